@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy
@@ -13,11 +14,33 @@ import pytest
 from core.paths import ROOT
 from core.program import load_program
 from models.export import export
+from tests.conftest import Inv
 from tests.support import consoles
+from tests.support.builds import lend_bundle, lend_native, lend_program
+from tests.support.warm import warm
 from toolchains.build import conan
 from toolchains.build.sdk import build_sdk
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
+
+NET = """\
+import torch
+
+
+def make_model():
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, stride=4), torch.nn.ReLU(), torch.nn.Flatten())
+    return torch.nn.Sequential(net, torch.nn.Linear(8 * 16 * 16, 4)), (torch.rand(1, 3, 64, 64),)
+"""
+REFUSED = {"./inv deploy --device pi --model mlp --partitioners vgf": 13}
+"""Commands that a page shows because they fail, and their exit codes."""
+
+
+def _type(commands: list[str], folder: Path, env: dict[str, str]) -> None:
+    for command in commands:
+        argv = ["sh", "-c", command.replace("./inv ", f"'{ROOT}/inv' ")]
+        ran = subprocess.run(argv, cwd=folder, env={**os.environ, **env}, capture_output=True, text=True, check=False)
+        assert ran.returncode == REFUSED.get(command, 0), f"{command}\n{ran.stdout}{ran.stderr}"
+        assert "Traceback" not in ran.stderr
 
 
 def test_embedding_from_the_checkout(tmp_path: Path) -> None:
@@ -31,9 +54,65 @@ def test_embedding_from_the_checkout(tmp_path: Path) -> None:
     shutil.copy(folder / program.file, tmp_path / "model.pte")
     (tmp_path / "input.bin").write_bytes(numpy.load(folder / "input0.npy").tobytes())
     tools = os.pathsep.join(str(Path(conan.program(name)).parent) for name in ("cmake", "ninja"))
-    env = {**os.environ, "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}", "CMAKE_GENERATOR": "Ninja"}
-    for command in consoles.to_run("embedding.md"):
-        ran = subprocess.run(["sh", "-c", command], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-        assert ran.returncode == 0, f"{command}\n{ran.stdout}{ran.stderr}"
+    env = {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}", "CMAKE_GENERATOR": "Ninja"}
+    _type(consoles.to_run("embedding.md"), tmp_path, env)
     output = numpy.frombuffer((tmp_path / "output.bin").read_bytes(), numpy.float32)
     assert numpy.allclose(output, numpy.load(folder / "output0.npy").ravel(), atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def reader(inv: Inv, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, str]]]:
+    """A folder with the files that pages name, and the variables for commands there."""
+    folder = tmp_path_factory.mktemp("reader")
+    dist = folder / "dist"
+    for target, engine in (("linux-arm64", "executorch"), ("linux-arm64", "lean"), ("linux-x86_64", "lean")):
+        lend_bundle(dist, target, engine)
+    lend_native(dist, "linux-armv6")
+    mlp, other = lend_program(dist, "mlp", "fp32"), lend_program(dist, "mlp", "qs8")
+    shutil.copy(mlp / "model.pte", folder / "model.pte")
+    shutil.copy(other / "model.pte", folder / "other.pte")
+    for name, kept in (("image", "input0"), ("scores", "output0")):
+        shutil.copy(mlp / f"{kept}.npy", folder / f"{name}.npy")
+    (folder / "net.py").write_text(NET, encoding="utf-8")
+    (folder / "models" / "nets").mkdir(parents=True)
+    shutil.copy(ROOT / "models" / "nets" / "talking.py", folder / "models" / "nets")
+    _pictures(folder / "photos")
+    _onnx(folder)
+    env = {"SLIPWAY_DEVICES": str(tmp_path_factory.mktemp("devices")), "SLIPWAY_DIST": str(dist)}
+    with warm() as own:
+        yield folder, {**env, **own}
+    for device in ("pi", "pi-zero"):
+        assert inv("devices.stop", device, env=env).returncode == 0
+
+
+def _pictures(folder: Path) -> None:
+    from PIL import Image
+
+    folder.mkdir()
+    draw = numpy.random.default_rng(0)
+    for index in range(8):
+        Image.fromarray(draw.integers(0, 256, (80, 80, 3), numpy.uint8)).save(folder / f"{index}.png")
+
+
+def _onnx(folder: Path) -> None:
+    """``some.onnx``: ``image.npy`` times two; ``a.npy`` and ``b.npy`` are an input of its and the output."""
+    import onnx
+
+    image = numpy.load(folder / "image.npy")
+    value = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Add", ["x", "x"], ["y"])], "twice",
+        [value("x", onnx.TensorProto.FLOAT, image.shape)], [value("y", onnx.TensorProto.FLOAT, image.shape)],
+    )  # fmt: skip
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8),
+              folder / "some.onnx")  # fmt: skip
+    numpy.save(folder / "a.npy", image)
+    numpy.save(folder / "b.npy", image + image)
+
+
+@pytest.mark.virtual
+@pytest.mark.long  # test_readme.py's commands of the README are CI's sample
+@pytest.mark.parametrize("page", [page for page in consoles.RUN if page != "embedding.md"])
+def test_page(reader: tuple[Path, dict[str, str]], page: str) -> None:
+    folder, env = reader
+    _type(consoles.to_run(page), folder, env)

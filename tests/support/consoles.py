@@ -10,8 +10,35 @@ DOCS = ROOT / "docs"
 Line = tuple[str, str]
 """A page, and a command as it stands there, without its comment."""
 
-RUN = {"embedding.md": ("cmake -S examples -B build -D", "cmake --build build", "build/run_once ")}
-"""Pages and the beginnings of commands that tests/integration/test_consoles.py types, in this order."""
+RUN = {
+    "backends.md": ("./inv deploy",),
+    "build.md": ("./inv profiles --output profiles", "./inv profiles --output profiles --target linux-armv6"),
+    "devices.md": (
+        "./inv deploy --device cpu:cortex-a53",
+        "./inv deploy --device cpu:cortex-a7",
+        "./inv deploy --device wine",
+        "./inv build --target linux-armv6 --packages",
+        "./inv devices.run pi-zero",
+    ),
+    "embedding.md": ("cmake -S examples -B build -D", "cmake --build build", "build/run_once "),
+    "howto.md": ("./inv deploy --device pi", "./inv deploy --device local", "./inv inspect"),
+    "kleidiai.md": ("./inv lab --device local",),
+    "lean.md": ("./inv build", "./inv deploy"),
+    "matrix.md": ("./inv matrix --devices local --engines lean",),
+    "models.md": (
+        "./inv export --model net.py:make_model --scheme qs8",
+        "./inv deploy --device pi",
+        "./inv deploy --device local --model models/nets/talking.py",
+    ),
+    "onnx.md": (
+        "./inv deploy --device pi --model some.onnx",
+        "./inv deploy --device pi --model some.onnx --inputs",
+        "./inv deploy --device pi --program some.onnx",
+        "./inv operators",
+    ),
+}
+"""Pages and the beginnings of commands that tests/integration/test_consoles.py types, in this order: all that need
+nothing of the reader's, and are not typed by another test."""
 
 DEVICE = "it takes a device of the reader's; tests/integration/test_virtual_machines.py has a virtual one"
 ELSEWHERE = (
