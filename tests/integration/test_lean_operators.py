@@ -35,7 +35,7 @@ def lean() -> Bundle:
     return build(host_target().name, "lean")
 
 
-_ENTRY = re.compile(r'\{"([\w:.]+)",\s*[^{}]*?,\s*(\d+)\}')
+_ENTRY = re.compile(r'\{"([\w:.]+)",\s*[^{}]*?,\s*(\d+)(?:,\s*Sharing::\w+)?\}')
 """A kernel in the table of its group, and how many arguments it takes."""
 SEED = 11
 FAMILIES = ["elementwise", "lines", "shapes", "images"]

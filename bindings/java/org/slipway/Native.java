@@ -20,11 +20,8 @@ final class Native {
 
   private Native() {}
 
-  /** The bytes of a text; null for null. A text of the library's ends at a zero: it would read a part of this one. */
+  /** The bytes of a text; null for null. */
   static byte[] utf8(String text) {
-    if (text != null && text.indexOf('\0') >= 0) {
-      throw new IllegalArgumentException("a path or a name has a zero character in it");
-    }
     return text == null ? null : text.getBytes(StandardCharsets.UTF_8);
   }
 
