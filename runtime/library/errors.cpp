@@ -37,12 +37,14 @@ slipway_error* usage_error(const char* message, const char* fix) {
 }
 
 std::int32_t to_public(DType dtype) {
-  return dtype < DType::kUnknown ? static_cast<std::int32_t>(dtype) + 1 : SLIPWAY_UNKNOWN;
+  static_assert(static_cast<int>(DType::kNone) == SLIPWAY_NONE, "what follows kUnknown keeps its number");
+  const auto number = static_cast<std::int32_t>(dtype);
+  return dtype < DType::kUnknown ? number + 1 : dtype == DType::kUnknown ? SLIPWAY_UNKNOWN : number;
 }
 
 DType to_dtype(std::int32_t dtype) {
-  return dtype > SLIPWAY_UNKNOWN && dtype <= SLIPWAY_FLOAT64 ? static_cast<DType>(dtype - 1)
-                                                             : DType::kUnknown;
+  const bool known = dtype > SLIPWAY_UNKNOWN && dtype <= SLIPWAY_COMPLEX128;
+  return known ? static_cast<DType>(dtype < SLIPWAY_NONE ? dtype - 1 : dtype) : DType::kUnknown;
 }
 
 }  // namespace slipway

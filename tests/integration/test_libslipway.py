@@ -252,6 +252,22 @@ def test_an_input_whose_view_is_read_is_computed_from(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.load(tmp_path / "python.npy"), made.runs[0].results[0].numpy())
 
 
+@pytest.mark.export
+@pytest.mark.filterwarnings("ignore")
+def test_none_and_complex_numbers_go_in_and_come_out(tmp_path: Path) -> None:
+    import torch
+
+    from verify.sound.making import made, sound
+
+    given = (torch.ones(2, dtype=torch.complex64) * 2j, None, torch.zeros(3))
+    program = sound(made(lambda m, x, nothing, y: (x, nothing, y + 1)), given)
+    name = "libslipway.so.1"
+    package = shutil.copytree(ROOT / "bindings/python/slipway_runtime", tmp_path / "slipway_runtime")
+    shutil.copy(build_sdk("linux-x86_64").path / "lib" / name, package / name)
+    (tmp_path / "model.pte").write_bytes(program.buffer)
+    run([sys.executable, "-c", _NONE], cwd=tmp_path)
+
+
 def test_the_wheel_in_a_fresh_environment(tmp_path: Path) -> None:
     """Installed by pip; arrays in and out without copies, the same bits as the runner."""
     want = expected("linux-x86_64", tmp_path)
@@ -361,6 +377,24 @@ def test_the_package_has_types(tmp_path: Path) -> None:
     assert 'has incompatible type "str"; expected "int"' in said[1]
 
 
+_NONE = """
+import numpy as np
+import slipway_runtime
+
+method = slipway_runtime.load("model.pte").methods["forward"]
+for specs in (method.inputs, method.outputs):
+    assert [one.dtype for one in specs] == ["complex64", "none", "float32"]
+x, y = np.full(2, 2j, np.complex64), np.zeros(3, np.float32)
+one, nothing, two = method.forward(x, None, y, copy=True)
+assert (one.tolist(), nothing, two.tolist()) == (x.tolist(), None, [1, 1, 1])
+for wrong, said in (((x, y, y), "Input 1 is float32 [3]; the method takes none []"), ((x, None, None), "Input 2")):
+    try:
+        method.forward(*wrong)
+    except slipway_runtime.InputError as error:
+        assert said in error.message, error
+    else:
+        raise AssertionError(wrong)
+"""
 _TYPED = """
 import numpy as np
 import numpy.typing as npt

@@ -14,7 +14,7 @@ import pytest
 from core.paths import ROOT
 
 NAMES = ["unknown", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "bool", "bfloat16",
-         "uint16", "uint32", "uint64"]  # fmt: skip
+         "uint16", "uint32", "uint64", "none", "complex64", "complex128"]  # fmt: skip
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 
@@ -73,6 +73,10 @@ class Library:
 
     def on_method_forward(self, _method: object, tensors: Any, _count: int) -> None:
         one = tensors[0]
+        if NAMES[one.dtype] == "none":
+            assert (one.data, one.rank) == (None, 0)
+            self.read = "none"
+            return
         assert one.data % 8 == 0 or NAMES[one.dtype] != "float64"
         dtype, shape = np.dtype(NAMES[one.dtype].replace("bfloat16", "V2")), tuple(one.sizes[: one.rank])
         size = dtype.itemsize * int(np.prod(shape))
@@ -139,7 +143,7 @@ def test_an_array_as_it_should_be_is_not_copied(package: Any, library: Library) 
     assert read(package, library, X).tobytes() == X.tobytes()
 
 
-@pytest.mark.parametrize("dtype", ["int64", "uint8", "bool", "float16", "float64", "bfloat16", "uint16"])
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "bool", "float16", "float64", "bfloat16", "uint16", "complex64"])
 def test_an_array_keeps_its_type(package: Any, library: Library, dtype: str) -> None:
     # The library compares it with the type that the method takes.
     value = np.ones(3, dtype.replace("bfloat16", "V2"))
@@ -165,7 +169,7 @@ def test_an_array_keeps_its_type(package: Any, library: Library, dtype: str) -> 
         (["1", "2"], "float32", "<U1"),
         (b"12", "float32", "S2"),
         (np.array(["2026-01-01"], "M8[D]"), "int64", "datetime64"),
-        (np.zeros(2, complex), "float64", "complex128"),
+        ([None], "none", "object"),
         ([1 + 2j], "float32", "complex"),
         ([1.5], "int64", "not all of its numbers are of int64"),
         ([float("nan")], "int64", "not all of its numbers are of int64"),
@@ -181,6 +185,11 @@ def test_what_holds_other_things_is_refused(package: Any, library: Library, valu
         read(package, library, value, dtype)
     assert words in str(caught.value)
     assert library.read is None
+
+
+def test_none_is_given_where_the_method_takes_it(package: Any, library: Library) -> None:
+    assert read(package, library, None, "none") == "none"
+    assert read(package, library, X, "none").tobytes() == X.tobytes(), "which the library refuses"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from slipway_runtime._native import ABI_VERSION, Error, InputError, api, byref, 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _UNKNOWN = 0
-_NUMBERS = {text(api.slipway_dtype_name(number)): number for number in range(1, 14)}
+_NONE = 14
+_NUMBERS = {text(api.slipway_dtype_name(number)): number for number in range(1, 17) if number != _NONE}
 _BFLOAT16 = _NUMBERS["bfloat16"]
 _DTYPES = {number: np.dtype("V2" if number == _BFLOAT16 else name) for name, number in _NUMBERS.items()}
 """bfloat16, which NumPy lacks: two bytes that NumPy does not interpret."""
@@ -38,7 +39,7 @@ class Spec:
     kind: str
     """``tensor``, ``number`` (an array without dimensions) or ``other``."""
     dtype: str
-    """NumPy's name, ``bfloat16`` or ``unknown``."""
+    """NumPy's name, ``bfloat16``, ``none`` (of ``None``) or ``unknown``."""
     shape: tuple[int, ...]
     """In elements; the largest sizes for ``bounded``."""
     dynamism: str
@@ -91,11 +92,13 @@ class Method:
 
         Args:
             inputs: arrays, or what NumPy makes arrays of, such as tensors of PyTorch and lists of numbers. Arrays
-                keep their type; C-contiguous ones in the processor's byte order are not copied.
+                keep their type; C-contiguous ones in the processor's byte order are not copied. ``None`` where the
+                program was exported with it.
             copy: give outputs memory of their own, so that they stay valid.
 
         Returns:
             The outputs; read-only views of the program's memory, valid until its next execution, without ``copy``.
+            ``None`` in place of an output that is none.
 
         Raises:
             InputError: an input has another type or shape than the method takes, or masked elements, or no numbers.
@@ -105,22 +108,26 @@ class Method:
         tensors = (_native.Tensor * len(arrays))(*map(_tensor, arrays))
         must(api.slipway_method_forward(self._handle, tensors, len(arrays)))
         outputs = [self._output(index) for index in range(len(self.outputs))]
-        return [np.array(output) for output in outputs] if copy else outputs
+        return [one if one is None else np.array(one) for one in outputs] if copy else outputs
 
     def input_copied(self, index: int) -> bool:
         """Whether the library had to copy this input in the last execution."""
         return bool(api.slipway_method_input_copied(self._handle, index))
 
-    def _array(self, index: int, value: Any) -> Array:
+    def _array(self, index: int, value: Any) -> Array | None:
         wanted = self.inputs[index].dtype if index < len(self.inputs) else ""
+        if value is None and wanted == "none":
+            return None
         try:
             return _array(value, wanted)
         except (TypeError, ValueError, RuntimeError, OverflowError) as error:
             raise InputError(_native.INPUT, f"Input {index} of {self.name} cannot be read: {error}", _FIX) from error
 
-    def _output(self, index: int) -> Array:
+    def _output(self, index: int) -> Any:
         tensor = _native.Tensor()
         must(api.slipway_method_output(self._handle, index, byref(tensor)))
+        if tensor.dtype == _NONE:
+            return None
         dtype, shape = _DTYPES[tensor.dtype], tuple(tensor.sizes[: tensor.rank])
         size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
         if not size:
@@ -170,7 +177,9 @@ def _number(dtype: np.dtype[Any]) -> int:
     return _BFLOAT16 if dtype == _DTYPES[_BFLOAT16] else _NUMBERS.get(dtype.name, _UNKNOWN)
 
 
-def _tensor(array: Array) -> _native.Tensor:
+def _tensor(array: Array | None) -> _native.Tensor:
+    if array is None:
+        return _native.Tensor(dtype=_NONE)
     sizes = (ctypes.c_int64 * _native.MAX_DIMS)(*array.shape[: _native.MAX_DIMS])
     return _native.Tensor(array.ctypes.data, 0, _number(array.dtype), array.ndim, sizes)
 

@@ -83,7 +83,10 @@ typedef enum slipway_dtype {
   SLIPWAY_FLOAT16 = 10,
   SLIPWAY_BFLOAT16 = 11,
   SLIPWAY_FLOAT32 = 12,
-  SLIPWAY_FLOAT64 = 13
+  SLIPWAY_FLOAT64 = 13,
+  SLIPWAY_NONE = 14,      /**< no tensor, but None: without memory and dimensions */
+  SLIPWAY_COMPLEX64 = 15, /**< real and imaginary part, each float32 */
+  SLIPWAY_COMPLEX128 = 16
 } slipway_dtype;
 
 /** How far the sizes of an input or output may differ from those that the program declares. */
@@ -95,7 +98,7 @@ typedef enum slipway_dynamism {
 
 /** What an input or output is. */
 typedef enum slipway_kind {
-  SLIPWAY_OTHER = 0,  /**< something that only the library itself can read */
+  SLIPWAY_OTHER = 0,  /**< None (SLIPWAY_NONE), or what only the library itself can read */
   SLIPWAY_TENSOR = 1, /**< a tensor */
   SLIPWAY_NUMBER = 2  /**< a number: a tensor without dimensions, of int64, float64 or bool */
 } slipway_kind;
@@ -131,7 +134,7 @@ typedef struct slipway_method slipway_method;   /**< one of its methods */
 SLIPWAY_API uint32_t slipway_abi_version(void);
 /** The library's version, "0.1.0". */
 SLIPWAY_API const char* slipway_version(void);
-/** Bytes that an element of this type takes; 0 for SLIPWAY_UNKNOWN and for other numbers. */
+/** Bytes that an element of this type takes; 0 for SLIPWAY_UNKNOWN, SLIPWAY_NONE and other numbers. */
 SLIPWAY_API size_t slipway_dtype_size(int32_t dtype);
 /** NumPy's name of a type; "bfloat16" for the one that NumPy lacks, "unknown" for other numbers. */
 SLIPWAY_API const char* slipway_dtype_name(int32_t dtype);

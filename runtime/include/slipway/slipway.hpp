@@ -46,6 +46,9 @@ enum class ScalarType : std::int32_t {
   kBFloat16 = SLIPWAY_BFLOAT16,
   kFloat32 = SLIPWAY_FLOAT32,
   kFloat64 = SLIPWAY_FLOAT64,
+  kNone = SLIPWAY_NONE,
+  kComplex64 = SLIPWAY_COMPLEX64,
+  kComplex128 = SLIPWAY_COMPLEX128,
 };
 
 /** The type of elements that a C++ type stands for; kUnknown for others. */

@@ -145,6 +145,7 @@ void check_errors(const std::string& path) {
   tensor = inputs.tensors[0].c_tensor();
   tensor.data = nullptr;
   EXPECT(!method->set_input(0, slipway::Tensor(tensor)).ok());
+  EXPECT(!method->set_input(0, slipway::from_blob(nullptr, {}, slipway::ScalarType::kNone)).ok());
   EXPECT(!method->set_input(method->num_inputs(), inputs.tensors[0]).ok());
   // After all these the method runs.
   EXPECT(program->forward(inputs.tensors).ok());

@@ -17,7 +17,12 @@ public enum DType {
   FLOAT16(10, 2),
   BFLOAT16(11, 2),
   FLOAT32(12, 4),
-  FLOAT64(13, 8);
+  FLOAT64(13, 8),
+  /** No tensor, but None: {@link Tensor#none}. */
+  NONE(14, 0),
+  /** Real and imaginary part, each FLOAT32. */
+  COMPLEX64(15, 8),
+  COMPLEX128(16, 16);
 
   /** The number in slipway.h. */
   public final int number;

@@ -43,6 +43,11 @@ public final class Tensor {
     return new Tensor(memory, dtype, shape, null);
   }
 
+  /** What a method takes where the program was exported with None. */
+  public static Tensor none() {
+    return new Tensor(ByteBuffer.allocateDirect(0), DType.NONE, new long[0], null);
+  }
+
   /** A tensor with a copy of these elements. */
   public static Tensor of(float[] elements, long... shape) {
     Tensor tensor = allocate(DType.FLOAT32, shape);
