@@ -10,10 +10,14 @@ import gc
 import importlib
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 from models.quiet import trace
+
+_SAID = re.compile(r"^\[(?!cpuinfo)[\w.]+:\d+\] (.+)", re.MULTILINE)
+"""A line of the runtime's own log."""
 
 
 def _missing(names: list[str]) -> list[str]:
@@ -55,8 +59,17 @@ def _run(request: dict[str, Any]) -> list[list[dict[str, Any]]]:
     return found
 
 
+def _said(log: Path, begin: int) -> list[str]:
+    """What the runtime said first, which is the cause, and at which operator; of the log from ``begin`` on."""
+    with log.open("rb") as file:
+        file.seek(begin)
+        lines = _SAID.findall(file.read().decode(errors="replace"))
+    return list(dict.fromkeys([*lines[:1], *[one for one in lines if " operator " in one][:1]]))
+
+
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
     log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    begin = os.lseek(log, 0, os.SEEK_END)
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
@@ -67,8 +80,9 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     except OSError as error:
         return {"errno": error.errno, "error": str(error)}
     except Exception as error:  # noqa: BLE001  # whatever the runtime raises is the answer
+        said = _said(Path(request["log"]), begin)
         trace(error)
-        return {"error": f"{type(error).__name__}: {error}"}
+        return {"error": "\n".join([f"{type(error).__name__}: {error}", *said])}
 
 
 def main() -> None:

@@ -116,6 +116,8 @@ def _announce(partitioner: Any, listener: _Listener) -> None:
         operators, takes = ask(program)
 
         def asked(node: Any) -> bool:
+            if node.graph is not program.graph:  # a branch's or loop's, where no partitioner looks afterwards
+                return False
             listener.running, listener.whole = type(partitioner).__name__, True
             try:
                 return bool(takes(node))

@@ -7,6 +7,7 @@ so it is kept by their digests.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -26,6 +27,8 @@ _MEMORY_TIMES = 16
 """Multiples of the program's size: more than the runner's limits (``runtime/src/describe_limits.h``), for emulators."""
 _BEYOND = (9, 11)
 """The runner's exit codes for memory and for a limit."""
+COMPLEX = ("aten::_conj_physical.out", "aten::_fft_c2r.out", "aten::_fft_r2c.out", "aten::view_as_real_copy.out")
+"""Operators that only exist for complex numbers, all of which the engine executorch has and lean has not."""
 _STRANGE = "a program that an exporter wrote takes a fraction of what is allowed"
 
 
@@ -94,6 +97,14 @@ def lacking(needs: ProgramNeeds, method: str) -> tuple[str, ...]:
     """Backends and operators which the bundle lacks for a method."""
     described = needs.method(method)
     return (*described.missing_backends, *described.missing_operators) if described else ()
+
+
+def complex_only(names: Collection[str]) -> bool:
+    """Whether each of these operators, which the engine lean lacks, computes with complex numbers.
+
+    The engine executorch has all of those, and no other that lean lacks.
+    """
+    return all(name in COMPLEX or name.endswith((" of complex64", " of complex128")) for name in names)
 
 
 def bundle_digest(bundle: Bundle) -> str:

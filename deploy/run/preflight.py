@@ -14,7 +14,8 @@ from core.errors import DeviceFullError, MissingOperatorError, PreflightError, S
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device
 from deploy.devices.probe import TOOLS
-from deploy.run.needs import Method, ProgramNeeds
+from deploy.run.needs import Method, ProgramNeeds, complex_only
+from toolchains.targets import load_targets
 
 Verdict = Literal["ok", "bad", "unknown"]
 
@@ -289,12 +290,20 @@ def _program(bundle: Bundle, needs: ProgramNeeds, method: str) -> list[Finding]:
     otherwise = "for an older operator set" if needs.program.opsets else "with a partitioner that takes it"
     if offers.programs:
         otherwise = f"./inv build --target {bundle.manifest.target} --ops-from with this program too"
+    lacks = described.missing_operators
+    if offers.engine == "lean" and lacks and complex_only(lacks) and _runs(bundle.manifest.target, "executorch"):
+        otherwise = "--engine executorch, which computes with complex numbers"
     return [
         _finding("program", f"readable by {engine}", "read", True),
         *_onnx(needs, described),
         _offered("backends", described.backends, described.missing_backends, offers, "backend", otherwise),
         _offered("operators", described.operators, described.missing_operators, offers, "operator", otherwise),
     ]
+
+
+def _runs(target: str, engine: str) -> bool:
+    found = load_targets().get(target)
+    return found is not None and engine in found.working_engines
 
 
 def _onnx(needs: ProgramNeeds, method: Method) -> list[Finding]:

@@ -162,6 +162,23 @@ def test_missing_operators_are_all_named() -> None:
     assert "aten::b.out" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("engine", "names", "advised"),
+    [
+        ("lean", ("aten::_fft_r2c.out", "aten::abs.out of complex64"), True),
+        ("lean", ("aten::_fft_r2c.out", "aten::avg_pool3d.out"), False),
+        ("executorch", ("aten::_fft_r2c.out",), False),
+    ],
+)
+def test_another_engine_is_advised_where_it_has_what_lacks(engine: str, names: tuple[str, ...], advised: bool) -> None:
+    method = METHOD.model_copy(update={"operators": names, "missing_operators": names})
+    one = bundle(engine=engine, operators=())
+    found = check(one, FACTS, ProgramNeeds(methods=(method,)), "forward", upload_bytes=0, program_bytes=0)
+    error = failure(found, PI, one)
+    assert error is not None
+    assert ("--engine executorch" in error.hint) is advised
+
+
 def test_missing_backend() -> None:
     method = METHOD.model_copy(update={"backends": ("QnnBackend",), "missing_backends": ("QnnBackend",)})
     error = failure(rows(method=method), PI, bundle())

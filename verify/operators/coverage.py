@@ -12,16 +12,12 @@ from typing import Any
 
 from core.files import write_json
 from core.paths import ROOT
+from deploy.run.needs import COMPLEX
 
 KEPT = ROOT / "docs" / "data" / "operators.json"
 
 _COMPLEX = "complex numbers, which the engine has no kernels for; the engine executorch runs them"
-NOT_COVERED = {
-    "aten::_conj_physical.out": _COMPLEX,
-    "aten::_fft_c2r.out": _COMPLEX,
-    "aten::_fft_r2c.out": _COMPLEX,
-    "aten::view_as_real_copy.out": _COMPLEX,
-}
+NOT_COVERED = dict.fromkeys(COMPLEX, _COMPLEX)
 """Upstream's operators without a kernel here, and why."""
 
 GROUPS = {

@@ -17,11 +17,11 @@ from core import console, sweep
 from core.errors import MismatchError, UsageError
 from core.files import sha256_bytes
 from core.program import Tolerance
+from deploy.run.needs import complex_only
 from verify.agree.kept import INFINITE
 from verify.agree.kept import Cell as Seen
 from verify.agree.look import Executor, execute, look
 from verify.agree.programs import About, Compared
-from verify.operators.coverage import NOT_COVERED
 from verify.upstream import exact as upstream_exact
 from verify.upstream import kept as upstream_kept
 from verify.upstream import suites as upstream_suites
@@ -132,8 +132,7 @@ def look_at(executor: Executor, case: Case) -> Cell:
 
 def documented(why: str) -> bool:
     """Whether a program is refused for operators alone that docs/lean.md says are missing: those on complex numbers."""
-    names = why.rstrip(".").rpartition("does not have: ")[2].split(", ")
-    return all(name in NOT_COVERED or name.endswith((" of complex64", " of complex128")) for name in names)
+    return complex_only(why.rstrip(".").rpartition("does not have: ")[2].split(", "))
 
 
 def _without_upstream(case: Case, seen: Seen) -> Cell:
