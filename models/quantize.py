@@ -13,7 +13,7 @@ from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from core.errors import ExportError, SlipwayError
 from models import causes, haste, partitioners, progress, state
-from models.graphs import is_dequantize, module_path
+from models.graphs import is_dequantize, module_path, weight_argument
 from models.loading import Prepared
 from models.options import Options
 from models.schemes import Scheme
@@ -86,6 +86,27 @@ def _state_after(model: Prepared) -> dict[str, Any]:
         return {name: one.detach().clone() for name, one in model.module.named_buffers()}
 
 
+def _unshare(graph: Any) -> None:
+    """Give each layer parameters of its own.
+
+    Of layers that share a weight, the quantizer quantizes the first alone. Of those that share a bias, XNNPACK's
+    delegate writes it once, in the first layer's scale.
+    """
+    parameters = dict(graph.named_parameters())
+    for layer in [node for node in graph.graph.nodes if weight_argument(node) is not None]:
+        for given in layer.all_input_nodes:
+            if given.op == "get_attr" and given.target in parameters and len(given.users) > 1:
+                name = f"{given.target}_of_{layer.name}"
+                owner, _, last = name.rpartition(".")
+                copy = nn.Parameter(parameters[given.target].detach().clone(), requires_grad=False)
+                graph.get_submodule(owner).register_parameter(last, copy)
+                with graph.graph.inserting_before(layer):
+                    own = graph.graph.get_attr(name)
+                own.meta = dict(given.meta)
+                layer.replace_input_with(given, own)
+    graph.recompile()
+
+
 def _pt2e(module: Any, model: Prepared, samples: Sequence[tuple[Any, ...]], quantizer: Any) -> Any:
     """PT2E quantization: export, put observers, calibrate, convert, export again."""
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
@@ -93,6 +114,7 @@ def _pt2e(module: Any, model: Prepared, samples: Sequence[tuple[Any, ...]], quan
     shapes = model.dynamic_shapes
     # Without checks of the inputs: those are a module that other quantizers' passes do not take.
     graph = capture(module, model.inputs, shapes, model.strict).module(check_guards=False)
+    _unshare(graph)
     own = {name: one.detach().clone() for name, one in graph.named_buffers()}
     found = _state_after(model)
     with haste.in_quantizing():

@@ -280,6 +280,18 @@ def test_what_is_wrong_with_a_model_is_told_by_the_exit_code(host: Runner, model
     assert host(f"--model_path={model}", "--input_shapes=1x3x8x9").code == 6
 
 
+def test_what_the_provider_refuses_runs_on_the_other_one_that_is_advised(host: Runner, model: Path) -> None:
+    """A convolution that a ReLU reads, and the model's output: it runs because it is kept from the provider."""
+    import onnx
+
+    changed, file = onnx.load(model), model.with_name("both.onnx")
+    changed.graph.output.append(onnx.helper.make_tensor_value_info("c", 1, [1, 8, 8, 8]))
+    onnx.save(changed, file)
+    codes = [host(f"--model_path={file}", word).code for word in ("--provider=cpu", "--provider=xnnpack")]
+    refused = host(f"--model_path={file}", "--trust_provider")
+    assert (codes, refused.code, refused.said["error"]["fix"]) == ([0, 0], 5, "--provider cpu, which runs it")
+
+
 def test_every_licence_that_a_copyright_file_names_is_in_the_bundle(runner: Runner) -> None:
     texts = runner.bundle.path / "licenses" / "onnxruntime"
     named = {

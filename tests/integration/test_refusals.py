@@ -45,9 +45,11 @@ def test_what_lowering_refuses_is_outside_and_the_sound_one_beside_it_inside(tmp
     assert "op_max_dim.py" in log, "upstream's traceback"
 
 
-def test_weights_that_a_layer_packs_are_read_otherwise_outside(tmp_path: Path) -> None:
+# fp32 is the sample that CI runs, and test_a_shared_layer_is_quantized_wherever_it_is_called of qs8.
+@pytest.mark.parametrize("scheme", ["fp32", pytest.param("qs8", marks=pytest.mark.long)])
+def test_weights_that_a_layer_packs_are_read_otherwise_outside(tmp_path: Path, scheme: str) -> None:
     """Upstream's runtime crashes on a delegate with both; a layer that reads them the same way is inside."""
-    program = load_program(export(f"{FIXTURE}:shared", out=tmp_path))
+    program = load_program(export(f"{FIXTURE}:shared", scheme, out=tmp_path))
     inside = {one.name.removesuffix(".default"): one.count for one in program.delegated}
     outside = {one.name: one for one in program.undelegated}
     assert inside["aten::convolution"] == 2
