@@ -86,6 +86,11 @@ _KNOWN = (
         "ExecuTorch has no kernel for an operator, and no partitioner takes it",
         _OPERATOR,
     ),
+    (
+        r"Unsupported control flow operator",
+        "ExecuTorch has torch.cond, map and scan, and no while_loop",
+        "a loop of a fixed number of turns, with torch.where(condition, new, old) for what is done",
+    ),
     (r"per_op mode", "", "leave out per_op_mode"),
 )
 """Words of the exporter's message, what they mean, and what to do. A test tries each advice."""

@@ -64,6 +64,8 @@ def test_a_record_that_upstream_cannot_write_costs_the_record_alone(tmp_path: Pa
     path = export(f"{FIXTURE}:choosing", out=tmp_path)
     program = load_program(path)
     assert (program.etrecord, (path / RECORD).exists(), RECORD in program.files) == ("", False, False)
+    assert [one.name for one in program.delegated] == ["aten::linear.default"], "not the one in a branch"
+    assert "aten::addmm.out" in [one.name for one in program.undelegated]
     (warning,) = program.warnings
     assert warning.startswith("upstream cannot write the program's ETRecord (SerializeError: ")
     assert "Traceback" in log_path("refused-choosing-fp32").read_text(encoding="utf-8")

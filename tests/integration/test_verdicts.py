@@ -68,6 +68,8 @@ def test_values_in_any_order_are_rounded_and_flipped(tmp_path: Path, host: Host)
     assert [one.order for one in program.inputs] == [()]
     assert program.tolerance.rms is not None, "what a flipped rounding does was measured"
     assert program.agreement is not None and program.agreement.max_abs <= program.agreement.limit
+    assert {one.name: one.count for one in program.delegated}["aten::linear.default"] == 2, "each call of one layer"
+    assert [one for one in program.warnings if "calibrated" not in one] == []
 
 
 def test_float64_decides_where_the_reference_is_coarse(tmp_path: Path, host: Host) -> None:
@@ -93,6 +95,14 @@ def test_one_step_of_bfloat16_is_no_fault(tmp_path: Path, host: Host) -> None:
     assert program.reference_engine.startswith("executorch")
     assert _changed(path, program, 0, 2**-7).verdict == "agrees"
     assert _changed(path, program, 0, 0.2).verdict == "differs"
+
+
+def test_what_upstreams_runtime_refuses_is_said_in_its_words(tmp_path: Path, host: Host) -> None:
+    with pytest.raises(ExportError) as caught:
+        _exported("volume", "fp32", tmp_path, host)
+    assert "Expect input tensor to be 3-D or 4-D, but got, 5." in caught.value.cause
+    assert "in operator aten::convolution.out" in caught.value.cause
+    assert caught.value.hint.startswith("--format onnx")
 
 
 def test_each_output_has_a_limit_of_its_own_against_the_model() -> None:
