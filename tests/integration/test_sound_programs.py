@@ -124,3 +124,12 @@ def test_a_planted_error_is_found_and_pytorch_says_whose(
 ) -> None:
     cell = upstream_compare.look_at(executor, planted(tests[ADDMM].cases[0], tmp_path, kinds))
     assert (cell.outcome, cell.right) == ("differs", right), cell
+
+
+@pytest.mark.parametrize(("kinds", "outcome", "right"), [((), "agrees", "lean"), (("eager",), "differs", "")])
+def test_where_upstream_refuses_a_program_pytorch_decides(
+    tests: dict[str, Test], executor: Executor, tmp_path: Path, kinds: tuple[str, ...], outcome: str, right: str
+) -> None:
+    refused = replace(tests[ADDMM].cases[0], refused="RuntimeError: error: 0x12", outputs=0)
+    cell = upstream_compare.look_at(executor, planted(refused, tmp_path, kinds))
+    assert (cell.outcome, cell.right) == (outcome, right), cell
