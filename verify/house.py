@@ -54,7 +54,8 @@ def modules() -> Mapping[str, Path]:
     return {module_of(file): file for file in (*files, ROOT / "tasks.py")}
 
 
-def imports(file: Path) -> set[str]:
+@functools.cache
+def imports(file: Path) -> frozenset[str]:
     """Every name that ``file`` imports, at its top or inside a function."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -62,7 +63,7 @@ def imports(file: Path) -> set[str]:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+    return frozenset(found)
 
 
 @functools.cache

@@ -10,15 +10,16 @@ from core.cli import JSON, Words, number, setting, task
 
 @task(
     help={
-        "fast": "what you run while you work: style, types and unit tests (under three minutes)",
+        "fast": "what you run while you work: style, types and unit tests (under two minutes)",
         "all": "everything: also suites that never ran on this machine, and the tests marked long",
         "again": "also integration and fault tests that passed here before with the same inputs",
+        "shard": "with --all: one of several parts of about the same length, each for a machine of its own, as 2/6",
         "unit": "unit tests only",
         "lint": "style and types only: ruff, mypy, clang-format and shellcheck",
         "keyword": "only tests whose names match, as pytest's -k; long ones, too",
         "verbose": "a line for every test",
-        "times": "run nothing; show the times of the last whole run",
-        "update": "with --times: keep these figures in docs/development.md",
+        "times": "run nothing; show where the minutes of the last run went, and what it left out",
+        "update": "with --times: keep the figures of the last run of all tests in docs/development.md",
     },
 )
 def test(
@@ -26,6 +27,7 @@ def test(
     fast: bool = False,
     all: bool = False,
     again: bool = False,
+    shard: str = "",
     unit: bool = False,
     lint: bool = False,
     keyword: str = "",
@@ -36,7 +38,7 @@ def test(
     """Run the checks and the tests: style, types, unit tests, builds, exports, virtual devices, faults.
 
     Without options it does what CI does: one whole way of each kind, and every suite that ran on this machine before
-    and whose inputs have changed since it passed. A run of all tests keeps its times for --times.
+    and whose inputs have changed since it passed.
 
     Example: ./inv test --fast
     """
@@ -44,7 +46,9 @@ def test(
     from verify.suite import runner
     from verify.suite.times import show
 
-    choice = runner.Choice(unit=unit, lint=lint, fast=fast, all=all, again=again, keyword=keyword, verbose=verbose)
+    choice = runner.Choice(
+        unit=unit, lint=lint, fast=fast, all=all, again=again, shard=shard, keyword=keyword, verbose=verbose
+    )
     if not times:
         if update:
             raise UsageError("--update goes with --times.", "it keeps figures that are there", "./inv test --times")

@@ -6,6 +6,7 @@ import ast
 import fnmatch
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,29 +20,32 @@ from toolchains.targets import get_target
 TARGET = get_target("linux-arm64")
 
 
-@pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of all that can count, to change."""
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A copy of all that can count; who changes it puts it back."""
+    copied = tmp_path_factory.mktemp("checkout")
     for name in ("runtime", "recipes", "toolchains", "core/bundle.py", "conanfile.py", "LICENSE"):
-        source, copy = ROOT / name, tmp_path / name
+        source, copy = ROOT / name, copied / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
             shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(source, copy)
-    monkeypatch.setattr(inputs, "ROOT", tmp_path)
-    monkeypatch.setattr(inputs, "_CODE", tmp_path)
-    return tmp_path
+    yield copied
 
 
 def changes(checkout: Path, kind: str, name: str) -> bool:
     """Whether one more byte in a file, which need not exist, changes the digest."""
-    before = inputs.digest(kind, TARGET)
     file = checkout / name
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("ab") as stream:
-        stream.write(b"\n")
-    return inputs.digest(kind, TARGET) != before
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inputs, "ROOT", checkout)
+        patch.setattr(inputs, "_CODE", checkout)
+        before, there = inputs.digest(kind, TARGET), file.read_bytes() if file.is_file() else None
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes((there or b"") + b"\n")
+        after = inputs.digest(kind, TARGET)
+    file.unlink() if there is None else file.write_bytes(there)
+    return before != after
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import xml.etree.ElementTree as ET
@@ -141,12 +142,13 @@ def test_what_would_be_obeyed_is_an_escape_in_every_report(
         assert [line for line in text.splitlines() if line.lstrip().startswith("::")] == []
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.text(max_size=40))
 def test_any_text_leaves_the_page_whole(text: str) -> None:
     assert _elements(text or "x") <= _elements()
 
 
+@functools.cache
 def _elements(*words: str) -> int:
     """How many elements the page has apart from the lines of plots' labels: a long label has several."""
     found = Page(matrix_html.text(everything(*words), earlier())).elements

@@ -11,7 +11,7 @@ import pytest
 
 from core.bundle import MANIFEST, SBOM, Checks, Native
 from core.errors import BuildError, BundleError, ConfigError
-from toolchains.build import build_all, builder, conan_packages, inputs, native, native_layout, sbom, sdk
+from toolchains.build import build_all, builder, conan, conan_packages, inputs, native, native_layout, sbom, sdk
 from toolchains.debian import packages as debian
 from toolchains.targets import get_target
 
@@ -64,6 +64,7 @@ def made(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[st
     ready = SimpleNamespace(family="zig", version="0.17.0")
     fake = SimpleNamespace(ensure=lambda target: ready, usable=lambda target: "", linked=lambda target: ())
     monkeypatch.setattr(native, "_packages", packages)
+    monkeypatch.setattr(conan, "conan", lambda *words, **options: "")  # it would empty the folders of sources
     monkeypatch.setattr(conan_packages, "again", lambda request, sources, log, heard: found.append(f"again {sources}"))
     monkeypatch.setattr(native_layout, "check", lambda origin, folder: Checks(floor="Armv8-A", code=()))
     monkeypatch.setattr(native, "family", lambda name: fake)

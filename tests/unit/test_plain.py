@@ -65,7 +65,7 @@ def test_whatever_it_is(text: str) -> None:
 
 
 @given(st.recursive(ANY | st.integers() | st.booleans(), lambda inner: st.lists(inner) | st.dictionaries(ANY, inner)))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_json_reads_back_as_it_was(value: Any) -> None:
     text = json_text(value)
     assert shown(text)

@@ -13,14 +13,15 @@ from typing import Any
 import pytest
 
 from core import environment
-from core.errors import UsageError
+from core.errors import HostError, UsageError
+from core.paths import ROOT
 from tests.conftest import Inv
-from verify.suite import ahead, exported, runner, times
-from verify.suite.runner import Choice
+from tests.support.quick import QUICK
+from verify.suite import ahead, exported, runner, shards, times
+from verify.suite.runner import REST, UNITS, Choice
 from verify.suite.times import Case, Step, Suite, Times
 
 LINT = ["ruff check", "ruff format", "mypy", "clang-format", "shellcheck"]
-UNITS, REST = "unit tests", "integration and fault tests"
 
 
 def names(choice: Choice) -> list[str]:
@@ -47,8 +48,12 @@ def test_long_tests_run_when_all_or_they_themselves_are_chosen() -> None:
 
 
 @pytest.mark.parametrize(
-    "choice", [Choice(fast=True, all=True), Choice(unit=True, lint=True), Choice(lint=True, keyword="x")]
-)
+    "choice",
+    [
+        Choice(fast=True, all=True), Choice(unit=True, lint=True), Choice(lint=True, keyword="x"), Choice(shard="1/2"),
+        Choice(all=True, shard="1/2", keyword="x"),
+    ],
+)  # fmt: skip
 def test_what_contradicts_itself_is_refused(choice: Choice) -> None:
     with pytest.raises(UsageError) as caught:
         runner.run(choice)
@@ -56,7 +61,7 @@ def test_what_contradicts_itself_is_refused(choice: Choice) -> None:
 
 
 def test_the_command_line_refuses_options_that_do_nothing(inv: Inv) -> None:
-    for words in (("--update",), ("--times", "--fast"), ("--fast", "--unit")):
+    for words in (("--update",), ("--times", "--fast"), ("--all", "--shard", "3/2")):
         done = inv("test", *words)
         assert (done.returncode, "Try: " in done.stderr) == (2, True), done.stderr
 
@@ -69,7 +74,7 @@ def test_without_a_run_there_are_no_times(inv: Inv, dist: Path) -> None:
 
 @pytest.fixture
 def folder(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two steps that are real pytest runs of three tests, in a folder of their own."""
+    """A step that is a real pytest run of three tests, in a folder of their own."""
     for name in ("ensure", "ensure_test", "ensure_export"):
         monkeypatch.setattr(environment, name, lambda *_: None)
     monkeypatch.setattr(ahead, "begun", lambda **_: contextlib.nullcontext())
@@ -85,32 +90,45 @@ def folder(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(runner, "ROOT", own)
 
     def steps(choice: Choice) -> list[Any]:
-        return [runner._pytest(name, ["."], choice) for name in (UNITS, REST)]
+        step = runner._pytest(REST, ["."], choice)
+        return [runner.Step(REST, (*step.argv, *QUICK))]
 
     monkeypatch.setattr(runner, "steps", steps)
     return dist
 
 
-def test_a_whole_run_keeps_its_times(folder: Path) -> None:
+def test_a_run_keeps_its_times_and_those_of_the_last_whole_one_stay(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(times, "KEPT", tmp_path / "kept.json")
     runner.run(Choice())
     run = times.load_times(folder / "tests/times.json")
-    assert [(step.name, step.outcome) for step in run.steps] == [(UNITS, "passed"), (REST, "passed")]
-    assert all(step.seconds > 0.5 for step in run.steps)
+    assert [(step.name, step.outcome) for step in run.steps] == [(REST, "passed")]
+    assert run.steps[0].seconds > 0.5
     (suite,) = run.suites
-    assert (suite.file, suite.tests) == ("test_a.py", 4)
-    assert [test.name for test in run.slowest] == ["test_waits", "test_waits", "test_quick[a|b]", "test_quick[a|b]"]
+    assert (suite.file, suite.tests, run.command) == ("test_a.py", 2, "./inv test")
+    assert [test.name for test in run.slowest] == ["test_waits", "test_quick[a|b]"]
     assert run.slowest[0].seconds >= 0.6, "set-up and tear-down count"
+    with pytest.raises(HostError, match="No run of all the tests") as caught:
+        times.show(update=True)
+    assert caught.value.hint == "./inv test --all --again"
+    for choice in (Choice(all=True), Choice(keyword="long")):
+        with pytest.raises(runner.TestsFailedError, match=REST):
+            runner.run(choice)
+    last, whole = (times.load_times(folder / "tests" / name) for name in ("times.json", "times-all.json"))
+    assert (last.command, last.suites[0].tests) == ("./inv test --keyword long", 1)
+    assert (whole.command, whole.suites[0].tests, whole.steps[0].outcome) == ("./inv test --all", 3, "failed (exit 1)")
+    times.show(update=True)
+    assert times.load_times(tmp_path / "kept.json").ended == whole.ended
 
 
-def test_a_part_keeps_none_and_a_failure_is_kept(folder: Path) -> None:
-    with pytest.raises(runner.TestsFailedError, match="unit tests"):
-        runner.run(Choice(keyword="long"))
-    assert not (folder / "tests/times.json").exists()
-    with pytest.raises(runner.TestsFailedError, match="unit tests, integration and fault tests"):
-        runner.run(Choice(all=True))
-    run = times.load_times(folder / "tests/times.json")
-    assert [step.outcome for step in run.steps] == ["failed (exit 1)"] * 2
-    assert run.suites[0].tests == 6
+def test_what_a_run_left_out_is_said(dist: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    times.keep(RUN.steps, [], 0.5, "./inv test --all", ["3 files of tests"])
+    times.show(update=False)
+    said = " ".join(capsys.readouterr().err.split())
+    assert "./inv test --all took 11:05 min" in said
+    assert "left out: 3 files of tests" in said
+    assert not (dist / "tests/times-all.json").exists()
 
 
 RUN = Times(
@@ -134,12 +152,46 @@ def test_the_tables_read_well_and_hold_whatever_a_name_holds(monkeypatch: pytest
 def test_figures_are_kept_for_the_docs(dist: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(times, "KEPT", tmp_path / "kept.json")
     many = [Case("tests/unit/test_a.py", f"test_{number:03}", float(number)) for number in range(200)]
-    times.keep(RUN.steps, many, 1.25)
+    times.keep(RUN.steps, many, 1.25, "./inv test --all")
     times.show(update=True)
     assert times.markdown().startswith("A whole run on ")
     kept = json.loads((tmp_path / "kept.json").read_text())
     assert [test["name"] for test in kept["slowest"]] == [f"test_{number:03}" for number in range(199, 179, -1)]
     assert (kept["suites"][0]["tests"], kept["processors"]) == (200, os.cpu_count())
+    assert times.seconds() == {"tests/unit/test_a.py": 19900.0}
+
+
+@pytest.mark.parametrize("count", [1, 2, 6])
+def test_each_file_is_in_one_part_and_the_parts_are_balanced(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = {f"tests/integration/test_{number}.py": 10.0 * number for number in range(1, 30)}
+    monkeypatch.setattr(times, "seconds", lambda: kept)
+    files = [*kept, "tests/unit/test_new.py", "tests/faults/test_new.py"]
+    parts = [shards.part(files, number, count) for number in range(1, count + 1)]
+    assert sorted(file for part in parts for file in part) == sorted(files)
+    loads = [sum(kept.get(file, 30.0) for file in part) for part in parts]
+    assert max(loads) - min(loads) < 40.0
+    assert parts == [shards.part(files[::-1], number, count) for number in range(1, count + 1)]
+
+
+def test_the_parts_of_a_run_are_all_of_it() -> None:
+    parts = [runner.steps(Choice(all=True, shard=f"{number}/3")) for number in (1, 2, 3)]
+    assert [[step.name for step in part] for part in parts] == [[*LINT, UNITS, REST], [UNITS, REST], [UNITS, REST]]
+    given = [word for part in parts for step in part for word in step.argv if word.endswith(".py")]
+    there = [path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").glob("*/test_*.py")]
+    assert sorted(given) == sorted(there)
+    assert [step.files for part in parts for step in part if step.name != REST and step.files] == []
+
+
+def test_checks_run_side_by_side(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Each waits for a file that the other makes; what they print does not mix."""
+    code = (
+        "import pathlib, sys, time\n_, own, other, code = sys.argv\nprint(own)\npathlib.Path(own).touch()\n"
+        "while not pathlib.Path(other).exists(): time.sleep(0.01)\nprint(own, flush=True)\nsys.exit(int(code))\n"
+    )
+    words = (("a", "b", "0"), ("b", "a", "5"))
+    ran = runner._beside([runner.Step(one[0], (sys.executable, "-Sc", code, *one), beside=True) for one in words])
+    assert [step.outcome for step in ran] == ["passed", "failed (exit 5)"]
+    assert capfd.readouterr().out.split() in (["a", "a", "b", "b"], ["b", "b", "a", "a"])
 
 
 @pytest.mark.parametrize(

@@ -60,8 +60,9 @@ def test_the_names_are_those_at_the_top_of_the_checkout() -> None:
     assert packages_there | {one.stem for one in ROOT.glob("*.py")} - {"conanfile"} == NAMES
 
 
-@pytest.mark.parametrize("form", ["package", "folder", "file"])
-@pytest.mark.parametrize("name", sorted(NAMES))
+@pytest.mark.parametrize(
+    ("name", "form"), [*((name, "package") for name in sorted(NAMES)), ("models", "folder"), ("models", "file")]
+)
 def test_a_user_imports_his_own(write: Write, name: str, form: str) -> None:
     files = {"package": {f"{name}__init": "", f"{name}__own": "X = 7"}, "folder": {f"{name}__own": "X = 7"}}
     if form == "file":

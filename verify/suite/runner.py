@@ -7,8 +7,10 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from core import console, environment
 from core.commands import quote
 from core.errors import SlipwayError, UsageError
 from core.paths import ROOT
-from verify.suite import ahead, exported, passed, times
+from verify.suite import ahead, exported, passed, shards, times
 from verify.suite.passed import Passed
 
 
@@ -29,11 +31,18 @@ class TestsFailedError(SlipwayError):
 
 @dataclass(frozen=True)
 class Step:
-    """One check: a name, and the command that performs it. ``files`` of tests are left out where they passed before."""
+    """One check: a name, and the command that performs it.
+
+    ``files`` of tests are left out where they passed before. Steps ``beside`` others run at the same time as they.
+    """
 
     name: str
     argv: tuple[str, ...]
     files: tuple[str, ...] = ()
+    beside: bool = False
+
+
+UNITS, REST = "unit tests", "integration and fault tests"
 
 
 def _python(*words: str) -> tuple[str, ...]:
@@ -47,22 +56,23 @@ def _lint() -> list[Step]:
         for pattern in ("*.cpp", "*.h")
         for path in (ROOT / folder).rglob(pattern)
     )
-    return [
-        Step("ruff check", _python("ruff", "check", ".")),
-        Step("ruff format", _python("ruff", "format", "--check", ".")),
-        Step("mypy", _python("mypy")),
-        Step("clang-format", (str(Path(sys.prefix) / "bin" / "clang-format"), "--dry-run", "-Werror", *cpp)),
-        Step("shellcheck", _python("verify.suite.shells")),
-    ]
+    checks = {
+        "ruff check": _python("ruff", "check", "."),
+        "ruff format": _python("ruff", "format", "--check", "."),
+        "mypy": _python("mypy"),
+        "clang-format": (str(Path(sys.prefix) / "bin" / "clang-format"), "--dry-run", "-Werror", *cpp),
+        "shellcheck": _python("verify.suite.shells"),
+    }
+    return [Step(name, argv, beside=True) for name, argv in checks.items()]
 
 
 def _pytest(name: str, folders: Sequence[str], choice: Choice) -> Step:
-    options = ["--durations=10", "-v" if choice.verbose else "-q"]
+    options = ["--durations=10", "-v" if choice.verbose else "-q", f"--junit-xml={times.report(name)}"]
     if choice.keyword:
-        return Step(name, _python("pytest", *folders, *options, "-k", choice.keyword))
-    if not choice.all:
+        options += ["-k", choice.keyword]
+    elif not choice.all:
         options += ["-m", "not long"]
-    return Step(name, _python("pytest", *folders, *options, f"--junit-xml={times.report(name)}"))
+    return Step(name, _python("pytest", *folders, *options))
 
 
 @dataclass(frozen=True)
@@ -75,6 +85,7 @@ class Choice:
         fast: both of them, and nothing that builds or boots.
         all: also the tests marked ``long``, and the files of tests that never ran on this machine.
         again: also integration and fault tests that passed before with the same inputs.
+        shard: with ``all``, which part of the files of tests, as ``2/6`` (`shards`); style and types are in the first.
         keyword: only tests whose names match; long ones, too.
         verbose: a line for every test.
     """
@@ -84,6 +95,7 @@ class Choice:
     fast: bool = False
     all: bool = False
     again: bool = False
+    shard: str = ""
     keyword: str = ""
     verbose: bool = False
 
@@ -104,6 +116,8 @@ class Choice:
             raise UsageError(
                 "--again goes with a whole run.", "only that leaves out tests that passed before", "./inv test --again"
             )
+        if self.shard and (not self.all or self.keyword):
+            raise UsageError("--shard goes with --all.", "it is a part of all tests", "./inv test --all --shard 2/6")
         if self.lint and self.keyword:
             raise UsageError(
                 "--keyword does not go with --lint.",
@@ -114,8 +128,16 @@ class Choice:
 
     @property
     def whole(self) -> bool:
-        """Everything runs: builds are worth beginning ahead, and the times worth keeping."""
+        """Tests of all kinds run: those that passed before need not."""
         return not (self.unit or self.lint or self.fast or self.keyword)
+
+    @property
+    def command(self) -> str:
+        """What was typed."""
+        given = [f"--{name}" for name in ("unit", "lint", "fast", "all", "again") if getattr(self, name)]
+        for name in ("shard", "keyword"):
+            given += [f"--{name}", getattr(self, name)] if getattr(self, name) else []
+        return quote(["./inv", "test", *given])
 
 
 def _side_by_side(step: Step, workers: int) -> Step:
@@ -128,21 +150,38 @@ def steps(choice: Choice) -> list[Step]:
     """The checks, in order."""
     if choice.lint:
         return _lint()
+    if choice.shard:
+        return _part(choice)
     # Much of it waits (a machine boots, a deadline passes, another test builds): test_cuts.py computes for a quarter of
     # its time.
     workers = (os.cpu_count() or 1) + 2
-    units = _pytest("unit tests", ["tests/unit"], choice)
+    units = _pytest(UNITS, ["tests/unit"], choice)
     folders = ["tests/integration", "tests/faults"]
-    rest = _pytest("integration and fault tests", folders, choice)
+    rest = _pytest(REST, folders, choice)
     if not choice.keyword:
         units = _side_by_side(units, workers)
-        files = sorted(path.relative_to(ROOT).as_posix() for one in folders for path in (ROOT / one).glob("test_*.py"))
-        rest = replace(_side_by_side(rest, workers), files=tuple(files))
+        rest = replace(_side_by_side(rest, workers), files=tuple(_files(*folders)))
     if choice.unit:
         return [units]
     if choice.fast:
         return [*_lint(), units]
     return [units, rest] if choice.keyword else [*_lint(), units, rest]
+
+
+def _files(*folders: str) -> list[str]:
+    return sorted(path.relative_to(ROOT).as_posix() for one in folders for path in (ROOT / one).glob("test_*.py"))
+
+
+def _part(choice: Choice) -> list[Step]:
+    """The checks of one machine of several."""
+    number, count = shards.parse(choice.shard)
+    mine = shards.part(_files("tests/unit", "tests/integration", "tests/faults"), number, count)
+    found = _lint() if number == 1 else []
+    units = [file for file in mine if file.startswith("tests/unit/")]
+    for name, files in ((UNITS, units), (REST, sorted(set(mine) - set(units)))):
+        step = _side_by_side(_pytest(name, files, choice), (os.cpu_count() or 1) + 2)
+        found += [replace(step, files=tuple(files) if name == REST else ())] if files else []
+    return found
 
 
 def run(choice: Choice) -> None:
@@ -158,7 +197,7 @@ def run(choice: Choice) -> None:
     with contextlib.ExitStack() as stack:
         if any(plan.runs and plan.step.files for plan in planned):
             stack.enter_context(exported.kept())
-            stack.enter_context(ahead.begun(whole=choice.all))
+            stack.enter_context(ahead.begun(whole=choice.all and not choice.shard))
         _run(choice, inputs, planned)
 
 
@@ -180,6 +219,22 @@ class Plan:
         """Whether anything is left of it."""
         return not self.step.files or bool(self.rest)
 
+    @property
+    def said(self) -> list[str]:
+        """What does not run, in words."""
+        found = []
+        if self.known:
+            tests, oldest = sum(one.tests for one in self.known.values()), min(one.ended for one in self.known.values())
+            found.append(
+                f"{tests:,} tests of {len(self.known)} files passed before with the same inputs, the first of them at "
+                f"{oldest}; ./inv test --again runs them again"
+            )
+        if self.left:
+            found.append(
+                f"{len(self.left)} files of tests have not run on this machine yet; ./inv test --all runs them"
+            )
+        return found
+
 
 def _plan(step: Step, choice: Choice, inputs: passed.Inputs | None) -> Plan:
     left = [] if choice.all or inputs is None else passed.left_out(step.files)
@@ -195,49 +250,68 @@ def _run(choice: Choice, inputs: passed.Inputs | None, planned: Sequence[Plan]) 
     if any(plan.runs and plan.step.files for plan in planned) or choice.keyword:
         environment.ensure_export()
         environment.ensure("labgrid")
-    done: list[times.Step] = []
-    failed: list[str] = []
-    for plan in planned:
-        step = plan.step
-        console.note(f"── {step.name}: {quote(step.argv[1:8])}{' …' if len(step.argv) > 8 else ''}")
-        times.report(step.name).unlink(missing_ok=True)
-        start = time.monotonic()
-        _say(plan)
-        code = 0
-        if plan.runs:
-            argv = [*step.argv, *(f"--ignore={file}" for file in sorted({*plan.known, *plan.left}))]
-            with tempfile.TemporaryDirectory(prefix="slipway-loaded-") as loaded:
-                env = {**os.environ, "SLIPWAY_LOADED_IN": loaded}
-                code = subprocess.run(argv, cwd=ROOT, env=env, check=False).returncode
-                passed.learn(Path(loaded), plan.rest)
-        # With -k a folder may hold no matching test at all (pytest's exit 5): that is not a failure.
-        good = code == 0 or (bool(choice.keyword) and code == 5)
-        outcome = "passed" if good else f"failed (exit {code})"
-        if not plan.runs:
-            outcome = "passed before"
-        failed += [] if good else [step.name]
-        done.append(times.Step(step.name, outcome, round(time.monotonic() - start, 1)))
-        if step.files and code in (0, 1):  # 1: some failed; otherwise it did not end
-            passed.keep(inputs, times.report(step.name), plan.rest, step.files, long=choice.all)
+    done = _beside([plan.step for plan in planned if plan.step.beside])
+    done += [_tests(plan, choice, inputs) for plan in planned if not plan.step.beside]
     console.table("", ["step", "outcome", "time"], [[one.name, one.outcome, f"{one.seconds:.1f} s"] for one in done])
-    if choice.whole and not any(plan.known or plan.left for plan in planned):
-        times.keep(done, times.read(times.report(one.name) for one in done), load)
+    left = [text for plan in planned for text in plan.said]
+    times.keep(done, times.read(times.report(one.name) for one in done), load, choice.command, left)
+    failed = [one.name for one in done if one.outcome.startswith("failed")]
     if failed:
         raise TestsFailedError(f"Failed: {', '.join(failed)}.", "see above", _again(failed), failed)
+
+
+def _begin(step: Step) -> float:
+    console.note(f"── {step.name}: {quote(step.argv[1:8])}{' …' if len(step.argv) > 8 else ''}")
+    times.report(step.name).unlink(missing_ok=True)
+    return time.monotonic()
+
+
+def _ended(step: Step, outcome: str, start: float) -> times.Step:
+    return times.Step(step.name, outcome, round(time.monotonic() - start, 1))
+
+
+def _outcome(code: int, *, none: bool = False) -> str:
+    # With -k a folder may hold no matching test at all (pytest's exit 5): that is not a failure.
+    return "passed" if code == 0 or (none and code == 5) else f"failed (exit {code})"
+
+
+def _beside(steps: Sequence[Step]) -> list[times.Step]:
+    """Run steps at the same time; what each of them says is shown when it ends."""
+
+    def one(step: Step) -> times.Step:
+        start = time.monotonic()
+        ran = subprocess.run(step.argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        ended = _ended(step, _outcome(ran.returncode), start)
+        with showing:
+            _begin(step)
+            sys.stdout.write(ran.stdout.decode(errors="replace"))
+            sys.stdout.flush()
+        return ended
+
+    showing = threading.Lock()
+    with ThreadPoolExecutor(len(steps) or 1) as pool:
+        return list(pool.map(one, steps))
+
+
+def _tests(plan: Plan, choice: Choice, inputs: passed.Inputs | None) -> times.Step:
+    step, start = plan.step, _begin(plan.step)
+    for text in plan.said:
+        console.note(text)
+    if not plan.runs:
+        return _ended(step, "passed before", start)
+    out = sorted({*plan.known, *plan.left})
+    argv = [*(word for word in step.argv if word not in out), *(f"--ignore={file}" for file in out)]
+    with tempfile.TemporaryDirectory(prefix="slipway-loaded-") as loaded:
+        env = {**os.environ, "SLIPWAY_LOADED_IN": loaded}
+        code = subprocess.run(argv, cwd=ROOT, env=env, check=False).returncode
+        passed.learn(Path(loaded), plan.rest)
+    if step.files and code in (0, 1):  # 1: some failed; otherwise it did not end
+        there = _files("tests/integration", "tests/faults") if choice.shard else step.files
+        passed.keep(inputs, times.report(step.name), plan.rest, there, long=choice.all)
+    return _ended(step, _outcome(code, none=bool(choice.keyword)), start)
 
 
 def _again(failed: Sequence[str]) -> str:
     """The next command after these steps failed."""
     checks = {step.name for step in _lint()}
     return "./inv test --lint" if checks.issuperset(failed) else "./inv test -v -k NAME"
-
-
-def _say(plan: Plan) -> None:
-    if plan.known:
-        tests, oldest = sum(one.tests for one in plan.known.values()), min(one.ended for one in plan.known.values())
-        console.note(
-            f"{tests:,} tests of {len(plan.known)} files passed before with the same inputs, the first of them at "
-            f"{oldest}; ./inv test --again runs them again"
-        )
-    if plan.left:
-        console.note(f"{len(plan.left)} files of tests have not run on this machine yet; ./inv test --all runs them")

@@ -1,8 +1,9 @@
-"""Where a test run's minutes go: kept by every whole run, shown by ``./inv test --times``.
+"""Where a test run's minutes go: kept by every run, shown by ``./inv test --times``.
 
-A run writes ``dist/tests/times.json``: its steps, and from pytest's report the seconds of every test (set-up, call and
-tear-down together) and its processor time (``tests/conftest.py``), which says whether it computes or waits.
-``--update`` keeps the largest of them for ``docs/development.md``.
+A run writes ``dist/tests/times.json``: its steps, what it left out, and from pytest's report the seconds of every test
+(set-up, call and tear-down together) and its processor time (``tests/conftest.py``), which says whether it computes or
+waits. A run of all tests is kept beside it, until the next one: of that, ``--update`` keeps the largest figures for
+``docs/development.md``, and the seconds of each file for `verify.suite.shards`.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Suite:
 
 @dataclass(frozen=True)
 class Times:
-    """One run. ``load`` is the load average before it, ``ended`` is in UTC."""
+    """One run. ``load`` is the load average before it, ``ended`` is in UTC; ``left`` says what did not run."""
 
     ended: str
     processors: int
@@ -71,11 +72,18 @@ class Times:
     steps: tuple[Step, ...]
     suites: tuple[Suite, ...] = ()
     slowest: tuple[Case, ...] = field(default=())
+    command: str = "./inv test --all"
+    left: tuple[str, ...] = ()
 
     @property
     def seconds(self) -> float:
         """Wall time of all steps."""
         return sum(step.seconds for step in self.steps)
+
+    @property
+    def whole(self) -> bool:
+        """All tests ran."""
+        return "--all" in self.command.split() and "--shard" not in self.command and not self.left
 
 
 def report(step: str) -> Path:
@@ -117,16 +125,19 @@ def _sums(cases: Sequence[Case]) -> tuple[float, float]:
     return round(sum(one.seconds for one in cases), 1), round(sum(one.processor for one in cases), 1)
 
 
-def keep(steps: Sequence[Step], tests: Sequence[Case], load: float) -> None:
-    """Write a whole run's figures to ``dist/tests/times.json``."""
+def keep(steps: Sequence[Step], tests: Sequence[Case], load: float, command: str, left: Sequence[str] = ()) -> None:
+    """Write a run's figures to ``dist/tests``."""
     slowest = sorted(tests, key=lambda test: (-test.seconds, test.file, test.name))
     ended = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    run = Times(ended, os.cpu_count() or 1, round(load, 1), tuple(steps), summed(tests), tuple(slowest))
-    write_json(_last(), asdict(run))
+    run = Times(
+        ended, os.cpu_count() or 1, round(load, 1), tuple(steps), summed(tests), tuple(slowest), command, tuple(left)
+    )
+    for file in (_last(), _last(whole=True)) if run.whole else (_last(),):
+        write_json(file, asdict(run))
 
 
-def _last() -> Path:
-    return dist_part("tests") / "times.json"
+def _last(*, whole: bool = False) -> Path:
+    return dist_part("tests") / ("times-all.json" if whole else "times.json")
 
 
 def load_times(path: Path) -> Times:
@@ -135,23 +146,41 @@ def load_times(path: Path) -> Times:
     found["steps"] = tuple(Step(**step) for step in found["steps"])
     found["suites"] = tuple(Suite(**suite) for suite in found["suites"])
     found["slowest"] = tuple(Case(**test) for test in found["slowest"])
+    found["left"] = tuple(found.get("left", ()))
+    found.pop("files", None)
     return Times(**found)
 
 
+def seconds() -> dict[str, float]:
+    """Seconds of the files of tests, as far as they were kept."""
+    if not KEPT.is_file():
+        return {}
+    found = json.loads(KEPT.read_text(encoding="utf-8"))
+    return {suite["file"]: suite["seconds"] for suite in found["suites"]} | found.get("files", {})
+
+
 def show(*, update: bool) -> None:
-    """Print the last whole run's steps, suites and slowest tests; with ``update`` keep them for the docs.
+    """Print the last run's steps, suites and slowest tests; with ``update`` the last one's of all tests, and keep them.
 
     Raises:
-        HostError: no whole run has ended in this checkout.
+        HostError: no such run has ended in this checkout.
     """
-    if not _last().is_file():
-        raise HostError("No run of the tests is on record here.", "only a whole run keeps its times", "./inv test")
-    last = load_times(_last())
+    if not _last(whole=update).is_file():
+        raise HostError(
+            f"No run of {'all ' * update}the tests is on record here.",
+            "the docs' figures are those of a run that leaves nothing out" if update else "",
+            f"./inv test{' --all --again' * update}",
+        )
+    last = load_times(_last(whole=update))
+    console.note(f"{last.command} took {clock(last.seconds)} on {last.processors} cores and ended at {last.ended}")
+    for text in last.left:
+        console.note(f"left out: {text}")
     for columns, rows in tables(last):
         console.table("", columns, rows)
     if update:
         cut = Times(**{**vars(last), "suites": last.suites[:SLOWEST], "slowest": last.slowest[:SLOWEST]})
-        write_json(KEPT, asdict(cut))
+        files = {suite.file: suite.seconds for suite in sorted(last.suites, key=lambda suite: suite.file)}
+        write_json(KEPT, {**asdict(cut), "files": files})
         console.note(f"kept in {console.shown(KEPT)}; python -m verify.docs writes the docs")
 
 
