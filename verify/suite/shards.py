@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
+from core.errors import UsageError
 from verify.suite import times
 
 
@@ -13,9 +15,10 @@ def parse(text: str) -> tuple[int, int]:
     Raises:
         UsageError: it is not a part of a whole.
     """
-    from deploy.matrix import shards
-
-    return shards.parse(text) or (1, 1)
+    found = re.fullmatch(r"([1-9]\d{0,2})/([1-9]\d{0,2})", text)
+    if found is None or int(found[1]) > int(found[2]):
+        raise UsageError(f"--shard {text!r} is not of the form PART/PARTS.", "", "./inv test --all --shard 2/6")
+    return int(found[1]), int(found[2])
 
 
 def _guess(file: str) -> float:

@@ -1,0 +1,281 @@
+"""What pip installs by a lock: nothing else, whatever an index on this machine serves, and nothing changed."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import http.server
+import importlib.util
+import os
+import platform
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core import bootstrap, download, installer
+from core.addressed import MIRROR, marker
+from tests.support.files_server import Served, serving
+
+
+def _wheel(folder: Path, version: str, word: str) -> Path:
+    """A wheel of a package that no real index has; ``word`` is what its module says."""
+    info = f"slipway_sample-{version}.dist-info"
+    files = {
+        "slipway_sample.py": f"WORD = {word!r}\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: slipway-sample\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    files[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in [*files, f"{info}/RECORD"])
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"slipway_sample-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(zipfile.ZipInfo(name), text)
+    return path
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        pass
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """A package index on this machine: its address and the folder of the package it offers."""
+    folder = tmp_path / "index" / "slipway-sample"
+    folder.mkdir(parents=True)
+    handler = functools.partial(_Quiet, directory=str(tmp_path / "index"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/", folder
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An environment with this one's pip, and an empty ``locks/``."""
+    venv = tmp_path / "venv"
+    words = [sys.executable, "-I", "-m", "venv", "--without-pip", str(venv)]
+    subprocess.run(words, check=True, capture_output=True)
+    (packages,) = (venv / "lib").glob("python3*/site-packages")
+    spec = importlib.util.find_spec("pip")
+    assert spec is not None
+    assert spec.origin is not None
+    (packages / "pip").symlink_to(Path(spec.origin).parent)
+    monkeypatch.setattr(bootstrap, "ROOT", tmp_path)
+    (tmp_path / "locks").mkdir()
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    return venv
+
+
+def _lock(version: str, *digests: str) -> None:
+    text = f"slipway-sample=={version} \\\n" + " \\\n".join(f"    --hash=sha256:{digest}" for digest in digests) + "\n"
+    bootstrap.lock_file("core").write_text(text, encoding="utf-8")
+
+
+def _installed(venv: Path) -> str:
+    code = "import slipway_sample; print(slipway_sample.WORD)"
+    done = subprocess.run([str(venv / "bin" / "python"), "-I", "-c", code], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def test_a_changed_byte_is_refused_and_what_was_there_is_replaced(
+    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = _wheel(tmp_path / "good", "1.0", "good")
+    bad = _wheel(tmp_path / "bad", "1.0", "evil")
+    assert len(good.read_bytes()) == len(bad.read_bytes())
+    _lock("1.0", _digest(good))
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "bad"))
+    with pytest.raises(installer.SetupError, match=r"slipway-sample==1\.0.* is not in Slipway's lock") as caught:
+        bootstrap.install("core", environment)
+    assert _digest(bad) in str(caught.value)
+    assert "Try: pip config list" in str(caught.value)
+    assert _installed(environment) == ""
+    assert not bootstrap.is_installed(environment, "core")
+    # The same version, brought in by other means: pip alone would call it satisfied.
+    words = [str(environment / "bin" / "python"), "-I", "-m", "pip", "install", "--no-deps", str(bad)]
+    subprocess.run(words, check=True, capture_output=True)
+    assert _installed(environment) == "evil"
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "good"))
+    assert bootstrap.install("core", environment)
+    assert _installed(environment) == "good"
+    assert not bootstrap.install("core", environment), "a second time there is nothing to do"
+
+
+@pytest.mark.parametrize("version", ["1.0", "9.0"])
+def test_a_second_index_supplies_nothing(
+    version: str, environment: Path, index: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dependency confusion: the same version with other content, or a higher one, offered beside the right one."""
+    address, folder = index
+    good = _wheel(tmp_path / "good", "1.0", "good")
+    _wheel(folder, version, "evil")
+    _lock("1.0", _digest(good))
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_INDEX_URL", address)
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    with pytest.raises(installer.SetupError, match="slipway-sample"):
+        bootstrap.install("core", environment)
+    assert _installed(environment) == ""
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "good"))
+    if version == "1.0":  # pip cannot know beforehand which of the two is the right one, and takes the index's
+        with pytest.raises(installer.SetupError, match="is not in Slipway's lock"):
+            bootstrap.install("core", environment)
+        assert _installed(environment) == ""
+        return
+    assert bootstrap.install("core", environment)
+    assert _installed(environment) == "good"
+
+
+def test_a_source_package_is_not_built(environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its ``setup.py`` would run: not even with the right hash."""
+    folder = tmp_path / "sources"
+    folder.mkdir()
+    source = folder / "slipway_sample-1.0.zip"
+    ran = tmp_path / "ran"
+    with zipfile.ZipFile(source, "w") as archive:
+        archive.writestr("slipway_sample-1.0/setup.py", f"open({str(ran)!r}, 'w')\n")
+        archive.writestr("slipway_sample-1.0/PKG-INFO", "Metadata-Version: 2.1\nName: slipway-sample\nVersion: 1.0\n")
+    _lock("1.0", _digest(source))
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    with pytest.raises(installer.SetupError, match=r"did not offer slipway-sample==1\.0"):
+        bootstrap.install("core", environment)
+    assert not ran.exists()
+
+
+def test_modules_of_the_current_folder_are_not_imported(
+    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``./inv`` may be typed in a folder that holds somebody's ``pip.py``."""
+    _lock("1.0", _digest(_wheel(tmp_path / "good", "1.0", "good")))
+    planted = tmp_path / "planted"
+    planted.mkdir()
+    for name in ("pip", "venv"):
+        (planted / f"{name}.py").write_text("open('ran', 'w')\n", encoding="utf-8")
+    monkeypatch.chdir(planted)
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "good"))
+    assert bootstrap.install("core", environment)
+    bootstrap._make_venv(tmp_path / "another")
+    assert (tmp_path / "another" / "bin" / "python").exists()
+    assert not (planted / "ran").exists()
+
+
+def test_pip_is_renewed_first_and_a_source_without_it_does_not_matter(
+    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = _digest(_wheel(tmp_path / "good", "1.0", "good"))
+    text = "".join(f"{pin} \\\n    --hash=sha256:{digest}\n" for pin in ("slipway-sample==1.0", "pip==99.0"))
+    bootstrap.lock_file("core").write_text(text)
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "good"))
+    assert bootstrap.install("core", environment)
+    assert _installed(environment) == "good"
+    said = (environment / ".slipway" / "setup.log").read_text()
+    assert said.index("No matching distribution found for pip==99.0") < said.index("Successfully installed")
+
+
+# --- wheels with an address ---
+
+
+@pytest.fixture
+def addressed(environment: Path, tmp_path: Path) -> Iterator[Served]:
+    """A lock that names a wheel by an address on this machine, as the exporter's does PyTorch's."""
+    wheel = _wheel(tmp_path / "good", "1.0", "good")
+    python = ".".join(map(str, sys.version_info[:2]))
+    with serving(wheel.read_bytes()) as served:
+        address = f"{served.address}/{wheel.name}"
+        rows = [(sys.platform, platform.machine(), python, _digest(wheel)), ("linux", "vax", "3.9", "0" * 64)]
+        bootstrap.lock_file("core").write_text(
+            "".join(
+                f"slipway-sample @ {address} ; {marker(*where)} \\\n    --hash=sha256:{digest}\n"
+                for *where, digest in rows
+            )
+        )
+        yield served
+
+
+def test_its_address_serves_what_pips_own_settings_do_not_have(
+    environment: Path, addressed: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first try ends in the middle for good; the second goes on there, through the proxy that pip is told."""
+    size = len(addressed.data)
+    monkeypatch.setattr(download, "_PAUSE", 0.0)
+    addressed.cuts = [size // 2, 0, 0, 0]
+    with pytest.raises(installer.SetupError) as caught:
+        bootstrap.install("core", environment)
+    what, cause, hint = str(caught.value).splitlines()
+    assert what == "slipway_sample==1.0 could not be downloaded."
+    assert f"{addressed.address}/slipway_sample-1.0-py3-none-any.whl: " in cause
+    assert "pip's own sources have no such file" in cause
+    assert "once the network or the proxy" in hint
+    assert "then PIP_FIND_LINKS=FOLDER" in hint
+    assert _installed(environment) == ""
+    monkeypatch.setenv("PIP_PROXY", addressed.address)
+    monkeypatch.setenv(MIRROR, "http://mirror.invalid/wheels/")
+    addressed.asked.clear()
+    assert bootstrap.install("core", environment)
+    asked = ("http://mirror.invalid/wheels/slipway_sample-1.0-py3-none-any.whl", f"bytes={size // 2}-")
+    assert addressed.asked == [asked]
+    assert _installed(environment) == "good"
+    assert not (environment / ".slipway" / "wheels").exists()
+    assert not bootstrap.install("core", environment), "a second time there is nothing to do"
+
+
+def test_pips_own_settings_come_first_if_the_digest_fits(
+    environment: Path, addressed: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "good"))
+    assert bootstrap.install("core", environment)
+    assert (_installed(environment), addressed.asked) == ("good", [])
+
+
+def test_another_file_in_pips_own_folder_is_passed_over(
+    environment: Path, addressed: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = _wheel(tmp_path / "bad", "1.0", "evil")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "bad"))
+    good, addressed.data = addressed.data, b"not that wheel"
+    with pytest.raises(installer.SetupError, match="has another file than Slipway's lock names") as caught:
+        bootstrap.install("core", environment)
+    assert hashlib.sha256(b"not that wheel").hexdigest() in str(caught.value)
+    assert _digest(bad) in str(caught.value)
+    addressed.data = good
+    assert bootstrap.install("core", environment)
+    assert _installed(environment) == "good"
+
+
+def test_a_python_without_such_a_wheel_is_told(
+    environment: Path, addressed: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
+    with pytest.raises(installer.SetupError, match=r"^There is no slipway_sample==1\.0 for Python 3"):
+        bootstrap.install("core", environment)
+    assert addressed.asked == []
+
+
+def test_the_same_wheel_under_a_new_lock_is_kept(environment: Path, addressed: Served) -> None:
+    digest = hashlib.sha256(addressed.data).hexdigest()
+    older = f"slipway-sample==1.0 \\\n    --hash=sha256:{'1' * 64} \\\n    --hash=sha256:{digest}\n"
+    kept = bootstrap.stamp(environment, "core")
+    kept.parent.mkdir()
+    kept.write_text(older)
+    assert not bootstrap.is_installed(environment, "core")
+    assert bootstrap.install("core", environment)
+    assert bootstrap.is_installed(environment, "core")
+    assert addressed.asked == []
+    kept.write_text(older.replace(digest, "2" * 64))
+    assert set(bootstrap.missing(environment, "core")) == {"slipway-sample"}
