@@ -157,12 +157,13 @@ def test_the_inputs_that_are_passed_exist() -> None:
 
 def test_their_options_exist() -> None:
     # Not Invoke's get_arguments: it takes the help texts away from whoever asks next.
-    options = {f"--{name.replace('_', '-')}" for name in inspect.signature(tasks.matrix.body).parameters}
+    taken = [name for task in (tasks.matrix, tasks.test) for name in inspect.signature(task.body).parameters]
+    options = {f"--{name.replace('_', '-')}" for name in taken}
     used: set[str] = set()
     for file in (*WORKFLOWS, TEMPLATE):
         used |= set(re.findall(r"(?<= )(--[a-z-]+)(?==|\s|$)", file.read_text(encoding="utf-8")))
-    used -= {"--no-install-recommends", "--depth", "--force"}
-    assert {"--models", "--schemes", "--engines", "--merge", "--baseline", "--name"} <= used
+    used -= {"--no-install-recommends", "--depth", "--force", "--global", "--add"}
+    assert {"--models", "--schemes", "--engines", "--merge", "--baseline", "--name", "--shard"} <= used
     assert used <= options, used - options
 
 
@@ -172,6 +173,13 @@ def test_what_a_job_uses_of_the_matrix_is_printed() -> None:
         re.findall(r"\{\{ matrix\.(\w+)", str(_read(ROOT / ".github" / "workflows" / "matrix.yml")["jobs"]["run"]))
     )
     assert {"name", "only"} <= used <= given
+
+
+def test_every_part_of_the_tests_has_a_machine() -> None:
+    (job,) = _read(ROOT / ".github" / "workflows" / "tests.yml")["jobs"].values()
+    parts = job["strategy"]["matrix"]["part"]
+    assert parts == list(range(1, len(parts) + 1))
+    assert ["${{ matrix.part }}/" + str(len(parts))] == [step["env"]["PART"] for step in job["steps"] if "env" in step]
 
 
 def test_outputs_are_read_as_github_reads_them() -> None:
