@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from core.errors import INTERRUPTED, ConfigError, SlipwayError
 from core.files import write_atomic
 from core.paths import ROOT
+from verify import house
 
 if TYPE_CHECKING:
     from verify.prove.proof import Row
@@ -184,8 +185,6 @@ def agreement() -> str:
 
 def architecture() -> str:
     """``docs/architecture.md`` with the packages that there are, and what their docstrings say."""
-    from verify import house
-
     return filled("docs/architecture.md", {"rooms": house.sentences()})
 
 
@@ -238,28 +237,33 @@ def api() -> str:
     return api_page.markdown()
 
 
+PAGES: Mapping[str, Callable[[], str]] = {
+    "README.md": readme,
+    "docs/agreement.md": agreement,
+    "docs/api.md": api,
+    "docs/architecture.md": architecture,
+    "docs/architecture.svg": house.svg,
+    "docs/commands.md": commands,
+    "docs/deploy.md": transfers,
+    "docs/development.md": development,
+    "docs/embedding.md": embedding,
+    "docs/errors.md": errors_markdown,
+    "docs/faults.md": faults_markdown,
+    "docs/hosts.md": hosts,
+    "docs/kleidiai.md": lab,
+    "docs/lean.md": lean,
+    "docs/native.md": native,
+    "docs/nets.md": nets,
+    "docs/onnx.md": onnx,
+    "docs/operators.md": operators,
+}
+"""Files of the checkout that are made, or have parts that are."""
+
+
 def main() -> None:
     """Write all files."""
-    from verify import house
-
-    write_atomic(ROOT / "docs" / "architecture.md", architecture())
-    write_atomic(ROOT / "docs" / "architecture.svg", house.svg())
-    write_atomic(ROOT / "docs" / "api.md", api())
-    write_atomic(ROOT / "docs" / "commands.md", commands())
-    write_atomic(ROOT / "docs" / "development.md", development())
-    write_atomic(ROOT / "docs" / "deploy.md", transfers())
-    write_atomic(ROOT / "docs" / "embedding.md", embedding())
-    write_atomic(ROOT / "docs" / "hosts.md", hosts())
-    write_atomic(ROOT / "docs" / "lean.md", lean())
-    write_atomic(ROOT / "docs" / "nets.md", nets())
-    write_atomic(ROOT / "docs" / "kleidiai.md", lab())
-    write_atomic(ROOT / "docs" / "agreement.md", agreement())
-    write_atomic(ROOT / "docs" / "operators.md", operators())
-    write_atomic(ROOT / "docs" / "faults.md", faults_markdown())
-    write_atomic(ROOT / "docs" / "onnx.md", onnx())
-    write_atomic(ROOT / "docs" / "errors.md", errors_markdown())
-    write_atomic(ROOT / "README.md", readme())
-    write_atomic(ROOT / "docs" / "native.md", native())
+    for name, made in PAGES.items():
+        write_atomic(ROOT / name, made())
 
 
 if __name__ == "__main__":

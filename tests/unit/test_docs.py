@@ -6,12 +6,13 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
+
 import tasks
 from core import lock
 from core.paths import ROOT
 from tests.support import consoles
 from verify import docs as update
-from verify import house
 from verify.prove import proof
 from verify.prove import table as prove_table
 
@@ -24,30 +25,13 @@ def _read(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-def test_generated_parts_are_up_to_date() -> None:
-    assert prove_table.targets_markdown(proof.load(update.PROOFS)) in _read("README.md"), (
-        "python -m verify.docs writes it"
-    )
-    assert update.readme() == _read("README.md"), "python -m verify.docs writes it"
-    assert update.transfers() == _read("docs/deploy.md"), "python -m verify.docs writes it"
-    assert update.onnx() == _read("docs/onnx.md"), "python -m verify.docs writes it"
-    assert update.faults_markdown() == _read("docs/faults.md"), "python -m verify.docs writes it"
-    assert update.errors_markdown() == _read("docs/errors.md"), "python -m verify.docs writes it"
-    assert update.hosts() == _read("docs/hosts.md"), "python -m verify.docs writes it"
-    assert update.lean() == _read("docs/lean.md"), "python -m verify.docs writes it"
-    assert update.lab() == _read("docs/kleidiai.md"), "python -m verify.docs writes it"
-    assert update.nets() == _read("docs/nets.md"), "python -m verify.docs writes it"
-    assert update.agreement() == _read("docs/agreement.md"), "python -m verify.docs writes it"
-    assert update.operators() == _read("docs/operators.md"), "python -m verify.docs writes it"
-    assert update.development() == _read("docs/development.md"), "python -m verify.docs writes it"
-    assert update.api() == _read("docs/api.md"), "python -m verify.docs writes it"
-    assert update.commands() == _read("docs/commands.md"), "python -m verify.docs writes it"
-    assert update.native() == _read("docs/native.md"), "python -m verify.docs writes it"
+@pytest.mark.parametrize("name", update.PAGES)
+def test_generated_parts_are_up_to_date(name: str) -> None:
+    assert update.PAGES[name]() == _read(name), "python -m verify.docs writes it"
 
 
-def test_the_house_is_drawn_as_the_code_is() -> None:
-    assert house.svg() == _read("docs/architecture.svg"), "python -m verify.docs writes it"
-    assert update.architecture() == _read("docs/architecture.md"), "python -m verify.docs writes it"
+def test_the_readme_has_the_table_of_targets() -> None:
+    assert prove_table.targets_markdown(proof.load(update.PROOFS)) in _read("README.md")
 
 
 def test_files_that_contributors_are_sent_to_exist() -> None:

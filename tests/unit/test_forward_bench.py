@@ -7,8 +7,6 @@ from typing import Any, cast
 
 import pytest
 
-from core.paths import ROOT
-from verify import docs as update
 from verify.bench import forward
 from verify.bench.forward import Subject, cells, measure
 
@@ -48,7 +46,3 @@ def test_programs_take_turns_and_ratios_have_geometric_means(monkeypatch: pytest
     assert result["executions"] == 15
     assert result["geometric"] == {"c": 0.25, "cpp": 0.25}
     assert result["rows"][1]["overhead_ns"]["c"] == [3.0, 3.0]
-
-
-def test_the_table_in_the_docs_is_current() -> None:
-    assert update.embedding() == (ROOT / "docs" / "embedding.md").read_text(encoding="utf-8")

@@ -6,8 +6,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from core.paths import ROOT
-from verify import docs as update
 from verify.bench.engines import Case
 from verify.bench.lean import cells, compare, measure
 
@@ -36,7 +34,3 @@ def test_ratios_are_of_ours_to_theirs_and_engines_take_turns() -> None:
     row = compare(pair)
     assert row["ratios"] == {"load": 0.6, "p50": 0.5, "rss": 0.75}
     assert cells(row)[2::2] == ["0.60 (!)", "0.50", "0.75"]
-
-
-def test_the_table_in_the_docs_is_current() -> None:
-    assert update.lean() == (ROOT / "docs" / "lean.md").read_text(encoding="utf-8")

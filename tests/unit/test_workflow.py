@@ -157,7 +157,7 @@ def test_the_inputs_that_are_passed_exist() -> None:
 
 def test_their_options_exist() -> None:
     # Not Invoke's get_arguments: it takes the help texts away from whoever asks next.
-    taken = [name for task in (tasks.matrix, tasks.test) for name in inspect.signature(task.body).parameters]
+    taken = [name for task in ("matrix", "test") for name in inspect.signature(tasks.ns[task].body).parameters]
     options = {f"--{name.replace('_', '-')}" for name in taken}
     used: set[str] = set()
     for file in (*WORKFLOWS, TEMPLATE):

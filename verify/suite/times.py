@@ -156,7 +156,7 @@ def seconds() -> dict[str, float]:
     if not KEPT.is_file():
         return {}
     found = json.loads(KEPT.read_text(encoding="utf-8"))
-    return {suite["file"]: suite["seconds"] for suite in found["suites"]} | found.get("files", {})
+    return {**{suite["file"]: suite["seconds"] for suite in found["suites"]}, **found.get("files", {})}
 
 
 def show(*, update: bool) -> None:
