@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from commands.export import install_before_a_build
+from commands.export import installed_beside
 from commands.given import build_for, check_model, list_of, options_of, program_of
 from core.bundle import Bundle, find_bundle
 from core.cli import Words, number
@@ -16,6 +16,7 @@ from deploy.run.engine_flags import LEAN, check_limits, engine_flags
 from deploy.run.intact import check_whole
 from deploy.run.job import Computed, check_engine, require_files, require_program
 from deploy.run.pipeline import deploy
+from deploy.run.result import Result
 from deploy.run.settings import Settings
 
 
@@ -59,25 +60,38 @@ def run(words: Words) -> None:
     check_limits(engine, settings.kleidiai, settings.cpu_features)
     flags = {name: words[name] for name in ("provider", "ort_threads", "ort_spinning", "profile")}
     settings = settings.model_copy(update={"engine_flags": tuple(engine_flags(engine, **flags))})
-    install_before_a_build(requests, ENGINES.get(engine, "pte"))
-    bundle = given or build_for(words["target"] or device.target, engine, words["toolchain"])
+    with installed_beside(requests, deploy=True, device=device.virtual):
+        found = _deployed(words, device, given, engine, program, settings)
+    report.result(found, words["json"])
+
+
+def _deployed(
+    words: Words, device: Device, given: Bundle | None, engine: str, program: Path | None, settings: Settings
+) -> Result:
+    """Build, export, and run it there."""
+    from core.live import part
+
+    with part("runner"):
+        bundle = given or build_for(words["target"] or device.target, engine, words["toolchain"])
     kind = ENGINES[bundle.manifest.engine]
     compute = None
     if program is None:
         from commands.export import combined
 
-        (path,) = combined(words["model"], words["scheme"], words["partitioners"], options_of(words), format=kind)
+        with part("export"):
+            (path,) = combined(words["model"], words["scheme"], words["partitioners"], options_of(words), format=kind)
     else:
         path = program
         if kind == "onnx":
-            compute = partial(_compute, program, list(files["inputs"]), words["input_shapes"])
+            compute = partial(_compute, program, list(settings.inputs), words["input_shapes"])
     if words["generate"]:
         from deploy.run.generate import settings_for
 
         settings = settings_for(path, number("generate", words["generate"], 1), settings)
     if words["tune"]:
         _tune(device, bundle, path, settings)
-    report.result(deploy(device, bundle, path, settings, compute=compute), words["json"])
+    with part("run"):
+        return deploy(device, bundle, path, settings, compute=compute)
 
 
 def _tune(device: Device, bundle: Bundle, path: Path, settings: Settings) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -142,18 +143,35 @@ def _install(format: str) -> None:  # noqa: A002
     (ensure_onnx if format == "onnx" else ensure_export)()
 
 
-def install_before_a_build(requests: Sequence[Request], format: str) -> None:  # noqa: A002
-    """Install what exporting needs, if anything must be exported: PyTorch's wheel may be missing, a build take minutes.
+@contextlib.contextmanager
+def installed_beside(requests: Sequence[Request], *, deploy: bool = False, device: str = "") -> Iterator[None]:
+    """Install what exporting needs, if anything must be exported, while the block builds and then exports.
+
+    Args:
+        deploy: the block is a deploy, which is shown as a whole.
+        device: the virtual device that it uses, which is started beside it, too.
 
     Raises:
-        HostError: it could not be installed.
+        HostError: it could not be installed. The block was interrupted: PyTorch may be missing, a build take minutes.
     """
+    from core import live
     from core.bootstrap import is_installed
-    from core.environment import venv
+    from core.environment import beside, running, venv
+    from models import trained
     from models.current import current
 
-    if not is_installed(venv(), "export") and not all(current(request) for request in requests):
-        _install(format)
+    if is_installed(venv(), "export") or all(current(request) for request in requests):
+        yield
+        return
+    with contextlib.ExitStack() as stack:
+        if deploy:
+            stack.enter_context(live.first())
+        stack.enter_context(beside("export"))
+        if device:
+            stack.enter_context(running("devices.start", device))
+        with live.part("weights"):
+            trained.fetch(dict.fromkeys(request.model for request in requests))
+        yield
 
 
 def each(programs: Sequence[Exportable]) -> dict[Exportable, Path | SlipwayError]:

@@ -66,13 +66,11 @@ def check_model(words: Words, format: str) -> list[Request]:  # noqa: A002
     Raises:
         ConfigError, ExportError: as `models.request.resolve`.
     """
-    from models import trained
     from models.options import words as names
     from models.request import resolve
     from models.zoo import combinations
 
     partitioners, options = names(str(words.get("partitioners") or "")), options_of(words)
-    trained.fetch([words["model"]])
     return [
         resolve(model, scheme, partitioners=partitioners, options=options, format=format)
         for model, scheme in combinations(words["model"], words["scheme"], format)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from commands.export import install_before_a_build
+from commands.export import installed_beside
 from commands.given import build_for, check_model, list_of, program_of
 from core.bundle import Bundle
 from core.cli import Words, number
@@ -62,9 +62,8 @@ def prepare(words: Words, device: Device, program: Path | None) -> tuple[Bundle,
             "only the engine lean can compute a layer in several ways",
             "the same with --engine lean",
         )
-    if program is None:
-        install_before_a_build(check_model(words, "pte"), "pte")
-    else:
+    requests = [] if program else check_model(words, "pte")
+    if program is not None:
         require_program(program)
         check_whole(program)
         if format_at(program) != ENGINES[ENGINE]:
@@ -74,9 +73,10 @@ def prepare(words: Words, device: Device, program: Path | None) -> tuple[Bundle,
                 "./inv export --model NAME, and tune the .pte that it leaves",
                 [str(program)],
             )
-    bundle = build_for(words["target"] or device.target, ENGINE, words["toolchain"])
-    if program is None:
-        from commands.export import combined
+    with installed_beside(requests):
+        bundle = build_for(words["target"] or device.target, ENGINE, words["toolchain"])
+        if program is None:
+            from commands.export import combined
 
-        (program,) = combined(words["model"], words["scheme"], format="pte")
+            (program,) = combined(words["model"], words["scheme"], format="pte")
     return bundle, program

@@ -21,7 +21,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from core import addressed
+from core import addressed, install_bar
 from core.install_bar import Size, say
 from core.installer import Installation, SetupError, explain_disk, fail, installation, last_lines, pip_words
 
@@ -340,6 +340,8 @@ def guarded(words: list[str]) -> int:
     The core set's is printed; of another set `core.environment` reads what `failure` keeps.
     """
     name, venv = words[-2], Path(words[-1])
+    if os.environ.get(install_bar.SHOWN):
+        install_bar.listener.append(install_bar.tell)
     try:
         if words[0] != "--inside":
             return main(name, venv)

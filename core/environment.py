@@ -8,10 +8,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from core import bootstrap, installer
 from core.errors import HostError
+from core.install_bar import MARK, SHOWN, Size, listener
 from core.paths import ROOT
 
 
@@ -37,17 +41,118 @@ def enter() -> None:
     os.execv(python, [python, "-S", os.fspath(ROOT / "core" / "start.py"), *sys.argv[1:]])  # noqa: S606 - argv, no shell
 
 
-def _begun(name: str, folder: Path) -> subprocess.Popen[bytes]:
-    """The bootstrap. It begins deaf to Ctrl-C, for Python would end with a traceback before its first line."""
-    words = [sys.executable, "-S", os.fspath(ROOT / "core" / "start.py"), "--bootstrap", name, os.fspath(folder)]
+def _begun(name: str, folder: Path, **options: Any) -> subprocess.Popen[bytes]:
+    """The bootstrap."""
+    return _started(["--bootstrap", name, os.fspath(folder)], **options)
+
+
+def _started(words: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Our own start. It begins deaf to Ctrl-C, for Python would end with a traceback before its first line."""
+    argv = [sys.executable, "-S", os.fspath(ROOT / "core" / "start.py"), *words]
     hears = signal.getsignal(signal.SIGINT)
     if hears is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
-        return subprocess.Popen(words)
+        return subprocess.Popen(argv, **options)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        return subprocess.Popen(words, env={**os.environ, "SLIPWAY_LISTEN": "yes"})
+        options["env"] = {**options.get("env", os.environ), "SLIPWAY_LISTEN": "yes"}
+        return subprocess.Popen(argv, **options)
     finally:
         signal.signal(signal.SIGINT, hears)
+
+
+def end(child: subprocess.Popen[bytes]) -> None:
+    """Wait for a child's end after a Ctrl-C."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(1.0)  # a terminal's Ctrl-C reaches it, too
+        return
+    child.send_signal(signal.SIGINT)  # kill, and a CI system that cancels a job, reach this process only
+    child.wait()
+
+
+class _Installing:
+    """The installation of a set by a child, shown as a step, beside what this process does.
+
+    If it fails while nobody waits for it, it interrupts the main thread, as Ctrl-C does: nothing goes on in vain.
+    """
+
+    def __init__(self, name: str) -> None:
+        from core import console
+
+        self.name = name
+        self.interrupted = False
+        """Whether it has interrupted the main thread."""
+        self._awaited = False
+        self._lock = threading.Lock()
+        self._step = console.begin(f"installing {bootstrap.LABELS[name].label}", announce=False)
+        self.child = _begun(name, venv(), stderr=subprocess.PIPE, env={**os.environ, SHOWN: "yes"})
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def _listen(self) -> None:
+        from core import console, live
+
+        assert self.child.stderr is not None  # noqa: S101 - it is a pipe
+        with self.child.stderr as said:
+            for line in said:
+                text = line.decode(errors="replace").rstrip("\n")
+                if text.startswith(MARK):
+                    done, _, words = text.removeprefix(MARK).partition(" ")
+                    self._step.now(words)
+                    self._step.part(float(done))
+                    live.share("exporter", float(done))
+                else:
+                    console.note(text)
+        code = self.child.wait()
+        self._step.end(ok=not code)
+        with self._lock:
+            if code and not self._awaited:
+                numbers = [one for one in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(one))]
+                self.interrupted = bool(numbers)
+                for number in numbers[:1]:
+                    os.kill(os.getpid(), number)
+
+    def wait(self) -> None:
+        """Until it is installed.
+
+        Raises:
+            HostError: it could not be; the reason was printed.
+        """
+        self._no_interrupt()
+        try:
+            code = self.child.wait()
+            self._listener.join()
+        except KeyboardInterrupt:
+            self.end()
+            raise
+        if code == 130:
+            raise KeyboardInterrupt
+        if code:
+            raise self.error()
+
+    def _no_interrupt(self) -> None:
+        """It interrupts nobody from here on."""
+        with self._lock, contextlib.suppress(KeyboardInterrupt):
+            self._awaited = True
+            if self.interrupted:
+                time.sleep(1.0)  # the signal may be on its way
+
+    def error(self) -> HostError:
+        """Why it has failed."""
+        return why(self.name) or HostError(
+            f"The {self.name} packages could not be installed.", "see above", "the same command again"
+        )
+
+    def end(self) -> bool:
+        """End it, if it still runs; what is done stays. Returns whether it had failed."""
+        with self._lock:
+            self._awaited = True
+        failed = self.child.poll() not in (None, 0, 130)
+        end(self.child)
+        self._listener.join()
+        return failed
+
+
+_beside: dict[str, _Installing] = {}
 
 
 def ensure(name: str) -> None:
@@ -56,8 +161,7 @@ def ensure(name: str) -> None:
     Raises:
         HostError: it could not be installed; the reason was printed.
     """
-    here = venv()
-    if bootstrap.is_installed(here, name):
+    if bootstrap.is_installed(venv(), name):
         return
     if sys.prefix == sys.base_prefix:
         raise HostError(
@@ -65,22 +169,62 @@ def ensure(name: str) -> None:
             "Slipway does not install into a system's Python",
             "./inv, which makes its own environment",
         )
-    child = _begun(name, here)
+    (_beside.get(name) or _Installing(name)).wait()
+
+
+@contextlib.contextmanager
+def beside(name: str) -> Iterator[None]:
+    """Install the set ``name`` while the block runs, unless it is there; `ensure` in the block waits for it.
+
+    Raises:
+        HostError: it could not be installed. The block was interrupted.
+    """
+    if bootstrap.is_installed(venv(), name) or sys.prefix == sys.base_prefix:
+        yield
+        return
+    one = _beside[name] = _Installing(name)
     try:
-        code = child.wait()
-    except KeyboardInterrupt:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(1.0)  # a terminal's Ctrl-C reaches it, too
-            raise
-        child.send_signal(signal.SIGINT)  # kill, and a CI system that cancels a job, reach this process only
-        child.wait()
+        yield
+    except BaseException as error:
+        if one.end() and not one.interrupted and not isinstance(error, KeyboardInterrupt):
+            from core.console import note
+
+            note(f"Besides: {one.error().what} {one.error().cause}")
+        if one.interrupted:
+            raise one.error() from None
         raise
-    if code == 130:
-        raise KeyboardInterrupt
-    if code:
-        raise why(name) or HostError(
-            f"The {name} packages could not be installed.", "see above", "the same command again"
-        )
+    finally:
+        del _beside[name]
+        one.end()
+
+
+@contextlib.contextmanager
+def running(*words: str) -> Iterator[None]:
+    """Run a command of ours, unseen, while the block runs; it ends with it."""
+    quiet = subprocess.DEVNULL
+    child = _started(["--search-root", os.fspath(ROOT), *words], stdin=quiet, stdout=quiet, stderr=quiet)
+    try:
+        yield
+    finally:
+        end(child)
+
+
+@contextlib.contextmanager
+def shown(size: Size) -> Iterator[None]:
+    """Show an installation that this process does in the block as a step."""
+    from core import console
+
+    with console.step(f"installing {size.label}", announce=False) as step:
+
+        def hear(done: float, words: str) -> None:
+            step.part(done)
+            step.now(words)
+
+        listener.append(hear)
+        try:
+            yield
+        finally:
+            listener.remove(hear)
 
 
 def why(name: str) -> HostError | None:
@@ -121,7 +265,8 @@ def apart(name: str) -> Path:
         with locked(f"packages-{name}"):
             if not folder.is_dir():
                 try:
-                    bootstrap.install_apart(name, venv(), folder)
+                    with shown(bootstrap.LABELS[name]):
+                        bootstrap.install_apart(name, venv(), folder)
                 except installer.SetupError as error:
                     raise host_error(str(error)) from error
     return folder

@@ -11,13 +11,22 @@ import shutil
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from core.first import Whole
 
 _TICK = 0.3  # seconds between two looks at what pip has fetched
 _LOOK = 1.5  # seconds between two looks at what pip has unpacked, thousands of files
 _WIDTH = 20  # characters of the bar
 _OF_DOWNLOAD = 0.6  # the bar's part that is the download
+
+SHOWN = "SLIPWAY_SHOWN"
+"""Set by a process of ours that shows our progress itself: it gets lines, each behind `MARK`."""
+MARK = "\x1f"
+listener: list[Callable[[float, str], None]] = []
+"""What hears of an installation instead of the terminal: how much of it is done, from 0 to 1, and the words."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,11 @@ class Size:
         seconds = 5 + self.download / 8 + self.disk / 40  # 8 MB/s from the index, and a slow processor
         takes = f"{max(10, round(seconds, -1)):.0f} s" if seconds < 90 else f"{seconds / 60:.0f} minutes"
         return f"{self.label}: {self.download:.0f} MB to download, {self.disk:.0f} MB on disk, about {takes}"
+
+
+def tell(done: float, words: str) -> None:
+    """Say how far an installation is to the process that shows it."""
+    say(f"{MARK}{done:.3f} {words}")
 
 
 def say(line: str, end: str = "\n") -> None:
@@ -60,12 +74,13 @@ class Line:
         self.unpacking = False
         self._size, self._scratch, self._target = size, scratch, target
         self._begun = time.monotonic()
+        self._whole = Whole.resumed()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._tick, daemon=True)
 
     def __enter__(self) -> Line:  # noqa: PYI034 - typing.Self is of Python 3.11
         say(f"Installing {self._size}")
-        if sys.stderr.isatty():
+        if listener or sys.stderr.isatty():
             self._thread.start()
         return self
 
@@ -73,7 +88,8 @@ class Line:
         if self._thread.is_alive():
             self._over.set()
             self._thread.join()
-            say("\r\x1b[K", end="")
+            if not listener:
+                say("\r\x1b[K", end="")
 
     def _tick(self) -> None:
         most = seen = unpacked = 0
@@ -87,24 +103,35 @@ class Line:
                 seen, looked, most = size, now, max(most, size)
             elif now - counted > _LOOK:
                 unpacked, counted = _bytes_in(self._target) + _bytes_in(self._scratch) - before, now
-            line = self._text(most, unpacked, rate, int(now - self._begun))
-            say(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}", end="")
+            part, words = self._part(most, unpacked), self._text(most, rate)
+            if listener:
+                listener[-1](part, words)
+            else:
+                line = f"{self._bar(part, int(now - self._begun))}  {words}"
+                say(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}", end="")
 
-    def _text(self, fetched: int, unpacked: int, rate: float, seconds: int) -> str:
+    def _text(self, fetched: int, rate: float) -> str:
         at = f" at {rate / 1e6:.1f} MB/s" if rate > 3e5 and not self.unpacking else ""
-        amount = f"{fetched / 1e6:.0f} MB{at}  " if fetched > 1e5 else ""
-        clock = f"{seconds // 60}:{seconds % 60:02}"
-        return f"{self._bar(fetched, unpacked)}{amount}{clock}  {self.doing}"
+        return f"{fetched / 1e6:.0f} MB{at}  {self.doing}" if fetched > 1e5 else self.doing
 
-    def _bar(self, fetched: int, unpacked: int) -> str:
+    def _part(self, fetched: int, unpacked: int) -> float:
         """How far all of it is: first the download, then the rest."""
         if not self._size.download:
-            return ""
-        part = _OF_DOWNLOAD * min(1.0, fetched / 1e6 / self._size.download)
+            return 0.0
         if self.unpacking:
-            part = _OF_DOWNLOAD + (1 - _OF_DOWNLOAD) * min(0.99, max(0, unpacked) / 1e6 / self._size.disk)
+            return _OF_DOWNLOAD + (1 - _OF_DOWNLOAD) * min(0.99, max(0, unpacked) / 1e6 / self._size.disk)
+        return _OF_DOWNLOAD * min(1.0, fetched / 1e6 / self._size.download)
+
+    def _bar(self, part: float, seconds: int) -> str:
+        """A bar over the installation, or over the first deploy that begins with it."""
+        if self._whole is None and not self._size.download:
+            return f"{seconds // 60}:{seconds % 60:02}"
+        said = f"{part:4.0%}  {seconds // 60}:{seconds % 60:02}"
+        if self._whole is not None:
+            self._whole.far("packages", part)
+            part, said = self._whole.share(), str(self._whole)
         full = int(_WIDTH * part)
-        return f"{'#' * full}{'.' * (_WIDTH - full)} {part:4.0%}  "
+        return f"{'#' * full}{'.' * (_WIDTH - full)} {said}"
 
 
 def _bytes_in(folder: Path) -> int:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from core import screen
+from core.first import VARIABLE, Whole
 from core.plain import json_text, plain
 from core.units import clock, size, took
 
@@ -45,7 +46,7 @@ class Step:
         self.detail = ""
         self.done = 0
         self.total: int | None = None
-        self.unit: Literal["", "bytes"] = ""
+        self.unit: Literal["", "bytes", "part"] = ""
         self.begun = time.monotonic()
         self.before: float | None = None
         """Seconds that it took the last time, if that is known."""
@@ -58,6 +59,11 @@ class Step:
     def live(self) -> bool:
         """Whether a line of it is on a terminal now."""
         return self._shown is not None
+
+    @property
+    def words(self) -> str:
+        """What is being done."""
+        return f"{self.text}: {self.detail}" if self.detail else self.text
 
     @property
     def seconds(self) -> float:
@@ -76,6 +82,10 @@ class Step:
         """Say how many bytes are through: the line has them with their rate."""
         self._set(done, total, "bytes")
 
+    def part(self, done: float) -> None:
+        """Say how much of it is done, from 0 to 1."""
+        self._set(round(100 * done), 100, "part")
+
     def end(self, *, ok: bool = True) -> None:
         """Take its line away, say what came of it, and keep its time for the next one."""
         seconds, live = self.seconds, self.live
@@ -89,7 +99,7 @@ class Step:
         if ok and self._key and seconds >= _LEAST:
             remember(self._key, seconds)
 
-    def _set(self, done: int, total: int | None, unit: Literal["", "bytes"]) -> None:
+    def _set(self, done: int, total: int | None, unit: Literal["", "bytes", "part"]) -> None:
         self.done, self.total, self.unit = done, total or None, unit
         if self._shown is not None:
             progress, task = self._shown
@@ -130,6 +140,47 @@ def begin(text: str, key: str = "", *, announce: bool = True, stream: TextIO | N
     elif announce:
         _say(console, text)
     return made
+
+
+@contextlib.contextmanager
+def first() -> Iterator[Whole]:
+    """While the block, a first deploy, runs, a terminal shows one bar over all of it; the steps only name it.
+
+    Parts are said with `part`.
+    """
+    made = Whole.resumed() or Whole()
+    made.end("packages")
+    os.environ.pop(VARIABLE, None)
+    _whole.append(made)
+    try:
+        with step("", announce=False):
+            yield made
+    finally:
+        _whole.clear()
+
+
+@contextlib.contextmanager
+def part(name: str) -> Iterator[None]:
+    """The block is a part of a first deploy, if this is one."""
+    for made in _whole:
+        made.begin(name)
+    yield
+    for made in _whole:
+        made.end(name)
+
+
+def share(name: str, done: float) -> None:
+    """So much of a part is done, if this is a first deploy."""
+    for made in _whole:
+        made.far(name, done)
+
+
+def is_first() -> bool:
+    """Whether a first deploy is shown as a whole."""
+    return bool(_whole)
+
+
+_whole: list[Whole] = []
 
 
 @contextlib.contextmanager
@@ -191,7 +242,8 @@ def _show(console: Console, made: Step) -> None:
         if console not in _screens:
             _screens[console] = (_progress(console), [])
         progress, steps = _screens[console]
-        task = progress.add_task("", total=made.total, step=made)
+        # The first step of a first deploy is the whole of it.
+        task = progress.add_task("", total=made.total, step=made, visible=not (_whole and steps))
         made._shown = (progress, task)
         steps.append(made)
         if len(steps) == 1:
@@ -229,6 +281,7 @@ def paused() -> Iterator[None]:
 
 def _progress(console: Console) -> Progress:
     from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task
+    from rich.progress_bar import ProgressBar
     from rich.table import Column
     from rich.text import Text
 
@@ -237,17 +290,22 @@ def _progress(console: Console) -> Progress:
 
         def render(self, task: Task) -> Text:
             made: Step = task.fields["step"]
-            return Text(plain(f"{made.text}: {made.detail}" if made.detail else made.text))
+            if made.text:
+                return Text(plain(made.words))
+            _, steps = _screens[console]
+            return Text(plain("; ".join(filter(None, [one.words for one in steps[1:]]))))
 
     class Bar(BarColumn):
         def render(self, task: Task) -> Any:
+            if _whole:
+                return ProgressBar(1.0, _whole[0].share(), 16)
             return super().render(task) if task.total else Text("")
 
     class Far(ProgressColumn):
         max_refresh = None
 
         def render(self, task: Task) -> Text:
-            return Text(far(task.fields["step"], task.speed))
+            return Text(str(_whole[0]) if _whole else far(task.fields["step"], task.speed))
 
     words = Column(no_wrap=True, overflow="ellipsis", ratio=1)
     return Progress(
@@ -270,6 +328,8 @@ def far(made: Step, rate: float | None) -> str:
         parts.append(f"{size(made.done)} of {size(made.total)}" if made.total else size(made.done))
         if rate:
             parts.append(f"{size(rate)}/s")
+    elif made.unit == "part":
+        parts.append(f"{made.done}%")
     elif made.total and not made.unit:
         parts.append(f"{made.done}/{made.total}")
     passed = made.seconds

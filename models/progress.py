@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
+from core import live
 from core.files import write_atomic
 from core.paths import cache_dir
 from core.plain import plain
@@ -61,6 +62,8 @@ class Display:
 
     def __post_init__(self) -> None:
         self._live = self.stream.isatty()
+        # A first deploy has one line for all that it does.
+        self._step = live.begin("", announce=False) if self._live and live.is_first() else None
 
     def show(self, name: str, text: str, expected: float | None, begun: float, *, stage: bool = True) -> None:
         """Say what ``name`` does now.
@@ -97,6 +100,8 @@ class Display:
             self._ticker.join()
         with self._lock:
             self._clear()
+        if self._step is not None:
+            self._step.end()
 
     def _tick(self) -> None:
         while not self._end.wait(TICK):
@@ -131,7 +136,9 @@ class Display:
                         self.stream.flush()
                 return
             self._clear()
-            if self._running:
+            if self._step is not None:
+                self._step.text = "; ".join(f"{name}: {one.text}" for name, one in self._running.items())
+            elif self._running:
                 parts = [one.line(name) for name, one in self._running.items()]
                 text = plain("; ".join([*filter(None, [self.summary()]), *parts]))
                 width = self._width() - 1

@@ -209,14 +209,15 @@ def _unpacked(packages: list[str]) -> Iterator[Path]:
     Raises:
         HostError: pip could not get them.
     """
-    from core.environment import host_error, venv
+    from core.environment import host_error, shown, venv
 
     lines = bootstrap.locked(bootstrap.lock_file("data").read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory(prefix=".unpacked.", dir=cache_dir("data")) as scratch:
         listing, folder = Path(scratch) / "lock.txt", Path(scratch) / "files"
         listing.write_text("".join(lines[package] for package in packages), encoding="utf-8")
         try:
-            bootstrap.install_listed(listing, venv(), folder, bootstrap.LABELS["data"])
+            with shown(bootstrap.LABELS["data"]):
+                bootstrap.install_listed(listing, venv(), folder, bootstrap.LABELS["data"])
         except SetupError as error:
             raise host_error(str(error)) from error
         yield folder
