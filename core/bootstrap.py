@@ -280,13 +280,25 @@ def _install_listed(lines: str, doing: Installation, *more: str) -> None:
     addressed.done(doing)
 
 
+_UNUSED = (
+    "torch/test",
+    "pandas/tests",
+    "cmake/data/share/cmake-*/Help",
+    "cmake/data/bin/cpack",
+    "cmake/data/bin/ctest",
+)
+
+
 def _trim(venv: Path) -> None:
-    """Remove PyTorch's own C++ tests from an environment, 130 MB of programs that nothing here starts."""
-    for torch in venv.glob("lib/python3*/site-packages/torch"):
-        shutil.rmtree(torch / "test", ignore_errors=True)
-        for file in (torch / "bin").glob("*"):
-            if file.is_file() and file.name != "torch_shm_manager":  # that one hands tensors to other processes
-                file.unlink()
+    """Remove what nothing here starts or reads, 200 MB: tests, PyTorch's of C++ among them, and CMake's pages."""
+    for packages in venv.glob("lib/python3*/site-packages"):
+        found = [path for pattern in _UNUSED for path in packages.glob(pattern)]
+        # The one that is left hands tensors to other processes.
+        for path in [*found, *(each for each in packages.glob("torch/bin/*") if each.name != "torch_shm_manager")]:
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink()
 
 
 def install_apart(name: str, venv: Path, folder: Path) -> None:

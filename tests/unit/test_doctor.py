@@ -93,7 +93,7 @@ def test_why_the_exporter_could_not_be_installed_and_the_way_out(
 ) -> None:
     """`ensure` ends with the reason itself, and so does the doctor later: no "Try" leads in a circle."""
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    monkeypatch.setattr(environment, "_begun", lambda *_: subprocess.Popen(["false"]))
+    monkeypatch.setattr(environment, "_begun", lambda *_, **__: subprocess.Popen(["false"], stderr=subprocess.PIPE))
     note = bootstrap.failure(tmp_path, "export")
     note.parent.mkdir()
     note.write_text("torch could not be downloaded.\nCause: no network,\nsee a log\nTry: PIP_FIND_LINKS=FOLDER")

@@ -122,6 +122,7 @@ class Apt(Client):
             # Only root's apt changes user, to one that may not write here.
             "APT::Sandbox::User": "root",
             "APT::Update::Error-Mode": "any",
+            "Acquire::GzipIndexes": "true",  # lists stay compressed, a third as large, and are read as fast
             "Acquire::Languages": "none",
             "Acquire::Retries": "1",
             "Debug::NoLocking": "true",

@@ -150,6 +150,14 @@ def fetch(suite: str, arch: str, packages: Sequence[str], closure: bool = False)
 
 def _download(apt: Client, packages: Sequence[str], closure: bool, key: str) -> list[Path]:
     _sweep(apt.folder, ".download.*")
+    try:
+        return _downloaded(apt, packages, closure, key)
+    finally:
+        for file in (apt.folder / "cache").glob("*.bin"):
+            file.unlink()  # apt's index of its lists: 35 MB, made again in half a second
+
+
+def _downloaded(apt: Client, packages: Sequence[str], closure: bool, key: str) -> list[Path]:
     fresh = False
     if apt.lists_age > FRESH_SECONDS:
         fresh = _refresh(apt)
