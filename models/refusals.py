@@ -203,7 +203,8 @@ class Refusals:
 def _reads_packed(node: Any) -> str:
     """The constant that ``node`` reads and an operator before it, or a layer, reads in another way; empty: none.
 
-    XNNPACK's delegate writes a layer's weights in the layer's layout, and frees them as soon as it has packed them.
+    XNNPACK's delegate writes a layer's weights in the layer's layout, and frees them as soon as it has packed them. It
+    writes a bias once, as whole numbers if the layer's input is quantized.
     """
     for given in map(_behind, node.all_input_nodes):
         if given.op not in ("placeholder", "get_attr"):
@@ -234,7 +235,15 @@ def _uses(value: Any) -> Iterator[tuple[Any, tuple[Any, ...]]]:
         place = [index for index, given in enumerate(reader.args) if given is value]
         # A convolution's last three arguments: transposed, output padding, groups.
         form = (reader.args[-3], reader.args[-1]) if name == "convolution.default" else ()
+        if place == [2]:
+            form += _scale(reader.args[0])  # in which a bias is written
         yield reader, ((name, *place, *form) if name in _LAYERS and place != [0] else ())
+
+
+def _scale(value: Any) -> tuple[float, ...]:
+    """The scale of what is dequantized, if the program has one."""
+    dequantized = value.op == "call_function" and "dequantize" in value.target.__name__
+    return tuple(one for one in value.args[1:2] if dequantized and isinstance(one, float))
 
 
 def _culprits(program: Any, partitioner: Any, *, every: bool = False) -> list[Any]:
