@@ -160,7 +160,8 @@ class Refusals:
             self._leave(_culprits(failure.program, self._owner), failure.error)
         while failures := self._fails(program):
             for every in (False, True):
-                suspects = _culprits(program, self._owner, every=every)
+                # Layers first: of two operators that cannot be together the other one is left outside.
+                suspects = sorted(_culprits(program, self._owner, every=every), key=lambda one: not _is_layer(one))
                 order = [one for one in dict.fromkeys(map(exported_name, suspects)) if one not in self.left]
                 if order:
                     break
@@ -238,6 +239,10 @@ def _uses(value: Any) -> Iterator[tuple[Any, tuple[Any, ...]]]:
         if place == [2]:
             form += _scale(reader.args[0])  # in which a bias is written
         yield reader, ((name, *place, *form) if name in _LAYERS and place != [0] else ())
+
+
+def _is_layer(node: Any) -> bool:
+    return format_target_name(node.target.__name__) in _LAYERS
 
 
 def _scale(value: Any) -> tuple[float, ...]:

@@ -45,19 +45,22 @@ def test_what_lowering_refuses_is_outside_and_the_sound_one_beside_it_inside(tmp
     assert "op_max_dim.py" in log, "upstream's traceback"
 
 
-# fp32 is the sample that CI runs, and test_a_shared_layer_is_quantized_wherever_it_is_called of qs8.
+# fp32 is the sample that CI runs; test_verdicts.py has a layer that is called twice in qs8.
 @pytest.mark.parametrize("scheme", ["fp32", pytest.param("qs8", marks=pytest.mark.long)])
 def test_weights_that_a_layer_packs_are_read_otherwise_outside(tmp_path: Path, scheme: str) -> None:
     """Upstream's runtime crashes on a delegate with both; a layer that reads them the same way is inside."""
     program = load_program(export(f"{FIXTURE}:shared", scheme, out=tmp_path))
     inside = {one.name.removesuffix(".default"): one.count for one in program.delegated}
     outside = {one.name: one for one in program.undelegated}
-    assert inside["aten::convolution"] == 2
     why = "XnnpackPartitioner: it reads p_conv_weight, which a delegate packs for another operator alone"
-    assert (outside["aten::mul.out"].why, outside["aten::convolution.out"].why) == (why, why)
+    if scheme == "fp32":
+        assert inside["aten::convolution"] == 2
+        assert (outside["aten::mul.out"].why, outside["aten::convolution.out"].why) == (why, why)
+    else:  # each has weights of its own
+        assert inside["aten::convolution"] == 3
     assert program.agreement is not None
     assert program.agreement.max_abs <= program.agreement.limit
-    assert program.warnings == ()
+    assert [one for one in program.warnings if "calibrated" not in one] == []
 
 
 def test_a_bias_that_layers_of_other_scales_share_is_read_inside_by_the_first() -> None:
