@@ -6,6 +6,8 @@ Worth minutes, nothing else: any order gives the same results.
 from __future__ import annotations
 
 FIRST = (
+    "test_surprise",
+    "test_front",
     "test_zoo",
     "test_readme",
     "test_export",
@@ -28,7 +30,7 @@ FIRST = (
     "test_onnxruntime",
     "test_runner",
 )
-"""Files that take more than a minute; those that wait for builds come after those that do not."""
+"""Files that take longest; those that wait for builds come after those that do not. The first two are unit tests."""
 
 LAST = ("test_selective", "test_windows_runner", "test_virtual_machines[phone-armv7]", "test_toolchain_everywhere")
 """Files, or one parameter's tests of a file, whose builds are the last that verify.suite.ahead begins."""

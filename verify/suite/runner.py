@@ -140,8 +140,11 @@ class Choice:
         return quote(["./inv", "test", *given])
 
 
-def _side_by_side(step: Step, workers: int) -> Step:
-    # Which worker runs what, and when, is in tests/support/order.py.
+def _side_by_side(step: Step) -> Step:
+    # Which worker runs what, and when, is in tests/support/order.py. Each imports all tests, a few seconds of computing,
+    # and unit tests seldom wait. The others do much (a machine boots, another test builds): a quarter of test_cuts.py's
+    # time is computing.
+    workers = (os.cpu_count() or 1) + (1 if step.name == UNITS else 2)
     words = ("-n", str(workers), "--dist", "loadscope", "--no-loadscope-reorder")
     return replace(step, argv=(*step.argv, *words))
 
@@ -152,15 +155,12 @@ def steps(choice: Choice) -> list[Step]:
         return _lint()
     if choice.shard:
         return _part(choice)
-    # Much of it waits (a machine boots, a deadline passes, another test builds): test_cuts.py computes for a quarter of
-    # its time.
-    workers = (os.cpu_count() or 1) + 2
     units = _pytest(UNITS, ["tests/unit"], choice)
     folders = ["tests/integration", "tests/faults"]
     rest = _pytest(REST, folders, choice)
     if not choice.keyword:
-        units = _side_by_side(units, workers)
-        rest = replace(_side_by_side(rest, workers), files=tuple(_files(*folders)))
+        units = _side_by_side(units)
+        rest = replace(_side_by_side(rest), files=tuple(_files(*folders)))
     if choice.unit:
         return [units]
     if choice.fast:
@@ -179,7 +179,7 @@ def _part(choice: Choice) -> list[Step]:
     found = _lint() if number == 1 else []
     units = [file for file in mine if file.startswith("tests/unit/")]
     for name, files in ((UNITS, units), (REST, sorted(set(mine) - set(units)))):
-        step = _side_by_side(_pytest(name, files, choice), (os.cpu_count() or 1) + 2)
+        step = _side_by_side(_pytest(name, files, choice))
         found += [replace(step, files=tuple(files) if name == REST else ())] if files else []
     return found
 
