@@ -141,9 +141,9 @@ class Choice:
 
 
 def _side_by_side(step: Step) -> Step:
-    # Which worker runs what, and when, is in tests/support/order.py. Each imports all tests, a few seconds of computing,
-    # and unit tests seldom wait. The others do much (a machine boots, another test builds): a quarter of test_cuts.py's
-    # time is computing.
+    # Which worker runs what, and when, is in tests/support/order.py. Each imports all tests, which takes seconds, and
+    # unit tests seldom wait. The others do (a machine boots, another test builds): test_cuts.py computes for a quarter
+    # of its time.
     workers = (os.cpu_count() or 1) + (1 if step.name == UNITS else 2)
     words = ("-n", str(workers), "--dist", "loadscope", "--no-loadscope-reorder")
     return replace(step, argv=(*step.argv, *words))
