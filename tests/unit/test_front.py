@@ -114,8 +114,9 @@ def test_the_version_is_slipways(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("name", tasks.ns.task_names)
 def test_help_shows_each_option_once(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = _said([name, "--help"], capsys)
-    assert code == 0
+    code, out, err = _said([name, "--help"], capsys)
+    assert (code, err) == (0, "")
+    assert out.startswith(f"Usage: ./inv {name}")
     heading = next(iter(getattr(tasks.ns[name], "groups", {}) or ["Options"]))
     _, _, options = out.partition(f"\n{heading}:\n")
     shown = [line.split("--")[1].split()[0].split("=")[0] for line in options.splitlines() if line.startswith("  -")]
