@@ -81,7 +81,7 @@ class _Installing:
         self.name = name
         self.interrupted = False
         """Whether it has interrupted the main thread."""
-        self._awaited = False
+        self._watched = False
         self._lock = threading.Lock()
         self._step = console.begin(f"installing {bootstrap.LABELS[name].label}", announce=False)
         self.child = _begun(name, venv(), stderr=subprocess.PIPE, env={**os.environ, SHOWN: "yes"})
@@ -105,7 +105,7 @@ class _Installing:
         code = self.child.wait()
         self._step.end(ok=not code)
         with self._lock:
-            if code and not self._awaited:
+            if self._watched and code not in (0, 130):
                 numbers = [one for one in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(one))]
                 self.interrupted = bool(numbers)
                 for number in numbers[:1]:
@@ -117,7 +117,7 @@ class _Installing:
         Raises:
             HostError: it could not be; the reason was printed.
         """
-        self._no_interrupt()
+        self.unwatch()
         try:
             code = self.child.wait()
             self._listener.join()
@@ -129,10 +129,23 @@ class _Installing:
         if code:
             raise self.error()
 
-    def _no_interrupt(self) -> None:
+    def watch(self) -> None:
+        """Let it interrupt the main thread from here on.
+
+        Raises:
+            HostError: it has failed already.
+        """
+        with self._lock:
+            self._watched = True
+            if self.child.poll() not in (None, 0, 130):
+                self._watched = False
+                raise self.error()
+
+    def unwatch(self) -> None:
         """It interrupts nobody from here on."""
-        with self._lock, contextlib.suppress(KeyboardInterrupt):
-            self._awaited = True
+        with contextlib.suppress(KeyboardInterrupt):
+            with self._lock:
+                self._watched = False
             if self.interrupted:
                 time.sleep(1.0)  # the signal may be on its way
 
@@ -144,8 +157,6 @@ class _Installing:
 
     def end(self) -> bool:
         """End it, if it still runs; what is done stays. Returns whether it had failed."""
-        with self._lock:
-            self._awaited = True
         failed = self.child.poll() not in (None, 0, 130)
         end(self.child)
         self._listener.join()
@@ -184,14 +195,19 @@ def beside(name: str) -> Iterator[None]:
         return
     one = _beside[name] = _Installing(name)
     try:
+        one.watch()
         yield
+        one.unwatch()
     except BaseException as error:
-        if one.end() and not one.interrupted and not isinstance(error, KeyboardInterrupt):
+        if not isinstance(error, KeyboardInterrupt):
+            one.unwatch()
+        failed = one.end()
+        if one.interrupted:
+            raise one.error() from None
+        if failed and str(error) != str(one.error()) and not isinstance(error, KeyboardInterrupt):
             from core.console import note
 
             note(f"Besides: {one.error().what} {one.error().cause}")
-        if one.interrupted:
-            raise one.error() from None
         raise
     finally:
         del _beside[name]

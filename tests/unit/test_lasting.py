@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -68,15 +70,17 @@ def test_ctrl_c_says_how_to_go_on(resumes: str, said: str) -> None:
 def test_a_missing_wheel_of_pytorch_is_seen_before_the_build(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def missing() -> None:
-        raise HostError("The export packages could not be installed.", "see above", "./inv doctor")
+    """It is installed beside the build, which ends then."""
+
+    def missing(*_: object, **__: object) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(["sh", "-c", "sleep 0.3; exit 4"], stderr=subprocess.PIPE)
 
     installed = bootstrap.is_installed
     monkeypatch.setattr(bootstrap, "is_installed", lambda venv, name: name != "export" and installed(venv, name))
-    monkeypatch.setattr(environment, "ensure_export", missing)
+    monkeypatch.setattr(environment, "_begun", missing)
     monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path))
     for one in (deploy, tune):
-        monkeypatch.setattr(one, "build_for", lambda *_: pytest.fail("it built"))
+        monkeypatch.setattr(one, "build_for", lambda *_: (time.sleep(30), pytest.fail("it built")))
     assert (
         front.run(["--search-root", str(ROOT), command, "--device", "local", "--model", "mlp"]) == HostError.exit_code
     )
