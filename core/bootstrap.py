@@ -277,7 +277,8 @@ def _install_listed(lines: str, doing: Installation, *more: str) -> None:
     listing = doing.scratch / "requirements.txt"
     listing.write_text(lines, encoding="utf-8")
     doing.install([*pip_words(doing.python), *more, "-r", str(listing)], count)
-    addressed.done(doing)
+    if wheel is not None:  # another installation's is another's, which may run beside this one
+        addressed.done(doing)
 
 
 _UNUSED = (

@@ -65,7 +65,8 @@ def end(child: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(1.0)  # a terminal's Ctrl-C reaches it, too
         return
-    child.send_signal(signal.SIGINT)  # kill, and a CI system that cancels a job, reach this process only
+    # kill, and a CI system that cancels a job, reach this process only. SIGINT may be ignored, as in the background.
+    child.terminate()
     child.wait()
 
 

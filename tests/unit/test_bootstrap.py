@@ -56,7 +56,7 @@ def test_kill_ends_the_installation_that_a_command_waits_for(
 ) -> None:
     """A Ctrl-C that reaches this process alone."""
     begun = subprocess.Popen(
-        ["sh", "-c", f"trap 'exit 130' INT; echo >{tmp_path}/began; for n in $(seq 150); do sleep 0.1; done"],
+        ["sh", "-c", f"trap 'exit 130' TERM; echo >{tmp_path}/began; for n in $(seq 150); do sleep 0.1; done"],
         stderr=subprocess.PIPE,
     )
     monkeypatch.setattr(environment, "_begun", lambda *_, **__: begun)
