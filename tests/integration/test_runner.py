@@ -306,6 +306,7 @@ def test_describe_lists_what_a_program_asks_for(run: Run, programs: Path) -> Non
         "operators": ["aten::addmm.out", "aten::permute_copy.out", "aten::relu.out"],
         "missing_backends": [],
         "missing_operators": [],
+        "external_weights": [],
     }
     assert 2 * 16 * 4 + 2 * 4 * 4 <= method["planned_bytes"] < 1 << 16
     several = run("--model_path", programs / "methods.pte", "--describe", "--json").json["methods"]
