@@ -18,7 +18,7 @@ public enum DType {
   BFLOAT16(11, 2),
   FLOAT32(12, 4),
   FLOAT64(13, 8),
-  /** No tensor, but None: {@link Tensor#none}. */
+  /** No tensor, but None, as Tensor.none makes it. */
   NONE(14, 0),
   /** Real and imaginary part, each FLOAT32. */
   COMPLEX64(15, 8),
