@@ -82,7 +82,7 @@ class _Installing:
         self.name = name
         self.interrupted = False
         """Whether it has interrupted the main thread."""
-        self._watched = False
+        self._watched = self._ended = False
         self._lock = threading.Lock()
         self._step = console.begin(f"installing {bootstrap.LABELS[name].label}", announce=False)
         self.child = _begun(name, venv(), stderr=subprocess.PIPE, env={**os.environ, SHOWN: "yes"})
@@ -101,7 +101,7 @@ class _Installing:
                     self._step.now(words)
                     self._step.part(float(done))
                     live.share("exporter", float(done))
-                else:
+                elif not self._ended:
                     console.note(text)
         code = self.child.wait()
         self._step.end(ok=not code)
@@ -159,6 +159,7 @@ class _Installing:
     def end(self) -> bool:
         """End it, if it still runs; what is done stays. Returns whether it had failed."""
         failed = self.child.poll() not in (None, 0, 130)
+        self._ended = True
         end(self.child)
         self._listener.join()
         return failed
