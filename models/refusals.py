@@ -235,7 +235,7 @@ def _uses(value: Any) -> Iterator[tuple[Any, tuple[Any, ...]]]:
         name = format_target_name(reader.target.__name__)
         place = [index for index, given in enumerate(reader.args) if given is value]
         # A convolution's last three arguments: transposed, output padding, groups.
-        form = (reader.args[-3], reader.args[-1]) if name == "convolution.default" else ()
+        form: tuple[Any, ...] = (reader.args[-3], reader.args[-1]) if name == "convolution.default" else ()
         if place == [2]:
             form += _scale(reader.args[0])  # in which a bias is written
         yield reader, ((name, *place, *form) if name in _LAYERS and place != [0] else ())

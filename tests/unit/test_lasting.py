@@ -72,6 +72,10 @@ def test_a_missing_wheel_of_pytorch_is_seen_before_the_build(
 ) -> None:
     """It is installed beside the build, which ends then."""
 
+    def built(*_: object) -> None:
+        time.sleep(30)
+        pytest.fail("it built")
+
     def missing(*_: object, **__: object) -> subprocess.Popen[bytes]:
         return subprocess.Popen(["sh", "-c", "sleep 0.3; exit 4"], stderr=subprocess.PIPE)
 
@@ -80,7 +84,7 @@ def test_a_missing_wheel_of_pytorch_is_seen_before_the_build(
     monkeypatch.setattr(environment, "_begun", missing)
     monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path))
     for one in (deploy, tune):
-        monkeypatch.setattr(one, "build_for", lambda *_: (time.sleep(30), pytest.fail("it built")))
+        monkeypatch.setattr(one, "build_for", built)
     assert (
         front.run(["--search-root", str(ROOT), command, "--device", "local", "--model", "mlp"]) == HostError.exit_code
     )
