@@ -186,7 +186,8 @@ def test_checks_run_side_by_side(folder: Path, capfd: pytest.CaptureFixture[str]
     """Each waits for a file that the other makes; what they print does not mix."""
     code = (
         "import pathlib, sys, time\n_, own, other, code = sys.argv\nprint(own)\npathlib.Path(own).touch()\n"
-        "while not pathlib.Path(other).exists(): time.sleep(0.01)\nprint(own, flush=True)\nsys.exit(int(code))\n"
+        "end = time.monotonic() + 60\nwhile not pathlib.Path(other).exists():\n    time.sleep(0.01)\n"
+        "    assert time.monotonic() < end\nprint(own, flush=True)\nsys.exit(int(code))\n"
     )
     words = (("a", "b", "0"), ("b", "a", "5"))
     ran = runner._beside([runner.Step(one[0], (sys.executable, "-Sc", code, *one), beside=True) for one in words])
