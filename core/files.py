@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import hashlib
 import json
 import os
@@ -149,10 +150,13 @@ def new_folder(path: Path) -> Iterator[Path]:
     """Fill a folder under a temporary name; it gets its own name only when the block ends well.
 
     An existing folder is replaced. Two processes may not do this to the same path at once: hold
-    `locked` around it.
+    `locked` around it. What a killed one left of it is removed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with disk_errors(f"writing {path.name}"):
+        for kind in ("tmp", "old"):
+            for left in path.parent.glob(f".{glob.escape(path.name)}.????????.{kind}"):
+                shutil.rmtree(left, ignore_errors=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
         temporary.chmod(0o755)
         try:

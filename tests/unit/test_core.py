@@ -91,6 +91,8 @@ def test_new_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
         (folder / "half").write_text("x", encoding="utf-8")
         raise KeyboardInterrupt
     assert list(tmp_path.iterdir()) == []
+    for left in (".folder.abcd1234.tmp", ".folder.abcd1234.old"):  # of a process that was killed
+        (tmp_path / left).mkdir()
     for content in ("one", "two"):
         with files.new_folder(target) as folder:
             (folder / "file").write_text(content, encoding="utf-8")
