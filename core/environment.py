@@ -84,7 +84,8 @@ class _Installing:
         """Whether it has interrupted the main thread."""
         self._watched = self._ended = False
         self._lock = threading.Lock()
-        self._step = console.begin(f"installing {bootstrap.LABELS[name].label}", announce=False)
+        label = bootstrap.LABELS[name].label.partition(",")[0]
+        self._step = console.begin(f"installing {label}", announce=False)
         self.child = _begun(name, venv(), stderr=subprocess.PIPE, env={**os.environ, SHOWN: "yes"})
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
@@ -232,7 +233,7 @@ def shown(size: Size) -> Iterator[None]:
     """Show an installation that this process does in the block as a step."""
     from core import console
 
-    with console.step(f"installing {size.label}", announce=False) as step:
+    with console.step(f"installing {size.label.partition(',')[0]}", announce=False) as step:
 
         def hear(done: float, words: str) -> None:
             step.part(done)

@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import json
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -62,8 +63,9 @@ class Display:
 
     def __post_init__(self) -> None:
         self._live = self.stream.isatty()
-        # A first deploy has one line for all that it does.
-        self._step = live.begin("", announce=False) if self._live and live.is_first() else None
+        # A first deploy has one line for all that it does. Another stream is that of an export in this process.
+        whole = self._live and live.is_first() and self.stream is sys.stderr
+        self._step = live.begin("", announce=False) if whole else None
 
     def show(self, name: str, text: str, expected: float | None, begun: float, *, stage: bool = True) -> None:
         """Say what ``name`` does now.

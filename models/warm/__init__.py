@@ -22,7 +22,7 @@ def attempt(requests: Sequence[Request], force: bool, at_once: int, keep: bool) 
     """
     from pathlib import Path
 
-    from core.console import note
+    from core.console import note, paused
     from core.errors import SlipwayError
     from models import export
     from models.current import current
@@ -38,4 +38,5 @@ def attempt(requests: Sequence[Request], force: bool, at_once: int, keep: bool) 
         for name, error in failures.items():
             note(export.failed(name, error))
     left = [request for request in outdated if outcome[request.name] is None]
-    return {**failures, **export.attempt(left, force)}
+    with paused():  # it shows itself what it does
+        return {**failures, **export.attempt(left, force)}
