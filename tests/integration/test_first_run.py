@@ -18,7 +18,7 @@ from tests.integration.test_inv import _processes_with
 
 COMMAND = ["deploy", "--device", "pi", "--model", "mobilenet_v2"]
 MOST = {"clone/.venv": 1100, "cache": 1800}
-"""MB on disk, as docs/install says."""
+"""MB on disk at most; what is said before a first start is about their sum."""
 
 # CI: the parts, in tests/unit/test_first.py, test_lock.py and test_inv.py, and the same command on a machine that is
 # not fresh, in test_readme.py.
