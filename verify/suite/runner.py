@@ -250,11 +250,13 @@ def _run(choice: Choice, inputs: passed.Inputs | None, planned: Sequence[Plan]) 
     if any(plan.runs and plan.step.files for plan in planned) or choice.keyword:
         environment.ensure_export()
         environment.ensure("labgrid")
+    start = time.monotonic()
     done = _beside([plan.step for plan in planned if plan.step.beside])
     done += [_tests(plan, choice, inputs) for plan in planned if not plan.step.beside]
     console.table("", ["step", "outcome", "time"], [[one.name, one.outcome, f"{one.seconds:.1f} s"] for one in done])
     left = [text for plan in planned for text in plan.said]
-    times.keep(done, times.read(times.report(one.name) for one in done), load, choice.command, left)
+    took = time.monotonic() - start
+    times.keep(done, times.read(times.report(one.name) for one in done), load, choice.command, left, took)
     failed = [one.name for one in done if one.outcome.startswith("failed")]
     if failed:
         raise TestsFailedError(f"Failed: {', '.join(failed)}.", "see above", _again(failed), failed)

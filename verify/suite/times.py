@@ -74,11 +74,12 @@ class Times:
     slowest: tuple[Case, ...] = field(default=())
     command: str = "./inv test --all"
     left: tuple[str, ...] = ()
+    took: float = 0.0
 
     @property
     def seconds(self) -> float:
-        """Wall time of all steps."""
-        return sum(step.seconds for step in self.steps)
+        """Wall time of all steps, of which some ran side by side."""
+        return self.took or sum(step.seconds for step in self.steps)
 
     @property
     def whole(self) -> bool:
@@ -125,12 +126,27 @@ def _sums(cases: Sequence[Case]) -> tuple[float, float]:
     return round(sum(one.seconds for one in cases), 1), round(sum(one.processor for one in cases), 1)
 
 
-def keep(steps: Sequence[Step], tests: Sequence[Case], load: float, command: str, left: Sequence[str] = ()) -> None:
+def keep(
+    steps: Sequence[Step],
+    tests: Sequence[Case],
+    load: float,
+    command: str,
+    left: Sequence[str] = (),
+    took: float = 0.0,
+) -> None:
     """Write a run's figures to ``dist/tests``."""
     slowest = sorted(tests, key=lambda test: (-test.seconds, test.file, test.name))
     ended = datetime.now(timezone.utc).isoformat(timespec="seconds")
     run = Times(
-        ended, os.cpu_count() or 1, round(load, 1), tuple(steps), summed(tests), tuple(slowest), command, tuple(left)
+        ended,
+        os.cpu_count() or 1,
+        round(load, 1),
+        tuple(steps),
+        summed(tests),
+        tuple(slowest),
+        command,
+        tuple(left),
+        round(took, 1),
     )
     for file in (_last(), _last(whole=True)) if run.whole else (_last(),):
         write_json(file, asdict(run))
@@ -176,7 +192,8 @@ def show(*, update: bool) -> None:
     for text in last.left:
         console.note(f"left out: {text}")
     for columns, rows in tables(last):
-        console.table("", columns, rows)
+        if rows:
+            console.table("", columns, rows)
     if update:
         cut = Times(**{**vars(last), "suites": last.suites[:SLOWEST], "slowest": last.slowest[:SLOWEST]})
         files = {suite.file: suite.seconds for suite in sorted(last.suites, key=lambda suite: suite.file)}
