@@ -166,7 +166,7 @@ def test_functions_of_halves_are_right_on_every_processor(target_name: str, cpus
     """All 65,536 inputs of every function of one float16, of XNNPACK's, ours and the portable kernels."""
     target = get_target(target_name)
     program = compile_tests(target_name, "lean", "tail_tests")
-    root = None if emulators.is_native(target) else sysroot(target)
+    root = sysroot(target) if target.libc == "glibc" and not emulators.is_native(target) else None
     for cpu in cpus:
         argv: list[str | Path] = [*emulators.user_argv(target, cpu, root), program, "--test-case=*halves*"]
         run_tails(argv, SLIPWAY_TESTS_EMULATED="1")
