@@ -61,6 +61,9 @@ double elu_of(double x, double alpha) {
 double absolute(double x) {
   return std::fabs(x);
 }
+double acosh(double x) {
+  return x < 1 ? std::numeric_limits<double>::quiet_NaN() : std::acosh(x);  // not in Zig's C library
+}
 double clamp(double x) {
   return clamped(x, kLow, kHigh);
 }
@@ -180,7 +183,7 @@ std::vector<Function> functions() {
   };
   for (const Plain& plain : {Plain{"abs", absolute},
                              {"acos", std::acos},
-                             {"acosh", std::acosh},
+                             {"acosh", acosh},
                              {"asin", std::asin},
                              {"asinh", std::asinh},
                              {"atan", std::atan},

@@ -1,5 +1,6 @@
 // Operators of one tensor, element by element.
 #include <cmath>
+#include <limits>
 #include <type_traits>
 
 #include "lean/kernels/pointwise.h"
@@ -51,7 +52,8 @@ SLIPWAY_OP(Sign, x > 0 ? 1 : x < 0 ? -1 : x);
 SLIPWAY_OP(Relu, x < 0 ? T(0) : x);
 SLIPWAY_OP(Not, x == 0 ? 1 : 0);
 SLIPWAY_OP(Acos, std::acos(x));
-SLIPWAY_OP(Acosh, std::acosh(x));
+// Zig's C library, of Android's and ARMv6's runners, gives numbers below 1, too.
+SLIPWAY_OP(Acosh, x < 1 ? std::numeric_limits<T>::quiet_NaN() : std::acosh(x));
 SLIPWAY_OP(Asin, std::asin(x));
 SLIPWAY_OP(Asinh, std::asinh(x));
 SLIPWAY_OP(Atan, std::atan(x));
