@@ -39,6 +39,7 @@ def _serve(module: str, stdin: int, stdout: int, log: int, others: tuple[int, ..
             os.close(descriptor)
         for descriptor, number in ((stdin, 0), (stdout, 1), (log, 2)):
             os.dup2(descriptor, number)
+        sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__  # a model's file may have put others there
         faulthandler.disable()  # it would write to the first process's terminal
         if (torch := sys.modules.get("torch")) is not None:
             # The first process's threads are not in the copy: a loop over a large tensor would wait for them for ever.
