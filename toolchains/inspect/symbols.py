@@ -80,7 +80,7 @@ def _mode(machine: Any) -> Mode | None:
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
     """Without lief's warnings of numbers that it has no name for."""
-    import lief
+    from toolchains.inspect.quiet_lief import lief
 
     lief.logging.disable()
     with warnings.catch_warnings():
@@ -90,7 +90,7 @@ def _quietly() -> Iterator[None]:
 
 @functools.cache
 def _elf_config() -> Any:
-    import lief
+    from toolchains.inspect.quiet_lief import lief
 
     config = lief.ELF.ParserConfig()
     config.parse_relocations = config.parse_dyn_symbols = config.parse_symbol_versions = False
@@ -104,7 +104,7 @@ def elf(data: bytes) -> Symbols:
     Raises:
         ValueError: damaged; or another error of lief's.
     """
-    import lief
+    from toolchains.inspect.quiet_lief import lief
 
     with _quietly():
         item = lief.ELF.parse(data, _elf_config())
@@ -114,7 +114,7 @@ def elf(data: bytes) -> Symbols:
 
 
 def _elf(data: bytes, item: Any) -> Symbols:
-    import lief
+    from toolchains.inspect.quiet_lief import lief
 
     head, kinds = item.header, lief.ELF.Section.TYPE
     mode = _mode(head.machine_type)
@@ -144,7 +144,7 @@ def _elf(data: bytes, item: Any) -> Symbols:
 
 
 def _elf_symbols(sections: dict[int, Section], symbols: list[Any]) -> None:
-    import lief
+    from toolchains.inspect.quiet_lief import lief
 
     kinds, file = lief.ELF.Symbol.TYPE, ""
     for symbol in symbols:
@@ -171,7 +171,7 @@ def macho(data: bytes) -> Symbols:
     Raises:
         ValueError: damaged; or another error of lief's.
     """
-    import lief
+    from toolchains.inspect.quiet_lief import lief
 
     with _quietly():
         file = lief.MachO.parse(data, lief.MachO.ParserConfig.quick)
@@ -185,7 +185,7 @@ def macho(data: bytes) -> Symbols:
 
 
 def _macho(data: bytes, item: Any) -> Symbols:
-    import lief
+    from toolchains.inspect.quiet_lief import lief
 
     mode, base = _mode(item.header.cpu_type), item.fat_offset
     wide = item.header.magic == lief.MachO.MACHO_TYPES.MAGIC_64
