@@ -355,7 +355,10 @@ def test_it_goes_on_where_nothing_can_be_written(case: Case, what: str, tmp_path
 def test_a_pipe_is_not_waited_for(case: Case) -> None:
     case.cache.unlink()
     os.mkfifo(case.cache)
-    case.again("not a regular file")
+    plain, answer = case.run(cached=False), case.run()
+    assert _sums(answer) == _sums(plain)
+    assert (answer["weights"]["cache"]["state"], case.cache.is_fifo()) == ("none", True), "nor replaced"
+    assert "it is no file" in answer["weights"]["cache"]["why"]
 
 
 def test_a_full_disk(case: Case) -> None:
