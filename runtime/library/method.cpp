@@ -33,6 +33,10 @@ Status wrong_input(std::size_t index, const std::string& what) {
           "compare with slipway_method_input_spec"};
 }
 
+std::string described(DType dtype, const Shape& shape) {
+  return dtype == DType::kNone ? "None" : std::string(name_of(dtype)) + " " + to_text(shape);
+}
+
 Status set_input(slipway_method* method, std::size_t index, const slipway_tensor& tensor) {
   slipway_method::Input& input = method->inputs[index];
   const bool same_shape = input.given && input.tensor.rank == tensor.rank &&
@@ -54,9 +58,8 @@ Status set_input(slipway_method* method, std::size_t index, const slipway_tensor
       fits = ranges[i].holds(shape[i]);
     }
     if (!fits) {
-      return wrong_input(index, "is " + std::string(name_of(dtype)) + " " + to_text(shape) +
-                                    "; the method takes " + name_of(declared.dtype) + " " +
-                                    to_text(declared.shape) +
+      return wrong_input(index, "is " + described(dtype, shape) + "; the method takes " +
+                                    described(declared.dtype, declared.shape) +
                                     (declared.dynamism == Dynamism::kStatic ? "." : " or less."));
     }
     size = count * size_of(dtype);

@@ -387,7 +387,7 @@ for specs in (method.inputs, method.outputs):
 x, y = np.full(2, 2j, np.complex64), np.zeros(3, np.float32)
 one, nothing, two = method.forward(x, None, y, copy=True)
 assert (one.tolist(), nothing, two.tolist()) == (x.tolist(), None, [1, 1, 1])
-for wrong, said in (((x, y, y), "Input 1 is float32 [3]; the method takes none []"), ((x, None, None), "Input 2")):
+for wrong, said in (((x, y, y), "Input 1 is float32 3; the method takes None."), ((x, None, None), "Input 2")):
     try:
         method.forward(*wrong)
     except slipway_runtime.InputError as error:

@@ -131,5 +131,8 @@ def test_where_upstream_refuses_a_program_pytorch_decides(
     tests: dict[str, Test], executor: Executor, tmp_path: Path, kinds: tuple[str, ...], outcome: str, right: str
 ) -> None:
     refused = replace(tests[ADDMM].cases[0], refused="RuntimeError: error: 0x12", outputs=0)
-    cell = upstream_compare.look_at(executor, planted(refused, tmp_path, kinds))
+    case = planted(refused, tmp_path, kinds)
+    for file in case.files("eager"):  # of programs that are refused PyTorch's results have their own type
+        np.save(file, np.load(file).astype(np.float32))
+    cell = upstream_compare.look_at(executor, case)
     assert (cell.outcome, cell.right) == (outcome, right), cell
