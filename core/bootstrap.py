@@ -49,7 +49,7 @@ Those from ``nets`` on go into folders of their own (`install_apart`), all other
 """
 _FIRST = (
     "The first start sets up Slipway's own environment. Exporter, compilers and emulators follow when a command first\n"
-    "needs them: for the README's first deploy 0.7 GB to download and 2.7 GB on disk in all, two to three minutes."
+    "needs them: for the README's first deploy 0.7 GB to download and 2.7 GB on disk in all, two to four minutes."
 )
 _OF_ANOTHER = {"adb": {"Linux": "manylinux1_x86_64", "Darwin": "macosx_10_9_x86_64"}}
 """Sets whose wheels are named for x86-64, and used on 64-bit Arm: adbutils is Python, and its adb for macOS
