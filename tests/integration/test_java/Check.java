@@ -141,7 +141,7 @@ public final class Check {
     refuses(SlipwayException.Code.INPUT, "", () -> program.forward(Tensor.allocate(DType.INT8, shape)));
     refuses(SlipwayException.Code.INPUT, "", () -> program.forward(Tensor.allocate(DType.FLOAT32, 1, 1, 1)));
     refuses(SlipwayException.Code.INPUT, "", () -> program.forward(Tensor.allocate(DType.FLOAT32, new long[17])));
-    refuses(SlipwayException.Code.INPUT, "is none []; the method takes float32", () -> program.forward(Tensor.none()));
+    refuses(SlipwayException.Code.INPUT, "is None; the method takes float32", () -> program.forward(Tensor.none()));
     refuses(SlipwayException.Code.USAGE, "", () -> forward.setInput(-1, input));
     refuses(SlipwayException.Code.USAGE, "", () -> forward.output(1));
     refuses(SlipwayException.Code.USAGE, "named no file", program::keepWeights);
