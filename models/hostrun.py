@@ -82,7 +82,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001  # whatever the runtime raises is the answer
         said = _said(Path(request["log"]), begin)
         trace(error)
-        other = "--format onnx (with --scheme fp32 or qs8), whose runtime has kernels of its own"
+        other = "export it with --format onnx, deploy it with --engine onnxruntime: that runtime has kernels of its own"
         fix = {"fix": other} if any(" operator " in one for one in said) else {}
         return {"error": "\n".join([f"{type(error).__name__}: {error}", *said]), **fix}
 

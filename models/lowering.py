@@ -31,7 +31,9 @@ from models.graphs import (
 )
 
 _ANY_HINT = "--partitioners none (with --scheme fp32 or qs8), to see whether the delegate is to blame"
-_NO_DELEGATE_HINT = "--format onnx (with --scheme fp32 or qs8): torch's export to ONNX takes another way"
+_NO_DELEGATE_HINT = (
+    "export it with --format onnx, deploy it with --engine onnxruntime: torch's export to ONNX takes another way"
+)
 _LOGGERS = ("executorch.backends", "executorch.exir.backend")
 
 

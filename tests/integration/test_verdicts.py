@@ -102,7 +102,7 @@ def test_what_upstreams_runtime_refuses_is_said_in_its_words(tmp_path: Path, hos
         _exported("volume", "fp32", tmp_path, host)
     assert "Expect input tensor to be 3-D or 4-D, but got, 5." in caught.value.cause
     assert "in operator aten::convolution.out" in caught.value.cause
-    assert caught.value.hint.startswith("--format onnx")
+    assert caught.value.hint.startswith("export it with --format onnx, deploy it with --engine onnxruntime")
 
 
 def test_each_output_has_a_limit_of_its_own_against_the_model() -> None:
