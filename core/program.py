@@ -23,6 +23,10 @@ FORMATS: dict[str, Format] = {".pte": "pte", ".onnx": "onnx", ".ort": "onnx"}
 """What a program file is, by its suffix; ``.ort`` is ``.onnx`` made ready by ONNX Runtime's own converter."""
 ENGINES: dict[str, Format] = {"executorch": "pte", "lean": "pte", "onnxruntime": "onnx"}
 """The format that each engine reads."""
+BY_ONNX = "export it with --format onnx, deploy it with --engine onnxruntime"
+"""Another way for a model that ExecuTorch cannot do; a hint's words."""
+ENDLESS = 1e308
+"""Stands for an infinite difference, which JSON lacks."""
 
 
 def format_of(file: Path) -> Format:

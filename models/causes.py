@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+from core.program import BY_ONNX
 from models.graphs import base_name, module_path, target_name
 from models.users_code import last_lines
 
@@ -44,7 +45,7 @@ _KNOWN = (
     (
         r"decided in .*\bdecompose\b.*\bRNNBase\b",
         "torch exports an LSTM, a GRU or an RNN step by step, so the number of steps is fixed",
-        "leave the length out of dynamic_shapes; or --format onnx, which has these layers for any length",
+        f"leave the length out of dynamic_shapes; or {BY_ONNX}: ONNX has these layers for any length",
     ),
     (
         r"decided in .*\bpooling_output_shape_pad_lr\b",

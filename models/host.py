@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from core.errors import ExportError, HostError
 from core.output import ANSWER
 from core.paths import IMPORTS, ROOT
-from core.program import Program, TensorFile
+from core.program import BY_ONNX, Program, TensorFile
 from models.forked import Forked, can_fork
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Host:
                     "export with the default partitioner options, or with --partitioners none",
                 )
                 if self.delegates
-                else (": a kernel of ExecuTorch's cannot run what the exporter accepted", "--format onnx")
+                else (": a kernel of ExecuTorch's cannot run what the exporter accepted", BY_ONNX)
             )
             raise ExportError(
                 "Upstream's runtime crashes on the program.",

@@ -14,6 +14,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from core.program import BY_ONNX, TensorFile
 from models.quiet import trace
 
 _SAID = re.compile(r"^\[(?!cpuinfo)[\w.]+:\d+\] (.+)", re.MULTILINE)
@@ -36,7 +37,6 @@ def _run(request: dict[str, Any]) -> list[list[dict[str, Any]]]:
     """
     from executorch.runtime import Runtime
 
-    from core.program import TensorFile
     from models import reference
 
     folder, keep = Path(request["folder"]), request.get("executions") or [1]
@@ -82,9 +82,10 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001  # whatever the runtime raises is the answer
         said = _said(Path(request["log"]), begin)
         trace(error)
-        other = "export it with --format onnx, deploy it with --engine onnxruntime: that runtime has kernels of its own"
-        fix = {"fix": other} if any(" operator " in one for one in said) else {}
-        return {"error": "\n".join([f"{type(error).__name__}: {error}", *said]), **fix}
+        answer = {"error": "\n".join([f"{type(error).__name__}: {error}", *said])}
+        if any(" operator " in one for one in said):
+            answer["fix"] = f"{BY_ONNX}: that runtime has kernels of its own"
+        return answer
 
 
 def main() -> None:

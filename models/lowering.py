@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from core.errors import ExportError, SlipwayError
+from core.program import BY_ONNX
 from models import causes, progress, state
 from models.graphs import (
     Layer,
@@ -31,9 +32,7 @@ from models.graphs import (
 )
 
 _ANY_HINT = "--partitioners none (with --scheme fp32 or qs8), to see whether the delegate is to blame"
-_NO_DELEGATE_HINT = (
-    "export it with --format onnx, deploy it with --engine onnxruntime: torch's export to ONNX takes another way"
-)
+_NO_DELEGATE_HINT = f"{BY_ONNX}: torch's export to ONNX takes another way"
 _LOGGERS = ("executorch.backends", "executorch.exir.backend")
 
 

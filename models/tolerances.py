@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from core.program import Agreement, Tolerance
+from core.program import ENDLESS, Agreement, Tolerance
 from models import flips, reference
 from models.graphs import is_dequantize, layers, source
 from models.perturbing import RUNS, Measured
@@ -22,8 +22,6 @@ _SIXTEEN = {
 }
 _SHARE = 2e-6  # of the spread: some 17 units in the last place of the largest numbers, for outputs far above 1
 
-_ENDLESS = 1e308
-"""Stands for an infinite difference, which JSON lacks."""
 _ROOM = 2
 """What was measured, times this, is allowed: a few runs do not find the worst case."""
 _GAIN = 1e-3
@@ -284,7 +282,7 @@ def agreement(
     ]  # fmt: skip
     if len(model) != len(program):
         why = f"{what} has {len(model)} outputs, the program {len(program)}"
-        found = [Agreement(max_abs=_ENDLESS, limit=_AGREEMENT["none"], why=why)]
+        found = [Agreement(max_abs=ENDLESS, limit=_AGREEMENT["none"], why=why)]
     return max(found, key=lambda one: one.max_abs / one.limit)
 
 
@@ -305,10 +303,10 @@ def farthest(want: Any, got: Any) -> float:
     """The largest difference of two outputs; 1e308 for an infinite one, for NaN on one side and for other shapes."""
     one, other = reference.wide(want), reference.wide(got)
     if one.shape != other.shape or (want is None) != (got is None):
-        return _ENDLESS
+        return ENDLESS
     difference = (one - other).abs()
     difference[(one == other) | (one.isnan() & other.isnan())] = 0.0  # equal infinities
-    return float(difference.nan_to_num(_ENDLESS, _ENDLESS).clamp(max=_ENDLESS).max()) if one.numel() else 0.0
+    return float(difference.nan_to_num(ENDLESS, ENDLESS).clamp(max=ENDLESS).max()) if one.numel() else 0.0
 
 
 def same_tokens(scheme: Scheme, model: Any, program: Any) -> Agreement:

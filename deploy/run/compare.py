@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from core.errors import ProgramError
 from core.files import sha256_bytes
-from core.program import Tolerance
+from core.program import ENDLESS, Tolerance
 from deploy.run.layers import suspect
 from deploy.run.npy import BFLOAT16, load
 
@@ -126,7 +126,7 @@ def compare(name: str, got: Path, want: Path, tolerance: Tolerance | None = None
         decided = _judged(_widen(dtype, ours), truth, want.parent, allowed)
         # The reference is as near as the export measured, or these are other numbers, which float64 is not asked about.
         off = _judged(_widen(dtype, theirs), truth, want.parent, allowed).max_abs
-        same = min(off, _LARGEST) <= allowed.exact.error * (1 + 1e-6)
+        same = min(off, ENDLESS) <= allowed.exact.error * (1 + 1e-6)
         exact_abs, right = decided.max_abs, found.differs and not decided.differs and same
     return Comparison(
         **common,
@@ -139,10 +139,6 @@ def compare(name: str, got: Path, want: Path, tolerance: Tolerance | None = None
         exact_abs=exact_abs,
         right=right,
     )
-
-
-_LARGEST = 1e308
-"""What an export writes for an infinite error."""
 
 
 class _Judged(NamedTuple):

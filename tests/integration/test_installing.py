@@ -117,7 +117,7 @@ def test_a_changed_byte_is_refused_and_what_was_there_is_replaced(
     assert not bootstrap.install("core", environment), "a second time there is nothing to do"
 
 
-@pytest.mark.parametrize("version", ["1.0", "9.0"])
+@pytest.mark.parametrize("version", ["1.0", "1.0.post1", "9.0"])
 def test_a_second_index_supplies_nothing(
     version: str, environment: Path, index: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

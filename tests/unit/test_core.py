@@ -130,6 +130,7 @@ print("MiB:", (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 1
     ("stream", "code", "says", "most"),
     [
         ("stderr", 0, "0 first words last words True", 16),
+        ("stderr", 1, "Compiling failed (exit 1).", 16),
         ("stdout", 0, "Compiling printed more than 64 MiB, and was ended.", 140),
     ],
 )

@@ -12,13 +12,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from core.errors import ConfigError
 from core.files import locked, write_json
 from core.paths import ROOT
+from core.program import ENDLESS
 from toolchains.emulation import platforms
 from toolchains.targets import Target, load_targets
 from verify.agree import on_device
 from verify.agree.programs import table
 
 KEPT = ROOT / "docs" / "data" / "agreement.json"
-INFINITE = 1e308
+INFINITE = ENDLESS
 Outcome = Literal["exact", "agrees", "differs", "refused", "failed", "too slow"]
 
 
