@@ -1,4 +1,4 @@
-"""The table of what works on which host, from the code that decides it and from ``docs/data/hosts.toml``."""
+"""The table of what works on which host, from the code that decides it and from ``verify/hosts.toml``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-DATA = ROOT / "docs" / "data" / "hosts.toml"
+DATA = ROOT / "verify" / "hosts.toml"
 
 _SEEN = {"run": "run", "parts": "checked in parts", "no": "not run"}
 _HEAD = (

@@ -23,9 +23,7 @@ def run(words: Words) -> None:
         else prove.prove(words["target"], cpu, with_kernels=with_kernels, again=again)
     )
     if words["docs"]:
-        from verify.docs import add_proofs
-
-        add_proofs(rows)
+        table.publish(rows)
     table.report(rows, words["json"])
     failed = list(prove.failures(rows))
     if failed:

@@ -220,7 +220,7 @@ def fuzz(
         "together": "many forms in one model: quicker if the runner is emulated",
         "only": "only forms whose names hold this text, as conv-2d",
         "again": "run also forms that were run before with the same bundle",
-        "update": "keep what was seen in docs/data/onnx-operators.json",
+        "update": "keep what was seen in docs/onnx.md",
         "json": JSON,
     }
 )
@@ -254,7 +254,7 @@ def operators(
         "jobs": "with --sound: processes that make the programs (default: one a core, at most 4)",
         "kept": "with --sound: only programs that were made here before; none is made now",
         "sample": "with --sound: one program of every N, always the same ones (default: 1, all)",
-        "update": "keep what was seen in docs/data/agreement.json (docs/data/sound-programs.json)",
+        "update": "keep what was seen in docs/agreement.md",
         "json": JSON,
     }
 )
@@ -354,7 +354,7 @@ def inspect(
         "jobs": "devices served at once (default: 4)",
         "name": "the reports' folder, dist/lab/NAME (default: default)",
         "resume": "keep the cells of that folder whose bundles, program, device and settings are unchanged",
-        "update": "keep kernels, agreement and instructions of virtual devices in docs/data/lab.json",
+        "update": "keep kernels, agreement and instructions of virtual devices in docs/kleidiai.md",
         "list": "only list what would run, and the impossible ones with the reason",
         "json": JSON,
     },

@@ -1,21 +1,19 @@
-"""The table faults x phases: what the tests saw, kept in ``docs/data/faults.json``, shown in ``docs/faults.md``.
+"""The table faults x phases in ``docs/faults.md``: how each deploy ended.
 
-``SLIPWAY_RECORD_FAULTS=1 ./inv test -k faults`` writes the file anew; else every outcome must be one on record.
+``SLIPWAY_RECORD_FAULTS=1 ./inv test -k faults`` writes it anew; else every outcome must be one that stands there.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 from core.errors import SlipwayError
-from core.files import locked, write_json
-from core.paths import ROOT
+from core.files import locked
+from verify.tables import Table
 
-FILE = ROOT / "docs" / "data" / "faults.json"
+FAULTS = Table("docs/faults.md", "faults")
 _ALSO: dict[str, set[str]] = {
     # Of these, chance decides how they end, and in which step.
     # A changed length keeps either side waiting for what never comes, or not, as chance has it.
@@ -39,26 +37,29 @@ def outcome(action: Callable[[], object]) -> str:
     return DONE
 
 
-def rows() -> list[dict[str, Any]]:
-    """The table: fault, phase, number of places, and how often each outcome was seen."""
-    found: list[dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8")) if FILE.is_file() else []
+def rows() -> dict[tuple[str, str], tuple[int, set[str]]]:
+    """The table: by fault and phase, the number of places and the outcomes that were seen."""
+    found = {}
+    for row in FAULTS.rows():
+        for phase, cell in row.items():
+            points, _, outcomes = cell.partition(": ")
+            if phase != "fault" and outcomes:
+                found[row["fault"], phase] = (int(points), set(outcomes.split(", ")))
     return found
 
 
 def check(fault: str, phase: str, seen: Counter[str]) -> None:
-    """Hold what was seen against the record, or record it."""
-    with locked("faults-record"):
-        table = rows()
-        if os.environ.get("SLIPWAY_RECORD_FAULTS"):
-            table = [row for row in table if (row["fault"], row["phase"]) != (fault, phase)]
-            found = dict(sorted(seen.items()))
-            table.append({"fault": fault, "phase": phase, "points": seen.total(), "outcomes": found})
-            write_json(FILE, sorted(table, key=lambda row: (row["fault"], row["phase"])))
-            return
-    same = [row for row in table if row["fault"] == fault]
-    if fault in _ALSO:
-        assert set(seen) <= _ALSO[fault].union(*(row["outcomes"] for row in same)), (fault, phase, seen)
+    """Hold what was seen against the table, or write it there."""
+    if os.environ.get("SLIPWAY_RECORD_FAULTS"):
+        with locked("faults-record"):
+            (row,) = [row for row in FAULTS.rows() if row["fault"] == fault]
+            FAULTS.put([{**row, phase: f"{seen.total()}: {', '.join(sorted(seen))}"}], ("fault",))
         return
-    (row,) = [row for row in same if row["phase"] == phase]
-    assert seen.total() == row["points"], (fault, phase)
-    assert set(seen) <= set(row["outcomes"]), (fault, phase, seen)
+    known = rows()
+    if fault in _ALSO:
+        ever = (outcomes for (name, _), (_, outcomes) in known.items() if name == fault)
+        assert set(seen) <= _ALSO[fault].union(*ever), (fault, phase, seen)
+        return
+    points, outcomes = known[fault, phase]
+    assert seen.total() == points, (fault, phase)
+    assert set(seen) <= outcomes, (fault, phase, seen)

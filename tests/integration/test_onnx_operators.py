@@ -5,7 +5,6 @@ The forms of one operator set are side by side in one model, for an emulated run
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +34,8 @@ def test_every_form_agrees_with_the_cpu_provider(bundle: Bundle, tmp_path: Path)
     found = operators.look_together(bundle, tmp_path)
     assert set(found) == {case.name for case in CASES}
     assert [name for name, seen in found.items() if not seen.agrees] == []
-    kept = operators.kept()["targets"][bundle.manifest.target]["cases"]
-    assert {name: seen.provider for name, seen in found.items()} == {
-        name: seen["provider"] for name, seen in kept.items()
-    }, "./inv operators --update is due"
+    known = operators.providers(bundle.manifest.target)
+    assert {name: seen.provider for name, seen in found.items()} == known, "./inv operators --update is due"
 
 
 @pytest.mark.parametrize(
@@ -56,23 +53,20 @@ def test_what_is_kept_from_the_provider_would_go_wrong(name: str, does: str) -> 
     assert does in seen.trusted
 
 
-def test_the_table_is_that_of_all_forms() -> None:
-    ensure_onnx()
-    assert operators.kept()["forms"] == json.loads(json.dumps(operators.forms())), "./inv operators --update is due"
-    assert list(operators.kept()["targets"]) == TARGETS
-
-
 def test_what_is_expected_of_a_file_is_what_happens() -> None:
     """`models.onnx.coverage` against what was seen, target by target."""
+    ensure_onnx()
     from models.onnx.coverage import XNNPACK, placement
     from models.onnx.operators import CASES
 
-    for target, seen in operators.kept()["targets"].items():
+    remarks = {(row["operator"], row["form"]): row["what differs"] for row in operators.OPERATORS.rows()}
+    assert set(remarks) == {(case.operator, case.title) for case in CASES}, "./inv operators --update is due"
+    for target in TARGETS:
+        known = operators.providers(target)
         for case in CASES:
             own = next(one for one in placement(case.model()) if operators.is_own(case, one.operator))
-            assert (own.provider == XNNPACK) is (seen["cases"][case.name]["provider"] == "xnnpack"), (target, case.name)
-            if target == operators.ALONE:
-                assert bool(own.danger) is bool(seen["cases"][case.name]["trusted"]), case.name
+            assert (own.provider == XNNPACK) is (known[case.name] == "xnnpack"), (target, case.name)
+            assert bool(own.danger) is remarks[case.operator, case.title].startswith("the provider **"), case.name
 
 
 def _described(bundle: Bundle, model: Any, file: Path) -> list[tuple[str, str, str]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from core import environment, front
 from core.paths import ROOT
 from tests.conftest import Inv
+from verify import tables
 
 
 @pytest.fixture
@@ -25,3 +28,15 @@ def inv(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
         return CompletedProcess(words, code, *capsys.readouterr())
 
     return call
+
+
+@pytest.fixture
+def empty_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tables of the docs in a folder of the test's, with nothing in them."""
+    for page in (ROOT / "docs").glob("*.md"):
+        names = re.findall(r"<!-- (\w[\w-]*) -->", page.read_text(encoding="utf-8"))
+        copy = tmp_path / "docs" / page.name
+        copy.parent.mkdir(exist_ok=True)
+        copy.write_text("\n".join(f"<!-- {name} -->\n<!-- /{name} -->" for name in names), encoding="utf-8")
+    monkeypatch.setattr(tables, "ROOT", tmp_path)
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))

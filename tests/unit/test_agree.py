@@ -21,7 +21,7 @@ from verify.agree import agree, on_device
 from verify.agree import kept as agree_kept
 from verify.agree import look as agree_look
 from verify.agree import programs as agree_programs
-from verify.agree.kept import Cell, Column, Columns, Facts
+from verify.agree.kept import Cell, Column
 from verify.agree.look import Executor, Seen
 from verify.agree.programs import FURTHER, About, Compared
 
@@ -131,28 +131,6 @@ def test_words_that_name_nothing_are_refused() -> None:
         agree.executors_for("all", "max")
 
 
-def cells(**found: str) -> dict[str, Cell]:
-    return {f"mlp {name}": Cell.model_validate({"outcome": outcome}) for name, outcome in found.items()}
-
-
-def test_cells_are_kept_one_by_one(tmp_path: Path) -> None:
-    file = tmp_path / "kept.json"
-    here = Column(target="linux-arm64", cpu="max", how="qemu", cells=cells(fp32="differs", qs8="exact"))
-    agree_kept.add(file, [here], {"mlp fp32": Facts(delegates=1, allowed=1e-5)})
-    gone = Cell(outcome="failed")
-    agree_kept.add(file, [here.model_copy(update={"cells": {**cells(fp32="exact"), "left the zoo": gone}})], {})
-    agree_kept.add(file, [here.model_copy(update={"cpu": "cortex-a53", "cells": cells(fp16="refused")})], {})
-    kept = agree_kept.load(file)
-    assert [one.cpu for one in kept.columns] == ["cortex-a53", "max"], "in the order of the table of targets"
-    column = kept.get("linux-arm64", "max")
-    assert column is not None
-    assert {name: cell.outcome for name, cell in column.cells.items()} == {"mlp fp32": "exact", "mlp qs8": "exact"}
-    assert kept.programs["mlp fp32"].delegates == 1
-    file.write_text("{}x")
-    with pytest.raises(ConfigError, match="remove it"):
-        agree_kept.load(file)
-
-
 def executor(target: str, cpu: str, key: str = "runner") -> Executor:
     """A place whose bundle nobody asks for."""
     platform = Platform(get_target(target), cpu, f"qemu -cpu {cpu}")
@@ -213,40 +191,33 @@ def test_a_wrong_cell_fails_the_command(program: Compared, tmp_path: Path, monke
         agree.run("linux-armv6", "", "mlp fp32", as_json=False, update=False)
 
 
-def test_the_table_says_exact_how_far_or_why_not() -> None:
-    found = {
-        "mlp fp32": Cell(outcome="agrees", max_abs=2.4e-7),
-        "mlp fp16": Cell(outcome="refused", why="no half precision"),
-        "mlp qs8": Cell(outcome="exact"),
-        "mlp qd8_qc8w": Cell(outcome="differs", max_abs=0.5),
-        "mobilenet_v2 fp32": Cell(outcome="too slow", why="over 300 s, qemu-arm"),
-    }
-    kept = Columns(
-        columns=(Column(target="linux-armv6", cpu="arm1176", how="qemu-arm -cpu arm1176", cells=found),),
-        programs={"mlp fp32": Facts(delegates=1, kernels=2, allowed=1e-5), "mlp qs8": Facts(delegates=1)},
-    )
-    text = agree_kept.markdown(kept)
-    total = len(agree_programs.table())
-    assert f"| linux-armv6 | arm1176 | qemu-arm -cpu arm1176 | 1 | 1 | 1 | 1 | {total - 4} |" in text
-    assert "| mlp fp32 | 1, 2 | 1e-05 | 2e-07 |" in text
-    assert "| mlp qs8 | 1, 0 | exact | exact |" in text
-    assert "| **differs: 0.5** |" in text and "not run: over 300 s, qemu-arm" in text
-    assert "refused: no half precision" in text
-    assert "linear fp32 |  |  | not run |" in text
-    assert "macos-arm64: Mach-O check only" in text
-
-
-def test_all_counts_in_one_sentence() -> None:
-    cells = {"mlp fp32": Cell(outcome="agrees", max_abs=1e-7), "mlp qs8": Cell(outcome="exact")}
-    columns = [
-        Column(target="linux-armv6", cpu=cpu, how="", cells=found)
-        for cpu, found in (("arm1176", cells), ("cortex-a7", {"mlp fp16": Cell(outcome="refused", why="")}))
+def test_the_docs_count_places_where_all_programs_ran(empty_tables: None) -> None:
+    names = list(agree_programs.table())
+    exact, near = Cell(outcome="exact"), Cell(outcome="agrees", max_abs=2.4e-7)
+    some = {
+        names[0]: near, names[1]: Cell(outcome="refused", why="no half precision"),
+        names[2]: Cell(outcome="differs", max_abs=0.5), names[3]: Cell(outcome="too slow", why="over 300 s"),
+    }  # fmt: skip
+    whole = Column(target="linux-armv6", cpu="arm1176", how="qemu-arm", cells={**dict.fromkeys(names, exact), **some})
+    agree_kept.publish([whole, whole.model_copy(update={"cpu": "cortex-a7", "cells": some})])
+    agree_kept.publish([whole.model_copy(update={"target": "linux-arm64", "cpu": "max"})])
+    heads = ("target", "CPU", "how", "exact", "within tolerance", "refused", "wrong", "not run")
+    counts = (str(len(names) - 4), "1", "1", "1", "1")
+    assert agree_kept.AGREEMENT.rows() == [
+        dict(zip(heads, (target, cpu, "qemu-arm", *counts), strict=True))
+        for target, cpu in (("linux-arm64", "max"), ("linux-armv6", "arm1176"))
     ]
-    text = agree_kept.in_short(Columns(columns=tuple(columns)))
-    total = len(agree_programs.table())
-    counted = f"1 exact, 1 within tolerance, 1 refused, 0 wrong, {2 * total - 3} not run"
-    assert text.startswith(f"{total} programs, each on 2 combinations of target and CPU: {counted}.\n")
+    text = agree_kept.in_short()
+    counted = f"{2 * len(names) - 8} exact, 2 within tolerance, 2 refused, 2 wrong, 2 not run"
+    assert text.startswith(f"{len(names)} programs, each on 2 combinations of target and CPU: {counted}.\n")
     assert "ios-arm64: Mach-O check only: an app" in text and "linux-armv6:" not in text
+
+
+def test_a_cell_says_exact_how_far_or_why_not() -> None:
+    assert agree_kept.text(Cell(outcome="agrees", max_abs=2.4e-7)) == "2e-07"
+    assert agree_kept.text(Cell(outcome="differs", max_abs=0.5)) == "**differs: 0.5**"
+    assert agree_kept.text(Cell(outcome="too slow", why="over 300 s")) == "not run: over 300 s"
+    assert agree_kept.text(None) == "not run"
 
 
 def test_every_place_has_its_place_in_the_order() -> None:
@@ -267,11 +238,11 @@ def test_devices_are_places_of_their_targets() -> None:
 
 
 def test_what_the_docs_say_of_every_place() -> None:
-    """Nothing differs or failed; the places that the issue of the engine names are all there."""
-    kept = agree_kept.load(agree_kept.KEPT)
-    assert {(one.target, one.cpu) for one in kept.columns} >= NAMED
-    for column in kept.columns:
-        get_target(column.target)
-        for name, cell in column.cells.items():
-            assert cell.outcome not in ("differs", "failed"), f"{name} on {column.target} {column.cpu}: {cell.why}"
-            assert name in kept.programs
+    """Nothing is wrong; the places that must be there are."""
+    rows = agree_kept.AGREEMENT.rows()
+    assert {(one["target"], one["CPU"]) for one in rows} >= NAMED
+    for row in rows:
+        assert row["wrong"] == "0", row
+        assert sum(int(row[head]) for head in ("exact", "within tolerance", "refused", "not run")) == len(
+            agree_programs.table()
+        ), row

@@ -39,18 +39,15 @@ def test_engines_take_turns() -> None:
 
 @pytest.mark.parametrize(("load", "kept"), [(0.1, True), (3.0, False)])
 def test_figures_of_a_busy_machine_are_not_kept(
-    load: float, kept: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    load: float, kept: bool, monkeypatch: pytest.MonkeyPatch, empty_tables: None
 ) -> None:
     row = {
         "engine": "e", "version": "1", "scheme": "fp32", "load_ms": 1.0, "p50_ms": 2.0, "p90_ms": 3.0,
         "peak_rss_bytes": 4_000_000, "program_bytes": 5_000_000, "bundle_bytes": 6_000_000,
     }  # fmt: skip
     result = {"model": "m", "threads": 2, "rounds": 1, "executions": 20, "machine": "x", "rows": [row]}
-    monkeypatch.setattr(engines_bench, "KEPT", tmp_path / "kept.json")
     monkeypatch.setattr(engines_bench, "cases", list)
     monkeypatch.setattr(engines_bench, "measure", lambda *a, **k: {**result, "load_average_before": load})
     engines_bench.run(1, 2, as_json=True, update=True)
-    assert (tmp_path / "kept.json").is_file() is kept
-    table = engines_bench.markdown()
+    table = engines_bench.DOCS.text()
     assert ("| e (1) | fp32 | 1.0 ms | 2.00 ms | 3.00 ms | 4.0 MB | 5.0 MB | 6.0 MB |" in table) is kept
-    assert ("No figures" in table) is not kept

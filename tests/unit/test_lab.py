@@ -155,19 +155,16 @@ def counting() -> Lab:
     return found.model_copy(update={"cells": (counted, found.cells[1])})
 
 
-def test_the_docs_keep_what_was_counted_and_nothing_with_a_hole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kept, "KEPT", tmp_path / "lab.json")
-    assert "No figures" in kept.markdown()
+def test_the_docs_keep_what_was_counted_and_nothing_with_a_hole(empty_tables: None) -> None:
     kept.keep(counting())
-    text = kept.markdown()
-    assert "### <b>pi\n" in text
-    assert "| linear | pf32 | KleidiAI `f32_x` | `f32_gemm_6x8__neon` | agrees | 10,000 | 41,234 | 0.24 |\n" in text
+    text = kept.LAB.text()
+    assert (
+        "| <b>pi | linear | pf32 | KleidiAI `f32_x` | `f32_gemm_6x8__neon` | agrees | 10,000 | 41,234 | 0.24 |" in text
+    )
     for holed in (lab(emulated=True), lab(emulated=False)):
         with pytest.raises(ConfigError, match="1 cells have no instructions: a/linear-fp32"):
             kept.keep(holed)
-    assert kept.markdown() == text
+    assert kept.LAB.text() == text
 
 
 def test_what_an_emulator_counted_is_in_every_report(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -263,29 +262,20 @@ def test_a_program_that_failed_is_in_no_mean_and_has_its_reason() -> None:
     assert report.differing(rows) == [["other fp32", "2", "1.5", "0.5", "0.25"]]
 
 
-def test_new_rows_replace_their_own_and_others_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_docs_have_the_means_of_undisturbed_programs(
+    empty_tables: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(report, "KEPT", tmp_path / "nets.json")
-    nets = {name: Net(name, "", {}, ("fp32",)) for name in ("other", "tiny", "third")}
-    monkeypatch.setattr(report, "load", lambda: nets)
-    rows = [one for one in _rows() if one["scheme"] == "fp32"]
     about = {"rounds": 2, "machine": "a machine"}
-    report._keep({**about, "rows": rows})
-    again = report.row(FP32, Export(folder="", seconds=1.0), _measured(0.25))
-    report._keep({**about, "rows": [again]})
-    kept = json.loads((tmp_path / "nets.json").read_text(encoding="utf-8"))
-    assert [one["net"] for one in kept["rows"]] == ["other", "tiny", "third"], "in the table's order"
-    assert report.ratio(kept["rows"][1], "p50_ms") == 0.25
     disturbed = report.row(FP32, Export(folder="", seconds=1.0), _measured(9.0, others=1.0))
-    report._keep({**about, "rows": [disturbed]})
+    report._keep({**about, "rows": [*(one for one in _rows() if one["scheme"] == "fp32"), disturbed]})
     assert "1 programs were measured" in capsys.readouterr().err.replace("\n", " ")
-    assert json.loads((tmp_path / "nets.json").read_text(encoding="utf-8")) == kept
-    assert "| tiny | fp32 | 0.25 : 1 ms | 0.25 |" in report.markdown()["full"]
-    assert "No figures" in report.markdown()["short-avx2"]
-    report._keep({"rounds": 2, "machine": "another, AVX2, 2 processors", "rows": [again]})
-    assert json.loads((tmp_path / "nets.json").read_text(encoding="utf-8")) == kept, "another kind of processor"
-    assert "| fp32 | 1 | " in report.markdown()["short-avx2"]
+    (row,) = report.SHORT_OF[0].rows()
+    assert (row["scheme"], row["programs"]) == ("fp32", "3")
+    assert report.OUTPUTS.rows()[0]["program"] == "other fp32"
+    assert "rows" not in report.SHORT_OF[1].text(), "another kind of processor"
+    report._keep({"rounds": 2, "machine": "another, AVX2, 2 processors", "rows": _rows()})
+    assert [one["scheme"] for one in report.SHORT_OF[1].rows()] == ["fp32", "fp16", "all"]
+    assert report.SHORT_OF[0].rows() == [row]
 
 
 def test_the_page_names_every_package() -> None:

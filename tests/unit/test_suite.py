@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -97,10 +95,7 @@ def folder(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return dist
 
 
-def test_a_run_keeps_its_times_and_those_of_the_last_whole_one_stay(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(times, "KEPT", tmp_path / "kept.json")
+def test_a_run_keeps_its_times_and_those_of_the_last_whole_one_stay(folder: Path, empty_tables: None) -> None:
     runner.run(Choice())
     run = times.load_times(folder / "tests/times.json")
     assert [(step.name, step.outcome) for step in run.steps] == [(REST, "passed")]
@@ -119,7 +114,7 @@ def test_a_run_keeps_its_times_and_those_of_the_last_whole_one_stay(
     assert (last.command, last.suites[0].tests) == ("./inv test --keyword long", 1)
     assert (whole.command, whole.suites[0].tests, whole.steps[0].outcome) == ("./inv test --all", 3, "failed (exit 1)")
     times.show(update=True)
-    assert times.load_times(tmp_path / "kept.json").ended == whole.ended
+    assert whole.ended in times.TIMES.text()
 
 
 def test_what_a_run_left_out_is_said(dist: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,25 +134,16 @@ RUN = Times(
 )  # fmt: skip
 
 
-def test_the_tables_read_well_and_hold_whatever_a_name_holds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(times, "KEPT", tmp_path / "kept.json")
-    (tmp_path / "kept.json").write_text(json.dumps(asdict(RUN)))
-    text = times.markdown()
-    assert "on 2 cores took 11:05 min" in text
-    assert "| unit tests | passed | 59.9 s |\n| integration and fault tests | passed | 10:05 min |" in text
-    assert "| `tests/unit/test_a.py` | 3 | 1:01 min | 2.5 s |" in text
-    assert "| `test_a::test_x[a\\|b]` | 7.2 s | 0.5 s |" in text
-
-
-def test_figures_are_kept_for_the_docs(dist: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(times, "KEPT", tmp_path / "kept.json")
-    many = [Case("tests/unit/test_a.py", f"test_{number:03}", float(number)) for number in range(200)]
-    times.keep(RUN.steps, many, 1.25, "./inv test --all")
+def test_figures_are_kept_for_the_docs(dist: Path, empty_tables: None) -> None:
+    many = [Case("tests/unit/test_a.py", f"test_{number:03}[a|b]", float(number)) for number in range(200)]
+    times.keep(RUN.steps, many, 1.25, "./inv test --all", took=665.0)
     times.show(update=True)
-    assert times.markdown().startswith("A whole run on ")
-    kept = json.loads((tmp_path / "kept.json").read_text())
-    assert [test["name"] for test in kept["slowest"]] == [f"test_{number:03}" for number in range(199, 179, -1)]
-    assert (kept["suites"][0]["tests"], kept["processors"]) == (200, os.cpu_count())
+    text = times.TIMES.text()
+    assert f"on {os.cpu_count()} cores took 11:05 min" in text
+    assert "| unit tests | passed | 59.9 s |\n| integration and fault tests | passed | 10:05 min |" in text
+    slowest = [line.split("`")[1] for line in text.splitlines() if "::" in line]
+    assert slowest == [f"test_a::test_{number:03}[a\\|b]" for number in range(199, 179, -1)]
+    assert times.SUITES.rows()[0]["tests"] == "200"
     assert times.seconds() == {"tests/unit/test_a.py": 19900.0}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 
 from core.errors import ExportError, UsageError
-from verify.agree import kept as agree_kept
+from verify.agree import programs as agree_programs
 from verify.upstream import compare as upstream_compare
 from verify.upstream import exact as upstream_exact
 from verify.upstream import kept as upstream_kept
@@ -124,37 +123,26 @@ def test_a_row_of_an_odd_number_of_4_bit_weights_begins_at_a_byte() -> None:
 
 
 ADD = "test/suite/operators/test_add.py::test_add[portable-float32]"
-LISTED = [NAME, ADD] + [f"test/suite/operators/test_{one}[xnnpack]" for one in ("a.py::x", "b.py::y", "b.py::z")]
+LISTED = [NAME, ADD]
 
 
 def summary(tmp_path: Path, cell: Cell) -> Summary:
     tests = [Test(NAME, "passed", "", (case(tmp_path),)), Test(ADD, "skipped", "no such operator", ())]
-    return upstream_kept.summarize(tests, LISTED, {("linux-x86_64", "native", "here"): {f"{NAME} #0": cell}})
+    return upstream_kept.summarize(tests, {("linux-x86_64", "native", "here"): {f"{NAME} #0": cell}})
 
 
-def test_the_summary_counts_families_and_names_what_differs(tmp_path: Path) -> None:
-    found = summary(tmp_path, Cell(outcome="differs", right="lean", why="2.7 | away"))
-    assert {name: (one.tests, one.programs, dict(one.without)) for name, one in found.families.items()} == {
-        "xnnpack/test/ops": (1, 1, {}), "operators, flow portable": (1, 0, {"skipped: no such operator": 1}),
-        "operators, flow xnnpack": (0, 0, {}),
-    }  # fmt: skip
-    assert next((one.family, one.differs, one.not_run) for one in found.counts) == ("xnnpack/test/ops", 1, 0)
-    text = upstream_kept.markdown(found)
-    assert "2 of 5 tests ran here." in text
-    head = "<details>\n<summary>Not run here, of operators, flow xnnpack: 3 tests</summary>"
-    assert f"{head}\n\ntest_b.py (2), test_a.py (1).\n\n</details>" in text
-    assert text.count("Not run here") == 1
-    assert f"- {NAME} #0, linux-x86_64 native: differs; lean is right: 2.7 / away" in text
-    assert "- 1: skipped: no such operator" in text
-
-
-def test_what_is_said_of_several_programs_is_said_once(tmp_path: Path) -> None:
+def test_what_is_said_of_several_programs_is_said_once(empty_tables: None, tmp_path: Path) -> None:
     tests = [Test(NAME, "passed", "", tuple(case(tmp_path, number=number) for number in range(3)))]
-    cells = {f"{NAME} #{number}": Cell(outcome="refused", right="both", why="none") for number in (0, 2)}
+    cells = {f"{NAME} #{number}": Cell(outcome="refused", right="both", why="none | a") for number in (0, 2)}
+    cells[f"{NAME} #1"] = Cell(outcome="differs", right="lean", why="2.7")
     seen = {("linux-x86_64", cpu, "here"): cells for cpu in ("native", "Nehalem")}
-    text = upstream_kept.markdown(upstream_kept.summarize(tests, [NAME], seen))
-    places = "linux-x86_64 native, linux-x86_64 Nehalem"
-    assert f"- {NAME} #0, {NAME} #2, {places}: refused; upstream's runtime refuses it, too: none" in text
+    upstream_kept.publish(upstream_kept.summarize(tests, seen))
+    assert [tuple(row.values()) for row in upstream_kept.REMARKS.rows()] == [
+        ("xnnpack/test/ops", "refused; upstream's runtime refuses it, too", "2", "none / a"),
+        ("xnnpack/test/ops", "differs; lean is right", "1", ""),
+    ]
+    upstream_kept.publish(summary(tmp_path, Cell(outcome="exact")))
+    assert upstream_kept.REMARKS.rows() == [], "the family ran again"
 
 
 @pytest.mark.usefixtures("workers")
@@ -164,7 +152,7 @@ def test_the_docs_count_whole_families(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upstream_suites, "our_names", lambda: ours)
     with pytest.raises(UsageError):
         upstream_compare.Choice("state-a").collected(jobs=1, whole=True)
-    assert upstream_compare.Choice("state-", kept=True).collected(jobs=1, whole=True).listed == tuple(ours[:2])
+    assert upstream_compare.Choice("state-", kept=True).collected(jobs=1, whole=True).tests == ()
     assert upstream_kept.family_of(ours[0]) == "ours, state"
 
 
@@ -196,32 +184,24 @@ def test_what_agrees_is_not_named(tmp_path: Path) -> None:
 
 def test_what_was_not_run_is_counted_so(tmp_path: Path) -> None:
     tests = [Test(NAME, "passed", "", (case(tmp_path),))]
-    assert upstream_kept.summarize(tests, [NAME], {("linux-x86_64", "native", "here"): {}}).counts[0].not_run == 1
+    assert upstream_kept.summarize(tests, {("linux-x86_64", "native", "here"): {}}).counts[0].not_run == 1
 
 
-def test_publishing_keeps_other_places_and_families(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upstream_kept, "KEPT", tmp_path / "kept.json")
-    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
+def test_publishing_keeps_other_places_and_families(empty_tables: None, tmp_path: Path) -> None:
     tests = [Test(NAME, "passed", "", (case(tmp_path),))]
-    for cpu in ("native", "Nehalem", "native"):
-        seen = {("linux-x86_64", cpu, "here"): {f"{NAME} #0": Cell(outcome="exact")}}
-        upstream_kept.publish(upstream_kept.summarize(tests, [NAME], seen))
+    for cpu, outcome in (("native", "differs"), ("Nehalem", "exact"), ("native", "exact")):
+        seen = {("linux-x86_64", cpu, "here"): {f"{NAME} #0": Cell.model_validate({"outcome": outcome})}}
+        upstream_kept.publish(upstream_kept.summarize(tests, seen))
     upstream_kept.publish(
-        upstream_kept.summarize([Test(ADD, "passed", "", ())], [ADD], {("linux-x86_64", "native", "here"): {}})
+        upstream_kept.summarize([Test(ADD, "passed", "", ())], {("linux-x86_64", "native", "here"): {}})
     )
-    assert [one.cpu for one in upstream_kept.kept().counts] == ["Nehalem", "native", "native"]
-    assert list(upstream_kept.kept().families) == ["xnnpack/test/ops", "operators, flow portable"]
-
-
-def test_the_corpus_is_counted_by_sources(tmp_path: Path) -> None:
-    zoo = agree_kept.Column(
-        target="linux-x86_64", cpu="native", how="here",
-        cells={"mlp fp32": agree_kept.Cell(outcome="exact"), "llama fp32": agree_kept.Cell(outcome="refused")},
-    )  # fmt: skip
-    text = upstream_kept.corpus(summary(tmp_path, Cell(outcome="differs")), agree_kept.Columns(columns=(zoo,)))
-    assert "| xnnpack/test/ops | 1 | 1 | 1 | 0 | 0 | 1 | 0 |" in text
-    assert re.search(r"^\| the zoo, all schemes \| \d+ \| 1 \| 1 \| 1 \| 0 \| 0 \| 0 \|$", text, re.MULTILINE)
-    assert re.search(r"^\| further architectures \| \d+ \| 1 \| 1 \| 0 \| 1 \| 0 \| 0 \|$", text, re.MULTILINE)
+    assert [(row["tests"], row["CPU"], row["exact"]) for row in upstream_kept.COUNTS.rows()] == [
+        ("xnnpack/test/ops", "native", "1"), ("xnnpack/test/ops", "Nehalem", "1"),
+        ("operators, flow portable", "native", "0"),
+    ]  # fmt: skip
+    zoo = len(agree_programs.table())
+    said = f"{zoo + 1:,} programs with inputs, 2 comparisons: 2 agree, 0 are refused, 0 differ, 0 failed.\n"
+    assert upstream_kept.corpus() == said
 
 
 def test_what_the_docs_say_is_missing_is_known() -> None:

@@ -1,7 +1,6 @@
 """What ``./inv agree`` does: run programs on the lean engine wherever it runs here, compare with upstream's runtime.
 
-It is a sweep (`core.sweep`). ``--update`` puts the cells into ``docs/data/agreement.json``, from which the docs have
-their tables.
+It is a sweep (`core.sweep`). ``--update`` puts the counts into the table of ``docs/agreement.md``.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from toolchains.targets import get_target, load_targets
 from verify.agree import on_device
 from verify.agree.kept import Cell, Column, Facts, counts, places, publish, text
 from verify.agree.look import Executor, look
-from verify.agree.programs import Compared, chosen, prepare
+from verify.agree.programs import Compared, chosen, prepare, table
 
 ENGINE = "lean"
 ALL = "all"
@@ -161,7 +160,7 @@ def run(target: str, cpu: str, expression: str, as_json: bool, update: bool, aga
         target: one, or `ALL`.
         cpu: one of its `places`; all when empty.
         expression: which programs, as `chosen` reads it.
-        update: put what was seen into the docs' file, also what an interrupted sweep saw.
+        update: put the counts of places where all programs ran into the docs' table.
         again: run also cells that have a result.
 
     Raises:
@@ -177,9 +176,7 @@ def run(target: str, cpu: str, expression: str, as_json: bool, update: bool, aga
         columns = sweep(executors, programs, again)
     finally:
         if update:
-            publish(
-                found(executors, [about.name for about in abouts]), {one.about.name: facts(one) for one in programs}
-            )
+            publish(found(executors, list(table())))
     show(columns, programs, as_json)
     wrong = [
         f"{name} on {one.target} {one.cpu}"

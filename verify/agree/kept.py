@@ -1,24 +1,21 @@
-"""The results of comparisons with upstream's runtime: kept cell by cell, and shown as tables."""
+"""The results of comparisons with upstream's runtime: cell by cell, and counted for the docs."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Collection, Iterable, Mapping
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from core.errors import ConfigError
-from core.files import locked, write_json
-from core.paths import ROOT
+from core import console
 from core.program import ENDLESS
 from toolchains.emulation import platforms
 from toolchains.targets import Target, load_targets
+from verify import tables
 from verify.agree import on_device
 from verify.agree.programs import table
 
-KEPT = ROOT / "docs" / "data" / "agreement.json"
+AGREEMENT = tables.Table("docs/agreement.md", "agreement")
 INFINITE = ENDLESS
 Outcome = Literal["exact", "agrees", "differs", "refused", "failed", "too slow"]
 
@@ -63,34 +60,6 @@ class Column(_Model):
     """By the program's name."""
 
 
-class Columns(_Model):
-    """A file of them."""
-
-    schema_version: Literal[1] = 1
-    columns: tuple[Column, ...] = ()
-    programs: Mapping[str, Facts] = {}
-
-    def get(self, target: str, cpu: str) -> Column | None:
-        """The column of a target and CPU model."""
-        return next((one for one in self.columns if (one.target, one.cpu) == (target, cpu)), None)
-
-    def updated(self, new: Iterable[Column], programs: Mapping[str, Facts]) -> Columns:
-        """With the cells of ``new`` instead of earlier ones, and without cells of removed programs."""
-        found = {(one.target, one.cpu): one for one in self.columns}
-        known = table()
-        for column in new:
-            old = found.get((column.target, column.cpu))
-            cells = {**(old.cells if old else {}), **column.cells}
-            ordered = {name: cells[name] for name in known if name in cells}
-            found[column.target, column.cpu] = column.model_copy(update={"cells": ordered})
-        order = [(target.name, cpu) for target, cpu in everywhere()]
-        facts = {**self.programs, **programs}
-        return Columns(
-            columns=tuple(found[key] for key in order if key in found),
-            programs={name: facts[name] for name in known if name in facts},
-        )
-
-
 def places(target: Target) -> tuple[str, ...]:
     """Where the target's programs are compared on this machine: its platforms here, and virtual devices."""
     return (*platforms.cpus(target), *on_device.cpus(target))
@@ -101,29 +70,23 @@ def everywhere() -> list[tuple[Target, str]]:
     return [(one, cpu) for one in load_targets().values() for cpu in dict.fromkeys(("native", *places(one)))]
 
 
-def load(path: Path) -> Columns:
-    """Read a file of cells; nothing when there is none.
-
-    Raises:
-        ConfigError: it is damaged.
-    """
-    try:
-        return Columns.model_validate(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return Columns()
-    except (ValueError, ValidationError) as error:
-        raise ConfigError(f"{path} holds no comparisons.", str(error), "remove it, then ./inv agree") from error
-
-
-def add(path: Path, new: Iterable[Column], programs: Mapping[str, Facts]) -> None:
-    """Put cells into a file."""
-    with locked("agreement"):
-        write_json(path, load(path).updated(new, programs).model_dump(mode="json", exclude_defaults=True))
-
-
-def publish(new: Iterable[Column], programs: Mapping[str, Facts]) -> None:
-    """Put cells into the docs' file."""
-    add(KEPT, new, programs)
+def publish(columns: Iterable[Column]) -> None:
+    """Put the counts of places where every program ran into the table of the docs."""
+    names = set(table())
+    whole = []
+    for one in columns:
+        if names <= set(one.cells):
+            whole.append(one)
+        else:
+            console.note(f"{one.target} {one.cpu}: {len(names - set(one.cells))} programs did not run: not kept")
+    heads, rows = counts(whole, names)
+    order = {(target.name, cpu): at for at, (target, cpu) in enumerate(everywhere())}
+    AGREEMENT.put(
+        [dict(zip(heads, row, strict=True)) for row in rows],
+        ("target", "CPU"),
+        order=lambda row: order[row["target"], row["CPU"]],
+        keep=lambda row: (row["target"], row["CPU"]) in order,
+    )
 
 
 def text(cell: Cell | None) -> str:
@@ -135,14 +98,6 @@ def text(cell: Cell | None) -> str:
     if cell.outcome == "differs":
         return f"**differs: {cell.max_abs:.1g}**" if cell.max_abs < INFINITE else "**differs**"
     return f"not run: {cell.why}" if cell.outcome == "too slow" else cell.outcome
-
-
-_FAMILIES = {
-    "64-bit Arm": ("aarch64",),
-    "32-bit Arm": ("armv7l", "armv6l"),
-    "64-bit x86": ("x86_64",),
-    "32-bit x86": ("i686",),
-}
 
 
 def counts(columns: Iterable[Column], programs: Collection[str]) -> tuple[list[str], list[list[str]]]:
@@ -159,72 +114,13 @@ def counts(columns: Iterable[Column], programs: Collection[str]) -> tuple[list[s
     return heads, rows
 
 
-def in_short(kept: Columns) -> str:
-    """All counts in one sentence, for pages that link to the tables; and the targets that were not run."""
-    heads, rows = counts(kept.columns, table())
-    first = heads.index("exact")
-    sums = [f"{sum(int(row[at]) for row in rows):,} {heads[at]}" for at in range(first, len(heads))]
+def in_short() -> str:
+    """All counts of the docs' table in one sentence, for pages that link to it; and the targets that were not run."""
+    rows = AGREEMENT.rows()
+    heads = ("exact", "within tolerance", "refused", "wrong", "not run")
+    sums = [f"{sum(int(row[head]) for row in rows):,} {head}" for head in heads]
     head = f"{len(table())} programs, each on {len(rows)} combinations of target and CPU: {', '.join(sums)}.\n"
-    return head + _elsewhere(kept)
-
-
-def summary(kept: Columns) -> str:
-    """`counts` for the docs, and the targets that were not run."""
-    if not kept.columns:
-        return "Nothing is kept yet.\n"
-    heads, rows = counts(kept.columns, table())
-    lines = [f"| {' | '.join(row)} |" for row in (heads, ["---"] * len(heads), *rows)]
-    return f"{len(table())} programs.\n\n" + "\n".join(lines) + "\n" + _elsewhere(kept)
-
-
-def _elsewhere(kept: Columns) -> str:
-    """Targets that are not in the table, and why."""
-    named = {column.target for column in kept.columns}
+    named = {row["target"] for row in rows}
     idle = [one for one in load_targets().values() if one.name not in named]
     why = [f"{one.name}: {one.proof.removeprefix('none: ')}" for one in idle]
-    return f"\nNot run: {'; '.join(why)}.\n" if why else ""
-
-
-def markdown(kept: Columns) -> str:
-    """The tables of ``docs/agreement.md``: for each family of machines programs as rows, CPU models as columns."""
-    parts = [summary(kept)]
-    machines = {name: target.machine for name, target in load_targets().items()}
-    for family, members in _FAMILIES.items():
-        columns = [one for one in kept.columns if machines.get(one.target) in members]
-        if columns:
-            parts += [f"### {family}\n", _family(columns, kept.programs)]
-    reasons = _reasons(kept)
-    if reasons:
-        parts += ["### Refused, wrong or too slow\n", "\n".join(reasons) + "\n"]
-    return "\n".join(parts)
-
-
-def _family(columns: Sequence[Column], programs: Mapping[str, Facts]) -> str:
-    heads = " | ".join(f"{one.target} {one.cpu}" for one in columns)
-    lines = [f"| program | delegates, kernels | allowed | {heads} |", "|---|---|---|" + "---|" * len(columns)]
-    for name in table():
-        facts = programs.get(name)
-        said = f"{facts.delegates}, {facts.kernels} | {_allowed(facts)}" if facts else " | "
-        cells = " | ".join(text(column.cells.get(name)) for column in columns)
-        lines.append(f"| {name} | {said} | {cells} |")
-    return "\n".join(lines) + "\n"
-
-
-def _allowed(facts: Facts) -> str:
-    return f"{facts.allowed:.1g}" if facts.allowed else "exact"
-
-
-def _reasons(kept: Columns) -> list[str]:
-    """The reasons for cells without a figure, each with its targets, CPU models and programs."""
-    found: dict[tuple[str, str], dict[str, list[str]]] = {}
-    for column in kept.columns:
-        for name, cell in column.cells.items():
-            if not cell.good:
-                platforms_of = found.setdefault((cell.outcome, cell.why), {})
-                platforms_of.setdefault(f"{column.target} {column.cpu}", []).append(name)
-    lines = []
-    for (outcome, why), executors in found.items():
-        programs = sorted({name for names in executors.values() for name in names})
-        said = why.rstrip(".") or "the outputs are outside the tolerance"
-        lines.append(f"- {outcome}: {said}: {', '.join(programs)} on {', '.join(executors)}")
-    return lines
+    return head + (f"\nNot run: {'; '.join(why)}.\n" if why else "")

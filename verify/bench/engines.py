@@ -20,11 +20,11 @@ from core import console
 from core.bundle import Bundle
 from core.commands import run as run_command
 from core.errors import BuildError, NotSupportedError
-from core.paths import ROOT
 from core.program import ENGINES, Program, load_program
-from verify.bench.kept import keep, table
+from verify import tables
+from verify.bench.kept import quiet
 
-KEPT = ROOT / "docs" / "data" / "engines-bench.json"
+DOCS = tables.Table("docs/onnx.md", "engines")
 MODEL = "mobilenet_v2"
 SCHEMES = ("fp32", "qs8")
 FLAGS = {"onnxruntime": (("xnnpack", ("--provider=xnnpack",)), ("cpu", ("--provider=cpu",)))}
@@ -139,8 +139,8 @@ def measure(found: Sequence[Case], threads: int, rounds: int, executions: int) -
 def run(runs: int, threads: int, as_json: bool, update: bool) -> None:
     """Measure and print; with ``update`` keep the figures for the docs."""
     result = measure(cases(), threads, runs, executions=20)
-    if update:
-        keep(KEPT, result, result["load_average_before"], BUSY)
+    if update and quiet(result["load_average_before"], BUSY):
+        DOCS.write(f"{tables.lines(HEADINGS, [cells(row) for row in result['rows']])}\n{_about(result)}\n")
     if as_json:
         console.print_json(result)
         return
@@ -172,8 +172,3 @@ def _about(result: dict[str, Any]) -> str:
         f"{result['model']}, {result['threads']} threads, {result['rounds']} rounds of {result['executions']} "
         f"executions in turns; {result['machine']}; load average before the run {result['load_average_before']}."
     )
-
-
-def markdown() -> str:
-    """The figures kept, as a table for ``docs/onnx.md``."""
-    return table(KEPT, HEADINGS, cells, _about)

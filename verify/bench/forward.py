@@ -22,10 +22,11 @@ from core.commands import run as run_command
 from core.errors import BuildError
 from core.paths import ROOT, cache_dir
 from core.program import Program, load_program
+from verify import tables
 from verify.bench.engines import BUSY, Case
-from verify.bench.kept import keep, table
+from verify.bench.kept import quiet
 
-KEPT = ROOT / "docs" / "data" / "forward-bench.json"
+FORWARD = tables.Table("docs/embedding.md", "forward")
 SOURCES = ROOT / "verify" / "bench" / "programs"
 MODELS = ("linear", f"{SOURCES / 'smallest.py'}:smallest")
 THREADS = (1, 2)
@@ -165,8 +166,8 @@ def run(runs: int, as_json: bool, update: bool) -> None:
     before = round(os.getloadavg()[0], 2)
     with tempfile.TemporaryDirectory(prefix="slipway-bench-") as scratch:
         result = {"load_average_before": before} | measure(subjects(), build(Path(scratch)), runs, BLOCKS, BLOCK)
-    if update:
-        keep(KEPT, result, result["load_average_before"], BUSY)
+    if update and quiet(result["load_average_before"], BUSY):
+        FORWARD.write(f"{tables.lines(HEADINGS, [cells(row) for row in result['rows']])}\n{_about(result)}\n")
     if as_json:
         console.print_json(result)
         return
@@ -208,8 +209,3 @@ def _about(result: dict[str, Any]) -> str:
         f"ratios to Module: C API {means['c']:.2f}, C++ {means['cpp']:.2f}; {result['machine']}; load average before "
         f"{result['load_average_before']}; (!) overhead above {AIM} of Module's."
     )
-
-
-def markdown() -> str:
-    """The figures kept, as a table for ``docs/embedding.md``."""
-    return table(KEPT, HEADINGS, cells, _about)

@@ -1,47 +1,24 @@
-"""Figures kept for the docs, of quiet machines only, and the words for this machine."""
+"""When figures are kept for the docs, and the words for this machine."""
 
 from __future__ import annotations
 
-import json
 import os
 import platform
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from core import console
-from core.files import write_json
-from core.paths import ROOT
 
 
-def keep(file: Path, figures: Any, load: float, most: float) -> None:
-    """Write ``figures`` to ``file``, or say why not.
+def quiet(load: float, most: float) -> bool:
+    """Whether figures are worth keeping; says it if they are not.
 
     Args:
         load: load average before they were taken.
-        most: load average above which they are not worth keeping.
+        most: load average above which they are not.
     """
     if load > most:
         console.note(f"Warning: the machine was busy (load average {load:.2f}): nothing was kept")
-        return
-    write_json(file, figures)
-    name = file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
-    console.note(f"kept in {name}; python -m verify.docs writes the docs")
-
-
-def table(
-    file: Path,
-    headings: Sequence[str],
-    cells: Callable[[dict[str, Any]], list[str]],
-    about: Callable[[dict[str, Any]], str],
-) -> str:
-    """The figures kept in ``file`` as a table for the docs: ``cells`` of each row, and ``about`` them all below."""
-    if not file.is_file():
-        return "No figures are kept yet: the command above prints them.\n"
-    kept = json.loads(file.read_text(encoding="utf-8"))
-    lines = [f"| {' | '.join(headings)} |", "|" + "---|" * len(headings)]
-    lines += [f"| {' | '.join(cells(row))} |" for row in kept["rows"]]
-    return "\n".join(lines) + f"\n\n{about(kept)}\n"
+    return load <= most
 
 
 def machine() -> str:

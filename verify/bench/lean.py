@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from core import console
-from core.paths import ROOT
 from core.program import load_program
+from verify import tables
 from verify.bench.engines import BUSY, Case, percentile
-from verify.bench.kept import keep, table
+from verify.bench.kept import quiet
 
-KEPT = ROOT / "docs" / "data" / "lean-bench.json"
+LEAN = tables.Table("docs/lean.md", "bench")
 PROGRAMS = (("mobilenet_v2", "fp32"), ("mobilenet_v2", "qs8"), ("linear", "fp32"), ("mixed", "fp32"))
 """Model and scheme; ``mixed`` is an embedding and attention."""
 AIMS = {"load": 0.5, "p50": 1.0, "rss": 0.8, "size": 1.0}
@@ -94,8 +94,8 @@ def measure(found: Sequence[Pair], threads: int, rounds: int, executions: int) -
 def run(runs: int, threads: int, as_json: bool, update: bool) -> None:
     """Measure and print; with ``update`` keep the figures for the docs."""
     result = measure(pairs(), threads, runs, executions=50)
-    if update:
-        keep(KEPT, result, result["load_average_before"], BUSY)
+    if update and quiet(result["load_average_before"], BUSY):
+        LEAN.write(f"{tables.lines(HEADINGS, [cells(row) for row in result['rows']])}\n{_about(result)}\n")
     if as_json:
         console.print_json(result)
         return
@@ -121,8 +121,3 @@ def _about(result: dict[str, Any]) -> str:
         f"executions in turns; programs and libraries {ours:.1f} : {theirs:.1f} MB; {result['machine']}; "
         f"load average before {result['load_average_before']}; (!) above the aim ({aims})"
     )
-
-
-def markdown() -> str:
-    """The figures kept, as a table for ``docs/lean.md``."""
-    return table(KEPT, HEADINGS, cells, _about)

@@ -20,10 +20,10 @@ from core import console
 from core.bundle import Bundle
 from core.commands import run as run_command
 from core.errors import BuildError, NotSupportedError, SlipwayError
-from core.paths import ROOT
-from verify.bench.kept import keep, machine, table
+from verify import tables
+from verify.bench.kept import machine, quiet
 
-KEPT = ROOT / "docs" / "data" / "operators-bench.json"
+OPERATORS = tables.Table("docs/lean.md", "operators")
 AIM = 1.1
 """Ratio to stay under."""
 BUSY = 2.0
@@ -132,8 +132,8 @@ def run(runs: int, words: Sequence[str], as_json: bool, update: bool) -> None:
                 "./inv bench --operators  (without --only it shows all names)",
             )  # fmt: skip
         result = measure(uses, bundles, runs)
-    if update:
-        keep(KEPT, result, result["load_average_before"], BUSY)
+    if update and quiet(result["load_average_before"], BUSY):
+        OPERATORS.write(f"{tables.lines(HEADINGS, [cells(row) for row in result['rows']])}\n{_about(result)}\n")
     if as_json:
         console.print_json(result)
         return
@@ -152,8 +152,3 @@ def _about(result: dict[str, Any]) -> str:
         f"{result['geometric_mean']:.2f}; {result['machine']}; load average before {result['load_average_before']}; "
         f"(!) above {AIM}"
     )
-
-
-def markdown() -> str:
-    """The figures kept, as a table for ``docs/lean.md``."""
-    return table(KEPT, HEADINGS, cells, _about)

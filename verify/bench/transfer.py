@@ -9,7 +9,6 @@ device's clock); and one with a changed file, and the bytes that moved.
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import shutil
@@ -17,7 +16,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ from typing import Any
 from core import console
 from core.errors import HostError, NotSupportedError
 from core.files import sha256_file
-from core.paths import ROOT
 from deploy.devices.inventory import Device, get_device
 from deploy.devices.probe import probe
 from deploy.devices.roots import device_root
@@ -33,11 +31,13 @@ from deploy.run.connect import open_device
 from deploy.store.store import Blob, Store
 from deploy.transport.base import Transport, run
 from deploy.transport.deadline import Deadline
+from verify import tables
 from verify.bench import rsync as bench_rsync
-from verify.bench.kept import keep
+from verify.bench.kept import quiet
 
 Send = Callable[[Path, str], None]
-KEPT = ROOT / "docs" / "data" / "transfers.json"
+TRANSFERS = tables.Table("docs/deploy.md", "transfers")
+OVERHEADS = tables.Table("docs/deploy.md", "overheads")
 BUSY = 1.0
 """Load average before the run above which figures are not worth keeping."""
 HEADINGS = ["method", "median", "MB/s", "time / slipway store"]
@@ -217,15 +217,19 @@ def report(name: str, runs: int, mib: int, as_json: bool, update: bool = False) 
     rest = overhead(name, runs)  # first: the large transfers leave a device busy with writing
     rows = measure(name, runs, mib)
     result = {"device": name, "mib": mib, "runs": runs, "load_average_before": round(load, 2), "ways": rows, **rest}
-    if update:
-        kept = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.is_file() else []
-        others = [row for row in kept if row["device"] != name]
-        keep(KEPT, sorted([*others, result], key=lambda row: str(row["device"])), load, BUSY)
+    if update and quiet(load, BUSY):
+        keys = ["device", "sent", *HEADINGS]
+        lines = [[name, f"{mib} MiB, {runs} times", *_cells(row)] for row in rows]
+        TRANSFERS.put([dict(zip(keys, line, strict=True)) for line in lines], ("device", HEADINGS[0]))
+        OVERHEADS.put([{"device": name, "a deploy": summary(result)}], ("device",))
     if as_json:
         console.print_json(result)
         return
-    cells = [[str(row["way"]), f"{row['median_s']:.2f} s", f"{row['mb_per_s']}", f"{row['ratio']}"] for row in rows]
-    console.table(f"{mib} MiB to {name}, {runs} turns", HEADINGS, cells, summary(result))
+    console.table(f"{mib} MiB to {name}, {runs} turns", HEADINGS, [_cells(row) for row in rows], summary(result))
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    return [str(row["way"]), f"{row['median_s']:.2f} s", f"{row['mb_per_s']}", f"{row['ratio']}"]
 
 
 def summary(result: dict[str, Any]) -> str:
@@ -239,17 +243,3 @@ def summary(result: dict[str, Any]) -> str:
         f"Overhead of a deploy without an upload: {result['overhead_s']:.2f} s (seconds by step: {steps}). After a "
         f"change of one file of {result['changed_file_bytes']:,} bytes, {result['moved_bytes']:,} bytes moved."
     )
-
-
-def markdown() -> str:
-    """The kept figures, for ``docs/deploy.md``."""
-    text = ""
-    for result in json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.is_file() else []:
-        text += (
-            f"\n`./inv bench --device {result['device']} --runs {result['runs']}`, {result['mib']} MiB; load average "
-        )
-        text += f"before {result['load_average_before']}:\n\n| {' | '.join(HEADINGS)} |\n|---|---|---|---|\n"
-        for row in result["ways"]:
-            text += f"| {row['way']} | {row['median_s']:.2f} s | {row['mb_per_s']} | {row['ratio']} |\n"
-        text += f"\n{summary(result)}\n"
-    return text

@@ -1,7 +1,6 @@
 """Which kernel computes which layer on which CPU: ``python -m verify.kernels.kernels --update`` looks, under QEMU.
 
-What was seen is kept in ``docs/data/kernels.json``, from which ``docs/lean.md`` has its table; the tests see whether it
-is so still (``tests/integration/test_lean_kleidiai.py``).
+``docs/lean.md`` has what was seen; the tests see whether it is so still (``tests/integration/test_lean_kleidiai.py``).
 """
 
 from __future__ import annotations
@@ -9,20 +8,21 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core import console
 from core.bundle import RUNNER
-from core.files import write_json
 from core.paths import ROOT
+from verify import tables
 from verify.suite.made import made_by
 
 if TYPE_CHECKING:
     from core.bundle import Bundle
 
-KEPT = ROOT / "docs" / "data" / "kernels.json"
+KERNELS = tables.Table("docs/lean.md", "kernels")
 MAKER = ROOT / "models" / "kleidiai_layers.py"
 TARGET = "linux-arm64"
 CPUS = ("cortex-a53", "cortex-a76", "max", "sme2")
@@ -90,12 +90,6 @@ def look(bundle: Bundle, cpu: str, folder: Path, program: str, outputs: Path) ->
     return Looked(said[0], uses_of(said[0]["kernels"]), described)
 
 
-def kept() -> dict[str, dict[str, list[list[str]]]]:
-    """What was seen: programs, CPUs, then nodes and kernels."""
-    value: dict[str, dict[str, list[list[str]]]] = json.loads(KEPT.read_text(encoding="utf-8"))
-    return value
-
-
 def _short(kernel: str) -> str:
     for prefix, name in (("kai_run_matmul_clamp_", "KleidiAI "), ("kai_run_", "KleidiAI "), ("xnn_", "")):
         if kernel.startswith(prefix):
@@ -103,20 +97,29 @@ def _short(kernel: str) -> str:
     return f"`{kernel}`"
 
 
-def markdown() -> str:
-    """The table of ``docs/lean.md``: a row a layer, a column a CPU."""
-    lines = [f"| layer | {' | '.join(f'{cpu} ({has})' for cpu, has in zip(CPUS, FEATURES, strict=True))} |"]
-    lines.append("|---|" + "---|" * len(CPUS))
-    seen = kept()
+def named(program: str, cpu: str) -> set[str]:
+    """The kernels that docs/lean.md names for the layers of a program on a CPU."""
+    rows = [row for row in KERNELS.rows() if row["layer"].rpartition(": ")[0] == TITLES[program]]
+    return {cell for row in rows for head, cell in row.items() if head.startswith(f"{cpu} ")}
+
+
+def short(uses: Iterable[Use]) -> list[str]:
+    """The kernels as docs/lean.md names them."""
+    return [_short(kernel) for _, kernel in uses]
+
+
+def _rows(seen: Mapping[str, Mapping[str, Sequence[Use]]]) -> list[tables.Row]:
+    """A row a layer, a column a CPU; layers that ran the same kernels share a row."""
+    found: dict[tuple[str, ...], tables.Row] = {}
     for program, title in TITLES.items():
         rows = [seen[program][cpu] for cpu in CPUS]
         for index in range(max(map(len, rows))):
             kinds = {row[index][0].partition(" (")[0] for row in rows if row}
-            cells = [_short(row[index][1]) if row else "refused" for row in rows]
-            line = f"| {title}: {', '.join(sorted(kinds)).lower()} | {' | '.join(cells)} |"
-            if line not in lines:
-                lines.append(line)
-    return "\n".join(lines) + "\n"
+            cells = [short(row)[index] if row else "refused" for row in rows]
+            heads = (f"{cpu} ({has})" for cpu, has in zip(CPUS, FEATURES, strict=True))
+            row = {"layer": f"{title}: {', '.join(sorted(kinds)).lower()}", **dict(zip(heads, cells, strict=True))}
+            found.setdefault(tuple(row.values()), row)
+    return list(found.values())
 
 
 def main() -> None:
@@ -127,7 +130,7 @@ def main() -> None:
     words.add_argument("--update", action="store_true", help="keep what is seen for the docs")
     update = words.parse_args().update
     bundle = build(TARGET, "lean")
-    seen: dict[str, dict[str, list[list[str]]]] = {}
+    seen: dict[str, dict[str, tuple[Use, ...]]] = {}
     programs = made_by(MAKER)
     with tempfile.TemporaryDirectory(prefix="slipway-kernels-") as work:
         for program in TITLES:
@@ -137,12 +140,11 @@ def main() -> None:
                 except RefusedError as why:
                     console.note(str(why))
                     uses = ()
-                seen.setdefault(program, {})[cpu] = [list(use) for use in uses]
+                seen.setdefault(program, {})[cpu] = uses
                 for node, kernel in uses:
                     console.note(f"{program} {cpu}: {node}: {kernel}")
     if update:
-        write_json(KEPT, seen)
-        console.note("kept in docs/data/kernels.json; python -m verify.docs writes the docs")
+        KERNELS.write(tables.markdown(_rows(seen)))
 
 
 if __name__ == "__main__":

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from core import console
-from core.errors import ConfigError, NotSupportedError
-from core.paths import ROOT
-from verify.bench.kept import keep, machine
+from core.errors import ConfigError, NotSupportedError, UsageError
+from verify import tables
+from verify.bench.kept import machine
 from verify.nets.exporting import Export, export
 from verify.nets.measuring import QUIET, THREADS, Measured, sweep
-from verify.nets.table import Exported, choose, load
+from verify.nets.table import Exported, choose
 
-KEPT = ROOT / "docs" / "data" / "nets.json"
-AVX2 = "nets-avx2.json"
-"""Beside ``KEPT``: the figures of a processor without AVX-512, whose kernels are others."""
+SHORT_OF = (tables.Table("docs/nets.md", "short"), tables.Table("docs/nets.md", "short-avx2"))
+"""With AVX-512, and without: the kernels are others."""
+OUTPUTS = tables.Table("docs/nets.md", "apart")
 AIMS = {"p50": 0.80, "load": 0.35, "cached": 0.15, "rss": 0.80}
 """Geometric means to stay under."""
 SLOW = 1.05
@@ -151,8 +150,11 @@ def run(runs: int, only: str, again: bool, as_json: bool, update: bool) -> None:
 
     Raises:
         ConfigError: ``only`` names nothing, or nothing could be exported. NotSupportedError: not on this machine.
+        UsageError: some programs only are to be kept.
     """
     chosen = choose(only)
+    if update and only:
+        raise UsageError("Figures of some nets only are not kept.", "--only was given with --update", "leave one out")
     if not Path("/proc/stat").exists():
         raise NotSupportedError("Nets are measured on Linux only.", "/proc/stat says who else computes", "./inv bench")
     from toolchains.build.builder import build
@@ -178,23 +180,17 @@ def run(runs: int, only: str, again: bool, as_json: bool, update: bool) -> None:
     _print(result)
 
 
-def _kept_for(machine: str) -> Path:
-    return KEPT.with_name(AVX2) if "AVX2" in machine else KEPT
-
-
 def _keep(result: dict[str, Any]) -> None:
-    """Put the rows into the figures that are kept; rows of other programs, and of disturbed ones, stay as they are."""
-    file = _kept_for(result["machine"])
-    old = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {"rows": []}
-    quiet = [one for one in result["rows"] if one.get("others", 0.0) <= QUIET]
-    rows = {(one["net"], one["scheme"]): one for one in [*old["rows"], *quiet]}
-    order = [(net.name, scheme) for net in load().values() for scheme in net.schemes]
-    if left := len(result["rows"]) - len(quiet):
+    """Put what undisturbed programs came to into the docs' tables of this kind of processor."""
+    rows = [one for one in result["rows"] if one.get("others", 0.0) <= QUIET]
+    if left := len(result["rows"]) - len(rows):
         console.note(
-            f"Warning: others used the machine while {left} programs were measured: these are not kept; "
+            f"Warning: others used the machine while {left} programs were measured: they are left out; "
             "the same command measures them again"
         )
-    keep(file, {**result, "rows": [rows[name] for name in order if name in rows]}, 0.0, QUIET)
+    SHORT_OF["AVX2" in result["machine"]].write(f"{tables.lines(SHORT, short(rows))}\n{_about(result)}\n")
+    far = differing(rows)
+    OUTPUTS.write(tables.lines(APART, far) if far else "All of these programs are within the tolerance.\n")
 
 
 def _print(result: dict[str, Any]) -> None:
@@ -215,27 +211,3 @@ def _about(result: dict[str, Any]) -> str:
         f"lean : executorch; {result['rounds']} rounds of both engines in turns and random order; load and peak RSS "
         f"with {THREADS[-1]} threads; {result['machine']}; (!) above the aim ({aims})"
     )
-
-
-def _table(headings: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    head = [f"| {' | '.join(headings)} |", "|" + "---|" * len(headings)]
-    return "\n".join([*head, *(f"| {' | '.join(line)} |" for line in lines)]) + "\n"
-
-
-def markdown() -> dict[str, str]:
-    """The tables of ``docs/nets.md``, by their names there."""
-    return {**_markdown(KEPT), "short-avx2": _markdown(KEPT.with_name(AVX2))["short"]}
-
-
-def _markdown(file: Path) -> dict[str, str]:
-    if not file.is_file():
-        none = "No figures are kept yet: the command above prints them.\n"
-        return {"short": none, "full": none, "apart": none}
-    kept = json.loads(file.read_text(encoding="utf-8"))
-    rows = kept["rows"]
-    far = differing(rows)
-    return {
-        "short": f"{_table(SHORT, short(rows))}\n{_about(kept)}\n",
-        "full": _table(FULL, full(rows)),
-        "apart": _table(APART, far) if far else "All of these programs are within the tolerance.\n",
-    }

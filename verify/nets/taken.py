@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import time
@@ -11,15 +10,14 @@ from typing import Any
 
 from core import console
 from core.errors import ConfigError, DeadlineError
-from core.files import write_json
-from core.paths import ROOT
 from core.program import load_program
+from verify import tables
 from verify.nets.deploying import SECONDS, Deployed, Place, cell_name, journal, places, sweep
 from verify.nets.exporting import Export, export, folder_of
 from verify.nets.exporting import journal as exports
-from verify.nets.table import Exported, choose, load
+from verify.nets.table import Exported, choose
 
-KEPT = ROOT / "docs" / "data" / "nets-devices.json"
+DEVICES = tables.Table("docs/nets.md", "devices")
 NOT_RUN = "not run"
 _ISSUE = re.compile(r"\b([\w.-]+/[\w.-]+)#(\d+)")
 _FIRST = ["net", "package", "scheme", "export", "size"]
@@ -96,8 +94,7 @@ def keep(where: Sequence[Place], programs: Sequence[Exported] = ()) -> None:
     named = {one.name for one in programs}
     every = [one for one in choose("") if one.name in made or one.name in named]
     result = rows(every, where, made, dict(journal().all()))
-    write_json(KEPT, {"places": [one.name for one in where], "rows": result})
-    console.note(f"kept in {KEPT.relative_to(ROOT)}; python -m verify.docs writes the docs")
+    DEVICES.write(markdown({"places": [one.name for one in where], "rows": result}))
 
 
 def headings(names: Sequence[str]) -> list[str]:
@@ -109,7 +106,7 @@ def line(row: Row) -> list[str]:
     """A row of the table."""
     cells = [str(row["net"]), str(row["package"]), str(row["scheme"])]
     if "cells" not in row:
-        why = str(row["error"]).replace("\n", " ").replace("|", "\\|")
+        why = str(row["error"]).replace("\n", " ")
         return [*cells, NOT_RUN if why == NOT_RUN else f"no: {why}", ""]  # its other columns stay empty
     words = [_cell(one) for one in row["cells"]]
     return [*cells, f"{row['seconds']:.0f} s", f"{row['size'] / 1e6:.1f} MB", *words]
@@ -145,17 +142,9 @@ def _summary(kept: dict[str, Any]) -> str:
     return " ".join(lines)
 
 
-def markdown() -> str:
-    """The table of ``docs/nets.md``."""
-    if not KEPT.is_file():
-        return "Nothing is kept yet: the command above prints it.\n"
-    kept = json.loads(KEPT.read_text(encoding="utf-8"))
-    head = headings(kept["places"])
-    order = {(name, scheme): None for name, net in load().items() for scheme in net.schemes}
-    by_name = {(one["net"], one["scheme"]): one for one in kept["rows"]}
-    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
-    for name in order:
-        if name in by_name:
-            cells = [_ISSUE.sub(r"[\1#\2](https://github.com/\1/issues/\2)", one) for one in line(by_name[name])]
-            lines.append(f"| {' | '.join(_filled(cells, len(head)))} |")
-    return _summary(kept) + "\n\n" + "\n".join(lines) + "\n"
+def markdown(kept: dict[str, Any]) -> str:
+    """The table for the docs, behind a summary of it."""
+    heads = headings(kept["places"])
+    rows = [_filled(line(one), len(heads)) for one in kept["rows"]]
+    linked = [[_ISSUE.sub(r"[\1#\2](https://github.com/\1/issues/\2)", cell) for cell in row] for row in rows]
+    return f"{_summary(kept)}\n\n{tables.lines(heads, linked)}"

@@ -1,20 +1,17 @@
 """Which of upstream's operators the lean engine has, and which tests exercise each.
 
-``python -m verify.operators.coverage`` looks; what is found is kept in ``docs/data/operators.json``, from which
-``docs/operators.md`` is written.
+``python -m verify.operators.coverage`` looks, and writes what it finds into ``docs/operators.md``.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
-from core.files import write_json
-from core.paths import ROOT
 from deploy.run.needs import COMPLEX
+from verify.tables import Row, Table, markdown
 
-KEPT = ROOT / "docs" / "data" / "operators.json"
+OPERATORS = Table("docs/operators.md", "operators")
 
 _COMPLEX = "complex numbers, which the engine has no kernels for; the engine executorch runs them"
 NOT_COVERED = dict.fromkeys(COMPLEX, _COMPLEX)
@@ -31,20 +28,6 @@ GROUPS = {
     "programs": "programs",
 }
 """Where kernels are exercised, as the table names it."""
-
-HEAD = """# Portable operators
-
-This page lists every operator that upstream's runtime registers (ExecuTorch {version}: {count}, with its quantized
-kernels), and whether the lean engine ([lean.md](lean.md)) has a kernel for it. A kernel without a test fails the tests.
-The last column says how it is tested:
-
-- `drawn`: hypothesis draws shapes, element types and broadcasts; upstream's exporter makes the program; ATen's result
-  is the reference (`verify/operators/batches.py`).
-- `written`: upstream's serializer writes a program that calls the operator, because no export calls it
-  (`verify/operators/written.py`).
-- `programs`: `verify/operators/programs.py`.
-
-"""
 
 
 def upstreams() -> list[str]:
@@ -88,25 +71,21 @@ def look(kernels: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def kept() -> dict[str, Any]:
-    """What was found last."""
-    value: dict[str, Any] = json.loads(KEPT.read_text(encoding="utf-8"))
-    return value
-
-
-def markdown() -> str:
-    """``docs/operators.md``."""
-    seen = kept()
+def rows(seen: dict[str, Any]) -> list[Row]:
+    """The table of ``docs/operators.md``: a row for each way of testing, one for what is missing and one for more."""
     kernels, upstream = seen["kernels"], seen["upstream"]
-    text = HEAD.format(version=seen["version"], count=len(upstream))
-    covered = sum(name in kernels for name in upstream)
-    extra = sorted(set(kernels) - set(upstream))
-    text += f"The engine has kernels for {covered} of {len(upstream)} operators, and {len(extra)} more kernels: "
-    text += ", ".join(f"`{name}`" for name in extra) + ".\n\n| operator | kernel | tested by |\n|---|---|---|\n"
-    for name in upstream:
-        cell = f"yes | {GROUPS[kernels[name]]}" if name in kernels else f"no: {NOT_COVERED[name]} | "
-        text += f"| `{name}` | {cell} |\n"
-    return text
+    found = [
+        (f"yes, {title}", [name for name in upstream if kernels.get(name) == group]) for group, title in GROUPS.items()
+    ]
+    found += [
+        (f"no: {why}", [name for name in upstream if NOT_COVERED.get(name) == why])
+        for why in dict.fromkeys(NOT_COVERED.values())
+    ]
+    found.append(("lean alone", sorted(set(kernels) - set(upstream))))
+    return [
+        {"kernel, and its test": kind, "count": str(len(names)), "operators": ", ".join(f"`{name}`" for name in names)}
+        for kind, names in found
+    ]
 
 
 def main() -> None:
@@ -114,7 +93,12 @@ def main() -> None:
     from toolchains.build.builder import build
     from toolchains.targets import host_target
 
-    write_json(KEPT, look(build(host_target().name, "lean").manifest.offers.operators))
+    seen = look(build(host_target().name, "lean").manifest.offers.operators)
+    OPERATORS.write(f"{_about(seen)}\n{markdown(rows(seen))}")
+
+
+def _about(seen: dict[str, Any]) -> str:
+    return f"ExecuTorch {seen['version']} has {len(seen['upstream'])}, with its quantized kernels.\n"
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What ``./inv operators`` does: run every form of the XNNPACK provider's operators with a bundle, on both providers.
 
-What was seen is kept in ``docs/data/onnx-operators.json``, from which ``docs/onnx.md`` has its table.
+``docs/onnx.md`` has a table of what was seen.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,14 +22,15 @@ from core import console
 from core.bundle import Bundle
 from core.commands import run as run_command
 from core.errors import HostError
-from core.files import sha256_bytes, write_json
-from core.paths import ROOT
+from core.files import sha256_bytes
 from core.sweep import Cell, Journal, sweep
+from toolchains.targets import get_target, load_targets
+from verify import tables
 
 if TYPE_CHECKING:
     from models.onnx.operators import Case
 
-KEPT = ROOT / "docs" / "data" / "onnx-operators.json"
+OPERATORS = tables.Table("docs/onnx.md", "operators")
 ENGINE = "onnxruntime"
 ALONE = "linux-x86_64"
 """The target where every form is run by itself."""
@@ -180,14 +181,14 @@ def look_together(bundle: Bundle, folder: Path) -> dict[str, Seen]:
     """
     from models.onnx.operators import batches
 
-    alone = kept()["targets"][ALONE]["cases"]
+    alone = providers(ALONE)
     found: dict[str, Seen] = {}
     for batch in batches():
         cpu, ours = (execute(bundle, batch.model(), folder, f"--provider={name}") for name in ("cpu", "xnnpack"))
         if cpu.failure or ours.failure:
             raise HostError(f"Operator set {batch.opset} does not run.", cpu.failure or ours.failure, "run it by hand")
         taken = taken_counts(ours)
-        expected = Counter(plain(case.operator) for case in batch.cases if alone[case.name]["provider"] == "xnnpack")
+        expected = Counter(plain(case.operator) for case in batch.cases if alone[case.name] == "xnnpack")
         if taken != expected:
             raise HostError(
                 f"Of operator set {batch.opset} XNNPACK's provider ran {dict(taken)}, on {ALONE} {dict(expected)}.",
@@ -197,7 +198,7 @@ def look_together(bundle: Bundle, folder: Path) -> dict[str, Seen]:
         for case, got, want in zip(batch.cases, ours.outputs, cpu.outputs, strict=True):
             apart = difference(got, want)
             found[case.name] = Seen(
-                provider=alone[case.name]["provider"],
+                provider=alone[case.name],
                 max_abs=apart,
                 agrees=apart <= allowed(case, want),
                 version=ours.version,
@@ -216,29 +217,40 @@ def taken_counts(run_: Run) -> Counter[str]:
     return Counter(plain(operator) for operator, provider in run_.placed if "Xnnpack" in provider)
 
 
-def forms() -> list[dict[str, Any]]:
-    """The cases as the table shows them, with the reason that is expected for what the provider does not take."""
-    from models.onnx.coverage import placement
+def providers(target: str) -> dict[str, str]:
+    """Who ran each case on a target, ``xnnpack`` or ``cpu``, as docs/onnx.md has it."""
     from models.onnx.operators import CASES
 
-    return [
-        {
-            "operator": case.operator,
-            "name": case.name,
-            "form": case.title,
-            "documented": case.documented,
-            "why": next((one.why for one in placement(case.model()) if is_own(case, one.operator) and one.why), ""),
-        }
-        for case in CASES
-    ]
+    rows = {(row["operator"], row["form"]): row for row in OPERATORS.rows()}
+    cells = {case.name: rows.get((case.operator, case.title), {}).get(target, "") for case in CASES}
+    return {name: cell.partition(",")[0].lower() for name, cell in cells.items() if cell}
 
 
-def kept() -> dict[str, Any]:
-    """What was seen before: the forms, and for each target what became of them."""
-    if not KEPT.is_file():
-        return {"forms": [], "targets": {}}
-    value: dict[str, Any] = json.loads(KEPT.read_text(encoding="utf-8"))
-    return value
+def rows(target: str, found: Mapping[str, Seen], *, together: bool) -> list[tables.Row]:
+    """The table of ``docs/onnx.md``: a row a case, a column a target, what differs from the documentation marked.
+
+    Args:
+        found: what was seen on ``target``; other cells stay as they are.
+        together: ``found`` says nothing of what a trusted provider does.
+    """
+    from models.onnx.operators import CASES
+
+    known = {(row["operator"], row["form"]): row for row in OPERATORS.rows()}
+    first = next(iter(known.values()), {})
+    targets = [*(head for head in first if head not in (*_FIRST, _LAST) and head != target), target]
+    targets.sort(key=list(load_targets()).index)
+    made = []
+    for case in CASES:
+        old = known.get((case.operator, case.title), {})
+        seen = found.get(case.name)
+        documented = "xnnpack" if case.documented else "cpu"
+        row = {"operator": case.operator, "form": case.title, "documentation": _NAMES[documented]}
+        row |= {one: old.get(one, "") for one in targets}
+        if seen:
+            row[target] = f"{_NAMES[seen.provider]}, {seen.max_abs:.2g}"
+        row[_LAST] = old.get(_LAST, "") if seen is None or together else _remark(case, seen, documented)
+        made.append(row)
+    return made
 
 
 def _cell(bundle: Bundle, runner: str, case: Case) -> Cell[Seen]:
@@ -257,14 +269,12 @@ def run(target: str, as_json: bool, update: bool, only: str = "", together: bool
     from core.environment import ensure
     from deploy.run.needs import bundle_digest
     from toolchains.build.builder import build
-    from toolchains.targets import get_target
 
     get_target(target)
     ensure("onnx")  # first of all: the table of cases imports onnx
     from models.onnx.operators import CASES
 
     bundle = build(target, ENGINE)
-    before = kept()["targets"].get(target, {"cases": {}})["cases"] if only else {}
     cases = [case for case in CASES if only in case.name]
     if together:
         with tempfile.TemporaryDirectory(prefix="slipway-operators-") as folder:
@@ -275,17 +285,16 @@ def run(target: str, as_json: bool, update: bool, only: str = "", together: bool
         cells = [_cell(bundle, digest, case) for case in cases]
         kept_ones = sweep("running", cells, Journal.of("operators", Seen), again=again)
         seen = dict(zip((case.name for case in cases), kept_ones.values(), strict=True))
-    found = {name: _rounded(one) for name, one in seen.items()}
     version = next((one.version for one in reversed(seen.values())), "")
     how = bundle.manifest.offers.verified + (", forms of an operator set together" if together else "")
-    row = {"engine": f"{ENGINE} {version}", "how": how, "cases": {**before, **found}}
     if update:
-        write_json(KEPT, {"forms": forms(), "targets": {**kept()["targets"], target: row}})
+        OPERATORS.write(tables.markdown(rows(target, seen, together=together)))
+    found = {name: _rounded(one) for name, one in seen.items()}
     if as_json:
-        console.print_json({"target": target, **row})
+        console.print_json({"target": target, "engine": f"{ENGINE} {version}", "how": how, "cases": found})
         return
     console.table(
-        f"Operators of the XNNPACK provider on {target} ({row['how']})",
+        f"Operators of the XNNPACK provider on {target} ({how})",
         ["operator", "form", "documented", "ran on", "max difference", "agrees"],
         [
             [case.operator, case.title, "XNNPACK" if case.documented else "CPU", found[case.name]["provider"],
@@ -299,33 +308,18 @@ def _rounded(seen: Seen) -> dict[str, Any]:
     return {**seen.model_dump(exclude={"version"}), "max_abs": float(f"{seen.max_abs:.2g}")}
 
 
-def markdown() -> str:
-    """The table of ``docs/onnx.md``: a row a case, a column a target, what differs from the documentation marked."""
-    seen = kept()
-    targets = list(seen["targets"])
-    if not targets:
-        return "Nothing is kept yet: the command above fills this table.\n"
-    lines = [
-        "| operator | form | documentation | " + " | ".join(targets) + " | what differs |",
-        "|---|---|---|" + "---|" * (len(targets) + 1),
-    ]
-    for form in seen["forms"]:
-        rows = [seen["targets"][target]["cases"][form["name"]] for target in targets]
-        cells = [f"{_NAMES[row['provider']]}, {row['max_abs']:.2g}" for row in rows]
-        start = [form["operator"], form["form"], _NAMES["xnnpack" if form["documented"] else "cpu"]]
-        lines.append(f"| {' | '.join([*start, *cells, _remark(form, rows)])} |")
-    how = [f"{target}: {row['engine']}, {row['how']}" for target, row in seen["targets"].items()]
-    return "\n".join(lines) + "\n\n" + "; ".join(how) + ".\n"
-
-
 _NAMES = {"xnnpack": "XNNPACK", "cpu": "CPU"}
 
 
-def _remark(form: dict[str, Any], rows: Sequence[dict[str, Any]]) -> str:
-    said = sorted({row["trusted"] for row in rows if row["trusted"]})
-    if said:
-        return f"the provider **{' or '.join(said)}** ({form['why']}); the bundle leaves it to the CPU provider"
-    taken = {row["provider"] == "xnnpack" for row in rows}
-    if taken == {form["documented"]}:
+_FIRST, _LAST = ("operator", "form", "documentation"), "what differs"
+
+
+def _remark(case: Case, seen: Seen, documented: str) -> str:
+    from models.onnx.coverage import placement
+
+    why = next((one.why for one in placement(case.model()) if is_own(case, one.operator) and one.why), "")
+    if seen.trusted:
+        return f"the provider **{seen.trusted}** ({why}); the bundle leaves it to the CPU provider"
+    if seen.provider == documented:
         return ""
-    return f"left to the CPU provider: {form['why']}" if form["documented"] else "taken, other than documented"
+    return f"left to the CPU provider: {why}" if case.documented else "taken, other than documented"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -103,34 +103,3 @@ class Row(_Model):
     kernels_by: str = ""
     """How the kernels were identified: ``translation`` (by QEMU), ``sampling``; empty: they were not."""
     cases: Mapping[str, CaseResult] = {}
-
-
-class Proofs(_Model):
-    """Rows of one or more targets, as a file."""
-
-    schema_version: Literal[1] = 1
-    rows: tuple[Row, ...] = ()
-
-    def updated(self, rows: Iterable[Row]) -> Proofs:
-        """With ``rows`` instead of earlier ones of the same targets and CPU models."""
-        found = {(row.target, row.cpu): row for row in self.rows}
-        for row in rows:
-            # What a target's programs run on may have changed: nothing, and now something.
-            for key in [key for key in found if key[0] == row.target and not (key[1] and row.cpu)]:
-                del found[key]
-            found[row.target, row.cpu] = row
-        return Proofs(rows=tuple(found.values()))
-
-
-def load(path: Path) -> Proofs:
-    """Read a file of proofs; nothing when there is none.
-
-    Raises:
-        BuildError: it is damaged.
-    """
-    try:
-        return Proofs.model_validate(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return Proofs()
-    except (ValueError, ValidationError) as error:
-        raise BuildError(f"{path} holds no proofs.", str(error), "remove it, then ./inv prove --all") from error

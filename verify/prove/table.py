@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from core import console
 from toolchains.build.report import compilers_of, engines_of, proof_of
-from toolchains.targets import Target, load_targets
-from verify.prove.proof import CaseResult, Proofs, Row
+from toolchains.targets import load_targets
+from verify import tables
+from verify.prove.proof import Row
 
+PROOFS = tables.Table("docs/native.md", "proofs")
 _FAMILIES = {"fc": "fully connected", "conv": "convolution", "dwconv": "convolution", "softmax": "softmax"}
 
 
@@ -24,36 +27,6 @@ def _is_shape(word: str) -> bool:
         return True
     head, tail = word[:1], word[1:]
     return (head in "mknocb" and tail.isdigit()) or (head.isdigit() and "x" in word)
-
-
-def columns(rows: Iterable[Row]) -> list[str]:
-    """All columns, in the order of the program's cases."""
-    return list(dict.fromkeys(column(case) for row in rows for case in row.cases))
-
-
-def _cell(row: Row, name: str, reasons: list[str]) -> str:
-    """``3``, the number of passed cases; or the number of failed ones; or ``not run (1)``, a number of ``reasons``."""
-    found = [result for case, result in row.cases.items() if column(case) == name]
-    if not found:
-        return ""
-    failed = [result for result in found if result.outcome == "failed"]
-    if failed:
-        return f"**{len(failed)} of {len(found)} failed**"
-    refused = [result for result in found if result.outcome == "unsupported"]
-    if refused:
-        if refused[0].why not in reasons:
-            reasons.append(refused[0].why)
-        return f"not run ({reasons.index(refused[0].why) + 1})"
-    return str(len(found))
-
-
-def _sorted(rows: Iterable[Row]) -> list[Row]:
-    order = list(load_targets())
-    return sorted(rows, key=lambda row: order.index(row.target) if row.target in order else len(order))
-
-
-def _kernels(cases: Mapping[str, CaseResult], name: str) -> list[str]:
-    return sorted({kernel for case, result in cases.items() if column(case) == name for kernel in result.kernels})
 
 
 def kleidiai(row: Row) -> list[str]:
@@ -86,84 +59,49 @@ def report(rows: Sequence[Row], as_json: bool) -> None:
         console.table("Unsupported", ["cases", "why"], [list(pair) for pair in refused])
 
 
-def markdown(proofs: Proofs) -> str:
-    """The generated part of docs/native.md: target x CPU model x cases, then the kernels."""
-    named = {row.target for row in proofs.rows}
-    missing = [
-        Row(target=name, cpu="", how="", outcome="not built", why=_unbuilt(target))
-        for name, target in load_targets().items()
-        if name not in named
-    ]
-    rows = _sorted([*proofs.rows, *missing])
-    ran = [row for row in rows if row.cases]
-    return "\n".join([*_outcomes(rows, columns(ran)), "", *_chosen(ran, columns(ran))]) + "\n"
+def _remark(row: Row) -> str:
+    """Why cases, or all, were not run."""
+    if not row.cases:
+        return f"{row.why}; {row.how}" if row.how else row.why
+    refused = Counter(result.why for result in row.cases.values() if result.outcome == "unsupported")
+    return "; ".join(f"{count} not run: {why}" for why, count in refused.items())
 
 
-def _unbuilt(target: Target) -> str:
-    # A system that runs apps alone starts no proof program, so there is none.
-    return target.proof if target.embedded_engines else "not built when this table was made"
+def _docs_row(row: Row) -> tables.Row:
+    passed = sum(result.outcome == "passed" for result in row.cases.values())
+    return {
+        "target": row.target,
+        "CPU": row.cpu or "any",
+        "cases passed": f"{passed} of {len(row.cases)}" if row.cases else "not run",
+        "KleidiAI's functions": str(len(kleidiai(row))) if row.kernels_by else "",
+        "XNNPACK, compiler": f"{row.xnnpack}, {row.toolchain}" if row.cases else "",
+        "remark": _remark(row),
+    }
 
 
-def _outcomes(rows: Sequence[Row], names: Sequence[str]) -> list[str]:
-    """One table for each operator, so that they fit on a page."""
-    lines: list[str] = []
-    for family in dict.fromkeys(_FAMILIES.values()):
-        own = [name for name in names if name.startswith(family)]
-        if not own:
-            continue
-        heads = [name.removeprefix(family).strip() for name in own]
-        reasons: list[str] = []
-        lines += [f"### {family.capitalize()}", "", f"| target | CPU | {' | '.join(heads)} |"]
-        lines += ["|---|---|" + "---|" * len(own)]
-        for row in rows:
-            if row.cases:
-                cells = " | ".join(_cell(row, name, reasons) for name in own)
-                lines.append(f"| {row.target} | {row.cpu} | {cells} |")
-        lines.append("")
-        lines += [f"({number}) {why}\n" for number, why in enumerate(reasons, 1)]
-    idle = [row for row in rows if not row.cases]
-    if idle:
-        lines += ["### Not run", "", "| target | CPU | why | instead |", "|---|---|---|---|"]
-        lines += [f"| {row.target} | {row.cpu or 'any'} | {row.why} | {row.how or 'nothing'} |" for row in idle]
-    return lines
+def publish(rows: Iterable[Row]) -> None:
+    """Put rows into the table of docs/native.md, in the place of earlier ones of the same target and CPU model."""
+    new = [_docs_row(row) for row in rows if row.outcome != "not built"]
+    named = {(row["target"], row["CPU"] == "any") for row in new}
+    order = list(load_targets())
+    PROOFS.put(
+        new,
+        ("target", "CPU"),
+        order=lambda row: order.index(row["target"]),
+        # What a target's programs run on may have changed: nothing, and now something.
+        keep=lambda row: row["target"] in order and (row["target"], row["CPU"] != "any") not in named,
+    )
 
 
-def _table(row: Row, names: Sequence[str]) -> list[str]:
-    """The kernels that one CPU model ran, a line for each column of cases."""
-    if not row.kernels_by:
-        return []
-    lines = ["| cases | kernels |", "|---|---|"]
-    for name in names:
-        found = _kernels(row.cases, name)
-        if found:
-            lines.append(f"| {name} | {', '.join(f'`{kernel}`' for kernel in found)} |")
-    return lines
-
-
-def _chosen(rows: Sequence[Row], names: Sequence[str]) -> list[str]:
-    """A folded table for all targets and CPU models that ran the same kernels."""
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for row in rows:
-        kai = kleidiai(row)
-        count = f"{len(kai)} functions of KleidiAI {row.kleidiai}" if kai else "without KleidiAI"
-        head = f"XNNPACK {row.xnnpack}, {row.toolchain}; features: {' '.join(row.features) or 'none'}."
-        key = (count if row.kernels_by else "unknown", head, *_table(row, names))
-        groups.setdefault(key, []).append(f"{row.target} on {row.cpu}")
-    lines = ["### Kernels that ran", ""]
-    for (count, head, *table), models in groups.items():
-        summary = f"<summary>{', '.join(models)}: {count}</summary>"
-        lines += ["<details>", summary, "", head, "", *table, "", "</details>", ""]
-    return lines
-
-
-def targets_markdown(proofs: Proofs) -> str:
+def targets_markdown() -> str:
     """The README's table of targets: what a user gets today, where it ran, and where XNNPACK alone was proved."""
     lines = [
         "| target | ISA floor | compilers | engines that build today | run on | XNNPACK from source proved on |",
         "|---|---|---|---|---|---|",
     ]
+    proofs = PROOFS.rows()
     for target in load_targets().values():
-        passed = [row.cpu for row in proofs.rows if row.target == target.name and row.outcome == "passed"]
+        passed = [row["CPU"] for row in proofs if row["target"] == target.name and row["cases passed"] != "not run"]
         cells = [
             target.name,
             target.isa_floor,

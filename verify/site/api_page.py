@@ -1,4 +1,4 @@
-"""``docs/api.md``: the interfaces of C, C++, Java and Python, from the comments and docstrings in their sources."""
+"""The interfaces of C, C++, Java and Python, from comments and docstrings in their sources: the site's ``api.md``."""
 
 from __future__ import annotations
 
@@ -16,16 +16,6 @@ HEADER = ROOT / "runtime" / "include" / "slipway" / "slipway.h"
 CPP = HEADER.with_suffix(".hpp")
 JAVA = ROOT / "bindings" / "java" / "org" / "slipway"
 PACKAGE = ROOT / "bindings" / "python" / "slipway_runtime"
-HEAD = """# C, C++, Java and Python interfaces
-
-This page lists what [libslipway](embedding.md) offers to programs in C, C++, Java and Python.
-[embedding.md](embedding.md) shows how to use it.
-
-`python -m verify.docs` writes this page from [slipway.h](../runtime/include/slipway/slipway.h),
-[slipway.hpp](../runtime/include/slipway/slipway.hpp), the Java classes beside
-[Program.java](../bindings/java/org/slipway/Program.java), and the docstrings of `slipway_runtime`.
-
-"""
 _COMMENT = re.compile(r"/\*\*(.*?)\*/", re.DOTALL)
 _FUNCTION = re.compile(r"SLIPWAY_API ([^;]+);")
 _NAME = re.compile(r"@name ([\w ]+?) @\{")
@@ -174,7 +164,7 @@ def _require(bare: list[str], name: str) -> None:
     if bare:
         raise ConfigError(
             f"{name} has public declarations without a comment: {len(bare)}.", "\n".join(bare),
-            "write what each is for, in /** ... */ above it, then python -m verify.docs",
+            "write what each is for, in /** ... */ above it, then ./inv docs",
         )  # fmt: skip
 
 
@@ -260,4 +250,4 @@ def _code(text: str) -> str:
 
 def markdown() -> str:
     """The page."""
-    return HEAD + c_markdown() + cpp_markdown() + java_markdown() + python_markdown()
+    return c_markdown() + cpp_markdown() + java_markdown() + python_markdown()

@@ -9,18 +9,22 @@ from __future__ import annotations
 import posixpath
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from core.errors import BuildError
 from core.paths import ROOT
-from verify.site import messages
+from verify.site import api_page, messages, tasks_page
 
 DOCS = "docs"
 OUTER = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 """Pages above ``docs/``, and their names in the site."""
-MESSAGES = "<!-- messages -->"
-"""Where the list of messages belongs: only the site has it, because every change of a message changes it."""
+FILLED: Mapping[str, Callable[[], str]] = {
+    "<!-- messages -->": messages.markdown,
+    "<!-- commands -->": tasks_page.markdown,
+    "<!-- api -->": api_page.markdown,
+}
+"""Marks of what only the site has, because it repeats what the code says."""
 SOURCES = "files"
 """The site's folder with copies of linked sources."""
 _LINK = re.compile(r"(\]\()([^)\s#:]+)(#[^)\s]*)?(\))")
@@ -118,8 +122,9 @@ def stage(folder: Path) -> None:
         text = titled(text, titles)
         # MkDocs' Markdown reads what is inside of HTML only where that is said.
         text = text.replace("<details>", '<details markdown="1">')
-        if MESSAGES in text:
-            text = text.replace(MESSAGES, messages.markdown())
+        for mark, made in FILLED.items():
+            if mark in text:
+                text = text.replace(mark, made())
         (folder / name).write_text(text, encoding="utf-8")
         linked |= sources
     for picture in (ROOT / DOCS).glob("*.svg"):

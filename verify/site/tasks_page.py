@@ -1,4 +1,4 @@
-"""``docs/commands.md``: every task with its options, as ``tasks.py`` declares them."""
+"""What the site has in ``docs/commands.md``: every task with its options, as ``tasks.py`` declares them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,6 @@ from typing import Any
 
 from core.paths import ROOT
 from verify.site.text import cell
-
-HEAD = """# Commands
-
-This page lists every command with its options, as `./inv COMMAND --help` prints them. The defaults in brackets can be
-changed: in `invoke.yaml` of the current folder or of the checkout, or in the environment
-(`INVOKE_SLIPWAY_DEVICE=pi`). Exit codes are in [errors.md](errors.md).
-
-`python -m verify.docs` writes this page from `tasks.py`.
-
-"""
 
 
 def collection() -> Any:
@@ -30,10 +20,10 @@ def collection() -> Any:
 
 
 def markdown() -> str:
-    """The page."""
+    """The list."""
     found = collection()
     names = sorted(found.task_names)
-    lines = [HEAD, "| command | what it does |\n", "|---|---|\n"]
+    lines = ["| command | what it does |\n", "|---|---|\n"]
     lines += [f"| [`{name}`](#{name.replace('.', '')}) | {cell(_first(found[name]))} |\n" for name in names]
     lines += [_section(name, found[name]) for name in names]
     return "".join(lines)

@@ -20,12 +20,14 @@ from typing import TYPE_CHECKING
 from core import console
 from core.errors import HostError
 from core.files import write_json
-from core.paths import ROOT, dist_part
+from core.paths import dist_part
+from verify.tables import Table, lines
 
 if TYPE_CHECKING:
     from junitparser import TestCase
 
-KEPT = ROOT / "docs" / "data" / "test-times.json"
+TIMES = Table("docs/development.md", "times")
+SUITES = Table("docs/development.md", "suites")
 SLOWEST = 20
 """Tests in the list of the slowest, and files in the list of suites."""
 
@@ -163,16 +165,18 @@ def load_times(path: Path) -> Times:
     found["suites"] = tuple(Suite(**suite) for suite in found["suites"])
     found["slowest"] = tuple(Case(**test) for test in found["slowest"])
     found["left"] = tuple(found.get("left", ()))
-    found.pop("files", None)
     return Times(**found)
 
 
 def seconds() -> dict[str, float]:
-    """Seconds of the files of tests, as far as they were kept."""
-    if not KEPT.is_file():
-        return {}
-    found = json.loads(KEPT.read_text(encoding="utf-8"))
-    return {**{suite["file"]: suite["seconds"] for suite in found["suites"]}, **found.get("files", {})}
+    """Seconds of the longest suites, as docs/development.md has them."""
+    return {row["suite"].strip("`"): _seconds(row["time"]) for row in SUITES.rows()}
+
+
+def _seconds(text: str) -> float:
+    """What `clock` wrote."""
+    minutes, _, rest = text.partition(" ")[0].rpartition(":")
+    return int(minutes or 0) * 60 + float(rest)
 
 
 def show(*, update: bool) -> None:
@@ -195,10 +199,10 @@ def show(*, update: bool) -> None:
         if rows:
             console.table("", columns, rows)
     if update:
-        cut = Times(**{**vars(last), "suites": last.suites[:SLOWEST], "slowest": last.slowest[:SLOWEST]})
-        files = {suite.file: suite.seconds for suite in sorted(last.suites, key=lambda suite: suite.file)}
-        write_json(KEPT, {**asdict(cut), "files": files})
-        console.note(f"kept in {console.shown(KEPT)}; python -m verify.docs writes the docs")
+        steps, suites, slowest = ((columns, [[_code(cell) for cell in row] for row in rows])
+                                  for columns, rows in tables(last))  # fmt: skip
+        TIMES.write(f"{_head(last)}\n{lines(*steps)}\n{lines(*slowest)}")
+        SUITES.write(lines(*suites))
 
 
 def tables(run: Times) -> list[tuple[list[str], list[list[str]]]]:
@@ -227,23 +231,13 @@ def clock(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02} min" if seconds >= 60 else f"{seconds:.1f} s"
 
 
-def markdown() -> str:
-    """The tables of the run that was kept, for ``docs/development.md``."""
-    if not KEPT.is_file():
-        return "No figures are kept yet.\n"
-    run = load_times(KEPT)
-    head = (
+def _head(run: Times) -> str:
+    return (
         f"A whole run on {run.processors} cores took {clock(run.seconds)} after its packages were installed "
         f"(ended {run.ended}; load average before it {run.load}). Tests run side by side and wait for each "
         "other's builds, so their times add up to more.\n"
     )
-    lines = [head]
-    for columns, rows in tables(run):
-        lines += [f"\n| {' | '.join(columns)} |\n", "|---" * len(columns) + "|\n"]
-        lines += [f"| {' | '.join(_cell(cell) for cell in row)} |\n" for row in rows]
-    return "".join(lines)
 
 
-def _cell(text: str) -> str:
-    escaped = text.replace("|", "\\|")
-    return f"`{escaped}`" if "::" in escaped or escaped.endswith(".py") else escaped
+def _code(text: str) -> str:
+    return f"`{text}`" if "::" in text or text.endswith(".py") else text

@@ -1,6 +1,6 @@
 """What ``./inv agree --sound`` does: run the programs of upstream's own tests and ours on the lean engine, and compare.
 
-It is a sweep (`core.sweep`). ``--update`` puts what it came to into ``docs/data/sound-programs.json``, for the docs.
+It is a sweep (`core.sweep`). ``--update`` puts what it came to into the tables of ``docs/agreement.md``.
 """
 
 from __future__ import annotations
@@ -150,14 +150,12 @@ class Collected:
 
     tests: tuple[Test, ...]
     cases: tuple[Case, ...]
-    listed: tuple[str, ...]
-    """The ids of the tests that there are in their families."""
 
     @classmethod
-    def of(cls, tests: Sequence[Test], listed: Sequence[str]) -> Collected:
+    def of(cls, tests: Sequence[Test]) -> Collected:
         """The tests with their cases; one program with the same inputs counts once."""
         cases = [case for test in tests for case in test.cases if not case.left_out]
-        return cls(tuple(tests), tuple(cases), tuple(listed))
+        return cls(tuple(tests), tuple(cases))
 
 
 def _sweep(executors: Sequence[Executor], cases: Sequence[Case], again: bool) -> None:
@@ -215,7 +213,7 @@ class Choice:
                 "./inv agree --sound --update",
             )
         tests = upstream_suites.ran(names) if self.kept else upstream_suites.collect(names, jobs)
-        return Collected.of(tests, listed)
+        return Collected.of(tests)
 
 
 def run(target: str, cpu: str, some: Choice, as_json: bool, update: bool, again: bool = False, jobs: int = 0) -> None:
@@ -240,7 +238,7 @@ def run(target: str, cpu: str, some: Choice, as_json: bool, update: bool, again:
         _sweep(executors, [case for case in found.cases if some.takes(case)], again)
     finally:
         columns = upstream_kept.columns(executors, found.cases)
-        summary = upstream_kept.summarize(found.tests, found.listed, columns)
+        summary = upstream_kept.summarize(found.tests, columns)
         if update:
             upstream_kept.publish(summary)
     if as_json:

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from core.errors import ConfigError
-from core.files import locked, sha256_bytes, sha256_file, write_json
-from core.paths import ROOT
+from core.files import sha256_bytes, sha256_file
 from core.sweep import Journal
+from verify import tables
 from verify.agree import kept as agree_kept
 from verify.agree.kept import Outcome
-from verify.agree.programs import FURTHER, ZOO, table
+from verify.agree.programs import table
 from verify.upstream.suites import OURS
 from verify.upstream.suites import family_of as ours
 
@@ -23,7 +22,8 @@ if TYPE_CHECKING:
     from verify.agree.look import Executor
     from verify.upstream.suites import Case, Test
 
-KEPT = ROOT / "docs" / "data" / "sound-programs.json"
+COUNTS = tables.Table("docs/agreement.md", "sound-programs")
+REMARKS = tables.Table("docs/agreement.md", "remarks")
 _GOOD = ("exact", "agrees")
 
 
@@ -54,6 +54,7 @@ class Counts(_Model):
     target: str
     cpu: str
     how: str
+    programs: int = 0
     exact: int = 0
     agrees: int = 0
     differs: int = 0
@@ -73,23 +74,9 @@ class Notable(_Model):
     why: str
 
 
-class Family(_Model):
-    """What the tests of a family gave."""
-
-    tests: int = 0
-    """That ran here, of those that there are."""
-    programs: int = 0
-    without: Mapping[str, int] = {}
-    """Tests that gave no program: by outcome and reason, how many."""
-    waiting: Mapping[str, int] = {}
-    """Tests that did not run here: by file, how many."""
-
-
 class Summary(_Model):
     """What the docs say."""
 
-    schema_version: Literal[1] = 1
-    families: Mapping[str, Family] = {}
     counts: tuple[Counts, ...] = ()
     notable: tuple[Notable, ...] = ()
 
@@ -138,133 +125,59 @@ def family_of(test: str) -> str:
     return "xnnpack/test/ops"
 
 
-def _waiting(tests: Sequence[Test], listed: Sequence[str]) -> dict[str, Family]:
-    """Families with what is listed in them and did not run."""
-    there = {test.name for test in tests}
-    files: dict[str, Counter[str]] = {}
-    for name in listed:
-        of = files.setdefault(family_of(name), Counter())
-        if name not in there:
-            of[name.partition("::")[0].rpartition("/")[2]] += 1
-    return {family: Family(waiting=dict(of.most_common())) for family, of in files.items()}
-
-
-def summarize(tests: Sequence[Test], listed: Sequence[str], seen: Columns) -> Summary:
-    """Count by families, and name what does not agree.
-
-    Args:
-        listed: the ids of the tests that there are.
-    """
-    families = _waiting(tests, listed)
+def summarize(tests: Sequence[Test], seen: Columns) -> Summary:
+    """Count by families, and name what does not agree."""
+    named: dict[str, list[str]] = {}
     for test in tests:
-        name = family_of(test.name)
-        old = families.get(name, Family())
-        without = Counter(old.without)
-        if not test.cases:
-            without[f"{test.outcome}: {test.why}".rstrip(": ")] += 1
-        families[name] = Family(
-            tests=old.tests + 1,
-            programs=old.programs + len(test.cases),
-            without=dict(without.most_common()),
-            waiting=old.waiting,
-        )
-    named = [(case.name, family_of(test.name)) for test in tests for case in test.cases]
+        named.setdefault(family_of(test.name), []).extend(case.name for case in test.cases)
     counts, notable = [], []
     for (target, cpu, how), cells in seen.items():
-        for family in families:
-            ours = [cells.get(name) for name, of in named if of == family]
-            found = Counter("not_run" if cell is None else cell.outcome.replace("too slow", "not_run") for cell in ours)
-            counts.append(Counts(family=family, target=target, cpu=cpu, how=how, **found))
+        for family, names in named.items():
+            given = [cells.get(name) for name in names]
+            found = Counter("not_run" if one is None else one.outcome.replace("too slow", "not_run") for one in given)
+            place = {"family": family, "target": target, "cpu": cpu, "how": how, "programs": len(names)}
+            counts.append(Counts.model_validate({**place, **found}))
         notable += [
             Notable(case=name, target=target, cpu=cpu, outcome=cell.outcome, right=cell.right, why=cell.why)
             for name, cell in cells.items()
             if not cell.good
         ]
-    return Summary(families=families, counts=tuple(counts), notable=tuple(notable))
+    return Summary(counts=tuple(counts), notable=tuple(notable))
 
 
 def publish(new: Summary) -> None:
-    """Put a summary into the docs' file; it replaces that of the same families on the same targets and CPUs."""
-    with locked("agreement"):
-        try:
-            old = Summary.model_validate(json.loads(KEPT.read_text(encoding="utf-8")))
-        except FileNotFoundError:
-            old = Summary()
-        here = {(one.family, one.target, one.cpu) for one in new.counts}
-        counts = [one for one in old.counts if (one.family, one.target, one.cpu) not in here]
-        notable = [one for one in old.notable if (family_of(one.case), one.target, one.cpu) not in here]
-        merged = Summary(
-            families={**old.families, **new.families},
-            counts=(*counts, *new.counts),
-            notable=(*notable, *new.notable),
-        )
-        write_json(KEPT, merged.model_dump(mode="json"))
+    """Put a summary into the docs' tables, in the place of what they say of the same families and places."""
+    heads, body = rows(new)
+    families = {row[0] for row in body}
+    COUNTS.put([dict(zip(heads, row, strict=True)) for row in body], ("tests", "target", "CPU"))
+    REMARKS.put(_remarks(new), ("tests", "outcome", "reason"), keep=lambda row: row["tests"] not in families)
 
 
 def rows(summary: Summary) -> tuple[list[str], list[list[str]]]:
     """Heads and rows of a table with a line for each family and executor."""
-    heads = ["tests", "target", "CPU", "how", "exact", "within tolerance", "differs", "refused", "failed", "not run"]
+    heads = ["tests", "target", "CPU", "how", "programs", "exact", "within tolerance", "differs", "refused"]
+    heads += ["failed", "not run"]
     found = []
     for one in summary.counts:
-        numbers = (one.exact, one.agrees, one.differs, one.refused, one.failed, one.not_run)
+        numbers = (one.programs, one.exact, one.agrees, one.differs, one.refused, one.failed, one.not_run)
         found.append([one.family, one.target, one.cpu, one.how, *map(str, numbers)])
     return heads, found
 
 
-def corpus(summary: Summary, columns: agree_kept.Columns) -> str:
-    """The first table of ``docs/agreement.md`` about sound programs: what became of each source, wherever it ran."""
-    lines = ["| source | programs with inputs | targets and CPUs | comparisons | agree | refused | differ | failed |"]
-    lines.append(f"|{'---|' * 8}")
-    total = 0
-    for title, kind in (("the zoo, all schemes", ZOO), ("further architectures", FURTHER)):
-        names = [name for name, about in table().items() if about.kind == kind]
-        cells = [column.cells[name] for column in columns.columns for name in names if name in column.cells]
-        found = Counter(str(cell.outcome) for cell in cells)
-        total += len(names)
-        lines.append(_source(title, len(names), len(columns.columns), found))
-    for name, family in summary.families.items():
-        ours = [one for one in summary.counts if one.family == name]
-        found = Counter[str](
-            {kind: sum(getattr(one, kind) for one in ours) for kind in (*_GOOD, "refused", "differs", "failed")}
-        )
-        total += family.programs
-        lines.append(_source(name, family.programs, len(ours), found))
-    return f"{total:,} programs with inputs.\n\n" + "\n".join(lines) + "\n"
-
-
-def _source(title: str, programs: int, places: int, found: Mapping[str, int]) -> str:
-    good = sum(found.get(one, 0) for one in _GOOD)
-    bad = [found.get(one, 0) for one in ("refused", "differs", "failed")]
-    numbers = (programs, places, good + sum(bad), good, *bad)
-    return f"| {title} | {' | '.join(f'{one:,}' for one in numbers)} |"
-
-
-def markdown(summary: Summary) -> str:
-    """The tables of ``docs/agreement.md``."""
-    ran = sum(one.tests for one in summary.families.values())
-    waiting = sum(sum(one.waiting.values()) for one in summary.families.values())
-    lines = [f"{ran} of {ran + waiting} tests ran here.", ""]
-    lines += ["| tests | ran | programs with inputs | tests without a program |", "|---|---|---|---|"]
-    for name, family in summary.families.items():
-        lines.append(f"| {name} | {family.tests} | {family.programs} | {sum(family.without.values())} |")
-    for name, family in summary.families.items():
-        if family.waiting:
-            files = ", ".join(f"{file} ({count})" for file, count in family.waiting.items())
-            head = f"<summary>Not run here, of {name}: {sum(family.waiting.values())} tests</summary>"
-            lines += ["", "<details>", head, "", f"{files}.", "", "</details>"]
-    heads, body = rows(summary)
-    lines += ["", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
-    lines += [f"| {' | '.join(row)} |" for row in body]
-    reasons: Counter[str] = Counter()
-    for family in summary.families.values():
-        reasons.update(family.without)
-    if reasons:
-        lines += ["", "Tests without a program, by the outcome that upstream's own test gave:", ""]
-        lines += [f"- {count}: {_plain(reason)}" for reason, count in reasons.most_common()]
-    if summary.notable:
-        lines += ["", "Programs that differ, fail or are refused:", ""]
-        lines += _remarks(summary.notable)
-    return "\n".join(lines) + "\n"
+def corpus() -> str:
+    """The docs' tables of sound programs in one sentence."""
+    ours = COUNTS.rows()
+    programs = {row["tests"]: int(row["programs"]) for row in ours}
+    zoo = len(table())
+    kinds = ("exact", "within tolerance", "refused", "differs", "failed")
+    sums = Counter({kind: sum(int(row[kind]) for row in ours) for kind in kinds})
+    for row in agree_kept.AGREEMENT.rows():
+        sums.update({kind: int(row["wrong" if kind == "differs" else kind]) for kind in kinds if kind != "failed"})
+    agree = sums["exact"] + sums["within tolerance"]
+    return (
+        f"{zoo + sum(programs.values()):,} programs with inputs, {sums.total():,} comparisons: {agree:,} agree, "
+        f"{sums['refused']:,} are refused, {sums['differs']:,} differ, {sums['failed']:,} failed.\n"
+    )
 
 
 _RIGHT = {
@@ -275,30 +188,19 @@ _RIGHT = {
 }
 
 
-def _remarks(notable: Sequence[Notable]) -> list[str]:
-    """Programs that do not agree: a line for each program, or for all with the same text and CPU models."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for one in notable:
-        said = f"{one.outcome}{_RIGHT.get(one.right, '')}: {one.why}"
-        groups.setdefault((one.case, said), []).append(f"{one.target} {one.cpu}")
-    cases: dict[tuple[str, str], list[str]] = {}
-    for (case, said), at in groups.items():
-        cases.setdefault((", ".join(at), said), []).append(case)
-    return [f"- {', '.join(names)}, {at}: {_plain(said)}" for (at, said), names in cases.items()]
+def _remarks(summary: Summary) -> list[tables.Row]:
+    """What did not agree: a row for each family, outcome and reason."""
+    found: dict[tuple[str, str, str], set[str]] = {}
+    for one in summary.notable:
+        outcome = f"{one.outcome}{_RIGHT.get(one.right, '')}"
+        reason = _plain(one.why.partition(" Upstream's runtime:")[0]) if one.outcome == "refused" else ""
+        found.setdefault((family_of(one.case.partition(" #")[0]), outcome, reason), set()).add(one.case)
+    return [
+        {"tests": family, "outcome": outcome, "programs": str(len(cases)), "reason": reason}
+        for (family, outcome, reason), cases in found.items()
+    ]
 
 
 def _plain(text: str) -> str:
     """Words of others as text: no markup, no table."""
     return text.replace("|", "/").replace("<", "(").replace(">", ")").replace("`", "'").rstrip(":")
-
-
-def kept() -> Summary:
-    """What the docs have.
-
-    Raises:
-        ConfigError: the file is damaged.
-    """
-    try:
-        return Summary.model_validate(json.loads(KEPT.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{KEPT} cannot be read.", str(error), "./inv agree --sound --update") from error
