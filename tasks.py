@@ -120,7 +120,7 @@ def build(
         "cpu": "one CPU model (cortex-a53), native or wine (default: all that the target has)",
         "quick": "do not look for the names of the kernels that ran",
         "again": "prove also what passed before with the same program and CPU",
-        "docs": "also put the results into docs/native.md",
+        "docs": "also put the results into docs/proofs.md",
         "json": JSON,
     },
 )

@@ -21,7 +21,7 @@ def run(words: Words) -> None:
 
     Raises:
         EmulatedError: the device's times mean nothing; its candidates were printed.
-        SlipwayError: of the class that names the failure; see ``docs/tune.md``.
+        SlipwayError: of the class that names the failure; see ``docs/compare.md``.
     """
     from deploy.run import report_tuning, tuning
 

@@ -2,7 +2,7 @@
 
 A message has three parts: what happened, the likely cause, and the next command to type.
 ``tasks.py`` catches `SlipwayError` once, at the top, so that a user's mistake never shows a traceback.
-The table in ``docs/errors.md`` is generated from these classes.
+The table in ``docs/troubleshooting.md`` is generated from these classes.
 """
 
 from __future__ import annotations

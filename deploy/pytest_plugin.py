@@ -1,7 +1,7 @@
 """pytest on devices: ``--device``, the fixtures ``slipway_device``, ``slipway_deploy`` and ``slipway_run``, a marker.
 
 An installed Slipway (``pip install``) brings it along. With a checkout, a project takes it in by ``pytest_plugins =
-["deploy.pytest_plugin"]`` in its topmost ``conftest.py``: docs/testing.md. Building and exporting are the commands of
+["deploy.pytest_plugin"]`` in its topmost ``conftest.py``: docs/matrix.md. Building and exporting are the commands of
 ``./inv``, in processes of their own: no torch is imported into the tests' process.
 """
 
@@ -182,11 +182,11 @@ def settings_of(options: dict[str, Any]) -> Settings:
         if first["type"] == "extra_forbidden":
             raise UsageError(
                 f"slipway_deploy has no setting {name!r}.", f"{suggestion(name, Settings.model_fields)}it has {known}",
-                "correct the test; docs/testing.md lists what slipway_deploy takes", [name],
+                "correct the test; docs/matrix.md lists what slipway_deploy takes", [name],
             ) from error  # fmt: skip
         raise UsageError(
             f"slipway_deploy does not take {name}={first['input']!r}.", first["msg"],
-            "correct the test; docs/testing.md lists what slipway_deploy takes", [name],
+            "correct the test; docs/matrix.md lists what slipway_deploy takes", [name],
         ) from error  # fmt: skip
 
 

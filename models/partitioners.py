@@ -36,7 +36,7 @@ _ELSEWHERE = {
     "mps": "upstream removed it; coreml is for the same devices",
     "cuda": "it needs a GPU of Nvidia's and Triton",
 }
-"""Backends of upstream's that this exporter cannot serve, and why (docs/backends.md)."""
+"""Backends of upstream's that this exporter cannot serve, and why (docs/models.md)."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def check(names: Sequence[str], options: Options) -> tuple[str, ...]:
         elif name in _ELSEWHERE:
             raise ConfigError(
                 f"Slipway does not export for {name}.",
-                f"{_ELSEWHERE[name]}; what it exports for is in docs/backends.md",
+                f"{_ELSEWHERE[name]}; what it exports for is in docs/models.md",
                 "./inv export --partitioners xnnpack",
                 [name],
             )
@@ -188,7 +188,7 @@ def _made(entry: Entry, options: Options) -> Any:
             arguments["configs"] = _configs(arguments["configs"])
         return kind(**arguments)
     except (ImportError, RuntimeError) as error:
-        hint = "--partitioners with others; docs/backends.md says what each one needs"
+        hint = "--partitioners with others; docs/models.md says what each one needs"
         raise HostError(f"The partitioner {entry.name} does not work on this machine.", str(error), hint) from error
 
 

@@ -23,7 +23,7 @@ class Table:
     """One table of a page.
 
     Attributes:
-        page: below the checkout, ``docs/native.md``.
+        page: below the checkout, ``docs/proofs.md``.
         name: of its markers.
     """
 

@@ -254,7 +254,7 @@ def operators(
         "jobs": "with --sound: processes that make the programs (default: one a core, at most 4)",
         "kept": "with --sound: only programs that were made here before; none is made now",
         "sample": "with --sound: one program of every N, always the same ones (default: 1, all)",
-        "update": "keep what was seen in docs/agreement.md",
+        "update": "keep what was seen in docs/proofs.md",
         "json": JSON,
     }
 )
@@ -326,7 +326,7 @@ def inspect(
 
     Reads what ./inv deploy --etdump left (engines executorch and lean), through upstream's Inspector. Warm-up
     executions are apart from timed ones. With --values it shows how far each operator's results are from PyTorch's,
-    and names the first one beyond the tolerance. docs/inspect.md explains the columns.
+    and names the first one beyond the tolerance. docs/compare.md explains the columns.
 
     Example: ./inv inspect local-mlp-fp32-lean --sort p50 --top 10
     """
@@ -354,7 +354,7 @@ def inspect(
         "jobs": "devices served at once (default: 4)",
         "name": "the reports' folder, dist/lab/NAME (default: default)",
         "resume": "keep the cells of that folder whose bundles, program, device and settings are unchanged",
-        "update": "keep kernels, agreement and instructions of virtual devices in docs/kleidiai.md",
+        "update": "keep kernels, agreement and instructions of virtual devices in docs/speed.md",
         "list": "only list what would run, and the impossible ones with the reason",
         "json": JSON,
     },

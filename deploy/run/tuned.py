@@ -1,6 +1,6 @@
 """The choices of kernels that `./inv tune` measured on a device, and that later deploys there take by themselves.
 
-The runner makes and checks the file (docs/tune.md): one that is damaged, or of another runner, program or processor,
+The runner makes and checks the file (docs/compare.md): one that is damaged, or of another runner, program or processor,
 is left out with a word. It names kernels that the runner offers for a layer anyway, so it cannot change what a program
 computes beyond the tolerance that it was measured with.
 """

@@ -1,6 +1,6 @@
 """``./inv tune``: have a device measure what could compute each layer of a program, and keep the fastest there.
 
-The device's own runner measures (``--tune``, docs/tune.md), a slice of time after another, so that a lost connection
+The device's own runner measures (``--tune``, docs/compare.md), a slice of time after another, so that a lost connection
 or Ctrl-C costs seconds: measurements are kept in the device's store, and the same command continues. Our side only
 starts the slices, shows how far they are, and compares the outputs of the outcome with the reference.
 """

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 __all__ = ["BATCH", "Blob", "Look", "Store", "Survey", "is_dead", "new_owner"]
 
 BATCH = 8 << 20
-"""Bytes after which uploaded blobs are verified and named, *so that a break loses at most so much."""
+"""Bytes after which uploaded blobs are verified and named, so that a break loses no more."""
 
 WORDS = 2400
 """Bytes of words in one command: with the scripts they must stay below the 9,000 that dropbear accepts."""
@@ -91,7 +91,7 @@ class Survey:
     """The files on the device, by paths below the root."""
 
     looks: Mapping[str, Look] = field(default_factory=dict)
-    """*The requested ones that exist."""
+    """The requested ones that exist."""
     left: tuple[str, ...] = ()
     """Unfinished files and run folders, of any session."""
     stale: tuple[str, ...] = ()

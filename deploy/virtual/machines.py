@@ -124,7 +124,7 @@ def _check_host(spec: Spec) -> None:
         raise HostError(
             f"The virtual device {spec.name} does not run on {platform.system()}.",
             "what starts and ends virtual devices relies on Linux",
-            "a device of your own (./inv devices.add --ssh USER@HOST), or Slipway on Linux (docs/hosts.md)",
+            "a device of your own (./inv devices.add --ssh USER@HOST), or Slipway on Linux (docs/build.md)",
         )
 
 

@@ -48,7 +48,7 @@ Result<KernelPlan> plan_kernels(const Options& options, Engine& engine) {
     if (!tuned) {
       return Status(Code::kUsage, path + " cannot be used: " + read.status().message() + ".",
                     "make it again for this program, runner and processor: ./inv tune, or by hand "
-                    "(docs/tune.md)");
+                    "(docs/compare.md)");
     }
     plan.give_up(read.status().message());
     return plan;

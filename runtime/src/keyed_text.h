@@ -1,5 +1,5 @@
 // Small files of text that belong to one program, one build of the runner and one kind of processor. Nothing
-// in them is believed: docs/tune.md has the format.
+// in them is believed: docs/compare.md has the format.
 #pragma once
 
 #include <cstdint>

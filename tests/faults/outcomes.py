@@ -1,4 +1,4 @@
-"""The table faults x phases in ``docs/faults.md``: how each deploy ended.
+"""The table faults x phases in ``docs/proofs.md``: how each deploy ended.
 
 ``SLIPWAY_RECORD_FAULTS=1 ./inv test -k faults`` writes it anew; else every outcome must be one that stands there.
 """
@@ -13,7 +13,7 @@ from core.errors import SlipwayError
 from core.files import locked
 from verify.tables import Table
 
-FAULTS = Table("docs/faults.md", "faults")
+FAULTS = Table("docs/proofs.md", "faults")
 _ALSO: dict[str, set[str]] = {
     # Of these, chance decides how they end, and in which step.
     # A changed length keeps either side waiting for what never comes, or not, as chance has it.

@@ -1,4 +1,4 @@
-"""A few comparisons of docs/agreement.md made again, and a planted error that must not pass."""
+"""A few comparisons of docs/proofs.md made again, and a planted error that must not pass."""
 
 from __future__ import annotations
 

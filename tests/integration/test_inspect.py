@@ -15,9 +15,8 @@ import numpy
 import pytest
 
 from core import front
-from core.paths import ROOT
 from models.inspection.origins import silent
-from tests.support import graphs
+from tests.support import consoles, graphs
 from tests.support.builds import lend_bundle, lend_program
 from toolchains.targets import host_target
 
@@ -31,7 +30,7 @@ CLEAN = (("mlp", "fp16"), ("mlp", "qd8_qb4w"), ("linear", "qs8"), ("mobilenet_v2
 
 def documented() -> list[str]:
     """The commands of the manual, in order."""
-    text = (ROOT / "docs" / "inspect.md").read_text(encoding="utf-8")
+    text = consoles.section("compare.md", consoles.INSPECT)
     blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     return [line for block in blocks for line in block.splitlines()]
 

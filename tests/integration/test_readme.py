@@ -11,6 +11,7 @@ import pytest
 
 from core.paths import ROOT
 from tests.conftest import Inv
+from tests.support import consoles
 from tests.support.builds import lend_bundle, lend_native, lend_program
 from tests.support.warm import warm
 from verify.lab.lab import load
@@ -25,9 +26,12 @@ PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONT
 def _commands(pages: Sequence[Path] = PAGES) -> list[str]:
     found: list[str] = []
     for file in pages:
-        if file.name in ("runner.md", "inspect.md"):
-            continue  # test_runner.py and test_inspect.py run their commands where they have at hand what these take
-        for block in re.findall(r"```sh\n(.*?)```", file.read_text(encoding="utf-8"), re.DOTALL):
+        if file.name == "runner.md":
+            continue  # test_runner.py and test_inspect.py run commands where they have at hand what these take
+        text = file.read_text(encoding="utf-8")
+        if file.name == "compare.md":
+            text = text.replace(consoles.section(file.name, consoles.INSPECT), "")
+        for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
             for line in block.splitlines():
                 command = line.split("#")[0].strip()
                 if command and command not in found:

@@ -98,7 +98,7 @@ def test_a_dead_link_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     page = tmp_path / "page.md"
     page.write_text("# Page\n\n[a](deploy.md#no-such-heading) [b](nowhere.md)\n", encoding="utf-8")
     monkeypatch.setattr(pages, "moved", lambda text, file: (file.read_text(encoding="utf-8"), set()))
-    monkeypatch.setattr(pages, "pages", lambda: {"errors.md": page, "deploy.md": page})
+    monkeypatch.setattr(pages, "pages", lambda: {"models.md": page, "deploy.md": page})
     monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path))
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "before.txt").write_text("kept", encoding="utf-8")

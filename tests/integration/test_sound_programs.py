@@ -60,7 +60,7 @@ def executor() -> Executor:
 
 
 def bad(executor: Executor, tests: Iterable[Test]) -> list[str]:
-    """What neither agrees nor is refused for a reason that upstream shares, or that docs/operators.md gives."""
+    """What neither agrees nor is refused for a reason that upstream shares, or that docs/lean.md gives."""
     found = [f"{test.name}: {test.outcome}: {test.why}" for test in tests if test.outcome != "passed"]
     for case in (case for test in tests for case in test.cases):
         cell = upstream_compare.look_at(executor, case)

@@ -1,4 +1,4 @@
-"""The tutorial (docs/tutorial-timm.md): its file is written and its commands are run, as they stand there."""
+"""The tutorial (docs/tutorials.md): its file is written and its commands are run, as they stand there."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from core.paths import ROOT
 from tests.conftest import Inv
+from tests.support import consoles
 from tests.support.builds import lend_bundle
 from tests.support.warm import warm
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.virtual]
 
-PAGE = (ROOT / "docs" / "tutorial-timm.md").read_text(encoding="utf-8")
+PAGE = consoles.section("tutorials.md", "From a network of timm to a checked result")
 
 
 def test_the_tutorials_commands_do_what_it_says(inv: Inv, tmp_path: Path) -> None:

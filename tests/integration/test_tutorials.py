@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from core.paths import ROOT
+from tests.support import consoles
 from tests.support.builds import lend_bundle
 from tests.support.warm import warm
 
@@ -21,9 +22,8 @@ pytestmark = [pytest.mark.build, pytest.mark.export]
 ELSEWHERE = ("devices.add", "doctor")
 
 
-def commands(page: str, name: str) -> list[list[str]]:
-    """The ``./inv`` commands of a page, each once, with this machine in place of the device ``name``."""
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+def commands(text: str, name: str) -> list[list[str]]:
+    """The ``./inv`` commands of a text, each once, with this machine in place of the device ``name``."""
     found = [
         shlex.split(re.sub(rf"\b{name}\b", "local", line.removeprefix("$ ")))
         for line in re.findall(r"^\$ .*$", text, re.MULTILINE)
@@ -33,13 +33,13 @@ def commands(page: str, name: str) -> list[list[str]]:
 
 
 def test_the_one_for_the_pi(tmp_path: Path) -> None:
-    text = (ROOT / "docs" / "tutorial-pi.md").read_text(encoding="utf-8")
+    text = consoles.section("tutorials.md", "From a model to your own Raspberry Pi")
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     (tmp_path / "net.py").write_text(code, encoding="utf-8")
     lend_bundle(tmp_path / "dist", "linux-x86_64", "executorch")
     lend_bundle(tmp_path / "dist", "linux-x86_64", "lean")
     env = {**os.environ, "SLIPWAY_DIST": str(tmp_path / "dist")}
-    done = commands("tutorial-pi.md", "shelf")
+    done = commands(text, "shelf")
     assert [words[0] for words in done] == ["export", "deploy", "deploy", "compare", "deploy", "inspect", "matrix"]
     with warm() as own:
         for words in done:
@@ -58,6 +58,6 @@ def test_the_one_for_the_phone_has_options_that_exist() -> None:
     import tasks
 
     options = {f"--{each.name.replace('_', '-')}" for each in tasks.ns["deploy"].get_arguments()}
-    found = commands("tutorial-phone.md", "pocket")
+    found = commands(consoles.section("tutorials.md", "From a model to your own phone"), "pocket")
     assert [words[0] for words in found] == ["deploy", "deploy", "deploy"]
     assert {word for words in found for word in words if word.startswith("--")} <= options

@@ -7,11 +7,25 @@ import re
 from core.paths import ROOT
 
 DOCS = ROOT / "docs"
+INSPECT = "Inspecting a run"
+"""The section of compare.md whose commands take what tests/integration/test_inspect.py has at hand."""
+
+
+def section(page: str, title: str) -> str:
+    """A page's section, with its title."""
+    (found,) = (part for part in sections(page) if part.startswith(f"{title}\n"))
+    return found
+
+
+def sections(page: str) -> list[str]:
+    """What stands before a page's first section, and its sections."""
+    return re.split(r"^## ", (DOCS / page).read_text(encoding="utf-8"), flags=re.MULTILINE)
+
+
 Line = tuple[str, str]
 """A page, and a command as it stands there, without its comment."""
 
 RUN = {
-    "backends.md": ("./inv deploy",),
     "build.md": ("./inv profiles --output profiles", "./inv profiles --output profiles --target linux-armv6"),
     "devices.md": (
         "./inv deploy --device cpu:cortex-a53",
@@ -22,13 +36,14 @@ RUN = {
     ),
     "embedding.md": ("cmake -S examples -B build -D", "cmake --build build", "build/run_once "),
     "howto.md": ("./inv deploy --device pi", "./inv deploy --device local", "./inv inspect"),
-    "kleidiai.md": ("./inv lab --device local",),
+    "speed.md": ("./inv lab --device local",),
     "lean.md": ("./inv build", "./inv deploy"),
     "matrix.md": ("./inv matrix --devices local --engines lean",),
     "models.md": (
         "./inv export --model net.py:make_model --scheme qs8",
         "./inv deploy --device pi",
         "./inv deploy --device local --model models/nets/talking.py",
+        "./inv deploy",
     ),
     "onnx.md": (
         "./inv deploy --device pi --model some.onnx",
@@ -42,14 +57,12 @@ nothing of the reader's, and are not typed by another test."""
 
 DEVICE = "it takes a device of the reader's; tests/integration/test_virtual_machines.py has a virtual one"
 ELSEWHERE = (
-    ("tutorial-pi.md", "", "tests/integration/test_tutorials.py"),
-    ("tutorial-phone.md", "", "tests/integration/test_virtual_phone.py"),
-    ("tutorial-timm.md", "", "tests/integration/test_tutorial_timm.py"),
+    ("tutorials.md", "", "tests/integration/test_tutorials.py, test_virtual_phone.py and test_tutorial_timm.py"),
     ("commands.md", "", "tests/unit/test_tasks.py: each is the example in its command's own help"),
-    ("testing.md", "", "tests/integration/test_pytest_plugin.py"),
-    ("ci.md", "podman ", "it takes podman; tests/unit/test_workflow.py reads the Containerfile"),
-    ("ci.md", "../slipway/inv matrix", "tests/integration/test_matrix.py"),
-    ("ci.md", "rm -r ~/.cache/slipway/warm", "it would end other people's exporters; tests/integration/test_warm.py"),
+    ("matrix.md", "", "tests/integration/test_pytest_plugin.py"),
+    ("matrix.md", "podman ", "it takes podman; tests/unit/test_workflow.py reads the Containerfile"),
+    ("matrix.md", "../slipway/inv matrix", "tests/integration/test_matrix.py"),
+    ("matrix.md", "rm -r ~/.cache/slipway/warm", "it ends other exporters; tests/integration/test_warm.py"),
     ("build.md", "conan ", "tests/integration/test_conan_package.py"),
     ("build.md", "export ", "it takes a server; tests/integration/test_shared_builds.py has one"),
     ("build.md", "python -m toolchains.debian.pins", "it asks Debian's server; tests/unit/test_debian.py"),
@@ -59,16 +72,16 @@ ELSEWHERE = (
     ("embedding.md", "path/to/slipway/inv profiles", "tests/integration/test_conan_package.py"),
     ("embedding.md", "cmake ", "tests/integration/test_libslipway.py"),
     ("embedding.md", "pip install", "it takes an Arm device; tests/integration/test_libslipway.py"),
-    ("hosts.md", "", "it takes a mirror; tests/integration/test_hosts.py"),
+    ("build.md", "", "it takes a mirror; tests/integration/test_hosts.py"),
     ("howto.md", "source ", "tests/integration/test_shells.py"),
     ("howto.md", "export INVOKE", "it is for the reader's shell; tests/unit/test_tasks.py"),
     ("lean.md", "pte_runner ", "tests/integration/test_weights_cache.py"),
     ("lean.md", "python -m verify.kernels", "it writes tracked figures; tests/unit/test_named_kernels.py"),
-    ("native.md", "cd dist/tests", "tests/integration/test_runtime.py"),
-    ("native.md", "./tail_tests", "tests/integration/test_runtime.py"),
-    ("native.md", "SLIPWAY_TESTS_", "tests/integration/test_runtime.py"),
-    ("native.md", "dist/linux-x86_64/native/bin/xnnpack_proof", "tests/integration/test_native.py"),
-    ("tune.md", "dist/linux-x86_64/lean/bin/pte_runner", "tests/integration/test_tune.py"),
+    ("proofs.md", "cd dist/tests", "tests/integration/test_runtime.py"),
+    ("proofs.md", "./tail_tests", "tests/integration/test_runtime.py"),
+    ("proofs.md", "SLIPWAY_TESTS_", "tests/integration/test_runtime.py"),
+    ("proofs.md", "dist/linux-x86_64/native/bin/xnnpack_proof", "tests/integration/test_native.py"),
+    ("compare.md", "dist/linux-x86_64/lean/bin/pte_runner", "tests/integration/test_tune.py"),
     ("devices.md", "adb connect", "it takes adb; tests/integration/test_virtual_phone.py"),
     ("*", "./inv agree", "hours on all CPUs; tests/integration/test_agree.py"),
     ("*", "./inv bench", "hours, and it writes tracked figures; tests/unit/test_engines_bench.py"),

@@ -42,7 +42,7 @@ def test_doctor_on_a_mac_says_what_works_there(macos: None) -> None:
     assert found["linux-arm64 with zig"].ok, "zig with the libraries of Debian's archive"
     assert found["macos-arm64 with zig"].ok
     assert not found["running linux-arm64"].ok
-    assert "docs/hosts.md" in found["running linux-arm64"].fix
+    assert "docs/build.md" in found["running linux-arm64"].fix
     assert "not run here" in found["running windows-x86_64"].detail
 
 

@@ -279,6 +279,6 @@ def test_the_docs_have_the_means_of_undisturbed_programs(
 
 
 def test_the_page_names_every_package() -> None:
-    text = (ROOT / "docs" / "nets.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
     named = {net.make.partition(".")[0].replace("_", "-") for net in load().values()} - {"verify"}
     assert [one for one in sorted(named) if one.partition(":")[0] not in text] == []

@@ -17,7 +17,7 @@ from verify.site.text import cell
 @functools.cache
 def _page(name: str) -> str:
     """What the site has on a page."""
-    return {"commands.md": tasks_page, "api.md": api_page}[name].markdown()
+    return tasks_page.markdown() if name == "commands.md" else api_page.markdown()
 
 
 def test_every_task_and_option_is_there() -> None:

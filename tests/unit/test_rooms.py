@@ -35,6 +35,7 @@ LEVELS = (
     "deploy.upkeep",
     "deploy",  # the modules of the folder itself: tasks, and what pytest loads
     "commands",
+    "verify.tables",
     "verify.suite",
     "verify.operators",
     "verify.sound",

@@ -30,6 +30,6 @@ def host_arch() -> str:
         raise HostError(
             f"Debian's programs do not run on {platform.system()} on {platform.machine().lower()}.",
             "emulators, virtual devices and Wine come from Debian, for Linux on x86_64 and aarch64",
-            "run Slipway on Linux, in a container or a virtual machine (docs/hosts.md)",
+            "run Slipway on Linux, in a container or a virtual machine (docs/build.md)",
         )
     return arch

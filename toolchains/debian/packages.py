@@ -185,7 +185,7 @@ def _sweep(folder: Path, pattern: str) -> None:
 
 
 def _refresh(apt: Client) -> bool:
-    """Read the lists again; old lists serve on when the network is away, for the files may be here already."""
+    """Read the lists again. Without a network the old lists are used: the files may be here already."""
     had = apt.lists_age != float("inf")
     try:
         apt.refresh()

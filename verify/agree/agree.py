@@ -1,6 +1,6 @@
 """What ``./inv agree`` does: run programs on the lean engine wherever it runs here, compare with upstream's runtime.
 
-It is a sweep (`core.sweep`). ``--update`` puts the counts into the table of ``docs/agreement.md``.
+It is a sweep (`core.sweep`). ``--update`` puts the counts into the table of ``docs/proofs.md``.
 """
 
 from __future__ import annotations

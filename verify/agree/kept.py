@@ -15,7 +15,7 @@ from verify import tables
 from verify.agree import on_device
 from verify.agree.programs import table
 
-AGREEMENT = tables.Table("docs/agreement.md", "agreement")
+AGREEMENT = tables.Table("docs/proofs.md", "agreement")
 INFINITE = ENDLESS
 Outcome = Literal["exact", "agrees", "differs", "refused", "failed", "too slow"]
 

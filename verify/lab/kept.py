@@ -1,4 +1,4 @@
-"""The table of ``docs/kleidiai.md``: what the lab saw on virtual devices."""
+"""The table of ``docs/speed.md``: what the lab saw on virtual devices."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from verify.lab.model import Lab, LabCell
 from verify.lab.words import agreement, kernels
 from verify.tables import Row, Table
 
-LAB = Table("docs/kleidiai.md", "lab")
+LAB = Table("docs/speed.md", "lab")
 
 
 def keep(found: Lab) -> None:

@@ -15,9 +15,9 @@ from verify.nets.exporting import Export, export
 from verify.nets.measuring import QUIET, THREADS, Measured, sweep
 from verify.nets.table import Exported, choose
 
-SHORT_OF = (tables.Table("docs/nets.md", "short"), tables.Table("docs/nets.md", "short-avx2"))
+SHORT_OF = (tables.Table("docs/speed.md", "short"), tables.Table("docs/speed.md", "short-avx2"))
 """With AVX-512, and without: the kernels are others."""
-OUTPUTS = tables.Table("docs/nets.md", "apart")
+OUTPUTS = tables.Table("docs/speed.md", "apart")
 AIMS = {"p50": 0.80, "load": 0.35, "cached": 0.15, "rss": 0.80}
 """Geometric means to stay under."""
 SLOW = 1.05

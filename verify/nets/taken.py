@@ -17,7 +17,7 @@ from verify.nets.exporting import Export, export, folder_of
 from verify.nets.exporting import journal as exports
 from verify.nets.table import Exported, choose
 
-DEVICES = tables.Table("docs/nets.md", "devices")
+DEVICES = tables.Table("docs/speed.md", "devices")
 NOT_RUN = "not run"
 _ISSUE = re.compile(r"\b([\w.-]+/[\w.-]+)#(\d+)")
 _FIRST = ["net", "package", "scheme", "export", "size"]

@@ -1,6 +1,6 @@
 """Which of upstream's operators the lean engine has, and which tests exercise each.
 
-``python -m verify.operators.coverage`` looks, and writes what it finds into ``docs/operators.md``.
+``python -m verify.operators.coverage`` looks, and writes what it finds into ``docs/lean.md``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from deploy.run.needs import COMPLEX
 from verify.tables import Row, Table, markdown
 
-OPERATORS = Table("docs/operators.md", "operators")
+OPERATORS = Table("docs/lean.md", "operators")
 
 _COMPLEX = "complex numbers, which the engine has no kernels for; the engine executorch runs them"
 NOT_COVERED = dict.fromkeys(COMPLEX, _COMPLEX)
@@ -72,7 +72,7 @@ def look(kernels: Iterable[str]) -> dict[str, Any]:
 
 
 def rows(seen: dict[str, Any]) -> list[Row]:
-    """The table of ``docs/operators.md``: a row for each way of testing, one for what is missing and one for more."""
+    """The table of ``docs/lean.md``: a row for each way of testing, one for what is missing and one for more."""
     kernels, upstream = seen["kernels"], seen["upstream"]
     found = [
         (f"yes, {title}", [name for name in upstream if kernels.get(name) == group]) for group, title in GROUPS.items()

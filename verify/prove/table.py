@@ -1,4 +1,4 @@
-"""The results of proofs as tables: for the terminal, and for docs/native.md."""
+"""The results of proofs as tables: for the terminal, and for docs/proofs.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolchains.targets import load_targets
 from verify import tables
 from verify.prove.proof import Row
 
-PROOFS = tables.Table("docs/native.md", "proofs")
+PROOFS = tables.Table("docs/proofs.md", "proofs")
 _FAMILIES = {"fc": "fully connected", "conv": "convolution", "dwconv": "convolution", "softmax": "softmax"}
 
 
@@ -80,7 +80,7 @@ def _docs_row(row: Row) -> tables.Row:
 
 
 def publish(rows: Iterable[Row]) -> None:
-    """Put rows into the table of docs/native.md, in the place of earlier ones of the same target and CPU model."""
+    """Put rows into the table of docs/proofs.md, in the place of earlier ones of the same target and CPU model."""
     new = [_docs_row(row) for row in rows if row.outcome != "not built"]
     named = {(row["target"], row["CPU"] == "any") for row in new}
     order = list(load_targets())

@@ -1,4 +1,4 @@
-"""The interfaces of C, C++, Java and Python, from comments and docstrings in their sources: the site's ``api.md``."""
+"""The interfaces of C, C++, Java and Python, from comments and docstrings in their sources: for the site."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What ``./inv agree --sound`` does: run the programs of upstream's own tests and ours on the lean engine, and compare.
 
-It is a sweep (`core.sweep`). ``--update`` puts what it came to into the tables of ``docs/agreement.md``.
+It is a sweep (`core.sweep`). ``--update`` puts what it came to into the tables of ``docs/proofs.md``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from verify.upstream.kept import Cell
 from verify.upstream.suites import Case, Test
 
 _SCHEMES = {"float": "fp32", "half": "fp16", "static": "qs8", "dynamic": "qd8_qc8w"}
-"""The scheme of the zoo with the same arithmetic: its tolerances hold (docs/agreement.md)."""
+"""The scheme of the zoo with the same arithmetic: its tolerances hold (docs/proofs.md)."""
 _CLEARLY = 4.0
 """The side whose outputs are this many times closer to the exact result is right."""
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from verify.agree.look import Executor
     from verify.upstream.suites import Case, Test
 
-COUNTS = tables.Table("docs/agreement.md", "sound-programs")
-REMARKS = tables.Table("docs/agreement.md", "remarks")
+COUNTS = tables.Table("docs/proofs.md", "sound-programs")
+REMARKS = tables.Table("docs/proofs.md", "remarks")
 _GOOD = ("exact", "agrees")
 
 
@@ -38,7 +38,7 @@ class Cell(_Model):
     max_abs: float = 0.0
     right: Literal["", "lean", "upstream", "both", "known"] = ""
     """Where the engines differ: whose outputs are PyTorch's; ``both``: both refuse it; ``known``: it is refused
-    for what docs/operators.md and docs/lean.md say is missing."""
+    for what docs/lean.md and docs/lean.md say is missing."""
     why: str = ""
 
     @property

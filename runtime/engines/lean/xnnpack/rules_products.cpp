@@ -7,7 +7,7 @@ namespace slipway::lean {
 namespace {
 
 // What XNNPACK computes with one another: input, weights, bias, result. It would also take inputs in float32
-// with quantized weights, and compute wrong results (docs/native.md).
+// with quantized weights, and compute wrong results (docs/proofs.md).
 struct ProductTypes {
   xnn_datatype input;
   xnn_datatype filter;
