@@ -140,7 +140,7 @@ def prove(
     Build the packages first: ./inv build --target NAME --packages. Exit code 0 means that nothing failed. What passed
     is kept in dist/sweeps: after an interruption, the same command continues.
 
-    Example: ./inv prove --target linux-arm64 --cpu cortex-a76
+    Example: ./inv self.prove --target linux-arm64 --cpu cortex-a76
     """
     from verify import proving as command
 
@@ -443,12 +443,12 @@ def lock(c: Any) -> None:
 zoo = invoke.Collection("models")
 zoo.add_task(models_list, default=True)
 zoo.add_task(models_add)
+own = invoke.Collection("self", prove, operators, agree, fuzz, bench, docs, lock)
 ns = invoke.Collection(
     targets,
     doctor,
     build,
     profiles,
-    prove,
     export,
     zoo,
     deploy,
@@ -458,14 +458,9 @@ ns = invoke.Collection(
     lab,
     inspect,
     devices,
-    operators,
-    agree,
-    fuzz,
     test,
-    bench,
-    docs,
     clean,
-    lock,
+    own,
 )
 ns.configure({"slipway": DEFAULTS})
 offered.put_in()

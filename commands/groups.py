@@ -9,10 +9,9 @@ TASKS: dict[str, tuple[str, ...]] = {
         "devices.verify", "devices.rollback", "devices.gc",
     ),
     "Measure and compare": ("matrix", "compare", "inspect", "tune", "lab"),
-    "For a project and this checkout": ("profiles", "docs", "clean"),
-    "Prove and test Slipway itself": ("test", "bench", "agree", "prove", "operators", "fuzz", "lock"),
+    "For a project and this checkout": ("profiles", "clean", "test"),
 }  # fmt: skip
-"""The tasks below the headings of ``./inv --list``."""
+"""The tasks below the headings of ``./inv --list``; those that prove Slipway itself are listed by ``--list self``."""
 EXPORT = {
     "What to export": ["model", "scheme", "format", "samples"],
     "How to divide it": ["partitioners", "per-op-mode", "config-precisions", "options"],

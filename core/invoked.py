@@ -112,11 +112,14 @@ class Slipway(Program):  # type: ignore[misc]  # Invoke carries no types
         left = {
             name.partition(" ")[0]: (_short(name), text) for name, text in sorted(self._make_pairs(self.collection))
         }
+        own = [left.pop(name) for name in list(left) if name.startswith("self.")]
         headed = {heading: [left.pop(name) for name in names if name in left] for heading, names in TASKS.items()}
         for heading, rows in {**headed, "Others": list(left.values())}.items():
             if rows:
                 print(f"{heading}:")  # noqa: T201
                 _columns(rows)
+        if own:
+            print("./inv --list self shows the tasks that prove and measure Slipway itself.")  # noqa: T201
         print()  # noqa: T201
 
     def print_task_help(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""``./inv lock``: write ``locks/`` from the pins in ``pyproject.toml``, which stays the only source of versions.
+"""``./inv self.lock``: write ``locks/`` from the pins in ``pyproject.toml``, which stays the only source of versions.
 
 A lock has one pin for each package and the SHA-256 of every wheel that the index offers for it, on every platform:
 pip installs nothing else, from any index, mirror or folder. What the index does not have stands there with the address
@@ -22,7 +22,7 @@ from core.errors import ConfigError, HostError
 from core.files import write_atomic
 from core.paths import ROOT
 
-_HEAD = "# Made by ./inv lock from pyproject.toml: what may be installed, by SHA-256.\n"
+_HEAD = "# Made by ./inv self.lock from pyproject.toml: what may be installed, by SHA-256.\n"
 _OLDEST = "3.10"
 _WHEEL = re.compile(r"(?P<name>\w+)-.*-cp3(?P<minor>\d+)-cp3\d+-manylinux_\d+_\d+_(?P<machine>\w+)\.whl")
 
@@ -90,7 +90,7 @@ def _compile(pins: list[str]) -> str:
                 "--python-version", _OLDEST, "--only-binary", ":all:", "--generate-hashes", "--no-header",
                 "--no-annotate",
             ],
-            env=kept, error=HostError, what="Locking the packages", hint="check the network, then ./inv lock",
+            env=kept, error=HostError, what="Locking the packages", hint="check the network, then ./inv self.lock",
         )  # fmt: skip
     return done.stdout
 

@@ -2,7 +2,7 @@
 
 A system maps the 64 KiB around each page of a program that is touched. The functions that one net runs through are a
 fifth of the runner, but in the order of the source files they are spread over most of it. QEMU says which functions
-the programs of ``./inv agree`` run through, and the nets that ``./inv bench --nets`` has exported.
+the programs of ``./inv self.agree`` run through, and the nets that ``./inv self.bench --nets`` has exported.
 
     python -m verify.function_order    measure (about 6 minutes), and write engines/lean/function_order.ld
 """
@@ -55,7 +55,11 @@ def functions_run(target: str, cpu: str, program: Path, inputs: Sequence[Path]) 
         words += [f"--model_path={program}", *([f"--inputs={','.join(map(str, inputs))}"] if inputs else [])]
         argv = [*emulator, "-d", "in_asm", "-D", str(log), bundle.emulated_argv[-1], *words]
         run(
-            argv, timeout=_SECONDS, error=RunError, what=f"{program} on {target}", hint=f"./inv agree --target {target}"
+            argv,
+            timeout=_SECONDS,
+            error=RunError,
+            what=f"{program} on {target}",
+            hint=f"./inv self.agree --target {target}",
         )
         return set(re.findall(r"^IN: (\S+)$", log.read_text(encoding="utf-8", errors="replace"), re.MULTILINE))
 

@@ -1,4 +1,4 @@
-"""``./inv prove``: XNNPACK and KleidiAI on every CPU model that runs here."""
+"""``./inv self.prove``: XNNPACK and KleidiAI on every CPU model that runs here."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from verify.prove import prove, table
 
 
 def run(words: Words) -> None:
-    """Run ``./inv prove``.
+    """Run ``./inv self.prove``.
 
     Raises:
         MismatchError: XNNPACK computes wrongly. UsageError: words that contradict each other.
     """
     everything, cpu, again = words["all"], words["cpu"], words["again"]
     if everything and (words.given["target"] or cpu):
-        raise UsageError("--all cannot be used with --target or --cpu.", "", "./inv prove --all")
+        raise UsageError("--all cannot be used with --target or --cpu.", "", "./inv self.prove --all")
     with_kernels = not words["quick"]
     rows = (
         prove.prove_all(with_kernels=with_kernels, again=again)
@@ -28,5 +28,5 @@ def run(words: Words) -> None:
     failed = list(prove.failures(rows))
     if failed:
         raise MismatchError(
-            "XNNPACK computes wrongly.", "; ".join(failed), "./inv prove --target NAME --cpu CPU", failed
+            "XNNPACK computes wrongly.", "; ".join(failed), "./inv self.prove --target NAME --cpu CPU", failed
         )

@@ -95,7 +95,7 @@ class Table:
         ordered = list(found.values())
         if order is not None:
             ordered.sort(key=order)  # type: ignore[arg-type]  # what it returns can be compared
-        self.write(markdown(ordered) + (f"\n{below}\n" if below else ""))
+        self.write(table_of_rows(ordered) + (f"\n{below}\n" if below else ""))
 
 
 def _parts(table: Table, page: str) -> tuple[str, str, str]:
@@ -112,12 +112,12 @@ def _cells(line: str) -> list[str]:
     return [cell.strip().replace("\0", "|") for cell in line.replace("\\|", "\0").strip().strip("|").split("|")]
 
 
-def markdown(rows: Sequence[Mapping[str, str]]) -> str:
+def table_of_rows(rows: Sequence[Mapping[str, str]]) -> str:
     """A table of rows that have the same headings."""
-    return lines(list(rows[0]), [list(row.values()) for row in rows]) if rows else "Nothing is kept yet.\n"
+    return table_of(list(rows[0]), [list(row.values()) for row in rows]) if rows else "Nothing is kept yet.\n"
 
 
-def lines(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table_of(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of headings and cells."""
     every = [heads, ["---"] * len(heads), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in every)

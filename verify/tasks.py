@@ -72,7 +72,7 @@ def docs(c: Any, serve: bool = False, port: str = "", json: bool = False) -> Non
     The pages are those of docs/, with README.md as the first one. They open from the disk; search works where a server
     shows them, as --serve does. The first build installs MkDocs and its theme into the cache.
 
-    Example: ./inv docs --serve
+    Example: ./inv self.docs --serve
     """
     from verify.site.build import report
 
@@ -126,7 +126,7 @@ def bench(
 
         raise UsageError(
             "--only goes with --nets or --operators, --again with --nets, --minutes with --nets and --device.",
-            "they choose nets", "./inv bench --nets",
+            "they choose nets", "./inv self.bench --nets",
         )  # fmt: skip
     if device:
         from verify.bench.transfer import report as report_transfers
@@ -195,7 +195,7 @@ def fuzz(
     tried is kept in dist/sweeps: after an interruption, the same command continues. Exit code 0 means that nothing
     crashed, leaked, hung or was refused without a message.
 
-    Example: ./inv fuzz --sweep --form shipped --program 'mlp-*'
+    Example: ./inv self.fuzz --sweep --form shipped --program 'mlp-*'
     """
     if sweep:
         from verify.fuzz.sweeping import run as run_sweep
@@ -207,7 +207,7 @@ def fuzz(
 
         raise UsageError(
             "--form, --program, --every and --again go with --sweep.", "without it files are chosen by chance",
-            "./inv fuzz --sweep",
+            "./inv self.fuzz --sweep",
         )  # fmt: skip
     from verify.fuzz.fuzzing import run
 
@@ -237,7 +237,7 @@ def operators(
 
     Results are kept in dist/sweeps, form by form: after an interruption, the same command continues.
 
-    Example: ./inv operators --target linux-arm64
+    Example: ./inv self.operators --target linux-arm64
     """
     from verify.operators.onnx import run
 
@@ -275,7 +275,7 @@ def agree(
 
     Results are kept in dist/sweeps, one comparison at a time: after an interruption, the same command continues.
 
-    Example: ./inv agree --target linux-arm64 --cpu cortex-a53 --program llama
+    Example: ./inv self.agree --target linux-arm64 --cpu cortex-a53 --program llama
     """
     if sound:
         from verify.upstream.compare import Choice as UpstreamChoice

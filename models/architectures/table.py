@@ -77,7 +77,7 @@ def get_architecture(name: str) -> Architecture:
         raise ConfigError(
             f"There is no architecture {name!r}.",
             f"{suggestion(name, table)}they are {', '.join(table)}",
-            "./inv agree --help",
+            "./inv self.agree --help",
             [name],
         )
     return table[name]

@@ -1,4 +1,4 @@
-"""Further architectures on the lean engine, against upstream's runtime; ``./inv agree`` compares all of them."""
+"""Further architectures on the lean engine, against upstream's runtime; ``./inv self.agree`` compares all of them."""
 
 from __future__ import annotations
 

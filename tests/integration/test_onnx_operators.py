@@ -35,7 +35,7 @@ def test_every_form_agrees_with_the_cpu_provider(bundle: Bundle, tmp_path: Path)
     assert set(found) == {case.name for case in CASES}
     assert [name for name, seen in found.items() if not seen.agrees] == []
     known = operators.providers(bundle.manifest.target)
-    assert {name: seen.provider for name, seen in found.items()} == known, "./inv operators --update is due"
+    assert {name: seen.provider for name, seen in found.items()} == known, "./inv self.operators --update is due"
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_what_is_expected_of_a_file_is_what_happens() -> None:
     from models.onnx.operators import CASES
 
     remarks = {(row["operator"], row["form"]): row["what differs"] for row in operators.OPERATORS.rows()}
-    assert set(remarks) == {(case.operator, case.title) for case in CASES}, "./inv operators --update is due"
+    assert set(remarks) == {(case.operator, case.title) for case in CASES}, "./inv self.operators --update is due"
     for target in TARGETS:
         known = operators.providers(target)
         for case in CASES:

@@ -83,7 +83,7 @@ def test_kernels_are_named_natively_too(native_packages: Build) -> None:
 def test_the_command_tells_and_keeps_the_results(native_packages: Build, inv: Inv) -> None:
     native_packages("linux-x86_64")
     dist = cache_dir("tests", "dist")
-    words = ("prove", "--target", "linux-x86_64", "--cpu", "native", "--quick", "--json")
+    words = ("self.prove", "--target", "linux-x86_64", "--cpu", "native", "--quick", "--json")
     done = inv(*words, env={"SLIPWAY_DIST": str(dist)})
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout)

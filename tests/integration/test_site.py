@@ -14,7 +14,7 @@ from tests.conftest import Inv
 from tests.support.browser import Browser, browser
 from verify.site import build, pages
 
-SHOWN = ("index", "commands", "troubleshooting", "operators")
+SHOWN = ("index", "commands", "troubleshooting", "proofs")
 """Pages that are looked at: the first, and those with the longest words and widest tables."""
 OUTSIDE = """Array.from(document.querySelectorAll('article *')).filter(e => {
   const box = e.getBoundingClientRect();
@@ -40,7 +40,7 @@ PALE = """Array.from(document.querySelectorAll('article p, article td, article t
 @pytest.fixture(scope="module")
 def site(inv: Inv, tmp_path_factory: pytest.TempPathFactory) -> Path:
     dist = tmp_path_factory.mktemp("dist")
-    done = inv("docs", env={"SLIPWAY_DIST": str(dist)})
+    done = inv("self.docs", env={"SLIPWAY_DIST": str(dist)})
     assert done.returncode == 0, done.stderr
     assert f"{len(pages.pages())} pages" in done.stdout
     return dist / "site"

@@ -1,4 +1,4 @@
-"""A sample of ``./inv agree --sound``: programs of upstream's own tests and of ours on the lean engine; all of ours."""
+"""A sample of ``./inv self.agree --sound``: upstream's own tests and our programs on the lean engine; all of ours."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TIERS = ("Haswell", "Nehalem")
 
 @pytest.fixture(scope="module")
 def ours() -> list[str]:
-    """With upstream's six tests a sample of 60; ``--all`` runs all of ours, ``./inv agree --sound`` upstream's, too."""
+    """With upstream's six tests a sample of 60; ``--all`` runs all of ours, ``self.agree --sound`` upstream's, too."""
     return sorted(our_names(), key=lambda name: sha256_bytes(name.encode()))[:54]
 
 

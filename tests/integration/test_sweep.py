@@ -1,4 +1,4 @@
-"""A sample of ``./inv fuzz --sweep``: changed numbers, between guarded pages and as shipped."""
+"""A sample of ``./inv self.fuzz --sweep``: changed numbers, between guarded pages and as shipped."""
 
 from __future__ import annotations
 

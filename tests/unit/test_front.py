@@ -71,7 +71,9 @@ def test_called_bare_it_says_what_it_is_and_lists_its_tasks(capsys: pytest.Captu
     code, out, err = _said([], capsys)
     assert (code, err) == (0, "")
     assert out.startswith("Slipway builds")
-    typed = ["models" if name == "models.list" else name for name in tasks.ns.task_names]
+    shown = [name for name in tasks.ns.task_names if not name.startswith("self.")]
+    typed = ["models" if name == "models.list" else name for name in shown]
+    assert "\n./inv --list self shows the tasks that prove and measure Slipway itself.\n" in out
     assert sorted(re.findall(r"^  (\S+) ", out, re.MULTILINE)) == sorted(typed)  # each once
     assert set(typed) - {"models"} | {"models.list"} == {name for names in TASKS.values() for name in names}
 

@@ -39,7 +39,7 @@ def test_the_lock_has_pyprojects_pins_and_no_others(name: str) -> None:
     lines = ADDRESSED.sub("", bootstrap.lock_file(name).read_text(encoding="utf-8")).splitlines()
     pins = [line.removesuffix(" \\") for line in lines if line[0] not in " #"]
     wanted = [pin for pin in lock.requirements(name) if not lock.own_build(pin)]
-    assert sorted(map(_pin, pins)) == sorted(map(_pin, wanted)), "./inv lock writes it"
+    assert sorted(map(_pin, pins)) == sorted(map(_pin, wanted)), "./inv self.lock writes it"
 
 
 @pytest.mark.parametrize("name", SETS)

@@ -132,9 +132,9 @@ def test_sound_options_are_read() -> None:
         (["deploy", "--model", "all"], 2, "./inv matrix"),
         (["export", "--options", "per_opmode=true"], 3, "did you mean per_op_mode"),
         (["export", "--options", "per_op_mode"], 2, "--options 'per_op_mode=true'"),
-        (["operators", "--target", "nowhere"], 3, "./inv targets"),
+        (["self.operators", "--target", "nowhere"], 3, "./inv targets"),
         (["nonsense"], 2, "There is no task 'nonsense'"),
-        (["bench", "--runs", "x"], 3, "invalid literal"),
+        (["self.bench", "--runs", "x"], 3, "invalid literal"),
     ],
 )
 def test_mistakes(words: list[str], code: int, part: str, alone: Path, capsys: pytest.CaptureFixture[str]) -> None:

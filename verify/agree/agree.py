@@ -1,4 +1,4 @@
-"""What ``./inv agree`` does: run programs on the lean engine wherever it runs here, compare with upstream's runtime.
+"""What ``./inv self.agree`` does: run programs on the lean engine wherever it runs here, and compare with upstream's.
 
 It is a sweep (`core.sweep`). ``--update`` puts the counts into the table of ``docs/proofs.md``.
 """
@@ -35,7 +35,7 @@ def executors_for(target: str, cpu: str) -> list[Executor]:
     """
     if target == ALL:
         if cpu:
-            raise UsageError("--cpu goes with one target.", "every target has CPUs of its own", "./inv agree")
+            raise UsageError("--cpu goes with one target.", "every target has CPUs of its own", "./inv self.agree")
         return [executor for name in load_targets() for executor in _built(name)]
     from toolchains.build.builder import build
 
@@ -44,7 +44,7 @@ def executors_for(target: str, cpu: str) -> list[Executor]:
         raise ConfigError(
             f"Programs for {target} are not run on {cpu!r}." if cpu else f"Nothing here runs programs for {target}.",
             f"CPU models are {', '.join(cpus)}" if cpus else get_target(target).proof,
-            "./inv agree --target linux-arm64",
+            "./inv self.agree --target linux-arm64",
         )
     return _at(build(target, ENGINE), (cpu,) if cpu else cpus)
 
@@ -189,7 +189,7 @@ def run(target: str, cpu: str, expression: str, as_json: bool, update: bool, aga
         raise MismatchError(
             f"{len(wrong)} of {count} comparisons do not agree with upstream's runtime.",
             ", ".join(wrong[:8]) + (", ..." if len(wrong) > 8 else ""),
-            "./inv agree --target TARGET --cpu CPU --program NAME",
+            "./inv self.agree --target TARGET --cpu CPU --program NAME",
             wrong,
         )
 

@@ -11,11 +11,11 @@ from core import console
 from core.program import ENDLESS
 from toolchains.emulation import platforms
 from toolchains.targets import Target, load_targets
-from verify import tables
 from verify.agree import on_device
 from verify.agree.programs import table
+from verify.tables import Table
 
-AGREEMENT = tables.Table("docs/proofs.md", "agreement")
+AGREEMENT = Table("docs/proofs.md", "agreement")
 INFINITE = ENDLESS
 Outcome = Literal["exact", "agrees", "differs", "refused", "failed", "too slow"]
 

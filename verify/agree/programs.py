@@ -1,4 +1,4 @@
-"""The programs that ``./inv agree`` compares: the zoo in all schemes and further architectures; upstream's outputs.
+"""The programs that ``./inv self.agree`` compares: the zoo in all schemes, further architectures, upstream's outputs.
 
 Upstream's own runtime computed the outputs on this machine, once: an export of the zoo keeps them beside the program,
 those of the architectures are in the cache.
@@ -115,7 +115,9 @@ def chosen(expression: str) -> list[About]:
         if not any(_names(part, name) for name in known):
             models = ", ".join(dict.fromkeys(about.model for about in known.values()))
             raise ConfigError(
-                f"No program to compare is called {part!r}.", f"they are {models}, each with a scheme", "./inv agree"
+                f"No program to compare is called {part!r}.",
+                f"they are {models}, each with a scheme",
+                "./inv self.agree",
             )
     return [about for name, about in known.items() if not parts or any(_names(part, name) for part in parts)]
 

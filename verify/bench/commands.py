@@ -1,4 +1,4 @@
-"""What ``./inv bench`` does: time Slipway's own commands as a user feels them, whole processes.
+"""What ``./inv self.bench`` does: time Slipway's own commands as a user feels them, whole processes.
 
 Wall-clock medians over several runs after one that is not counted; a bare ``python -c pass`` is run in
 turn with each command, so that the ratio says what Slipway adds on whatever machine this is.

@@ -1,4 +1,4 @@
-"""What ``./inv bench --engines`` does: one model through every engine of this machine's target, in turns.
+"""What ``./inv self.bench --engines`` does: one model through every engine of this machine's target, in turns.
 
 Processes of all engines alternate round by round, so that what else the machine does meets all of them alike. Only
 native runs are timed.
@@ -21,10 +21,10 @@ from core.bundle import Bundle
 from core.commands import run as run_command
 from core.errors import BuildError, NotSupportedError
 from core.program import ENGINES, Program, load_program
-from verify import tables
 from verify.bench.kept import quiet
+from verify.tables import Table, table_of
 
-DOCS = tables.Table("docs/onnx.md", "engines")
+DOCS = Table("docs/onnx.md", "engines")
 MODEL = "mobilenet_v2"
 SCHEMES = ("fp32", "qs8")
 FLAGS = {"onnxruntime": (("xnnpack", ("--provider=xnnpack",)), ("cpu", ("--provider=cpu",)))}
@@ -140,7 +140,7 @@ def run(runs: int, threads: int, as_json: bool, update: bool) -> None:
     """Measure and print; with ``update`` keep the figures for the docs."""
     result = measure(cases(), threads, runs, executions=20)
     if update and quiet(result["load_average_before"], BUSY):
-        DOCS.write(f"{tables.lines(HEADINGS, [cells(row) for row in result['rows']])}\n{_about(result)}\n")
+        DOCS.write(f"{table_of(HEADINGS, [cells(row) for row in result['rows']])}\n{_about(result)}\n")
     if as_json:
         console.print_json(result)
         return

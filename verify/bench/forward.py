@@ -1,4 +1,4 @@
-"""What ``./inv bench --forward`` does: time one ``forward()`` through libslipway and upstream's ``Module``, in turns.
+"""``./inv self.bench --forward``: time one ``forward()`` through libslipway and upstream's ``Module``, in turns.
 
 The overhead of a call is the time of ``forward()`` less the time of the method's bare execution in the same process.
 Beside it is what ``pte_runner`` measures of both engines.
@@ -22,11 +22,11 @@ from core.commands import run as run_command
 from core.errors import BuildError
 from core.paths import ROOT, cache_dir
 from core.program import Program, load_program
-from verify import tables
 from verify.bench.engines import BUSY, Case
 from verify.bench.kept import quiet
+from verify.tables import Table, table_of
 
-FORWARD = tables.Table("docs/embedding.md", "forward")
+FORWARD = Table("docs/embedding.md", "forward")
 SOURCES = ROOT / "verify" / "bench" / "programs"
 MODELS = ("linear", f"{SOURCES / 'smallest.py'}:smallest")
 THREADS = (1, 2)
@@ -78,7 +78,7 @@ class Subject:
                 found |= json.loads(done.stdout)
                 outputs.append(np.frombuffer(out.read_bytes(), inputs.dtype))
         if not np.allclose(outputs[0], outputs[1], rtol=1e-5, atol=1e-5):
-            raise BuildError(f"{self.name}: libslipway and Module compute different outputs.", "", "./inv agree")
+            raise BuildError(f"{self.name}: libslipway and Module compute different outputs.", "", "./inv self.agree")
         self.rounds.append(found)
         for case in self.runners:
             case.run(self.threads, blocks * 5, warmup=50)
@@ -167,7 +167,7 @@ def run(runs: int, as_json: bool, update: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="slipway-bench-") as scratch:
         result = {"load_average_before": before} | measure(subjects(), build(Path(scratch)), runs, BLOCKS, BLOCK)
     if update and quiet(result["load_average_before"], BUSY):
-        FORWARD.write(f"{tables.lines(HEADINGS, [cells(row) for row in result['rows']])}\n{_about(result)}\n")
+        FORWARD.write(f"{table_of(HEADINGS, [cells(row) for row in result['rows']])}\n{_about(result)}\n")
     if as_json:
         console.print_json(result)
         return

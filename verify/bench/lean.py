@@ -1,4 +1,4 @@
-"""What ``./inv bench --lean`` does: our own engine beside upstream's, the same programs, in turns, as ratios."""
+"""What ``./inv self.bench --lean`` does: our own engine beside upstream's, the same programs, in turns, as ratios."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 from core import console
 from core.program import load_program
-from verify import tables
 from verify.bench.engines import BUSY, Case, percentile
 from verify.bench.kept import quiet
+from verify.tables import Table, table_of
 
-LEAN = tables.Table("docs/lean.md", "bench")
+LEAN = Table("docs/lean.md", "bench")
 PROGRAMS = (("mobilenet_v2", "fp32"), ("mobilenet_v2", "qs8"), ("linear", "fp32"), ("mixed", "fp32"))
 """Model and scheme; ``mixed`` is an embedding and attention."""
 AIMS = {"load": 0.5, "p50": 1.0, "rss": 0.8, "size": 1.0}
@@ -95,7 +95,7 @@ def run(runs: int, threads: int, as_json: bool, update: bool) -> None:
     """Measure and print; with ``update`` keep the figures for the docs."""
     result = measure(pairs(), threads, runs, executions=50)
     if update and quiet(result["load_average_before"], BUSY):
-        LEAN.write(f"{tables.lines(HEADINGS, [cells(row) for row in result['rows']])}\n{_about(result)}\n")
+        LEAN.write(f"{table_of(HEADINGS, [cells(row) for row in result['rows']])}\n{_about(result)}\n")
     if as_json:
         console.print_json(result)
         return

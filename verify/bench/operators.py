@@ -1,4 +1,4 @@
-"""What ``./inv bench --operators`` does: single operators at the sizes of nets, the engine lean beside upstream's.
+"""What ``./inv self.bench --operators`` does: single operators at the sizes of nets, the engine lean beside upstream's.
 
 Each use of an operator is a program of its own without a delegate, so portable kernels run. Processes of the two
 engines alternate; a process repeats the operator for about the same time whatever it costs.
@@ -20,10 +20,10 @@ from core import console
 from core.bundle import Bundle
 from core.commands import run as run_command
 from core.errors import BuildError, NotSupportedError, SlipwayError
-from verify import tables
 from verify.bench.kept import machine, quiet
+from verify.tables import Table, table_of
 
-OPERATORS = tables.Table("docs/lean.md", "operators")
+OPERATORS = Table("docs/lean.md", "operators")
 AIM = 1.1
 """Ratio to stay under."""
 BUSY = 2.0
@@ -129,11 +129,11 @@ def run(runs: int, words: Sequence[str], as_json: bool, update: bool) -> None:
         if not uses:
             raise SlipwayError(
                 f"No use of an operator is named like {', '.join(words)}.", "the word is misspelt",
-                "./inv bench --operators  (without --only it shows all names)",
+                "./inv self.bench --operators  (without --only it shows all names)",
             )  # fmt: skip
         result = measure(uses, bundles, runs)
     if update and quiet(result["load_average_before"], BUSY):
-        OPERATORS.write(f"{tables.lines(HEADINGS, [cells(row) for row in result['rows']])}\n{_about(result)}\n")
+        OPERATORS.write(f"{table_of(HEADINGS, [cells(row) for row in result['rows']])}\n{_about(result)}\n")
     if as_json:
         console.print_json(result)
         return

@@ -1,4 +1,4 @@
-"""What ``./inv bench --device NAME`` does: a deploy's file transfer against the usual tools, on the same link.
+"""What ``./inv self.bench --device NAME`` does: a deploy's file transfer against the usual tools, on the same link.
 
 The same random bytes go to the same device by Slipway's store (verified there, synced, renamed), by its bare
 transport, and by ``scp``, ``rsync`` or ``adb push``, as far as this machine and the device have them, without and with
@@ -31,13 +31,13 @@ from deploy.run.connect import open_device
 from deploy.store.store import Blob, Store
 from deploy.transport.base import Transport, run
 from deploy.transport.deadline import Deadline
-from verify import tables
 from verify.bench import rsync as bench_rsync
 from verify.bench.kept import quiet
+from verify.tables import Table
 
 Send = Callable[[Path, str], None]
-TRANSFERS = tables.Table("docs/deploy.md", "transfers")
-OVERHEADS = tables.Table("docs/deploy.md", "overheads")
+TRANSFERS = Table("docs/deploy.md", "transfers")
+OVERHEADS = Table("docs/deploy.md", "overheads")
 BUSY = 1.0
 """Load average before the run above which figures are not worth keeping."""
 HEADINGS = ["method", "median", "MB/s", "time / slipway store"]

@@ -1,4 +1,4 @@
-"""What ``./inv fuzz`` does: damaged programs against the engine lean, under Clang's sanitizers, guided by libFuzzer.
+"""``./inv self.fuzz``: damaged programs against the engine lean, under Clang's sanitizers, guided by libFuzzer.
 
 The corpus grows from run to run in the cache; what a bug was found with belongs in ``tests/fixtures/damaged``, which
 every corpus begins with.

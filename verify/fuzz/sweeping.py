@@ -1,4 +1,4 @@
-"""What ``./inv fuzz --sweep`` does: every number of every program changed, one at a time, and each file tried.
+"""What ``./inv self.fuzz --sweep`` does: every number of every program changed, one at a time, and each file tried.
 
 What a number becomes: 0, 1, its neighbours, its double and half, the largest and smallest, every name of an
 enumeration, and what the same field of the nearest other elements holds (``runtime/fuzz/patches.cpp``). A file is
@@ -163,7 +163,7 @@ def run(form: str, pattern: str, every: int, as_json: bool, again: bool = False)
         MismatchError: a file crashed, hung, leaked, was refused without words, or had two answers.
     """
     if form and form not in FORMS:
-        raise UsageError(f"There is no form {form}.", f"forms are {', '.join(FORMS)}", "./inv fuzz --sweep")
+        raise UsageError(f"There is no form {form}.", f"forms are {', '.join(FORMS)}", "./inv self.fuzz --sweep")
     log = cache_dir("logs") / "sweep.log"
     log.write_text("", encoding="utf-8")
     files = programs(pattern)

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 from core import console
 from core.bundle import RUNNER
 from core.paths import ROOT
-from verify import tables
 from verify.suite.made import made_by
+from verify.tables import Row, Table, table_of_rows
 
 if TYPE_CHECKING:
     from core.bundle import Bundle
 
-KERNELS = tables.Table("docs/lean.md", "kernels")
+KERNELS = Table("docs/lean.md", "kernels")
 MAKER = ROOT / "models" / "kleidiai_layers.py"
 TARGET = "linux-arm64"
 CPUS = ("cortex-a53", "cortex-a76", "max", "sme2")
@@ -108,9 +108,9 @@ def short(uses: Iterable[Use]) -> list[str]:
     return [_short(kernel) for _, kernel in uses]
 
 
-def _rows(seen: Mapping[str, Mapping[str, Sequence[Use]]]) -> list[tables.Row]:
+def _rows(seen: Mapping[str, Mapping[str, Sequence[Use]]]) -> list[Row]:
     """A row a layer, a column a CPU; layers that ran the same kernels share a row."""
-    found: dict[tuple[str, ...], tables.Row] = {}
+    found: dict[tuple[str, ...], Row] = {}
     for program, title in TITLES.items():
         rows = [seen[program][cpu] for cpu in CPUS]
         for index in range(max(map(len, rows))):
@@ -144,7 +144,7 @@ def main() -> None:
                 for node, kernel in uses:
                     console.note(f"{program} {cpu}: {node}: {kernel}")
     if update:
-        KERNELS.write(tables.markdown(_rows(seen)))
+        KERNELS.write(table_of_rows(_rows(seen)))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Take the nets to devices: each program, deployed with each engine that a device has, and compared with the export's.
 
-``./inv bench --nets --device local,pi,pi2,phone``. Without torch.
+``./inv self.bench --nets --device local,pi,pi2,phone``. Without torch.
 """
 
 from __future__ import annotations

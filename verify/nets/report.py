@@ -1,4 +1,4 @@
-"""What ``./inv bench --nets`` does, and its tables: in short by scheme, and one of all programs for the docs."""
+"""What ``./inv self.bench --nets`` does, and its tables: in short by scheme, and one of all programs for the docs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 from core import console
 from core.errors import ConfigError, NotSupportedError, UsageError
-from verify import tables
 from verify.bench.kept import machine
 from verify.nets.exporting import Export, export
 from verify.nets.measuring import QUIET, THREADS, Measured, sweep
 from verify.nets.table import Exported, choose
+from verify.tables import Table, table_of
 
-SHORT_OF = (tables.Table("docs/speed.md", "short"), tables.Table("docs/speed.md", "short-avx2"))
+SHORT_OF = (Table("docs/speed.md", "short"), Table("docs/speed.md", "short-avx2"))
 """With AVX-512, and without: the kernels are others."""
-OUTPUTS = tables.Table("docs/speed.md", "apart")
+OUTPUTS = Table("docs/speed.md", "apart")
 AIMS = {"p50": 0.80, "load": 0.35, "cached": 0.15, "rss": 0.80}
 """Geometric means to stay under."""
 SLOW = 1.05
@@ -156,7 +156,9 @@ def run(runs: int, only: str, again: bool, as_json: bool, update: bool) -> None:
     if update and only:
         raise UsageError("Figures of some nets only are not kept.", "--only was given with --update", "leave one out")
     if not Path("/proc/stat").exists():
-        raise NotSupportedError("Nets are measured on Linux only.", "/proc/stat says who else computes", "./inv bench")
+        raise NotSupportedError(
+            "Nets are measured on Linux only.", "/proc/stat says who else computes", "./inv self.bench"
+        )
     from toolchains.build.builder import build
     from toolchains.targets import host_target
 
@@ -165,7 +167,7 @@ def run(runs: int, only: str, again: bool, as_json: bool, update: bool) -> None:
     ready = [one for one in chosen if not made[one.name].error]
     if not ready:
         first = made[chosen[0].name]
-        raise ConfigError("The export of every net failed.", first.error, "./inv bench --nets --only resnet18")
+        raise ConfigError("The export of every net failed.", first.error, "./inv self.bench --nets --only resnet18")
     seen = sweep(bundles, ready, runs, again)
     result = {
         "rounds": runs,
@@ -188,9 +190,9 @@ def _keep(result: dict[str, Any]) -> None:
             f"Warning: others used the machine while {left} programs were measured: they are left out; "
             "the same command measures them again"
         )
-    SHORT_OF["AVX2" in result["machine"]].write(f"{tables.lines(SHORT, short(rows))}\n{_about(result)}\n")
+    SHORT_OF["AVX2" in result["machine"]].write(f"{table_of(SHORT, short(rows))}\n{_about(result)}\n")
     far = differing(rows)
-    OUTPUTS.write(tables.lines(APART, far) if far else "All of these programs are within the tolerance.\n")
+    OUTPUTS.write(table_of(APART, far) if far else "All of these programs are within the tolerance.\n")
 
 
 def _print(result: dict[str, Any]) -> None:

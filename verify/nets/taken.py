@@ -1,4 +1,4 @@
-"""What ``./inv bench --nets --device NAMES`` does, and its table: each net through its export and onto devices."""
+"""What ``./inv self.bench --nets --device NAMES`` does, and its table: each net through its export and onto devices."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 from core import console
 from core.errors import ConfigError, DeadlineError
 from core.program import load_program
-from verify import tables
 from verify.nets.deploying import SECONDS, Deployed, Place, cell_name, journal, places, sweep
 from verify.nets.exporting import Export, export, folder_of
 from verify.nets.exporting import journal as exports
 from verify.nets.table import Exported, choose
+from verify.tables import Table, table_of
 
-DEVICES = tables.Table("docs/speed.md", "devices")
+DEVICES = Table("docs/speed.md", "devices")
 NOT_RUN = "not run"
 _ISSUE = re.compile(r"\b([\w.-]+/[\w.-]+)#(\d+)")
 _FIRST = ["net", "package", "scheme", "export", "size"]
@@ -147,4 +147,4 @@ def markdown(kept: dict[str, Any]) -> str:
     heads = headings(kept["places"])
     rows = [_filled(line(one), len(heads)) for one in kept["rows"]]
     linked = [[_ISSUE.sub(r"[\1#\2](https://github.com/\1/issues/\2)", cell) for cell in row] for row in rows]
-    return f"{_summary(kept)}\n\n{tables.lines(heads, linked)}"
+    return f"{_summary(kept)}\n\n{table_of(heads, linked)}"

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from deploy.run.needs import COMPLEX
-from verify.tables import Row, Table, markdown
+from verify.tables import Row, Table, table_of_rows
 
-OPERATORS = Table("docs/lean.md", "operators")
+OPERATORS = Table("docs/lean.md", "coverage")
 
 _COMPLEX = "complex numbers, which the engine has no kernels for; the engine executorch runs them"
 NOT_COVERED = dict.fromkeys(COMPLEX, _COMPLEX)
@@ -94,7 +94,7 @@ def main() -> None:
     from toolchains.targets import host_target
 
     seen = look(build(host_target().name, "lean").manifest.offers.operators)
-    OPERATORS.write(f"{_about(seen)}\n{markdown(rows(seen))}")
+    OPERATORS.write(f"{_about(seen)}\n{table_of_rows(rows(seen))}")
 
 
 def _about(seen: dict[str, Any]) -> str:

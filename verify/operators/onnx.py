@@ -1,4 +1,4 @@
-"""What ``./inv operators`` does: run every form of the XNNPACK provider's operators with a bundle, on both providers.
+"""``./inv self.operators``: run every form of the XNNPACK provider's operators with a bundle, on both providers.
 
 ``docs/onnx.md`` has a table of what was seen.
 """
@@ -25,12 +25,12 @@ from core.errors import HostError
 from core.files import sha256_bytes
 from core.sweep import Cell, Journal, sweep
 from toolchains.targets import get_target, load_targets
-from verify import tables
+from verify.tables import Row, Table, table_of_rows
 
 if TYPE_CHECKING:
     from models.onnx.operators import Case
 
-OPERATORS = tables.Table("docs/onnx.md", "operators")
+OPERATORS = Table("docs/onnx.md", "operators")
 ENGINE = "onnxruntime"
 ALONE = "linux-x86_64"
 """The target where every form is run by itself."""
@@ -226,7 +226,7 @@ def providers(target: str) -> dict[str, str]:
     return {name: cell.partition(",")[0].lower() for name, cell in cells.items() if cell}
 
 
-def rows(target: str, found: Mapping[str, Seen], *, together: bool) -> list[tables.Row]:
+def rows(target: str, found: Mapping[str, Seen], *, together: bool) -> list[Row]:
     """The table of ``docs/onnx.md``: a row a case, a column a target, what differs from the documentation marked.
 
     Args:
@@ -288,7 +288,7 @@ def run(target: str, as_json: bool, update: bool, only: str = "", together: bool
     version = next((one.version for one in reversed(seen.values())), "")
     how = bundle.manifest.offers.verified + (", forms of an operator set together" if together else "")
     if update:
-        OPERATORS.write(tables.markdown(rows(target, seen, together=together)))
+        OPERATORS.write(table_of_rows(rows(target, seen, together=together)))
     found = {name: _rounded(one) for name, one in seen.items()}
     if as_json:
         console.print_json({"target": target, "engine": f"{ENGINE} {version}", "how": how, "cases": found})

@@ -55,7 +55,7 @@ def prove(target_name: str, cpu: str = "", *, with_kernels: bool = True, again: 
         raise ConfigError(
             f"Programs for {target_name} are not run on {cpu!r}.",
             f"CPU models are {', '.join(cpus)}" if cpus else "nothing here runs them",
-            f"./inv prove --target {target_name}",
+            f"./inv self.prove --target {target_name}",
         )
     native = Native.load(native_dir(target_name))
     if not cpus:

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 from core import console
 from toolchains.build.report import compilers_of, engines_of, proof_of
 from toolchains.targets import load_targets
-from verify import tables
 from verify.prove.proof import Row
+from verify.tables import Row as TableRow
+from verify.tables import Table
 
-PROOFS = tables.Table("docs/proofs.md", "proofs")
+PROOFS = Table("docs/proofs.md", "proofs")
 _FAMILIES = {"fc": "fully connected", "conv": "convolution", "dwconv": "convolution", "softmax": "softmax"}
 
 
@@ -67,7 +68,7 @@ def _remark(row: Row) -> str:
     return "; ".join(f"{count} not run: {why}" for why, count in refused.items())
 
 
-def _docs_row(row: Row) -> tables.Row:
+def _docs_row(row: Row) -> TableRow:
     passed = sum(result.outcome == "passed" for result in row.cases.values())
     return {
         "target": row.target,

@@ -164,7 +164,7 @@ def _require(bare: list[str], name: str) -> None:
     if bare:
         raise ConfigError(
             f"{name} has public declarations without a comment: {len(bare)}.", "\n".join(bare),
-            "write what each is for, in /** ... */ above it, then ./inv docs",
+            "write what each is for, in /** ... */ above it, then ./inv self.docs",
         )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""``./inv docs``: build the documentation's site in ``dist/site``, with a dead link as an error."""
+"""``./inv self.docs``: build the documentation's site in ``dist/site``, with a dead link as an error."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def build() -> Path:
     if sys.version_info < (3, 11):
         raise NotSupportedError(
             "The site's packages do not install here.", "they need Python 3.11",
-            "SLIPWAY_PYTHON=python3.11 SLIPWAY_VENV=.venv311 ./inv docs",
+            "SLIPWAY_PYTHON=python3.11 SLIPWAY_VENV=.venv311 ./inv self.docs",
         )  # fmt: skip
     packages = environment.apart("docs")
     path = os.pathsep.join([os.fspath(packages), *filter(None, [os.environ.get("PYTHONPATH")])])
     # MkDocs 1.6.1 is what is pinned: the theme's note about a MkDocs 2 concerns nobody here.
     env = {**os.environ, "PYTHONPATH": path, "NO_MKDOCS_2_WARNING": "1"}
     site = dist_part("site")
-    with locked("site", "waiting for another ./inv docs"), new_folder(site) as folder:
+    with locked("site", "waiting for another ./inv self.docs"), new_folder(site) as folder:
         with tempfile.TemporaryDirectory(prefix="slipway-docs-") as name:
             staged = Path(name) / "docs"
             staged.mkdir()
@@ -51,10 +51,10 @@ def build() -> Path:
         if done.returncode:
             found = [line for line in done.stderr.splitlines() if line.startswith(_WORDS)]
             if not found:
-                raise HostError("MkDocs failed.", "\n".join(done.stderr.splitlines()[-12:]), "./inv docs")
+                raise HostError("MkDocs failed.", "\n".join(done.stderr.splitlines()[-12:]), "./inv self.docs")
             raise BuildError(
                 f"The site has {len(found)} faults.", "\n".join(found),
-                "correct the pages in docs/ (or docs/site/mkdocs.yml, which lists them), then ./inv docs", found,
+                "correct the pages in docs/ (or docs/site/mkdocs.yml, which lists them), then ./inv self.docs", found,
             )  # fmt: skip
         folder.chmod(0o755)
     return site / "index.html"
@@ -79,7 +79,7 @@ def report(serve: bool, port: int, as_json: bool) -> None:
             raise HostError(
                 f"The site cannot be shown on port {port}.",
                 str(error.strerror),
-                f"./inv docs --serve --port {port + 1}",
+                f"./inv self.docs --serve --port {port + 1}",
             ) from error
         with server:
             console.note(f"http://127.0.0.1:{server.server_port}/ shows it until Ctrl-C.")

@@ -117,7 +117,7 @@ def stage(folder: Path) -> None:
                 raise BuildError(
                     f"{file.relative_to(ROOT).as_posix()} links to a folder: {source}.",
                     "the site has copies of linked files, not of folders",
-                    "link to a file of the folder, or write its name without a link, then ./inv docs",
+                    "link to a file of the folder, or write its name without a link, then ./inv self.docs",
                 )
         text = titled(text, titles)
         # MkDocs' Markdown reads what is inside of HTML only where that is said.

@@ -21,7 +21,7 @@ from core import console
 from core.errors import HostError
 from core.files import write_json
 from core.paths import dist_part
-from verify.tables import Table, lines
+from verify.tables import Table, table_of
 
 if TYPE_CHECKING:
     from junitparser import TestCase
@@ -201,8 +201,8 @@ def show(*, update: bool) -> None:
     if update:
         steps, suites, slowest = ((columns, [[_code(cell) for cell in row] for row in rows])
                                   for columns, rows in tables(last))  # fmt: skip
-        TIMES.write(f"{_head(last)}\n{lines(*steps)}\n{lines(*slowest)}")
-        SUITES.write(lines(*suites))
+        TIMES.write(f"{_head(last)}\n{table_of(*steps)}\n{table_of(*slowest)}")
+        SUITES.write(table_of(*suites))
 
 
 def tables(run: Times) -> list[tuple[list[str], list[list[str]]]]:

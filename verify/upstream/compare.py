@@ -1,4 +1,4 @@
-"""What ``./inv agree --sound`` does: run the programs of upstream's own tests and ours on the lean engine, and compare.
+"""``./inv self.agree --sound``: run the programs of upstream's own tests and ours on the lean engine, and compare.
 
 It is a sweep (`core.sweep`). ``--update`` puts what it came to into the tables of ``docs/proofs.md``.
 """
@@ -210,7 +210,7 @@ class Choice:
             raise UsageError(
                 "--update goes with whole families of programs.",
                 "the docs count all of a family",
-                "./inv agree --sound --update",
+                "./inv self.agree --sound --update",
             )
         tests = upstream_suites.ran(names) if self.kept else upstream_suites.collect(names, jobs)
         return Collected.of(tests)
@@ -251,6 +251,6 @@ def run(target: str, cpu: str, some: Choice, as_json: bool, update: bool, again:
         raise MismatchError(
             f"{len(wrong)} sound programs do not agree with upstream's runtime.",
             "; ".join(f"{one.case} on {one.target} {one.cpu}: {one.outcome}" for one in wrong[:6]),
-            "./inv agree --sound --target TARGET --cpu CPU --program TEST",
+            "./inv self.agree --sound --target TARGET --cpu CPU --program TEST",
             [one.case for one in wrong],
         )

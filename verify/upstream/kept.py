@@ -11,10 +11,10 @@ from pydantic import BaseModel, ConfigDict
 
 from core.files import sha256_bytes, sha256_file
 from core.sweep import Journal
-from verify import tables
 from verify.agree import kept as agree_kept
 from verify.agree.kept import Outcome
 from verify.agree.programs import table
+from verify.tables import Row, Table
 from verify.upstream.suites import OURS
 from verify.upstream.suites import family_of as ours
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from verify.agree.look import Executor
     from verify.upstream.suites import Case, Test
 
-COUNTS = tables.Table("docs/proofs.md", "sound-programs")
-REMARKS = tables.Table("docs/proofs.md", "remarks")
+COUNTS = Table("docs/proofs.md", "sound-programs")
+REMARKS = Table("docs/proofs.md", "remarks")
 _GOOD = ("exact", "agrees")
 
 
@@ -188,7 +188,7 @@ _RIGHT = {
 }
 
 
-def _remarks(summary: Summary) -> list[tables.Row]:
+def _remarks(summary: Summary) -> list[Row]:
     """What did not agree: a row for each family, outcome and reason."""
     found: dict[tuple[str, str, str], set[str]] = {}
     for one in summary.notable:

@@ -318,7 +318,7 @@ def chosen(pattern: str) -> list[str]:
             raise ConfigError(
                 f"No id of the {len(known)} tests and programs contains {part!r}.",
                 f"ids are like {known[0]} and {known[-1]}",
-                "./inv agree --sound --program test_add.py",
+                "./inv self.agree --sound --program test_add.py",
             )
     return [name for name in known if not parts or any(part in name for part in parts)]
 
@@ -351,7 +351,7 @@ def _collect(base: Path, names: Sequence[str], jobs: int) -> None:
         return
     with contextlib.ExitStack() as stack:
         if len(todo) > _FEW:
-            stack.enter_context(locked("upstream-tests", "waiting for another ./inv agree --sound"))
+            stack.enter_context(locked("upstream-tests", "waiting for another ./inv self.agree --sound"))
         todo = [name for name in names if not _ran(base, name)]
         console.note(f"sound programs: {len(todo)} of {len(names)} tests to run")
         _run(base, todo, jobs)
