@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -74,6 +75,14 @@ def _said(argv: Sequence[str | Path]) -> tuple[bool, str]:
     if done.returncode:
         return False, f"{Path(words[0]).name} ends with {done.returncode}: {lines[-1] if lines else 'it says nothing'}"
     return True, lines[0] if lines else ""
+
+
+def _library(said: str) -> str:
+    """What to install if a program lacks a library of the system's, which a wheel does not bring."""
+    found = re.search(r"libraries: (\S+): cannot open shared object file", said)
+    return (
+        f"install {found[1]} with your distribution's packages (Debian: libstdc++6); then ./inv doctor" if found else ""
+    )
 
 
 def _python() -> Check:
@@ -167,7 +176,7 @@ def _conan() -> Check:
         "ninja": _said([ninja, "--version"]),
     }
     if bad := [said for ok, said in found.values() if not ok]:
-        return Check(name, False, "; ".join(bad), environment.renew("core"))
+        return Check(name, False, "; ".join(bad), _library(bad[0]) or environment.renew("core"))
     return Check(name, True, ", ".join(f"{program} {said.split()[-1]}" for program, (_, said) in found.items()))
 
 

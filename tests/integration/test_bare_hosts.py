@@ -15,7 +15,10 @@ from toolchains.debian import packages as debian
 from toolchains.debian.host import host_arch
 from toolchains.debian.sources import VARIABLE, find_mirror
 
-PACKAGES = ["python3", "python3-venv", "ca-certificates", "coreutils", "dash", "diffutils", "grep", "sed", "libc-bin"]
+PACKAGES = [
+    "python3", "python3-venv", "ca-certificates", "coreutils", "dash", "diffutils", "grep", "sed", "libc-bin",
+    "libstdc++6",
+]  # fmt: skip
 ENTER = """
 mount --rbind /dev "$1/dev" && mount -t proc proc "$1/proc" && mount -t tmpfs tmpfs "$1/tmp" &&
 mount --bind "$2" "$1/slipway" && mount --bind "$3" "$1/home" && shift 3 && exec chroot "$@"
@@ -69,6 +72,12 @@ def test_without_apt_the_front_door_says_what_to_set_and_then_works(root: Path, 
     done = run(root, home, ["/slipway/inv", "doctor"], **mirror)
     assert done.returncode == 0, done.stderr
     assert "by Slipway itself" in done.stdout
+    for library in root.glob("usr/lib/*/libstdc++.so.6"):
+        library.rename(library.with_name("gone"))
+    bare = run(root, home, ["/slipway/inv", "doctor"], **mirror)
+    assert bare.returncode == 4 and "Try: install libstdc++.so.6 with your distribution's packages" in bare.stderr
+    for library in root.glob("usr/lib/*/gone"):
+        library.rename(library.with_name("libstdc++.so.6"))
     fetched = run(root, home, ["/home/venv/bin/python", "-c", FETCH], PYTHONPATH="/slipway", **mirror)
     assert fetched.returncode == 0, fetched.stderr
     tree = home / fetched.stdout.strip().removeprefix("/home/")

@@ -111,6 +111,10 @@ def test_tools_are_run(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     said["cmake"] = (False, "cmake ends with 127: no such library")
     row = _row("Conan, CMake, Ninja")
     assert (row.ok, row.detail) == (False, "cmake ends with 127: no such library")
+    assert "core.lock" in row.fix
+    gone = "cmake: error while loading shared libraries: libstdc++.so.6: cannot open shared object file: No such file"
+    said["cmake"] = (False, gone)
+    assert _row("Conan, CMake, Ninja").fix.startswith("install libstdc++.so.6 with your distribution's packages")
     assert row.fix.startswith("rm ")
     monkeypatch.setattr(zig, "installed", lambda: Path("/cache/zig"))
     assert (_row("zig").ok, _row("zig").later) == (True, False)
