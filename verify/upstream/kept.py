@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
@@ -202,5 +203,6 @@ def _remarks(summary: Summary) -> list[Row]:
 
 
 def _plain(text: str) -> str:
-    """Words of others as text: no markup, no table."""
+    """Words of others as text: no markup, no table, no folder of this machine."""
+    text = re.sub(r"(?<![\w.])(?:/[^\s,:/]+)+/(?=[^\s/])", "", text)
     return text.replace("|", "/").replace("<", "(").replace(">", ")").replace("`", "'").rstrip(":")
