@@ -79,10 +79,11 @@ def _said(argv: Sequence[str | Path]) -> tuple[bool, str]:
 
 def _library(said: str) -> str:
     """What to install if a program lacks a library of the system's, which a wheel does not bring."""
-    found = re.search(r"libraries: (\S+): cannot open shared object file", said)
-    return (
-        f"install {found[1]} with your distribution's packages (Debian: libstdc++6); then ./inv doctor" if found else ""
-    )
+    found = re.search(r"(\S+): cannot open shared object file", said)
+    if not found:
+        return ""
+    package = " (Debian: libstdc++6)" if found[1] == "libstdc++.so.6" else ""
+    return f"install {found[1]} with your distribution's packages{package}; then ./inv doctor"
 
 
 def _python() -> Check:
@@ -125,7 +126,7 @@ def _exporter() -> Check:
     if bootstrap.is_installed(Path(sys.prefix), "export"):
         ok, said = _said([sys.executable, "-I", "-c", _EXPORTER])
         detail = f"{said}: they load" if ok else f"it is installed and does not load: {said}"
-        return Check("exporter", ok, detail, "" if ok else environment.renew("export"))
+        return Check("exporter", ok, detail, "" if ok else _library(said) or environment.renew("export"))
     if error := environment.why("export"):
         return Check("exporter", False, f"{error.what} {error.cause}", error.hint)
     size = bootstrap.LABELS["export"]

@@ -71,7 +71,10 @@ class Table:
     def write(self, text: str) -> None:
         """Put ``text`` between the markers."""
         with locked("docs"):
-            write_atomic(self.file, self.within(self.file.read_text(encoding="utf-8"), text))
+            self._write(text)
+
+    def _write(self, text: str) -> None:
+        write_atomic(self.file, self.within(self.file.read_text(encoding="utf-8"), text))
         console.note(f"kept in {self.page}")
 
     def put(
@@ -80,7 +83,6 @@ class Table:
         keys: Sequence[str],
         order: Callable[[Row], object] | None = None,
         keep: Callable[[Row], bool] = lambda row: True,
-        below: str = "",
     ) -> None:
         """Replace the rows that ``rows`` have anew, add the others.
 
@@ -88,14 +90,14 @@ class Table:
             keys: headings that tell rows apart.
             order: the rows' order; without it new rows come last.
             keep: says of an earlier row whether it still stands for something.
-            below: text after the table.
         """
-        found = {tuple(row[key] for key in keys): row for row in self.rows() if keep(row)}
-        found |= {tuple(row[key] for key in keys): row for row in rows}
-        ordered = list(found.values())
-        if order is not None:
-            ordered.sort(key=order)  # type: ignore[arg-type]  # what it returns can be compared
-        self.write(table_of_rows(ordered) + (f"\n{below}\n" if below else ""))
+        with locked("docs"):
+            found = {tuple(row[key] for key in keys): row for row in self.rows() if keep(row)}
+            found |= {tuple(row[key] for key in keys): row for row in rows}
+            ordered = list(found.values())
+            if order is not None:
+                ordered.sort(key=order)  # type: ignore[arg-type]  # what it returns can be compared
+            self._write(table_of_rows(ordered))
 
 
 def _parts(table: Table, page: str) -> tuple[str, str, str]:

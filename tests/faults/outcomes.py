@@ -52,8 +52,10 @@ def check(fault: str, phase: str, seen: Counter[str]) -> None:
     """Hold what was seen against the table, or write it there."""
     if os.environ.get("SLIPWAY_RECORD_FAULTS"):
         with locked("faults-record"):
-            (row,) = [row for row in FAULTS.rows() if row["fault"] == fault]
-            FAULTS.put([{**row, phase: f"{seen.total()}: {', '.join(sorted(seen))}"}], ("fault",))
+            known_faults = {row["fault"]: row for row in FAULTS.rows()}
+            new = {**dict.fromkeys(next(iter(known_faults.values())), ""), "fault": fault}
+            row = {**known_faults.get(fault, new), phase: f"{seen.total()}: {', '.join(sorted(seen))}"}
+            FAULTS.put([row], ("fault",), order=lambda one: one["fault"])
         return
     known = rows()
     if fault in _ALSO:

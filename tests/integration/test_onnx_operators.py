@@ -109,7 +109,6 @@ def test_the_rules_hold_at_their_limits(tmp_path: Path) -> None:
     from toolchains.build.builder import build
 
     bundle = build("linux-x86_64", operators.ENGINE)
-    wrong = []
     for form in FORMS:
         model = form.model()
         nodes = list(placement(model))
@@ -126,13 +125,9 @@ def test_the_rules_hold_at_their_limits(tmp_path: Path) -> None:
         names = ("MatMul", "Gemm") if plain == "Gemm" else (plain,)
         expected = next(one for one in nodes if one.operator.removeprefix("QLinear") in names)
         assert (expected.provider == XNNPACK) is form.taken, (form.name, nodes)
-        if not _near(bare, cpu, form.near):
-            wrong.append(form.name)
+        assert form.luck or _near(bare, cpu, form.near) is form.trusted, (form.name, bare.failure)
         if not form.trusted:
             assert any(one.danger for one in nodes), (form.name, nodes)
-    # Some read memory beside a tensor: what lies there is right on some machines, by chance.
-    untrusted = {form.name for form in FORMS if not form.trusted}
-    assert set(wrong) <= untrusted and 2 * len(wrong) > len(untrusted), (wrong, untrusted)
 
 
 def _near(run: operators.Run, cpu: operators.Run, limit: float) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -39,12 +40,18 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_rows_replace_those_with_the_same_keys_and_others_stay(page: Path) -> None:
     assert TABLE.rows() == [{"a": "x", "b": "1|2"}, {"a": "y", "b": "3"}]
-    TABLE.put([{"a": "z", "b": "4"}, {"a": "y", "b": "5|6"}], ("a",), below="New.")
+    TABLE.put([{"a": "z", "b": "4"}, {"a": "y", "b": "5|6"}], ("a",))
     assert [row["b"] for row in TABLE.rows()] == ["1|2", "5|6", "4"]
     TABLE.put([], ("a",), order=lambda row: row["b"], keep=lambda row: row["a"] != "x")
     assert [row["a"] for row in TABLE.rows()] == ["z", "y"]
     text = page.read_text()
     assert text.startswith("# A\n\n<!-- one -->\n") and text.endswith(PAGE[PAGE.index("<!-- /one") :])
+
+
+def test_commands_at_the_same_time_lose_no_row_of_each_other(page: Path) -> None:
+    with ThreadPoolExecutor(8) as at_once:
+        list(at_once.map(lambda number: TABLE.put([{"a": f"n{number}", "b": ""}], ("a",)), range(24)))
+    assert {row["a"] for row in TABLE.rows()} == {"x", "y", *(f"n{number}" for number in range(24))}
 
 
 def test_a_table_without_rows_says_so_and_takes_some(page: Path) -> None:

@@ -114,7 +114,11 @@ def test_tools_are_run(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "core.lock" in row.fix
     gone = "cmake: error while loading shared libraries: libstdc++.so.6: cannot open shared object file: No such file"
     said["cmake"] = (False, gone)
-    assert _row("Conan, CMake, Ninja").fix.startswith("install libstdc++.so.6 with your distribution's packages")
+    assert _row("Conan, CMake, Ninja").fix.startswith(
+        "install libstdc++.so.6 with your distribution's packages (Debian:"
+    )
+    said["cmake"] = (False, gone.replace("libstdc++.so.6", "libz.so.1"))
+    assert _row("Conan, CMake, Ninja").fix == "install libz.so.1 with your distribution's packages; then ./inv doctor"
     assert row.fix.startswith("rm ")
     monkeypatch.setattr(zig, "installed", lambda: Path("/cache/zig"))
     assert (_row("zig").ok, _row("zig").later) == (True, False)

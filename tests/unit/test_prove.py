@@ -123,6 +123,10 @@ def test_new_rows_replace_those_of_the_same_cpu_and_say_why_cases_did_not_run(em
     prove_table.publish([Row(target="linux-x86", cpu="Haswell", how="", outcome="passed", cases={"fc_f32_m1": good})])
     assert [one[1] for one in table() if one[0] == "linux-x86"] == ["Haswell"], "something runs them now"
     assert "| Haswell |" in prove_table.targets_markdown()
+    bad = CaseResult(outcome="failed", why="off")
+    prove_table.publish([row("max", {"fc_f32_m1_k1_n1": good, "fc_f32_m2_k1_n1": bad})])
+    assert ("linux-arm64", "max", "1 of 2", "0", "1 failed") in table()
+    assert "| cortex-a53 |" in prove_table.targets_markdown(), "what failed is no proof"
 
 
 def test_every_target_has_somewhere_to_run_or_says_why_not() -> None:

@@ -153,6 +153,7 @@ def test_the_docs_count_whole_families(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError):
         upstream_compare.Choice("state-a").collected(jobs=1, whole=True)
     assert upstream_compare.Choice("state-", kept=True).collected(jobs=1, whole=True).tests == ()
+    assert upstream_suites.chosen("state-") == ours[:2]
     assert upstream_kept.family_of(ours[0]) == "ours, state"
 
 

@@ -97,15 +97,20 @@ def _short(kernel: str) -> str:
     return f"`{kernel}`"
 
 
-def named(program: str, cpu: str) -> set[str]:
-    """The kernels that docs/lean.md names for the layers of a program on a CPU."""
-    rows = [row for row in KERNELS.rows() if row["layer"].rpartition(": ")[0] == TITLES[program]]
-    return {cell for row in rows for head, cell in row.items() if head.startswith(f"{cpu} ")}
+def named(program: str, cpu: str) -> set[Use]:
+    """Kinds of nodes and their kernels that docs/lean.md names for the layers of a program on a CPU."""
+    found = set()
+    for row in KERNELS.rows():
+        title, _, kinds = row["layer"].rpartition(": ")
+        if title == TITLES[program]:
+            cells = [cell for head, cell in row.items() if head.startswith(f"{cpu} ")]
+            found |= {(kind, cell) for kind in kinds.split(", ") for cell in cells}
+    return found
 
 
-def short(uses: Iterable[Use]) -> list[str]:
-    """The kernels as docs/lean.md names them."""
-    return [_short(kernel) for _, kernel in uses]
+def short(uses: Iterable[Use]) -> list[Use]:
+    """Kinds of nodes and their kernels as docs/lean.md names them."""
+    return [(node.partition(" (")[0].lower(), _short(kernel)) for node, kernel in uses]
 
 
 def _rows(seen: Mapping[str, Mapping[str, Sequence[Use]]]) -> list[Row]:
@@ -114,10 +119,10 @@ def _rows(seen: Mapping[str, Mapping[str, Sequence[Use]]]) -> list[Row]:
     for program, title in TITLES.items():
         rows = [seen[program][cpu] for cpu in CPUS]
         for index in range(max(map(len, rows))):
-            kinds = {row[index][0].partition(" (")[0] for row in rows if row}
-            cells = [short(row)[index] if row else "refused" for row in rows]
+            layers = [short(row)[index] if row else ("", "refused") for row in rows]
+            kinds, cells = {kind for kind, _ in layers if kind}, [kernel for _, kernel in layers]
             heads = (f"{cpu} ({has})" for cpu, has in zip(CPUS, FEATURES, strict=True))
-            row = {"layer": f"{title}: {', '.join(sorted(kinds)).lower()}", **dict(zip(heads, cells, strict=True))}
+            row = {"layer": f"{title}: {', '.join(sorted(kinds))}", **dict(zip(heads, cells, strict=True))}
             found.setdefault(tuple(row.values()), row)
     return list(found.values())
 

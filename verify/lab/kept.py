@@ -24,7 +24,8 @@ def keep(found: Lab) -> None:
             "Nothing was kept for the docs.", f"{len(without)} cells have no instructions: {', '.join(without[:5])}",
             "./inv lab --device sme,pi5,pi3 --layers all --update",
         )  # fmt: skip
-    LAB.put(rows, ("device", "layer", "type"))
+    devices = {row["device"] for row in rows}
+    LAB.put(rows, ("device", "layer", "type"), keep=lambda row: row["device"] not in devices)
 
 
 def _row(cell: LabCell) -> Row | None:

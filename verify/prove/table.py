@@ -13,6 +13,7 @@ from verify.tables import Row as TableRow
 from verify.tables import Table
 
 PROOFS = Table("docs/proofs.md", "proofs")
+_FAILED = "failed"
 _FAMILIES = {"fc": "fully connected", "conv": "convolution", "dwconv": "convolution", "softmax": "softmax"}
 
 
@@ -61,11 +62,18 @@ def report(rows: Sequence[Row], as_json: bool) -> None:
 
 
 def _remark(row: Row) -> str:
-    """Why cases, or all, were not run."""
+    """How many cases failed, and why others, or all, were not run."""
     if not row.cases:
         return f"{row.why}; {row.how}" if row.how else row.why
+    failed = sum(result.outcome == "failed" for result in row.cases.values())
     refused = Counter(result.why for result in row.cases.values() if result.outcome == "unsupported")
-    return "; ".join(f"{count} not run: {why}" for why, count in refused.items())
+    said = [f"{failed} {_FAILED}"] if failed else []
+    return "; ".join([*said, *(f"{count} not run: {why}" for why, count in refused.items())])
+
+
+def _proved(row: TableRow) -> bool:
+    """Whether a row of the docs says that no case that ran there failed."""
+    return row["cases passed"] != "not run" and _FAILED not in row["remark"]
 
 
 def _docs_row(row: Row) -> TableRow:
@@ -102,7 +110,7 @@ def targets_markdown() -> str:
     ]
     proofs = PROOFS.rows()
     for target in load_targets().values():
-        passed = [row["CPU"] for row in proofs if row["target"] == target.name and row["cases passed"] != "not run"]
+        passed = [row["CPU"] for row in proofs if row["target"] == target.name and _proved(row)]
         cells = [
             target.name,
             target.isa_floor,
