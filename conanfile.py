@@ -117,7 +117,7 @@ class SlipwayRuntimeConan(ConanFile):
     }
     default_options: ClassVar = {"engine": "executorch", "operators": "all", "backends": "all", "types": "all",
                                 "library": "no"}  # fmt: skip
-    # By kind, as toolchains/build/inputs.py counts them: a stray file is no new revision. Tests, fuzz targets and the
+    # By kind, as toolchains/bundle/inputs.py counts them: a stray file is no new revision. Tests, fuzz targets and the
     # proof are not in the package.
     exports_sources = (
         "runtime/*.cpp", "runtime/*.h", "runtime/*.in", "runtime/*.sh", "runtime/*.toml", "runtime/*.hpp",

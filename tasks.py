@@ -13,11 +13,11 @@ import invoke
 from commands import offered
 from commands.groups import DEPLOY, EXPORT, MATRIX, TASKS
 from commands.tasks import compare, profiles, tune
-from core import (
+from core.cli import (
     handover,  # noqa: F401  # first of all: another program's Invoke gives way to ./inv
     invoked,
 )
-from core.cli import JSON, Words, task
+from core.cli.task import JSON, Words, task
 from deploy.tasks import devices
 from verify.tasks import agree, bench, docs, fuzz, inspect, lab, operators, test
 
@@ -43,7 +43,7 @@ DEFAULTS = {
 @task(help={"json": JSON})
 def targets(c: Any, json: bool = False) -> None:
     """List what Slipway builds for: every target, its ISA floor, its engines and what each still needs."""
-    from toolchains.build import report
+    from toolchains.bundle import report
 
     report.targets(json)
 
@@ -199,7 +199,7 @@ def export(
 @task(help={"json": JSON}, name="list")
 def models_list(c: Any, json: bool = False) -> None:
     """List the model zoo: each model, its schemes, and which are exported already."""
-    from models import report
+    from models.request import report
 
     report.zoo(json)
 
@@ -420,7 +420,7 @@ def matrix(
 )
 def clean(c: Any, cache: bool = False, env: bool = False, json: bool = False) -> None:
     """Remove what builds, exports and runs left in dist/; running virtual devices are stopped with --cache."""
-    from core.clean import clean as remove
+    from core.files.clean import clean as remove
 
     if cache:
         from deploy.virtual.machines import stop_all
@@ -435,7 +435,7 @@ def lock(c: Any) -> None:
 
     For those who change a version. Needs the package index; installs uv into .venv.
     """
-    from core.lock import make
+    from core.environment.lock import make
 
     make()
 

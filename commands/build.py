@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.cli import Words
+from core.cli.task import Words
 from core.errors import UsageError
 
 if TYPE_CHECKING:
-    from toolchains.build.selection import Selection
+    from toolchains.bundle.selection import Selection
 
 
 def run(words: Words) -> None:
@@ -18,7 +18,7 @@ def run(words: Words) -> None:
     Raises:
         UsageError: arguments that contradict each other.
     """
-    from toolchains.build import report
+    from toolchains.bundle import report
 
     family, engine = words["toolchain"], words["engine"]
     if words["all"]:
@@ -28,7 +28,7 @@ def run(words: Words) -> None:
                 "",
                 "./inv build --all",
             )
-        from toolchains.build import build_all
+        from toolchains.bundle import build_all
 
         build_all.report(build_all.build_all(family, words["sources"], words["force"]), words["json"])
         return
@@ -37,7 +37,7 @@ def run(words: Words) -> None:
             raise UsageError(
                 "--aar cannot be used with --engine, --packages, --sdk, --wheel or --ops-from.", "", "./inv build --aar"
             )
-        from toolchains.build import aar
+        from toolchains.bundle import aar
 
         built_aar = aar.build_aar(words["target"] if words.given["target"] else "", family, words["force"])
         report.aar(built_aar, words["json"])
@@ -49,8 +49,8 @@ def run(words: Words) -> None:
             raise UsageError(
                 "--wheel cannot be used with --ops-from.", "a wheel has all operators", "./inv build --wheel"
             )
-        from toolchains.build.sdk import build_sdk
-        from toolchains.build.wheel import tag, write_wheel
+        from toolchains.bundle.sdk import build_sdk
+        from toolchains.bundle.wheel import tag, write_wheel
         from toolchains.targets import get_target
 
         if words["wheel"]:
@@ -60,11 +60,11 @@ def run(words: Words) -> None:
         report.sdk(sdk, words["json"], write_wheel(sdk) if words["wheel"] else None)
         return
     if words["packages"] or (not engine and _without_engine(words["target"])):
-        from toolchains.build.native import build_native
+        from toolchains.bundle.native import build_native
 
         report.native(build_native(words["target"], family, words["sources"], words["force"]), words["json"])
         return
-    from toolchains.build.builder import build
+    from toolchains.bundle.builder import build
 
     built = build(
         words["target"],
@@ -80,11 +80,11 @@ def run(words: Words) -> None:
 def _selection(programs: str) -> Selection:
     """The needs of the programs, as this machine's own bundle of the engine lean reads them."""
     from core.files import sha256_file
-    from core.program import load_program
+    from core.formats.program import load_program
     from deploy.run.needs import describe
-    from models.options import words
-    from toolchains.build.builder import build
-    from toolchains.build.selection import select
+    from models.request.options import words
+    from toolchains.bundle.builder import build
+    from toolchains.bundle.selection import select
     from toolchains.targets import host_target
 
     names, files = [], []

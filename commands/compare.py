@@ -10,10 +10,10 @@ from pathlib import Path
 from commands import export
 from commands.given import build_for, list_of
 from commands.matrix import catalogue
-from core.bundle import Bundle
-from core.cli import Words, number
+from core.cli.task import Words, number
 from core.errors import MatrixError, SlipwayError, UsageError
-from core.samples import Samples
+from core.formats.bundle import Bundle
+from core.formats.samples import Samples
 from deploy.comparing import report
 from deploy.comparing.model import Compared
 from deploy.comparing.run import Metric, compare
@@ -32,9 +32,10 @@ def run(words: Words) -> None:
     Raises:
         MatrixError: a program failed or differs. UsageError, ConfigError, ExportError: see `models.samples.floats`.
     """
-    from models import sample_files, trained
-    from models.schemes import load_schemes
-    from models.type_names import schemes_of
+    from models.request import sample_files
+    from models.zoo import trained
+    from models.zoo.schemes import load_schemes
+    from models.zoo.type_names import schemes_of
 
     model = str(words["model"])
     if not model or "," in model or "*" in model or model == "all":
@@ -109,7 +110,7 @@ def _metric(text: str) -> Metric | None:
     if not text:
         return None
     from core.environment import ensure_export
-    from models import sample_files
+    from models.request import sample_files
     from models.samples import functions
 
     if not sample_files.is_function(text):

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from commands.export import installed_beside
 from commands.given import build_for, check_model, list_of, options_of, program_of
-from core.bundle import Bundle, find_bundle
-from core.cli import Words, number
+from core.cli.task import Words, number
 from core.errors import UsageError
-from core.program import ENGINES, format_at
+from core.formats.bundle import Bundle, find_bundle
+from core.formats.program import ENGINES, format_at
 from deploy.devices.inventory import Device, get_device
 from deploy.run.engine_flags import LEAN, check_limits, engine_flags
 from deploy.run.intact import check_whole
@@ -69,7 +69,7 @@ def _deployed(
     words: Words, device: Device, given: Bundle | None, engine: str, program: Path | None, settings: Settings
 ) -> Result:
     """Build, export, and run it there."""
-    from core.live import part
+    from core.console.live import part
 
     with part("runner"):
         bundle = given or build_for(words["target"] or device.target, engine, words["toolchain"])

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.cli import Words
+from core.cli.task import Words
 from core.errors import SlipwayError, UsageError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def run(words: Words) -> None:
     """Export what the arguments of ``./inv export`` name, and print it."""
     from commands.given import options_of
-    from models import report
+    from models.request import report
 
     chosen = options_of(words)
     if words["per_op_mode"]:
@@ -36,12 +36,12 @@ def add_packages(packages: str, model: str, as_json: bool) -> None:
     """Do ``./inv models.add-package``, and print the versions.
 
     Raises:
-        UsageError: no model's file. ConfigError, HostError: as `models.packages.add`.
+        UsageError: no model's file. ConfigError, HostError: as `models.users.packages.add`.
     """
     from core import console
     from core.environment import ensure_export
-    from models.options import words
-    from models.packages import add, pins, wanted
+    from models.request.options import words
+    from models.users.packages import add, pins, wanted
 
     source = Path(model.rpartition(":")[0] if ".py:" in model else model).expanduser()
     if source.suffix != ".py" or not source.is_file():
@@ -79,7 +79,7 @@ def combined(
         at_once: how many exports run together.
         keep: use an exporter that waits in memory.
     """
-    from models.options import words
+    from models.request.options import words
     from models.zoo import combinations
 
     names = words(partitioners)
@@ -101,9 +101,9 @@ def together(
         at_once: how many exports run together.
         keep: use an exporter that waits in memory.
     """
-    from models import trained
     from models.export import raise_failures
     from models.request import resolve
+    from models.zoo import trained
 
     if at_once < 1:
         raise UsageError(
@@ -125,7 +125,7 @@ def _attempt(
     keep: bool = True,
 ) -> dict[str, SlipwayError]:
     """Export the outdated programs; the failures by the requests' names."""
-    from models.current import current
+    from models.request.current import current
 
     if not force and all(current(request) for request in requests):
         return {}
@@ -154,11 +154,11 @@ def installed_beside(requests: Sequence[Request], *, deploy: bool = False, devic
     Raises:
         HostError: it could not be installed. The block was interrupted: PyTorch may be missing, a build take minutes.
     """
-    from core import live
-    from core.bootstrap import is_installed
+    from core.console import live
     from core.environment import beside, running, venv
-    from models import trained
-    from models.current import current
+    from core.environment.bootstrap import is_installed
+    from models.request.current import current
+    from models.zoo import trained
 
     if is_installed(venv(), "export") or all(current(request) for request in requests):
         yield
@@ -176,9 +176,9 @@ def installed_beside(requests: Sequence[Request], *, deploy: bool = False, devic
 
 def each(programs: Sequence[Exportable]) -> dict[Exportable, Path | SlipwayError]:
     """The folder of each program of a matrix, or the error that it ended with."""
-    from models import trained
     from models.request import resolve
-    from models.variants import chosen
+    from models.request.variants import chosen
+    from models.zoo import trained
 
     trained.fetch(dict.fromkeys(one.model for one in programs))
     found: dict[Exportable, Path | SlipwayError] = {}

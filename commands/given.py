@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.bundle import Bundle
-from core.cli import Words
+from core.cli.task import Words
 from core.errors import UsageError
-from core.program import FORMATS
+from core.formats.bundle import Bundle
+from core.formats.program import FORMATS
 
 if TYPE_CHECKING:
     from models.request import Request
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def list_of(text: str) -> tuple[str, ...]:
     """The words of a comma-separated list."""
-    from models.options import words
+    from models.request.options import words
 
     return words(text)
 
@@ -52,9 +52,9 @@ def options_of(words: Words) -> dict[str, str]:
     """The export options of ``--options`` and ``--samples``.
 
     Raises:
-        UsageError: as `models.options.pairs`, or samples for a program that is exported already.
+        UsageError: as `models.request.options.pairs`, or samples for a program that is exported already.
     """
-    from models.options import pairs
+    from models.request.options import pairs
 
     options, samples = pairs(words.get("options") or ""), words.get("samples")
     return {**options, "samples": str(samples)} if samples else options
@@ -66,8 +66,8 @@ def check_model(words: Words, format: str) -> list[Request]:  # noqa: A002
     Raises:
         ConfigError, ExportError: as `models.request.resolve`.
     """
-    from models.options import words as names
     from models.request import resolve
+    from models.request.options import words as names
     from models.zoo import combinations
 
     partitioners, options = names(str(words.get("partitioners") or "")), options_of(words)
@@ -79,6 +79,6 @@ def check_model(words: Words, format: str) -> list[Request]:  # noqa: A002
 
 def build_for(target: str, engine: str, toolchain: str) -> Bundle:
     """The bundle, built if need be."""
-    from toolchains.build.builder import build
+    from toolchains.bundle.builder import build
 
     return build(target, engine, toolchain)

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.cli import Words, number
+from core.cli.near import near
+from core.cli.task import Words, number
 from core.console import note, shown
 from core.errors import ConfigError, MismatchError, NotSupportedError, ProgramError, UsageError
 from core.files import sha256_file, write_atomic
-from core.near import near
+from core.formats.program import DESCRIPTION, load_program
 from core.paths import programs_dir, results_dir
 from core.plain import json_text
-from core.program import DESCRIPTION, load_program
 from core.strict_json import JsonError, parse_json
 from deploy.run.result import Result
 from deploy.run.runner import ETDUMP, VALUES
@@ -297,8 +297,8 @@ def read(source: Source, warmup: int = -1) -> Run:
     ensure_export()
     from models.inspection.origins import find as find_origins
     from models.inspection.rows import Kernel, rows
-    from models.progress import Stages
-    from models.quiet import log_path, quiet
+    from models.lowering.progress import Stages
+    from models.lowering.quiet import log_path, quiet
 
     runner = source.result.runner if source.result else None
     notes = []
@@ -409,8 +409,8 @@ def gaps_of(source: Source, limit: float | None = None) -> tuple[Gap, ...]:
             again.replace("--etdump", "--values --method forward"),
         )
     from models.inspection import dump
-    from models.progress import Stages
-    from models.quiet import log_path, quiet
+    from models.lowering.progress import Stages
+    from models.lowering.quiet import log_path, quiet
 
     dump.check(source.dump.read_bytes(), shown(source.dump))
     ensure_export()

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from commands import export
-from core.bundle import Bundle
-from core.cli import Words, number
-from core.commands import quote, typed
+from core.cli.task import Words, number
 from core.errors import ConfigError, UsageError
+from core.formats.bundle import Bundle
+from core.processes.commands import quote, typed
 from deploy.matrix import history, matrix, report, shards
 from deploy.matrix.matrix import MatrixRequest
 from deploy.matrix.plan import SCHEMES, Exportable
@@ -23,8 +23,8 @@ def run(words: Words) -> None:
     Raises:
         MatrixError: cells failed. RegressionError: figures are worse than allowed. UsageError, ConfigError
     """
-    from models.options import words as listed
-    from models.type_names import schemes_of
+    from models.request.options import words as listed
+    from models.zoo.type_names import schemes_of
 
     request = MatrixRequest(
         only=words["only"],
@@ -53,7 +53,7 @@ def run(words: Words) -> None:
         return
 
     def built(target: str, engine: str) -> Bundle:
-        from toolchains.build.builder import build
+        from toolchains.bundle.builder import build
 
         return build(target, engine, words["toolchain"])
 
@@ -95,9 +95,9 @@ def catalogue(request: MatrixRequest, variants: str = "") -> tuple[MatrixRequest
         ConfigError: one goes with none of them. UsageError: an option that is not KEY=VALUE.
     """
     from models.request import resolve
-    from models.schemes import ONNX_SCHEMES
-    from models.type_names import type_of
     from models.zoo import everything
+    from models.zoo.schemes import ONNX_SCHEMES
+    from models.zoo.type_names import type_of
 
     found = [
         Exportable(f"{model}-{scheme}{'-onnx' if kind == 'onnx' else ''}", model, scheme, kind, also=type_of(scheme))
@@ -121,11 +121,11 @@ def catalogue(request: MatrixRequest, variants: str = "") -> tuple[MatrixRequest
 
 def _varied(request: MatrixRequest, programs: Sequence[Exportable], text: str) -> list[Exportable]:
     """The programs that can be asked for, as one variant makes them."""
-    from models.options import parse
-    from models.partitioners import why_not
     from models.request import resolve
-    from models.schemes import get_scheme
-    from models.variants import chosen, suffix
+    from models.request.options import parse
+    from models.request.partitioners import why_not
+    from models.request.variants import chosen, suffix
+    from models.zoo.schemes import get_scheme
 
     names, options = chosen(text)
     found, why = [], None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from core.completion import SOURCES, Names
+from core.cli.completion import SOURCES, Names
 
 
 def _devices() -> Iterable[str]:
@@ -20,7 +20,7 @@ def _models() -> Iterable[str]:
 
 
 def _schemes() -> Iterable[str]:
-    from models.schemes import load_schemes
+    from models.zoo.schemes import load_schemes
 
     return load_schemes()
 
@@ -36,7 +36,7 @@ def _constant(*names: str) -> Names:
 
 
 def put_in() -> None:
-    """Give them to `core.completion`."""
+    """Give them to `core.cli.completion`."""
     SOURCES.update(
         {
             "device": _devices,

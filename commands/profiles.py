@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from core.cli import Words
+from core.cli.task import Words
 from core.errors import UsageError
 
 
@@ -16,7 +16,7 @@ def run(words: Words) -> None:
     """
     if not words["output"]:
         raise UsageError("./inv profiles needs a folder.", "", "./inv profiles --output profiles")
-    from toolchains.build import profiles
+    from toolchains.bundle import profiles
 
     names = [name for name in (part.strip() for part in words["target"].split(",")) if name]
     profiles.report(Path(words["output"]), names, words["toolchain"], words["json"])

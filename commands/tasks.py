@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from commands.groups import COMPARE
-from core.cli import JSON, Words, task
+from core.cli.task import JSON, Words, task
 
 
 @task(

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from commands.export import installed_beside
 from commands.given import build_for, check_model, list_of, program_of
-from core.bundle import Bundle
-from core.cli import Words, number
+from core.cli.task import Words, number
 from core.errors import UsageError
-from core.program import ENGINES, format_at
+from core.formats.bundle import Bundle
+from core.formats.program import ENGINES, format_at
 from deploy.devices.inventory import Device, get_device
 from deploy.run.intact import check_whole
 from deploy.run.job import require_program

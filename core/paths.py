@@ -16,7 +16,7 @@ from pathlib import Path
 from core.errors import ConfigError, HostError
 
 ROOT = Path(__file__).resolve().parent.parent
-"""The checkout; of an installed Slipway (`core.wheel`) the folder with the same files in it, which nobody writes to."""
+"""The checkout. Of an installed Slipway (`core.environment.wheel`) it is a folder that nobody writes to."""
 INSTALLED = __name__.startswith("slipway.")
 """Whether this is an installed Slipway, whose packages are in one called ``slipway``."""
 IMPORTS = ROOT.parent if INSTALLED else ROOT

@@ -8,7 +8,7 @@ from typing import Any
 import invoke
 
 from core import console
-from core.cli import JSON, number, setting, task
+from core.cli.task import JSON, number, setting, task
 
 
 @task(help={"json": JSON}, name="list")

@@ -5,7 +5,7 @@ Nothing imported here costs more than a few milliseconds; torch comes in only wh
 
 from __future__ import annotations
 
-from models.current import is_current
+from models.request.current import is_current
 from models.zoo import ZooModel, load_zoo
 
 __all__ = ["ZooModel", "is_current", "load_zoo"]

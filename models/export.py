@@ -16,20 +16,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.console import note, shown
+from core.console.units import counted, size
 from core.errors import ConfigError, ExportError, SlipwayError
 from core.files import locked, new_folder, sha256_bytes, sha256_file, write_json
-from core.units import counted, size
-from models import backends, partitioners
-from models.current import DESCRIPTION, current, stale
-from models.host import Host
-from models.options import Options
-from models.packages import install, pins
-from models.progress import Stages
-from models.quiet import log_path, quiet, trace
-from models.request import Request, key, resolve, versions
+from models.lowering.progress import Stages
+from models.lowering.quiet import log_path, quiet, trace
+from models.reference.host import Host
+from models.request import Request, backends, key, partitioners, resolve, versions
+from models.request.current import DESCRIPTION, current, stale
+from models.request.options import Options
+from models.users.packages import install, pins
 
 if TYPE_CHECKING:
-    from core.program import Program
+    from core.formats.program import Program
     from models.samples.taking import Taken
 
 RECORD = "model.etrecord"
@@ -92,14 +91,16 @@ def _make_pte(request: Request, folder: Path, stages: Stages, host: Host, strict
 
 def _lower(request: Request, taken: Taken, folder: Path, stages: Stages, host: Host) -> Program:
     """From the module to the program with its references."""
-    from core.program import Program, Quantization
-    from models import audit, delegation, earlier, haste, lowering, quantize, reference, referencing, sizes
+    from core.formats.program import Program, Quantization
+    from models.loading import reference
+    from models.lowering import audit, delegation, lowering, quantize, shortcuts
+    from models.reference import earlier, referencing, sizes
+    from models.reference.tolerances import output_types, widest
     from models.samples import taking
-    from models.tolerances import output_types, widest
 
     model = taken.model
     want, want_before = earlier.eager(model)
-    with haste.in_torch(), haste.in_lowering():
+    with shortcuts.in_torch(), shortcuts.in_lowering():
         stages.show("exporting" if not request.scheme.weight_bits else "exporting and quantizing")
         how = (request.scheme, request.options, request.partitioners)
         quantized = quantize.apply(model, *how)
@@ -187,7 +188,7 @@ def _lower(request: Request, taken: Taken, folder: Path, stages: Stages, host: H
 
 def _save_record(manager: Any, inputs: Sequence[Any], file: Path) -> list[str]:
     """Save what ``./inv inspect`` reads; a warning if upstream cannot write it: the program is right without."""
-    from models.causes import reason
+    from models.lowering.causes import reason
 
     try:
         record = manager.get_etrecord()
@@ -298,7 +299,7 @@ def export(
     Args:
         model: a name of the zoo, or ``path/to/file.py:function`` (docs/models.md).
         partitioners: names of ``partitioners.toml`` in priority order; ``("none",)``: no delegate. Default: xnnpack.
-        options: `models.options.Options`, or a mapping of its fields.
+        options: `models.request.options.Options`, or a mapping of its fields.
         force: export even when nothing has changed.
         out: the folder for the program's own folder; ``dist/programs`` when not given.
         host: runs the reference; for callers that export often and keep one running.

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from core.bundle import Native
+from core.formats.bundle import Native
 from core.paths import ROOT
 from tests.support.order import rank, unit
 

@@ -121,7 +121,8 @@ def _pip() -> Check:
 
 def _exporter() -> Check:
     """Whether what exports can be imported, in a process of its own; if it is not installed, why."""
-    from core import bootstrap, environment
+    from core import environment
+    from core.environment import bootstrap
 
     if bootstrap.is_installed(Path(sys.prefix), "export"):
         ok, said = _said([sys.executable, "-I", "-c", _EXPORTER])

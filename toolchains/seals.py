@@ -1,7 +1,7 @@
 """Every seal of the cache, verified by reading all of its files: ``./inv doctor --cache``.
 
-Before something of the cache is run, only what looks changed is read (`core.sealed`). A bit that changed on a failing
-disk leaves no trace there; here it is found.
+Before something of the cache is run, only what looks changed is read (`core.files.sealed`). A bit that changed on a
+failing disk leaves no trace there; here it is found.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from core import console, sealed
+from core import console
 from core.errors import HostError
+from core.files import sealed
 from core.paths import cache_dir
 
 _PARTS = ("tools", "toolchains", "debian", "images", "wine", "zig")

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from core.cli.near import did_you_mean, near, nearest
 from core.errors import ConfigError, HostError, NotSupportedError
-from core.near import did_you_mean, near, nearest
 from toolchains import ndk_folder
 
 if sys.version_info >= (3, 11):

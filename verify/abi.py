@@ -18,9 +18,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.commands import run
 from core.errors import BuildError, HostError, SlipwayError
 from core.paths import ROOT
+from core.processes.commands import run
 from toolchains.compilers.families import family
 from toolchains.debian import packages as debian
 from toolchains.debian.host import host_arch

@@ -18,11 +18,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from core import console
-from core.bundle import Bundle
-from core.commands import run
 from core.errors import RunError, SlipwayError, UsageError
 from core.files import write_atomic
+from core.formats.bundle import Bundle
 from core.paths import ROOT, bundle_dir, dist_dir
+from core.processes.commands import run
 from toolchains.compilers.sysroot import sysroot
 from toolchains.emulation import emulators
 from toolchains.targets import get_target
@@ -146,7 +146,7 @@ def _programs() -> Mapping[str, tuple[Path, tuple[Path, ...]]]:
 
 def measure() -> list[list[set[str]]]:
     """What `text` takes."""
-    from toolchains.build.builder import build
+    from toolchains.bundle.builder import build
 
     programs = _programs()
     runs = []

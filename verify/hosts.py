@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from core import bootstrap, lock
+from core.environment import bootstrap, lock
 from core.paths import ROOT
 from deploy.virtual.spec import load_specs
 from toolchains.debian.host import arch_of

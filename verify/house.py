@@ -62,7 +62,9 @@ def imports(file: Path) -> frozenset[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            # A package that only lends its name to its modules is not used itself.
+            found |= names if names <= modules().keys() else names | {node.module}
     return frozenset(found)
 
 

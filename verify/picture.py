@@ -22,7 +22,7 @@ from rich.text import Text
 from core.errors import RunError
 from core.files import write_atomic
 from core.paths import ROOT
-from models.trained import WEIGHTS
+from models.zoo.trained import WEIGHTS
 
 COMMAND = ("./inv", "deploy", "--device", "pi", "--model", "mobilenet_v2")
 COLUMNS = 104

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.cli import Words
+from core.cli.task import Words
 from core.errors import MismatchError, UsageError
 from verify.prove import prove, table
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from commands.groups import LAB
-from core.cli import JSON, Words, number, setting, task
+from core.cli.task import JSON, Words, number, setting, task
 
 
 @task(

@@ -7,9 +7,9 @@ import math
 from pathlib import Path
 
 from core import console
+from core.console.units import duration
 from core.files import write_atomic
-from core.program import ENGINES
-from core.units import duration
+from core.formats.program import ENGINES
 from deploy.comparing.model import BEYOND, Accuracy, Compared, Row
 from deploy.comparing.plot import NAMES, plot
 from deploy.matrix.html import template

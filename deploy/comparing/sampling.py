@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from core.bundle import Bundle
 from core.errors import TransferError, UsageError
 from core.files import sha256_file
-from core.program import Program, load_program
-from core.samples import Sample
+from core.formats.bundle import Bundle
+from core.formats.program import Program, load_program
+from core.formats.samples import Sample
 from deploy.devices.inventory import Device
 from deploy.devices.roots import device_root
 from deploy.run import collect

@@ -17,8 +17,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from core.cli.near import did_you_mean, near
 from core.errors import ConfigError
-from core.near import did_you_mean, near
 from core.paths import ROOT
 from deploy.transport.ssh.spelled import spelled
 

@@ -17,7 +17,7 @@ from deploy.transport.deadline import Deadline
 from deploy.transport.hearing import ANSWER, natural
 
 if TYPE_CHECKING:
-    from core.bundle import Needs
+    from core.formats.bundle import Needs
 
 TOOLS = ("stat", "mkdir", "mv", "ln", "cp", "rm", "chmod", "df", "cat", "kill", "sleep", "env")
 """Programs that deploying runs on the device; coreutils, busybox and toybox have them all."""

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from core.cli.near import suggestion
 from core.errors import ConfigError, DeviceBusyError, SlipwayError
-from core.near import suggestion
 from deploy.lab.session import DEFAULT, VARIABLE, Lab
 from deploy.lab.sharing import Mark
 from deploy.transport.base import interrupted_after, uninterrupted

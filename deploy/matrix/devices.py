@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TypeVar
 
-from core.bundle import Bundle
 from core.errors import INTERRUPTED, HostError, SlipwayError
+from core.formats.bundle import Bundle
 from core.paths import IMPORTS, cache_dir
 from deploy.devices.inventory import Device
 from deploy.matrix.model import Problem

@@ -11,10 +11,10 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from core.console.units import counted, duration, elapsed, size, three
 from core.errors import ConfigError
+from core.formats.program import ENGINES
 from core.plain import plain
-from core.program import ENGINES
-from core.units import counted, duration, elapsed, size, three
 from deploy.matrix import plots, ratios
 from deploy.matrix.model import CellResult, Impossible, Matrix, load_matrix
 from deploy.matrix.people import disturbed, exact, failures

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from core.console.units import counted, duration, size
 from core.plain import plain
-from core.units import counted, duration, size
 from deploy.matrix.html import headline
 from deploy.matrix.model import CellResult, Matrix
 from deploy.matrix.people import disturbed, engines, exact, failures

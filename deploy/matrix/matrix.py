@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core import commands, console
+from core import console
+from core.console.units import counted
 from core.errors import MatrixError, RegressionError, SlipwayError, UncertainError, UsageError
 from core.files import locked, sha256_bytes, write_atomic
 from core.paths import matrix_dir
-from core.sweep import Journal
-from core.units import counted
+from core.processes import commands
+from core.processes.sweep import Journal
 from deploy.devices.inventory import load_devices
 from deploy.matrix import baseline as matrix_baseline
 from deploy.matrix import history as matrix_history

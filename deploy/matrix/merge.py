@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from core.console.units import counted
 from core.errors import ConfigError, UsageError
-from core.units import counted
 from deploy.matrix import shards
 from deploy.matrix.model import Matrix, load_matrix
 

@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from core.bundle import Bundle
+from core.console.units import elapsed
 from core.errors import ConfigError, SlipwayError
 from core.files import sha256_file
-from core.program import DESCRIPTION, load_program
+from core.formats.bundle import Bundle
+from core.formats.program import DESCRIPTION, load_program
 from core.strict_json import parse_json
-from core.units import elapsed
 from deploy.matrix.plan import Cell, Shard
 from deploy.run.needs import bundle_digest
 from deploy.run.result import Result, tolerance_text

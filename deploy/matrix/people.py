@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from core.units import duration, size
+from core.console.units import duration, size
 from deploy.matrix.model import CellResult, Problem
 
 AWAY = ("unreachable", "authentication", "host-key")

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from core.cli.near import nearest, suggestion
 from core.errors import ConfigError, NotSupportedError, UsageError
-from core.near import nearest, suggestion
-from core.program import ENGINES
+from core.formats.program import ENGINES
 from deploy.devices.inventory import HOST, Device
 from deploy.matrix.words import Expression, Words
 from deploy.run.engine_flags import why_no_limits
@@ -37,7 +37,7 @@ class Exportable:
     also: str = ""
     """Another name of the scheme, for expressions: Arm's."""
     variant: str = ""
-    """Other partitioners or options (`models.variants.chosen`); empty: the usual ones."""
+    """Other partitioners or options (`models.request.variants.chosen`); empty: the usual ones."""
     why_not: str = ""
     """Why it cannot be exported; empty if it can."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
-from core.units import duration, size, three
+from core.console.units import duration, size, three
 from deploy.matrix.drawing import (
     LINE,
     ROW,

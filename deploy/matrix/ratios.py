@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from core.program import ENGINES
-from core.units import counted, three
+from core.console.units import counted, three
+from core.formats.program import ENGINES
 from deploy.matrix.model import CellResult
 from deploy.matrix.people import disturbed, engines
 
@@ -34,7 +34,7 @@ class Ratio:
 
 
 def of_engines(cells: Sequence[CellResult]) -> list[Ratio]:
-    """Each engine against the first of `core.program.ENGINES` that ran the same model in the same scheme."""
+    """Each engine against the first of `core.formats.program.ENGINES` that ran the same model in the same scheme."""
     order = {name: index for index, name in enumerate(ENGINES)}
     pairs = _pairs(
         cells,

@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from core import console
+from core.console.units import counted, duration
 from core.errors import UsageError
-from core.units import counted, duration
 from deploy.matrix.model import CellResult, Matrix
 from deploy.matrix.people import exact
 from deploy.matrix.plan import Cell, Plan

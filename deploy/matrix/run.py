@@ -1,6 +1,6 @@
 """Fill a matrix: every bundle built once, every program exported once, then the devices in parallel.
 
-A finished cell is in the journal (`core.sweep`) at once, so that an interrupted matrix can continue.
+A finished cell is in the journal (`core.processes.sweep`) at once, so that an interrupted matrix can continue.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from core.bundle import Bundle
+from core.console.units import counted
 from core.errors import SlipwayError
-from core.sweep import Journal
-from core.units import counted
+from core.formats.bundle import Bundle
+from core.processes.sweep import Journal
 from deploy.matrix.devices import Worker, together
 from deploy.matrix.model import CellResult, Problem, filled, inputs_of, joined, unfilled
 from deploy.matrix.people import AWAY

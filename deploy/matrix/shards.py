@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from core.console.units import counted
 from core.errors import ConfigError, UsageError
-from core.units import counted
 from deploy.matrix.model import Matrix
 from deploy.matrix.plan import Plan, Shard
 

@@ -14,9 +14,9 @@ import sys
 from pathlib import Path
 from typing import IO, Any
 
-from core.bundle import Bundle
+from core.cli.start import again
 from core.errors import INTERRUPTED, SlipwayError
-from core.start import again
+from core.formats.bundle import Bundle
 from deploy.devices.inventory import Device
 from deploy.run.events import Event
 from deploy.run.pipeline import deploy

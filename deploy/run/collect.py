@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from core.errors import AnswerError, TransferError
-from core.program import Tolerance
+from core.formats.program import Tolerance
 from deploy.run import compare, npy, runner
 from deploy.run.compare import Comparison
 from deploy.store.store import Store

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from core.errors import ProgramError
 from core.files import sha256_bytes
-from core.program import ENDLESS, Tolerance
+from core.formats.program import ENDLESS, Tolerance
 from deploy.run.layers import suspect
 from deploy.run.npy import BFLOAT16, load
 

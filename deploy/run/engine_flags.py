@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from core.cli import number
+from core.cli.near import nearest
+from core.cli.task import number
 from core.errors import UsageError
-from core.near import nearest
 
 ENGINE = "onnxruntime"
 THREADS = 1024

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.bundle import Needs
 from core.errors import DeviceBusyError, PreflightError, SlipwayError, UsageError
 from core.files import sha256_file
+from core.formats.bundle import Needs
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device
 from deploy.devices.probe import probe

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.errors import UsageError
-from core.program import DESCRIPTION, load_program
+from core.formats.program import DESCRIPTION, load_program
 from deploy.run.settings import Settings
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from core.errors import AnswerError, ProgramError, UsageError
-from core.program import Dimension, Program, load_program
+from core.formats.program import Dimension, Program, load_program
 from deploy.run import npy
 from deploy.run.job import Job
 from deploy.run.needs import Method, Port, ProgramNeeds

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from core.errors import ProgramError
-from core.program import DESCRIPTION, format_of, load_program
+from core.formats.program import DESCRIPTION, format_of, load_program
 
 _HEADER = 40
 """Bytes of a ``.pte``'s header, as ``runtime/program/program_file.cpp`` reads it."""

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from core.bundle import Bundle
 from core.errors import ProgramError, UsageError
 from core.files import sha256_file
-from core.program import (
+from core.formats.bundle import Bundle
+from core.formats.program import (
     DESCRIPTION,
     ENGINES,
     FORMATS,

@@ -36,7 +36,7 @@ def suspect(file: Path, got: np.ndarray[Any, Any], want: np.ndarray[Any, Any]) -
     """The layer whose pattern explains most of the differences, of those beyond their limits; else ``None``.
 
     Args:
-        file: `core.program.Layers.file`.
+        file: `core.formats.program.Layers.file`.
         got: the output, flat, float64, all numbers finite.
 
     Raises:

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.bundle import runner_argv
 from core.errors import ConfigError
+from core.formats.bundle import runner_argv
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device
 from deploy.devices.probe import LOADERS
 
 if TYPE_CHECKING:
-    from core.bundle import Needs
+    from core.formats.bundle import Needs
     from toolchains.targets import Target
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from core.bundle import Bundle
-from core.program import Program
+from core.formats.bundle import Bundle
+from core.formats.program import Program
 from deploy.devices.conditions import mask_of
 from deploy.devices.inventory import Device
 from deploy.run.attempts import connected

@@ -9,8 +9,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from core.bundle import Bundle, Offers
 from core.errors import DeviceFullError, MissingOperatorError, PreflightError, SlipwayError
+from core.formats.bundle import Bundle, Offers
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device
 from deploy.devices.probe import TOOLS

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from core import console
-from core.units import duration, took
+from core.console.units import duration, took
 
 if TYPE_CHECKING:
-    from core.live import Step
+    from core.console.live import Step
     from deploy.run.compare import Comparison
     from deploy.run.events import Event
     from deploy.run.preflight import Finding

@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from core.bundle import Bundle, runner_in
 from core.errors import CrashError, DeadlineError, SlipwayError, TransferError
 from core.files import locked, new_folder
+from core.formats.bundle import Bundle, runner_in
 from core.paths import results_dir
 from deploy.devices import conditions
 from deploy.devices.conditions import Conditions

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.errors import TransferError
-from core.program import Tolerance
+from core.formats.program import Tolerance
 from deploy.run import collect
 from deploy.run.compare import Comparison, digest, load
 from deploy.run.result import MethodRan

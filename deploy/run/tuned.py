@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from core.bundle import Bundle
+from core.formats.bundle import Bundle
 from deploy.devices.inventory import Device
 from deploy.run.job import Job
 from deploy.run.runner import Tuned

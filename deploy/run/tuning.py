@@ -16,10 +16,10 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from core.bounded import run_bounded
-from core.bundle import Bundle, runner_in
 from core.errors import AnswerError, EmulatedError, MismatchError, NotSupportedError
+from core.formats.bundle import Bundle, runner_in
 from core.plain import plain_values
+from core.processes.bounded import run_bounded
 from core.strict_json import JsonError, parse_json, validated
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device

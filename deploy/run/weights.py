@@ -7,8 +7,8 @@ collection removes it with its program or when space is short.
 
 from __future__ import annotations
 
-from core.bundle import Bundle
 from core.files import sha256_bytes
+from core.formats.bundle import Bundle
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device
 from deploy.run.runner import RunnerResult

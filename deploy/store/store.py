@@ -45,7 +45,7 @@ from deploy.transport.hearing import LISTING, natural
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from core.bundle import Needs
+    from core.formats.bundle import Needs
     from deploy.devices.facts import DeviceFacts
 
 __all__ = ["BATCH", "Blob", "Look", "Store", "Survey", "is_dead", "new_owner"]

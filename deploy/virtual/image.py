@@ -13,10 +13,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from core import sealed
 from core.console import note
 from core.errors import ConfigError
-from core.files import locked, new_folder, sha256_bytes, write_json
+from core.files import locked, new_folder, sealed, sha256_bytes, write_json
 from core.paths import cache_dir
 from deploy.virtual import cpio, kernel_modules
 from deploy.virtual import root as virtual_root

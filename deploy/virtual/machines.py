@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.commands import lasting, quote
 from core.console import step
 from core.errors import ConfigError, HostError, UnreachableError
 from core.files import disk_errors, locked, write_atomic
 from core.paths import IMPORTS
+from core.processes.commands import lasting, quote
 from deploy.virtual.answer import answers
 from deploy.virtual.spec import Spec, get_spec, load_specs
 from deploy.virtual.state import Folder, State, read_state

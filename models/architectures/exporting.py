@@ -10,10 +10,10 @@ from typing import Any
 
 from core.files import locked, new_folder, sha256_bytes, sha256_file, write_json
 from core.paths import cache_dir
-from models import haste
 from models.architectures.table import PORTABLE, Architecture, scheme_of
+from models.lowering import shortcuts
 from models.request import versions
-from models.tables import HERE
+from models.zoo.tables import HERE
 
 SEED = 7
 
@@ -35,7 +35,7 @@ class Reference:
 
 def _digest(architecture: Architecture, scheme: str) -> str:
     own = [architecture.source, *(HERE / "architectures" / name for name in ("making.py", "exporting.py"))]
-    own += [HERE / f"{name}.py" for name in ("quantize", "tolerances", "partitioners")]
+    own += [HERE / name for name in ("lowering/quantize.py", "reference/tolerances.py", "request/partitioners.py")]
     parts = [architecture.maker, architecture.runs, scheme, versions(), [sha256_file(path) for path in own]]
     return sha256_bytes(json.dumps(parts).encode())[:20]
 
@@ -55,7 +55,7 @@ def _upstreams(file: Path, inputs: Sequence[Any], runs: int) -> list[Any]:
     """Upstream's outputs of the last of ``runs`` executions."""
     from executorch.runtime import Runtime
 
-    from models import reference
+    from models.loading import reference
 
     method = Runtime.get().load_program(file).load_method("forward")
     for _ in range(runs - 1):
@@ -64,10 +64,10 @@ def _upstreams(file: Path, inputs: Sequence[Any], runs: int) -> list[Any]:
     return [one.clone() for one in reference.flat(list(method.execute(list(inputs))))]
 
 
-@haste.in_lowering()
-@haste.in_torch()
+@shortcuts.in_lowering()
+@shortcuts.in_torch()
 def _lowered(program: Any, partitioners: list[Any]) -> Any:
-    """As `models.lowering.lower` does it, without what only describes a program: half the time."""
+    """As `models.lowering.lowering.lower` does it, without what only describes a program: half the time."""
     from executorch.backends.xnnpack.utils import configs
     from executorch.exir import to_edge_transform_and_lower
 
@@ -85,9 +85,11 @@ def _make(architecture: Architecture, scheme: str, folder: Path) -> None:
 
     import torch
 
-    from models import partitioners, quantize, reference, tolerances
-    from models.loading import Prepared
-    from models.options import Options
+    from models.loading import Prepared, reference
+    from models.lowering import quantize
+    from models.reference import tolerances
+    from models.request import partitioners
+    from models.request.options import Options
 
     importlib.import_module("executorch.kernels.quantized")  # registers its kernels with the runtime
     module, _, function = architecture.maker.partition(":")

@@ -6,11 +6,11 @@ import functools
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.cli.near import suggestion
 from core.errors import ConfigError
-from core.near import suggestion
 from core.paths import IMPORTS
-from models.schemes import Scheme, get_scheme
-from models.tables import read
+from models.zoo.schemes import Scheme, get_scheme
+from models.zoo.tables import read
 
 PORTABLE = "portable"
 """Instead of a scheme: float32 without any delegate, so that portable kernels compute all of it."""
@@ -52,7 +52,7 @@ def load_architectures() -> dict[str, Architecture]:
         ConfigError: an unknown scheme, or a tested one that the row does not have.
     """
     found = {}
-    for name, row in read("architectures.toml").items():
+    for name, row in read("architectures/architectures.toml").items():
         one = Architecture(name=name, **{**row, "schemes": tuple(row["schemes"]), "tests": tuple(row["tests"])})
         for scheme in one.schemes:
             scheme_of(scheme)
@@ -60,7 +60,7 @@ def load_architectures() -> dict[str, Architecture]:
             raise ConfigError(
                 f"{name} in architectures.toml is wrong.",
                 "tests may only name its schemes, and runs must be at least 1",
-                "correct models/architectures.toml",
+                "correct models/architectures/architectures.toml",
             )
         found[name] = one
     return found

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from core.program import Operator
+from core.formats.program import Operator
 from models.onnx.rules import (
     EDGES,
     FIRST_REPLACEABLE,

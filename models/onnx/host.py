@@ -11,10 +11,10 @@ from typing import Any
 
 from core.errors import ExportError, ProgramError
 from core.files import locked, new_folder, sha256_bytes, sha256_file, write_json
+from core.formats.program import TensorFile, Tolerance
 from core.paths import cache_dir
-from core.program import TensorFile, Tolerance
-from models.host import Host
-from models.quiet import log_path
+from models.lowering.quiet import log_path
+from models.reference.host import Host
 from models.request import versions
 
 _ANSWER = "reference.json"

@@ -1,4 +1,4 @@
-"""The other end of `models.host` for ``.onnx``: runs programs on PyPI's ONNX Runtime, CPU provider, one request a line.
+"""The other end of `models.reference.host` for ``.onnx``: runs programs on PyPI's ONNX Runtime, one request a line.
 
 A program of its own (``python -m models.onnx.hostrun``) because a damaged file may crash the runtime.
 """
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from models.quiet import trace
+from models.lowering.quiet import trace
 
 _LEVEL_ERROR = 3
 

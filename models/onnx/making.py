@@ -14,20 +14,21 @@ from onnx import numpy_helper
 
 from core.errors import ExportError
 from core.files import sha256_file
-from core.program import Dimension, Program, Quantization, TensorFile, Tolerance
-from models import haste, reference, tolerances
-from models.loading import Prepared, load
+from core.formats.program import Dimension, Program, Quantization, TensorFile, Tolerance
+from models.loading import Prepared, load, reference
+from models.lowering import shortcuts
 from models.onnx.coverage import XNNPACK, placement, summary
 from models.onnx.host import engine
 from models.onnx.tensors import save
+from models.reference import tolerances
+from models.reference.sizes import of_inputs
 from models.request import Request, key, versions
 from models.samples import taking
-from models.sizes import of_inputs
-from models.users_code import last_lines
+from models.users.users_code import last_lines
 
 if TYPE_CHECKING:
-    from models.host import Host
-    from models.progress import Stages
+    from models.lowering.progress import Stages
+    from models.reference.host import Host
 
 OPSET = 20
 """What torch 2.13's exporter writes by itself; ONNX Runtime 1.21, the oldest that runs it here, reads up to 22."""
@@ -207,7 +208,7 @@ def make(request: Request, folder: Path, stages: Stages, host: Host) -> Program:
         # ONNX has no None.
         want = [one for one in reference.eager(prepared.module, prepared.inputs) if one is not None]
         stages.show("exporting")
-        with haste.in_torch():
+        with shortcuts.in_torch():
             made = _to_onnx(prepared)
     sizes = made.sizes
     add_zero_biases(made.model)

@@ -1,6 +1,6 @@
 """What of a model decides which provider runs its operators, and the rules that decide. Imports the onnx package.
 
-The rules are those of ``provider_rules.toml``, from which the bundles are built; `models.tables.RULES`.
+The rules are those of ``provider_rules.toml``, from which the bundles are built; `models.zoo.tables.RULES`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from models.tables import RULES, read
+from models.zoo.tables import RULES, read
 
 QUANTIZED = "Q:"
 """Before the name of an operator that stands between DequantizeLinear and QuantizeLinear."""

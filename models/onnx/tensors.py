@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 
 from core.files import sha256_bytes
-from core.program import TensorFile
+from core.formats.program import TensorFile
 
 
 def save(folder: Path, name: str, array: Any) -> TensorFile:

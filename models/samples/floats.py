@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from core.samples import Sample, Samples
-from models import loading, reference, state
+from core.formats.samples import Sample, Samples
+from models import loading
+from models.loading import reference
+from models.lowering import state
 from models.request import resolve
 from models.samples import reading, taking
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import ConfigError
-from models.sample_files import file_of
-from models.users_code import Side, import_file
-from models.users_code import users_code as failing
+from models.request.sample_files import file_of
+from models.users.users_code import Side, import_file
+from models.users.users_code import users_code as failing
 
 _sides: dict[Path, Side] = {}
 """By their folders: files that lie together share the modules that they import."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from core.errors import UsageError
-from models.sample_files import FORMS, absent, chosen_files, is_function, is_npz, natural
+from models.request.sample_files import FORMS, absent, chosen_files, is_function, is_npz, natural
 from models.samples import functions, pictures
 from models.samples.pictures import Preparation
 

@@ -12,15 +12,16 @@ import torch
 
 from core.errors import ConfigError, UsageError
 from core.files import write_atomic
-from core.program import Accuracy, Agreement, Classes
-from models import reference, sample_files, state, tolerances
-from models.loading import Prepared
-from models.request import Request
+from core.formats.program import Accuracy, Agreement, Classes
+from models.loading import Prepared, reference
+from models.lowering import state
+from models.reference import tolerances
+from models.request import Request, sample_files
 from models.samples import pictures, reading
 from models.samples.noise import is_noise
 from models.samples.pictures import Preparation
-from models.schemes import Scheme
-from models.trained import TRAINED, Trained, load_trained
+from models.zoo.schemes import Scheme
+from models.zoo.trained import TRAINED, Trained, load_trained
 
 _PART = 4  # one of so many is held back from calibration
 _CHECKED = 32  # held back at most

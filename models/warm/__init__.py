@@ -25,7 +25,7 @@ def attempt(requests: Sequence[Request], force: bool, at_once: int, keep: bool) 
     from core.console import note, paused
     from core.errors import SlipwayError
     from models import export
-    from models.current import current
+    from models.request.current import current
     from models.warm import client
 
     outdated = [request for request in requests if force or not current(request)]

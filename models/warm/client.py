@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from core import errors
-from core.commands import lasting
 from core.errors import ExportError, SlipwayError
 from core.files import locked, sha256_bytes
 from core.paths import ROOT, cache_dir
+from core.processes.commands import lasting
 from models.export import sweep
-from models.progress import Display
-from models.quiet import log_path
+from models.lowering.progress import Display
+from models.lowering.quiet import log_path
 from models.request import Request
 from models.warm.key import key
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import SlipwayError
-from core.interrupts import from_ctrl_c
-from models import progress
+from core.processes.interrupts import from_ctrl_c
+from models.lowering import progress
 
 
 def enter(request: dict[str, Any], added: Mapping[str, str]) -> None:

@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from core import bootstrap
+from core.environment import bootstrap
 from core.files import sha256_bytes
 from core.paths import ROOT
 from models.request import versions

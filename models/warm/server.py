@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.start import again
+from core.cli.start import again
 from models.warm.client import BUSY, SOCKET
 from models.warm.key import code, key
 
@@ -42,16 +42,16 @@ LOADS = (
     "executorch.backends.xnnpack.quantizer.xnnpack_quantizer",
     "executorch.backends.xnnpack.utils.configs",
     "models.export",
-    "models.audit",
-    "models.delegation",
-    "models.haste",
+    "models.lowering.audit",
+    "models.lowering.delegation",
+    "models.lowering.shortcuts",
     "models.loading",
-    "models.lowering",
-    "models.quantize",
-    "models.referencing",
-    "core.program",
+    "models.lowering.lowering",
+    "models.lowering.quantize",
+    "models.reference.referencing",
+    "core.formats.program",
 )
-"""What exports load. It must not start a thread, nor the runtime that references are computed by (`models.forked`)."""
+"""What exports load. It must not start a thread, nor the runtime of references (`models.lowering.forked`)."""
 MOST = 1 << 20
 """Bytes of a request."""
 _GRACE = 10.0

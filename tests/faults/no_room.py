@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from core import surprise
+from core.cli import unforeseen
 from core.errors import SlipwayError
 from core.paths import dist_dir
 from deploy.devices.inventory import Device
@@ -42,7 +42,7 @@ def outcome(action: Any) -> dict[str, object]:
     try:
         action()
     except (SlipwayError, OSError) as error:
-        return surprise.understood(error).to_json()
+        return unforeseen.understood(error).to_json()
     return {"error": "done"}
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from core.bundle import Bundle
 from core.errors import (
     DeadlineError,
     DeviceFullError,
@@ -21,6 +20,7 @@ from core.errors import (
     TransferError,
     UnreachableError,
 )
+from core.formats.bundle import Bundle
 from deploy.devices.inventory import Device
 from deploy.run.events import Event
 from deploy.run.pipeline import deploy
@@ -39,7 +39,7 @@ FOR_EVER = 1_000_000
 @pytest.fixture(scope="module")
 def arm() -> Bundle:
     """Made before a test has a ``dist/`` of its own, where it would be linked again."""
-    from toolchains.build.builder import build
+    from toolchains.bundle.builder import build
 
     return build("linux-arm64")
 

@@ -66,8 +66,8 @@ def small(tmp_path: Path) -> Tiny:
 
 def hostile(small: Tiny, last: str) -> Tiny:
     """`small` whose runner does ``last`` when it shall run; describing it is as ever."""
-    from core.bundle import Bundle
     from core.files import sha256_file, write_json
+    from core.formats.bundle import Bundle
 
     file = small.bundle.path / "bin/pte_runner"
     described = file.read_text(encoding="utf-8").partition("[ -s ")[0]

@@ -246,7 +246,7 @@ def test_two_at_once(small: Tiny, another: Tiny, device: Device, home: Path, wai
 def test_a_run_that_is_left_behind_on_the_device_is_ended(small: Tiny, device: Device, home: Path) -> None:
     """This side is killed outright in mid-run."""
     code = (
-        "import sys; from pathlib import Path; from tests.faults import tiny; from core.bundle import Bundle;"
+        "import sys; from pathlib import Path; from tests.faults import tiny; from core.formats.bundle import Bundle;"
         "from deploy.devices.inventory import Device;"
         "t = tiny.Tiny(Bundle.load(Path(sys.argv[1])), Path(sys.argv[2]), Path(sys.argv[3]));"
         "t.deploy(Device.model_validate_json(sys.argv[4]), num_executions=5000)"

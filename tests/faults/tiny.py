@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from core.bundle import Bundle, FileEntry, Manifest, Needs, Offers
 from core.files import sha256_file, write_json
+from core.formats.bundle import Bundle, FileEntry, Manifest, Needs, Offers
 from deploy.devices.inventory import Device
 from deploy.run.events import Listener
 from deploy.run.pipeline import deploy

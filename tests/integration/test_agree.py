@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.bundle import Bundle
+from core.formats.bundle import Bundle
 from tests.support.devices import own_devices
-from toolchains.build.builder import build
+from toolchains.bundle.builder import build
 from toolchains.emulation import platforms
 from toolchains.targets import get_target
 from verify.agree import on_device

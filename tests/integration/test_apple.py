@@ -10,10 +10,10 @@ from pathlib import Path
 import lief
 import pytest
 
-from core.commands import run
 from core.paths import ROOT
-from toolchains.build import toolchain_file, xcframework
-from toolchains.build.sdk import Sdk, build_sdk
+from core.processes.commands import run
+from toolchains.bundle import toolchain_file, xcframework
+from toolchains.bundle.sdk import Sdk, build_sdk
 from toolchains.compilers import hardening, zig
 from toolchains.inspect import archives
 from toolchains.inspect import needs as inspect

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.bundle import Bundle
+from core.formats.bundle import Bundle
 from models.architectures.table import load_architectures
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
@@ -16,7 +16,7 @@ TESTED = [(name, scheme) for name, one in load_architectures().items() for schem
 def lean() -> Bundle:
     """This machine's own bundle of the lean engine."""
     from core.environment import ensure_export
-    from toolchains.build.builder import build
+    from toolchains.bundle.builder import build
     from toolchains.targets import host_target
 
     ensure_export()

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from core.errors import ConfigError, ExportError, HostError
+from core.formats.program import Program, load_program
 from core.paths import ROOT, cache_dir
-from core.program import Program, load_program
-from models import backends
 from models.export import export
-from models.host import Host
-from models.partitioners import load_partitioners
+from models.reference.host import Host
+from models.request import backends
+from models.request.partitioners import load_partitioners
 
 pytestmark = pytest.mark.export
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from core.bundle import MANIFEST, RUNNER, SBOM, Bundle
+from core.formats.bundle import MANIFEST, RUNNER, SBOM, Bundle
 from core.paths import ROOT, cache_dir
 from tests.support.timing import quickest
 from tests.unit.test_sbom import problems
-from toolchains.build import builder
+from toolchains.bundle import builder
 from toolchains.compilers.sysroot import sysroot
 from toolchains.emulation import emulators
 from toolchains.inspect import needs as inspect

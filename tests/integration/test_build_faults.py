@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from core.bundle import MANIFEST, Bundle
 from core.errors import BuildError, HostError
+from core.formats.bundle import MANIFEST, Bundle
 from core.paths import ROOT
 from tests.support.builds import lend_bundle
 from tests.support.processes import ended
-from toolchains.build import builder, conan, inputs, runtime_package
+from toolchains.bundle import builder, conan, inputs, runtime_package
 from toolchains.compilers import gnu
 from toolchains.inspect import needs as inspect
 from toolchains.targets import host_target
@@ -75,7 +75,7 @@ def test_a_missing_symbol_of_newer_systems_is_a_link_error(checkout: Path) -> No
 
 def start(*words: str) -> subprocess.Popen[str]:
     """A build in a process of its own."""
-    code = "import sys; from toolchains.build.builder import build; build(sys.argv[1], force='force' in sys.argv)"
+    code = "import sys; from toolchains.bundle.builder import build; build(sys.argv[1], force='force' in sys.argv)"
     return subprocess.Popen(
         [sys.executable, "-c", code, *words], cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip

@@ -20,10 +20,10 @@ def fixture(name: str) -> Any:
 
 def lower(net: Any, inputs: Any, shapes: Any = None, *, partitioners: tuple[str, ...] = ("xnnpack",)) -> Any:
     """Export and lower, as ``./inv export`` does."""
-    from models.lowering import lower as lowered
-    from models.options import Options
-    from models.partitioners import make
-    from models.quantize import capture
+    from models.lowering.lowering import lower as lowered
+    from models.lowering.quantize import capture
+    from models.request.options import Options
+    from models.request.partitioners import make
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter's own, which go to the log
@@ -71,7 +71,7 @@ def test_the_next_steps_work(name: str) -> None:
 
 @pytest.mark.parametrize("partitioners", [("xnnpack",), ("none",)])
 def test_nobody_is_advised_to_do_what_he_did(partitioners: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    from models.refusals import Refusals
+    from models.lowering.refusals import Refusals
 
     def fail(*_: object) -> None:
         raise RuntimeError("nobody knows why")
@@ -84,7 +84,7 @@ def test_nobody_is_advised_to_do_what_he_did(partitioners: tuple[str, ...], monk
 
 
 def test_the_root_of_an_error_is_its_reason() -> None:
-    from models.causes import explained
+    from models.lowering.causes import explained
 
     def raised(outer: str, inner: str) -> str:
         try:

@@ -48,8 +48,8 @@ from pathlib import Path
 import torch
 
 from core.errors import ExportError
-from models import compiled
-from models.lowering import lower_all
+from models.users import compiled
+from models.lowering.lowering import lower_all
 
 folder = Path(sys.argv[1])
 sys.path.append(str(folder))

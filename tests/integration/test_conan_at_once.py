@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from core.paths import ROOT
-from toolchains.build import conan, conan_packages
+from toolchains.bundle import conan, conan_packages
 
 pytestmark = pytest.mark.build
 
@@ -45,8 +45,8 @@ class Recipe(ConanFile):
 BUILD = """
 import sys, time
 from pathlib import Path
-from core.locks import Clock, waited
-from toolchains.build import conan_packages
+from core.files.locks import Clock, waited
+from toolchains.bundle import conan_packages
 begun, clock = time.monotonic(), Clock()
 words = ["--profile:all=" + sys.argv[1], "--no-remote", "--lockfile=", "--options=" + sys.argv[3]]
 log, force = Path(sys.argv[4]), sys.argv[5:]

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.bundle import runner_in
-from core.commands import run
 from core.files import locked
+from core.formats.bundle import runner_in
+from core.formats.program import load_program
 from core.paths import ROOT
-from core.program import load_program
+from core.processes.commands import run
 from models.export import export
 from tests.conftest import Inv
 from tests.support import examples
 from tests.support.conan_homes import PASSWORD, USER, Home, server
-from toolchains.build import builder, conan, conan_packages, toolchain_file
+from toolchains.bundle import builder, conan, conan_packages, toolchain_file
 from toolchains.compilers.families import family
 from toolchains.targets import get_target
 

@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy
 import pytest
 
+from core.formats.program import load_program
 from core.paths import ROOT
-from core.program import load_program
 from models.export import export
 from tests.conftest import Inv
 from tests.support import consoles
 from tests.support.builds import lend_bundle, lend_native, lend_program
 from tests.support.warm import warm
-from toolchains.build import conan
-from toolchains.build.sdk import build_sdk
+from toolchains.bundle import conan
+from toolchains.bundle.sdk import build_sdk
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy
 import pytest
 
-from core.bundle import RUNNER, Bundle
+from core.formats.bundle import RUNNER, Bundle
 from models.export import export
-from toolchains.build import builder
+from toolchains.bundle import builder
 from toolchains.emulation.platforms import platform_for
 from toolchains.targets import get_target
 from verify.kernels import kernels
@@ -143,7 +143,7 @@ def test_each_choice_has_its_own_packed_weights(here: Bundle, program: Path, tmp
 
 @pytest.fixture(scope="module")
 def programs() -> Path:
-    """The folder with the programs of models/kleidiai_layers.py."""
+    """The folder with the programs of verify/kernels/kleidiai_layers.py."""
     return made_by(kernels.MAKER)
 
 

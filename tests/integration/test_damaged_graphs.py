@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from core.bundle import RUNNER
-from core.program import load_program
+from core.formats.bundle import RUNNER
+from core.formats.program import load_program
 from models.export import export
 from tests.support.graphs import Graph, call_of, changed, node, tensor, value_of
-from toolchains.build import builder
+from toolchains.bundle import builder
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from core.bundle import RUNNER
-from core.program import load_program
+from core.formats.bundle import RUNNER
+from core.formats.program import load_program
 from models.export import export
-from toolchains.build import builder
+from toolchains.bundle import builder
 from verify.fuzz.fuzzing import KEPT
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from core import sealed
 from core.errors import HostError
+from core.files import sealed
 from core.paths import ROOT
 from tests.support.processes import ended
 from tests.support.timing import quickest

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.bundle import Bundle
 from core.errors import DeadlineError, MismatchError, PreflightError, ProgramError, UsageError
+from core.formats.bundle import Bundle
 from deploy.devices.inventory import Device
 from deploy.run.events import Event, Listener
 from deploy.run.pipeline import deploy

@@ -13,7 +13,6 @@ import asyncssh
 import numpy as np
 import pytest
 
-from core.bundle import Bundle
 from core.errors import (
     AuthenticationError,
     DeadlineError,
@@ -22,6 +21,7 @@ from core.errors import (
     PreflightError,
     ProgramError,
 )
+from core.formats.bundle import Bundle
 from deploy.devices.inventory import FILE, Device, get_device
 from deploy.run.connect import open_device
 from deploy.run.events import Listener
@@ -46,7 +46,7 @@ FOR_EVER = 1_000_000
 
 @pytest.fixture(scope="module")
 def arm() -> Bundle:
-    from toolchains.build.builder import build
+    from toolchains.bundle.builder import build
 
     return build("linux-arm64")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from core.bundle import Bundle
+from core.formats.bundle import Bundle
 from deploy.devices.inventory import Device
 from deploy.run.pipeline import deploy
 from deploy.run.result import Result
@@ -17,7 +17,7 @@ from deploy.run.settings import Settings
 from deploy.run.weights import load_text
 from deploy.upkeep import upkeep
 from models.export import export
-from toolchains.build import builder
+from toolchains.bundle import builder
 from toolchains.targets import host_target
 
 pytestmark = [pytest.mark.build, pytest.mark.export]

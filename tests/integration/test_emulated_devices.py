@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from core.bundle import RUNNER, Bundle
 from core.errors import ConfigError, NotSupportedError
+from core.formats.bundle import RUNNER, Bundle
 from deploy.devices.inventory import Device, get_device
 from deploy.run.execute import execute
 from deploy.run.pipeline import deploy
 from deploy.run.result import Result
 from deploy.run.settings import Settings
 from tests.support.deploying import program
-from toolchains.build.builder import build
+from toolchains.bundle.builder import build
 
 __all__ = ["program"]
 

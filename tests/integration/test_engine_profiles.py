@@ -13,9 +13,9 @@ from typing import Any
 import numpy
 import pytest
 
-from core.bundle import RUNNER
+from core.formats.bundle import RUNNER
 from core.paths import ROOT
-from toolchains.build import builder
+from toolchains.bundle import builder
 from verify.suite.made import made_by
 
 pytestmark = [pytest.mark.build, pytest.mark.export]

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.bundle import runner_in
-from core.program import load_program
+from core.formats.bundle import runner_in
+from core.formats.program import load_program
 from deploy.devices.inventory import FILE, get_device
 from deploy.run.execute import execute
 from models.export import export
 from tests.support import examples
-from toolchains.build import builder
-from toolchains.build.sdk import build_sdk
+from toolchains.bundle import builder
+from toolchains.bundle.sdk import build_sdk
 from toolchains.debian import packages as debian
 
 pytestmark = [pytest.mark.virtual, pytest.mark.build, pytest.mark.export, pytest.mark.long]

@@ -16,15 +16,15 @@ import pytest
 
 from core.console import shown
 from core.errors import ConfigError, ExportError
+from core.formats.program import Program, load_program
 from core.paths import ROOT, cache_dir
-from core.program import Program, load_program
 from models import is_current
 from models.export import export, export_many
-from models.host import Host
+from models.lowering.quiet import log_path
 from models.nets.layers import linear
-from models.quiet import log_path
-from models.schemes import get_scheme
+from models.reference.host import Host
 from models.zoo import everything, get_model
+from models.zoo.schemes import get_scheme
 from tests.support.timing import quickest
 
 pytestmark = pytest.mark.export

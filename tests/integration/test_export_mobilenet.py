@@ -10,7 +10,7 @@ import numpy
 import pytest
 
 from core.errors import ExportError
-from core.program import load_program
+from core.formats.program import load_program
 from models.export import export
 from models.request import resolve
 

@@ -7,9 +7,9 @@ import re
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from core.bundle import RUNNER
+from core.formats.bundle import RUNNER
 from models.export import export
-from toolchains.build import builder
+from toolchains.bundle import builder
 from verify.function_order import ORDER, functions_run, pattern, windows
 
 pytestmark = [pytest.mark.build, pytest.mark.export]

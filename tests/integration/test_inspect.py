@@ -14,7 +14,7 @@ from typing import Any
 import numpy
 import pytest
 
-from core import front
+from core.cli import main
 from models.inspection.origins import silent
 from tests.support import consoles, graphs
 from tests.support.builds import lend_bundle, lend_program
@@ -39,7 +39,7 @@ def call(line: str) -> int:
     """Run a documented command in this process: torch is loaded once."""
     words = shlex.split(line)
     assert words.pop(0) == "./inv"
-    return front.run([word.replace("dist/", f"{DIST[0]}/", 1) if word.startswith("dist/") else word for word in words])
+    return main.run([word.replace("dist/", f"{DIST[0]}/", 1) if word.startswith("dist/") else word for word in words])
 
 
 DIST: list[Path] = []
@@ -69,7 +69,7 @@ def inspect(capsys: pytest.CaptureFixture[str]) -> Inspect:
 
     def run(*words: str, fails: bool = False) -> Any:
         capsys.readouterr()
-        code = front.run(["inspect", *words, *([] if fails else ["--json"])])
+        code = main.run(["inspect", *words, *([] if fails else ["--json"])])
         out, err = capsys.readouterr()
         if fails:
             return code, err
@@ -131,7 +131,7 @@ def test_two_engines_are_matched_operator_by_operator(inspect: Inspect) -> None:
 
 def test_a_trace_has_all_events(runs: Path, tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
-    assert front.run(["inspect", str(runs / "results" / "local-mixed-fp32-lean"), "--trace", str(path)]) == 0
+    assert main.run(["inspect", str(runs / "results" / "local-mixed-fp32-lean"), "--trace", str(path)]) == 0
     events = [event for event in json.loads(path.read_text(encoding="utf-8"))["traceEvents"] if event["ph"] == "X"]
     executions = [event for event in events if event["tid"] == 1]
     assert [event["cat"] for event in executions] == ["warm-up"] + ["timed"] * 10
@@ -141,7 +141,7 @@ def test_a_trace_has_all_events(runs: Path, tmp_path: Path) -> None:
 
 
 def test_a_folder_of_runs_gives_a_table_for_each(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert front.run(["inspect", str(runs / "results"), "--top", "1"]) == 0
+    assert main.run(["inspect", str(runs / "results"), "--top", "1"]) == 0
     said = capsys.readouterr().out
     for name in ("mixed-fp32-lean", "mixed-fp32-executorch", "mlp-qs8-lean"):
         assert f"local-{name}: operators" in said
@@ -194,7 +194,7 @@ def test_what_operators_give_agrees_with_pytorch(inspect: Inspect, engine: str) 
 
 def deploy(words: str) -> int:
     """Run a deploy that brings the values back; its exit code."""
-    return front.run(["deploy", "--device", "local", "--values", *words.split()])
+    return main.run(["deploy", "--device", "local", "--values", *words.split()])
 
 
 Plant = Callable[[str, str, int], Path]
@@ -242,7 +242,7 @@ def test_a_fault_in_one_layer_of_a_quantized_program_is_found_by_name(
     )
     code, message = inspect("local-mlp-qs8-lean", "--values", fails=True)
     assert code == 32 and "FullyConnected #2 @0 is the first operator beyond its tolerance: 2 (Linear)" in message
-    code = front.run(["inspect", "local-mlp-qs8-lean", "--values", "--json"])
+    code = main.run(["inspect", "local-mlp-qs8-lean", "--values", "--json"])
     found = json.loads(capsys.readouterr().out)
     verdicts = [(each["name"], each["ok"]) for each in found["operators"]]
     assert (code, found["first"]) == (32, "FullyConnected #2 @0")
@@ -257,7 +257,7 @@ def test_a_fault_deep_in_a_net_is_the_only_one_that_is_named(
 ) -> None:
     assert deploy(f"--program {plant('mobilenet_v2-qs8', kind, number)} --engine lean") in (0, 32)
     capsys.readouterr()
-    assert front.run(["inspect", "local-mobilenet_v2-qs8-lean", "--values", "--json"]) == 32
+    assert main.run(["inspect", "local-mobilenet_v2-qs8-lean", "--values", "--json"]) == 32
     found = json.loads(capsys.readouterr().out)
     assert len(found["operators"]) > 60
     wrong = [each for each in found["operators"] if not each["ok"]]

@@ -17,8 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from core import bootstrap, download, installer
-from core.addressed import MIRROR, marker
+from core.environment import bootstrap, installer
+from core.environment.addressed import MIRROR, marker
+from core.files import download
 from tests.support.files_server import Served, serving
 
 

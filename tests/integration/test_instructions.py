@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from core.commands import run
 from core.paths import ROOT
+from core.processes.commands import run
 from toolchains.compilers import zig
 from toolchains.emulation import instructions
 from toolchains.emulation.emulators import system_argv

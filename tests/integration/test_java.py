@@ -16,11 +16,11 @@ from types import SimpleNamespace
 import lief
 import pytest
 
-from core.commands import Done, run
 from core.errors import BuildError
 from core.paths import ROOT
-from toolchains.build import aar, java, jni
-from toolchains.build.sdk import Sdk, build_sdk
+from core.processes.commands import Done, run
+from toolchains.bundle import aar, java, jni
+from toolchains.bundle.sdk import Sdk, build_sdk
 from toolchains.compilers.families import family
 from toolchains.debian.host import host_arch
 from toolchains.debian.packages import tree

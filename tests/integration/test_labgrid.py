@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from core.bundle import Bundle
 from core.errors import ConfigError, DeviceBusyError, PreflightError, UnreachableError
+from core.formats.bundle import Bundle
 from deploy.devices.inventory import Device
 from deploy.lab.places import PLACE, lease
 from deploy.lab.session import VARIABLE
@@ -29,7 +29,7 @@ from tests.support.deploying import Deploying, program
 from tests.support.lab import Lab, service
 from tests.support.processes import gone, marked
 from tests.support.small_program import small_program
-from toolchains.build.builder import build
+from toolchains.bundle.builder import build
 from toolchains.targets import host_target
 
 __all__ = ["program"]

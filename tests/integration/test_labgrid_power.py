@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from core.bundle import Bundle
 from core.errors import UnreachableError
+from core.formats.bundle import Bundle
 from core.paths import ROOT, cache_dir
 from deploy.devices.inventory import Device
 from deploy.run.events import Event
@@ -33,7 +33,7 @@ from tests.faults.tiny import Tiny
 from tests.support.deploying import program
 from tests.support.lab import Lab, Switch, power, service, switching
 from tests.support.ports import reserved
-from toolchains.build.builder import build
+from toolchains.bundle.builder import build
 from toolchains.targets import host_target
 
 __all__ = ["program"]

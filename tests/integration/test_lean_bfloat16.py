@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.bundle import RUNNER
-from core.program import load_program
+from core.formats.bundle import RUNNER
+from core.formats.program import load_program
 from models.export import export
 from tests.support.graphs import Graph, call_of, changed, tensor
-from toolchains.build import builder
+from toolchains.bundle import builder
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
 
@@ -43,7 +43,7 @@ def _run(program: Path, given: Path, prefix: Path) -> Path:
 def test_a_layer_between_bfloat16_gives_the_rounded_numbers_of_float32(tmp_path: Path) -> None:
     import torch
 
-    from models import reference
+    from models.loading import reference
 
     folder = export("linear", "qd8_qb4w")
     manifest = load_program(folder)

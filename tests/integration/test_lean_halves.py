@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from core.bundle import RUNNER
-from core.program import load_program
+from core.formats.bundle import RUNNER
+from core.formats.program import load_program
 from deploy.run.compare import compare
 from models.export import export
-from toolchains.build import builder
+from toolchains.bundle import builder
 from toolchains.compilers.sysroot import sysroot
 from toolchains.emulation import emulators
 from toolchains.targets import get_target

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy
 import pytest
 
-from core.bundle import Bundle
-from toolchains.build import builder
+from core.formats.bundle import Bundle
+from toolchains.bundle import builder
 from verify.kernels import kernels
 from verify.suite.made import made_by
 
@@ -132,7 +132,7 @@ DYNAMIC = 5e-3
 
 @pytest.fixture(scope="module")
 def programs() -> Path:
-    """The folder with the programs of models/kleidiai_layers.py."""
+    """The folder with the programs of verify/kernels/kleidiai_layers.py."""
     return made_by(kernels.MAKER)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.bundle import Bundle
 from core.errors import SlipwayError
+from core.formats.bundle import Bundle
 from core.paths import ROOT
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
@@ -29,7 +29,7 @@ GROUPS = [
 @pytest.fixture(scope="module")
 def lean() -> Bundle:
     """This machine's own bundle of the lean engine."""
-    from toolchains.build.builder import build
+    from toolchains.bundle.builder import build
     from toolchains.targets import host_target
 
     return build(host_target().name, "lean")

@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.bundle import Bundle
-from models import haste
+from core.formats.bundle import Bundle
+from models.lowering import shortcuts
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _hastened() -> Iterator[None]:
-    with haste.in_torch(), haste.in_lowering():
+    with shortcuts.in_torch(), shortcuts.in_lowering():
         yield
 
 
@@ -34,7 +34,7 @@ NAMES = [
 @pytest.fixture(scope="module")
 def lean() -> Bundle:
     """This machine's own bundle of the lean engine."""
-    from toolchains.build.builder import build
+    from toolchains.bundle.builder import build
     from toolchains.targets import host_target
 
     return build(host_target().name, "lean")
@@ -152,10 +152,11 @@ def test_a_row_does_not_depend_on_how_many_there_are(lean: Bundle, tmp_path: Pat
     """
     import torch
 
-    from models import lowering, partitioners, quantize
     from models.loading import Prepared
-    from models.options import Options
-    from models.schemes import get_scheme
+    from models.lowering import lowering, quantize
+    from models.request import partitioners
+    from models.request.options import Options
+    from models.zoo.schemes import get_scheme
 
     torch.manual_seed(5)
     module, rows = torch.nn.Linear(64, 96).eval(), torch.randn(ROWS, 64)

@@ -14,15 +14,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.bundle import runner_in
-from core.commands import Done, run
 from core.errors import BundleError
+from core.formats.bundle import runner_in
+from core.formats.program import load_program
 from core.paths import ROOT
-from core.program import load_program
+from core.processes.commands import Done, run
 from models.export import export
-from toolchains.build import builder, conan
-from toolchains.build.sdk import Sdk, build_sdk
-from toolchains.build.wheel import write_wheel
+from toolchains.bundle import builder, conan
+from toolchains.bundle.sdk import Sdk, build_sdk
+from toolchains.bundle.wheel import write_wheel
 from toolchains.compilers.families import family
 from toolchains.debian import packages as debian
 from toolchains.emulation import emulators, platforms

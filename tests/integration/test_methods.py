@@ -9,14 +9,14 @@ import numpy
 import pytest
 
 from core.errors import ExportError, UsageError
+from core.formats.program import load_program
 from core.paths import ROOT, cache_dir
-from core.program import load_program
 from deploy.devices.inventory import Device
 from deploy.run import generate
 from deploy.run.pipeline import deploy
 from deploy.run.settings import DEFAULT, Settings
 from models.export import export
-from models.host import Host
+from models.reference.host import Host
 from tests.support.builds import lend_bundle
 from toolchains.targets import host_target
 

@@ -16,15 +16,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from core.bundle import MANIFEST, SBOM, Native
 from core.errors import BuildError
 from core.files import locked
+from core.formats.bundle import MANIFEST, SBOM, Native
 from core.paths import ROOT, cache_dir
 from tests.conftest import Inv
 from tests.support.processes import descendants, gone, marked
 from tests.support.timing import quickest
 from tests.unit.test_sbom import problems
-from toolchains.build import conan, conan_packages, lock, native
+from toolchains.bundle import conan, conan_packages, lock, native
 from toolchains.debian import packages as debian
 from toolchains.targets import get_target
 
@@ -93,7 +93,7 @@ def test_the_command_says_what_it_built(native_packages: Callable[[str], Native]
 
 def test_ctrl_c_leaves_nothing_behind(native_packages: Callable[[str], Native], dist: Path, tmp_path: Path) -> None:
     native_packages("linux-x86_64")
-    code = "from toolchains.build.native import build_native; build_native('linux-x86_64', force=True)"
+    code = "from toolchains.bundle.native import build_native; build_native('linux-x86_64', force=True)"
     child = subprocess.Popen(
         [sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True,
         env={**os.environ, "TMPDIR": str(tmp_path)},
@@ -119,7 +119,7 @@ def test_ctrl_c_leaves_nothing_behind(native_packages: Callable[[str], Native], 
 
 
 def test_the_committed_lockfile_is_true() -> None:
-    """`python -m toolchains.build.lock` writes it again after a change of a recipe."""
+    """`python -m toolchains.bundle.lock` writes it again after a change of a recipe."""
     assert lock.FILE.read_text(encoding="utf-8") == lock.current()
 
 

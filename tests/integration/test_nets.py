@@ -11,8 +11,8 @@ import numpy
 import pytest
 
 from core import environment
-from core.bundle import Bundle
-from core.program import load_program
+from core.formats.bundle import Bundle
+from core.formats.program import load_program
 from verify.nets import report
 from verify.nets.exporting import export, folder_of
 from verify.nets.measuring import THREADS, sweep
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.build, pytest.mark.export]
 @pytest.fixture(scope="module")
 def bundles() -> tuple[Bundle, Bundle]:
     """This machine's own: lean, and upstream's engine."""
-    from toolchains.build.builder import build
+    from toolchains.bundle.builder import build
     from toolchains.targets import host_target
 
     return build(host_target().name, "lean"), build(host_target().name, "executorch")

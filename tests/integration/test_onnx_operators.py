@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from core.bundle import Bundle
 from core.environment import ensure_onnx
 from core.files import sha256_file
+from core.formats.bundle import Bundle
 from verify.operators import onnx as operators
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
@@ -22,7 +22,7 @@ TARGETS = ["linux-x86_64", "linux-arm64", "linux-armv7"]
 
 @pytest.fixture(scope="module", params=TARGETS)
 def bundle(request: pytest.FixtureRequest) -> Bundle:
-    from toolchains.build.builder import build
+    from toolchains.bundle.builder import build
 
     ensure_onnx()
     return build(request.param, operators.ENGINE)
@@ -44,7 +44,7 @@ def test_every_form_agrees_with_the_cpu_provider(bundle: Bundle, tmp_path: Path)
 )
 def test_what_is_kept_from_the_provider_would_go_wrong(name: str, does: str) -> None:
     from models.onnx.operators import CASES
-    from toolchains.build.builder import build
+    from toolchains.bundle.builder import build
 
     bundle = build("linux-x86_64", operators.ENGINE)
     case = next(case for case in CASES if case.name == name)
@@ -92,7 +92,7 @@ def test_runner_and_export_say_the_same_of_every_node(shapes: str, tmp_path: Pat
     from models.onnx.coverage import placement
     from models.onnx.operators import CASES
     from tests.support.provider_forms import FORMS
-    from toolchains.build.builder import build
+    from toolchains.bundle.builder import build
 
     bundle = build("linux-x86_64", operators.ENGINE)
     for case in (*CASES, *FORMS):
@@ -106,7 +106,7 @@ def test_the_rules_hold_at_their_limits(tmp_path: Path) -> None:
     """What the export expects of an operator against what becomes of it, guarded and trusted."""
     from models.onnx.coverage import XNNPACK, placement
     from tests.support.provider_forms import FORMS
-    from toolchains.build.builder import build
+    from toolchains.bundle.builder import build
 
     bundle = build("linux-x86_64", operators.ENGINE)
     for form in FORMS:

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.bundle import REAL_RUNNER, RUNNER, Bundle
 from core.environment import ensure_onnx
+from core.formats.bundle import REAL_RUNNER, RUNNER, Bundle
 from core.paths import ROOT
-from toolchains.build.builder import build
+from toolchains.bundle.builder import build
 from toolchains.compilers.sysroot import sysroot
 from toolchains.debian import packages as debian
 from toolchains.emulation import emulators

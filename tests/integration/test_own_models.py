@@ -9,10 +9,10 @@ from typing import Any
 import numpy
 import pytest
 
-from core.bundle import Bundle
 from core.errors import ExportError, UsageError
+from core.formats.bundle import Bundle
+from core.formats.program import TensorFile, load_program
 from core.paths import ROOT, cache_dir
-from core.program import TensorFile, load_program
 from deploy.devices.inventory import Device
 from deploy.run import generate
 from deploy.run.pipeline import deploy
@@ -20,7 +20,7 @@ from deploy.run.settings import DEFAULT, Settings
 from models import export as exporting
 from models import is_current
 from models.export import export
-from models.host import Host
+from models.reference.host import Host
 from tests.support.deploying import bundle
 from toolchains.targets import host_target
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy
 import pytest
 
-from core.bundle import RUNNER
 from core.errors import ExportError
+from core.formats.bundle import RUNNER
+from core.formats.program import Program, load_program
 from core.paths import ROOT, cache_dir
-from core.program import Program, load_program
 from models.export import export
-from models.host import Host
-from toolchains.build.builder import build
+from models.reference.host import Host
+from toolchains.bundle.builder import build
 from toolchains.targets import host_target
 
 pytestmark = pytest.mark.export

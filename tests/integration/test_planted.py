@@ -13,7 +13,7 @@ from typing import Any
 import numpy
 import pytest
 
-from core.program import load_program
+from core.formats.program import load_program
 from deploy.run.compare import Comparison, compare
 from models.export import export
 from models.zoo import everything
@@ -47,7 +47,7 @@ def _graph(folder: Path) -> Any:
 
 
 def _layers(module: Any) -> list[Any]:
-    from models.directions import layers
+    from models.reference.directions import layers
 
     nodes = layers(module)
     step = (len(nodes) - 1) / (_MOST - 1)
@@ -58,7 +58,7 @@ def _run(module: Any, inputs: list[Any], wrong: Any = None) -> list[Any]:
     """The outputs; the layer ``wrong`` gives `FAULT` times what it should."""
     import torch
 
-    from models import reference
+    from models.loading import reference
 
     class Faulty(torch.fx.Interpreter):  # type: ignore[misc]  # torch's types are not read here
         def run_node(self, node: Any) -> Any:
@@ -71,8 +71,8 @@ def _run(module: Any, inputs: list[Any], wrong: Any = None) -> list[Any]:
 
 def _verdicts(folder: Path, tmp_path: Path) -> Iterator[tuple[str, list[Comparison]]]:
     """For each layer what a deploy would say of a device that computes it wrong: the reference, plus the fault."""
-    from models import reference
-    from models.graphs import module_path
+    from models.loading import reference
+    from models.lowering.graphs import module_path
 
     program, module = load_program(folder), _graph(folder)
     inputs = [reference.load(folder, one) for one in program.inputs]
@@ -146,7 +146,7 @@ def test_the_sample_has_every_scheme() -> None:
 def test_flipped_roundings_of_few_outputs_are_no_fault_of_a_layer() -> None:
     import torch
 
-    from models.directions import STEP, limits
+    from models.reference.directions import STEP, limits
 
     random = torch.Generator().manual_seed(0)
     moves = 0.01 * torch.randn(50, 10, generator=random, dtype=torch.float64)

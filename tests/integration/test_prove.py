@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from core.bundle import Native
+from core.formats.bundle import Native
 from core.paths import cache_dir
 from tests.conftest import Inv
 from verify.prove import prove

@@ -8,7 +8,7 @@ import pytest
 
 from core.files import locked
 from core.paths import ROOT
-from toolchains.build import conan, conan_packages
+from toolchains.bundle import conan, conan_packages
 from toolchains.targets import get_target
 
 pytestmark = pytest.mark.build

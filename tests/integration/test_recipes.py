@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from core.bundle import Native
 from core.files import locked
+from core.formats.bundle import Native
 from core.paths import ROOT
-from toolchains.build import conan
+from toolchains.bundle import conan
 from toolchains.compilers.sysroot import sysroot
 from toolchains.emulation import emulators
 from toolchains.targets import get_target

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from core.errors import ExportError
+from core.formats.program import load_program
 from core.paths import ROOT
-from core.program import load_program
 from models.export import RECORD, export
-from models.quiet import log_path
+from models.lowering.quiet import log_path
 from tests.integration.test_causes import lower
 
 pytestmark = pytest.mark.export
@@ -68,7 +68,7 @@ def test_weights_that_a_layer_packs_are_read_otherwise_outside(tmp_path: Path, s
 def test_a_bias_that_layers_of_other_scales_share_is_read_inside_by_the_first() -> None:
     import torch
 
-    from models.refusals import _reads_packed
+    from models.lowering.refusals import _reads_packed
 
     graph = torch.fx.Graph()
     x, weight, bias = map(graph.placeholder, ("x", "weight", "bias"))

@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 import numpy
 import pytest
 
-from core.bundle import RUNNER
+from core.formats.bundle import RUNNER
+from core.formats.program import Program, load_program
 from core.paths import ROOT
-from core.program import Program, load_program
 from models.export import export
-from toolchains.build import builder
+from toolchains.bundle import builder
 from verify.suite.made import made_by
 
 pytestmark = [pytest.mark.build, pytest.mark.export]

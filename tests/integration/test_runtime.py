@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from core.bundle import REAL_RUNNER
 from core.files import locked
+from core.formats.bundle import REAL_RUNNER
 from core.paths import ROOT, cache_dir, dist_dir
 from deploy.devices.inventory import FILE, get_device
 from deploy.run.execute import execute
 from tests.support.devices import own_devices
-from toolchains.build import builder, conan, conan_packages
+from toolchains.bundle import builder, conan, conan_packages
 from toolchains.compilers.sysroot import sysroot
 from toolchains.emulation import emulators
 from toolchains.targets import get_target

@@ -10,15 +10,15 @@ import torch
 from PIL import Image
 
 from core.errors import ConfigError, UsageError
-from core.program import load_program
-from models import trained
+from core.formats.program import load_program
 from models.export import export
 from models.loading import Prepared, load
+from models.reference.tolerances import agreement
 from models.request import Request, resolve
 from models.samples import taking
 from models.samples.taking import Taken, judge, take
-from models.schemes import get_scheme
-from models.tolerances import agreement
+from models.zoo import trained
+from models.zoo.schemes import get_scheme
 
 pytestmark = pytest.mark.export
 

@@ -14,7 +14,7 @@ import pytest
 from core.errors import BuildError, HostError
 from core.files import locked
 from core.paths import ROOT, cache_dir
-from toolchains.build import conan, conan_packages
+from toolchains.bundle import conan, conan_packages
 from toolchains.compilers.families import family
 from toolchains.compilers.sysroot import sysroot
 from toolchains.emulation import emulators

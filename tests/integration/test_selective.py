@@ -12,13 +12,13 @@ import numpy
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from core.bundle import RUNNER, SBOM
 from core.errors import MissingOperatorError
+from core.formats.bundle import RUNNER, SBOM
 from core.paths import ROOT
 from models.export import export
 from tests.integration.test_runner import programs
-from toolchains.build import builder
-from toolchains.build.selection import select
+from toolchains.bundle import builder
+from toolchains.bundle.selection import select
 
 __all__ = ["programs"]
 

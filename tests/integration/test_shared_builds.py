@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.build, pytest.mark.long]
 WORK = """\
 import sys
 from pathlib import Path
-from toolchains.build import conan_packages
+from toolchains.bundle import conan_packages
 from toolchains.targets import get_target
 log = Path(sys.argv[1])
 words = conan_packages.words(get_target("linux-x86_64"), "zig", log)

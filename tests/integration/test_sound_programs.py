@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.bundle import Bundle
 from core.files import sha256_bytes
+from core.formats.bundle import Bundle
 from toolchains.emulation import platforms
 from toolchains.targets import get_target
 from verify.agree.look import Executor
@@ -45,7 +45,7 @@ def tests(ours: list[str]) -> dict[str, Test]:
 
 
 def on(target: str, cpu: str) -> Executor:
-    from toolchains.build.builder import build
+    from toolchains.bundle.builder import build
 
     bundle: Bundle = build(target, "lean")
     return Executor.of(bundle, platforms.platform_for(get_target(target), cpu))

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from core.bundle import RUNNER
+from core.formats.bundle import RUNNER
+from core.formats.program import load_program
 from core.paths import cache_dir
-from core.program import load_program
 from models.export import export
-from toolchains.build import builder
+from toolchains.bundle import builder
 from toolchains.targets import host_target
 from verify.fuzz.build import GUARDED, build
 

@@ -97,7 +97,7 @@ def test_c_needs_no_libstdcxx(target: Target, tmp_path: Path) -> None:
 
 def test_cmake_takes_the_wrappers_for_clang(target: Target, tmp_path: Path) -> None:
     """Compiler detection, threads, try_compile, static libraries: what any CMake project asks first."""
-    from toolchains.build.conan import program
+    from toolchains.bundle.conan import program
 
     compilers = zig.ensure(target)
     (tmp_path / "CMakeLists.txt").write_text(

@@ -10,7 +10,7 @@ import lief
 import pytest
 
 from core.files import locked
-from toolchains.build import conan
+from toolchains.bundle import conan
 from toolchains.compilers import gnu, zig
 from toolchains.compilers.linked_in import within
 from toolchains.compilers.sysroot import sysroot

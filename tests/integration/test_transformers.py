@@ -12,8 +12,8 @@ from typing import Any
 import numpy
 import pytest
 
+from core.formats.program import load_program
 from core.paths import ROOT
-from core.program import load_program
 from tests.conftest import Inv
 from tests.support.builds import lend_bundle
 from tests.support.devices import own_devices
@@ -34,7 +34,7 @@ PLACES = [
 ITS_OWN = f"""import sys
 sys.path[:0] = [{str(ROOT)!r}, {str(FOLDER)!r}]
 from pathlib import Path
-from models import packages
+from models.users import packages
 packages.enter(packages.wanted(Path({str(FOLDER / "llama.py")!r})))
 import torch
 from llama import PROMPT, _model

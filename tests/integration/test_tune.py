@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from core.bundle import RUNNER, Bundle
 from core.errors import EmulatedError
+from core.formats.bundle import RUNNER, Bundle
 from deploy.devices.inventory import Device
 from deploy.run import tuning
 from deploy.run.pipeline import deploy
@@ -23,7 +23,7 @@ from deploy.run.tuned import tuned_text
 from deploy.upkeep import upkeep
 from models.export import export
 from tests.support.checksums import checksum
-from toolchains.build import builder
+from toolchains.bundle import builder
 from toolchains.targets import host_target
 
 pytestmark = [pytest.mark.build, pytest.mark.export]

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.bundle import Bundle
 from core.errors import MissingOperatorError, ProgramError
+from core.formats.bundle import Bundle
 from deploy.devices.inventory import Device
 from deploy.run.pipeline import deploy
 from deploy.run.result import Result
 from deploy.run.settings import Settings
-from models import haste
-from toolchains.build.builder import build
+from models.lowering import shortcuts
+from toolchains.bundle.builder import build
 from toolchains.targets import host_target
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
@@ -48,7 +48,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     z = torch.complex(x - 3, x * 0.3)[:, :3]
     layer = nn.Linear(4, 3)
     apart = ExecutorchBackendConfig(external_constants=lambda _: "apart")
-    with haste.in_torch(), haste.in_lowering():
+    with shortcuts.in_torch(), shortcuts.in_lowering():
         for name, module, inputs, config in (
             ("none", Optional(), (x, None), None),
             ("spectrum", Spectrum(), (x,), None),

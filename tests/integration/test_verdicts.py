@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from core.errors import ExportError
+from core.formats.program import Program, load_program
 from core.paths import ROOT, cache_dir
-from core.program import Program, load_program
 from deploy.run.compare import Comparison, compare
 from models.export import export
-from models.host import Host
-from models.schemes import get_scheme
+from models.reference.host import Host
+from models.zoo.schemes import get_scheme
 
 FIXTURES = ROOT / "tests" / "fixtures" / "models" / "verdicts.py"
 
@@ -108,7 +108,7 @@ def test_what_upstreams_runtime_refuses_is_said_in_its_words(tmp_path: Path, hos
 def test_each_output_has_a_limit_of_its_own_against_the_model() -> None:
     import torch
 
-    from models.tolerances import agreement
+    from models.reference.tolerances import agreement
 
     def agrees(model: list[Any], program: list[Any], scheme: str = "fp32", **more: Any) -> bool:
         found = agreement(get_scheme(scheme), model, program, **more)
@@ -135,7 +135,7 @@ def test_each_output_has_a_limit_of_its_own_against_the_model() -> None:
 def test_inputs_have_an_order_that_upstream_runs() -> None:
     import torch
 
-    from models.reference import images, laid_out
+    from models.loading.reference import images, laid_out
 
     picture = torch.randint(0, 255, (9, 7, 3)).permute(2, 0, 1)[None].float()
     kept = torch.randn(2, 3, 9, 7).to(memory_format=torch.channels_last)
@@ -152,7 +152,7 @@ def test_inputs_have_an_order_that_upstream_runs() -> None:
 def test_a_type_that_no_file_holds_is_named() -> None:
     import torch
 
-    from models.reference import to_numpy
+    from models.loading.reference import to_numpy
 
     assert to_numpy(torch.zeros(2, dtype=torch.complex64)).dtype.str == "<c8"
     with pytest.raises(ExportError, match="is a tensor of complex32"):
@@ -162,7 +162,7 @@ def test_a_type_that_no_file_holds_is_named() -> None:
 def test_float64_says_nothing_where_it_has_no_meaning() -> None:
     import torch
 
-    from models import exact
+    from models.reference import exact
 
     def found(function: Any, *inputs: Any, scheme: str = "fp32") -> list[Any]:
         class Of(torch.nn.Module):  # type: ignore[misc]  # torch's types are not read here

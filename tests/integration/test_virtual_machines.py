@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from core.bundle import Bundle
+from core.formats.bundle import Bundle
 from core.paths import cache_dir
 from deploy.devices.identify import choose_target
 from deploy.devices.inventory import FILE, get_device, load_devices
@@ -27,7 +27,7 @@ from deploy.virtual import machines as virtual
 from tests.conftest import Inv
 from tests.support.deploying import program
 from tests.support.devices import ask, facts_of, own_devices, refuses, runs_programs
-from toolchains.build.builder import build
+from toolchains.bundle.builder import build
 
 __all__ = ["program"]
 

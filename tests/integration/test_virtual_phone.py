@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from core.bundle import Bundle
 from core.errors import ConfigError, DeadlineError, DeviceFullError, TransferError, UnreachableError
 from core.files import sha256_bytes
+from core.formats.bundle import Bundle
 from core.paths import ROOT
 from deploy.devices.identify import choose_target
 from deploy.devices.inventory import FILE, VARIABLE, Device, get_device
@@ -59,7 +59,7 @@ def phone(machine: None) -> Iterator[AdbTransport]:
 @pytest.fixture(scope="module")
 def arm() -> Bundle:
     """linux-arm64's, for which the stand-in, unlike a phone, has the C library."""
-    from toolchains.build.builder import build
+    from toolchains.bundle.builder import build
 
     return build("linux-arm64", "executorch")
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from core.formats.program import load_program
 from core.paths import ROOT
-from core.program import load_program
 from models.export import export as exporting
 from models.warm import client
 

@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from core.bundle import RUNNER, Bundle
-from core.program import load_program
-from models import haste
+from core.formats.bundle import RUNNER, Bundle
+from core.formats.program import load_program
 from models.export import export
+from models.lowering import shortcuts
 from tests.support.checksums import MASK, checksum
-from toolchains.build import builder
+from toolchains.bundle import builder
 from toolchains.emulation import emulators
 from toolchains.targets import get_target, host_target
 
@@ -130,7 +130,7 @@ def test_nothing_is_packed_twice(lean: Bundle, tmp_path: Path, model: str, schem
 
 @pytest.fixture(scope="module")
 def _hastened() -> Iterator[None]:
-    with haste.in_torch(), haste.in_lowering():
+    with shortcuts.in_torch(), shortcuts.in_lowering():
         yield
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from core.bundle import RUNNER, Bundle
 from core.errors import DeadlineError, DeviceBusyError, RootError, TransferError
 from core.files import sha256_file
+from core.formats.bundle import RUNNER, Bundle
 from core.paths import ROOT
 from deploy.devices.identify import choose_target
 from deploy.devices.inventory import Device
@@ -31,7 +31,7 @@ from tests.faults.server import USER
 from tests.faults.server import Device as Server
 from tests.support.deploying import program
 from tests.support.windows_device import windows
-from toolchains.build.builder import build
+from toolchains.bundle.builder import build
 
 __all__ = ["program"]
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.program import load_program
+from core.formats.program import load_program
 from tests.support.deploying import program
-from toolchains.build import builder
-from toolchains.build.offers import operators_in
+from toolchains.bundle import builder
+from toolchains.bundle.offers import operators_in
 from toolchains.emulation import wine
 from toolchains.targets import get_target
 

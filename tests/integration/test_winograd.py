@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.bundle import RUNNER, Bundle
-from toolchains.build import builder
+from core.formats.bundle import RUNNER, Bundle
+from toolchains.bundle import builder
 from toolchains.targets import host_target
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from core.bundle import Bundle
+from core.formats.bundle import Bundle
 from models.export import export
-from toolchains.build.builder import build
+from toolchains.bundle.builder import build
 from verify.suite.shared_builds import native
 
 

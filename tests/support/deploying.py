@@ -16,16 +16,16 @@ from pathlib import Path
 
 import pytest
 
-from core.bundle import Bundle
+from core.cli.start import again, ended
 from core.errors import SlipwayError
+from core.formats.bundle import Bundle
 from core.paths import ROOT
-from core.start import again, ended
 
 
 @pytest.fixture(scope="session")
 def bundle() -> Bundle:
     """This machine's own bundle."""
-    from toolchains.build.builder import build
+    from toolchains.bundle.builder import build
     from toolchains.targets import host_target
 
     return build(host_target().name)

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
-from core.bundle import runner_in
+from core.formats.bundle import runner_in
+from core.formats.program import load_program
 from core.paths import ROOT
-from core.program import load_program
 from deploy.devices.inventory import FILE, get_device
 from deploy.run.execute import execute
 from models.export import export
-from toolchains.build import builder, conan
-from toolchains.build.sdk import build_sdk
+from toolchains.bundle import builder, conan
+from toolchains.bundle.sdk import build_sdk
 
 EXAMPLES = ROOT / "examples"
 _FRAMES = 6

@@ -8,7 +8,8 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from core import environment, front
+from core import environment
+from core.cli import main
 from core.paths import ROOT
 from tests.conftest import Inv
 from verify import tables
@@ -24,7 +25,7 @@ def inv(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
             for name, value in (env or {}).items():
                 patch.setenv(name, value)
             capsys.readouterr()
-            code = front.run(["--search-root", str(ROOT), *words])
+            code = main.run(["--search-root", str(ROOT), *words])
         return CompletedProcess(words, code, *capsys.readouterr())
 
     return call

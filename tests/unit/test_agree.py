@@ -12,7 +12,7 @@ import pytest
 
 from core import environment
 from core.errors import ConfigError, MismatchError, UsageError
-from core.program import Tolerance
+from core.formats.program import Tolerance
 from deploy.devices.inventory import FILE, get_device
 from toolchains.emulation import platforms
 from toolchains.emulation.platforms import Platform

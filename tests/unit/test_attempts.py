@@ -77,14 +77,14 @@ def test_idle_threads_sleep_unless_the_user_says_otherwise(monkeypatch: pytest.M
     if not own:
         monkeypatch.delenv("OMP_WAIT_POLICY")
     monkeypatch.setattr(warm, "attempt", attempt)
-    monkeypatch.setattr("models.current.current", lambda request: False)
+    monkeypatch.setattr("models.request.current.current", lambda request: False)
     monkeypatch.setattr("core.environment.ensure_export", lambda: None)
     command.each([Exportable("mlp-fp32", "mlp", "fp32", "pte")])
     assert seen == [own or "PASSIVE"]
 
 
 def test_a_matrix_takes_what_is_current(monkeypatch: pytest.MonkeyPatch, refusing: list[str]) -> None:
-    monkeypatch.setattr("models.current.current", lambda request: True)
+    monkeypatch.setattr("models.request.current.current", lambda request: True)
     program = Exportable("mlp-fp32", "mlp", "fp32", "pte")
     assert command.each([program]) == {program: resolve("mlp", "fp32").folder}
     assert refusing == []

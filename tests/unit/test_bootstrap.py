@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from core import bootstrap, environment, installer
-from core.install_bar import Size
+from core import environment
+from core.environment import bootstrap, installer
+from core.environment.install_bar import Size
 from core.paths import ROOT
 
 
@@ -45,7 +46,14 @@ def test_ctrl_c_while_pip_starts_ends_it(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_ctrl_c_while_it_is_loaded_is_a_word(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
-    words = [sys.executable, "-S", str(ROOT / "core" / "start.py"), "--bootstrap", "core", str(tmp_path / "venv")]
+    words = [
+        sys.executable,
+        "-S",
+        str(ROOT / "core" / "cli" / "start.py"),
+        "--bootstrap",
+        "core",
+        str(tmp_path / "venv"),
+    ]
     env = {**os.environ, "PYTHONPATH": str(tmp_path), "SLIPWAY_LISTEN": "yes"}
     done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")

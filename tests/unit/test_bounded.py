@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from core.bounded import LimitError, Limits, run_bounded
-from core.bundle import Bundle
 from core.errors import CrashError, ProgramError, SlipwayError
+from core.formats.bundle import Bundle
+from core.processes.bounded import LimitError, Limits, run_bounded
 from deploy.run import needs
 from tests.unit.test_preflight import bundle
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from core.bundle import MANIFEST, RUNNER, Bundle, Checks, FileEntry, Manifest, Needs, Offers
 from core.errors import BuildError, ConfigError, HostError, NotSupportedError
 from core.files import sha256_bytes, write_json
-from toolchains.build import builder, conan, conan_packages, inputs, layout, runtime_package
+from core.formats.bundle import MANIFEST, RUNNER, Bundle, Checks, FileEntry, Manifest, Needs, Offers
+from toolchains.bundle import builder, conan, conan_packages, inputs, layout, runtime_package
 from toolchains.compilers import families as compilers
 from toolchains.compilers import gnu
 from toolchains.debian import fetch_source

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from core.clean import clean
+from core.files.clean import clean
 from core.paths import CACHE_PARTS, cache_dir
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from core.errors import ProgramError, TransferError
-from core.program import Exact, Layers, Tolerance
+from core.formats.program import Exact, Layers, Tolerance
 from deploy.run.compare import BFLOAT16, Comparison, compare, digest, load, unreferenced
 
 LOOSE = Tolerance(atol=0.1, rtol=0.0, why="test")

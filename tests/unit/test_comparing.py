@@ -14,13 +14,13 @@ import pytest
 from commands import compare as command
 from core import environment
 from core.errors import ConfigError, UsageError
-from core.samples import Sample
+from core.formats.samples import Sample
 from deploy.comparing import metrics, plot, report
 from deploy.comparing.model import Accuracy, Compared, Row, marked, suggested
 from deploy.comparing.run import accuracy
 from deploy.comparing.sampling import fitted, widened
 from deploy.matrix.model import Problem
-from models import sample_files
+from models.request import sample_files
 from models.samples import reading
 
 

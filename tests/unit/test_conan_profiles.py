@@ -10,8 +10,8 @@ import pytest
 from core.errors import ConfigError
 from core.paths import ROOT
 from tests.conftest import Inv
-from toolchains.build import conan, profiles
-from toolchains.build.profiles import BUILD, Profile
+from toolchains.bundle import conan, profiles
+from toolchains.bundle.profiles import BUILD, Profile
 from toolchains.targets import get_target
 
 MADE = [Profile("linux-arm64", "zig", "[settings]\nos=Linux\n"), Profile(BUILD, "", "[settings]\nos=Linux\n")]

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from core import commands, errors, files, output, paths
-from core.bundle import MANIFEST, Bundle, FileEntry, Manifest, Needs, Offers
+from core import errors, files, paths
 from core.errors import BundleError, HostError, ProgramError, SlipwayError
+from core.formats.bundle import MANIFEST, Bundle, FileEntry, Manifest, Needs, Offers
+from core.formats.program import DESCRIPTION, Operator, Program, Quantization, Tolerance, load_program
 from core.paths import ROOT
-from core.program import DESCRIPTION, Operator, Program, Quantization, Tolerance, load_program
+from core.processes import commands, output
 
 
 def _classes(base: type[SlipwayError]) -> list[type[SlipwayError]]:
@@ -113,7 +114,8 @@ def test_run_reports_a_failure_with_its_last_lines(tmp_path: Path) -> None:
 _ENDLESS = """
 import resource, sys
 from pathlib import Path
-from core import commands, errors
+from core import errors
+from core.processes import commands
 log = Path(sys.argv[1])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 words = "import sys; sys.%s.write('first words' + '.' * (80 << 20) + 'last words'); sys.exit(%d)"
@@ -216,7 +218,7 @@ def test_a_second_ctrl_c_ends_the_child_at_once(tmp_path: Path) -> None:
     began = tmp_path / "began"
     code = (
         "import os, signal, subprocess, time\n"
-        "from core import commands\n"
+        "from core.processes import commands\n"
         "wait = subprocess.Popen.wait\n"
         "def waiting(child, seconds=None):\n"
         "    if seconds: os.kill(os.getpid(), signal.SIGINT)\n"
@@ -227,7 +229,7 @@ def test_a_second_ctrl_c_ends_the_child_at_once(tmp_path: Path) -> None:
         "    subprocess.Popen.wait = waiting\n"
         "    raise KeyboardInterrupt\n"
     )
-    root = str(Path(commands.__file__).parent.parent)
+    root = str(ROOT)
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
     assert done.stderr.count("KeyboardInterrupt") >= 2, done.stderr
     assert not _alive(int(done.stdout))
@@ -250,8 +252,8 @@ def test_ctrl_c_right_after_the_start(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_ctrl_c_ends_the_child_too(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
-    code = f"from core.commands import run\nrun(['sh', '-c', 'echo $$ > {pid_file}; exec sleep 60'])\n"
-    root = str(Path(commands.__file__).parent.parent)
+    code = f"from core.processes.commands import run\nrun(['sh', '-c', 'echo $$ > {pid_file}; exec sleep 60'])\n"
+    root = str(ROOT)
     child = subprocess.Popen([sys.executable, "-c", code], cwd=root, stderr=subprocess.DEVNULL)
     limit = time.monotonic() + 60
     while not (pid_file.exists() and pid_file.read_text(encoding="utf-8").strip()) and time.monotonic() < limit:
@@ -271,7 +273,7 @@ def test_ctrl_c_while_the_child_starts(tmp_path: Path, monkeypatch: pytest.Monke
         signal.raise_signal(signal.SIGINT)
         return started[0]
 
-    monkeypatch.setattr("core.commands.subprocess.Popen", popen)
+    monkeypatch.setattr("core.processes.commands.subprocess.Popen", popen)
     with pytest.raises(KeyboardInterrupt):
         commands.run(["sleep", "60"])
     assert started[0].poll() is not None

@@ -12,9 +12,8 @@ from typing import ClassVar
 
 import pytest
 
-from core import sealed
 from core.errors import HostError
-from core.files import sha256_file
+from core.files import sealed, sha256_file
 from toolchains.debian import apt as debian_apt
 from toolchains.debian import packages as debian
 from toolchains.debian.apt import AptError

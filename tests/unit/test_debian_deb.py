@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from core import sealed
 from core.errors import HostError
+from core.files import sealed
 from tests.support.archive import Archive, make_deb
 from toolchains.debian import deb, keys
 from toolchains.debian import sources as debian_sources

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from core.errors import UsageError
-from core.program import Dimension, Program, Quantization, Tolerance
+from core.formats.program import Dimension, Program, Quantization, Tolerance
 from deploy.run.inputs import Given, check_inputs, header_of, shapes_of
 from deploy.run.job import Job, load_job
 from deploy.run.needs import Method, Port, ProgramNeeds

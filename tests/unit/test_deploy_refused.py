@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from commands import deploy, tune
-from core import front
+from core.cli import main
 from core.paths import ROOT
 from deploy.run.intact import check_whole
 
@@ -37,7 +37,7 @@ def test_before_a_build(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(deploy, "build_for", lambda *_: pytest.fail("it built"))
-    assert front.run(["--search-root", str(ROOT), "deploy", "--device", "local", *words]) == code
+    assert main.run(["--search-root", str(ROOT), "deploy", "--device", "local", *words]) == code
     said = capsys.readouterr()
     assert said.out == ""
     assert what in said.err.splitlines()[0]
@@ -45,7 +45,7 @@ def test_before_a_build(
 
 def test_before_a_build_for_tuning(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(tune, "build_for", lambda *_: pytest.fail("it built"))
-    assert front.run(["--search-root", str(ROOT), "tune", "--device", "local", "--model", "mobilnet"]) == 3
+    assert main.run(["--search-root", str(ROOT), "tune", "--device", "local", "--model", "mobilnet"]) == 3
     assert "did you mean mobilenet_v2?" in capsys.readouterr().err
 
 
@@ -90,7 +90,7 @@ def test_a_damaged_program_before_a_build(
     (tmp_path / name).write_bytes(data)
     for command in (deploy, tune):
         monkeypatch.setattr(command, "build_for", lambda *_: pytest.fail("it built"))
-    assert front.run(["--search-root", str(ROOT), task, "--device", "local", "--model", name]) == 10
+    assert main.run(["--search-root", str(ROOT), task, "--device", "local", "--model", name]) == 10
     assert what in capsys.readouterr().err.splitlines()[0]
 
 
@@ -103,7 +103,7 @@ def test_an_onnx_cannot_be_tuned(
     monkeypatch.setattr(tune, "build_for", lambda *_: pytest.fail("it built"))
     monkeypatch.setattr(tune, "check_whole", lambda _: None)
     monkeypatch.setattr(tune, "format_at", lambda _: "onnx")
-    assert front.run(["--search-root", str(ROOT), "tune", "--device", "local", "--program", name]) == 2
+    assert main.run(["--search-root", str(ROOT), "tune", "--device", "local", "--program", name]) == 2
     said = capsys.readouterr().err
     assert f"{name} is an .onnx, and only .pte programs can be tuned." in said
     assert "--engine onnxruntime" not in said, "it has no choice of kernels either"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tasks
-from core import lock
+from core.environment import lock
 from core.paths import ROOT
 from tests.support import consoles
 from verify import docs as update

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
-from core import bootstrap, console, environment
+from core import console, environment
+from core.environment import bootstrap
 from core.errors import HostError
 from tests.support.timing import quickest
 from toolchains import doctor

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from core import download
-from core.download import DownloadError, Way
+from core.files import download
+from core.files.download import DownloadError, Way
 from tests.support.files_server import Served, serving
 
 DATA = bytes(range(256)) * 4000

@@ -15,8 +15,8 @@ import pytest
 from core.paths import ROOT
 
 TASKS = """
-from core.cli import task
-from core.commands import process
+from core.cli.task import task
+from core.processes.commands import process
 
 @task(help={})
 def wait(_):
@@ -48,7 +48,7 @@ def _gone(pid: int) -> bool:
 def test_what_it_started_ends_with_it(tmp_path: Path, number: signal.Signals, listening: bool) -> None:
     """Not listening: started in the background of a script, where shells let Ctrl-C be ignored."""
     (tmp_path / "tasks.py").write_text(TASKS)
-    argv = [sys.executable, "-S", str(ROOT / "core" / "start.py"), "--search-root", str(tmp_path), "wait"]
+    argv = [sys.executable, "-S", str(ROOT / "core" / "cli" / "start.py"), "--search-root", str(tmp_path), "wait"]
     env = {**os.environ, "SLIPWAY_LISTEN": "yes" if listening else "no"}
     words = [sys.executable, "-c", BEGUN, "" if listening else "deaf", *argv]
     with (
@@ -70,7 +70,7 @@ def test_what_it_started_ends_with_it(tmp_path: Path, number: signal.Signals, li
 
 
 HALF_MADE = """
-from core.cli import task
+from core.cli.task import task
 
 class File:
     def __del__(self):
@@ -86,6 +86,6 @@ def wait(_):
 def test_nothing_is_said_of_what_ctrl_c_left_half_made(tmp_path: Path) -> None:
     """paramiko's files are such objects: their end asks for what their beginning would have set."""
     (tmp_path / "tasks.py").write_text(HALF_MADE)
-    argv = [sys.executable, "-S", str(ROOT / "core" / "start.py"), "--search-root", str(tmp_path), "wait"]
+    argv = [sys.executable, "-S", str(ROOT / "core" / "cli" / "start.py"), "--search-root", str(tmp_path), "wait"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode, done.stderr) == (130, "Interrupted.\n")

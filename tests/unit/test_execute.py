@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from core.bundle import Needs
 from core.errors import PreflightError, UsageError
+from core.formats.bundle import Needs
 from deploy.devices.facts import DeviceFacts
 from deploy.run.execute import Executed, _blobs, check, needs_of, split
 from deploy.upkeep import report_devices

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import SlipwayError
-from core.program import DESCRIPTION
+from core.formats.program import DESCRIPTION
 from verify.suite import exported
 
 

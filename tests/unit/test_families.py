@@ -11,7 +11,7 @@ import pytest
 
 from core.errors import ConfigError, HostError, NotSupportedError
 from toolchains import ndk_folder
-from toolchains.build import conan
+from toolchains.bundle import conan
 from toolchains.compilers import families as compilers
 from toolchains.compilers import gnu, ndk, xcode
 from toolchains.compilers.zig import usable as zig_usable

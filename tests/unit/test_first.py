@@ -14,14 +14,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from core import bootstrap, console, environment, first, install_bar, live
-from core import screen as screens
+from core import console, environment
+from core.console import first, live
+from core.console import screen as screens
+from core.console.first import SECONDS, Whole
+from core.environment import bootstrap, install_bar
 from core.errors import HostError
-from core.first import SECONDS, Whole
 
 
 class Clock:
-    """Both clocks of `core.first`."""
+    """Both clocks of `core.console.first`."""
 
     def __init__(self) -> None:
         self.now = 1000.0

@@ -14,9 +14,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from core import locks
+from core.files import locks
 from core.paths import ROOT
-from models.forked import Forked, can_fork
+from models.lowering.forked import Forked, can_fork
 
 Start = Callable[[str, str], Forked]
 _ECHO = """
@@ -118,7 +118,7 @@ def test_it_holds_no_lock_of_the_first_process(start: Start, tmp_path: Path) -> 
 
 
 def test_torch_has_one_thread_in_it(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first process's threads are not in a copy; tests/integration/test_haste.py sees what torch does then."""
+    """The first process's threads are not in a copy; tests/integration/test_shortcuts.py sees what torch does then."""
     told: list[int] = []
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(set_num_threads=told.append, told=told))
     one = start("counting", "import os, torch\ndef main(): os.write(1, f'{torch.told}'.encode())")
@@ -127,7 +127,7 @@ def test_torch_has_one_thread_in_it(start: Start, monkeypatch: pytest.MonkeyPatc
 
 _FIRST = """
 import atexit, os, signal, sys, time
-from models.forked import Forked
+from models.lowering.forked import Forked
 signal.signal(signal.SIGINT, lambda *_: print("first hears", flush=True))
 atexit.register(lambda: print("the end", flush=True))
 sys.path.insert(0, sys.argv[1])

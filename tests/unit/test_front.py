@@ -16,18 +16,19 @@ import pytest
 
 import tasks
 from commands.groups import TASKS
-from core import completion, console, front, invoked, settings
-from core.cli import Words, setting
+from core import console
+from core.cli import completion, invoked, main, settings
+from core.cli.settings import check
+from core.cli.task import Words, setting
 from core.errors import ConfigError, UsageError
 from core.paths import ROOT
-from core.settings import check
 from tests.conftest import Inv
 
 INV = str(ROOT / "inv")
 
 
 def _said(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    code = front.run(["--search-root", str(ROOT), *words])
+    code = main.run(["--search-root", str(ROOT), *words])
     said = capsys.readouterr()
     return code, said.out, said.err
 

@@ -10,7 +10,7 @@ import pytest
 
 from core.errors import BuildError
 from tests.unit.test_profiles import compilers, profile
-from toolchains.build import conan
+from toolchains.bundle import conan
 from toolchains.compilers import hardening
 from toolchains.inspect import checks
 from toolchains.inspect import hardening as hardened

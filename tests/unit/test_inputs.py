@@ -14,7 +14,7 @@ import pytest
 from core.errors import BuildError
 from core.paths import ROOT
 from toolchains import tools
-from toolchains.build import inputs
+from toolchains.bundle import inputs
 from toolchains.targets import get_target
 
 TARGET = get_target("linux-arm64")
@@ -24,7 +24,7 @@ TARGET = get_target("linux-arm64")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A copy of all that can count; who changes it puts it back."""
     copied = tmp_path_factory.mktemp("checkout")
-    for name in ("runtime", "recipes", "toolchains", "core/bundle.py", "conanfile.py", "LICENSE"):
+    for name in ("runtime", "recipes", "toolchains", "core/formats/bundle.py", "conanfile.py", "LICENSE"):
         source, copy = ROOT / name, copied / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
@@ -61,8 +61,8 @@ def changes(checkout: Path, kind: str, name: str) -> bool:
         ("onnxruntime", "runtime/engines/onnxruntime/provider_rules.toml"),
         ("lean", "conanfile.py"),
         ("lean", "LICENSE"),
-        ("lean", "core/bundle.py"),  # the manifest's schema
-        ("lean", "toolchains/build/layout.py"),
+        ("lean", "core/formats/bundle.py"),  # the manifest's schema
+        ("lean", "toolchains/bundle/layout.py"),
         ("lean", "toolchains/inspect/isa.toml"),
         ("lean", "recipes/xnnpack/all/patches/0001-all-of-the-scalar-5x5-depthwise-kernel.patch"),
         ("lean", "recipes/xnnpack_internals/all/conanfile.py"),
@@ -74,7 +74,7 @@ def changes(checkout: Path, kind: str, name: str) -> bool:
         ("native", "runtime/proof/cases.cpp"),
         ("native", "recipes/kleidiai/all/fortify/fortify.c"),
         ("native", "recipes/pthreadpool/config.yml"),
-        ("native", "core/bundle.py"),
+        ("native", "core/formats/bundle.py"),
     ],
 )
 def test_a_file_that_goes_in_counts(checkout: Path, kind: str, name: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from commands import inspect as command
 from core import console
-from core.cli import Words
+from core.cli.task import Words
 from core.errors import AnswerError, ConfigError, NotSupportedError, ProgramError, UsageError
 from deploy.run.result import Result, write
 from models.inspection import dump, graph, report

@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 from pydantic import ValidationError
 
-from core.bundle import Bundle
 from core.errors import AnswerError, ConfigError, MatrixError, UsageError
+from core.formats.bundle import Bundle
 from deploy.devices.inventory import Device, get_device, load_devices
 from deploy.run.runner import Instructions as Runner
 from tests.conftest import Inv

@@ -13,8 +13,10 @@ import invoke
 import pytest
 
 from commands import deploy, tune
-from core import bootstrap, environment, front
-from core.cli import task
+from core import environment
+from core.cli import main
+from core.cli.task import task
+from core.environment import bootstrap
 from core.errors import HostError
 from core.paths import ROOT
 from deploy.virtual import machines
@@ -85,7 +87,5 @@ def test_a_missing_wheel_of_pytorch_is_seen_before_the_build(
     monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path))
     for one in (deploy, tune):
         monkeypatch.setattr(one, "build_for", built)
-    assert (
-        front.run(["--search-root", str(ROOT), command, "--device", "local", "--model", "mlp"]) == HostError.exit_code
-    )
+    assert main.run(["--search-root", str(ROOT), command, "--device", "local", "--model", "mlp"]) == HostError.exit_code
     assert "could not be installed" in capsys.readouterr().err

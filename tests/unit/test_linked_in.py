@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from toolchains.build import layout
+from toolchains.bundle import layout
 from toolchains.compilers import linked_in, ndk
 from toolchains.compilers.linked_in import LinkedIn, within
 from toolchains.inspect.binary import Binary

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from core import console, live, marks
-from core import screen as screens
-from core.units import clock, size, took
+from core import console
+from core.console import live, marks
+from core.console import screen as screens
+from core.console.units import clock, size, took
 from verify.picture import settled
 
 Screen = Callable[..., io.StringIO]

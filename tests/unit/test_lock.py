@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from core import bootstrap, lock
+from core.environment import bootstrap, lock
 from core.errors import ConfigError
 from core.paths import ROOT
 

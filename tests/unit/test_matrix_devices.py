@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from core.bundle import Bundle
+from core.formats.bundle import Bundle
 from deploy.matrix import devices as matrix_devices
 from deploy.matrix.devices import Worker
 from deploy.matrix.model import Problem

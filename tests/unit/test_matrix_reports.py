@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from junitparser import JUnitXml
 
-from core import console, screen
+from core import console
+from core.console import screen
 from core.errors import ConfigError
 from deploy.matrix import history as matrix_history
 from deploy.matrix import html as matrix_html

@@ -13,9 +13,9 @@ from typing import Any, cast
 
 import pytest
 
-from core.bundle import Bundle, Manifest
 from core.errors import BuildError, ExportError
-from core.sweep import Journal
+from core.formats.bundle import Bundle, Manifest
+from core.processes.sweep import Journal
 from deploy.devices.inventory import Device
 from deploy.matrix import devices as matrix_devices
 from deploy.matrix import run as matrix_run

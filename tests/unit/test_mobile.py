@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from core.bundle import Checks
 from core.errors import ConfigError, HostError, NotSupportedError
 from core.files import sha256_file
+from core.formats.bundle import Checks
 from core.paths import ROOT
-from toolchains.build import aar, java, xcframework
-from toolchains.build.layout import entries
-from toolchains.build.sdk import Sdk, SdkManifest
+from toolchains.bundle import aar, java, xcframework
+from toolchains.bundle.layout import entries
+from toolchains.bundle.sdk import Sdk, SdkManifest
 from toolchains.ndk_folder import VARIABLE
 from toolchains.targets import get_target
 

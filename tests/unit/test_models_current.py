@@ -12,11 +12,11 @@ import pytest
 
 from core.errors import ConfigError, ExportError
 from core.files import sha256_file
-from models import current, is_current, listing, request, zoo
-from models.options import Options
-from models.request import key, resolve
-from models.tables import HERE, RULES
-from models.trained import WEIGHTS
+from models import is_current, request, zoo
+from models.request import current, key, listing, resolve
+from models.request.options import Options
+from models.zoo.tables import CODE, HERE, RULES
+from models.zoo.trained import WEIGHTS
 
 SOURCE = "def make_model():\n    return None\n"
 
@@ -99,10 +99,10 @@ def test_the_key_follows_the_versions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_key_follows_the_code_that_exports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     before = key(resolve("mlp"))
-    (tmp_path / "partitioners.toml").write_text((HERE / "partitioners.toml").read_text())
     for path in HERE.glob("*.py"):
         (tmp_path / path.name).write_text(path.read_text())
-    shutil.copytree(HERE / "samples", tmp_path / "samples")
+    for folder in filter(None, CODE):
+        shutil.copytree(HERE / folder, tmp_path / folder)
     monkeypatch.setattr(request, "HERE", tmp_path)
     assert key(resolve("mlp")) == before
     (tmp_path / "samples" / "taking.py").write_text("# changed\n")
@@ -204,7 +204,7 @@ def test_the_list_says_what_is_exported(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_program_json_is_what_everybody_else_calls_it() -> None:
-    from core import program
+    from core.formats import program
 
     assert current.DESCRIPTION == program.DESCRIPTION
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from models import closure, depends
-from models.watching import Watch, watching
+from models.users import closure, depends
+from models.users.watching import Watch, watching
 
 FILE = """
 import json

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from core import bootstrap
+from core.environment import bootstrap
 from core.errors import ConfigError
 from core.paths import ROOT
-from models import partitioners
-from models.options import PRECISIONS, Options, parse, words
-from models.request import resolve
-from models.schemes import get_scheme, load_schemes
+from models.request import partitioners, resolve
+from models.request.options import PRECISIONS, Options, parse, words
 from models.zoo import combinations, everything, get_model, load_zoo
+from models.zoo.schemes import get_scheme, load_schemes
 
 SCHEMES = ["fp32", "fp16", "qs8", "qd8_qc8w", "qd8_qb4w"]
 
@@ -56,11 +55,11 @@ def test_nothing_to_quantize_nothing_offered() -> None:
 def test_no_torch_is_needed_to_know_what_is_there() -> None:
     heavy = ("torch", "executorch", "torchao", "numpy", "pydantic", "rich")
     code = (
-        "import sys, models, models.export; from models.listing import listing; listing();"
+        "import sys, models, models.export; from models.request.listing import listing; listing();"
         "models.is_current('mlp', 'qs8');"
         f"print([name for name in {heavy!r} if name in sys.modules])"
     )
-    # models.export brings core.program with it; is_current and listing must not.
+    # models.export brings core.formats.program with it; is_current and listing must not.
     light = code.replace(", models.export", "")
     done = subprocess.run([sys.executable, "-c", light], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from core.bundle import MANIFEST, SBOM, Checks, Native
 from core.errors import BuildError, BundleError, ConfigError
-from toolchains.build import build_all, builder, conan, conan_packages, inputs, native, native_layout, sbom, sdk
+from core.formats.bundle import MANIFEST, SBOM, Checks, Native
+from toolchains.bundle import build_all, builder, conan, conan_packages, inputs, native, native_layout, sbom, sdk
 from toolchains.debian import packages as debian
 from toolchains.targets import get_target
 

@@ -10,11 +10,12 @@ from typing import Any, cast
 import numpy
 import pytest
 
-from core import bootstrap, environment, installer
+from core import environment
+from core.environment import bootstrap, installer
 from core.errors import ConfigError, HostError
+from core.formats.program import Program, Tolerance
 from core.paths import ROOT
-from core.program import Program, Tolerance
-from core.sweep import Journal
+from core.processes.sweep import Journal
 from verify.nets import exporting, measuring, report
 from verify.nets.exporting import Export, Exporter, export
 from verify.nets.measuring import Apart, Figures, Measured

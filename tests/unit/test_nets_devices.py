@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from core.bundle import Bundle
 from core.errors import DeadlineError, DeviceBusyError, ProgramError, UnreachableError
-from core.sweep import Journal
+from core.formats.bundle import Bundle
+from core.processes.sweep import Journal
 from verify.nets import deploying, taken
 from verify.nets.deploying import Deployed, cell_name, places
 from verify.nets.exporting import Export

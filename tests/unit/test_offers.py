@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from toolchains.build.offers import ask, operators_in
+from toolchains.bundle.offers import ask, operators_in
 from toolchains.targets import get_target
 
 RUNNER = b"\0aten::add.out\0std::bad_alloc\0x aten::no.out\0aten::_softmax.out\0XnnpackBackend\0aten::add.out\0a::b"

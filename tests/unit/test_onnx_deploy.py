@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from core.errors import MissingOperatorError, ProgramError, UsageError
-from core.program import Tolerance
+from core.formats.program import Tolerance
 from deploy.run.engine_flags import engine_flags
 from deploy.run.job import Computed, check_engine, load_job
 from deploy.run.needs import Method, ProgramFacts, ProgramNeeds, lacking

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from core.bundle import Bundle
 from core.errors import SlipwayError
+from core.formats.bundle import Bundle
 from verify.bench import operators
 from verify.bench.operators import Use, cells, measure
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from core.bundle import REAL_RUNNER, RUNNER, Needs, runner_argv
 from core.errors import BuildError
+from core.formats.bundle import REAL_RUNNER, RUNNER, Needs, runner_argv
 from core.paths import ROOT
-from toolchains.build import own_loader
+from toolchains.bundle import own_loader
 from toolchains.inspect import needs as inspect
 
 LAUNCHER = ROOT / "runtime/engines/onnxruntime/pte_runner.sh"

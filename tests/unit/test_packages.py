@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from core import bootstrap
+from core.environment import bootstrap
 from core.errors import ConfigError, ExportError, HostError
-from models import packages
 from models.request import key, resolve
+from models.users import packages
 
 
 def test_the_exporters_own_packages_and_comments_do_not_count() -> None:

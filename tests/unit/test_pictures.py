@@ -11,15 +11,14 @@ import pytest
 from PIL import Image
 
 from commands.given import options_of, program_of
-from core.cli import Words
+from core.cli.task import Words
 from core.errors import ConfigError, ProgramError, UsageError
-from core.program import Classes, Program, Quantization, TensorFile, Tolerance
+from core.formats.program import Classes, Program, Quantization, TensorFile, Tolerance
 from deploy.run import classes
 from deploy.run.compare import compare
 from deploy.run.job import load_job
 from deploy.run.settings import Settings
-from models import sample_files
-from models.request import key, resolve
+from models.request import key, resolve, sample_files
 from models.samples import reading
 from models.samples.noise import is_noise
 from models.samples.pictures import Preparation, decode

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.text import Text
 
 from core import console
+from core.console.folding import Folding
 from core.errors import RunError
-from core.folding import Folding
 from core.plain import json_text, one_line, plain, plain_values, says
 from tests.support import drawn
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from core.bundle import Bundle, Manifest, Needs, Offers
 from core.errors import DeviceFullError, MissingOperatorError, PreflightError
+from core.formats.bundle import Bundle, Manifest, Needs, Offers
 from deploy.devices.facts import DeviceFacts, State
 from deploy.devices.inventory import Device
 from deploy.devices.probe import TOOLS

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from core import locks
+from core.files import locks
 from core.paths import ROOT
 
 HOLDS = """
 import sys, time
 from pathlib import Path
-from core import locks
+from core.files import locks
 with locks.held(Path(sys.argv[1]), shared=len(sys.argv) > 2):
     print("held", flush=True)
     time.sleep(60)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from core.paths import cache_dir
-from toolchains.build import conan
+from toolchains.bundle import conan
 from toolchains.compilers import ccache, zig
 from toolchains.compilers.families import Compilers, cross_conf
 from toolchains.debian import packages as debian

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from models import progress
-from models.progress import Display, Stages
+from models.lowering import progress
+from models.lowering.progress import Display, Stages
 
 
 class Terminal(io.StringIO):

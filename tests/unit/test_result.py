@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from core.errors import MismatchError
-from core.program import Tolerance
+from core.formats.program import Tolerance
 from deploy.devices.facts import DeviceFacts
 from deploy.run import report
 from deploy.run.compare import Comparison

@@ -10,9 +10,9 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from core.bundle import FileEntry
+from core.formats.bundle import FileEntry
 from tests.unit.test_native import PIN, graph_of, package
-from toolchains.build import sbom
+from toolchains.bundle import sbom
 from toolchains.compilers.linked_in import GCC, LinkedIn
 
 FILES = (FileEntry(path="lib/libXNNPACK.a", size=1, sha256="b" * 64),)

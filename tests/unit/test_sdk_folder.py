@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from core.bundle import MANIFEST, Checks
 from core.errors import BundleError, NotSupportedError
 from core.files import write_json
-from toolchains.build import sdk, wheel
-from toolchains.build.layout import entries
+from core.formats.bundle import MANIFEST, Checks
+from toolchains.bundle import sdk, wheel
+from toolchains.bundle.layout import entries
 from toolchains.targets import get_target
 
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from core import sealed
-from core.files import write_json
+from core.files import sealed, write_json
 from toolchains.compilers import ccache, zig
 
 

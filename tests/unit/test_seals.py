@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from core import sealed
 from core.errors import HostError
+from core.files import sealed
 from toolchains import seals
 
 FOLDERS = ("tools/zig 1", "debian/trixie-amd64/trees/qemu", "images/pi", "toolchains/libstdcxx/arm64")

@@ -9,8 +9,8 @@ import pytest
 
 from core.errors import NotSupportedError, UsageError
 from core.paths import ROOT
-from toolchains.build import builder
-from toolchains.build.selection import Selection, select
+from toolchains.bundle import builder
+from toolchains.bundle.selection import Selection, select
 
 
 def test_the_same_programs_give_the_same_selection() -> None:

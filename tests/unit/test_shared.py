@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError
-from toolchains.build import conan
+from toolchains.bundle import conan
 from toolchains.compilers import ccache
 
 

@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from core import console
-from core import screen as screens
-from toolchains.build.steps import Steps
+from core.console import screen as screens
+from toolchains.bundle.steps import Steps
 
 SAID = [
     "Building from source xnnpack/cci.20241108:abc",

@@ -9,10 +9,10 @@ import pytest
 from invoke import exceptions
 from invoke.parser import Argument, ParserContext
 
+from core.cli.near import did_you_mean
+from core.cli.usage import refused
 from core.errors import ConfigError
-from core.near import did_you_mean
 from core.paths import ROOT
-from core.usage import refused
 from deploy.matrix.drawing import round_steps
 from models import request
 

@@ -34,7 +34,7 @@ def needs(name: str) -> frozenset[str]:
         ("deploy/virtual/virtual.toml", ("deploy_pi", "virtual_machines", "labgrid"), ("recipes",)),
         ("deploy/scripts/probe.sh", ("deploy_pi", "deploy_local", "userlands"), ("recipes",)),
         ("deploy/run/preflight.py", ("deploy_local", "deploy_pi", "matrix"), ("native", "runner")),
-        ("models/lowering.py", ("export", "zoo", "deploy_local", "deploy_pi"), ("recipes", "userlands")),
+        ("models/lowering/lowering.py", ("export", "zoo", "deploy_local", "deploy_pi"), ("recipes", "userlands")),
         ("runtime/src/main.cpp", ("runner", "deploy_local", "deploy_pi", "libslipway"), ("userlands",)),
         ("runtime/engines/lean/kernels/views.cpp", ("lean_operators", "sweep", "zoo", "virtual_phone"), ("userlands",)),
         ("runtime/engines/onnxruntime/CMakeLists.txt", ("onnx", "onnxruntime"), ("userlands",)),

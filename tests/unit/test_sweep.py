@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from core import commands
-from core import sweep as sweeps
 from core.paths import dist_part
-from core.sweep import Cell, Journal, sweep
+from core.processes import commands
+from core.processes import sweep as sweeps
+from core.processes.sweep import Cell, Journal, sweep
 
 
 class Number(BaseModel):

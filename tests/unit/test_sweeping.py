@@ -104,7 +104,7 @@ def test_wrong_words_are_told() -> None:
 
 
 def test_packages_that_are_there_are_taken_without_conans_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from toolchains.build import conan
+    from toolchains.bundle import conan
 
     profile = tmp_path / "profile"
     profile.write_text("[settings]\n", encoding="utf-8")
@@ -131,8 +131,8 @@ def test_packages_that_are_there_are_taken_without_conans_lock(tmp_path: Path, m
 
 
 def test_packages_stay_as_they_are_while_it_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from core import locks
-    from toolchains.build import conan_packages
+    from core.files import locks
+    from toolchains.bundle import conan_packages
 
     monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
     here = str(tmp_path)

@@ -13,7 +13,7 @@ import pytest
 
 import tasks
 from core import console
-from core.cli import number, task
+from core.cli.task import number, task
 from core.errors import BuildError, UsageError
 from core.paths import ROOT
 from deploy.run.engine_flags import engine_flags

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from toolchains.build import toolchain_file
+from toolchains.bundle import toolchain_file
 from toolchains.compilers.families import Compilers
 from toolchains.ndk_folder import CONF
 from toolchains.targets import get_target, load_targets

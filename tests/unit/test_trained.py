@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from core import bootstrap
+from core.environment import bootstrap
 from core.errors import HostError
 from core.files import sha256_bytes, write_atomic
-from models import trained
 from models.request import key, resolve
-from models.trained import ADDRESS, RANDOM, TRAINED, WEIGHTS, File, fetch, load_trained
+from models.zoo import trained
+from models.zoo.trained import ADDRESS, RANDOM, TRAINED, WEIGHTS, File, fetch, load_trained
 
 BYTES = {
     "net.pth": b"weights",

@@ -13,11 +13,11 @@ from deploy.devices.inventory import Device
 from deploy.matrix.matrix import MatrixRequest
 from deploy.matrix.plan import Selection, plan
 from deploy.matrix.words import parse
-from models.report import zoo
 from models.request import resolve
-from models.schemes import load_schemes
-from models.type_names import load_type_names, scheme_of, schemes_of, type_of
+from models.request.report import zoo
 from models.zoo import combinations
+from models.zoo.schemes import load_schemes
+from models.zoo.type_names import load_type_names, scheme_of, schemes_of, type_of
 
 NAMES = {
     "pf32": "fp32", "pf16": "fp16", "pqs8_qc8w": "qs8", "qp8_f32_qc8w": "qd8_qc8w", "qp8_f32_qb4w": "qd8_qb4w",

@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-import core.units
+import core.console.units
 import models
 from core.aside import NAMES, aside
 from core.errors import ExportError
 from core.paths import ROOT
-from models import packages
 from models.samples import functions
-from models.users_code import Side, import_file, users_code
-from models.watching import watching
+from models.users import packages
+from models.users.users_code import Side, import_file, users_code
+from models.users.watching import watching
 
 Write = Callable[..., Path]
 
@@ -109,32 +109,32 @@ def test_what_is_kept_of_him_can_be_pickled_and_found_by_its_name(write: Write) 
 
 
 def test_ours_find_ours_meanwhile(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("models.listing", "slipway.models.listing"):
+    for name in ("models.request.listing", "slipway.models.listing"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     repo = write(net="from core import units", core__units="his = 1", models__init="his = 1")
     found: list[ModuleType] = []
 
     def work() -> None:
-        from models import listing
+        from models.request import listing
 
         found.append(listing)
 
     with Side(repo / "net.py").entered():
         assert import_file(repo / "net.py").units.his == 1
-        import core.units as ours  # as a file of ours does
+        import core.console.units as ours  # as a file of ours does
         import models as ours_too
 
-        late = importlib.import_module("models.listing")
+        late = importlib.import_module("models.request.listing")
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
         assert importlib.import_module("models") is models
-    assert ours is core.units
+    assert ours is core.console.units
     assert ours_too is models
     assert found == [late]
-    assert late.__file__ == str(ROOT / "models/listing.py")
-    assert sys.modules["models.listing"] is late is models.listing
-    assert late.__name__ == late.Row.__module__ == "models.listing"
+    assert late.__file__ == str(ROOT / "models/request/listing.py")
+    assert sys.modules["models.request.listing"] is late is models.request.listing
+    assert late.__name__ == late.Row.__module__ == "models.request.listing"
 
 
 def test_a_file_without_packages_of_its_own_uses_what_the_docs_offer(write: Write) -> None:
@@ -143,7 +143,7 @@ def test_a_file_without_packages_of_its_own_uses_what_the_docs_offer(write: Writ
     repo = write(
         net="from models.methods import Methods\ndef make(): return Methods",
         full="from slipway.models.methods import Methods\ndef make(): return Methods",
-        ours="import core.units\ndef make(): return core",
+        ours="import core.console.units\ndef make(): return core",
     )
     assert run(repo / "net.py") is Methods
     assert run(repo / "full.py") is Methods
@@ -160,7 +160,7 @@ def test_a_file_without_packages_of_its_own_uses_what_the_docs_offer(write: Writ
 def test_a_file_beside_ours_does_not_load_ours_twice() -> None:
     with Side(ROOT / "net.py").entered():
         with pytest.raises(ModuleNotFoundError):
-            exec("import core.units", {"__name__": "net"})  # noqa: S102
+            exec("import core.console.units", {"__name__": "net"})  # noqa: S102
         scope: dict[str, Any] = {"__name__": "net"}
         exec("from models.methods import Methods", scope)  # noqa: S102
     from models.methods import Methods

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from core.errors import ConfigError, UsageError
-from models.options import Options
 from models.request import key, resolve
-from models.schemes import get_scheme
-from models.variants import chosen, kind_of, scheme_with, suffix
+from models.request.options import Options
+from models.request.variants import chosen, kind_of, scheme_with, suffix
+from models.zoo.schemes import get_scheme
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from core import wheel
+from core.environment import wheel
 from core.paths import ROOT
 
 LEFT = 'M = "core", "deploy.svg", "models.list", "deploy now"\n'

@@ -11,9 +11,9 @@ from __future__ import annotations
 import platform
 import shutil
 
-from core.commands import run
 from core.errors import HostError
 from core.files import sha256_bytes
+from core.processes.commands import run
 from toolchains.compilers import linked_in
 from toolchains.compilers.families import Compilers, cross_conf, refuse
 from toolchains.targets import Target

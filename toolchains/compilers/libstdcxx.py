@@ -18,11 +18,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from core import sealed
-from core.commands import run
 from core.errors import BuildError, HostError
-from core.files import locked, new_folder, sha256_bytes, sha256_file
+from core.files import locked, new_folder, sealed, sha256_bytes, sha256_file
 from core.paths import cache_dir, portable
+from core.processes.commands import run
 from toolchains.compilers.sysroot import library, sysroot
 from toolchains.targets import Target
 from toolchains.tools import table

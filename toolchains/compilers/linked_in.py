@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from core.commands import run
+from core.processes.commands import run
 from toolchains.targets import Target
 
 LLVM = "Apache-2.0 WITH LLVM-exception"

@@ -15,12 +15,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from core import console, sealed
-from core.commands import run
+from core import console
+from core.console.live import Step
 from core.errors import HostError
-from core.files import keep_text, locked, new_folder, sha256_bytes, sha256_file
-from core.live import Step
+from core.files import keep_text, locked, new_folder, sealed, sha256_bytes, sha256_file
 from core.paths import cache_dir, portable
+from core.processes.commands import run
 from toolchains.compilers import linked_in
 from toolchains.compilers.families import Compilers, cross_conf, refuse
 from toolchains.compilers.sysroot import sysroot

@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.commands import need, process, quote, run
 from core.console import step
 from core.files import write_atomic
-from core.output import EDGE, read_back
+from core.processes.commands import need, process, quote, run
+from core.processes.output import EDGE, read_back
 from toolchains.debian.client import ArchiveError, Client, Item, downloading, retrying
 from toolchains.debian.keys import keyring
 from toolchains.debian.sources import find_mirror

@@ -19,10 +19,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from core.commands import run
 from core.errors import HostError, SlipwayError, UsageError
 from core.files import keep_text
 from core.paths import IMPORTS, cache_dir
+from core.processes.commands import run
 
 _HINT = "free some space when the disk is full; else ./inv clean --cache, then the same command again"
 

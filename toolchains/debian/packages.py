@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from core import console, sealed
+from core import console
 from core.errors import HostError
-from core.files import disk_errors, locked, new_folder, sha256_bytes, sha256_file, write_json
+from core.files import disk_errors, locked, new_folder, sealed, sha256_bytes, sha256_file, write_json
 from core.paths import cache_dir
 from toolchains.debian.apt import Apt, missing_programs
 from toolchains.debian.client import FRESH_SECONDS, ArchiveError, Client, Item

@@ -15,12 +15,11 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from core import sealed
-from core.commands import run
 from core.console import step
 from core.errors import BuildError, HostError
-from core.files import locked, new_folder, sha256_bytes
+from core.files import locked, new_folder, sealed, sha256_bytes
 from core.paths import cache_dir
+from core.processes.commands import run
 from toolchains.compilers import zig
 from toolchains.debian import packages as debian
 from toolchains.debian.host import host_arch

@@ -6,10 +6,10 @@ import os
 import tempfile
 from pathlib import Path
 
-from core.commands import run
 from core.errors import BuildError, HostError
 from core.files import keep_text, locked, sha256_bytes
 from core.paths import cache_dir
+from core.processes.commands import run
 from toolchains.compilers import zig
 from toolchains.emulation.emulators import user_argv
 from toolchains.targets import Target

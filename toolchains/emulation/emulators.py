@@ -12,8 +12,8 @@ import re
 import shutil
 from pathlib import Path
 
-from core.commands import run
 from core.errors import HostError, NotSupportedError
+from core.processes.commands import run
 from toolchains.debian import packages as debian
 from toolchains.debian.host import host_arch
 from toolchains.emulation.instructions import plugin_argv

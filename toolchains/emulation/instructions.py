@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from core import console
-from core.commands import run
 from core.errors import BuildError
 from core.files import keep_text, locked, sha256_bytes, write_atomic
 from core.paths import cache_dir
+from core.processes.commands import run
 from toolchains.compilers import zig
 from toolchains.debian.host import host_arch
 

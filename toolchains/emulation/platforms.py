@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.commands import Done, run
+from core.processes.commands import Done, run
 from toolchains.compilers.sysroot import library, sysroot
 from toolchains.emulation import emulators, wine
 from toolchains.targets import Target

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from core import console, sealed
-from core.commands import need, run
+from core import console
 from core.errors import HostError, NotSupportedError
-from core.files import locked, new_folder, write_atomic
+from core.files import locked, new_folder, sealed, write_atomic
 from core.paths import cache_dir
+from core.processes.commands import need, run
 from toolchains.debian import packages as debian
 from toolchains.debian.host import host_arch, known_arch
 from toolchains.targets import Target

@@ -8,9 +8,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from core.bundle import Checks, CodeCheck, HardeningCheck
 from core.errors import BuildError
 from core.files import sha256_bytes, sha256_file, write_json
+from core.formats.bundle import Checks, CodeCheck, HardeningCheck
 from core.paths import cache_dir
 from toolchains.inspect import hardening, isa, isa_scan
 from toolchains.inspect import needs as inspect

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from core.bundle import Needs
 from core.errors import BuildError
+from core.formats.bundle import Needs
 from toolchains.inspect import archives, isa
 from toolchains.inspect.binary import Binary, newest, number
 from toolchains.systems import systems

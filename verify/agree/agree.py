@@ -1,6 +1,6 @@
 """What ``./inv self.agree`` does: run programs on the lean engine wherever it runs here, and compare with upstream's.
 
-It is a sweep (`core.sweep`). ``--update`` puts the counts into the table of ``docs/proofs.md``.
+It is a sweep (`core.processes.sweep`). ``--update`` puts the counts into the table of ``docs/proofs.md``.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from functools import partial
 from pydantic import BaseModel, ConfigDict
 
 from core import console
-from core import sweep as sweeping
-from core.bundle import Bundle
 from core.errors import BundleError, ConfigError, HostError, MismatchError, NotSupportedError, UsageError
+from core.formats.bundle import Bundle
 from core.paths import bundle_dir
-from core.sweep import Journal
+from core.processes import sweep as sweeping
+from core.processes.sweep import Journal
 from toolchains.emulation import platforms
 from toolchains.targets import get_target, load_targets
 from verify.agree import on_device
@@ -37,7 +37,7 @@ def executors_for(target: str, cpu: str) -> list[Executor]:
         if cpu:
             raise UsageError("--cpu goes with one target.", "every target has CPUs of its own", "./inv self.agree")
         return [executor for name in load_targets() for executor in _built(name)]
-    from toolchains.build.builder import build
+    from toolchains.bundle.builder import build
 
     cpus = places(get_target(target))
     if not cpus or cpu not in ("", *cpus):

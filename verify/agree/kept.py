@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from core import console
-from core.program import ENDLESS
+from core.formats.program import ENDLESS
 from toolchains.emulation import platforms
 from toolchains.targets import Target, load_targets
 from verify.agree import on_device

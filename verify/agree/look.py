@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from core.bundle import Bundle
 from core.errors import HostError, MismatchError
 from core.files import sha256_file
+from core.formats.bundle import Bundle
 from toolchains.emulation import platforms
 from toolchains.emulation.platforms import WINE, Platform
 from toolchains.targets import get_target

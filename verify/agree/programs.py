@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from core import console
 from core.errors import ConfigError
 from core.files import sha256_bytes, sha256_file
-from core.program import Tolerance, load_program
+from core.formats.program import Tolerance, load_program
 from models.architectures.table import PORTABLE, load_architectures
 from models.zoo import everything, load_zoo
 
@@ -133,9 +133,9 @@ def prepare(abouts: Sequence[About]) -> Iterator[Compared]:
         ExportError: one cannot be exported.
     """
     from models.architectures.exporting import references
-    from models.current import is_current
     from models.export import export
-    from models.quiet import log_path, quiet
+    from models.lowering.quiet import log_path, quiet
+    from models.request.current import is_current
 
     for about in abouts:
         if about.kind == FURTHER:

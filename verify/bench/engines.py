@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from core import console
-from core.bundle import Bundle
-from core.commands import run as run_command
 from core.errors import BuildError, NotSupportedError
-from core.program import ENGINES, Program, load_program
+from core.formats.bundle import Bundle
+from core.formats.program import ENGINES, Program, load_program
+from core.processes.commands import run as run_command
 from verify.bench.kept import quiet
 from verify.tables import Table, table_of
 
@@ -97,7 +97,7 @@ def cases() -> list[Case]:
     """Every engine that works on this machine's own target, in every way, with every scheme."""
     from core.environment import ensure_export, ensure_onnx
     from models.export import export
-    from toolchains.build.builder import build
+    from toolchains.bundle.builder import build
     from toolchains.targets import host_target
 
     ensure_export()

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from core import console
-from core.commands import run as run_command
 from core.errors import BuildError
+from core.formats.program import Program, load_program
 from core.paths import ROOT, cache_dir
-from core.program import Program, load_program
+from core.processes.commands import run as run_command
 from verify.bench.engines import BUSY, Case
 from verify.bench.kept import quiet
 from verify.tables import Table, table_of
@@ -99,8 +99,8 @@ class Subject:
 
 def build(folder: Path) -> Path:
     """Both programs, against libslipway and upstream's library; the folder that they are in."""
-    from toolchains.build import conan, conan_packages
-    from toolchains.build.sdk import build_sdk
+    from toolchains.bundle import conan, conan_packages
+    from toolchains.bundle.sdk import build_sdk
     from toolchains.targets import host_target
 
     target = host_target()
@@ -126,7 +126,7 @@ def subjects(models: Sequence[str] = MODELS, threads: Sequence[int] = THREADS) -
     """The programs, exported, with the runners of both engines."""
     from core.environment import ensure_export
     from models.export import export
-    from toolchains.build.builder import build as build_bundle
+    from toolchains.bundle.builder import build as build_bundle
     from toolchains.targets import host_target
 
     ensure_export()

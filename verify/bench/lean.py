@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from core import console
-from core.program import load_program
+from core.formats.program import load_program
 from verify.bench.engines import BUSY, Case, percentile
 from verify.bench.kept import quiet
 from verify.tables import Table, table_of
@@ -28,7 +28,7 @@ def pairs() -> list[Pair]:
     """Upstream's engine and ours with each program."""
     from core.environment import ensure_export
     from models.export import export
-    from toolchains.build.builder import build
+    from toolchains.bundle.builder import build
     from toolchains.targets import host_target
 
     ensure_export()

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from core import console
-from core.bundle import Bundle
-from core.commands import run as run_command
 from core.errors import BuildError, NotSupportedError, SlipwayError
+from core.formats.bundle import Bundle
+from core.processes.commands import run as run_command
 from verify.bench.kept import machine, quiet
 from verify.tables import Table, table_of
 
@@ -115,7 +115,7 @@ def measure(uses: Sequence[Use], bundles: Sequence[Bundle], rounds: int) -> dict
 def run(runs: int, words: Sequence[str], as_json: bool, update: bool) -> None:
     """Measure and print; with ``update`` keep the figures for the docs."""
     from core.environment import ensure_export
-    from toolchains.build.builder import build
+    from toolchains.bundle.builder import build
     from toolchains.targets import host_target
 
     ensure_export()

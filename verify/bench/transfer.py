@@ -176,7 +176,7 @@ def overhead(name: str, runs: int) -> dict[str, Any]:
     from deploy.run.pipeline import deploy
     from deploy.run.settings import Settings
     from models.export import export
-    from toolchains.build.builder import build
+    from toolchains.bundle.builder import build
 
     device = get_device(name)
     try:

@@ -19,10 +19,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from core.commands import run as run_command
 from core.errors import BuildError, HostError
 from core.files import locked, sha256_bytes, sha256_file, write_json
 from core.paths import ROOT, cache_dir
+from core.processes.commands import run as run_command
 
 SANITIZED = "sanitized"
 GUARDED = "guarded"
@@ -87,7 +87,7 @@ def dependencies(log: Path) -> Dependencies:
 
     Hold `conan_packages.building`, and as long as what is there is compiled with.
     """
-    from toolchains.build import conan, inputs
+    from toolchains.bundle import conan, inputs
     from toolchains.targets import host_target
 
     host, own = conan.profile(host_target()), conan.build_profile()
@@ -142,7 +142,7 @@ def _found(folder: Path, xnnpack: Path) -> Dependencies:
 
 def _cmake(source: str | Path, folder: Path, variables: Mapping[str, str], target: str, what: str, log: Path) -> None:
     """Configure and compile one target."""
-    from toolchains.build import conan
+    from toolchains.bundle import conan
 
     words = [f"-D{name}={value}" for name, value in variables.items()]
     ninja = f"-DCMAKE_MAKE_PROGRAM={conan.program('ninja')}"
@@ -189,7 +189,7 @@ def build(form: str, target: str, log: Path) -> Path:
     Raises:
         HostError: no Clang with libFuzzer, for the sanitized form. BuildError: it does not compile.
     """
-    from toolchains.build import conan_packages
+    from toolchains.bundle import conan_packages
 
     with conan_packages.building():
         return _build(form, target, log)

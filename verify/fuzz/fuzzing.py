@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core import console
-from core.commands import run as run_command
 from core.errors import MismatchError
 from core.paths import ROOT, cache_dir
+from core.processes.commands import run as run_command
 from verify.fuzz.build import SANITIZED, build
 
 KEPT = ROOT / "tests" / "fixtures" / "damaged"
@@ -56,7 +56,7 @@ class Outcome:
 
 def seeds(corpus: Path, log: Path) -> None:
     """Programs of the zoo, small ones, those that found something before, and some of the sweep's, into the corpus."""
-    from core.program import load_program
+    from core.formats.program import load_program
     from models.export import export
     from verify.fuzz.seeds import make
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from models import haste
+from models.lowering import shortcuts
 from verify.operators import written, wrong
 from verify.operators.programs import PROGRAMS
 
@@ -60,7 +60,7 @@ class Attention(nn.Module):  # type: ignore[misc]
         return torch.bmm(torch.softmax(torch.bmm(q, k.transpose(1, 2)) / 2, -1), v)
 
 
-@haste.in_torch()
+@shortcuts.in_torch()
 def _delegated(module: nn.Module, inputs: tuple[Any, ...]) -> bytes:
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import to_edge_transform_and_lower

@@ -3,7 +3,8 @@
 What a number becomes: 0, 1, its neighbours, its double and half, the largest and smallest, every name of an
 enumeration, and what the same field of the nearest other elements holds (``runtime/fuzz/patches.cpp``). A file is
 refused with words or runs to its end, in three forms: `SANITIZED`, `GUARDED` (where it runs twice, with memory filled
-in two ways, to the same answer) and `SHIPPED`. It is a sweep (`core.sweep`) whose cells are some patches each.
+in two ways, to the same answer) and `SHIPPED`. It is a sweep (`core.processes.sweep`) whose cells are some
+patches each.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from core import commands, console
-from core import sweep as sweeps
-from core.bundle import RUNNER
+from core import console
 from core.errors import ConfigError, MismatchError, UsageError
 from core.files import sha256_bytes, sha256_file
+from core.formats.bundle import RUNNER
 from core.paths import cache_dir
-from core.sweep import Journal
+from core.processes import commands
+from core.processes import sweep as sweeps
+from core.processes.sweep import Journal
 from verify.fuzz.build import GUARDED, SANITIZED, build
 from verify.fuzz.groups import grouped
 
@@ -81,7 +83,7 @@ def programs(pattern: str) -> dict[str, Path]:
     Raises:
         ConfigError: no name matches.
     """
-    from core.program import load_program
+    from core.formats.program import load_program
     from models.export import export
     from models.zoo import everything
 
@@ -103,7 +105,7 @@ def tools(form: str, log: Path) -> tuple[str, ...]:
     sweep = os.fspath(build(SANITIZED if form == SANITIZED else GUARDED, "sweep_program", log))
     if form != SHIPPED:
         return (sweep,)
-    from toolchains.build import builder
+    from toolchains.bundle import builder
     from toolchains.targets import host_target
 
     bundle = builder.build(host_target().name, "lean")

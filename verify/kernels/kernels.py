@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core import console
-from core.bundle import RUNNER
+from core.formats.bundle import RUNNER
 from core.paths import ROOT
 from verify.suite.made import made_by
 from verify.tables import Row, Table, table_of_rows
 
 if TYPE_CHECKING:
-    from core.bundle import Bundle
+    from core.formats.bundle import Bundle
 
 KERNELS = Table("docs/lean.md", "kernels")
-MAKER = ROOT / "models" / "kleidiai_layers.py"
+MAKER = ROOT / "verify" / "kernels" / "kleidiai_layers.py"
 TARGET = "linux-arm64"
 CPUS = ("cortex-a53", "cortex-a76", "max", "sme2")
 FEATURES = ("base Armv8-A", "dotprod, half precision", "also i8mm, SME", "also SME2")
@@ -129,7 +129,7 @@ def _rows(seen: Mapping[str, Mapping[str, Sequence[Use]]]) -> list[Row]:
 
 def main() -> None:
     """Look at all programs on all CPUs."""
-    from toolchains.build.builder import build
+    from toolchains.bundle.builder import build
 
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("--update", action="store_true", help="keep what is seen for the docs")

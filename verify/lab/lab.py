@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from core import console
-from core.bundle import Bundle
-from core.cli import number
+from core.cli.task import number
 from core.errors import ConfigError, MatrixError, SlipwayError, UsageError
 from core.files import locked
+from core.formats.bundle import Bundle
 from core.paths import dist_part
-from core.sweep import Journal
+from core.processes.sweep import Journal
 from deploy.devices.inventory import Device, get_device
 from deploy.matrix.model import Problem
 from deploy.run.result import now
 from deploy.run.settings import Settings
-from models.schemes import load_schemes
-from models.type_names import scheme_of, schemes_of, type_of
+from models.zoo.schemes import load_schemes
+from models.zoo.type_names import scheme_of, schemes_of, type_of
 from toolchains.targets import get_target, host_target
 from verify.lab import kept, report
 from verify.lab.layers import FUNCTION, Layer, layers_of
@@ -164,7 +164,7 @@ def _schemes(types: Sequence[str]) -> tuple[str, ...]:
         return tuple(known)
     for each in types:
         if scheme_of(each) not in known:
-            from models.schemes import get_scheme
+            from models.zoo.schemes import get_scheme
 
             get_scheme(each)
     return schemes_of(types)
@@ -224,7 +224,7 @@ def _fill(plan: Plan, words: Mapping[str, Any], folder: Path, rounds: int, setti
 
 
 def _build(target: str, engine: str) -> Bundle:
-    from toolchains.build.builder import build
+    from toolchains.bundle.builder import build
 
     return build(target, engine)
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.cli.near import nearest
 from core.errors import UsageError
 from core.files import write_atomic
-from core.near import nearest
 
 FUNCTION = "layer"
 BATCHES = 4

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from core import console
-from core.bundle import RUNNER, Bundle
 from core.errors import AnswerError, SlipwayError
+from core.formats.bundle import RUNNER, Bundle
 from core.strict_json import JsonError, parse_json, validated
 from deploy.devices.inventory import Device
 from verify.lab.model import Peak

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from core import console
-from core.bundle import Bundle
-from core.sweep import Journal
+from core.formats.bundle import Bundle
+from core.processes.sweep import Journal
 from deploy.devices.inventory import Device
 from deploy.matrix.devices import Worker, together
 from deploy.matrix.model import Problem

@@ -13,12 +13,12 @@ from functools import partial
 
 from pydantic import BaseModel, ConfigDict
 
-from core import sweep as sweeping
-from core.bundle import Bundle
 from core.errors import SlipwayError, UnreachableError
 from core.files import sha256_bytes
-from core.program import ENGINES, load_program
-from core.sweep import Journal
+from core.formats.bundle import Bundle
+from core.formats.program import ENGINES, load_program
+from core.processes import sweep as sweeping
+from core.processes.sweep import Journal
 from deploy.devices.inventory import HOST, Device, get_device
 from deploy.run.needs import bundle_digest
 from deploy.run.pipeline import deploy

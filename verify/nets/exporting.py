@@ -17,17 +17,18 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
-from core import bootstrap, environment
-from core import sweep as sweeping
+from core import environment
+from core.environment import bootstrap
 from core.errors import NotSupportedError
 from core.files import sha256_bytes, sha256_file
-from core.output import ANSWER
+from core.formats.program import DESCRIPTION
 from core.paths import IMPORTS, ROOT, dist_part
-from core.program import DESCRIPTION
-from core.sweep import Journal
-from models.quiet import log_path
+from core.processes import sweep as sweeping
+from core.processes.output import ANSWER
+from core.processes.sweep import Journal
+from models.lowering.quiet import log_path
 from models.request import versions
-from models.schemes import get_scheme
+from models.zoo.schemes import get_scheme
 from verify.nets.table import Exported
 
 if TYPE_CHECKING:

@@ -18,14 +18,14 @@ import torch
 from torch import nn
 
 from core.errors import ExportError, SlipwayError
-from models import reference
 from models.export import RECORD, export_request
-from models.host import Host
-from models.options import Options
-from models.partitioners import DEFAULT
-from models.quiet import log_path
+from models.loading import reference
+from models.lowering.quiet import log_path
+from models.reference.host import Host
 from models.request import Request
-from models.schemes import get_scheme
+from models.request.options import Options
+from models.request.partitioners import DEFAULT
+from models.zoo.schemes import get_scheme
 from verify.nets.table import FLOAT, Exported, Input, Net, load
 
 SEED = 11

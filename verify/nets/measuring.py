@@ -17,13 +17,13 @@ from pathlib import Path
 import numpy
 from pydantic import BaseModel, ConfigDict
 
-from core import sweep as sweeping
-from core.bundle import Bundle
-from core.commands import run as run_command
 from core.errors import SlipwayError
 from core.files import sha256_bytes
-from core.program import Program, load_program
-from core.sweep import Journal
+from core.formats.bundle import Bundle
+from core.formats.program import Program, load_program
+from core.processes import sweep as sweeping
+from core.processes.commands import run as run_command
+from core.processes.sweep import Journal
 from deploy.run.compare import compare
 from deploy.run.needs import bundle_digest, runner_here
 from verify.bench.engines import Case

@@ -159,7 +159,7 @@ def run(runs: int, only: str, again: bool, as_json: bool, update: bool) -> None:
         raise NotSupportedError(
             "Nets are measured on Linux only.", "/proc/stat says who else computes", "./inv self.bench"
         )
-    from toolchains.build.builder import build
+    from toolchains.bundle.builder import build
     from toolchains.targets import host_target
 
     bundles = (build(host_target().name, "lean"), build(host_target().name, "executorch"))

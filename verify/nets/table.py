@@ -12,8 +12,8 @@ from typing import Any
 
 from core.errors import ConfigError
 from core.files import sha256_bytes
-from models.schemes import get_scheme
-from models.tables import read
+from models.zoo.schemes import get_scheme
+from models.zoo.tables import read
 
 TABLE = Path(__file__).with_name("nets.toml")
 FLOAT = "float"

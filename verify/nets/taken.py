@@ -10,7 +10,7 @@ from typing import Any
 
 from core import console
 from core.errors import ConfigError, DeadlineError
-from core.program import load_program
+from core.formats.program import load_program
 from verify.nets.deploying import SECONDS, Deployed, Place, cell_name, journal, places, sweep
 from verify.nets.exporting import Export, export, folder_of
 from verify.nets.exporting import journal as exports
@@ -37,7 +37,7 @@ def run(devices: str, only: str, again: bool, as_json: bool, update: bool, minut
     Raises:
         ConfigError: ``only`` names nothing, or nothing could be exported. UnreachableError: a device is away.
     """
-    from toolchains.build.builder import build
+    from toolchains.bundle.builder import build
 
     chosen, where = choose(only), places(devices)
     until = time.monotonic() + minutes * 60 if minutes else math.inf

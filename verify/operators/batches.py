@@ -11,7 +11,7 @@ import torch
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from models import haste
+from models.lowering import shortcuts
 from verify.operators.draws import Call, Case, Draw
 
 Maker = Callable[[Draw], Call]
@@ -79,7 +79,7 @@ class Together(torch.nn.Module):  # type: ignore[misc]
         return tuple(found)
 
 
-@haste.in_torch()
+@shortcuts.in_torch()
 def export(cases: Sequence[Case]) -> Batch:
     """One program of all cases, without delegates."""
     from executorch.exir import EdgeCompileConfig, to_edge

@@ -90,7 +90,7 @@ def rows(seen: dict[str, Any]) -> list[Row]:
 
 def main() -> None:
     """Look, and keep what was found."""
-    from toolchains.build.builder import build
+    from toolchains.bundle.builder import build
     from toolchains.targets import host_target
 
     seen = look(build(host_target().name, "lean").manifest.offers.operators)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from models import haste
+from models.lowering import shortcuts
 
 aten = torch.ops.aten
 Make = Callable[[], tuple[Callable[..., Any], tuple[torch.Tensor, ...]]]
@@ -200,7 +200,7 @@ class _Module(torch.nn.Module):  # type: ignore[misc]
         return self.function(*inputs)
 
 
-@haste.in_torch()
+@shortcuts.in_torch()
 def export(name: str) -> Layer:
     """The use ``name``, its inputs from a seed.
 

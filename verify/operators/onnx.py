@@ -19,11 +19,11 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from core import console
-from core.bundle import Bundle
-from core.commands import run as run_command
 from core.errors import HostError
 from core.files import sha256_bytes
-from core.sweep import Cell, Journal, sweep
+from core.formats.bundle import Bundle
+from core.processes.commands import run as run_command
+from core.processes.sweep import Cell, Journal, sweep
 from toolchains.targets import get_target, load_targets
 from verify.tables import Row, Table, table_of_rows
 
@@ -259,7 +259,7 @@ def _cell(bundle: Bundle, runner: str, case: Case) -> Cell[Seen]:
 
 
 def run(target: str, as_json: bool, update: bool, only: str = "", together: bool = False, again: bool = False) -> None:
-    """Look at every case on ``target``, or those whose names hold ``only``: a sweep (`core.sweep`).
+    """Look at every case on ``target``, or those whose names hold ``only``: a sweep (`core.processes.sweep`).
 
     Args:
         update: put what was seen into the docs' file.
@@ -268,7 +268,7 @@ def run(target: str, as_json: bool, update: bool, only: str = "", together: bool
     """
     from core.environment import ensure
     from deploy.run.needs import bundle_digest
-    from toolchains.build.builder import build
+    from toolchains.bundle.builder import build
 
     get_target(target)
     ensure("onnx")  # first of all: the table of cases imports onnx

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from models import haste
+from models.lowering import shortcuts
 
 Tensors = tuple[torch.Tensor, ...]
 Group = tuple[Callable[..., tuple[Any, ...]], Callable[[], Tensors]]
@@ -288,7 +288,7 @@ class _Module(torch.nn.Module):  # type: ignore[misc]
         return self.function(*inputs)
 
 
-@haste.in_torch()
+@shortcuts.in_torch()
 def export(name: str, seed: int) -> tuple[bytes, Tensors, tuple[torch.Tensor, ...], list[str]]:
     """The program of group ``name`` without delegates, inputs, ATen's results, and the operators in it."""
     from executorch.exir import EdgeCompileConfig, to_edge

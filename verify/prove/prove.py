@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from core.bundle import Native
 from core.errors import BuildError, BundleError, ConfigError, HostError, NotSupportedError
 from core.files import sha256_bytes, sha256_file
+from core.formats.bundle import Native
 from core.paths import native_dir
-from core.sweep import Cell, Journal, sweep
+from core.processes.sweep import Cell, Journal, sweep
 from toolchains.emulation import platforms
 from toolchains.emulation.platforms import NATIVE, WINE, Platform
 from toolchains.targets import Target, get_target, load_targets
@@ -37,7 +37,7 @@ def _key(native: Native, cpu: str, with_kernels: bool) -> str:
 
 
 def prove(target_name: str, cpu: str = "", *, with_kernels: bool = True, again: bool = False) -> list[Row]:
-    """Run the proof program of ``dist/<target>/native`` on one CPU model or on all: a sweep (`core.sweep`).
+    """Run the proof program of ``dist/<target>/native`` on one CPU model or on all: a sweep (`core.processes.sweep`).
 
     Args:
         cpu: one of `platforms.cpus`; all when empty.

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from core import console
-from toolchains.build.report import compilers_of, engines_of, proof_of
+from toolchains.bundle.report import compilers_of, engines_of, proof_of
 from toolchains.targets import load_targets
 from verify.prove.proof import Row
 from verify.tables import Row as TableRow

@@ -10,10 +10,10 @@ import tempfile
 from pathlib import Path
 
 from core import console, environment
-from core.commands import run
 from core.errors import BuildError, HostError, NotSupportedError
 from core.files import locked, new_folder
 from core.paths import ROOT, dist_part
+from core.processes.commands import run
 from verify.site import pages
 
 CONFIG = ROOT / "docs" / "site" / "mkdocs.yml"

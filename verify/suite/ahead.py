@@ -18,9 +18,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from core.commands import process
 from core.errors import SlipwayError
 from core.paths import ROOT, cache_dir
+from core.processes.commands import process
 from toolchains.compilers import hardening, zig
 from toolchains.targets import Target, load_targets
 
@@ -85,7 +85,7 @@ def _libraries() -> None:
 
 
 def _products(number: int) -> None:
-    from toolchains.build.builder import build
+    from toolchains.bundle.builder import build
     from verify.suite.shared_builds import native
 
     for target, engine in PRODUCTS[:number]:

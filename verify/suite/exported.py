@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from core.files import locked, new_folder
+from core.formats.program import DESCRIPTION
 from core.paths import cache_dir, programs_dir
-from core.program import DESCRIPTION
 
 
 def _names() -> list[str]:

@@ -20,7 +20,16 @@ from pathlib import Path, PurePosixPath
 
 from core.files import sha256_file
 
-EVERYWHERE = (".ci", ".github", "conan.lock", "core/bootstrap.py", "inv", "locks", "pyproject.toml", "recipes")
+EVERYWHERE = (
+    ".ci",
+    ".github",
+    "conan.lock",
+    "core/environment/bootstrap.py",
+    "inv",
+    "locks",
+    "pyproject.toml",
+    "recipes",
+)
 """Files and folders that count for all tests."""
 
 TASKS = ("commands/tasks.py", "deploy/tasks.py", "tasks.py", "verify/tasks.py")
@@ -61,7 +70,7 @@ FOLDERS: Mapping[str, tuple[str, ...]] = {
 BUILDS = ("runtime", "conanfile.py")
 """What counts, besides `FOLDERS`, for tests that build: those that import `BUILDER`, or type a command that does."""
 
-BUILDER = "toolchains.build"
+BUILDER = "toolchains.bundle"
 
 ALL = ("tests/integration/test_readme.py", "tests/integration/test_tutorials.py")
 """Tests of commands that pages name: everything counts."""

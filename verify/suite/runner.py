@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from core import console, environment
-from core.commands import quote
 from core.errors import SlipwayError, UsageError
 from core.paths import ROOT
+from core.processes.commands import quote
 from verify.suite import ahead, exported, passed, shards, times
 from verify.suite.passed import Passed
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from unittest.mock import patch
 
-from core.bundle import Native
+from core.formats.bundle import Native
 from core.paths import cache_dir
-from toolchains.build.native import build_native
+from toolchains.bundle.native import build_native
 
 
 def native(target: str) -> Native:

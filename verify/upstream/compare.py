@@ -1,6 +1,6 @@
 """``./inv self.agree --sound``: run the programs of upstream's own tests and ours on the lean engine, and compare.
 
-It is a sweep (`core.sweep`). ``--update`` puts what it came to into the tables of ``docs/proofs.md``.
+It is a sweep (`core.processes.sweep`). ``--update`` puts what it came to into the tables of ``docs/proofs.md``.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from core import console, sweep
+from core import console
 from core.errors import MismatchError, UsageError
 from core.files import sha256_bytes
-from core.program import Tolerance
+from core.formats.program import Tolerance
+from core.processes import sweep
 from deploy.run.needs import complex_only
 from verify.agree.kept import INFINITE
 from verify.agree.kept import Cell as Seen
@@ -39,8 +40,8 @@ def limits_of(case: Case, kind: str = "output") -> tuple[Tolerance, ...]:
     """For each of upstream's outputs how far ours may be; or of PyTorch's, which are of the kind ``eager``."""
     import torch
 
-    from models import tolerances
-    from models.schemes import get_scheme
+    from models.reference import tolerances
+    from models.zoo.schemes import get_scheme
 
     outputs = []
     for file in case.files(kind):

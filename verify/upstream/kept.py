@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import BaseModel, ConfigDict
 
 from core.files import sha256_bytes, sha256_file
-from core.sweep import Journal
+from core.processes.sweep import Journal
 from verify.agree import kept as agree_kept
 from verify.agree.kept import Outcome
 from verify.agree.programs import table

@@ -28,10 +28,10 @@ from core.paths import ROOT, cache_dir
 
 _OWN = (
     "verify/upstream/worker.py",
-    "models/haste.py",
-    "models/reference.py",
-    "models/tolerances.py",
-    "models/graphs.py",
+    "models/lowering/shortcuts.py",
+    "models/loading/reference.py",
+    "models/reference/tolerances.py",
+    "models/lowering/graphs.py",
 )
 _SOUND = ("verify/operators/lowering.py", "verify/sound/making.py")
 """What decides about our own programs, with the modules of their family."""

@@ -25,7 +25,9 @@ import torch
 
 from core.files import sha256_bytes, write_atomic, write_json
 from core.paths import ROOT
-from models import haste, reference, tolerances
+from models.loading import reference
+from models.lowering import shortcuts
+from models.reference import tolerances
 from verify.operators.lowering import Program, Run
 from verify.upstream.suites import OURS, RECORD, RUNNING, STARTED, folder_of
 
@@ -363,7 +365,7 @@ def main(tests: Path, folder: Path | None) -> int:
 
     importlib.import_module("executorch.kernels.quantized")  # registers its kernels with the runtime
     collector = Collector(folder)
-    with hooked(collector), haste.in_torch():
+    with hooked(collector), shortcuts.in_torch():
         return run_pytest(tests.read_text(encoding="utf-8").split("\n"), collector)
 
 

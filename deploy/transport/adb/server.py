@@ -274,7 +274,7 @@ def adb_program() -> str:
     import adbutils
 
     brought = os.path.join(os.path.dirname(adbutils.__file__), "binaries", "adb")  # noqa: PTH118, PTH120
-    # On 64-bit Arm only macOS' is for this processor, too (core/bootstrap.py).
+    # On 64-bit Arm only macOS' is for this processor, too (core/environment/bootstrap.py).
     foreign = platform.system() == "Linux" and platform.machine() != "x86_64"
     if os.access(brought, os.X_OK) and not foreign:
         return brought

@@ -6,10 +6,10 @@ import os
 import tempfile
 from pathlib import Path
 
-from core.commands import run
 from core.errors import BuildError
 from core.files import locked, sha256_bytes, write_atomic
 from core.paths import cache_dir
+from core.processes.commands import run
 from toolchains.compilers import zig
 
 FOLDER = Path(__file__).with_name("agent")

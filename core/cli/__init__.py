@@ -1,0 +1,1 @@
+"""The command line: start, settings, tasks, help, completion, and errors as messages."""

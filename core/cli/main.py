@@ -1,0 +1,103 @@
+"""Slipway's program with its exit codes: an error before, between or after tasks prints a message, too."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+
+from invoke import exceptions
+from invoke.vendor import yaml
+
+from core import console
+from core.cli.invoked import Slipway
+from core.cli.unforeseen import interrupted, understood
+from core.cli.usage import refused
+from core.console.marks import failure
+from core.errors import INTERRUPTED, ConfigError, SlipwayError, UsageError
+from core.processes.interrupts import from_ctrl_c
+
+
+def _foreseen(error: BaseException, program: Slipway, words: list[str]) -> SlipwayError | None:
+    """What the command line, ``invoke.yaml`` or a variable did wrong before a task began."""
+    if isinstance(error, SlipwayError):
+        return error
+    if isinstance(error, exceptions.ParseError):
+        collection = getattr(program, "collection", None)
+        return refused(error, words, list(collection.task_names) if collection else [], program.initial_context)
+    if isinstance(error, exceptions.CollectionNotFound):
+        return UsageError("There are no tasks here.", str(error), "./inv, which finds them from any folder")
+    settings = (exceptions.UncastableEnvVar, exceptions.AmbiguousEnvVar, exceptions.UnknownFileType)
+    if isinstance(error, (*settings, yaml.YAMLError, ValueError, TypeError)) and not _in_a_task(error):
+        cause = " ".join(str(error).split())
+        if mark := getattr(error, "problem_mark", None):
+            found = f"{getattr(error, 'problem', '')}; a bracket, a quote, a blank or a colon may be missing"
+            return ConfigError(f"{mark.name} is not YAML, line {mark.line + 1}.", found, f"correct {mark.name}")
+        return ConfigError(
+            "An option, a variable INVOKE_... or a file invoke.yaml has a value of the wrong kind.",
+            cause,
+            "./inv TASK --help, and look at env | grep INVOKE_ and ~/.invoke.yaml",
+        )
+    return None
+
+
+def _in_a_task(error: BaseException) -> bool:
+    """Whether Slipway's own code was running, not only Invoke's."""
+    trace, inside = error.__traceback__, False
+    while trace is not None:
+        inside |= trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] in (
+            "tasks",
+            "deploy",
+            "tests",
+            "slipway",
+        )
+        trace = trace.tb_next
+    return inside
+
+
+def _own(words: list[str]) -> list[str]:
+    """What the user typed: `inv` puts the checkout before it."""
+    return words[2:] if words[:1] == ["--search-root"] else words
+
+
+def _help_first(words: list[str]) -> list[str]:
+    """``TASK --help`` the other way round: Invoke takes ``--help`` for a value that the task must have."""
+    own = _own(words)
+    root = words[: len(words) - len(own)]
+    asks = len(own) == 2 and own[1] == "--help" and not own[0].startswith("-")
+    return [*root, own[1], own[0]] if asks else words
+
+
+def run(words: list[str]) -> int:
+    """Run ``words`` as ``./inv`` does; the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        # A file's name need not be UTF-8; showing it must not fail.
+        with contextlib.suppress(AttributeError):
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    program, own, printed = Slipway(), _own(words), console.documents[0]
+    try:
+        if own[:2] == ["--complete", "--"]:
+            print("\n".join(program.offers(own[2:])))  # noqa: T201
+        else:
+            program.run(["inv", *_help_first(words)])
+    except exceptions.Exit as end:
+        if end.message:
+            print(failure(end.message, sys.stderr) if int(end.code) else end.message, file=sys.stderr)  # noqa: T201
+        return int(end.code)
+    except exceptions.UnexpectedExit as end:
+        return int(end.result.exited)
+    except BrokenPipeError:
+        # The reader of our output closed it (./inv --list | head): not an error, but nothing may be flushed to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001  # the last resort
+        if from_ctrl_c(error):
+            interrupted()
+            print("Interrupted.", file=sys.stderr)  # noqa: T201
+            return INTERRUPTED
+        failed = _foreseen(error, program, own) or understood(error)
+        if "--json" in own and console.documents[0] == printed:
+            console.print_json(failed.to_json())
+        print(failure(str(failed), sys.stderr), file=sys.stderr)  # noqa: T201
+        return failed.exit_code
+    return 0

@@ -1,0 +1,384 @@
+"""One live line for each step on a terminal: what is done, how far, for how long, and how long the last time.
+
+Elsewhere (a pipe, a file, ``TERM=dumb``) a step is at most one plain line. Nothing here is imported from rich before a
+line is shown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Literal, TextIO
+
+from core.console import screen
+from core.console.first import VARIABLE, Whole
+from core.console.units import clock, size, took
+from core.plain import json_text, plain
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+_LEAST = 0.5
+"""Seconds from which a step's time is kept for the next time's estimate: shorter ones need none."""
+_WORTH = 2.0
+"""Seconds from which an estimate is shown."""
+_KEPT = 500
+"""Steps whose times are kept; the oldest make room."""
+_KEY = 200
+"""Characters of a step's key."""
+_LOOK = 0.25
+"""Seconds between two looks at a folder that another program downloads into."""
+
+
+class Step:
+    """A step that is shown. Every method may be called from any thread, and often."""
+
+    def __init__(self, text: str, console: Console, key: str, announce: bool) -> None:
+        self.text = text
+        self.outcome = ""
+        """What came of it, shown at its end instead of ``text``: ``uploaded 3 files, 14.2 MB``."""
+        self.detail = ""
+        self.done = 0
+        self.total: int | None = None
+        self.unit: Literal["", "bytes", "part"] = ""
+        self.begun = time.monotonic()
+        self.before: float | None = None
+        """Seconds that it took the last time, if that is known."""
+        self._console = console
+        self._key = key
+        self._announce = announce
+        self._shown: tuple[Progress, TaskID] | None = None
+
+    @property
+    def live(self) -> bool:
+        """Whether a line of it is on a terminal now."""
+        return self._shown is not None
+
+    @property
+    def words(self) -> str:
+        """What is being done."""
+        return f"{self.text}: {self.detail}" if self.detail else self.text
+
+    @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return time.monotonic() - self.begun
+
+    def now(self, detail: str) -> None:
+        """Say what of the step is being done."""
+        self.detail = detail
+
+    def count(self, done: int, total: int | None = None) -> None:
+        """Say how many of its things are done."""
+        self._set(done, total, "")
+
+    def bytes(self, done: int, total: int | None = None) -> None:
+        """Say how many bytes are through: the line has them with their rate."""
+        self._set(done, total, "bytes")
+
+    def part(self, done: float) -> None:
+        """Say how much of it is done, from 0 to 1."""
+        self._set(round(100 * done), 100, "part")
+
+    def end(self, *, ok: bool = True) -> None:
+        """Take its line away, say what came of it, and keep its time for the next one."""
+        seconds, live = self.seconds, self.live
+        said = self.outcome if ok else ""
+        if live:
+            _hide(self._console, self)
+            if self._announce or said:
+                _say(self._console, f"{said or self.text} ({took(seconds)})", "ok" if ok else "FAILED")
+        elif said:
+            _say(self._console, f"{said} ({took(seconds)})")
+        if ok and self._key and seconds >= _LEAST:
+            remember(self._key, seconds)
+
+    def _set(self, done: int, total: int | None, unit: Literal["", "bytes", "part"]) -> None:
+        self.done, self.total, self.unit = done, total or None, unit
+        if self._shown is not None:
+            progress, task = self._shown
+            with contextlib.suppress(KeyError):
+                progress.update(task, completed=done, total=self.total)
+
+
+@contextlib.contextmanager
+def step(text: str, key: str = "", *, announce: bool = True, stream: TextIO | None = None) -> Iterator[Step]:
+    """Show the block as one step on stderr; see `begin`."""
+    made = begin(text, key, announce=announce, stream=stream)
+    try:
+        yield made
+    except BaseException:
+        made.end(ok=False)
+        raise
+    made.end()
+
+
+def begin(text: str, key: str = "", *, announce: bool = True, stream: TextIO | None = None) -> Step:
+    """Begin to show a step on stderr, until its `Step.end`.
+
+    On a terminal it is one live line, which its end replaces by a line with a mark and the time. Elsewhere it is one
+    plain line when it begins; without ``announce``, when it ends and has an `Step.outcome`.
+
+    Args:
+        text: a verb and an object: ``building linux-arm64``.
+        key: by which the time of the last one is found (``build linux-arm64 lean``); empty: no estimate.
+        announce: without it a step that has no outcome leaves no line behind.
+        stream: instead of stderr, for a caller who has redirected that.
+    """
+    console = _console(stream)
+    made = Step(text, console, key[:_KEY], announce)
+    if animated(console):
+        before = recall(key) if key else None
+        made.before = before if before and before >= _WORTH else None
+        _show(console, made)
+    elif announce:
+        _say(console, text)
+    return made
+
+
+@contextlib.contextmanager
+def first() -> Iterator[Whole]:
+    """While the block, a first deploy, runs, a terminal shows one bar over all of it; the steps only name it.
+
+    Parts are said with `part`.
+    """
+    made = Whole.resumed() or Whole()
+    made.end("packages")
+    os.environ.pop(VARIABLE, None)
+    _whole.append(made)
+    try:
+        with step("", announce=False):
+            yield made
+    finally:
+        _whole.clear()
+
+
+@contextlib.contextmanager
+def part(name: str) -> Iterator[None]:
+    """The block is a part of a first deploy, if this is one."""
+    for made in _whole:
+        made.begin(name)
+    yield
+    for made in _whole:
+        made.end(name)
+
+
+def share(name: str, done: float) -> None:
+    """So much of a part is done, if this is a first deploy."""
+    for made in _whole:
+        made.far(name, done)
+
+
+def is_first() -> bool:
+    """Whether a first deploy is shown as a whole."""
+    return bool(_whole)
+
+
+_whole: list[Whole] = []
+
+
+@contextlib.contextmanager
+def growing(made: Step, folder: Path, total: int | None = None, pattern: str = "*") -> Iterator[None]:
+    """Show the bytes of the files in ``folder`` that another program is downloading while the block runs.
+
+    Args:
+        pattern: of the files' names; what is unpacked beside them is no download.
+    """
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(_LOOK):
+            # A file may be renamed while we look.
+            with contextlib.suppress(OSError):
+                made.bytes(sum(file.lstat().st_size for file in folder.rglob(pattern) if not file.is_dir()), total)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    if made.live:
+        watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if made.live:
+            watcher.join()
+
+
+def animated(console: Console) -> bool:
+    """Whether lines may change in place there: a terminal that can."""
+    return console.is_terminal and not console.is_dumb_terminal
+
+
+def _console(stream: TextIO | None) -> Console:
+    if stream is None:
+        return screen.err()
+    from rich.console import Console
+
+    with _lock:
+        for known in _screens:
+            if known.file is stream:
+                return known
+    return Console(file=stream, highlight=False, markup=False, emoji=False)
+
+
+def _say(console: Console, text: str, word: str = "") -> None:
+    from core.console.marks import marked
+
+    console.print(marked(text, word), soft_wrap=True)
+
+
+# What is shown now, by console: one display with a line for each step.
+_lock = threading.RLock()
+_screens: dict[Console, tuple[Progress, list[Step]]] = {}
+
+
+def _show(console: Console, made: Step) -> None:
+    with _lock:
+        if console not in _screens:
+            _screens[console] = (_progress(console), [])
+        progress, steps = _screens[console]
+        # The first step of a first deploy is the whole of it.
+        task = progress.add_task("", total=made.total, step=made, visible=not (_whole and steps))
+        made._shown = (progress, task)
+        steps.append(made)
+        if len(steps) == 1:
+            progress.start()
+
+
+def _hide(console: Console, made: Step) -> None:
+    with _lock:
+        progress, steps = _screens[console]
+        if made._shown is not None:
+            progress.remove_task(made._shown[1])
+        made._shown = None
+        steps.remove(made)
+        if not steps:
+            progress.stop()
+            del _screens[console]
+
+
+@contextlib.contextmanager
+def paused() -> Iterator[None]:
+    """Take the live lines away while another program writes to the terminal."""
+    with _lock:
+        stopped = [progress for progress, _ in _screens.values()]
+        for progress in stopped:
+            progress.stop()
+    try:
+        yield
+    finally:
+        with _lock:
+            shown = [progress for progress, _ in _screens.values()]
+            for progress in stopped:
+                if progress in shown:
+                    progress.start()
+
+
+def _progress(console: Console) -> Progress:
+    from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task
+    from rich.progress_bar import ProgressBar
+    from rich.table import Column
+    from rich.text import Text
+
+    class What(ProgressColumn):
+        max_refresh = None
+
+        def render(self, task: Task) -> Text:
+            made: Step = task.fields["step"]
+            if made.text:
+                return Text(plain(made.words))
+            _, steps = _screens[console]
+            return Text(plain("; ".join(filter(None, [one.words for one in steps[1:]]))))
+
+    class Bar(BarColumn):
+        def render(self, task: Task) -> Any:
+            if _whole:
+                return ProgressBar(1.0, _whole[0].share(), 16)
+            return super().render(task) if task.total else Text("")
+
+    class Far(ProgressColumn):
+        max_refresh = None
+
+        def render(self, task: Task) -> Text:
+            return Text(str(_whole[0]) if _whole else far(task.fields["step"], task.speed))
+
+    words = Column(no_wrap=True, overflow="ellipsis", ratio=1)
+    return Progress(
+        SpinnerColumn(),
+        What(table_column=words),
+        Bar(16, table_column=Column(no_wrap=True)),
+        Far(table_column=Column(no_wrap=True)),
+        console=console,
+        transient=True,
+        expand=True,
+        redirect_stdout=False,  # a result on stdout must not end up on stderr
+        redirect_stderr=console.stderr,
+    )
+
+
+def far(made: Step, rate: float | None) -> str:
+    """How far a step is: ``3.1 of 14 MB, 2.2 MB/s, 0:02 of about 0:06``."""
+    parts = []
+    if made.unit == "bytes" and made.done:
+        parts.append(f"{size(made.done)} of {size(made.total)}" if made.total else size(made.done))
+        if rate:
+            parts.append(f"{size(rate)}/s")
+    elif made.unit == "part":
+        parts.append(f"{made.done}%")
+    elif made.total and not made.unit:
+        parts.append(f"{made.done}/{made.total}")
+    passed = made.seconds
+    left = (made.total - made.done) / rate if made.unit == "bytes" and made.total and rate else None
+    expected = made.before if left is None else passed + left
+    if expected is None:
+        parts.append(clock(passed))
+    elif passed <= expected + 1:
+        parts.append(f"{clock(passed)} of about {clock(expected)}")
+    else:
+        parts.append(f"{clock(passed)}, the last time {clock(expected)}")
+    return ", ".join(parts)
+
+
+def _file() -> Path:
+    from core.paths import cache_dir
+
+    return cache_dir("times") / "steps.json"
+
+
+def _times() -> dict[str, float]:
+    """The seconds that steps took the last time; nothing if that cannot be read: it is an estimate only."""
+    from core.errors import SlipwayError
+    from core.strict_json import parse_json
+
+    try:
+        found = parse_json(_file().read_bytes())
+    except (OSError, ValueError, SlipwayError):
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    return {key: float(took) for key, took in found.items() if isinstance(took, int | float) and 0 < took < 1e6}
+
+
+def recall(key: str) -> float | None:
+    """The seconds that the step took the last time."""
+    return _times().get(key[:_KEY])
+
+
+def remember(key: str, seconds: float) -> None:
+    """Keep a step's time. Two at once: one of them is kept. Nothing waits for the disk, for it is an estimate only."""
+    from core.errors import SlipwayError
+
+    times = _times()
+    times.pop(key[:_KEY], None)
+    times[key[:_KEY]] = round(seconds, 2)
+    newest = dict(list(times.items())[-_KEPT:])
+    with contextlib.suppress(OSError, SlipwayError):
+        file = _file()
+        temporary = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_ident()}.tmp")
+        temporary.write_text(json_text(newest) + "\n", encoding="utf-8")
+        temporary.replace(file)

@@ -1,0 +1,185 @@
+"""pip, run for us: one changing line of progress, its whole output in a log, and its failures in three lines.
+
+Runs before anything is installed, so it uses the standard library only.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, NoReturn
+
+from core.environment.install_bar import Line, Size
+from core.processes.interrupts import interrupts_later
+
+REFUSED = re.compile(
+    r"DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.*?\n    (\S+)(?: from ([^\s(]+))?.*?Got\s+([0-9a-f]{64})",
+    re.DOTALL,
+)
+"""What pip says of a file that no hash is of: the requirement, where the file came from, and its SHA-256."""
+_SAID, _LINE = 2000, 1 << 16  # lines of pip's output kept in memory, and characters of one: its log has all
+_LEAST_FREE = 32 << 20  # bytes; an environment does not fit into less
+
+
+class SetupError(Exception):
+    """What happened, the likely cause and what to try, in lines."""
+
+
+def fail(what: str, cause: str, hint: str) -> NoReturn:
+    """Raise a `SetupError` in the project's three-part form."""
+    raise SetupError(f"{what}\nCause: {cause}\nTry: {hint}")
+
+
+def pip_words(python: Path, command: str = "install") -> list[str]:
+    """How pip is run: only wheels (nothing is built, so no code of a package runs), only files that the lock names.
+
+    Every set is a closure of pins, so pip has nothing to resolve: ``--no-deps`` also keeps torch from bringing
+    gigabytes of GPU libraries that exporting never uses. ``-I`` keeps modules of the current folder out. Python
+    compiles a module when it first imports it; all of torch's take half a minute, and most are never imported.
+    """
+    more = ["--force-reinstall", "--no-compile"] if command == "install" else []
+    words = [str(python), "-I", "-u", "-m", "pip", command, "--no-deps", "--no-input", *more]
+    return [*words, "--require-hashes", "--only-binary=:all:"]
+
+
+class Installation:
+    """Runs of pip that are shown as one.
+
+    Args:
+        venv: the environment whose pip it is, and where the log is.
+        line: the line that is shown.
+        scratch: pip's folder for temporary files.
+    """
+
+    def __init__(self, venv: Path, line: Line, scratch: Path) -> None:
+        self.venv, self.line, self.scratch = venv, line, scratch
+        self.python = venv / "bin" / "python"
+        self.log = venv / ".slipway" / "setup.log"
+
+    def pip(self, words: list[str], total: int) -> str:
+        """Run pip for ``total`` packages, and keep its output in the log; empty if it went well, else what it said."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        lines: collections.deque[str] = collections.deque(maxlen=_SAID)
+        self.line.unpacking = False
+        env = {
+            **os.environ,
+            "TMPDIR": os.fspath(self.scratch),
+            "PYTHONUNBUFFERED": "1",
+            **dict.fromkeys(["PIP_DISABLE_PIP_VERSION_CHECK", "PIP_NO_INPUT"], "1"),
+            "PIP_CONSTRAINT": os.devnull,  # the machine's own would turn a missing wheel into a conflict of versions
+        }
+        child: subprocess.Popen[str] | None = None
+        try:  # outside: a Ctrl-C right after the start would leave pip running
+            with interrupts_later() as noted:
+                child = subprocess.Popen(
+                    words,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    env=env,
+                    start_new_session=True,
+                    errors="replace",
+                )
+            if noted:
+                raise KeyboardInterrupt
+            assert child.stdout is not None  # noqa: S101 - set, because stdout is PIPE
+            self._follow(child.stdout, lines, total)
+            code = child.wait()
+        finally:
+            if child is not None and child.poll() is None:  # Ctrl-C: pip must not go on by itself
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+            if child is not None and child.stdout is not None:
+                child.stdout.close()
+        return "".join(lines) or f"it ended with {code}" if code else ""
+
+    def _follow(self, output: IO[str], lines: collections.deque[str], total: int) -> None:
+        """Keep what pip says, and show how far it is."""
+        count = 0
+        while line := output.readline(_LINE):
+            lines.append(line)
+            with contextlib.suppress(OSError), self.log.open("a", encoding="utf-8") as file:
+                file.write(line)
+            if line.startswith(("Collecting", "Processing")):
+                count += 1
+            self.line.unpacking |= line.startswith("Installing collected")
+            if self.line.unpacking or not line.startswith(("WARNING", "Looking")):
+                what = "unpacking" if self.line.unpacking else line.strip()
+                self.line.doing = f"{min(count, total)}/{total}  {what}"
+
+    def install(self, words: list[str], total: int) -> None:
+        """Run pip.
+
+        Raises:
+            SetupError: it failed.
+        """
+        if said := self.pip(words, total):
+            _explain_pip(said, self.log)
+
+
+@contextlib.contextmanager
+def installation(venv: Path, size: Size, target: Path | None = None) -> Iterator[Installation]:
+    """Show runs of pip in the block as one installation of ``size`` into ``target``, else into ``venv``."""
+    with tempfile.TemporaryDirectory(prefix="slipway-pip-") as folder:
+        scratch = Path(folder)
+        with Line(size, scratch, target or venv) as line:
+            yield Installation(venv, line, scratch)
+
+
+def last_lines(text: str) -> str:
+    """The last four lines that say something."""
+    lines = [line for line in text.strip().splitlines() if line.strip() and "WARNING" not in line]
+    return "\n".join(lines[-4:])
+
+
+def explain_disk(text: str, path: Path) -> None:
+    """Raise `SetupError` if the disk was full; ensurepip hides the reason, so look at the free space too."""
+    folder = next(parent for parent in (path, *path.parents) if parent.exists())
+    if (
+        re.search(r"No space left on device|Errno 28|Disk quota exceeded", text)
+        or shutil.disk_usage(folder).free < _LEAST_FREE
+    ):
+        fail(
+            f"No space left on this machine while setting up {path}.",
+            "the disk, your quota or the folder for temporary files is full",
+            "free some space (TMPDIR can name another folder for temporary files), then the same command again",
+        )
+
+
+def _explain_pip(text: str, log: Path) -> NoReturn:
+    explain_disk(text, log)
+    if refused := REFUSED.search(text):
+        source = f", from {refused[2]}," if refused[2] else ""
+        fail(
+            f"{refused[1]} was not installed: the file that pip got{source} is not in Slipway's lock.",
+            f"the index, mirror or folder that it came from serves other bytes (SHA-256 {refused[3]}); see {log}",
+            "pip config list, which shows pip's sources; remove those you do not trust, then the same command",
+        )
+    retry = "the same command again once the network or your pip configuration (pip config list) works"
+    if re.search(
+        r"NewConnectionError|ConnectTimeout|Name or service|Network is unreachable|ProxyError|Max retries|"
+        r"Temporary failure|ReadTimeout|SSLError",
+        text,
+    ):
+        fail(
+            "Could not reach the Python package index.",
+            f"there is no network, or a proxy blocks it; pip's output is in {log}",
+            retry,
+        )
+    if missing := re.search(r"No matching distribution found for (\S+)", text):
+        fail(
+            f"The Python package index did not offer {missing[1]}.",
+            f"the index lacks it, or has no wheel of it for Python {sys.version.split()[0]} here; see {log}",
+            "python3.11, which every package is built for: SLIPWAY_PYTHON=python3.11",
+        )
+    fail("pip could not install the packages.", f"{last_lines(text)}\nIts whole output is in {log}.", retry)

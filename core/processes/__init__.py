@@ -1,0 +1,1 @@
+"""Programs that we run, and sweeps of many such runs."""

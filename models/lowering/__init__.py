@@ -1,0 +1,1 @@
+"""From a module to a .pte: quantization, partitioners, delegates, and what they refuse."""

@@ -1,0 +1,322 @@
+"""From an exported program to a .pte: partition, delegate, emit; with the reasons for operators outside delegates.
+
+Imports torch and the exporter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import importlib
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+
+from core.errors import ExportError, SlipwayError
+from core.formats.program import BY_ONNX
+from models.lowering import causes, progress, state
+from models.lowering.graphs import (
+    Layer,
+    base_name,
+    exported_name,
+    is_delegate_call,
+    is_operator,
+    layers,
+    lowered_module,
+    target_name,
+)
+
+_ANY_HINT = "--partitioners none (with --scheme fp32 or qs8), to see whether the delegate is to blame"
+_NO_DELEGATE_HINT = f"{BY_ONNX}: torch's export to ONNX takes another way"
+_LOGGERS = ("executorch.backends", "executorch.exir.backend")
+
+
+@dataclass
+class Reasons:
+    """Why partitioners refused nodes: partitioner's class name -> node's name -> reason, as they log it."""
+
+    partitioners: list[Any] = field(default_factory=list)
+    given: dict[str, dict[str, str]] = field(default_factory=dict)
+    whole: dict[str, dict[str, str]] = field(default_factory=dict)
+    """The same for operators that they refused to take whole, by their names in the exported program."""
+
+    def of(self, node: Any) -> str:
+        """Why ``node`` is outside every delegate, one clause for each partitioner."""
+        if not self.partitioners:
+            return "no partitioner was requested"
+        return "; ".join(f"{type(one).__name__}: {self._one(one, node)}" for one in self.partitioners)
+
+    def _one(self, partitioner: Any, node: Any) -> str:
+        said = self.given.get(type(partitioner).__name__, {}).get(node.name)
+        if said is not None:
+            return f"{said} ({_types(node)})" if "dtype" in said.lower() else said
+        rules = getattr(partitioner, "target_partitioner_configs", None)
+        if rules is None:
+            return "did not take it"
+        from executorch.exir.backend.canonical_partitioners.config_partitioner import format_target_name
+
+        if format_target_name(getattr(node.target, "__name__", "")) not in rules:
+            if refused := self.whole.get(type(partitioner).__name__, {}).get(exported_name(node)):
+                return refused
+            return f"has no rule for {target_name(node)}"
+        return "has a rule for it, did not take it here and gave no reason"
+
+
+def _types(node: Any) -> str:
+    """``inputs int64, bool; output float32``."""
+
+    def dtype(value: Any) -> str:
+        return str(getattr(value, "dtype", type(value).__name__)).removeprefix("torch.")
+
+    inputs = ", ".join(dtype(one.meta.get("val")) for one in node.all_input_nodes)
+    return f"inputs {inputs or 'none'}; output {dtype(node.meta.get('val'))}"
+
+
+class _Listener(logging.Handler):
+    """Collects the `WhyNoPartition` records of the partitioner that runs now."""
+
+    def __init__(self, reasons: Reasons) -> None:
+        super().__init__(logging.DEBUG)
+        self.reasons = reasons
+        self.running = ""
+        self.whole = False
+        """Whether the partitioner is asked which operators it takes whole: those that it refuses are decomposed."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        node, reason = getattr(record.msg, "node", None), getattr(record.msg, "reason", "")
+        if not self.running or node is None or not reason:
+            return
+        if self.whole:
+            said = f"{reason} ({base_name(target_name(node))})"
+            self.reasons.whole.setdefault(self.running, {})[exported_name(node)] = said
+        else:
+            self.reasons.given.setdefault(self.running, {})[node.name] = str(reason)
+
+
+def _announce(partitioner: Any, listener: _Listener) -> None:
+    """Let ``listener`` know while ``partitioner`` makes its final choice, or says what it takes whole before that."""
+    choose, ask = partitioner.partition, partitioner.ops_to_not_decompose
+
+    def partition(program: Any) -> Any:
+        listener.running = type(partitioner).__name__
+        progress.at(f"{listener.running} chooses its operators")
+        try:
+            chosen = choose(program)
+            count = len(chosen.partition_tags)
+            progress.at(f"{listener.running} compiles {count} delegate{'' if count == 1 else 's'}")
+            return chosen
+        finally:
+            listener.running = ""
+
+    def ops_to_not_decompose(program: Any) -> Any:
+        operators, takes = ask(program)
+
+        def asked(node: Any) -> bool:
+            if node.graph is not program.graph:  # a branch's or loop's, where no partitioner looks afterwards
+                return False
+            listener.running, listener.whole = type(partitioner).__name__, True
+            try:
+                return bool(takes(node))
+            finally:
+                listener.running, listener.whole = "", False
+
+        return operators, takes and asked
+
+    partitioner.partition = partition
+    partitioner.ops_to_not_decompose = ops_to_not_decompose
+
+
+@contextlib.contextmanager
+def _listening(partitioners: Sequence[Any]) -> Iterator[Reasons]:
+    """Collect reasons while the block runs."""
+    reasons = Reasons(list(partitioners))
+    listener = _Listener(reasons)
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    before = [(logger.level, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(listener)
+        logger.setLevel(logging.DEBUG)
+        logger.propagate = False
+    for partitioner in partitioners:
+        _announce(partitioner, listener)
+    try:
+        yield reasons
+    finally:
+        for logger, (level, propagate) in zip(loggers, before, strict=True):
+            logger.removeHandler(listener)
+            logger.setLevel(level)
+            logger.propagate = propagate
+
+
+def edge_operators(graph_module: Any) -> Iterator[Any]:
+    """The operator nodes outside delegates, those in the branches of control flow too."""
+    for node in graph_module.graph.nodes:
+        if is_operator(node):
+            yield node
+        elif node.op == "get_attr":
+            branch = getattr(graph_module, str(node.target), None)
+            if hasattr(branch, "graph") and not hasattr(branch, "backend_id"):
+                yield from edge_operators(branch)
+
+
+def delegated_operators(program: Any) -> Counter[str]:
+    """Operators in all delegates of an edge program, by name."""
+    counts: Counter[str] = Counter()
+    for node in program.graph.nodes:
+        if is_delegate_call(node):
+            original = lowered_module(program.graph_module, node).original_module
+            counts.update(target_name(inner) for inner in original.graph.nodes if is_operator(inner))
+    return counts
+
+
+def _by_operator(nodes: Iterable[Any], reasons: Reasons) -> dict[str, list[str]]:
+    """Operator without overload -> the different reasons for its nodes."""
+    found: dict[str, list[str]] = {}
+    for node in nodes:
+        entry = found.setdefault(base_name(target_name(node)), [])
+        reason = reasons.of(node)
+        if reason not in entry:
+            entry.append(reason)
+    return found
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """The result of lowering. Emitting rewrites the graph, so these facts were read before."""
+
+    manager: Any
+    """``ExecutorchProgramManager``: saves the .pte and the ETRecord."""
+    layers: tuple[Layer, ...]
+    """Products with constant weights, inside the delegates and outside."""
+    inside: Counter[str]
+    """Operators in the delegates."""
+    outside: dict[str, list[str]]
+    """Operators outside them, without overload -> the different reasons why, in order."""
+    refused: dict[str, str]
+    """Node outside -> the reason why."""
+    state: tuple[str, ...] = ()
+    """Buffers that an execution changes."""
+
+
+def lower(program: Any, partitioners: Sequence[Any]) -> Lowered:
+    """Delegate what the partitioners take, in their order, and emit.
+
+    Raises:
+        ExportError: the exporter fails; with the end of its own message.
+    """
+    return lower_all({"forward": program}, partitioners)["forward"]
+
+
+def _read(edge: Any, name: str, reasons: Reasons, state_of_all: Collection[str]) -> Callable[..., Lowered]:
+    """The facts about one method; still without the manager.
+
+    Args:
+        state_of_all: buffers that any of the methods changes.
+
+    Raises:
+        ExportError: a delegate took one of them for a constant.
+    """
+    program = edge.exported_program(name)
+    operators = list(edge_operators(program.graph_module))
+    baked = sorted(
+        buffer
+        for node in program.graph.nodes
+        if is_delegate_call(node)
+        for buffer in lowered_module(program.graph_module, node).original_module.graph_signature.buffers
+        if buffer in state_of_all
+    )
+    if baked:
+        raise ExportError(
+            f"Method {name} only reads {', '.join(baked)}, which another method changes.",
+            "a delegate took it for a constant, so the program would not see the change",
+            "--partitioners none, or let the method change the buffer, too",
+            baked,
+        )
+    return partial(
+        Lowered,
+        layers=tuple(layers(program)),
+        inside=delegated_operators(program),
+        outside=_by_operator(operators, reasons),
+        refused={node.name: reasons.of(node) for node in operators},
+        state=tuple(sorted(state.mutated(program).values())),
+    )
+
+
+def _refuse_without_kernel(program: Any) -> None:
+    """Refuse operators of torchvision's that stay: what their lowering says helps nobody.
+
+    Raises:
+        ExportError: one is there.
+    """
+    names = sorted({target_name(node) for node in program.graph.nodes if target_name(node).startswith("torchvision::")})
+    if names:
+        raise ExportError(
+            f"The model uses {', '.join(names)}, and no runtime has a kernel for that.",
+            "how many boxes are left depends on the numbers, and a program's memory is planned before",
+            "return boxes and scores from forward, and choose among them in the program that calls the model",
+            names,
+        )
+
+
+def lower_all(programs: Mapping[str, Any], partitioners: Sequence[Any]) -> dict[str, Lowered]:
+    """The same with several methods, by their names; they share weights, and buffers that an execution changes.
+
+    What a partitioner takes and its lowering refuses is left outside of the delegates (`models.lowering.refusals`). The
+    programs stay as they are.
+
+    Raises:
+        ExportError: the exporter fails, or a method cannot see what another one changes.
+    """
+    importlib.import_module("executorch.kernels.quantized")  # registers quantized_decomposed's out variants
+    from executorch.backends.xnnpack.utils.configs import (
+        get_transform_passes,
+        get_xnnpack_edge_compile_config,
+        get_xnnpack_executorch_backend_config,
+    )
+    from executorch.exir import to_edge_transform_and_lower
+    from executorch.exir.passes import MemoryPlanningPass
+    from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
+
+    from models.lowering.refusals import Refusals
+
+    for program in programs.values():
+        _refuse_without_kernel(program)
+    try:
+        with torch.no_grad(), _listening(partitioners) as reasons:
+
+            def run() -> Any:
+                reasons.given.clear()
+                reasons.whole.clear()
+                every = copy.deepcopy(dict(programs))  # lowering rewrites the graphs
+                return to_edge_transform_and_lower(
+                    every if len(every) > 1 else next(iter(every.values())),
+                    transform_passes=get_transform_passes(),
+                    partitioner=list(partitioners),
+                    compile_config=get_xnnpack_edge_compile_config(),
+                    generate_etrecord=True,
+                )
+
+            edge = Refusals().lower(run, partitioners)
+        progress.at("writing the program")
+        names = list(programs)
+        every = {name: edge.exported_program(name if len(names) > 1 else "forward") for name in names}
+        changing = {buffer for one in every.values() for buffer in state.mutated(one).values()}
+        read = {name: _read(edge, name if len(names) > 1 else "forward", reasons, changing) for name in names}
+        begin = sorted({node for one in every.values() for node in state.initialized(one)})
+        config = get_xnnpack_executorch_backend_config([InitializedMutableBufferPass(begin)] if begin else [])
+        if len(names) > 1 and changing:
+            config.memory_planning_pass = MemoryPlanningPass(share_mutable_buffers=True)
+        with torch.no_grad():
+            manager = edge.to_executorch(config=config)
+    except SlipwayError:
+        raise
+    except Exception as error:
+        last = list(programs.values())[-1]
+        cause, hint = causes.explained(error, program=last, otherwise=_ANY_HINT if partitioners else _NO_DELEGATE_HINT)
+        raise ExportError("Lowering the exported model failed.", cause, hint) from error
+    return {name: each(manager=manager) for name, each in read.items()}

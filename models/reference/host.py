@@ -1,0 +1,199 @@
+"""Run programs on this machine's upstream runtimes, in a process of their own. Without torch.
+
+The process is a copy of this one where torch is loaded here already: to load it again takes 3 s of a processor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from core.errors import ExportError, HostError
+from core.formats.program import BY_ONNX, Program, TensorFile
+from core.paths import IMPORTS, ROOT
+from core.processes.output import ANSWER
+from models.lowering.forked import Forked, can_fork
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_GRACE = 3.0  # seconds for the process to end by itself
+
+MODULES = {"pte": "models.reference.hostrun", "onnx": "models.onnx.hostrun"}
+"""The other end for programs of each format."""
+_RUNTIME = "executorch.extension.pybindings._portable_lib"
+
+
+class Host:
+    """Upstream's Python runtime; starts with `start` or the first request, ends with the ``with`` block."""
+
+    def __init__(self, log: Path, format: str = "pte") -> None:  # noqa: A002
+        self.log = log
+        """The file that the runtime's output is appended to."""
+        self.delegates = True
+        """Whether the program may have delegates: who has asked for none is not advised to."""
+        self._module = MODULES[format]
+        self._child: subprocess.Popen[str] | Forked | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        child, self._child = self._child, None
+        if child is None:
+            return
+        with contextlib.suppress(OSError):
+            child.stdin.close()  # type: ignore[union-attr]  # a pipe was asked for
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if kind is None:
+                child.wait(_GRACE)
+        child.kill()
+        child.wait()
+        child.stdout.close()  # type: ignore[union-attr]  # a pipe was asked for
+
+    def start(self) -> None:
+        """Start the process if its start can overlap with the caller's own work; does not wait for it to be ready."""
+        if not self._forks():
+            self._running()
+
+    def _forks(self) -> bool:
+        return self._module == MODULES["pte"] and can_fork(_RUNTIME)
+
+    def _running(self) -> subprocess.Popen[str] | Forked:
+        if self._child is None:
+            self.log.parent.mkdir(parents=True, exist_ok=True)
+            path = [os.fspath(IMPORTS), *filter(None, [os.environ.get("PYTHONPATH")])]
+            with self.log.open("a", encoding="utf-8") as log:
+                if self._forks() and "torch" in sys.modules:
+                    self._child = Forked(self._module, log.fileno())
+                    return self._child
+                # A session of its own: only we receive Ctrl-C, and we end it.
+                self._child = subprocess.Popen(
+                    [sys.executable, "-m", self._module],
+                    cwd=ROOT,
+                    env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                    start_new_session=True,
+                )
+        return self._child
+
+    def request(self, request: dict[str, Any]) -> dict[str, Any]:
+        """One request and its answer; the caller and the module at the other end define their contents.
+
+        Raises:
+            ExportError: the runtime refuses the program or crashes; with names where it knows what to do about those
+                inputs or outputs.
+            HostError: the runtime is missing. OSError: a full disk.
+        """
+        return self._ask(request)
+
+    @staticmethod
+    def files(answer: dict[str, Any], name: str) -> list[TensorFile]:
+        """The tensors listed under ``name`` in an answer."""
+        return [TensorFile.model_validate(one) for one in answer[name]]
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        child = self._running()
+        assert child.stdin is not None and child.stdout is not None  # noqa: S101  # pipes were asked for
+        with contextlib.suppress(BrokenPipeError):
+            child.stdin.write(json.dumps({**request, "log": os.fspath(self.log)}) + "\n")
+            child.stdin.flush()
+        line = child.stdout.readline(ANSWER)
+        if len(line) == ANSWER:
+            child.kill()
+            raise HostError(
+                "Upstream's runtime printed more than an answer.",
+                "something else in its process prints",
+                f"read {self.log}",
+            )
+        if not line:
+            code = child.wait()
+            self.__exit__(HostError, None, None)
+            if code > 0:
+                raise HostError(
+                    "Upstream's runtime did not start.", f"its process ended with {code}", f"read {self.log}"
+                )
+            why, hint = (
+                ("", "export it again, or check the file with onnx.checker")
+                if self._module != MODULES["pte"]
+                else (
+                    ": the backend accepted a graph that it cannot run",
+                    "export with the default partitioner options, or with --partitioners none",
+                )
+                if self.delegates
+                else (": a kernel of ExecuTorch's cannot run what the exporter accepted", BY_ONNX)
+            )
+            raise ExportError(
+                "Upstream's runtime crashes on the program.",
+                f"its process ended with {signal.Signals(-code).name}{why}",
+                hint,
+            )
+        answer: dict[str, Any] = json.loads(line)
+        if answer.get("errno"):
+            raise OSError(answer["errno"], answer["error"])  # a full disk: the caller knows what was being written
+        if "error" in answer:
+            raise ExportError(
+                "Upstream's runtime does not run the program on this machine.",
+                "\n".join(str(answer["error"]).splitlines()[-6:]),
+                answer.get("fix") or f"read what it printed in {self.log}",
+                answer.get("names", ()),
+            )
+        return answer
+
+    def missing(self, names: Sequence[str]) -> list[str]:
+        """Those of these backends and operators that this machine's runtime lacks."""
+        return list(self._ask({"names": list(names)})["missing"])
+
+    def run(self, folder: Path, file: str, inputs: Sequence[TensorFile], method: str = "forward") -> list[TensorFile]:
+        """Run ``folder/file`` on the inputs beside it; its outputs are written beside it as ``outputN.npy``.
+
+        Raises:
+            ExportError: the runtime refuses it or crashes.
+            HostError: the runtime is missing.
+        """
+        return self.run_often(folder, file, inputs, (1,), method)[1]
+
+    def run_often(
+        self,
+        folder: Path,
+        file: str,
+        inputs: Sequence[TensorFile],
+        executions: Sequence[int],
+        method: str = "forward",
+        end: str = "",
+        first: Sequence[tuple[str, Sequence[TensorFile]]] = (),
+    ) -> dict[int, list[TensorFile]]:
+        """Run it several times without loading it again; outputs by the number of the execution, as ``outputN-K.npy``.
+
+        Args:
+            executions: those whose outputs are kept, in ascending order.
+            end: of the names of the first execution's outputs, ``output0<end>.npy``.
+            first: methods that are executed once before, with their inputs.
+
+        Raises:
+            ExportError: the runtime refuses it or crashes.
+            HostError: the runtime is missing.
+        """
+        described = [one.model_dump() for one in inputs]
+        request = {"folder": os.fspath(folder), "file": file, "method": method, "inputs": described}
+        earlier = [[name, [one.model_dump() for one in files]] for name, files in first]
+        answer = self._ask({**request, "executions": list(executions), "end": end, "first": earlier})
+        found = [[TensorFile.model_validate(one) for one in each] for each in answer["executions"]]
+        return dict(zip(executions, found, strict=True))
+
+    def again(self, folder: Path, program: Program) -> list[TensorFile]:
+        """Run an exported program again; its outputs are written again."""
+        return self.run(folder, program.file, program.inputs, program.method)

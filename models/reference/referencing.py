@@ -1,0 +1,212 @@
+"""Run an exported program on this machine: the outputs that devices are compared with, and how far they may be.
+
+Imports torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from core.errors import ExportError
+from core.formats.program import Agreement, Case, Method, TensorFile, Tolerance
+from models.loading import reference
+from models.lowering import state
+from models.lowering.delegation import Delegation
+from models.lowering.lowering import Lowered
+from models.lowering.quantize import Quantized
+from models.reference import directions, exact, perturbing, sizes, tolerances
+from models.reference.host import Host
+from models.reference.perturbing import Measured
+from models.request import Request
+from models.zoo.schemes import Scheme
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The outputs of a program on this machine."""
+
+    inputs: tuple[TensorFile, ...]
+    runs: dict[int, list[TensorFile]]
+    """Outputs by the number of the execution; the first one only, if the program keeps no state."""
+    engine: str
+    """What computed them."""
+    agreement: Agreement
+    tolerances: tuple[Tolerance, ...]
+    """One for each output."""
+    warnings: tuple[str, ...]
+    cases: tuple[Case, ...] = ()
+    """Other sizes."""
+
+
+def _cases(
+    request: Request, scheme: Scheme, folder: Path, host: Host, quantized: Quantized, trusted: bool
+) -> tuple[list[Case], list[str]]:
+    """The reference at other sizes than the example's, and warnings."""
+    found, warnings = [], []
+    types = tolerances.output_types(quantized.program)
+    for name, tensors in sizes.others(sizes.of_inputs(quantized.program), quantized.inputs).items():
+        shapes = ", ".join("x".join(map(str, one.shape)) for one in tensors)
+        files: list[TensorFile] = []
+        try:
+            right = reference.eager(quantized.program.module(), tensors)
+            files = [reference.save(folder, f"input{index}-{name}", one) for index, one in enumerate(tensors)]
+            outputs = [reference.save(folder, f"output{index}-{name}", one) for index, one in enumerate(right)]
+            computed = right
+            if trusted:
+                outputs = host.run_often(folder, request.file, files, (1,), end=f"-{name}")[1]
+                computed = [reference.load(folder, file) for file in outputs]
+        except ExportError as error:
+            warnings.append(f"the {name} size ({shapes}) is not checked: {error.what} {error.cause}")
+            for file in (*folder.glob(f"input*-{name}.npy"), *folder.glob(f"output*-{name}.npy")):
+                file.unlink()
+            continue
+        measured = perturbing.measure(quantized.program, tensors)
+        agreement = tolerances.agreement(scheme, right, computed, types=types, measured=measured)
+        true = exact.find(quantized.program, scheme, tensors)
+        if agreement.max_abs > agreement.limit and not _in_float64(scheme, true, computed, types, measured):
+            warnings.append(
+                f"{reference.engine(host=True)} gets the {name} size ({shapes}) wrong, by {agreement.max_abs:.4g}: its "
+                "reference is PyTorch's"
+            )
+            outputs = [reference.save(folder, f"output{index}-{name}", one) for index, one in enumerate(right)]
+            computed = right
+        allowed = tolerances.tolerances(quantized.program, scheme, computed, tensors, measured, computed is not right)
+        allowed = exact.beside(folder, f"-{name}", allowed, computed, true)
+        warnings += _far(allowed, f" of the {name} size")
+        found.append(Case(name=name, inputs=tuple(files), outputs=tuple(outputs), tolerances=tuple(allowed)))
+    return found, warnings
+
+
+def _in_float64(
+    scheme: Scheme, true: Sequence[Any], outputs: Sequence[Any], types: Sequence[Any], measured: Sequence[Measured]
+) -> Agreement | None:
+    """The agreement with what the outputs are in float64, where that is known and near."""
+    if not true:
+        return None
+    whole = [got if one is None else one for one, got in zip(true, outputs, strict=True)]
+    found = tolerances.agreement(
+        scheme, whole, outputs, types=types, measured=measured, what="the program in float64"
+    )  # fmt: skip
+    return found if found.max_abs <= found.limit else None
+
+
+def _far(allowed: Sequence[Tolerance], where: str = "") -> list[str]:
+    """Warnings of reference outputs that are farther from float64 than devices may be from them."""
+    return [
+        f"reference output{index}{where} is {one.exact.error:.3g} away from what float64 gives, which is more than its "
+        f"tolerance of {one.atol:.3g}: where a device differs from it, float64 decides"
+        for index, one in enumerate(allowed)
+        if one.exact is not None and one.exact.far
+    ]
+
+
+def make(
+    request: Request,
+    scheme: Scheme,
+    folder: Path,
+    host: Host,
+    module: Any,
+    quantized: Quantized,
+    lowered: Lowered,
+    placement: Delegation,
+    *,
+    want: Mapping[int, Sequence[Any]],
+    method: str = "forward",
+    first: Sequence[Method] = (),
+) -> Reference:
+    """Execute the program in ``folder``, write its inputs and outputs beside it, and compare them with the model's.
+
+    Args:
+        scheme: what the program is in: the request's, unless the user has quantized the model.
+        module: the user's.
+        want: outputs of the float model, by the number of the execution.
+        method: its name in the program.
+        first: methods that are executed once before it.
+
+    Raises:
+        ExportError: this machine's runtime refuses it or crashes.
+    """
+    warnings = []
+    inputs = tuple(reference.save(folder, f"input{index}", one) for index, one in enumerate(quantized.inputs))
+    missing = host.missing([*placement.backends, *(one.name for one in placement.outside)])
+    if missing:
+        warnings.append(f"the reference outputs are PyTorch's: this machine's runtime lacks {', '.join(missing)}")
+        computed = reference.eager(quantized.program.module(), quantized.inputs)
+        runs = {1: [reference.save(folder, f"output{index}", one) for index, one in enumerate(computed)]}
+    else:
+        size = sum(one.nbytes for one in reference.numbers(want[1]))
+        often = state.kept(state.count(module), size) if lowered.state else (1,)
+        before = [(one.name, one.inputs) for one in first]
+        runs = host.run_often(folder, request.file, inputs, often, method, first=before)
+    outputs = {number: [reference.load(folder, file) for file in files] for number, files in runs.items()}
+    both = [number for number in want if number in outputs]
+    alone = not lowered.state and not first
+    # A program that generates has whole numbers as outputs: they must be the same, whatever rounding does.
+    # PyTorch would run it here without the methods before it, on another state than theirs.
+    counts = not first and not all(map(tolerances.is_whole, outputs[max(outputs)]))
+    measured = perturbing.measure(quantized.program, quantized.inputs, sorted(outputs)) if counts else ()
+    types = tolerances.output_types(quantized.program)
+    true = exact.find(quantized.program, scheme, quantized.inputs) if counts and alone else []
+    if getattr(module, "generation", None):
+        agreement = tolerances.same_tokens(scheme, want[both[-1]][0], outputs[both[-1]][0])
+    else:
+        compared = [
+            tolerances.agreement(scheme, want[number], outputs[number], types=types, measured=measured)
+            for number in both
+        ]
+        agreement = max(compared, key=lambda one: one.max_abs / one.limit)
+    trusted = not missing
+    if agreement.max_abs > agreement.limit and (near := _in_float64(scheme, true, outputs[1], types, measured)):
+        warnings.append(
+            f"the program is {agreement.max_abs:.4g} away from the model in PyTorch, and {near.max_abs:.4g} from what "
+            "float64 gives: PyTorch's own rounding is that large here"
+        )
+        agreement = near
+    if trusted and not lowered.state and agreement.max_abs > agreement.limit:
+        computed = reference.eager(quantized.program.module(), quantized.inputs)
+        right = tolerances.agreement(scheme, want[1], computed, types=types, measured=measured)
+        if right.max_abs <= right.limit:
+            # ExecuTorch 1.5.1 does this where a 1x1 and a 3x3 convolution read one dynamically quantized value.
+            trusted = False
+            warnings.append(
+                f"{reference.engine(host=True)} gets the program wrong: its outputs are {agreement.max_abs:.4g} away "
+                f"from the model, and PyTorch's of the same program {right.max_abs:.4g}. So the reference outputs are "
+                "PyTorch's, and --engine executorch will differ from them"
+            )
+            runs = {1: [reference.save(folder, f"output{index}", one) for index, one in enumerate(computed)]}
+            outputs, agreement = {1: computed}, right
+    if agreement.max_abs > agreement.limit:
+        warnings.append(
+            f"the program is {agreement.max_abs:.4g} away from the model, more than {agreement.limit:.4g}: "
+            f"{agreement.why}"
+        )
+    if any(bool((~torch.isfinite(reference.wide(one))).any()) for each in outputs.values() for one in each):
+        warnings.append("an output holds infinities or NaN")
+    sized, unchecked = _cases(request, scheme, folder, host, quantized, trusted) if alone else ([], [])
+    each_run = [
+        tolerances.tolerances(quantized.program, scheme, each, quantized.inputs, measured, trusted)
+        for each in outputs.values()
+    ]
+    allowed = tuple(map(tolerances.widest, zip(*each_run, strict=True)))
+    if measured and alone and any(one.rms is not None for one in allowed):
+        found = directions.find(quantized.program, quantized.inputs, measured)
+        allowed = tuple(
+            one.model_copy(update={"layers": seen.save(folder, f"layers{index}")}) if seen and one.rms else one
+            for index, (one, seen) in enumerate(zip(allowed, found, strict=True))
+        )
+    allowed = exact.beside(folder, "", allowed, outputs[1], true)
+    warnings += _far(allowed)
+    return Reference(
+        inputs=inputs,
+        runs=runs,
+        engine=reference.engine(host=trusted),
+        agreement=agreement,
+        tolerances=allowed,
+        warnings=(*warnings, *unchecked),
+        cases=tuple(sized),
+    )

@@ -1,0 +1,316 @@
+"""A request to export: the command line's arguments, checked and resolved. Without torch or running user's code."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from core.cli.near import did_you_mean, near
+from core.errors import ConfigError, ExportError
+from core.files import sha256_bytes, sha256_file
+from core.paths import ROOT, programs_dir
+from models.request import sample_files, variants
+from models.request.options import Options, parse
+from models.request.partitioners import check, sets, sources, why_not
+from models.users import closure, packages
+from models.zoo import ZooModel, get_model, trained
+from models.zoo.schemes import ONNX_SCHEMES, Scheme, get_scheme
+from models.zoo.tables import CODE, HERE, RULES
+from models.zoo.trained import RANDOM, TRAINED, WEIGHTS
+from models.zoo.type_names import scheme_of
+
+PACKAGES = {
+    "pte": ("torch", "executorch", "torchao"),
+    "onnx": ("torch", "onnx", "onnx-ir", "onnxscript", "onnxruntime"),
+}
+"""The packages whose versions decide what an export gives, by the program's format."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One export to make."""
+
+    model: str
+    """As the user wrote it."""
+    name: str
+    """``<model>-<scheme>``, with ``-onnx`` when it is one; the folder's name."""
+    scheme: Scheme
+    source: Path
+    """The file that defines the model."""
+    function: str
+    zoo: ZooModel | None
+    """The zoo's row; ``None`` for a file of the user's."""
+    partitioners: tuple[str, ...]
+    options: Options
+    folder: Path
+    format: str = "pte"
+    """``pte`` or ``onnx``."""
+    maker: Callable[[], Any] | None = None
+    """Makes the model, for callers who have more than a file: called instead of ``function``."""
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """What the user's file needs besides the exporter's packages: ``timm==1.0.31``."""
+        return packages.wanted(self.source) if self.zoo is None and self.maker is None else ()
+
+    @property
+    def file(self) -> str:
+        """The program's name in the folder."""
+        return f"model.{self.format}"
+
+
+def _defines(tree: ast.Module, name: str) -> bool:
+    """Whether the module's top level binds ``name`` (a ``*`` import or a block may: then yes)."""
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            bound = {node.name}
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            bound = {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+        else:
+            bound = {leaf.id for leaf in ast.walk(node) if isinstance(leaf, ast.Name)}
+        if name in bound or "*" in bound:
+            return True
+    return False
+
+
+def _lacking(path: Path) -> str:
+    """Why ``path`` may not be there: a misspelt name, or another folder."""
+    folder = path.parent
+    if not folder.is_dir():
+        return f"there is no folder {folder}"
+    found = near(path.name, sorted(file.name for file in folder.glob("*.py")))
+    return did_you_mean(found) or f"{folder.resolve()} has no file of this name"
+
+
+def _user_file(model: str) -> tuple[Path, str]:
+    """File and function of ``path/to/file.py:function``."""
+    text, _, function = model.rpartition(":")
+    if model.endswith(".py"):
+        text, function = model, ""
+    path = Path(text).expanduser()
+    if not path.is_file():
+        raise ConfigError(f"There is no file {path}.", _lacking(path), "--model path/to/file.py:make_model", [text])
+    try:
+        tree = ast.parse(path.read_bytes(), filename=str(path))
+    except (SyntaxError, ValueError) as error:
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        raise ExportError(f"{path} is not Python{line}.", str(error), f"python3 -m py_compile {path}") from error
+    functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    if not function or not _defines(tree, function):
+        has = f"it has {', '.join(functions)}" if functions else "it has no function"
+        better = functions[0] if functions else "make_model"
+        hint = f"--model {path}:{better}"
+        if not functions and (classes := [node.name for node in tree.body if isinstance(node, ast.ClassDef)]):
+            has = f"it has only classes: {', '.join(classes)}"
+            hint = (
+                f"add def make_model(): return {classes[-1]}().eval(), (torch.randn(SHAPE),), "
+                f"with the shape of its input, then {hint}"
+            )
+        what = (
+            f"{path} has no function {function!r}."
+            if function
+            else f"{model} does not say which function makes the model."
+        )
+        raise ConfigError(what, has, hint, [function])
+    return path.resolve(), function
+
+
+def check_format(format: str, scheme: str, partitioners: Sequence[str], options: Options) -> None:  # noqa: A002
+    """Refuse options that a program of ``format`` cannot have.
+
+    Raises:
+        ConfigError: an unknown format, or a scheme, partitioner or option that is only for ``.pte``.
+    """
+    if format not in PACKAGES:
+        raise ConfigError(
+            f"There is no program format {format!r}.", f"they are {', '.join(PACKAGES)}", "--format onnx", [format]
+        )
+    if format == "pte":
+        return
+    if scheme not in ONNX_SCHEMES:
+        raise ConfigError(
+            f"An .onnx is exported as {' or '.join(ONNX_SCHEMES)}, not as {scheme}.",
+            "ONNX Runtime's CPU kernels and its XNNPACK provider compute in float32 and static int8",
+            f"./inv export --format onnx --scheme {ONNX_SCHEMES[0]}",
+            [scheme],
+        )
+    quantizing = ("group", "bits", "per_tensor", "layers", "quantizer", "strict")
+    given = [*partitioners, *options.partitioner_arguments(), *(name for name in quantizing if getattr(options, name))]
+    if given:
+        raise ConfigError(
+            f"An .onnx has no {', '.join(given)}.",
+            "these are for programs of ExecuTorch; ONNX Runtime divides the graph when it loads it",
+            "the same without them",
+            given,
+        )
+
+
+def resolve(
+    model: str,
+    scheme: str = "fp32",
+    *,
+    partitioners: Sequence[str] = (),
+    options: Options | Mapping[str, Any] | None = None,
+    out: Path | None = None,
+    format: str = "pte",  # noqa: A002  # the command line's word
+) -> Request:
+    """Check and complete the user's request.
+
+    Args:
+        model: a name of the zoo, or ``path/to/file.py:function``.
+        out: the folder in which the program's own folder goes; ``dist/programs`` when not given.
+        format: ``pte`` or ``onnx``.
+
+    Raises:
+        ConfigError: an unknown model, scheme, partitioner or option, or a senseless combination.
+        ExportError: the user's file is not Python.
+    """
+    scheme = scheme_of(scheme)
+    chosen = parse(options)
+    kind = variants.scheme_with(get_scheme(scheme), chosen)
+    check_format(format, scheme, partitioners, chosen)
+    zoo: ZooModel | None = None
+    if ":" in model or model.endswith(".py"):
+        source, function = _user_file(model)
+        label = re.sub(r"[^A-Za-z0-9_.]+", "_", f"{source.stem}") + "-" + function
+    else:
+        zoo = get_model(model)
+        source, function, label = zoo.source, zoo.maker.partition(":")[2], zoo.name
+        known = zoo.schemes_of(format)
+        if scheme not in known:
+            raise ConfigError(
+                f"Scheme {scheme} does not suit {model}{'' if format == 'pte' else f' as .{format}'}.",
+                f"{zoo.description} Its schemes are {', '.join(known)}",
+                f"./inv export --model {model} --scheme {known[0]}{'' if format == 'pte' else f' --format {format}'}",
+                [scheme],
+            )
+        if zoo.state_dict and chosen.weights in ("", RANDOM):
+            chosen = replace(chosen, weights="" if chosen.weights else trained.chosen(model))
+    if chosen.samples:
+        chosen = replace(chosen, samples=_samples(chosen.samples))
+    if chosen.weights:
+        if zoo is None or not zoo.state_dict:
+            raise ConfigError(
+                f"{model} does not take a file of weights.",
+                "a model of your own loads its weights itself",
+                "leave out the weights",
+            )
+        if chosen.weights != TRAINED and not Path(chosen.weights).expanduser().is_file():
+            raise ConfigError(
+                f"There is no file of weights {chosen.weights}.",
+                f"named by {WEIGHTS} or by the option weights",
+                f"a {zoo.state_dict} state_dict saved by torch.save",
+                [chosen.weights],
+            )
+    if chosen.quantizer:
+        _user_file(chosen.quantizer)
+    offered = check(partitioners, chosen) if format == "pte" else ()
+    if why := why_not(offered, chosen, kind.dynamic):
+        raise ConfigError(
+            f"Scheme {scheme} does not work with these partitioners.",
+            why,
+            "--partitioners xnnpack, which is the default; or --scheme fp32 or qs8",
+            [scheme, *offered],
+        )
+    rest = f"-{scheme}{variants.suffix(offered, chosen)}" + ("" if format == "pte" else f"-{format}")
+    programs = (out or programs_dir()).absolute()
+    if zoo is None and _is_anothers(programs / f"{label}{rest}", source):
+        label += f"-{sha256_bytes(os.fsencode(source))[:6]}"
+    name = label + rest
+    return Request(
+        model,
+        name,
+        kind,
+        source,
+        function,
+        zoo,
+        offered,
+        chosen,
+        programs / name,
+        format,
+    )
+
+
+_named: dict[Path, Path] = {}
+"""Folders of programs that this process named, and the user's files that they were named for."""
+
+
+def _is_anothers(folder: Path, source: Path) -> bool:
+    """Whether ``folder`` is of a file of the same name in another folder: ``a/net.py`` beside ``b/net.py``."""
+    try:
+        before = Path(json.loads((folder / "program.json").read_text(encoding="utf-8"))["source"])
+    except (OSError, ValueError, KeyError, TypeError):
+        before = _named.setdefault(folder, source)
+    if before != source and before.is_file():
+        return True
+    _named[folder] = source
+    return False
+
+
+def _samples(samples: str) -> str:
+    """Where samples are, as any process finds them.
+
+    Raises:
+        UsageError, ConfigError: there is no such thing.
+    """
+    sample_files.check(samples)
+    return os.fspath(Path(samples).expanduser().absolute())
+
+
+def _samples_digest(samples: str) -> str:
+    if sample_files.is_function(samples):
+        return closure.digest(*_user_file(samples))
+    return sha256_bytes("".join(f"{sha256_file(file)} {file}\n" for file in sample_files.files(samples)).encode())
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "absent"
+
+
+@functools.cache
+def versions(format: str = "pte") -> dict[str, str]:  # noqa: A002
+    """Versions of the exporter's packages, without importing them; ``absent`` for one that is not installed."""
+    return {package: _version(package) for package in PACKAGES[format]}
+
+
+def _code(format: str) -> dict[str, str]:  # noqa: A002
+    """Digests of the code and tables that export."""
+    folders = (*CODE, "onnx") if format == "onnx" else CODE
+    own = [file for folder in folders for file in sorted((HERE / folder).glob("*.py"))]
+    own.append(HERE / "request" / "partitioners.toml")
+    found = {path.relative_to(HERE).as_posix(): sha256_file(path) for path in own}
+    if format == "onnx":
+        found[RULES.name] = sha256_file(RULES)
+    return {**found, "core/formats/program.py": sha256_file(ROOT / "core" / "formats" / "program.py")}
+
+
+def key(request: Request) -> str:
+    """Digest of everything that the export depends on and that can be known before it is made."""
+    weights, samples = request.options.weights, request.options.samples
+    own = trained.load_trained().get(request.model) if weights == TRAINED else None
+    parts = {
+        "model": request.model if request.zoo else [str(request.source), request.function],
+        "maker": request.zoo.maker if request.zoo else "",
+        "source": sha256_file(request.source) if request.zoo else closure.digest(request.source, request.function),
+        "scheme": repr(request.scheme),
+        "partitioners": [request.partitioners, sources(request.partitioners), sets(request.partitioners)],
+        "options": request.options.to_json(),
+        "quantizer": closure.digest(*_user_file(request.options.quantizer)) if request.options.quantizer else "",
+        "packages": [request.packages, packages.pins(request.packages)],
+        "weights": own.digest if own else sha256_file(Path(weights).expanduser()) if weights else "",
+        "samples": _samples_digest(samples) if samples else "",
+        "versions": versions(request.format),
+        "code": _code(request.format),
+    }
+    return sha256_bytes(json.dumps(parts, sort_keys=True).encode())

@@ -1,0 +1,78 @@
+"""Whether an export is still good. Answers in milliseconds: no torch, no pydantic."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from core.errors import SlipwayError
+from core.files import sha256_file
+from models.request import Request, key, resolve
+from models.request.options import Options
+from models.users.depends import changed
+
+DESCRIPTION = "program.json"  # core.formats.program has it too, but costs pydantic's import
+
+
+def _same_files(folder: Path, sizes: Mapping[str, int]) -> bool:
+    """Whether all files exist with their sizes."""
+    return all((folder / name).is_file() and (folder / name).stat().st_size == size for name, size in sizes.items())
+
+
+def _same_sources(digests: Mapping[str, str]) -> bool:
+    """Whether the modules that the user's file imported are unchanged."""
+    return all(Path(name).is_file() and sha256_file(Path(name)) == digest for name, digest in digests.items())
+
+
+def stale(request: Request) -> str:
+    """Why the request's folder does not have the complete and current result of the export; empty if it has."""
+    try:
+        found = json.loads((request.folder / DESCRIPTION).read_text(encoding="utf-8"))
+        if not found["files"] or not _same_files(request.folder, found["files"]):
+            return "files of the export are missing or have another size"
+        if found["export_key"] != key(request):
+            return "its model, options, packages or exporter have changed"
+        if not _same_sources(found["sources"]):
+            return "a module that the model's file imports has changed"
+        return changed(found.get("depends", {}))
+    except FileNotFoundError:
+        return "it was not exported"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return "its description cannot be read"
+
+
+def current(request: Request) -> bool:
+    """Whether the request's folder has the complete and current result of the export."""
+    return not stale(request)
+
+
+def is_current(
+    model: str,
+    scheme: str = "fp32",
+    *,
+    partitioners: Sequence[str] = (),
+    options: Options | Mapping[str, Any] | None = None,
+    out: Path | None = None,
+    format: str = "pte",  # noqa: A002
+) -> bool:
+    """Whether `models.export.export` with the same arguments would find nothing to do.
+
+    Raises:
+        ConfigError: as `models.request.resolve`.
+    """
+    return current(resolve(model, scheme, partitioners=partitioners, options=options, out=out, format=format))
+
+
+def state(model: str, scheme: str, format: str = "pte") -> tuple[str, Path, int]:  # noqa: A002
+    """``current``, ``outdated`` or ``not exported``; the folder; the program's size in bytes."""
+    request = resolve(model, scheme, format=format)
+    file = request.folder / request.file
+    if not file.is_file():
+        return "not exported", request.folder, 0
+    try:
+        word = "current" if current(request) else "outdated"
+    except SlipwayError:
+        word = "outdated"
+    return word, request.folder, file.stat().st_size

@@ -1,0 +1,157 @@
+"""The options of an export besides model and scheme. Without torch."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from core.cli.near import nearest, suggestion
+from core.errors import ConfigError, UsageError
+
+PRECISIONS = ("fp32", "static_quant", "dynamic_quant")
+"""Names of upstream's ``ConfigPrecisionType``, in lower case."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of an export, named as upstream's ``XnnpackPartitioner`` names them."""
+
+    per_op_mode: bool = False
+    """One delegate for each operator instead of the largest possible ones."""
+    config_precisions: tuple[str, ...] = ()
+    """Only operators of these precisions go to XNNPACK; empty: all."""
+    force_non_static_weights_for_f32_linear: bool = False
+    """Hand float32 weights of linear layers to XNNPACK as inputs, not as constants."""
+    enable_bf16: bool = False
+    """Let XNNPACK take bfloat16 linear layers."""
+    configs: tuple[str, ...] = ()
+    """Only operators of these classes of upstream's go to XNNPACK: ``LinearConfig``; empty: all."""
+    verbose: bool = False
+    """Let XNNPACK's partitioner write down what it looks at, in the export's log."""
+    accelerator: str = ""
+    """What the delegate is compiled for, where its backend has several: ``ethos-u85-256``, ``GPU``."""
+    weights: str = ""
+    """A file of trained weights (a state_dict saved by torch) for a zoo model that takes one."""
+    samples: str = ""
+    """Real inputs, to calibrate with and to check the program on: a folder, ``FILE.npz`` or ``FILE.py:FUNCTION``."""
+    group: int = 0
+    """Input features that share a weight's scale in a scheme with blocks; 0: the scheme's own number."""
+    bits: int = 0
+    """Of a weight with a scale for each output channel: 4 or 8; 0: the scheme's own number."""
+    per_tensor: bool = False
+    """One scale for all of a weight, in the static scheme."""
+    layers: tuple[str, ...] = ()
+    """``PATTERN:KIND``: layers whose names match are kept in ``float`` or get weights in ``int8`` or ``int4``."""
+    quantizer: str = ""
+    """A PT2E quantizer of the user's own: ``path/to/file.py:function``, which returns it."""
+    strict: bool = False
+    """Export with torch.export's strict mode: it reads the code of the model instead of following one execution."""
+    depends: tuple[str, ...] = ()
+    """Files and ``env:NAME`` that the program depends on, besides those that Slipway sees the model function read."""
+
+    def __post_init__(self) -> None:
+        for precision in self.config_precisions:
+            if precision not in PRECISIONS:
+                raise ConfigError(
+                    f"There is no config precision {precision!r}.",
+                    f"{suggestion(precision, PRECISIONS)}they are {', '.join(PRECISIONS)}",
+                    "./inv export --config-precisions fp32",
+                    [precision],
+                )
+
+    def partitioner_arguments(self) -> dict[str, Any]:
+        """The partitioner's keyword arguments that differ from its defaults (precisions still by name)."""
+        names = (
+            "per_op_mode", "config_precisions", "configs", "verbose", "accelerator",
+            "force_non_static_weights_for_f32_linear", "enable_bf16",
+        )  # fmt: skip
+        return {name: getattr(self, name) for name in names if getattr(self, name)}
+
+    def to_json(self) -> dict[str, Any]:
+        """Those that differ from the defaults, for the record."""
+        return {
+            field.name: value if not isinstance(value := getattr(self, field.name), tuple) else list(value)
+            for field in dataclasses.fields(self)
+            if getattr(self, field.name) != field.default
+        }
+
+
+def words(value: str | Iterable[str]) -> tuple[str, ...]:
+    """``"a, b"`` or ``["a", "b"]`` as ``("a", "b")``."""
+    parts = value.split(",") if isinstance(value, str) else value
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+def pairs(text: str) -> dict[str, str]:
+    """``"per_op_mode=true; weights=a.pt"`` as names and values; the values are checked by `parse`.
+
+    Raises:
+        UsageError: a part without ``=`` or without a value, or the same name twice.
+    """
+    names = [field.name for field in dataclasses.fields(Options)]
+    found: dict[str, str] = {}
+    for part in filter(None, map(str.strip, text.split(";"))):
+        name, equals, value = (word.strip() for word in part.partition("="))
+        if not equals or not name or not value:
+            better = nearest(name, names) or names[0]
+            raise UsageError(
+                f"--options {part!r} is not KEY=VALUE.",
+                f"{suggestion(name, [each for each in names if each != name])}the options are {', '.join(names)}",
+                f"--options '{better}={'true' if better != 'weights' else 'FILE'}'",
+                [part],
+            )
+        if name in found:
+            raise UsageError(f"--options has {name} twice.", "", f"--options '{name}={value}'", [name])
+        found[name] = value
+    return found
+
+
+def _flag(name: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
+    if text in ("1", "true", "yes", "on"):
+        return True
+    if text in ("0", "false", "no", "off", ""):
+        return False
+    raise ConfigError(f"Option {name} must be true or false, not {value!r}.", "", f"{name}=true", [name])
+
+
+def _whole(name: str, value: Any) -> int:
+    text = str(value).strip()
+    if text.isascii() and text.isdigit():
+        return int(text)
+    raise ConfigError(f"Option {name} must be a whole number, not {value!r}.", "", f"{name}=64", [text])
+
+
+def parse(value: Options | Mapping[str, Any] | None) -> Options:
+    """`Options` from a mapping of names to values or to their texts (``"fp32,static_quant"``, ``"true"``).
+
+    Raises:
+        ConfigError: an unknown name or a value that does not fit.
+    """
+    if value is None:
+        return Options()
+    if isinstance(value, Options):
+        return value
+    fields = {field.name: field for field in dataclasses.fields(Options)}
+    chosen: dict[str, Any] = {}
+    for name, given in value.items():
+        if name not in fields:
+            raise ConfigError(
+                f"There is no export option {name!r}.",
+                f"{suggestion(name, fields)}the options are {', '.join(fields)}",
+                "./inv --help export",
+                [name],
+            )
+        if name in ("config_precisions", "configs", "depends", "layers"):
+            chosen[name] = words(given)
+        elif name in ("weights", "quantizer", "accelerator", "samples"):
+            chosen[name] = str(given)
+        elif name in ("group", "bits"):
+            chosen[name] = _whole(name, given)
+        else:
+            chosen[name] = _flag(name, given)
+    return Options(**chosen)

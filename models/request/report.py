@@ -1,0 +1,127 @@
+"""What ``./inv models`` and ``./inv export`` print."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from core import console
+from core.console.units import size
+
+if TYPE_CHECKING:
+    from core.formats.program import Operator, Program
+    from models.request.listing import Row
+
+
+def zoo(as_json: bool) -> None:
+    """The zoo: a row for each model and format; as JSON an object for each scheme, too."""
+    from models.request.listing import listing
+    from models.zoo import load_zoo
+    from models.zoo.type_names import load_type_names, type_of
+
+    rows, names = listing(), load_type_names()
+    if as_json:
+        described, arms = load_zoo(), {name: dataclasses.asdict(row) for name, row in names.items()}
+        console.print_json(
+            [
+                {
+                    **dataclasses.asdict(row),
+                    "description": described[row.model].description,
+                    "arms_name": arms.get(type_of(row.scheme)),
+                }
+                for row in rows
+            ]
+        )
+        return
+    lines: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        lines.setdefault((row.model, row.format), []).append(row)
+    console.table(
+        "The model zoo",
+        ["model", "format", "schemes", "exported", "what it is"],
+        [
+            [model, format_, ", ".join(row.scheme for row in some), ", ".join(_exported(some)), some[0].title]
+            for (model, format_), some in lines.items()
+        ],
+        caption="Export one with ./inv export --model NAME --scheme SCHEME",
+        optional=("what it is",),
+    )
+    console.table(
+        "Arm's names, which --scheme takes too",
+        ["name", "scheme", "activations", "weights", "output", "layers with a kernel of KleidiAI's"],
+        [[t.name, t.scheme, t.activations, t.weights, t.output, t.layers] for t in names.values()],
+        optional=("output", "activations", "weights"),
+    )
+
+
+def _exported(rows: Sequence[Row]) -> list[str]:
+    """``fp32 (14 MB)`` for each program that is there; an outdated one says so."""
+    return [
+        f"{row.scheme} ({size(row.size)}{', outdated' if row.state == 'outdated' else ''})" for row in rows if row.size
+    ]
+
+
+def _operators(found: Sequence[Operator]) -> list[list[str]]:
+    return [[one.name, str(one.count), one.why] for one in found]
+
+
+def programs(folders: Sequence[Path], as_json: bool) -> None:
+    """The results of exports: one table for several programs, all details for a single one."""
+    from core.formats.program import load_program
+
+    found = [(folder, load_program(folder, verify=False)) for folder in folders]
+    if as_json:
+        rows = [{"path": str(folder), **program.model_dump(mode="json")} for folder, program in found]
+        console.print_json(rows[0] if len(rows) == 1 else rows)
+    elif len(found) == 1:
+        _whole(*found[0])
+    else:
+        console.table(
+            "Programs",
+            ["program", "size", "delegate calls", "operators outside", "warnings"],
+            [
+                [
+                    program.name,
+                    f"{program.size / 1e6:.2f} MB",
+                    str(program.delegates),
+                    str(sum(one.count for one in program.undelegated)),
+                    str(len(program.warnings) or ""),
+                ]
+                for _, program in found
+            ],
+        )
+
+
+def _samples(program: Program) -> list[list[str]]:
+    """What it was calibrated with and checked on, and how often it is right."""
+    found = program.accuracy
+    if found is None:
+        return []
+    rows = [["samples", f"{found.source}: {found.calibrated} to calibrate with, {found.checked} others to check on"]]
+    if found.same is not None:
+        rows.append(["same class", f"as the float model in {found.same:.1%} of them"])
+    if found.float_top1 is not None and found.top1 is not None:
+        text = f"{found.top1:.1%} of {found.labelled}; the float model {found.float_top1:.1%}"
+        rows.append(["top-1", text])
+    return rows
+
+
+def _whole(folder: Path, program: Program) -> None:
+    console.table(
+        f"Program {program.name}",
+        ["", ""],
+        [
+            ["folder", console.shown(folder)],
+            ["size", f"{program.size / 1e6:.2f} MB"],
+            ["backends", ", ".join(program.backends) or "none"],
+            ["delegate calls", str(program.delegates)],
+            ["delegated", ", ".join(f"{one.name} ×{one.count}" for one in program.delegated) or "nothing"],
+            ["reference", program.reference_engine],
+            *_samples(program),
+            ["warnings", "\n".join(program.warnings) or "none"],
+        ],
+    )
+    if program.undelegated:
+        console.table("Outside the delegates", ["operator", "count", "why"], _operators(program.undelegated))

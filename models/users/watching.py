@@ -1,0 +1,276 @@
+"""See what a user's model function reads, so that a change of it makes the export outdated. Without torch.
+
+Python reports each file that it opens to audit hooks (`sys.addaudithook`). Libraries that open files in compiled code
+do not report: those that weights usually come from, safetensors and two functions of torch, are wrapped instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import os
+import site
+import stat
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any
+
+from core.aside import PREFIX
+from core.paths import ROOT, cache_dir
+from models.users import depends
+
+_SYSTEM = ("/proc/", "/sys/", "/dev/", "/etc/", "/run/", "/usr/lib/", "/usr/share/")
+_INSTALLED = frozenset(["site-packages", "dist-packages"])
+_WRITES = os.O_WRONLY | os.O_RDWR
+_STAT = os.stat  # the system's own, also while it is replaced
+_BETWEEN = frozenset(  # modules between the user's line and os.stat or os.environ, besides this one
+    ["os", "pathlib", "pathlib._local", "genericpath", "posixpath", "ntpath", "collections.abc"]
+)
+
+
+@functools.cache
+def _elsewhere() -> tuple[str, ...]:
+    """The beginnings of paths that are no input of a model: the system's, Python's, this project's and its cache's."""
+    folders: list[str] = [*sysconfig.get_paths().values(), *site.getsitepackages(), sys.prefix, os.fspath(cache_dir())]
+    rooms = [os.fspath(ROOT / name) for name in ("commands", "core", "deploy", "models", "toolchains", "verify")]
+    found = {os.path.realpath(folder) for folder in (*folders, *rooms)} - {"/", "/usr", "/usr/local"}
+    return (*_SYSTEM, *(folder + os.sep for folder in sorted(found)))
+
+
+class Watch:
+    """What was read while it was active.
+
+    Args:
+        source: the user's file, which is in the export's key anyway.
+    """
+
+    def __init__(self, source: Path) -> None:
+        self.source = source
+        self.folder = source.parent
+        self._opened: dict[str, list[int]] = {}
+        self._wrote: set[str] = set()
+        self._absent: set[str] = set()
+        self._listed: set[str] = set()
+        self._variables: set[str] = set()
+        self._modules = set(sys.modules)
+
+    # --- while it is active
+
+    def _counts(self, path: str) -> bool:
+        """Whether a file can be the user's: it is beside the model's file, or not part of what is installed."""
+        if _INSTALLED.intersection(Path(path).parts):
+            return False
+        return path.startswith(os.fspath(self.folder) + os.sep) or not path.startswith(_elsewhere())
+
+    def _path(self, value: Any) -> str:
+        """The absolute path of what was opened; empty if it is not a path that counts."""
+        if isinstance(value, int) or not isinstance(value, (str, bytes, os.PathLike)):
+            return ""
+        path = os.path.realpath(os.fsdecode(value))
+        if path.endswith(".pyc"):
+            with contextlib.suppress(ValueError):
+                path = importlib.util.source_from_cache(path)
+        return path if path != os.fspath(self.source) and self._counts(path) else ""
+
+    def opened(self, value: Any, mode: Any = "r", flags: Any = 0) -> None:
+        """A file is about to be opened."""
+        if path := self._path(value):
+            writes = any(letter in mode for letter in "wax+") if isinstance(mode, str) else bool(flags & _WRITES)
+            if writes:
+                self._wrote.add(path)
+            if not _exists(path):
+                self._absent.add(path)
+            elif not writes and stat.S_ISREG(_STAT(path).st_mode):
+                self._opened.setdefault(path, depends.looks(Path(path)))
+
+    def listed(self, value: Any, frame: FrameType) -> None:
+        """A folder's names are read; Python's look for modules does not count."""
+        if "importlib" not in frame.f_code.co_filename and (path := self._path("." if value is None else value)):
+            self._listed.add(path)
+
+    def looked(self, value: Any, frame: FrameType | None) -> None:
+        """A file's existence is looked at; it counts when the user's own code does that."""
+        if self._by_user(frame) and (path := self._path(value)) and not os.path.lexists(path):
+            self._absent.add(path)
+
+    def variable(self, name: Any, frame: FrameType | None) -> None:
+        """An environment variable is read; it counts when the user's own code does that."""
+        if isinstance(name, str) and self._by_user(frame):
+            self._variables.add(name)
+
+    def _by_user(self, frame: FrameType | None) -> bool:
+        while frame is not None and (frame.f_globals is globals() or frame.f_globals.get("__name__") in _BETWEEN):
+            frame = frame.f_back
+        if frame is None:
+            return False
+        path = os.path.realpath(frame.f_code.co_filename)
+        return path == os.fspath(self.source) or (path.endswith(".py") and self._counts(path))
+
+    # --- afterwards
+
+    def modules(self) -> dict[str, ModuleType]:
+        """Modules of the user's own that were imported meanwhile, by name: not those of installed packages."""
+        found = {}
+        for name in set(sys.modules) - self._modules:
+            module = sys.modules[name]
+            file = getattr(module, "__file__", None)
+            with contextlib.suppress(
+                KeyError
+            ):  # a package without a file, whose own package was not imported after all
+                file = file or next(iter(getattr(module, "__path__", ())), None)
+            if file and not name.startswith(PREFIX) and Path(file).exists() and self._counts(os.path.realpath(file)):
+                found[name] = module
+        return dict(sorted(found.items()))
+
+    def found(self, files: Sequence[Path] = (), variables: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
+        """What the export depends on, as `models.users.depends.changed` compares it.
+
+        Args:
+            files: others that the user has named.
+            variables: likewise.
+        """
+        kept: dict[str, Any] = {}
+        named: dict[str, list[int]] = {os.path.realpath(one): [] for one in files}
+        for path, before in {**named, **self._opened}.items():
+            if Path(path).is_file():
+                kept[path] = depends.file(Path(path), () if path in self._wrote else before)
+        # What the function writes itself and removes again is no input.
+        for path in self._absent - self._wrote - set(kept):
+            if not _exists(path):
+                kept[path] = {"sha256": "", "looks": []}
+        return {
+            "files": dict(sorted(kept.items())),
+            "folders": {path: depends.names(Path(path)) for path in sorted(self._listed) if Path(path).is_dir()},
+            "variables": {name: depends.variable(name) for name in sorted({*self._variables, *variables})},
+            "packages": {name: depends.version(name) for name in self._packages()},
+        }
+
+    def _packages(self) -> list[str]:
+        """The installed packages that the user's modules import, and those that were imported meanwhile."""
+        import ast
+
+        names = {name.partition(".")[0] for name in set(sys.modules) - self._modules}
+        files = {os.fspath(self.source), *(path for path in self._opened if path.endswith(".py"))}
+        for file in files:
+            with contextlib.suppress(OSError, SyntaxError, ValueError):
+                for node in ast.walk(ast.parse(Path(file).read_bytes())):
+                    if isinstance(node, ast.Import):
+                        names |= {alias.name.partition(".")[0] for alias in node.names}
+                    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                        names.add(node.module.partition(".")[0])
+        by_module = metadata.packages_distributions()
+        found = {package for name in names if name in sys.modules for package in by_module.get(name, ())}
+        # What was installed for the model's own file is in the export's key.
+        apart = os.fspath(cache_dir("packages"))
+        return sorted(one for one in found if not str(metadata.distribution(one).locate_file("")).startswith(apart))
+
+
+_active: Watch | None = None
+
+
+def _exists(path: str) -> bool:
+    try:
+        _STAT(path)
+    except OSError:
+        return False
+    return True
+
+
+def _hook(event: str, arguments: tuple[Any, ...]) -> None:
+    if _active is None or event not in _EVENTS:
+        return
+    with contextlib.suppress(Exception):  # an exception of a hook would stop the user's own call
+        _EVENTS[event](_active, arguments, sys._getframe(1))
+
+
+_EVENTS: dict[str, Callable[[Watch, tuple[Any, ...], FrameType], None]] = {
+    "open": lambda watch, arguments, _: watch.opened(*arguments),
+    "sqlite3.connect": lambda watch, arguments, _: watch.opened(arguments[0]),
+    "ctypes.dlopen": lambda watch, arguments, _: watch.opened(arguments[0]),
+    "import": lambda watch, arguments, _: watch.opened(arguments[1]),
+    "os.listdir": lambda watch, arguments, frame: watch.listed(arguments[0], frame),
+    "os.scandir": lambda watch, arguments, frame: watch.listed(arguments[0], frame),
+}
+
+
+def _noting(function: Any) -> Any:
+    """``function``, whose first argument is a path that it opens in compiled code."""
+
+    @functools.wraps(function, updated=())
+    def call(path: Any, *arguments: Any, **options: Any) -> Any:
+        if _active is not None:
+            with contextlib.suppress(Exception):
+                _active.opened(path)
+        return function(path, *arguments, **options)
+
+    return call
+
+
+# Module -> the function that opens a file in compiled code.
+_COMPILED = {
+    "safetensors": "safe_open",
+    "safetensors.torch": "safe_open",
+    "torch": "from_file",
+    "torch.jit": "load",
+}
+
+
+@functools.cache
+def _install() -> None:
+    """Once a process: an audit hook cannot be removed, and packages keep what they have imported."""
+    sys.addaudithook(_hook)
+    with contextlib.suppress(ImportError):
+        import safetensors  # type: ignore[import-not-found,unused-ignore]  # before the packages that import from it
+
+        del safetensors
+    for module, name in _COMPILED.items():
+        if module in sys.modules and hasattr(sys.modules[module], name):
+            setattr(sys.modules[module], name, _noting(getattr(sys.modules[module], name)))
+
+
+@contextlib.contextmanager
+def _python_calls() -> Iterator[None]:
+    """Note reads of `os.stat` and `os.environ`, which no audit event reports."""
+    kind = type(os.environ)
+    get = kind.__getitem__
+
+    def noted_stat(path: Any, *arguments: Any, **options: Any) -> Any:
+        if _active is not None:
+            with contextlib.suppress(Exception):
+                _active.looked(path, sys._getframe(1))
+        return _STAT(path, *arguments, **options)
+
+    def noted_get(self: Any, name: Any) -> Any:
+        if _active is not None:
+            with contextlib.suppress(Exception):
+                _active.variable(name, sys._getframe(1))
+        return get(self, name)
+
+    for able in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks):
+        if _STAT in able:
+            able.add(noted_stat)  # shutil looks there
+    os.stat = noted_stat
+    kind.__getitem__ = noted_get  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        os.stat = _STAT
+        kind.__getitem__ = get  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def watching(watch: Watch) -> Iterator[None]:
+    """Note in ``watch`` what is read while the block runs."""
+    global _active  # noqa: PLW0603  # a hook cannot be removed: it asks for this
+    _install()
+    _active = watch
+    try:
+        with _python_calls():
+            yield
+    finally:
+        _active = None

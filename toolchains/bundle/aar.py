@@ -1,0 +1,190 @@
+"""The AAR: libslipway for Android apps, with the Java API over it and headers for apps with native code (prefab).
+
+It holds shared libraries for Android's own C library, which only the NDK's compilers build. The folder's layout:
+https://developer.android.com/studio/projects/android-library#aar-contents, and of prefab https://google.github.io/prefab.
+Nothing here was run against a real NDK.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.errors import ConfigError, HostError, NotSupportedError
+from core.files import disk_errors, sha256_file, write_atomic
+from core.paths import aar_dir
+from toolchains.bundle import java, jni
+from toolchains.bundle.sdk import Sdk, build_sdk
+from toolchains.bundle.toolchain_file import ABIS
+from toolchains.compilers import ndk
+from toolchains.compilers.families import family
+from toolchains.ndk_folder import named
+from toolchains.targets import Target, get_target, load_targets
+
+PACKAGE = "org.slipway"
+_LIBRARY = "libslipway.so"
+_FAMILY = "ndk"
+
+
+@dataclass(frozen=True)
+class Abi:
+    """The libraries of one of Android's ABIs."""
+
+    target: Target
+    sdk: Path
+    """The SDK's folder."""
+    glue: Path
+    """`jni.NAME`, wherever it was built."""
+
+    @property
+    def name(self) -> str:
+        """Android's name of it: ``arm64-v8a``."""
+        return ABIS[self.target.arch]
+
+
+@dataclass(frozen=True)
+class Aar:
+    """What a build left."""
+
+    path: Path
+    version: str
+    abis: tuple[str, ...]
+    ndk: str
+    """The NDK's version."""
+
+
+def targets_of(names: str) -> list[Target]:
+    """The targets of an AAR: ``android-arm64,android-x86_64``; all of Android's for an empty text.
+
+    Raises:
+        ConfigError: a target is unknown.
+        NotSupportedError: it is not Android's.
+    """
+    words = [word.strip() for word in names.split(",") if word.strip()]
+    chosen = [get_target(word) for word in dict.fromkeys(words)]
+    for target in chosen:
+        if target.os != "android":
+            raise NotSupportedError(
+                f"There is no AAR for {target.name}.", "it is an archive for Android apps", "./inv build --aar"
+            )
+    return chosen or [target for target in load_targets().values() if target.os == "android"]
+
+
+def build_aar(names: str = "", toolchain: str = "", force: bool = False) -> Aar:
+    """Build the SDK of each target with the NDK, the Java API and its native side, and pack them.
+
+    Raises:
+        ConfigError, NotSupportedError: a target is unknown or not Android's; another compiler family was named.
+        HostError: there is no NDK, or no JDK.
+        BuildError: compiling or a check failed.
+    """
+    targets = [target.built_with(_FAMILY) for target in targets_of(names)]
+    if toolchain not in ("", _FAMILY):
+        raise ConfigError(
+            f"The toolchain {toolchain!r} does not build an AAR.",
+            "an app loads shared libraries for Android's own C library; zig's programs for Android are static",
+            "./inv build --aar --toolchain ndk",
+        )
+    require_ndk(targets)
+    java.jdk()  # before minutes of compiling
+    with tempfile.TemporaryDirectory(prefix="slipway-aar-") as name:
+        scratch = Path(name)
+        classes = java.compile_classes(scratch)
+        abis = []
+        for target in targets:
+            sdk = build_sdk(target.name, _FAMILY, force)
+            folder = scratch / target.name
+            folder.mkdir()
+            glue = jni.build_jni(target, family(_FAMILY).ensure(target), sdk.path, classes.headers, folder)
+            jni.check(target, glue, sdk.path / "lib" / _LIBRARY)
+            abis.append(Abi(target, sdk.path, glue))
+        return pack(sdk, classes.jar, abis, ndk.version(Path(named())))
+
+
+def require_ndk(targets: Sequence[Target]) -> None:
+    """Say what is missing before anything is built.
+
+    Raises:
+        HostError: there is no NDK, or it lacks a target's compilers.
+    """
+    for target in targets:
+        if reason := ndk.usable(target):
+            why, _, fix = reason.rpartition(": ")
+            raise HostError(
+                "An AAR needs Google's Android NDK, r25 or newer.",
+                f"{why}; apps load shared libraries for Android's own C library, which only the NDK has",
+                fix,
+            )
+
+
+def pack(sdk: Sdk, classes: bytes, abis: Sequence[Abi], ndk_version: str) -> Aar:
+    """Write the AAR to ``dist/android`` with its SHA-256, the same bytes for the same files."""
+    version = sdk.manifest.version
+    path = aar_dir() / f"slipway-{version}.aar"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with disk_errors(f"writing {path}"):
+        write_atomic(path, java.zipped(_contents(version, classes, abis, ndk_version)))
+        write_atomic(path.with_name(f"{path.name}.sha256"), f"{sha256_file(path)}  {path.name}\n")
+    return Aar(path, version, tuple(abi.name for abi in abis), ndk_version)
+
+
+def _contents(version: str, classes: bytes, abis: Sequence[Abi], ndk_version: str) -> dict[str, bytes]:
+    api = abis[0].target.android_api
+    texts = {
+        "AndroidManifest.xml": (
+            '<?xml version="1.0" encoding="utf-8"?>\n'
+            f'<manifest xmlns:android="http://schemas.android.com/apk/res/android" package="{PACKAGE}">\n'
+            f'  <uses-sdk android:minSdkVersion="{api}"/>\n'
+            "</manifest>\n"
+        ),
+        "R.txt": "",
+        # The native side finds these by name.
+        "proguard.txt": (
+            f"-keep class {PACKAGE}.Native {{ native <methods>; }}\n"
+            f"-keep class {PACKAGE}.SlipwayException {{ <init>(int, byte[], byte[]); }}\n"
+        ),
+        "META-INF/com/android/build/gradle/aar-metadata.properties": (
+            "aarFormatVersion=1.0\naarMetadataVersion=1.0\nminCompileSdk=1\nminCompileSdkExtension=0\n"
+            "minAndroidGradlePluginVersion=1.0.0\ncoreLibraryDesugaringEnabled=false\n"
+        ),
+        "prefab/prefab.json": _json({"name": "slipway", "schema_version": 2, "dependencies": [], "version": version}),
+        "prefab/modules/slipway/module.json": _json({"export_libraries": [], "library_name": "libslipway"}),
+    }
+    contents = {name: text.encode() for name, text in texts.items()}
+    contents["classes.jar"] = classes
+    include = abis[0].sdk / "include"
+    for file in sorted(include.rglob("*.h*")):
+        contents[f"prefab/modules/slipway/include/{file.relative_to(include).as_posix()}"] = file.read_bytes()
+    for abi in abis:
+        contents |= _libraries(abi, ndk_version)
+    licenses = abis[0].sdk / "licenses"
+    for file in sorted(path for path in licenses.rglob("*") if path.is_file()):
+        contents[f"META-INF/slipway/licenses/{file.relative_to(licenses).as_posix()}"] = file.read_bytes()
+    return dict(sorted(contents.items()))
+
+
+def _libraries(abi: Abi, ndk_version: str) -> dict[str, bytes]:
+    library = (abi.sdk / "lib" / _LIBRARY).read_bytes()
+    # libc++ is linked into the library and hidden, so an app may have any of its own: "none".
+    facts = {
+        "abi": abi.name,
+        "api": int(abi.target.android_api),
+        "ndk": int(ndk_version.partition(".")[0]),
+        "stl": "none",
+        "static": False,
+    }
+    module = f"prefab/modules/slipway/libs/android.{abi.name}"
+    return {
+        f"jni/{abi.name}/{_LIBRARY}": library,
+        f"jni/{abi.name}/{jni.NAME}": abi.glue.read_bytes(),
+        f"{module}/abi.json": _json(facts).encode(),
+        f"{module}/{_LIBRARY}": library,
+        f"META-INF/slipway/{abi.name}/sbom.cdx.json": (abi.sdk / "sbom.cdx.json").read_bytes(),
+    }
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=2) + "\n"

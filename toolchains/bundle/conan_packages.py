@@ -1,0 +1,226 @@
+"""Build the packages that Conan lacks, one at a time, so that different builds do not wait for each other.
+
+Several ``./inv`` write to Conan's home. This is safe: its database is SQLite and waits for other writers; a package is
+built in a folder of its own and enters the database when it is complete. This is not safe: two processes that export or
+remove recipes, fetch the sources of one recipe, or build the same package at the same time. Hence four locks:
+
+- `conan.LOCK`: short, around all that reads or writes recipes and the graph;
+- one for each recipe's sources, while a package's sources are got ready;
+- one for each package, while it is built;
+- ``conan-builders``: shared by all builds; a process that removes sources or recipes, or replaces packages that others
+  compile with, waits for all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from core.files import locked, locks, write_atomic
+from core.paths import cache_dir
+from toolchains.bundle import conan
+from toolchains.targets import Target
+
+BUILDERS = "conan-builders"
+"""Name of the lock that all builds share."""
+
+WAITING = "      waiting for Conan"
+
+_SOURCES_READY = ("Calling generate()", "Calling build()")
+"""Conan's message about a package whose sources are there."""
+
+Heard = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """The packages to have, and how to build them."""
+
+    subject: Sequence[str]
+    """A folder with a ``conanfile.py``, or ``--requires=...``."""
+    words: Sequence[str]
+    """Profiles, lockfile, options, remote."""
+    log: Path
+    what: str
+    """The purpose, for an error's first line."""
+    force: Sequence[str] = ()
+    """Names of recipes whose packages are built again. If others compile with these, call `again` first."""
+
+
+@dataclass(frozen=True)
+class _Missing:
+    """A package that has to be built."""
+
+    reference: str
+    """``xnnpack/cci.20241108#revision``."""
+    package_id: str
+    arguments: tuple[str, ...]
+    """Conan's arguments for this package with these options, without those that build it."""
+
+
+@contextlib.contextmanager
+def building(choice: str = "", log: Path | None = None) -> Iterator[None]:
+    """While the block runs, sources, recipes and packages are not removed.
+
+    Args:
+        choice: where recipes take their sources from, ``debian`` or ``git``; while it stays, all build with the same.
+    """
+    while True:
+        with locked(BUILDERS, "      waiting: sources or recipes are being removed", shared=True):
+            if not choice or log is None or conan.sources_are(choice):
+                yield
+                return
+        # Conan keeps one folder of sources a recipe, wherever they came from: it is emptied when the choice changes.
+        with alone("      waiting: others build with sources from elsewhere"):
+            conan.sources(choice, log)
+
+
+@contextlib.contextmanager
+def alone(waiting: str) -> Iterator[None]:
+    """While the block runs, no other process works in Conan's home."""
+    with locked(BUILDERS, waiting), locked(conan.LOCK, waiting):
+        yield
+
+
+def forget(reference: str, log: Path) -> None:
+    """Remove all other revisions of a recipe, unless another process builds: then the next build does it.
+
+    Args:
+        reference: with its revision, ``slipway-runtime/0.1.0#revision``. Nothing is done when it was the last to stay.
+    """
+    name, _, _ = reference.partition("/")
+    only = cache_dir("conan-profiles") / f"only-{name}"
+    if only.is_file() and only.read_text(encoding="utf-8") == reference:
+        return
+    with locks.attempt(cache_dir("locks") / f"{BUILDERS}.lock") as free:
+        if free:
+            with locked(conan.LOCK):
+                conan.forget(f"{name}/*", log)
+                write_atomic(only, reference)
+
+
+def _missing(request: Request) -> list[_Missing]:
+    """The packages to build, each after those that it needs."""
+    build = ["--build=missing", *(f"--build={name}/*" for name in request.force)]
+    argv = [*request.subject, *request.words, *build]
+    with locked(conan.LOCK, WAITING):
+        text = conan.conan(
+            ["graph", "build-order", *argv, "--order-by=configuration", "--reduce", "--format=json"],
+            log=request.log,
+            what=request.what,
+        )
+    found: list[_Missing] = []
+    for level in json.loads(text)["order"]:
+        for item in level:
+            # With its revision: Conan leaves it out and takes the latest, which may be another checkout's.
+            whole, short = item["ref"], item["ref"].partition("#")[0]
+            arguments = tuple(
+                f"{word.removesuffix(short)}{whole}" if word.endswith(f"requires={short}") else word
+                for word in shlex.split(item["build_args"])
+                if not word.startswith("--build=")
+            )
+            found.append(_Missing(item["ref"], item["package_id"], arguments))
+    return found
+
+
+def _build(request: Request, package: _Missing, heard: Heard | None) -> None:
+    name = package.reference.partition("/")[0]
+    forced = name in request.force
+    pattern = package.reference.partition("#")[0]
+    how = f"--build={pattern}" if forced else f"--build=missing:{pattern}"
+    mine = f"conan-{name}-{package.package_id[:16]}"
+    sources = f"conan-sources-{name}"
+    waiting = f"      waiting: {name} is being built already"
+    with contextlib.ExitStack() as until_ready, locked(mine, waiting):
+        until_ready.enter_context(locked(sources, f"      waiting: the sources of {name} are being fetched"))
+
+        def hear(line: str) -> None:
+            if any(words in line for words in _SOURCES_READY):
+                until_ready.close()
+            if heard:
+                heard(line)
+
+        argv = ["install", *package.arguments, *request.words, how, "--envs-generation=false"]
+        conan.conan(argv, log=request.log, what=request.what, heard=hear)
+        if conan.uploads():
+            one = f"{package.reference}:{package.package_id}"
+            conan.conan(
+                ["upload", one, f"--remote={conan.SHARED}", "--confirm"], log=request.log, what=f"Sharing {name}"
+            )
+        # Thousands of object files that are not needed any more; other builds remove their own.
+        conan.conan(["cache", "clean", f"{package.reference}:{package.package_id}", "--build"], log=request.log)
+
+
+def words(target: Target, toolchain: str, log: Path, sources: str = "") -> list[str]:
+    """Profiles, lockfile and remote: the words of every command that builds for ``target``.
+
+    Args:
+        sources: where recipes take their sources from, ``debian`` or ``git``; the recipes' own default when empty.
+    """
+    host, own = conan.profile(target, toolchain), conan.build_profile()
+    with locked(conan.LOCK, WAITING):
+        chosen = conan.sources(sources, log) if sources else []
+        lockfile = conan.lockfile(log)
+    pinned = [f"--lockfile={lockfile}", "--lockfile-partial", f"--remote={conan.remote()}"]
+    if conan.shared():
+        pinned.append(f"--remote={conan.SHARED}")
+    return [f"--profile:host={host}", f"--profile:build={own}", *chosen, *pinned]
+
+
+def install(request: Request, extra: Sequence[str], building: Heard, installing: Heard) -> dict[str, Any]:
+    """Build the requested packages that Conan lacks, then install all of them; return Conan's graph.
+
+    Args:
+        extra: words of the installation alone.
+        building, installing: called with every line of Conan's messages in either part.
+
+    Raises:
+        BuildError, HostError: as `conan.conan`.
+    """
+    prepare(request, building)
+    with locked(conan.LOCK, WAITING):
+        argv = ["install", *request.subject, *request.words, *extra, "--format=json"]
+        text = conan.conan(argv, log=request.log, what=request.what, heard=installing)
+    graph: dict[str, Any] = json.loads(text)["graph"]
+    return graph
+
+
+def prepare(request: Request, heard: Heard | None = None) -> None:
+    """Build every requested package that Conan lacks.
+
+    Do not hold `conan.LOCK`.
+
+    Raises:
+        BuildError, HostError: as `conan.conan`.
+    """
+    with building():
+        _build_all(request, heard)
+
+
+def again(request: Callable[[], Request], sources: str, log: Path, heard: Heard | None = None) -> None:
+    """Build the packages of ``request().force`` again, and what Conan lacks, while no other process builds.
+
+    Conan removes a package before it writes it anew: who compiles with it meanwhile does not find its headers. Hold
+    neither `building` nor `conan.LOCK`.
+
+    Args:
+        request: called while no other process builds.
+        sources: where recipes take their sources from, ``debian`` or ``git``.
+
+    Raises:
+        BuildError, HostError: as `conan.conan`.
+    """
+    with locked(BUILDERS, "      waiting: others compile with the packages that are to be built again"):
+        with locked(conan.LOCK, WAITING):
+            conan.sources(sources, log)
+        _build_all(request(), heard)
+
+
+def _build_all(request: Request, heard: Heard | None) -> None:
+    for package in _missing(request):
+        _build(request, package, heard)

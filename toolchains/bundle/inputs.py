@@ -1,0 +1,111 @@
+"""The inputs of a build: the files that count, and their digest.
+
+Files count by their folder and their suffix, so that a stray file (of an editor or a compiler) does not cause a
+rebuild. Git is not used: a newcomer's machine need not have it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from core.errors import BuildError
+from core.files import sha256_bytes, sha256_file
+from core.paths import ROOT
+from toolchains import tools
+from toolchains.targets import Target
+
+NATIVE = "native"
+"""The kind of build that makes native packages; the other kinds are engines, which make bundles."""
+PROOF = "runtime/proof"
+"""Folder of the program that proves native packages."""
+
+_XNNPACK = ("cpuinfo", "flatbuffers", "fxdiv", "kleidiai", "pthreadpool", "slipway_sources", "xnnpack")
+RECIPES: Mapping[str, tuple[str, ...]] = {
+    NATIVE: _XNNPACK,
+    "lean": (*_XNNPACK, "executorch", "xnnpack_internals", "xnnpack_sources"),
+    "executorch": ("executorch", "flatbuffers", "slipway_sources"),
+    "onnxruntime": ("onnxruntime", "slipway_sources"),
+}
+"""Folders of ``recipes/`` that a build takes packages from; `hold_against` compares them with Conan's graph."""
+
+_RUNNER = ("runtime/CMakeLists.txt", "runtime/include", "runtime/src")
+SOURCES: Mapping[str, tuple[str, ...]] = {
+    NATIVE: (PROOF,),
+    "lean": (*_RUNNER, "runtime/program", "runtime/engines/lean", "runtime/library", "conanfile.py", "LICENSE"),
+    "executorch": (*_RUNNER, "runtime/program", "runtime/engines/executorch", "conanfile.py", "LICENSE"),
+    "onnxruntime": (*_RUNNER, "runtime/engines/onnxruntime", "conanfile.py", "LICENSE"),
+}
+"""Files and folders of the checkout, besides recipes, that go into a build."""
+
+KINDS = frozenset({".c", ".cmake", ".cpp", ".h", ".hpp", ".in", ".ld", ".map", ".patch", ".py", ".sh", ".toml", ".yml"})
+"""Suffixes of the files that count within a folder, besides every ``CMakeLists.txt``."""
+
+_MODULES = (
+    *(f"bundle/{name}.py" for name in ("builder", "conan", "conan_packages", "inputs", "layout", "making", "native")),
+    *(f"bundle/{name}.py" for name in ("native_layout", "offers", "own_loader", "runtime_package", "sbom", "sdk")),
+    *("bundle/selection.py", "bundle/xcframework.py"),
+    *(f"compilers/{name}.py" for name in ("families", "gnu", "hardening", "libstdcxx", "linked_in", "ndk")),
+    *(f"compilers/{name}" for name in ("libstdcxx_compat.cpp", "sysroot.py", "xcode.py", "zig.py", "zig_wrapper.sh")),
+    "debian/fetch_source.py",
+    *(f"inspect/{name}.py" for name in ("archives", "binary", "checks", "code", "hardening", "isa", "isa_scan")),
+    *(f"inspect/{name}.py" for name in ("isa_x86", "needs", "read_elf", "read_lief", "symbols")),
+    *("inspect/isa.toml", "ndk_folder.py", "systems.py", "systems.toml"),
+)
+_OURS = ("core/formats/bundle.py", *(f"toolchains/{name}" for name in _MODULES))
+"""Modules and tables that decide a build's result, the manifest's schema among them. Of the other tables, the used rows
+count."""
+_TOOLS: Mapping[str, tuple[str, ...]] = {NATIVE: ("libstdcxx", "native", "ziglang")}
+_RUNNERS_TOOLS = ("libstdcxx", "ziglang")
+_CODE = ROOT
+
+
+def files(kind: str) -> Iterator[tuple[str, Path]]:
+    """Every file that a build of a kind (`NATIVE`, or an engine) is made from, with its path in the checkout."""
+    for name in (*SOURCES[kind], *(f"recipes/{recipe}" for recipe in RECIPES[kind])):
+        top = ROOT / name
+        for file in [top] if top.is_file() else top.rglob("*"):
+            path = file.relative_to(ROOT)
+            if file.is_file() and (file == top or _counts(path)):
+                yield path.as_posix(), file
+    for name in _OURS:
+        yield name, _CODE / name
+
+
+def _counts(path: Path) -> bool:
+    known = path.suffix in KINDS or path.name == "CMakeLists.txt"
+    return known and not {"__pycache__", "test_package"} & set(path.parts)
+
+
+def digest(kind: str, target: Target, *facts: object) -> str:
+    """The digest of everything that decides a build's result; an unchanged digest means nothing to do.
+
+    Args:
+        facts: what else was chosen: compilers, options.
+    """
+    rows = {name: tools.table()[name] for name in _TOOLS.get(kind, _RUNNERS_TOOLS)}
+    said = [kind, repr(target), json.dumps(rows, sort_keys=True), *map(repr, facts)]
+    said += [f"{name} {version(name)}" for name in ("conan", "cmake", "ninja")]
+    said += [f"{name} {sha256_file(file)}" for name, file in sorted(files(kind))]
+    return sha256_bytes("\n".join(said).encode())
+
+
+def hold_against(kind: str, graph: Mapping[str, Any]) -> None:
+    """Compare `RECIPES` with the graph that Conan built.
+
+    Raises:
+        BuildError: a package comes from a recipe whose changes would build nothing again.
+    """
+    nodes = [node for node in graph["nodes"].values() if node.get("name")]
+    names = {node["name"] for node in nodes}
+    names |= {str(ref).partition("/")[0] for node in nodes for ref in node.get("python_requires") or ()}
+    if missing := sorted(names - set(RECIPES[kind]) - {"slipway-runtime"}):
+        raise BuildError(
+            f"The digest of {kind} does not count recipes/{missing[0]}.",
+            "a recipe requires a package that it did not require before",
+            f"add {', '.join(missing)} to RECIPES in toolchains/bundle/inputs.py",
+            missing,
+        )

@@ -1,0 +1,189 @@
+"""From a Conan package to a bundle: what goes in, the checks on it, the manifest."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.errors import BuildError
+from core.files import sha256_file, write_json
+from core.formats.bundle import MANIFEST, REAL_RUNNER, Checks, FileEntry, Manifest, Needs, Offers, runner_in
+from toolchains.bundle import own_loader
+from toolchains.bundle.offers import ask
+from toolchains.bundle.selection import Selection
+from toolchains.compilers.linked_in import LinkedIn, within
+from toolchains.inspect import checks
+from toolchains.inspect import needs as inspect
+from toolchains.targets import Target
+
+BACKENDS: Mapping[str, tuple[str, ...]] = {
+    "executorch": ("XnnpackBackend",),
+    "lean": ("XnnpackBackend",),
+    "onnxruntime": ("CPUExecutionProvider", "XnnpackExecutionProvider"),
+}
+"""Backends that a bundle of an engine is worthless without."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a bundle is made of and for."""
+
+    target: Target
+    engine: str
+    toolchain: str
+    """The compilers, for the manifest: ``zig 0.17.0``."""
+    allow_newer_glibc: bool = False
+    selection: Selection | None = None
+
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """Backends that this bundle is worthless without."""
+        return self.selection.backends if self.selection else BACKENDS[self.engine]
+
+
+def collect(package: Path, out: Path) -> None:
+    """Copy the runner, the libraries it needs and all licences from the Conan package to ``out``."""
+    name = runner_in(package)
+    runner = package / name
+    if not runner.is_file():
+        raise BuildError("The build left no bin/pte_runner.", f"nothing at {runner}", "./inv build --force")
+    copy(runner, out / name, 0o755)
+    program = runner
+    if own_loader.present(package):
+        program = package / REAL_RUNNER
+        for path, mode in own_loader.files(package):
+            copy(package / path, out / path, mode)
+    for library in inspect.closure(program, package / "lib"):
+        copy(library, out / "lib" / library.name, 0o644)
+    for text in sorted((package / "licenses").rglob("*")):
+        if text.is_file():
+            copy(text, out / "licenses" / text.relative_to(package / "licenses"), 0o644)
+
+
+def linked_into(binaries: Sequence[inspect.Binary], linked: Iterable[LinkedIn], out: Path) -> tuple[LinkedIn, ...]:
+    """What the compilers put into programs and shared libraries; their licences' texts are copied to ``out``.
+
+    Args:
+        binaries: the programs and shared libraries; into none, nothing is put.
+        linked: all that the compilers link in.
+    """
+    found = within(linked, (name for binary in binaries for name in binary.needed)) if binaries else ()
+    for one in found:
+        for text in one.texts:
+            copy(text, out / "licenses" / one.name / text.name, 0o644)
+    return found
+
+
+def copy(source: Path, target: Path, mode: int) -> None:
+    """Copy a file to a path whose folders may not be there yet."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+    target.chmod(mode)
+
+
+def check(origin: Origin, folder: Path) -> list[inspect.Binary]:
+    """Read every binary of the bundle and refuse what the target's devices would.
+
+    Raises:
+        BuildError: wrong architecture or float ABI, too new a C or C++ library, a path of this machine inside.
+    """
+    own = own_loader.present(folder)
+    libraries = sorted(file for file in (folder / "lib").glob("*") if file.is_file())
+    binaries = [inspect.read(file) for file in (folder / (REAL_RUNNER if own else runner_in(folder)), *libraries)]
+    target = origin.target
+    found = inspect.problems(target, binaries)
+    if own and not found:
+        found = own_loader.problems(folder, binaries)
+    if found:
+        raise BuildError(
+            f"What was built does not fit {target.name}.",
+            "; ".join(found),
+            "fix the recipe or the compiler, then ./inv build --force",
+            found,
+        )
+    newer = inspect.too_new(binaries, {} if own else checks.bounds(target))
+    if newer and not origin.allow_newer_glibc:
+        raise BuildError(
+            f"The bundle would not start on the older devices of {target.name}.",
+            "; ".join(newer),
+            f"./inv build --target {target.name} --toolchain zig (whose binaries need less); "
+            "or, for devices known to be newer, --allow-newer-glibc",
+            newer,
+        )
+    return binaries
+
+
+def scan(origin: Origin, folder: Path, binaries: list[inspect.Binary]) -> Checks:
+    """Look for instructions above the target's floor, and for what hardens a program.
+
+    The engine's libraries come compiled and stripped from upstream.
+
+    Raises:
+        BuildError: the runner has an instruction outside the kernels that are chosen at run time, or is not hardened.
+    """
+    program = folder / (REAL_RUNNER if own_loader.present(folder) else runner_in(folder))
+    libraries = sorted(file for file in (folder / "lib").rglob("*") if file.is_file())
+    hardened = checks.check_hardening(origin.target, binaries, folder, prebuilt=libraries)
+    checked = checks.check_code(origin.target, [program, *libraries], folder, prebuilt=libraries)
+    return checked.model_copy(update={"hardening": hardened})
+
+
+def needs(origin: Origin, folder: Path, binaries: list[inspect.Binary]) -> Needs:
+    """What the bundle in ``folder`` asks of a device."""
+    plain = inspect.needs(origin.target, binaries)
+    return own_loader.needs(folder, plain) if own_loader.present(folder) else plain
+
+
+def offers(origin: Origin, folder: Path) -> Offers:
+    """Run the runner, emulated where needed, and take down what it says of itself.
+
+    Raises:
+        BuildError: it does not run, or the linker dropped a backend that the engine must have.
+    """
+    result = ask(origin.target, origin.engine, folder, origin.backends)
+    dropped = [name for name in origin.backends if name not in result.backends]
+    if dropped:
+        raise BuildError(
+            f"The bundle has no {' and no '.join(dropped)}.",
+            "the linker dropped the library that registers it, as nothing refers to its symbols "
+            f"(registered: {', '.join(result.backends) or 'none'})",
+            "link the runner against executorch_backends of recipes/executorch, which keeps it",
+            dropped,
+        )
+    return result.model_copy(update={"programs": origin.selection.programs}) if origin.selection else result
+
+
+def entries(folder: Path) -> tuple[FileEntry, ...]:
+    """Every file in ``folder`` but its manifest, with size and digest."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != MANIFEST)
+    return tuple(
+        FileEntry(
+            path=file.relative_to(folder).as_posix(),
+            size=file.stat().st_size,
+            sha256=sha256_file(file),
+            executable=os.access(file, os.X_OK),
+        )
+        for file in files
+    )
+
+
+def describe(
+    origin: Origin, folder: Path, binaries: list[inspect.Binary], offered: Offers, checked: Checks | None = None
+) -> Manifest:
+    """Write the manifest of the bundle in ``folder``."""
+    manifest = Manifest(
+        target=origin.target.name,
+        engine=origin.engine,
+        toolchain=origin.toolchain,
+        created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        needs=needs(origin, folder, binaries),
+        offers=offered,
+        checks=checked,
+        files=entries(folder),
+    )
+    write_json(folder / MANIFEST, manifest.model_dump(mode="json"))
+    return manifest

@@ -1,0 +1,107 @@
+"""The offers of a bundle: reported by its runner, under an emulator if needed, or read from it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from core.errors import BuildError
+from core.formats.bundle import Offers, runner_argv, runner_in
+from core.paths import ROOT
+from core.processes.commands import quote, run
+from toolchains.bundle import own_loader
+from toolchains.compilers.sysroot import sysroot
+from toolchains.emulation import emulators, wine
+from toolchains.targets import Target
+
+_SPACES = rb"(?:aten|dim_order_ops|et_copy|executorch_prim|quantized_decomposed)"
+_KERNEL = re.compile(
+    rb"(?:(?<=[^ -~])|(?<=[^ -~][!-~])|(?<=[^ -~][!-~]{2})|(?<=[^ -~][!-~]{3}))"
+    rb"(?<![ '\"(`])(" + _SPACES + rb"::[A-Za-z_0-9]+(?:\.[A-Za-z_0-9]+)?)(?=\0)"
+)
+"""How an operator's name stands in a program: ``aten::add.out`` up to a zero byte, and not within a text. A linker may
+put numbers before it, whose last bytes look like up to three letters: ``00 00 00 45`` ends in an E."""
+
+
+def ask(target: Target, engine: str, folder: Path, backends: tuple[str, ...]) -> Offers:
+    """The capabilities that the runner in ``folder`` reports.
+
+    Args:
+        backends: those that the engine always has, for a runner that nothing here can run.
+
+    Raises:
+        BuildError: it does not run, or does not print its capabilities.
+    """
+    argv, env, how = _start(target, folder)
+    if not argv:
+        return _read(engine, folder, backends, how)
+    words = [*argv, "--capabilities", "--json"]
+    done = run(
+        words,
+        env=env,
+        timeout=300,
+        error=BuildError,
+        what=f"Running pte_runner for {target.name}",
+        hint=f"./inv build --target {target.name} --engine {engine} --force",
+    )
+    try:
+        said: dict[str, Any] = json.loads(done.stdout)
+        return Offers(
+            engine=said["engine"]["name"],
+            engine_version=said["engine"]["version"],
+            backends=tuple(said["backends"]),
+            operators=tuple(said["operators"]),
+            kleidiai=said["kleidiai"],
+            verified=how,
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise BuildError(
+            "pte_runner --capabilities did not print what it should.",
+            f"{quote(words)}: {done.stdout[:200]!r}",
+            "./inv test",
+        ) from error
+
+
+def _start(target: Target, folder: Path) -> tuple[list[str], Mapping[str, str], str]:
+    """Argv that starts the runner, its environment, and how it is run; no argv when nothing here runs it."""
+    # The caller's environment must not give the runner a library that the bundle lacks.
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("LD_", "QEMU_"))}
+    if target.os == "windows" and wine.runs(target):
+        return wine.argv(target, folder / runner_in(folder)), wine.environment(target), "wine"
+    native = emulators.is_native(target)
+    if not native and not target.qemu:
+        return [], {}, f"not run: {target.proof}"
+    own = own_loader.read(folder).loader if own_loader.present(folder) else ""
+    root = None if native or own or target.libc == "static" else sysroot(target)
+    started = runner_argv(folder, "" if native else own)
+    return [*emulators.user_argv(target, sysroot=root), *started], env, emulators.describe(target)
+
+
+def _read(engine: str, folder: Path, backends: tuple[str, ...], how: str) -> Offers:
+    """What a runner that cannot be run here offers, from the names in it and the version of its sources."""
+    (program,) = (folder / "bin").glob("pte_runner*")
+    data = program.read_bytes()
+    return Offers(
+        engine=engine,
+        engine_version=_version(),
+        backends=tuple(name for name in backends if name.encode() in data),
+        operators=operators_in(data),
+        kleidiai=b"kai_run_" in data,
+        verified=how,
+    )
+
+
+def operators_in(program: bytes) -> tuple[str, ...]:
+    """Names of the operators that a runner of the engine ``lean`` has kernels for, sorted."""
+    return tuple(sorted({name.decode() for name in _KERNEL.findall(program)}))
+
+
+def _version() -> str:
+    """The runtime's version, as ``runtime/CMakeLists.txt`` gives it."""
+    text = (ROOT / "runtime" / "CMakeLists.txt").read_text(encoding="utf-8")
+    found = re.search(r"project\(slipway_runtime VERSION ([\d.]+)", text)
+    return found[1] if found else ""

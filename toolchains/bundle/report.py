@@ -1,0 +1,178 @@
+"""What ``./inv targets`` and ``./inv build`` print."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from core import console
+from toolchains.targets import EMBEDDED, WORKS, Target, get_target, load_targets
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from core.formats.bundle import Bundle, Checks, Native
+    from toolchains.bundle.aar import Aar
+    from toolchains.bundle.sdk import Sdk
+
+
+def engines_of(target: Target) -> str:
+    """What builds today: ``executorch, lean``, or ``lean in libslipway``."""
+    embedded = [f"{engine} {EMBEDDED}" for engine in target.embedded_engines]
+    return ", ".join([*target.working_engines, *embedded]) or "none yet"
+
+
+def proof_of(target: Target) -> str:
+    """Where its programs run, or are to run once there is an engine."""
+    return target.proof if target.working_engines or target.embedded_engines else f"not run; planned: {target.proof}"
+
+
+def compilers_of(target: Target) -> str:
+    """The compiler families, the one that needs nothing first for Android, whose two make different programs."""
+    if target.os == "android":
+        return "zig (static, musl), ndk (bionic) where one is named"
+    return ", ".join(target.toolchains)
+
+
+def _compilers(target: Target) -> str:
+    """The compiler families; zig, which needs nothing, first."""
+    return ", ".join(sorted(target.toolchains, key=lambda name: name != "zig"))
+
+
+def _built(table: list[Target]) -> int:
+    """How many targets something builds for: a runner, or libslipway."""
+    return sum(bool(target.working_engines or target.embedded_engines) for target in table)
+
+
+def _needs(table: list[Target]) -> list[list[str]]:
+    """What is still to be built, each need once, with the targets that wait for it."""
+    waiting: dict[tuple[str, str], list[str]] = {}
+    for target in table:
+        for engine, text in target.engines.items():
+            if text not in (WORKS, EMBEDDED):
+                waiting.setdefault((engine, text), []).append(target.name)
+    return [[engine, text, ", ".join(names)] for (engine, text), names in waiting.items()]
+
+
+def targets(as_json: bool) -> None:
+    """The table of targets, exactly as ``targets.toml`` holds it."""
+    table = list(load_targets().values())
+    if as_json:
+        console.print_json([dataclasses.asdict(target) for target in table])
+        return
+    console.table(
+        "Targets",
+        ["target", "ISA floor", "engines", "compilers", "proof of running"],
+        [[t.name, t.isa_floor, engines_of(t), _compilers(t), proof_of(t)] for t in table],
+        caption=f"{_built(table)} of {len(table)} targets build: ./inv build --target NAME",
+        optional=("proof of running",),
+    )
+    console.table("Not built yet", ["engine", "needs", "for"], _needs(table))
+
+
+def _checked(checks: Checks | None) -> str:
+    """How much code the scan for instructions above the floor saw."""
+    if checks is None:
+        return "no"
+    whole = [code for code in checks.code if not code.note]
+    kernels = sum(code.kernels for code in whole)
+    text = f"{sum(code.instructions for code in whole):,} instructions in {sum(code.functions for code in whole):,}"
+    text += f" functions, {kernels:,} of them chosen by the CPU" if kernels else " functions"
+    noted = len(checks.code) - len(whole)
+    return text + (f"; {noted} files not, see the manifest" if noted else "")
+
+
+def bundle(built: Bundle, as_json: bool) -> None:
+    """What a build left: where it is, what it needs of a device and what it offers."""
+    manifest = built.manifest
+    if as_json:
+        console.print_json({"path": str(built.path), **manifest.model_dump(mode="json")})
+        return
+    needs, offers = manifest.needs, manifest.offers
+    libc = f"GLIBC {needs.glibc}, GLIBCXX {needs.glibcxx or 'none'}" if needs.libc == "glibc" else needs.libc
+    if needs.own_loader:
+        libc = f"Linux {needs.kernel}; its own C library where the device's is older than GLIBC {needs.own_glibc_from}"
+    size = sum(entry.size for entry in manifest.files)
+    console.table(
+        f"Bundle {manifest.target}, engine {manifest.engine}",
+        ["", ""],
+        [
+            ["folder", console.shown(built.path)],
+            ["size", f"{size / 1e6:.1f} MB in {len(manifest.files)} files"],
+            ["needs", f"{needs.os} {needs.machine}, {libc}"],
+            ["engine", f"{offers.engine} {offers.engine_version}"],
+            ["backends", ", ".join(offers.backends)],
+            ["operators", str(len(offers.operators) or ("none" if offers.programs else "not listed by the engine"))],
+            *([["only for", ", ".join(offers.programs)]] if offers.programs else []),
+            ["checked", _checked(manifest.checks)],
+            ["verified", offers.verified],
+        ],
+    )
+
+
+def native(built: Native, as_json: bool) -> None:
+    """What a build of native packages left: where they are, what they are made from, what proves them."""
+    manifest = built.manifest
+    if as_json:
+        console.print_json({"path": str(built.path), **manifest.model_dump(mode="json")})
+        return
+    libraries = [entry for entry in manifest.files if entry.path.startswith("lib/")]
+    rows = [
+        ["folder", console.shown(built.path)],
+        ["libraries", f"{len(libraries)}, {sum(entry.size for entry in libraries) / 1e6:.1f} MB"],
+        ["packages", ", ".join(f"{package.name}/{package.version}" for package in manifest.packages)],
+        ["sources", manifest.sources],
+        ["KleidiAI", manifest.kleidiai_note],
+        ["ISA floor", manifest.isa_floor],
+        ["C library", manifest.libc],
+        ["compilers", manifest.toolchain],
+        ["checked", _checked(manifest.checks)],
+        ["proof", manifest.proof or "none"],
+        *(["note", note] for note in manifest.notes),
+    ]
+    console.table(f"Native packages of {manifest.target}", ["", ""], rows)
+
+
+def sdk(built: Sdk, as_json: bool, wheel: Path | None = None) -> None:
+    """What a build of libslipway left, and how to link it."""
+    manifest = built.manifest
+    if as_json:
+        paths = {"path": str(built.path), "archive": str(built.archive), "wheel": str(wheel) if wheel else None}
+        console.print_json({**paths, **manifest.model_dump(mode="json")})
+        return
+    libraries = [entry for entry in manifest.files if entry.path.startswith(("lib/lib", "bin/"))]
+    own = get_target(manifest.target).shared.get("libc") == manifest.libc
+    framework = sorted(built.path.glob("*.xcframework/*/*.a"))
+    rows = [
+        ["folder", console.shown(built.path)],
+        ["archive", f"{console.shown(built.archive)} ({built.archive.stat().st_size / 1e6:.1f} MB)"],
+        ["libraries", ", ".join(f"{entry.path} ({entry.size / 1e6:.1f} MB)" for entry in libraries)],
+        *(["XCFramework", f"{console.shown(file)} ({file.stat().st_size / 1e6:.1f} MB)"] for file in framework),
+        *([["wheel", f"{console.shown(wheel)} ({wheel.stat().st_size / 1e6:.1f} MB)"]] if wheel else []),
+        ["CMake", "find_package(slipway CONFIG): slipway::lean" + (", slipway::slipway" if manifest.shared else "")],
+        # Programs of the target are static where a second C library is for shared libraries alone.
+        *([] if own else [["cross-compile", f"cmake --toolchain {console.shown(built.toolchain_file)}"]]),
+        ["pkg-config", "slipway"],
+        *([["only for", ", ".join(manifest.programs)]] if manifest.programs else []),
+        ["ISA floor", manifest.isa_floor],
+        ["C library", manifest.libc],
+        ["compilers", manifest.toolchain],
+        ["checked", _checked(manifest.checks)],
+    ]
+    console.table(f"libslipway {manifest.version} for {manifest.target}", ["", ""], rows)
+
+
+def aar(built: Aar, as_json: bool) -> None:
+    """What a build of an AAR left."""
+    if as_json:
+        facts = {"path": str(built.path), "version": built.version, "abis": list(built.abis), "ndk": built.ndk}
+        console.print_json(facts)
+        return
+    rows = [
+        ["archive", f"{console.shown(built.path)} ({built.path.stat().st_size / 1e6:.1f} MB)"],
+        ["ABIs", ", ".join(built.abis)],
+        ["NDK", built.ndk],
+        ["Gradle", f'implementation(files("{built.path.name}")), and in Java: import org.slipway.Program'],
+        ["run on", "not run: it needs a device, for Android's C library is not emulated here"],
+    ]
+    console.table(f"slipway {built.version} for Android", ["", ""], rows)

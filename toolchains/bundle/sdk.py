@@ -1,0 +1,336 @@
+"""Build libslipway for a target, for other people's programs: ``dist/<target>/sdk``, and the same as an archive.
+
+Beside them it leaves CMake's toolchain file of the target.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tarfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from core import console
+from core.errors import BundleError
+from core.files import new_folder, sha256_file, write_atomic, write_json
+from core.files.locks import Clock
+from core.formats.bundle import MANIFEST, SBOM, Checks, FileEntry, differences
+from core.paths import cache_dir, sdk_dir
+from core.processes.commands import need, run
+from core.strict_json import parse_json
+from toolchains.bundle import inputs, toolchain_file
+from toolchains.bundle.making import Making
+from toolchains.bundle.selection import Selection
+from toolchains.bundle.steps import Steps
+from toolchains.targets import Target, get_target
+
+if TYPE_CHECKING:
+    from toolchains.bundle import runtime_package
+
+ENGINE = "lean"
+"""The engine in libslipway."""
+_FOLDERS = ("include", "lib", "licenses")
+_LEVEL = "-12"
+"""Of zstd: a minute for the highest one saves a tenth of the size."""
+
+
+class SdkManifest(BaseModel):
+    """What a build of libslipway leaves in ``dist/<target>/sdk/manifest.json``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: Literal[1] = 1
+    kind: Literal["sdk"] = "sdk"
+    version: str
+    target: str
+    toolchain: str
+    created: str
+    """UTC, ISO 8601."""
+    isa_floor: str
+    libc: str
+    shared: bool
+    """Whether there is a shared library, too: not for systems whose programs are static."""
+    programs: tuple[str, ...] = ()
+    """Names of the programs that it is for alone; empty: it runs all."""
+    checks: Checks
+    files: tuple[FileEntry, ...]
+
+
+class Sdk(BaseModel):
+    """libslipway of a target on this machine."""
+
+    model_config = ConfigDict(frozen=True)
+
+    path: Path
+    archive: Path
+    """The same as ``.tar.zst``; beside it a file with its SHA-256."""
+    manifest: SdkManifest
+
+    @property
+    def toolchain_file(self) -> Path:
+        """CMake's toolchain file beside the folder: it names this machine's compilers, so it is not in the archive."""
+        return self.path.parent / toolchain_file.NAME
+
+    @classmethod
+    def load(cls, path: Path) -> Sdk:
+        """Read and check the folder ``path``, and the archive beside it.
+
+        Raises:
+            BundleError: the manifest is missing or malformed, or a file is missing or changed.
+        """
+        again = f"./inv build --target {path.parent.name} --sdk"
+        source = path / MANIFEST
+        try:
+            manifest = SdkManifest.model_validate(parse_json(source.read_bytes()))
+            archive = _archive(path, manifest)
+            recorded = _digest_file(archive).read_text(encoding="utf-8").split()[0]
+            wrong = [] if sha256_file(archive) == recorded else [f"{archive.name}: changed"]
+        except FileNotFoundError as error:
+            raise BundleError(f"There is no SDK in {path}.", "it was not built", again) from error
+        except (ValueError, IndexError, ValidationError) as error:
+            raise BundleError(f"{source} is not a manifest.", str(error), again) from error
+        if wrong := wrong + differences(path, manifest.files):
+            raise BundleError(f"The files in {path} are not those that were built.", "; ".join(wrong), again, wrong)
+        return cls(path=path, archive=archive, manifest=manifest)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """The SDK to build."""
+
+    target: Target
+    toolchain: str
+    force: bool
+    libc: str = ""
+    """The C library, where it is not the one of the target's programs."""
+    selection: Selection | None = None
+
+    @property
+    def folder(self) -> Path:
+        return sdk_dir(self.target.name, self.libc or (self.selection.name if self.selection else ""))
+
+    @property
+    def log(self) -> Path:
+        return cache_dir("logs") / f"{self.folder.name}-{self.target.name}.log"
+
+    @property
+    def shared(self) -> bool:
+        """Whether the target's programs load shared libraries at all."""
+        return self.target.os == "windows" or self.target.libc in ("glibc", "bionic")
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """The target, and for iOS also Xcode's simulator."""
+        return (self.target, self.target.simulator()) if self.target.os == "ios" else (self.target,)
+
+
+def build_sdk(
+    target_name: str,
+    toolchain: str = "",
+    force: bool = False,
+    *,
+    shared: bool = False,
+    selection: Selection | None = None,
+) -> Sdk:
+    """libslipway for ``target_name``, built if it is missing or outdated.
+
+    Two builds at once take turns; an interrupted one leaves the previous SDK as it was.
+
+    Args:
+        toolchain: the target's default when empty.
+        force: compile and check again although nothing has changed.
+        shared: it must have a shared library: where programs are static, an SDK of its own has it, for another C
+            library.
+        selection: link only what some programs need, into an SDK of its own; not with ``shared``.
+
+    Raises:
+        ConfigError, NotSupportedError: the target or toolchain is unknown, or the engine does not work there yet.
+        HostError: this machine lacks something.
+        BuildError: compiling or a check failed.
+    """
+    from toolchains.compilers.families import family
+
+    target = get_target(target_name)
+    family_name = target.toolchain(toolchain)
+    if ENGINE not in target.embedded_engines:
+        target.engine(ENGINE)
+    target = target.built_with(family_name)
+    libc = ""
+    if shared and target.shared:
+        target = target.with_shared_libraries()
+        libc = target.libc
+    if selection:
+        # The linker of the application would have to leave out the kernels of other types.
+        selection = replace(selection, types=())
+    job = _Job(target, family_name, force, libc, selection)
+    digest = inputs.digest(ENGINE, job.target, job.toolchain, "sdk", job.selection)
+    making = Making(job.folder, digest, Sdk.load)
+    sdk = making.ensure(lambda: _build(job, digest), "waiting: this SDK is being built already", force=force)
+    if not libc:
+        toolchain_file.write(sdk.path.parent, job.target, family(job.toolchain).ensure(job.target))
+    return sdk
+
+
+def _build(job: _Job, digest: str) -> None:
+    from toolchains.bundle import conan_packages, runtime_package, sbom
+    from toolchains.bundle.layout import entries, linked_into
+    from toolchains.compilers.families import family
+    from toolchains.inspect import checks
+    from toolchains.inspect.needs import read
+
+    clock = Clock()
+    job.log.write_text("", encoding="utf-8")
+    with Steps(5, key=f"sdk {job.target.name} {job.toolchain}") as steps:
+        steps.begin(f"preparing {job.toolchain} for {job.target.name}")
+        chosen = family(job.toolchain)
+        compilers = chosen.ensure(job.target)
+        with new_folder(job.folder) as new:
+            with conan_packages.building():
+                made = [runtime_package.make(_request(job, target), steps) for target in job.targets]
+                package, graph = made[0]
+                steps.begin("reading the libraries: architecture, C library, instructions")
+                _collect(package, new, job.target)
+                slices = _slices(job, new, [folder for folder, _ in made])
+            conan_packages.forget(runtime_package.reference(graph), job.log)
+            checked = checks.check_native(job.target, new)
+            for part, file in slices:
+                also = checks.check_files(part, [file], new)
+                checked = checked.model_copy(update={"code": (*checked.code, *also.code)})
+            linked = linked_into(list(map(read, _shared(new))), chosen.linked(job.target), new)
+            name, toolchain = f"slipway-sdk-{job.target.name}", f"{compilers.family} {compilers.version}"
+            document = sbom.write(graph, name, digest[:16], entries(new), linked, toolchain)
+            write_json(new / SBOM, document)
+            manifest = SdkManifest(
+                version=_version(graph),
+                target=job.target.name,
+                toolchain=toolchain,
+                created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                isa_floor=job.target.isa_floor,
+                libc=job.target.libc,
+                shared=job.shared,
+                programs=job.selection.programs if job.selection else (),
+                checks=checked,
+                files=entries(new),
+            )
+            write_json(new / MANIFEST, manifest.model_dump(mode="json"))
+            steps.begin("packing the archive")
+            _pack(new, _archive(job.folder, manifest))
+    console.note(f"built {job.folder} in {clock}")
+
+
+def _slices(job: _Job, out: Path, packages: Sequence[Path]) -> list[tuple[Target, Path]]:
+    """Write the XCFramework of a target for iOS; each of its libraries with what it is for. Else nothing."""
+    if job.target.os != "ios":
+        return []
+    from toolchains.bundle import xcframework
+
+    slices = [
+        xcframework.Slice(target, package / "lib" / "libslipway.a")
+        for target, package in zip(job.targets, packages, strict=True)
+    ]
+    top = xcframework.write(out, slices, out / "include")
+    return [(part.target, xcframework.library(top, part)) for part in slices]
+
+
+def _request(job: _Job, target: Target) -> runtime_package.Request:
+    from toolchains.bundle import runtime_package
+    from toolchains.compilers import hardening
+
+    # The check of instructions reads the table of symbols, which Conan's profile has shared libraries lose.
+    flags = json.dumps(["-Wl,-S", *hardening.flags(target).link])
+    return runtime_package.Request(
+        target,
+        job.toolchain,
+        ENGINE,
+        job.log,
+        f"Building libslipway for {target.name}",
+        "compiling libslipway",
+        (
+            f"engine={ENGINE}",
+            f"library={'both' if job.shared else 'static'}",
+            *(job.selection.options if job.selection else ()),
+        ),
+        (f"tools.build:sharedlinkflags={flags}",),
+        job.force,
+    )
+
+
+def _version(graph: dict[str, Any]) -> str:
+    nodes = graph["nodes"].values()
+    return next(str(node["version"]) for node in nodes if node.get("name") == "slipway-runtime")
+
+
+def _collect(package: Path, out: Path, target: Target) -> None:
+    """Copy libraries, headers, CMake's and pkg-config's files and licences from the Conan package to ``out``."""
+    from toolchains.bundle.layout import copy
+
+    for name in _FOLDERS:
+        for file in sorted((package / name).rglob("*")):
+            inside = out / file.relative_to(package)
+            if file.is_symlink():
+                inside.parent.mkdir(parents=True, exist_ok=True)
+                inside.symlink_to(file.readlink())
+            elif file.is_file():
+                copy(file, inside, 0o644)
+    if target.os == "windows":
+        for file in sorted((package / "bin").glob("*.dll")):
+            copy(file, out / "bin" / file.name, 0o755)
+
+
+def _shared(folder: Path) -> list[Path]:
+    """The shared libraries of the SDK: what links the static ones has its own compilers' parts inside."""
+    found = [*(folder / "lib").glob("*.so*"), *(folder / "lib").glob("*.dylib"), *(folder / "bin").glob("*.dll")]
+    return sorted(file for file in found if not file.is_symlink())
+
+
+def _archive(folder: Path, manifest: SdkManifest) -> Path:
+    return folder.parent / f"slipway-{folder.name}-{manifest.version}-{manifest.target}.tar.zst"
+
+
+def _digest_file(archive: Path) -> Path:
+    return archive.with_name(f"{archive.name}.sha256")
+
+
+def _pack(folder: Path, archive: Path) -> None:
+    """Write the archive, the same bytes for the same files, and its SHA-256 as ``sha256sum`` reads it."""
+    top = archive.name.removesuffix(".tar.zst")
+    plain = archive.with_name(f"{top}.tar")
+    packed = archive.with_name(f"{archive.name}.new")
+    try:
+        with tarfile.open(plain, "w", format=tarfile.PAX_FORMAT) as tar:
+            for file in sorted(folder.rglob("*")):
+                tar.add(file, f"{top}/{file.relative_to(folder).as_posix()}", recursive=False, filter=_plain)
+        run([*_zstd(), "-q", "-f", _LEVEL, "-o", packed, plain], what="Packing the SDK")
+        packed.replace(archive)
+    finally:
+        plain.unlink(missing_ok=True)
+        packed.unlink(missing_ok=True)
+    write_atomic(_digest_file(archive), f"{sha256_file(archive)}  {archive.name}\n")
+
+
+def _plain(item: tarfile.TarInfo) -> tarfile.TarInfo:
+    """An entry without what differs between machines: owner, time, the user's umask."""
+    item.uid = item.gid = 0
+    item.uname = item.gname = ""
+    item.mtime = 0
+    item.mode = 0o755 if item.isdir() or item.mode & 0o100 else 0o644
+    return item
+
+
+def _zstd() -> list[str]:
+    """The words that start zstd: this system's own, else Debian's."""
+    from toolchains.debian import packages as debian
+    from toolchains.debian.host import host_arch
+
+    if own := shutil.which("zstd"):
+        return [own]
+    if debian.runnable():
+        return [need("zstd", "install zstd: it packs the SDK's archive")]
+    root = debian.tree("bookworm", host_arch(), ["zstd"], closure=True)
+    return list(map(str, debian.installed_program(root, "usr/bin/zstd")))
