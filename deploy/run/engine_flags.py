@@ -8,7 +8,7 @@ from core.errors import UsageError
 
 ENGINE = "onnxruntime"
 THREADS = 1024
-"""Threads that a runner's pool has at most (kMostThreads in runtime/src/platform.h)."""
+"""Threads that a runner's pool has at most (kMostThreads in runtime/base/platform.h)."""
 PROVIDERS = ("xnnpack", "cpu")
 LEAN = "lean"
 SWITCH = ("on", "off")

@@ -21,7 +21,7 @@
 #include "fields.h"
 #include "last_words.h"
 #include "patches.h"
-#include "sha256.h"
+#include "runner/files/sha256.h"
 #include "spread.h"
 #include "trial.h"
 

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/platform.h"
 #include "lean/loaded_program.h"
-#include "platform.h"
 #include "slipway/engine.h"
 #include "slipway/slipway.h"
 #include "slipway/status.h"

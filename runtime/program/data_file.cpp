@@ -5,9 +5,9 @@
 #include <cstring>
 #include <string>
 
+#include "base/platform.h"
 #include "file_format.h"
 #include "flat_tensor_generated.h"
-#include "platform.h"
 #include "stored_types.h"
 
 namespace slipway {

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "platform.h"
+#include "base/platform.h"
 #include "program_file.h"
 #include "stored_types.h"
 

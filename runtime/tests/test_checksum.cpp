@@ -3,8 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/checksum.h"
 #include "check.h"
-#include "checksum.h"
 
 using namespace slipway;
 

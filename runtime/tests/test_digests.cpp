@@ -3,10 +3,10 @@
 #include <string>
 
 #include "check.h"
-#include "digests.h"
-#include "options.h"
-#include "report.h"
-#include "sha256.h"
+#include "runner/files/digests.h"
+#include "runner/files/sha256.h"
+#include "runner/options.h"
+#include "runner/report/report.h"
 #include "temporary_folder.h"
 
 namespace {

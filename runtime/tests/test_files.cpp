@@ -11,12 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/platform.h"
+#include "base/unfinished_file.h"
 #include "check.h"
-#include "crash_guard.h"
-#include "platform.h"
-#include "report.h"
+#include "runner/crash_guard.h"
+#include "runner/report/report.h"
 #include "temporary_folder.h"
-#include "unfinished_file.h"
 
 namespace {
 

@@ -2,8 +2,8 @@
 #include <vector>
 
 #include "check.h"
-#include "inputs.h"
-#include "npy.h"
+#include "runner/files/npy.h"
+#include "runner/inputs.h"
 #include "temporary_folder.h"
 
 namespace {

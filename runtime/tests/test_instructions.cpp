@@ -1,9 +1,9 @@
 #include <string>
 
 #include "check.h"
-#include "instructions.h"
-#include "options.h"
-#include "report.h"
+#include "runner/instructions.h"
+#include "runner/options.h"
+#include "runner/report/report.h"
 
 namespace {
 

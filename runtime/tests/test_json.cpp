@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "check.h"
-#include "json.h"
+#include "runner/report/json.h"
 
 namespace {
 

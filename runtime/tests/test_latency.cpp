@@ -1,7 +1,7 @@
 #include <vector>
 
 #include "check.h"
-#include "latency.h"
+#include "runner/report/latency.h"
 
 namespace {
 

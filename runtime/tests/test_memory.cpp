@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "caches.h"
+#include "base/device_memory.h"
+#include "base/platform.h"
 #include "check.h"
-#include "describe_limits.h"
-#include "device_memory.h"
-#include "platform.h"
+#include "runner/describe_limits.h"
+#include "runner/roofline/caches.h"
 #include "temporary_folder.h"
 
 namespace {

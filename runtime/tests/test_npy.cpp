@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "check.h"
-#include "npy.h"
+#include "runner/files/npy.h"
 
 namespace {
 

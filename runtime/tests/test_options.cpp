@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "check.h"
-#include "options.h"
+#include "runner/options.h"
 
 namespace {
 

@@ -3,9 +3,9 @@
 #include <string>
 
 #include "check.h"
-#include "options.h"
-#include "roofline.h"
-#include "roofline_loops.h"
+#include "runner/options.h"
+#include "runner/roofline/roofline.h"
+#include "runner/roofline/roofline_loops.h"
 
 namespace {
 

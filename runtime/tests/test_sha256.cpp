@@ -1,7 +1,7 @@
 #include <string>
 
 #include "check.h"
-#include "sha256.h"
+#include "runner/files/sha256.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "check.h"
-#include "report.h"
+#include "runner/report/report.h"
 #include "slipway/tensor.h"
 
 namespace {

@@ -2,8 +2,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/text.h"
 #include "check.h"
-#include "text.h"
 
 namespace {
 

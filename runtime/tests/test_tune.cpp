@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "check.h"
-#include "keyed_text.h"
+#include "runner/tune/keyed_text.h"
+#include "runner/tune/tune.h"
 #include "temporary_folder.h"
-#include "tune.h"
 
 using namespace slipway;
 

@@ -87,8 +87,8 @@ def readable_by_apples_linker(archive: bytes) -> None:
 def test_files_are_compiled_for_the_platform_and_its_least_version(target: Target, tmp_path: Path) -> None:
     """The sample of what follows that CI runs."""
     out = tmp_path / "text.o"
-    includes = [f"-I{ROOT / 'runtime' / name}" for name in ("include", "src")]
-    compiled(target, ROOT / "runtime/src/text.cpp", out, "-std=c++17", *includes)
+    includes = [f"-I{ROOT / name}" for name in ("runtime/include", "runtime")]
+    compiled(target, ROOT / "runtime/base/text.cpp", out, "-std=c++17", *includes)
     found = inspect.read(out)
     assert (found.system, found.system_version, found.machine) == (target.platform, "15.0", "aarch64")
     assert inspect.problems(target, [found]) == []

@@ -58,7 +58,7 @@ def test_a_checkout_is_not_given_anothers_recipes(dist: Path) -> None:
 
 
 def test_a_compile_error_shows_the_line(checkout: Path, tmp_path: Path) -> None:
-    with (checkout / "runtime/src/main.cpp").open("a", encoding="utf-8") as file:
+    with (checkout / "runtime/runner/main.cpp").open("a", encoding="utf-8") as file:
         file.write("int broken = not_declared_anywhere;\n")
     with pytest.raises(BuildError, match="not_declared_anywhere") as caught:
         builder.build("linux-x86_64")
@@ -67,7 +67,7 @@ def test_a_compile_error_shows_the_line(checkout: Path, tmp_path: Path) -> None:
 
 
 def test_a_missing_symbol_of_newer_systems_is_a_link_error(checkout: Path) -> None:
-    with (checkout / "runtime/src/main.cpp").open("a", encoding="utf-8") as file:
+    with (checkout / "runtime/runner/main.cpp").open("a", encoding="utf-8") as file:
         file.write("#include <filesystem>\nbool there(const char* p) { return std::filesystem::exists(p); }\n")
     with pytest.raises(BuildError, match="undefined symbol: std::filesystem"):
         builder.build("linux-x86_64")

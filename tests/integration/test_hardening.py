@@ -181,7 +181,7 @@ def test_the_guard_of_the_stack_is_another_one_each_time(tmp_path: Path, name: s
 def test_the_guard_of_the_stack_on_windows(tmp_path: Path) -> None:
     target = get_target("windows-x86_64")
     ours = tmp_path / "guard.o"
-    source = ROOT / "runtime/src/stack_guard_windows.cpp"
+    source = ROOT / "runtime/base/stack_guard_windows.cpp"
     compilers, flags = zig.ensure(target), hardening.flags(target)
     subprocess.run([compilers.cxx, *flags.compile, "-O2", "-std=c++17", "-c", source, "-o", ours], check=True)
     program = made(target, tmp_path, GUARD, extra=[os.fspath(ours)], language="cpp")

@@ -127,7 +127,7 @@ def test_a_wrong_file_is_an_error_or_left_out(
 
 
 def _sum(text: str) -> str:
-    """The checksum of runtime/src/checksum.cpp, in hexadecimal digits."""
+    """The checksum of runtime/base/checksum.cpp, in hexadecimal digits."""
     first, second = struct.unpack("<2Q", checksum(text.encode()))
     return f"{first:016x}{second:016x}"
 

@@ -1,4 +1,4 @@
-"""The checksum of the runner's own files (``runtime/src/checksum.cpp``)."""
+"""The checksum of the runner's own files (``runtime/base/checksum.cpp``)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MASK = 2**64 - 1
 
 
 def checksum(data: bytes) -> bytes:
-    """As runtime/src/checksum.cpp."""
+    """As runtime/base/checksum.cpp."""
 
     def turned(value: int, bits: int) -> int:
         return (value << bits | value >> (64 - bits)) & MASK

@@ -56,7 +56,7 @@ def builds(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[
     """The builds that were really made, with a checkout to change and a build that takes no time."""
     made: list[str] = []
     checkout = tmp_path / "checkout"
-    for name in ("conanfile.py", "LICENSE", "runtime/src/main.cpp", "recipes/executorch/config.yml"):
+    for name in ("conanfile.py", "LICENSE", "runtime/runner/main.cpp", "recipes/executorch/config.yml"):
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
         (checkout / name).write_text("1", encoding="utf-8")
     monkeypatch.setattr(inputs, "ROOT", checkout)
@@ -91,7 +91,7 @@ def test_nothing_changed_means_nothing_to_do(builds: list[str]) -> None:
     assert builds == ["linux-arm64 zig"]
 
 
-@pytest.mark.parametrize("name", ["conanfile.py", "runtime/src/main.cpp", "recipes/executorch/config.yml"])
+@pytest.mark.parametrize("name", ["conanfile.py", "runtime/runner/main.cpp", "recipes/executorch/config.yml"])
 def test_a_changed_source_is_built(builds: list[str], tmp_path: Path, name: str) -> None:
     builder.build("linux-arm64")
     (tmp_path / "checkout" / name).write_text("2", encoding="utf-8")
@@ -106,7 +106,7 @@ def test_a_new_source_is_built_and_rubbish_is_not(builds: list[str], tmp_path: P
     (cache / "conanfile.cpython-311.pyc").write_bytes(b"x")
     builder.build("linux-arm64")
     assert len(builds) == 1
-    (tmp_path / "checkout/runtime/src/new.cpp").write_text("", encoding="utf-8")
+    (tmp_path / "checkout/runtime/runner/new.cpp").write_text("", encoding="utf-8")
     builder.build("linux-arm64")
     assert len(builds) == 2
 

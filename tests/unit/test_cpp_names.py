@@ -14,11 +14,13 @@ from core.paths import ROOT
 
 RUNTIME = ROOT / "runtime"
 
+_COMMON = ("base", "runner", "runner/files", "runner/report", "runner/roofline", "runner/tune")
+
 # The folders of each target's files.
 _TARGETS = {
-    "common": ("src",),
-    "common-windows": ("src",),
-    "common-macos": ("src",),
+    "common": _COMMON,
+    "common-windows": _COMMON,
+    "common-macos": _COMMON,
     "program": ("program",),
     "executorch": ("engines/executorch",),
     "lean": tuple(f"engines/lean{wing}" for wing in ("", "/kernels", "/kleidiai", "/method", "/xnnpack")),

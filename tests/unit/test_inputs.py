@@ -55,7 +55,7 @@ def changes(checkout: Path, kind: str, name: str) -> bool:
         ("lean", "runtime/engines/lean/a_new_kernel.cpp"),
         ("lean", "runtime/engines/lean/selection.h.in"),
         ("lean", "runtime/program/program_checks.cpp"),
-        ("lean", "runtime/src/npy.cpp"),
+        ("lean", "runtime/runner/files/npy.cpp"),
         ("lean", "runtime/include/slipway/engine.h"),
         ("lean", "runtime/CMakeLists.txt"),
         ("onnxruntime", "runtime/engines/onnxruntime/provider_rules.toml"),
@@ -95,7 +95,7 @@ def test_a_file_that_goes_in_counts(checkout: Path, kind: str, name: str) -> Non
         ("onnxruntime", "runtime/engines/lean/CMakeLists.txt"),
         ("onnxruntime", "recipes/xnnpack/all/conanfile.py"),
         ("executorch", "recipes/xnnpack/all/conanfile.py"),
-        ("native", "runtime/src/npy.cpp"),
+        ("native", "runtime/runner/files/npy.cpp"),
         ("native", "conanfile.py"),
     ],
 )
@@ -106,9 +106,9 @@ def test_what_goes_into_another_build_does_not_count(checkout: Path, kind: str, 
 @pytest.mark.parametrize(
     "name",
     [
-        "runtime/engines/lean/__pycache__/x.cpython-311.pyc", "runtime/src/a.out", "runtime/src/npy.cpp.orig",
-        "runtime/src/npy.cpp~", "runtime/CMakeUserPresets.json", "recipes/xnnpack/all/.pytest_cache/v/lastfailed",
-        "recipes/xnnpack/all/__pycache__/conanfile.py", "runtime/src/notes.txt",
+        "runtime/engines/lean/__pycache__/x.cpython-311.pyc", "runtime/runner/a.out", "runtime/runner/main.cpp.orig",
+        "runtime/runner/main.cpp~", "runtime/CMakeUserPresets.json", "recipes/xnnpack/all/.pytest_cache/v/lastfailed",
+        "recipes/xnnpack/all/__pycache__/conanfile.py", "runtime/runner/notes.txt",
     ],
 )  # fmt: skip
 def test_a_stray_file_does_not_count(checkout: Path, name: str) -> None:

@@ -35,7 +35,7 @@ def needs(name: str) -> frozenset[str]:
         ("deploy/scripts/probe.sh", ("deploy_pi", "deploy_local", "userlands"), ("recipes",)),
         ("deploy/run/preflight.py", ("deploy_local", "deploy_pi", "matrix"), ("native", "runner")),
         ("models/lowering/lowering.py", ("export", "zoo", "deploy_local", "deploy_pi"), ("recipes", "userlands")),
-        ("runtime/src/main.cpp", ("runner", "deploy_local", "deploy_pi", "libslipway"), ("userlands",)),
+        ("runtime/runner/main.cpp", ("runner", "deploy_local", "deploy_pi", "libslipway"), ("userlands",)),
         ("runtime/engines/lean/kernels/views.cpp", ("lean_operators", "sweep", "zoo", "virtual_phone"), ("userlands",)),
         ("runtime/engines/onnxruntime/CMakeLists.txt", ("onnx", "onnxruntime"), ("userlands",)),
         ("toolchains/compilers/zig_wrapper.sh", ("build", "toolchain", "deploy_pi"), ()),
@@ -60,7 +60,7 @@ def test_commands_of_pages_depend_on_everything() -> None:
 
 def test_what_every_deploy_runs_is_behind_a_way() -> None:
     found = frozenset().union(*(Suite(tree(), file).needs() for file in passed.WAYS))
-    rooms = ("deploy/run/", "deploy/store/", "deploy/scripts/", "runtime/src/", "runtime/program/", "models/zoo")
+    rooms = ("deploy/run/", "deploy/store/", "deploy/scripts/", "runtime/runner/", "runtime/program/", "models/zoo")
     assert sorted(name for name in tree().files - found if name.startswith(rooms)) == []
 
 

@@ -52,7 +52,7 @@ class Adapted:
     inputs: tuple[Path, ...]
     """Files to link, behind everything else."""
     static: tuple[Path, ...]
-    """The same for a program that gets the C++ library inside; it also needs ``runtime/src/static_cxx.cpp``."""
+    """The same for a program that gets the C++ library inside; it also needs ``runtime/runner/static_cxx.cpp``."""
     key: str
 
 

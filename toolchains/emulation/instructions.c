@@ -2,7 +2,7 @@
 // that asks.
 //
 // A program asks with an instruction that changes nothing on any processor and that no compiler writes (kAsk
-// below). The plugin puts the count into the instruction's register. runtime/src/instructions.cpp is the
+// below). The plugin puts the count into the instruction's register. runtime/runner/instructions.cpp is the
 // other side.
 //
 // Counted is what the asking process executed in user mode, with all of its threads and on all processors of

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <utility>
 
-#include "text.h"
+#include "base/text.h"
 
 namespace slipway {
 namespace {

@@ -3,9 +3,9 @@
 #include <cstring>
 #include <utility>
 
+#include "base/platform.h"
 #include "onnx_file.h"
 #include "ort_file.h"
-#include "platform.h"
 #include "provider_rules.h"
 
 namespace slipway::onnx {

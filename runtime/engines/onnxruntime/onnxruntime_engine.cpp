@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/platform.h"
 #include "failures.h"
 #include "model_file.h"
 #include "placement.h"
-#include "platform.h"
 #include "profile.h"
 #include "provider_faults.h"
 #include "provider_rules.h"

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "check.h"
-#include "npy.h"
 #include "program_builder.h"
-#include "runner.h"
+#include "runner/files/npy.h"
+#include "runner/runner.h"
 #include "slipway/engine.h"
 #include "temporary_folder.h"
 

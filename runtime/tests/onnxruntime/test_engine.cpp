@@ -5,8 +5,8 @@
 
 #include "check.h"
 #include "model_builder.h"
-#include "npy.h"
-#include "runner.h"
+#include "runner/files/npy.h"
+#include "runner/runner.h"
 #include "slipway/engine.h"
 #include "temporary_folder.h"
 

@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/text.h"
 #include "check.h"
 #include "program_builder.h"
-#include "text.h"
 
 using namespace slipway;
 using namespace slipway::lean;

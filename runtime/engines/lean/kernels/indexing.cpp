@@ -1,7 +1,7 @@
 // Advanced indexing: several dimensions looked up at once.
 #include <algorithm>
 
-#include "device_memory.h"
+#include "base/device_memory.h"
 #include "lean/kernels/moves.h"
 #include "lean/kernels/offsets.h"
 #include "lean/kernels/tables.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "device_memory.h"
+#include "base/device_memory.h"
 #include "lean/kernels/offsets.h"
 #include "lean/kernels/tables.h"
 #include "lean/kernels/volume.h"

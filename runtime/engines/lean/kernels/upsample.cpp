@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "device_memory.h"
+#include "base/device_memory.h"
 #include "lean/kernels/moves.h"
 #include "lean/kernels/tables.h"
 #include "lean/kernels/volume.h"

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "platform.h"
+#include "base/platform.h"
 #include "program_file.h"
 
 namespace slipway::lean {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "platform.h"
+#include "base/platform.h"
 #include "program_file.h"
 #include "slipway/status.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "device_memory.h"
+#include "base/device_memory.h"
 #include "lean/method/method.h"
 
 namespace slipway::lean {

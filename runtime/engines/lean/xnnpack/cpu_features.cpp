@@ -9,7 +9,7 @@
 #include <set>
 #include <string_view>
 
-#include "text.h"
+#include "base/text.h"
 
 namespace slipway::lean {
 namespace {

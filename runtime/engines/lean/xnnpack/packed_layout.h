@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "checksum.h"
+#include "base/checksum.h"
 #include "lean/xnnpack/weights_file.h"
 
 namespace slipway::lean {

@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/platform.h"
 #include "lean/method/data_store.h"
 #include "lean/xnnpack/packed_layout.h"
 #include "lean/xnnpack/weights_file.h"
-#include "platform.h"
 
 namespace slipway::lean {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "checksum.h"
+#include "base/checksum.h"
 
 namespace slipway::lean {
 namespace {

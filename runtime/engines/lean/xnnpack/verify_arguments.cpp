@@ -1,7 +1,7 @@
 // What a call gives a graph, against what the graph takes and makes.
 #include <algorithm>
 
-#include "device_memory.h"
+#include "base/device_memory.h"
 #include "file_format.h"
 #include "lean/xnnpack/verify.h"
 #include "slipway/tensor.h"

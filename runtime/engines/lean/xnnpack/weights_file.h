@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "checksum.h"
-#include "platform.h"
+#include "base/checksum.h"
+#include "base/platform.h"
 #include "slipway/status.h"
 
 namespace slipway::lean {

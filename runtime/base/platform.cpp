@@ -1,0 +1,70 @@
+// What is the same on every system.
+#include "base/platform.h"
+
+#include <chrono>
+#include <mutex>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace slipway {
+
+std::int64_t wall_clock() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+Status check_threads(unsigned count) {
+  const std::string what = std::to_string(count) + " threads";
+  if (count > kMostThreads) {
+    return {Code::kUsage,
+            "A pool has at most " + std::to_string(kMostThreads) + " threads, not " + what + ".",
+            "leave --cpu_threads out for one a physical core"};
+  }
+  std::vector<std::thread> others;
+  std::mutex start;  // all must be there at once
+  Status status;
+  {
+    const std::lock_guard<std::mutex> wait(start);
+    try {
+      while (others.size() + 1 < count) {
+        others.emplace_back([&start] { const std::lock_guard<std::mutex> go(start); });
+      }
+    } catch (const std::system_error& error) {
+      status = Status(Code::kMemory, "The system does not start " + what + ": " + error.what() + ".",
+                      "ask for fewer (--cpu_threads), or raise its limits (ulimit -u, ulimit -v)");
+    }
+  }
+  for (std::thread& other : others) {
+    other.join();
+  }
+  return status;
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      identity_(other.identity_),
+      ours_(other.ours_) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  std::swap(identity_, other.identity_);
+  std::swap(ours_, other.ours_);
+  return *this;
+}
+
+Pages::Pages(Pages&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+Pages& Pages::operator=(Pages&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+}  // namespace slipway

@@ -1,0 +1,282 @@
+#define WIN32_LEAN_AND_MEAN
+#define NOMINMAX
+// The functions of psapi.h that kernel32.dll has itself.
+#define PSAPI_VERSION 2
+#include <fcntl.h>
+#include <io.h>
+#include <windows.h>
+// After windows.h, whose types they use.
+#include <psapi.h>
+#include <shellapi.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "base/platform.h"
+#include "base/unfinished_file.h"
+#include "base/windows_text.h"
+
+namespace slipway {
+namespace {
+
+class Handle {
+ public:
+  explicit Handle(HANDLE handle) : handle_(handle) {}
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  ~Handle() { close(); }
+
+  HANDLE get() const { return handle_; }
+  bool valid() const { return handle_ != nullptr && handle_ != INVALID_HANDLE_VALUE; }
+  // Closes now, so that a late write error is seen.
+  bool close() {
+    HANDLE old = std::exchange(handle_, INVALID_HANDLE_VALUE);
+    return old == nullptr || old == INVALID_HANDLE_VALUE || ::CloseHandle(old) != 0;
+  }
+
+ private:
+  HANDLE handle_;
+};
+
+WatchUnfinished g_watch = nullptr;
+
+void unfinished(const wchar_t* path) {
+  if (g_watch != nullptr) {
+    g_watch(path);
+  }
+}
+
+Status cannot_write(const std::string& path, DWORD error) {
+  std::string fix = "name a folder that exists and may be written to";
+  if (error == ERROR_DISK_FULL || error == ERROR_HANDLE_DISK_FULL) {
+    fix = "free some space there, or write to another place";
+  }
+  return {Code::kOutput, "Cannot write " + path + ": " + system_message(error) + ".", fix, {path}};
+}
+
+// 0, or the error.
+DWORD write_all(HANDLE file, const void* data, std::size_t size) {
+  constexpr std::size_t kAtOnce = std::size_t{1} << 28;
+  const char* next = static_cast<const char*>(data);
+  while (size > 0) {
+    DWORD written = 0;
+    if (::WriteFile(file, next, static_cast<DWORD>(std::min(size, kAtOnce)), &written, nullptr) == 0) {
+      return ::GetLastError();
+    }
+    next += written;
+    size -= written;
+  }
+  return 0;
+}
+
+// Makes a file that was not there before; INVALID_HANDLE_VALUE and GetLastError() on failure.
+HANDLE create_temporary(const std::wstring& path, std::wstring* temporary) {
+  constexpr int kAttempts = 100;  // names that a killed process of the same number may have left
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    *temporary =
+        path + L"." + std::to_wstring(::GetCurrentProcessId()) + L"." + std::to_wstring(attempt) + L".tmp";
+    unfinished(temporary->c_str());
+    HANDLE file = ::CreateFileW(temporary->c_str(), GENERIC_WRITE, FILE_SHARE_DELETE, nullptr, CREATE_NEW,
+                                FILE_ATTRIBUTE_NORMAL, nullptr);
+    if (file != INVALID_HANDLE_VALUE || ::GetLastError() != ERROR_FILE_EXISTS) {
+      return file;
+    }
+    unfinished(nullptr);
+  }
+  return INVALID_HANDLE_VALUE;
+}
+
+// A FILETIME counts 100 nanoseconds since 1601.
+constexpr std::int64_t kFileTimesTo1970 = 116444736000000000;
+
+std::int64_t nanoseconds(std::int64_t file_time) {
+  return (file_time - kFileTimesTo1970) * 100;
+}
+
+FileIdentity identity_of(HANDLE file) {
+  FileIdentity identity;
+  BY_HANDLE_FILE_INFORMATION numbers = {};
+  FILE_BASIC_INFO times = {};
+  if (::GetFileInformationByHandle(file, &numbers) != 0 &&
+      ::GetFileInformationByHandleEx(file, FileBasicInfo, &times, sizeof(times)) != 0) {
+    identity.number = (static_cast<std::uint64_t>(numbers.nFileIndexHigh) << 32) | numbers.nFileIndexLow;
+    identity.modified = nanoseconds(times.LastWriteTime.QuadPart);
+    identity.changed = nanoseconds(times.ChangeTime.QuadPart);
+  }
+  identity.seen = wall_clock();
+  return identity;
+}
+
+void set_modified(HANDLE file, std::int64_t modified) {
+  if (modified != 0) {
+    const auto ticks = static_cast<std::uint64_t>(modified / 100 + kFileTimesTo1970);
+    const FILETIME time = {static_cast<DWORD>(ticks), static_cast<DWORD>(ticks >> 32)};
+    ::SetFileTime(file, nullptr, nullptr, &time);
+  }
+}
+
+}  // namespace
+
+Result<MappedFile> MappedFile::open(const std::string& path) {
+  const auto fail = [&](const std::string& what, const std::string& fix) {
+    return Status(Code::kFile, "Cannot read " + path + ": " + what + ".", fix, {path});
+  };
+  const std::wstring wide = to_wide(path);
+  const DWORD attributes = ::GetFileAttributesW(wide.c_str());
+  if (attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY) != 0) {
+    return fail("it is a folder", "name the file itself");
+  }
+  const Handle file(::CreateFileW(wide.c_str(), GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_DELETE, nullptr,
+                                  OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, nullptr));
+  if (!file.valid()) {
+    const DWORD error = ::GetLastError();
+    const bool absent = error == ERROR_FILE_NOT_FOUND || error == ERROR_PATH_NOT_FOUND;
+    return fail(system_message(error), absent ? "check the path" : "check the file's permissions");
+  }
+  if (::GetFileType(file.get()) != FILE_TYPE_DISK) {
+    return fail("it is not a regular file", "name the file itself");
+  }
+  LARGE_INTEGER size = {};
+  if (::GetFileSizeEx(file.get(), &size) == 0) {
+    return fail(system_message(::GetLastError()), "check the file");
+  }
+  const auto bytes = static_cast<std::uint64_t>(size.QuadPart);
+  if (bytes > SIZE_MAX) {
+    return fail("it is larger than this machine's address space", "use a 64-bit target");
+  }
+  if (bytes == 0) {
+    return MappedFile(nullptr, 0, identity_of(file.get()));
+  }
+  const Handle mapping(::CreateFileMappingW(file.get(), nullptr, PAGE_READONLY, 0, 0, nullptr));
+  if (!mapping.valid()) {
+    return fail(system_message(::GetLastError()), "copy the file to a local disk");
+  }
+  const void* data = ::MapViewOfFile(mapping.get(), FILE_MAP_READ, 0, 0, 0);
+  if (data == nullptr) {
+    return Status(Code::kMemory, "No address space to map " + path + ".",
+                  "end other programs, or use a 64-bit target");
+  }
+  return MappedFile(static_cast<const std::uint8_t*>(data), static_cast<std::size_t>(bytes),
+                    identity_of(file.get()));
+}
+
+Result<MappedFile> MappedFile::open_part(int /*descriptor*/, std::uint64_t /*offset*/, std::uint64_t /*size*/,
+                                         const std::string& name) {
+  return Status(Code::kUsage, name + " cannot be loaded: Windows has no file descriptors of its own.",
+                "load it from its path or from memory");
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr && ours_) {
+    ::UnmapViewOfFile(data_);
+  }
+}
+
+void MappedFile::forget(const std::uint8_t* data, std::size_t size) const {
+  if (!ours_ || data < data_ || data > data_ + size_ ||
+      size > size_ - static_cast<std::size_t>(data - data_)) {
+    return;
+  }
+  // Pages that are not locked leave the working set when they are unlocked; the call says that they were not.
+  ::VirtualUnlock(const_cast<std::uint8_t*>(data), size);
+}
+
+Pages Pages::allocate(std::size_t size) {
+  void* memory = ::VirtualAlloc(nullptr, size, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE);
+  return {static_cast<std::uint8_t*>(memory), memory == nullptr ? 0 : size};
+}
+
+Pages::~Pages() {
+  if (data_ != nullptr) {
+    ::VirtualFree(data_, 0, MEM_RELEASE);
+  }
+}
+
+Status write_file(const std::string& path, const void* data, std::size_t size) {
+  return write_file(path, {{data, size}}, {});
+}
+
+void watch_unfinished_files(WatchUnfinished watch) {
+  g_watch = watch;
+}
+
+bool exists(const std::string& path) {
+  return ::GetFileAttributesW(to_wide(path).c_str()) != INVALID_FILE_ATTRIBUTES;
+}
+
+std::string own_path() {
+  wchar_t path[4096];
+  constexpr DWORD kMost = sizeof(path) / sizeof(path[0]);
+  HMODULE own = nullptr;
+  ::GetModuleHandleExW(GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT,
+                       reinterpret_cast<LPCWSTR>(reinterpret_cast<const void*>(&own_path)), &own);
+  const DWORD size = ::GetModuleFileNameW(own, path, kMost);
+  return size == 0 || size == kMost ? std::string() : to_utf8(path);
+}
+
+Status write_file(const std::string& path, const std::vector<FilePart>& parts, const SelfPortrait& portrait) {
+  const std::wstring wide = to_wide(path);
+  std::wstring temporary;
+  Handle file(create_temporary(wide, &temporary));
+  if (!file.valid()) {
+    const DWORD error = ::GetLastError();
+    unfinished(nullptr);
+    return cannot_write(path, error);
+  }
+  if (portrait.paint) {
+    portrait.paint(identity_of(file.get()).number);
+  }
+  DWORD error = 0;
+  for (std::size_t i = 0; error == 0 && i < parts.size(); ++i) {
+    error = write_all(file.get(), parts[i].data, parts[i].size);
+  }
+  set_modified(file.get(), portrait.modified);
+  if (error == 0 && ::FlushFileBuffers(file.get()) == 0) {
+    error = ::GetLastError();
+  }
+  if (!file.close() && error == 0) {
+    error = ::GetLastError();
+  }
+  if (error == 0 && ::MoveFileExW(temporary.c_str(), wide.c_str(),
+                                  MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH) == 0) {
+    error = ::GetLastError();
+  }
+  if (error != 0) {
+    ::DeleteFileW(temporary.c_str());
+  }
+  unfinished(nullptr);
+  return error == 0 ? Status() : cannot_write(path, error);
+}
+
+void ignore_file_size_signal() {}  // Windows has no such signal
+
+std::uint64_t peak_rss_bytes() {
+  PROCESS_MEMORY_COUNTERS counters = {};
+  counters.cb = sizeof(counters);
+  if (::GetProcessMemoryInfo(::GetCurrentProcess(), &counters, sizeof(counters)) == 0) {
+    return 0;
+  }
+  return counters.PeakWorkingSetSize;
+}
+
+std::vector<std::string> command_words(int argc, char** argv) {
+  // The same bytes on every system: no carriage returns, and text in UTF-8.
+  ::_setmode(::_fileno(stdout), _O_BINARY);
+  ::_setmode(::_fileno(stderr), _O_BINARY);
+  ::SetConsoleOutputCP(CP_UTF8);
+  // What main() is given went through the system's own code page, which lacks letters.
+  int count = 0;
+  wchar_t** wide = ::CommandLineToArgvW(::GetCommandLineW(), &count);
+  if (wide == nullptr) {
+    return std::vector<std::string>(argv + 1, argv + argc);
+  }
+  std::vector<std::string> words;
+  for (int i = 1; i < count; ++i) {
+    words.push_back(to_utf8(wide[i]));
+  }
+  ::LocalFree(wide);
+  return words;
+}
+
+}  // namespace slipway

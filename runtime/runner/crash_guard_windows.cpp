@@ -1,0 +1,104 @@
+#define WIN32_LEAN_AND_MEAN
+#include <windows.h>
+
+#include <csignal>
+#include <utility>
+
+#include "base/windows_text.h"
+#include "runner/crash_guard.h"
+
+namespace slipway {
+namespace {
+
+struct Prepared {
+  AllLastWords words;
+  std::wstring path;
+  std::wstring temporary;
+};
+
+Prepared& prepared() {
+  static Prepared instance;
+  return instance;
+}
+
+LPTOP_LEVEL_EXCEPTION_FILTER g_before_filter = nullptr;
+using SignalHandler = void (*)(int);
+SignalHandler g_before_abort = SIG_DFL;
+
+void write_text(HANDLE file, const std::string& text) {
+  std::size_t done = 0;
+  while (done < text.size()) {
+    DWORD written = 0;
+    if (::WriteFile(file, text.data() + done, static_cast<DWORD>(text.size() - done), &written, nullptr) ==
+            0 ||
+        written == 0) {
+      return;
+    }
+    done += written;
+  }
+}
+
+[[noreturn]] void end(Ending ending) {
+  const Prepared& crash = prepared();
+  const LastWords& words = crash.words[static_cast<std::size_t>(ending)];
+  write_text(::GetStdHandle(STD_ERROR_HANDLE), words.text);
+  if (!words.json.empty() && crash.path.empty()) {
+    write_text(::GetStdHandle(STD_OUTPUT_HANDLE), words.json);
+  } else if (!words.json.empty()) {
+    HANDLE file = ::CreateFileW(crash.temporary.c_str(), GENERIC_WRITE, 0, nullptr, CREATE_ALWAYS,
+                                FILE_ATTRIBUTE_NORMAL, nullptr);
+    if (file != INVALID_HANDLE_VALUE) {
+      write_text(file, words.json);
+      ::CloseHandle(file);
+      ::MoveFileExW(crash.temporary.c_str(), crash.path.c_str(), MOVEFILE_REPLACE_EXISTING);
+    }
+  }
+  ::TerminateProcess(::GetCurrentProcess(), static_cast<UINT>(words.code));
+  for (;;) {
+    ::Sleep(INFINITE);  // until it has ended
+  }
+}
+
+Ending ending_of(DWORD exception) {
+  switch (exception) {
+    case EXCEPTION_ILLEGAL_INSTRUCTION:
+    case EXCEPTION_PRIV_INSTRUCTION:
+      return Ending::kInstruction;
+    case EXCEPTION_IN_PAGE_ERROR:
+    case EXCEPTION_DATATYPE_MISALIGNMENT:
+      return Ending::kBus;
+    case EXCEPTION_INT_DIVIDE_BY_ZERO:
+    case EXCEPTION_INT_OVERFLOW:
+    case EXCEPTION_FLT_DIVIDE_BY_ZERO:
+    case EXCEPTION_FLT_INVALID_OPERATION:
+      return Ending::kArithmetic;
+    default:
+      return Ending::kSegment;
+  }
+}
+
+LONG WINAPI on_exception(EXCEPTION_POINTERS* what) {
+  end(ending_of(what->ExceptionRecord->ExceptionCode));
+}
+
+void on_abort_signal(int /*signal_number*/) {
+  end(Ending::kAbort);
+}
+
+}  // namespace
+
+CrashGuard::CrashGuard(AllLastWords words, const std::string& json_path) {
+  prepared() = {std::move(words), to_wide(json_path), to_wide(json_path + ".crash")};
+  // A crash may be an overflow of the stack: some of it is kept for the handler.
+  ULONG kept = 32 * 1024;
+  ::SetThreadStackGuarantee(&kept);
+  g_before_filter = ::SetUnhandledExceptionFilter(on_exception);
+  g_before_abort = std::signal(SIGABRT, on_abort_signal);
+}
+
+CrashGuard::~CrashGuard() {
+  ::SetUnhandledExceptionFilter(g_before_filter);
+  std::signal(SIGABRT, g_before_abort);
+}
+
+}  // namespace slipway

@@ -1,0 +1,181 @@
+#include "runner/inputs.h"
+
+#include <utility>
+
+#include "base/device_memory.h"
+#include "base/platform.h"
+#include "runner/files/npy.h"
+#include "runner/report/report.h"
+
+namespace slipway {
+namespace {
+
+// How the specification reads in a message: "float32 2x16", "float32 at most 8x16", "float32 ?x16".
+std::string expected(const ValueSpec& spec) {
+  const std::string dtype = name_of(spec.dtype);
+  if (spec.dynamism == Dynamism::kBounded) {
+    return dtype + " at most " + to_text(spec.shape);
+  }
+  std::string text;
+  for (const SizeRange& range : size_ranges(spec)) {
+    text += text.empty() ? "" : "x";
+    text += range.most == SizeRange::kAny ? "?" : std::to_string(range.most);
+  }
+  return dtype + " " + (text.empty() ? to_text(spec.shape) : text);
+}
+
+bool fits(const ValueSpec& spec, const Shape& shape) {
+  const std::vector<SizeRange> ranges = size_ranges(spec);
+  bool good = ranges.size() == shape.size();
+  for (std::size_t i = 0; good && i < shape.size(); ++i) {
+    good = ranges[i].holds(shape[i]);
+  }
+  return good;
+}
+
+Status wrong_count(const MethodInfo& method, std::size_t given, const char* flag) {
+  std::string list;
+  for (const ValueSpec& spec : method.inputs) {
+    list += (list.empty() ? "" : ", ") + expected(spec);
+  }
+  return {Code::kInput,
+          "Method " + method.name + " takes " + std::to_string(method.inputs.size()) + " inputs (" + list +
+              "), " + std::to_string(given) + " given by " + flag + ".",
+          "give one for each input, in this order, apart by commas"};
+}
+
+Result<Tensor> read_input(const std::string& path) {
+  Result<MappedFile> file = MappedFile::open(path);
+  if (!file.ok()) {
+    const Status& status = file.status();
+    const Code code = status.code() == Code::kFile ? Code::kInput : status.code();
+    return Status(code, status.message(), status.fix(), status.names());
+  }
+  return parse_npy(file.value().data(), file.value().size(), path);
+}
+
+bool is_tensor(const ValueSpec& spec) {
+  return spec.kind == "tensor";
+}
+
+// Ones in the shape given or, without one, in the shape declared.
+Result<Tensor> make_input(const ValueSpec& spec, std::size_t index, const Shape* given) {
+  const Shape& shape = given != nullptr ? *given : spec.shape;
+  Status status = check_input(spec, index, spec.dtype, shape);
+  if (!status.ok()) {
+    return status;
+  }
+  if (!is_tensor(spec)) {
+    return spec.exported;
+  }
+  std::size_t count = 0;
+  if (!count_elements(shape, size_of(spec.dtype), &count)) {
+    return Status(Code::kInput,
+                  "Input " + std::to_string(index) + " cannot have the shape " + to_text(shape) + ".",
+                  "give a shape that fits into memory");
+  }
+  status = check_room(std::uint64_t{count} * size_of(spec.dtype), "input " + std::to_string(index));
+  if (!status.ok()) {
+    return status;
+  }
+  return ones(spec.dtype, shape, count);
+}
+
+}  // namespace
+
+Status check_input(const ValueSpec& spec, std::size_t index, DType dtype, const Shape& shape) {
+  const std::string which = "Input " + std::to_string(index);
+  if (spec.dtype == DType::kUnknown) {
+    return {Code::kInput, which + " is of a kind this runner cannot pass (" + spec.kind + ").",
+            "export the method with tensors, ints, floats or bools as inputs"};
+  }
+  if (dtype == spec.dtype && fits(spec, shape)) {
+    return {};
+  }
+  if (spec.dtype == DType::kNone) {
+    return {Code::kInput,
+            which + ": expected None, with which the program was exported, given " + name_of(dtype) + " " +
+                to_text(shape) + ".",
+            "give None: numpy.save(file, numpy.ndarray((), 'V0'))"};
+  }
+  std::string fix = "give it the shape " + to_text(spec.shape) + ", or export the program for this one";
+  if (dtype != spec.dtype) {
+    fix = spec.dtype == DType::kBFloat16
+              ? std::string("save its bits as two-byte void: array.view('V2')")
+              : std::string("convert it: array.astype('") + name_of(spec.dtype) + "')";
+  }
+  return {Code::kInput,
+          which + ": expected " + expected(spec) + ", given " + name_of(dtype) + " " + to_text(shape) + ".",
+          fix};
+}
+
+Status check_number(const ValueSpec& spec, std::size_t index, const Tensor& given) {
+  if (spec.kind == "tensor" || spec.exported.bytes == given.bytes) {
+    return {};
+  }
+  return {
+      Code::kInput,
+      "Input " + std::to_string(index) + ": expected the " + spec.kind + " " + values_text(spec.exported, 1) +
+          ", with which the program was exported, given " + values_text(given, 1) + ".",
+      "give that number, or export the program for this one: an exporter computes with numbers beforehand"};
+}
+
+Status blame_inputs(const Status& failure, const MethodInfo& method, const std::vector<Tensor>& inputs) {
+  if (failure.code() != Code::kExecution && failure.code() != Code::kFile) {
+    return failure;
+  }
+  for (std::size_t i = 0; i < inputs.size() && i < method.inputs.size(); ++i) {
+    const ValueSpec& spec = method.inputs[i];
+    if (spec.dynamism != Dynamism::kStatic && inputs[i].shape != spec.shape) {
+      return {
+          Code::kInput,
+          "Method " + method.name + " does not compute with the inputs' sizes. Input " + std::to_string(i) +
+              ": declared " + expected(spec) + ", given " + name_of(inputs[i].dtype) + " " +
+              to_text(inputs[i].shape) + ". " + failure.message(),
+          "give every size that was fixed in the export as it was then: the file says only how large each "
+          "may be at most",
+          failure.names()};
+    }
+  }
+  return failure;
+}
+
+Result<std::vector<Tensor>> prepare_inputs(const Options& options, const MethodInfo& method,
+                                           std::string* note) {
+  std::vector<Tensor> tensors;
+  const bool from_files = !options.inputs.empty();
+  const std::size_t given = from_files ? options.inputs.size() : options.input_shapes.size();
+  if ((from_files || options.have_input_shapes) && given != method.inputs.size()) {
+    return wrong_count(method, given, from_files ? "--inputs" : "--input_shapes");
+  }
+  for (std::size_t i = 0; i < method.inputs.size(); ++i) {
+    const ValueSpec& spec = method.inputs[i];
+    Result<Tensor> tensor =
+        from_files ? read_input(options.inputs[i])
+                   : make_input(spec, i, options.have_input_shapes ? &options.input_shapes[i] : nullptr);
+    if (!tensor.ok()) {
+      return tensor.status();
+    }
+    if (from_files) {
+      Status status = check_input(spec, i, tensor.value().dtype, tensor.value().shape);
+      if (status.ok()) {
+        status = check_number(spec, i, tensor.value());
+      }
+      if (!status.ok()) {
+        return Status(status.code(), options.inputs[i] + ": " + status.message(), status.fix(),
+                      {options.inputs[i]});
+      }
+    }
+    tensors.push_back(std::move(tensor.value()));
+  }
+  if (!from_files && !method.inputs.empty()) {
+    *note = "Inputs are ones in the shapes " +
+            std::string(options.have_input_shapes ? "given by --input_shapes" : "the method declares") + ":";
+    for (const Tensor& tensor : tensors) {
+      *note += std::string(" ") + name_of(tensor.dtype) + " " + to_text(tensor.shape);
+    }
+  }
+  return tensors;
+}
+
+}  // namespace slipway

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <vector>
+
+#include "runner/options.h"
+#include "slipway/engine.h"
+#include "slipway/status.h"
+#include "slipway/tensor.h"
+
+namespace slipway {
+
+// The method's inputs: the .npy files of the command line, else ones in the shapes of the command line, else
+// ones in the shapes the method declares (and what it was exported with for int, double and bool values).
+// Everything is checked against the declaration: kInput names expected and given. `note` receives a sentence
+// for the user when inputs were made up.
+Result<std::vector<Tensor>> prepare_inputs(const Options& options, const MethodInfo& method,
+                                           std::string* note);
+
+// Whether a tensor may be given for `spec`: dtype equal, the same rank, every size within its range.
+Status check_input(const ValueSpec& spec, std::size_t index, DType dtype, const Shape& shape);
+
+// Whether what is given for an int, double or bool is what the program was exported with: the exporter has
+// computed with it, so that another would be taken and not change the outputs.
+Status check_number(const ValueSpec& spec, std::size_t index, const Tensor& given);
+
+// A failure of execute(), said of the inputs (kInput) where one of them has other sizes than those that the
+// method declares at its bounds: which sizes of a dynamic tensor are fixed, a .pte does not say, so that only
+// the operators can refuse them.
+Status blame_inputs(const Status& failure, const MethodInfo& method, const std::vector<Tensor>& inputs);
+
+}  // namespace slipway

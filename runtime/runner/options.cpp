@@ -1,0 +1,416 @@
+#include "runner/options.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "base/platform.h"
+
+namespace slipway {
+namespace {
+
+constexpr const char* kHelpHint = "see pte_runner --help";
+
+Status usage(const std::string& message, const std::string& fix = kHelpHint) {
+  return {Code::kUsage, message, fix};
+}
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::size_t begin = 0;
+  for (;;) {
+    const std::size_t end = text.find(separator, begin);
+    parts.push_back(text.substr(begin, end - begin));
+    if (end == std::string::npos) {
+      return parts;
+    }
+    begin = end + 1;
+  }
+}
+
+bool parse_number(std::string_view text, std::int64_t limit, std::int64_t* value) {
+  if (text.empty() || text.size() > 18) {
+    return false;
+  }
+  std::int64_t number = 0;
+  for (const char c : text) {
+    if (c < '0' || c > '9') {
+      return false;
+    }
+    number = number * 10 + (c - '0');
+  }
+  *value = number;
+  return number <= limit;
+}
+
+// How a flag takes its value.
+enum class Takes { kNothing, kValue, kText, kCount };
+
+// One row a flag: its name, the member it sets, and for counts the smallest allowed.
+struct Flag {
+  const char* name;
+  Takes takes;
+  std::string Options::* text;
+  unsigned Options::* count;
+  unsigned least;
+};
+
+constexpr unsigned kMost = 1000000;
+constexpr unsigned kMostJumps = 1000000000;
+
+constexpr Flag kFlags[] = {
+    {"model_path", Takes::kText, &Options::model_path, nullptr, 0},
+    {"data_path", Takes::kText, &Options::data_path, nullptr, 0},
+    {"inputs", Takes::kValue, nullptr, nullptr, 0},
+    {"input_shapes", Takes::kValue, nullptr, nullptr, 0},
+    {"output_file", Takes::kText, &Options::output_prefix, nullptr, 0},
+    {"num_executions", Takes::kCount, nullptr, &Options::num_executions, 1},
+    {"warmup", Takes::kCount, nullptr, &Options::warmup, 0},
+    {"cpu_threads", Takes::kCount, nullptr, &Options::cpu_threads, 1},
+    {"method_name", Takes::kText, &Options::method_name, nullptr, 0},
+    {"also_load", Takes::kValue, nullptr, nullptr, 0},
+    {"run_first", Takes::kText, nullptr, nullptr, 0},
+    {"profile_path", Takes::kText, &Options::profile_path, nullptr, 0},
+    {"etdump_path", Takes::kText, &Options::profile_path, nullptr, 0},
+    {"dump_intermediate", Takes::kText, &Options::values_path, nullptr, 0},
+    {"profile", Takes::kNothing, nullptr, nullptr, 0},
+    {"count_instructions", Takes::kNothing, nullptr, nullptr, 0},
+    {"provider", Takes::kValue, nullptr, nullptr, 0},
+    {"ort_threads", Takes::kValue, nullptr, nullptr, 1},
+    {"ort_spinning", Takes::kNothing, nullptr, nullptr, 0},
+    {"kernel_choices", Takes::kText, &Options::kernel_choices, nullptr, 0},
+    {"tuned", Takes::kText, &Options::tuned, nullptr, 0},
+    {"tune", Takes::kText, &Options::tune, nullptr, 0},
+    {"tune_seconds", Takes::kCount, nullptr, &Options::tune_seconds, 1},
+    {"tune_finish", Takes::kNothing, nullptr, nullptr, 0},
+    {"weights_cache", Takes::kValue, nullptr, nullptr, 0},
+    {"kleidiai", Takes::kValue, nullptr, nullptr, 0},
+    {"cpu_features", Takes::kValue, nullptr, nullptr, 0},
+    {"max_jumps", Takes::kValue, nullptr, nullptr, 1},
+    {"trust_provider", Takes::kNothing, nullptr, nullptr, 0},
+    {"digests", Takes::kValue, nullptr, nullptr, 0},
+    {"print_output", Takes::kNothing, nullptr, nullptr, 0},
+    {"describe", Takes::kNothing, nullptr, nullptr, 0},
+    {"kernels", Takes::kNothing, nullptr, nullptr, 0},
+    {"roofline", Takes::kNothing, nullptr, nullptr, 0},
+    {"capabilities", Takes::kNothing, nullptr, nullptr, 0},
+    {"version", Takes::kNothing, nullptr, nullptr, 0},
+    {"help", Takes::kNothing, nullptr, nullptr, 0},
+};
+
+Status set_action(Options* options, Action action) {
+  if (options->action != Action::kRun && options->action != action) {
+    return usage("--describe, --roofline, --capabilities, --version and --help exclude each other.");
+  }
+  options->action = action;
+  return {};
+}
+
+Status set_switch(Options* options, std::string_view name) {
+  const std::pair<std::string_view, bool*> switches[] = {
+      {"print_output", &options->print_output},
+      {"profile", &options->profile},
+      {"ort_spinning", &options->engine.ort_spinning},
+      {"trust_provider", &options->engine.trust_provider},
+      {"kernels", &options->engine.list_kernels},
+      {"tune_finish", &options->tune_finish},
+      {"count_instructions", &options->count_instructions},
+  };
+  for (const auto& [known, flag] : switches) {
+    if (name == known) {
+      *flag = true;
+      return {};
+    }
+  }
+  const std::pair<std::string_view, Action> actions[] = {{"describe", Action::kDescribe},
+                                                         {"roofline", Action::kRoofline},
+                                                         {"capabilities", Action::kCapabilities},
+                                                         {"version", Action::kVersion}};
+  for (const auto& [known, action] : actions) {
+    if (name == known) {
+      return set_action(options, action);
+    }
+  }
+  return set_action(options, Action::kHelp);
+}
+
+// "prefill=a.npy,b.npy", or "prefill" alone.
+Status add_run(Options* options, const std::string& value) {
+  const std::size_t equals = value.find('=');
+  EarlierRun run{value.substr(0, equals), {}};
+  if (equals != std::string::npos) {
+    run.inputs = split(value.substr(equals + 1), ',');
+  }
+  if (run.method.empty() || std::find(run.inputs.begin(), run.inputs.end(), "") != run.inputs.end()) {
+    return usage("--run_first has an empty name in '" + value + "'.",
+                 "give METHOD=a.npy,b.npy, without blanks");
+  }
+  options->run_first.push_back(std::move(run));
+  return {};
+}
+
+Status set_digests(Options* options, const std::string& value) {
+  const std::pair<std::string_view, DigestWish> wishes[] = {
+      {"cheap", DigestWish::kCheap}, {"always", DigestWish::kAlways}, {"never", DigestWish::kNever}};
+  for (const auto& [known, wish] : wishes) {
+    if (value == known) {
+      options->digests = wish;
+      return {};
+    }
+  }
+  return usage("--digests cannot be '" + value + "'.", "--digests cheap, always or never");
+}
+
+// "-sme2,-i8mm": what is left unused.
+Status set_features(Options* options, const std::string& value) {
+  options->engine.unused_features.clear();
+  for (const std::string& word : split(value, ',')) {
+    if (word.size() < 2 || word.front() != '-') {
+      return usage("--cpu_features cannot be '" + value + "'.",
+                   "a minus before each feature to leave unused: --cpu_features=-sme2,-i8mm");
+    }
+    options->engine.unused_features.push_back(word.substr(1));
+  }
+  return {};
+}
+
+Status set_value(Options* options, const Flag& flag, const std::string& value) {
+  const std::string name = std::string("--") + flag.name;
+  if (flag.takes == Takes::kText) {
+    if (value.empty()) {
+      return usage(name + " needs a value.");
+    }
+    if (flag.text == nullptr) {
+      return add_run(options, value);
+    }
+    options->*flag.text = value;
+    return {};
+  }
+  const bool pool = std::string_view(flag.name) == "ort_threads";
+  const bool jumps = std::string_view(flag.name) == "max_jumps";
+  if (flag.takes == Takes::kCount || pool || jumps) {
+    const bool threads = pool || flag.count == &Options::cpu_threads;
+    const std::int64_t most = jumps ? kMostJumps : threads ? kMostThreads : kMost;
+    std::int64_t number = 0;
+    if (!parse_number(value, most, &number) || number < flag.least) {
+      return usage(name + " wants a whole number from " + std::to_string(flag.least) + " to " +
+                   std::to_string(most) + ", not '" + value + "'.");
+    }
+    (pool    ? options->engine.ort_threads
+     : jumps ? options->engine.max_jumps
+             : options->*flag.count) = static_cast<unsigned>(number);
+    return {};
+  }
+  if (std::string_view(flag.name) == "provider") {
+    if (value != "xnnpack" && value != "cpu") {
+      return usage("There is no provider '" + value + "'.", "--provider xnnpack, or --provider cpu");
+    }
+    options->engine.provider = value;
+    return {};
+  }
+  if (std::string_view(flag.name) == "kleidiai") {
+    if (value != "on" && value != "off") {
+      return usage("--kleidiai cannot be '" + value + "'.", "--kleidiai on, or --kleidiai off");
+    }
+    options->engine.kleidiai = value;
+    return {};
+  }
+  if (std::string_view(flag.name) == "cpu_features") {
+    return set_features(options, value);
+  }
+  if (std::string_view(flag.name) == "weights_cache") {
+    options->engine.weights_cache = value;
+    return value.empty() ? usage(name + " needs a value.") : Status();
+  }
+  if (std::string_view(flag.name) == "digests") {
+    return set_digests(options, value);
+  }
+  const bool inputs = std::string_view(flag.name) == "inputs";
+  if (inputs || std::string_view(flag.name) == "also_load") {
+    std::vector<std::string>& names = inputs ? options->inputs : options->also_load;
+    names = split(value, ',');
+    if (std::find(names.begin(), names.end(), "") != names.end()) {
+      return usage(name + " has an empty name in '" + value + "'.",
+                   inputs ? "give a.npy,b.npy, without blanks" : "give A,B, without blanks");
+    }
+    return {};
+  }
+  Result<std::vector<Shape>> shapes = parse_shapes(value);
+  if (!shapes.ok()) {
+    return shapes.status();
+  }
+  options->input_shapes = std::move(shapes.value());
+  options->have_input_shapes = true;
+  return {};
+}
+
+Status check(const Options& options) {
+  const bool needs_model = options.action == Action::kRun || options.action == Action::kTune ||
+                           options.action == Action::kDescribe;
+  if (needs_model && options.model_path.empty()) {
+    return usage("--model_path is missing.", "pte_runner --model_path FILE.pte");
+  }
+  if (!options.inputs.empty() && options.have_input_shapes) {
+    return usage("--inputs and --input_shapes exclude each other.",
+                 "drop --input_shapes: a .npy file carries its shape");
+  }
+  if (!options.kernel_choices.empty() && !options.tuned.empty()) {
+    return usage("--kernel_choices and --tuned exclude each other.", "drop one of them");
+  }
+  if (!options.values_path.empty() &&
+      (options.profile_path.empty() || options.num_executions != 1 || options.warmup != 0)) {
+    return usage("--dump_intermediate needs --etdump_path and a single execution.",
+                 "--dump_intermediate FILE --etdump_path FILE --num_executions 1 --warmup 0");
+  }
+  return {};
+}
+
+}  // namespace
+
+JsonWish find_json(const std::vector<std::string>& words) {
+  JsonWish wish;
+  for (const std::string& word : words) {
+    if (word == "--json") {
+      wish = {true, ""};
+    } else if (word.rfind("--json=", 0) == 0) {
+      wish = {true, word.substr(7)};
+    }
+  }
+  return wish;
+}
+
+Result<std::vector<Shape>> parse_shapes(const std::string& text) {
+  std::vector<Shape> shapes;
+  for (const std::string& part : split(text, ',')) {
+    Shape shape;
+    if (part != "scalar") {
+      for (const std::string& word : split(part, 'x')) {
+        std::int64_t dim = 0;
+        if (!parse_number(word, INT32_MAX, &dim)) {
+          return usage("--input_shapes has the unreadable shape '" + part + "'.", "give 1x3x224x224,1x8");
+        }
+        shape.push_back(dim);
+      }
+    }
+    shapes.push_back(std::move(shape));
+  }
+  return shapes;
+}
+
+Result<Options> parse_options(const std::vector<std::string>& words) {
+  Options options;
+  const JsonWish json = find_json(words);
+  options.json = json.wanted;
+  options.json_path = json.path;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (word == "--json") {
+      continue;
+    }
+    if (word.rfind("--", 0) != 0) {
+      return usage("'" + word + "' is not a flag.");
+    }
+    const std::size_t equals = word.find('=');
+    const std::string name = word.substr(2, equals == std::string::npos ? equals : equals - 2);
+    if (name == "json") {
+      if (json.path.empty()) {
+        return usage("--json= needs a file name.", "give --json=FILE, or --json for standard output");
+      }
+      continue;
+    }
+    const Flag* flag = std::find_if(std::begin(kFlags), std::end(kFlags),
+                                    [&](const Flag& candidate) { return name == candidate.name; });
+    if (flag == std::end(kFlags)) {
+      return usage("Unknown flag --" + name + ".");
+    }
+    Status status;
+    if (flag->takes == Takes::kNothing) {
+      status =
+          equals == std::string::npos ? set_switch(&options, name) : usage("--" + name + " takes no value.");
+    } else if (equals != std::string::npos) {
+      status = set_value(&options, *flag, word.substr(equals + 1));
+    } else if (i + 1 < words.size()) {
+      status = set_value(&options, *flag, words[++i]);
+    } else {
+      status = usage("--" + name + " needs a value.");
+    }
+    if (!status.ok()) {
+      return status;
+    }
+  }
+  if (!options.tune.empty() && options.action == Action::kRun) {
+    options.action = Action::kTune;
+    options.engine.list_kernels = true;
+  }
+  Status status = check(options);
+  if (!status.ok()) {
+    return status;
+  }
+  return options;
+}
+
+std::string help_text() {
+  return R"(pte_runner: run a program on this device and measure it.
+
+  pte_runner --model_path FILE [flags]                 run
+  pte_runner --model_path FILE --describe              what the program asks for, without running it
+  pte_runner --capabilities                            what this runner offers
+  pte_runner --roofline                                what this processor can do at most
+
+Flags are --flag=value or --flag value.
+  --model_path FILE       the program: .pte, or .onnx and .ort for the engine onnxruntime
+  --data_path FILE        weights stored apart from it (.ptd)
+  --method_name NAME      the method to run (default: forward)
+  --also_load A,B         methods that are made ready besides, as an application that uses several does
+  --run_first M=A.npy,..  method M runs once before, with these inputs (none: ones); what it leaves in buffers that
+                          methods share, the measured method finds. May be given several times
+  --inputs A.npy,B.npy    the inputs, in the method's order
+  --input_shapes 1x8,2x3  inputs of ones in these shapes; without this and --inputs: the declared shapes
+  --output_file PREFIX    write the outputs as PREFIX0.npy, PREFIX1.npy, ...
+  --num_executions N      timed executions (default: 1)
+  --warmup N              executions before those, not timed (default: 0)
+  --cpu_threads N         threads (default: one a physical core)
+  --profile               the profile of the timed executions by operators, in the result; recording costs time
+  --count_instructions    the instructions of each timed execution, in the result, where the device counts them:
+                          Slipway's own virtual devices do
+  --profile_path FILE     record the engine's own profile (ETDump, or ONNX Runtime's JSON); warm-up executions
+                          are in it (--etdump_path is the same)
+  --dump_intermediate FILE  also write the tensors that operators gave, which --etdump_path names: of one execution
+  --provider NAME         onnxruntime: xnnpack (default) or cpu
+  --ort_threads N         onnxruntime: threads of its own pool (default: 1; with --provider cpu: --cpu_threads)
+  --ort_spinning          onnxruntime: let that pool's threads spin while they wait
+  --weights_cache FILE    lean: keep packed weights in FILE and map them from there the next time: nothing is packed
+                          then. A FILE that is damaged or made for something else is made again
+  --kleidiai on|off       lean: compute without KleidiAI's kernels, or with them (default: on where they are built in)
+  --cpu_features -A,-B    lean: leave features of this CPU unused and compute as a lesser one would: -sme2,-i8mm,
+                          or -avx512f. Features that build on one are left unused with it
+  --max_jumps N           lean: how often one execution may jump backwards, as loops do (default: 10000000)
+  --trust_provider        onnxruntime: give XNNPACK's provider what it is known to get wrong, too
+  --digests WHEN          SHA-256 of the files that ran, in the result: cheap (default; where they take less than
+                          5 % of the time so far), always or never
+  --print_output          print the outputs
+  --json, --json=FILE     the result, or the error, as JSON to standard output or to FILE
+  --kernel_choices FILE   lean: compute the layers that FILE names with the kernels that it gives
+  --tuned FILE            the same; a FILE that is missing, damaged or not for this program, runner and processor is
+                          left out with a word. What it says of threads counts without --cpu_threads
+  --tune FILE             lean: measure the kernels of each layer here, in turns, and keep the best in FILE;
+                          measurements are kept beside it, and the same command continues
+  --tune_seconds N        at most so long in this process (default: 60)
+  --tune_finish           measure no more, but compare what is the best so far, and keep it
+  --kernels               lean: for each layer also the kernels that could compute it here, in the result and with
+                          --describe
+  --roofline              measure here how many operations a second the processor does in float32, and how many bytes
+                          a second it reads from memory: with one thread, and with all or --cpu_threads
+  --describe, --capabilities, --version, --help
+
+Tensors are NumPy .npy files, version 1.0, little-endian, C order. bfloat16 is two-byte void ('|V2', the bits
+as they are), read and written.
+
+Exit codes: 0 done, 2 command line, 3 program file, 4 missing operator, 5 missing backend, 6 input,
+7 execution, 8 output cannot be written, 9 out of memory, 10 crash (a defect of Slipway or of the device),
+11 a limit on time or rounds was reached.
+)";
+}
+
+}  // namespace slipway

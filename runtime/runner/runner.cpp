@@ -1,0 +1,451 @@
+#include "runner/runner.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <new>
+#include <optional>
+#include <utility>
+
+#include "base/platform.h"
+#include "base/text.h"
+#include "base/unfinished_file.h"
+#include "runner/crash_guard.h"
+#include "runner/describe_limits.h"
+#include "runner/files/digests.h"
+#include "runner/files/npy.h"
+#include "runner/files/sha256.h"
+#include "runner/inputs.h"
+#include "runner/measure.h"
+#include "runner/methods.h"
+#include "runner/options.h"
+#include "runner/report/latency.h"
+#include "runner/report/offers.h"
+#include "runner/report/report.h"
+#include "runner/roofline/roofline.h"
+#include "runner/tune/kernel_plan.h"
+#include "runner/tune/tune.h"
+
+namespace slipway {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+const Clock::time_point g_start = Clock::now();
+
+// Of the time since the start: what digests of the files that ran may cost.
+constexpr double kDigestShare = 0.05;
+
+// Where results and errors go; the handlers below need it when there is no way back to run_command.
+JsonWish g_json;
+
+Status print(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    return {Code::kOutput, "Cannot write to standard output.",
+            "free some space, or check the pipe's other end"};
+  }
+  return {};
+}
+
+// The result, where the command line wants it: JSON to standard output, or to a file with the text on
+// standard output, or the text alone.
+Status publish(const std::string& json, const std::string& text) {
+  if (!g_json.wanted) {
+    return print(printable(text));
+  }
+  if (g_json.path.empty()) {
+    return print(json + "\n");
+  }
+  const std::string file = json + "\n";
+  Status status = write_file(g_json.path, file.data(), file.size());
+  return status.ok() ? print(printable(text)) : status;
+}
+
+int fail(const Status& status) {
+  std::fputs(printable(error_text(status)).c_str(), stderr);
+  if (g_json.wanted) {
+    const std::string json = error_json(status) + "\n";
+    const Status written =
+        g_json.path.empty() ? print(json) : write_file(g_json.path, json.data(), json.size());
+    if (!written.ok()) {
+      std::fputs(printable(error_text(written)).c_str(), stderr);
+    }
+  }
+  return static_cast<int>(status.code());
+}
+
+// Whether what runs out of memory is held to limit_describing's.
+bool g_describing = false;
+
+Status out_of_memory() {
+  if (g_describing) {
+    return {Code::kMemory, "Out of memory: to describe it took more than a program of its size may take.",
+            "export the program again; what an exporter writes takes a fraction of that"};
+  }
+  return {Code::kMemory, "Out of memory.", "use a smaller program or input, or a device with more memory"};
+}
+
+// Memory to say so with when there is no other left.
+std::unique_ptr<char[]>& reserve() {
+  static auto memory = std::make_unique<char[]>(std::size_t{256} * 1024);
+  return memory;
+}
+
+// Also reached from inside libraries that cannot pass an exception on.
+void on_no_memory() {
+  std::set_new_handler(nullptr);
+  reserve().reset();
+  std::_Exit(fail(out_of_memory()));
+}
+
+void on_abort(const char* message) {
+  const int code = fail({Code::kExecution, std::string("The engine gave up: ") + message,
+                         "check the inputs' values; the program may hold a kernel bug"});
+  std::_Exit(code);
+}
+
+// Method by method, in the order in which they were given, each with its inputs.
+using EarlierInputs = std::vector<std::pair<MethodInfo, std::vector<Tensor>>>;
+
+Result<EarlierInputs> prepare_earlier(const Options& options, const ProgramInfo& program,
+                                      const Capabilities& capabilities) {
+  EarlierInputs all;
+  for (const EarlierRun& earlier : options.run_first) {
+    const Result<MethodInfo> method = find_method(options, earlier.method, program);
+    const Status offered =
+        method.ok() ? check_offers(options, method.value(), capabilities) : method.status();
+    if (!offered.ok()) {
+      return offered;
+    }
+    Options own = options;
+    own.inputs = earlier.inputs;
+    own.have_input_shapes = false;
+    std::string note;
+    Result<std::vector<Tensor>> inputs = prepare_inputs(own, method.value(), &note);
+    if (!inputs.ok()) {
+      return inputs.status();
+    }
+    all.emplace_back(method.value(), std::move(inputs.value()));
+  }
+  return all;
+}
+
+Status run_earlier(const Options& options, Engine& engine, const EarlierInputs& all) {
+  for (const auto& [method, inputs] : all) {
+    Status status = engine.choose(method.name);
+    if (status.ok()) {
+      status = engine.set_inputs(inputs);
+    }
+    if (status.ok()) {
+      status = blame_inputs(engine.execute(), method, inputs);
+    }
+    if (!status.ok()) {
+      return status;
+    }
+  }
+  return all.empty() ? Status() : engine.choose(options.method_name);
+}
+
+Status write_outputs(const Options& options, const std::vector<Tensor>& outputs, RunReport* report) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    report->outputs.push_back(report_of(outputs[i]));
+    if (!options.output_prefix.empty()) {
+      const std::string path = options.output_prefix + std::to_string(i) + ".npy";
+      const std::vector<std::uint8_t> file = format_npy(outputs[i]);
+      Status status = write_file(path, file.data(), file.size());
+      if (!status.ok()) {
+        return status;
+      }
+      report->outputs.back().file = path;
+    }
+  }
+  return {};
+}
+
+Status write_profile(const Options& options, Engine& engine, RunReport* report) {
+  if (options.profile) {
+    const Result<std::vector<ProfileRow>> rows = engine.profile_rows(options.num_executions);
+    if (!rows.ok()) {
+      return rows.status();
+    }
+    report->profiled = true;
+    report->profile = rows.value();
+  }
+  if (options.profile_path.empty()) {
+    return {};
+  }
+  const Result<std::vector<std::uint8_t>> profile = engine.profile();
+  if (!profile.ok()) {
+    return profile.status();
+  }
+  Status written = write_file(options.profile_path, profile.value().data(), profile.value().size());
+  if (!written.ok() || options.values_path.empty()) {
+    return written;
+  }
+  const Result<std::vector<std::uint8_t>> values = engine.values();
+  return values.ok() ? write_file(options.values_path, values.value().data(), values.value().size())
+                     : values.status();
+}
+
+// After everything that is measured: reading the files warms caches and counts as resident memory.
+std::optional<Digests> digests_of(const Options& options, const ProgramInfo& program) {
+  if (options.digests == DigestWish::kNever) {
+    return {};
+  }
+  std::vector<std::string> paths = {options.model_path};
+  const std::vector<std::string> weights = beside(options.model_path, program.data_files);
+  paths.insert(paths.end(), weights.begin(), weights.end());
+  if (!options.data_path.empty()) {
+    paths.push_back(options.data_path);
+  }
+  const auto guard = guard_while("read " + options.model_path + " once more", g_json);
+  const bool always = options.digests == DigestWish::kAlways;
+  return digest_files(paths, always ? INFINITY : kDigestShare * milliseconds_since(g_start));
+}
+
+// A run without its cache is a run all the same.
+void keep_weights(const Options& options, Engine& engine, RunReport* report) {
+  const auto guard = guard_while("wrote " + options.engine.weights_cache, g_json);
+  engine.keep_weights();
+  report->weights = engine.weights();
+  if (report->weights && report->weights->cache && report->weights->cache->state == "none") {
+    std::fprintf(stderr, "%s",
+                 printable("pte_runner: no weights cache: " + report->weights->cache->why + "\n").c_str());
+  }
+}
+
+// Standard output belongs to the JSON when that is where it goes.
+void print_outputs(const std::vector<Tensor>& outputs) {
+  std::FILE* stream = g_json.wanted && g_json.path.empty() ? stderr : stdout;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    std::fprintf(stream, "output %zu: %s %s %s\n", i, name_of(outputs[i].dtype),
+                 to_text(outputs[i].shape).c_str(), values_text(outputs[i], 100).c_str());
+  }
+}
+
+Status run(const Options& options, Engine& engine) {
+  auto guard = guard_while("read " + options.model_path, g_json);
+  const Result<ProgramInfo> program = engine.describe(options.model_path);
+  if (!program.ok()) {
+    return program.status();
+  }
+  const Result<MethodInfo> method = find_method(options, options.method_name, program.value());
+  if (!method.ok()) {
+    return method.status();
+  }
+  RunReport report;
+  report.engine = engine.info();
+  report.capabilities = engine.capabilities();
+  Status status = check_offers(options, method.value(), report.capabilities);
+  for (std::size_t i = 0; status.ok() && i < options.also_load.size(); ++i) {
+    const Result<MethodInfo> other = find_method(options, options.also_load[i], program.value());
+    status = other.ok() ? check_offers(options, other.value(), report.capabilities) : other.status();
+  }
+  if (!status.ok()) {
+    return status;
+  }
+  std::string note;
+  const Result<std::vector<Tensor>> inputs = prepare_inputs(options, method.value(), &note);
+  if (!inputs.ok()) {
+    return inputs.status();
+  }
+  if (!note.empty()) {
+    std::fprintf(stderr, "pte_runner: %s\n", note.c_str());
+  }
+  const Result<EarlierInputs> earlier = prepare_earlier(options, program.value(), report.capabilities);
+  if (!earlier.ok()) {
+    return earlier.status();
+  }
+  Result<KernelPlan> plan = plan_kernels(options, engine);
+  if (!plan.ok()) {
+    return plan.status();
+  }
+  const unsigned planned = plan.value().threads != 0 ? plan.value().threads : usable_cores();
+  const unsigned wanted = options.cpu_threads != 0 ? options.cpu_threads : std::min(planned, kMostThreads);
+  SLIPWAY_RETURN_IF_ERROR(check_threads(wanted));
+  const Result<unsigned> threads = engine.set_threads(wanted);
+  if (!threads.ok()) {
+    return threads.status();
+  }
+  status = check_planned(options, program.value());
+  if (!status.ok()) {
+    return status;
+  }
+  guard.reset();
+  guard = guard_while("loaded " + options.model_path, g_json);
+  const Clock::time_point start = Clock::now();
+  const bool profile = options.profile || !options.profile_path.empty();
+  LoadOptions load{options.model_path,   options.data_path, options.method_name,
+                   also_loaded(options), profile,           {}};
+  load.values = !options.values_path.empty();
+  status = load_planned(engine, load, &plan.value());
+  report.load_ms = milliseconds_since(start);
+  if (!status.ok()) {
+    return status;
+  }
+  guard.reset();
+  guard = guard_while("executed method " + options.method_name, g_json);
+  status = run_earlier(options, engine, earlier.value());
+  if (status.ok()) {
+    status = measure(options, engine, method.value(), inputs.value(), &report.measured);
+  }
+  if (!status.ok()) {
+    return status;
+  }
+  report.peak_rss = peak_rss_bytes();
+  const Result<std::vector<Tensor>> outputs = engine.outputs();
+  guard.reset();
+  if (!outputs.ok()) {
+    return outputs.status();
+  }
+  report.program_path = options.model_path;
+  report.program_size = program.value().size;
+  report.method = options.method_name;
+  report.warmup = std::max(options.warmup, engine.least_warmup());
+  report.threads = threads.value();
+  report.cpu = cpu_info();
+  report.settings = engine.settings();
+  report.placement = engine.placement();
+  report.kernels = engine.kernels();
+  report.fallbacks = engine.fallbacks();
+  report.tuned = plan.value().info;
+  keep_weights(options, engine, &report);
+  for (const Tensor& input : inputs.value()) {
+    report.inputs.push_back(report_of(input));
+  }
+  status = write_outputs(options, outputs.value(), &report);
+  if (status.ok()) {
+    status = write_profile(options, engine, &report);
+  }
+  if (!status.ok()) {
+    return status;
+  }
+  report.digests = digests_of(options, program.value());
+  if (options.print_output) {
+    print_outputs(outputs.value());
+  }
+  return publish(run_json(report), run_text(report));
+}
+
+Status tune(const Options& options, Engine& engine) {
+  auto guard = guard_while("measured the kernels of " + options.model_path, g_json);
+  const Result<ProgramInfo> program = engine.describe(options.model_path);
+  if (!program.ok()) {
+    return program.status();
+  }
+  const Result<MethodInfo> method = find_method(options, options.method_name, program.value());
+  if (!method.ok()) {
+    return method.status();
+  }
+  SLIPWAY_RETURN_IF_ERROR(check_offers(options, method.value(), engine.capabilities()));
+  SLIPWAY_RETURN_IF_ERROR(check_planned(options, program.value()));
+  std::string note;
+  const Result<std::vector<Tensor>> inputs = prepare_inputs(options, method.value(), &note);
+  SLIPWAY_RETURN_IF_ERROR(inputs);
+  const Result<TuneReport> report = tune_kernels(options, engine, inputs.value());
+  return report.ok() ? publish(tune_json(report.value()), tune_text(report.value())) : report.status();
+}
+
+// Of the files beside a program that hold weights of it.
+std::uint64_t data_size(const std::string& model_path, const ProgramInfo& program) {
+  std::uint64_t all = 0;
+  for (const std::string& path : beside(model_path, program.data_files)) {
+    const Result<MappedFile> file = MappedFile::open(path);
+    all += file.ok() ? file.value().size() : 0;
+  }
+  return all;
+}
+
+Status describe(const Options& options, Engine& engine) {
+  auto guard = guard_while("described " + options.model_path, g_json);
+  const Result<MappedFile> file = MappedFile::open(options.model_path);
+  if (!file.ok()) {
+    return file.status();
+  }
+  g_describing = true;
+  limit_describing(describe_bytes(file.value().size()));
+  Result<ProgramInfo> program = engine.describe(options.model_path);
+  if (!program.ok()) {
+    return program.status();
+  }
+  limit_describing(describe_bytes(file.value().size() + data_size(options.model_path, program.value())));
+  std::vector<std::string> lacking;
+  const Status status = engine.examine(options.model_path, &lacking);
+  for (MethodInfo& method : program.value().methods) {
+    method.kernels = engine.kernels_of(options.model_path, method.name);
+  }
+  guard.reset();
+  if (!status.ok()) {
+    return status;
+  }
+  const Capabilities capabilities = engine.capabilities();
+  return publish(describe_json(engine.info(), options.model_path, program.value(), capabilities, lacking),
+                 describe_text(options.model_path, program.value(), capabilities, lacking));
+}
+
+Status roofline(const Options& options) {
+  const auto guard = guard_while("measured what the processor can do", g_json);
+  const Result<Roofline> found =
+      measure_roofline(options.cpu_threads != 0 ? options.cpu_threads : usable_cores());
+  SLIPWAY_RETURN_IF_ERROR(found);
+  const CpuInfo cpu = cpu_info();
+  return publish(roofline_json(found.value(), cpu), roofline_text(found.value(), cpu));
+}
+
+Status act(const Options& options) {
+  if (options.action == Action::kHelp) {
+    return print(help_text());
+  }
+  if (options.action == Action::kRoofline) {
+    return roofline(options);
+  }
+  const std::unique_ptr<Engine> engine = make_engine(on_abort);
+  const EngineInfo info = engine->info();
+  if (options.action == Action::kVersion) {
+    return print("pte_runner " SLIPWAY_VERSION " (" + info.name + " " + info.version + ")\n");
+  }
+  if (options.action == Action::kCapabilities) {
+    const Capabilities capabilities = engine->capabilities();
+    const CpuInfo cpu = cpu_info();
+    return publish(capabilities_json(info, capabilities, cpu), capabilities_text(info, capabilities, cpu));
+  }
+  const Status configured = engine->configure(options.engine);
+  if (!configured.ok()) {
+    return configured;
+  }
+  if (options.action == Action::kTune) {
+    return tune(options, *engine);
+  }
+  return options.action == Action::kDescribe ? describe(options, *engine) : run(options, *engine);
+}
+
+}  // namespace
+
+TensorReport report_of(const Tensor& tensor) {
+  return {tensor.dtype, tensor.shape, sha256_hex(tensor.bytes.data(), tensor.bytes.size()), ""};
+}
+
+int run_command(const std::vector<std::string>& words) {
+  g_json = find_json(words);
+  reserve();
+  std::set_new_handler(on_no_memory);
+  ignore_file_size_signal();
+  remove_unfinished_files();
+  try {
+    const Result<Options> options = parse_options(words);
+    const Status status = options.ok() ? act(options.value()) : options.status();
+    return status.ok() ? 0 : fail(status);
+  } catch (const std::bad_alloc&) {
+    return fail(out_of_memory());
+  } catch (const std::exception& error) {
+    return fail({Code::kCrash,
+                 std::string("Unexpected failure: ") + error.what() + ". This is a defect of Slipway.",
+                 "report it with the program and this message"});
+  }
+}
+
+}  // namespace slipway

@@ -1,6 +1,0 @@
-#include "platform.h"
-#include "runner.h"
-
-int main(int argc, char** argv) {
-  return slipway::run_command(slipway::command_words(argc, argv));
-}
