@@ -36,7 +36,7 @@ void FillWeights(const Layer& layer, Random* random, Data* data) {
     for (int value : data->values) data->stored.push_back(static_cast<std::uint8_t>(value));
   } else {
     for (std::size_t row = 0; row < layer.outputs; ++row) {
-      PackNibbles(data->values.data() + row * per_channel, per_channel, data->zero_point, &data->stored);
+      PackInt4(data->values.data() + row * per_channel, per_channel, data->zero_point, &data->stored);
     }
   }
   const std::size_t blocks = data->block ? per_channel / data->block : 1;

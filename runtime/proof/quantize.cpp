@@ -74,7 +74,7 @@ std::vector<float> QuantizableRow(Random* random, std::size_t count, float low, 
   }
 }
 
-void PackNibbles(const int* weights, std::size_t count, int zero_point, std::vector<std::uint8_t>* packed) {
+void PackInt4(const int* weights, std::size_t count, int zero_point, std::vector<std::uint8_t>* packed) {
   for (std::size_t k = 0; k < count; k += 2) {
     const auto even = static_cast<unsigned>(weights[k] + zero_point) & 15u;
     const auto odd = static_cast<unsigned>(weights[k + 1] + zero_point) & 15u;

@@ -27,7 +27,7 @@ int Quantize(float value, const RowQuantization& how);
 std::vector<float> QuantizableRow(Random* random, std::size_t count, float low, float high);
 
 // 4-bit weights of one row, two a byte, the even one in the low bits, as they lie in memory. With zero point
-// 8 the stored nibble is weight + 8, with 0 it is the weight's two's complement. The count is even.
-void PackNibbles(const int* weights, std::size_t count, int zero_point, std::vector<std::uint8_t>* packed);
+// 8 the stored number is weight + 8, with 0 it is the weight's two's complement. The count is even.
+void PackInt4(const int* weights, std::size_t count, int zero_point, std::vector<std::uint8_t>* packed);
 
 }  // namespace proof

@@ -1,4 +1,4 @@
-// Layers in 8 bits, over gathered windows and with kernels that XNNPACK would not choose, against XNNPACK's
+// Layers in 8 bits, by im2col and with kernels that XNNPACK would not choose, against XNNPACK's
 // own choice, bit for bit.
 #include <pthreadpool.h>
 #include <xnnpack.h>
@@ -15,7 +15,7 @@
 
 #include "check.h"
 #include "lean/xnnpack/blocking.h"
-#include "lean/xnnpack/gathered_windows.h"
+#include "lean/xnnpack/im2col.h"
 #include "lean/xnnpack/tile_choice.h"
 #include "lean/xnnpack/vector_kernels.h"
 
@@ -47,9 +47,9 @@ std::vector<std::int8_t> any_bytes(std::size_t count, std::uint32_t seed) {
 
 constexpr std::int32_t kInputZero = -7;
 
-// The layer's results; `ours`: as the engine makes it, which must be a product over `gathered` windows then.
+// The layer's results; `ours`: as the engine makes it, which must be by im2col then, where `im2col`.
 std::vector<std::int8_t> run_byte_layer(const Layer& layer, pthreadpool_t threads, bool ours,
-                                        bool gathered = true) {
+                                        bool im2col = true) {
   xnn_subgraph_t made = nullptr;
   CHECK(xnn_create_subgraph(2, 0, &made) == xnn_status_success);
   const Subgraph subgraph(made, xnn_delete_subgraph);
@@ -86,16 +86,16 @@ std::vector<std::int8_t> run_byte_layer(const Layer& layer, pthreadpool_t thread
   if (ours) {
     const TileChoice choice(made, nullptr, threads);
     CHECK(xnn_create_runtime_v2(made, threads, 0, &started) == xnn_status_success);
-    hook_gathered(started, *made);
+    hook_im2col(started, *made);
   } else {
     CHECK(xnn_create_runtime_v2(made, threads, 0, &started) == xnn_status_success);
   }
   const Runtime runtime(started, xnn_delete_runtime);
   const xnn_operator& op = *started->opdata[0].operator_objects[0];
   CHECK((op.ukernel.type == xnn_microkernel_type_gemm) ==
-        ((ours && gathered) || layer.window_height * layer.window_width == 1));
+        ((ours && im2col) || layer.window_height * layer.window_width == 1));
   const std::optional<double> vectors = time_by_vectors(made->nodes[0], made->values);
-  if (ours && !gathered && vectors) {
+  if (ours && !im2col && vectors) {
     const bool gemm = op.ukernel.type == xnn_microkernel_type_gemm;
     CHECK((gemm ? op.ukernel.gemm.nr : op.ukernel.igemm.nr) == (*vectors < 1 ? 16U : 64U));
   }
@@ -116,7 +116,7 @@ std::vector<std::int8_t> run_byte_layer(const Layer& layer, pthreadpool_t thread
     const bool short_tasks =
         threads != nullptr && (op.compute[0].tile[0] > rows || op.compute[0].tile[1] > columns);
     CHECK((op.compute[0].task_2d_tile_2d != task) == (many || short_tasks));
-    if (threads != nullptr && !gathered &&
+    if (threads != nullptr && !im2col &&
         layer.batch * layer.rows() * layer.columns() * window * layer.results < 100000) {
       CHECK(op.compute[0].tile[0] >= op.compute[0].range[0]);
       CHECK(op.compute[0].tile[1] >= op.compute[0].range[1]);
@@ -132,12 +132,12 @@ std::vector<std::int8_t> run_byte_layer(const Layer& layer, pthreadpool_t thread
   return results;
 }
 
-void check_byte_layer(const Layer& layer, bool gathered = true) {
+void check_byte_layer(const Layer& layer, bool im2col = true) {
   const std::unique_ptr<pthreadpool, decltype(&pthreadpool_destroy)> threads(pthreadpool_create(3),
                                                                              pthreadpool_destroy);
   const std::vector<std::int8_t> expected = run_byte_layer(layer, nullptr, false);
-  CHECK(run_byte_layer(layer, nullptr, true, gathered) == expected);
-  CHECK(run_byte_layer(layer, threads.get(), true, gathered) == expected);
+  CHECK(run_byte_layer(layer, nullptr, true, im2col) == expected);
+  CHECK(run_byte_layer(layer, threads.get(), true, im2col) == expected);
 }
 
 bool has_some_values(const std::vector<std::int8_t>& results) {
@@ -150,7 +150,7 @@ bool has_some_values(const std::vector<std::int8_t>& results) {
 
 }  // namespace
 
-TEST("windows of few channels are gathered, and the results have XNNPACK's bits") {
+TEST("windows of few channels are copied together, and the results have XNNPACK's bits") {
   CHECK(xnn_initialize(nullptr) == xnn_status_success);
   const Layer first = {1, 61, 47, 3, 64, 7, 7, 2, 2, 3, 3, 3, 3};
   CHECK(has_some_values(run_byte_layer(first, nullptr, true)));
@@ -269,7 +269,7 @@ TEST("AMX computes wide and deep layers, and vectors compute the others") {
   };
   CHECK(!by_vectors({56 * 56, 64, 9, 64, 1}));  // ResNet
   CHECK(!by_vectors({7 * 7, 512, 9, 512, 1}));
-  CHECK(!by_vectors({112 * 112, 64, 1, 147, 1}));  // its first layer, of gathered windows
+  CHECK(!by_vectors({112 * 112, 64, 1, 147, 1}));  // its first layer, by im2col
   CHECK(by_vectors({112 * 112, 32, 9, 3, 1}));     // MobileNet's
   CHECK(by_vectors({112 * 112, 16, 1, 32, 1}));
   CHECK(by_vectors({56 * 56, 24, 1, 96, 1}));

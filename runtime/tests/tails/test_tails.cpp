@@ -114,8 +114,8 @@ constexpr Types kChannels = {"qs8 qc8w", kS8, kC8, kC32, kS8};
 constexpr Types kUnsigned = {"qu8", kU8, kU8, kS32, kU8};
 constexpr Types kDynamic = {"qd8 qc8w", kF32, kC8, kF32, kF32, true};
 constexpr Types kDynamicHalves = {"qd8 qc8w f16", kF16, kC8, kF32, kF16, true};
-constexpr Types kNibbles = {"qd8 qc4w", kF32, kC4, kF32, kF32, true};
-constexpr Types kNibblesHalves = {"qd8 qc4w f16", kF16, kC4, kF32, kF16, true};
+constexpr Types kInt4 = {"qd8 qc4w", kF32, kC4, kF32, kF32, true};
+constexpr Types kInt4Halves = {"qd8 qc4w f16", kF16, kC4, kF32, kF16, true};
 constexpr Types kBlocks32 = {"qd8 qb4w of 32", kF32, kB4, kF32, kF32, true, 32};
 constexpr Types kBlocks64 = {"qd8 qb4w of 64", kF32, kB4, kF32, kF32, true, 64};
 constexpr Types kBlocks128 = {"qd8 qb4w of 128", kF32, kB4, kF32, kF32, true, 128};
@@ -311,8 +311,8 @@ TEST("fully-connected layers leave no tail out") {
   std::vector<LayerFamily> all = {connected(kFloats, true), connected(kFloats, true, true),
                                   connected(kHalves, true)};
   for (const Types* types :
-       {&kFloats, &kHalves, &kRounded, &kSigned, &kChannels, &kUnsigned, &kDynamic, &kDynamicHalves,
-        &kNibbles, &kNibblesHalves, &kBlocks32, &kBlocks64, &kBlocks128, &kBlocksHalves}) {
+       {&kFloats, &kHalves, &kRounded, &kSigned, &kChannels, &kUnsigned, &kDynamic, &kDynamicHalves, &kInt4,
+        &kInt4Halves, &kBlocks32, &kBlocks64, &kBlocks128, &kBlocksHalves}) {
     all.push_back(connected(*types));
   }
   for (const Types* types : {&kFloats, &kHalves, &kChannels, &kDynamic}) {

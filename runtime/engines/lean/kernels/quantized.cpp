@@ -328,8 +328,8 @@ Status quantized_embedding(Arguments& arguments, std::size_t out_at) {
         value = static_cast<float>(bytes[k / 4] >> 2U * (k % 4) & 3U) - 2.0F;
       } else {
         // The first number is in the upper half; 8 stands for 0.
-        const unsigned nibble = k % 2 == 0 ? bytes[k / 2] >> 4U : bytes[k / 2] & 0xfU;
-        value = static_cast<float>(nibble) - 8.0F;
+        const unsigned stored = k % 2 == 0 ? bytes[k / 2] >> 4U : bytes[k / 2] & 0xfU;
+        value = static_cast<float>(stored) - 8.0F;
       }
       const std::size_t group = row * groups + k / (width / groups);
       line[k] = (value - (zero_point.empty() ? 0.0F : zero_point[group])) * scale[group];

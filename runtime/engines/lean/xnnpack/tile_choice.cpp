@@ -17,8 +17,8 @@
 #include "lean/xnnpack/byte_tiles.h"
 #include "lean/xnnpack/depthwise.h"
 #include "lean/xnnpack/float_tiles.h"
-#include "lean/xnnpack/gathered_windows.h"
-#include "lean/xnnpack/nibble_tiles.h"
+#include "lean/xnnpack/im2col.h"
+#include "lean/xnnpack/int4_tiles.h"
 #include "lean/xnnpack/vector_kernels.h"
 #include "lean/xnnpack/winograd.h"
 #include "lean/xnnpack/winograd_plan.h"
@@ -369,11 +369,11 @@ xnn_status make_depthwise(const Order& order, const std::string& ours) {
 }
 
 // A layer with 4-bit weights that have a scale for each block.
-xnn_status make_nibbles(const Order& order, std::size_t rows) {
-  if (order.has_choice() && order.choose({{nibble_choice(rows)}}, 0) != 0) {
+xnn_status make_int4(const Order& order, std::size_t rows) {
+  if (order.has_choice() && order.choose({{int4_choice(rows)}}, 0) != 0) {
     return order.make();
   }
-  const NibbleKernels kernels(rows);
+  const Int4Kernels kernels(rows);
   return order.make();
 }
 
@@ -386,9 +386,9 @@ xnn_status make_bytes(const Order& order, ByteTable table) {
   return make_packed(order);
 }
 
-// A convolution as a product over windows that are gathered first.
-xnn_status make_gathered(const Order& order) {
-  if (order.has_choice() && order.choose({{kByGathering}}, 0) != 0) {
+// A convolution as a product over windows.
+xnn_status make_im2col(const Order& order) {
+  if (order.has_choice() && order.choose({{kByIm2col}}, 0) != 0) {
     return order.make();
   }
   const xnn_node product = product_over_windows(*order.node);
@@ -479,11 +479,11 @@ xnn_status make(const xnn_node* node, const xnn_value* values, std::size_t value
   if (!depthwise.empty()) {
     return make_depthwise(order, depthwise);
   }
-  if (can_be_gathered(*node, values)) {
-    return make_gathered(order);
+  if (takes_im2col(*node, values)) {
+    return make_im2col(order);
   }
-  if (const std::size_t rows = nibble_rows(*node, values); rows != 0) {
-    return make_nibbles(order, rows);
+  if (const std::size_t rows = int4_rows(*node, values); rows != 0) {
+    return make_int4(order, rows);
   }
   if (const ByteTable table = byte_table(*node, values); table != ByteTable::kNone) {
     return make_bytes(order, table);
@@ -553,7 +553,7 @@ TileChoice::TileChoice(xnn_subgraph_t subgraph, PackedWeights* weights, pthreadp
                        LayerChoices* choices, const std::vector<std::size_t>* origins)
     : subgraph_(subgraph) {
   making_mutex.lock();
-  nibbles_.emplace(threads);
+  int4_.emplace(threads);
   panels_.emplace(threads);
   for (std::uint32_t i = 0; i < subgraph->num_nodes; ++i) {
     xnn_node& node = subgraph->nodes[i];
@@ -573,7 +573,7 @@ TileChoice::~TileChoice() {
   }
   making = {};
   panels_.reset();
-  nibbles_.reset();
+  int4_.reset();
   making_mutex.unlock();
 }
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "lean/xnnpack/int4_packing.h"
 #include "lean/xnnpack/layer_choices.h"
-#include "lean/xnnpack/nibble_packing.h"
 #include "lean/xnnpack/packed_weights.h"
 #include "lean/xnnpack/panel_packing.h"
 #include "lean/xnnpack/tile_set.h"
@@ -65,7 +65,7 @@ class TileChoice {
  private:
   xnn_subgraph_t subgraph_;
   std::vector<void (*)()> originals_;  // how each node's operator is made
-  std::optional<NibblePacking> nibbles_;
+  std::optional<Int4Packing> int4_;
   std::optional<PanelPacking> panels_;
 };
 

@@ -8,7 +8,7 @@
 #include "lean/xnnpack/byte_tiles.h"
 #include "lean/xnnpack/depthwise.h"
 #include "lean/xnnpack/float_tiles.h"
-#include "lean/xnnpack/nibble_tiles.h"
+#include "lean/xnnpack/int4_tiles.h"
 #include "lean/xnnpack/tile_choice.h"
 #include "lean/xnnpack/winograd.h"
 
@@ -57,7 +57,7 @@ std::string tile_name(void (*kernel)()) {
     }
     return {};
   };
-  for (std::string name : {nibble_name(kernel), std::string(byte_name(kernel))}) {
+  for (std::string name : {int4_name(kernel), std::string(byte_name(kernel))}) {
     if (!name.empty()) {
       return name;
     }

@@ -8,7 +8,7 @@
 #include "lean/kernels/elements.h"
 #include "lean/xnnpack/blocking.h"
 #include "lean/xnnpack/byte_tables.h"
-#include "lean/xnnpack/gathered_windows.h"
+#include "lean/xnnpack/im2col.h"
 #include "lean/xnnpack/kernel_choices.h"
 #include "lean/xnnpack/kernel_names.h"
 #include "lean/xnnpack/memory_plan.h"
@@ -161,7 +161,7 @@ Status XnnDelegate::prepare(const XnnContext& context, PackedWeights& weights, c
   }
   memory_ = context.memory();
   hook_winograd(runtime);
-  hook_gathered(runtime, *graph_->subgraph());
+  hook_im2col(runtime, *graph_->subgraph());
   weights.confirm(runtime);
   return {};
 }

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "check.h"
-#include "lean/xnnpack/nibble_packing.h"
-#include "lean/xnnpack/nibble_tile.h"
+#include "lean/xnnpack/int4_packing.h"
+#include "lean/xnnpack/int4_tile.h"
 
 using namespace slipway::lean;
 
@@ -29,7 +29,7 @@ TEST("4-bit weights are packed as XNNPACK packs them, in any parts") {
     for (const std::size_t columns : {std::size_t{1}, panel - 1, panel, 3 * panel + 2}) {
       for (const std::size_t block : {std::size_t{32}, std::size_t{64}}) {
         const std::size_t depth = 3 * block;
-        const NibblePanels panels = {
+        const Int4Panels panels = {
             columns, depth, panel, block, panel * sizeof(std::uint16_t), panel * sizeof(float)};
         std::vector<std::uint8_t> weights(columns * depth / 2);
         for (std::uint8_t& two : weights) {
@@ -47,7 +47,7 @@ TEST("4-bit weights are packed as XNNPACK packs them, in any parts") {
                                      scales.data(), expected.data(), panels.block_extra, panels.panel_extra,
                                      &zeros);
         for (std::size_t i = panels.count(); i != 0; --i) {  // backwards, as threads may
-          pack_nibbles(panels, weights.data(), scales.data(), 1, found.data(), i - 1, i);
+          pack_int4(panels, weights.data(), scales.data(), 1, found.data(), i - 1, i);
         }
         CHECK(found == expected);
       }
@@ -61,13 +61,13 @@ TEST("4-bit weights for our kernel have XNNPACK's order, and the sums of its ord
   for (const std::size_t columns : {1U, 6U, 15U, 16U, 50U}) {
     for (const std::size_t block : {std::size_t{32}, std::size_t{96}}) {
       const std::size_t depth = 2 * block;
-      NibblePanels panels = {columns,
-                             depth,
-                             kNibbleColumns,
-                             block,
-                             kNibbleColumns * sizeof(std::uint16_t),
-                             kNibbleColumns * sizeof(float),
-                             true};
+      Int4Panels panels = {columns,
+                           depth,
+                           kInt4Columns,
+                           block,
+                           kInt4Columns * sizeof(std::uint16_t),
+                           kInt4Columns * sizeof(float),
+                           true};
       std::vector<std::uint8_t> weights(columns * depth / 2);
       for (std::uint8_t& two : weights) {
         two = static_cast<std::uint8_t>(random());
@@ -80,23 +80,23 @@ TEST("4-bit weights for our kernel have XNNPACK's order, and the sums of its ord
       const xnn_qs8_qc4w_packing_params zeros = {1, 8};
       const auto theirs = [&](std::size_t together) {
         std::vector<std::uint8_t> packed(size);
-        xnn_pack_qs8_qb4w_gemm_goi_w(1, columns, depth, kNibbleColumns, together, 1, block, weights.data(),
+        xnn_pack_qs8_qb4w_gemm_goi_w(1, columns, depth, kInt4Columns, together, 1, block, weights.data(),
                                      nullptr, scales.data(), packed.data(), panels.block_extra,
                                      panels.panel_extra, &zeros);
         return packed;
       };
       const std::vector<std::uint8_t> sums = theirs(8);
-      const std::vector<std::uint8_t> order = theirs(kNibbleDepth);
+      const std::vector<std::uint8_t> order = theirs(kInt4Depth);
       std::vector<std::uint8_t> found(size);
-      pack_nibbles(panels, weights.data(), scales.data(), 1, found.data(), 0, panels.count());
+      pack_int4(panels, weights.data(), scales.data(), 1, found.data(), 0, panels.count());
       for (std::size_t panel = 0; panel < panels.count(); ++panel) {
         const std::size_t begin = panel * panels.panel_bytes();
-        const std::size_t start = begin + kNibbleColumns * sizeof(float);
+        const std::size_t start = begin + kInt4Columns * sizeof(float);
         CHECK(std::memcmp(found.data() + begin, sums.data() + begin, start - begin) == 0);
-        const std::size_t some = columns - panel * kNibbleColumns;
-        const std::size_t used = (some < kNibbleColumns ? some : kNibbleColumns) * kNibbleDepth;
-        for (std::size_t k = 0; k < depth; k += 2 * kNibbleDepth) {
-          const std::size_t at = start + k / 2 * kNibbleColumns + k / block * panels.block_extra;
+        const std::size_t some = columns - panel * kInt4Columns;
+        const std::size_t used = (some < kInt4Columns ? some : kInt4Columns) * kInt4Depth;
+        for (std::size_t k = 0; k < depth; k += 2 * kInt4Depth) {
+          const std::size_t at = start + k / 2 * kInt4Columns + k / block * panels.block_extra;
           CHECK(std::memcmp(found.data() + at, order.data() + at, used) == 0);
         }
       }

@@ -1,4 +1,4 @@
-#include "lean/xnnpack/gathered_windows.h"
+#include "lean/xnnpack/im2col.h"
 
 #include <xnnpack/common.h>
 #include <xnnpack/compute.h>
@@ -25,10 +25,10 @@ namespace slipway::lean {
 namespace {
 
 // With more channels little of the work is padding.
-constexpr std::size_t kMostGathered = 4;
+constexpr std::size_t kMostChannels = 4;
 // To copy a window of 3x3 takes as long as it saves.
 constexpr std::size_t kLeastPixels = 25;
-// Windows that are gathered at a time stay in the first cache; a kernel's rows are among them.
+// Windows that are copied at a time stay in the first cache; a kernel's rows are among them.
 constexpr std::size_t kWindowsBytes = std::size_t{16} * 1024;
 constexpr std::size_t kMostWindow = kWindowsBytes / XNN_MAX_MR;
 // Kernels that take fewer channels at once have little padding.
@@ -57,20 +57,20 @@ struct Image {
 };
 
 // What a hooked operator has besides XNNPACK's own context.
-struct GatheredLayer {
+struct Im2colLayer {
   xnn_reshape_operator_fn reshape;
   Image image;
 };
-static_assert(std::is_trivially_copyable_v<GatheredLayer>, "XNNPACK frees it without a destructor");
+static_assert(std::is_trivially_copyable_v<Im2colLayer>, "XNNPACK frees it without a destructor");
 
 // Behind the product in XNNPACK's context, where layers have more that pack weights at run time.
-constexpr std::size_t kGatheredOffset =
-    (sizeof(gemm_context) + alignof(GatheredLayer) - 1) / alignof(GatheredLayer) * alignof(GatheredLayer);
-static_assert(kGatheredOffset + sizeof(GatheredLayer) <= sizeof(xnn_operator::context),
+constexpr std::size_t kIm2colOffset =
+    (sizeof(gemm_context) + alignof(Im2colLayer) - 1) / alignof(Im2colLayer) * alignof(Im2colLayer);
+static_assert(kIm2colOffset + sizeof(Im2colLayer) <= sizeof(xnn_operator::context),
               "XNNPACK's operators have room for an image");
 
-GatheredLayer* gathered_of(void* context) {
-  return std::launder(reinterpret_cast<GatheredLayer*>(static_cast<char*>(context) + kGatheredOffset));
+Im2colLayer* im2col_of(void* context) {
+  return std::launder(reinterpret_cast<Im2colLayer*>(static_cast<char*>(context) + kIm2colOffset));
 }
 
 // Rows of a window that is inside the image: its bytes are copied without calls.
@@ -150,9 +150,9 @@ void gather_some(const Image& image, const std::uint8_t* images, std::size_t num
 }
 
 // A task of XNNPACK's product: some windows, all channels.
-void compute_gathered(void* context, std::size_t row, std::size_t column, std::size_t rows,
-                      std::size_t columns) {
-  const Image& image = gathered_of(context)->image;
+void compute_im2col(void* context, std::size_t row, std::size_t column, std::size_t rows,
+                    std::size_t columns) {
+  const Image& image = im2col_of(context)->image;
   alignas(XNN_ALLOCATION_ALIGNMENT) std::uint8_t windows[kWindowsBytes + XNN_EXTRA_BYTES];
   gemm_context product = *static_cast<const gemm_context*>(context);
   gather_some(image, static_cast<const std::uint8_t*>(product.a), row, rows, windows);
@@ -167,11 +167,10 @@ std::size_t windows_in(std::size_t size, std::size_t padding, std::size_t window
   return size + padding < window ? 0 : (size + padding - window) / step + 1;
 }
 
-xnn_status reshape_gathered(xnn_operator_data* data, xnn_value* values, std::size_t count,
-                            pthreadpool_t pool) {
+xnn_status reshape_im2col(xnn_operator_data* data, xnn_value* values, std::size_t count, pthreadpool_t pool) {
   xnn_operator_t op = data->operator_objects[0];
-  GatheredLayer* gathered = gathered_of(&op->context);
-  Image& image = gathered->image;
+  Im2colLayer* layer = im2col_of(&op->context);
+  Image& image = layer->image;
   std::size_t* dims = values[data->inputs[0]].shape.dim;
   const std::size_t height = dims[1];
   const std::size_t width = dims[2];
@@ -182,7 +181,7 @@ xnn_status reshape_gathered(xnn_operator_data* data, xnn_value* values, std::siz
   // For XNNPACK each window is a pixel.
   dims[1] = image.rows;
   dims[2] = image.columns;
-  const xnn_status status = gathered->reshape(data, values, count, pool);
+  const xnn_status status = layer->reshape(data, values, count, pool);
   dims[1] = height;
   dims[2] = width;
   if ((status != xnn_status_success && status != xnn_status_reallocation_required) ||
@@ -195,7 +194,7 @@ xnn_status reshape_gathered(xnn_operator_data* data, xnn_value* values, std::siz
   const std::size_t threads = pthreadpool_get_threads_count(pool);
   const std::size_t share = threads == 1 ? compute.range[0] : compute.range[0] / (threads * kSharesPerThread);
   const std::size_t most = std::min(share, kWindowsBytes / image.window_bytes());
-  compute.task_2d_tile_2d = &compute_gathered;
+  compute.task_2d_tile_2d = &compute_im2col;
   compute.tile[0] = std::max<std::size_t>(most / product.mr, 1) * product.mr;
   compute.tile[1] = compute.range[1];
   return status;
@@ -203,7 +202,7 @@ xnn_status reshape_gathered(xnn_operator_data* data, xnn_value* values, std::siz
 
 }  // namespace
 
-bool can_be_gathered(const xnn_node& node, const xnn_value* values) {
+bool takes_im2col(const xnn_node& node, const xnn_value* values) {
 #if XNN_ARCH_X86_64
   if (node.type != xnn_node_type_convolution_2d) {
     return false;
@@ -217,7 +216,7 @@ bool can_be_gathered(const xnn_node& node, const xnn_value* values) {
                          filter.data != nullptr && output.layout == xnn_layout_type_nhwc;
   const std::size_t pixels = std::size_t{params.kernel_height} * params.kernel_width;
   // One channel of one result is a depthwise convolution.
-  if (!quantized || params.groups != 1 || params.group_input_channels > kMostGathered ||
+  if (!quantized || params.groups != 1 || params.group_input_channels > kMostChannels ||
       (params.group_input_channels == 1 && params.group_output_channels == 1) || pixels < kLeastPixels ||
       pixels > kMostWindow / params.group_input_channels || params.dilation_height != 1 ||
       params.dilation_width != 1 || (node.flags & XNN_FLAG_TENSORFLOW_SAME_PADDING) != 0) {
@@ -243,7 +242,7 @@ xnn_node product_over_windows(const xnn_node& node) {
   return product;
 }
 
-void hook_gathered(xnn_runtime_t runtime, const xnn_subgraph& subgraph) {
+void hook_im2col(xnn_runtime_t runtime, const xnn_subgraph& subgraph) {
   for (std::size_t i = 0; i < runtime->num_ops; ++i) {
     xnn_operator_data& data = runtime->opdata[i];
     xnn_operator_t op = data.operator_objects[0];
@@ -268,8 +267,8 @@ void hook_gathered(xnn_runtime_t runtime, const xnn_subgraph& subgraph) {
     image.more_height = image.top + params.input_padding_bottom;
     image.more_width = image.left + params.input_padding_right;
     image.padding = static_cast<std::uint8_t>(runtime->values[data.inputs[0]].quantization.zero_point);
-    new (reinterpret_cast<char*>(&op->context) + kGatheredOffset) GatheredLayer{data.reshape, image};
-    data.reshape = &reshape_gathered;
+    new (reinterpret_cast<char*>(&op->context) + kIm2colOffset) Im2colLayer{data.reshape, image};
+    data.reshape = &reshape_im2col;
   }
 }
 

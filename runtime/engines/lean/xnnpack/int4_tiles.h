@@ -13,20 +13,20 @@ struct xnn_value;
 namespace slipway::lean {
 
 // The rows of our tile for that node; 0 where only XNNPACK has a kernel for it.
-std::size_t nibble_rows(const xnn_node& node, const xnn_value* values);
+std::size_t int4_rows(const xnn_node& node, const xnn_value* values);
 
 // What our kernel is called among a layer's candidates: "11x16".
-std::string nibble_choice(std::size_t rows);
+std::string int4_choice(std::size_t rows);
 // The kernel's name when it is ours; otherwise empty.
-std::string nibble_name(void (*kernel)());
+std::string int4_name(void (*kernel)());
 
 // While it is there, XNNPACK's table for such layers has our kernel, with so many rows.
-class NibbleKernels {
+class Int4Kernels {
  public:
-  explicit NibbleKernels(std::size_t rows);
-  ~NibbleKernels();
-  NibbleKernels(const NibbleKernels&) = delete;
-  NibbleKernels& operator=(const NibbleKernels&) = delete;
+  explicit Int4Kernels(std::size_t rows);
+  ~Int4Kernels();
+  Int4Kernels(const Int4Kernels&) = delete;
+  Int4Kernels& operator=(const Int4Kernels&) = delete;
 
  private:
   std::unique_ptr<xnn_gemm_config> before_;

@@ -1,4 +1,4 @@
-#include "lean/xnnpack/nibble_packing.h"
+#include "lean/xnnpack/int4_packing.h"
 
 #include <xnnpack/config.h>
 #include <xnnpack/microfnptr.h>
@@ -7,14 +7,14 @@
 #include <algorithm>
 #include <cstring>
 
-#include "lean/xnnpack/nibble_tile.h"
+#include "lean/xnnpack/int4_tile.h"
 
 namespace slipway::lean {
 namespace {
 
 using PackBlocks = xnn_packw_gemm_goi_bl_ukernel_fn;
 
-constexpr std::size_t kGroup = kNibblesTogether / 2;  // neighbours in a kernel's row of bytes: its kr
+constexpr std::size_t kGroup = kInt4Together / 2;  // neighbours in a kernel's row of bytes: its kr
 constexpr std::size_t kPanelsTogether = 2;
 constexpr std::size_t kColumnsTogether = 16;
 
@@ -28,8 +28,8 @@ constexpr bool kLittle = false;
 
 using Bytes16 [[gnu::vector_size(16)]] = std::uint8_t;
 
-// Two columns' next sixteen nibbles, in eight bytes each, become two times eight bytes: a nibble and the
-// eighth one behind it in each. `totals`: the columns' sums of nibbles.
+// The next 16 int4 weights of two columns, in 8 bytes each, become two times 8 bytes: a weight and the eighth
+// one behind it in each. `totals`: the columns' sums of weights.
 inline void pack_two(const std::uint8_t* one, const std::uint8_t* other, std::uint8_t* to,
                      std::int32_t* totals) {
   Bytes16 both;
@@ -62,7 +62,7 @@ inline float widened(std::uint16_t bfloat16) {
 }
 
 // Columns `begin` and so many behind it of a panel; weights and scales are theirs.
-void pack_columns(const NibblePanels& panels, const std::uint8_t* weights, const std::uint16_t* scales,
+void pack_columns(const Int4Panels& panels, const std::uint8_t* weights, const std::uint16_t* scales,
                   std::int32_t input_zero, std::uint8_t* packed, std::size_t begin, std::size_t count) {
   const std::size_t row_bytes = panels.depth / 2;
   const std::size_t blocks = panels.depth / panels.block;
@@ -78,7 +78,7 @@ void pack_columns(const NibblePanels& panels, const std::uint8_t* weights, const
       scale[n] = widened(scales[n * blocks + block]);
     }
     const std::uint8_t* from = weights + block * panels.block / 2;
-    for (std::size_t k = 0; k < panels.block; k += kNibblesTogether, from += kGroup) {
+    for (std::size_t k = 0; k < panels.block; k += kInt4Together, from += kGroup) {
       std::size_t n = 0;
       for (; n + 2 <= count; n += 2) {
         pack_two(from + n * row_bytes, from + (n + 1) * row_bytes, to + n * kGroup, totals + n);
@@ -91,7 +91,7 @@ void pack_columns(const NibblePanels& panels, const std::uint8_t* weights, const
         totals[n] = total[0];
       }
       for (n = 0; n < count; ++n) {
-        const std::int32_t above = totals[n] - 8 * static_cast<std::int32_t>(kNibblesTogether);
+        const std::int32_t above = totals[n] - 8 * static_cast<std::int32_t>(kInt4Together);
         sums[n] = sums[n] - static_cast<float>(above) * zero * scale[n];
       }
       to += panels.panel * kGroup;
@@ -102,8 +102,8 @@ void pack_columns(const NibblePanels& panels, const std::uint8_t* weights, const
 
 using Words4 [[gnu::vector_size(16)]] = std::uint32_t;
 
-// A column's next 32 nibbles in our kernel's order: four bytes have a nibble and the fourth one behind it in
-// each. `totals`: the sums of the first and of the last sixteen.
+// A column's next 32 int4 weights in our kernel's order: four bytes have a weight and the fourth one behind
+// it in each. `totals`: the sums of the first and of the last sixteen.
 inline Words4 pack_quads(const std::uint8_t* from, std::int32_t* totals) {
   Bytes16 both;
   std::memcpy(&both, from, sizeof(both));
@@ -126,19 +126,19 @@ inline Words4 pack_quads(const std::uint8_t* from, std::int32_t* totals) {
 
 // So many columns of a panel of our kernel's, from the first on. The sums are added as above, so they have
 // the bits that XNNPACK's kernels for this processor read.
-void pack_quad_columns(const NibblePanels& panels, const std::uint8_t* weights, const std::uint16_t* scales,
+void pack_quad_columns(const Int4Panels& panels, const std::uint8_t* weights, const std::uint16_t* scales,
                        std::int32_t input_zero, std::uint8_t* packed, std::size_t count) {
-  constexpr std::size_t kUnit = 2 * kNibblesTogether;
-  constexpr std::size_t kWordsApart = kNibbleColumns * kNibbleDepth;
+  constexpr std::size_t kUnit = 2 * kInt4Together;
+  constexpr std::size_t kWordsApart = kInt4Columns * kInt4Depth;
   const std::size_t row_bytes = panels.depth / 2;
   const std::size_t blocks = panels.depth / panels.block;
   const auto zero = static_cast<float>(input_zero);
-  float sums[kNibbleColumns] = {};
+  float sums[kInt4Columns] = {};
   std::uint8_t* to = packed + sizeof(sums);
   for (std::size_t block = 0; block < blocks; ++block, to += panels.block_extra) {
     const std::uint8_t* from = weights + block * panels.block / 2;
     for (std::size_t k = 0; k < panels.block; k += kUnit, from += kUnit / 2, to += 4 * kWordsApart) {
-      std::int32_t totals[kNibbleColumns][2] = {};
+      std::int32_t totals[kInt4Columns][2] = {};
       for (std::size_t n = 0; n < count; n += 4) {
         Words4 columns[4] = {};
         for (std::size_t i = 0; i < std::min<std::size_t>(count - n, 4); ++i) {
@@ -151,14 +151,14 @@ void pack_quad_columns(const NibblePanels& panels, const std::uint8_t* weights, 
         for (std::size_t i = 0; i < 4; i += 2) {
           const Words4 even = __builtin_shufflevector(half[i], half[i + 1], 0, 1, 4, 5);
           const Words4 odd = __builtin_shufflevector(half[i], half[i + 1], 2, 3, 6, 7);
-          std::memcpy(to + i * kWordsApart + n * kNibbleDepth, &even, sizeof(even));
-          std::memcpy(to + (i + 1) * kWordsApart + n * kNibbleDepth, &odd, sizeof(odd));
+          std::memcpy(to + i * kWordsApart + n * kInt4Depth, &even, sizeof(even));
+          std::memcpy(to + (i + 1) * kWordsApart + n * kInt4Depth, &odd, sizeof(odd));
         }
       }
       for (std::size_t n = 0; n < count; ++n) {
         const float scale = widened(scales[n * blocks + block]);
         for (const std::int32_t total : totals[n]) {
-          const std::int32_t above = total - 8 * static_cast<std::int32_t>(kNibblesTogether);
+          const std::int32_t above = total - 8 * static_cast<std::int32_t>(kInt4Together);
           sums[n] = sums[n] - static_cast<float>(above) * zero * scale;
         }
       }
@@ -168,7 +168,7 @@ void pack_quad_columns(const NibblePanels& panels, const std::uint8_t* weights, 
 }
 
 struct Job {
-  NibblePanels panels;
+  Int4Panels panels;
   const std::uint8_t* weights;
   const std::uint16_t* scales;
   std::int32_t input_zero;
@@ -177,7 +177,7 @@ struct Job {
 
 void pack_some(void* context, std::size_t first, std::size_t count) {
   const auto& job = *static_cast<const Job*>(context);
-  pack_nibbles(job.panels, job.weights, job.scales, job.input_zero, job.packed, first, first + count);
+  pack_int4(job.panels, job.weights, job.scales, job.input_zero, job.packed, first, first + count);
 }
 
 void pack_blocks(std::size_t groups, std::size_t columns, std::size_t depth, std::size_t panel,
@@ -185,9 +185,9 @@ void pack_blocks(std::size_t groups, std::size_t columns, std::size_t depth, std
                  const void* scales, void* packed, std::size_t block_extra, std::size_t panel_extra,
                  const void* params) {
   const auto& zeros = *static_cast<const xnn_qs8_qc4w_packing_params*>(params);
-  const bool quads = kr == kNibbleDepth && panel == kNibbleColumns && block % (2 * kNibblesTogether) == 0;
+  const bool quads = kr == kInt4Depth && panel == kInt4Columns && block % (2 * kInt4Together) == 0;
   const bool fits = kLittle && groups == 1 && (kr == kGroup || quads) && sr == 1 &&
-                    depth % kNibblesTogether == 0 && block % kNibblesTogether == 0 && depth % block == 0 &&
+                    depth % kInt4Together == 0 && block % kInt4Together == 0 && depth % block == 0 &&
                     bias == nullptr && zeros.kernel_zero_point == 8;
   if (!fits) {
     xnn_pack_qs8_qb4w_gemm_goi_w(groups, columns, depth, panel, kr, sr, block,
@@ -196,7 +196,7 @@ void pack_blocks(std::size_t groups, std::size_t columns, std::size_t depth, std
                                  &zeros);
     return;
   }
-  Job job = {{columns, depth, panel, block, block_extra, panel_extra, kr == kNibbleDepth},
+  Job job = {{columns, depth, panel, block, block_extra, panel_extra, kr == kInt4Depth},
              static_cast<const std::uint8_t*>(weights),
              static_cast<const std::uint16_t*>(scales),
              zeros.input_zero_point,
@@ -222,8 +222,8 @@ PackBlocks theirs() {
 
 }  // namespace
 
-void pack_nibbles(const NibblePanels& panels, const std::uint8_t* weights, const std::uint16_t* scales,
-                  std::int32_t input_zero, std::uint8_t* packed, std::size_t first, std::size_t last) {
+void pack_int4(const Int4Panels& panels, const std::uint8_t* weights, const std::uint16_t* scales,
+               std::int32_t input_zero, std::uint8_t* packed, std::size_t first, std::size_t last) {
   const std::size_t row_bytes = panels.depth / 2;
   for (std::size_t at = first; at < last; ++at) {
     const std::size_t some = std::min(panels.panel, panels.columns - at * panels.panel);
@@ -242,12 +242,12 @@ void pack_nibbles(const NibblePanels& panels, const std::uint8_t* weights, const
   }
 }
 
-NibblePacking::NibblePacking(pthreadpool_t threads) {
+Int4Packing::Int4Packing(pthreadpool_t threads) {
   threads_now = threads;
   replace_all(theirs(), &pack_blocks);
 }
 
-NibblePacking::~NibblePacking() {
+Int4Packing::~Int4Packing() {
   replace_all(&pack_blocks, theirs());
   threads_now = nullptr;
 }

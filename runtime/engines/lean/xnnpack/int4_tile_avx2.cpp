@@ -3,7 +3,7 @@
 // neighbours fit into 16 bits then, so one addition is enough for sixteen of them, and what the weights are
 // too large by is eight times the sum of a row's elements. A block's sum is exact. XNNPACK keeps four sums in
 // float32 for each column, and adds them in the end, so the last bits differ from its own.
-#include "lean/xnnpack/nibble_tile.h"
+#include "lean/xnnpack/int4_tile.h"
 
 #include <immintrin.h>
 
@@ -16,18 +16,18 @@ namespace {
 constexpr std::size_t kUnit = 32;  // every block is a multiple of it
 static_assert(kUnit / 2 * 128 * 15 <= 32767, "a sum of 16 bits has half of a unit's products");
 constexpr std::size_t kVectorColumns = 8;
-constexpr std::size_t kVectors = kNibbleColumns / kVectorColumns;
-constexpr std::size_t kPanelBytes = kNibbleColumns * kNibbleDepth;
+constexpr std::size_t kVectors = kInt4Columns / kVectorColumns;
+constexpr std::size_t kPanelBytes = kInt4Columns * kInt4Depth;
 constexpr std::size_t kAhead = 1024;  // bytes
 
 // A tile's rows: units of the depth one behind the other, with all rows of a unit together.
-struct NibbleRows {
-  alignas(64) std::int8_t elements[kNibbleRowsBytes];
-  std::int32_t above[kNibbleRowsBytes / kUnit];  // for each unit of a row, eight times its sum, negative
+struct Int4Rows {
+  alignas(64) std::int8_t elements[kInt4RowsBytes];
+  std::int32_t above[kInt4RowsBytes / kUnit];  // for each unit of a row, eight times its sum, negative
 };
 
-[[gnu::noinline]] void copy_nibble_rows_on_avx2(std::size_t rows, const std::int8_t* a, std::size_t stride,
-                                                std::size_t depth, NibbleRows* copy) {
+[[gnu::noinline]] void copy_int4_rows_on_avx2(std::size_t rows, const std::int8_t* a, std::size_t stride,
+                                              std::size_t depth, Int4Rows* copy) {
   const __m256i sign = _mm256_set1_epi8(static_cast<char>(0x80));
   std::int8_t* to = copy->elements;
   std::int32_t* above = copy->above;
@@ -76,7 +76,7 @@ inline void add_unit_on_avx2(const std::uint8_t* weights, const std::int8_t* ele
     }
   }
 #pragma GCC unroll 1
-  for (std::size_t at = 0; at < kUnit; at += 2 * kNibbleDepth, weights += kPanelBytes) {
+  for (std::size_t at = 0; at < kUnit; at += 2 * kInt4Depth, weights += kPanelBytes) {
     __m256i both[kVectors];
     __m256i some[kVectors];
     _mm_prefetch(reinterpret_cast<const char*>(weights + kAhead), _MM_HINT_T0);
@@ -89,7 +89,7 @@ inline void add_unit_on_avx2(const std::uint8_t* weights, const std::int8_t* ele
     for (std::size_t i = 0; i < kVectors; ++i) {
       some[i] = _mm256_and_si256(_mm256_srli_epi16(both[i], 4), low);
     }
-    add_quads_on_avx2<kRows>(some, elements + at + kNibbleDepth, sums);
+    add_quads_on_avx2<kRows>(some, elements + at + kInt4Depth, sums);
   }
   const __m256i ones = _mm256_set1_epi16(1);
 #pragma GCC unroll 6
@@ -104,7 +104,7 @@ inline void add_unit_on_avx2(const std::uint8_t* weights, const std::int8_t* ele
 
 // What every row begins with: a panel's sums of columns, for the rows' zero points.
 [[gnu::noinline]] void begin_totals_on_avx2(std::size_t rows, const std::uint8_t* column_sums,
-                                            const NibbleRow* quantized, __m256* totals) {
+                                            const Int4Row* quantized, __m256* totals) {
   const auto* from = reinterpret_cast<const float*>(column_sums);
   for (std::size_t row = 0; row < rows; ++row) {
     const __m256 zero_point = _mm256_set1_ps(static_cast<float>(quantized[row].zero_point));
@@ -116,11 +116,11 @@ inline void add_unit_on_avx2(const std::uint8_t* weights, const std::int8_t* ele
 
 // A panel's results; so many columns are left, which may be more than it has.
 [[gnu::noinline]] void end_totals_on_avx2(std::size_t rows, const std::uint8_t* bias, std::size_t left,
-                                          const NibbleLimits& limits, const NibbleRow* quantized,
+                                          const Int4Limits& limits, const Int4Row* quantized,
                                           const __m256* totals, float* c, std::size_t c_stride) {
   const auto* from = reinterpret_cast<const float*>(bias);
   const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-  const auto some = static_cast<int>(left < kNibbleColumns ? left : kNibbleColumns);
+  const auto some = static_cast<int>(left < kInt4Columns ? left : kInt4Columns);
   for (std::size_t row = 0; row < rows; ++row) {
     const __m256 scale = _mm256_set1_ps(quantized[row].scale);
     auto* to = reinterpret_cast<float*>(reinterpret_cast<std::uint8_t*>(c) + row * c_stride);
@@ -135,22 +135,22 @@ inline void add_unit_on_avx2(const std::uint8_t* weights, const std::int8_t* ele
 }
 
 template <std::size_t kRows>
-void nibbles_on_avx2(std::size_t columns, std::size_t depth, const std::int8_t* a, std::size_t a_stride,
-                     const std::uint8_t* weights, float* c, std::size_t c_stride, const NibbleLimits& limits,
-                     const NibbleRow* quantized) {
-  NibbleRows rows;
-  copy_nibble_rows_on_avx2(kRows, a, a_stride, depth, &rows);
-  for (std::size_t begin = 0; begin < columns; begin += kNibbleColumns, c += kNibbleColumns) {
+void int4_on_avx2(std::size_t columns, std::size_t depth, const std::int8_t* a, std::size_t a_stride,
+                  const std::uint8_t* weights, float* c, std::size_t c_stride, const Int4Limits& limits,
+                  const Int4Row* quantized) {
+  Int4Rows rows;
+  copy_int4_rows_on_avx2(kRows, a, a_stride, depth, &rows);
+  for (std::size_t begin = 0; begin < columns; begin += kInt4Columns, c += kInt4Columns) {
     __m256 totals[kRows][kVectors];
     begin_totals_on_avx2(kRows, weights, quantized, &totals[0][0]);
-    weights += kNibbleColumns * sizeof(float);
+    weights += kInt4Columns * sizeof(float);
     const std::int8_t* elements = rows.elements;
     const std::int32_t* above = rows.above;
     for (std::size_t block = 0; block < depth; block += limits.block) {
       __m256i sums[kRows][kVectors] = {};
       for (std::size_t k = 0; k < limits.block; k += kUnit) {
         add_unit_on_avx2<kRows>(weights, elements, above, sums);
-        weights += kNibbleColumns * kUnit / 2;
+        weights += kInt4Columns * kUnit / 2;
         elements += kRows * kUnit;
         above += kRows;
       }
@@ -169,28 +169,26 @@ void nibbles_on_avx2(std::size_t columns, std::size_t depth, const std::int8_t* 
       }
     }
     end_totals_on_avx2(kRows, weights, columns - begin, limits, quantized, &totals[0][0], c, c_stride);
-    weights += kNibbleColumns * sizeof(float);
+    weights += kInt4Columns * sizeof(float);
   }
 }
 
 }  // namespace
 
-void nibble_gemm_on_avx2(std::size_t rows, std::size_t columns, std::size_t depth, const std::int8_t* a,
-                         std::size_t a_stride, const void* weights, float* c, std::size_t c_stride,
-                         std::size_t, const NibbleLimits* limits, const NibbleRow* quantized) {
-  constexpr decltype(&nibbles_on_avx2<1>) kKernels[] = {&nibbles_on_avx2<1>, &nibbles_on_avx2<2>,
-                                                        &nibbles_on_avx2<3>, &nibbles_on_avx2<4>,
-                                                        &nibbles_on_avx2<5>, &nibbles_on_avx2<6>};
-  static_assert(sizeof(kKernels) / sizeof(*kKernels) == kNibbleRowsInAvx2, "one for each number of rows");
+void int4_gemm_on_avx2(std::size_t rows, std::size_t columns, std::size_t depth, const std::int8_t* a,
+                       std::size_t a_stride, const void* weights, float* c, std::size_t c_stride, std::size_t,
+                       const Int4Limits* limits, const Int4Row* quantized) {
+  constexpr decltype(&int4_on_avx2<1>) kKernels[] = {&int4_on_avx2<1>, &int4_on_avx2<2>, &int4_on_avx2<3>,
+                                                     &int4_on_avx2<4>, &int4_on_avx2<5>, &int4_on_avx2<6>};
+  static_assert(sizeof(kKernels) / sizeof(*kKernels) == kInt4RowsInAvx2, "one for each number of rows");
   kKernels[rows - 1](columns, depth, a, a_stride, static_cast<const std::uint8_t*>(weights), c, c_stride,
                      *limits, quantized);
 }
 
-void nibble_gemm_one_on_avx2(std::size_t, std::size_t columns, std::size_t depth, const std::int8_t* a,
-                             std::size_t a_stride, const void* weights, float* c, std::size_t c_stride,
-                             std::size_t panel_stride, const NibbleLimits* limits,
-                             const NibbleRow* quantized) {
-  nibble_gemm_on_avx2(1, columns, depth, a, a_stride, weights, c, c_stride, panel_stride, limits, quantized);
+void int4_gemm_one_on_avx2(std::size_t, std::size_t columns, std::size_t depth, const std::int8_t* a,
+                           std::size_t a_stride, const void* weights, float* c, std::size_t c_stride,
+                           std::size_t panel_stride, const Int4Limits* limits, const Int4Row* quantized) {
+  int4_gemm_on_avx2(1, columns, depth, a, a_stride, weights, c, c_stride, panel_stride, limits, quantized);
 }
 
 }  // namespace slipway::lean::avx2

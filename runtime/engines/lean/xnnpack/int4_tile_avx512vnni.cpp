@@ -2,7 +2,7 @@
 // halves, which moves between lanes add: for a block of 32, as many instructions as its multiplications. Here
 // it is four: a lane is a column, and a block ends with one conversion and one multiplication. Integers are
 // exact, and the rest has XNNPACK's order, so the bits are the same.
-#include "lean/xnnpack/nibble_tile.h"
+#include "lean/xnnpack/int4_tile.h"
 
 #include <immintrin.h>
 
@@ -13,7 +13,7 @@ namespace slipway::lean::avx512vnni {
 namespace {
 
 constexpr std::size_t kUnit = 32;  // every block is a multiple of it
-constexpr std::size_t kPanelBytes = kNibbleColumns * kNibbleDepth;
+constexpr std::size_t kPanelBytes = kInt4Columns * kInt4Depth;
 constexpr std::size_t kAhead = 1024;  // bytes
 
 // Units of the depth one behind the other, with all rows of a unit together: one pointer for all of them. The
@@ -36,13 +36,13 @@ inline __m512i four(const std::uint8_t* from) {
 }
 
 template <std::size_t kRows>
-void nibbles_on_avx512vnni(std::size_t columns, std::size_t depth, const std::int8_t* a, std::size_t a_stride,
-                           const std::uint8_t* weights, float* c, std::size_t c_stride,
-                           const NibbleLimits& limits, const NibbleRow* quantized) {
-  alignas(64) std::uint8_t rows[kNibbleRowsBytes];
+void int4_on_avx512vnni(std::size_t columns, std::size_t depth, const std::int8_t* a, std::size_t a_stride,
+                        const std::uint8_t* weights, float* c, std::size_t c_stride, const Int4Limits& limits,
+                        const Int4Row* quantized) {
+  alignas(64) std::uint8_t rows[kInt4RowsBytes];
   copy_rows_on_avx512vnni(kRows, a, a_stride, depth, rows);
   const __m512i high = _mm512_set1_epi8(static_cast<char>(0xf0));
-  for (std::size_t begin = 0; begin < columns; begin += kNibbleColumns) {
+  for (std::size_t begin = 0; begin < columns; begin += kInt4Columns) {
     __m512 totals[kRows];
     const __m512 column_sums = _mm512_loadu_ps(weights);
     weights += sizeof(column_sums);
@@ -60,7 +60,7 @@ void nibbles_on_avx512vnni(std::size_t columns, std::size_t depth, const std::in
       }
       for (std::size_t k = 0; k < limits.block; k += kUnit, elements += kRows * kUnit) {
 #pragma GCC unroll 1
-        for (std::size_t at = 0; at < kUnit; at += 2 * kNibbleDepth, weights += kPanelBytes) {
+        for (std::size_t at = 0; at < kUnit; at += 2 * kInt4Depth, weights += kPanelBytes) {
           const __m512i both = _mm512_loadu_si512(weights);
           _mm_prefetch(reinterpret_cast<const char*>(weights + kAhead), _MM_HINT_T0);
           const __m512i first = _mm512_and_si512(_mm512_slli_epi16(both, 4), high);
@@ -72,7 +72,7 @@ void nibbles_on_avx512vnni(std::size_t columns, std::size_t depth, const std::in
 #pragma GCC unroll 12
           for (std::size_t row = 0; row < kRows; ++row) {
             sums[row] =
-                _mm512_dpbusd_epi32(sums[row], four(elements + row * kUnit + at + kNibbleDepth), second);
+                _mm512_dpbusd_epi32(sums[row], four(elements + row * kUnit + at + kInt4Depth), second);
           }
         }
       }
@@ -88,7 +88,7 @@ void nibbles_on_avx512vnni(std::size_t columns, std::size_t depth, const std::in
     const __m512 bias = _mm512_loadu_ps(weights);
     weights += sizeof(bias);
     const std::size_t some = columns - begin;
-    const auto mask = static_cast<__mmask16>(some >= kNibbleColumns ? 0xffffU : (1U << some) - 1);
+    const auto mask = static_cast<__mmask16>(some >= kInt4Columns ? 0xffffU : (1U << some) - 1);
 #pragma GCC unroll 12
     for (std::size_t row = 0; row < kRows; ++row) {
       __m512 result = _mm512_mul_ps(totals[row], _mm512_set1_ps(quantized[row].scale));
@@ -96,52 +96,52 @@ void nibbles_on_avx512vnni(std::size_t columns, std::size_t depth, const std::in
       result = _mm512_min_ps(result, _mm512_set1_ps(limits.greatest));
       _mm512_mask_storeu_ps(reinterpret_cast<std::uint8_t*>(c) + row * c_stride, mask, result);
     }
-    c += kNibbleColumns;
+    c += kInt4Columns;
   }
 }
 
 }  // namespace
 
-void nibble_gemm_on_avx512vnni(std::size_t rows, std::size_t columns, std::size_t depth, const std::int8_t* a,
-                               std::size_t a_stride, const void* weights, float* c, std::size_t c_stride,
-                               std::size_t, const NibbleLimits* limits, const NibbleRow* quantized) {
+void int4_gemm_on_avx512vnni(std::size_t rows, std::size_t columns, std::size_t depth, const std::int8_t* a,
+                             std::size_t a_stride, const void* weights, float* c, std::size_t c_stride,
+                             std::size_t, const Int4Limits* limits, const Int4Row* quantized) {
   const auto with = [&](auto function) {
     function(columns, depth, a, a_stride, static_cast<const std::uint8_t*>(weights), c, c_stride, *limits,
              quantized);
   };
   switch (rows) {
     case 1:
-      return with(&nibbles_on_avx512vnni<1>);
+      return with(&int4_on_avx512vnni<1>);
     case 2:
-      return with(&nibbles_on_avx512vnni<2>);
+      return with(&int4_on_avx512vnni<2>);
     case 3:
-      return with(&nibbles_on_avx512vnni<3>);
+      return with(&int4_on_avx512vnni<3>);
     case 4:
-      return with(&nibbles_on_avx512vnni<4>);
+      return with(&int4_on_avx512vnni<4>);
     case 5:
-      return with(&nibbles_on_avx512vnni<5>);
+      return with(&int4_on_avx512vnni<5>);
     case 6:
-      return with(&nibbles_on_avx512vnni<6>);
+      return with(&int4_on_avx512vnni<6>);
     case 7:
-      return with(&nibbles_on_avx512vnni<7>);
+      return with(&int4_on_avx512vnni<7>);
     case 8:
-      return with(&nibbles_on_avx512vnni<8>);
+      return with(&int4_on_avx512vnni<8>);
     case 9:
-      return with(&nibbles_on_avx512vnni<9>);
+      return with(&int4_on_avx512vnni<9>);
     case 10:
-      return with(&nibbles_on_avx512vnni<10>);
+      return with(&int4_on_avx512vnni<10>);
     case 11:
-      return with(&nibbles_on_avx512vnni<11>);
+      return with(&int4_on_avx512vnni<11>);
     default:
-      return with(&nibbles_on_avx512vnni<kNibbleRows>);
+      return with(&int4_on_avx512vnni<kInt4Rows>);
   }
 }
 
-void nibble_gemm_one_on_avx512vnni(std::size_t, std::size_t columns, std::size_t depth, const std::int8_t* a,
-                                   std::size_t a_stride, const void* weights, float* c, std::size_t c_stride,
-                                   std::size_t, const NibbleLimits* limits, const NibbleRow* quantized) {
-  nibbles_on_avx512vnni<1>(columns, depth, a, a_stride, static_cast<const std::uint8_t*>(weights), c,
-                           c_stride, *limits, quantized);
+void int4_gemm_one_on_avx512vnni(std::size_t, std::size_t columns, std::size_t depth, const std::int8_t* a,
+                                 std::size_t a_stride, const void* weights, float* c, std::size_t c_stride,
+                                 std::size_t, const Int4Limits* limits, const Int4Row* quantized) {
+  int4_on_avx512vnni<1>(columns, depth, a, a_stride, static_cast<const std::uint8_t*>(weights), c, c_stride,
+                        *limits, quantized);
 }
 
 }  // namespace slipway::lean::avx512vnni

@@ -16,7 +16,7 @@
 
 #include "check.h"
 #include "lean/xnnpack/byte_tiles.h"
-#include "lean/xnnpack/nibble_tile.h"
+#include "lean/xnnpack/int4_tile.h"
 #include "lean/xnnpack/tile_choice.h"
 
 using namespace slipway::lean;
@@ -24,13 +24,13 @@ using namespace slipway::lean;
 #if defined(__x86_64__) || defined(_M_X64)
 namespace {
 
-struct NibbleLayer {
+struct Int4Layer {
   std::size_t rows, columns, depth, block;
   bool has_bias = true;
 };
 
 // The results' bits; `ours`: as the engine makes the layer.
-std::vector<std::uint32_t> run_nibble_layer(const NibbleLayer& layer, pthreadpool_t threads, bool ours) {
+std::vector<std::uint32_t> run_int4_layer(const Int4Layer& layer, pthreadpool_t threads, bool ours) {
   std::uint32_t seed = 1;
   const auto random = [&seed] { return (seed = seed * 1664525U + 1013904223U) >> 16; };
   std::vector<std::uint8_t> weights(layer.columns * layer.depth / 2);
@@ -97,7 +97,7 @@ std::vector<std::uint32_t> run_nibble_layer(const NibbleLayer& layer, pthreadpoo
   const std::string name =
       tile_name(reinterpret_cast<void (*)()>(op.context.gemm.gemm.gemm.ukernel.function[0]));
   const bool vnni = xnn_init_hardware_config()->use_x86_avx512vnni;
-  const bool can = vnni ? layer.depth <= kNibbleRowsBytes / 4 : has_only_avx2();
+  const bool can = vnni ? layer.depth <= kInt4RowsBytes / 4 : has_only_avx2();
   const std::string rows = layer.rows == 1 ? "1" : vnni ? "12" : "6";
   const std::string wanted = "slipway_qd8_f32_qb4w_gemm_" + rows + "x16c4__" + (vnni ? "avx512vnni" : "avx2");
   CHECK(name == (ours && can ? wanted : ""));
@@ -107,26 +107,26 @@ std::vector<std::uint32_t> run_nibble_layer(const NibbleLayer& layer, pthreadpoo
   return bits;
 }
 
-void check_nibble_layer(const NibbleLayer& layer) {
+void check_int4_layer(const Int4Layer& layer) {
   const std::unique_ptr<pthreadpool, decltype(&pthreadpool_destroy)> threads(pthreadpool_create(3),
                                                                              pthreadpool_destroy);
-  const std::vector<std::uint32_t> expected = run_nibble_layer(layer, nullptr, false);
-  CHECK(run_nibble_layer(layer, nullptr, true) == expected);
-  CHECK(run_nibble_layer(layer, threads.get(), true) == expected);
+  const std::vector<std::uint32_t> expected = run_int4_layer(layer, nullptr, false);
+  CHECK(run_int4_layer(layer, nullptr, true) == expected);
+  CHECK(run_int4_layer(layer, threads.get(), true) == expected);
 }
 
 }  // namespace
 
 TEST("layers with 4-bit weights and a scale for each block have XNNPACK's bits") {
   CHECK(xnn_initialize(nullptr) == xnn_status_success);
-  for (std::size_t rows = 1; rows <= kNibbleRows + 1; ++rows) {
-    check_nibble_layer({rows, 35, 96, 32});
+  for (std::size_t rows = 1; rows <= kInt4Rows + 1; ++rows) {
+    check_int4_layer({rows, 35, 96, 32});
   }
-  check_nibble_layer({32, 128, 512, 32});  // three tiles
-  check_nibble_layer({25, 16, 384, 64});   // one panel
-  check_nibble_layer({2, 1, 64, 64});      // one column
-  check_nibble_layer({7, 49, 768, 256, false});
-  check_nibble_layer({9, 20, 7168, 32});    // deep: fewer rows together
-  check_nibble_layer({5, 17, 11008, 128});  // too deep for twelve rows, and for six
+  check_int4_layer({32, 128, 512, 32});  // three tiles
+  check_int4_layer({25, 16, 384, 64});   // one panel
+  check_int4_layer({2, 1, 64, 64});      // one column
+  check_int4_layer({7, 49, 768, 256, false});
+  check_int4_layer({9, 20, 7168, 32});    // deep: fewer rows together
+  check_int4_layer({5, 17, 11008, 128});  // too deep for twelve rows, and for six
 }
 #endif
