@@ -23,7 +23,7 @@ _TARGETS = {
     "common-macos": _COMMON,
     "program": ("program",),
     "executorch": ("engines/executorch",),
-    "lean": tuple(f"engines/lean{wing}" for wing in ("", "/kernels", "/kleidiai", "/method", "/xnnpack")),
+    "lean": tuple(f"engines/lean{floor}" for floor in ("", "/data", "/kernels", "/kleidiai", "/method", "/xnnpack")),
     "library": ("library",),
     "onnxruntime": ("engines/onnxruntime",),
     "fuzz-parts": ("fuzz",),

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "lean/method/arenas.h"
-#include "lean/method/data_store.h"
+#include "lean/data/arenas.h"
+#include "lean/data/data_store.h"
 #include "lean/method/method.h"
 #include "lean/method/recorder.h"
 #include "lean/xnnpack/layer_choices.h"

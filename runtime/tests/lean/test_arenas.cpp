@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "check.h"
-#include "lean/method/arenas.h"
+#include "lean/data/arenas.h"
 
 using namespace slipway;
 using namespace slipway::lean;

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "check.h"
-#include "lean/xnnpack/delegate.h"
+#include "lean/method/delegate.h"
 
 using namespace slipway;
 using namespace slipway::lean;

@@ -5,7 +5,7 @@
 
 #include "check.h"
 #include "graph_maker.h"
-#include "lean/method/data_store.h"
+#include "lean/data/data_store.h"
 #include "lean/xnnpack/packed_weights.h"
 #include "lean/xnnpack/verify.h"
 #include "lean/xnnpack/xnn_delegate.h"

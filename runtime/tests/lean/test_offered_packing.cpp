@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "check.h"
-#include "lean/method/data_store.h"
+#include "lean/data/data_store.h"
 #include "lean/xnnpack/float_tiles.h"
 #include "lean/xnnpack/packed_weights.h"
 #include "lean/xnnpack/tile_choice.h"

@@ -6,7 +6,7 @@
 
 #include "check.h"
 #include "graph_maker.h"
-#include "lean/method/data_store.h"
+#include "lean/data/data_store.h"
 #include "lean/xnnpack/packing.h"
 #include "program_builder.h"
 #include "temporary_folder.h"

@@ -11,6 +11,7 @@
 #include "etdump_generated.h"
 #include "graph_maker.h"
 #include "lean/method/recorder.h"
+#include "lean/xnnpack/xnn_delegate.h"
 #include "program_generated.h"
 #include "slipway/engine.h"
 #include "temporary_folder.h"

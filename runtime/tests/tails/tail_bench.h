@@ -6,9 +6,9 @@
 #include <memory>
 #include <vector>
 
-#include "lean/method/data_store.h"
-#include "lean/method/evalue.h"
-#include "lean/xnnpack/delegate.h"
+#include "lean/data/data_store.h"
+#include "lean/data/evalue.h"
+#include "lean/method/delegate.h"
 #include "tail_layers.h"
 #include "temporary_folder.h"
 

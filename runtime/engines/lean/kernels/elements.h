@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "lean/method/evalue.h"
+#include "lean/data/evalue.h"
 #include "slipway/tensor.h"
 
 namespace slipway::lean {

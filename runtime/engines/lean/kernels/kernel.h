@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "lean/method/evalue.h"
+#include "lean/data/evalue.h"
 #include "selection.h"
 
 namespace slipway::lean {

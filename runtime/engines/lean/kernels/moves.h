@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "lean/method/evalue.h"
+#include "lean/data/evalue.h"
 
 namespace slipway::lean {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <type_traits>
 
+#include "lean/data/evalue.h"
 #include "lean/kernels/elements.h"
-#include "lean/method/evalue.h"
 #include "slipway/status.h"
 
 namespace slipway::lean {

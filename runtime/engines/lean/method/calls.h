@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "lean/data/evalue.h"
 #include "lean/kernels/kernel.h"
-#include "lean/method/evalue.h"
-#include "lean/xnnpack/delegate.h"
+#include "lean/method/delegate.h"
 #include "slipway/status.h"
 
 namespace slipway::lean {

@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include "lean/data/arenas.h"
+#include "lean/data/data_store.h"
+#include "lean/data/evalue.h"
 #include "lean/kernels/kernel.h"
-#include "lean/method/arenas.h"
-#include "lean/method/data_store.h"
-#include "lean/method/evalue.h"
+#include "lean/method/delegate.h"
 #include "lean/method/recorder.h"
-#include "lean/xnnpack/delegate.h"
 #include "slipway/engine.h"
 #include "slipway/status.h"
 

@@ -1,5 +1,7 @@
 #include "lean/method/recorder.h"
 
+#include "lean/xnnpack/xnn_delegate.h"
+
 namespace slipway::lean {
 namespace {
 

@@ -12,18 +12,7 @@
 
 namespace slipway::lean {
 
-// A part of a delegate's work and how long it took.
-struct OperatorTime {
-  std::string name;
-  std::uint64_t nanoseconds = 0;
-};
-
-// What a node of a delegate's graph gave.
-struct NodeValue {
-  std::string kind;
-  std::size_t node = 0;
-  Tensor tensor;
-};
+struct OperatorTime;
 
 class Recorder {
  public:

@@ -145,7 +145,7 @@ void compute_grouped_blocks(void* context, std::size_t group, std::size_t row, s
             });
 }
 
-struct Blocks {
+struct Blocking {
   std::size_t rows;
   std::size_t columns;
 };
@@ -162,19 +162,19 @@ struct Work {
   std::size_t column_bytes;
   std::size_t products;  // in a cycle
 
-  std::size_t row_blocks(const Blocks& blocks) const { return ceiling(rows, blocks.rows) / blocks.rows; }
-  std::size_t column_blocks(const Blocks& blocks) const {
+  std::size_t row_blocks(const Blocking& blocks) const { return ceiling(rows, blocks.rows) / blocks.rows; }
+  std::size_t column_blocks(const Blocking& blocks) const {
     return ceiling(columns, blocks.columns) / blocks.columns;
   }
-  std::size_t tasks(const Blocks& blocks) const {
+  std::size_t tasks(const Blocking& blocks) const {
     return others * row_blocks(blocks) * column_blocks(blocks);
   }
   // What half the rows in a task costs: all weights are read once more for every block of rows; or half the
   // columns: all rows.
-  std::size_t added_by_rows(const Blocks& blocks) const {
+  std::size_t added_by_rows(const Blocking& blocks) const {
     return row_blocks(blocks) * columns * column_bytes;
   }
-  std::size_t added_by_columns(const Blocks& blocks) const {
+  std::size_t added_by_columns(const Blocking& blocks) const {
     return column_blocks(blocks) * rows * row_bytes;
   }
   // Of one thread, for so many rows and columns of a group.
@@ -190,7 +190,7 @@ struct Work {
 };
 
 // Rows that stay near, all columns; less of both until every thread has enough to do.
-Blocks blocks_of(const Work& work, std::size_t threads) {
+Blocking blocks_of(const Work& work, std::size_t threads) {
   const std::size_t resident =
       std::max(kRowsBytes / std::max<std::size_t>(work.row_bytes, 1) / work.tile * work.tile, work.tile);
   const std::size_t wanted =
@@ -198,7 +198,7 @@ Blocks blocks_of(const Work& work, std::size_t threads) {
   if (threads > 1 && wanted <= 1) {
     return {ceiling(work.rows, work.tile), ceiling(work.columns, work.panel)};
   }
-  Blocks found = {std::min(resident, ceiling(work.rows, work.tile)), ceiling(work.columns, work.panel)};
+  Blocking found = {std::min(resident, ceiling(work.rows, work.tile)), ceiling(work.columns, work.panel)};
   while (wanted > 1 && work.tasks(found) < wanted) {
     const bool rows = found.rows > work.tile;
     const bool columns = found.columns > work.panel;
@@ -218,7 +218,7 @@ void set_tiles(compute_parameters* compute, std::size_t first, Work work, std::s
   work.others = first == 0 ? 1 : compute->range[0];
   work.rows = compute->range[first];
   work.columns = compute->range[first + 1];
-  const Blocks blocks = blocks_of(work, threads);
+  const Blocking blocks = blocks_of(work, threads);
   compute->tile[0] = blocks.rows;
   compute->tile[1] = blocks.columns;
 }

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "lean/method/arenas.h"
+#include "lean/data/arenas.h"
 
 namespace slipway::lean {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/platform.h"
-#include "lean/method/data_store.h"
+#include "lean/data/data_store.h"
 #include "lean/xnnpack/packed_layout.h"
 #include "lean/xnnpack/weights_file.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "lean/method/data_store.h"
+#include "lean/data/data_store.h"
 #include "lean/xnnpack/pixel_layers.h"
 #include "slipway/status.h"
 #include "xnnpack_runtime_generated.h"

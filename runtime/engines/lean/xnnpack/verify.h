@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lean/method/evalue.h"
+#include "lean/data/evalue.h"
 #include "lean/xnnpack/payload.h"
 #include "lean/xnnpack/rules.h"
 #include "slipway/status.h"

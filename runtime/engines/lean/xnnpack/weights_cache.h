@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "lean/method/data_store.h"
+#include "lean/data/data_store.h"
 #include "lean/xnnpack/packed_weights.h"
 #include "lean/xnnpack/weights_file.h"
 #include "slipway/engine.h"

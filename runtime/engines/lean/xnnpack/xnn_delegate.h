@@ -10,9 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "lean/method/data_store.h"
-#include "lean/method/evalue.h"
-#include "lean/method/recorder.h"
+#include "lean/data/data_store.h"
+#include "lean/data/evalue.h"
 #include "lean/xnnpack/cpu_features.h"
 #include "lean/xnnpack/graph_builder.h"
 #include "lean/xnnpack/layer_choices.h"
@@ -25,6 +24,12 @@
 namespace slipway::lean {
 
 inline constexpr char kXnnpackBackend[] = "XnnpackBackend";
+
+// A part of a delegate's work and how long it took.
+struct OperatorTime {
+  std::string name;
+  std::uint64_t nanoseconds = 0;
+};
 
 // Kernels that a run does without.
 struct KernelLimits {

@@ -1,4 +1,4 @@
-#include "lean/method/data_store.h"
+#include "lean/data/data_store.h"
 
 #include <utility>
 

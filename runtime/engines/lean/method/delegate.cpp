@@ -1,4 +1,4 @@
-#include "lean/xnnpack/delegate.h"
+#include "lean/method/delegate.h"
 
 #include <algorithm>
 #include <map>
@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "file_format.h"
+#include "lean/method/recorder.h"
 #include "lean/xnnpack/kernel_types.h"
 #include "lean/xnnpack/packing.h"
 

@@ -1,4 +1,4 @@
-#include "lean/method/evalue.h"
+#include "lean/data/evalue.h"
 
 #include <algorithm>
 #include <string>

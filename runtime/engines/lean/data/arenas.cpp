@@ -1,4 +1,4 @@
-#include "lean/method/arenas.h"
+#include "lean/data/arenas.h"
 
 #include <xnnpack.h>
 

@@ -10,11 +10,17 @@
 #include <vector>
 
 #include "lean/kleidiai/layer.h"
-#include "lean/method/recorder.h"
 #include "lean/xnnpack/split.h"
 #include "lean/xnnpack/xnn_delegate.h"
 
 namespace slipway::lean {
+
+// What a node of a delegate's graph gave.
+struct NodeValue {
+  std::string kind;
+  std::size_t node = 0;
+  Tensor tensor;
+};
 
 // What the calls of a method's delegate give it that nobody writes to; nothing when there are several calls.
 GivenConstants constants_given(const pte::ExecutionPlan& plan, const std::vector<EValue>& values,
