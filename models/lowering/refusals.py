@@ -36,6 +36,8 @@ _LAYERS = (
     "_native_batch_norm_legit_no_training.default",
 )  # fmt: skip
 """Operators whose constants XNNPACK packs."""
+_DIMENSIONS = 6
+"""XNN_MAX_TENSOR_DIMS of xnnpack.h: a value with more is refused when a device loads the program."""
 
 Made = TypeVar("Made")
 
@@ -141,6 +143,9 @@ class Refusals:
                 if origin in self.left:
                     why(node, self.left[origin])
                     return False
+                if deepest := _deeper_than_xnnpack(node):
+                    why(node, f"a value has {deepest} dimensions, and XNNPACK takes at most {_DIMENSIONS}")
+                    return False
                 if shared := _reads_packed(node):
                     why(node, f"it reads {shared}, which a delegate packs for another operator alone")
                     return False
@@ -199,6 +204,13 @@ class Refusals:
         finally:
             self._only, self._apart, self._owner.per_op_mode = None, False, before
         return self._failed
+
+
+def _deeper_than_xnnpack(node: Any) -> int:
+    """The most dimensions of what ``node`` reads and gives, if they are too many; else 0."""
+    values = [one.meta.get("val") for one in (node, *node.all_input_nodes)]
+    deepest = max((value.dim() for value in values if hasattr(value, "dim")), default=0)
+    return deepest if deepest > _DIMENSIONS else 0
 
 
 def _reads_packed(node: Any) -> str:

@@ -65,6 +65,20 @@ def test_weights_that_a_layer_packs_are_read_otherwise_outside(tmp_path: Path, s
     assert [one.split(": quantized,")[0] for one in program.warnings if "calibrated" not in one] == expected
 
 
+# fp32 is the sample that CI runs.
+@pytest.mark.parametrize("scheme", ["fp32", pytest.param("qs8", marks=pytest.mark.long)])
+def test_values_of_seven_dimensions_are_outside_and_those_of_six_inside(tmp_path: Path, scheme: str) -> None:
+    program = load_program(export(f"{FIXTURE}:deep", scheme, out=tmp_path))
+    inside = {one.name.removesuffix(".default"): one.count for one in program.delegated}
+    outside = {one.name: one.why for one in program.undelegated}
+    assert inside["aten::linear"] == inside["aten::relu"] == 1
+    assert inside["aten::add.Tensor"] == 2, "of the values of six dimensions, and the last"
+    why = "XnnpackPartitioner: a value has 7 dimensions, and XNNPACK takes at most 6"
+    assert outside["aten::add.out"] == outside["aten::relu.out"] == why
+    assert program.agreement is not None
+    assert program.agreement.max_abs <= program.agreement.limit
+
+
 def test_a_bias_that_layers_of_other_scales_share_is_read_inside_by_the_first() -> None:
     import torch
 
