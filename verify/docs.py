@@ -66,8 +66,8 @@ def agreement() -> str:
 
 
 def architecture() -> str:
-    """``docs/development.md`` with the packages that there are, and what their docstrings say."""
-    return filled("docs/development.md", {"rooms": house.sentences()})
+    """``docs/architecture.md`` with the packages that there are, and what their docstrings say."""
+    return filled("docs/architecture.md", {"rooms": house.sentences()})
 
 
 def hosts() -> str:
@@ -80,7 +80,7 @@ def hosts() -> str:
 PAGES: Mapping[str, Callable[[], str]] = {
     "README.md": readme,
     "docs/proofs.md": agreement,
-    "docs/development.md": architecture,
+    "docs/architecture.md": architecture,
     "docs/architecture.svg": house.svg,
     "docs/troubleshooting.md": errors_markdown,
     "docs/build.md": hosts,

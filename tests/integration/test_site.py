@@ -42,7 +42,7 @@ def site(inv: Inv, tmp_path_factory: pytest.TempPathFactory) -> Path:
     dist = tmp_path_factory.mktemp("dist")
     done = inv("self.docs", env={"SLIPWAY_DIST": str(dist)})
     assert done.returncode == 0, done.stderr
-    assert f"{len(pages.pages())} pages" in done.stdout
+    assert f"{len(pages.pages()) + 1} pages" in done.stdout
     return dist / "site"
 
 

@@ -32,7 +32,7 @@ def test_code_and_the_webs_addresses_stay(same: str) -> None:
 
 def test_every_page_is_staged_with_the_sources_that_it_links_to(tmp_path: Path) -> None:
     pages.stage(tmp_path)
-    assert {file.name for file in tmp_path.glob("*.md")} == set(pages.pages())
+    assert {file.name for file in tmp_path.glob("*.md")} == {*pages.pages(), pages.COMMANDS}
     assert {"index.md", "contributing.md", "changelog.md", "deploy.md"} <= set(pages.pages())
     assert (tmp_path / "files" / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
     assert (tmp_path / "site" / "site.css").is_file()
@@ -60,4 +60,4 @@ def test_the_navigation_has_every_page_once() -> None:
     text = build.CONFIG.read_text(encoding="utf-8")
     nav = yaml.safe_load(text[text.index("\nnav:") :])["nav"]
     listed = [page for section in nav for group in section.values() for page in group]
-    assert sorted(listed) == sorted(pages.pages())
+    assert sorted(listed) == sorted([*pages.pages(), pages.COMMANDS])

@@ -68,9 +68,9 @@ def report(serve: bool, port: int, as_json: bool) -> None:
     """
     first = build()
     if as_json:
-        console.print_json({"site": str(first.parent), "first": str(first), "pages": len(pages.pages())})
+        console.print_json({"site": str(first.parent), "first": str(first), "pages": len(pages.pages()) + 1})
     else:
-        console.out().print(f"{len(pages.pages())} pages: {console.shown(first)}", soft_wrap=True)
+        console.out().print(f"{len(pages.pages()) + 1} pages: {console.shown(first)}", soft_wrap=True)
     if serve:
         handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=os.fspath(first.parent))
         try:

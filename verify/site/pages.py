@@ -21,10 +21,11 @@ OUTER = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGEL
 """Pages above ``docs/``, and their names in the site."""
 FILLED: Mapping[str, Callable[[], str]] = {
     "<!-- messages -->": messages.markdown,
-    "<!-- commands -->": tasks_page.markdown,
     "<!-- api -->": api_page.markdown,
 }
 """Marks of what only the site has, because it repeats what the code says."""
+COMMANDS = "commands.md"
+"""A page that only the site has."""
 SOURCES = "files"
 """The site's folder with copies of linked sources."""
 _LINK = re.compile(r"(\]\()([^)\s#:]+)(#[^)\s]*)?(\))")
@@ -110,6 +111,7 @@ def stage(folder: Path) -> None:
     """
     linked: set[str] = set()
     titles = {name: _title(file) for name, file in pages().items()}
+    (folder / COMMANDS).write_text(tasks_page.markdown(), encoding="utf-8")
     for name, file in pages().items():
         text, sources = moved(file.read_text(encoding="utf-8"), file)
         for source in sorted(sources):

@@ -1,4 +1,4 @@
-"""What the site has in ``docs/commands.md``: every task with its options, as ``tasks.py`` declares them."""
+"""The site's page of commands: every task with its options, as ``tasks.py`` declares them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,13 @@ from typing import Any
 
 from core.paths import ROOT
 from verify.site.text import cell
+
+_HEAD = """# Commands
+
+Defaults in brackets can be changed: in `invoke.yaml` of the current folder or of the checkout, or in the environment
+(`INVOKE_SLIPWAY_DEVICE=pi`). A command that fails has one of the [exit codes](troubleshooting.md#exit-codes).
+
+"""
 
 
 def collection() -> Any:
@@ -20,10 +27,10 @@ def collection() -> Any:
 
 
 def markdown() -> str:
-    """The list."""
+    """The page."""
     found = collection()
     names = sorted(found.task_names)
-    lines = ["| command | what it does |\n", "|---|---|\n"]
+    lines = [_HEAD, "| command | what it does |\n", "|---|---|\n"]
     lines += [f"| [`{name}`](#{name.replace('.', '')}) | {cell(_first(found[name]))} |\n" for name in names]
     lines += [_section(name, found[name]) for name in names]
     return "".join(lines)
