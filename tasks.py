@@ -67,7 +67,7 @@ def doctor(c: Any, cache: bool = False, json: bool = False) -> None:
     help={
         "target": "what to build for; ./inv targets lists them (default: linux-x86_64)",
         "engine": "which runtime to build (default: the target's own default; without one, its native packages)",
-        "toolchain": "which compilers: zig, gnu, ndk or xcode (default: the target's own default)",
+        "toolchain": "which compilers: zig, gnu or ndk (default: the target's own default)",
         "ops-from": "link only what these programs need (comma-separated files or folders; the engine lean, --sdk)",
         "packages": "only the native packages: XNNPACK and what it needs, from source",
         "sdk": "libslipway, for your own programs: libraries, headers, CMake and pkg-config files, and an archive",

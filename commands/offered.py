@@ -48,7 +48,7 @@ def put_in() -> None:
             "target": _targets,
             "engine": _constant("executorch", "lean", "onnxruntime"),
             "engines": _constant("executorch", "lean", "onnxruntime", "default", "all"),
-            "toolchain": _constant("zig", "gnu", "ndk", "xcode"),
+            "toolchain": _constant("zig", "gnu", "ndk"),
             "provider": _constant("xnnpack", "cpu"),
             "kleidiai": _constant("on", "off"),
             "format": _constant("pte", "onnx"),

@@ -131,7 +131,7 @@ def compare(
     help={
         "output": "the folder for the profiles; it is made if necessary",
         "target": "comma-separated targets (default: all that this machine compiles for)",
-        "toolchain": "which compilers: zig, gnu, ndk or xcode (default: each target's own default)",
+        "toolchain": "which compilers: zig, gnu or ndk (default: each target's own default)",
         "json": JSON,
     },
 )

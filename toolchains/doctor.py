@@ -186,8 +186,6 @@ def _made(target: Target, family: str) -> str:
     """A description of a compiler family's programs for the target."""
     if family == "ndk":
         return f"for Android's own C library, API level {target.android_api} and newer; never run by Slipway's tests"
-    if family == "xcode":
-        return "with Apple's SDK; never run by Slipway's tests"
     if target.os == "android":
         return "static executables with musl: they run on Android's kernel and do without its C library"
     if family == "gnu" and target.libc == "glibc":

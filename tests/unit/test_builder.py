@@ -371,7 +371,7 @@ def test_of_messages_without_end_the_first_error_and_the_last_lines_are_kept() -
 
 
 def test_an_unknown_family() -> None:
-    with pytest.raises(ConfigError, match="zig, gnu, ndk, xcode"):
+    with pytest.raises(ConfigError, match="zig, gnu, ndk"):
         compilers.family("msvc")
 
 

@@ -34,8 +34,8 @@ def test_what_families_need_besides() -> None:
     assert 'set(CMAKE_CXX_FLAGS_INIT "-msse2 -mfpmath=sse -f' in toolchain_file.text(get_target("linux-x86"), gnu)
     assert '-static")\nset(CMAKE_FIND' in toolchain_file.text(get_target("windows-x86_64"), gnu)
     assert "-static" not in toolchain_file.text(get_target("windows-x86_64"), PLAIN)
-    xcode = dataclasses.replace(PLAIN, family="xcode", conf={"tools.apple:sdk_path": "/sdk"})
-    text = toolchain_file.text(get_target("ios-arm64"), xcode)
+    apple = dataclasses.replace(PLAIN, conf={"tools.apple:sdk_path": "/sdk"})
+    text = toolchain_file.text(get_target("ios-arm64"), apple)
     assert 'set(CMAKE_OSX_SYSROOT "/sdk")' in text
     assert "set(CMAKE_OSX_DEPLOYMENT_TARGET 15.0)" in text
     assert "set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE BOTH)" in text

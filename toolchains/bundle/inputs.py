@@ -49,7 +49,7 @@ _MODULES = (
     *(f"bundle/{name}.py" for name in ("native_layout", "offers", "own_loader", "runtime_package", "sbom", "sdk")),
     *("bundle/selection.py", "bundle/xcframework.py"),
     *(f"compilers/{name}.py" for name in ("families", "gnu", "hardening", "libstdcxx", "linked_in", "ndk")),
-    *(f"compilers/{name}" for name in ("libstdcxx_compat.cpp", "sysroot.py", "xcode.py", "zig.py", "zig_wrapper.sh")),
+    *(f"compilers/{name}" for name in ("libstdcxx_compat.cpp", "sysroot.py", "zig.py", "zig_wrapper.sh")),
     "debian/fetch_source.py",
     *(f"inspect/{name}.py" for name in ("archives", "binary", "checks", "code", "hardening", "isa", "isa_scan")),
     *(f"inspect/{name}.py" for name in ("isa_x86", "needs", "read_elf", "read_lief", "symbols")),

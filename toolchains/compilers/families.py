@@ -54,7 +54,7 @@ class Family(Protocol):
         """What they put into the programs and shared libraries that they link; call `ensure` first."""
 
 
-FAMILIES = ("zig", "gnu", "ndk", "xcode")
+FAMILIES = ("zig", "gnu", "ndk")
 """Every compiler family: modules of this package."""
 
 
