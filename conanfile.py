@@ -123,6 +123,7 @@ class SlipwayRuntimeConan(ConanFile):
         "runtime/*.cpp", "runtime/*.h", "runtime/*.in", "runtime/*.sh", "runtime/*.toml", "runtime/*.hpp",
         "runtime/*.ld", "runtime/*.map", "runtime/*.cmake", "runtime/*CMakeLists.txt",
         "LICENSE", "!runtime/tests/*", "!runtime/fuzz/*", "!runtime/proof/*",
+        "!runtime/bindings/*", "!runtime/examples/*",
     )  # fmt: skip
     # A dependency's recipe may change without its version: the runner that took files from it is another then.
     package_id_embed_mode = "recipe_revision_mode"

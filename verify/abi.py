@@ -1,6 +1,6 @@
 """The binary interface of libslipway's C API, compared by abidiff with the one that was promised.
 
-The promise is ``bindings/abi/``: one dump of libabigail's for each ``SLIPWAY_ABI_VERSION``, of linux-x86_64.
+The promise is ``runtime/bindings/abi/``: one dump of libabigail's for each ``SLIPWAY_ABI_VERSION``, of linux-x86_64.
 Libraries are built without debug information, so the interface is read from a library that is compiled from the
 header, with an empty body for each function. The header's declarations are also those of the real functions: C has no
 overloads, and compilers refuse a second type. That the real library exports just these names is a test of its own.
@@ -30,7 +30,7 @@ from toolchains.tools import table
 HEADER = ROOT / "runtime" / "include" / "slipway" / "slipway.h"
 EXPORTS = ROOT / "runtime" / "library" / "exports.map"
 TARGET = "linux-x86_64"
-_FOLDER = ROOT / "bindings" / "abi"
+_FOLDER = ROOT / "runtime" / "bindings" / "abi"
 _CHANGED, _FAILED = 4, 3
 """Bits of abidiff's exit status: the interfaces differ; it could not compare (libabigail's manual)."""
 

@@ -27,8 +27,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ROOMS = ("core", "toolchains", "models", "deploy", "commands", "verify")
-_DATA = ("bindings", "examples", "locks", "recipes", "runtime")
-_FILES = ("LICENSE", "README.md", "conan.lock", "conanfile.py", "devices.toml", "pyproject.toml", "tasks.py")
+_DATA = ("locks", "recipes", "runtime")
+_FILES = ("LICENSE", "README.md", "conanfile.py", "pyproject.toml", "tasks.py")
 _SOURCE = (*ROOMS, *_DATA, *_FILES)
 """What an archive of sources has: enough to build the wheel again."""
 _LEFT_OUT = {"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"}

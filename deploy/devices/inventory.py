@@ -19,7 +19,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from core.cli.near import did_you_mean, near
 from core.errors import ConfigError
-from core.paths import ROOT
 from deploy.transport.ssh.spelled import spelled
 
 if sys.version_info >= (3, 11):
@@ -27,7 +26,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-FILE = ROOT / "devices.toml"
+FILE = Path(__file__).with_name("devices.toml")
 VARIABLE = "SLIPWAY_DEVICES_FILE"
 HOST = "host"
 """The target of a device that is this machine."""

@@ -155,7 +155,7 @@ def test_a_second_machine_installs_binaries_and_links_them(
     """Nothing is compiled there but the application, whose outputs are pte_runner's, bit by bit."""
     home, profiles = machine
     work = tmp_path / "work"
-    shutil.copytree(ROOT / "examples", work / "examples")
+    shutil.copytree(ROOT / "runtime/examples", work / "examples")
     words = [*profiles, f"--options=slipway/*:shared={shared}", "--build=never", "--output-folder=conan"]
     home.conan(
         "install", "--requires=slipway/0.1.0", *words, "-g", "CMakeDeps", "-g", "CMakeToolchain", cwd=work
@@ -166,14 +166,14 @@ def test_a_second_machine_installs_binaries_and_links_them(
 
 
 def test_a_consumers_lockfile_keeps_what_it_was_tested_with(machine: tuple[Home, list[str]], tmp_path: Path) -> None:
-    """Its own, which begins with the pins of this checkout's conan.lock."""
+    """Its own, which begins with the pins of this checkout's locks/conan.lock."""
     home, profiles = machine
-    pins = json.loads((ROOT / "conan.lock").read_text(encoding="utf-8"))["requires"]
+    pins = json.loads((ROOT / "locks/conan.lock").read_text(encoding="utf-8"))["requires"]
     words = ["--requires=slipway/0.1.0", *profiles]
-    told = home.conan("graph", "info", *words, f"--lockfile={ROOT}/conan.lock", cwd=tmp_path, code=1)
+    told = home.conan("graph", "info", *words, f"--lockfile={ROOT}/locks/conan.lock", cwd=tmp_path, code=1)
     assert "Requirement 'slipway/0.1.0' not in lockfile" in told
     home.conan(
-        "lock", "create", *words, f"--lockfile={ROOT}/conan.lock", "--lockfile-partial", "--lockfile-clean",
+        "lock", "create", *words, f"--lockfile={ROOT}/locks/conan.lock", "--lockfile-partial", "--lockfile-clean",
         "--lockfile-out=app.lock", cwd=tmp_path,
     )  # fmt: skip
     kept = [line.partition("%")[0] for line in json.loads((tmp_path / "app.lock").read_text("utf-8"))["requires"]]
@@ -255,7 +255,7 @@ def check(folder: Path, built: Path, env: dict[str, str] | None = None) -> None:
 def test_the_sources_build_inside_another_project(created: Created, tmp_path: Path, found: str) -> None:
     """``add_subdirectory(runtime)``: the packages are found, and nothing comes from the checkout."""
     shutil.copytree(ROOT / "runtime", tmp_path / "runtime", ignore=shutil.ignore_patterns("tests", "fuzz", "proof"))
-    shutil.copy(ROOT / "examples/run_once.c", tmp_path)
+    shutil.copy(ROOT / "runtime/examples/run_once.c", tmp_path)
     (tmp_path / "CMakeLists.txt").write_text(_PROJECT, encoding="utf-8")
     (tmp_path / "conanfile.txt").write_text(_PACKAGES, encoding="utf-8")
     words = [*conan_packages.words(get_target(TARGET), "", created.log)[2:], *created.profiles]

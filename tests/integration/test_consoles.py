@@ -46,7 +46,7 @@ def _type(commands: list[str], folder: Path, env: dict[str, str]) -> None:
 def test_embedding_from_the_checkout(tmp_path: Path) -> None:
     """The three lines by which C++ code of the reader's is built, in a folder like the checkout, with its files."""
     sdk = build_sdk("linux-x86_64")
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    shutil.copytree(ROOT / "runtime/examples", tmp_path / "runtime/examples")
     (tmp_path / "dist" / "linux-x86_64").mkdir(parents=True)
     (tmp_path / "dist" / "linux-x86_64" / "sdk").symlink_to(sdk.path)
     folder = export("mlp", "fp32")

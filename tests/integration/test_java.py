@@ -76,7 +76,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 def test_the_example_computes_what_the_runner_computes(built: Built, tmp_path: Path) -> None:
     want = expected(TARGET, tmp_path)
-    example = ROOT / "examples" / "RunOnce.java"
+    example = ROOT / "runtime/examples/RunOnce.java"
     done = built.java(tmp_path, example, "model.pte", "in.bin", "java.bin")
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     assert (tmp_path / "java.bin").read_bytes() == want

@@ -47,7 +47,7 @@ FOREIGN = [
 libraries' folder. Debian has no Python for ARMv6: its Python for ARMv7 loads that library on an emulated Cortex-A7."""
 SAID = ["tensor float32 (8, 64) static", "6 float32 8x63", "3 none.pte", "False"]
 """What a script prints that tries a wheel."""
-EXAMPLES, CHECK = ROOT / "examples", Path(__file__).parent / "test_library"
+EXAMPLES, CHECK = ROOT / "runtime/examples", Path(__file__).parent / "test_library"
 
 
 @functools.cache
@@ -262,7 +262,7 @@ def test_none_and_complex_numbers_go_in_and_come_out(tmp_path: Path) -> None:
     given = (torch.ones(2, dtype=torch.complex64) * 2j, None, torch.zeros(3))
     program = sound(made(lambda m, x, nothing, y: (x, nothing, y + 1)), given)
     name = "libslipway.so.1"
-    package = shutil.copytree(ROOT / "bindings/python/slipway_runtime", tmp_path / "slipway_runtime")
+    package = shutil.copytree(ROOT / "runtime/bindings/python/slipway_runtime", tmp_path / "slipway_runtime")
     shutil.copy(build_sdk("linux-x86_64").path / "lib" / name, package / name)
     (tmp_path / "model.pte").write_bytes(program.buffer)
     run([sys.executable, "-c", _NONE], cwd=tmp_path)

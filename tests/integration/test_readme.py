@@ -20,7 +20,7 @@ RUNNING_NOW = "./inv test"
 """The one command not run here: it is the one that runs this test (.ci/run calls nothing else)."""
 
 
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md")
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 
 
 def _commands(pages: Sequence[Path] = PAGES) -> list[str]:

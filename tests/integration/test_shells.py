@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -25,7 +24,6 @@ def test_every_script_that_git_has_is_read() -> None:
     [("rm -rf $1", "SC2086"), ("[[ -e $1 ]]", "SC3010"), ("echo ${missing", "SC1"), ("cd /tmp; local x=1", "SC3043")],
 )
 def test_a_wrong_script_is_found(tmp_path: Path, line: str, found: str) -> None:
-    shutil.copy(ROOT / ".shellcheckrc", tmp_path)
     script = tmp_path / "wrong.sh"
     script.write_text(f"# shellcheck shell=sh\n{line}\n", encoding="utf-8")
     done = shells.check([script], tmp_path)

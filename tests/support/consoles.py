@@ -34,7 +34,7 @@ RUN = {
         "./inv build --target linux-armv6 --packages",
         "./inv devices.run pi-zero",
     ),
-    "embedding.md": ("cmake -S examples -B build -D", "cmake --build build", "build/run_once "),
+    "embedding.md": ("cmake -S runtime/examples -B build -D", "cmake --build build", "build/run_once "),
     "howto.md": ("./inv deploy --device pi", "./inv deploy --device local", "./inv inspect"),
     "speed.md": ("./inv lab --device local",),
     "lean.md": ("./inv build", "./inv deploy"),

@@ -19,7 +19,7 @@ from models.export import export
 from toolchains.bundle import builder, conan
 from toolchains.bundle.sdk import build_sdk
 
-EXAMPLES = ROOT / "examples"
+EXAMPLES = ROOT / "runtime/examples"
 _FRAMES = 6
 _SCRIPT = """\
 #!/bin/sh

@@ -17,7 +17,7 @@ from verify.prove import table as prove_table
 
 ROOMS = {path.name for path in ROOT.iterdir() if not path.name.startswith(".") and path.name != "dist"}
 """What stands at the top of the checkout."""
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def _read(name: str) -> str:

@@ -121,7 +121,8 @@ def test_every_file_that_git_has_counts_somewhere_or_is_no_part_of_any_build() -
         ["git", "ls-files", "runtime", "recipes"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     # The recipe slipway is for other people's projects.
-    apart = ("runtime/tests/", "runtime/fuzz/", "recipes/doctest/", "recipes/slipway/")
+    runtime = (f"runtime/{name}" for name in ("bindings/", "examples/", "tests/", "fuzz/", ".clang-format"))
+    apart = (*runtime, "recipes/doctest/", "recipes/slipway/")
     there = {name for name in listed.stdout.splitlines() if (ROOT / name).is_file()}
     shipped = {name for name in there if not name.startswith(apart) and "/test_package/" not in name}
     counted = {name for kind in inputs.SOURCES for name, _ in inputs.files(kind)}

@@ -107,7 +107,7 @@ def test_native_code_finds_header_and_library_through_prefab(packed: tuple[aar.A
 
 def test_rules_for_proguard_keep_what_the_native_side_looks_up(packed: tuple[aar.Aar, zipfile.ZipFile]) -> None:
     rules = packed[1].read("proguard.txt").decode()
-    glue = (ROOT / "bindings/java/jni/slipway_jni.cpp").read_text(encoding="utf-8")
+    glue = (ROOT / "runtime/bindings/java/jni/slipway_jni.cpp").read_text(encoding="utf-8")
     assert 'FindClass("org/slipway/SlipwayException")' in glue
     assert '"<init>", "(I[B[B)V"' in glue
     assert glue.count("FindClass(") == glue.count("GetMethodID(") == 1

@@ -16,8 +16,8 @@ def test_links_move_with_their_pages() -> None:
     text, sources = pages.moved("[a](docs/deploy.md#the-inventory), ![b](docs/deploy.svg)", ROOT / "README.md")
     assert text == "[a](deploy.md#the-inventory), ![b](deploy.svg)"
     assert sources == set()
-    text, sources = pages.moved("[`x`](../CONTRIBUTING.md) [y](../.github/workflows/a.yml) [z](#w)", ROOT / "docs/a.md")
-    assert text == "[`x`](contributing.md) [y](files/github/workflows/a.yml) [z](#w)"
+    text, sources = pages.moved("[`x`](../CHANGELOG.md) [y](../.github/workflows/a.yml) [z](#w)", ROOT / "docs/a.md")
+    assert text == "[`x`](changelog.md) [y](files/github/workflows/a.yml) [z](#w)"
     assert sources == {".github/workflows/a.yml"}
 
 

@@ -78,7 +78,7 @@ def test_what_is_known_to_be_unsafe_is_not_there() -> None:
 
 
 def test_the_containerfile_is_sound() -> None:
-    _tool("hadolint", ROOT / "Containerfile")
+    _tool("hadolint", ROOT / ".ci/Containerfile")
 
 
 def test_the_workflows_may_read_and_nothing_else() -> None:

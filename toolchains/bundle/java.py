@@ -18,7 +18,7 @@ from toolchains.debian import packages as debian
 from toolchains.debian.host import host_arch
 from toolchains.tools import table
 
-SOURCES = ROOT / "bindings" / "java" / "org" / "slipway"
+SOURCES = ROOT / "runtime" / "bindings" / "java" / "org" / "slipway"
 _RELEASE = "8"
 """The version of Java whose language and classes every Android can be given."""
 _OLDEST = 11
@@ -85,7 +85,7 @@ def compile_classes(folder: Path, sources: Path = SOURCES) -> Classes:
         [jdk() / "bin" / "javac", *words, "-h", headers, "-d", classes, *files],
         error=BuildError,
         what="Compiling org.slipway",
-        hint="fix bindings/java",
+        hint="fix runtime/bindings/java",
     )
     contents = {file.relative_to(classes).as_posix(): file.read_bytes() for file in sorted(classes.rglob("*.class"))}
     manifest = b"Manifest-Version: 1.0\r\nCreated-By: slipway\r\n\r\n"

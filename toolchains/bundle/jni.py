@@ -14,7 +14,7 @@ from toolchains.compilers.families import Compilers
 from toolchains.inspect import checks
 from toolchains.targets import Target
 
-SOURCE = ROOT / "bindings" / "java" / "jni" / "slipway_jni.cpp"
+SOURCE = ROOT / "runtime" / "bindings" / "java" / "jni" / "slipway_jni.cpp"
 NAME = "libslipway_jni.so"
 _STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wmissing-prototypes", "-Werror")
 """With other parameters than its declaration's, a function would be an overload: it is refused for want of one."""
@@ -43,7 +43,7 @@ def build_jni(
     item, library = folder / "slipway_jni.o", folder / NAME
     words = [*flags, "-std=c++17", "-fno-exceptions", "-fno-rtti", *_STRICT, *includes]
     what = f"Building {NAME} for {target.name}"
-    hint = "fix bindings/java: native functions are declared in Native.java"
+    hint = "fix runtime/bindings/java: native functions are declared in Native.java"
     run([compilers.cxx, *words, "-c", SOURCE, "-o", item], error=BuildError, what=what, hint=hint)
     # The check of instructions reads the table of symbols: debug information alone is dropped.
     link = [*hard.link, f"-Wl,-soname,{NAME}", "-Wl,--no-undefined", "-Wl,-S"]

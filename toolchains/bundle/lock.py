@@ -1,4 +1,4 @@
-"""``conan.lock``: which recipes of the checkout its packages are made by, to the last byte.
+"""``locks/conan.lock``: which recipes of the checkout its packages are made by, to the last byte.
 
 A recipe's revision follows from its files, so this file is the same on every machine. Builds pin the revisions that
 the files have at that moment (`toolchains.bundle.conan.lockfile`); this one is for those who use the recipes with
@@ -11,7 +11,7 @@ from __future__ import annotations
 from core.files import locked, write_atomic
 from core.paths import ROOT, cache_dir
 
-FILE = ROOT / "conan.lock"
+FILE = ROOT / "locks" / "conan.lock"
 
 
 def current() -> str:

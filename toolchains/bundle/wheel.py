@@ -17,7 +17,7 @@ from core.paths import ROOT, wheels_dir
 from toolchains.bundle.sdk import Sdk
 from toolchains.targets import Target, get_target
 
-PACKAGE = ROOT / "bindings" / "python" / "slipway_runtime"
+PACKAGE = ROOT / "runtime" / "bindings" / "python" / "slipway_runtime"
 _PYTHON = ">=3.9"
 _NUMPY = "numpy>=1.21"
 _EPOCH = (1980, 1, 1, 0, 0, 0)

@@ -14,8 +14,8 @@ from verify.site.text import plain
 
 HEADER = ROOT / "runtime" / "include" / "slipway" / "slipway.h"
 CPP = HEADER.with_suffix(".hpp")
-JAVA = ROOT / "bindings" / "java" / "org" / "slipway"
-PACKAGE = ROOT / "bindings" / "python" / "slipway_runtime"
+JAVA = ROOT / "runtime" / "bindings" / "java" / "org" / "slipway"
+PACKAGE = ROOT / "runtime" / "bindings" / "python" / "slipway_runtime"
 _COMMENT = re.compile(r"/\*\*(.*?)\*/", re.DOTALL)
 _FUNCTION = re.compile(r"SLIPWAY_API ([^;]+);")
 _NAME = re.compile(r"@name ([\w ]+?) @\{")

@@ -1,6 +1,6 @@
 """The pages as MkDocs reads them: README.md is the first one, and no link leaves the site's folder.
 
-On a forge the pages stay as they are. So README.md, CONTRIBUTING.md and CHANGELOG.md lie above ``docs/``, and pages
+On a forge the pages stay as they are. So README.md and CHANGELOG.md lie above ``docs/``, and pages
 link to sources. The site has the three pages in one folder with the others, and a copy of each linked source.
 """
 
@@ -17,7 +17,7 @@ from core.paths import ROOT
 from verify.site import api_page, messages, tasks_page
 
 DOCS = "docs"
-OUTER = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+OUTER = {"README.md": "index.md", "CHANGELOG.md": "changelog.md"}
 """Pages above ``docs/``, and their names in the site."""
 FILLED: Mapping[str, Callable[[], str]] = {
     "<!-- messages -->": messages.markdown,

@@ -23,7 +23,6 @@ from core.files import sha256_file
 EVERYWHERE = (
     ".ci",
     ".github",
-    "conan.lock",
     "core/environment/bootstrap.py",
     "inv",
     "locks",
@@ -58,11 +57,10 @@ FOLDERS: Mapping[str, tuple[str, ...]] = {
     "runtime/fuzz": ("fuzz",),
     "runtime/proof": ("native", "prov", "proof"),
     "runtime/tests": ('"runtime"', "cpp_tests"),
-    "bindings": ("bindings", "java", "aar", "wheel", "slipway_runtime", "python_package"),
-    "examples": ("example",),
+    "runtime/bindings": ("bindings", "java", "aar", "wheel", "slipway_runtime", "python_package"),
+    "runtime/examples": ("example",),
     "templates": ("template",),
     "action.yml": ("action",),
-    "Containerfile": ("container",),
     "docs": ("docs", ".md", "readme"),
 }
 """Folders without Python of ours, and the words of the files of tests that they count for."""
@@ -75,7 +73,7 @@ BUILDER = "toolchains.bundle"
 ALL = ("tests/integration/test_readme.py", "tests/integration/test_tutorials.py")
 """Tests of commands that pages name: everything counts."""
 
-_NO_MODULES = ("bindings", "conanfile.py", "examples", "recipes", "runtime")
+_NO_MODULES = ("conanfile.py", "recipes", "runtime")
 _ROOTED = re.compile(r'ROOT / "([\w.-]+)"')
 _TYPED = re.compile(r"\binv(?:oke)? ([\w.-]+)")
 
@@ -272,7 +270,7 @@ class Suite:
 
     @cached_property
     def _devices(self) -> set[str]:
-        table = "devices.toml"
+        table = "deploy/devices/devices.toml"
         found = re.findall(r"^\[([\w-]+)\]", self.tree.text(table), re.MULTILINE) if table in self.tree.files else []
         return set(found) - {"local"}
 

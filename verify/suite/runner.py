@@ -52,7 +52,7 @@ def _python(*words: str) -> tuple[str, ...]:
 def _lint() -> list[Step]:
     cpp = sorted(
         os.fspath(path.relative_to(ROOT))
-        for folder in ("bindings", "deploy", "runtime", "recipes", "tests", "verify")
+        for folder in ("deploy", "runtime", "recipes", "tests", "verify")
         for pattern in ("*.cpp", "*.h")
         for path in (ROOT / folder).rglob(pattern)
     )
@@ -60,7 +60,13 @@ def _lint() -> list[Step]:
         "ruff check": _python("ruff", "check", "."),
         "ruff format": _python("ruff", "format", "--check", "."),
         "mypy": _python("mypy"),
-        "clang-format": (str(Path(sys.prefix) / "bin" / "clang-format"), "--dry-run", "-Werror", *cpp),
+        "clang-format": (
+            str(Path(sys.prefix) / "bin" / "clang-format"),
+            "--style=file:runtime/.clang-format",
+            "--dry-run",
+            "-Werror",
+            *cpp,
+        ),
         "shellcheck": _python("verify.suite.shells"),
     }
     return [Step(name, argv, beside=True) for name, argv in checks.items()]

@@ -18,6 +18,12 @@ from toolchains.tools import table
 FOLDERS = ("core", "deploy", "recipes", "runtime", "tests", "toolchains", "verify")
 """Folders whose ``*.sh`` are read; the checkout may also hold what builds left."""
 
+RULES = (
+    *("--shell=sh", "--external-sources", "--source-path=SCRIPTDIR", "--source-path=SCRIPTDIR/.."),
+    # -ef is not in POSIX, and dash, busybox, mksh and bash have it; A && B || C: C is meant to run when B fails, too.
+    "--exclude=SC3013,SC2015",
+)
+
 
 def scripts(root: Path = ROOT) -> list[Path]:
     """Every shell script of the checkout."""
@@ -43,8 +49,8 @@ def program() -> list[str]:
 
 
 def check(files: Sequence[Path], root: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """Read ``files`` by the rules of the nearest ``.shellcheckrc``; what shellcheck found is in ``stdout``."""
-    argv = [*program(), "--format=gcc", *(os.fspath(file.relative_to(root)) for file in files)]
+    """Read ``files`` by `RULES`, and those of the nearest ``.shellcheckrc``; what shellcheck found is in ``stdout``."""
+    argv = [*program(), "--format=gcc", *RULES, *(os.fspath(file.relative_to(root)) for file in files)]
     return subprocess.run(argv, cwd=root, stdout=subprocess.PIPE, text=True, check=False)
 
 

@@ -11,7 +11,10 @@ from conan.tools.files import copy, rmdir
 required_conan_version = ">=2.4"
 
 _KINDS = ("*.cpp", "*.h", "*.hpp", "*.in", "*.map", "*.cmake", "*CMakeLists.txt")
-_OTHERS = ("tests/*", "fuzz/*", "proof/*", "engines/executorch/*", "engines/onnxruntime/*")
+_OTHERS = (
+    *("tests/*", "fuzz/*", "proof/*", "bindings/*", "examples/*"),
+    *("engines/executorch/*", "engines/onnxruntime/*"),
+)
 _BACKENDS = ("XnnpackBackend",)
 _NAMES = "operators.txt"
 """The engine's operators, one a line, beside the recipe in Conan's cache: the sources are not there yet."""
