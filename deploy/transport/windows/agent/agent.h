@@ -9,6 +9,7 @@
 
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,41 +26,50 @@ using Words = std::vector<std::string>;
 constexpr int kFailed = 1;
 constexpr int kNotStarted = 126;
 constexpr int kEnded = 143;  // as after SIGTERM
+constexpr DWORD kShared = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
 
-// text.cpp: words, texts and streams.
-bool decode(const std::string& token, Words* words);
+struct Close {
+  void operator()(HANDLE handle) const { CloseHandle(handle); }
+};
+using Handle = std::unique_ptr<void, Close>;
+
+// main.cpp: words, texts and streams.
+int call(const Words& words);
 std::wstring wide(const std::string& text);
 std::string narrow(const std::wstring& text);
 Words split(const std::string& text, char at);
-bool digits(const std::string& text);
-bool hex(const std::string& text);
+bool starts(const std::string& text, const std::string& with);
+unsigned long long number(const std::string& text);  // 0 for what is not one
 void say(const std::string& text);
 void complain(const std::string& what, const std::string& path);
 
 // files.cpp: the file system, below the working folder.
 std::wstring native(const std::string& path);
 std::string shown(const std::wstring& path);
+Handle open(const std::string& path, DWORD access, DWORD disposition = OPEN_EXISTING, DWORD share = kShared);
 bool exists(const std::string& path);
 bool is_folder(const std::string& path);
 bool is_link(const std::string& path);
 bool make_folders(const std::string& path);
 bool remove_all(const std::string& path);
 bool move_over(const std::string& from, const std::string& to);
-bool read_text(const std::string& path, std::string* text);
+std::string read_text(const std::string& path);
+bool write(const Handle& file, const std::string& text);
 bool write_text(const std::string& path, const std::string& text);
-bool sync_file(const std::string& path);
+BY_HANDLE_FILE_INFORMATION information(const std::string& path);
+long long size_of(const std::string& path);
 bool same_file(const std::string& one, const std::string& other);
 Words names_in(const std::string& folder);
-long long size_of(const std::string& path);
-bool look(const std::string& path);
+void look(const std::string& path);
 std::string digest(const std::string& path);
-std::string full_path(const std::string& path);
+bool enter(const std::string& root);
 
 // probe.cpp: what the device is, and how it is doing.
 std::string probe(const Words& words);
 void state(const std::string& part);
 
-// store.cpp: each returns an exit status; the words are those of the script of the same name.
+// store.cpp: each returns an exit status; the words are those of the script of the same name, and the working
+// folder is the root.
 int adopt(const Words& words);
 int arrange(const Words& words);
 int commit(const Words& words);
@@ -72,7 +82,6 @@ int resume(const Words& words);
 int rollback(const Words& words);
 int survey(const Words& words);
 int verify(const Words& words);
-bool enter(const std::string& root);
 void print_survey(const Words& names);
 void discard_names(const Words& names);
 
@@ -84,8 +93,5 @@ int prepare(const Words& words);
 int end(const Words& words);
 int run(const Words& words);
 int supervise(const Words& words);
-
-// main.cpp
-int call(const Words& words);
 
 }  // namespace agent

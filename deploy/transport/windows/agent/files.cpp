@@ -10,37 +10,13 @@ namespace agent {
 
 namespace {
 
-constexpr DWORD kShared = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
-
-class Handle {
- public:
-  explicit Handle(HANDLE handle) : handle_(handle) {}
-  ~Handle() {
-    if (good()) {
-      CloseHandle(handle_);
-    }
-  }
-  Handle(const Handle&) = delete;
-  Handle& operator=(const Handle&) = delete;
-  bool good() const { return handle_ != INVALID_HANDLE_VALUE; }
-  HANDLE get() const { return handle_; }
-
- private:
-  HANDLE handle_;
-};
-
-HANDLE opened(const std::string& path, DWORD access, DWORD disposition = OPEN_EXISTING) {
-  const DWORD flags = FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT;
-  return CreateFileW(native(path).c_str(), access, kShared, nullptr, disposition, flags, nullptr);
+bool has(const std::string& path, DWORD attribute) {
+  const DWORD found = GetFileAttributesW(native(path).c_str());
+  return found != INVALID_FILE_ATTRIBUTES && (found & attribute) != 0;
 }
 
-DWORD attributes(const std::string& path) {
-  return GetFileAttributesW(native(path).c_str());
-}
-
-bool information(const std::string& path, BY_HANDLE_FILE_INFORMATION* found) {
-  const Handle file(opened(path, FILE_READ_ATTRIBUTES));
-  return file.good() && GetFileInformationByHandle(file.get(), found) != 0;
+std::string joined(DWORD high, DWORD low) {
+  return std::to_string(static_cast<unsigned long long>(high) << 32 | low);
 }
 
 }  // namespace
@@ -58,25 +34,26 @@ std::string shown(const std::wstring& path) {
   return found.size() > 1 && found[1] == ':' ? "/" + found : found;
 }
 
-std::string full_path(const std::string& path) {
-  const std::wstring name = native(path);
-  std::wstring found(GetFullPathNameW(name.c_str(), 0, nullptr, nullptr), L'\0');
-  found.resize(GetFullPathNameW(name.c_str(), static_cast<DWORD>(found.size()), found.data(), nullptr));
-  return shown(found);
+Handle open(const std::string& path, DWORD access, DWORD disposition, DWORD share) {
+  const DWORD flags = FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT;
+  const HANDLE file = CreateFileW(native(path).c_str(), access, share, nullptr, disposition, flags, nullptr);
+  return Handle(file == INVALID_HANDLE_VALUE ? nullptr : file);
 }
 
 bool exists(const std::string& path) {
-  return attributes(path) != INVALID_FILE_ATTRIBUTES;
+  return GetFileAttributesW(native(path).c_str()) != INVALID_FILE_ATTRIBUTES;
 }
 
 bool is_folder(const std::string& path) {
-  const DWORD found = attributes(path);
-  return found != INVALID_FILE_ATTRIBUTES && (found & FILE_ATTRIBUTE_DIRECTORY) != 0;
+  return has(path, FILE_ATTRIBUTE_DIRECTORY);
 }
 
 bool is_link(const std::string& path) {
-  const DWORD found = attributes(path);
-  return found != INVALID_FILE_ATTRIBUTES && (found & FILE_ATTRIBUTE_REPARSE_POINT) != 0;
+  return has(path, FILE_ATTRIBUTE_REPARSE_POINT);
+}
+
+bool enter(const std::string& root) {
+  return SetCurrentDirectoryW(native(root).c_str()) != 0;
 }
 
 bool make_folders(const std::string& path) {
@@ -98,33 +75,25 @@ Words names_in(const std::string& folder) {
   Words found;
   WIN32_FIND_DATAW entry;
   const HANDLE search = FindFirstFileW((native(folder) + L"\\*").c_str(), &entry);
-  if (search == INVALID_HANDLE_VALUE) {
-    return found;
-  }
-  do {
+  for (bool more = search != INVALID_HANDLE_VALUE; more; more = FindNextFileW(search, &entry) != 0) {
     const std::string name = narrow(entry.cFileName);
     if (name != "." && name != "..") {
       found.push_back(name);
     }
-  } while (FindNextFileW(search, &entry) != 0);
+  }
   FindClose(search);
   std::sort(found.begin(), found.end());
   return found;
 }
 
 bool remove_all(const std::string& path) {
-  const DWORD found = attributes(path);
-  if (found == INVALID_FILE_ATTRIBUTES) {
-    return true;
+  if (!is_folder(path)) {
+    return !exists(path) || DeleteFileW(native(path).c_str()) != 0;
   }
-  if ((found & FILE_ATTRIBUTE_DIRECTORY) != 0 && (found & FILE_ATTRIBUTE_REPARSE_POINT) == 0) {
-    for (const std::string& name : names_in(path)) {
-      remove_all(path + "/" + name);
-    }
-    return RemoveDirectoryW(native(path).c_str()) != 0;
+  for (const std::string& name : is_link(path) ? Words() : names_in(path)) {
+    remove_all(path + "/" + name);
   }
-  return ((found & FILE_ATTRIBUTE_DIRECTORY) != 0 ? RemoveDirectoryW(native(path).c_str())
-                                                  : DeleteFileW(native(path).c_str())) != 0;
+  return RemoveDirectoryW(native(path).c_str()) != 0;
 }
 
 bool move_over(const std::string& from, const std::string& to) {
@@ -132,102 +101,91 @@ bool move_over(const std::string& from, const std::string& to) {
   return MoveFileExW(native(from).c_str(), native(to).c_str(), flags) != 0;
 }
 
-bool read_text(const std::string& path, std::string* text) {
-  const Handle file(opened(path, GENERIC_READ));
-  if (!file.good()) {
-    return false;
+std::string read_text(const std::string& path) {
+  const Handle file = open(path, GENERIC_READ);
+  std::string text;
+  char piece[4096];
+  for (DWORD count = 0;
+       file && ReadFile(file.get(), piece, sizeof piece, &count, nullptr) != 0 && count > 0;) {
+    text.append(piece, count);
   }
-  text->assign(4096, '\0');  // no such text of ours is longer
+  return text;
+}
+
+bool write(const Handle& file, const std::string& text) {
   DWORD count = 0;
-  const bool good =
-      ReadFile(file.get(), text->data(), static_cast<DWORD>(text->size()), &count, nullptr) != 0;
-  text->resize(count);
-  return good;
+  return file && WriteFile(file.get(), text.data(), static_cast<DWORD>(text.size()), &count, nullptr) != 0 &&
+         count == text.size() && FlushFileBuffers(file.get()) != 0;
 }
 
 bool write_text(const std::string& path, const std::string& text) {
-  bool good = false;
-  {
-    const Handle file(opened(path + ".part", GENERIC_WRITE, CREATE_ALWAYS));
-    DWORD count = 0;
-    good = file.good() &&
-           WriteFile(file.get(), text.data(), static_cast<DWORD>(text.size()), &count, nullptr) != 0 &&
-           count == text.size() && FlushFileBuffers(file.get()) != 0;
+  const std::string part = path + ".part";
+  const bool written = write(open(part, GENERIC_WRITE, CREATE_ALWAYS), text);
+  if (written && move_over(part, path)) {
+    return true;
   }
-  if (!good || !move_over(path + ".part", path)) {
-    complain("writing", path);
-    return false;
-  }
-  return true;
+  complain("writing", path);
+  return false;
 }
 
-bool sync_file(const std::string& path) {
-  const Handle file(opened(path, GENERIC_WRITE));
-  return file.good() && FlushFileBuffers(file.get()) != 0;
-}
-
-bool same_file(const std::string& one, const std::string& other) {
-  BY_HANDLE_FILE_INFORMATION a, b;
-  return information(one, &a) && information(other, &b) && a.dwVolumeSerialNumber == b.dwVolumeSerialNumber &&
-         a.nFileIndexHigh == b.nFileIndexHigh && a.nFileIndexLow == b.nFileIndexLow;
+BY_HANDLE_FILE_INFORMATION information(const std::string& path) {
+  const Handle file = open(path, FILE_READ_ATTRIBUTES);
+  BY_HANDLE_FILE_INFORMATION found = {};
+  if (file) {
+    GetFileInformationByHandle(file.get(), &found);
+  }
+  return found;
 }
 
 long long size_of(const std::string& path) {
-  BY_HANDLE_FILE_INFORMATION found;
-  if (!information(path, &found) || (found.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY) != 0) {
-    return -1;
-  }
-  return static_cast<long long>(found.nFileSizeHigh) << 32 | found.nFileSizeLow;
+  const BY_HANDLE_FILE_INFORMATION found = information(path);
+  return exists(path) && !is_folder(path)
+             ? static_cast<long long>(found.nFileSizeHigh) << 32 | found.nFileSizeLow
+             : -1;
+}
+
+bool same_file(const std::string& one, const std::string& other) {
+  const BY_HANDLE_FILE_INFORMATION a = information(one), b = information(other);
+  return a.nNumberOfLinks > 0 && a.dwVolumeSerialNumber == b.dwVolumeSerialNumber &&
+         a.nFileIndexHigh == b.nFileIndexHigh && a.nFileIndexLow == b.nFileIndexLow;
 }
 
 // A file's size, and what changes whenever its bytes do: its index on the volume, and the times of its last
 // change to bytes and to itself, in units of 100 ns.
-bool look(const std::string& path) {
-  const Handle file(opened(path, FILE_READ_ATTRIBUTES));
+void look(const std::string& path) {
+  const Handle file = open(path, FILE_READ_ATTRIBUTES);
   BY_HANDLE_FILE_INFORMATION found;
   FILE_BASIC_INFO times;
-  if (!file.good() || GetFileInformationByHandle(file.get(), &found) == 0 ||
-      GetFileInformationByHandleEx(file.get(), FileBasicInfo, &times, sizeof times) == 0) {
-    return false;
+  if (file && GetFileInformationByHandle(file.get(), &found) != 0 &&
+      GetFileInformationByHandleEx(file.get(), FileBasicInfo, &times, sizeof times) != 0) {
+    say("size " + joined(found.nFileSizeHigh, found.nFileSizeLow) + " " +
+        joined(found.nFileIndexHigh, found.nFileIndexLow) + ":" +
+        std::to_string(times.LastWriteTime.QuadPart) + " " + std::to_string(times.ChangeTime.QuadPart) +
+        "; " + path);
   }
-  const auto joined = [](DWORD high, DWORD low) {
-    return std::to_string(static_cast<unsigned long long>(high) << 32 | low);
-  };
-  say("size " + joined(found.nFileSizeHigh, found.nFileSizeLow) + " " +
-      joined(found.nFileIndexHigh, found.nFileIndexLow) + ":" + std::to_string(times.LastWriteTime.QuadPart) +
-      " " + std::to_string(times.ChangeTime.QuadPart) + "; " + path);
-  return true;
 }
 
 std::string digest(const std::string& path) {
-  const Handle file(opened(path, GENERIC_READ));
+  const Handle file = open(path, GENERIC_READ);
   BCRYPT_ALG_HANDLE algorithm = nullptr;
   BCRYPT_HASH_HANDLE hash = nullptr;
-  if (!file.good() || BCryptOpenAlgorithmProvider(&algorithm, BCRYPT_SHA256_ALGORITHM, nullptr, 0) != 0) {
-    return "unable";
-  }
-  bool good = BCryptCreateHash(algorithm, &hash, nullptr, 0, nullptr, 0, 0) == 0;
+  bool good = file && BCryptOpenAlgorithmProvider(&algorithm, BCRYPT_SHA256_ALGORITHM, nullptr, 0) == 0 &&
+              BCryptCreateHash(algorithm, &hash, nullptr, 0, nullptr, 0, 0) == 0;
   std::vector<unsigned char> piece(1 << 18);
-  DWORD count = 0;
-  while (good) {
-    good = ReadFile(file.get(), piece.data(), static_cast<DWORD>(piece.size()), &count, nullptr) != 0;
-    if (count == 0) {
-      break;
-    }
-    good = good && BCryptHashData(hash, piece.data(), count, 0) == 0;
+  for (DWORD count = 1; good && count > 0;) {
+    good = ReadFile(file.get(), piece.data(), static_cast<DWORD>(piece.size()), &count, nullptr) != 0 &&
+           BCryptHashData(hash, piece.data(), count, 0) == 0;
   }
   unsigned char sum[32];
   good = good && BCryptFinishHash(hash, sum, sizeof sum, 0) == 0;
-  if (hash != nullptr) {
-    BCryptDestroyHash(hash);
-  }
+  BCryptDestroyHash(hash);
   BCryptCloseAlgorithmProvider(algorithm, 0);
-  std::string found;
-  for (const unsigned char byte : sum) {
-    found += "0123456789abcdef"[byte >> 4];
-    found += "0123456789abcdef"[byte & 15];
+  std::string found = good ? "" : "unable";
+  for (size_t i = 0; good && i < sizeof sum; ++i) {
+    found += "0123456789abcdef"[sum[i] >> 4];
+    found += "0123456789abcdef"[sum[i] & 15];
   }
-  return good ? found : "unable";
+  return found;
 }
 
 }  // namespace agent

@@ -9,6 +9,7 @@
 #include <aclapi.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 namespace agent {
 
@@ -22,27 +23,14 @@ constexpr DWORD kChanges = FILE_ADD_FILE | FILE_ADD_SUBDIRECTORY | FILE_DELETE_C
                            WRITE_OWNER | GENERIC_WRITE | GENERIC_ALL;
 constexpr int kPatience = 30;  // tenths of a second for a process that was ended
 
-int refused(const std::string& why, const std::string& path) {
-  say("refused " + why + "\n" + path);
-  return 0;
-}
-
-bool is(PSID sid, WELL_KNOWN_SID_TYPE kind) {
-  return IsWellKnownSid(sid, kind) != 0;
-}
-
 bool is_own(PSID owner) {
-  HANDLE token = nullptr;
-  if (OpenProcessToken(GetCurrentProcess(), TOKEN_QUERY, &token) == 0) {
-    return false;
-  }
   alignas(TOKEN_USER) unsigned char space[256];
   DWORD size = 0;
-  const bool read = GetTokenInformation(token, TokenUser, space, sizeof space, &size) != 0;
-  CloseHandle(token);
+  const bool read = GetTokenInformation(GetCurrentProcessToken(), TokenUser, space, sizeof space, &size) != 0;
   // What an administrator makes belongs to the administrators.
   return (read && EqualSid(owner, reinterpret_cast<TOKEN_USER*>(space)->User.Sid) != 0) ||
-         is(owner, WinBuiltinAdministratorsSid) || is(owner, WinLocalSystemSid);
+         IsWellKnownSid(owner, WinBuiltinAdministratorsSid) != 0 ||
+         IsWellKnownSid(owner, WinLocalSystemSid) != 0;
 }
 
 // Why others could change a folder: owner, open, unseen; empty if they cannot.
@@ -66,7 +54,8 @@ std::string exposure(const std::string& folder) {
     const bool counts = ace->Header.AceType == ACCESS_ALLOWED_ACE_TYPE &&
                         (ace->Header.AceFlags & INHERIT_ONLY_ACE) == 0 && (ace->Mask & kChanges) != 0;
     const auto sid = const_cast<PSID>(static_cast<const void*>(&ace->SidStart));
-    if (counts && (is(sid, WinWorldSid) || is(sid, WinAuthenticatedUserSid) || is(sid, WinBuiltinUsersSid))) {
+    const auto is = [sid](WELL_KNOWN_SID_TYPE kind) { return IsWellKnownSid(sid, kind) != 0; };
+    if (counts && (is(WinWorldSid) || is(WinAuthenticatedUserSid) || is(WinBuiltinUsersSid))) {
       why = "open";
     }
   }
@@ -74,89 +63,70 @@ std::string exposure(const std::string& folder) {
   return why;
 }
 
-// Makes the mark, unless it is there: of two sessions that make a root at the same time one makes it.
-bool mark(const std::string& text) {
-  const HANDLE file = CreateFileW(native(kMarker).c_str(), GENERIC_WRITE, 0, nullptr, CREATE_NEW,
-                                  FILE_ATTRIBUTE_NORMAL, nullptr);
-  if (file == INVALID_HANDLE_VALUE) {
-    const DWORD error = GetLastError();
-    return error == ERROR_FILE_EXISTS || error == ERROR_SHARING_VIOLATION;
-  }
-  DWORD count = 0;
-  const bool good = WriteFile(file, text.data(), static_cast<DWORD>(text.size()), &count, nullptr) != 0 &&
-                    count == text.size() && FlushFileBuffers(file) != 0;
-  CloseHandle(file);
-  return good;
-}
-
-enum class Claim { kGood, kOver };
-
-// Makes the root the working folder if it is ours; else says why not. Leaves the mark's id in *id.
-Claim claim(const std::string& root, const std::string& fresh, bool make, std::string* id) {
-  const auto over = [](const std::string& why, const std::string& path) {
-    refused(why, path);
-    return Claim::kOver;
+// Makes the root the working folder if it is ours, and gives the mark's id; else says why not, and gives
+// none.
+std::string claim(const std::string& root, const std::string& fresh, bool make) {
+  const auto refused = [](const std::string& why, const std::string& path) {
+    say("refused " + why + "\n" + path);
+    return std::string();
   };
-  if (root.empty() || root[0] != '/') {
-    return over("home", "");
+  if (!starts(root, "/")) {
+    return refused("home", "");
   }
   if (is_link(root)) {
-    return over("link", root);
+    return refused("link", root);
   }
   if (!is_folder(root)) {
     if (!make) {
       say("absent");
-      return Claim::kOver;
+      return "";
     }
     if (!make_folders(root)) {
       std::exit(kFailed);
     }
   }
   if (!enter(root)) {
-    return over("unseen", root);
+    return refused("unseen", root);
   }
   if (const std::string why = exposure(root); !why.empty()) {
-    return over(why, root);
+    return refused(why, root);
   }
   for (const char* name : kFolders) {
     if (is_link(name) || (exists(name) && !is_folder(name))) {
-      return over(is_link(name) ? "link" : "kind", root + "/" + name);
+      return refused(is_link(name) ? "link" : "kind", root + "/" + name);
     }
   }
   if (is_link(kMarker) || is_folder(kMarker)) {
-    return over("kind", root + "/" + kMarker);
+    return refused("kind", root + "/" + kMarker);
   }
-  std::string text;
   if (!exists(kMarker)) {
     if (!names_in(".").empty() && !exists(kMarker)) {
-      return over("unmarked", root);
+      return refused("unmarked", root);
     }
     if (!make) {
       say("absent");
-      return Claim::kOver;
+      return "";
     }
-    if (!mark("slipway-root 1 " + fresh + "\n")) {
+    // Of two sessions that make a root at the same time one makes the mark.
+    const Handle file = open(kMarker, GENERIC_WRITE, CREATE_NEW, 0);
+    const DWORD error = file ? 0 : GetLastError();
+    if (file ? !write(file, "slipway-root 1 " + fresh + "\n")
+             : error != ERROR_FILE_EXISTS && error != ERROR_SHARING_VIOLATION) {
       complain("marking", root);
       std::exit(kFailed);
     }
   }
   // The other session may be about to write the mark.
-  for (int i = 0; i < kPatience && (!read_text(kMarker, &text) || text.empty()); ++i) {
+  std::string text = read_text(kMarker);
+  for (int i = 0; i < kPatience && text.empty(); ++i) {
     Sleep(100);
-  }
-  // A mark that stays empty is one that a power cut or a full disk caught.
-  if (text.empty()) {
-    text = "slipway-root 1 " + fresh + "\n";
-    if (!write_text(kMarker, text)) {
-      std::exit(kFailed);
-    }
+    text = read_text(kMarker);
   }
   const Words words = split(text.substr(0, text.find('\n')), ' ');
   if (words.size() != 3 || words[0] != "slipway-root" || words[1] != "1") {
-    return over("marker", root + "/" + kMarker);
+    return refused("marker", root + "/" + kMarker);
   }
-  *id = words[2];
-  return Claim::kGood;
+  return words[2];
 }
 
 bool make_layout() {
@@ -168,11 +138,8 @@ bool make_layout() {
   return true;
 }
 
-HANDLE take(DWORD* error) {
-  const HANDLE file = CreateFileW(native(kHolder).c_str(), GENERIC_WRITE, FILE_SHARE_READ, nullptr,
-                                  OPEN_ALWAYS, FILE_ATTRIBUTE_NORMAL, nullptr);
-  *error = GetLastError();
-  return file;
+Handle take() {
+  return open(kHolder, GENERIC_WRITE, OPEN_ALWAYS, FILE_SHARE_READ);
 }
 
 std::string program_of(HANDLE process) {
@@ -182,74 +149,59 @@ std::string program_of(HANDLE process) {
 }
 
 // Ends the holder, if the process with its number is one of this very program.
-void end_holder(const std::string& number) {
-  const DWORD pid = digits(number) ? static_cast<DWORD>(std::stoul(number)) : 0;
-  const HANDLE process = OpenProcess(PROCESS_TERMINATE | PROCESS_QUERY_LIMITED_INFORMATION, FALSE, pid);
-  if (process == nullptr) {
-    return;
+void end_holder(const std::string& pid) {
+  const DWORD rights = PROCESS_TERMINATE | PROCESS_QUERY_LIMITED_INFORMATION;
+  const Handle process(OpenProcess(rights, FALSE, static_cast<DWORD>(number(pid))));
+  if (process && program_of(process.get()) == program_of(GetCurrentProcess())) {
+    TerminateProcess(process.get(), kEnded);
   }
-  if (program_of(process) == program_of(GetCurrentProcess())) {
-    TerminateProcess(process, kEnded);
-  }
-  CloseHandle(process);
 }
 
-bool note(HANDLE file, const std::string& generation, unsigned long long beat, const std::string& who) {
-  const std::string text = generation + "\n" + std::to_string(beat) + "\n" +
-                           std::to_string(GetCurrentProcessId()) + "\n" + who + "\n";
-  DWORD count = 0;
-  SetFilePointer(file, 0, nullptr, FILE_BEGIN);
-  return WriteFile(file, text.data(), static_cast<DWORD>(text.size()), &count, nullptr) != 0 &&
-         count == text.size() && SetEndOfFile(file) != 0;
+bool note(const Handle& file, const std::string& generation, int beat, const std::string& who) {
+  SetFilePointer(file.get(), 0, nullptr, FILE_BEGIN);
+  return write(file, generation + "\n" + std::to_string(beat) + "\n" + std::to_string(GetCurrentProcessId()) +
+                         "\n" + who + "\n") &&
+         SetEndOfFile(file.get()) != 0;
 }
 
 }  // namespace
 
 int prepare(const Words& words) {
-  std::string id;
-  if (claim(words[0], words[1], true, &id) == Claim::kOver) {
-    return 0;
-  }
-  return make_layout() ? 0 : kFailed;
+  return claim(words[0], words[1], true).empty() || make_layout() ? 0 : kFailed;
 }
 
 // The words are root, owner, who, stale, make, id, and names for the survey.
 int lock(const Words& words) {
   const std::string &owner = words[1], &who = words[2], &stale = words[3];
-  std::string id;
-  if (claim(words[0], words[5], words[4] == "yes", &id) == Claim::kOver) {
+  const std::string id = claim(words[0], words[5], words[4] == "yes");
+  if (id.empty()) {
     return 0;
   }
   if (!make_layout()) {
     return kFailed;
   }
-  DWORD error = 0;
-  HANDLE file = take(&error);
-  std::string text;
-  read_text(kHolder, &text);
-  Words told = split(text, '\n');
+  Handle file = take();
+  const DWORD error = GetLastError();
+  Words told = split(read_text(kHolder), '\n');
   told.resize(5);
-  if (file == INVALID_HANDLE_VALUE && stale == told[0] + ":" + told[1]) {
+  if (!file && stale == told[0] + ":" + told[1]) {
     end_holder(told[2]);
-    for (int i = 0; i < kPatience && file == INVALID_HANDLE_VALUE; ++i) {
+    for (int i = 0; i < kPatience && !file; ++i) {
       Sleep(100);
-      file = take(&error);
+      file = take();
     }
   }
-  if (file == INVALID_HANDLE_VALUE) {
-    if (error != ERROR_SHARING_VIOLATION) {
-      SetLastError(error);
-      complain("locking", kHolder);
-      return kFailed;
-    }
+  const unsigned long long generation = number(told[0]);
+  if (!file && error == ERROR_SHARING_VIOLATION) {
     // A holder that was just made has written nothing yet.
-    say("busy " + (digits(told[0]) ? told[0] : "0") + ":" + told[1] + "\n" + told[3]);
+    say("busy " + std::to_string(generation) + ":" + told[1] + "\n" + told[3]);
     return 0;
   }
-  const std::string mine = std::to_string((digits(told[0]) ? std::stoull(told[0]) : 0) + 1);
-  unsigned long long beat = 1;
-  if (!note(file, mine, beat, who)) {
-    complain("writing", kHolder);
+  const std::string mine = std::to_string(generation + 1);
+  int beat = 1;
+  if (!file || !note(file, mine, beat, who)) {
+    SetLastError(file ? GetLastError() : error);
+    complain("locking", kHolder);
     return kFailed;
   }
   say("acquired " + mine + " " + id);
@@ -258,12 +210,10 @@ int lock(const Words& words) {
   std::fflush(stdout);
   char line[16];
   DWORD count = 0;
-  const HANDLE input = GetStdHandle(STD_INPUT_HANDLE);
-  while (ReadFile(input, line, sizeof line, &count, nullptr) != 0 && count > 0) {
+  while (ReadFile(GetStdHandle(STD_INPUT_HANDLE), line, sizeof line, &count, nullptr) != 0 && count > 0) {
     note(file, mine, ++beat, who);
   }
   discard_names({"runs/" + owner});
-  CloseHandle(file);
   return 0;
 }
 

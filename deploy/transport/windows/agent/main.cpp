@@ -6,6 +6,7 @@
 #include <io.h>
 
 #include <cstdio>
+#include <cstring>
 
 namespace agent {
 
@@ -31,31 +32,114 @@ int unpinned(const Words&) {
   return 0;
 }
 
+constexpr int kAnywhere = -1;
+
 struct Command {
   const char* name;
   size_t words;  // at least
   int (*function)(const Words&);
+  int without;  // kAnywhere, or the exit code if the root, its first word, is not there
 };
 
 constexpr Command kCommands[] = {
-    {"adopt", 2, adopt},     {"arrange", 5, arrange},     {"commit", 3, commit},     {"discard", 1, discard},
-    {"end", 1, end},         {"flip", 3, flip},           {"holdings", 1, holdings}, {"keep", 3, keep},
-    {"listing", 1, listing}, {"lock", 6, lock},           {"open", 11, opened},      {"prepare", 2, prepare},
-    {"probe", 6, probed},    {"resume", 2, resume},       {"rollback", 2, rollback}, {"run", 8, run},
-    {"state", 1, stated},    {"supervise", 5, supervise}, {"survey", 1, survey},     {"unpin", 1, unpinned},
-    {"verify", 1, verify},
+    {"adopt", 2, adopt, kFailed},       {"arrange", 5, arrange, kFailed},
+    {"commit", 3, commit, kFailed},     {"discard", 1, discard, 0},
+    {"end", 1, end, kAnywhere},         {"flip", 3, flip, kFailed},
+    {"holdings", 1, holdings, kFailed}, {"keep", 3, keep, kFailed},
+    {"listing", 1, listing, 0},         {"lock", 6, lock, kAnywhere},
+    {"open", 11, opened, kAnywhere},    {"prepare", 2, prepare, kAnywhere},
+    {"probe", 6, probed, kAnywhere},    {"resume", 2, resume, kFailed},
+    {"rollback", 2, rollback, kFailed}, {"run", 8, run, kAnywhere},
+    {"state", 1, stated, kAnywhere},    {"supervise", 5, supervise, kAnywhere},
+    {"survey", 1, survey, 0},           {"unpin", 1, unpinned, kAnywhere},
+    {"verify", 1, verify, kFailed},
 };
+
+// Words of base64url, each ended by a NUL.
+bool decode(const char* token, Words* words) {
+  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+  std::string bytes;
+  unsigned bits = 0, held = 0;
+  for (; *token != '\0'; ++token) {
+    const char* at = std::strchr(kDigits, *token);
+    if (at == nullptr) {
+      return false;
+    }
+    bits = (bits << 6 | static_cast<unsigned>(at - kDigits)) & 0xffffffu;
+    held += 6;
+    if (held >= 8) {
+      held -= 8;
+      bytes.push_back(static_cast<char>(bits >> held & 0xffu));
+    }
+  }
+  if (bytes.empty() || bytes.back() != '\0') {
+    return false;
+  }
+  bytes.pop_back();
+  *words = split(bytes, '\0');
+  return true;
+}
 
 }  // namespace
 
 int call(const Words& words) {
   for (const Command& command : kCommands) {
     if (words[0] == command.name && words.size() > command.words) {
-      return command.function(Words(words.begin() + 1, words.end()));
+      const bool there = command.without == kAnywhere || enter(words[1]);
+      return there ? command.function(Words(words.begin() + 1, words.end())) : command.without;
     }
   }
   std::fprintf(stderr, "agent: no command %s with %zu words\n", words[0].c_str(), words.size() - 1);
-  return agent::kNotStarted;
+  return kNotStarted;
+}
+
+std::wstring wide(const std::string& text) {
+  const int size = static_cast<int>(text.size());
+  std::wstring found(text.size(), L'\0');  // UTF-16 never has more units than UTF-8 has bytes
+  found.resize(static_cast<size_t>(MultiByteToWideChar(CP_UTF8, 0, text.data(), size, found.data(), size)));
+  return found;
+}
+
+std::string narrow(const std::wstring& text) {
+  const int size = static_cast<int>(text.size()), most = 3 * size;
+  std::string found(static_cast<size_t>(most), '\0');
+  found.resize(static_cast<size_t>(
+      WideCharToMultiByte(CP_UTF8, 0, text.data(), size, found.data(), most, nullptr, nullptr)));
+  return found;
+}
+
+Words split(const std::string& text, char at) {
+  Words found(1);
+  for (const char c : text) {
+    if (c == at) {
+      found.emplace_back();
+    } else {
+      found.back().push_back(c);
+    }
+  }
+  return found;
+}
+
+bool starts(const std::string& text, const std::string& with) {
+  return text.rfind(with, 0) == 0;
+}
+
+unsigned long long number(const std::string& text) {
+  const bool good = text.size() < 19 && text.find_first_not_of("0123456789") == std::string::npos;
+  return good && !text.empty() ? std::stoull(text) : 0;
+}
+
+void say(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fputc('\n', stdout);
+}
+
+void complain(const std::string& what, const std::string& path) {
+  const DWORD error = GetLastError();
+  // The other side knows a full disk by these words, whatever the language of the system.
+  const bool full = error == ERROR_DISK_FULL || error == ERROR_HANDLE_DISK_FULL;
+  std::fprintf(stderr, "%s: %s: %s (Windows error %lu)\n", path.c_str(), what.c_str(),
+               full ? "no space left on device" : "refused", error);
 }
 
 }  // namespace agent

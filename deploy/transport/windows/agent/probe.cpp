@@ -3,11 +3,9 @@
 
 #include "agent.h"
 
-#include <cstdio>
-#if defined(__x86_64__) || defined(__i386__)
 #include <cpuid.h>
-#endif
 
+#include <cstdio>
 #include <cstring>
 
 namespace agent {
@@ -54,7 +52,6 @@ std::string host() {
                                                                        : "";
 }
 
-#if defined(__x86_64__) || defined(__i386__)
 struct Feature {
   const char* name;
   unsigned leaf;
@@ -91,9 +88,6 @@ void cpu() {
     say("flags :" + flags);
   }
 }
-#else
-void cpu() {}
-#endif
 
 void memory(bool total) {
   MEMORYSTATUSEX found;
@@ -105,18 +99,6 @@ void memory(bool total) {
     say("MemTotal: " + std::to_string(found.ullTotalPhys / 1024) + " kB");
   }
   say("MemAvailable: " + std::to_string(found.ullAvailPhys / 1024) + " kB");
-}
-
-// Whether files may be made in a folder; none is made.
-bool may_write(const std::string& folder) {
-  const HANDLE handle = CreateFileW(native(folder).c_str(), FILE_ADD_FILE,
-                                    FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, nullptr,
-                                    OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS, nullptr);
-  if (handle == INVALID_HANDLE_VALUE) {
-    return false;
-  }
-  CloseHandle(handle);
-  return true;
 }
 
 void libraries(const std::string& names) {
@@ -144,7 +126,9 @@ std::string probe(const Words& words) {
   const std::string& named = words[0];
   const size_t letter = named.rfind('/', 0) == 0 ? 1 : 0;
   const bool absolute = named.size() > letter + 1 && named[letter + 1] == ':';
-  const std::string root = absolute ? full_path(named) : home.empty() ? "" : home + "/" + named;
+  wchar_t full[MAX_PATH] = {};
+  GetFullPathNameW(native(named).c_str(), MAX_PATH, full, nullptr);
+  const std::string root = absolute ? shown(full) : home.empty() ? "" : home + "/" + named;
   part("root");
   say(root);
   std::string nearest = root;
@@ -154,7 +138,7 @@ std::string probe(const Words& words) {
   part("near");
   say(nearest);
   part("writable");
-  if (may_write(nearest)) {
+  if (open(nearest, FILE_ADD_FILE)) {  // nothing is made
     say("yes");
   }
   part("df");

@@ -149,14 +149,8 @@ void take(long long left) {
   }
   say("@@data");
   for (const std::string& name : chosen) {
-    std::FILE* file = _wfopen(native(name).c_str(), L"rb");
-    char piece[1 << 14];
-    for (size_t count = 0; file != nullptr && (count = std::fread(piece, 1, sizeof piece, file)) > 0;) {
-      std::fwrite(piece, 1, count, stdout);
-    }
-    if (file != nullptr) {
-      std::fclose(file);
-    }
+    const std::string data = read_text(name);
+    std::fwrite(data.data(), 1, data.size(), stdout);
   }
 }
 
@@ -179,7 +173,7 @@ int run(const Words& words) {
   state("after");
   say("ran " + begun + " " + now);
   say("@@files " + words[4]);
-  take(digits(words[5]) ? std::stoll(words[5]) : 0);
+  take(static_cast<long long>(number(words[5])));
   return code;
 }
 
@@ -190,8 +184,8 @@ int supervise(const Words& words) {
   if (words.size() < 5) {
     return kNotStarted;
   }
-  const auto limit = digits(words[1]) ? std::stoul(words[1]) : 0ul;
-  CreateThread(nullptr, 0, timer, reinterpret_cast<void*>(static_cast<uintptr_t>(limit)), 0, nullptr);
+  const auto limit = static_cast<uintptr_t>(number(words[1]));
+  CreateThread(nullptr, 0, timer, reinterpret_cast<void*>(limit), 0, nullptr);
   CreateThread(nullptr, 0, lifeline, nullptr, 0, nullptr);
   const std::string cwd = words[3] == "." ? "" : words[3];
   if (!cwd.empty() &&
@@ -222,26 +216,22 @@ int supervise(const Words& words) {
 // The word is the file with the number of a program's process, which is ended if it runs from the root of
 // that file.
 int end(const Words& words) {
-  std::string text;
-  if (!read_text(words[0], &text)) {
-    return 0;
-  }
-  const std::string number = text.substr(0, text.find_first_of("\r\n"));
-  const DWORD pid = digits(number) ? static_cast<DWORD>(std::stoul(number)) : 0;
+  const std::string text = read_text(words[0]);
+  const auto pid = static_cast<DWORD>(number(text.substr(0, text.find_first_of("\r\n"))));
   const DWORD wanted = PROCESS_TERMINATE | PROCESS_QUERY_LIMITED_INFORMATION | SYNCHRONIZE;
-  const HANDLE process = OpenProcess(wanted, FALSE, pid);
-  if (process == nullptr) {
+  const Handle process(OpenProcess(wanted, FALSE, pid));
+  if (!process) {
     return 0;
   }
   wchar_t path[MAX_PATH];
   DWORD size = MAX_PATH;
   const std::string root = words[0].substr(0, words[0].find("/runs/")) + "/";
-  if (QueryFullProcessImageNameW(process, 0, path, &size) == 0 ||
+  if (QueryFullProcessImageNameW(process.get(), 0, path, &size) == 0 ||
       shown(std::wstring(path, size)).rfind(root, 0) != 0) {
     return 0;
   }
-  TerminateProcess(process, kEnded);
-  return WaitForSingleObject(process, 5000) == WAIT_OBJECT_0 ? 0 : kFailed;
+  TerminateProcess(process.get(), kEnded);
+  return WaitForSingleObject(process.get(), 5000) == WAIT_OBJECT_0 ? 0 : kFailed;
 }
 
 }  // namespace agent
