@@ -1,29 +1,11 @@
+import sys
 from pathlib import Path
 
-from conan import ConanFile
-from conan.tools.build import can_run
-from conan.tools.cmake import CMake, cmake_layout
+sys.path.append(str(Path(__file__).parents[3] / "slipway_sources"))
+from tested import Tested
 
 
-class TestPackageConan(ConanFile):
-    settings = "os", "arch", "compiler", "build_type"
-    generators = "CMakeDeps", "CMakeToolchain", "VirtualBuildEnv"
-
-    def requirements(self):
-        self.requires(self.tested_reference_str)
-
+class TestPackageConan(Tested):
     def build_requirements(self):
         # The compiler of schemas runs on the machine that builds, the headers serve the one that runs.
         self.tool_requires(self.tested_reference_str, options={"flatc": True})
-
-    def layout(self):
-        cmake_layout(self)
-
-    def build(self):
-        cmake = CMake(self)
-        cmake.configure()
-        cmake.build()
-
-    def test(self):
-        if can_run(self):
-            self.run(str(Path(self.build_folder, self.cpp.build.bindir, "test_package")), env="conanrun")

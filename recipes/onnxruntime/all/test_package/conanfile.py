@@ -1,29 +1,13 @@
+import sys
 from pathlib import Path
 
-from conan import ConanFile
-from conan.tools.build import can_run
-from conan.tools.cmake import CMake, cmake_layout
+sys.path.append(str(Path(__file__).parents[3] / "slipway_sources"))
+from tested import Tested
 
 
-class TestPackageConan(ConanFile):
-    settings = "os", "arch", "compiler", "build_type"
-    generators = "CMakeDeps", "CMakeToolchain"
-
-    def requirements(self):
-        self.requires(self.tested_reference_str)
-
-    def layout(self):
-        cmake_layout(self)
-
-    def build(self):
-        cmake = CMake(self)
-        cmake.configure()
-        cmake.build()
-
-    def test(self):
-        if can_run(self):
-            # Through the package's own loader: this system's C library may be older than the libraries need.
-            libraries = Path(self.dependencies["onnxruntime"].package_folder) / "lib"
-            loader = next((libraries / "glibc").glob("ld-linux*"))
-            program = Path(self.build_folder, self.cpp.build.bindir, "test_package")
-            self.run(f'"{loader}" --library-path "{libraries / "glibc"}:{libraries}" "{program}"')
+class TestPackageConan(Tested):
+    def run_programs(self):
+        # Through the package's own loader: this system's C library may be older than the libraries need.
+        libraries = Path(self.dependencies["onnxruntime"].package_folder) / "lib"
+        loader = next((libraries / "glibc").glob("ld-linux*"))
+        self.run(f'"{loader}" --library-path "{libraries / "glibc"}:{libraries}" "{self.program()}"')
