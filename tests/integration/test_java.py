@@ -19,7 +19,7 @@ import pytest
 from core.errors import BuildError
 from core.paths import ROOT
 from core.processes.commands import Done, run
-from toolchains.bundle import aar, java, jni
+from toolchains.bundle import aar, java
 from toolchains.bundle.sdk import Sdk, build_sdk
 from toolchains.compilers.families import family
 from toolchains.debian.host import host_arch
@@ -70,7 +70,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     jar = folder / "classes.jar"
     jar.write_bytes(classes.jar)
     compilers = family("zig").ensure(target)
-    library = jni.build_jni(target, compilers, sdk.path, classes.headers, folder, includes(java.jdk()))
+    library = java.build_native(target, compilers, sdk.path, classes.headers, folder, includes(java.jdk()))
     return Built(sdk, classes, jar, library)
 
 
@@ -102,7 +102,7 @@ def test_the_native_side_has_every_native_function_and_no_other_library(built: B
     assert {str(symbol.name) for symbol in library.exported_symbols} == declared
     assert len(declared) > 20
     assert {str(name) for name in library.libraries} == {"libslipway.so.1", "libc.so.6"}
-    jni.check(get_target(TARGET), built.library, built.sdk.path / "lib/libslipway.so.1")
+    java.check(get_target(TARGET), built.library, built.sdk.path / "lib/libslipway.so.1")
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,8 @@ def test_a_native_function_that_does_not_fit_java_does_not_compile(
     assert old in text
     (tmp_path / "Native.java").write_text(text.replace(old, new), encoding="utf-8")
     run([java.jdk() / "bin/javac", "-h", tmp_path / "h", "-d", tmp_path / "c", tmp_path / "Native.java"])
-    with pytest.raises(BuildError, match=jni.NAME):
-        jni.build_jni(
+    with pytest.raises(BuildError, match=java.NATIVE):
+        java.build_native(
             get_target(TARGET), family("zig").ensure(get_target(TARGET)), built.sdk.path, tmp_path / "h", tmp_path,
             includes(java.jdk()),
         )  # fmt: skip
@@ -150,7 +150,7 @@ def test_the_steps_of_an_aar(built: Built, dist: Path, monkeypatch: pytest.Monke
         library = (built.sdk.path / "lib/libslipway.so.1").read_bytes()
         assert archive.read("jni/x86_64/libslipway.so") == library
         assert archive.read("classes.jar") == built.jar.read_bytes()
-        assert archive.read(f"jni/x86_64/{jni.NAME}")[:4] == b"\x7fELF"
+        assert archive.read(f"jni/x86_64/{java.NATIVE}")[:4] == b"\x7fELF"
 
 
 def test_debians_jdk_compiles_the_same_classes(tmp_path: Path, built: Built, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from core.errors import ConfigError, HostError, NotSupportedError
 from core.files import disk_errors, sha256_file, write_atomic
 from core.paths import aar_dir
-from toolchains.bundle import java, jni
+from toolchains.bundle import java
 from toolchains.bundle.sdk import Sdk, build_sdk
 from toolchains.bundle.toolchain_file import ABIS
 from toolchains.compilers import ndk
@@ -31,13 +31,11 @@ _FAMILY = "ndk"
 
 @dataclass(frozen=True)
 class Abi:
-    """The libraries of one of Android's ABIs."""
+    """The libraries of one of Android's ABIs: the SDK's folder, and `java.NATIVE`, wherever it was built."""
 
     target: Target
     sdk: Path
-    """The SDK's folder."""
     glue: Path
-    """`jni.NAME`, wherever it was built."""
 
     @property
     def name(self) -> str:
@@ -98,8 +96,8 @@ def build_aar(names: str = "", toolchain: str = "", force: bool = False) -> Aar:
             sdk = build_sdk(target.name, _FAMILY, force)
             folder = scratch / target.name
             folder.mkdir()
-            glue = jni.build_jni(target, family(_FAMILY).ensure(target), sdk.path, classes.headers, folder)
-            jni.check(target, glue, sdk.path / "lib" / _LIBRARY)
+            glue = java.build_native(target, family(_FAMILY).ensure(target), sdk.path, classes.headers, folder)
+            java.check(target, glue, sdk.path / "lib" / _LIBRARY)
             abis.append(Abi(target, sdk.path, glue))
         return pack(sdk, classes.jar, abis, ndk.version(Path(named())))
 
@@ -155,31 +153,24 @@ def _contents(version: str, classes: bytes, abis: Sequence[Abi], ndk_version: st
     }
     contents = {name: text.encode() for name, text in texts.items()}
     contents["classes.jar"] = classes
-    include = abis[0].sdk / "include"
-    for file in sorted(include.rglob("*.h*")):
-        contents[f"prefab/modules/slipway/include/{file.relative_to(include).as_posix()}"] = file.read_bytes()
+    for folder, inside in (("include", "prefab/modules/slipway/include"), ("licenses", "META-INF/slipway/licenses")):
+        top = abis[0].sdk / folder
+        for file in sorted(path for path in top.rglob("*") if path.is_file()):
+            contents[f"{inside}/{file.relative_to(top).as_posix()}"] = file.read_bytes()
     for abi in abis:
         contents |= _libraries(abi, ndk_version)
-    licenses = abis[0].sdk / "licenses"
-    for file in sorted(path for path in licenses.rglob("*") if path.is_file()):
-        contents[f"META-INF/slipway/licenses/{file.relative_to(licenses).as_posix()}"] = file.read_bytes()
     return dict(sorted(contents.items()))
 
 
 def _libraries(abi: Abi, ndk_version: str) -> dict[str, bytes]:
     library = (abi.sdk / "lib" / _LIBRARY).read_bytes()
     # libc++ is linked into the library and hidden, so an app may have any of its own: "none".
-    facts = {
-        "abi": abi.name,
-        "api": int(abi.target.android_api),
-        "ndk": int(ndk_version.partition(".")[0]),
-        "stl": "none",
-        "static": False,
-    }
+    ndk_release = int(ndk_version.partition(".")[0])
+    facts = {"abi": abi.name, "api": int(abi.target.android_api), "ndk": ndk_release, "stl": "none", "static": False}
     module = f"prefab/modules/slipway/libs/android.{abi.name}"
     return {
         f"jni/{abi.name}/{_LIBRARY}": library,
-        f"jni/{abi.name}/{jni.NAME}": abi.glue.read_bytes(),
+        f"jni/{abi.name}/{java.NATIVE}": abi.glue.read_bytes(),
         f"{module}/abi.json": _json(facts).encode(),
         f"{module}/{_LIBRARY}": library,
         f"META-INF/slipway/{abi.name}/sbom.cdx.json": (abi.sdk / "sbom.cdx.json").read_bytes(),

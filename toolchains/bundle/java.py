@@ -1,4 +1,4 @@
-"""The Java API over libslipway: its classes, compiled by a JDK, and the C header that its native side must fit."""
+"""The Java API over libslipway: its classes, compiled by a JDK, and its native side, ``libslipway_jni.so``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -14,11 +14,19 @@ from pathlib import Path
 from core.errors import BuildError, HostError
 from core.paths import ROOT
 from core.processes.commands import run
+from toolchains.compilers import hardening
+from toolchains.compilers.families import Compilers
 from toolchains.debian import packages as debian
 from toolchains.debian.host import host_arch
+from toolchains.inspect import checks
+from toolchains.targets import Target
 from toolchains.tools import table
 
-SOURCES = ROOT / "runtime" / "bindings" / "java" / "org" / "slipway"
+_FOLDER = ROOT / "runtime" / "bindings" / "java"
+SOURCES = _FOLDER / "org" / "slipway"
+NATIVE = "libslipway_jni.so"
+_STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wmissing-prototypes", "-Werror")
+"""With other parameters than its declaration's, a function would be an overload: it is refused for want of one."""
 _RELEASE = "8"
 """The version of Java whose language and classes every Android can be given."""
 _OLDEST = 11
@@ -71,25 +79,63 @@ def _version(home: Path) -> int:
     return int(found[1]) if found else 0
 
 
-def compile_classes(folder: Path, sources: Path = SOURCES) -> Classes:
+def compile_classes(folder: Path) -> Classes:
     """Compile the API into ``folder``, which is empty.
 
     Raises:
         HostError: there is no JDK.
         BuildError: javac refused the sources; warnings count.
     """
-    files = sorted(sources.glob("*.java"))
     classes, headers = folder / "classes", folder / "headers"
     words = ["--release", _RELEASE, "-encoding", "UTF-8", "-g:source,lines", "-Xlint:all,-options", "-Werror"]
-    run(
-        [jdk() / "bin" / "javac", *words, "-h", headers, "-d", classes, *files],
-        error=BuildError,
-        what="Compiling org.slipway",
-        hint="fix runtime/bindings/java",
-    )
+    argv: list[str | Path] = [jdk() / "bin" / "javac", *words, "-h", headers, "-d", classes]
+    argv += sorted(SOURCES.glob("*.java"))
+    run(argv, error=BuildError, what="Compiling org.slipway", hint="fix runtime/bindings/java")
     contents = {file.relative_to(classes).as_posix(): file.read_bytes() for file in sorted(classes.rglob("*.class"))}
     manifest = b"Manifest-Version: 1.0\r\nCreated-By: slipway\r\n\r\n"
     return Classes(zipped({"META-INF/MANIFEST.MF": manifest, **contents}), headers)
+
+
+def build_native(
+    target: Target, compilers: Compilers, sdk: Path, headers: Path, folder: Path, jdk: Sequence[Path] = ()
+) -> Path:
+    """Compile the native side against the SDK's shared library; its path in ``folder``.
+
+    The C compiler links it, so that it needs no C++ library.
+
+    Args:
+        headers: the folder of what ``javac -h`` wrote. A function that does not fit it does not compile.
+        jdk: folders of ``jni.h`` and what it includes; the NDK has its own.
+
+    Raises:
+        BuildError: the compiler or the linker refused it.
+    """
+    hard = hardening.flags(target)
+    flags = [*compilers.flags, *(word for word in hard.compile if word != "-fPIE"), *hard.optimized]
+    flags += ["-O2", "-fPIC", "-fvisibility=hidden", f"-ffile-prefix-map={ROOT}=.", "-std=c++17", "-fno-exceptions"]
+    # Warnings are about our own file; a JDK's headers are its own affair.
+    includes = [f"-I{headers}", f"-I{sdk / 'include'}", *(word for path in jdk for word in ("-isystem", str(path)))]
+    source, item, library = _FOLDER / "jni" / "slipway_jni.cpp", folder / "slipway_jni.o", folder / NATIVE
+    # The check of instructions reads the table of symbols: debug information alone is dropped.
+    link = [f"-L{sdk / 'lib'}", "-lslipway", *hard.link, f"-Wl,-soname,{NATIVE}", "-Wl,--no-undefined", "-Wl,-S"]
+    hint = "fix runtime/bindings/java: native functions are declared in Native.java"
+    compiling: list[str | Path] = [compilers.cxx, *flags, "-fno-rtti", *_STRICT, *includes, "-c", source, "-o", item]
+    linking: list[str | Path] = [compilers.cc, *compilers.flags, "-shared", item, *link, "-o", library]
+    for argv in (compiling, linking):
+        run(argv, error=BuildError, what=f"Building {NATIVE} for {target.name}", hint=hint)
+    item.unlink()
+    return library
+
+
+def check(target: Target, library: Path, slipway: Path) -> None:
+    """Compare the native side, with the SDK's shared library beside it, with what the target's devices load.
+
+    Raises:
+        BuildError: another machine, C library or alignment, a missing hardening, an instruction above the floor.
+    """
+    beside = library.parent / slipway.name
+    shutil.copyfile(slipway, beside)
+    checks.check_files(target, [library, beside], library.parent)
 
 
 def zipped(contents: Mapping[str, bytes]) -> bytes:
