@@ -33,7 +33,7 @@ def test_code_and_the_webs_addresses_stay(same: str) -> None:
 def test_every_page_is_staged_with_the_sources_that_it_links_to(tmp_path: Path) -> None:
     pages.stage(tmp_path)
     assert {file.name for file in tmp_path.glob("*.md")} == {*pages.pages(), pages.COMMANDS}
-    assert {"index.md", "contributing.md", "changelog.md", "deploy.md"} <= set(pages.pages())
+    assert {"index.md", "changelog.md", "deploy.md"} <= set(pages.pages())
     assert (tmp_path / "files" / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
     assert (tmp_path / "site" / "site.css").is_file()
     text = (tmp_path / "troubleshooting.md").read_text(encoding="utf-8")
