@@ -188,9 +188,6 @@ class SlipwayRuntimeConan(ConanFile):
             toolchain.cache_variables["SLIPWAY_CXX_LIBRARY"] = "stdc++" if libcxx.startswith("libstdc++") else "c++"
             static = self.conf.get("user.slipway:static_cxx", default=[], check_type=list)
             toolchain.cache_variables["SLIPWAY_STATIC_CXX"] = ";".join(static)
-            zig = str(self.conf.get("user.slipway:toolchain", default="")).startswith("zig-")
-            elf = self.settings.os in ("Linux", "Android")
-            toolchain.cache_variables["SLIPWAY_FUNCTION_ORDER"] = zig and elf
             toolchain.cache_variables["SLIPWAY_KLEIDIAI_LAYERS"] = self._kleidiai_layers
             names = Path(self.generators_folder, "kernels")
             save(self, names / "kernel_names.inc", self._kernel_names())
