@@ -40,6 +40,17 @@ def inventory(board: server.Device, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's home with an empty ``.ssh``."""
+    folder = tmp_path / "user"
+    (folder / ".ssh").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(folder))
+    for name in ("SSH_AUTH_SOCK", "SSH_ASKPASS"):
+        monkeypatch.delenv(name, raising=False)
+    return folder
+
+
+@pytest.fixture
 def device(inventory: Path) -> Device:
     """``board`` as the inventory has it."""
     from deploy.devices.inventory import get_device

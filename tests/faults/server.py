@@ -19,9 +19,21 @@ from typing import Any
 
 import asyncssh
 
+from deploy.devices.inventory import Device as Inventoried
+from deploy.run.connect import open_device
+from deploy.transport.base import run
+from deploy.transport.deadline import Deadline
 from tests.support.ports import reserved
 
 USER = "pi"
+SHELF = Inventoried(name="shelf", transport="ssh", host="shelf")
+"""A device that the user's own configuration of SSH knows."""
+
+
+def hello(device: Inventoried) -> str:
+    """What a device answers to a greeting."""
+    with open_device(device, Deadline.after(30)) as transport:
+        return run(transport, ["echo", "hello"], deadline=Deadline.after(20)).text.strip()
 
 
 @dataclass

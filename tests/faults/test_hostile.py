@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import resource
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -22,12 +21,10 @@ from core.errors import DeadlineError, SlipwayError, TransferError
 from core.paths import ROOT
 from deploy.devices.inventory import Device
 from deploy.run.connect import open_device
-from deploy.store.store import Store
 from deploy.transport.base import run
-from deploy.transport.local import LocalTransport
 from tests.faults import server, tiny
 from tests.faults.tiny import Tiny
-from tests.support.processes import gone
+from tests.support.processes import gone, ran
 from toolchains.targets import host_target
 
 ESC = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\r"
@@ -122,10 +119,7 @@ def measured(device: Device, tmp_path: Path, *words: str) -> tuple[str, float, i
     inventory = tmp_path / "measured.toml"
     rows = {key: value for key, value in device.model_dump(mode="json", exclude_defaults=True).items() if key != "name"}
     inventory.write_text("[board]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in rows.items()))
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURED, str(ROOT), str(inventory), *words],
-        capture_output=True, text=True, timeout=150, check=False, cwd=tmp_path,
-    )  # fmt: skip
+    done = ran([sys.executable, "-c", MEASURED, str(ROOT), str(inventory), *words], timeout=150, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     name, took, grown = done.stdout.split()
     return name, float(took), int(grown)
@@ -369,11 +363,3 @@ def test_a_store_survives_it_all(anyhow: Device, small: Tiny) -> None:
     """After an attack the same device serves an honest bundle."""
     attempt(lambda: hostile(tiny.make(small.data.parent / "evil"), "exec cat /dev/zero\n").deploy(anyhow, timeout=30))
     assert small.deploy(anyhow).verdict == "identical"
-
-
-def test_the_store_is_a_real_one(tmp_path: Path) -> None:
-    """The lock that the attacks above go against is the one that deploys take."""
-    from deploy.transport.deadline import Deadline
-
-    with Store(LocalTransport(), str(tmp_path / "root")) as store:
-        assert store.open([], Deadline.after(30), make=True) is not None

@@ -19,28 +19,10 @@ import pytest
 from core.errors import AnswerError, AuthenticationError, ConfigError, HostKeyError, SlipwayError, UnreachableError
 from deploy.devices.inventory import Device
 from deploy.run.connect import open_device, ssh_address
-from deploy.transport.base import run
 from deploy.transport.deadline import Deadline
 from deploy.upkeep import trust as ssh_trust
 from tests.faults import server
-
-SHELF = Device(name="shelf", transport="ssh", host="shelf")
-
-
-def hello(device: Device) -> str:
-    with open_device(device, Deadline.after(30)) as transport:
-        return run(transport, ["echo", "hello"], deadline=Deadline.after(20)).text.strip()
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user's home with an empty ``.ssh``."""
-    folder = tmp_path / "user"
-    (folder / ".ssh").mkdir(parents=True)
-    monkeypatch.setenv("HOME", str(folder))
-    for name in ("SSH_AUTH_SOCK", "SSH_ASKPASS"):
-        monkeypatch.delenv(name, raising=False)
-    return folder
+from tests.faults.server import SHELF, hello
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o620, 0o602, 0o601, 0o777])

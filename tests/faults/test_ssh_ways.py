@@ -28,23 +28,9 @@ from deploy.transport.ssh.config import user_config
 from deploy.transport.ssh.transport import SshTransport
 from deploy.upkeep import trust as ssh_trust
 from tests.faults import server
+from tests.faults.server import SHELF, hello
 
 SECRET = "a word that nobody must see"
-
-
-def hello(device: Device) -> str:
-    with open_device(device) as transport:
-        return run(transport, ["echo", "hello"], deadline=Deadline.after(20)).text.strip()
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user's home with an empty ``.ssh``."""
-    folder = tmp_path / "user"
-    (folder / ".ssh").mkdir(parents=True)
-    monkeypatch.setenv("HOME", str(folder))
-    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    return folder
 
 
 def test_the_cipher_that_is_cheapest_for_a_device_is_asked_for_first(device: Device) -> None:
@@ -69,9 +55,6 @@ def configure(home: Path, board: server.Device, gate: server.Device, jump: str =
         f" ProxyJump {jump}\n"
     )
     (home / ".ssh/known_hosts").write_text(board.known_hosts.read_text() + gate.known_hosts.read_text())
-
-
-SHELF = Device(name="shelf", transport="ssh", host="shelf")
 
 
 def test_through_a_jump_host(home: Path, board: server.Device, gate: server.Device) -> None:
@@ -292,13 +275,6 @@ def test_a_changed_key_is_replaced_only_when_asked(device: Device, board: server
     assert board.known_hosts.read_text().startswith(keep)
     assert old not in board.known_hosts.read_text()
     assert hello(device) == "hello"
-
-
-def test_a_revoked_key(device: Device, board: server.Device) -> None:
-    line = board.known_hosts.read_text()
-    board.known_hosts.write_text(line + f"@revoked {line}")
-    with pytest.raises(HostKeyError, match="is revoked"):
-        hello(device)
 
 
 def test_a_terminal_is_asked(device: Device, board: server.Device, monkeypatch: pytest.MonkeyPatch) -> None:

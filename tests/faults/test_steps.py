@@ -22,7 +22,7 @@ from deploy.run import attempts
 from deploy.run.events import Event
 from tests.faults import outcomes, sabotage, tiny
 from tests.faults.tiny import Tiny
-from tests.support.processes import gone, marked
+from tests.support.processes import gone, marked, ran
 from toolchains.targets import host_target
 
 
@@ -149,10 +149,11 @@ def test_round_trips(device: Device, home: Path, tmp_path: Path, monkeypatch: py
 
 def test_the_disk_is_full_at_every_step(tmp_path: Path) -> None:
     """On a real file system of 4 MB, mounted in a namespace of its own."""
-    done = subprocess.run(
+    done = ran(
         ["unshare", "-rm", sys.executable, "-m", "tests.faults.full_disk", str(tmp_path)],
-        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
     assert done.returncode == 0, done.stderr
     seen: dict[str, Counter[str]] = defaultdict(Counter)
     for step, left, told, wrong in json.loads(done.stdout.splitlines()[-1]):
@@ -167,10 +168,11 @@ def test_no_room_on_this_machine_at_any_step(tmp_path: Path) -> None:
     """Results and cache on a real file system without a byte, or without an inode, that is left."""
     (tmp_path / "disk").mkdir()
     folders = {name: str(tmp_path / "disk" / name) for name in ("SLIPWAY_DIST", "SLIPWAY_CACHE")}
-    done = subprocess.run(
+    done = ran(
         ["unshare", "-rm", sys.executable, "-m", "tests.faults.no_room", str(tmp_path)],
-        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT), **folders}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **folders},
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     rows = json.loads(done.stdout.splitlines()[-1])
     for what, step, told, wrong in rows:
@@ -197,7 +199,7 @@ def test_commands_without_room(tmp_path: Path, full: str) -> None:
     program.write_bytes(b"\x20\0\0\0ET12" + bytes(40))  # a program's identifier; the rest is read after the build
     words = [str(disk), "40" if full == "bytes" else "4", str(ROOT), str(program)]
     argv = ["unshare", "-rm", "sh", "-c", script, "sh", *words]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    done = ran(argv, timeout=60)
     assert "exit 4" in done.stdout, done.stdout + done.stderr
     text, _, files = done.stdout.rpartition("exit 4\n")
     told = json.loads(text)

@@ -15,7 +15,6 @@ from deploy.devices.roots import MARKER
 from deploy.run.connect import open_device
 from deploy.store import store as store_module
 from deploy.store.store import Blob, Store, is_dead, new_owner
-from deploy.transport.base import Transport
 from deploy.transport.deadline import Deadline
 from tests.faults import server, tiny
 
@@ -180,12 +179,6 @@ def test_many_files_go_in_batches(
     assert files(root / "store") == sorted(blob.sha256 for blob in blobs[:4])
 
 
-def test_a_root_that_cannot_be_written(device: Device, board: server.Device, blob: Blob) -> None:
-    (board.home / "file").touch()
-    with pytest.raises(TransferError, match=r"making the store's folders"):
-        upload(device, board.home / "file/below", blob)
-
-
 def test_a_name_in_the_store_with_the_wrong_size_is_seen(device: Device, root: Path, blob: Blob) -> None:
     tiny.marked_root(root)
     (root / "store").mkdir()
@@ -194,21 +187,6 @@ def test_a_name_in_the_store_with_the_wrong_size_is_seen(device: Device, root: P
         assert store.survey([f"store/{blob.sha256}"], soon()).sizes != {f"store/{blob.sha256}": SIZE}
         store.upload([blob], lambda _: None, soon())
     assert sha256_file(root / "store" / blob.sha256) == blob.sha256
-
-
-def test_the_deadline_holds_for_transfers(board: server.Device, device: Device, root: Path, blob: Blob) -> None:
-    from core.errors import DeadlineError
-
-    def put(transport: Transport) -> None:
-        transport.put(blob.source, str(root / "incoming/x"), lambda _: None, Deadline.after(1))
-
-    board.faults.slow = 0.3
-    (root / "incoming").mkdir(parents=True)
-    with (
-        open_device(device) as transport,
-        pytest.raises(DeadlineError, match=r"1 s allowed were over while (uploading|moving) payload"),
-    ):
-        put(transport)
 
 
 @pytest.mark.parametrize("with_sftp", [True, False], ids=["sftp", "cat"])

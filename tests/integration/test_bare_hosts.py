@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from core.paths import ROOT
+from tests.support.processes import ran
 from toolchains.debian import packages as debian
 from toolchains.debian.host import host_arch
 from toolchains.debian.sources import VARIABLE, find_mirror
@@ -53,10 +54,7 @@ def run(root: Path, home: Path, words: Sequence[str], **more: str) -> subprocess
         **more,
     }
     unshared = ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child"]
-    return subprocess.run(
-        [*unshared, "sh", "-c", ENTER, "sh", root, ROOT, home, root, *words],
-        env=env, capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
+    return ran([*unshared, "sh", "-c", ENTER, "sh", root, ROOT, home, root, *words], env=env, timeout=600)
 
 
 @pytest.mark.long  # CI: the reader in tests/unit/test_debian_reader.py, and on the real archive in test_debian.py

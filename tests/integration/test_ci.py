@@ -155,14 +155,7 @@ def test_the_gitlab_component(workspace: Path, tmp_path: Path) -> None:
         script = "\n".join([*base["before_script"], *jobs[name]["script"]])
         env = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(Path.home()), **given}
         env["SLIPWAY_VENV"] = str(Path(sys.executable).parent.parent)
-        return subprocess.run(
-            ["bash", "-eo", "pipefail", "-c", script],
-            cwd=workspace,
-            env=env,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return ran(["bash", "-eo", "pipefail", "-c", script], cwd=workspace, env=env)
 
     ran = job("slipway-cells", DEVICE=device)
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from models.export import export
 from tests.conftest import Inv
 from tests.support import consoles
 from tests.support.builds import lend_bundle, lend_native, lend_program
+from tests.support.processes import ran
 from tests.support.warm import warm
 from toolchains.bundle import conan
 from toolchains.bundle.sdk import build_sdk
@@ -38,9 +38,9 @@ REFUSED = {"./inv deploy --device pi --model mlp --partitioners vgf": 13}
 def _type(commands: list[str], folder: Path, env: dict[str, str]) -> None:
     for command in commands:
         argv = ["sh", "-c", command.replace("./inv ", f"'{ROOT}/inv' ")]
-        ran = subprocess.run(argv, cwd=folder, env={**os.environ, **env}, capture_output=True, text=True, check=False)
-        assert ran.returncode == REFUSED.get(command, 0), f"{command}\n{ran.stdout}{ran.stderr}"
-        assert "Traceback" not in ran.stderr
+        done = ran(argv, cwd=folder, env={**os.environ, **env})
+        assert done.returncode == REFUSED.get(command, 0), f"{command}\n{done.stdout}{done.stderr}"
+        assert "Traceback" not in done.stderr
 
 
 def test_embedding_from_the_checkout(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from core.formats.bundle import RUNNER, Bundle
 from models.export import export
+from tests.support.processes import ran
 from toolchains.bundle import builder
 from toolchains.emulation.platforms import platform_for
 from toolchains.targets import get_target
@@ -35,10 +36,7 @@ def program() -> Path:
 def run(argv: list[str], program: Path, folder: Path, *flags: str) -> dict[str, Any]:
     folder.mkdir(exist_ok=True)
     words = [f"--model_path={program / 'model.pte'}", f"--inputs={program / 'input0.npy'}"]
-    done = subprocess.run(
-        [*argv, *words, f"--output_file={folder / 'out'}", "--json", "--cpu_threads=1", *flags],
-        capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
+    done = ran([*argv, *words, f"--output_file={folder / 'out'}", "--json", "--cpu_threads=1", *flags], timeout=300)
     found: dict[str, Any] = json.loads(done.stdout)
     assert done.returncode == 0 or "error" in found, done.stderr
     return found
@@ -176,12 +174,7 @@ def test_kleidiai_can_be_switched_off(name: str, tolerance: float, programs: Pat
 
 @pytest.mark.parametrize(
     ("flag", "has"),
-    [
-        ("-sme2", "neon_i8mm"),
-        ("-sme,-sve", "neon_i8mm"),
-        ("-sme,-i8mm", "neon_dotprod"),
-        ("-sme,-dotprod", "neon"),
-    ],
+    [("-sme2", "neon_i8mm"), ("-sme,-sve", "neon_i8mm"), ("-sme,-i8mm", "neon_dotprod"), ("-sme,-dotprod", "neon")],
 )
 def test_a_lesser_arm_cpu_chooses_lesser_kernels(flag: str, has: str, programs: Path, tmp_path: Path) -> None:
     result = arm(programs, "qc8w-21", tmp_path, f"--cpu_features={flag}")

@@ -14,6 +14,7 @@ from core.formats.bundle import RUNNER
 from core.formats.program import load_program
 from models.export import export
 from tests.support.graphs import Graph, call_of, changed, node, tensor, value_of
+from tests.support.processes import ran
 from toolchains.bundle import builder
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
@@ -194,7 +195,7 @@ def runner() -> Path:
 
 def _run(runner: Path, program: Path) -> subprocess.CompletedProcess[str]:
     argv = [str(runner), f"--model_path={program}", "--json", "--num_executions=2"]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    return ran(argv, timeout=60)
 
 
 def _program(model: str, scheme: str) -> bytes:

@@ -11,6 +11,7 @@ import pytest
 from core.formats.bundle import RUNNER
 from core.formats.program import load_program
 from models.export import export
+from tests.support.processes import ran
 from toolchains.bundle import builder
 from verify.fuzz.fuzzing import KEPT
 
@@ -35,7 +36,7 @@ def run(runner: Path, program: Path, *words: str, limit: int = 0) -> subprocess.
     argv = [str(runner), f"--model_path={program}", "--json", "--warmup=1", "--num_executions=1", *words]
     if limit:
         argv = ["prlimit", f"--as={limit}", *argv]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    return ran(argv, timeout=60)
 
 
 @pytest.mark.parametrize(("model", "scheme"), [("mlp", "qs8"), ("matmul", "fp32"), ("conv", "fp32")])

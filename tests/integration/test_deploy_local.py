@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.errors import DeadlineError, MismatchError, PreflightError, ProgramError, UsageError
+from core.errors import MismatchError, PreflightError, ProgramError, UsageError
 from core.formats.bundle import Bundle
 from deploy.devices.inventory import Device
 from deploy.run.events import Event, Listener
@@ -19,7 +19,6 @@ from deploy.run.pipeline import deploy
 from deploy.run.result import Result
 from deploy.run.settings import Settings
 from tests.support.deploying import Deploying, bundle, other_program, program
-from tests.support.processes import gone, runners
 from toolchains.targets import host_target
 
 __all__ = ["bundle", "other_program", "program"]
@@ -155,28 +154,6 @@ def test_etdump_and_the_runs_folder_are_kept_when_asked_for(go: Go, program: Pat
     assert (kept / "program/model.pte").read_bytes() == (program / "model.pte").read_bytes()
     go(program)
     assert [path.name for path in (root / "runs").iterdir()] == [kept.name]
-
-
-def test_deadline(go: Go, other_program: Path, root: Path) -> None:
-    go(other_program)
-    with pytest.raises(DeadlineError, match="while running"):
-        go(other_program, num_executions=1_000_000, timeout=5)
-    assert gone(str(root))
-    assert list((root / "runs").iterdir()) == []
-
-
-def test_interrupted(
-    device: Device, bundle: Bundle, other_program: Path, root: Path, tmp_path: Path, dist: Path
-) -> None:
-    inventory = tmp_path / "devices.toml"
-    inventory.write_text(f'[bench]\ntransport = "local"\nroot = "{root}"\n')
-    deploying = Deploying(inventory, "bench", bundle, other_program, 1_000_000)
-    deploying.wait_for(lambda: bool(runners(str(root))))
-    deploying.interrupt()
-    code, said = deploying.end()
-    assert (code, said.splitlines()[-1]) == (130, "Interrupted.")
-    assert gone(str(root))
-    assert list((root / "runs").iterdir()) == []
 
 
 def test_the_device_is_never_trusted_with_paths(

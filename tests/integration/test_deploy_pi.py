@@ -13,14 +13,7 @@ import asyncssh
 import numpy as np
 import pytest
 
-from core.errors import (
-    AuthenticationError,
-    DeadlineError,
-    DeviceFullError,
-    HostKeyError,
-    PreflightError,
-    ProgramError,
-)
+from core.errors import AuthenticationError, DeadlineError, DeviceFullError, HostKeyError, PreflightError, ProgramError
 from core.formats.bundle import Bundle
 from deploy.devices.inventory import FILE, Device, get_device
 from deploy.run.connect import open_device

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 
 from core.formats.bundle import RUNNER
 from core.paths import ROOT
+from tests.support.processes import ran
 from toolchains.bundle import builder
 from verify.suite.made import made_by
 
@@ -50,7 +50,7 @@ def run() -> Run:
     def call(engine: str, *words: object) -> dict[str, Any]:
         runner = builder.build("linux-x86_64", engine).path / RUNNER
         argv = [str(runner), *map(str, words), "--cpu_threads=1", "--json"]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+        done = ran(argv, timeout=120)
         assert done.returncode == 0, done.stderr
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
@@ -84,9 +84,7 @@ def test_upstreams_inspector_reads_the_lean_engines_etdump(run: Run, programs: P
         "lean", f"--model_path={programs / 'mixed.pte'}", f"--inputs={programs / 'mixed.npy'}",
         f"--etdump_path={dump}", f"--num_executions={EXECUTIONS}",
     )  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, "-c", INSPECT, dump, programs / "mixed.etrecord"], capture_output=True, text=True, check=False
-    )
+    done = ran([sys.executable, "-c", INSPECT, dump, programs / "mixed.etrecord"])
     assert done.returncode == 0, done.stderr[-3000:]
     events = json.loads(done.stdout.splitlines()[-1])
     executed = [event[1:] for event in events if event[0] == "Execute"]

@@ -11,6 +11,7 @@ import lief
 import pytest
 
 from core.paths import ROOT
+from tests.support.processes import ran
 from toolchains.compilers import hardening, zig
 from toolchains.compilers.sysroot import sysroot
 from toolchains.emulation import emulators, wine
@@ -89,10 +90,10 @@ def made(
 def run(target: Target, program: Path, *words: str) -> subprocess.CompletedProcess[str]:
     if target.os == "windows":
         argv, env = wine.argv(target, program, words), wine.environment(target)
-        return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=300, check=False)
+        return ran(argv, env=env, timeout=300)
     root = sysroot(target) if target.libc == "glibc" and not emulators.is_native(target) else None
     argv = [*emulators.user_argv(target, sysroot=root), str(program), *words]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    return ran(argv, timeout=120)
 
 
 def promised(target: Target) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from core import environment
 from core.paths import ROOT
+from tests.support.processes import ran
 
 NOT_ON_MACOS = """
 import importlib, os, pathlib, select, signal, socket, sys, time
@@ -48,9 +48,7 @@ print(len(names))
 
 def test_no_module_needs_linux_to_be_imported() -> None:
     """What Linux alone has is missing on macOS: a module that names it at its top would end the front door there."""
-    done = subprocess.run(
-        [sys.executable, "-c", NOT_ON_MACOS, ROOT], capture_output=True, text=True, timeout=300, check=False
-    )
+    done = ran([sys.executable, "-c", NOT_ON_MACOS, ROOT], timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     assert int(done.stdout) > 200
 
@@ -60,12 +58,5 @@ def test_adbutils_of_another_platforms_wheel_is_whole(tmp_path: Path, monkeypatc
     monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path))
     folder = environment.apart("adb")
     program = "import sys, adbutils; print(adbutils.__file__, adbutils.AdbClient(host='127.0.0.1', port=1))"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={"PYTHONPATH": str(folder)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = ran([sys.executable, "-c", program], env={"PYTHONPATH": str(folder)}, timeout=60)
     assert done.stdout.startswith(str(folder)), done.stderr

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from core.paths import ROOT
+from tests.support.processes import ran
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
@@ -51,10 +52,7 @@ def run(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
     # The environment of the commands is made from the same locks as the one of these tests: it need not be made again.
     environment = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "SLIPWAY_DIST"}}
     environment |= {"SLIPWAY_VENV": sys.prefix, "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run(
-        [project / "venv" / "bin" / words[0], *words[1:]],
-        cwd=project, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    return ran([project / "venv" / "bin" / words[0], *words[1:]], cwd=project, env=environment)
 
 
 def files(project: Path) -> dict[str, str]:

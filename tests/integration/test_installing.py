@@ -21,6 +21,7 @@ from core.environment import bootstrap, installer
 from core.environment.addressed import MIRROR, marker
 from core.files import download
 from tests.support.files_server import Served, serving
+from tests.support.processes import ran
 
 
 def _wheel(folder: Path, version: str, word: str) -> Path:
@@ -90,7 +91,7 @@ def _lock(version: str, *digests: str) -> None:
 
 def _installed(venv: Path) -> str:
     code = "import slipway_sample; print(slipway_sample.WORD)"
-    done = subprocess.run([str(venv / "bin" / "python"), "-I", "-c", code], capture_output=True, text=True, check=False)
+    done = ran([str(venv / "bin" / "python"), "-I", "-c", code])
     return done.stdout.strip()
 
 

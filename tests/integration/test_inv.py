@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from core.paths import ROOT
+from tests.support.processes import ran
 
 NEEDED = ("inv", "tasks.py", "pyproject.toml", "locks", "commands", "core", "deploy", "verify")
 
@@ -42,14 +43,7 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _inv(clone: Path, *words: str, prefix: tuple[str, ...] = (), **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*prefix, str(clone / "inv"), *words],
-        env={**os.environ, **env},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return ran([*prefix, str(clone / "inv"), *words], env={**os.environ, **env}, timeout=300)
 
 
 def _processes_with(text: str) -> list[int]:
@@ -130,12 +124,8 @@ def test_with_a_full_disk(clone: Path, tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()
     script = 'mount -t tmpfs -o size=24m none "$0" && SLIPWAY_VENV="$0/.venv" exec "$1" --list'
-    done = subprocess.run(
-        ["unshare", "--map-root-user", "--mount", "sh", "-c", script, str(small), str(clone / "inv")],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
+    done = ran(
+        ["unshare", "--map-root-user", "--mount", "sh", "-c", script, str(small), str(clone / "inv")], timeout=300
     )
     assert done.returncode == 4, done.stderr
     assert "No space left" in done.stderr
@@ -143,9 +133,7 @@ def test_with_a_full_disk(clone: Path, tmp_path: Path) -> None:
 
 
 def test_from_another_folder_and_with_arguments(clone: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [str(ROOT / "inv"), "deploy", "--help"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = ran([str(ROOT / "inv"), "deploy", "--help"], cwd=tmp_path, timeout=60)
     assert done.returncode == 0
     assert "./inv deploy --device pi --model mobilenet_v2" in done.stdout
 
@@ -164,13 +152,7 @@ def test_a_debian_python_without_venv_support(clone: Path) -> None:
         "mount -t tmpfs none /usr/lib/python3.11/ensurepip && mount -t tmpfs none /var/lib/apt/lists && "
         'SLIPWAY_PYTHON=/usr/bin/python3 exec "$0" --version'
     )
-    done = subprocess.run(
-        ["unshare", "--map-root-user", "--mount", "sh", "-c", script, str(clone / "inv")],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = ran(["unshare", "--map-root-user", "--mount", "sh", "-c", script, str(clone / "inv")], timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Slipway ")
 
@@ -181,11 +163,9 @@ def test_an_invoke_from_elsewhere_works_the_same(tmp_path: Path) -> None:
     pip = [str(other / "bin" / "python"), "-m", "pip", "install", "-q", "invoke==3.0.3"]
     subprocess.run(pip, check=True, capture_output=True)
     words = [str(other / "bin" / "invoke")]
-    listed = subprocess.run([*words, "--list"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    listed = ran([*words, "--list"], cwd=ROOT, timeout=60)
     assert listed.returncode == 0, listed.stderr
     assert "deploy" in listed.stdout
-    done = subprocess.run(
-        [*words, "targets", "--json"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = ran([*words, "targets", "--json"], cwd=ROOT, timeout=60)
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)) == 15

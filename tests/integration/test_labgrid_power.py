@@ -33,6 +33,7 @@ from tests.faults.tiny import Tiny
 from tests.support.deploying import program
 from tests.support.lab import Lab, Switch, power, service, switching
 from tests.support.ports import reserved
+from tests.support.processes import ran
 from toolchains.bundle.builder import build
 from toolchains.targets import host_target
 
@@ -228,9 +229,7 @@ def test_coordinator_and_device_through_an_ssh_host(tmp_path: Path, powered: Pow
 
         def run(proxy: str) -> subprocess.CompletedProcess[str]:
             argv = [str(ROOT / "inv"), "devices.run", "desk", str(script)]
-            return subprocess.run(
-                argv, env={**environment, "LG_PROXY": proxy}, capture_output=True, text=True, check=False
-            )
+            return ran(argv, env={**environment, "LG_PROXY": proxy})
 
         done = run("gate")
         assert (done.returncode, done.stdout) == (0, "from the board\n"), done.stderr

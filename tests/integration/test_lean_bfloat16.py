@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from core.formats.bundle import RUNNER
 from core.formats.program import load_program
 from models.export import export
 from tests.support.graphs import Graph, call_of, changed, tensor
+from tests.support.processes import ran
 from toolchains.bundle import builder
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
@@ -35,7 +35,7 @@ def _run(program: Path, given: Path, prefix: Path) -> Path:
     """Three times, with the same memory: the output."""
     runner = builder.build("linux-x86_64", "lean").path / RUNNER
     words = [f"--model_path={program}", f"--inputs={given}", f"--output_file={prefix}", "--num_executions=3"]
-    done = subprocess.run([str(runner), *words], capture_output=True, text=True, timeout=60, check=False)
+    done = ran([str(runner), *words], timeout=60)
     assert done.returncode == 0, done.stderr
     return prefix.with_name(f"{prefix.name}0.npy")
 

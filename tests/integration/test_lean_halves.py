@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from core.formats.bundle import RUNNER
 from core.formats.program import load_program
 from deploy.run.compare import compare
 from models.export import export
+from tests.support.processes import ran
 from toolchains.bundle import builder
 from toolchains.compilers.sysroot import sysroot
 from toolchains.emulation import emulators
@@ -42,7 +42,7 @@ def test_half_precision_runs_everywhere(target_name: str, cpu: str, instead: boo
         inputs = ",".join(str(folder / item.file) for item in program.inputs)
         argv = [*prefix, str(bundle.path / RUNNER), f"--model_path={folder / program.file}", f"--inputs={inputs}"]
         argv += ["--json", f"--output_file={tmp_path / model}", "--warmup=1", "--num_executions=1"]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+        done = ran(argv, timeout=120)
         assert done.returncode == 0, done.stderr
         result: dict[str, Any] = json.loads(done.stdout)
         told = [(item["wanted"], item["used"]) for item in result.get("fallbacks", ())]

@@ -12,6 +12,7 @@ import pytest
 
 from core.formats.bundle import Bundle
 from models.lowering import shortcuts
+from tests.support.processes import ran
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
 
@@ -72,9 +73,7 @@ def test_a_program_does_what_pytorch_does(lean: Bundle, tmp_path: Path, name: st
             f"--output_file={tmp_path / 'out'}",
             f"--num_executions={run.executions}",
         ]
-        done = subprocess.run(
-            [*argv, *words, f"--method_name={run.method}"], capture_output=True, text=True, check=False, timeout=60
-        )
+        done = ran([*argv, *words, f"--method_name={run.method}"], timeout=60)
         if not run.results:
             assert done.returncode != 0, "inputs beyond what the program was exported for"
             assert "10x4" in done.stderr, done.stderr
@@ -120,7 +119,7 @@ def dynamic(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _run(bundle: Bundle, *words: str) -> subprocess.CompletedProcess[str]:
     argv = [str(bundle.path / "bin" / "pte_runner"), "--json", *words]
-    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    return ran(argv, timeout=60)
 
 
 @pytest.mark.parametrize("kind", ["portable", "xnnpack"])

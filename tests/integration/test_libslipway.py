@@ -6,7 +6,6 @@ import functools
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from core.formats.program import load_program
 from core.paths import ROOT
 from core.processes.commands import Done, run
 from models.export import export
+from tests.support.processes import ran
 from toolchains.bundle import builder, conan
 from toolchains.bundle.sdk import Sdk, build_sdk
 from toolchains.bundle.wheel import write_wheel
@@ -66,7 +66,7 @@ def configure(sdk: Sdk, source: Path, folder: Path, *words: str) -> Path:
     ]  # fmt: skip
     build: list[str | Path] = [conan.program("cmake"), "--build", folder / "build"]
     for command in (argv, build):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = ran(command)
         assert done.returncode == 0, done.stdout + done.stderr
     return folder / "build"
 
@@ -193,7 +193,7 @@ def test_pkg_config_links_a_c_program(tmp_path: Path) -> None:
     for words in (_flags(fields["Libs"], sdk), [str(sdk.path / "lib/libslipway.a"), *private]):
         run([compilers.cxx, tmp_path / "app.o", "-o", tmp_path / "app", *words])
         env = {**os.environ, "LD_LIBRARY_PATH": str(sdk.path / "lib")}
-        done = subprocess.run([tmp_path / "app"], env=env, capture_output=True, text=True, check=False)
+        done = ran([tmp_path / "app"], env=env)
         assert (done.returncode, "needs a path" in done.stderr) == (2, True)
 
 
@@ -229,7 +229,7 @@ def test_python_computes_the_same_through_the_c_api(tmp_path: Path) -> None:
     want = expected("linux-x86_64", tmp_path)
     words: list[str | Path] = [tmp_path / "model.pte", tmp_path / "in.npy", tmp_path / "python.npy"]
     argv: list[str | Path] = [sys.executable, "-I", EXAMPLES / "run_once.py", sdk.path / "lib/libslipway.so.1", *words]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    done = ran(argv)
     assert done.returncode == 0, done.stderr
     assert np.load(tmp_path / "python.npy").tobytes() == want
 
@@ -288,7 +288,7 @@ def test_the_wheel_in_a_fresh_environment(tmp_path: Path) -> None:
     run([*pip, wheel])
     # A base of a virtual environment of a virtual environment is the outermost Python, which has no NumPy.
     script = f"import sys; sys.path.append({str(Path(np.__file__).parents[1])!r})\n{_SCRIPT}"
-    done = subprocess.run([python, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = ran([python, "-c", script], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "wheel.bin").read_bytes() == want
     assert done.stdout.splitlines() == SAID
@@ -314,7 +314,7 @@ def test_the_wheels_of_other_processors_compute_the_same(tmp_path: Path) -> None
         # -B: the tree of Debian's packages is shared, and stays as it was unpacked.
         script = f"import sys; sys.path.insert(0, 'site')\n{_SCRIPT}"
         argv: list[str | Path] = [*qemu, root / "usr/bin/python3.11", "-I", "-B", "-c", script]
-        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
+        done = ran(argv, cwd=folder)
         assert done.returncode == 0, done.stderr
         assert (folder / "wheel.bin").read_bytes() == want, name
         assert done.stdout.splitlines() == SAID
@@ -369,10 +369,7 @@ def test_the_package_has_types(tmp_path: Path) -> None:
     (tmp_path / "wrong.py").write_text(_TYPED.replace("threads=2", 'threads="2"'), encoding="utf-8")
     env = {**os.environ, "MYPYPATH": str(tmp_path / "site")}
     argv = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--config-file=", "--follow-imports=silent"]
-    said = [
-        subprocess.run([*argv, name], cwd=tmp_path, env=env, capture_output=True, text=True, check=False).stdout
-        for name in ("right.py", "wrong.py")
-    ]
+    said = [ran([*argv, name], cwd=tmp_path, env=env).stdout for name in ("right.py", "wrong.py")]
     assert said[0].startswith("Success"), said[0]
     assert 'has incompatible type "str"; expected "int"' in said[1]
 

@@ -17,6 +17,7 @@ import pytest
 from core.environment import ensure_onnx
 from core.formats.bundle import REAL_RUNNER, RUNNER, Bundle
 from core.paths import ROOT
+from tests.support.processes import ran
 from toolchains.bundle.builder import build
 from toolchains.compilers.sysroot import sysroot
 from toolchains.debian import packages as debian
@@ -51,10 +52,7 @@ class Runner:
         return [*emulators.user_argv(target, self.cpu), *self.bundle.emulated_argv]
 
     def __call__(self, *words: object, **env: str) -> Outcome:
-        done = subprocess.run(
-            [*self.argv, *map(str, words), "--json"], capture_output=True, text=True, check=False, timeout=300,
-            env={"PATH": os.defpath, **env},
-        )  # fmt: skip
+        done = ran([*self.argv, *map(str, words), "--json"], timeout=300, env={"PATH": os.defpath, **env})
         return Outcome(done.returncode, json.loads(done.stdout), done.stderr)
 
 
@@ -179,9 +177,7 @@ def test_sums_of_bytes_are_right_on_processors_without_vnni(
     target, (file, exact) = get_target("linux-x86_64"), large
     argv = [*emulators.user_argv(target, cpu), *host.bundle.emulated_argv] if cpu else host.argv
     words = [f"--model_path={file}", f"--inputs={file.with_suffix('.npy')}", f"--output_file={tmp_path / 'y'}"]
-    done = subprocess.run(
-        [*argv, *words, f"--provider={provider}"], check=False, capture_output=True, text=True, timeout=300
-    )
+    done = ran([*argv, *words, f"--provider={provider}"], timeout=300)
     said = [line for line in done.stderr.splitlines() if not line.startswith("qemu-x86_64: warning: TCG")]
     assert (done.returncode, said) == (0, [])
     np.testing.assert_allclose(np.load(tmp_path / "y0.npy"), np.full((1, 8), exact), rtol=1e-6)
@@ -317,10 +313,7 @@ def starts(runner: Runner, program: str, root: Path, *words: str) -> subprocess.
     target = get_target(runner.bundle.manifest.target)
     argv = emulators.user_argv(target, runner.cpu or target.qemu_cpu, root)
     library_path = f"LD_LIBRARY_PATH={runner.bundle.path / 'lib'}"
-    return subprocess.run(
-        [*argv, "-E", library_path, str(runner.bundle.path / program), *words],
-        capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
+    return ran([*argv, "-E", library_path, str(runner.bundle.path / program), *words], timeout=300)
 
 
 def test_the_devices_c_library_serves_from_the_version_on_that_the_probe_accepts(runner: Runner) -> None:

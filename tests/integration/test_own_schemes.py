@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from core.formats.program import Program, load_program
 from core.paths import ROOT, cache_dir
 from models.export import export
 from models.reference.host import Host
+from tests.support.processes import ran
 from toolchains.bundle.builder import build
 from toolchains.targets import host_target
 
@@ -73,7 +73,7 @@ def _run_by_lean(folder: Path, program: Program, to: Path) -> Any:
     """The differences of the first output from the reference."""
     bundle = build(host_target().name, "lean")
     words = [f"--model_path={folder / program.file}", f"--inputs={folder / 'input0.npy'}", f"--output_file={to}/y"]
-    done = subprocess.run([bundle.path / RUNNER, *words], capture_output=True, text=True, check=False, timeout=60)
+    done = ran([bundle.path / RUNNER, *words], timeout=60)
     assert done.returncode == 0, done.stderr
     return numpy.load(to / "y0.npy") - numpy.load(folder / "output0.npy")
 

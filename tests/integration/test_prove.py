@@ -50,8 +50,7 @@ def test_every_case_passes(native_packages: Build, target: str, cpu: str, half: 
 
 
 @pytest.mark.parametrize(
-    ("cpu", "wanted"),
-    [("cortex-a53", ""), ("cortex-a76", "neon_dotprod"), ("max", "neon_i8mm"), ("sme2", "neon_i8mm")],
+    ("cpu", "wanted"), [("cortex-a53", ""), ("cortex-a76", "neon_dotprod"), ("max", "neon_i8mm"), ("sme2", "neon_i8mm")]
 )
 def test_kleidiai_runs_where_the_cpu_has_what_it_needs(native_packages: Build, cpu: str, wanted: str) -> None:
     row = prove.prove_one(native_packages("linux-arm64"), cpu, only=(QC4W, QB4W))

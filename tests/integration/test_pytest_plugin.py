@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from core.paths import ROOT
+from tests.support.processes import ran
 
 pytestmark = [pytest.mark.virtual, pytest.mark.build, pytest.mark.export]
 
@@ -22,10 +22,11 @@ def run(folder: Path, *words: str, dist: Path | None = None) -> tuple[int, dict[
     """Exit code; outcome by test; what was said."""
     report = folder / "report.xml"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "-p no:cacheprovider -p no:labgrid"}
-    done = subprocess.run(
+    done = ran(
         [sys.executable, "-m", "pytest", "-q", "-rs", f"--junitxml={report}", str(EXAMPLE), *words],
-        cwd=folder, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=folder,
+        env=environment,
+    )
     outcomes: dict[str, str] = {}
     if report.is_file():
         for case in ET.parse(report).getroot().iter("testcase"):  # noqa: S314 - pytest wrote it, just now

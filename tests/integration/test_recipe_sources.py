@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from core.paths import ROOT
+from tests.support.processes import ran
 from toolchains.debian import fetch_source
 from toolchains.debian import packages as debian
 
@@ -47,7 +48,7 @@ class Conan:
     def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
         env = {**os.environ, "CONAN_HOME": str(self.folder / "home"), "NO_COLOR": "1"}
         argv = [sys.executable, "-m", "conans.conan", *words]
-        return subprocess.run(argv, capture_output=True, text=True, check=False, env=env)
+        return ran(argv, env=env)
 
     def create(self, *confs: str) -> subprocess.CompletedProcess[str]:
         """``conan create`` of the recipe; everything it says is in stderr."""

@@ -1,9 +1,12 @@
-"""The packages that XNNPACK needs, each by its own test package: built against it, run, its answers checked."""
+"""The recipes, each by its own test package, whose answers are checked; and what is said when sources do not come."""
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,8 @@ import pytest
 from core.files import locked
 from core.formats.bundle import Native
 from core.paths import ROOT
-from toolchains.bundle import conan
+from tests.support.processes import ran
+from toolchains.bundle import conan, conan_packages
 from toolchains.compilers.sysroot import sysroot
 from toolchains.emulation import emulators
 from toolchains.targets import get_target
@@ -24,20 +28,45 @@ SAID = {
     "cpuinfo/cci.20250905": "cpuinfo: ",
     "xnnpack/cci.20241108": "xnnpack: four rows through a layer",
 }
+RECIPES = ROOT / "recipes"
+FLATBUFFERS = "23.5.26"
+PROFILE = """\
+[settings]
+os=Linux
+arch=x86_64
+compiler=gcc
+compiler.version=12
+compiler.libcxx=libstdc++11
+compiler.cppstd=17
+build_type=Release
+[conf]
+{conf}
+"""
+
+
+def run_conan(words: Sequence[str | Path], target_name: str, folder: Path, *more: str) -> str:
+    """Conan with a target's profile, its test package built in ``folder``; what it and the program said."""
+    log = folder / "conan.log"
+    with locked(conan.LOCK):
+        host, own = conan.profile(get_target(target_name)), conan.build_profile()
+        common = [f"--profile:host={host}", f"--profile:build={own}", f"--lockfile={conan.lockfile(log)}"]
+        common += ["--lockfile-partial", f"--remote={conan.remote()}", *(more or conan.sources("debian", log))]
+        common += [f"--conf=tools.cmake.cmake_layout:test_folder={folder}"]
+        common += ["--conf=tools.cmake.cmaketoolchain:user_presets="]
+        conan.conan([*words, *common], log=log)
+    return log.read_text(encoding="utf-8")
 
 
 def run_test_package(reference: str, target_name: str, folder: Path) -> str:
-    """``conan test`` of the recipe's own test package, built in ``folder``; what Conan and the program said."""
-    log = folder / "conan.log"
-    recipe = ROOT / "recipes" / reference.partition("/")[0] / "all" / "test_package"
-    with locked(conan.LOCK):
-        host, own = conan.profile(get_target(target_name)), conan.build_profile()
-        words = [f"--profile:host={host}", f"--profile:build={own}", f"--lockfile={conan.lockfile(log)}"]
-        words += ["--lockfile-partial", f"--remote={conan.remote()}", *conan.sources("debian", log)]
-        words += [f"--conf=tools.cmake.cmake_layout:test_folder={folder}"]
-        words += ["--conf=tools.cmake.cmaketoolchain:user_presets="]
-        conan.conan(["test", recipe, reference, *words], log=log)
-    return log.read_text(encoding="utf-8")
+    recipe = RECIPES / reference.partition("/")[0] / "all" / "test_package"
+    return run_conan(["test", recipe, reference], target_name, folder)
+
+
+def create(name: str, version: str, target_name: str, folder: Path) -> str:
+    """``conan create``, which runs the test package, too."""
+    with conan_packages.building():
+        words = ["create", RECIPES / name / "all", f"--version={version}"]
+        return run_conan(words, target_name, folder, "--build=missing")
 
 
 @pytest.mark.parametrize("reference", SAID)
@@ -52,6 +81,58 @@ def test_kleidiai_quantizes_on_an_emulated_cpu(native_packages: Callable[[str], 
     run_test_package("kleidiai/1.32.0", "linux-arm64", tmp_path)
     (program,) = (file for file in tmp_path.rglob("test_package") if file.is_file())
     target = get_target("linux-arm64")
-    argv = [*emulators.user_argv(target, sysroot=sysroot(target)), str(program)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+    done = ran([*emulators.user_argv(target, sysroot=sysroot(target)), str(program)], timeout=120)
     assert (done.returncode, done.stdout.strip()) == (0, "kleidiai: 32 numbers quantized, 0 wrong"), done.stderr
+
+
+def test_doctest_tells_a_right_sum_from_a_wrong_one(tmp_path: Path) -> None:
+    said = create("doctest", "2.4.11", "linux-x86_64", tmp_path)
+    assert "doctest: a right sum passes, a wrong one fails" in said
+
+
+@pytest.mark.parametrize("target_name", ["linux-x86_64", "linux-arm64"])
+def test_flatbuffers_headers_serve_the_target_and_flatc_the_machine_that_builds(
+    target_name: str, tmp_path: Path
+) -> None:
+    said = create("flatbuffers", FLATBUFFERS, target_name, tmp_path)
+    assert "Generating point_generated.h" in said
+    assert ("flatbuffers: written, verified, read" in said) is (target_name == "linux-x86_64")
+    assert list(tmp_path.rglob("point_generated.h"))
+
+
+def create_alone(folder: Path, conf: str) -> str:
+    """``conan create`` of FlatBuffers in a Conan home of its own; its messages. It must fail."""
+    profile = folder / "profile"
+    profile.write_text(PROFILE.format(conf=conf), encoding="utf-8")
+
+    def call(*words: str | Path) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, "CONAN_HOME": str(folder / "home"), "NO_COLOR": "1"}
+        return ran([sys.executable, "-m", "conans.conan", *words], env=env)
+
+    call("export", RECIPES / "slipway_sources" / "all", "--version=1.0").check_returncode()
+    words = [f"--version={FLATBUFFERS}", "--no-remote", "--build=missing", f"--profile:all={profile}"]
+    done = call("create", RECIPES / "flatbuffers" / "all", *words)
+    assert done.returncode != 0
+    return done.stderr
+
+
+def test_without_a_way_to_fetch_it_says_which_setting_is_missing(tmp_path: Path) -> None:
+    said = create_alone(tmp_path, "user.slipway:sources=debian")
+    assert "flatbuffers_23.5.26+dfsg.orig.tar.xz comes from the package flatbuffers of Debian trixie" in said
+    assert 'set user.slipway:fetch=["COMMAND", ...]' in said
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (["python", "-c", "import sys; sys.exit('the archive is closed')"], "be fetched:\nthe archive is closed"),
+        (["python", "-c", "print('/nowhere/at/all')"], "could not be fetched"),
+        (["python", "-c", "print({file!r})"], "is not the file that was pinned: its sha256 is "),
+        (["/nowhere/at/all"], "names a command that cannot be run"),
+    ],
+)
+def test_a_fetch_that_goes_wrong_is_told(tmp_path: Path, command: list[str], says: str) -> None:
+    wrong = tmp_path / "wrong.tar.xz"
+    wrong.write_bytes(b"something else")
+    words = [sys.executable if word == "python" else word.format(file=str(wrong)) for word in command]
+    assert says in create_alone(tmp_path, f"user.slipway:fetch={json.dumps(words)}")

@@ -10,7 +10,6 @@ import resource
 import shlex
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from core.formats.bundle import RUNNER
 from core.formats.program import Program, load_program
 from core.paths import ROOT
 from models.export import export
+from tests.support.processes import ran
 from toolchains.bundle import builder
 from verify.suite.made import made_by
 
@@ -197,16 +197,6 @@ def test_every_kind_of_input_and_output(run: Run, programs: Path, tmp_path: Path
             assert got.tobytes() == want.tobytes()
 
 
-def test_outputs_follow_inputs(run: Run, programs: Path, tmp_path: Path) -> None:
-    digests = set()
-    for seed in range(3):
-        path = tmp_path / f"{seed}.npy"
-        numpy.save(path, numpy.random.default_rng(seed).standard_normal((2, 16), dtype=numpy.float32))
-        ran = run("--model_path", programs / "delegated.pte", "--inputs", path, "--json")
-        digests.add(ran.json["outputs"][0]["sha256"])
-    assert len(digests) == 3
-
-
 def test_inputs_are_ones_when_none_are_given(run: Run, programs: Path) -> None:
     ran = run("--model_path", programs / "delegated.pte", "--json")
     assert ran.json["inputs"][0]["sha256"] == digest(numpy.ones((2, 16), numpy.float32))
@@ -222,12 +212,6 @@ def test_dynamic_shapes_within_their_bound(run: Run, programs: Path, batch: int)
     answer = run("--model_path", programs / "dynamic.pte", f"--input_shapes={batch}x16", "--json").json
     assert answer["inputs"][0]["shape"] == [batch, 16]
     assert answer["outputs"][0]["shape"] == [batch, 4]
-
-
-def test_another_method(run: Run, programs: Path) -> None:
-    answer = run("--model_path", programs / "methods.pte", "--method_name=second", "--json").json
-    assert answer["method"] == "second"
-    assert [item["shape"] for item in answer["outputs"]] == [[2, 3], [2]]
 
 
 def test_weights_stored_apart(run: Run, programs: Path, tmp_path: Path) -> None:
@@ -271,23 +255,6 @@ def test_json_to_a_file_and_outputs_printed(run: Run, programs: Path, tmp_path: 
     to_stdout = run(*words, "--json")
     assert to_stdout.json["outputs"][1]["shape"] == [3]
     assert "output 1: bfloat16 3 [5, 5, 5]" in to_stdout.err
-
-
-def test_the_profile_is_one_that_upstreams_inspector_reads(run: Run, programs: Path, tmp_path: Path) -> None:
-    path = tmp_path / "run.etdp"
-    assert run("--model_path", programs / "delegated.pte", "--num_executions=3", f"--etdump_path={path}").code == 0
-    code = (
-        "import sys; from executorch.devtools import Inspector\n"
-        "blocks = Inspector(etdump_path=sys.argv[1]).event_blocks\n"
-        "events = [event for block in blocks for event in block.events]\n"
-        "delegated = [event for event in events if event.is_delegated_op]\n"
-        "print([block.name for block in blocks], [len(event.perf_data.raw) for event in delegated])"
-    )
-    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    said = done.stdout.splitlines()[-1]
-    assert "'Execute'" in said
-    assert "[3, 3" in said, "each of XNNPACK's operators was timed three times"
 
 
 def test_describe_lists_what_a_program_asks_for(run: Run, programs: Path) -> None:
@@ -485,5 +452,5 @@ def test_the_manual_knows_every_flag_and_its_commands_work(runner: Path, mlp: tu
             .replace("dist/programs/mlp-fp32", str(mlp[0]))
             for word in shlex.split(command)
         ]  # fmt: skip
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        done = ran(words)
         assert done.returncode == 0, done.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from core.paths import ROOT, cache_dir, dist_dir
 from deploy.devices.inventory import FILE, get_device
 from deploy.run.execute import execute
 from tests.support.devices import own_devices
+from tests.support.processes import ran
 from toolchains.bundle import builder, conan, conan_packages
 from toolchains.compilers.sysroot import sysroot
 from toolchains.emulation import emulators
@@ -60,7 +60,7 @@ def compile_tests(target_name: str, engine: str = "executorch", *programs: str) 
     build = next(folder.rglob("CMakeCache.txt")).parent
     argv = [conan.program("cmake"), "--build", str(build), "--target", *wanted]
     env = {**os.environ, "PATH": os.pathsep.join([str(Path(conan.program("ninja")).parent), os.environ["PATH"]])}
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=env)
+    done = ran(argv, env=env)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr
     return build / "tests" / wanted[0]
 
@@ -79,7 +79,7 @@ def test_the_cpp_tests_pass(target_name: str) -> None:
     for cpu in ("",) if native else ("cortex-a53", "cortex-a76"):
         prefix = [] if native else emulators.user_argv(target, cpu, sysroot(target))
         env = {name: value for name, value in environment(native).items() if not name.startswith("LD_")}
-        done = subprocess.run([*prefix, program], capture_output=True, text=True, check=False, env=env, timeout=600)
+        done = ran([*prefix, program], env=env, timeout=600)
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         found = PASSED.search(done.stdout)
         assert found
@@ -95,7 +95,7 @@ def lean_tests() -> Path:
 def test_the_cpp_tests_pass_with_lean(lean_tests: Path) -> None:
     """Those of the engine itself: what it knows of delegates' graphs, against XNNPACK."""
     program = lean_tests
-    done = subprocess.run([program], capture_output=True, text=True, check=False, timeout=600)
+    done = ran([program], timeout=600)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     found = PASSED.search(done.stdout)
     assert found
@@ -176,7 +176,7 @@ def run_tails(argv: list[str | Path], **variables: str) -> int:
     """The number of layers that were computed, all of them right."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("LD_")}
     env |= {"SLIPWAY_TESTS_NAMES": "1", **variables}
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=env, timeout=600)
+    done = ran(argv, env=env, timeout=600)
     assert done.returncode == 0, f"{variables}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
     return sum(int(count) for count in LAYERS.findall(done.stdout))
 
@@ -193,7 +193,7 @@ def test_the_cpp_tests_pass_with_onnxruntime(target_name: str, cpu: str) -> None
     prefix = [] if native else emulators.user_argv(target, cpu)
     loader = [str(program) if word.endswith(REAL_RUNNER) else word for word in bundle.emulated_argv]
     env = environment(native)
-    done = subprocess.run([*prefix, *loader], capture_output=True, text=True, check=False, env=env, timeout=900)
+    done = ran([*prefix, *loader], env=env, timeout=900)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     found = PASSED.search(done.stdout)
     assert found

@@ -14,6 +14,7 @@ import pytest
 from core.errors import BuildError, HostError
 from core.files import locked
 from core.paths import ROOT, cache_dir
+from tests.support.processes import ran
 from toolchains.bundle import conan, conan_packages
 from toolchains.compilers.families import family
 from toolchains.compilers.sysroot import sysroot
@@ -65,16 +66,14 @@ def compile_consumer(sdk: tuple[Target, Path], folder: Path, cxx: str, *, link: 
         words.append(f"-DLINK={link}")
     building: list[str | Path] = [conan.program("cmake"), "--build", folder]
     for argv in (words, building):
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        done = ran(argv)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
 def registered(target: Target, program: Path) -> list[str]:
     """What a consumer's program prints."""
     root = None if emulators.is_native(target) else sysroot(target)
-    done = subprocess.run(
-        [*emulators.user_argv(target, sysroot=root), program], capture_output=True, text=True, check=False
-    )
+    done = ran([*emulators.user_argv(target, sysroot=root), program])
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -117,7 +116,7 @@ def configure(package: Path, folder: Path, line: str) -> subprocess.CompletedPro
     (folder / "CMakeLists.txt").write_text(text + 'message(STATUS "FOUND=${executorch_FOUND}")\n', encoding="utf-8")
     ninja = f"-DCMAKE_MAKE_PROGRAM={conan.program('ninja')}"
     argv = [conan.program("cmake"), "-S", str(folder), "-B", str(folder / "b"), "-G", "Ninja", ninja]
-    return subprocess.run([*argv, f"-DCMAKE_PREFIX_PATH={package}"], capture_output=True, text=True, check=False)
+    return ran([*argv, f"-DCMAKE_PREFIX_PATH={package}"])
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from core.formats.bundle import RUNNER, SBOM
 from core.paths import ROOT
 from models.export import export
 from tests.integration.test_runner import programs
+from tests.support.processes import ran
 from toolchains.bundle import builder
 from toolchains.bundle.selection import select
 
@@ -48,12 +49,12 @@ def test_it_has_what_its_program_needs_and_nothing_else(programs: Path, tmp_path
     assert {"glibc", "zig-compiler-rt"} <= set(inside)
     assert (bundle.path / RUNNER).stat().st_size < 0.3 * (whole.path / RUNNER).stat().st_size
 
-    measured = subprocess.run([bundle.path / RUNNER, "--roofline"], capture_output=True, text=True, check=False)
+    measured = ran([bundle.path / RUNNER, "--roofline"])
     assert (measured.returncode, "--ops-from" in measured.stderr) == (2, True)
 
     def run(name: str, *words: str) -> subprocess.CompletedProcess[str]:
         argv = [str(bundle.path / RUNNER), f"--model_path={programs / name}.pte", "--json", *words]
-        return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+        return ran(argv, timeout=60)
 
     done = run("portable", f"--inputs={programs / 'portable.in0.npy'}", f"--output_file={tmp_path / 'y'}")
     assert done.returncode == 0, done.stderr
@@ -70,7 +71,7 @@ def test_a_delegates_kernels_are_linked_for_its_types_only(tmp_path: Path) -> No
 
     def ask(runner: Path, model: Path, *words: str) -> tuple[int, dict[str, Any]]:
         argv = [str(runner), f"--model_path={model / 'model.pte'}", "--json", *words]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
+        done = ran(argv, timeout=300)
         return done.returncode, json.loads(done.stdout)
 
     float32, static8 = export("mlp", "fp32"), export("mlp", "qs8")
@@ -104,10 +105,11 @@ def test_deploy_refuses_what_it_lacks_before_anything_is_uploaded(programs: Path
 
     def deploy(program: str, *words: str) -> tuple[int, dict[str, Any]]:
         argv = [str(ROOT / "inv"), "deploy", "--device", "here", "--bundle", "lean-portable", "--json", *words]
-        done = subprocess.run(
-            [*argv, "--program", str(programs / f"{program}.pte")], capture_output=True, text=True, timeout=120,
-            check=False, env={**os.environ, "SLIPWAY_DEVICES_FILE": str(devices)},
-        )  # fmt: skip
+        done = ran(
+            [*argv, "--program", str(programs / f"{program}.pte")],
+            timeout=120,
+            env={**os.environ, "SLIPWAY_DEVICES_FILE": str(devices)},
+        )
         return done.returncode, json.loads(done.stdout)
 
     code, refused = deploy("numbers")

@@ -19,6 +19,7 @@ import pytest
 from core.files import sha256_file
 from core.paths import ROOT, cache_dir
 from tests.support.ports import reserved
+from tests.support.processes import ran
 from toolchains.debian import packages as debian
 
 # Compiles a package of the recipes four times, each time with Conan's home empty. tests/unit/test_shared.py has the
@@ -170,10 +171,7 @@ class Machine:
         """Have the package; Conan's messages."""
         log = self.cache / "log.txt"
         env = {name: value for name, value in os.environ.items() if not name.startswith("SLIPWAY_")}
-        done = subprocess.run(
-            [sys.executable, "-c", WORK, str(log)],
-            env={**env, **self.variables}, cwd=ROOT, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        done = ran([sys.executable, "-c", WORK, str(log)], env={**env, **self.variables}, cwd=ROOT)
         assert done.returncode == 0, done.stderr
         return log.read_text(encoding="utf-8")
 

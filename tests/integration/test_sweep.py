@@ -14,6 +14,7 @@ from core.formats.bundle import RUNNER
 from core.formats.program import load_program
 from core.paths import cache_dir
 from models.export import export
+from tests.support.processes import ran
 from toolchains.bundle import builder
 from toolchains.targets import host_target
 from verify.fuzz.build import GUARDED, build
@@ -43,7 +44,7 @@ def program(model: str, scheme: str) -> Path:
 
 def tried(*argv: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """What a sweep found, and its sums."""
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
+    done = ran(argv, timeout=600)
     assert done.returncode == 0, done.stderr
     *findings, last = [json.loads(line) for line in done.stdout.splitlines()]
     return findings, last
@@ -52,10 +53,7 @@ def tried(*argv: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], dict[str
 def answer(runner: Path, file: Path, folder: Path) -> list[bytes]:
     """The outputs for inputs of ones."""
     folder.mkdir()
-    done = subprocess.run(
-        [runner, f"--model_path={file}", f"--output_file={folder}/y", "--json"],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    done = ran([runner, f"--model_path={file}", f"--output_file={folder}/y", "--json"], timeout=60)
     assert done.returncode == 0, done.stdout
     return [path.read_bytes() for path in sorted(folder.iterdir())]
 
@@ -124,7 +122,7 @@ def test_every_kind_of_number_is_found(sweep: Path) -> None:
 def test_memory_between_guarded_pages_ends_what_leaves_it(sweep: Path) -> None:
     """The sweep itself: what is written or read a byte too far is a finding."""
     for fault in ("write-behind", "read-far", "write-before"):
-        done = subprocess.run([sweep, f"--fault={fault}"], capture_output=True, text=True, check=False, timeout=60)
+        done = ran([sweep, f"--fault={fault}"], timeout=60)
         assert done.returncode not in (0, 2), fault
         assert "signal" in done.stderr, fault
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.support.processes import ran
 from toolchains.compilers import libstdcxx, zig
 from toolchains.compilers.sysroot import library, sysroot
 from toolchains.emulation import emulators
@@ -37,25 +37,12 @@ def test_everyday_code_runs_on_old_systems(target: Target, tmp_path: Path, flags
         source.write_text(text, encoding="utf-8")
     else:
         source = SOURCE
-    words = [
-        zig.ensure(target).cxx,
-        "-std=c++17",
-        *flags,
-        "-Wall",
-        "-Werror",
-        str(source),
-        "-o",
-        str(program),
-        "-pthread",
-    ]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = ran([zig.ensure(target).cxx, "-std=c++17", *flags, "-Wall", "-Werror", source, "-o", program, "-pthread"])
     assert done.returncode == 0, done.stderr
     assert inspect.too_new([inspect.read(program)], NEWEST) == []
     root = None if emulators.is_native(target) else sysroot(target)
-    ran = subprocess.run(
-        [*emulators.user_argv(target, sysroot=root), program], capture_output=True, text=True, check=True
-    )
-    assert ran.stdout == EXPECTED
+    done = ran([*emulators.user_argv(target, sysroot=root), program])
+    assert (done.returncode, done.stdout) == (0, EXPECTED)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +56,7 @@ def test_what_old_systems_lack_is_a_link_error(target: Target, tmp_path: Path, c
     source = tmp_path / "main.cpp"
     source.write_text(f"{code}\nint main() {{}}\n", encoding="utf-8")
     words = [zig.ensure(target).cxx, "-std=c++17", str(source), "-o", str(tmp_path / "program")]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = ran(words)
     assert done.returncode != 0
     assert f"undefined symbol: {symbol}" in done.stderr
 
@@ -86,40 +73,6 @@ def test_the_stub_has_the_old_symbols_of_the_real_library(target: Target) -> Non
     assert set(found) == old
     assert all(libstdcxx.within(version, newest) for version in found.values())
     assert inspect.read(stub).soname == "libstdc++.so.6"
-
-
-def test_c_needs_no_libstdcxx(target: Target, tmp_path: Path) -> None:
-    source, program = tmp_path / "main.c", tmp_path / "program"
-    source.write_text('#include <stdio.h>\nint main(void) { puts("hello"); }\n', encoding="utf-8")
-    subprocess.run([zig.ensure(target).cc, source, "-o", program], check=True)
-    assert inspect.read(program).needed == ("libc.so.6",)
-
-
-def test_cmake_takes_the_wrappers_for_clang(target: Target, tmp_path: Path) -> None:
-    """Compiler detection, threads, try_compile, static libraries: what any CMake project asks first."""
-    from toolchains.bundle.conan import program
-
-    compilers = zig.ensure(target)
-    (tmp_path / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.19)\nproject(t LANGUAGES C CXX)\nfind_package(Threads REQUIRED)\n"
-        "add_library(part STATIC part.c)\nadd_executable(app main.cpp)\n"
-        "target_link_libraries(app PRIVATE part Threads::Threads)\n"
-        "if(NOT CMAKE_CXX_COMPILER_ID STREQUAL Clang)\n  message(FATAL_ERROR ${CMAKE_CXX_COMPILER_ID})\nendif()\n",
-        encoding="utf-8",
-    )
-    (tmp_path / "part.c").write_text("int part(void) { return 7; }\n", encoding="utf-8")
-    (tmp_path / "main.cpp").write_text('extern "C" int part(); int main() { return part() - 7; }\n', encoding="utf-8")
-    words = [
-        f"-DCMAKE_MAKE_PROGRAM={program('ninja')}", f"-DCMAKE_C_COMPILER={compilers.cc}",
-        f"-DCMAKE_CXX_COMPILER={compilers.cxx}", f"-DCMAKE_AR={compilers.ar}", f"-DCMAKE_RANLIB={compilers.ranlib}",
-        "-DCMAKE_SYSTEM_NAME=Linux", f"-DCMAKE_SYSTEM_PROCESSOR={target.cmake_processor}",
-    ]  # fmt: skip
-    build = tmp_path / "build"
-    for argv in ([program("cmake"), "-S", str(tmp_path), "-B", str(build), "-G", "Ninja", *words],
-                 [program("cmake"), "--build", str(build)]):  # fmt: skip
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-    assert inspect.read(build / "app").machine == target.machine
 
 
 def test_an_interrupted_install_of_zig_leaves_no_zig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

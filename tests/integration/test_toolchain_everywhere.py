@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import lief
 import pytest
 
 from core.files import locked
+from tests.support.processes import ran
 from toolchains.bundle import conan
 from toolchains.compilers import gnu, zig
 from toolchains.compilers.linked_in import within
@@ -63,7 +63,7 @@ def runs(target: Target, program: Path) -> None:
     """The program says what it should on the least CPU of its target."""
     root = sysroot(target) if target.libc == "glibc" and not emulators.is_native(target) else None
     argv = [*emulators.user_argv(target, sysroot=root), str(program)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    done = ran(argv, timeout=120)
     assert (done.returncode, done.stdout) == (0, EXPECTED), done.stderr
 
 

@@ -25,9 +25,7 @@ FOLDER = ROOT / "tests" / "fixtures" / "llama"
 LENGTH = 64
 PLACES = [
     pytest.param("local", host_target().name, "lean"),
-    # ./inv test --all runs these; the virtual devices do what they do with any other program.
-    pytest.param("local", host_target().name, "executorch", marks=pytest.mark.long),
-    pytest.param("pi", "linux-arm64", "lean", marks=[pytest.mark.long, pytest.mark.virtual]),
+    # ./inv test --all runs these: each engine and each kind of device once.
     pytest.param("pi", "linux-arm64", "executorch", marks=[pytest.mark.long, pytest.mark.virtual]),
     pytest.param("phone", "android-arm64", "lean", marks=[pytest.mark.long, pytest.mark.virtual]),
 ]
@@ -69,13 +67,7 @@ def devices(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.mark.parametrize(("device", "target", "engine"), PLACES)
 def test_a_llama_generates_the_tokens_of_transformers(
-    request: pytest.FixtureRequest,
-    inv: Inv,
-    programs: Path,
-    expected: list[int],
-    device: str,
-    target: str,
-    engine: str,
+    request: pytest.FixtureRequest, inv: Inv, programs: Path, expected: list[int], device: str, target: str, engine: str
 ) -> None:
     if device != "local":
         request.getfixturevalue("devices")

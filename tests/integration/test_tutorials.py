@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ import pytest
 from core.paths import ROOT
 from tests.support import consoles
 from tests.support.builds import lend_bundle
+from tests.support.processes import ran
 from tests.support.warm import warm
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
@@ -39,15 +39,12 @@ def test_the_one_for_the_pi(tmp_path: Path) -> None:
     lend_bundle(tmp_path / "dist", "linux-x86_64", "executorch")
     lend_bundle(tmp_path / "dist", "linux-x86_64", "lean")
     env = {**os.environ, "SLIPWAY_DIST": str(tmp_path / "dist")}
-    done = commands(text, "shelf")
-    assert [words[0] for words in done] == ["export", "deploy", "deploy", "compare", "deploy", "inspect", "matrix"]
+    typed = commands(text, "shelf")
+    assert [words[0] for words in typed] == ["export", "deploy", "deploy", "compare", "deploy", "inspect", "matrix"]
     with warm() as own:
-        for words in done:
-            ran = subprocess.run(
-                [str(ROOT / "inv"), *words], cwd=tmp_path, env={**env, **own}, capture_output=True, text=True,
-                check=False,
-            )  # fmt: skip
-            assert ran.returncode == 0, f"{words}\n{ran.stdout}{ran.stderr}"
+        for words in typed:
+            done = ran([str(ROOT / "inv"), *words], cwd=tmp_path, env={**env, **own})
+            assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
     assert (tmp_path / "dist" / "programs" / "net-make_model-fp32" / "model.pte").is_file()
     assert (tmp_path / "baseline.json").is_file()
     assert "net-make_model-fp32/`" in text

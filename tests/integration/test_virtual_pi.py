@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import signal
 import socket
@@ -10,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import paramiko
@@ -24,7 +22,6 @@ from deploy.virtual import machines as virtual
 from deploy.virtual.machines import Endpoint
 from deploy.virtual.spec import get_spec
 from deploy.virtual.state import Folder, read_state
-from tests.support.timing import quickest
 
 pytestmark = pytest.mark.virtual
 
@@ -120,43 +117,6 @@ def test_what_deployment_needs_is_there(ssh: paramiko.SSHClient) -> None:
     assert run(ssh, "kill -KILL $$")[0] == -1
 
 
-def test_files_arrive_as_they_left(ssh: paramiko.SSHClient, tmp_path: Path) -> None:
-    data = os.urandom(3 << 20)
-    with ssh.open_sftp() as sftp:
-        with sftp.open("payload", "wb") as file:
-            file.write(data)
-        sftp.get("payload", str(tmp_path / "back"))
-    assert (tmp_path / "back").read_bytes() == data
-    assert run(ssh, "sha256sum payload")[1].split()[0] == hashlib.sha256(data).hexdigest()
-
-
-def test_there_is_a_small_disk_to_fill_and_room_beside_it(ssh: paramiko.SSHClient) -> None:
-    code, text = run(ssh, "head -c 16777216 /dev/zero > /small/big")
-    assert code != 0
-    assert "No space left on device" in text
-    small, home = run(ssh, "rm /small/big; df -Pk /small /home/pi | awk 'NR>1 {print $4}'")[1].split()
-    assert int(small) == 8192
-    assert int(home) > 400_000
-
-
-def test_only_the_right_key_gets_in(pi: Endpoint, tmp_path: Path) -> None:
-    from deploy.virtual.keys import ensure_key
-
-    folder = Folder(tmp_path)
-    ensure_key(folder, folder.key)
-    with pytest.raises(paramiko.AuthenticationException):
-        login(pi, key=folder.key)
-
-
-def test_another_host_key_is_refused(pi: Endpoint, tmp_path: Path) -> None:
-    from deploy.virtual.keys import ensure_key
-
-    folder = Folder(tmp_path)
-    folder.known_hosts.write_text(f"[{pi.host}]:{pi.port} {ensure_key(folder, folder.key)}\n")
-    with pytest.raises(paramiko.BadHostKeyException):
-        login(replace(pi, known_hosts=folder.known_hosts))
-
-
 def test_it_listens_on_loopback_alone(pi: Endpoint) -> None:
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     listening = [row[1] for row in rows if row[3] == "0A" and row[1].endswith(f":{pi.port:04X}")]
@@ -172,9 +132,8 @@ def test_it_reaches_nothing(ssh: paramiko.SSHClient) -> None:
             server.accept()
 
 
-def test_the_second_time_is_instant(pi: Endpoint) -> None:
+def test_the_second_time_it_is_there(pi: Endpoint) -> None:
     assert virtual.ensure("pi") == pi
-    assert quickest(lambda: virtual.ensure("pi")) < 0.3
     state = virtual.status("pi")
     assert (str(state), state.port) == ("up", pi.port)
     assert state.uptime_seconds > 0
@@ -192,7 +151,6 @@ def test_the_image_is_cached_and_always_the_same(tmp_path: Path) -> None:
     spec = get_spec("pi")
     first = virtual_image.image(spec)
     assert virtual_image.image(spec) == first
-    assert quickest(lambda: virtual_image.image(spec)) < 2
     before = first.initrd.read_bytes()
     virtual_image._build(spec, *virtual_image.trees(spec), tmp_path / "again", {})
     assert (tmp_path / "again/initrd.cpio").read_bytes() == before

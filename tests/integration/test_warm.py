@@ -19,6 +19,7 @@ from core.formats.program import load_program
 from core.paths import ROOT
 from models.export import export as exporting
 from models.warm import client
+from tests.support.processes import ran
 
 pytestmark = pytest.mark.export
 
@@ -170,11 +171,12 @@ def test_several_at_once_without_leaving_an_exporter(here: Path, tmp_path: Path)
     variables = {"SLIPWAY_WARM": "yes", "SLIPWAY_CACHE": cache, "SLIPWAY_DIST": str(tmp_path)}
 
     def run(model: str, *words: str) -> tuple[int, str]:
-        done = subprocess.run(
+        done = ran(
             [str(ROOT / "inv"), "export", "--model", model, "--scheme", "all", "--jobs", "2", "--no-warm", *words],
-            cwd=here, env={**os.environ, **variables}, capture_output=True, text=True, timeout=600,
-            check=False,
-        )  # fmt: skip
+            cwd=here,
+            env={**os.environ, **variables},
+            timeout=600,
+        )
         return done.returncode, done.stdout + done.stderr
 
     before = server(here)

@@ -22,6 +22,7 @@ from core.formats.program import load_program
 from models.export import export
 from models.lowering import shortcuts
 from tests.support.checksums import MASK, checksum
+from tests.support.processes import ran
 from toolchains.bundle import builder
 from toolchains.emulation import emulators
 from toolchains.targets import get_target, host_target
@@ -369,7 +370,7 @@ def test_a_full_disk(case: Case) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
 
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60, preexec_fn=limit)
+    done = ran(argv, timeout=60, preexec_fn=limit)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert answer["weights"]["cache"]["state"] == "none"
@@ -380,6 +381,6 @@ def test_a_full_disk(case: Case) -> None:
 def test_only_lean_has_one(tmp_path: Path) -> None:
     runner = builder.build(host_target().name, "executorch").path / RUNNER
     argv = [str(runner), f"--model_path={tmp_path / 'none.pte'}", f"--weights_cache={tmp_path / 'weights'}"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    done = ran(argv, timeout=60)
     assert done.returncode == 2
     assert "leave --weights_cache to bundles of the engine lean" in done.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 from core.formats.bundle import RUNNER, Bundle
+from tests.support.processes import ran
 from toolchains.bundle import builder
 from toolchains.targets import host_target
 
@@ -70,7 +70,7 @@ def run(lean: Bundle, program: Path, folder: Path, x: np.ndarray, *words: str) -
     np.save(folder / "x.npy", x)
     argv = [str(lean.path / RUNNER), f"--model_path={program}", f"--inputs={folder / 'x.npy'}", "--json"]
     argv += [f"--output_file={folder / 'y'}", *words]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    done = ran(argv, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     return np.load(folder / "y0.npy"), json.loads(done.stdout)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from core import environment
 from tests.support.ports import reserved
+from tests.support.processes import ran
 
 USER, PASSWORD = "demo", "demo"
 _CONF = """\
@@ -50,10 +51,7 @@ class Home:
 
     def conan(self, *words: str | os.PathLike[str], cwd: Path, code: int = 0) -> str:
         """What ``conan WORDS`` printed; it must end with this exit code."""
-        done = subprocess.run(
-            [sys.executable, "-m", "conans.conan", *words],
-            cwd=cwd, env=self.environment(), capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        done = ran([sys.executable, "-m", "conans.conan", *words], cwd=cwd, env=self.environment())
         assert done.returncode == code, done.stdout[-3000:] + done.stderr[-6000:]
         return done.stdout + (done.stderr if code or "--format=json" not in words else "")
 

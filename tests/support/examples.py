@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from core.paths import ROOT
 from deploy.devices.inventory import FILE, get_device
 from deploy.run.execute import execute
 from models.export import export
+from tests.support.processes import ran
 from toolchains.bundle import builder, conan
 from toolchains.bundle.sdk import build_sdk
 
@@ -51,7 +51,7 @@ def configure(
     ]  # fmt: skip
     building: list[str | Path] = [conan.program("cmake"), "--build", folder]
     for command in (argv, building):
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+        done = ran(command, env=env)
         assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-3000:]
     return folder
 

@@ -1,12 +1,19 @@
-"""Which processes of this machine work in, or name, a folder: what a run must not leave behind."""
+"""Commands that tests run, and the processes of a folder: what a run must not leave behind."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
+
+
+def ran(argv: Sequence[str | os.PathLike[str]], **how: Any) -> subprocess.CompletedProcess[str]:
+    """A command that has ended, well or not, and what it said."""
+    return subprocess.run(argv, capture_output=True, text=True, check=False, **how)
 
 
 def marked(folder: str, setting: str = "") -> dict[int, list[str]]:

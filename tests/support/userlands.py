@@ -13,7 +13,7 @@ from toolchains.debian.tree import own_loader_argv
 
 USERLANDS = ("busybox", "toybox")
 
-SHELLS = {"tcsh": "bin/tcsh", "csh": "bin/bsd-csh", "zsh": "bin/zsh", "fish": "usr/bin/fish"}
+SHELLS = {"tcsh": "bin/tcsh", "zsh": "bin/zsh", "fish": "usr/bin/fish"}
 """Login shells, each in Debian's package of its name."""
 
 _SCRIPTS = ("sh",)
