@@ -19,6 +19,7 @@ from deploy.devices.inventory import Device
 from deploy.run import attempts
 from deploy.run.events import Event
 from deploy.run.execute import execute
+from deploy.run.result import Result, Verified
 from deploy.store import vouch
 from deploy.transport.deadline import NEVER, Deadline
 from deploy.transport.local import LocalChannel, LocalTransport
@@ -53,6 +54,11 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def device(root: Path) -> Device:
     return Device(name="board", transport="local", target=host_target().name, root=str(root))
+
+
+def seen(result: Result) -> Verified:
+    assert result.verified is not None
+    return result.verified
 
 
 def changed(data: bytes) -> bytes:
@@ -93,8 +99,7 @@ def test_changed_bytes_do_not_run(
     small: Tiny, device: Device, root: Path, what: str, how: Callable[[Path], None]
 ) -> None:
     first = small.deploy(device)
-    assert first.verified is not None
-    assert (first.verified.program.how, first.verified.bundle.how) == ("digest now", "digest now")
+    assert (seen(first).program.how, seen(first).bundle.how) == ("digest now", "digest now")
     same = files_of(small, root, what)
     assert len(same) == 2, "in the store and where it is used, one file with two names"
     used = next(file for file in same if file.parent.name != "store")
@@ -110,14 +115,12 @@ def test_changed_bytes_do_not_run(
             assert tiny.whole(root.parent, root) == [], "before it runs"
 
     result = small.deploy(device, listeners=[listen])
-    assert result.verified is not None
-    assert result.upload.files == len(result.verified.replaced) == 1
+    assert result.upload.files == len(seen(result).replaced) == 1
     assert "was damaged on board" in notes[0]
     assert "uploaded again" in notes[0]
     assert tiny.settled(root.parent, root) == []
     last = small.deploy(device)
-    assert last.verified is not None
-    assert (last.verified.replaced, last.upload.files) == ((), 0)
+    assert (seen(last).replaced, last.upload.files) == ((), 0)
 
 
 @pytest.mark.parametrize("what", ["program", "lib/payload"])
@@ -130,8 +133,7 @@ def test_a_damaged_blob_of_the_store_is_not_linked(small: Tiny, device: Device, 
     (file,) = files_of(small, root, what)
     in_place(file)
     result = small.deploy(device)
-    assert result.verified is not None
-    assert result.verified.replaced == (file_name(small, what),)
+    assert seen(result).replaced == (file_name(small, what),)
     assert result.upload.files == 1
     assert tiny.settled(root.parent, root) == []
 
@@ -152,11 +154,9 @@ def test_what_did_not_change_costs_nothing(
     for way in ways:
         again = small.deploy(device)
         assert way.count == 2, "no round trip more"
-        assert again.verified is not None
-        assert first.verified is not None
-        assert again.verified.program.how == again.verified.bundle.how == "unchanged"
-        assert again.verified.program.since == first.verified.program.since
-        assert (again.verified.program.files, again.verified.bundle.files) == (2, 2)
+        assert seen(again).program.how == seen(again).bundle.how == "unchanged"
+        assert seen(again).program.since == seen(first).program.since
+        assert (seen(again).program.files, seen(again).bundle.files) == (2, 2)
 
 
 def test_another_machine_looks_for_itself(
@@ -169,15 +169,13 @@ def test_another_machine_looks_for_itself(
         vouch, "cache_dir", lambda *parts: tmp_path / "other" if parts == ("verified",) else real(*parts)
     )
     again = small.deploy(device)
-    assert again.verified is not None
-    assert (again.verified.program.how, again.verified.bundle.how, again.upload.files) == (
+    assert (seen(again).program.how, seen(again).bundle.how, again.upload.files) == (
         "digest now",
         "digest now",
         0,
     )
     third = small.deploy(device)
-    assert third.verified is not None
-    assert third.verified.bundle.how == "unchanged"
+    assert seen(third).bundle.how == "unchanged"
 
 
 def age(days: float) -> None:
@@ -222,17 +220,14 @@ def test_every_so_many_days_all_is_read(small: Tiny, device: Device, root: Path,
     rot(next(file for file in files_of(small, root, what) if file.parent.name != "store"))
     age(6.9)
     unnoticed = small.deploy(device)
-    assert unnoticed.verified is not None
-    assert (unnoticed.verified.program.how, unnoticed.verified.replaced) == ("unchanged", ()), "what the result says"
+    assert (seen(unnoticed).program.how, seen(unnoticed).replaced) == ("unchanged", ()), "what the result says"
     age(0.2)
     found = small.deploy(device)
-    assert found.verified is not None
-    assert found.verified.replaced == (file_name(small, what),)
+    assert seen(found).replaced == (file_name(small, what),)
     assert tiny.settled(root.parent, root) == []
     often = device.model_copy(update={"verify_days": 1e-9})
     again = small.deploy(often)
-    assert again.verified is not None
-    assert again.verified.program.how == again.verified.bundle.how == "digest now"
+    assert seen(again).program.how == seen(again).bundle.how == "digest now"
 
 
 @pytest.mark.usefixtures("_own_records")
@@ -241,23 +236,20 @@ def test_what_the_device_does_not_see_the_run_shows(tmp_path: Path, device: Devi
     """By the runner's own digests of the program and its inputs, and by its failing where it is damaged itself."""
     small = tiny.make(tmp_path / "tiny", seed=int.from_bytes(os.urandom(4)), digests="yes")
     first = small.deploy(device)
-    assert first.verified is not None
-    assert (first.verified.program.how, first.verified.bundle.how) == ("runner", "digest now")
+    assert (seen(first).program.how, seen(first).bundle.how) == ("runner", "digest now")
     rot(next(file for file in files_of(small, root, what) if file.parent.name != "store"))
     notes: list[str] = []
     result = small.deploy(device, listeners=[lambda event: notes.append(event.text) if event.kind == "note" else None])
-    assert result.verified is not None
-    assert result.verified.replaced == (file_name(small, what),)
+    assert seen(result).replaced == (file_name(small, what),)
     assert result.upload.names == (file_name(small, what),)
     assert result.upload.present_files == 3
     assert "was damaged on board" in notes[0]
     assert "uploaded again" in notes[0]
-    assert result.verified.program.how == "runner"
+    assert seen(result).program.how == "runner"
     assert tiny.settled(root.parent, root) == []
     last = small.deploy(device)
-    assert last.verified is not None
-    assert (last.verified.replaced, last.upload.files, last.verified.bundle.how) == ((), 0, "unchanged")
-    assert last.verified.program.text == "digest by the runner (2 files)"
+    assert (seen(last).replaced, last.upload.files, seen(last).bundle.how) == ((), 0, "unchanged")
+    assert seen(last).program.text == "digest by the runner (2 files)"
 
 
 def test_a_runner_that_reads_other_bytes_than_the_device(tmp_path: Path, device: Device, root: Path) -> None:
@@ -293,8 +285,7 @@ def test_notes_that_cannot_be_read(small: Tiny, device: Device, text: str | None
     else:
         notes.write_bytes(text.encode(errors="surrogateescape"))
     again = small.deploy(device)
-    assert again.verified is not None
-    assert (again.verified.program.how, again.upload.files) == ("digest now", 0)
+    assert (seen(again).program.how, again.upload.files) == ("digest now", 0)
 
 
 @pytest.mark.usefixtures("_own_records")
@@ -310,8 +301,7 @@ def test_a_full_look(small: Tiny, device: Device, root: Path) -> None:
         found.check("board")
     assert "./inv deploy --device board" in caught.value.hint
     result = small.deploy(device)
-    assert result.verified is not None
-    assert result.verified.replaced == ("payload",)
+    assert seen(result).replaced == ("payload",)
     assert upkeep.verify(device).damaged == ()
     (root / "store" / tiny.digest(small.model)).unlink()
     next((root / "programs").iterdir()).joinpath("model.pte").unlink()
@@ -341,15 +331,13 @@ def linkless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_copies_are_verified_too(small: Tiny, device: Device, root: Path, linkless: Path) -> None:
     assert linkless.is_dir()
     first = small.deploy(device)
-    assert first.verified is not None
     used = [path for path in files_of(small, root, "program") if path.parent.name != "store"]
     assert [path.stat().st_nlink for path in used] == [1]
-    assert first.verified.program.how == "digest now"
+    assert seen(first).program.how == "digest now"
     again = small.deploy(device)
-    assert again.verified is not None
-    assert (again.verified.program.how, again.verified.bundle.how) == ("unchanged", "unchanged")
+    assert (seen(again).program.how, seen(again).bundle.how) == ("unchanged", "unchanged")
     in_place(used[0])
-    assert small.deploy(device).verified.replaced == ("model.pte",)  # type: ignore[union-attr]
+    assert seen(small.deploy(device)).replaced == ("model.pte",)
     assert tiny.settled(root.parent, root) == []
 
 

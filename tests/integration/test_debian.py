@@ -145,18 +145,13 @@ def test_a_tarball_is_pinned(cache: Path) -> None:
     assert leftovers(cache) == []
 
 
-@pytest.mark.parametrize("cpu", ["", "cortex-a72", "max"])
+@pytest.mark.parametrize("cpu", ["", "max"])
 def test_programs_of_another_machine_run(cpu: str) -> None:
     target = get_target("linux-arm64")
     root = debian.tree("bookworm", "arm64", ["hello", "libc6"])
     argv = emulators.user_argv(target, cpu, root)
     done = subprocess.run([*argv, root / "usr/bin/hello"], capture_output=True, text=True, check=True)
     assert done.stdout == "Hello, world!\n"
-
-
-def test_machines_of_another_architecture_run() -> None:
-    done = subprocess.run([*emulators.system_argv("arm64"), "--version"], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("QEMU emulator version ")
 
 
 def test_programs_of_this_machine_need_no_emulator() -> None:

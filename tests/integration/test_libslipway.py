@@ -19,8 +19,9 @@ from core.formats.program import load_program
 from core.paths import ROOT
 from core.processes.commands import Done, run
 from models.export import export
+from tests.support import examples
 from tests.support.processes import ran
-from toolchains.bundle import builder, conan
+from toolchains.bundle import builder
 from toolchains.bundle.sdk import Sdk, build_sdk
 from toolchains.bundle.wheel import write_wheel
 from toolchains.compilers.families import family
@@ -47,7 +48,7 @@ FOREIGN = [
 libraries' folder. Debian has no Python for ARMv6: its Python for ARMv7 loads that library on an emulated Cortex-A7."""
 SAID = ["tensor float32 (8, 64) static", "6 float32 8x63", "3 none.pte", "False"]
 """What a script prints that tries a wheel."""
-EXAMPLES, CHECK = ROOT / "runtime/examples", Path(__file__).parent / "test_library"
+EXAMPLES, CHECK = examples.EXAMPLES, Path(__file__).parent / "test_library"
 
 
 @functools.cache
@@ -59,16 +60,8 @@ def program(model: str = "mlp") -> Path:
 def configure(sdk: Sdk, source: Path, folder: Path, *words: str) -> Path:
     """Copy a project out of the checkout and build it with a toolchain file and a prefix path, nothing else."""
     shutil.copytree(source, folder / "source")
-    argv: list[str | Path] = [
-        conan.program("cmake"), "-S", folder / "source", "-B", folder / "build", "-G", "Ninja",
-        "-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_MAKE_PROGRAM={conan.program('ninja')}",
-        f"-DCMAKE_TOOLCHAIN_FILE={sdk.toolchain_file}", f"-DCMAKE_PREFIX_PATH={sdk.path}", *words,
-    ]  # fmt: skip
-    build: list[str | Path] = [conan.program("cmake"), "--build", folder / "build"]
-    for command in (argv, build):
-        done = ran(command)
-        assert done.returncode == 0, done.stdout + done.stderr
-    return folder / "build"
+    paths = [f"-DCMAKE_PREFIX_PATH={sdk.path}", *words]
+    return examples.configure(folder / "source", folder / "build", sdk.toolchain_file, paths)
 
 
 def run_in(folder: Path, target: Target, program: Path, words: Sequence[str]) -> Done:
@@ -224,16 +217,6 @@ def test_the_archive_is_the_folder_and_damage_is_seen(tmp_path: Path) -> None:
         Sdk.load(copy / "sdk")
 
 
-def test_python_computes_the_same_through_the_c_api(tmp_path: Path) -> None:
-    sdk = build_sdk("linux-x86_64")
-    want = expected("linux-x86_64", tmp_path)
-    words: list[str | Path] = [tmp_path / "model.pte", tmp_path / "in.npy", tmp_path / "python.npy"]
-    argv: list[str | Path] = [sys.executable, "-I", EXAMPLES / "run_once.py", sdk.path / "lib/libslipway.so.1", *words]
-    done = ran(argv)
-    assert done.returncode == 0, done.stderr
-    assert np.load(tmp_path / "python.npy").tobytes() == want
-
-
 @pytest.mark.export
 @pytest.mark.filterwarnings("ignore")
 def test_an_input_whose_view_is_read_is_computed_from(tmp_path: Path) -> None:
@@ -274,18 +257,8 @@ def test_the_wheel_in_a_fresh_environment(tmp_path: Path) -> None:
     wheel = write_wheel(build_sdk("linux-x86_64", shared=True))
     run([sys.executable, "-m", "venv", "--system-site-packages", tmp_path / "venv"])
     python = tmp_path / "venv/bin/python"
-    pip: list[str | Path] = [
-        python,
-        "-I",
-        "-m",
-        "pip",
-        "--disable-pip-version-check",
-        "install",
-        "--quiet",
-        "--no-index",
-        "--no-deps",
-    ]
-    run([*pip, wheel])
+    words = ["--disable-pip-version-check", "install", "--quiet", "--no-index", "--no-deps"]
+    run([python, "-I", "-m", "pip", *words, wheel])
     # A base of a virtual environment of a virtual environment is the outermost Python, which has no NumPy.
     script = f"import sys; sys.path.append({str(Path(np.__file__).parents[1])!r})\n{_SCRIPT}"
     done = ran([python, "-c", script], cwd=tmp_path)

@@ -39,7 +39,7 @@ def device(tmp_path_factory: pytest.TempPathFactory) -> Device:
     return Device(name="bench", transport="local", target=host_target().name, root=str(root), timeout=120)
 
 
-def _expected() -> list[int]:
+def spoken() -> list[int]:
     """The tokens of a loop in PyTorch, one after another, after the prompt."""
     import torch
 
@@ -70,7 +70,7 @@ def test_decode_finds_what_prefill_left(folder: Path, device: Device, dist: Path
     ]  # fmt: skip
     assert result.path is not None
     tokens = numpy.load(result.path.with_suffix("") / "output0.npy")[0].tolist()
-    assert tokens == [*_expected()[:20], *[0] * 12]
+    assert tokens == [*spoken()[:20], *[0] * 12]
     (ran,) = result.methods
     assert (ran.name, ran.latency_ms > 0) == ("prefill", True)
     prompt, generated = generate.rows(result)

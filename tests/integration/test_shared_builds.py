@@ -1,28 +1,22 @@
-"""Builds shared by machines: ccache's results through Redis and HTTP, packages through a Conan server."""
+"""Builds shared by machines: ccache's results through Redis, packages through a Conan server."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import socket
 import subprocess
 import sys
-import threading
-import time
-import zipfile
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from core.files import sha256_file
 from core.paths import ROOT, cache_dir
+from tests.support.conan_homes import PASSWORD, USER, server, serving
 from tests.support.ports import reserved
 from tests.support.processes import ran
 from toolchains.debian import packages as debian
 
-# Compiles a package of the recipes four times, each time with Conan's home empty. tests/unit/test_shared.py has the
+# Compiles a package of the recipes three times, each time with Conan's home empty. tests/unit/test_shared.py has the
 # words and variables that this is made of.
 pytestmark = [pytest.mark.build, pytest.mark.long]
 
@@ -36,56 +30,6 @@ words = conan_packages.words(get_target("linux-x86_64"), "zig", log)
 subject = ["--requires=pthreadpool/cci.20251020"]
 conan_packages.prepare(conan_packages.Request(subject, words, log, "Building pthreadpool"))
 """
-WHEELS = {
-    "conan-server==2.33.0": "conan_server-2.33.0-py3-none-any.whl",
-    "bottle==0.13.4": "bottle-0.13.4-py2.py3-none-any.whl",
-    "PyJWT==2.15.1": "pyjwt-2.15.1-py3-none-any.whl",
-}
-DIGESTS = {
-    "conan_server-2.33.0-py3-none-any.whl": "8d8abf575e8bf82763f3caf4c1a75d37d8421b8d7cf3d7d3a1569d660e4e4e19",
-    "bottle-0.13.4-py2.py3-none-any.whl": "045684fbd2764eac9cdeb824861d1551d113e8b683d8d26e296898d3dd99a12e",
-    "pyjwt-2.15.1-py3-none-any.whl": "42d59d631f7768a1028a64c7ff581a9bf7519804daf91fc5b6c56e30eec5e193",
-}
-CONFIG = """\
-[server]
-jwt_secret: {secret}
-jwt_expire_minutes: 120
-ssl_enabled: False
-port: {port}
-public_port: {port}
-host_name: 127.0.0.1
-authorize_timeout: 1800
-disk_storage_path: {folder}/data
-disk_authorize_timeout: 1800
-updown_secret: {secret}
-
-[write_permissions]
-*/*@*/*: builder
-
-[read_permissions]
-*/*@*/*: *
-
-[users]
-builder: word
-"""
-
-
-@contextlib.contextmanager
-def serving(argv: list[str], port: int, folder: Path, env: dict[str, str] | None = None) -> Iterator[None]:
-    """A server's process, from when it answers; ended by its id."""
-    with (folder / "server.log").open("w") as log:
-        child = subprocess.Popen(argv, cwd=folder, env=env, stdout=log, stderr=log)
-        try:
-            for _ in range(600):
-                if child.poll() is not None:
-                    pytest.fail((folder / "server.log").read_text())
-                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                    break
-                time.sleep(0.1)
-            yield
-        finally:
-            child.terminate()
-            child.wait(30)
 
 
 @pytest.fixture
@@ -99,62 +43,10 @@ def redis(tmp_path: Path) -> Iterator[str]:
         yield f"redis://127.0.0.1:{port}"
 
 
-class _Store(BaseHTTPRequestHandler):
-    """What ccache asks of a server: GET, HEAD, PUT and DELETE of keys."""
-
-    kept: dict[str, bytes]
-
-    def _answer(self, code: int, body: bytes = b"") -> None:
-        self.send_response(code)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def do_GET(self) -> None:
-        body = self.kept.get(self.path)
-        self._answer(404 if body is None else 200, body or b"")
-
-    do_HEAD = do_GET  # noqa: N815
-
-    def do_PUT(self) -> None:
-        self.kept[self.path] = self.rfile.read(int(self.headers["Content-Length"]))
-        self._answer(201)
-
-    def log_message(self, *_: object) -> None:
-        """Nothing on stderr."""
-
-
-@pytest.fixture
-def web() -> Iterator[tuple[str, dict[str, bytes]]]:
-    """An HTTP server, and what it keeps."""
-    kept: dict[str, bytes] = {}
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Store", (_Store,), {"kept": kept}))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/ccache", kept
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
 @pytest.fixture
 def conan_server(tmp_path: Path) -> Iterator[str]:
-    """conan_server from the package index, in a folder of its own, and its address."""
-    folder, packages = tmp_path / "server", tmp_path / "packages"
-    folder.mkdir()
-    pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", str(packages)]
-    subprocess.run([*pip, *WHEELS], check=True)
-    for wheel in WHEELS.values():
-        assert sha256_file(packages / wheel) == DIGESTS[wheel]
-        with zipfile.ZipFile(packages / wheel) as archive:
-            archive.extractall(folder / "site")
-    port = reserved()
-    (folder / "server.conf").write_text(CONFIG.format(secret="b" * 24, port=port, folder=folder))
-    env = {**os.environ, "PYTHONPATH": str(folder / "site")}
-    argv = [sys.executable, "-m", "conans.conan_server", "--server_dir", str(folder)]
-    with serving(argv, port, folder, env):
-        yield f"http://127.0.0.1:{port}"
+    with server(tmp_path / "server") as url:
+        yield url
 
 
 class Machine:
@@ -190,16 +82,8 @@ def test_what_one_machine_compiled_another_takes_from_redis(redis: str, tmp_path
     assert reused(Machine(tmp_path / "other-machine", SLIPWAY_CCACHE_REMOTE=redis).build()) == (compiled, compiled)
 
 
-def test_and_from_a_web_server(web: tuple[str, dict[str, bytes]], tmp_path: Path) -> None:
-    address, kept = web
-    hits, compiled = reused(Machine(tmp_path / "one", SLIPWAY_CCACHE_REMOTE=address).build())
-    assert hits == 0
-    assert kept
-    assert reused(Machine(tmp_path / "other-machine", SLIPWAY_CCACHE_REMOTE=address).build()) == (compiled, compiled)
-
-
 def test_packages_come_from_a_conan_server(conan_server: str, tmp_path: Path) -> None:
-    login = {"CONAN_LOGIN_USERNAME": "builder", "CONAN_PASSWORD": "word"}
+    login = {"CONAN_LOGIN_USERNAME": USER, "CONAN_PASSWORD": PASSWORD}
     one = Machine(
         tmp_path / "one", SLIPWAY_CONAN_REMOTE=conan_server, SLIPWAY_CONAN_UPLOAD="on", SLIPWAY_CCACHE="off", **login
     )

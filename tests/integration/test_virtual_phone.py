@@ -22,7 +22,6 @@ from deploy.devices.inventory import FILE, VARIABLE, Device, get_device
 from deploy.run.connect import open_adb, open_device
 from deploy.run.pipeline import deploy
 from deploy.run.settings import Settings
-from deploy.store.store import Blob, Store
 from deploy.transport.adb import server as adb_server
 from deploy.transport.adb.port import PORT_VARIABLE, listens
 from deploy.transport.adb.transport import AdbTransport
@@ -154,19 +153,6 @@ def test_a_closed_stream_ends_the_whole_group(phone: AdbTransport) -> None:
     channel.close()
     while ask(phone, "ps -A -o args | grep -c '^sleep 4243'; true") != "0\n":
         assert time.monotonic() < end
-
-
-def test_the_store_verifies_on_the_device(phone: AdbTransport, tmp_path: Path) -> None:
-    (tmp_path / "blob").write_bytes(b"whole" * 1000)
-    with Store(phone, f"{HERE}/a store") as store:
-        good = Blob(tmp_path / "blob", sha256_bytes(b"whole" * 1000), 5000)
-        store.open([], soon(), make=True)
-        store.upload([good], lambda _: None, soon())
-        assert store.survey([f"store/{good.sha256}"], soon()).sizes == {f"store/{good.sha256}": 5000}
-        with pytest.raises(TransferError, match="damaged"):
-            store.upload([Blob(tmp_path / "blob", "0" * 64, 5000)], lambda _: None, soon())
-        assert store.survey(["store/" + "0" * 64], soon()).sizes == {}
-    run(phone, ["rm", "-rf", f"{HERE}/a store"], deadline=soon())
 
 
 def test_static_programs_run(tmp_path: Path) -> None:

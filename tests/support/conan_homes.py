@@ -71,17 +71,21 @@ def server(folder: Path) -> Iterator[str]:
     (folder / "server.conf").write_text(text, encoding="utf-8")
     apart = environment.apart("server")
     env = {**os.environ, "PYTHONPATH": os.fspath(apart), "CONAN_USER_HOME": os.fspath(folder)}
+    with serving([sys.executable, "-c", _LAUNCH, os.fspath(folder)], port, folder, env):
+        yield f"http://127.0.0.1:{port}"
+
+
+@contextlib.contextmanager
+def serving(argv: list[str], port: int, folder: Path, env: dict[str, str] | None = None) -> Iterator[None]:
+    """A server's process, from when it answers on a port of 127.0.0.1."""
     with (folder / "log").open("w", encoding="utf-8") as log:
-        child = subprocess.Popen(
-            [sys.executable, "-c", _LAUNCH, folder], env=env, stdout=log, stderr=subprocess.STDOUT, cwd=folder
-        )
+        child = subprocess.Popen(argv, env=env, stdout=log, stderr=subprocess.STDOUT, cwd=folder)
         try:
             deadline = time.monotonic() + _SECONDS
             while not _answers(port):
-                assert child.poll() is None, (folder / "log").read_text(encoding="utf-8")
-                assert time.monotonic() < deadline, (folder / "log").read_text(encoding="utf-8")
+                assert child.poll() is None and time.monotonic() < deadline, (folder / "log").read_text("utf-8")
                 time.sleep(0.1)
-            yield f"http://127.0.0.1:{port}"
+            yield
         finally:
             child.terminate()
             child.wait()

@@ -57,7 +57,7 @@ nothing of the reader's, and are not typed by another test."""
 
 DEVICE = "it takes a device of the reader's; tests/integration/test_virtual_machines.py has a virtual one"
 ELSEWHERE = (
-    ("tutorials.md", "", "tests/integration/test_tutorials.py, test_virtual_phone.py and test_tutorial_timm.py"),
+    ("tutorials.md", "", "tests/integration/test_tutorials.py and test_virtual_phone.py"),
     ("matrix.md", "python3 -m venv", "tests/integration/test_pytest_plugin.py"),
     ("matrix.md", ".venv/bin/", "tests/integration/test_pytest_plugin.py"),
     ("matrix.md", "PYTHONPATH=", "tests/integration/test_pytest_plugin.py"),
@@ -96,7 +96,7 @@ ELSEWHERE = (
     ("*", "./inv inspect", "tests/integration/test_inspect.py"),
     ("*", "./inv lab", "hours, and a device of the reader's; tests/unit/test_lab.py"),
     ("*", "./inv matrix", "tests/integration/test_matrix.py"),
-    ("*", "./inv models.add-package", "it asks a package index; tests/integration/test_tutorial_timm.py"),
+    ("*", "./inv models.add-package", "it asks a package index; tests/integration/test_tutorials.py"),
     ("*", "./inv self.operators", "tests/integration/test_lean_operators.py"),
     ("*", "./inv profiles", "tests/integration/test_conan_package.py"),
     ("*", "./inv self.prove", "tests/integration/test_prove.py"),
