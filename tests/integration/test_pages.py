@@ -19,7 +19,6 @@ from tests.support.lab_results import lab
 from tests.support.matrices import OUTPUT, cell, impossible, matrix, passed, problem
 from verify.lab import html as lab_html
 
-WIDTHS = (390, 820, 1280)
 PROGRAMS = ("mobilenet_v2-fp32", "mobilenet_v2-qs8", "mlp-fp32", "mlp-qs8", "wav2letter-qd8-f16-qc4w", "edsr-fp32")
 OUTSIDE = """Array.from(document.querySelectorAll('main *')).filter(e => {
   const box = e.getBoundingClientRect();
@@ -124,34 +123,13 @@ def shown() -> Matrix:
     )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("pages") / "report.html"
+def matrix_page(folder: Path) -> str:
     found = shown()
     before = [found.model_copy(update={"created": f"2026-11-1{day}T04:00:00.000Z"}) for day in range(3)]
-    file.write_text(matrix_html.text(found, before), encoding="utf-8")
-    return file
+    return matrix_html.text(found, before)
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS)
-def test_nothing_leaves_the_page(tab: Browser, page: Path, width: int, dark: bool, tmp_path: Path) -> None:
-    tab.show(page, width, dark)
-    tab.picture(tmp_path / f"matrix-{width}-{'dark' if dark else 'light'}.png")
-    assert tab.value("innerWidth") == width
-    assert tab.value("document.documentElement.scrollWidth") == width
-    assert tab.value(OUTSIDE) == []
-    assert width < 1280 or tab.value(TOO_WIDE) == []
-    assert tab.value(RATIOS_HIDDEN) == []
-    assert tab.value(UNSHADED) == []
-    assert tab.value(PALE) == []
-    assert tab.value(OVERLAPPING) == []
-    assert tab.value(PLOTS_SHOWN) == (["broad"] if width > 390 else ["slim"])
-    assert tab.value(PLOTS_CUT) == []
-    assert tab.value(PLOT_TEXTS) == []
-    assert tab.value("document.getElementById('count').textContent") == "48 of 48"
-
-
+COUNT = "document.getElementById('count').textContent"
 RATIOS_HIDDEN = """[...document.querySelectorAll('.ratios')].map(e => e.closest('.card'))
   .filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.textContent.trim().slice(0, 40))"""
 """Tables of ratios that must be scrolled: their figures are at the right."""
@@ -166,34 +144,18 @@ OUT_OF_PLOT = """[...document.querySelectorAll('svg.spark text')].filter(text =>
 """Texts of small plots that are cut, by us or by the plot's edge."""
 
 
-@pytest.fixture(scope="module")
-def past(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a history file: six weeks of the same matrix."""
-    folder = tmp_path_factory.mktemp("past")
+def history_page(folder: Path) -> str:
+    """Of a history file: six weeks of the same matrix."""
     for week in range(6):
         found = shown().model_copy(
             update={"created": f"2026-10-{10 + week}T04:00:00.000Z", "commit": f"b6cc31b0a1d{week}"}
         )
         points = history.append(folder / "history.jsonl", found)
-    (folder / history.PAGE).write_text(history.text(points), encoding="utf-8")
-    return folder / history.PAGE
+    return history.text(points)
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS)
-def test_a_history_stays_in_the_page(tab: Browser, past: Path, width: int, dark: bool, tmp_path: Path) -> None:
-    tab.show(past, width, dark)
-    tab.picture(tmp_path / f"history-{width}-{'dark' if dark else 'light'}.png")
-    assert tab.value("document.documentElement.scrollWidth") == width
-    assert tab.value(OUTSIDE) == []
-    assert tab.value(PALE) == []
-    assert tab.value("document.querySelectorAll('main svg').length") > 24
-    assert tab.value(OUT_OF_PLOT) == []
-
-
-@pytest.fixture(scope="module")
-def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a comparison: a board and an emulated one, two engines, a wrong program and one that failed."""
+def compare_page(folder: Path) -> str:
+    """Of a comparison: a board and an emulated one, two engines, a wrong program and one that failed."""
     rows = []
     reference = Accuracy(cosine=1.0, top1=0.718, top5=0.903)
     for device, emulated in (("pi5", False), ("virtual-pi", True)):
@@ -221,33 +183,11 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         model="mobilenet_v2", data="photographs/validation", created="2026-11-14T04:00:00.000Z", samples=100, of=5000,
         reference=reference, by="top1", rows=done, suggestions=suggested(done, "top1"),
     )  # fmt: skip
-    file = tmp_path_factory.mktemp("compared") / compare_html.REPORT
-    file.write_text(compare_html.html(found), encoding="utf-8")
-    return file
+    return compare_html.html(found)
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS)
-def test_a_comparison_stays_in_the_page(tab: Browser, compared: Path, width: int, dark: bool, tmp_path: Path) -> None:
-    tab.show(compared, width, dark)
-    tab.picture(tmp_path / f"compare-{width}-{'dark' if dark else 'light'}.png")
-    assert tab.value("document.documentElement.scrollWidth") == width
-    assert tab.value(OUTSIDE) == []
-    assert width < 1280 or tab.value(TOO_WIDE) == []
-    assert tab.value(PALE) == []
-    # Of 20 programs two failed and two are wrong.
-    for css in ("broad", "slim"):
-        assert tab.value(f"document.querySelectorAll('main svg.{css} circle').length") == 16
-    assert tab.value(PLOTS_SHOWN) == (["broad"] if width > 390 else ["slim"])
-    assert tab.value(PLOTS_CUT) == []
-    assert tab.value(PLOT_TEXTS) == []
-    assert tab.value("document.querySelectorAll('main tbody tr').length") == 21  # 20 and float
-    assert tab.value("[...document.querySelectorAll('.why summary')].map(e => e.offsetHeight < 36)") == [True] * 2
-
-
-@pytest.fixture(scope="module")
-def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a lab: long names, ratios on both sides of 1, speeds of three decades."""
+def lab_page(folder: Path) -> str:
+    """Of a lab: long names, ratios on both sides of 1, speeds of three decades."""
     found = lab(emulated=False)
     measured, impossible = found.cells
     cells = [impossible]
@@ -260,50 +200,68 @@ def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Path:
         figures = {"ratio": ratio, "low": ratio * 0.9, "high": ratio * 1.1, "compared": "slower" if ratio > 2 else ""}
         cells.append(measured.model_copy(update={**names, **figures, "first": ways[0], "second": ways[1]}))
     peaks = {"raspberry-pi-5-in-the-cellar": found.peaks[measured.device]}
-    file = tmp_path_factory.mktemp("lab") / "lab.html"
-    file.write_text(lab_html.text(found.model_copy(update={"cells": tuple(cells), "peaks": peaks})), encoding="utf-8")
-    return file
+    return lab_html.text(found.model_copy(update={"cells": tuple(cells), "peaks": peaks}))
 
 
 TIMES = ("p10", "p50", "p90", "gflops")
+PAGES = {"matrix": matrix_page, "history": history_page, "compare": compare_page, "lab": lab_page}
+OWN: dict[str, dict[str, object]] = {
+    "matrix": {RATIOS_HIDDEN: [], UNSHADED: [], OVERLAPPING: [], COUNT: "48 of 48"},
+    "history": {OUT_OF_PLOT: [], "document.querySelectorAll('main svg').length > 24": True},
+    # Of 20 programs two failed and two are wrong; the rows are 20 and float.
+    "compare": {
+        "document.querySelectorAll('main svg.broad circle').length": 16,
+        "document.querySelectorAll('main svg.slim circle').length": 16,
+        "document.querySelectorAll('main tbody tr').length": 21,
+        "[...document.querySelectorAll('.why summary')].map(e => e.offsetHeight < 36)": [True] * 2,
+    },
+    "lab": {"document.querySelectorAll('main svg.slim').length": 3},
+}
+"""What is asked of one page alone, and its answer."""
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS)
-def test_a_labs_plots_stay_in_the_page(tab: Browser, laboratory: Path, width: int, dark: bool, tmp_path: Path) -> None:
-    tab.show(laboratory, width, dark)
-    tab.picture(tmp_path / f"lab-{width}-{'dark' if dark else 'light'}.png")
-    assert tab.value("document.documentElement.scrollWidth") == width
-    assert tab.value(OUTSIDE) == []
-    assert tab.value(PALE) == []
-    assert tab.value("document.querySelectorAll('main svg.slim').length") == 3
-    assert tab.value(PLOTS_SHOWN) == (["broad"] if width > 390 else ["slim"])
-    assert tab.value(PLOTS_CUT) == []
-    assert tab.value(PLOT_TEXTS) == []
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    for name, make in PAGES.items():
+        (folder / f"{name}.html").write_text(make(folder), encoding="utf-8")
+    return {name: folder / f"{name}.html" for name in PAGES}
+
+
+@pytest.mark.parametrize(("width", "dark"), [(390, False), (390, True), (820, True), (1280, False)])
+@pytest.mark.parametrize("name", PAGES)
+def test_nothing_leaves_the_page(tab: Browser, pages: dict[str, Path], name: str, width: int, dark: bool) -> None:
+    tab.show(pages[name], width, dark)
+    asked = {"document.documentElement.scrollWidth": width, OUTSIDE: [], PALE: [], **OWN[name]}
+    if name != "history":
+        asked |= {PLOTS_SHOWN: ["broad"] if width > 390 else ["slim"], PLOTS_CUT: [], PLOT_TEXTS: []}
+    if width == 1280 and name in ("matrix", "compare"):
+        asked[TOO_WIDE] = []
+    assert {script: tab.value(script) for script in asked} == asked
 
 
 A4 = 703
 """Pixels between margins of 12 mm."""
 
 
-def test_it_prints(tab: Browser, page: Path, compared: Path, past: Path, laboratory: Path) -> None:
+def test_it_prints(tab: Browser, pages: dict[str, Path]) -> None:
     """On paper nobody scrolls."""
-    tab.show(page, 1280, dark=True)
+    tab.show(pages["matrix"], 1280, dark=True)
     assert tab.printed().startswith(b"%PDF")
-    for each in (page, compared, past):
-        tab.show(each, A4, dark=True, paper=True)
+    for name in ("matrix", "compare", "history"):
+        tab.show(pages[name], A4, dark=True, paper=True)
         assert tab.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
         assert tab.value("document.documentElement.scrollWidth") == A4
         assert tab.value(OUTSIDE) == []
         assert tab.value(TOO_WIDE) == []
-    for each in (page, compared, laboratory):
-        tab.show(each, A4, dark=True, paper=True)
+    for name in ("matrix", "compare", "lab"):
+        tab.show(pages[name], A4, dark=True, paper=True)
         assert tab.value(PLOTS_SHOWN) == ["broad"]
         assert tab.value(PLOTS_CUT) == []
 
 
-def test_failures_are_grouped(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
+def test_failures_are_grouped(pages: dict[str, Path]) -> None:
+    text = pages["matrix"].read_text(encoding="utf-8")
     assert text.count('<article class="failure">') == 2
     assert "12 cells on 1 device" in text
     assert "13 of 48 cells failed, for 2 causes. Most frequent (12 cells): phone cannot be reached." in text

@@ -52,11 +52,6 @@ class Browser:
         assert "exceptionDetails" not in done, done
         return done["result"].get("value")
 
-    def picture(self, file: Path) -> None:
-        """Save the whole page as PNG."""
-        data = self._call("Page.captureScreenshot", captureBeyondViewport=True)["data"]
-        file.write_bytes(base64.b64decode(data))
-
     def printed(self) -> bytes:
         """The page as PDF, as it is printed."""
         return base64.b64decode(self._call("Page.printToPDF", printBackground=True)["data"])
