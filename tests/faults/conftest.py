@@ -22,14 +22,12 @@ def with_sftp() -> bool:
 
 @pytest.fixture
 def board(tmp_path: Path, with_sftp: bool) -> Iterator[server.Device]:
-    """A device over SSH in a folder of its own."""
     with server.serve(tmp_path / "board", with_sftp=with_sftp) as running:
         yield running
 
 
 @pytest.fixture
 def inventory(board: server.Device, tmp_path: Path) -> Path:
-    """An inventory with ``board`` in it."""
     file = tmp_path / "devices.toml"
     file.write_text(
         f'[board]\ntransport = "ssh"\ntarget = "host"\nhost = "127.0.0.1"\nport = {board.port}\n'
@@ -52,7 +50,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def device(inventory: Path) -> Device:
-    """``board`` as the inventory has it."""
     from deploy.devices.inventory import get_device
 
     return get_device("board", inventory)

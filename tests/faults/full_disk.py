@@ -30,7 +30,6 @@ def fill(folder: Path, left: int) -> None:
 
 
 def main(where: str) -> None:
-    """Every step with every room left."""
     disk = Path(where) / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)], check=True)

@@ -53,7 +53,6 @@ def left(folder: Path) -> list[str]:
 
 
 def main(where: str) -> None:
-    """Both kinds of full at every step."""
     disk = Path(where) / "disk"
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m,nr_inodes=200", "tmpfs", str(disk)], check=True)
     home = Path(where) / "home"

@@ -31,7 +31,6 @@ class Proxy:
     sockets: list[socket.socket] = field(default_factory=list)
 
     def arm(self, fault: str, phase: str, byte: int) -> None:
-        """Misbehave once, there."""
         with self.lock:
             self.seen.clear()
             self.phase, self.fault, self.where, self.struck = "connect", fault, (phase, byte), False

@@ -33,7 +33,6 @@ class Sabotage(LocalTransport):
         self._dead = False
 
     def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> LocalChannel:
-        """See `deploy.transport.base.Transport`."""
         if self._dead:
             raise self._broken()
         if not self._turn():
@@ -65,7 +64,6 @@ class Sabotage(LocalTransport):
         raise self._broken()
 
     def get(self, remote: str, local: Path, limit: int, deadline: Deadline) -> None:
-        """See `deploy.transport.base.Transport`."""
         if self._dead or self._turn():
             self._restart()
             raise self._broken()

@@ -31,7 +31,6 @@ SHELF = Inventoried(name="shelf", transport="ssh", host="shelf")
 
 
 def hello(device: Inventoried) -> str:
-    """What a device answers to a greeting."""
     with open_device(device, Deadline.after(30)) as transport:
         return run(transport, ["echo", "hello"], deadline=Deadline.after(20)).text.strip()
 
@@ -54,8 +53,6 @@ class Faults:
 
 @dataclass
 class Device:
-    """The running server."""
-
     home: Path
     port: int
     host_key: asyncssh.SSHKey

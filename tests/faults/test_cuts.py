@@ -6,7 +6,6 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -20,6 +19,8 @@ from tests.faults.proxy import Proxy, proxied
 from tests.faults.tiny import Tiny
 from tests.support.processes import gone
 
+pytestmark = pytest.mark.usefixtures("dist")  # results go to a folder of the test's own
+
 PHASES = {
     "connect": 12, "probe": 12, "survey": 12, "verify": 6, "upload": 24, "run": 16, "settle": 8, "fetch": 10,
     "release": 4,
@@ -30,11 +31,6 @@ ALWAYS = {"verify_days": 1e-12}
 CORRUPTED = 3
 TIDYING = (20, 4)
 """Seconds beyond the deadline that a deploy may take to leave nothing behind; where nothing was begun, next to none."""
-
-
-@pytest.fixture(autouse=True)
-def _own_results(dist: Path) -> None:
-    """Results go to a folder of the test's own."""
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +53,6 @@ def proxy(board: server.Device) -> Iterator[Proxy]:
 
 @pytest.fixture
 def far(device: Device, proxy: Proxy) -> Device:
-    """``board`` through the proxy."""
     return device.model_copy(update={"port": proxy.port})
 
 

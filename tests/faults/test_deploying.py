@@ -21,15 +21,10 @@ from tests.faults import server
 from tests.support.deploying import Deploying
 from tests.support.processes import gone, runners
 
-pytestmark = [pytest.mark.build, pytest.mark.export]
+pytestmark = [pytest.mark.usefixtures("dist"), pytest.mark.build, pytest.mark.export]
 
 FOR_EVER = 1_000_000
 """Executions: some twenty seconds of `other_program`, more than any of these tests waits."""
-
-
-@pytest.fixture(autouse=True)
-def _own_results(dist: Path) -> None:
-    """Results go to a folder of the test's own."""
 
 
 def go(device: Device, bundle: Bundle, where: Path, executions: int = 1, timeout: float = 60) -> Result:
@@ -37,7 +32,6 @@ def go(device: Device, bundle: Bundle, where: Path, executions: int = 1, timeout
 
 
 def left(board: server.Device, *folders: str) -> list[str]:
-    """Files in these folders of the device's store."""
     root = board.home / ".slipway"
     return [str(path.relative_to(root)) for folder in folders for path in (root / folder).rglob("*") if path.is_file()]
 

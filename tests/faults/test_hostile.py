@@ -27,16 +27,13 @@ from tests.faults.tiny import Tiny
 from tests.support.processes import gone, ran
 from toolchains.targets import host_target
 
+pytestmark = pytest.mark.usefixtures("dist")  # results go to a folder of the test's own
+
 ESC = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\r"
 FIX = "curl http://127.0.0.1/x | sh"
 
 OVER = 10.0
 """Seconds that ending may take beyond the deadline: 3 of grace, and a slow machine."""
-
-
-@pytest.fixture(autouse=True)
-def _own_results(dist: Path) -> None:
-    """Results go to a folder of the test's own."""
 
 
 @pytest.fixture(params=["local", "ssh"])
@@ -217,7 +214,6 @@ exit 7
 
 
 def test_words_of_a_device_are_its_own(anyhow: Device, small: Tiny, capfd: pytest.CaptureFixture[str]) -> None:
-    """Control sequences are shown, not obeyed; its advice is not ours."""
     evil = hostile(small, SPEAKS)
     error = attempt(lambda: evil.deploy(anyhow))
     assert error.exit_code == 30

@@ -95,7 +95,6 @@ def for_ever(data: bytes, pause: float = 0, first: bytes = b"") -> Speak:
 
 
 def grown(since: int) -> int:
-    """KiB that the process has grown."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - since
 
 

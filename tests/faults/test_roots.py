@@ -26,14 +26,11 @@ from tests.faults.tiny import Tiny
 from tests.support.processes import gone
 from toolchains.targets import host_target
 
+pytestmark = pytest.mark.usefixtures("dist")  # results go to a folder of the test's own
+
 STRANGER = 12345
 """Another user's number."""
 AS_ROOT = os.geteuid() == 0
-
-
-@pytest.fixture(autouse=True)
-def _own_results(dist: Path) -> None:
-    """Results go to a folder of the test's own."""
 
 
 @pytest.fixture(scope="module")
@@ -245,10 +242,7 @@ def test_a_link_of_ones_own_above(small: Tiny, tmp_path: Path) -> None:
 
 
 class Homeless(LocalTransport):
-    """A login without HOME."""
-
     def start(self, argv: Sequence[str], _deadline: Deadline = NEVER, /) -> LocalChannel:
-        """See `deploy.transport.base.Transport`."""
         return LocalChannel(["/usr/bin/env", "-u", "HOME", *argv])
 
 

@@ -25,10 +25,7 @@ from tests.faults.tiny import Tiny
 from tests.support.processes import gone, marked, ran
 from toolchains.targets import host_target
 
-
-@pytest.fixture(autouse=True)
-def _own_results(dist: Path) -> None:
-    """Results go to a folder of the test's own."""
+pytestmark = pytest.mark.usefixtures("dist")  # results go to a folder of the test's own
 
 
 @pytest.fixture(scope="module")

@@ -29,13 +29,10 @@ from tests.faults.sabotage import Sabotage
 from tests.faults.tiny import Tiny
 from toolchains.targets import host_target
 
+pytestmark = pytest.mark.usefixtures("dist")  # results go to a folder of the test's own
+
 WEIGHTS = 1360
 CHANGED = re.compile(r"[^:]+:[^:]+:[^:]+$")  # the time of the last change of a look: "SIZE INODE:MODIFIED:CHANGED"
-
-
-@pytest.fixture(autouse=True)
-def _own_results(dist: Path) -> None:
-    """Results go to a folder of the test's own."""
 
 
 @pytest.fixture
@@ -314,7 +311,6 @@ class NoLinks(LocalTransport):
     folder: Path
 
     def start(self, argv: Sequence[str], _deadline: Deadline = NEVER, /) -> LocalChannel:
-        """See `deploy.transport.base.Transport`."""
         return LocalChannel(["/usr/bin/env", f"PATH={self.folder}:{os.environ['PATH']}", *argv])
 
 

@@ -30,8 +30,6 @@ LARGE = 100_000
 
 @dataclass(frozen=True)
 class Tiny:
-    """What is deployed."""
-
     bundle: Bundle
     model: Path
     data: Path
@@ -97,7 +95,6 @@ def marked_root(root: Path) -> Path:
 
 
 def digest(file: Path) -> str:
-    """SHA-256."""
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 

@@ -39,7 +39,6 @@ def test_a_further_function_breaks_nothing(tmp_path: Path) -> None:
 
 
 def changed(folder: Path, old: str, new: str) -> Path:
-    """A copy of the header with one change."""
     text = abi.HEADER.read_text(encoding="utf-8")
     assert text.count(old) == 1
     copy = folder / "slipway.h"

@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 
 from core.formats.bundle import Bundle
-from tests.support.devices import own_devices
 from toolchains.bundle.builder import build
 from toolchains.emulation import platforms
 from toolchains.targets import get_target
-from verify.agree import on_device
 from verify.agree.look import Executor, look
 from verify.agree.programs import Compared, prepare, table
 
@@ -41,24 +39,6 @@ def test_the_table_is_right_today(programs: dict[str, Compared], target: str, cp
         cell = look(executor, program).cell
         assert cell.good, f"{name}: {cell}"
         assert not program.about.exact or cell.outcome == "exact"
-
-
-@pytest.mark.virtual
-def test_the_table_is_right_on_a_device(
-    programs: dict[str, Compared], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """On the one with AVX-512; also what it says of a program that ends early."""
-    bundle = build("linux-x86_64", "lean")
-    executor = Executor.of(bundle, on_device.platform_of(get_target("linux-x86_64"), "avx512"))
-    cut = tmp_path / "model.pte"
-    cut.write_bytes(programs["mlp fp32"].file.read_bytes()[:-100])
-    with own_devices(tmp_path_factory):
-        seen = look(executor, programs["mlp qs8"])
-        damaged = look(executor, replace(programs["mlp fp32"], file=cut)).cell
-    assert {"avx512f", "avx512_vnni", "avx512_fp16"} <= set(seen.features)
-    assert seen.cell.outcome == "exact"
-    assert damaged.outcome == "failed"
-    assert damaged.why
 
 
 def test_a_planted_error_is_found_where_it_is_emulated(programs: dict[str, Compared], tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ TESTED = [(name, scheme) for name, one in load_architectures().items() for schem
 
 @pytest.fixture(scope="module")
 def lean() -> Bundle:
-    """This machine's own bundle of the lean engine."""
     from core.environment import ensure_export
     from toolchains.bundle.builder import build
     from toolchains.targets import host_target

@@ -36,7 +36,6 @@ def environment(**values: str) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def dist_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A ``dist/`` for all tests of this file."""
     folder = tmp_path_factory.mktemp("dist")
     with environment(SLIPWAY_DIST=str(folder)):
         yield folder

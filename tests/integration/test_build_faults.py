@@ -67,7 +67,6 @@ def test_a_compile_error_shows_the_line(checkout: Path, tmp_path: Path) -> None:
 
 
 def start(*words: str) -> subprocess.Popen[str]:
-    """A build in a process of its own."""
     code = "import sys; from toolchains.bundle.builder import build; build(sys.argv[1], force='force' in sys.argv)"
     return subprocess.Popen(
         [sys.executable, "-c", code, *words], cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True,

@@ -14,7 +14,6 @@ pytestmark = pytest.mark.export
 
 
 def fixture(name: str) -> Any:
-    """What a function of the failing models returns."""
     return getattr(importlib.import_module("tests.fixtures.models.failing"), name)()
 
 

@@ -40,7 +40,6 @@ KAI = "kai_run_matmul_clamp_f32_qai8dxp1x8_qsi4cxp4x8_1x4x32_neon"
 
 
 def run(*words: object) -> None:
-    """Run zig with its caches in ours."""
     argv = [str(zig.program()), *map(str, words)]
     subprocess.run(argv, env={**os.environ, **zig.caches()}, check=True)
 

@@ -157,8 +157,8 @@ def test_the_gitlab_component(workspace: Path, tmp_path: Path) -> None:
         env["SLIPWAY_VENV"] = str(Path(sys.executable).parent.parent)
         return ran(["bash", "-eo", "pipefail", "-c", script], cwd=workspace, env=env)
 
-    ran = job("slipway-cells", DEVICE=device)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    cells = job("slipway-cells", DEVICE=device)
+    assert cells.returncode == 0, cells.stdout + cells.stderr
     merged = job("slipway-report")
     assert merged.returncode == 0, merged.stdout + merged.stderr
     found = load_matrix(workspace / "dist" / "matrix" / "merged" / "matrix.json")

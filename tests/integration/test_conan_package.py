@@ -47,7 +47,6 @@ class Created:
 
     @property
     def reference(self) -> str:
-        """With the recipe's revision."""
         nodes = self.graphs[False]["nodes"].values()
         return next(str(node["ref"]) for node in nodes if str(node["ref"]).startswith("slipway/"))
 

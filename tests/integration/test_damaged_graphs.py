@@ -38,7 +38,6 @@ def _filter(graph: Graph, kind: str) -> Graph:
 
 
 def _quantization(graph: Graph, kind: str) -> Graph:
-    """Of the first value with such."""
     values = (one["xvalue_union"] for one in graph["xvalues"])
     found: Graph = next(one["quant_params"] for one in values if one.get("quant_params_type") == kind)
     return found
@@ -189,7 +188,6 @@ CHANGES: dict[str, tuple[str, str, Change, str]] = {
 
 @pytest.fixture(scope="module")
 def runner() -> Path:
-    """This machine's own runner of the engine lean."""
     return builder.build("linux-x86_64", "lean").path / RUNNER
 
 

@@ -27,7 +27,6 @@ REFUSED = (DAMAGED, 4, 5, 6, FAILED, 9)
 
 @pytest.fixture(scope="module")
 def runner() -> Path:
-    """This machine's own runner of the engine lean."""
     return builder.build("linux-x86_64", "lean").path / RUNNER
 
 

@@ -15,6 +15,7 @@ from core.errors import HostError
 from core.files import sealed
 from core.paths import ROOT
 from tests.support.processes import ended
+from tests.support.timing import quickest
 from toolchains.debian import apt as debian_apt
 from toolchains.debian import deb as debian_deb
 from toolchains.debian import packages as debian
@@ -29,7 +30,6 @@ FETCH = "import sys; from toolchains.debian import packages; packages.fetch('boo
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache."""
     monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
@@ -47,6 +47,7 @@ def test_from_nothing_and_then_without_a_network(cache: Path, monkeypatch: pytes
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     assert debian.tree("bookworm", "armhf", ["hello"]) == root
     assert [file.name.split("_")[0] for file in debian.fetch("bookworm", "armhf", ["hello"])] == ["hello"]
+    assert quickest(lambda: [ask("bookworm", "armhf", ["hello"]) for ask in (debian.tree, debian.fetch)]) < 1
     # A plan needs no network either: the lists are here.
     names = [item.name for item in debian_apt.Apt("bookworm", "armhf").plan(["hello"], closure=True)]
     assert {name.split("_")[0] for name in names} >= {"hello", "libc6", "libgcc-s1"}
@@ -145,13 +146,18 @@ def test_a_tarball_is_pinned(cache: Path) -> None:
     assert leftovers(cache) == []
 
 
-@pytest.mark.parametrize("cpu", ["", "max"])
+@pytest.mark.parametrize("cpu", ["", "cortex-a72", "max"])
 def test_programs_of_another_machine_run(cpu: str) -> None:
     target = get_target("linux-arm64")
     root = debian.tree("bookworm", "arm64", ["hello", "libc6"])
     argv = emulators.user_argv(target, cpu, root)
     done = subprocess.run([*argv, root / "usr/bin/hello"], capture_output=True, text=True, check=True)
     assert done.stdout == "Hello, world!\n"
+
+
+def test_machines_of_another_architecture_run() -> None:
+    done = subprocess.run([*emulators.system_argv("arm64"), "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("QEMU emulator version ")
 
 
 def test_programs_of_this_machine_need_no_emulator() -> None:

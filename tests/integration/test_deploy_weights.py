@@ -27,7 +27,6 @@ Go = Callable[..., Result]
 
 @pytest.fixture(scope="module")
 def lean() -> Bundle:
-    """This machine's own bundle of the lean engine."""
     return builder.build(host_target().name, "lean")
 
 

@@ -45,8 +45,6 @@ def programs() -> Path:
 
 @pytest.fixture(scope="module")
 def run() -> Run:
-    """Runs an engine's runner natively; its JSON."""
-
     def call(engine: str, *words: object) -> dict[str, Any]:
         runner = builder.build("linux-x86_64", engine).path / RUNNER
         argv = [str(runner), *map(str, words), "--cpu_threads=1", "--json"]

@@ -69,8 +69,6 @@ def exported(folder: Path, host: Host) -> Exporter:
 
 @pytest.fixture
 def fresh(tmp_path: Path, host: Host) -> Exporter:
-    """Export into a folder of the test's own."""
-
     def call(model: str, scheme: str = "fp32", **more: Any) -> tuple[Path, Program]:
         path = export(model, scheme, out=tmp_path / "out", host=host, **more)
         return path, load_program(path)
@@ -85,7 +83,6 @@ def fixture(name: str) -> str:
 
 
 def script(model: str, scheme: str, out: Path) -> list[str]:
-    """A process of its own that exports."""
     code = (
         "import sys, pathlib; from models.export import export; export(*sys.argv[1:3], out=pathlib.Path(sys.argv[3]))"
     )
@@ -456,7 +453,6 @@ def test_interrupted_nothing_is_left(tmp_path: Path) -> None:
 
 
 def _children(pid: int) -> list[int]:
-    """Processes whose parent is ``pid``."""
     found = []
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -29,7 +29,6 @@ CLEAN = (("mlp", "fp16"), ("mlp", "qd8_qb4w"), ("mlp", "qs8"), ("mobilenet_v2", 
 
 
 def documented() -> list[str]:
-    """The commands of the manual, in order."""
     text = consoles.section("compare.md", consoles.INSPECT)
     blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     return [line for block in blocks for line in block.splitlines()]
@@ -193,7 +192,6 @@ def test_what_operators_give_agrees_with_pytorch(inspect: Inspect, engine: str) 
 
 
 def deploy(words: str) -> int:
-    """Run a deploy that brings the values back; its exit code."""
     return main.run(["deploy", "--device", "local", "--values", *words.split()])
 
 

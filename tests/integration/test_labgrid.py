@@ -34,7 +34,7 @@ from toolchains.targets import host_target
 
 __all__ = ["program"]
 
-pytestmark = [pytest.mark.virtual, pytest.mark.build, pytest.mark.export]
+pytestmark = [pytest.mark.usefixtures("dist"), pytest.mark.virtual, pytest.mark.build, pytest.mark.export]
 
 
 @pytest.fixture(scope="module")
@@ -84,11 +84,6 @@ def inventory(folder: Path, device: Device) -> Path:
         f'place = "{device.place}"\nkey = "{device.key}"\nknown_hosts = "{device.known_hosts}"\n'
     )
     return file
-
-
-@pytest.fixture(autouse=True)
-def _own_results(dist: Path) -> None:
-    """Results go to a folder of the test's own."""
 
 
 def test_the_place_is_held_for_the_deploy_and_given_back(

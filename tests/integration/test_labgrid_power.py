@@ -39,7 +39,7 @@ from toolchains.targets import host_target
 
 __all__ = ["program"]
 
-pytestmark = [pytest.mark.virtual, pytest.mark.build, pytest.mark.export]
+pytestmark = [pytest.mark.usefixtures("dist"), pytest.mark.virtual, pytest.mark.build, pytest.mark.export]
 
 
 class Board:
@@ -53,7 +53,6 @@ class Board:
         self.broken = False
 
     def set_power(self, on: bool) -> None:
-        """What its power switch does."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
@@ -69,7 +68,6 @@ class Board:
         self.process.send_signal(signal.SIGSTOP)
 
     def device(self, lab: Lab, **words: object) -> Device:
-        """The inventory's table."""
         return Device.model_validate({
             "name": "desk", "transport": "ssh", "source": "labgrid", "coordinator": lab.address, "place": "board",
             "target": host_target().name, "key": self.folder / "id", "known_hosts": self.folder / "known_hosts",
@@ -91,7 +89,6 @@ class Pi:
         self.process: subprocess.Popen[bytes] | None = None
 
     def set_power(self, on: bool) -> None:
-        """What its power switch does."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
@@ -102,7 +99,6 @@ class Pi:
 
     @property
     def answers(self) -> bool:
-        """Whether its SSH server greets."""
         return answers("ssh", "127.0.0.1", self.port)
 
 
@@ -115,11 +111,6 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
 def arm() -> Bundle:
     """Made before a test has a ``dist/`` of its own, where it would be linked again."""
     return build("linux-arm64", "lean")
-
-
-@pytest.fixture(autouse=True)
-def _own_results(dist: Path) -> None:
-    """Results go to a folder of the test's own."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ OUTSIDE = (1, 2)
 
 
 def _in_bfloat16(graph: Graph, plan: Any) -> None:
-    """What goes into the graph and comes out of it."""
     for index in range(len(graph["xvalues"])):
         value = tensor(graph, index)
         if value["flags"] in OUTSIDE:

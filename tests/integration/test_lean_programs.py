@@ -34,7 +34,6 @@ NAMES = [
 
 @pytest.fixture(scope="module")
 def lean() -> Bundle:
-    """This machine's own bundle of the lean engine."""
     from toolchains.bundle.builder import build
     from toolchains.targets import host_target
 

@@ -77,7 +77,6 @@ def run_in(folder: Path, target: Target, program: Path, words: Sequence[str]) ->
 
 
 def works(folder: Path, target: str, program: Path, *words: str) -> str:
-    """What a program printed that `run_in` ran."""
     done = run_in(folder, get_target(target), program, words)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -90,7 +89,6 @@ def sdk(request: pytest.FixtureRequest) -> Sdk:
 
 @pytest.fixture(scope="module")
 def built(sdk: Sdk, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The examples, built against the SDK."""
     return with_library(sdk, configure(sdk, EXAMPLES, tmp_path_factory.mktemp("examples")))
 
 
@@ -310,7 +308,6 @@ def test_auditwheel_confirms_the_tags(name: str, platform: str) -> None:
 
 
 def audit(*words: str) -> str:
-    """What auditwheel printed."""
     return run([sys.executable, "-m", "auditwheel", *words]).stdout
 
 

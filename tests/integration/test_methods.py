@@ -34,7 +34,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def device(tmp_path_factory: pytest.TempPathFactory) -> Device:
-    """This machine."""
     root = tmp_path_factory.mktemp("device")
     return Device(name="bench", transport="local", target=host_target().name, root=str(root), timeout=120)
 

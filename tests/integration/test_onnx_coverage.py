@@ -1,4 +1,4 @@
-"""Which provider is expected to run what: every operator of the XNNPACK provider's table, and its limits."""
+"""What the XNNPACK provider is expected to run; test_onnx_operators.py holds every form against what happens."""
 
 from __future__ import annotations
 
@@ -17,69 +17,6 @@ from core.errors import ProgramError
 def _packages() -> Iterator[None]:
     ensure_onnx()
     yield
-
-
-TABLE = [
-    "AveragePool", "Conv", "ConvTranspose", "MaxPool", "Softmax", "QLinearConv", "Resize", "Gemm", "MatMul",
-    "QLinearAveragePool", "QLinearSoftmax", "QLinearConvTranspose",
-]  # fmt: skip
-
-NOT_TAKEN_THOUGH_DOCUMENTED = {
-    "averagepool-counted": "it counts the padding (count_include_pad)",
-    "conv-half-bias": "it is of float16",
-    "softmax-12-sizes": "dimensions from its axis on are not fixed",
-    "qlinearconv": "only as its float operator",
-    "qlinearconv-channels": "only as its float operator",
-    "qlinearconv-uint8": "only as its float operator",
-    "qlinearconv-no-bias": "only as its float operator",
-    "resize-2d": "not a 4D resize",
-    "resize-width": "its input's height and width are not fixed",
-    "gemm-no-bias": "it has no C",
-    "gemm-transposed-a": "A is transposed",
-    "gemm-rows": "the number of A's rows is not fixed",
-    "gemm-matrix-c": "C is not one number for each column",
-    "qlinearaveragepool": "only as its float operator",
-    "qlinearaveragepool-qdq": "quantized otherwise than uint8",
-    "qlinearaveragepool-qdq-uint8": "does not count the padding",
-    "qlinearsoftmax": "only as its float operator",
-    "qlinearsoftmax-uint8": "only as its float operator",
-    "qlinearsoftmax-qdq": "quantized otherwise than uint8",
-    "qlinearconvtranspose-qdq-channels": "not quantized with one scale",
-}
-TAKEN_THOUGH_NOT_DOCUMENTED = {"conv-1d"}
-DANGERS = {
-    "gemm-no-bias": "crashes",
-    "resize-width": "crashes",
-    "softmax-12-sizes": "crashes",
-    "conv-half-bias": "computes convolutions with a bias wrong, and refuses the whole model on a CPU without half-"
-    "precision arithmetic",
-    "gemm-transposed-a": "computes wrong numbers",
-    "gemm-rows": "computes wrong numbers",
-    "gemm-matrix-c": "computes wrong numbers",
-    "qlinearconvtranspose-qdq-channels": "refuses the whole model",
-}
-
-
-def test_every_operator_of_the_table_has_a_model() -> None:
-    from models.onnx.operators import CASES, OPERATORS
-
-    assert sorted(OPERATORS) == sorted(TABLE)
-    assert len({case.name for case in CASES}) == len(CASES)
-
-
-def test_what_the_provider_is_expected_to_take() -> None:
-    from models.onnx.coverage import XNNPACK, placement
-    from models.onnx.operators import CASES
-
-    for case in CASES:
-        (own,) = [one for one in placement(case.model()) if case.operator in (one.operator, f"QLinear{one.operator}")]
-        expected = (case.documented and case.name not in NOT_TAKEN_THOUGH_DOCUMENTED) or (
-            case.name in TAKEN_THOUGH_NOT_DOCUMENTED
-        )
-        assert (own.provider == XNNPACK) is expected, (case.name, own)
-        assert NOT_TAKEN_THOUGH_DOCUMENTED.get(case.name, "") in own.why, (case.name, own)
-        assert own.danger == DANGERS.get(case.name, ""), case.name
-        assert bool(own.why) is not expected
 
 
 def test_activations_are_fused_into_what_the_provider_takes() -> None:

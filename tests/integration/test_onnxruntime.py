@@ -39,8 +39,6 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Runner:
-    """A bundle's runner, emulated where this machine is another."""
-
     bundle: Bundle
     cpu: str
 

@@ -127,7 +127,6 @@ def fixture(name: str) -> Any:
 
 @pytest.fixture(scope="module")
 def device(tmp_path_factory: pytest.TempPathFactory) -> Device:
-    """This machine."""
     root = tmp_path_factory.mktemp("device")
     return Device(name="bench", transport="local", target=host_target().name, root=str(root), timeout=120)
 

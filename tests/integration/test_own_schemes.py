@@ -28,13 +28,11 @@ Exporter = Callable[..., Program]
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the programs are."""
     return tmp_path_factory.mktemp("programs")
 
 
 @pytest.fixture(scope="module")
 def exported(out: Path) -> Iterator[Exporter]:
-    """Export a function of the fixture, each way once."""
     with Host(cache_dir("logs") / "export-tests.log") as host:
 
         def call(function: str, scheme: str, **options: Any) -> Program:

@@ -19,7 +19,6 @@ MODEL = "test_the_model_gives_the_same_numbers_everywhere"
 
 
 def run(folder: Path, *words: str, dist: Path | None = None) -> tuple[int, dict[str, str], str]:
-    """Exit code; outcome by test; what was said."""
     report = folder / "report.xml"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "-p no:cacheprovider -p no:labgrid"}
     done = ran(

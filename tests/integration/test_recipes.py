@@ -65,7 +65,7 @@ def run_test_package(reference: str, target_name: str, folder: Path) -> str:
 def create(name: str, version: str, target_name: str, folder: Path) -> str:
     """``conan create``, which runs the test package, too."""
     with conan_packages.building():
-        words = ["create", RECIPES / name / "all", f"--version={version}"]
+        words: list[str | Path] = ["create", RECIPES / name / "all", f"--version={version}"]
         return run_conan(words, target_name, folder, "--build=missing")
 
 

@@ -32,8 +32,6 @@ MAKER = ROOT / "tests" / "fixtures" / "runner" / "programs.py"
 
 
 class Ran(NamedTuple):
-    """How a run of the runner ended."""
-
     code: int
     out: str
     err: str
@@ -57,14 +55,11 @@ FLAGS = [
 
 @pytest.fixture(scope="module")
 def runner() -> Path:
-    """The runner in this machine's own bundle."""
     return builder.build("linux-x86_64").path / RUNNER
 
 
 @pytest.fixture(scope="module")
 def run(runner: Path) -> Run:
-    """Run it with the given words."""
-
     def call(*words: str | Path, limit: tuple[int, int] | None = None, stdout: int = subprocess.PIPE) -> Ran:
         def restrict() -> None:
             if limit:
@@ -88,7 +83,6 @@ def programs() -> Path:
 
 @pytest.fixture(scope="module")
 def mlp() -> tuple[Path, Program]:
-    """The zoo's MLP."""
     folder = export("mlp", "fp32")
     return folder, load_program(folder)
 

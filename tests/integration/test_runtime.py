@@ -12,9 +12,6 @@ import pytest
 from core.files import locked
 from core.formats.bundle import REAL_RUNNER
 from core.paths import ROOT, cache_dir, dist_dir
-from deploy.devices.inventory import FILE, get_device
-from deploy.run.execute import execute
-from tests.support.devices import own_devices
 from tests.support.processes import ran
 from toolchains.bundle import builder, conan, conan_packages
 from toolchains.compilers.sysroot import sysroot
@@ -86,15 +83,9 @@ def test_the_cpp_tests_pass(target_name: str) -> None:
         assert int(found[1]) > 50
 
 
-@pytest.fixture(scope="module")
-def lean_tests() -> Path:
-    """``runtime_tests`` with the engine lean; ``tail_tests`` lies beside it."""
-    return compile_tests("linux-x86_64", "lean", "runtime_tests", "tail_tests")
-
-
-def test_the_cpp_tests_pass_with_lean(lean_tests: Path) -> None:
+def test_the_cpp_tests_pass_with_lean() -> None:
     """Those of the engine itself: what it knows of delegates' graphs, against XNNPACK."""
-    program = lean_tests
+    program = compile_tests("linux-x86_64", "lean", "runtime_tests", "tail_tests")
     done = ran([program], timeout=600)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     found = PASSED.search(done.stdout)
@@ -104,42 +95,6 @@ def test_the_cpp_tests_pass_with_lean(lean_tests: Path) -> None:
     assert run_tails([tails]) > 28000
     for without in LESSER:
         assert run_tails([tails], SLIPWAY_TESTS_TAILS="9", SLIPWAY_TESTS_WITHOUT=without) > 3000
-
-
-ON_AVX512 = """#!/bin/sh
-set -e
-cp runtime_tests kernels && cp tail_tests tails && chmod +x kernels tails
-export SLIPWAY_TESTS_EMULATED=1 SLIPWAY_TESTS_NAMES=1 SLIPWAY_TESTS_TAILS=40
-./kernels '--test-case-exclude=weights_*,memory_*,threads_*,write_file*,a_graph_with*,choices*,program_*'
-for without in '' avx512_vnni avx512_vnni,avx_vnni; do
-  SLIPWAY_TESTS_WITHOUT=$without ./tails
-done
-"""
-"""Without the tests of files, threads and damaged graphs, which take minutes there and use no vectors."""
-
-AVX512_KERNELS = {
-    "slipway_f32_gemm_7x48__avx512f",
-    "xnn_f16_gemm_minmax_ukernel_7x64__avx512fp16_broadcast",
-    "xnn_qd8_f32_qc8w_gemm_minmax_ukernel_10x16c8__avx512vnni_prfm",
-    "xnn_qd8_f32_qc8w_gemm_minmax_ukernel_5x8c8__avxvnni_prfm",
-}
-
-
-@pytest.mark.virtual
-def test_the_kernels_of_avx512_compute_right(lean_tests: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """On any machine: in Bochs, with AVX-512's extensions for 8 bits and for halves, and without some of them."""
-    folder = tmp_path_factory.mktemp("avx512")
-    (folder / "both").write_text(ON_AVX512, encoding="ascii")
-    with own_devices(tmp_path_factory):
-        files = [lean_tests, lean_tests.with_name("tail_tests")]
-        done = execute(get_device("avx512", FILE), folder / "both", files=files, timeout=1200)
-    said = done.stdout.decode()
-    assert done.code == 0, said[-3000:] + done.stderr.decode()[-3000:]
-    found = re.search(r"\| +(\d+) passed \| 0 failed", said)
-    assert found
-    assert int(found[1]) > 150
-    assert set(re.findall(r"(?m)^kernel (\S+)", said)) >= AVX512_KERNELS
-    assert sum(int(count) for count in LAYERS.findall(said)) > 150
 
 
 def test_no_tail_is_wrong_on_arm() -> None:

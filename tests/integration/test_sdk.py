@@ -39,7 +39,6 @@ def install(target: Target, folder: Path, *words: str) -> str:
 
 
 def package_of(target: Target, folder: Path) -> Path:
-    """The SDK's package for a target."""
     with conan_packages.building(), locked(conan.LOCK):
         nodes = json.loads(install(target, folder))["graph"]["nodes"].values()
     return Path(next(node["package_folder"] for node in nodes if node["name"] == "executorch"))
@@ -47,7 +46,6 @@ def package_of(target: Target, folder: Path) -> Path:
 
 @pytest.fixture(scope="module", params=["linux-x86_64", "linux-arm64"])
 def sdk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Target, Path]:
-    """A target and the folder of its executorch package."""
     target = get_target(request.param)
     return target, package_of(target, tmp_path_factory.mktemp("install"))
 
@@ -71,7 +69,6 @@ def compile_consumer(sdk: tuple[Target, Path], folder: Path, cxx: str, *, link: 
 
 
 def registered(target: Target, program: Path) -> list[str]:
-    """What a consumer's program prints."""
     root = None if emulators.is_native(target) else sysroot(target)
     done = ran([*emulators.user_argv(target, sysroot=root), program])
     assert done.returncode == 0, done.stderr

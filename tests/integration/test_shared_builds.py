@@ -34,7 +34,6 @@ conan_packages.prepare(conan_packages.Request(subject, words, log, "Building pth
 
 @pytest.fixture
 def redis(tmp_path: Path) -> Iterator[str]:
-    """Debian's redis-server."""
     root = debian.tree("bookworm", "amd64", ["redis-server"], closure=True, name="test-redis")
     port = reserved()
     words = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", str(tmp_path)]

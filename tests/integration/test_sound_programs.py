@@ -53,7 +53,6 @@ def on(target: str, cpu: str) -> Executor:
 
 @pytest.fixture(scope="module")
 def executor() -> Executor:
-    """This machine's own bundle of the lean engine."""
     from toolchains.targets import host_target
 
     return on(host_target().name, platforms.NATIVE)

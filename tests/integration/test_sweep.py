@@ -33,7 +33,6 @@ def sweep() -> Path:
 
 @pytest.fixture(scope="module")
 def runner() -> Path:
-    """This machine's own runner of the engine lean."""
     return builder.build(host_target().name, "lean").path / RUNNER
 
 
@@ -43,7 +42,6 @@ def program(model: str, scheme: str) -> Path:
 
 
 def tried(*argv: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """What a sweep found, and its sums."""
     done = ran(argv, timeout=600)
     assert done.returncode == 0, done.stderr
     *findings, last = [json.loads(line) for line in done.stdout.splitlines()]
@@ -51,7 +49,6 @@ def tried(*argv: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], dict[str
 
 
 def answer(runner: Path, file: Path, folder: Path) -> list[bytes]:
-    """The outputs for inputs of ones."""
     folder.mkdir()
     done = ran([runner, f"--model_path={file}", f"--output_file={folder}/y", "--json"], timeout=60)
     assert done.returncode == 0, done.stdout

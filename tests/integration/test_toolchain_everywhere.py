@@ -53,7 +53,6 @@ def built(target: Target, folder: Path, toolchain: str = "zig") -> Path:
 
 
 def pe(program: Path) -> lief.PE.Binary:
-    """A Windows program, read."""
     binary = lief.PE.parse(os.fspath(program))
     assert binary is not None
     return binary

@@ -54,7 +54,6 @@ def programs(inv: Inv, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(programs: Path) -> list[int]:
-    """What transformers' own ``generate`` gives."""
     found = subprocess.run([sys.executable, "-c", ITS_OWN], capture_output=True, text=True, timeout=600, check=True)
     return [int(word) for word in found.stdout.splitlines()[-1].split()]
 

@@ -33,7 +33,6 @@ Answer = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def lean() -> Bundle:
-    """This machine's own bundle of the lean engine."""
     return builder.build(host_target().name, "lean")
 
 

@@ -6,9 +6,10 @@ Each boots once, and the tests of one device stay on one worker (tests/support/o
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,14 @@ from deploy.run.result import EMULATED, Result
 from deploy.run.settings import Settings
 from deploy.virtual import machines as virtual
 from tests.conftest import Inv
+from tests.integration.test_runtime import LAYERS, compile_tests
 from tests.support.deploying import program
 from tests.support.devices import ask, facts_of, own_devices, refuses, runs_programs
 from toolchains.bundle.builder import build
+from toolchains.targets import get_target
+from verify.agree import on_device
+from verify.agree.look import Executor, look
+from verify.agree.programs import prepare, table
 
 __all__ = ["program"]
 
@@ -94,7 +100,6 @@ MACHINES = {
 
 
 def on(*names: str) -> pytest.MarkDecorator:
-    """Run a test on these machines."""
     return pytest.mark.parametrize("machine", names, indirect=True)
 
 
@@ -223,3 +228,59 @@ def test_it_is_added_by_its_name_in_the_users_ssh_configuration(machine: Machine
     assert (said["device"]["name"], said["device"]["target"]) == ("shelf", "linux-armv7")
     (device,) = load_devices(Path(said["file"])).values()
     assert (device.host, device.transport, device.title) == ("shelf", "ssh", "linux,dummy-virt, Cortex-A7")
+
+
+# --- what only the machine with AVX-512 shows
+
+ON_AVX512 = """#!/bin/sh
+set -e
+cp runtime_tests kernels && cp tail_tests tails && chmod +x kernels tails
+export SLIPWAY_TESTS_EMULATED=1 SLIPWAY_TESTS_NAMES=1 SLIPWAY_TESTS_TAILS=40
+./kernels '--test-case-exclude=weights_*,memory_*,threads_*,write_file*,a_graph_with*,choices*,program_*'
+for without in '' avx512_vnni avx512_vnni,avx_vnni; do
+  SLIPWAY_TESTS_WITHOUT=$without ./tails
+done
+"""
+"""Without the tests of files, threads and damaged graphs, which take minutes there and use no vectors."""
+
+AVX512_KERNELS = {
+    "slipway_f32_gemm_7x48__avx512f",
+    "xnn_f16_gemm_minmax_ukernel_7x64__avx512fp16_broadcast",
+    "xnn_qd8_f32_qc8w_gemm_minmax_ukernel_10x16c8__avx512vnni_prfm",
+    "xnn_qd8_f32_qc8w_gemm_minmax_ukernel_5x8c8__avxvnni_prfm",
+}
+
+
+@pytest.mark.build
+@on("avx512")
+def test_the_kernels_of_avx512_compute_right(machine: Machine, tmp_path: Path) -> None:
+    """On any machine: in Bochs, with AVX-512's extensions for 8 bits and for halves, and without some of them."""
+    (tmp_path / "both").write_text(ON_AVX512, encoding="ascii")
+    kernels = compile_tests("linux-x86_64", "lean", "runtime_tests", "tail_tests")
+    files = [kernels, kernels.with_name("tail_tests")]
+    done = execute(get_device(machine.name, FILE), tmp_path / "both", files=files, timeout=1200)
+    said = done.stdout.decode()
+    assert done.code == 0, said[-3000:] + done.stderr.decode()[-3000:]
+    found = re.search(r"\| +(\d+) passed \| 0 failed", said)
+    assert found
+    assert int(found[1]) > 150
+    assert set(re.findall(r"(?m)^kernel (\S+)", said)) >= AVX512_KERNELS
+    assert sum(int(count) for count in LAYERS.findall(said)) > 150
+
+
+@pytest.mark.build
+@pytest.mark.export
+@on("avx512")
+def test_comparisons_are_made_on_a_device(machine: Machine, tmp_path: Path) -> None:
+    """A program that agrees, with the features that it ran with, and one that ends early."""
+    target = get_target("linux-x86_64")
+    executor = Executor.of(build(target.name, "lean"), on_device.platform_of(target, machine.name))
+    programs = [table()[name] for name in ("mlp fp32", "mlp qs8")]
+    plain, quantized = sorted(prepare(programs), key=lambda one: one.about.name)
+    cut = tmp_path / "model.pte"
+    cut.write_bytes(plain.file.read_bytes()[:-100])
+    seen = look(executor, quantized)
+    damaged = look(executor, replace(plain, file=cut)).cell
+    assert {"avx512f", "avx512_vnni", "avx512_fp16"} <= set(seen.features)
+    assert seen.cell.outcome == "exact"
+    assert (damaged.outcome, bool(damaged.why)) == ("failed", True)

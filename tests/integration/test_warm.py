@@ -59,7 +59,6 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def _ended(pid: int, seconds: float = 120.0) -> None:
-    """Wait for the end of a process that is not our child."""
     end = time.monotonic() + seconds
     while Path(f"/proc/{pid}").exists():
         assert time.monotonic() < end, f"{pid} still runs"
@@ -78,7 +77,6 @@ def server(here: Path) -> int:
 
 
 def begin(here: Path, function: str, *words: str, dist: str = "dist", **env: str) -> subprocess.Popen[str]:
-    """Start ``./inv export`` of a function of the folder's model."""
     variables = {**os.environ, "SLIPWAY_WARM": "yes", "SLIPWAY_CACHE": str(here / "cache"), **env}
     return subprocess.Popen(
         [str(ROOT / "inv"), "export", "--model", f"net.py:{function}", *words],
@@ -88,7 +86,6 @@ def begin(here: Path, function: str, *words: str, dist: str = "dist", **env: str
 
 
 def export(here: Path, *words: str, dist: str = "dist", **env: str) -> Path:
-    """Export the model; its folder."""
     out, err = (child := begin(here, "make_model", *words, dist=dist, **env)).communicate(timeout=600)
     assert child.returncode == 0, out + err
     return here / dist / "programs" / "net-make_model-fp32"

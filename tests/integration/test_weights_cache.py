@@ -41,7 +41,6 @@ SUM_AT = 96
 
 @pytest.fixture(scope="module")
 def lean() -> Bundle:
-    """This machine's own bundle of the lean engine."""
     return builder.build(host_target().name, "lean")
 
 
@@ -54,13 +53,11 @@ class Case:
         self.cache.parent.mkdir()
 
     def start(self, *words: str, prefix: tuple[str, ...] = (), cached: bool = True) -> subprocess.Popen[str]:
-        """Begin a run."""
         argv = [*prefix, str(self.runner), f"--model_path={self.model}", "--json", *self.words, *words]
         argv += [f"--weights_cache={self.cache}"] if cached else []
         return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def run(self, *words: str, prefix: tuple[str, ...] = (), cached: bool = True) -> Answer:
-        """Run it to its end."""
         process = self.start(*words, prefix=prefix, cached=cached)
         out, err = process.communicate(timeout=120)
         assert process.returncode == 0, out + err
@@ -96,7 +93,6 @@ def _case(runner: Path, folder: Path, model: str, scheme: str) -> Case:
 
 @pytest.fixture
 def case(lean: Bundle, tmp_path: Path) -> Case:
-    """A small convolutional network with its cache."""
     made = _case(lean.path / RUNNER, tmp_path, "conv", "fp32")
     assert made.run()["weights"]["cache"]["state"] == "made"
     return made
@@ -135,19 +131,25 @@ def _hastened() -> Iterator[None]:
         yield
 
 
-@pytest.mark.usefixtures("_hastened")
-def test_another_method_adds_its_weights(lean: Bundle, tmp_path: Path) -> None:
+def _of_methods(lean: Bundle, folder: Path, **methods: Any) -> Case:
+    """A program of methods, each a layer and how many rows of 24 numbers it takes."""
     import torch
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import to_edge_transform_and_lower
 
-    torch.manual_seed(1)
-    x = (torch.ones(2, 24),)
-    methods = {name: torch.export.export(torch.nn.Linear(24, size), x) for name, size in (("forward", 8), ("two", 40))}
-    edge = to_edge_transform_and_lower(methods, partitioner=[XnnpackPartitioner()])
-    edge.to_executorch().save(str(tmp_path / "model.pte"))
+    exported = {name: torch.export.export(layer, (torch.ones(rows, 24),)) for name, (layer, rows) in methods.items()}
+    edge = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
+    edge.to_executorch().save(str(folder / "model.pte"))
     time.sleep(TICK)
-    case = Case(lean.path / RUNNER, tmp_path / "model.pte", (), tmp_path)
+    return Case(lean.path / RUNNER, folder / "model.pte", (), folder)
+
+
+@pytest.mark.usefixtures("_hastened")
+def test_another_method_adds_its_weights(lean: Bundle, tmp_path: Path) -> None:
+    import torch
+
+    torch.manual_seed(1)
+    case = _of_methods(lean, tmp_path, forward=(torch.nn.Linear(24, 8), 2), two=(torch.nn.Linear(24, 40), 2))
     assert case.run()["weights"]["cache"]["state"] == "made"
     two = case.run("--method_name=two")
     assert two["weights"]["cache"]["state"] == "extended"
@@ -161,18 +163,10 @@ def test_another_method_adds_its_weights(lean: Bundle, tmp_path: Path) -> None:
 def test_methods_that_share_weights_share_them_in_the_file(lean: Bundle, tmp_path: Path) -> None:
     """Also where they have numbers of rows for which other kernels are chosen."""
     import torch
-    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-    from executorch.exir import to_edge_transform_and_lower
 
     torch.manual_seed(1)
     layer = torch.nn.Linear(24, 40)
-    methods = {
-        name: torch.export.export(layer, (torch.ones(rows, 24),)) for name, rows in (("forward", 1), ("many", 200))
-    }
-    edge = to_edge_transform_and_lower(methods, partitioner=[XnnpackPartitioner()])
-    edge.to_executorch().save(str(tmp_path / "model.pte"))
-    time.sleep(TICK)
-    case = Case(lean.path / RUNNER, tmp_path / "model.pte", (), tmp_path)
+    case = _of_methods(lean, tmp_path, forward=(layer, 1), many=(layer, 200))
     both = case.run("--also_load=many")
     assert (both["weights"]["cache"]["state"], both["weights"]["blocks"], both["weights"]["shared"]) == ("made", 1, 1)
     for words in ((), ("--method_name=many",), ("--also_load=many",)):

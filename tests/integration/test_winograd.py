@@ -25,7 +25,6 @@ LAYERS = 3
 
 @pytest.fixture(scope="module")
 def lean() -> Bundle:
-    """This machine's own bundle of the lean engine."""
     return builder.build(host_target().name, "lean")
 
 
@@ -66,7 +65,6 @@ def program(net: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(lean: Bundle, program: Path, folder: Path, x: np.ndarray, *words: str) -> tuple[np.ndarray, dict[str, Any]]:
-    """The output for the input, and the runner's answer."""
     np.save(folder / "x.npy", x)
     argv = [str(lean.path / RUNNER), f"--model_path={program}", f"--inputs={folder / 'x.npy'}", "--json"]
     argv += [f"--output_file={folder / 'y'}", *words]

@@ -19,8 +19,6 @@ _VALUE = re.compile(r"\$\{\{\s*(?:inputs\.([\w-]+)|steps\.([\w-]+)\.outputs\.([\
 
 @dataclass
 class Ran:
-    """What an action did."""
-
     code: int = 0
     printed: str = ""
     summary: str = ""

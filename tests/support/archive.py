@@ -122,7 +122,6 @@ class Archive:
 
     @contextlib.contextmanager
     def served(self) -> Iterator[None]:
-        """Serve it on 127.0.0.1."""
         asked = self.asked
 
         class Handler(SimpleHTTPRequestHandler):

@@ -26,8 +26,6 @@ _OWN = ("ld-linux*", "libc.so*", "libm.so*", "libdl.so*", "librt.so*", "libpthre
 
 
 class Browser:
-    """One tab."""
-
     def __init__(self, child: subprocess.Popen[bytes], to: int, back: int) -> None:
         self._child, self._to, self._back = child, to, os.fdopen(back, "rb", buffering=0)
         self._rest, self._count, self._session = b"", 0, ""
@@ -47,7 +45,6 @@ class Browser:
         self._until("Page.loadEventFired")
 
     def value(self, script: str) -> Any:
-        """What an expression gives in the page."""
         done = self._call("Runtime.evaluate", expression=script, returnByValue=True)
         assert "exceptionDetails" not in done, done
         return done["result"].get("value")
@@ -57,7 +54,6 @@ class Browser:
         return base64.b64decode(self._call("Page.printToPDF", printBackground=True)["data"])
 
     def close(self) -> None:
-        """End it."""
         os.close(self._to)
         self._back.close()
         self._child.kill()

@@ -56,7 +56,6 @@ class Home:
         return done.stdout + (done.stderr if code or "--format=json" not in words else "")
 
     def environment(self) -> dict[str, str]:
-        """The variables of such a process."""
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("CONAN_", "CMAKE_"))}
         path = os.pathsep.join([os.fspath(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
         return {**kept, "PATH": path, "CONAN_HOME": os.fspath(self.folder), "NO_COLOR": "1"}

@@ -12,7 +12,6 @@ INSPECT = "Inspecting a run"
 
 
 def section(page: str, title: str) -> str:
-    """A page's section, with its title."""
     (found,) = (part for part in sections(page) if part.startswith(f"{title}\n"))
     return found
 

@@ -24,7 +24,6 @@ from core.paths import ROOT
 
 @pytest.fixture(scope="session")
 def bundle() -> Bundle:
-    """This machine's own bundle."""
     from toolchains.bundle.builder import build
     from toolchains.targets import host_target
 
@@ -33,7 +32,6 @@ def bundle() -> Bundle:
 
 @pytest.fixture(scope="session")
 def program() -> Path:
-    """A small exported program with its reference."""
     from models.export import export
 
     return export("mlp", "fp32")
@@ -41,15 +39,12 @@ def program() -> Path:
 
 @pytest.fixture(scope="session")
 def other_program() -> Path:
-    """Another one."""
     from models.export import export
 
     return export("linear", "fp32")
 
 
 class Deploying:
-    """A deploy in a process of its own."""
-
     def __init__(self, inventory: Path, device: str, bundle: Bundle, where: Path, executions: int = 1) -> None:
         argv = [sys.executable, "-m", "tests.support.deploying", str(inventory), device, str(bundle.path), str(where)]
         self.process = subprocess.Popen(
@@ -66,11 +61,9 @@ class Deploying:
             time.sleep(0.02)
 
     def interrupt(self) -> None:
-        """What Ctrl-C does."""
         self.process.send_signal(signal.SIGINT)
 
     def end(self, seconds: float = 60) -> tuple[int, str]:
-        """Exit status and what was said on stderr."""
         try:
             _, said = self.process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:

@@ -17,6 +17,5 @@ def text(draw: random.Random, most: int = 60, alphabet: str = "") -> str:
 
 
 def texts(count: int, most: int = 60, alphabet: str = "") -> Iterator[str]:
-    """So many of them."""
     draw = random.Random(0)  # noqa: S311
     return (text(draw, most, alphabet) for _ in range(count))

@@ -88,5 +88,4 @@ def run_on(name: str, folder: Path) -> None:
 
 
 def _output_bytes(exported: Path) -> int:
-    """Bytes of the model's output."""
     return int(np.load(exported / load_program(exported).outputs[0].file).nbytes)

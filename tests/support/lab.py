@@ -111,7 +111,6 @@ class Lab:
 
     @staticmethod
     def wait(happened: Callable[[], bool], seconds: float = 60) -> None:
-        """Wait until ``happened``."""
         end = time.monotonic() + seconds
         while not happened():
             assert time.monotonic() < end, "it never happened"
@@ -165,7 +164,6 @@ class Switch:
 
 @contextlib.contextmanager
 def switching(set_power: Callable[[bool], None]) -> Iterator[Switch]:
-    """A power switch for the block."""
     switch = Switch(set_power)
     thread = threading.Thread(target=switch.server.serve_forever, daemon=True)
     thread.start()

@@ -20,7 +20,6 @@ def cell(device: Device = SHELF, program: Exportable = MLP, engine: str = "lean"
 
 
 def passed(of: Cell | None = None, **known: Any) -> CellResult:
-    """A cell that passed."""
     which = of or cell()
     emulated = which.device.emulated
     values: dict[str, Any] = {

@@ -14,7 +14,6 @@ Functions = Mapping[str, bytes]
 
 
 def words(*values: int) -> bytes:
-    """32-bit instructions."""
     return b"".join(value.to_bytes(4, "little") for value in values)
 
 

@@ -6,30 +6,11 @@ Worth minutes, nothing else: any order gives the same results.
 from __future__ import annotations
 
 FIRST = (
-    "test_unforeseen",
-    "test_front",
-    "test_zoo",
-    "test_readme",
-    "test_export",
-    "test_deploy_pi",
-    "test_virtual_phone",
-    "test_onnx",
-    "test_cuts",
-    "test_virtual_pi",
-    "test_inv",
-    "test_labgrid",
-    "test_labgrid_power",
-    "test_matrix",
-    "test_export_mobilenet",
-    "test_sdk",
-    "test_conan_package",
-    "test_native",
-    "test_prove",
-    "test_virtual_machines[avx512]",
-    "test_virtual_machines[pi-zero]",
-    "test_onnxruntime",
-    "test_runner",
-)
+    "test_unforeseen", "test_front", "test_zoo", "test_readme", "test_export", "test_deploy_pi", "test_virtual_phone",
+    "test_onnx", "test_cuts", "test_virtual_pi", "test_inv", "test_labgrid", "test_labgrid_power", "test_matrix",
+    "test_sdk", "test_conan_package", "test_native", "test_prove", "test_virtual_machines[avx512]",
+    "test_virtual_machines[pi-zero]", "test_onnxruntime", "test_runner",
+)  # fmt: skip
 """Files that take longest; those that wait for builds come after those that do not. The first two are unit tests."""
 
 LAST = ("test_selective", "test_windows_runner", "test_virtual_machines[phone-armv7]", "test_toolchain_everywhere")

@@ -37,7 +37,6 @@ class Form:
     """How far outputs may be from the CPU provider's."""
 
     def model(self) -> Any:
-        """The ``onnx.ModelProto``."""
         graph = Graph(self.name, self.opset)
         outputs = self.make(graph)
         return graph.model(*outputs) if isinstance(outputs, tuple) else graph.model(outputs)

@@ -67,5 +67,4 @@ class UserlandTransport(LocalTransport):
         self.folder, self._environment = folder, environment
 
     def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> LocalChannel:
-        """See `deploy.transport.base.Transport`."""
         return LocalChannel(["/usr/bin/env", *self._environment, f"PATH={self.folder}", *argv])

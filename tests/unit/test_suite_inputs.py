@@ -40,7 +40,7 @@ def needs(name: str) -> frozenset[str]:
         ("runtime/engines/onnxruntime/CMakeLists.txt", ("onnx", "onnxruntime"), ("userlands",)),
         ("toolchains/compilers/zig_wrapper.sh", ("build", "toolchain", "deploy_pi"), ()),
         ("runtime/bindings/java/jni/slipway_jni.cpp", ("java",), ("deploy_local",)),
-        ("runtime/examples/run_once.c", ("examples_on_devices", "libslipway"), ("runner",)),
+        ("runtime/examples/run_once.c", ("deploy_pi", "libslipway"), ("runner",)),
         ("docs/deploy.md", ("readme", "site"), ("deploy_local", "zoo")),
         ("recipes/xnnpack/config.yml", ("recipes", "userlands", "site"), ()),
         ("locks/core.txt", ("inv", "userlands"), ()),
