@@ -61,6 +61,9 @@ class HostileServer:
         self._listener.close()
 
 
+Phone = Callable[..., tuple[AdbTransport, HostileServer]]
+
+
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """A real device may be slow to end what ran; this one never does, and keeps a processor busy meanwhile."""
@@ -68,7 +71,7 @@ def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def phone() -> Iterator[Callable[..., tuple[AdbTransport, HostileServer]]]:
+def phone() -> Iterator[Phone]:
     made: list[HostileServer] = []
 
     def start(speak: Speak = lambda _: None, host: bytes = b"") -> tuple[AdbTransport, HostileServer]:
@@ -100,9 +103,7 @@ def grown(since: int) -> int:
 
 @pytest.mark.parametrize("stream", [1, 2])
 @pytest.mark.parametrize(("mark", "most"), [(MARK, "64 MiB"), (b"", "64 KiB while logging in")])
-def test_output_without_end(
-    phone: Callable[..., tuple[AdbTransport, HostileServer]], stream: int, mark: bytes, most: str
-) -> None:
+def test_output_without_end(phone: Phone, stream: int, mark: bytes, most: str) -> None:
     transport, server = phone(for_ever(packet(stream, bytes(1 << 20)), first=packet(stream, mark)))
     before = grown(0)
     with pytest.raises(AnswerError, match=f"printed more than {most}"):
@@ -111,7 +112,7 @@ def test_output_without_end(
     assert server.ended.wait(10), "the stream was left open"
 
 
-def test_output_that_drips(phone: Callable[..., tuple[AdbTransport, HostileServer]]) -> None:
+def test_output_that_drips(phone: Phone) -> None:
     transport, server = phone(for_ever(packet(1, b"x"), 0.05))
     begun = time.monotonic()
     with pytest.raises(DeadlineError):
@@ -121,7 +122,7 @@ def test_output_that_drips(phone: Callable[..., tuple[AdbTransport, HostileServe
 
 
 @pytest.mark.parametrize("head", [b"\x01\xff\xff\xff\xff", b"\x02\x00\x00\x00\x40", b"\x7f\x01\x00\x00\x00"])
-def test_packets_that_are_none(phone: Callable[..., tuple[AdbTransport, HostileServer]], head: bytes) -> None:
+def test_packets_that_are_none(phone: Phone, head: bytes) -> None:
     def speak(peer: socket.socket) -> None:
         peer.sendall(head)
         for_ever(bytes(1 << 20))(peer)
@@ -145,9 +146,7 @@ DATA = struct.pack("<4sI", b"DATA", 65536) + bytes(65536)
         (for_ever(b"\xff" * 64), TransferError), (lambda peer: peer.close(), UnreachableError),
     ],
 )  # fmt: skip
-def test_files_that_are_none(
-    phone: Callable[..., tuple[AdbTransport, HostileServer]], tmp_path: Path, speak: Speak, error: type[SlipwayError]
-) -> None:
+def test_files_that_are_none(phone: Phone, tmp_path: Path, speak: Speak, error: type[SlipwayError]) -> None:
     transport, _server = phone(speak)
     seconds = 2 if error is DeadlineError else 60
     begun, before = time.monotonic(), grown(0)
@@ -161,19 +160,13 @@ def test_files_that_are_none(
 
 
 HOSTS = [
-    b"OKAYzzzz",
-    b"OKAY-001",
-    b"OKAY0004\xff\xfe\xfd\xfc",
-    b"FAILzzzz",
-    b"FAIL0004\xff\xff\xff\xff",
-    b"WHAT",
-    b"",
+    b"OKAYzzzz", b"OKAY-001", b"OKAY0004\xff\xfe\xfd\xfc", b"FAILzzzz", b"FAIL0004\xff\xff\xff\xff", b"WHAT", b"",
     b"OKAYffffx",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("said", HOSTS)
-def test_a_server_that_answers_nonsense(phone: Callable[..., tuple[AdbTransport, HostileServer]], said: bytes) -> None:
+def test_a_server_that_answers_nonsense(phone: Phone, said: bytes) -> None:
     transport, server = phone(host=said)
     with pytest.raises(SlipwayError):
         assert listed(Server("127.0.0.1", server.port), 2) == [], "a list of nobody"
@@ -182,9 +175,7 @@ def test_a_server_that_answers_nonsense(phone: Callable[..., tuple[AdbTransport,
         transport.require_shell(Deadline.after(2))
 
 
-def test_what_a_phone_is_called(
-    phone: Callable[..., tuple[AdbTransport, HostileServer]], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_phone_is_called(phone: Phone, capfd: pytest.CaptureFixture[str]) -> None:
     """A serial and a model with control sequences: listed, and only shown."""
     text = "a\x1b[2J\x9b1m  device model:\x1b]0;x\x07\u202e\n".encode()
     _transport, server = phone(host=b"OKAY%04x" % len(text) + text)
@@ -198,7 +189,7 @@ def test_what_a_phone_is_called(
     assert r"a\x1b[2J\x9b1m" in shown
 
 
-def test_no_descriptor_is_left(phone: Callable[..., tuple[AdbTransport, HostileServer]], tmp_path: Path) -> None:
+def test_no_descriptor_is_left(phone: Phone, tmp_path: Path) -> None:
     transport, _server = phone(for_ever(DATA))
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     for _ in range(5):

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -262,49 +262,57 @@ def test_a_run_that_is_left_behind_on_the_device_is_ended(small: Tiny, device: D
     assert tiny.settled(home, Path(device.root)) == []
 
 
+Act = Callable[[str], None]
+Acting = Callable[..., None]
+
+
+@pytest.fixture
+def in_each_phase(small: Tiny, another: Tiny, device: Device, home: Path) -> Acting:
+    """Does something when a phase of a deploy begins, for each phase in turn."""
+
+    def call(fault: str, act: Act, **options: float) -> None:
+        for phase in PHASES:
+            came: list[str] = []
+
+            def listen(event: Event, phase: str = phase, came: list[str] = came) -> None:
+                if (event.step, event.kind) == (phase, "start"):
+                    came.append(phase)
+                    act(phase)
+
+            what = another if phase == "survey" else small  # a bundle in its place is not looked for in the store
+            told = outcomes.outcome(
+                lambda listen=listen, what=what: what.deploy(device, listeners=[listen], **options)  # type: ignore[misc]
+            )
+            assert came == [phase]
+            outcomes.check(fault, phase, Counter({told: 1}))
+            assert tiny.settled(home, Path(device.root)) == []
+
+    return call
+
+
 @pytest.mark.parametrize("stamp", [1.0, 4_000_000_000.0], ids=["1970", "2096"])
-def test_the_devices_clock_jumps(small: Tiny, another: Tiny, device: Device, home: Path, stamp: float) -> None:
+def test_the_devices_clock_jumps(in_each_phase: Acting, small: Tiny, device: Device, home: Path, stamp: float) -> None:
     """All of the store seems to be of another age, in every phase: nothing current is collected, no lock opens."""
-    for phase in PHASES:
-        jumps = 0
 
-        def jump(event: Event, phase: str = phase) -> None:
-            nonlocal jumps
-            if (event.step, event.kind) == (phase, "start"):
-                jumps += 1
-                for path in home.rglob("*"):
-                    if not path.is_symlink():
-                        os.utime(path, (stamp, stamp))
-                if Path(device.root, "lock").is_dir() and phase not in {"connect", "probe", "survey"}:
-                    with pytest.raises(DeviceBusyError):
-                        small.deploy(device, wait=0)
+    def jump(phase: str) -> None:
+        for path in home.rglob("*"):
+            if not path.is_symlink():
+                os.utime(path, (stamp, stamp))
+        if Path(device.root, "lock").is_dir() and phase not in {"connect", "probe", "survey"}:
+            with pytest.raises(DeviceBusyError):
+                small.deploy(device, wait=0)
 
-        what = another if phase == "survey" else small  # a bundle that is in its place is not looked for in the store
-        told = outcomes.outcome(lambda jump=jump, what=what: what.deploy(device, listeners=[jump]))  # type: ignore[misc]
-        assert jumps == 1
-        outcomes.check("device's clock jumps", phase, Counter({told: 1}))
-        assert tiny.settled(home, Path(device.root)) == []
+    in_each_phase("device's clock jumps", jump)
 
 
-def test_this_machines_clock_jumps(
-    small: Tiny, another: Tiny, device: Device, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_this_machines_clock_jumps(in_each_phase: Acting, monkeypatch: pytest.MonkeyPatch) -> None:
     real, offset = time.time, [0.0]
     monkeypatch.setattr(time, "time", lambda: real() + offset[0])
-    for phase in PHASES:
-        jumps = 0
 
-        def jump(event: Event, phase: str = phase) -> None:
-            nonlocal jumps
-            if (event.step, event.kind) == (phase, "start"):
-                jumps += 1
-                offset[0] = -3e8 if offset[0] >= 0 else 3e8
+    def jump(phase: str) -> None:
+        offset[0] = -3e8 if offset[0] >= 0 else 3e8
 
-        what = another if phase == "survey" else small
-        told = outcomes.outcome(lambda jump=jump, what=what: what.deploy(device, listeners=[jump], timeout=30))  # type: ignore[misc]
-        assert jumps == 1
-        outcomes.check("this machine's clock jumps", phase, Counter({told: 1}))
-        assert tiny.settled(home, Path(device.root)) == []
+    in_each_phase("this machine's clock jumps", jump, timeout=30)
 
 
 NAMES = [

@@ -60,14 +60,9 @@ class Home:
         launcher = ccache.variables(self.folder, compilers.key)["CMAKE_C_COMPILER_LAUNCHER"].split(";")
         compiler = compilers.cxx if name.endswith(".cpp") else compilers.cc
         words = [
-            *launcher,
-            compiler,
-            "-isystem",
-            str(self.include),
-            f"-ffile-prefix-map={self.folder}=.",
-            "-O2",
+            *launcher, compiler, "-isystem", str(self.include), f"-ffile-prefix-map={self.folder}=.", "-O2",
             *flags,
-        ]
+        ]  # fmt: skip
         words += ["-MD", "-MT", f"{name}.o", "-MF", f"{name}.o.d", "-o", f"{name}.o"]
         words += ["-c", str(self.build.parent / name)]
         env = {**os.environ, **ccache.environment(self.log)}

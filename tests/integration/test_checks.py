@@ -125,19 +125,17 @@ def test_dotprod_in_a_plain_function(tmp_path: Path, target: str) -> None:
     assert "needs FEAT_DotProd" in error.cause
 
 
-def test_another_machines_object(tmp_path: Path) -> None:
-    error = refused(tmp_path, "android-arm64", cc(tmp_path, "x86_64-linux-musl", PLAIN))
-    assert error.cause == "libx.a(source.c.o) is for x86_64, not aarch64"
-
-
-def test_soft_floats_for_hard_ones(tmp_path: Path) -> None:
-    soft = cc(tmp_path, "arm-linux-musleabi", POOL, "-mcpu=arm1176jzf_s")
-    assert "has the float ABI soft, not hard" in refused(tmp_path, "linux-armv6", soft).cause
-
-
-def test_a_newer_mac_than_promised(tmp_path: Path) -> None:
-    error = refused(tmp_path, "macos-x86_64", cc(tmp_path, "x86_64-macos.14.0", PLAIN))
-    assert "needs macos 14.0 (at most 10.15)" in error.cause
+@pytest.mark.parametrize(
+    ("target", "triple", "code", "cpu", "said"),
+    [
+        ("android-arm64", "x86_64-linux-musl", PLAIN, "", "libx.a(source.c.o) is for x86_64, not aarch64"),
+        ("linux-armv6", "arm-linux-musleabi", POOL, "-mcpu=arm1176jzf_s", "has the float ABI soft, not hard"),
+        ("macos-x86_64", "x86_64-macos.14.0", PLAIN, "", "needs macos 14.0 (at most 10.15)"),
+    ],
+    ids=["another machine", "soft floats", "a newer Mac"],
+)
+def test_another_kind_of_system(tmp_path: Path, target: str, triple: str, code: str, cpu: str, said: str) -> None:
+    assert said in refused(tmp_path, target, cc(tmp_path, triple, code, *([cpu] if cpu else []))).cause
 
 
 def test_a_newer_glibc_than_promised(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from core.paths import ROOT
 from deploy.matrix.model import load_matrix
 from tests.support.actions import Ran, run_action
 from tests.support.builds import lend_bundle, lend_program
+from tests.support.processes import ran
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 CELL = "local & lean & mlp-fp32"

@@ -54,16 +54,8 @@ def test_outputs_are_those_of_the_reference(go: Go, program: Path, dist: Path) -
     assert not result.emulated
     assert result.runner.latency_ms.count == 2
     assert set(result.seconds) >= {
-        "describe",
-        "connect",
-        "probe",
-        "survey",
-        "preflight",
-        "upload",
-        "run",
-        "fetch",
-        "compare",
-    }
+        "describe", "connect", "probe", "survey", "preflight", "upload", "run", "fetch", "compare",
+    }  # fmt: skip
     written = json.loads((dist / f"results/bench-{program.name}-executorch.json").read_text())
     assert written["verdict"] == "identical"
     assert (dist / "results" / written["files"][0]).is_file()

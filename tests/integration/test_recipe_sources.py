@@ -117,26 +117,21 @@ def test_git_gives_the_pinned_commit_and_no_later_one(conan: Conan, repository: 
     assert record(folder) == {"place": "git", "url": repository.as_uri(), "commit": first}
 
 
-def test_a_commit_that_is_not_there_is_refused(conan: Conan, repository: Path) -> None:
-    done = conan.create("user.slipway:sources=git", f"user.slipway:git_url.fxdiv={repository.as_uri()}")
+@pytest.mark.parametrize(
+    ("pin", "place", "said"),
+    [
+        (PINNED, "", PINNED),  # a commit that is not there
+        ("main", "", "has no commit main"),  # what a name means can change: only a commit's digest is taken
+        (PINNED, "gone.git", "could not be fetched"),
+    ],
+)
+def test_what_git_cannot_give_is_told(conan: Conan, repository: Path, pin: str, place: str, said: str) -> None:
+    conan.pin(pin)
+    url = repository.with_name(place).as_uri() if place else repository.as_uri()
+    done = conan.create("user.slipway:sources=git", f"user.slipway:git_url.fxdiv={url}")
     assert done.returncode != 0
-    assert PINNED in done.stderr
-    assert "has no commit" in done.stderr or "could not be fetched" in done.stderr
-
-
-def test_a_branch_is_no_pin(conan: Conan, repository: Path) -> None:
-    """What a name means can change: only a commit's digest is taken."""
-    conan.pin("main")
-    done = conan.create("user.slipway:sources=git", f"user.slipway:git_url.fxdiv={repository.as_uri()}")
-    assert done.returncode != 0
-    assert "has no commit main" in done.stderr
-
-
-def test_a_repository_that_is_not_there_is_told(conan: Conan, tmp_path: Path) -> None:
-    gone = (tmp_path / "gone.git").as_uri()
-    done = conan.create("user.slipway:sources=git", f"user.slipway:git_url.fxdiv={gone}")
-    assert done.returncode != 0
-    assert f"{gone} could not be fetched" in done.stderr
+    assert said in done.stderr
+    assert "has no commit" in done.stderr or f"{url} could not be fetched" in done.stderr
 
 
 def test_auto_is_debian_where_the_profile_knows_a_way(conan: Conan) -> None:

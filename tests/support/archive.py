@@ -26,14 +26,9 @@ def make_deb(
     root = folder / f"{name}-root"
     (root / "DEBIAN").mkdir(parents=True)
     fields = {
-        "Package": name,
-        "Version": version,
-        "Architecture": "amd64",
-        "Maintainer": "T <t@t.example>",
-        **({"Depends": depends} if depends else {}),
-        **more,
-        "Description": "test",
-    }
+        "Package": name, "Version": version, "Architecture": "amd64", "Maintainer": "T <t@t.example>",
+        **({"Depends": depends} if depends else {}), **more, "Description": "test",
+    }  # fmt: skip
     (root / "DEBIAN/control").write_text("".join(f"{key}: {value}\n" for key, value in fields.items()))
     for path, text in files.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
