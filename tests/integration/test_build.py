@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,6 +69,7 @@ def test_a_bundle_is_whole_and_says_what_it_needs(bundle: Bundle, dist_folder: P
     assert inspect.number(manifest.needs.glibcxx) <= (3, 4, 25)
     assert manifest.offers.engine == "executorch"
     assert "XnnpackBackend" in manifest.offers.backends
+    assert manifest.offers.kleidiai is (manifest.needs.machine == "aarch64")
     assert "aten::add.out" in manifest.offers.operators
     native = emulators.is_native(target)
     assert manifest.offers.verified == ("native" if native else f"{target.qemu} -cpu {target.qemu_cpu}")
@@ -90,10 +90,6 @@ def test_what_the_compilers_link_in_is_named_with_its_terms(bundle: Bundle) -> N
         assert text in components
 
 
-def test_kleidiai_is_in_the_arm_bundle_only(bundle: Bundle) -> None:
-    assert bundle.manifest.offers.kleidiai is (bundle.manifest.needs.machine == "aarch64")
-
-
 def test_its_binaries_have_no_debug_information_and_no_paths_of_this_machine(bundle: Bundle) -> None:
     runner = (bundle.path / RUNNER).read_bytes()
     # Symbols stay: the check of instructions names functions by them, and refuses a program without (checks.py).
@@ -110,12 +106,6 @@ def test_a_second_build_does_nothing(bundle: Bundle, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(builder, "_build", refuse)
     assert builder.build(bundle.manifest.target) == bundle
-
-
-def test_a_moved_bundle_runs(bundle: Bundle, tmp_path: Path) -> None:
-    elsewhere = tmp_path / "some where else"
-    shutil.copytree(bundle.path, elsewhere)
-    assert run_runner(elsewhere, get_target(bundle.manifest.target))["backends"] == ["XnnpackBackend"]
 
 
 @pytest.mark.parametrize(

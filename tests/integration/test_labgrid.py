@@ -27,7 +27,7 @@ from tests.faults import server, tiny
 from tests.faults.tiny import Tiny
 from tests.support.deploying import Deploying, program
 from tests.support.lab import Lab, service
-from tests.support.processes import gone, marked
+from tests.support.processes import marked
 from tests.support.small_program import small_program
 from toolchains.bundle.builder import build
 from toolchains.targets import host_target
@@ -227,18 +227,6 @@ def test_it_is_given_back_after_a_failure(lab: Lab, device: Device, small: Tiny,
     assert lab.holder("board") == ""
     with pytest.raises(ConfigError, match="there is no key file"):
         small.deploy(device.model_copy(update={"key": tmp_path / "none"}))
-    assert lab.holder("board") == ""
-
-
-def test_it_is_given_back_after_ctrl_c(
-    lab: Lab, device: Device, small: Tiny, board: server.Device, tmp_path: Path
-) -> None:
-    running = Deploying(inventory(tmp_path, device), "desk", small.bundle, small.model, 5000)
-    running.wait_for(lambda: ["sleep", "4242"] in marked(str(board.home)).values())
-    assert lab.holder("board") != ""
-    running.interrupt()
-    assert running.end()[0] == 130
-    assert gone(str(board.home))
     assert lab.holder("board") == ""
 
 

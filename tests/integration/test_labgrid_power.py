@@ -16,30 +16,17 @@ from pathlib import Path
 import pytest
 
 from core.errors import UnreachableError
-from core.formats.bundle import Bundle
 from core.paths import ROOT, cache_dir
 from deploy.devices.inventory import Device
 from deploy.run.events import Event
-from deploy.run.pipeline import deploy
-from deploy.run.settings import Settings
-from deploy.virtual import image as virtual_image
-from deploy.virtual import machines as virtual
-from deploy.virtual.answer import answers
-from deploy.virtual.spec import get_spec
-from deploy.virtual.state import Folder
-from deploy.virtual.supervisor import PORT, Launch
 from tests.faults import server, tiny
 from tests.faults.tiny import Tiny
-from tests.support.deploying import program
 from tests.support.lab import Lab, Switch, power, service, switching
 from tests.support.ports import reserved
 from tests.support.processes import ran
-from toolchains.bundle.builder import build
 from toolchains.targets import host_target
 
-__all__ = ["program"]
-
-pytestmark = [pytest.mark.usefixtures("dist"), pytest.mark.virtual, pytest.mark.build, pytest.mark.export]
+pytestmark = [pytest.mark.usefixtures("dist"), pytest.mark.virtual]
 
 
 class Board:
@@ -75,53 +62,18 @@ class Board:
         })  # fmt: skip
 
 
-class Pi:
-    """A virtual Raspberry Pi that QEMU runs on one port whenever it is started."""
-
-    def __init__(self) -> None:
-        self.port = reserved()
-        spec, self.folder = get_spec("pi"), Folder.of("pi")
-        self.user = spec.user
-        image = virtual_image.image(spec)
-        public = virtual._prepare(self.folder, image.initrd)
-        virtual._launch(spec, image, self.folder)
-        self.folder.known_hosts.write_text(f"[127.0.0.1]:{self.port} {public}\n")
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def set_power(self, on: bool) -> None:
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-            self.process = None
-        if on:
-            words = [word.replace(PORT, str(self.port)) for word in Launch.read(self.folder).argv]
-            self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL)
-
-    @property
-    def answers(self) -> bool:
-        return answers("ssh", "127.0.0.1", self.port)
-
-
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     return tiny.make(tmp_path_factory.mktemp("tiny"))
 
 
-@pytest.fixture(scope="module")
-def arm() -> Bundle:
-    """Made before a test has a ``dist/`` of its own, where it would be linked again."""
-    return build("linux-arm64", "lean")
-
-
 @dataclass(frozen=True)
 class Powered:
-    """A lab with two devices that have a power switch, and one without."""
+    """A lab with a device that has a power switch, and one without."""
 
     lab: Lab
     board: Board
-    board_switch: Switch
-    pi: Pi
-    pi_switch: Switch
+    switch: Switch
     shelf: server.Device
 
 
@@ -129,37 +81,29 @@ class Powered:
 def powered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Powered]:
     folder = tmp_path_factory.mktemp("powered")
     with ExitStack() as stack:
-        patch = stack.enter_context(pytest.MonkeyPatch.context())
-        patch.setenv("SLIPWAY_DEVICES", str(folder / "devices"))
-        board, pi = Board(folder / "board"), Pi()
+        board = Board(folder / "board")
         shelf = stack.enter_context(server.serve(folder / "shelf"))
-        for each in (board, pi):
-            stack.callback(each.set_power, False)
-            each.set_power(True)
-        switches = [stack.enter_context(switching(each.set_power)) for each in (board, pi)]
+        stack.callback(board.set_power, False)
+        board.set_power(True)
+        switch = stack.enter_context(switching(board.set_power))
         (folder / "lab").mkdir()
-        lab = Lab(folder / "lab", {
-            "board": service(board.port, server.USER) + power(switches[0].port),
-            "pi": service(pi.port, pi.user) + power(switches[1].port),
+        resources = {
+            "board": service(board.port, server.USER) + power(switch.port),
             "shelf": service(shelf.port, server.USER),
-        })  # fmt: skip
+        }
+        lab = Lab(folder / "lab", resources)
         stack.callback(lab.close)
         lab.wait((board.folder / "up").exists)
-        yield Powered(lab, board, switches[0], pi, switches[1], shelf)
-
-
-def _patience(seconds: int, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``~/.ssh/config`` shortens the wait for a device that is silent."""
-    (home / ".ssh").mkdir()
-    (home / ".ssh/config").write_text(f"Host *\n  ConnectTimeout {seconds}\n")
-    monkeypatch.setenv("HOME", str(home))
+        yield Powered(lab, board, switch, shelf)
 
 
 def test_a_device_that_hangs_is_power_cycled(
     tmp_path: Path, powered: Powered, small: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _patience(2, tmp_path, monkeypatch)
-    lab, board, calls = powered.lab, powered.board, powered.board_switch.calls
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh/config").write_text("Host *\n  ConnectTimeout 2\n")  # it is silent: shortens the wait for it
+    monkeypatch.setenv("HOME", str(tmp_path))
+    lab, board, calls = powered.lab, powered.board, powered.switch.calls
     said: list[str] = []
 
     def listen(event: Event) -> None:
@@ -249,29 +193,3 @@ def test_an_exporter_may_be_the_only_way(
             target=host_target().name, key=Path(board.client_key), known_hosts=Path(board.known_hosts),
         ))  # fmt: skip
         assert gate.forwarded == [board.port]
-
-
-def test_a_machine_that_stands_still_is_power_cycled(
-    tmp_path: Path, powered: Powered, arm: Bundle, program: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """QEMU takes connections and the whole machine in it stands still: its power comes back, it boots, it is used."""
-    lab, pi = powered.lab, powered.pi
-    device = Device(
-        name="rack-pi", transport="ssh", source="labgrid", coordinator=lab.address, place="pi", target="linux-arm64",
-        key=pi.folder.key, known_hosts=pi.folder.known_hosts, tags=("emulated",), boot_seconds=240.0,
-    )  # fmt: skip
-    lab.wait(lambda: pi.answers, 240)  # it has booted while the other tests ran
-    before = pi.process
-    assert before is not None
-    before.send_signal(signal.SIGSTOP)
-    assert not pi.answers
-    _patience(8, tmp_path, monkeypatch)
-    result = deploy(device, arm, program, Settings(num_executions=1, warmup=0, retries=0, timeout=300))
-    assert (result.device, result.facts.machine) == ("rack-pi", "aarch64")
-    assert result.verdict in ("identical", "agrees")
-    assert powered.pi_switch.calls == ["off", "on"]
-    assert result.power_cycled == f"rack-pi cannot be reached at 127.0.0.1 port {pi.port}."
-    assert before.returncode == -signal.SIGKILL
-    assert pi.process is not None
-    assert pi.process.poll() is None
-    assert lab.holder("pi") == ""

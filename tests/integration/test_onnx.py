@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ import pytest
 from core.environment import ensure_onnx
 from models.zoo import everything
 from tests.conftest import Inv
-from verify.operators import onnx as operators
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
@@ -59,46 +57,6 @@ def test_mobilenet_on_the_virtual_pi(inv: Inv, exported: None, scheme: str) -> N
     assert taken.count(convolution) == 52
     assert "kept from" not in " ".join(ran["hints"])
     assert all(node["why"] for node in ran["nodes"] if "Xnnpack" not in node["provider"])
-
-
-@pytest.mark.virtual
-def test_every_operator_of_the_provider_on_the_virtual_pi(inv: Inv, tmp_path: Path) -> None:
-    """Through the whole pipeline: outputs against the published runtime's, which has the CPU provider only."""
-    import onnx
-
-    ensure_onnx()
-    from models.onnx.operators import CASES, batches
-
-    kept = operators.providers("linux-arm64")
-    ran = 0
-    for number, batch in enumerate(batches()):
-        file = tmp_path / f"operators{number}.onnx"
-        onnx.save(batch.model(), file)
-        result = _deploy(inv, "--device", "pi", "--engine", operators.ENGINE, "--model", str(file))
-        assert all(output["verdict"] in ("identical", "agrees") for output in result["outputs"])
-        ran += len(result["outputs"])
-        nodes = result["runner"]["placement"]["nodes"]
-        taken = Counter(operators.plain(_name(node)) for node in nodes if "Xnnpack" in node["provider"])
-        expected = Counter(operators.plain(case.operator) for case in batch.cases if kept[case.name] == "xnnpack")
-        assert taken == expected
-    assert ran == len(CASES)
-
-
-def _name(node: dict[str, Any]) -> str:
-    return str(node["operator"]).rpartition(":")[2]
-
-
-def test_exporting_again_does_nothing(inv: Inv, exported: None) -> None:
-    done = inv("export", "--format", "onnx", "--model", "mlp", "--scheme", "qs8", "--json")
-    first = json.loads(done.stdout)
-    folder = Path(first["path"])
-    stamp = (folder / "model.onnx").stat().st_mtime_ns
-    again = inv("export", "--format", "onnx", "--model", "mlp", "--scheme", "qs8", "--json")
-    assert json.loads(again.stdout) == first
-    assert (folder / "model.onnx").stat().st_mtime_ns == stamp
-    assert first["format"] == "onnx"
-    assert first["opsets"]["ai.onnx"] == 20
-    assert first["undelegated"][0]["why"]
 
 
 @pytest.fixture

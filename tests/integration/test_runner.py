@@ -201,11 +201,10 @@ def test_inputs_are_ones_when_none_are_given(run: Run, programs: Path) -> None:
     assert numbers[2]["sha256"] == digest(numpy.asarray(0.5))
 
 
-@pytest.mark.parametrize("batch", [1, 3, 8])
-def test_dynamic_shapes_within_their_bound(run: Run, programs: Path, batch: int) -> None:
-    answer = run("--model_path", programs / "dynamic.pte", f"--input_shapes={batch}x16", "--json").json
-    assert answer["inputs"][0]["shape"] == [batch, 16]
-    assert answer["outputs"][0]["shape"] == [batch, 4]
+def test_dynamic_shapes_within_their_bound(run: Run, programs: Path) -> None:
+    for batch in (1, 3, 8):
+        answer = run("--model_path", programs / "dynamic.pte", f"--input_shapes={batch}x16", "--json").json
+        assert (answer["inputs"][0]["shape"], answer["outputs"][0]["shape"]) == ([batch, 16], [batch, 4])
 
 
 def test_weights_stored_apart(run: Run, programs: Path, tmp_path: Path) -> None:

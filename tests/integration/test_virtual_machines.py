@@ -144,12 +144,6 @@ def test_the_zero_has_its_memory_its_sensor_and_the_time(machine: Machine) -> No
     assert 400 << 20 < facts.memory_total < 512 << 20
 
 
-@on("phone-armv7")
-def test_the_phone_has_no_64_bit_abi(machine: Machine) -> None:
-    with open_device(get_device(machine.name, FILE)) as transport:
-        assert ask(transport, "getprop ro.product.cpu.abilist64; id -un") == "\nshell\n"
-
-
 @on("pi2", "pi-zero", "phone-armv7")
 def test_static_programs_run(machine: Machine, tmp_path: Path) -> None:
     runs_programs(machine.name, get_device(machine.name, FILE).target, tmp_path)
@@ -172,17 +166,6 @@ def test_outputs_agree_with_the_hosts(machine: Machine, bundle: Bundle, program:
     assert result.facts.cpu == machine.facts.get("cpu", result.facts.cpu)
     assert set(machine.features) <= set(result.facts.cpu_features)
     assert (bundle.manifest.needs.libc == "static") == (machine.engine == "lean")
-
-
-@pytest.mark.build
-@pytest.mark.export
-@on("phone-armv7")
-def test_the_second_deploy_uploads_nothing(machine: Machine, bundle: Bundle, program: Path, dist: Path) -> None:
-    first = deployed(machine, bundle, program)
-    again = deployed(machine, bundle, program)
-    assert again.upload.bytes == 0
-    assert again.runner.outputs[0].sha256 == first.runner.outputs[0].sha256
-    assert list((dist / "results").glob("phone-armv7-*.json"))
 
 
 BUSY = """#!/bin/sh

@@ -32,7 +32,7 @@ from deploy.virtual import machines as virtual
 from deploy.virtual.state import Folder, read_state
 from tests.conftest import Inv
 from tests.support.deploying import program
-from tests.support.devices import ask, facts_of, left_over, own_devices, refuses, runs_programs
+from tests.support.devices import ask, facts_of, left_over, own_devices, runs_programs
 from tests.support.lab import Lab
 from tests.support.small_program import small_program
 
@@ -185,10 +185,6 @@ def test_a_whole_deploy_goes_over_adb(arm: Bundle, program: Path, dist: Path) ->
     assert first.upload.bytes > 10_000_000
     again = deploy(device, arm, program, settings, listeners=[])
     assert (again.verdict, again.upload.files, again.upload.bytes) == (first.verdict, 0, 0)
-
-
-def test_programs_of_another_machine_are_refused() -> None:
-    refuses("phone", "linux-x86_64")
 
 
 def test_the_task_passes_streams_and_status_on(inv: Inv) -> None:
