@@ -75,6 +75,7 @@ def registered(target: Target, program: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
+HERE = pytest.mark.parametrize("sdk", ["linux-x86_64"], indirect=True)
 NAMES = [
     "executorch;executorch_backends;executorch_kernels",
     "executorch::runtime;executorch::kernels_optimized;executorch::backend_xnnpack",
@@ -83,7 +84,9 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize("link", NAMES)
+@pytest.mark.parametrize(
+    ("sdk", "link"), [*(("linux-x86_64", name) for name in NAMES), ("linux-arm64", NAMES[0])], indirect=["sdk"]
+)
 def test_a_plain_consumer_has_the_backend(sdk: tuple[Target, Path], tmp_path: Path, link: str) -> None:
     compile_consumer(sdk, tmp_path, family("zig").ensure(sdk[0]).cxx, link=link)
     for program in ("app", "indirect"):
@@ -119,17 +122,20 @@ def configure(package: Path, folder: Path, line: str) -> subprocess.CompletedPro
 @pytest.mark.parametrize(
     ("wanted", "found"), [("1.5", "1"), ("1.0...<2", "1"), ("1.0...<1.5", "0"), ("1.6", "0"), ("2.0", "0")]
 )
+@HERE
 def test_versions_are_answered(sdk: tuple[Target, Path], tmp_path: Path, wanted: str, found: str) -> None:
     done = configure(sdk[1], tmp_path, f"find_package(executorch {wanted} CONFIG)")
     assert f"FOUND={found}\n" in done.stdout, done.stdout + done.stderr
 
 
+@HERE
 def test_a_component_that_is_not_there_is_named(sdk: tuple[Target, Path], tmp_path: Path) -> None:
     done = configure(sdk[1], tmp_path, "find_package(executorch REQUIRED COMPONENTS runtime backend_cuda)")
     assert done.returncode != 0
     assert "has no component backend_cuda" in done.stderr
 
 
+@HERE
 def test_it_can_be_found_twice(sdk: tuple[Target, Path], tmp_path: Path) -> None:
     line = "find_package(executorch REQUIRED CONFIG)"
     assert configure(sdk[1], tmp_path, f"{line}\n{line}").returncode == 0

@@ -162,14 +162,7 @@ def test_disuse_ends_everything(own: Folder, monkeypatch: pytest.MonkeyPatch) ->
     login(again).close()
 
 
-def test_power_off_ends_everything(own: Folder) -> None:
-    with login(virtual.ensure("pi"), user="root") as client:
-        run(client, "poweroff")
-        wait_for(lambda: not processes_of(own), 30)
-    assert str(virtual.status("pi")) == "down"
-
-
-def test_two_at_once_start_one_machine(own: Folder) -> None:
+def test_three_at_once_start_one_machine_and_power_off_ends_it(own: Folder) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     children = [
         subprocess.Popen([sys.executable, "-c", ENSURE], cwd=ROOT, env=environment, stdout=subprocess.PIPE)
@@ -179,6 +172,10 @@ def test_two_at_once_start_one_machine(own: Folder) -> None:
     assert [child.returncode for child in children] == [0, 0, 0]
     assert ports == {f"{virtual.status('pi').port}\n".encode()}
     assert sum("-kernel" in line for line in processes_of(own)) == 1
+    with login(virtual.ensure("pi"), user="root") as client:
+        run(client, "poweroff")
+        wait_for(lambda: not processes_of(own), 30)
+    assert str(virtual.status("pi")) == "down"
 
 
 def test_ctrl_c_while_it_boots_leaves_nothing(own: Folder) -> None:
