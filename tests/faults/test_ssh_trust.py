@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 import resource
 import socket
 import threading
@@ -55,29 +52,6 @@ def test_keys_of_the_configuration_too(home: Path, board: server.Device, capfd: 
         hello(SHELF)
 
 
-def hashed(host: str) -> str:
-    salt = b"salt"
-    parts = (base64.b64encode(each).decode() for each in (salt, hmac.new(salt, host.encode(), hashlib.sha1).digest()))
-    return "|1|" + "|".join(parts)
-
-
-@pytest.mark.parametrize("names", ["[127.0.0.?]:*", "[*]:{port}", "x,[127.0.0.1]:{port}", "HASH"])
-def test_records_with_patterns(device: Device, board: server.Device, names: str) -> None:
-    key = " ".join(board.known_hosts.read_text().split()[1:3])
-    own = f"[127.0.0.1]:{board.port}"
-    names = hashed(own) if names == "HASH" else names.format(port=board.port)
-    board.known_hosts.write_text(f"{names} {key}\n")
-    assert hello(device) == "hello"
-    assert ssh_trust.trust(device)[0].outcome == "was known"
-
-
-def test_a_negated_record_is_none(device: Device, board: server.Device) -> None:
-    key = " ".join(board.known_hosts.read_text().split()[1:3])
-    board.known_hosts.write_text(f"[127.0.0.1]:{board.port},[*]:*,![127.0.0.1]:{board.port} {key}\n")
-    with pytest.raises(HostKeyError, match="not on record"):
-        hello(device)
-
-
 def test_a_revoked_key_stays_revoked(device: Device, board: server.Device) -> None:
     """It is refused, not learnt, and neither mark is lost when another key takes the place of the old one."""
     good = board.known_hosts.read_text()
@@ -95,13 +69,6 @@ def test_a_revoked_key_stays_revoked(device: Device, board: server.Device) -> No
     assert ssh_trust.trust(device, print_, replace=True)[0].outcome == "stored", "a revoked key was never on record"
     assert board.known_hosts.read_text().startswith(marks)
     assert hello(device) == "hello"
-
-
-def test_an_authority_is_no_hosts_key(device: Device, board: server.Device) -> None:
-    key = " ".join(board.known_hosts.read_text().split()[1:3])
-    board.known_hosts.write_text(f"@cert-authority * {key}\n")
-    with pytest.raises(HostKeyError, match="not on record"):
-        hello(device)
 
 
 @pytest.mark.parametrize(

@@ -128,17 +128,6 @@ def test_two_engines_are_matched_operator_by_operator(inspect: Inspect) -> None:
     }
 
 
-def test_a_trace_has_all_events(runs: Path, tmp_path: Path) -> None:
-    path = tmp_path / "trace.json"
-    assert main.run(["inspect", str(runs / "results" / "local-mixed-fp32-lean"), "--trace", str(path)]) == 0
-    events = [event for event in json.loads(path.read_text(encoding="utf-8"))["traceEvents"] if event["ph"] == "X"]
-    executions = [event for event in events if event["tid"] == 1]
-    assert [event["cat"] for event in executions] == ["warm-up"] + ["timed"] * 10
-    for event in (event for event in events if event["tid"] == 2):
-        whole = executions[event["args"]["execution"] - 1]
-        assert whole["ts"] <= event["ts"] and event["ts"] + event["dur"] <= whole["ts"] + whole["dur"] + 0.001
-
-
 def test_a_folder_of_runs_gives_a_table_for_each(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["inspect", str(runs / "results"), "--top", "1"]) == 0
     said = capsys.readouterr().out

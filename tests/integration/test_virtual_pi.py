@@ -128,12 +128,6 @@ def test_the_second_time_it_is_there(pi: Endpoint) -> None:
     assert state.idle_limit == 15 * 60
 
 
-def test_private_things_are_private(pi: Endpoint) -> None:
-    folder = Folder.of("pi")
-    for file in (folder.key, folder.host_key, folder.initrd):
-        assert file.stat().st_mode & 0o777 == 0o600
-
-
 def test_the_image_is_cached_and_always_the_same(tmp_path: Path) -> None:
     spec = get_spec("pi")
     first = virtual_image.image(spec)
