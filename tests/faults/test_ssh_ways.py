@@ -182,7 +182,7 @@ def locked_out(board: server.Device, device: Device, tmp_path: Path, home: Path)
 
 
 @pytest.fixture
-def askpass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def askpass(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A program that answers; what it was asked is in the file beside it."""
     program = tmp_path / "askpass"
     program.write_text(f"#!/bin/sh\necho \"$1\" >>{tmp_path}/asked\necho '{SECRET}'\n")
