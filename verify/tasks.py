@@ -81,90 +81,65 @@ def docs(c: Any, serve: bool = False, port: str = "", json: bool = False) -> Non
 
 @task(
     help={
-        "runs": "timed runs of each command, or rounds (default: 5)",
-        "engines": "measure the engines instead, with MobileNetV2 on this machine, in turns",
-        "lean": "measure the engine lean beside upstream's instead, as ratios, with four programs",
-        "forward": "measure one forward() through libslipway beside upstream's Module instead, one and two threads",
-        "nets": "measure the engine lean beside upstream's instead, with nets of other projects, one and two threads",
-        "operators": "measure single operators of the engine lean beside upstream's instead, at sizes that nets have",
+        "runs": "rounds of everything that is measured, in turns (default: 5)",
+        "forward": "measure one forward() through libslipway beside upstream's Module, one and two threads",
+        "nets": "measure the engine lean beside upstream's, with nets of other projects, one and two threads",
+        "operators": "measure single operators of the engine lean beside upstream's, at sizes that nets have",
         "only": "with --nets: names of nets or programs, as 'resnet18,* qs8'; with --operators: words in names of uses",
         "again": "with --nets: export and measure also what was before",
-        "cpu-threads": "with --engines and --lean: threads of every engine (default: 2)",
-        "device": "measure transfers to this device instead, against scp, rsync or adb push, and a deploy's overhead; "
-        "with --nets: names of devices, each net is deployed to them with every engine, and nothing is measured",
+        "device": "measure transfers to this device, against scp or adb push, and a deploy's overhead",
         "mib": "with --device: MiB to send (default: 64)",
-        "minutes": "with --nets and --device: begin nothing new after this time; the same command continues",
-        "update": "measuring anything but commands: keep the figures for the docs, if the machine was quiet",
+        "update": "keep the figures for the docs, if the machine was quiet",
         "json": JSON,
     }
 )
 def bench(
     c: Any,
     runs: int = 5,
-    engines: bool = False,
-    lean: bool = False,
     forward: bool = False,
     nets: bool = False,
     operators: bool = False,
     only: str = "",
     again: bool = False,
-    cpu_threads: int = 2,
     device: str = "",
     mib: int = 64,
-    minutes: str = "0",
     update: bool = False,
     json: bool = False,
 ) -> None:
-    """Measure Slipway's own speed (start-up, a second build, a second deploy), or its engines', or its transfers'.
+    """Measure the engine lean beside upstream's (nets, operators, one forward()), or transfers to a device.
 
     What --nets exported is kept in dist/nets, what it measured in dist/sweeps: after an interruption, the same command
     continues.
     """
-    limit = number("minutes", minutes, 0, 0, whole=False)
-    if (only and not (nets or operators)) or (again and not nets) or (limit and not (nets and device)):
-        from core.errors import UsageError
+    from core.errors import UsageError
 
+    if (only and not (nets or operators)) or (again and not nets):
         raise UsageError(
-            "--only goes with --nets or --operators, --again with --nets, --minutes with --nets and --device.",
-            "they choose nets", "./inv self.bench --nets",
+            "--only goes with --nets or --operators, --again with --nets.", "they choose programs",
+            "./inv self.bench --nets",
         )  # fmt: skip
+    if sum((forward, nets, operators, bool(device))) != 1:
+        raise UsageError(
+            "self.bench measures one thing.", "it is --nets, --operators, --forward or --device NAME",
+            "./inv self.bench --nets",
+        )  # fmt: skip
+    rounds = number("runs", runs, 1)
     if device:
         from verify.bench.transfer import report as report_transfers
-        from verify.nets.taken import run as take
 
-        if nets:
-            take(device, only, again, json, update, limit)
-        else:
-            report_transfers(device, number("runs", runs, 1), number("mib", mib, 1), json, update)
-        return
-    if nets:
+        report_transfers(device, rounds, number("mib", mib, 1), json, update)
+    elif nets:
         from verify.nets.report import run as run_nets
 
-        run_nets(number("runs", runs, 1), only, again, json, update)
-        return
-    if operators:
+        run_nets(rounds, only, again, json, update)
+    elif operators:
         from verify.bench.operators import run as run_operators
 
-        run_operators(number("runs", runs, 1), [word for word in only.split(",") if word], json, update)
-        return
-    if forward:
+        run_operators(rounds, [word for word in only.split(",") if word], json, update)
+    else:
         from verify.bench.forward import run as run_forward
 
-        run_forward(number("runs", runs, 1), json, update)
-        return
-    if lean:
-        from verify.bench.lean import run as run_lean
-
-        run_lean(number("runs", runs, 1), number("cpu-threads", cpu_threads, 1), json, update)
-        return
-    if engines:
-        from verify.bench.engines import run as run_engines
-
-        run_engines(number("runs", runs, 1), number("cpu-threads", cpu_threads, 1), json, update)
-        return
-    from verify.bench.commands import run
-
-    run(number("runs", runs, 1), json)
+        run_forward(rounds, json, update)
 
 
 @task(

@@ -7,9 +7,7 @@ cell again only if its program, its runner or its CPU has changed.
 
 from __future__ import annotations
 
-import itertools
 import json
-import math
 import os
 import threading
 import time
@@ -161,7 +159,6 @@ def sweep(
     *,
     again: bool = False,
     jobs: int = 1,
-    until: float = math.inf,
     holds: Callable[[Result], bool] = lambda _: True,
     remark: Callable[[Result], str] = lambda _: "",
 ) -> dict[str, Result]:
@@ -171,7 +168,6 @@ def sweep(
         what: begins the progress bar, as "comparing".
         again: run also the cells that the journal has.
         jobs: cells at once, in threads of this process; 1: one after another, in the order of ``cells``.
-        until: by `time.monotonic`: of cells one after another, none begins later; the same command goes on with them.
         holds: whether a kept result still counts; if not, its cell runs again.
         remark: what to print about a result, after its cell's name; nothing if empty.
 
@@ -184,7 +180,6 @@ def sweep(
         if (kept := journal.find(cell.name, cell.key)) is not None and holds(kept):
             found[cell.name] = kept
     rest = [cell for cell in cells if cell.name not in found]
-    timely = itertools.takewhile(lambda _: time.monotonic() < until, rest)
     with console.counter() as bar:
         task = bar.add_task(what, total=sum(cell.size for cell in rest))
 
@@ -192,16 +187,14 @@ def sweep(
             bar.update(task, description=f"{what} {cell.label or cell.name}")
             return cell.work()
 
-        for number, (cell, result) in enumerate(_results(timely, begin, jobs), 1):
+        for number, (cell, result) in enumerate(_results(rest, begin, jobs), 1):
             journal.keep(cell.name, cell.key, result)
             found[cell.name] = result
             bar.update(task, advance=cell.size)
             said = remark(result)
             if said or bar.disable:
                 console.note(f"[{number}/{len(rest)}] {cell.label or cell.name}{': ' if said else ''}{said}")
-    if left := len(cells) - len(found):
-        console.note(f"{what}: the time is over and {left} are left; the same command goes on with them")
-    return {cell.name: found[cell.name] for cell in cells if cell.name in found}
+    return {cell.name: found[cell.name] for cell in cells}
 
 
 def _results(

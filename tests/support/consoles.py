@@ -85,7 +85,7 @@ ELSEWHERE = (
     ("compare.md", "dist/linux-x86_64/lean/bin/pte_runner", "tests/integration/test_tune.py"),
     ("devices.md", "adb connect", "it takes adb; tests/integration/test_virtual_phone.py"),
     ("*", "./inv self.agree", "hours on all CPUs; tests/integration/test_agree.py"),
-    ("*", "./inv self.bench", "hours, and it writes tracked figures; tests/unit/test_engines_bench.py"),
+    ("*", "./inv self.bench", "hours, and it writes tracked figures; tests/unit/test_bench.py"),
     ("*", "./inv build", "tests/integration/test_build.py"),
     ("*", "./inv deploy", f"{DEVICE}; tests/integration/test_deploy_local.py"),
     ("*", "./inv devices.", DEVICE),

@@ -112,18 +112,6 @@ def test_ctrl_c_ends_what_the_cells_have_started(jobs: int) -> None:
     assert commands._running == set()
 
 
-def test_none_begins_when_the_time_is_over_and_the_same_sweep_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
-    work = Work()
-    later = time.monotonic() + 3600
-    first, *rest = work.cells("one", "two", "three")
-    sweep("numbering", [first], journal(), until=later)
-    found = sweep("numbering", [first, *rest], journal(), until=time.monotonic())
-    assert (found, work.ran) == ({"one": Number(value=3)}, ["one"])
-    assert "numbering: the time is over and 2 are left" in "".join(capsys.readouterr())
-    assert list(sweep("numbering", [first, *rest], journal(), until=later)) == ["one", "two", "three"]
-    assert work.ran == ["one", "two", "three"]
-
-
 def test_half_a_line_costs_one_cell() -> None:
     work = Work()
     sweep("counting", work.cells("a", "b"), journal())

@@ -1,4 +1,4 @@
-"""Figures: of our own commands, of engines, of transfers."""
+"""Figures: of the engine lean beside upstream's, and of transfers."""
 
 import os
 

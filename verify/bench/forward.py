@@ -22,8 +22,7 @@ from core.errors import BuildError
 from core.formats.program import Program, load_program
 from core.paths import ROOT, cache_dir
 from core.processes.commands import run as run_command
-from verify.bench.engines import BUSY, Case
-from verify.bench.kept import quiet
+from verify.bench.cases import Case, quiet
 from verify.tables import Table, table_of
 
 FORWARD = Table("docs/embedding.md", "forward")
@@ -130,14 +129,14 @@ def subjects(models: Sequence[str] = MODELS, threads: Sequence[int] = THREADS) -
     from toolchains.targets import host_target
 
     ensure_export()
-    bundles = {engine: build_bundle(host_target().name, engine) for engine in ("lean", "executorch")}
+    bundles = [build_bundle(host_target().name, engine) for engine in ("lean", "executorch")]
     found = []
     for model in models:
         folder = export(model, "fp32")
         program = load_program(folder)
         name = model.rpartition(":")[2]
         for count in threads:
-            runners = tuple(Case(engine, "", name, bundle, folder, program) for engine, bundle in bundles.items())
+            runners = tuple(Case.of(name, bundle, folder, program) for bundle in bundles)
             found.append(Subject(name, folder, program, count, runners))
     return found
 
@@ -166,7 +165,7 @@ def run(runs: int, as_json: bool, update: bool) -> None:
     before = round(os.getloadavg()[0], 2)
     with tempfile.TemporaryDirectory(prefix="slipway-bench-") as scratch:
         result = {"load_average_before": before} | measure(subjects(), build(Path(scratch)), runs, BLOCKS, BLOCK)
-    if update and quiet(result["load_average_before"], BUSY):
+    if update and quiet(result["load_average_before"]):
         FORWARD.write(f"{table_of(HEADINGS, [cells(row) for row in result['rows']])}\n{_about(result)}\n")
     if as_json:
         console.print_json(result)

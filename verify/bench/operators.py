@@ -6,7 +6,6 @@ engines alternate; a process repeats the operator for about the same time whatev
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import statistics
@@ -17,10 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from core import console
-from core.errors import BuildError, NotSupportedError, SlipwayError
+from core.errors import NotSupportedError, SlipwayError
 from core.formats.bundle import Bundle
-from core.processes.commands import run as run_command
-from verify.bench.kept import machine, quiet
+from verify.bench.cases import Case, machine, quiet
 from verify.tables import Table, table_of
 
 OPERATORS = Table("docs/lean.md", "operators")
@@ -29,7 +27,6 @@ AIM = 1.1
 BUSY = 2.0
 """Load average above which figures are not worth keeping: one thread, and the fastest round counts."""
 HEADINGS = ["operator", "sizes", "lean", "upstream", "ratio"]
-_SECONDS = 120.0
 _TRIAL = 5
 _LEAST, _MOST = 10, 2000
 _AIMED_MS = 40.0
@@ -49,15 +46,7 @@ class Use:
 
     def run(self, bundle: Bundle, executions: int) -> float:
         """One process on one thread: the median in milliseconds."""
-        from deploy.run.needs import runner_here
-
-        done = run_command(
-            [*runner_here(bundle), f"--model_path={self.program}", f"--inputs={','.join(map(str, self.inputs))}",
-             f"--num_executions={executions}", "--warmup=3", "--cpu_threads=1", "--json"],
-            timeout=_SECONDS, error=BuildError, what=f"Running {self.name} on {bundle.manifest.engine}",
-        )  # fmt: skip
-        times: list[float] = json.loads(done.stdout)["latency_ms"]["all"]
-        return statistics.median(times)
+        return statistics.median(Case(self.name, bundle, self.program, self.inputs).run(1, executions))
 
     def row(self) -> dict[str, Any]:
         """Microseconds: the fastest process of each engine, as others only disturb; and lean's to upstream's."""

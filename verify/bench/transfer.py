@@ -1,7 +1,7 @@
 """What ``./inv self.bench --device NAME`` does: a deploy's file transfer against the usual tools, on the same link.
 
 The same random bytes go to the same device by Slipway's store (verified there, synced, renamed), by its bare
-transport, and by ``scp``, ``rsync`` or ``adb push``, as far as this machine and the device have them, without and with
+transport, and by ``scp`` or ``adb push``, as far as this machine and the device have them, without and with
 a digest of what arrived; in turns, each of which another method begins. The ratios of one run say more than the times.
 Then a deploy with nothing to upload, and what of its time is neither transfer nor run (the program's own, by the
 device's clock); and one with a changed file, and the bytes that moved.
@@ -31,8 +31,7 @@ from deploy.run.connect import open_device
 from deploy.store.store import Blob, Store
 from deploy.transport.base import Transport, run
 from deploy.transport.deadline import Deadline
-from verify.bench import rsync as bench_rsync
-from verify.bench.kept import quiet
+from verify.bench.cases import quiet
 from verify.tables import Table
 
 Send = Callable[[Path, str], None]
@@ -123,16 +122,6 @@ def _others(device: Device, transport: Transport, folder: str) -> dict[str, Send
         )
         ssh = ["ssh", "-p", str(address.port), *options, ends]
         found["scp, ssh sha256sum"] = _verified(found["scp"], ssh, folder)
-    own, far = bench_rsync.here(), bench_rsync.there(device, transport, folder)
-    if own and far:
-        words = [
-            *own,
-            "--whole-file",
-            "-e",
-            " ".join(["ssh", "-p", str(address.port), *options]),
-            f"--rsync-path={far}",
-        ]
-        found["rsync"] = _program(lambda file, name: [*words, str(file), f"{ends}:{folder}/{name}"])
     return found
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import subprocess
 import sys
@@ -149,12 +148,12 @@ def journal() -> Journal[Export]:
     return Journal.of("nets-export", Export)
 
 
-def export(programs: Sequence[Exported], again: bool = False, until: float = math.inf) -> dict[str, Export]:
-    """Export what is not there yet; results by the programs' names, in their order. None begins after ``until``."""
+def export(programs: Sequence[Exported], again: bool = False) -> dict[str, Export]:
+    """Export what is not there yet; results by the programs' names, in their order."""
     environment.ensure_export()  # before the keys, which name its versions
     with Exporter() as exporter:
         cells = [sweeping.Cell(one.name, key(one), partial(exporter.export, one)) for one in programs]
-        return sweeping.sweep("exporting", cells, journal(), again=again, until=until, holds=_holds, remark=_remark)
+        return sweeping.sweep("exporting", cells, journal(), again=again, holds=_holds, remark=_remark)
 
 
 def _holds(made: Export) -> bool:

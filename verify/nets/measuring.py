@@ -22,12 +22,10 @@ from core.files import sha256_bytes
 from core.formats.bundle import Bundle
 from core.formats.program import Program, load_program
 from core.processes import sweep as sweeping
-from core.processes.commands import run as run_command
 from core.processes.sweep import Journal
 from deploy.run.compare import compare
-from deploy.run.needs import bundle_digest, runner_here
-from verify.bench.engines import Case
-from verify.bench.lean import compare as ratios
+from deploy.run.needs import bundle_digest
+from verify.bench.cases import Case
 from verify.nets.exporting import folder_of
 from verify.nets.table import FLOAT, Exported
 
@@ -41,7 +39,6 @@ _AIM_MS = 700.0
 """How long the executions of one process shall take, all together."""
 _MOST, _LEAST = 100, 5
 """Executions of one process."""
-_SECONDS = 600.0
 _BACKED = 256 << 20
 """Bytes, more than most of these programs take."""
 
@@ -86,17 +83,6 @@ class Measured(BaseModel):
     """Processors that other processes used meanwhile."""
     error: str = ""
     """Why it was not measured."""
-
-
-def _outputs(bundle: Bundle, folder: Path, program: Program, prefix: Path) -> float:
-    """Run it once, write its outputs as ``<prefix>N.npy``, and give the time of an execution in ms."""
-    inputs = ",".join(str(folder / one.file) for one in program.inputs)
-    done = run_command(
-        [*runner_here(bundle), f"--model_path={folder / program.file}", f"--inputs={inputs}", "--warmup=1",
-         "--num_executions=2", f"--output_file={prefix}", "--json"],
-        timeout=_SECONDS, what=f"Running {program.name} on {bundle.manifest.engine}",
-    )  # fmt: skip
-    return float(json.loads(done.stdout)["latency_ms"]["min"])
 
 
 def _distance(got: Path, want: Path) -> float:
@@ -175,27 +161,27 @@ def measure(bundles: tuple[Bundle, Bundle], exported: Exported, rounds: int) -> 
 def _measure(bundles: tuple[Bundle, Bundle], name: str, folder: Path, place: Path, rounds: int) -> Measured:
     program = load_program(folder)
     prefixes = (place / "lean", place / "upstream")
-    took = [_outputs(bundle, folder, program, at) for bundle, at in zip(bundles, prefixes, strict=True)]
+
+    def case(bundle: Bundle, *flags: str) -> Case:
+        return Case.of(name, bundle, folder, program, flags)
+
+    tried = [case(one, f"--output_file={at}").run(THREADS[-1], 2, 1) for one, at in zip(bundles, prefixes, strict=True)]
     far = apart(program, folder, *prefixes)
-    executions = max(_LEAST, min(_MOST, int(_AIM_MS / max(min(took), 1e-3))))
-    pairs = {
-        threads: tuple(Case(one.manifest.engine, "", name, one, folder, program) for one in bundles)
-        for threads in THREADS
-    }
-    loading = tuple(Case(one.manifest.engine, "load", name, one, folder, program) for one in bundles)
-    flags = (f"--weights_cache={place / 'weights'}",)
-    cached = Case(bundles[0].manifest.engine, "cached", name, bundles[0], folder, program, flags)
+    executions = max(_LEAST, min(_MOST, int(_AIM_MS / max(min(map(min, tried)), 1e-3))))
+    pairs = {threads: tuple(map(case, bundles)) for threads in THREADS}
+    loading = tuple(map(case, bundles))
+    cached = case(bundles[0], f"--weights_cache={place / 'weights'}")
     cached.run(THREADS[-1], 1, 0)  # writes the cache
     cached.load.clear()
     busy = _Busy()
     for done in range(rounds):
-        turns = [(threads, case, executions) for threads, pair in pairs.items() for case in pair]
+        turns = [(threads, one, executions) for threads, pair in pairs.items() for one in pair]
         loads = LOADS * (done + 1) // rounds - LOADS * done // rounds
-        turns += [(THREADS[-1], case, 1) for case in (*loading, cached)] * loads
+        turns += [(THREADS[-1], one, 1) for one in (*loading, cached)] * loads
         random.shuffle(turns)
-        for threads, case, count in turns:
+        for threads, one, count in turns:
             _back_memory()
-            case.run(threads, count, WARMUP if count > 1 else 0)
+            one.run(threads, count, WARMUP if count > 1 else 0)
     for timed, loaded in zip(pairs[THREADS[-1]], loading, strict=True):
         timed.load += loaded.load
     return Measured(
@@ -206,8 +192,14 @@ def _measure(bundles: tuple[Bundle, Bundle], name: str, folder: Path, place: Pat
 
 
 def _figures(ours: Case, theirs: Case) -> Figures:
-    seen = ratios((theirs, ours))
-    return Figures(**{name: seen[name] for name in Figures.model_fields})
+    load, p50, rss = (
+        (statistics.median(getattr(ours, name)), statistics.median(getattr(theirs, name)))
+        for name in ("load", "latency", "rss")
+    )
+    return Figures(
+        load_ms=(round(load[0], 3), round(load[1], 3)), p50_ms=(round(p50[0], 4), round(p50[1], 4)),
+        peak_rss_bytes=(int(rss[0]), int(rss[1])),
+    )  # fmt: skip
 
 
 def journal() -> Journal[Measured]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from core import console
 from core.errors import ConfigError, NotSupportedError, UsageError
-from verify.bench.kept import machine
+from verify.bench.cases import machine
 from verify.nets.exporting import Export, export
 from verify.nets.measuring import QUIET, THREADS, Measured, sweep
 from verify.nets.table import Exported, choose
@@ -157,7 +157,7 @@ def run(runs: int, only: str, again: bool, as_json: bool, update: bool) -> None:
         raise UsageError("Figures of some nets only are not kept.", "--only was given with --update", "leave one out")
     if not Path("/proc/stat").exists():
         raise NotSupportedError(
-            "Nets are measured on Linux only.", "/proc/stat says who else computes", "./inv self.bench"
+            "Nets are measured on Linux only.", "/proc/stat says who else computes", "./inv self.bench --operators"
         )
     from toolchains.bundle.builder import build
     from toolchains.targets import host_target

@@ -18,8 +18,6 @@ from models.zoo.tables import read
 TABLE = Path(__file__).with_name("nets.toml")
 FLOAT = "float"
 """``floatN.npy`` beside a program: the float model's outputs."""
-_PARTS = {"ssdlite": "torchvision", "clip": "transformers", "conformer": "torchaudio", "transformer_encoder": "torch"}
-"""Packages of what `verify.nets.parts` makes."""
 _INPUT = re.compile(r"(\d+(?:x\d+)*)(?: <(\d+))?")
 
 
@@ -60,16 +58,6 @@ class Net:
     settings: dict[str, Any] | None = None
     take: tuple[str, ...] = ()
     """Names of the results that are outputs; all tensors when empty."""
-    fails: str = ""
-    """Why upstream's exporter does not take it, if that is known."""
-    issue: str = ""
-    """Where upstream knows that: ``pytorch/executorch#18624``."""
-
-    @property
-    def package(self) -> str:
-        """Whose net it is: ``torchvision``."""
-        package, _, name = self.make.partition(":")
-        return _PARTS.get(name, "") or package.partition(".")[0]
 
     @property
     def digest(self) -> str:

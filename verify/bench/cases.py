@@ -1,0 +1,90 @@
+"""A program on an engine, measured process by process; and when figures are kept for the docs.
+
+Whoever measures lets processes of all engines alternate, so that what else the machine does meets all of them alike.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from core import console
+from core.errors import BuildError
+from core.formats.bundle import Bundle
+from core.formats.program import Program
+from core.processes.commands import run as run_command
+
+BUSY = 0.5
+"""Load average above which figures are not worth keeping."""
+_SECONDS = 600.0
+
+
+@dataclass
+class Case:
+    """A program on an engine of this machine, and what was measured of it."""
+
+    name: str
+    bundle: Bundle
+    program: Path
+    inputs: tuple[Path, ...]
+    flags: tuple[str, ...] = ()
+    load: list[float] = field(default_factory=list)
+    """Milliseconds, as ``latency``."""
+    latency: list[float] = field(default_factory=list)
+    """Of all executions of all processes."""
+    rss: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, name: str, bundle: Bundle, folder: Path, program: Program, flags: tuple[str, ...] = ()) -> Case:
+        """The program of an export's folder."""
+        return cls(name, bundle, folder / program.file, tuple(folder / one.file for one in program.inputs), flags)
+
+    @property
+    def engine(self) -> str:
+        """The bundle's."""
+        return self.bundle.manifest.engine
+
+    def run(self, threads: int, executions: int, warmup: int = 3) -> list[float]:
+        """One process; its figures are added. Returns the times of its executions in milliseconds."""
+        from deploy.run.needs import runner_here
+
+        done = run_command(
+            [*runner_here(self.bundle), f"--model_path={self.program}", f"--inputs={','.join(map(str, self.inputs))}",
+             f"--num_executions={executions}", f"--warmup={warmup}", f"--cpu_threads={threads}", "--json",
+             *self.flags],
+            timeout=_SECONDS, error=BuildError, what=f"Running {self.name} on {self.engine}",
+        )  # fmt: skip
+        answer = json.loads(done.stdout)
+        times: list[float] = answer["latency_ms"]["all"]
+        self.load.append(answer["load_ms"])
+        self.latency += times
+        self.rss.append(answer["peak_rss_bytes"])
+        return times
+
+
+def quiet(load: float, most: float = BUSY) -> bool:
+    """Whether figures are worth keeping; says it if they are not.
+
+    Args:
+        load: load average before they were taken.
+        most: load average above which they are not.
+    """
+    if load > most:
+        console.note(f"Warning: the machine was busy (load average {load:.2f}): nothing was kept")
+    return load <= most
+
+
+def machine() -> str:
+    """This machine's processor, what decides about kernels of x86, and how many there are."""
+    words = [line for line in _lines("/proc/cpuinfo") if line.startswith(("model name", "flags"))]
+    name = next((line.partition(":")[2].strip() for line in words if line.startswith("model")), platform.machine())
+    flags = next((line for line in words if line.startswith("flags")), "")
+    level = next((word for flag, word in (("avx512f", "AVX512"), ("avx2", "AVX2")) if flag in flags.split()), "")
+    return ", ".join(filter(None, [name, level, f"{os.cpu_count()} processors"]))
+
+
+def _lines(file: str) -> list[str]:
+    return Path(file).read_text(encoding="utf-8").splitlines()
