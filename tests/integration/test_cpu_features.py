@@ -12,11 +12,11 @@ import pytest
 
 from core.formats.bundle import RUNNER, Bundle
 from models.export import export
+from tests.support import kleidiai
 from tests.support.processes import ran
 from toolchains.bundle import builder
 from toolchains.emulation.platforms import platform_for
 from toolchains.targets import get_target
-from verify.kernels import kernels
 from verify.suite.made import made_by
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
@@ -131,16 +131,16 @@ def test_each_choice_has_its_own_packed_weights(here: Bundle, program: Path, tmp
 
 @pytest.fixture(scope="module")
 def programs() -> Path:
-    """The folder with the programs of verify/kernels/kleidiai_layers.py."""
-    return made_by(kernels.MAKER)
+    """The folder with the programs of tests/support/kleidiai_layers.py."""
+    return made_by(kleidiai.MAKER)
 
 
 def arm(programs: Path, name: str, folder: Path, *flags: str) -> dict[str, Any]:
     """The result of a program under QEMU with all features that it has; its output is out0.npy in ``folder``."""
     inputs = ",".join(str(file) for file in sorted(programs.glob(f"{name}.in*.npy")))
     words = [f"--model_path={programs / name}.pte", f"--inputs={inputs}", f"--output_file={folder / 'out'}"]
-    runner = builder.build(kernels.TARGET, "lean").path / RUNNER
-    platform = platform_for(get_target(kernels.TARGET), "sme2")
+    runner = builder.build(kleidiai.TARGET, "lean").path / RUNNER
+    platform = platform_for(get_target(kleidiai.TARGET), "sme2")
     done = platform.run(runner, [*words, "--json", "--cpu_threads=1", *flags], timeout=300)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)

@@ -11,7 +11,7 @@ from core.errors import BuildError, ConfigError
 from core.paths import ROOT
 from toolchains.emulation import emulators, platforms
 from toolchains.targets import get_target, load_targets
-from verify.kernels import names as kernels
+from verify.prove import kernel_names as kernels
 from verify.prove import proof, prove
 from verify.prove import table as prove_table
 from verify.prove.proof import CaseResult, Row

@@ -57,7 +57,6 @@ LEVELS = (
     "verify.bench",
     "verify.lab",
     "verify.nets",
-    "verify.kernels",
     "verify.prove",
     "verify.fuzz",
     "verify.agree",

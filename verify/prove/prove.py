@@ -18,7 +18,7 @@ from core.processes.sweep import Cell, Journal, sweep
 from toolchains.emulation import platforms
 from toolchains.emulation.platforms import NATIVE, WINE, Platform
 from toolchains.targets import Target, get_target, load_targets
-from verify.kernels import names as kernels
+from verify.prove import kernel_names as kernels
 from verify.prove import proof
 from verify.prove.proof import CaseResult, Report, Row
 

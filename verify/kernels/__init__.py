@@ -1,1 +1,0 @@
-"""Which kernel computes which layer."""
