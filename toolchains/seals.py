@@ -42,10 +42,9 @@ def look() -> Iterator[Looked]:
     """Read every sealed folder of the cache, with progress."""
     found = {folder: sealed.size(folder) for folder in folders()}
     done = 0
-    with console.progress() as progress:
-        task = progress.add_task("reading the cache", total=sum(found.values()))
+    with console.step("reading the cache", announce=False) as step:
         for folder, size in found.items():
-            progress.update(task, description=f"reading {folder.name}")
+            step.now(folder.name)
             try:
                 damaged = tuple(sealed.damage(folder, full=True))
             except FileNotFoundError:
@@ -53,7 +52,7 @@ def look() -> Iterator[Looked]:
             except OSError as error:  # a disk that cannot be read
                 damaged = (str(error),)
             done += size
-            progress.update(task, completed=done)
+            step.bytes(done, sum(found.values()))
             yield Looked(str(folder), size, damaged)
 
 

@@ -15,17 +15,15 @@ from core.console.screen import err, out
 from core.plain import json_text, plain
 
 __all__ = [
-    "begin", "counter", "description", "documents", "err", "grouped", "growing", "note", "out", "paused", "print_json",
-    "progress", "say", "shown", "step", "table",
+    "begin", "documents", "err", "grouped", "growing", "note", "out", "paused", "print_json", "say", "shown", "step",
+    "table",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from rich.console import Console
-    from rich.progress import Progress, TextColumn
     from rich.table import Table
-    from rich.text import Text
 
 
 def note(message: str) -> None:
@@ -167,53 +165,3 @@ def grouped(groups: Mapping[str, Sequence[Sequence[str]]], columns: Sequence[str
             grid.add_row(Text.assemble("  ", cells[0]), *cells[1:])
     _print(out(), grid)
     _below(out(), caption)
-
-
-def description() -> TextColumn:
-    """The column of a progress display that says what is going on, in `plain` words."""
-    from rich.progress import Task, TextColumn
-    from rich.text import Text
-
-    class Description(TextColumn):
-        def render(self, task: Task) -> Text:
-            return Text(plain(task.description), style="none")
-
-    return Description("")
-
-
-def progress(transient: bool = True) -> Progress:
-    """A progress display on stderr with bytes and time; silent when stderr is not a terminal."""
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        SpinnerColumn,
-        TimeElapsedColumn,
-    )
-
-    return Progress(
-        SpinnerColumn(),
-        description(),
-        BarColumn(),
-        DownloadColumn(),
-        TimeElapsedColumn(),
-        console=err(),
-        transient=transient,
-        disable=not err().is_terminal,
-    )
-
-
-def counter(transient: bool = True) -> Progress:
-    """A progress display on stderr that counts steps; silent when stderr is not a terminal."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TimeElapsedColumn
-
-    return Progress(
-        SpinnerColumn(),
-        description(),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=err(),
-        transient=transient,
-        disable=not err().is_terminal,
-    )

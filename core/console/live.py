@@ -78,6 +78,10 @@ class Step:
         """Say how many of its things are done."""
         self._set(done, total, "")
 
+    def one(self, count: int = 1) -> None:
+        """Say that one more of its things is done."""
+        self._set(self.done + count, self.total, "")
+
     def bytes(self, done: int, total: int | None = None) -> None:
         """Say how many bytes are through: the line has them with their rate."""
         self._set(done, total, "bytes")

@@ -180,19 +180,19 @@ def sweep(
         if (kept := journal.find(cell.name, cell.key)) is not None and holds(kept):
             found[cell.name] = kept
     rest = [cell for cell in cells if cell.name not in found]
-    with console.counter() as bar:
-        task = bar.add_task(what, total=sum(cell.size for cell in rest))
+    with console.step(what, announce=False) as step:
+        step.count(0, sum(cell.size for cell in rest))
 
         def begin(cell: Cell[Result]) -> Result:
-            bar.update(task, description=f"{what} {cell.label or cell.name}")
+            step.now(cell.label or cell.name)
             return cell.work()
 
         for number, (cell, result) in enumerate(_results(rest, begin, jobs), 1):
             journal.keep(cell.name, cell.key, result)
             found[cell.name] = result
-            bar.update(task, advance=cell.size)
+            step.one(cell.size)
             said = remark(result)
-            if said or bar.disable:
+            if said or not step.live:
                 console.note(f"[{number}/{len(rest)}] {cell.label or cell.name}{': ' if said else ''}{said}")
     return {cell.name: found[cell.name] for cell in cells}
 

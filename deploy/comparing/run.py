@@ -93,27 +93,22 @@ def compare(
 
     reference = floating(len(floats))
     rows: list[Row] = []
-    with console.counter() as bar:
-        for cell in cells:
-            result = known[cell.key]
-            own = samples.each if many or not cell.device.emulated else samples.each[:EMULATED]
-            if result.outcome not in ("passed", "differs"):
-                rows.append(row(result))
-                continue
-            label = f"{len(own)} samples on {cell.device.name}: {cell.program.name}, {cell.engine}"
-            task = bar.add_task(label, total=len(own))
-
-            def done(task: Any = task) -> None:
-                bar.advance(task)
-
+    for cell in cells:
+        result = known[cell.key]
+        own = samples.each if many or not cell.device.emulated else samples.each[:EMULATED]
+        if result.outcome not in ("passed", "differs"):
+            rows.append(row(result))
+            continue
+        label = f"{len(own)} samples on {cell.device.name}: {cell.program.name}, {cell.engine}"
+        with console.step(label, announce=False) as step:
+            step.count(0, len(own))
             try:
                 bundle, path = parts(cell)
-                outputs = sampling.run(cell.device, bundle, path, own, settings(cell), done)
+                outputs = sampling.run(cell.device, bundle, path, own, settings(cell), step.one)
                 exact = accuracy(outputs, own, labelled, metric)
                 rows.append(row(result, len(own), exact, floating(len(own))))
             except SlipwayError as error:
                 rows.append(row(result, problem=Problem.of(error)))
-            bar.remove_task(task)
     by: Literal["metric", "top1", "psnr"] = "metric" if metric else "top1" if reference.top1 is not None else "psnr"
     found = marked(rows, by)
     return Compared(

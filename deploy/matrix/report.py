@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from core import console
+from core.console.live import Step
 from core.console.units import counted, duration
 from core.errors import UsageError
 from deploy.matrix.model import CellResult, Matrix
@@ -30,23 +31,17 @@ class Live:
     """Progress on stderr: a bar over all cells and a line for each busy device; without a terminal, a line per cell."""
 
     def __init__(self, total: int) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
-
-        err = console.err()
-        self._progress = Progress(
-            console.description(), BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(),
-            console=err, transient=True, disable=not err.is_terminal,
-        )  # fmt: skip
         self._total = total
-        self._all = self._progress.add_task("matrix", total=total)
-        self._devices: dict[str, Any] = {}
-        self._done = 0
+        self._all = console.begin("matrix", announce=False)
+        self._all.count(0, total)
+        self._devices: dict[str, Step] = {}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._progress.stop()
+        for step in (*self._devices.values(), self._all):
+            step.end()
 
     def preparing(self, what: str) -> None:
         """Show that a build or an export begins; it has a display of its own."""
@@ -54,21 +49,18 @@ class Live:
 
     def working(self, device: str, what: str) -> None:
         """Show what a device is doing."""
-        self._progress.start()
         if device not in self._devices:
-            self._devices[device] = self._progress.add_task("", total=None)
-        self._progress.update(self._devices[device], description=f"  {device}: {what}"[:100])
+            self._devices[device] = console.begin(device, announce=False)
+        self._devices[device].now(what)
 
     def finished(self, cell: CellResult) -> None:
         """Show that a cell is filled, or will not be."""
-        self._done += 1
-        line = self._devices.pop(cell.device, None)
-        if line is not None:
-            self._progress.remove_task(line)
-        self._progress.update(self._all, completed=self._done)
+        self._all.one()
+        if (step := self._devices.pop(cell.device, None)) is not None:
+            step.end()
         again = ", kept from before" if cell.reused else ""
         problem = f": {cell.problem.what}" if cell.problem else f" ({_time(cell)}{again})"
-        console.note(f"[{self._done}/{self._total}] {cell.key} {_MARKS[cell.outcome]}{problem}")
+        console.note(f"[{self._all.done}/{self._total}] {cell.key} {_MARKS[cell.outcome]}{problem}")
 
 
 def report(found: Matrix, folder: Path, as_json: bool = False) -> None:

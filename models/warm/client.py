@@ -351,13 +351,7 @@ def export(requests: Sequence[Request], force: bool, at_once: int, keep: bool) -
         folders and errors; ``None`` for what must be exported in another way, as the exporter is not there.
     """
     outcome: dict[str, Path | SlipwayError | None] = {request.name: None for request in requests}
-    count = len(requests)
-
-    def done() -> str:
-        return f"{len(exports.outcome)} of {count} done" if exports is not None and count > 1 else ""
-
-    exports: Exports | None = None
-    display = Display(sys.stderr, done)
+    display = Display(sys.stderr, len(requests))
     try:
         with exporter(display, requests[0].name, keep) as folder:
             if folder is None:

@@ -282,8 +282,8 @@ def _run(base: Path, todo: Sequence[str], jobs: int) -> None:
     shards: list[_Shard] = []
     number = 0
     try:
-        with console.counter() as bar:
-            task = bar.add_task("upstream's tests", total=len(todo))
+        with console.step("running upstream's tests", announce=False) as step:
+            step.count(0, len(todo))
             while waiting or shards:
                 while waiting and len(shards) < jobs:
                     number += 1
@@ -292,7 +292,7 @@ def _run(base: Path, todo: Sequence[str], jobs: int) -> None:
                 for shard in list(shards):
                     before = len(shard.left)
                     over = shard.poll() is None
-                    bar.advance(task, before - len(shard.left))
+                    step.one(before - len(shard.left))
                     if not over:
                         continue
                     shards.remove(shard)
