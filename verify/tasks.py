@@ -363,6 +363,6 @@ def lab(
     Example: ./inv lab --device sme --layers linear,conv,bmm --types all
     """
     words = Words(c, locals(), own=["model", "device"])
-    from verify.lab.lab import run
+    from verify.layers.command import run
 
     run(words)

@@ -120,7 +120,7 @@ def run(request: MatrixRequest, catalogue: Sequence[Exportable], build: Build, e
         interrupted = True
         with matrix_report.Live(len(chosen.cells)) as live:
             filling = Filling(
-                chosen, build, export, live, Journal(folder / JOURNAL, CellResult), request.settings,
+                chosen, build, export, live, request.settings, journal=Journal(folder / JOURNAL, CellResult),
                 resume=request.resume, jobs=request.jobs or max(2, os.cpu_count() or 2),
                 rounds=request.turns,
             )  # fmt: skip

@@ -93,11 +93,20 @@ class Output(_Model):
     """The absolute part of the tolerance."""
 
 
-class CellResult(_Model):
-    """One cell of the matrix. Sizes in bytes."""
+class Measured(_Model):
+    """A cell's result."""
 
     key: str
     """``pi/linux-arm64/lean/mlp-qs8``."""
+    inputs: str = ""
+    """Digest of everything that decides the result: bundle, program, reference, device, settings."""
+    reused: bool = False
+    """Whether an earlier run left it, and this one found nothing changed."""
+
+
+class CellResult(Measured):
+    """One cell of the matrix. Sizes in bytes."""
+
     device: str
     title: str = ""
     tags: tuple[str, ...] = ()
@@ -110,10 +119,6 @@ class CellResult(_Model):
     emulated: bool
     outcome: Outcome
     problem: Problem | None = None
-    inputs: str = ""
-    """Digest of everything that decides the result: bundle, program, reference, device, settings."""
-    reused: bool = False
-    """Whether an earlier run of the matrix left it, and this one found nothing changed."""
     created: str = ""
     """UTC, ISO 8601."""
     seconds: float = 0.0

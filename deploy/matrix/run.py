@@ -6,7 +6,6 @@ A finished cell is in the journal (`core.processes.sweep`) at once, so that an i
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,8 +15,7 @@ from typing import Any, Protocol
 from core.console.units import counted
 from core.errors import SlipwayError
 from core.formats.bundle import Bundle
-from core.processes.sweep import Journal
-from deploy.matrix.devices import Worker, together
+from deploy.matrix.devices import Runner, Worker
 from deploy.matrix.model import CellResult, Problem, filled, inputs_of, joined, unfilled
 from deploy.matrix.people import AWAY
 from deploy.matrix.plan import Cell, Exportable, Plan
@@ -48,25 +46,19 @@ class Watcher(Protocol):
 
 
 @dataclass
-class Filling:
-    """A matrix that is being filled. `results` is valid at any moment: a missing cell was not run."""
+class Filling(Runner[Cell, CellResult]):
+    """A matrix that is being filled."""
 
     plan: Plan
     build: Build
     export: Export
     watcher: Watcher
-    journal: Journal[CellResult]
     settings: Callable[[Cell], Settings]
     """The settings of a cell's deploy."""
-    resume: bool = False
-    jobs: int = 2
     rounds: int = 1
     """Processes of each cell on a real device; the rounds of a device's cells take turns, in random order."""
-    results: dict[str, CellResult] = field(default_factory=dict)
     _bundles: dict[tuple[str, str], Bundle | Problem] = field(default_factory=dict)
     _programs: dict[Exportable, Path | Problem] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _over: bool = False
 
     def go(self) -> None:
         """Fill it. If it ends early (by Ctrl-C too), every deploy is ended and waited for.
@@ -76,16 +68,11 @@ class Filling:
         if not self.resume:
             self.journal.forget()
         self._prepare()
-        queues: dict[str, list[Cell]] = {}
-        for cell in self.plan.cells:
-            if cell.key not in self.results and (not self._known(cell) or self._lacks_rounds(cell)):
-                queues.setdefault(cell.device.name, []).append(cell)
-        # This machine's own latency is measured while no emulator and no other deploy keeps it busy.
-        alone = {name: cells for name, cells in queues.items() if cells[0].device.measured_here}
-        for name, cells in alone.items():
-            together({name: cells}, self.jobs, self._serve, self._end)
-        rest = {name: cells for name, cells in queues.items() if name not in alone}
-        together(rest, self.jobs, self._serve, self._end)
+        self.run_all(
+            cell
+            for cell in self.plan.cells
+            if cell.key not in self.results and (not self._known(cell) or self._lacks_rounds(cell))
+        )
 
     def all(self) -> tuple[CellResult, ...]:
         """Every cell of the plan in its order, with its result so far."""
@@ -129,15 +116,10 @@ class Filling:
             return False
         return len(found.rounds) < self.rounds
 
-    def _end(self) -> None:
-        self._over = True
-
-    def _serve(self, worker: Worker, cells: Sequence[Cell]) -> None:
-        try:
-            self._all_of(worker, [cell for cell in cells if cell.key not in self.results])
-            self._more_rounds(worker, cells)
-        finally:
-            worker.close()
+    def serve(self, worker: Worker, items: Sequence[Cell]) -> None:
+        """Every cell once, then the further rounds."""
+        self._all_of(worker, [cell for cell in items if cell.key not in self.results])
+        self._more_rounds(worker, items)
 
     def _more_rounds(self, worker: Worker, cells: Sequence[Cell]) -> None:
         """Run the cells that passed again, in turns: what disturbs a device for a while then disturbs all of them."""
@@ -152,7 +134,7 @@ class Filling:
                 again = self._run(worker, cell, which)
                 if again is None or self._over:
                     return
-                self._keep(joined(known, again))
+                self.keep(joined(known, again))
 
     def _all_of(self, worker: Worker, cells: Sequence[Cell]) -> None:
         away: list[Problem] = []
@@ -192,15 +174,10 @@ class Filling:
         return None
 
     def _finish(self, cell: CellResult) -> CellResult:
-        self._keep(cell)
+        self.keep(cell)
         with self._lock:
             self.watcher.finished(cell)
         return cell
-
-    def _keep(self, cell: CellResult) -> None:
-        with self._lock:
-            self.journal.keep(cell.key, cell.inputs, cell)
-            self.results[cell.key] = cell
 
 
 def _or_problem(make: Callable[[], Any]) -> Any:

@@ -103,6 +103,11 @@ class Stages:
         self._expected = live.recall(f"export {name}")
         self._stage = ""
 
+    @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return time.monotonic() - self._start
+
     def show(self, stage: str) -> None:
         """A stage begins."""
         self._stage = stage
@@ -121,7 +126,7 @@ class Stages:
 
     def done(self) -> None:
         """The export has succeeded: its time is the next one's estimate."""
-        live.remember(f"export {self._name}", time.monotonic() - self._start)
+        live.remember(f"export {self._name}", self.seconds)
 
     def close(self) -> None:
         """Remove the line."""

@@ -15,9 +15,9 @@ from deploy.matrix import html as matrix_html
 from deploy.matrix.model import Matrix, Round, Times
 from deploy.matrix.plan import Exportable
 from tests.support.browser import Browser, browser
-from tests.support.lab_results import lab
+from tests.support.layer_results import lab
 from tests.support.matrices import OUTPUT, cell, impossible, matrix, passed, problem
-from verify.lab import html as lab_html
+from verify.layers import html as layers_html
 
 PROGRAMS = ("mobilenet_v2-fp32", "mobilenet_v2-qs8", "mlp-fp32", "mlp-qs8", "wav2letter-qd8-f16-qc4w", "edsr-fp32")
 OUTSIDE = """Array.from(document.querySelectorAll('main *')).filter(e => {
@@ -200,7 +200,7 @@ def lab_page(folder: Path) -> str:
         figures = {"ratio": ratio, "low": ratio * 0.9, "high": ratio * 1.1, "compared": "slower" if ratio > 2 else ""}
         cells.append(measured.model_copy(update={**names, **figures, "first": ways[0], "second": ways[1]}))
     peaks = {"raspberry-pi-5-in-the-cellar": found.peaks[measured.device]}
-    return lab_html.text(found.model_copy(update={"cells": tuple(cells), "peaks": peaks}))
+    return layers_html.text(found.model_copy(update={"cells": tuple(cells), "peaks": peaks}))
 
 
 TIMES = ("p10", "p50", "p90", "gflops")

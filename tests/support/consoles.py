@@ -92,7 +92,7 @@ ELSEWHERE = (
     ("*", "./inv export", "tests/integration/test_export.py"),
     ("*", "./inv self.fuzz", "hours; tests/integration/test_damaged_programs.py"),
     ("*", "./inv inspect", "tests/integration/test_inspect.py"),
-    ("*", "./inv lab", "hours, and a device of the reader's; tests/unit/test_lab.py"),
+    ("*", "./inv lab", "hours, and a device of the reader's; tests/unit/test_layers.py"),
     ("*", "./inv matrix", "tests/integration/test_matrix.py"),
     ("*", "./inv models.add-package", "it asks a package index; tests/integration/test_tutorials.py"),
     ("*", "./inv self.operators", "tests/integration/test_lean_operators.py"),

@@ -55,7 +55,7 @@ LEVELS = (
     "verify.operators",
     "verify.sound",
     "verify.bench",
-    "verify.lab",
+    "verify.layers",
     "verify.nets",
     "verify.prove",
     "verify.fuzz",

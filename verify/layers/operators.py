@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from deploy.run.runner import ProfileRow
 from models.inspection.against import pair
 from models.inspection.rows import Row, Times
-from verify.lab.model import Lab, Matched, Operator
+from verify.layers.model import Lab, Matched, Operator
 
 COLUMNS = (
     *("device", "layer", "type", "operator", "calls", "p10 ms", "p50 ms", "p90 ms"),

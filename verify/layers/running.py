@@ -6,27 +6,25 @@ import hashlib
 import json
 import math
 import random
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from core import console
 from core.formats.bundle import Bundle
-from core.processes.sweep import Journal
 from deploy.devices.inventory import Device
-from deploy.matrix.devices import Worker, together
+from deploy.matrix.devices import Runner, Worker
 from deploy.matrix.model import Problem
+from deploy.matrix.significance import compare, percentile
 from deploy.run.engine_flags import LEAN
 from deploy.run.needs import bundle_digest
 from deploy.run.result import Result
 from deploy.run.settings import Settings
-from verify.lab.layers import Layer
-from verify.lab.model import Instructions, LabCell, Matched, State, Used, Way
-from verify.lab.operators import matched
-from verify.lab.stats import compare, percentile
-from verify.lab.ways import Choice, Pair
-from verify.lab.words import why
+from verify.layers.families import Layer
+from verify.layers.model import Instructions, LayerCell, Matched, State, Used, Way
+from verify.layers.operators import matched
+from verify.layers.ways import Choice, Pair
+from verify.layers.words import why
 
 TRIAL = 10
 """Executions of the run that finds out how many a process needs; with the profile on."""
@@ -44,7 +42,7 @@ COUNTED = 5
 class Todo:
     """A cell to fill: a program on a device."""
 
-    cell: LabCell
+    cell: LayerCell
     device: Device
     layer: Layer | None
     pair: Pair
@@ -52,38 +50,28 @@ class Todo:
 
 
 @dataclass
-class Laboratory:
-    """A lab that is being filled. `results` is valid at any moment."""
+class LayerRunner(Runner[Todo, LayerCell]):
+    """A lab that is being filled."""
 
     todo: Sequence[Todo]
     bundles: Mapping[tuple[str, str], Bundle]
-    journal: Journal[LabCell]
     rounds: int
     settings: Settings
-    resume: bool = False
-    jobs: int = 2
-    told: Callable[[LabCell, int], None] = lambda _cell, _left: None
-    results: dict[str, LabCell] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _over: bool = False
+    told: Callable[[LayerCell, int], None] = lambda _cell, _left: None
 
     def go(self) -> None:
         """Fill all; Ctrl-C ends every deploy, waits for it, and is raised again."""
-        queues: dict[str, list[Todo]] = {}
-        for each in self.todo:
-            found = self.journal.find(each.cell.key, self._inputs(each)) if self.resume else None
-            if found is not None and found.outcome == "measured":
-                self.results[each.cell.key] = found.model_copy(update={"reused": True})
-            else:
-                queues.setdefault(each.device.name, []).append(each)
-        # This machine's own times are measured while nothing else of ours runs on it.
-        alone = {name: queue for name, queue in queues.items() if queue[0].device.measured_here}
-        for name, queue in alone.items():
-            together({name: queue}, self.jobs, self._serve, self._end)
-        rest = {name: queue for name, queue in queues.items() if name not in alone}
-        together(rest, self.jobs, self._serve, self._end)
+        self.run_all(each for each in self.todo if not self._known(each))
 
-    def all(self, cells: Sequence[LabCell]) -> tuple[LabCell, ...]:
+    def _known(self, todo: Todo) -> bool:
+        """Whether the journal has the cell already."""
+        found = self.journal.find(todo.cell.key, self._inputs(todo)) if self.resume else None
+        if found is None or found.outcome != "measured":
+            return False
+        self.results[todo.cell.key] = found.model_copy(update={"reused": True})
+        return True
+
+    def all(self, cells: Sequence[LayerCell]) -> tuple[LayerCell, ...]:
         """``cells`` with the results so far."""
         return tuple(self.results.get(cell.key, cell) for cell in cells)
 
@@ -99,25 +87,15 @@ class Laboratory:
         }  # fmt: skip
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
-    def _end(self) -> None:
-        self._over = True
+    def serve(self, worker: Worker, items: Sequence[Todo]) -> None:
+        """Each cell with all its rounds."""
+        for todo in items:
+            if self._over or (filled := self._fill(worker, todo)) is None:
+                return
+            self.keep(filled)
+            self.told(filled, len(self.todo) - len(self.results))
 
-    def _serve(self, worker: Worker, queue: Sequence[Todo]) -> None:
-        try:
-            for todo in queue:
-                if self._over:
-                    return
-                filled = self._fill(worker, todo)
-                if filled is None:
-                    return
-                with self._lock:
-                    self.journal.keep(filled.key, filled.inputs, filled)
-                    self.results[filled.key] = filled
-                    self.told(filled, len(self.todo) - len(self.results))
-        finally:
-            worker.close()
-
-    def _fill(self, worker: Worker, todo: Todo) -> LabCell | None:
+    def _fill(self, worker: Worker, todo: Todo) -> LayerCell | None:
         """Run a cell; ``None`` if that was interrupted."""
         ways = (todo.pair.first, todo.pair.second)
         runs: dict[Choice, list[Result]] = {way: [] for way in ways}
@@ -126,7 +104,7 @@ class Laboratory:
         cell = todo.cell.model_copy(update={"inputs": self._inputs(todo)})
         emulated = todo.device.emulated
 
-        def failed(problem: Problem) -> LabCell:
+        def failed(problem: Problem) -> LayerCell:
             return cell.model_copy(update={"outcome": "failed", "problem": problem})
 
         for way in ways:
@@ -185,7 +163,9 @@ def _profiles(todo: Todo, way: Choice) -> tuple[bool, ...]:
     return (False,) if way.engine == LEAN else (True, False)
 
 
-def _filled(cell: LabCell, found: Sequence[Way], results: Sequence[Result], operators: tuple[Matched, ...]) -> LabCell:
+def _filled(
+    cell: LayerCell, found: Sequence[Way], results: Sequence[Result], operators: tuple[Matched, ...]
+) -> LayerCell:
     kernels = [[(used.node, used.kernel) for used in way.kernels] for way in found]
     update: dict[str, object] = {
         "outcome": "measured",
@@ -265,7 +245,7 @@ def _state(results: Sequence[Result]) -> State:
     )
 
 
-def say(cell: LabCell, left: int) -> None:
+def say(cell: LayerCell, left: int) -> None:
     """A line for a cell that is done."""
     if cell.problem is not None:
         what = f"failed: {cell.problem.what}"

@@ -6,9 +6,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from deploy.matrix import html as matrix_html
-from verify.lab import plots, words
-from verify.lab.model import Lab, LabCell
-from verify.lab.operators import COLUMNS, operator_row
+from verify.layers import plots, words
+from verify.layers.model import Lab, LayerCell
+from verify.layers.operators import COLUMNS, operator_row
 
 TEMPLATE = Path(__file__).with_name("lab.html.j2")
 _CSS = {"no difference seen": "none", "the same kernels": "same-kernels", "other kernels": "other-kernels"}
@@ -34,7 +34,7 @@ def text(found: Lab) -> str:
     )
 
 
-def _row(cell: LabCell, found: Lab) -> SimpleNamespace:
+def _row(cell: LayerCell, found: Lab) -> SimpleNamespace:
     answer = words.answer(cell)
     return SimpleNamespace(
         cell=cell,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from verify.lab.model import Lab, LabCell, Peak, Way
+from verify.layers.model import Lab, LayerCell, Peak, Way
 
 
 def short(kernel: str) -> str:
@@ -21,7 +21,7 @@ def kernels(way: Way | None) -> str:
     return ", ".join(names)
 
 
-def ratio(cell: LabCell) -> str:
+def ratio(cell: LayerCell) -> str:
     """``0.52 [0.50, 0.55]``."""
     if cell.ratio is None or cell.low is None or cell.high is None:
         return ""
@@ -35,7 +35,7 @@ def executed(way: Way | None) -> str:
     return f"{way.instructions.least:,}"
 
 
-def answer(cell: LabCell) -> str:
+def answer(cell: LayerCell) -> str:
     """What came out, in words."""
     if cell.outcome == "impossible":
         return "impossible"
@@ -48,14 +48,14 @@ def answer(cell: LabCell) -> str:
     return "the same kernels" if cell.same_kernels else "other kernels"
 
 
-def why(cell: LabCell) -> str:
+def why(cell: LayerCell) -> str:
     """What stood in the way of an answer; empty if nothing did."""
     if cell.differing:
         return f"outputs of {' and '.join(way.name for way in cell.differing)} differ from the reference"
     return cell.why_not or (cell.problem.what if cell.problem else "")
 
 
-def agreement(cell: LabCell) -> str:
+def agreement(cell: LayerCell) -> str:
     """How both ways' outputs stand to the reference, and to each other."""
     if cell.first is None or cell.second is None:
         return ""
@@ -71,7 +71,7 @@ def peak(point: Peak) -> str:
     return f"{threads} {point.gflops:.3g} GFLOP/s ({point.feature}), {point.gbytes_per_s:.3g} GB/s"
 
 
-def speed(cell: LabCell, way: Way, most: Peak | None) -> str:
+def speed(cell: LayerCell, way: Way, most: Peak | None) -> str:
     """``63 GFLOP/s (50 % of the peak), 4.1 GB/s (14 % of the peak)``; in float32 alone the first has a peak."""
     if way.gflops is None or way.gbytes_per_s is None:
         return ""

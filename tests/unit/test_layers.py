@@ -16,15 +16,14 @@ from core.formats.bundle import Bundle
 from deploy.devices.inventory import Device, get_device, load_devices
 from deploy.run.runner import Instructions as Runner
 from tests.conftest import Inv
-from tests.support.lab_results import lab
+from tests.support.layer_results import lab
 from toolchains.targets import get_target
-from verify.lab import html, kept, report, running, words
-from verify.lab import lab as command
-from verify.lab.lab import check, planned
-from verify.lab.layers import FAMILIES, FUNCTION, LLM, layers_of
-from verify.lab.model import Instructions, Lab, Peak
-from verify.lab.peaks import peaks, read
-from verify.lab.ways import pair_for
+from verify.layers import command, html, kept, report, running, words
+from verify.layers.command import check, planned
+from verify.layers.families import FAMILIES, FUNCTION, LLM, layers_of
+from verify.layers.model import Instructions, Lab, Peak
+from verify.layers.peaks import peaks, read
+from verify.layers.ways import pair_for
 
 WORDS = {"device": "local", "layers": "", "shape": "", "model": "", "types": "", "against": ""}
 

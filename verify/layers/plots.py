@@ -22,25 +22,25 @@ from deploy.matrix.drawing import (
     ruled,
     svg,
 )  # fmt: skip
-from verify.lab import words
-from verify.lab.model import LabCell, Peak
+from verify.layers import words
+from verify.layers.model import LayerCell, Peak
 
 _PAIR = 0.7 * ROW
 """Height of one of a layer's two ways."""
 _CSS = {"faster": "faster", "slower": "slower"}
 
 
-def _names(cells: Sequence[LabCell]) -> list[str]:
+def _names(cells: Sequence[LayerCell]) -> list[str]:
     return [f"{cell.device} · {cell.layer} · {cell.scheme}" for cell in cells]
 
 
-def ratios(cells: Sequence[LabCell]) -> Markup:
+def ratios(cells: Sequence[LayerCell]) -> Markup:
     """Ratios with their intervals around 1, on a logarithmic scale."""
     shown = [cell for cell in cells if cell.ratio and cell.low and cell.high]
     return both(lambda frame: _ratios(frame, shown)) if shown else Markup("")
 
 
-def _ratios(frame: Frame, shown: Sequence[LabCell]) -> Markup:
+def _ratios(frame: Frame, shown: Sequence[LayerCell]) -> Markup:
     reach = max(1.1, *(max(cell.high or 1, 1 / (cell.low or 1)) for cell in shown)) * 1.05
     scale = Scale(1 / reach, reach, frame=frame)
     places = rows(frame, _names(shown), [ROW] * len(shown))
@@ -71,13 +71,13 @@ def _around_one(reach: float, each_side: int) -> list[float]:
     return sorted({1.0, *inside, *(1 / step for step in inside)})
 
 
-def latencies(cells: Sequence[LabCell]) -> Markup:
+def latencies(cells: Sequence[LayerCell]) -> Markup:
     """Both ways of each layer: a line from p10 to p90, a mark at p50."""
     shown = [cell for cell in cells if cell.first and cell.second and cell.first.p50 and cell.second.p50]
     return both(lambda frame: _latencies(frame, shown)) if shown else Markup("")
 
 
-def _latencies(frame: Frame, shown: Sequence[LabCell]) -> Markup:
+def _latencies(frame: Frame, shown: Sequence[LayerCell]) -> Markup:
     ways = [way for cell in shown for way in cell.ways]
     scale = log_scale([value for way in ways for value in (way.p10 or 0, way.p90 or 0)], frame)
     places = rows(frame, _names(shown), [2 * _PAIR] * len(shown))
@@ -100,13 +100,13 @@ def _latencies(frame: Frame, shown: Sequence[LabCell]) -> Markup:
     return svg(frame, places.height, "Latency of both ways in milliseconds", *marks)
 
 
-def speeds(cells: Sequence[LabCell], peaks: Mapping[str, Peak]) -> Markup:
+def speeds(cells: Sequence[LayerCell], peaks: Mapping[str, Peak]) -> Markup:
     """Operations a second of both ways, with a line at the device's peak in float32."""
     shown = [cell for cell in cells if cell.first and cell.second and cell.first.gflops and cell.second.gflops]
     return both(lambda frame: _speeds(frame, shown, peaks)) if shown else Markup("")
 
 
-def _speeds(frame: Frame, shown: Sequence[LabCell], peaks: Mapping[str, Peak]) -> Markup:
+def _speeds(frame: Frame, shown: Sequence[LayerCell], peaks: Mapping[str, Peak]) -> Markup:
     values = [way.gflops or 0.0 for cell in shown for way in cell.ways]
     scale = log_scale([*values, *(peaks[cell.device].gflops for cell in shown if cell.device in peaks)], frame)
     places = rows(frame, _names(shown), [ROW] * len(shown))

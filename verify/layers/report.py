@@ -7,9 +7,9 @@ from pathlib import Path
 
 from core import console
 from core.files import write_atomic
-from verify.lab import html, operators
-from verify.lab.model import Lab, LabCell, Way
-from verify.lab.words import about, agreement, answer, executed, kernels, peak, ratio, why
+from verify.layers import html, operators
+from verify.layers.model import Lab, LayerCell, Way
+from verify.layers.words import about, agreement, answer, executed, kernels, peak, ratio, why
 
 JSON, TSV, MARKDOWN, HTML, OPERATORS = "lab.json", "lab.tsv", "lab.md", "report.html", "operators.tsv"
 COLUMNS = (
@@ -93,7 +93,7 @@ def summary(found: Lab) -> str:
     return text
 
 
-def planned(cells: Sequence[LabCell], as_json: bool) -> None:
+def planned(cells: Sequence[LayerCell], as_json: bool) -> None:
     """``--list``."""
     if as_json:
         console.print_json([cell.model_dump(mode="json", exclude_defaults=True) for cell in cells])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from core.errors import ConfigError
-from verify.lab.model import Lab, LabCell
-from verify.lab.words import agreement, kernels
+from verify.layers.model import Lab, LayerCell
+from verify.layers.words import agreement, kernels
 from verify.tables import Row, Table
 
 LAB = Table("docs/speed.md", "lab")
@@ -28,7 +28,7 @@ def keep(found: Lab) -> None:
     LAB.put(rows, ("device", "layer", "type"), keep=lambda row: row["device"] not in devices)
 
 
-def _row(cell: LabCell) -> Row | None:
+def _row(cell: LayerCell) -> Row | None:
     if not cell.emulated or cell.first is None or cell.second is None:
         return None
     counts = [way.instructions for way in cell.ways]

@@ -1,4 +1,4 @@
-"""The lab's comparison: known values of the test, what it sees, and that it sees nothing where nothing is."""
+"""The statistics of turns: known values of the test, what it sees, and that it sees nothing where nothing is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from verify.lab.stats import compare, mann_whitney, percentile
+from deploy.matrix.significance import compare, mann_whitney, percentile
 
 
 def test_the_p_is_that_of_all_orders() -> None:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from deploy.matrix.model import Problem
+from deploy.matrix.model import Measured, Problem
 
 Verdict = Literal["", "faster", "slower", "no difference seen"]
 
@@ -103,10 +103,9 @@ class State(_Model):
     throttled: tuple[str, ...] = ()
 
 
-class LabCell(_Model):
+class LayerCell(Measured):
     """One layer in one data type on one device."""
 
-    key: str
     device: str
     emulated: bool
     target: str
@@ -122,8 +121,6 @@ class LabCell(_Model):
     outcome: Literal["measured", "failed", "impossible", "not run"] = "not run"
     problem: Problem | None = None
     why_not: str = ""
-    inputs: str = ""
-    reused: bool = False
     first: Way | None = None
     second: Way | None = None
     ratio: float | None = None
@@ -179,7 +176,7 @@ class Lab(_Model):
     interrupted: bool = False
     peaks: dict[str, tuple[Peak, ...]] = {}
     """By device."""
-    cells: tuple[LabCell, ...]
+    cells: tuple[LayerCell, ...]
 
     @property
     def counted(self) -> bool:
@@ -187,7 +184,7 @@ class Lab(_Model):
         return any(way.instructions for cell in self.cells for way in cell.ways)
 
     @property
-    def measured(self) -> list[LabCell]:
+    def measured(self) -> list[LayerCell]:
         """Those with a result."""
         return [cell for cell in self.cells if cell.outcome == "measured"]
 
@@ -200,6 +197,6 @@ class Lab(_Model):
         return sum(cell.compared == verdict and not cell.differing for cell in self.cells)
 
     @property
-    def wrong(self) -> list[LabCell]:
+    def wrong(self) -> list[LayerCell]:
         """Those that failed, or whose outputs differ from the reference."""
         return [cell for cell in self.cells if cell.outcome == "failed" or cell.differing]

@@ -9,7 +9,7 @@ from core.errors import AnswerError, SlipwayError
 from core.formats.bundle import RUNNER, Bundle
 from core.strict_json import JsonError, parse_json, validated
 from deploy.devices.inventory import Device
-from verify.lab.model import Peak
+from verify.layers.model import Peak
 
 _LIMIT = 1 << 20
 """Bytes of the answer."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from deploy.run.runner import ProfileRow
-from verify.lab.model import Lab, LabCell, Peak, Used, Way
-from verify.lab.operators import matched
+from verify.layers.model import Lab, LayerCell, Peak, Used, Way
+from verify.layers.operators import matched
 
 
 def way(name: str, kernel: str, p50: float | None) -> Way:
@@ -72,5 +72,5 @@ def lab(*, emulated: bool) -> Lab:
             Peak(threads=1, feature="neon", gflops=9.0, gbytes_per_s=4.0),
             Peak(threads=4, feature="neon", gflops=36.0, gbytes_per_s=5.0),
         )},
-        cells=(LabCell.model_validate(measured), LabCell.model_validate(impossible)),
+        cells=(LayerCell.model_validate(measured), LayerCell.model_validate(impossible)),
     )  # fmt: skip

@@ -23,13 +23,13 @@ from deploy.run.settings import Settings
 from models.zoo.schemes import load_schemes
 from models.zoo.type_names import scheme_of, schemes_of, type_of
 from toolchains.targets import get_target, host_target
-from verify.lab import kept, report
-from verify.lab.layers import FUNCTION, Layer, layers_of
-from verify.lab.model import Lab, LabCell, Peak
-from verify.lab.peaks import peaks
-from verify.lab.running import Laboratory, Todo, say
-from verify.lab.ways import Pair, pair_for
-from verify.lab.words import why
+from verify.layers import kept, report
+from verify.layers.families import FUNCTION, Layer, layers_of
+from verify.layers.model import Lab, LayerCell, Peak
+from verify.layers.peaks import peaks
+from verify.layers.running import LayerRunner, Todo, say
+from verify.layers.ways import Pair, pair_for
+from verify.layers.words import why
 
 JOURNAL = "cells.jsonl"
 LAYERS = "_layers"
@@ -59,8 +59,8 @@ class Subject:
 class Plan:
     """All cells, and what is to be done for those that are possible."""
 
-    cells: tuple[LabCell, ...]
-    possible: tuple[tuple[LabCell, Device, Subject, Pair], ...]
+    cells: tuple[LayerCell, ...]
+    possible: tuple[tuple[LayerCell, Device, Subject, Pair], ...]
 
 
 def run(words: Mapping[str, Any]) -> None:
@@ -113,7 +113,7 @@ def planned(words: Mapping[str, Any], folder: Path) -> Plan:
     """The cells that ``words`` select; exports and builds nothing, but writes the layers' files."""
     subjects = _subjects(words, folder.parent / LAYERS)
     schemes = _schemes(_listed(words["types"]))
-    cells: list[LabCell] = []
+    cells: list[LayerCell] = []
     possible = []
     for device in _devices(_listed(words["device"])):
         target = get_target(device.target)
@@ -136,9 +136,9 @@ def planned(words: Mapping[str, Any], folder: Path) -> Plan:
     return Plan(tuple(cells), tuple(possible))
 
 
-def _cell(device: Device, subject: Subject, scheme: str, why: str) -> LabCell:
+def _cell(device: Device, subject: Subject, scheme: str, why: str) -> LayerCell:
     layer = subject.layer
-    return LabCell(
+    return LayerCell(
         key=f"{device.name}/{subject.name}-{scheme}", device=device.name, emulated=device.emulated,
         target=device.target, layer=subject.name, family=layer.family.name if layer else USER,
         shape="x".join(map(str, layer.shape)) if layer else "", scheme=scheme, type=type_of(scheme),
@@ -182,7 +182,7 @@ def _listed(text: Any) -> tuple[str, ...]:
 
 def _fill(plan: Plan, words: Mapping[str, Any], folder: Path, rounds: int, settings: Settings) -> Lab:
     created = now()
-    journal: Journal[LabCell] = Journal(folder / JOURNAL, LabCell)
+    journal: Journal[LayerCell] = Journal(folder / JOURNAL, LayerCell)
     if not words["resume"]:
         journal.forget()
     programs, failed = _programs(plan)
@@ -193,11 +193,11 @@ def _fill(plan: Plan, words: Mapping[str, Any], folder: Path, rounds: int, setti
     ]
     wanted = {(each.cell.target, way.engine): None for each in todo for way in (each.pair.first, each.pair.second)}
     bundles = {key: _build(*key) for key in wanted}
-    laboratory = Laboratory(
-        todo, bundles, journal, rounds, settings, resume=bool(words["resume"]),
+    runner = LayerRunner(
+        todo, bundles, rounds, settings, journal=journal, resume=bool(words["resume"]),
         jobs=number("jobs", words["jobs"], 1, 4), told=say,
     )  # fmt: skip
-    laboratory.results |= {
+    runner.results |= {
         cell.key: cell.model_copy(update={"outcome": "failed", "problem": failed[subject.source, cell.scheme]})
         for cell, _device, subject, _pair in plan.possible
         if (subject.source, cell.scheme) in failed
@@ -208,13 +208,13 @@ def _fill(plan: Plan, words: Mapping[str, Any], folder: Path, rounds: int, setti
         for each in {each.device.name: each for each in todo}.values():
             points = peaks(each.device, bundles[each.cell.target, each.pair.first.engine], settings.threads)
             measured |= {each.device.name: points} if points else {}
-        laboratory.go()
+        runner.go()
         interrupted = False
     finally:
         abouts = dict.fromkeys(pair.about for _cell, _device, _subject, pair in plan.possible)
         found = Lab(
             name=folder.name, created=created, finished=now(), against="; ".join(abouts), rounds=rounds,
-            threads=settings.threads, interrupted=interrupted, peaks=measured, cells=laboratory.all(plan.cells),
+            threads=settings.threads, interrupted=interrupted, peaks=measured, cells=runner.all(plan.cells),
             settings={key: value for key, value in words.items() if value not in ("", False)},
         )  # fmt: skip
         report.write(found, folder)
