@@ -60,9 +60,9 @@ def lean() -> str:
 
 def agreement() -> str:
     """``docs/proofs.md`` with the sum of its tables."""
-    from verify.upstream import kept as upstream_kept
+    from verify.agree import kept as agree_kept
 
-    return filled("docs/proofs.md", {"corpus": upstream_kept.corpus()})
+    return filled("docs/proofs.md", {"corpus": agree_kept.corpus()})
 
 
 def architecture() -> str:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from core.errors import ExportError, UsageError
-from verify.agree import programs as agree_programs
+from verify.agree import kept as agree_kept
+from verify.agree.kept import Cell, Column, Summary
 from verify.upstream import compare as upstream_compare
 from verify.upstream import exact as upstream_exact
-from verify.upstream import kept as upstream_kept
 from verify.upstream import suites as upstream_suites
-from verify.upstream.kept import Cell, Summary
 from verify.upstream.suites import Case, Test
 
 NAME = "xnnpack/test/ops/test_abs.py::TestAbs::test_fp32_abs"
@@ -128,21 +127,25 @@ LISTED = [NAME, ADD]
 
 def summary(tmp_path: Path, cell: Cell) -> Summary:
     tests = [Test(NAME, "passed", "", (case(tmp_path),)), Test(ADD, "skipped", "no such operator", ())]
-    return upstream_kept.summarize(tests, {("linux-x86_64", "native", "here"): {f"{NAME} #0": cell}})
+    return summed(tests, {f"{NAME} #0": cell})
+
+
+def summed(tests: Sequence[Test], cells: Mapping[str, Cell], *cpus: str) -> Summary:
+    columns = [Column(target="linux-x86_64", cpu=cpu, how="here", cells=cells) for cpu in cpus or ("native",)]
+    return agree_kept.summarize(upstream_compare.families(tests), columns)
 
 
 def test_what_is_said_of_several_programs_is_said_once(empty_tables: None, tmp_path: Path) -> None:
     tests = [Test(NAME, "passed", "", tuple(case(tmp_path, number=number) for number in range(3)))]
     cells = {f"{NAME} #{number}": Cell(outcome="refused", right="both", why="none | a") for number in (0, 2)}
     cells[f"{NAME} #1"] = Cell(outcome="differs", right="lean", why="2.7")
-    seen = {("linux-x86_64", cpu, "here"): cells for cpu in ("native", "Nehalem")}
-    upstream_kept.publish(upstream_kept.summarize(tests, seen))
-    assert [tuple(row.values()) for row in upstream_kept.REMARKS.rows()] == [
+    agree_kept.publish(summed(tests, cells, "native", "Nehalem"))
+    assert [tuple(row.values()) for row in agree_kept.REMARKS.rows()] == [
         ("xnnpack/test/ops", "refused; upstream's runtime refuses it, too", "2", "none / a"),
         ("xnnpack/test/ops", "differs; lean is right", "1", ""),
     ]
-    upstream_kept.publish(summary(tmp_path, Cell(outcome="exact")))
-    assert upstream_kept.REMARKS.rows() == [], "the family ran again"
+    agree_kept.publish(summary(tmp_path, Cell(outcome="exact")))
+    assert agree_kept.REMARKS.rows() == [], "the family ran again"
 
 
 @pytest.mark.usefixtures("workers")
@@ -154,7 +157,7 @@ def test_the_docs_count_whole_families(monkeypatch: pytest.MonkeyPatch) -> None:
         upstream_compare.Choice("state-a").collected(jobs=1, whole=True)
     assert upstream_compare.Choice("state-", kept=True).collected(jobs=1, whole=True).tests == ()
     assert upstream_suites.chosen("state-") == ours[:2]
-    assert upstream_kept.family_of(ours[0]) == "ours, state"
+    assert upstream_compare.family_of(ours[0]) == "ours, state"
 
 
 @pytest.mark.usefixtures("workers")
@@ -185,24 +188,20 @@ def test_what_agrees_is_not_named(tmp_path: Path) -> None:
 
 def test_what_was_not_run_is_counted_so(tmp_path: Path) -> None:
     tests = [Test(NAME, "passed", "", (case(tmp_path),))]
-    assert upstream_kept.summarize(tests, {("linux-x86_64", "native", "here"): {}}).counts[0].not_run == 1
+    assert summed(tests, {}).counts[0].not_run == 1
 
 
 def test_publishing_keeps_other_places_and_families(empty_tables: None, tmp_path: Path) -> None:
     tests = [Test(NAME, "passed", "", (case(tmp_path),))]
     for cpu, outcome in (("native", "differs"), ("Nehalem", "exact"), ("native", "exact")):
-        seen = {("linux-x86_64", cpu, "here"): {f"{NAME} #0": Cell.model_validate({"outcome": outcome})}}
-        upstream_kept.publish(upstream_kept.summarize(tests, seen))
-    upstream_kept.publish(
-        upstream_kept.summarize([Test(ADD, "passed", "", ())], {("linux-x86_64", "native", "here"): {}})
-    )
-    assert [(row["tests"], row["CPU"], row["exact"]) for row in upstream_kept.COUNTS.rows()] == [
+        agree_kept.publish(summed(tests, {f"{NAME} #0": Cell.model_validate({"outcome": outcome})}, cpu))
+    agree_kept.publish(summed([Test(ADD, "passed", "", ())], {}))
+    assert [(row["tests"], row["CPU"], row["exact"]) for row in agree_kept.COUNTS.rows()] == [
         ("xnnpack/test/ops", "native", "1"), ("xnnpack/test/ops", "Nehalem", "1"),
         ("operators, flow portable", "native", "0"),
     ]  # fmt: skip
-    zoo = len(agree_programs.table())
-    said = f"{zoo + 1:,} programs with inputs, 2 comparisons: 2 agree, 0 are refused, 0 differ, 0 failed.\n"
-    assert upstream_kept.corpus() == said
+    said = "1 programs with inputs, 2 comparisons: 2 agree, 0 are refused, 0 differ, 0 failed.\n"
+    assert agree_kept.corpus() == said
 
 
 def test_what_the_docs_say_is_missing_is_known() -> None:

@@ -19,7 +19,7 @@ from core.processes.sweep import Journal
 from toolchains.emulation import platforms
 from toolchains.targets import get_target, load_targets
 from verify.agree import on_device
-from verify.agree.kept import Cell, Column, Facts, counts, places, publish, text
+from verify.agree.kept import ZOO, Cell, Column, cell_name, of_zoo, places, publish, rows, summarize, text
 from verify.agree.look import Executor, look
 from verify.agree.programs import Compared, chosen, prepare, table
 
@@ -86,11 +86,6 @@ def _how(executor: Executor, features: Sequence[str]) -> str:
     return f"{executor.platform.how} ({level})"
 
 
-def facts(program: Compared) -> Facts:
-    """The facts about a program for the tables."""
-    return Facts(kernels=program.kernels, delegates=program.delegates, allowed=program.allowed)
-
-
 class Compare(BaseModel):
     """A cell of the sweep: one program on one executor."""
 
@@ -106,10 +101,6 @@ def journal() -> Journal[Compare]:
     return Journal.of("agree", Compare)
 
 
-def _name(target: str, cpu: str, program: str) -> str:
-    return f"{target} {cpu}: {program}"
-
-
 def _compared(executor: Executor, program: Compared) -> Compare:
     seen = look(executor, program)
     return Compare(cell=seen.cell, how=_how(executor, seen.features))
@@ -123,7 +114,7 @@ def sweep(executors: Sequence[Executor], programs: Sequence[Compared], again: bo
     """
     cells = [
         sweeping.Cell(
-            _name(executor.target, executor.platform.cpu, program.about.name),
+            cell_name(executor.target, executor.platform.cpu, program.about.name),
             executor.cell_key(program),
             partial(_compared, executor, program),
         )
@@ -143,7 +134,7 @@ def found(executors: Sequence[Executor], names: Sequence[str]) -> list[Column]:
     seen = dict(journal().all())
     columns = []
     for executor in executors:
-        at = {name: seen.get(_name(executor.target, executor.platform.cpu, name)) for name in names}
+        at = {name: seen.get(cell_name(executor.target, executor.platform.cpu, name)) for name in names}
         cells = {name: one.cell for name, one in at.items() if one}
         if cells:
             # A program that did not run says nothing of the CPU's features.
@@ -176,7 +167,7 @@ def run(target: str, cpu: str, expression: str, as_json: bool, update: bool, aga
         columns = sweep(executors, programs, again)
     finally:
         if update:
-            publish(found(executors, list(table())))
+            publish(of_zoo(found(executors, list(table()))))
     show(columns, programs, as_json)
     wrong = [
         f"{name} on {one.target} {one.cpu}"
@@ -200,7 +191,10 @@ def show(columns: Sequence[Column], programs: Sequence[Compared], as_json: bool)
         console.print_json(
             {
                 "engine": ENGINE,
-                "programs": {one.about.name: facts(one).model_dump(mode="json") for one in programs},
+                "programs": {
+                    one.about.name: {name: getattr(one, name) for name in ("kernels", "delegates", "allowed")}
+                    for one in programs
+                },
                 "columns": [one.model_dump(mode="json") for one in columns],
             }
         )
@@ -208,11 +202,10 @@ def show(columns: Sequence[Column], programs: Sequence[Compared], as_json: bool)
     heads = [f"{one.target} {one.cpu}" for one in columns]
     title = f"Engine {ENGINE} against upstream's runtime: the same bits, or the largest difference"
     if len(columns) <= 4:
-        rows = []
+        lines = []
         for one in programs:
-            cells = [text(column.cells.get(one.about.name)).replace("*", "") for column in columns]
-            rows.append([one.about.name, f"{one.allowed:.1g}", *cells])
-        console.table(title, ["program", "allowed", *heads], rows)
+            cells = [text(column.cells.get(one.about.name)) for column in columns]
+            lines.append([one.about.name, f"{one.allowed:.1g}", *cells])
+        console.table(title, ["program", "allowed", *heads], lines)
         return
-    heads, rows = counts(columns, [one.about.name for one in programs])
-    console.table(title, heads, rows)
+    console.table(title, *rows(summarize({ZOO: [one.about.name for one in programs]}, columns)))

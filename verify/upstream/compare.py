@@ -5,6 +5,7 @@ It is a sweep (`core.processes.sweep`). ``--update`` puts what it came to into t
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,20 +16,18 @@ import numpy as np
 
 from core import console
 from core.errors import MismatchError, UsageError
-from core.files import sha256_bytes
+from core.files import sha256_bytes, sha256_file
 from core.formats.program import Tolerance
 from core.processes import sweep
+from core.processes.sweep import Journal
 from deploy.run.needs import complex_only
-from verify.agree.kept import INFINITE
-from verify.agree.kept import Cell as Seen
+from verify.agree.kept import INFINITE, Cell, Column, cell_name, publish, rows, summarize
 from verify.agree.look import Executor, execute, look
 from verify.agree.programs import About, Compared
 from verify.upstream import exact as upstream_exact
-from verify.upstream import kept as upstream_kept
 from verify.upstream import suites as upstream_suites
 from verify.upstream.exact import Numbers
-from verify.upstream.kept import Cell
-from verify.upstream.suites import Case, Test
+from verify.upstream.suites import OURS, Case, Test
 
 _SCHEMES = {"float": "fp32", "half": "fp16", "static": "qs8", "dynamic": "qd8_qc8w"}
 """The scheme of the zoo with the same arithmetic: its tolerances hold (docs/proofs.md)."""
@@ -122,13 +121,12 @@ def look_at(executor: Executor, case: Case) -> Cell:
         return _without_upstream(case, seen)
     if seen.outcome in ("refused", "failed") and documented(seen.why):
         return Cell(outcome="refused", right="known", why=seen.why)
-    cell = Cell(outcome=seen.outcome, max_abs=seen.max_abs, why=seen.why)
     if seen.outcome != "differs":
-        return cell
+        return seen
     with tempfile.TemporaryDirectory(prefix="slipway-upstream-") as folder:
         answer = execute(executor, program, Path(folder))
         side, figures = who_is_right(case, answer.outputs)
-    return cell.model_copy(update={"right": side, "why": f"{seen.why}; {figures}"})
+    return seen.model_copy(update={"right": side, "why": f"{seen.why}; {figures}"})
 
 
 def documented(why: str) -> bool:
@@ -136,13 +134,57 @@ def documented(why: str) -> bool:
     return complex_only(why.rstrip(".").rpartition("does not have: ")[2].split(", "))
 
 
-def _without_upstream(case: Case, seen: Seen) -> Cell:
+def _without_upstream(case: Case, seen: Cell) -> Cell:
     """A program that upstream's own runtime refuses: the same here, or what PyTorch gives, where that is known."""
     if seen.outcome in ("refused", "failed"):
         return Cell(outcome="refused", right="both", why=f"{seen.why} Upstream's runtime: {case.refused}")
     if case.eager and not seen.good:
         return Cell(outcome="differs", max_abs=seen.max_abs, why=f"from PyTorch's outputs: {seen.why}")
     return Cell(outcome="agrees", right="lean", why=f"upstream's runtime refuses it: {case.refused}")
+
+
+def journal() -> Journal[Cell]:
+    """What was compared on this machine."""
+    return Journal.of("upstream-tests", Cell)
+
+
+def digest(case: Case) -> str:
+    """Of everything that decides what a comparison says, but the engine and how it compares."""
+    files = [sha256_file(file) for file in (case.file, *case.files("input"), *case.files("output"))]
+    parts: list[object] = [files, case.kind, case.steps, case.shallow]
+    if case.test.startswith(OURS):
+        before = [[name, [sha256_file(file) for file in given]] for name, given in case.first]
+        parts += [case.method, case.runs, [sha256_file(file) for file in case.data], before]
+    return sha256_bytes(json.dumps(parts).encode())[:16]
+
+
+def columns(executors: Sequence[Executor], cases: Sequence[Case]) -> list[Column]:
+    """The last results of these cases on these executors."""
+    seen = dict(journal().all())
+    found = []
+    for executor in executors:
+        target, platform = executor.target, executor.platform
+        names = {case.name: cell_name(target, platform.cpu, case.name) for case in cases}
+        cells = {name: seen[cell] for name, cell in names.items() if cell in seen}
+        found.append(Column(target=target, cpu=platform.cpu, how=platform.how, cells=cells))
+    return found
+
+
+def family_of(test: str) -> str:
+    """``xnnpack/test/ops``, the flow of a test of the operators' suite, or the kind of a program of ours."""
+    if test.startswith(OURS):
+        return f"ours, {upstream_suites.family_of(test)}"
+    if test.startswith("test/suite/operators"):
+        return f"operators, flow {test.partition('[')[2].partition('-')[0].rstrip(']')}"
+    return "xnnpack/test/ops"
+
+
+def families(tests: Sequence[Test]) -> dict[str, list[str]]:
+    """The names of the tests' cases by families."""
+    found: dict[str, list[str]] = {}
+    for test in tests:
+        found.setdefault(family_of(test.name), []).extend(case.name for case in test.cases)
+    return found
 
 
 @dataclass(frozen=True)
@@ -161,17 +203,17 @@ class Collected:
 
 def _sweep(executors: Sequence[Executor], cases: Sequence[Case], again: bool) -> None:
     """Compare all cases on all executors."""
-    keys = {case.name: upstream_kept.digest(case) for case in cases}
+    keys = {case.name: digest(case) for case in cases}
     cells = [
         sweep.Cell(
-            upstream_kept.cell_name(executor, case),
+            cell_name(executor.target, executor.platform.cpu, case.name),
             f"{keys[case.name]}-{executor.key}",
             partial(look_at, executor, case),
         )
         for executor in executors
         for case in cases
     ]
-    sweep.sweep("comparing", cells, upstream_kept.journal(), again=again, remark=_remark)
+    sweep.sweep("comparing", cells, journal(), again=again, remark=_remark)
 
 
 def _remark(cell: Cell) -> str:
@@ -203,10 +245,10 @@ class Choice:
             UsageError: only a part of one is chosen.
         """
         names = upstream_suites.chosen(self.pattern)
-        families = {upstream_kept.family_of(name) for name in names}
+        chosen = {family_of(name) for name in names}
         upstreams = [] if all(upstream_suites.family_of(name) for name in names) else upstream_suites.names()
         known = [*upstream_suites.our_names(), *upstreams]
-        listed = [name for name in known if upstream_kept.family_of(name) in families]
+        listed = [name for name in known if family_of(name) in chosen]
         if whole and len(listed) > len(names):
             raise UsageError(
                 "--update goes with whole families of programs.",
@@ -238,15 +280,13 @@ def run(target: str, cpu: str, some: Choice, as_json: bool, update: bool, again:
     try:
         _sweep(executors, [case for case in found.cases if some.takes(case)], again)
     finally:
-        columns = upstream_kept.columns(executors, found.cases)
-        summary = upstream_kept.summarize(found.tests, columns)
+        summary = summarize(families(found.tests), columns(executors, found.cases))
         if update:
-            upstream_kept.publish(summary)
+            publish(summary)
     if as_json:
         console.print_json(summary.model_dump(mode="json"))
     else:
-        heads, rows = upstream_kept.rows(summary)
-        console.table("Sound programs on the engine lean", heads, rows)
+        console.table("Sound programs on the engine lean", *rows(summary))
     wrong = [one for one in summary.notable if one.right not in ("lean", "both", "known")]
     if wrong:
         raise MismatchError(
