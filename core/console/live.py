@@ -179,11 +179,6 @@ def share(name: str, done: float) -> None:
         made.far(name, done)
 
 
-def is_first() -> bool:
-    """Whether a first deploy is shown as a whole."""
-    return bool(_whole)
-
-
 _whole: list[Whole] = []
 
 

@@ -19,7 +19,7 @@ from core import console
 from core.errors import ConfigError
 from core.files import sha256_bytes, sha256_file
 from core.formats.program import Tolerance, load_program
-from models.architectures.table import PORTABLE, load_architectures
+from models.architectures.table import load_architectures
 from models.zoo import everything, load_zoo
 
 if TYPE_CHECKING:
@@ -183,8 +183,3 @@ def of_reference(about: About, reference: Reference) -> Compared:
         kernels=len(reference.operators),
         delegates=reference.delegates,
     )
-
-
-def scheme_words(scheme: str) -> str:
-    """A scheme as the tables have it."""
-    return "float32, no delegate" if scheme == PORTABLE else f"{scheme}, XNNPACK"

@@ -16,6 +16,7 @@ from torch import nn
 from models.lowering import shortcuts
 from verify.operators import written, wrong
 from verify.operators.programs import PROGRAMS
+from verify.sound import table
 
 
 class Elementwise(nn.Module):  # type: ignore[misc]  # torch's types are not read here
@@ -88,7 +89,8 @@ def make(folder: Path) -> None:
     image, sequence = (torch.randn(1, 2, 8, 8),), (torch.randn(1, 3, 4),)
     pair = (torch.randn(1, 2, 3), torch.randn(1, 2, 3))
     halves = (torch.randn(2, 4, dtype=torch.float16),)
-    programs = {name: build().buffer for name, build in PROGRAMS.items()}
+    sound = table.programs()
+    programs = {name: build().buffer for name, build in (PROGRAMS | {one: sound[one] for one in table.EACH}).items()}
     programs |= {name: getattr(written, name)().program() for name in ("numbers", "calls", "chance")}
     programs |= {name: wrong.program(name)[0] for name in wrong.WRONG}
     programs["d-elementwise"] = _delegated(Elementwise().eval(), pair)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from deploy.run.runner import ProfileRow
 from models.inspection.against import pair
 from models.inspection.rows import Row, Times
 from verify.layers.model import Lab, Matched, Operator
+from verify.tables import table_of
 
 COLUMNS = (
     *("device", "layer", "type", "operator", "calls", "p10 ms", "p50 ms", "p90 ms"),
@@ -62,28 +63,32 @@ def operator_row(one: Matched) -> list[str]:
     return [*found, _number(one.ratio)]
 
 
+def separated(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Tab-separated values: numbers with all their digits, nothing for ``None``."""
+    lines = (["" if value is None else str(value).replace("\t", " ") for value in row] for row in (heads, *rows))
+    return "".join("\t".join(line) + "\n" for line in lines)
+
+
 def tsv(found: Lab) -> str:
-    """A line for each operator of each layer; numbers with all their digits."""
+    """A line for each operator of each layer."""
     heads = [f"{which}_{name}{'_ms' * (name[0] == 'p')}" for which in ("first", "second") for name in _FIGURES]
-    lines = ["\t".join(["device", "layer", "type", *heads, "ratio", "by"])]
-    for cell in found.cells:
-        for one in cell.operators:
-            values: list[object] = [cell.device, cell.layer, cell.type or cell.scheme]
-            for each in (one.first, one.second):
-                values += [getattr(each, name) if each else None for name in _FIGURES]
-            values += [one.ratio, one.by]
-            lines.append("\t".join("" if value is None else str(value).replace("\t", " ") for value in values))
-    return "\n".join(lines) + "\n"
+    rows = (
+        [
+            *(cell.device, cell.layer, cell.type or cell.scheme),
+            *(getattr(each, name) if each else None for each in (one.first, one.second) for name in _FIGURES),
+            *(one.ratio, one.by),
+        ]
+        for cell in found.cells
+        for one in cell.operators
+    )
+    return separated(["device", "layer", "type", *heads, "ratio", "by"], rows)
 
 
-def markdown(found: Lab) -> list[str]:
-    """Lines of a table; none without times."""
+def markdown(found: Lab) -> str:
+    """A table; nothing without times."""
     rows = [
         [cell.device, cell.layer, cell.type or cell.scheme, *operator_row(one)]
         for cell in found.cells
         for one in cell.operators
     ]
-    if not rows:
-        return []
-    lines = ["", "## Operators", "", f"| {' | '.join(COLUMNS)} |", "|" + "---|" * len(COLUMNS)]
-    return lines + [f"| {' | '.join(each.replace('|', '/') for each in row)} |" for row in rows]
+    return f"\n## Operators\n\n{table_of(COLUMNS, rows)}" if rows else ""

@@ -8,8 +8,9 @@ from pathlib import Path
 from core import console
 from core.files import write_atomic
 from verify.layers import html, operators
-from verify.layers.model import Lab, LayerCell, Way
+from verify.layers.model import Lab, LayerCell, Peak, Way
 from verify.layers.words import about, agreement, answer, executed, kernels, peak, ratio, why
+from verify.tables import table_of
 
 JSON, TSV, MARKDOWN, HTML, OPERATORS = "lab.json", "lab.tsv", "lab.md", "report.html", "operators.tsv"
 COLUMNS = (
@@ -105,40 +106,29 @@ def planned(cells: Sequence[LayerCell], as_json: bool) -> None:
 
 
 def tsv(found: Lab) -> str:
-    """A line for each cell; numbers with all their digits."""
-    lines = ["\t".join(COLUMNS)]
-    for cell in found.cells:
-        state = cell.state
-        values: list[object] = [
-            cell.device, cell.layer, cell.type, cell.scheme, cell.outcome, cell.compared, cell.ratio, cell.low,
-            cell.high, cell.p,
-        ]  # fmt: skip
-        for way in (cell.first, cell.second):
-            values += (
-                [way.name, ",".join(one.kernel or one.node for one in way.kernels), way.p10, way.p50, way.p90,
-                 way.spread, way.gflops, way.gbytes_per_s, way.verdict, way.max_abs, *_counts(way)]
-                if way else [None] * 13
-            )  # fmt: skip
-        most = found.peak(cell.device)
-        values += [most.gflops, most.gbytes_per_s] if most else [None] * 2
-        values += [
-            cell.instructions,
-            cell.same_outputs,
-            ",".join(state.governors),
-            state.warmest,
-            ",".join(state.throttled),
-            why(cell),
-        ]
-        lines.append("\t".join("" if value is None else str(value).replace("\t", " ") for value in values))
-    return "\n".join(lines) + "\n"
+    """A line for each cell."""
+    return operators.separated(COLUMNS, (_values(cell, found.peak(cell.device)) for cell in found.cells))
+
+
+def _values(cell: LayerCell, most: Peak | None) -> list[object]:
+    state = cell.state
+    ways: list[object] = []
+    for way in (cell.first, cell.second):
+        ways += (
+            [way.name, ",".join(one.kernel or one.node for one in way.kernels), way.p10, way.p50, way.p90,
+             way.spread, way.gflops, way.gbytes_per_s, way.verdict, way.max_abs, *_counts(way)]
+            if way else [None] * 13
+        )  # fmt: skip
+    return [
+        cell.device, cell.layer, cell.type, cell.scheme, cell.outcome, cell.compared, cell.ratio, cell.low,
+        cell.high, cell.p, *ways, *([most.gflops, most.gbytes_per_s] if most else [None] * 2), cell.instructions,
+        cell.same_outputs, ",".join(state.governors), state.warmest, ",".join(state.throttled), why(cell),
+    ]  # fmt: skip
 
 
 def markdown(found: Lab) -> str:
     """The tables, for a page of documentation."""
-    headings = _headings(found)
-    lines = [f"# Lab {found.name}", "", about(found), "", f"| {' | '.join(headings)} |", "|" + "---|" * len(headings)]
-    lines += [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows(found)]
+    text = f"# Lab {found.name}\n\n{about(found)}\n\n{table_of(_headings(found), rows(found))}"
     for device, points in found.peaks.items():
-        lines += ["", f"{device} can do at most, as measured: {'; '.join(map(peak, points))}."]
-    lines += operators.markdown(found)
-    return "\n".join(lines) + "\n"
+        text += f"\n{device} can do at most, as measured: {'; '.join(map(peak, points))}.\n"
+    return text + operators.markdown(found)

@@ -1,4 +1,4 @@
-"""Programs that need more of a runtime than operators: sizes that change, state, branches, loops, files of weights."""
+"""Programs that need more of a runtime than operators; `verify.sound` has those with branches, loops and state."""
 
 from __future__ import annotations
 
@@ -74,97 +74,6 @@ def data_dependent() -> Program:
     return lower(exported, tuple(Run((x,), flat(module(x))) for x in given))
 
 
-def _initialized() -> Any:
-    """Settings by which a buffer's first value is kept: else the exporter keeps shapes, and the value is no promise."""
-    from executorch.exir import ExecutorchBackendConfig
-    from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
-
-    return ExecutorchBackendConfig(passes=[InitializedMutableBufferPass(["seen", "total", "count"])])
-
-
-class Counter(nn.Module):  # type: ignore[misc]
-    """State of several kinds."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("count", torch.zeros(1, dtype=torch.int64))
-        self.register_buffer("seen", torch.full((6, 2), -1.0))
-        self.register_buffer("total", torch.ones(2))
-
-    def forward(self, x: Any) -> Any:
-        """``[2]``: written to the next row, added up, counted."""
-        self.seen[self.count] = x
-        self.total.add_(x)
-        self.count += 1
-        return self.seen.clone(), self.total * 1, self.count * 1
-
-
-def mutable() -> Program:
-    """One, two and five executions in a row."""
-    exported = torch.export.export(Counter(), (torch.randn(2),), strict=False)
-    runs = []
-    for times in (1, 2, 5):
-        module, x = Counter(), torch.randn(2)
-        results = [module(x) for _ in range(times)]
-        runs.append(Run((x,), flat(results[-1]), times))
-    return lower(exported, tuple(runs), config=_initialized())
-
-
-class Branches(nn.Module):  # type: ignore[misc]
-    """Two ways, one of them taken, twice in a row."""
-
-    def forward(self, flag: Any, x: Any) -> Any:
-        """``bool []`` and ``[3]``."""
-        first = torch.cond(flag, lambda x: x * 2 + 1, lambda x: x.sin(), (x,))
-        return first, torch.cond(first.sum() > 0, lambda x: x + 10, lambda x: x - 10, (first,))
-
-
-def conditional() -> Program:
-    """Both ways through both branches."""
-    module, x = Branches(), torch.tensor([0.5, 1.0, -0.2])
-    exported = torch.export.export(module, (torch.tensor(True), x), strict=False)
-    given = [(torch.tensor(flag), sign * x) for flag in (True, False) for sign in (1.0, -3.0)]
-    return lower(exported, tuple(Run(one, flat(module(*one)), 2) for one in given))
-
-
-class Mapped(nn.Module):  # type: ignore[misc]
-    """The same for every row."""
-
-    def forward(self, rows: Any, y: Any) -> Any:
-        """``[4, 3]`` and ``[3]``."""
-        from torch._higher_order_ops.map import map as each
-
-        return each(lambda row, y: row * y + row.sum(), rows, y)
-
-
-def mapped() -> Program:
-    """Twice in a row: the second execution begins anew."""
-    module = Mapped()
-    inputs = (torch.randn(4, 3), torch.randn(3))
-    return lower(torch.export.export(module, inputs, strict=False), (Run(inputs, flat(module(*inputs)), 2),))
-
-
-class Scanned(nn.Module):  # type: ignore[misc]
-    """Something carried from row to row."""
-
-    def forward(self, start: Any, rows: Any) -> Any:
-        """``[3]`` and ``[4, 3]``."""
-        from torch._higher_order_ops.scan import scan
-
-        def step(carried: Any, row: Any) -> Any:
-            following = carried * 0.5 + row
-            return following, following * 2
-
-        return scan(step, start, rows)
-
-
-def scanned() -> Program:
-    """Twice in a row."""
-    module = Scanned()
-    inputs = (torch.randn(3), torch.randn(4, 3))
-    return lower(torch.export.export(module, inputs, strict=False), (Run(inputs, flat(module(*inputs)), 2),))
-
-
 class Ordered(nn.Module):  # type: ignore[misc]
     """Images whose channels lie innermost in memory."""
 
@@ -192,31 +101,6 @@ def channels_last_input() -> Program:
     module = Ordered().eval()
     x = torch.randn(1, 3, 5, 6).to(memory_format=torch.channels_last)
     return lower(torch.export.export(module, (x,), strict=False), (Run((x,), flat(module(x))),))
-
-
-class Doubled(nn.Module):  # type: ignore[misc]
-    """Another method."""
-
-    def forward(self, x: Any, y: Any) -> Any:
-        """Two tensors of any shape."""
-        return x * 2 + y
-
-
-def several_methods() -> Program:
-    """Three methods, one of them delegated in part."""
-    layer, doubled, sizes = nn.Linear(3, 2), Doubled(), Counter()
-    x, y = torch.randn(4, 3), torch.randn(3)
-    methods = {
-        "forward": torch.export.export(layer, (x,), strict=False),
-        "doubled": torch.export.export(doubled, (x, y), strict=False),
-        "counter": torch.export.export(sizes, (torch.ones(2),), strict=False),
-    }
-    runs = (
-        Run((x,), flat(layer(x))),
-        Run((x, y), flat(doubled(x, y)), method="doubled"),
-        Run((torch.ones(2),), flat(Counter()(torch.ones(2))), method="counter"),
-    )
-    return lower(methods, runs, config=_initialized())
 
 
 class Memory(nn.Module):  # type: ignore[misc]
@@ -309,18 +193,6 @@ def shared_state(*, shared: bool) -> Program:
     return lower(methods, runs, delegate=True, config=config)
 
 
-def weights_apart(*, delegate: bool) -> Program:
-    """Constants in a ``.ptd`` file."""
-    from executorch.exir import ExecutorchBackendConfig
-
-    module = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2))
-    x = torch.randn(3, 4)
-    return lower(
-        torch.export.export(module, (x,), strict=False), (Run((x,), flat(module(x))),), delegate=delegate,
-        config=ExecutorchBackendConfig(external_constants=True),
-    )  # fmt: skip
-
-
 class Products(nn.Module):  # type: ignore[misc]
     """Layers whose weights are whole numbers, small enough that half precision adds them exactly."""
 
@@ -388,16 +260,10 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "dynamic": lambda: dynamic(delegate=False),
     "dynamic-delegated": lambda: dynamic(delegate=True),
     "data-dependent": data_dependent,
-    "mutable": mutable,
-    "conditional": conditional,
-    "mapped": mapped,
-    "scanned": scanned,
     "channels-last": channels_last,
     "channels-last-input": channels_last_input,
-    "several-methods": several_methods,
     "shared-state": lambda: shared_state(shared=True),
     "separate-state": lambda: shared_state(shared=False),
-    "weights-apart": lambda: weights_apart(delegate=False),
     "bias-in-a-row": lambda: products(torch.float32, given=False),
     "weights-given": lambda: products(torch.float32, given=True),
     "weights-given-in-halves": lambda: products(torch.float16, given=True),

@@ -22,17 +22,6 @@ def _plain(op: Any) -> Maker:
     return lambda draw: (op, (_any(draw),))
 
 
-def _along(op: Any, *settings: Any, least: int = 1) -> Maker:
-    """One dimension and further settings."""
-
-    def make(draw: Draw) -> Call:
-        x = _any(draw, least)
-        dim = dim_of(draw, x)
-        return lambda x: op(x, dim, *settings), (x,)
-
-    return make
-
-
 def _view(draw: Draw) -> Call:
     x = _any(draw, 2)
     sizes = draw(st.sampled_from([[-1], [x.shape[0], -1], [-1, x.shape[-1]], [x.numel(), 1]]))
