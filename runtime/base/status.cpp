@@ -30,4 +30,8 @@ const char* kind_of(Code code) {
   return "unknown";
 }
 
+Status out_of_memory() {
+  return {Code::kMemory, "Out of memory.", "use a smaller program or input, or a device with more memory"};
+}
+
 }  // namespace slipway

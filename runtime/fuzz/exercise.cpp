@@ -66,28 +66,21 @@ Status run_method(Engine& engine, const std::string& path, const MethodInfo& met
   options.model_path = path;
   options.method = method.name;
   options.profile = true;
-  Status status = engine.load(options);
+  const Status status = engine.load(options);
   std::vector<Tensor> inputs;
   if (!status.ok() || !fits(method) || !make_inputs(method, &inputs)) {
     return status;
   }
   // Twice: the second time meets what the first has left.
   for (int turn = 0; turn < 2; ++turn) {
-    status = engine.set_inputs(inputs);
-    if (status.ok()) {
-      status = engine.execute();
-    }
-    if (!status.ok()) {
-      return status;
-    }
+    SLIPWAY_RETURN_IF_ERROR(engine.set_inputs(inputs));
+    SLIPWAY_RETURN_IF_ERROR(engine.execute());
   }
   engine.kernels();
   engine.fallbacks();
   const Result<std::vector<std::uint8_t>> profile = engine.profile();
   const Result<std::vector<Tensor>> outputs = engine.outputs();
-  if (!outputs.ok()) {
-    return outputs.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(outputs);
   digest(outputs.value(), trace);
   return profile.ok() ? Status() : profile.status();
 }
@@ -122,14 +115,9 @@ bool MemoryFile::write(const std::uint8_t* data, std::size_t size) {
 Status exercise(Engine& engine, const std::string& path, Trace* trace) {
   Trace unused;
   const Result<ProgramInfo> program = engine.describe(path);
-  if (!program.ok()) {
-    return program.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(program);
   for (const MethodInfo& method : program.value().methods) {
-    const Status status = run_method(engine, path, method, trace == nullptr ? &unused : trace);
-    if (!status.ok()) {
-      return status;
-    }
+    SLIPWAY_RETURN_IF_ERROR(run_method(engine, path, method, trace == nullptr ? &unused : trace));
   }
   return {};
 }

@@ -12,8 +12,7 @@ static_assert(SLIPWAY_MAX_DIMS == lean::kMostDims && SLIPWAY_READ_BEHIND == kRea
 
 // Made when the library is loaded: later there may be no memory for it.
 slipway_error& last_resort() {
-  static slipway_error error{Status(Code::kMemory, "Out of memory.",
-                                    "use a smaller program or input, or a device with more memory")};
+  static slipway_error error{out_of_memory()};
   return error;
 }
 const slipway_error& prepared = last_resort();

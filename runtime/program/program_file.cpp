@@ -120,9 +120,7 @@ Result<ProgramLayout> check_layout(const std::uint8_t* data, std::size_t size, c
 Result<const pte::Program*> check_program(const std::uint8_t* data, std::size_t size,
                                           const std::string& path) {
   const Result<ProgramLayout> layout = check_layout(data, size, path);
-  if (!layout.ok()) {
-    return layout.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(layout);
   const auto program_size = static_cast<std::size_t>(layout.value().program_size);
   flatbuffers::Verifier::Options options;
   options.max_tables = static_cast<flatbuffers::uoffset_t>(

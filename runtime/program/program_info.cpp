@@ -26,17 +26,6 @@ bool is_real(DType dtype) {
   return dtype != DType::kUnknown && dtype != DType::kComplex64 && dtype != DType::kComplex128;
 }
 
-Dynamism dynamism_of(pte::TensorShapeDynamism dynamism) {
-  switch (dynamism) {
-    case pte::TensorShapeDynamism::DYNAMIC_BOUND:
-      return Dynamism::kBounded;
-    case pte::TensorShapeDynamism::DYNAMIC_UNBOUND:
-      return Dynamism::kUnbounded;
-    default:
-      return Dynamism::kStatic;
-  }
-}
-
 ValueSpec spec_of(const pte::EValue& value) {
   ValueSpec spec;
   if (const auto* tensor = value.val_as_Tensor()) {
@@ -198,13 +187,9 @@ MethodInfo method_info(const pte::ExecutionPlan& plan) {
 
 Result<ProgramInfo> read_program_info(const std::string& path) {
   const Result<MappedFile> file = MappedFile::open(path);
-  if (!file.ok()) {
-    return file.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(file);
   const Result<const pte::Program*> program = check_program(file.value().data(), file.value().size(), path);
-  if (!program.ok()) {
-    return program.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(program);
   ProgramInfo info;
   info.size = file.value().size();
   info.version = program.value()->version();

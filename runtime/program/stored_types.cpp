@@ -70,6 +70,17 @@ std::string name_of(pte::ScalarType type) {
   return row == nullptr ? "unknown" : row->name == nullptr ? slipway::name_of(row->dtype) : row->name;
 }
 
+Dynamism dynamism_of(pte::TensorShapeDynamism dynamism) {
+  switch (dynamism) {
+    case pte::TensorShapeDynamism::DYNAMIC_BOUND:
+      return Dynamism::kBounded;
+    case pte::TensorShapeDynamism::DYNAMIC_UNBOUND:
+      return Dynamism::kUnbounded;
+    default:
+      return Dynamism::kStatic;
+  }
+}
+
 std::uint64_t tensor_bytes(const pte::Tensor& tensor) {
   std::uint64_t bytes = element_size(tensor.scalar_type());
   for (std::size_t i = 0; tensor.sizes() != nullptr && i < tensor.sizes()->size(); ++i) {

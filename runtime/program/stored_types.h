@@ -5,6 +5,7 @@
 #include <string>
 
 #include "program_generated.h"
+#include "slipway/engine.h"
 #include "slipway/tensor.h"
 
 namespace slipway {
@@ -18,6 +19,9 @@ std::size_t element_size(pte::ScalarType type);
 
 // PyTorch's name of a type, also of those without a file form: "complex64".
 std::string name_of(pte::ScalarType type);
+
+// How a tensor's sizes may change.
+Dynamism dynamism_of(pte::TensorShapeDynamism dynamism);
 
 // Bytes of a tensor's elements, in the sizes that the file has (its bounds, when they change). Only of a
 // tensor that find_fault has seen.

@@ -61,10 +61,7 @@ bool is_tensor(const ValueSpec& spec) {
 // Ones in the shape given or, without one, in the shape declared.
 Result<Tensor> make_input(const ValueSpec& spec, std::size_t index, const Shape* given) {
   const Shape& shape = given != nullptr ? *given : spec.shape;
-  Status status = check_input(spec, index, spec.dtype, shape);
-  if (!status.ok()) {
-    return status;
-  }
+  SLIPWAY_RETURN_IF_ERROR(check_input(spec, index, spec.dtype, shape));
   if (!is_tensor(spec)) {
     return spec.exported;
   }
@@ -74,10 +71,8 @@ Result<Tensor> make_input(const ValueSpec& spec, std::size_t index, const Shape*
                   "Input " + std::to_string(index) + " cannot have the shape " + to_text(shape) + ".",
                   "give a shape that fits into memory");
   }
-  status = check_room(std::uint64_t{count} * size_of(spec.dtype), "input " + std::to_string(index));
-  if (!status.ok()) {
-    return status;
-  }
+  SLIPWAY_RETURN_IF_ERROR(
+      check_room(std::uint64_t{count} * size_of(spec.dtype), "input " + std::to_string(index)));
   return ones(spec.dtype, shape, count);
 }
 
@@ -153,9 +148,7 @@ Result<std::vector<Tensor>> prepare_inputs(const Options& options, const MethodI
     Result<Tensor> tensor =
         from_files ? read_input(options.inputs[i])
                    : make_input(spec, i, options.have_input_shapes ? &options.input_shapes[i] : nullptr);
-    if (!tensor.ok()) {
-      return tensor.status();
-    }
+    SLIPWAY_RETURN_IF_ERROR(tensor);
     if (from_files) {
       Status status = check_input(spec, i, tensor.value().dtype, tensor.value().shape);
       if (status.ok()) {

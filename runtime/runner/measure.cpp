@@ -21,15 +21,12 @@ Status measure(const Options& options, Engine& engine, const MethodInfo& method,
   const unsigned warmup = std::max(options.warmup, engine.least_warmup());
   for (unsigned i = 0; i < warmup + options.num_executions; ++i) {
     // Each time: a program may reuse its inputs' memory for intermediate values.
-    Status status = engine.set_inputs(inputs);
-    if (!status.ok()) {
-      return status;
-    }
+    SLIPWAY_RETURN_IF_ERROR(engine.set_inputs(inputs));
     const auto start = std::chrono::steady_clock::now();
     if (counter) {
       counter->begin();
     }
-    status = engine.execute();
+    const Status status = engine.execute();
     const std::uint64_t executed = counter ? counter->end() : 0;
     const double elapsed = milliseconds_since(start);
     if (!status.ok()) {

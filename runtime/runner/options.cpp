@@ -237,9 +237,7 @@ Status set_value(Options* options, const Flag& flag, const std::string& value) {
     return {};
   }
   Result<std::vector<Shape>> shapes = parse_shapes(value);
-  if (!shapes.ok()) {
-    return shapes.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(shapes);
   options->input_shapes = std::move(shapes.value());
   options->have_input_shapes = true;
   return {};
@@ -335,18 +333,13 @@ Result<Options> parse_options(const std::vector<std::string>& words) {
     } else {
       status = usage("--" + name + " needs a value.");
     }
-    if (!status.ok()) {
-      return status;
-    }
+    SLIPWAY_RETURN_IF_ERROR(status);
   }
   if (!options.tune.empty() && options.action == Action::kRun) {
     options.action = Action::kTune;
     options.engine.list_kernels = true;
   }
-  Status status = check(options);
-  if (!status.ok()) {
-    return status;
-  }
+  SLIPWAY_RETURN_IF_ERROR(check(options));
   return options;
 }
 
@@ -392,8 +385,8 @@ Flags are --flag=value or --flag value.
   --print_output          print the outputs
   --json, --json=FILE     the result, or the error, as JSON to standard output or to FILE
   --kernel_choices FILE   lean: compute the layers that FILE names with the kernels that it gives
-  --tuned FILE            the same; a FILE that is missing, damaged or not for this program, runner and processor is
-                          left out with a word. What it says of threads counts without --cpu_threads
+  --tuned FILE            the same, but a FILE that is missing, damaged, or made for another program, runner or
+                          processor is ignored with a warning. --cpu_threads overrides its number of threads
   --tune FILE             lean: measure the kernels of each layer here, in turns, and keep the best in FILE;
                           measurements are kept beside it, and the same command continues
   --tune_seconds N        at most so long in this process (default: 60)

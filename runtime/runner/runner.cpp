@@ -81,12 +81,12 @@ int fail(const Status& status) {
 // Whether what runs out of memory is held to limit_describing's.
 bool g_describing = false;
 
-Status out_of_memory() {
+Status no_memory() {
   if (g_describing) {
     return {Code::kMemory, "Out of memory: to describe it took more than a program of its size may take.",
             "export the program again; what an exporter writes takes a fraction of that"};
   }
-  return {Code::kMemory, "Out of memory.", "use a smaller program or input, or a device with more memory"};
+  return out_of_memory();
 }
 
 // Memory to say so with when there is no other left.
@@ -99,7 +99,7 @@ std::unique_ptr<char[]>& reserve() {
 void on_no_memory() {
   std::set_new_handler(nullptr);
   reserve().reset();
-  std::_Exit(fail(out_of_memory()));
+  std::_Exit(fail(no_memory()));
 }
 
 void on_abort(const char* message) {
@@ -116,19 +116,14 @@ Result<EarlierInputs> prepare_earlier(const Options& options, const ProgramInfo&
   EarlierInputs all;
   for (const EarlierRun& earlier : options.run_first) {
     const Result<MethodInfo> method = find_method(options, earlier.method, program);
-    const Status offered =
-        method.ok() ? check_offers(options, method.value(), capabilities) : method.status();
-    if (!offered.ok()) {
-      return offered;
-    }
+    SLIPWAY_RETURN_IF_ERROR(method);
+    SLIPWAY_RETURN_IF_ERROR(check_offers(options, method.value(), capabilities));
     Options own = options;
     own.inputs = earlier.inputs;
     own.have_input_shapes = false;
     std::string note;
     Result<std::vector<Tensor>> inputs = prepare_inputs(own, method.value(), &note);
-    if (!inputs.ok()) {
-      return inputs.status();
-    }
+    SLIPWAY_RETURN_IF_ERROR(inputs);
     all.emplace_back(method.value(), std::move(inputs.value()));
   }
   return all;
@@ -136,16 +131,9 @@ Result<EarlierInputs> prepare_earlier(const Options& options, const ProgramInfo&
 
 Status run_earlier(const Options& options, Engine& engine, const EarlierInputs& all) {
   for (const auto& [method, inputs] : all) {
-    Status status = engine.choose(method.name);
-    if (status.ok()) {
-      status = engine.set_inputs(inputs);
-    }
-    if (status.ok()) {
-      status = blame_inputs(engine.execute(), method, inputs);
-    }
-    if (!status.ok()) {
-      return status;
-    }
+    SLIPWAY_RETURN_IF_ERROR(engine.choose(method.name));
+    SLIPWAY_RETURN_IF_ERROR(engine.set_inputs(inputs));
+    SLIPWAY_RETURN_IF_ERROR(blame_inputs(engine.execute(), method, inputs));
   }
   return all.empty() ? Status() : engine.choose(options.method_name);
 }
@@ -156,10 +144,7 @@ Status write_outputs(const Options& options, const std::vector<Tensor>& outputs,
     if (!options.output_prefix.empty()) {
       const std::string path = options.output_prefix + std::to_string(i) + ".npy";
       const std::vector<std::uint8_t> file = format_npy(outputs[i]);
-      Status status = write_file(path, file.data(), file.size());
-      if (!status.ok()) {
-        return status;
-      }
+      SLIPWAY_RETURN_IF_ERROR(write_file(path, file.data(), file.size()));
       report->outputs.back().file = path;
     }
   }
@@ -169,9 +154,7 @@ Status write_outputs(const Options& options, const std::vector<Tensor>& outputs,
 Status write_profile(const Options& options, Engine& engine, RunReport* report) {
   if (options.profile) {
     const Result<std::vector<ProfileRow>> rows = engine.profile_rows(options.num_executions);
-    if (!rows.ok()) {
-      return rows.status();
-    }
+    SLIPWAY_RETURN_IF_ERROR(rows);
     report->profiled = true;
     report->profile = rows.value();
   }
@@ -179,9 +162,7 @@ Status write_profile(const Options& options, Engine& engine, RunReport* report) 
     return {};
   }
   const Result<std::vector<std::uint8_t>> profile = engine.profile();
-  if (!profile.ok()) {
-    return profile.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(profile);
   Status written = write_file(options.profile_path, profile.value().data(), profile.value().size());
   if (!written.ok() || options.values_path.empty()) {
     return written;
@@ -230,51 +211,34 @@ void print_outputs(const std::vector<Tensor>& outputs) {
 Status run(const Options& options, Engine& engine) {
   auto guard = guard_while("read " + options.model_path, g_json);
   const Result<ProgramInfo> program = engine.describe(options.model_path);
-  if (!program.ok()) {
-    return program.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(program);
   const Result<MethodInfo> method = find_method(options, options.method_name, program.value());
-  if (!method.ok()) {
-    return method.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(method);
   RunReport report;
   report.engine = engine.info();
   report.capabilities = engine.capabilities();
-  Status status = check_offers(options, method.value(), report.capabilities);
-  for (std::size_t i = 0; status.ok() && i < options.also_load.size(); ++i) {
-    const Result<MethodInfo> other = find_method(options, options.also_load[i], program.value());
-    status = other.ok() ? check_offers(options, other.value(), report.capabilities) : other.status();
-  }
-  if (!status.ok()) {
-    return status;
+  SLIPWAY_RETURN_IF_ERROR(check_offers(options, method.value(), report.capabilities));
+  for (const std::string& name : options.also_load) {
+    const Result<MethodInfo> other = find_method(options, name, program.value());
+    SLIPWAY_RETURN_IF_ERROR(other);
+    SLIPWAY_RETURN_IF_ERROR(check_offers(options, other.value(), report.capabilities));
   }
   std::string note;
   const Result<std::vector<Tensor>> inputs = prepare_inputs(options, method.value(), &note);
-  if (!inputs.ok()) {
-    return inputs.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(inputs);
   if (!note.empty()) {
     std::fprintf(stderr, "pte_runner: %s\n", note.c_str());
   }
   const Result<EarlierInputs> earlier = prepare_earlier(options, program.value(), report.capabilities);
-  if (!earlier.ok()) {
-    return earlier.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(earlier);
   Result<KernelPlan> plan = plan_kernels(options, engine);
-  if (!plan.ok()) {
-    return plan.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(plan);
   const unsigned planned = plan.value().threads != 0 ? plan.value().threads : usable_cores();
   const unsigned wanted = options.cpu_threads != 0 ? options.cpu_threads : std::min(planned, kMostThreads);
   SLIPWAY_RETURN_IF_ERROR(check_threads(wanted));
   const Result<unsigned> threads = engine.set_threads(wanted);
-  if (!threads.ok()) {
-    return threads.status();
-  }
-  status = check_planned(options, program.value());
-  if (!status.ok()) {
-    return status;
-  }
+  SLIPWAY_RETURN_IF_ERROR(threads);
+  SLIPWAY_RETURN_IF_ERROR(check_planned(options, program.value()));
   guard.reset();
   guard = guard_while("loaded " + options.model_path, g_json);
   const Clock::time_point start = Clock::now();
@@ -282,26 +246,17 @@ Status run(const Options& options, Engine& engine) {
   LoadOptions load{options.model_path,   options.data_path, options.method_name,
                    also_loaded(options), profile,           {}};
   load.values = !options.values_path.empty();
-  status = load_planned(engine, load, &plan.value());
+  const Status status = load_planned(engine, load, &plan.value());
   report.load_ms = milliseconds_since(start);
-  if (!status.ok()) {
-    return status;
-  }
+  SLIPWAY_RETURN_IF_ERROR(status);
   guard.reset();
   guard = guard_while("executed method " + options.method_name, g_json);
-  status = run_earlier(options, engine, earlier.value());
-  if (status.ok()) {
-    status = measure(options, engine, method.value(), inputs.value(), &report.measured);
-  }
-  if (!status.ok()) {
-    return status;
-  }
+  SLIPWAY_RETURN_IF_ERROR(run_earlier(options, engine, earlier.value()));
+  SLIPWAY_RETURN_IF_ERROR(measure(options, engine, method.value(), inputs.value(), &report.measured));
   report.peak_rss = peak_rss_bytes();
   const Result<std::vector<Tensor>> outputs = engine.outputs();
   guard.reset();
-  if (!outputs.ok()) {
-    return outputs.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(outputs);
   report.program_path = options.model_path;
   report.program_size = program.value().size;
   report.method = options.method_name;
@@ -317,13 +272,8 @@ Status run(const Options& options, Engine& engine) {
   for (const Tensor& input : inputs.value()) {
     report.inputs.push_back(report_of(input));
   }
-  status = write_outputs(options, outputs.value(), &report);
-  if (status.ok()) {
-    status = write_profile(options, engine, &report);
-  }
-  if (!status.ok()) {
-    return status;
-  }
+  SLIPWAY_RETURN_IF_ERROR(write_outputs(options, outputs.value(), &report));
+  SLIPWAY_RETURN_IF_ERROR(write_profile(options, engine, &report));
   report.digests = digests_of(options, program.value());
   if (options.print_output) {
     print_outputs(outputs.value());
@@ -334,13 +284,9 @@ Status run(const Options& options, Engine& engine) {
 Status tune(const Options& options, Engine& engine) {
   auto guard = guard_while("measured the kernels of " + options.model_path, g_json);
   const Result<ProgramInfo> program = engine.describe(options.model_path);
-  if (!program.ok()) {
-    return program.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(program);
   const Result<MethodInfo> method = find_method(options, options.method_name, program.value());
-  if (!method.ok()) {
-    return method.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(method);
   SLIPWAY_RETURN_IF_ERROR(check_offers(options, method.value(), engine.capabilities()));
   SLIPWAY_RETURN_IF_ERROR(check_planned(options, program.value()));
   std::string note;
@@ -363,15 +309,11 @@ std::uint64_t data_size(const std::string& model_path, const ProgramInfo& progra
 Status describe(const Options& options, Engine& engine) {
   auto guard = guard_while("described " + options.model_path, g_json);
   const Result<MappedFile> file = MappedFile::open(options.model_path);
-  if (!file.ok()) {
-    return file.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(file);
   g_describing = true;
   limit_describing(describe_bytes(file.value().size()));
   Result<ProgramInfo> program = engine.describe(options.model_path);
-  if (!program.ok()) {
-    return program.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(program);
   limit_describing(describe_bytes(file.value().size() + data_size(options.model_path, program.value())));
   std::vector<std::string> lacking;
   const Status status = engine.examine(options.model_path, &lacking);
@@ -379,9 +321,7 @@ Status describe(const Options& options, Engine& engine) {
     method.kernels = engine.kernels_of(options.model_path, method.name);
   }
   guard.reset();
-  if (!status.ok()) {
-    return status;
-  }
+  SLIPWAY_RETURN_IF_ERROR(status);
   const Capabilities capabilities = engine.capabilities();
   return publish(describe_json(engine.info(), options.model_path, program.value(), capabilities, lacking),
                  describe_text(options.model_path, program.value(), capabilities, lacking));
@@ -413,10 +353,7 @@ Status act(const Options& options) {
     const CpuInfo cpu = cpu_info();
     return publish(capabilities_json(info, capabilities, cpu), capabilities_text(info, capabilities, cpu));
   }
-  const Status configured = engine->configure(options.engine);
-  if (!configured.ok()) {
-    return configured;
-  }
+  SLIPWAY_RETURN_IF_ERROR(engine->configure(options.engine));
   if (options.action == Action::kTune) {
     return tune(options, *engine);
   }
@@ -440,7 +377,7 @@ int run_command(const std::vector<std::string>& words) {
     const Status status = options.ok() ? act(options.value()) : options.status();
     return status.ok() ? 0 : fail(status);
   } catch (const std::bad_alloc&) {
-    return fail(out_of_memory());
+    return fail(no_memory());
   } catch (const std::exception& error) {
     return fail({Code::kCrash,
                  std::string("Unexpected failure: ") + error.what() + ". This is a defect of Slipway.",

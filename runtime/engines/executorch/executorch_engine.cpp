@@ -50,7 +50,7 @@ Status from_error(Error error, Code code, const std::string& what, std::string f
   const std::string logged = take_logged_errors();
   if (error == Error::MemoryAllocationFailed || error == Error::DelegateMemoryAllocationFailed) {
     code = Code::kMemory;
-    fix = "use a smaller program or input, or a device with more memory";
+    fix = out_of_memory().fix();
   } else if (error == Error::OperatorMissing) {
     // Registered by name, as was checked before, but not for these element types.
     code = Code::kMissingOperator;
@@ -99,8 +99,7 @@ auto contained(Code code, Call call) -> decltype(call()) {
   try {
     return call();
   } catch (const std::bad_alloc&) {
-    return Status(Code::kMemory, "Out of memory.",
-                  "use a smaller program or input, or a device with more memory");
+    return out_of_memory();
   } catch (const std::exception& error) {
     return Status(code, std::string("The engine failed: ") + error.what() + ".", kExportAgain);
   }
@@ -209,20 +208,14 @@ Status ExecuTorchEngine::load_module(const LoadOptions& options) {
   auto etdump = options.profile ? std::make_unique<ProfileWriter>() : nullptr;
   etdump_ = etdump.get();
   if (options.values && etdump_ != nullptr) {
-    const Status kept = keep_values();
-    if (!kept.ok()) {
-      return kept;
-    }
+    SLIPWAY_RETURN_IF_ERROR(keep_values());
   }
   const bool share = shares_state(options);
   if (options.data_path.empty()) {
     module_ = std::make_unique<Module>(options.model_path, Module::LoadMode::Mmap, std::move(etdump), nullptr,
                                        nullptr, share);
   } else {
-    const Status checked = check_data_file(options.data_path);
-    if (!checked.ok()) {
-      return checked;
-    }
+    SLIPWAY_RETURN_IF_ERROR(check_data_file(options.data_path));
     module_ = std::make_unique<Module>(options.model_path, options.data_path, Module::LoadMode::Mmap,
                                        std::move(etdump), nullptr, nullptr, share);
   }
@@ -402,9 +395,7 @@ Result<std::vector<Tensor>> ExecuTorchEngine::outputs() {
   std::vector<Tensor> tensors;
   for (const EValue& value : outputs_) {
     Result<Tensor> tensor = output_tensor(value);
-    if (!tensor.ok()) {
-      return tensor.status();
-    }
+    SLIPWAY_RETURN_IF_ERROR(tensor);
     tensors.push_back(std::move(tensor.value()));
   }
   return tensors;
@@ -430,13 +421,9 @@ Result<std::vector<std::uint8_t>> ExecuTorchEngine::values() {
 
 Result<std::vector<ProfileRow>> ExecuTorchEngine::profile_rows(unsigned timed) {
   const auto bytes = profile();
-  if (!bytes.ok()) {
-    return bytes.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(bytes);
   const auto blocks = read_etdump(bytes.value().data(), bytes.value().size());
-  if (!blocks.ok()) {
-    return blocks.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(blocks);
   return rows_of(blocks.value(), timed);
 }
 

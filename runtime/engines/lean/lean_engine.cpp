@@ -30,8 +30,7 @@ auto contained(Call call) -> decltype(call()) {
   try {
     return call();
   } catch (const std::bad_alloc&) {
-    return Status(Code::kMemory, "Out of memory.",
-                  "use a smaller program or input, or a device with more memory");
+    return out_of_memory();
   } catch (const std::exception& error) {
     return Status(Code::kExecution, std::string("The engine failed: ") + error.what() + ".",
                   "export the model again, and report it if that does not help");

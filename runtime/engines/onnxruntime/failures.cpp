@@ -95,8 +95,4 @@ Status from_exception(const Ort::Exception& error, Code code) {
                                    : "copy the model again, or export it again"};
 }
 
-Status out_of_memory() {
-  return {Code::kMemory, "Out of memory.", "use a smaller model or input, or a device with more memory"};
-}
-
 }  // namespace slipway::onnx

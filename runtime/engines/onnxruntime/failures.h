@@ -18,7 +18,6 @@ void ORT_API_CALL keep_logged_error(void* unused, OrtLoggingLevel severity, cons
 
 // The failure, with the code that fits what ONNX Runtime says, else `code`.
 Status from_exception(const Ort::Exception& error, Code code);
-Status out_of_memory();
 
 // Calls into ONNX Runtime.
 template <typename Call>

@@ -12,18 +12,14 @@ namespace slipway::onnx {
 
 Result<Model> read_model(const std::string& path) {
   const Result<MappedFile> file = MappedFile::open(path);
-  if (!file.ok()) {
-    return file.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(file);
   const std::uint8_t* data = file.value().data();
   Model model;
   model.size = file.value().size();
   model.format = is_ort(data, file.value().size()) ? Format::kOrt : Format::kOnnx;
   const auto read = model.format == Format::kOrt ? read_ort : read_onnx;
   Result<Graph> graph = read(data, file.value().size(), path);
-  if (!graph.ok()) {
-    return graph.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(graph);
   model.graph = std::move(graph.value());
   return std::move(model);
 }

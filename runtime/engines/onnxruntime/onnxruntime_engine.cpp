@@ -150,9 +150,7 @@ std::vector<std::pair<std::string, std::string>> OnnxRuntimeEngine::settings() c
 
 Result<ProgramInfo> OnnxRuntimeEngine::describe(const std::string& model_path) {
   Result<onnx::Model> model = onnx::read_model(model_path);
-  if (!model.ok()) {
-    return model.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(model);
   return onnx::program_info(model.value());
 }
 
@@ -160,9 +158,7 @@ Result<ProgramInfo> OnnxRuntimeEngine::describe(const std::string& model_path) {
 // optimized.
 Status OnnxRuntimeEngine::examine(const std::string& model_path, std::vector<std::string>* missing) {
   const Result<onnx::Model> model = onnx::read_model(model_path);
-  if (!model.ok()) {
-    return model.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(model);
   const Status status = contained(Code::kFile, [&]() -> Status {
     Ort::SessionOptions options;
     options.SetIntraOpNumThreads(1);
@@ -274,9 +270,7 @@ Status OnnxRuntimeEngine::load_session(const LoadOptions& options) {
     path = unfold(path, model_folder.path());
     model = onnx::read_model(path);
   }
-  if (!model.ok()) {
-    return model.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(model);
   graph_ = std::move(model.value().graph);
   const Format format = model.value().format;
   if (xnnpack() && !options_.trust_provider) {
@@ -338,14 +332,10 @@ Status OnnxRuntimeEngine::end_profile() {
   Ort::AllocatorWithDefaultOptions allocator;
   session_->EndProfilingAllocated(allocator);
   Result<std::string> text = onnx::read_file(profile_file_);
-  if (!text.ok()) {
-    return text.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(text);
   profile_text_ = std::move(text.value());
   const auto events = onnx::read_profile(profile_text_);
-  if (!events.ok()) {
-    return events.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(events);
   placement_ = onnx::placement_of(graph_, events.value(), {xnnpack(), ort_threads(), usable_cores(), guard_});
   if (unfolded_) {
     placement_.hints.emplace_back(
@@ -356,9 +346,7 @@ Status OnnxRuntimeEngine::end_profile() {
 
 Result<std::vector<Tensor>> OnnxRuntimeEngine::outputs() {
   const Status ended = contained(Code::kExecution, [&] { return end_profile(); });
-  if (!ended.ok()) {
-    return ended;
-  }
+  SLIPWAY_RETURN_IF_ERROR(ended);
   std::vector<Tensor> tensors;
   const Status status = contained(Code::kExecution, [&]() -> Status {
     for (std::size_t i = 0; i < outputs_.size(); ++i) {
@@ -380,9 +368,7 @@ Result<std::vector<Tensor>> OnnxRuntimeEngine::outputs() {
     }
     return {};
   });
-  if (!status.ok()) {
-    return status;
-  }
+  SLIPWAY_RETURN_IF_ERROR(status);
   return tensors;
 }
 
@@ -392,9 +378,7 @@ Result<std::vector<std::uint8_t>> OnnxRuntimeEngine::profile() {
 
 Result<std::vector<ProfileRow>> OnnxRuntimeEngine::profile_rows(unsigned timed) {
   const auto events = onnx::read_profile(profile_text_);
-  if (!events.ok()) {
-    return events.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(events);
   return onnx::by_operator(events.value(), timed, executions_);
 }
 

@@ -47,6 +47,9 @@ class [[nodiscard]] Status {
   std::vector<std::string> names_;
 };
 
+// The failure where the system gave no memory.
+Status out_of_memory();
+
 // A value, or the status that says why there is none.
 template <typename T>
 class [[nodiscard]] Result {

@@ -31,7 +31,7 @@ struct KernelPlan {
 
 TextOwner text_owner(const Options& options, Engine& engine);
 
-// kUsage when --kernel_choices names a file that cannot be used; one of --tuned is left out with a word.
+// kUsage when --kernel_choices names a file that cannot be used; one of --tuned is ignored with a warning.
 Result<KernelPlan> plan_kernels(const Options& options, Engine& engine);
 
 // Loads with the plan's kernels. Layers that the program does not have are an error as above.

@@ -404,10 +404,7 @@ class Tuner {
       return finish("the tuned kernels are not faster beyond noise");
     }
     report_.choices.threads = options_.cpu_threads == 0 ? found().threads : 0;
-    const Status written = write_choices(options_.tune, owner_, report_.choices);
-    if (!written.ok()) {
-      return written;
-    }
+    SLIPWAY_RETURN_IF_ERROR(write_choices(options_.tune, owner_, report_.choices));
     report_.kept = true;
     return finish("");
   }

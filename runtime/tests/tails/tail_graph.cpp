@@ -165,18 +165,21 @@ class LayerMaker {
   std::uint32_t externals_ = 0;
 };
 
+Sizes dims_of(const Layer& layer, std::size_t height, std::size_t width, std::size_t channels) {
+  switch (layer.kind) {
+    case Kind::kConnected:
+      return {small(layer.width), small(channels)};
+    case Kind::kBatch:
+      return {small(layer.batch), small(layer.width), small(channels)};
+    default:
+      return {small(layer.batch), small(height), small(width), small(channels)};
+  }
+}
+
 }  // namespace
 
 std::vector<std::uint32_t> input_dims(const Layer& layer) {
-  const std::uint32_t channels = small(layer.groups * layer.depth);
-  switch (layer.kind) {
-    case Kind::kConnected:
-      return {small(layer.width), channels};
-    case Kind::kBatch:
-      return {small(layer.batch), small(layer.width), channels};
-    default:
-      return {small(layer.batch), small(layer.height), small(layer.width), channels};
-  }
+  return dims_of(layer, layer.height, layer.width, layer.groups * layer.depth);
 }
 
 std::vector<std::uint32_t> filter_dims(const Layer& layer) {
@@ -197,15 +200,7 @@ std::vector<std::uint32_t> filter_dims(const Layer& layer) {
 }
 
 std::vector<std::uint32_t> output_dims(const Layer& layer) {
-  const std::uint32_t channels = small(layer.results());
-  switch (layer.kind) {
-    case Kind::kConnected:
-      return {small(layer.width), channels};
-    case Kind::kBatch:
-      return {small(layer.batch), small(layer.width), channels};
-    default:
-      return {small(layer.batch), small(layer.rows_out()), small(layer.columns_out()), channels};
-  }
+  return dims_of(layer, layer.rows_out(), layer.columns_out(), layer.results());
 }
 
 std::size_t element_size(Type type) {

@@ -14,19 +14,11 @@
 
 namespace slipway::lean {
 
-struct FloatKernel {
-  const char* name;
-  const char* feature;
-  std::size_t (*m_step)();
-  std::size_t (*n_step)();
-  std::size_t (*rhs_offset)(std::size_t column, std::size_t depth);
-  std::size_t (*dst_offset)(std::size_t row, std::size_t column, std::size_t stride);
+struct FloatKernel : KaiKernel {
   // Of packed rows.
-  std::size_t (*mr)();
-  std::size_t (*lhs_offset)(std::size_t row, std::size_t depth);
   void (*run_packed)(std::size_t m, std::size_t n, std::size_t k, const void* lhs, const void* rhs, void* dst,
                      std::size_t row_stride, std::size_t column_stride, float min, float max);
-  // Of rows as they are; the other three are nullptr then.
+  // Of rows as they are.
   void (*run)(std::size_t m, std::size_t n, std::size_t k, const void* lhs, std::size_t lhs_stride,
               const void* rhs, void* dst, std::size_t row_stride, std::size_t column_stride, float min,
               float max);
@@ -78,15 +70,6 @@ struct FloatWay {
   const WindowKernel* windows;  // nullptr: none
 };
 
-// The parts of kernels with KleidiAI's names. PREFIX is that of the family: matmul_clamp_f16_.
-#define SLIPWAY_COMMON(prefix, variant, feature)                                                            \
-  "kai_run_" #prefix #variant, feature, kai_get_m_step_##prefix##variant, kai_get_n_step_##prefix##variant, \
-      kai_get_rhs_packed_offset_##prefix##variant, kai_get_dst_offset_##prefix##variant
-#define SLIPWAY_PACKED(prefix, variant, feature)                           \
-  {SLIPWAY_COMMON(prefix, variant, feature), kai_get_mr_##prefix##variant, \
-   kai_get_lhs_packed_offset_##prefix##variant, kai_run_##prefix##variant, nullptr}
-#define SLIPWAY_PLAIN(prefix, variant, feature) \
-  {SLIPWAY_COMMON(prefix, variant, feature), nullptr, nullptr, nullptr, kai_run_##prefix##variant}
 #define SLIPWAY_WEIGHTS(name, kr)                                                               \
   {kai_get_n_step_##name, kai_get_rhs_packed_offset_##name, kai_get_rhs_packed_size_##name, kr, \
    kai_run_##name}

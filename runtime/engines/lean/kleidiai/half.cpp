@@ -20,8 +20,10 @@ namespace {
 
 using Half = __fp16;
 
-#define PACKED(variant, feature) SLIPWAY_PACKED(matmul_clamp_f16_, variant, feature)
-#define PLAIN(variant, feature) SLIPWAY_PLAIN(matmul_clamp_f16_, variant, feature)
+#define PACKED(variant, feature) \
+  {SLIPWAY_PACKED(matmul_clamp_f16_, variant, feature), kai_run_matmul_clamp_f16_##variant, nullptr}
+#define PLAIN(variant, feature) \
+  {SLIPWAY_PLAIN(matmul_clamp_f16_, variant, feature), nullptr, kai_run_matmul_clamp_f16_##variant}
 #define WINDOWS(variant, feature)                                                                    \
   SLIPWAY_WINDOWS(imatmul_clamp_f16_, variant, feature, rhs_imatmul_pack_kxn_x16p2vlx2b_x16_x16_sme, \
                   lhs_imatmul_pack_x16p2vlx2_x16p_sme)

@@ -49,6 +49,28 @@ std::size_t divided_up(std::size_t number, std::size_t by);
 // "Convolution (NHWC, PF16) GEMM", as XNNPACK would name it.
 std::string node_name(const MatrixLayer& layer, const char* types);
 
+// What all kernels for rows in one piece have.
+struct KaiKernel {
+  const char* name;
+  const char* feature;
+  std::size_t (*m_step)();
+  std::size_t (*n_step)();
+  std::size_t (*rhs_offset)(std::size_t column, std::size_t depth);
+  std::size_t (*dst_offset)(std::size_t row, std::size_t column, std::size_t stride);
+  // Of packed rows; nullptr for a kernel that takes rows as they are.
+  std::size_t (*mr)();
+  std::size_t (*lhs_offset)(std::size_t row, std::size_t depth);
+};
+
+// The same by KleidiAI's names; `prefix` is that of the family: matmul_clamp_f16_.
+#define SLIPWAY_COMMON(prefix, variant, feature)                                                            \
+  "kai_run_" #prefix #variant, feature, kai_get_m_step_##prefix##variant, kai_get_n_step_##prefix##variant, \
+      kai_get_rhs_packed_offset_##prefix##variant, kai_get_dst_offset_##prefix##variant
+#define SLIPWAY_PACKED(prefix, variant, feature)                           \
+  {SLIPWAY_COMMON(prefix, variant, feature), kai_get_mr_##prefix##variant, \
+   kai_get_lhs_packed_offset_##prefix##variant}
+#define SLIPWAY_PLAIN(prefix, variant, feature) {SLIPWAY_COMMON(prefix, variant, feature), nullptr, nullptr}
+
 // Denormals as XNNPACK treats them.
 inline constexpr std::uint32_t kPoolFlags = PTHREADPOOL_FLAG_DISABLE_DENORMALS;
 

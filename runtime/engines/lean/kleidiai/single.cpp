@@ -16,8 +16,10 @@
 namespace slipway::lean {
 namespace {
 
-#define PACKED(variant, feature) SLIPWAY_PACKED(matmul_clamp_f32_, variant, feature)
-#define PLAIN(variant, feature) SLIPWAY_PLAIN(matmul_clamp_f32_, variant, feature)
+#define PACKED(variant, feature) \
+  {SLIPWAY_PACKED(matmul_clamp_f32_, variant, feature), kai_run_matmul_clamp_f32_##variant, nullptr}
+#define PLAIN(variant, feature) \
+  {SLIPWAY_PLAIN(matmul_clamp_f32_, variant, feature), nullptr, kai_run_matmul_clamp_f32_##variant}
 #define WINDOWS(variant, feature)                                                                    \
   SLIPWAY_WINDOWS(imatmul_clamp_f32_, variant, feature, rhs_imatmul_pack_kxn_x32p2vlx1b_x32_x32_sme, \
                   lhs_imatmul_pack_x32p2vlx1_x32p_sme)

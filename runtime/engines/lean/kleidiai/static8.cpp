@@ -18,29 +18,16 @@
 namespace slipway::lean {
 namespace {
 
-struct Kernel {
-  const char* name;
-  const char* feature;
-  std::size_t (*m_step)();
-  std::size_t (*n_step)();
-  std::size_t (*rhs_offset)(std::size_t column, std::size_t depth);
-  std::size_t (*dst_offset)(std::size_t row, std::size_t column, std::size_t stride);
+struct Kernel : KaiKernel {
   void (*run)(std::size_t m, std::size_t n, std::size_t k, const void* lhs, const void* rhs, void* dst,
               std::size_t row_stride, std::size_t column_stride,
               const kai_matmul_requantize32_params* params);
-  // Of packed rows; nullptr for a kernel that takes one row as it is.
-  std::size_t (*mr)();
-  std::size_t (*lhs_offset)(std::size_t row, std::size_t depth);
 };
 
-#define COMMON(variant, feature)                                                                         \
-  "kai_run_matmul_clamp_qai8_" #variant, feature, kai_get_m_step_matmul_clamp_qai8_##variant,            \
-      kai_get_n_step_matmul_clamp_qai8_##variant, kai_get_rhs_packed_offset_matmul_clamp_qai8_##variant, \
-      kai_get_dst_offset_matmul_clamp_qai8_##variant, kai_run_matmul_clamp_qai8_##variant
-#define PACKED(variant, feature)                                     \
-  {COMMON(variant, feature), kai_get_mr_matmul_clamp_qai8_##variant, \
-   kai_get_lhs_packed_offset_matmul_clamp_qai8_##variant}
-#define PLAIN(variant, feature) {COMMON(variant, feature), nullptr, nullptr}
+#define PACKED(variant, feature) \
+  {SLIPWAY_PACKED(matmul_clamp_qai8_, variant, feature), kai_run_matmul_clamp_qai8_##variant}
+#define PLAIN(variant, feature) \
+  {SLIPWAY_PLAIN(matmul_clamp_qai8_, variant, feature), kai_run_matmul_clamp_qai8_##variant}
 
 // Of windows.
 struct WindowKernel8 {
@@ -77,7 +64,6 @@ const Way kWays[] = {
 #undef WINDOWS
 #undef PLAIN
 #undef PACKED
-#undef COMMON
 
 constexpr std::uint32_t kSeed = 0x4B410021;  // tells their packed weights from others
 constexpr std::uint32_t kWindowSeed = 0x4B410022;

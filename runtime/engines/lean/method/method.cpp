@@ -19,17 +19,6 @@ Status no_memory(std::uint64_t bytes) {
           "use a smaller program or input, or a device with more memory"};
 }
 
-Dynamism dynamism_of(const pte::Tensor& tensor) {
-  switch (tensor.shape_dynamism()) {
-    case pte::TensorShapeDynamism::DYNAMIC_BOUND:
-      return Dynamism::kBounded;
-    case pte::TensorShapeDynamism::DYNAMIC_UNBOUND:
-      return Dynamism::kUnbounded;
-    default:
-      return Dynamism::kStatic;
-  }
-}
-
 template <typename Kind, typename Item>
 Kind list_of(const flatbuffers::Vector<Item>* items) {
   Kind list;
@@ -138,7 +127,7 @@ Status Method::make_values() {
 Status Method::make_tensor(const pte::Tensor& tensor, std::size_t index, TensorView* view) {
   view->dtype = to_dtype(tensor.scalar_type());
   view->rank = static_cast<std::uint8_t>(tensor.sizes() == nullptr ? 0 : tensor.sizes()->size());
-  view->dynamism = dynamism_of(tensor);
+  view->dynamism = dynamism_of(tensor.shape_dynamism());
   for (std::uint8_t i = 0; i < view->rank; ++i) {
     view->sizes[i] = view->bounds[i] = tensor.sizes()->Get(i);
     view->order[i] = tensor.dim_order()->Get(i);
