@@ -12,7 +12,7 @@ import invoke
 
 from commands import offered
 from commands.groups import DEPLOY, EXPORT, MATRIX, TASKS
-from commands.tasks import compare, profiles, tune
+from commands.tasks import compare, profiles
 from core.cli import (
     handover,  # noqa: F401  # first of all: another program's Invoke gives way to ./inv
     invoked,
@@ -260,8 +260,6 @@ def models_add(c: Any, packages: str, model: str = "", json: bool = False) -> No
         "generate": "tokens to generate, for a program of models.generating.greedy()",
         "keep-run": "leave the run's folder on the device",
         "no-weights-cache": "lean: pack the weights in this run, and keep none on the device",
-        "no-tuned": "lean: leave out the kernels that ./inv tune measured there",
-        "tune": "lean: measure the kernels first, if that was not done yet (./inv tune)",
         "wait": "seconds to wait while another deploy uses the device (default: 300)",
         "retries": "further attempts after transient errors, such as a broken connection (default: 2)",
         "pin-governor": "CPU frequency governor for the run, such as performance; set back afterwards",
@@ -303,8 +301,6 @@ def deploy(
     generate: str = "",
     keep_run: bool = False,
     no_weights_cache: bool = False,
-    no_tuned: bool = False,
-    tune: bool = False,
     wait: str = "",
     retries: str = "",
     pin_governor: str = "",
@@ -452,7 +448,6 @@ ns = invoke.Collection(
     export,
     zoo,
     deploy,
-    tune,
     matrix,
     compare,
     lab,

@@ -51,7 +51,7 @@ def run(words: Words) -> None:
         schemes=tuple(load_schemes()) if own and "all" in schemes else schemes,
         name="compare-" + re.sub(r"[^A-Za-z0-9_.]+", "-", model).strip("-.")[-50:],
         rounds=number("rounds", words["rounds"], 1, 0),
-        run=Settings.parse(words, weights_cache=False, tuned=False),
+        run=Settings.parse(words, weights_cache=False),
     )
     most = number("samples", words["samples"], 1, 0)
     metric = _metric(words["metric"])

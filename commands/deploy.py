@@ -39,7 +39,6 @@ def run(words: Words) -> None:
         method=words["method"],
         keep_run=words["keep_run"],
         weights_cache=not words["no_weights_cache"],
-        tuned=not words["no_tuned"],
         etdump=words["etdump"] or words["values"],
         values=words["values"],
     ).on(device)
@@ -88,19 +87,8 @@ def _deployed(
         from deploy.run.generate import settings_for
 
         settings = settings_for(path, number("generate", words["generate"], 1), settings)
-    if words["tune"]:
-        _tune(device, bundle, path, settings)
     with part("run"):
         return deploy(device, bundle, path, settings, compute=compute)
-
-
-def _tune(device: Device, bundle: Bundle, path: Path, settings: Settings) -> None:
-    """Measure first, if that was not done yet; the deploy takes the outcome."""
-    from core.console import note
-    from deploy.run.report_tuning import outcome
-    from deploy.run.tuning import MINUTES, tune
-
-    note(f"Tuning: {outcome(tune(device, bundle, path, settings, 60 * MINUTES))}")
 
 
 def _bundle(words: Words, device: Device) -> tuple[Bundle | None, str]:

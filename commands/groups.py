@@ -8,7 +8,7 @@ TASKS: dict[str, tuple[str, ...]] = {
         "devices.list", "devices.add", "devices.trust", "devices.start", "devices.stop", "devices.run",
         "devices.verify", "devices.rollback", "devices.gc",
     ),
-    "Measure and compare": ("matrix", "compare", "inspect", "tune", "lab"),
+    "Measure and compare": ("matrix", "compare", "inspect", "lab"),
     "For a project and this checkout": ("profiles", "clean", "test"),
 }  # fmt: skip
 """The tasks below the headings of ``./inv --list``; those that prove Slipway itself are listed by ``--list self``."""
@@ -28,7 +28,7 @@ DEPLOY = {
     ],
     "How to run and to measure it": [
         "num-executions", "warmup", "generate", "cpu-threads", "cpu-affinity", "pin-governor", "cooldown",
-        "profile", "etdump", "values", "tune", "no-tuned", "kleidiai", "cpu-features",
+        "profile", "etdump", "values", "kleidiai", "cpu-features",
     ],
     "When it takes long or fails": ["timeout", "wait", "retries"],
     "What stays, and what is printed": ["no-weights-cache", "keep-run", "json"],

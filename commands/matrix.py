@@ -37,7 +37,7 @@ def run(words: Words) -> None:
         shard=shards.parse(words["shard"]),
         jobs=number("jobs", words["jobs"], 1, 0),
         rounds=number("rounds", words["rounds"], 1, 0),
-        run=Settings.parse(words, weights_cache=False, tuned=False),  # times are compared with those of other runs
+        run=Settings.parse(words, weights_cache=False),  # times are compared with those of other runs
         baseline=words["baseline"],
         save_baseline=words["save_baseline"],
         fail_on_regression=words["fail_on_regression"],

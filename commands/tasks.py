@@ -10,65 +10,6 @@ from core.cli.task import JSON, Words, task
 
 @task(
     auto_shortflags=False,
-    resumes="the same command again; what was measured is kept",
-    help={
-        "device": "a device of devices.toml; ./inv devices.list shows them (default: local)",
-        "model": "a model of the zoo, yours as path/to/file.py:make_model, or a program file (default: mobilenet_v2)",
-        "scheme": "how it is quantized (default: fp32)",
-        "program": "instead of --model: a .pte file, or a folder that ./inv export left",
-        "engine": "only lean can compute a layer in several ways (default: lean)",
-        "target": "instead of the device's own target",
-        "toolchain": "which compilers build it (default: the target's own default)",
-        "time-limit": "minutes of measurement (default: 10); the comparison at the end comes after them",
-        "again": "measure anew, also what was measured or begun before",
-        "candidates": "measure nothing: only list what could compute each layer there",
-        "cpu-threads": "threads on the device (default: 0, the best number is measured)",
-        "timeout": "seconds for everything besides the measurement (default: the device's own, else 600)",
-        "inputs": "with --program: comma-separated .npy files to feed it",
-        "input-shapes": "with --program: shapes to fill with ones, as 1x3x224x224,1x8",
-        "method": "which of the program's methods (default: forward)",
-        "wait": "seconds to wait while another deploy uses the device (default: 300)",
-        "retries": "further attempts after transient errors, such as a broken connection (default: 2)",
-        "json": JSON,
-    },
-)
-def tune(
-    c: Any,
-    device: str = "",
-    model: str = "",
-    scheme: str = "",
-    program: str = "",
-    engine: str = "",
-    target: str = "",
-    toolchain: str = "",
-    time_limit: str = "",
-    again: bool = False,
-    candidates: bool = False,
-    cpu_threads: str = "",
-    timeout: str = "",
-    inputs: str = "",
-    input_shapes: str = "",
-    method: str = "",
-    wait: str = "",
-    retries: str = "",
-    json: bool = False,
-) -> None:
-    """Measure on a device which kernels compute each layer fastest, and keep the choice there.
-
-    The device measures in turns, with the program's own shapes, and the best number of threads too. Later deploys take
-    the choice by themselves. Nothing is kept unless it is faster beyond noise and the outputs agree. After Ctrl-C or a
-    lost connection, the same command continues. Emulated devices are refused (exit code 37).
-
-    Example: ./inv tune --device pi4 --model mobilenet_v2
-    """
-    words = Words(c, {**locals(), "expected": ""}, own=["target", "engine"])
-    from commands import tune as command
-
-    command.run(words)
-
-
-@task(
-    auto_shortflags=False,
     groups=COMPARE,
     help={
         "model": "a model of the zoo, or yours as path/to/file.py:make_model",

@@ -212,13 +212,6 @@ class MismatchError(SlipwayError):
     kind = "mismatch"
 
 
-class EmulatedError(SlipwayError):
-    """Times of an emulated device say nothing: what only measures is refused there."""
-
-    exit_code = 37
-    kind = "emulated"
-
-
 class MatrixError(SlipwayError):
     """Cells of a matrix failed; the report names each one with its error."""
 

@@ -145,7 +145,6 @@ def _verified(value: Result) -> list[list[str]]:
 
 def _engine_rows(value: Result) -> list[list[str]]:
     """The engine's settings, if it has any, and the number of nodes that each provider ran."""
-    from deploy.run.tuned import tuned_text
 
     rows = []
     if value.runner.settings:
@@ -159,8 +158,6 @@ def _engine_rows(value: Result) -> list[list[str]]:
         if any(kernel.known for kernel in value.runner.kernels):
             text += ", by the names in the profile"
         rows.append(["kernels", text + " (--json names them)"])
-    if value.runner.tuned and (text := tuned_text(value.runner.tuned)):
-        rows.append(["tuned", text])
     rows += [
         ["instead", f"{fallback.used} for {fallback.wanted} in {fallback.where}: {fallback.why}"]
         for fallback in value.runner.fallbacks

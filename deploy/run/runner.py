@@ -102,14 +102,6 @@ class Placement(_Answer):
     """Advice to make it faster."""
 
 
-class KernelCandidate(_Answer):
-    """A kernel that could compute a layer on that processor."""
-
-    choice: str
-    estimate: Annotated[float, Field(ge=0)] = 0.0
-    """Estimated time relative to the best candidate; 0: no estimate."""
-
-
 class Kernel(_Answer):
     """The function that computes a layer on that processor."""
 
@@ -122,18 +114,6 @@ class Kernel(_Answer):
     known: str = ""
     """``profile``: from the node's name in the profile, which has the family only (``pf32_gemm_*``). Empty: the engine
     read it from the operator that ran."""
-
-
-class ListedKernel(Kernel):
-    """The same with everything else that could compute the layer there, as ``--kernels`` lists it."""
-
-    layer: str = ""
-    """The layer's name in the program."""
-    choice: str = ""
-    """The candidate that computes it."""
-    own_choice: str = ""
-    """The one that the engine chooses by itself."""
-    candidates: tuple[KernelCandidate, ...] = ()
 
 
 class Fallback(_Answer):
@@ -170,22 +150,6 @@ class Weights(_Answer):
     packed: Count = 0
     """Blocks that this run packed."""
     cache: WeightsCache | None = None
-
-
-class Tuned(_Answer):
-    """The file of measured choices of kernels that the runner was given."""
-
-    path: str
-    state: str
-    """``used``, or ``none``: there is none, or it is not for this program, runner and processor."""
-    why: str = ""
-    threads: Count = 0
-    """The number of threads that was measured to be best; 0: not measured."""
-    own_ms: Milliseconds = 0.0
-    """Median of an execution with the engine's own choices, when it was measured."""
-    tuned_ms: Milliseconds = 0.0
-    layers: Count = 0
-    """Layers whose kernel is another than the engine's own choice."""
 
 
 class ProfileRow(_Answer):
@@ -244,7 +208,6 @@ class RunnerResult(_Answer):
     """Kernels of every matrix product, linear layer and convolution, from engines that report them."""
     fallbacks: tuple[Fallback, ...] = ()
     weights: Weights | None = None
-    tuned: Tuned | None = None
     digests: Digests | None = None
     """``None`` from runners that do not compute digests."""
     profile: tuple[ProfileRow, ...] = ()

@@ -40,7 +40,6 @@ from deploy.run.result import (
     write,
 )
 from deploy.run.settings import ONCE, Settings
-from deploy.run.tuned import tuned_flags, tuned_name
 from deploy.run.weights import cache_flags, cache_name
 from deploy.scripts import script
 from deploy.store import gc
@@ -87,8 +86,6 @@ class Session:
         """The uploaded files, by SHA-256."""
         self.cache = ""
         """The file of packed weights, below the root; empty: none for this run."""
-        self.tuned = ""
-        """The same, of measured choices of kernels."""
         self.machine = machine_of(device, bundle.manifest.target)
         # Licences stay on this machine, with the person who distributes the bundle.
         self.parts = {
@@ -134,7 +131,6 @@ class Session:
         with self.steps.step("preflight") as step:
             found = self._preflight(facts, self._missing(survey or _NOTHING), step)
         self.cache = cache_name(settings, self.device, self.bundle, facts, self.job.model)
-        self.tuned = tuned_name(settings, self.device, self.bundle, self.job)
         if survey is None:  # a new device: nothing was touched on it before this line
             survey = self._open(store, settings, make=True) or _NOTHING
             voucher.records = Records.of(store.lock.id)
@@ -357,12 +353,7 @@ class Session:
             threads=settings.threads,
             etdump=settings.etdump,
             values=settings.values,
-            engine_flags=[
-                *settings.engine_flags,
-                *settings.limits,
-                *cache_flags(store, self.cache),
-                *tuned_flags(store, self.tuned),
-            ],
+            engine_flags=[*settings.engine_flags, *settings.limits, *cache_flags(store, self.cache)],
         )
         note = store.path("governor")
         cooled = cool_down(self.transport, self.device.name, settings.cooldown, self.steps, self.deadline)

@@ -120,11 +120,7 @@ def plan(
     total = listing.size + sum(entry.size for entry in listing.weights.values())
     packed = sorted(listing.weights.items(), key=lambda item: item[1].used)
     orphans = [entry for name, entry in packed if name.endswith(".tmp") or _model(name) not in listing.blobs]
-    # What was measured is small, and took minutes: it stays as long as its program.
-    others = [
-        entry for name, entry in packed
-        if entry not in orphans and _model(name) not in in_use and not is_measured(name)
-    ]  # fmt: skip
+    others = [entry for name, entry in packed if entry not in orphans and _model(name) not in in_use]
     for entry in orphans + others:
         if entry in orphans or total > max_bytes:
             gone.append(entry)
@@ -150,11 +146,6 @@ def plan(
     if kept_runs:
         gone += [entry for entry in listing.kept_runs.values() if old(entry)]
     return [entry.name for entry in gone]
-
-
-def is_measured(name: str) -> bool:
-    """Whether a file beside the packed weights has measured choices of kernels (`deploy.run.tuned`)."""
-    return name.endswith((".tuned", ".tuned.part"))
 
 
 def _model(name: str) -> str:

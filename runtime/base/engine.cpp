@@ -23,10 +23,6 @@ Status Engine::configure(const EngineOptions& options) {
     return {Code::kUsage, "The engine " + info().name + " keeps no packed weights.",
             "leave --weights_cache to bundles of the engine lean"};
   }
-  if (options.list_kernels) {
-    return {Code::kUsage, "The engine " + info().name + " does not tell what else could compute a layer.",
-            "leave --kernels to bundles of the engine lean"};
-  }
   if (!options.kleidiai.empty()) {
     return {Code::kUsage, "The engine " + info().name + " cannot turn KleidiAI on or off.",
             "leave --kleidiai to bundles of the engine lean"};

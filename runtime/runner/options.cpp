@@ -79,11 +79,6 @@ constexpr Flag kFlags[] = {
     {"provider", Takes::kValue, nullptr, nullptr, 0},
     {"ort_threads", Takes::kValue, nullptr, nullptr, 1},
     {"ort_spinning", Takes::kNothing, nullptr, nullptr, 0},
-    {"kernel_choices", Takes::kText, &Options::kernel_choices, nullptr, 0},
-    {"tuned", Takes::kText, &Options::tuned, nullptr, 0},
-    {"tune", Takes::kText, &Options::tune, nullptr, 0},
-    {"tune_seconds", Takes::kCount, nullptr, &Options::tune_seconds, 1},
-    {"tune_finish", Takes::kNothing, nullptr, nullptr, 0},
     {"weights_cache", Takes::kValue, nullptr, nullptr, 0},
     {"kleidiai", Takes::kValue, nullptr, nullptr, 0},
     {"cpu_features", Takes::kValue, nullptr, nullptr, 0},
@@ -92,7 +87,6 @@ constexpr Flag kFlags[] = {
     {"digests", Takes::kValue, nullptr, nullptr, 0},
     {"print_output", Takes::kNothing, nullptr, nullptr, 0},
     {"describe", Takes::kNothing, nullptr, nullptr, 0},
-    {"kernels", Takes::kNothing, nullptr, nullptr, 0},
     {"roofline", Takes::kNothing, nullptr, nullptr, 0},
     {"capabilities", Takes::kNothing, nullptr, nullptr, 0},
     {"version", Takes::kNothing, nullptr, nullptr, 0},
@@ -113,8 +107,6 @@ Status set_switch(Options* options, std::string_view name) {
       {"profile", &options->profile},
       {"ort_spinning", &options->engine.ort_spinning},
       {"trust_provider", &options->engine.trust_provider},
-      {"kernels", &options->engine.list_kernels},
-      {"tune_finish", &options->tune_finish},
       {"count_instructions", &options->count_instructions},
   };
   for (const auto& [known, flag] : switches) {
@@ -244,17 +236,13 @@ Status set_value(Options* options, const Flag& flag, const std::string& value) {
 }
 
 Status check(const Options& options) {
-  const bool needs_model = options.action == Action::kRun || options.action == Action::kTune ||
-                           options.action == Action::kDescribe;
+  const bool needs_model = options.action == Action::kRun || options.action == Action::kDescribe;
   if (needs_model && options.model_path.empty()) {
     return usage("--model_path is missing.", "pte_runner --model_path FILE.pte");
   }
   if (!options.inputs.empty() && options.have_input_shapes) {
     return usage("--inputs and --input_shapes exclude each other.",
                  "drop --input_shapes: a .npy file carries its shape");
-  }
-  if (!options.kernel_choices.empty() && !options.tuned.empty()) {
-    return usage("--kernel_choices and --tuned exclude each other.", "drop one of them");
   }
   if (!options.values_path.empty() &&
       (options.profile_path.empty() || options.num_executions != 1 || options.warmup != 0)) {
@@ -335,10 +323,6 @@ Result<Options> parse_options(const std::vector<std::string>& words) {
     }
     SLIPWAY_RETURN_IF_ERROR(status);
   }
-  if (!options.tune.empty() && options.action == Action::kRun) {
-    options.action = Action::kTune;
-    options.engine.list_kernels = true;
-  }
   SLIPWAY_RETURN_IF_ERROR(check(options));
   return options;
 }
@@ -384,15 +368,6 @@ Flags are --flag=value or --flag value.
                           5 % of the time so far), always or never
   --print_output          print the outputs
   --json, --json=FILE     the result, or the error, as JSON to standard output or to FILE
-  --kernel_choices FILE   lean: compute the layers that FILE names with the kernels that it gives
-  --tuned FILE            the same, but a FILE that is missing, damaged, or made for another program, runner or
-                          processor is ignored with a warning. --cpu_threads overrides its number of threads
-  --tune FILE             lean: measure the kernels of each layer here, in turns, and keep the best in FILE;
-                          measurements are kept beside it, and the same command continues
-  --tune_seconds N        at most so long in this process (default: 60)
-  --tune_finish           measure no more, but compare what is the best so far, and keep it
-  --kernels               lean: for each layer also the kernels that could compute it here, in the result and with
-                          --describe
   --roofline              measure here how many operations a second the processor does in float32, and how many bytes
                           a second it reads from memory: with one thread, and with all or --cpu_threads
   --describe, --capabilities, --version, --help

@@ -10,7 +10,7 @@
 
 namespace slipway {
 
-enum class Action { kRun, kTune, kDescribe, kRoofline, kCapabilities, kVersion, kHelp };
+enum class Action { kRun, kDescribe, kRoofline, kCapabilities, kVersion, kHelp };
 
 // A method that runs once before the one that is measured.
 struct EarlierRun {
@@ -36,11 +36,6 @@ struct Options {
   std::string values_path;  // the tensors that instructions gave
   bool profile = false;     // the profile by operators, in the result
   bool count_instructions = false;
-  std::string kernel_choices;  // a file that names the kernels of some layers
-  std::string tuned;           // the same, left out where it is not for this run
-  std::string tune;            // where measurements are kept
-  unsigned tune_seconds = 60;
-  bool tune_finish = false;
   EngineOptions engine;
   DigestWish digests = DigestWish::kCheap;
   bool print_output = false;

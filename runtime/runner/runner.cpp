@@ -27,8 +27,6 @@
 #include "runner/report/offers.h"
 #include "runner/report/report.h"
 #include "runner/roofline/roofline.h"
-#include "runner/tune/kernel_plan.h"
-#include "runner/tune/tune.h"
 
 namespace slipway {
 namespace {
@@ -231,10 +229,8 @@ Status run(const Options& options, Engine& engine) {
   }
   const Result<EarlierInputs> earlier = prepare_earlier(options, program.value(), report.capabilities);
   SLIPWAY_RETURN_IF_ERROR(earlier);
-  Result<KernelPlan> plan = plan_kernels(options, engine);
-  SLIPWAY_RETURN_IF_ERROR(plan);
-  const unsigned planned = plan.value().threads != 0 ? plan.value().threads : usable_cores();
-  const unsigned wanted = options.cpu_threads != 0 ? options.cpu_threads : std::min(planned, kMostThreads);
+  const unsigned wanted =
+      options.cpu_threads != 0 ? options.cpu_threads : std::min(usable_cores(), kMostThreads);
   SLIPWAY_RETURN_IF_ERROR(check_threads(wanted));
   const Result<unsigned> threads = engine.set_threads(wanted);
   SLIPWAY_RETURN_IF_ERROR(threads);
@@ -243,10 +239,9 @@ Status run(const Options& options, Engine& engine) {
   guard = guard_while("loaded " + options.model_path, g_json);
   const Clock::time_point start = Clock::now();
   const bool profile = options.profile || !options.profile_path.empty();
-  LoadOptions load{options.model_path,   options.data_path, options.method_name,
-                   also_loaded(options), profile,           {}};
+  LoadOptions load{options.model_path, options.data_path, options.method_name, also_loaded(options), profile};
   load.values = !options.values_path.empty();
-  const Status status = load_planned(engine, load, &plan.value());
+  const Status status = engine.load(load);
   report.load_ms = milliseconds_since(start);
   SLIPWAY_RETURN_IF_ERROR(status);
   guard.reset();
@@ -267,7 +262,6 @@ Status run(const Options& options, Engine& engine) {
   report.placement = engine.placement();
   report.kernels = engine.kernels();
   report.fallbacks = engine.fallbacks();
-  report.tuned = plan.value().info;
   keep_weights(options, engine, &report);
   for (const Tensor& input : inputs.value()) {
     report.inputs.push_back(report_of(input));
@@ -279,21 +273,6 @@ Status run(const Options& options, Engine& engine) {
     print_outputs(outputs.value());
   }
   return publish(run_json(report), run_text(report));
-}
-
-Status tune(const Options& options, Engine& engine) {
-  auto guard = guard_while("measured the kernels of " + options.model_path, g_json);
-  const Result<ProgramInfo> program = engine.describe(options.model_path);
-  SLIPWAY_RETURN_IF_ERROR(program);
-  const Result<MethodInfo> method = find_method(options, options.method_name, program.value());
-  SLIPWAY_RETURN_IF_ERROR(method);
-  SLIPWAY_RETURN_IF_ERROR(check_offers(options, method.value(), engine.capabilities()));
-  SLIPWAY_RETURN_IF_ERROR(check_planned(options, program.value()));
-  std::string note;
-  const Result<std::vector<Tensor>> inputs = prepare_inputs(options, method.value(), &note);
-  SLIPWAY_RETURN_IF_ERROR(inputs);
-  const Result<TuneReport> report = tune_kernels(options, engine, inputs.value());
-  return report.ok() ? publish(tune_json(report.value()), tune_text(report.value())) : report.status();
 }
 
 // Of the files beside a program that hold weights of it.
@@ -354,8 +333,6 @@ Status act(const Options& options) {
     return publish(capabilities_json(info, capabilities, cpu), capabilities_text(info, capabilities, cpu));
   }
   SLIPWAY_RETURN_IF_ERROR(engine->configure(options.engine));
-  if (options.action == Action::kTune) {
-    return tune(options, *engine);
   }
   return options.action == Action::kDescribe ? describe(options, *engine) : run(options, *engine);
 }

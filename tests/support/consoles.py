@@ -81,7 +81,6 @@ ELSEWHERE = (
     ("proofs.md", "./tail_tests", "tests/integration/test_runtime.py"),
     ("proofs.md", "SLIPWAY_TESTS_", "tests/integration/test_runtime.py"),
     ("proofs.md", "dist/linux-x86_64/native/bin/xnnpack_proof", "tests/integration/test_native.py"),
-    ("compare.md", "dist/linux-x86_64/lean/bin/pte_runner", "tests/integration/test_tune.py"),
     ("devices.md", "adb connect", "it takes adb; tests/integration/test_virtual_phone.py"),
     ("*", "./inv self.agree", "hours on all CPUs; tests/integration/test_agree.py"),
     ("*", "./inv self.bench", "hours, and it writes tracked figures; tests/unit/test_bench.py"),
@@ -99,7 +98,6 @@ ELSEWHERE = (
     ("*", "./inv profiles", "tests/integration/test_conan_package.py"),
     ("*", "./inv self.prove", "tests/integration/test_prove.py"),
     ("*", "./inv test", "it is what runs the tests"),
-    ("*", "./inv tune", "tests/integration/test_tune.py"),
 )  # fmt: skip
 """Page, how a command begins, and why no test types it, or which test runs what it runs. The first that fits counts."""
 

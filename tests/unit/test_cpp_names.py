@@ -14,7 +14,7 @@ from core.paths import ROOT
 
 RUNTIME = ROOT / "runtime"
 
-_COMMON = ("base", "runner", "runner/files", "runner/report", "runner/roofline", "runner/tune")
+_COMMON = ("base", "runner", "runner/files", "runner/report", "runner/roofline")
 
 # The folders of each target's files.
 _TARGETS = {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import deploy, tune
+from commands import deploy
 from core.cli import main
 from core.paths import ROOT
 from deploy.run.intact import check_whole
@@ -43,12 +43,6 @@ def test_before_a_build(
     assert what in said.err.splitlines()[0]
 
 
-def test_before_a_build_for_tuning(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(tune, "build_for", lambda *_: pytest.fail("it built"))
-    assert main.run(["--search-root", str(ROOT), "tune", "--device", "local", "--model", "mobilnet"]) == 3
-    assert "did you mean mobilenet_v2?" in capsys.readouterr().err
-
-
 PTE = (ROOT / "tests/fixtures/damaged/no-scales.pte").read_bytes()
 ONNX = b"\x08\x0a" + b"\x12\x04self" + b"\x3a\x80\x02" + bytes(256)
 """The IR's version, a producer, and a graph of 256 bytes."""
@@ -76,9 +70,7 @@ ORT = (
         ("text.onnx", b"<html>", "text.onnx is damaged, or no ONNX model: no field begins at byte 0."),
     ],
 )
-@pytest.mark.parametrize("task", ["deploy", "tune"])
 def test_a_damaged_program_before_a_build(
-    task: str,
     name: str,
     data: bytes,
     what: str,
@@ -88,25 +80,9 @@ def test_a_damaged_program_before_a_build(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_bytes(data)
-    for command in (deploy, tune):
-        monkeypatch.setattr(command, "build_for", lambda *_: pytest.fail("it built"))
-    assert main.run(["--search-root", str(ROOT), task, "--device", "local", "--model", name]) == 10
+    monkeypatch.setattr(deploy, "build_for", lambda *_: pytest.fail("it built"))
+    assert main.run(["--search-root", str(ROOT), "deploy", "--device", "local", "--model", name]) == 10
     assert what in capsys.readouterr().err.splitlines()[0]
-
-
-@pytest.mark.parametrize("name", ["a.onnx", "a.ort", "program.json"])
-def test_an_onnx_cannot_be_tuned(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / name).write_bytes(ONNX)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(tune, "build_for", lambda *_: pytest.fail("it built"))
-    monkeypatch.setattr(tune, "check_whole", lambda _: None)
-    monkeypatch.setattr(tune, "format_at", lambda _: "onnx")
-    assert main.run(["--search-root", str(ROOT), "tune", "--device", "local", "--program", name]) == 2
-    said = capsys.readouterr().err
-    assert f"{name} is an .onnx, and only .pte programs can be tuned." in said
-    assert "--engine onnxruntime" not in said, "it has no choice of kernels either"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 import invoke
 import pytest
 
-from commands import deploy, tune
+from commands import deploy
 from core import environment
 from core.cli import main
 from core.cli.task import task
@@ -68,9 +68,8 @@ def test_ctrl_c_says_how_to_go_on(resumes: str, said: str) -> None:
     assert (caught.value.message, caught.value.code) == (said, 130)
 
 
-@pytest.mark.parametrize("command", ["deploy", "tune"])
 def test_a_missing_wheel_of_pytorch_is_seen_before_the_build(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It is installed beside the build, which ends then."""
 
@@ -85,7 +84,7 @@ def test_a_missing_wheel_of_pytorch_is_seen_before_the_build(
     monkeypatch.setattr(bootstrap, "is_installed", lambda venv, name: name != "export" and installed(venv, name))
     monkeypatch.setattr(environment, "_begun", missing)
     monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path))
-    for one in (deploy, tune):
-        monkeypatch.setattr(one, "build_for", built)
-    assert main.run(["--search-root", str(ROOT), command, "--device", "local", "--model", "mlp"]) == HostError.exit_code
+    monkeypatch.setattr(deploy, "build_for", built)
+    words = ["--search-root", str(ROOT), "deploy", "--device", "local", "--model", "mlp"]
+    assert main.run(words) == HostError.exit_code
     assert "could not be installed" in capsys.readouterr().err

@@ -23,7 +23,7 @@ from tests.conftest import Inv
 NAMES = {
     "targets", "doctor", "build", "export", "deploy", "devices.list", "devices.add", "devices.run", "devices.start",
     "devices.stop", "devices.trust", "devices.rollback", "devices.gc", "devices.verify", "models.list",
-    "models.add-package", "test", "clean", "lab", "matrix", "tune", "compare", "inspect", "profiles",
+    "models.add-package", "test", "clean", "lab", "matrix", "compare", "inspect", "profiles",
     "self.operators", "self.prove", "self.bench", "self.fuzz", "self.agree", "self.lock", "self.docs",
 }  # fmt: skip
 

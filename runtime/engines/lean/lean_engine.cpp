@@ -2,7 +2,6 @@
 #include <cstring>
 #include <exception>
 #include <iterator>
-#include <map>
 #include <memory>
 #include <new>
 #include <optional>
@@ -90,8 +89,6 @@ class LeanEngine : public Engine {
     others.unused_features.clear();
     others.max_jumps = 0;
     others.weights_cache.clear();
-    list_kernels_ = options.list_kernels;
-    others.list_kernels = false;
     return Engine::configure(others);
   }
 
@@ -187,25 +184,12 @@ class LeanEngine : public Engine {
   }
 
   std::vector<KernelUse> kernels() const override {
-    std::vector<KernelUse> uses = method_ == nullptr ? std::vector<KernelUse>() : method_->kernels();
-    for (KernelUse& use : uses) {
-      program_.choices().complete(&use);
-    }
-    return uses;
+    return method_ == nullptr ? std::vector<KernelUse>() : method_->kernels();
   }
 
   std::vector<KernelUse> kernels_of(const std::string& model_path, const std::string& method) override {
     const Status loaded = load({model_path, "", method, {}, false});
     return loaded.ok() ? kernels() : std::vector<KernelUse>();
-  }
-
-  std::string processor() override {
-    return contained([&]() -> Status { return context_.start(); }).ok() ? lean::processor_text()
-                                                                        : std::string();
-  }
-
-  std::map<std::string, std::uint64_t> layer_times() const override {
-    return method_ == nullptr ? std::map<std::string, std::uint64_t>() : method_->layer_times();
   }
 
   std::vector<Fallback> fallbacks() const override { return program_.fallbacks(); }
@@ -267,15 +251,12 @@ class LeanEngine : public Engine {
     request.weights_cache = cache_path_;
     request.model_path = options.model_path;
     request.data_path = options.data_path;
-    request.kernels = options.kernels;
-    request.list_kernels = list_kernels_;
     SLIPWAY_RETURN_IF_ERROR(program_.load(request));
     method_ = program_.methods().front().get();
     return {};
   }
 
   unsigned max_jumps_ = 0;
-  bool list_kernels_ = false;
   std::string cache_path_;
   std::string not_kept_;  // why packed weights could not be written
   lean::XnnContext context_;

@@ -35,14 +35,9 @@ Status LoadedProgram::load_methods(const LoadRequest& request) {
   Result<DataStore> store = request.open();
   SLIPWAY_RETURN_IF_ERROR(store);
   store_ = std::make_unique<DataStore>(std::move(store.value()));
-  choices_ = LayerChoices(request.kernels, request.list_kernels);
-  const bool choosing = request.list_kernels || !request.kernels.empty();
-  context_.set_choices(choosing ? &choices_ : nullptr);
-  // What layers are computed by otherwise than the engine chooses, as a text.
-  const std::string wishes =
-      LayerChoices(request.kernels, false).text() + (context_.limits().kleidiai ? "" : "without KleidiAI");
-  const WeightsFile* packed =
-      cache_ == nullptr ? nullptr : cache_->open(*store_, request.model_path, request.data_path, wishes);
+  const WeightsFile* packed = cache_ == nullptr ? nullptr
+                                                : cache_->open(*store_, request.model_path, request.data_path,
+                                                               context_.limits().kleidiai);
   weights_ = std::make_unique<PackedWeights>(*store_, packed);
   shared_ = std::make_unique<SharedArenas>(store_->program());
   std::vector<std::string> names = request.methods;
@@ -59,7 +54,6 @@ Status LoadedProgram::load_methods(const LoadRequest& request) {
     }
     methods_.push_back(std::move(method.value()));
   }
-  SLIPWAY_RETURN_IF_ERROR(choices_.check());
   store_->forget_all();
   if (recorder_ != nullptr) {
     recorder_->begin(kLoadBlock);

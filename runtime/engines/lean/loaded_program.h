@@ -12,7 +12,6 @@
 #include "lean/data/data_store.h"
 #include "lean/method/method.h"
 #include "lean/method/recorder.h"
-#include "lean/xnnpack/layer_choices.h"
 #include "lean/xnnpack/weights_cache.h"
 #include "lean/xnnpack/xnn_delegate.h"
 #include "slipway/engine.h"
@@ -30,8 +29,6 @@ struct LoadRequest {
   std::string weights_cache;  // a file, or empty; then model_path and data_path name what `open` opens
   std::string model_path;
   std::string data_path;
-  decltype(LoadOptions::kernels) kernels;  // ordered for layers
-  bool list_kernels = false;
 };
 
 class LoadedProgram {
@@ -47,8 +44,6 @@ class LoadedProgram {
   // nullptr when it was not loaded.
   Method* find(const std::string& name) const;
 
-  // What computes its layers otherwise than the engine chooses.
-  const LayerChoices& choices() const { return choices_; }
   std::vector<Fallback> fallbacks() const;
   std::optional<WeightsInfo> weights() const;
   // Writes the file of packed weights, if there is to be one.
@@ -61,7 +56,6 @@ class LoadedProgram {
   Status load_methods(const LoadRequest& request);
 
   XnnContext& context_;
-  LayerChoices choices_;
   double load_ms_ = 0;
   // In the order in which they need one another.
   std::unique_ptr<DataStore> store_;

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -56,24 +55,12 @@ struct NodeInfo {
   std::string why;  // why the provider asked for did not take it; empty when it did
 };
 
-// What could compute a layer on this processor.
-struct KernelCandidate {
-  std::string choice;   // what it is called where one is chosen: "12x32", "xnnpack"
-  double estimate = 0;  // of its time, against the others of the layer; 0: the engine's model says nothing
-};
-
 // What computes a layer on this processor.
 struct KernelUse {
   std::string node;  // "Fully Connected (NC, F32) GEMM #1 @0": the name it has in a profile
   std::string kernel;
   std::string library;  // who wrote the kernel: "XNNPACK", "KleidiAI"
   std::string feature;  // of the processor, for which it was chosen: "neondot"; "scalar" for none
-  // From engines that can compute a layer in several ways: the layer's name in choices ("forward/0/12"), the
-  // candidate that computes it, the one that the engine chooses by itself, and all of them.
-  std::string layer = {};
-  std::string choice = {};
-  std::string own_choice = {};
-  std::vector<KernelCandidate> candidates = {};
 };
 
 // What the engine did otherwise than the program says, because this processor cannot.
@@ -140,7 +127,6 @@ struct EngineOptions {
   bool ort_spinning = false;
   bool trust_provider = false;  // give the provider what it is known to get wrong, too
   std::string weights_cache;    // a file that keeps packed weights for the next load
-  bool list_kernels = false;    // KernelUse::candidates of all layers are wanted
   std::string kleidiai;         // "on" or "off"; empty: on where it is
   // Of the processor, by name: kernels that want one of them are left unused.
   std::vector<std::string> unused_features;
@@ -190,8 +176,6 @@ struct LoadOptions {
   std::string method;
   std::vector<std::string> also;  // methods that are made ready besides
   bool profile = false;
-  // By layer, the candidate that is to compute it (KernelUse); kUsage for one that is not there.
-  std::map<std::string, std::string> kernels = {};
   bool values = false;  // with `profile`: also what the last execution's instructions gave
 };
 
@@ -248,13 +232,6 @@ class Engine {
                                             const std::string& /*method*/) {
     return {};
   }
-
-  // A text that is the same on processors for which the engine chooses kernels alike; empty from engines that
-  // take no choices (LoadOptions::kernels).
-  virtual std::string processor() { return {}; }
-  // How long each layer took in the last execution, in nanoseconds by its name in choices; empty without
-  // LoadOptions::profile.
-  virtual std::map<std::string, std::uint64_t> layer_times() const { return {}; }
 
   // Known after load(); empty where everything is done as the program says.
   virtual std::vector<Fallback> fallbacks() const { return {}; }

@@ -10,7 +10,6 @@
 #include "base/platform.h"
 #include "runner/files/digests.h"
 #include "runner/measure.h"
-#include "runner/tune/kernel_plan.h"
 #include "slipway/engine.h"
 #include "slipway/status.h"
 #include "slipway/tensor.h"
@@ -45,7 +44,6 @@ struct RunReport {
   Placement placement;
   std::vector<KernelUse> kernels;
   std::vector<Fallback> fallbacks;
-  std::optional<TunedInfo> tuned;
   std::optional<WeightsInfo> weights;
   bool profiled = false;
   std::vector<ProfileRow> profile;

@@ -101,15 +101,6 @@ void kernels_member(JsonWriter& json, const std::vector<KernelUse>& kernels) {
   for (const KernelUse& use : kernels) {
     json.begin_object().member("node", use.node).member("kernel", use.kernel);
     json.member("library", use.library).member("feature", use.feature);
-    if (!use.candidates.empty()) {
-      json.member("layer", use.layer).member("choice", use.choice).member("own_choice", use.own_choice);
-      json.key("candidates").begin_array();
-      for (const KernelCandidate& candidate : use.candidates) {
-        json.begin_object().member("choice", candidate.choice).member("estimate", candidate.estimate);
-        json.end_object();
-      }
-      json.end_array();
-    }
     json.end_object();
   }
   json.end_array();
@@ -139,14 +130,6 @@ void engine_specific_members(JsonWriter& json, const RunReport& report) {
       json.member("used", fallback.used).member("why", fallback.why).end_object();
     }
     json.end_array();
-  }
-  if (report.tuned) {
-    const TunedInfo& tuned = *report.tuned;
-    json.key("tuned").begin_object().member("path", tuned.path).member("state", tuned.state);
-    json.member("why", tuned.why).member("threads", tuned.choices.threads);
-    json.member("own_ms", static_cast<double>(tuned.choices.own_ns) / 1e6);
-    json.member("tuned_ms", static_cast<double>(tuned.choices.tuned_ns) / 1e6);
-    json.member("layers", tuned.choices.layers.size()).end_object();
   }
   if (report.weights) {
     json.key("weights").begin_object();

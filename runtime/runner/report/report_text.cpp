@@ -139,13 +139,6 @@ std::string kernels_text(const std::vector<KernelUse>& kernels) {
   std::string text;
   for (const KernelUse& use : kernels) {
     text += "  kernel     " + use.node + ": " + use.kernel + " (" + use.library + ", " + use.feature + ")\n";
-    if (!use.candidates.empty()) {
-      std::vector<std::string> names;
-      for (const KernelCandidate& candidate : use.candidates) {
-        names.push_back(candidate.choice == use.choice ? "[" + candidate.choice + "]" : candidate.choice);
-      }
-      text += "    layer " + use.layer + ": " + joined(names) + "\n";
-    }
   }
   return text;
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <set>
 #include <utility>
 
 #include "file_format.h"
@@ -113,11 +112,7 @@ Result<std::unique_ptr<Delegate>> Delegate::load(const XnnContext& context, Pack
     GraphBuilder whole(*made->payload_, what);
     SLIPWAY_RETURN_IF_ERROR(whole.build());
     made->externals_ = made->payload_->graph().num_externs();
-    split = split_graph(*made->payload_, whole.uses(), given, has_kernel, {}, values);
-    const std::set<std::size_t> stay = made->left_to_xnnpack(split);
-    if (!stay.empty()) {
-      split = split_graph(*made->payload_, whole.uses(), given, has_kernel, stay, values);
-    }
+    split = split_graph(*made->payload_, whole.uses(), given, has_kernel, values);
   }
   if (split.stages.empty()) {
     split.stages.emplace_back();
@@ -130,17 +125,6 @@ Result<std::unique_ptr<Delegate>> Delegate::load(const XnnContext& context, Pack
   return done.ok() ? Result<std::unique_ptr<Delegate>>(std::move(made)) : done;
 }
 
-std::set<std::size_t> Delegate::left_to_xnnpack(const Split& split) const {
-  std::set<std::size_t> found;
-  for (const Stage& stage : split.stages) {
-    if (stage.is_layer && context_.choices() != nullptr && context_.choices()->asks(stage.node) &&
-        context_.choices()->choose(stage.node, {{kByKleidiai}, {kByXnnpack}}) != 0) {
-      found.insert(stage.node);
-    }
-  }
-  return found;
-}
-
 Status Delegate::make_parts(const Split& split, PackedWeights& weights) {
   for (const Stage& stage : split.stages) {
     Part& part = parts_.emplace_back();
@@ -151,7 +135,6 @@ Status Delegate::make_parts(const Split& split, PackedWeights& weights) {
       part.layer = std::move(layer.value());
       part.shape.rows = stage.layer.rows;
       part.shape.batches = stage.layer.batches;
-      part.name = context_.choices() == nullptr ? "" : context_.choices()->name_of(stage.node);
     } else {
       Result<std::unique_ptr<XnnDelegate>> graph = XnnDelegate::load(
           context_, *payload_, weights, what_, profile_, split.stages.size() == 1 ? nullptr : &stage.part);
@@ -360,7 +343,6 @@ std::vector<KernelUse> Delegate::kernels() const {
       uses = part.graph->kernels();
     } else {
       uses.push_back(part.layer->use(part.shape));
-      uses.back().layer = part.name;
     }
     for (KernelUse& use : uses) {
       use.node = numbered(use.node);

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -49,7 +48,6 @@ class Delegate {
   struct Part {
     std::unique_ptr<XnnDelegate> graph;  // this one
     std::unique_ptr<KaiLayer> layer;     // or that
-    std::string name;                    // of the layer, in choices
     LayerShape shape;                    // of the layer, in the last execution or as exported
     std::uint64_t nanoseconds = 0;
   };
@@ -62,8 +60,6 @@ class Delegate {
 
   Delegate(const XnnContext& context, std::string what, bool profile, bool values)
       : context_(context), what_(std::move(what)), profile_(profile), keeps_values_(values) {}
-  // Nodes of layers that KleidiAI could compute, and that are wanted from XNNPACK.
-  std::set<std::size_t> left_to_xnnpack(const Split& split) const;
   Status make_parts(const Split& split, PackedWeights& weights);
   Status make_crossings(const Split& split);
   void allocate_crossings(const Split& split);

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -65,7 +64,6 @@ class Method {
   // Of all delegates' layers, by the instructions that call them.
   std::vector<KernelUse> kernels() const;
   // Of the last execution, in nanoseconds by the layers' names; empty without a recorder.
-  std::map<std::string, std::uint64_t> layer_times() const;
   // Of all delegates.
   std::vector<Fallback> fallbacks() const;
 

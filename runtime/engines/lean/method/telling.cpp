@@ -19,26 +19,6 @@ std::vector<KernelUse> Method::kernels() const {
   return all;
 }
 
-std::map<std::string, std::uint64_t> Method::layer_times() const {
-  std::map<std::string, std::uint64_t> all;
-  if (!kHasXnnpack) {
-    return all;
-  }
-  for (const auto& delegate : delegates_) {
-    std::map<std::string, std::string> layers;  // by the names in profiles
-    for (const KernelUse& use : delegate->kernels()) {
-      layers[use.node] = use.layer;
-    }
-    for (const OperatorTime& time : delegate->times()) {
-      const auto layer = layers.find(time.name);
-      if (layer != layers.end() && !layer->second.empty()) {
-        all[layer->second] += time.nanoseconds;
-      }
-    }
-  }
-  return all;
-}
-
 std::vector<Fallback> Method::fallbacks() const {
   std::vector<Fallback> all;
   if (!kHasXnnpack) {

@@ -111,7 +111,7 @@ bool compute(const xnn_subgraph& subgraph, const std::vector<std::uint32_t>& cha
 
 }  // namespace
 
-ByteTables::ByteTables(xnn_subgraph_t subgraph, std::vector<std::size_t>* origins) {
+ByteTables::ByteTables(xnn_subgraph_t subgraph) {
   // A build for some programs may be without what looks results up.
   if (xnn_init_x8_lut_config() == nullptr) {
     return;
@@ -147,15 +147,6 @@ ByteTables::ByteTables(xnn_subgraph_t subgraph, std::vector<std::size_t>* origin
     }
   }
   subgraph->num_nodes = count;
-  std::vector<std::size_t> left;
-  for (std::size_t i = 0; origins != nullptr && i < origins->size(); ++i) {
-    if (stays[i]) {
-      left.push_back((*origins)[i]);
-    }
-  }
-  if (origins != nullptr) {
-    *origins = std::move(left);
-  }
   for (const auto& [node, table] : found) {
     tables_.emplace(numbers[node], table);
   }

@@ -6,20 +6,17 @@
 #include <xnnpack.h>
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <map>
-#include <vector>
 
 namespace slipway::lean {
 
 // From a subgraph without an operator to its runtime.
 class ByteTables {
  public:
-  // Puts one node in the place of each chain of the subgraph's: numbers of nodes change, and `origins`, which
-  // has an entry for each of the first nodes, changes with them. XNNPACK's own kernels compute the results,
-  // once for each byte, so they have the same bits.
-  explicit ByteTables(xnn_subgraph_t subgraph, std::vector<std::size_t>* origins = nullptr);
+  // Puts one node in the place of each chain of the subgraph's: numbers of nodes change. XNNPACK's own
+  // kernels compute the results, once for each byte, so they have the same bits.
+  explicit ByteTables(xnn_subgraph_t subgraph);
 
   // Gives the runtime of that subgraph the tables.
   xnn_status install(xnn_runtime_t runtime) const;

@@ -105,12 +105,8 @@ ByteTable byte_table(const xnn_node& node, const xnn_value* values) {
              : ByteTable::kNone;
 }
 
-const char* byte_choice() {
-  static_assert(kByteRows == 6 && kByteColumns == 8 && kByteTogether == 4, "what they are called");
-  return "6x8";
-}
-
 const char* byte_name(void (*kernel)()) {
+  static_assert(kByteRows == 6 && kByteColumns == 8 && kByteTogether == 4, "what they are called");
   const ByteSet set = byte_set();
   if (set.many == nullptr) {
     return "";

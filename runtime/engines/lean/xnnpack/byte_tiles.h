@@ -25,8 +25,6 @@ ByteTable byte_table(const xnn_node& node, const xnn_value* values);
 // has other kernels than AVX2's; those with AVX-VNNI have the same.
 const ByteDepthwise* byte_depthwise();
 
-// What our kernel is called among a layer's candidates: "6x8".
-const char* byte_choice();
 // The kernel's name when it is ours; otherwise empty. One name for all rows: a kernel computes up to six.
 const char* byte_name(void (*kernel)());
 

@@ -85,9 +85,8 @@ Found kernel_for(const xnn_node& node, const xnn_value* values) {
 
 }  // namespace
 
-std::string depthwise_choice(const xnn_node& node, const xnn_value* values) {
-  const Found found = kernel_for(node, values);
-  return found.taps == 0 ? std::string() : std::to_string(found.taps) + "p";
+bool has_depthwise(const xnn_node& node, const xnn_value* values) {
+  return kernel_for(node, values).taps != 0;
 }
 
 DepthwiseKernels::DepthwiseKernels(const xnn_node& node, const xnn_value* values) {

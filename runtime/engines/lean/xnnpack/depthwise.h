@@ -28,8 +28,8 @@ class DepthwiseKernels {
   std::vector<xnn_dwconv_config> before_;
 };
 
-// What that kernel is called among a layer's candidates ("49p"); empty where there is none for the node.
-std::string depthwise_choice(const xnn_node& node, const xnn_value* values);
+// Whether there is such a kernel for the node.
+bool has_depthwise(const xnn_node& node, const xnn_value* values);
 
 // "slipway_f32_dwconv_49p__avx512f"; empty when the kernel is not one of ours.
 std::string depthwise_name(void (*kernel)());

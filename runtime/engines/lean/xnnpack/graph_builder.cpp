@@ -137,7 +137,6 @@ Status GraphBuilder::build() {
     }
     results_.emplace_back();
     SLIPWAY_RETURN_IF_ERROR(define_node(*node));
-    origins_.resize(subgraph_->num_nodes, uses_.size() - 1);
   }
   if (!all_used()) {
     return fault("a node's results are used nowhere");

@@ -64,8 +64,6 @@ class GraphBuilder {
   const std::vector<External>& externals() const { return externals_; }
   bool has_halves() const { return has_halves_; }
   bool widened() const { return widen_; }
-  // For each node of the subgraph, the number of the exporter's node that it computes a part of.
-  const std::vector<std::size_t>& origins() const { return origins_; }
   // The values that each node names, by the exporter's ids.
   const std::vector<std::set<std::uint32_t>>& uses() const { return uses_; }
 
@@ -101,7 +99,6 @@ class GraphBuilder {
   bool has_halves_ = false;
   mutable std::vector<std::set<std::uint32_t>> uses_;
   mutable std::vector<std::vector<std::uint32_t>> results_;  // of each node, by the exporter's ids
-  std::vector<std::size_t> origins_;
   Subgraph subgraph_;
   mutable std::unordered_map<std::uint32_t, GraphValue> values_;
   std::vector<External> externals_;

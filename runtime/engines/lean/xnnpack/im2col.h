@@ -13,9 +13,6 @@ struct xnn_value;
 
 namespace slipway::lean {
 
-// What the method is called among a layer's candidates.
-inline constexpr char kByIm2col[] = "im2col";
-
 // Whether the node is such a convolution, and this processor computes it faster so. It depends on the window
 // and the weights alone: methods with other sizes of images share the packed weights.
 bool takes_im2col(const xnn_node& node, const xnn_value* values);

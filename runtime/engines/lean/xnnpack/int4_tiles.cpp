@@ -92,18 +92,14 @@ std::size_t int4_rows(const xnn_node& node, const xnn_value* values) {
   return rows <= 1 ? most : (rows + tiles - 1) / tiles;
 }
 
-std::string int4_choice(std::size_t rows) {
-  return std::to_string(rows) + "x" + std::to_string(kInt4Columns);
-}
-
 std::string int4_name(void (*kernel)()) {
   const Int4Set set = int4_set();
   const bool one = kernel == reinterpret_cast<void (*)()>(set.one);
   if (set.many == nullptr || (!one && kernel != reinterpret_cast<void (*)()>(set.many))) {
     return {};
   }
-  return "slipway_qd8_f32_qb4w_gemm_" + int4_choice(one ? 1 : set.rows) + "c" + std::to_string(kInt4Depth) +
-         "__" + set.feature;
+  return "slipway_qd8_f32_qb4w_gemm_" + std::to_string(one ? 1 : set.rows) + "x" +
+         std::to_string(kInt4Columns) + "c" + std::to_string(kInt4Depth) + "__" + set.feature;
 }
 
 Int4Kernels::Int4Kernels(std::size_t rows) {

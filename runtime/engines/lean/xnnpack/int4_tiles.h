@@ -15,8 +15,6 @@ namespace slipway::lean {
 // The rows of our tile for that node; 0 where only XNNPACK has a kernel for it.
 std::size_t int4_rows(const xnn_node& node, const xnn_value* values);
 
-// What our kernel is called among a layer's candidates: "11x16".
-std::string int4_choice(std::size_t rows);
 // The kernel's name when it is ours; otherwise empty.
 std::string int4_name(void (*kernel)());
 

@@ -88,7 +88,7 @@ Function kernel_of(const xnn_operator& op) {
 
 }  // namespace
 
-std::vector<KernelUse> kernels_of(xnn_runtime_t runtime, const std::vector<std::string>& layers) {
+std::vector<KernelUse> kernels_of(xnn_runtime_t runtime) {
   std::vector<KernelUse> found;
   std::map<std::string, unsigned> of_kind;
   for (std::size_t i = 0; i < runtime->num_ops; ++i) {
@@ -102,11 +102,9 @@ std::vector<KernelUse> kernels_of(xnn_runtime_t runtime, const std::vector<std::
       kind += std::string(" ") + xnn_microkernel_type_to_string(op->ukernel.type);
     }
     const unsigned number = ++of_kind[kind];
-    const std::uint32_t id = runtime->opdata[i].id;
-    const std::string layer = id < layers.size() ? layers[id] : std::string();
     const std::string ours = tile_name(kernel_of(*op));
     if (!ours.empty()) {
-      found.push_back({kind + " #" + std::to_string(number), ours, "Slipway", feature_of(ours), layer});
+      found.push_back({kind + " #" + std::to_string(number), ours, "Slipway", feature_of(ours)});
       continue;
     }
     const auto [name, arms] = find(kernel_of(*op));
@@ -114,7 +112,7 @@ std::vector<KernelUse> kernels_of(xnn_runtime_t runtime, const std::vector<std::
       continue;
     }
     found.push_back({kind + " #" + std::to_string(number), std::string(arms.empty() ? name : arms),
-                     arms.empty() ? "XNNPACK" : "KleidiAI", feature_of(name), layer});
+                     arms.empty() ? "XNNPACK" : "KleidiAI", feature_of(name)});
   }
   return found;
 }

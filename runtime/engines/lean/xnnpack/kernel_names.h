@@ -3,7 +3,6 @@
 
 #include <xnnpack.h>
 
-#include <string>
 #include <vector>
 
 #include "slipway/engine.h"
@@ -11,8 +10,7 @@
 namespace slipway::lean {
 
 // One entry a matrix product, linear layer or convolution, in the order in which they run. The runtime must
-// have been given its shapes: they decide, too. `layers`: the names of the graph's nodes, where they have
-// some.
-std::vector<KernelUse> kernels_of(xnn_runtime_t runtime, const std::vector<std::string>& layers);
+// have been given its shapes: they decide, too.
+std::vector<KernelUse> kernels_of(xnn_runtime_t runtime);
 
 }  // namespace slipway::lean

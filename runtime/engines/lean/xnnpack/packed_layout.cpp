@@ -124,17 +124,13 @@ std::vector<LayerLayout> layouts_of(xnn_runtime_t runtime, xnn_weights_cache_t p
   return found;
 }
 
-std::string processor_text() {
+Checksum processor_sum(bool kleidiai) {
   std::string text = SLIPWAY_VERSION;
   const xnn_hardware_config* hardware = xnn_init_hardware_config();
   if (hardware != nullptr) {
     text.append(reinterpret_cast<const char*>(hardware), sizeof(*hardware));
   }
-  return text;
-}
-
-Checksum processor_sum(const std::string& choices) {
-  const std::string text = processor_text() + choices;
+  text += kleidiai ? "" : "without KleidiAI";
   return checksum_of(text.data(), text.size());
 }
 

@@ -4,7 +4,6 @@
 #include <xnnpack.h>
 
 #include <cstddef>
-#include <string>
 #include <vector>
 
 #include "base/checksum.h"
@@ -24,9 +23,7 @@ std::vector<LayerLayout> layouts_of(xnn_runtime_t runtime, xnn_weights_cache_t p
 // A distance in this program that is the same in each of its processes.
 std::int64_t distance_of(void (*function)());
 
-// What decides which kernels XNNPACK and KleidiAI use on this processor, and the choices that were ordered.
-Checksum processor_sum(const std::string& choices = {});
-// The same as a text, without choices.
-std::string processor_text();
+// What decides which kernels are used on this processor. `kleidiai`: whether KleidiAI's may be.
+Checksum processor_sum(bool kleidiai);
 
 }  // namespace slipway::lean

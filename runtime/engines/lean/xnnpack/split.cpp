@@ -19,14 +19,13 @@ struct Found {
   std::map<std::size_t, std::uint32_t> taken;       // layer's node to the id of what it takes
 };
 
-Found find_layers(const XnnPayload& payload, const Lifetimes& lifetimes, HasKernel has_kernel,
-                  const std::set<std::size_t>& stay) {
+Found find_layers(const XnnPayload& payload, const Lifetimes& lifetimes, HasKernel has_kernel) {
   Found found;
   const auto& nodes = *payload.graph().xnodes();
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const xnn::XNode& node = *nodes.Get(static_cast<flatbuffers::uoffset_t>(i));
     std::optional<MatrixLayer> layer = matrix_layer(payload, lifetimes, node);
-    if (layer && has_kernel(*layer) && stay.count(i) == 0) {
+    if (layer && has_kernel(*layer)) {
       found.layers.emplace(i, std::move(*layer));
       found.taken[i] = input_of(node);
     }
@@ -98,7 +97,6 @@ std::vector<Stage> stages_of(std::size_t nodes, const Found& found, const std::s
     if (layer != found.layers.end()) {
       stages.emplace_back().is_layer = true;
       stages.back().layer = layer->second;
-      stages.back().node = i;
     } else {
       const bool apart = joined != nullptr && joined->count(i) == 0;
       if (stages.empty() || stages.back().is_layer || apart) {
@@ -114,10 +112,9 @@ std::vector<Stage> stages_of(std::size_t nodes, const Found& found, const std::s
 }  // namespace
 
 Split split_graph(const XnnPayload& payload, const std::vector<std::set<std::uint32_t>>& uses,
-                  const GivenConstants& given, HasKernel has_kernel, const std::set<std::size_t>& stay,
-                  bool apart) {
+                  const GivenConstants& given, HasKernel has_kernel, bool apart) {
   const Lifetimes lifetimes = lifetimes_of(payload, uses, given);
-  const Found found = find_layers(payload, lifetimes, has_kernel, stay);
+  const Found found = find_layers(payload, lifetimes, has_kernel);
   if (found.layers.empty() && !apart) {
     return {};
   }

@@ -30,7 +30,6 @@ struct Stage {
   bool is_layer = false;
   GraphPart part;
   MatrixLayer layer;
-  std::size_t node = 0;  // the layer's, in the graph
 };
 
 // A value that one stage makes and another takes; its index among the arguments is behind the call's own.
@@ -56,11 +55,10 @@ struct Split {
 
 // `uses`: the values that each node names, by the exporter's ids. A split with no stages when no layer
 // qualifies, or when what would have to be handed over has no form outside of XNNPACK.
-// `has_kernel`: whether there is one for such a layer. `stay`: nodes that are XNNPACK's all the same.
+// `has_kernel`: whether there is one for such a layer.
 // `apart`: each node of XNNPACK's is a graph of its own, as far as its results have a form outside of it.
 using HasKernel = bool (*)(const MatrixLayer&);
 Split split_graph(const XnnPayload& payload, const std::vector<std::set<std::uint32_t>>& uses,
-                  const GivenConstants& given, HasKernel has_kernel, const std::set<std::size_t>& stay = {},
-                  bool apart = false);
+                  const GivenConstants& given, HasKernel has_kernel, bool apart = false);
 
 }  // namespace slipway::lean

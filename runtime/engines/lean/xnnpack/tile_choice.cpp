@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <mutex>
-#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -269,8 +268,6 @@ struct Making {
   const std::vector<void (*)()>* originals;
   PackedWeights* weights;
   pthreadpool_t threads;
-  LayerChoices* choices;
-  const std::vector<std::size_t>* origins;
 };
 std::mutex making_mutex;
 Making making;
@@ -288,49 +285,7 @@ struct Order {
     const auto original = reinterpret_cast<Create>((*making.originals)[node->id]);
     return original(node, values, value_count, operator_data, code, cache);
   }
-  bool has_choice() const {
-    return making.choices != nullptr && node->id < making.origins->size() &&
-           making.choices->asks((*making.origins)[node->id]);
-  }
-  // XNNPACK's kernel is always one of the candidates, and the last.
-  std::size_t choose(std::vector<KernelCandidate> candidates, std::size_t own) const {
-    candidates.push_back({kByXnnpack});
-    return making.choices->choose((*making.origins)[node->id], candidates, own);
-  }
 };
-
-// The kernel for a product, by the model of the work or as it was ordered.
-ProductKernel best_kernel(const Order& order, const TileSet& set, TileElement element,
-                          const Product& product) {
-  const TileShape own = choose_tile(set, element, product.rows, product.columns, product.depth);
-  const bool can = element == TileElement::kFloat && can_be_winograd(*order.node, order.values);
-  const WinogradSizes sizes = can ? winograd_sizes(*order.node, order.values) : WinogradSizes();
-  const bool pays = can && winograd_pays(set, sizes);
-  if (!order.has_choice()) {
-    return {own, pays};
-  }
-  std::vector<KernelCandidate> candidates;
-  std::vector<ProductKernel> kernels;
-  double least = 0;
-  std::size_t chosen = 0;
-  const auto add = [&](ProductKernel kernel, const std::string& name, double cycles) {
-    least = kernels.empty() ? cycles : least;
-    kernels.push_back(kernel);
-    candidates.push_back({name, cycles / least});
-  };
-  if (pays) {
-    add({own, true}, kByWinograd, winograd_cycles(set, sizes));
-  }
-  for (const TileShape& shape : tile_shapes(set, element, product.rows, product.columns, product.depth)) {
-    chosen = !pays && shape.rows == own.rows && shape.vectors == own.vectors ? kernels.size() : chosen;
-    add({shape}, shape_name(set, shape), cycles_of(set, shape, product.rows, product.columns, product.depth));
-  }
-  if (can && !pays) {
-    add({own, true}, kByWinograd, winograd_cycles(set, sizes));
-  }
-  kernels.push_back({});
-  return kernels[order.choose(std::move(candidates), chosen)];
-}
 
 // With weights that we pack, where we do that as XNNPACK does.
 xnn_status make_packed(const Order& order) {
@@ -346,51 +301,29 @@ xnn_status make_packed(const Order& order) {
 
 // A layer that only XNNPACK has kernels for, of one set or of two.
 xnn_status make_theirs(const Order& order) {
-  const std::optional<double> vectors = time_by_vectors(*order.node, order.values);
-  bool chosen = vectors.value_or(1) < 1;
-  if (order.has_choice()) {
-    std::vector<KernelCandidate> candidates;
-    if (vectors) {
-      candidates.push_back({kByVectors, std::max(*vectors, 1.0)});
-    }
-    chosen = order.choose(candidates, chosen ? 0 : candidates.size()) < candidates.size();
-  }
-  const VectorKernels kernels(chosen);
+  const VectorKernels kernels(time_by_vectors(*order.node, order.values).value_or(1) < 1);
   return make_packed(order);
 }
 
-// Nothing for nodes that are no depthwise convolution.
-xnn_status make_depthwise(const Order& order, const std::string& ours) {
-  if (order.has_choice() && order.choose({{ours}}, 0) != 0) {
-    return order.make();
-  }
+xnn_status make_depthwise(const Order& order) {
   const DepthwiseKernels depthwise(*order.node, order.values);
   return order.make();
 }
 
 // A layer with 4-bit weights that have a scale for each block.
 xnn_status make_int4(const Order& order, std::size_t rows) {
-  if (order.has_choice() && order.choose({{int4_choice(rows)}}, 0) != 0) {
-    return order.make();
-  }
   const Int4Kernels kernels(rows);
   return order.make();
 }
 
 // A layer in 8 bits on a processor that multiplies in 16.
 xnn_status make_bytes(const Order& order, ByteTable table) {
-  if (order.has_choice() && order.choose({{byte_choice()}}, 0) != 0) {
-    return make_packed(order);
-  }
   const ByteKernels kernels(table);
   return make_packed(order);
 }
 
 // A convolution as a product over windows.
 xnn_status make_im2col(const Order& order) {
-  if (order.has_choice() && order.choose({{kByIm2col}}, 0) != 0) {
-    return order.make();
-  }
   const xnn_node product = product_over_windows(*order.node);
   Order other = order;
   other.node = &product;
@@ -455,13 +388,11 @@ xnn_status make_product(const Order& order, const TileSet& set, const Tiles<Elem
   if (table == nullptr || product.rows == 0 || product.columns <= kFewColumns || product.depth == 0) {
     return make_theirs(order);
   }
-  const auto [shape, winograd] = best_kernel(order, set, element, product);
-  if (winograd) {
+  if (element == TileElement::kFloat && can_be_winograd(*order.node, order.values) &&
+      winograd_pays(set, winograd_sizes(*order.node, order.values))) {
     return make_winograd(order, set, product, table);
   }
-  if (shape.rows == 0) {
-    return order.make();
-  }
+  const TileShape shape = choose_tile(set, element, product.rows, product.columns, product.depth);
   ChangedConfig config(table);
   ChangedConfig narrow(changeable(xnn_init_f32_gemm_nr2_config()));
   config.use(tiles, set.lanes, shape);
@@ -475,9 +406,8 @@ xnn_status make_product(const Order& order, const TileSet& set, const Tiles<Elem
 xnn_status make(const xnn_node* node, const xnn_value* values, std::size_t value_count,
                 xnn_operator_data* operator_data, xnn_code_cache* code, xnn_weights_cache_t cache) {
   const Order order = {node, values, value_count, operator_data, code, cache};
-  const std::string depthwise = depthwise_choice(*node, values);
-  if (!depthwise.empty()) {
-    return make_depthwise(order, depthwise);
+  if (has_depthwise(*node, values)) {
+    return make_depthwise(order);
   }
   if (takes_im2col(*node, values)) {
     return make_im2col(order);
@@ -549,8 +479,7 @@ TileShape choose_tile(const TileSet& set, TileElement element, std::size_t rows,
   return best(rows, vectors, vectors);
 }
 
-TileChoice::TileChoice(xnn_subgraph_t subgraph, PackedWeights* weights, pthreadpool_t threads,
-                       LayerChoices* choices, const std::vector<std::size_t>* origins)
+TileChoice::TileChoice(xnn_subgraph_t subgraph, PackedWeights* weights, pthreadpool_t threads)
     : subgraph_(subgraph) {
   making_mutex.lock();
   int4_.emplace(threads);
@@ -562,7 +491,7 @@ TileChoice::TileChoice(xnn_subgraph_t subgraph, PackedWeights* weights, pthreadp
       node.create = &make;
     }
   }
-  making = {&originals_, weights, threads, choices, origins};
+  making = {&originals_, weights, threads};
 }
 
 TileChoice::~TileChoice() {

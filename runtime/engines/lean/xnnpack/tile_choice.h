@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "lean/xnnpack/int4_packing.h"
-#include "lean/xnnpack/layer_choices.h"
 #include "lean/xnnpack/packed_weights.h"
 #include "lean/xnnpack/panel_packing.h"
 #include "lean/xnnpack/tile_set.h"
@@ -39,13 +38,6 @@ double cycles_of(const TileSet& set, TileShape shape, std::size_t rows, std::siz
 TileShape choose_tile(const TileSet& set, TileElement element, std::size_t rows, std::size_t columns,
                       std::size_t depth);
 
-// The shapes that the set has for a product, the best by the model of the work first: of those that compute
-// nothing but padding in some of their rows, only the smallest.
-std::vector<TileShape> tile_shapes(const TileSet& set, TileElement element, std::size_t rows,
-                                   std::size_t columns, std::size_t depth);
-// "12x32": rows and columns.
-std::string shape_name(const TileSet& set, TileShape shape);
-
 // The kernel's name when it is one of ours: "slipway_f32_gemm_12x32__avx512f"; otherwise empty.
 std::string tile_name(void (*kernel)());
 
@@ -54,10 +46,8 @@ std::string tile_name(void (*kernel)());
 // our kernel while that operator is made. Other threads wait.
 class TileChoice {
  public:
-  // `threads` pack the weights; nullptr: the caller alone. `choices` are asked which of a layer's candidates
-  // computes it, where they are given; `origins`: the layers' numbers there, by the graph's nodes.
-  TileChoice(xnn_subgraph_t subgraph, PackedWeights* weights, pthreadpool_t threads,
-             LayerChoices* choices = nullptr, const std::vector<std::size_t>* origins = nullptr);
+  // `threads` pack the weights; nullptr: the caller alone.
+  TileChoice(xnn_subgraph_t subgraph, PackedWeights* weights, pthreadpool_t threads);
   ~TileChoice();
   TileChoice(const TileChoice&) = delete;
   TileChoice& operator=(const TileChoice&) = delete;

@@ -1,9 +1,5 @@
-// The shapes of our kernels: which there are for a product, and what they are called.
-#include <algorithm>
+// What our kernels are called.
 #include <string>
-#include <tuple>
-#include <utility>
-#include <vector>
 
 #include "lean/xnnpack/byte_tiles.h"
 #include "lean/xnnpack/depthwise.h"
@@ -13,34 +9,6 @@
 #include "lean/xnnpack/winograd.h"
 
 namespace slipway::lean {
-
-std::vector<TileShape> tile_shapes(const TileSet& set, TileElement element, std::size_t rows,
-                                   std::size_t columns, std::size_t depth) {
-  std::vector<std::pair<double, TileShape>> found;
-  for (std::size_t vectors = 1; vectors <= kMostTileVectors; ++vectors) {
-    bool enough = false;
-    for (std::size_t tile = 1; tile <= kMostTileRows && !enough; ++tile) {
-      if (has_tile(set, element, tile, vectors)) {
-        found.push_back({cycles_of(set, {tile, vectors}, rows, columns, depth), {tile, vectors}});
-        enough = tile >= rows;
-      }
-    }
-  }
-  // Equal ones as they are found.
-  std::sort(found.begin(), found.end(), [](const auto& one, const auto& other) {
-    return std::make_tuple(one.first, one.second.vectors, one.second.rows) <
-           std::make_tuple(other.first, other.second.vectors, other.second.rows);
-  });
-  std::vector<TileShape> shapes;
-  for (const auto& [cycles, shape] : found) {
-    shapes.push_back(shape);
-  }
-  return shapes;
-}
-
-std::string shape_name(const TileSet& set, TileShape shape) {
-  return std::to_string(shape.rows) + "x" + std::to_string(shape.vectors * set.lanes);
-}
 
 std::string tile_name(void (*kernel)()) {
   const TileSet* set = float_tiles();

@@ -16,9 +16,6 @@ struct xnn_value;
 
 namespace slipway::lean {
 
-// What the kernels are called among a layer's candidates.
-inline constexpr char kByVectors[] = "avx512vnni";
-
 // Quantized to 8 bits with one scale or one for each channel.
 bool is_bytes(const xnn_value& value);
 

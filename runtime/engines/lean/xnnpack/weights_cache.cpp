@@ -15,8 +15,8 @@ constexpr std::uint64_t kMostRewritten = 3;
 }  // namespace
 
 const WeightsFile* WeightsCache::open(const DataStore& store, const std::string& model_path,
-                                      const std::string& data_path, const std::string& choices) {
-  owner_ = {processor_sum(choices), {}};
+                                      const std::string& data_path, bool kleidiai) {
+  owner_ = {processor_sum(kleidiai), {}};
   file_.reset();
   const std::string own = own_path();
   Result<MappedFile> program = MappedFile::open(own);

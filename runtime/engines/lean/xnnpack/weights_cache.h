@@ -17,9 +17,9 @@ class WeightsCache {
   explicit WeightsCache(const std::string& path) { info_.path = path; }
 
   // What is in the file for this program on this processor; nullptr when there is nothing to use. XNNPACK is
-  // initialised by then. `choices`: a text of the kernels that were ordered for layers, or nothing.
+  // initialised by then. `kleidiai`: whether KleidiAI's kernels may be used.
   const WeightsFile* open(const DataStore& store, const std::string& model_path, const std::string& data_path,
-                          const std::string& choices);
+                          bool kleidiai);
   // What was found is not what the layers read: the next open() finds nothing, and the file is made again.
   void doubt();
   // Writes what is new; the weights were loaded in so many milliseconds.

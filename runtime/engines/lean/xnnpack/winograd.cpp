@@ -176,7 +176,7 @@ Packer winograd_packer(const TileSet& set, const WinogradSizes& sizes, std::size
     task.packed = reinterpret_cast<float*>(to);
     pthreadpool_parallelize_1d(threads, &pack_panel, &task, (task.results + task.panel - 1) / task.panel, 0);
   };
-  return {weights, bias, elements * sizeof(float), pack, kByWinograd};
+  return {weights, bias, elements * sizeof(float), pack, "winograd"};
 }
 
 void mark_winograd(xnn_operator_t op) {

@@ -16,15 +16,6 @@ struct xnn_value;
 
 namespace slipway::lean {
 
-// What the method is called among a layer's candidates.
-inline constexpr char kByWinograd[] = "winograd";
-
-// What computes a product: a shape, or none for XNNPACK's kernel; or this method.
-struct ProductKernel {
-  TileShape shape = {};
-  bool winograd = false;
-};
-
 // Whether the node is a convolution in float32 with 3x3 windows that lie side by side, and with constant
 // weights.
 bool can_be_winograd(const xnn_node& node, const xnn_value* values);

@@ -139,16 +139,11 @@ Status XnnDelegate::prepare(const XnnContext& context, PackedWeights& weights, c
                             bool widen) {
   graph_ = std::make_unique<GraphBuilder>(*payload_, what_, part, widen);
   SLIPWAY_RETURN_IF_ERROR(graph_->build());
-  layers_.clear();
   xnn_runtime_t runtime = nullptr;
   threads_ = context.threads() == nullptr ? 1 : pthreadpool_get_threads_count(context.threads());
   weights.expect(payload_->constants(), packing_forms(*payload_));
-  std::vector<std::size_t> nodes = graph_->origins();
-  const ByteTables tables(graph_->subgraph(), &nodes);
-  for (std::size_t i = 0; context.choices() != nullptr && i < nodes.size(); ++i) {
-    layers_.push_back(context.choices()->name_of(nodes[i]));
-  }
-  const TileChoice tiles(graph_->subgraph(), &weights, context.threads(), context.choices(), &nodes);
+  const ByteTables tables(graph_->subgraph());
+  const TileChoice tiles(graph_->subgraph(), &weights, context.threads());
   const xnn_status status =
       xnn_create_runtime_v4(graph_->subgraph(), weights.provider(), context.workspace(), context.threads(),
                             profile_ ? XNN_FLAG_BASIC_PROFILING : 0, &runtime);
@@ -347,7 +342,7 @@ std::vector<KernelUse> XnnDelegate::kernels() const {
   if (!shaped_ && MemoryPlan::reshape(runtime_.get()) != xnn_status_success) {
     return {};
   }
-  return kernels_of(runtime_.get(), layers_);
+  return kernels_of(runtime_.get());
 }
 
 std::vector<OperatorTime> XnnDelegate::times() const {

@@ -14,7 +14,6 @@
 #include "lean/data/evalue.h"
 #include "lean/xnnpack/cpu_features.h"
 #include "lean/xnnpack/graph_builder.h"
-#include "lean/xnnpack/layer_choices.h"
 #include "lean/xnnpack/memory_plan.h"
 #include "lean/xnnpack/packed_weights.h"
 #include "lean/xnnpack/verify.h"
@@ -49,10 +48,6 @@ class XnnContext {
   void limit(KernelLimits limits) { limits_ = std::move(limits); }
   // Initialises XNNPACK. Fails on a processor below its floor.
   Status start();
-  // What the layers of graphs that are loaded from now on are computed by; nullptr: by what is chosen for
-  // them.
-  void set_choices(LayerChoices* choices) { choices_ = choices; }
-  LayerChoices* choices() const { return choices_; }
 
   // Makes the threads that graphs loaded from now on use; returns how many.
   Result<unsigned> set_threads(unsigned count);
@@ -75,7 +70,6 @@ class XnnContext {
   bool started_ = false;
   bool own_threads_ = true;
   pthreadpool_t threads_ = nullptr;
-  LayerChoices* choices_ = nullptr;
   xnn_workspace_t workspace_ = nullptr;
   std::shared_ptr<WorkMemory> memory_ = std::make_shared<WorkMemory>();
 };
@@ -128,7 +122,6 @@ class XnnDelegate {
   std::string what_;
   const XnnPayload* payload_ = nullptr;  // constants and scales that XNNPACK points to
   std::unique_ptr<GraphBuilder> graph_;
-  std::vector<std::string> layers_;  // names of the graph's nodes, where they have some
   std::unique_ptr<xnn_runtime, RuntimeDeleter> runtime_;
   std::vector<Bound> bound_;
   MemoryPlan plan_;
