@@ -9,12 +9,11 @@ from markupsafe import Markup
 
 from core.console.units import duration, size, three
 from deploy.matrix.drawing import (
+    LEFT,
     LINE,
     ROW,
-    Frame,
     Scale,
     axis,
-    both,
     broken,
     caption,
     element,
@@ -29,10 +28,10 @@ from deploy.matrix.drawing import (
 from deploy.matrix.model import CellResult
 from deploy.matrix.people import disturbed
 
-_DOT = 10.0
-"""Width of a dot with its gap."""
+_DOT = 24.0
+"""Width of a dot with a number of cells beside it."""
 _LANE = 14.0
-"""Height of a second row of dots."""
+"""Height of a row of dots of another colour."""
 _LISTED = 12
 """Cells that a dot's title names."""
 _SHORT = 38
@@ -43,13 +42,11 @@ def latency(cells: Sequence[CellResult]) -> Markup:
     """Latency of real devices: a line from the fastest execution to p99, a box from p50 to p90, a mark at p50."""
     shown = [cell for cell in cells if cell.latency]
     shown.sort(key=lambda cell: (cell.device, cell.program, cell.engine))
-    return both(lambda frame: _latency(frame, shown)) if shown else Markup("")
-
-
-def _latency(frame: Frame, shown: Sequence[CellResult]) -> Markup:
+    if not shown:
+        return Markup("")
     times = [cell.latency for cell in shown if cell.latency]
-    scale = log_scale([value for each in times for value in (each.min, each.p99)], frame)
-    places = rows(frame, [f"{cell.device} · {cell.program} · {cell.engine}" for cell in shown], [ROW] * len(shown))
+    scale = log_scale([value for each in times for value in (each.min, each.p99)])
+    places = rows([f"{cell.device} · {cell.program} · {cell.engine}" for cell in shown], [ROW] * len(shown))
     marks = [*axis(scale, places.bottom, duration), *places.marks]
     for top, cell, each in zip(places.tops, shown, times, strict=True):
         y = top + ROW / 2
@@ -65,15 +62,15 @@ def _latency(frame: Frame, shown: Sequence[CellResult]) -> Markup:
             element(
                 "g",
                 element("title", title),
-                hit(frame, top, ROW),
+                hit(top, ROW),
                 line(a, d, y, y, "whisker"),
                 element("rect", x=f"{b:.1f}", y=y - 5, width=f"{max(c - b, 1.5):.1f}", height=10, class_="box", rx=2),
                 element("circle", cx=f"{b:.1f}", cy=y, r=4, class_="dot"),
-                figure(frame, y, duration(each.p50)),
+                figure(y, duration(each.p50)),
                 class_=css,
             )
         )
-    return svg(frame, places.height, "Latency of real devices in milliseconds", *marks)
+    return svg(places.height, "Latency of real devices in milliseconds", *marks)
 
 
 @dataclass(frozen=True)
@@ -88,42 +85,39 @@ class Bar:
 
 def bars(shown: Sequence[Bar], words: Callable[[float], str], label: str) -> Markup:
     """Bars from 0 on; ``words`` writes the numbers of the axis."""
-    return both(lambda frame: _bars(frame, shown, words, label)) if shown else Markup("")
-
-
-def _bars(frame: Frame, shown: Sequence[Bar], words: Callable[[float], str], label: str) -> Markup:
-    scale = Scale(0, max(*(each.value for each in shown), 1e-9), log=False, frame=frame)
-    places = rows(frame, [each.label for each in shown], [ROW] * len(shown))
+    if not shown:
+        return Markup("")
+    scale = Scale(0, max(*(each.value for each in shown), 1e-9), log=False)
+    places = rows([each.label for each in shown], [ROW] * len(shown))
     marks = [*axis(scale, places.bottom, lambda value: words(value) or "0"), *places.marks]
     for top, each in zip(places.tops, shown, strict=True):
-        width = max(scale.at(each.value) - frame.left, 1.0)
+        width = max(scale.at(each.value) - LEFT, 1.0)
         marks.append(
             element(
                 "g",
                 element("title", f"{each.label}: {each.text}"),
-                element("rect", x=frame.left, y=top + 4, width=f"{width:.1f}", height=14, rx=2, class_="bar"),
-                caption(frame.left + width + 6, top + 15, each.text, "value"),
+                element("rect", x=LEFT, y=top + 4, width=f"{width:.1f}", height=14, rx=2, class_="bar"),
+                caption(LEFT + width + 6, top + 15, each.text, "value"),
                 class_=each.css,
             )
         )
-    return svg(frame, places.height, label, *marks)
+    return svg(places.height, label, *marks)
 
 
 def errors(cells: Sequence[CellResult]) -> Markup:
     """Largest errors by program: a dot for each cell, a bar at the tolerance; identical outputs are at the left."""
     shown = [cell for cell in cells if cell.max_abs is not None]
-    return both(lambda frame: _errors(frame, shown)) if shown else Markup("")
-
-
-def _errors(frame: Frame, shown: Sequence[CellResult]) -> Markup:
+    if not shown:
+        return Markup("")
     limits = {cell.program: max((o.atol or 0.0 for o in cell.outputs), default=0.0) for cell in shown}
-    scale = log_scale([*(float(cell.max_abs or 0.0) for cell in shown), *limits.values()], frame)
+    scale = log_scale([*(float(cell.max_abs or 0.0) for cell in shown), *limits.values()])
     zero = scale.low / 10
-    scale = Scale(zero, scale.high, frame=frame)
+    scale = Scale(zero, scale.high)
     programs = sorted(limits)
-    dots = {program: _apart([cell for cell in shown if cell.program == program], scale) for program in programs}
-    heights = [ROW + max(lane for lane, *_rest in dots[program]) * _LANE for program in programs]
-    places = rows(frame, programs, heights)
+    dots = {program: _dots([cell for cell in shown if cell.program == program], scale) for program in programs}
+    lanes = {program: sorted({css for css, _at in dots[program]}) for program in programs}
+    heights = [ROW + (len(lanes[program]) - 1) * _LANE for program in programs]
+    places = rows(programs, heights)
     marks = [ruled(scale.at(each), places.bottom, "0" if each <= zero * 1.5 else f"{each:g}") for each in scale.ticks()]
     marks += places.marks
     for program, top, height in zip(programs, places.tops, heights, strict=True):
@@ -131,8 +125,8 @@ def _errors(frame: Frame, shown: Sequence[CellResult]) -> Markup:
             x = scale.at(limits[program])
             title = element("title", f"{program}: tolerance {limits[program]:g}")
             marks.append(element("g", title, line(x, x, top + 3, top + height - 3, "limit")))
-        for lane, at, css, cells_here in dots[program]:
-            y = top + ROW / 2 + lane * _LANE
+        for (css, at), cells_here in dots[program].items():
+            y = top + ROW / 2 + lanes[program].index(css) * _LANE
             lines = [f"{cell.key}: {cell.max_abs or 0.0:.3g}" for cell in cells_here]
             more = [f"and {len(lines) - _LISTED} more"] if len(lines) > _LISTED else []
             marks.append(
@@ -144,27 +138,17 @@ def _errors(frame: Frame, shown: Sequence[CellResult]) -> Markup:
                     class_=css,
                 )
             )
-    return svg(frame, places.height, "Largest absolute error by program, with the tolerance", *marks)
+    return svg(places.height, "Largest absolute error by program, with the tolerance", *marks)
 
 
-def _apart(cells: Sequence[CellResult], scale: Scale) -> list[tuple[int, float, str, list[CellResult]]]:
-    """Dots that do not overlap: lane, position, colour, and the cells that one dot stands for."""
-    dots: list[tuple[int, float, str, list[CellResult]]] = []
-    ends: list[float] = []
-    placed = sorted(((scale.at(max(cell.max_abs or 0.0, scale.low)), cell) for cell in cells), key=lambda each: each[0])
-    groups: list[tuple[float, str, list[CellResult]]] = []
-    for at, cell in placed:
+def _dots(cells: Sequence[CellResult], scale: Scale) -> dict[tuple[str, float], list[CellResult]]:
+    """The cells that one dot stands for, by the dot's colour and position."""
+    dots: dict[tuple[str, float], list[CellResult]] = {}
+    for cell in cells:
         css = "bad" if cell.outcome == "differs" else f"e-{cell.engine}"
-        last = next((group for group in reversed(groups) if group[1] == css), None)
-        if last and at - last[0] < _DOT:
-            last[2].append(cell)
-        else:
-            groups.append((at, css, [cell]))
-    for at, css, together in groups:
-        lane = next((index for index, end in enumerate(ends) if end <= at), len(ends))
-        end = at + _DOT + (24 if len(together) > 1 else 0)
-        ends[lane : lane + 1] = [end]
-        dots.append((lane, at, css, together))
+        at = scale.at(max(cell.max_abs or 0.0, scale.low))
+        near = next((each for each in dots if each[0] == css and abs(each[1] - at) < _DOT), (css, at))
+        dots.setdefault(near, []).append(cell)
     return dots
 
 
