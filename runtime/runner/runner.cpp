@@ -333,7 +333,6 @@ Status act(const Options& options) {
     return publish(capabilities_json(info, capabilities, cpu), capabilities_text(info, capabilities, cpu));
   }
   SLIPWAY_RETURN_IF_ERROR(engine->configure(options.engine));
-  }
   return options.action == Action::kDescribe ? describe(options, *engine) : run(options, *engine);
 }
 
