@@ -42,7 +42,7 @@ std::size_t bytes_of(const ValueRecipe& value) {
 class Maker {
  public:
   explicit Maker(const GraphRecipe& recipe) : recipe_(recipe) {
-    add_constant(0);  // the reserved one
+    add_constant({});  // the reserved one
   }
 
   std::vector<std::uint8_t> make() {
@@ -68,7 +68,12 @@ class Maker {
       const auto convert = xnn::Create_XNNNode1x1(builder_, static_cast<std::uint32_t>(count), 0, 0);
       nodes.push_back(xnn::CreateXNode(builder_, XNodeUnion::XNNConvert, convert.Union(), 7));
     }
-    nodes.push_back(xnn::CreateXNode(builder_, recipe_.kind, node(), 8));
+    Offset<xnn::OutputMinMax> range;
+    if (!recipe_.range.empty()) {
+      range = xnn::CreateOutputMinMax(builder_, recipe_.range[0], recipe_.range[1]);
+    }
+    const Offset<void> made = node();
+    nodes.push_back(xnn::CreateXNode(builder_, recipe_.kind, made, 8, range));
     nodes.insert(nodes.end(), behind.begin(), behind.end());
     const auto graph = xnn::CreateXNNGraph(
         builder_, builder_.CreateString("0"), builder_.CreateVector(nodes), builder_.CreateVector(values_),
@@ -79,9 +84,9 @@ class Maker {
   }
 
  private:
-  std::uint32_t add_constant(std::size_t size, std::uint8_t content = 0x3C) {
-    builder_.ForceVectorAlignment(size, 1, 16);
-    const auto storage = builder_.CreateVector(std::vector<std::uint8_t>(size, content));
+  std::uint32_t add_constant(const std::vector<std::uint8_t>& bytes) {
+    builder_.ForceVectorAlignment(bytes.size(), 1, 16);
+    const auto storage = builder_.CreateVector(bytes);
     constants_.push_back(xnn::CreateBuffer(builder_, storage));
     return static_cast<std::uint32_t>(constants_.size() - 1);
   }
@@ -108,7 +113,9 @@ class Maker {
 
   void add_value(const ValueRecipe& value, std::uint32_t id) {
     const bool constant = value.role == ValueRecipe::Role::kConstant;
-    const std::uint32_t index = constant ? add_constant(bytes_of(value), value.content) : 0;
+    const auto filled = [&](std::size_t size) { return std::vector<std::uint8_t>(size, value.content); };
+    const std::uint32_t index =
+        !constant ? 0 : add_constant(value.bytes.empty() ? filled(bytes_of(value)) : value.bytes);
     const std::uint32_t flags = constant ? 0 : (value.role == ValueRecipe::Role::kOutput ? 2 : 1);
     const auto tensor = xnn::CreateXNNTensorValue(
         builder_, value.type, static_cast<std::uint32_t>(value.dims.size()),
@@ -127,7 +134,8 @@ class Maker {
       case XNNDatatype::xnn_datatype_qcint8:
       case XNNDatatype::xnn_datatype_qcint4:
       case XNNDatatype::xnn_datatype_qcint32: {
-        const std::vector<float> scales(channels, value.scale);
+        const std::vector<float> scales =
+            value.scales.empty() ? std::vector<float>(channels, value.scale) : value.scales;
         kind = XNNQuantParams::PerChannelQuant;
         quant =
             xnn::CreatePerChannelQuant(builder_, builder_.CreateVector(scales), value.channel_dim).Union();
@@ -136,7 +144,8 @@ class Maker {
       case XNNDatatype::xnn_datatype_qbint4: {
         const std::size_t blocks = bytes_of(value) * 2 / static_cast<std::size_t>(value.block_size);
         kind = XNNQuantParams::PerChannelGroupQuant;
-        const std::uint32_t scales = add_constant(2 * blocks);
+        const std::uint32_t scales =
+            add_constant(value.block_scales.empty() ? filled(2 * blocks) : value.block_scales);
         quant =
             xnn::CreatePerChannelGroupQuant(builder_, 0, value.channel_dim, value.block_size, scales).Union();
         break;
@@ -215,9 +224,9 @@ class Maker {
       case XNodeUnion::XNNScaledDotProductAttention:
         return xnn::CreateXNNScaledDotProductAttention(builder_, 0, 1, 2, 3, 4, out, flags).Union();
       case XNodeUnion::XNNELU:
-        return xnn::CreateXNNELU(builder_, 1.0F, 0, out, flags).Union();
+        return xnn::CreateXNNELU(builder_, recipe_.number, 0, out, flags).Union();
       case XNodeUnion::XNNLeakyReLU:
-        return xnn::CreateXNNLeakyReLU(builder_, 0.1F, 0, out, flags).Union();
+        return xnn::CreateXNNLeakyReLU(builder_, recipe_.number, 0, out, flags).Union();
       default:
         return xnn::Create_XNNNode1x1(builder_, 0, out, flags).Union();
     }
@@ -249,34 +258,31 @@ ValueRecipe constant(const Sizes& dims, XNNDatatype type = kFloat, std::int32_t 
   return {type, dims, kConstant, 0.5F, 0, channel_dim};
 }
 
-void add_products(std::vector<GraphRecipe>* all) {
+void add_products(std::vector<GraphRecipe>* to) {
+  const auto add = [to](GraphRecipe recipe) { to->push_back(std::move(recipe)); };
   const auto qc8 = XNNDatatype::xnn_datatype_qcint8;
   const auto qc4 = XNNDatatype::xnn_datatype_qcint4;
   const auto qb4 = XNNDatatype::xnn_datatype_qbint4;
   const auto qc32 = XNNDatatype::xnn_datatype_qcint32;
   const auto linear = XNodeUnion::XNNFullyConnected;
   const auto product = XNodeUnion::XNNBatchMatrixMultiply;
-  all->push_back({linear, {in({3, 5, 8}), constant({6, 8}), constant({6}), out({3, 5, 6})}});
-  all->push_back({linear, {in({3, 8}), constant({8, 6}), constant({6}), out({3, 6})}, 1, {}, {}, {}, 1});
-  all->push_back({linear, {in({3, 8}), constant({6, 8}), out({3, 6})}, 1, {}, {}, {}, 0, 0, true});
-  all->push_back({linear, {in({3, 8}), in({6, 8}), in({6}), out({3, 6})}});
-  all->push_back(
-      {linear, {in({3, 8}, kQint8), constant({6, 8}, qc8), constant({6}, qc32), out({3, 6}, kQint8)}});
-  all->push_back(
-      {linear, {in({3, 8}), constant({6, 8}, qc8), constant({6}), out({3, 6})}, 1, {}, {}, {}, 0, 1});
-  all->push_back(
-      {linear, {in({3, 8}), constant({6, 8}, qc4), constant({6}), out({3, 6})}, 1, {}, {}, {}, 0, 1});
-  all->push_back(
-      {linear, {in({3, 64}), constant({6, 64}, qb4), constant({6}), out({3, 6})}, 1, {}, {}, {}, 0, 1});
-  all->push_back({product, {in({2, 3, 8}), in({2, 8, 5}), out({2, 3, 5})}});
-  all->push_back({product, {in({2, 3, 8}), in({1, 5, 8}), out({2, 3, 5})}, 1, {}, {}, {}, 1});
-  all->push_back({product, {in({2, 3, 8}), constant({2, 8, 5}), out({2, 3, 5})}});
-  all->push_back(
-      {XNodeUnion::XNNScaledDotProductAttention,
+  add({linear, {in({3, 5, 8}), constant({6, 8}), constant({6}), out({3, 5, 6})}});
+  add({linear, {in({3, 8}), constant({8, 6}), constant({6}), out({3, 6})}, 1, {}, {}, {}, 1});
+  add({linear, {in({3, 8}), constant({6, 8}), out({3, 6})}, 1, {}, {}, {}, 0, 0, true});
+  add({linear, {in({3, 8}), in({6, 8}), in({6}), out({3, 6})}});
+  add({linear, {in({3, 8}, kQint8), constant({6, 8}, qc8), constant({6}, qc32), out({3, 6}, kQint8)}});
+  add({linear, {in({3, 8}), constant({6, 8}, qc8), constant({6}), out({3, 6})}, 1, {}, {}, {}, 0, 1});
+  add({linear, {in({3, 8}), constant({6, 8}, qc4), constant({6}), out({3, 6})}, 1, {}, {}, {}, 0, 1});
+  add({linear, {in({3, 64}), constant({6, 64}, qb4), constant({6}), out({3, 6})}, 1, {}, {}, {}, 0, 1});
+  add({product, {in({2, 3, 8}), in({2, 8, 5}), out({2, 3, 5})}});
+  add({product, {in({2, 3, 8}), in({1, 5, 8}), out({2, 3, 5})}, 1, {}, {}, {}, 1});
+  add({product, {in({2, 3, 8}), constant({2, 8, 5}), out({2, 3, 5})}});
+  add({XNodeUnion::XNNScaledDotProductAttention,
        {in({2, 3, 5, 8}), in({2, 3, 7, 8}), in({2, 3, 7, 4}), in({8}), in({5, 7}), out({2, 3, 5, 4})}});
 }
 
-void add_images(std::vector<GraphRecipe>* all) {
+void add_images(std::vector<GraphRecipe>* to) {
+  const auto add = [to](GraphRecipe recipe) { to->push_back(std::move(recipe)); };
   const auto qc8 = XNNDatatype::xnn_datatype_qcint8;
   const auto qc32 = XNNDatatype::xnn_datatype_qcint32;
   // Padding, kernel, stride, dilation, channels of a group, groups, adjustment.
@@ -288,63 +294,56 @@ void add_images(std::vector<GraphRecipe>* all) {
   const auto back = XNodeUnion::XNNConvTranspose2d;
   const Sizes image = {2, 9, 10, 8};
   const Sizes made = {2, 5, 8, 12};
-  all->push_back({conv, {in(image), constant({12, 3, 3, 4}), constant({12}), out(made)}, 1, forward});
-  all->push_back({conv,
-                  {in(image, kQint8), constant({12, 3, 3, 4}, qc8), constant({12}, qc32), out(made, kQint8)},
-                  1,
-                  forward});
-  all->push_back(
-      {conv, {in(image), constant({12, 3, 3, 4}, qc8), constant({12}), out(made)}, 1, forward, {}, {}, 0, 3});
-  all->push_back({conv,
-                  {in(image), constant({12, 1, 1, 8}, qc8), constant({12}), out({2, 9, 10, 12})},
-                  1,
-                  {0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 8, 12, 1},
-                  {},
-                  {},
-                  0,
-                  3});
-  all->push_back(
-      {deep, {in({2, 9, 9, 4}), constant({1, 3, 3, 8}), constant({8}), out({2, 5, 5, 8})}, 1, depthwise});
-  all->push_back({deep,
-                  {in({2, 9, 9, 4}, kQint8), constant({1, 3, 3, 8}, qc8, 3), constant({8}, qc32),
-                   out({2, 5, 5, 8}, kQint8)},
-                  1,
-                  depthwise});
-  all->push_back(
-      {back, {in({2, 5, 6, 4}), constant({6, 3, 3, 4}), constant({6}), out({2, 10, 12, 6})}, 1, backward});
+  add({conv, {in(image), constant({12, 3, 3, 4}), constant({12}), out(made)}, 1, forward});
+  add({conv,
+       {in(image, kQint8), constant({12, 3, 3, 4}, qc8), constant({12}, qc32), out(made, kQint8)},
+       1,
+       forward});
+  add({conv, {in(image), constant({12, 3, 3, 4}, qc8), constant({12}), out(made)}, 1, forward, {}, {}, 0, 3});
+  add({conv,
+       {in(image), constant({12, 1, 1, 8}, qc8), constant({12}), out({2, 9, 10, 12})},
+       1,
+       {0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 8, 12, 1},
+       {},
+       {},
+       0,
+       3});
+  add({deep, {in({2, 9, 9, 4}), constant({1, 3, 3, 8}), constant({8}), out({2, 5, 5, 8})}, 1, depthwise});
+  add({deep,
+       {in({2, 9, 9, 4}, kQint8), constant({1, 3, 3, 8}, qc8, 3), constant({8}, qc32),
+        out({2, 5, 5, 8}, kQint8)},
+       1,
+       depthwise});
+  add({back, {in({2, 5, 6, 4}), constant({6, 3, 3, 4}), constant({6}), out({2, 10, 12, 6})}, 1, backward});
   const Sizes pool = {1, 1, 1, 1, 3, 2, 2, 2, 1, 1};
-  all->push_back({XNodeUnion::XNNMaxPooling2d, {in({2, 9, 9, 4}), out({2, 5, 5, 4})}, 1, pool});
-  all->push_back(
-      {XNodeUnion::XNNMaxPooling2d, {in({2, 9, 9, 4}, kQint8), out({2, 5, 5, 4}, kQint8)}, 1, pool});
+  add({XNodeUnion::XNNMaxPooling2d, {in({2, 9, 9, 4}), out({2, 5, 5, 4})}, 1, pool});
+  add({XNodeUnion::XNNMaxPooling2d, {in({2, 9, 9, 4}, kQint8), out({2, 5, 5, 4}, kQint8)}, 1, pool});
   const Sizes single = {0, 0, 0, 0, 1, 1, 1, 1, 1, 1};
-  all->push_back({XNodeUnion::XNNMaxPooling2d, {in({2, 9, 9, 4}), out({2, 9, 9, 4})}, 1, single});
-  all->push_back(
-      {XNodeUnion::XNNMaxPooling2d, {in({2, 9, 9, 4}, kQint8), out({2, 9, 9, 4}, kQint8)}, 1, single});
-  all->push_back({XNodeUnion::XNNAvgPooling2d, {in({2, 9, 9, 4}), out({2, 5, 5, 4})}, 1, pool, {}, {}, 64});
-  all->push_back({XNodeUnion::XNNArgMaxPooling2d,
-                  {in({2, 9, 9, 4}), out({2, 3, 4, 4}), out({2, 3, 4, 4}, XNNDatatype::xnn_datatype_int32)},
-                  2,
-                  {0, 0, 0, 0, 3, 2}});
-  all->push_back({XNodeUnion::XNNGlobalAvgPooling2d, {in({2, 5, 6, 4}), out({2, 1, 1, 4})}});
-  all->push_back({XNodeUnion::XNNGlobalAvgPooling2d, {in({2, 5, 6, 4}), out({2, 4})}});
-  all->push_back(
-      {XNodeUnion::XNNStaticResizeBilinear2D, {in({2, 5, 6, 4}), out({2, 7, 9, 4})}, 1, {7, 9}, {}, {}, 8});
+  add({XNodeUnion::XNNMaxPooling2d, {in({2, 9, 9, 4}), out({2, 9, 9, 4})}, 1, single});
+  add({XNodeUnion::XNNMaxPooling2d, {in({2, 9, 9, 4}, kQint8), out({2, 9, 9, 4}, kQint8)}, 1, single});
+  add({XNodeUnion::XNNAvgPooling2d, {in({2, 9, 9, 4}), out({2, 5, 5, 4})}, 1, pool, {}, {}, 64});
+  add({XNodeUnion::XNNArgMaxPooling2d,
+       {in({2, 9, 9, 4}), out({2, 3, 4, 4}), out({2, 3, 4, 4}, XNNDatatype::xnn_datatype_int32)},
+       2,
+       {0, 0, 0, 0, 3, 2}});
+  add({XNodeUnion::XNNGlobalAvgPooling2d, {in({2, 5, 6, 4}), out({2, 1, 1, 4})}});
+  add({XNodeUnion::XNNGlobalAvgPooling2d, {in({2, 5, 6, 4}), out({2, 4})}});
+  add({XNodeUnion::XNNStaticResizeBilinear2D, {in({2, 5, 6, 4}), out({2, 7, 9, 4})}, 1, {7, 9}, {}, {}, 8});
 }
 
-void add_movements(std::vector<GraphRecipe>* all) {
-  all->push_back(
-      {XNodeUnion::XNNStaticTranspose, {in({2, 3, 4, 5}), out({2, 5, 3, 4})}, 1, {}, {0, 3, 1, 2}});
-  all->push_back({XNodeUnion::XNNStaticReshape, {in({2, 3, 4}), out({6, 4})}, 1, {}, {0, 4}});
-  all->push_back({XNodeUnion::XNNStaticSlice, {in({4, 6}), out({4, 3})}, 1, {}, {0, 2}, {0, 3}});
-  all->push_back({XNodeUnion::XNNStaticConstantPad, {in({4, 6}), out({4, 9})}, 1, {}, {0, 2}, {0, 1}});
-  all->push_back({XNodeUnion::XNNConcatenate2, {in({4, 2}), in({4, 3}), out({4, 5})}, 1, {1}});
-  all->push_back({XNodeUnion::XNNConcatenate3, {in({4, 2}), in({4, 3}), in({4, 1}), out({4, 6})}, 1, {1}});
-  all->push_back(
-      {XNodeUnion::XNNConcatenate4, {in({4, 2}), in({4, 3}), in({4, 1}), in({4, 1}), out({4, 7})}, 1, {1}});
-  all->push_back({XNodeUnion::XNNConcatenate5,
-                  {in({4, 2}), in({4, 3}), in({4, 1}), in({4, 1}), in({4, 2}), out({4, 9})},
-                  1,
-                  {UINT32_MAX}});  // the last one, counted from the end
+void add_movements(std::vector<GraphRecipe>* to) {
+  const auto add = [to](GraphRecipe recipe) { to->push_back(std::move(recipe)); };
+  add({XNodeUnion::XNNStaticTranspose, {in({2, 3, 4, 5}), out({2, 5, 3, 4})}, 1, {}, {0, 3, 1, 2}});
+  add({XNodeUnion::XNNStaticReshape, {in({2, 3, 4}), out({6, 4})}, 1, {}, {0, 4}});
+  add({XNodeUnion::XNNStaticSlice, {in({4, 6}), out({4, 3})}, 1, {}, {0, 2}, {0, 3}});
+  add({XNodeUnion::XNNStaticConstantPad, {in({4, 6}), out({4, 9})}, 1, {}, {0, 2}, {0, 1}});
+  add({XNodeUnion::XNNConcatenate2, {in({4, 2}), in({4, 3}), out({4, 5})}, 1, {1}});
+  add({XNodeUnion::XNNConcatenate3, {in({4, 2}), in({4, 3}), in({4, 1}), out({4, 6})}, 1, {1}});
+  add({XNodeUnion::XNNConcatenate4, {in({4, 2}), in({4, 3}), in({4, 1}), in({4, 1}), out({4, 7})}, 1, {1}});
+  add({XNodeUnion::XNNConcatenate5,
+       {in({4, 2}), in({4, 3}), in({4, 1}), in({4, 1}), in({4, 2}), out({4, 9})},
+       1,
+       {UINT32_MAX}});  // the last one, counted from the end
 }
 
 }  // namespace

@@ -18,7 +18,10 @@ struct ValueRecipe {
   std::int32_t zero_point = 0;
   std::int32_t channel_dim = 0;  // of types with a scale for each channel or block
   std::int32_t block_size = 32;
-  std::uint8_t content = 0x3C;  // each byte of a constant
+  std::uint8_t content = 0x3C;  // each byte of a constant, unless these are given:
+  std::vector<std::uint8_t> bytes = {};
+  std::vector<float> scales = {};               // of the channels; empty: `scale` for each
+  std::vector<std::uint8_t> block_scales = {};  // bfloat16; empty: as the constants are
 };
 
 // A node and its values: inputs and constants first, as the node names them, then its outputs. `parameters`
@@ -37,6 +40,8 @@ struct GraphRecipe {
   bool no_bias = false;
   // Inputs and outputs pass through a node that takes their sign, so that the node's own values are inside.
   bool inside = false;
+  float number = 0.1F;         // of ELU and LeakyReLU
+  std::vector<float> range{};  // of the result: the least and the greatest; empty: all
 };
 
 // The payload of a delegate: a flatbuffer with the constants inside.

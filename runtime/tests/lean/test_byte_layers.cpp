@@ -8,13 +8,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "check.h"
 #include "lean/xnnpack/blocking.h"
+#include "lean/xnnpack/byte_tiles.h"
 #include "lean/xnnpack/im2col.h"
 #include "lean/xnnpack/tile_choice.h"
 #include "lean/xnnpack/vector_kernels.h"
@@ -105,6 +106,10 @@ std::vector<std::int8_t> run_byte_layer(const Layer& layer, pthreadpool_t thread
   std::vector<std::int8_t> given = pixels;
   const xnn_external_value values[] = {{0, given.data()}, {1, results.data()}};
   CHECK(xnn_reshape_runtime(started) == xnn_status_success);
+  if (ours && !im2col && layer.window_height * layer.window_width == 1) {
+    const auto kernel = reinterpret_cast<void (*)()>(op.context.gemm.gemm.gemm.ukernel.function[0]);
+    CHECK(byte_name(kernel) == std::string(has_only_avx2() ? "slipway_qs8_qc8w_gemm_6x8c4__avx2" : ""));
+  }
   if (ours) {
     const auto task = op.compute[0].task_2d_tile_2d;
     const std::size_t rows = op.compute[0].tile[0];
@@ -176,89 +181,6 @@ TEST("many weights are read for many rows at a time, and the results have XNNPAC
   CHECK(xnn_initialize(nullptr) == xnn_status_success);
   check_byte_layer({1, 21, 9, 250, 300, 3, 3, 1, 1, 1, 1, 1, 1}, false);
   check_byte_layer({1, 90, 1, 1001, 601, 1, 1, 1, 1, 0, 0, 0, 0}, false);
-}
-
-namespace {
-
-// A layer over an image in which all windows are the same, so that all pixels of its results are, too.
-// `dynamic`: with the image's own scale, from float32 to float32. The results as bytes.
-std::vector<std::uint8_t> results_of_same_windows(std::size_t pixels, std::size_t channels, bool dynamic) {
-  constexpr std::size_t kResults = 70;
-  constexpr std::uint32_t kWindow = 2;
-  xnn_subgraph_t made = nullptr;
-  CHECK(xnn_create_subgraph(2, 0, &made) == xnn_status_success);
-  const Subgraph subgraph(made, xnn_delete_subgraph);
-  const std::vector<std::int8_t> weights = any_bytes(kResults * kWindow * kWindow * channels, 3);
-  const std::vector<float> scales(kResults, 0.001F);
-  const std::size_t input_dims[] = {1, kWindow, kWindow * pixels, channels};
-  const std::size_t output_dims[] = {1, 1, pixels, kResults};
-  const std::size_t filter_dims[] = {kResults, kWindow, kWindow, channels};
-  std::uint32_t input = 0;
-  std::uint32_t output = 0;
-  std::uint32_t filter = 0;
-  std::uint32_t image = 0;
-  if (dynamic) {
-    CHECK(xnn_define_tensor_value(made, xnn_datatype_fp32, 4, input_dims, nullptr, 0,
-                                  XNN_VALUE_FLAG_EXTERNAL_INPUT, &input) == xnn_status_success);
-    CHECK(xnn_define_tensor_value(made, xnn_datatype_fp32, 4, output_dims, nullptr, 1,
-                                  XNN_VALUE_FLAG_EXTERNAL_OUTPUT, &output) == xnn_status_success);
-    CHECK(xnn_define_dynamically_quantized_tensor_value(made, xnn_datatype_qdint8, 4, 3, input_dims,
-                                                        XNN_INVALID_VALUE_ID, 0,
-                                                        &image) == xnn_status_success);
-    CHECK(xnn_define_unary(made, xnn_unary_convert, nullptr, input, image, 0) == xnn_status_success);
-  } else {
-    CHECK(xnn_define_quantized_tensor_value(made, xnn_datatype_qint8, kInputZero, 0.5F, 4, input_dims,
-                                            nullptr, 0, XNN_VALUE_FLAG_EXTERNAL_INPUT,
-                                            &input) == xnn_status_success);
-    CHECK(xnn_define_quantized_tensor_value(made, xnn_datatype_qint8, 5, 1.0F, 4, output_dims, nullptr, 1,
-                                            XNN_VALUE_FLAG_EXTERNAL_OUTPUT, &output) == xnn_status_success);
-    image = input;
-  }
-  CHECK(xnn_define_channelwise_quantized_tensor_value(made, xnn_datatype_qcint8, scales.data(), 4, 0,
-                                                      filter_dims, weights.data(), XNN_INVALID_VALUE_ID, 0,
-                                                      &filter) == xnn_status_success);
-  CHECK(xnn_define_convolution_2d(made, 0, 0, 0, 0, kWindow, kWindow, kWindow, kWindow, 1, 1, 1, channels,
-                                  kResults, -1000.0F, 1000.0F, image, filter, XNN_INVALID_VALUE_ID, output,
-                                  0) == xnn_status_success);
-  xnn_runtime_t started = nullptr;
-  {
-    const TileChoice choice(made, nullptr, nullptr);
-    CHECK(xnn_create_runtime_v2(made, nullptr, 0, &started) == xnn_status_success);
-  }
-  const Runtime runtime(started, xnn_delete_runtime);
-  const std::size_t element = dynamic ? sizeof(float) : 1;
-  const std::vector<std::int8_t> line = any_bytes(kWindow * channels, 5);
-  std::vector<std::uint8_t> given((kWindow * kWindow * pixels * channels + XNN_EXTRA_BYTES) * element);
-  for (std::size_t i = 0; i < kWindow * kWindow * pixels * channels; ++i) {
-    const std::int8_t one = line[i % (kWindow * channels)];
-    const float number = one;
-    std::memcpy(given.data() + i * element, dynamic ? static_cast<const void*>(&number) : &one, element);
-  }
-  std::vector<std::uint8_t> results(pixels * kResults * element);
-  const xnn_external_value values[] = {{0, given.data()}, {1, results.data()}};
-  CHECK(xnn_reshape_runtime(started) == xnn_status_success);
-  set_blocks(started, 1);
-  CHECK(xnn_setup_runtime_v2(started, 2, values) == xnn_status_success);
-  CHECK(xnn_invoke_runtime(started) == xnn_status_success);
-  return results;
-}
-
-}  // namespace
-
-// With AMX, a tile of 16 rows in which one row was left had wrong results.
-TEST("every pixel of a layer in 8 bits is computed alike, however many its last tile has") {
-  CHECK(xnn_initialize(nullptr) == xnn_status_success);
-  for (const bool dynamic : {false, true}) {
-    for (const std::size_t channels : {48U, 64U, 96U, 512U}) {
-      for (std::size_t pixels = 1; pixels < 50; ++pixels) {
-        const std::vector<std::uint8_t> results = results_of_same_windows(pixels, channels, dynamic);
-        const std::size_t pixel = results.size() / pixels;
-        CHECK(std::any_of(results.begin(), results.end(), [&](auto one) { return one != results[0]; }));
-        CHECK(std::equal(results.begin(), results.end() - static_cast<std::ptrdiff_t>(pixel),
-                         results.begin() + static_cast<std::ptrdiff_t>(pixel)));
-      }
-    }
-  }
 }
 
 #endif

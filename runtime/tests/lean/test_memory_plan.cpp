@@ -86,6 +86,16 @@ std::size_t first_fit(const std::vector<Life>& lives) {
   return places.size;
 }
 
+struct Step {
+  xnn_node_type type;
+  std::vector<std::uint32_t> inputs;
+  std::uint32_t output;
+};
+
+constexpr auto kConv = xnn_node_type_convolution_2d;
+constexpr auto kUnary = xnn_node_type_unary_elementwise;
+constexpr auto kBinary = xnn_node_type_binary_elementwise;
+
 // A graph as XNNPACK prepares it, of values in float32 with one dimension.
 struct PlannedGraph {
   std::vector<xnn_value> values;
@@ -94,23 +104,29 @@ struct PlannedGraph {
   WorkMemory memory;
   MemoryPlan made;
 
-  std::uint32_t value(std::size_t count, xnn_allocation_type where = xnn_allocation_type_workspace) {
-    xnn_value one = {};
-    one.type = xnn_value_type_dense_tensor;
-    one.datatype = xnn_datatype_fp32;
-    one.shape.num_dims = 1;
-    one.shape.dim[0] = count;
-    one.size = count * sizeof(float);
-    one.allocation_type = where;
-    values.push_back(one);
-    return static_cast<std::uint32_t>(values.size() - 1);
+  // The first and the last value are outside.
+  PlannedGraph(std::initializer_list<std::size_t> counts, std::initializer_list<Step> steps) {
+    for (const std::size_t count : counts) {
+      xnn_value one = {};
+      one.type = xnn_value_type_dense_tensor;
+      one.datatype = xnn_datatype_fp32;
+      one.shape.num_dims = 1;
+      one.shape.dim[0] = count;
+      one.size = count * sizeof(float);
+      one.allocation_type = xnn_allocation_type_workspace;
+      values.push_back(one);
+    }
+    values.front().allocation_type = values.back().allocation_type = xnn_allocation_type_external;
+    for (const Step& step : steps) {
+      node(step);
+    }
   }
-  void node(xnn_node_type type, std::initializer_list<std::uint32_t> inputs, std::uint32_t output) {
+  void node(const Step& step) {
     xnn_operator_data one = {};
-    one.type = type;
-    std::copy(inputs.begin(), inputs.end(), one.inputs);
-    one.num_inputs = static_cast<std::uint32_t>(inputs.size());
-    one.outputs[0] = output;
+    one.type = step.type;
+    std::copy(step.inputs.begin(), step.inputs.end(), one.inputs);
+    one.num_inputs = static_cast<std::uint32_t>(step.inputs.size());
+    one.outputs[0] = step.output;
     one.num_outputs = 1;
     operators.push_back(one);
   }
@@ -137,115 +153,67 @@ struct PlannedGraph {
 }  // namespace
 
 TEST(memory_plan_overwrites_an_input_that_nothing_needs) {
-  PlannedGraph graph;
-  const std::uint32_t in = graph.value(1000, xnn_allocation_type_external);
-  const std::uint32_t first = graph.value(1000);
-  const std::uint32_t second = graph.value(1000);
-  const std::uint32_t sum = graph.value(1000);
-  const std::uint32_t out = graph.value(1000, xnn_allocation_type_external);
-  graph.node(xnn_node_type_convolution_2d, {in}, first);
-  graph.node(xnn_node_type_unary_elementwise, {first}, second);
-  graph.node(xnn_node_type_binary_elementwise, {second, first}, sum);
-  graph.node(xnn_node_type_convolution_2d, {sum}, out);
+  PlannedGraph graph({1000, 1000, 1000, 1000, 1000},
+                     {{kConv, {0}, 1}, {kUnary, {1}, 2}, {kBinary, {2, 1}, 3}, {kConv, {3}, 4}});
   graph.plan();
-  CHECK(!graph.same(first, second));  // the sum needs the first again
-  CHECK(graph.same(sum, first) || graph.same(sum, second));
-  CHECK(graph.values[in].data == nullptr);
-  CHECK(graph.values[out].data == nullptr);
+  CHECK(!graph.same(1, 2));  // the sum needs the first again
+  CHECK(graph.same(3, 1) || graph.same(3, 2));
+  CHECK(graph.values[0].data == nullptr);
+  CHECK(graph.values[4].data == nullptr);
 }
 
 TEST(memory_plan_overwrites_no_input_of_another_size_or_operator) {
-  PlannedGraph graph;
-  const std::uint32_t in = graph.value(1000, xnn_allocation_type_external);
-  const std::uint32_t small = graph.value(10);
-  const std::uint32_t large = graph.value(1000);
-  const std::uint32_t rows = graph.value(1000);
-  const std::uint32_t out = graph.value(1000, xnn_allocation_type_external);
-  graph.node(xnn_node_type_convolution_2d, {in}, small);
-  graph.node(xnn_node_type_binary_elementwise, {small, in}, large);
-  graph.node(xnn_node_type_static_transpose, {large}, rows);
-  graph.node(xnn_node_type_convolution_2d, {rows}, out);
+  PlannedGraph graph(
+      {1000, 10, 1000, 1000, 1000},
+      {{kConv, {0}, 1}, {kBinary, {1, 0}, 2}, {xnn_node_type_static_transpose, {2}, 3}, {kConv, {3}, 4}});
   graph.operators[1].workspace_size = 640;
   graph.plan();
-  CHECK(!graph.same(small, large));
-  CHECK(!graph.same(large, rows));
-  CHECK(graph.operators[1].workspace != graph.values[small].data);
-  CHECK(graph.operators[1].workspace != graph.values[large].data);
+  CHECK(!graph.same(1, 2));
+  CHECK(!graph.same(2, 3));
+  CHECK(graph.operators[1].workspace != graph.values[1].data);
+  CHECK(graph.operators[1].workspace != graph.values[2].data);
 }
 
-TEST(memory_plan_overwrites_no_input_of_another_element_size) {
-  PlannedGraph graph;
-  const std::uint32_t in = graph.value(1000, xnn_allocation_type_external);
-  const std::uint32_t wide = graph.value(1000);
-  const std::uint32_t half = graph.value(1000);
-  const std::uint32_t again = graph.value(1000);
-  const std::uint32_t out = graph.value(1000, xnn_allocation_type_external);
-  graph.values[half].datatype = xnn_datatype_fp16;
-  graph.values[half].size = 2000;
-  graph.node(xnn_node_type_convolution_2d, {in}, wide);
-  graph.node(xnn_node_type_unary_elementwise, {wide}, half);
-  graph.node(xnn_node_type_unary_elementwise, {half}, again);
-  graph.node(xnn_node_type_convolution_2d, {again}, out);
-  graph.plan();
-  CHECK(!graph.overlap(wide, half));
-  CHECK(!graph.overlap(half, again));
-}
-
-TEST(memory_plan_overwrites_nothing_with_scales_of_rows) {
-  PlannedGraph graph;
-  const std::uint32_t in = graph.value(1000, xnn_allocation_type_external);
-  const std::uint32_t bytes = graph.value(1000);
-  const std::uint32_t rows = graph.value(1000);
-  const std::uint32_t again = graph.value(1000);
-  const std::uint32_t out = graph.value(1000, xnn_allocation_type_external);
-  for (const std::uint32_t value : {bytes, rows, again}) {
-    graph.values[value].datatype = value == rows ? xnn_datatype_qdint8 : xnn_datatype_qint8;
-    graph.values[value].size = 1000;
+TEST(memory_plan_overwrites_no_input_of_another_element_size_and_none_with_scales_of_rows) {
+  for (const bool rows : {false, true}) {
+    PlannedGraph graph({1000, 1000, 1000, 1000, 1000},
+                       {{kConv, {0}, 1}, {kUnary, {1}, 2}, {kUnary, {2}, 3}, {kConv, {3}, 4}});
+    graph.values[2].datatype = rows ? xnn_datatype_qdint8 : xnn_datatype_fp16;
+    graph.values[2].size = rows ? 1000 : 2000;
+    for (const std::uint32_t value : {1U, 3U}) {
+      graph.values[value].datatype = rows ? xnn_datatype_qint8 : xnn_datatype_fp32;
+      graph.values[value].size = rows ? 1000 : 4000;
+    }
+    graph.plan();
+    CHECK(!graph.overlap(1, 2));
+    CHECK(!graph.overlap(2, 3));
   }
-  graph.node(xnn_node_type_convolution_2d, {in}, bytes);
-  graph.node(xnn_node_type_unary_elementwise, {bytes}, rows);
-  graph.node(xnn_node_type_unary_elementwise, {rows}, again);
-  graph.node(xnn_node_type_convolution_2d, {again}, out);
-  graph.plan();
-  CHECK(!graph.overlap(bytes, rows));
-  CHECK(!graph.overlap(rows, again));
 }
 
 TEST(memory_plan_keeps_a_place_for_the_last_value_in_it) {
-  PlannedGraph graph;
-  const std::uint32_t in = graph.value(1000, xnn_allocation_type_external);
-  const std::uint32_t first = graph.value(1000);
-  const std::uint32_t second = graph.value(1000);
-  const std::uint32_t third = graph.value(1000);
-  const std::uint32_t small = graph.value(100);
-  const std::uint32_t out = graph.value(1000, xnn_allocation_type_external);
-  graph.node(xnn_node_type_convolution_2d, {in}, first);
-  graph.node(xnn_node_type_unary_elementwise, {first}, second);
-  graph.node(xnn_node_type_softmax, {second}, third);
-  graph.node(xnn_node_type_convolution_2d, {third}, small);
-  graph.node(xnn_node_type_binary_elementwise, {third, small}, out);
+  PlannedGraph graph({1000, 1000, 1000, 1000, 100, 1000}, {{kConv, {0}, 1},
+                                                           {kUnary, {1}, 2},
+                                                           {xnn_node_type_softmax, {2}, 3},
+                                                           {kConv, {3}, 4},
+                                                           {kBinary, {3, 4}, 5}});
   graph.plan();
-  CHECK(graph.same(first, second));
-  CHECK(graph.same(first, third));
-  CHECK(!graph.overlap(third, small));
+  CHECK(graph.same(1, 2));
+  CHECK(graph.same(1, 3));
+  CHECK(!graph.overlap(3, 4));
 }
 
 TEST(memory_plan_aligns_values_and_leaves_room_to_read_behind_them) {
-  PlannedGraph graph;
-  const std::uint32_t in = graph.value(7, xnn_allocation_type_external);
-  std::vector<std::uint32_t> values;
-  for (const std::size_t count : std::initializer_list<std::size_t>{1, 5, 16, 17, 33, 100, 301}) {
-    values.push_back(graph.value(count));
-    graph.node(xnn_node_type_convolution_2d, {in}, values.back());
-    graph.operators.back().workspace_size = count;
+  PlannedGraph graph({7, 1, 5, 16, 17, 33, 100, 301, 7}, {});
+  for (std::uint32_t value = 1; value < 8; ++value) {
+    graph.node({kConv, {0}, value});
+    graph.operators.back().workspace_size = graph.values[value].shape.dim[0];
   }
-  const std::uint32_t out = graph.value(7, xnn_allocation_type_external);
-  for (const std::uint32_t value : values) {
-    graph.node(xnn_node_type_convolution_2d, {value}, out);
+  for (std::uint32_t value = 1; value < 8; ++value) {
+    graph.node({kConv, {value}, 8});
   }
   graph.plan();
   // A line of the caches at least, and kernels of sparse layers read twice as far as others.
-  for (const std::uint32_t value : values) {
+  for (std::uint32_t value = 1; value < 8; ++value) {
     const std::size_t at = graph.offset(graph.values[value].data);
     CHECK_EQUAL(at % 64, std::size_t{0});
     CHECK_EQUAL(at % XNN_ALLOCATION_ALIGNMENT, std::size_t{0});
@@ -260,24 +228,19 @@ TEST(memory_plan_aligns_values_and_leaves_room_to_read_behind_them) {
 }
 
 TEST(memory_plan_keeps_scales_beside_rows_that_are_quantized_as_they_come) {
-  PlannedGraph graph;
-  const std::uint32_t in = graph.value(1000, xnn_allocation_type_external);
-  const std::uint32_t rows = graph.value(250);
-  const std::uint32_t other = graph.value(250);
-  graph.values[rows].datatype = xnn_datatype_qdint8;
-  graph.values[rows].quantization.dynamic_params_size = 80;
-  graph.node(xnn_node_type_unary_elementwise, {in}, rows);
-  graph.node(xnn_node_type_unary_elementwise, {rows}, other);
+  PlannedGraph graph({1000, 250, 250, 1}, {{kUnary, {0}, 1}, {kUnary, {1}, 2}});
+  graph.values[1].datatype = xnn_datatype_qdint8;
+  graph.values[1].quantization.dynamic_params_size = 80;
   graph.plan();
-  const auto* data = static_cast<const std::uint8_t*>(graph.values[rows].data);
-  const auto* scales = reinterpret_cast<const std::uint8_t*>(graph.values[rows].quantization.dynamic_params);
-  const auto* next = static_cast<const std::uint8_t*>(graph.values[other].data);
+  const auto* data = static_cast<const std::uint8_t*>(graph.values[1].data);
+  const auto* scales = reinterpret_cast<const std::uint8_t*>(graph.values[1].quantization.dynamic_params);
+  const auto* next = static_cast<const std::uint8_t*>(graph.values[2].data);
   // Kernels read scales behind the last row's.
   const std::size_t read = 80 + XNN_EXTRA_QUANTIZATION_PARAMS * sizeof(xnn_quantization_params);
-  CHECK(scales >= data + graph.values[rows].size);
+  CHECK(scales >= data + graph.values[1].size);
   CHECK_EQUAL(graph.offset(scales) % 64, std::size_t{0});
   CHECK(graph.offset(scales) + read <= graph.made.size());
-  CHECK(next >= scales + read || next + graph.values[other].size <= data);
+  CHECK(next >= scales + read || next + graph.values[2].size <= data);
 }
 
 TEST(memory_places_of_values_that_are_there_at_once_are_apart) {

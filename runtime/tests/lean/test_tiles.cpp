@@ -70,11 +70,6 @@ void for_each_tile_of(Member kind, Function function) {
   }
 }
 
-template <typename Function>
-void for_each_tile(Function function) {
-  for_each_tile_of(&TileSet::tiles, function);
-}
-
 bool is_close(float found, double expected) {
   return std::abs(static_cast<double>(found) - expected) <= 1e-5 * (1 + std::abs(expected));
 }
@@ -82,7 +77,8 @@ bool is_close(float found, double expected) {
 }  // namespace
 
 TEST("every tile's product is that of a plain loop, for fewer rows, odd depths and half panels") {
-  for_each_tile([](const TileSet& set, const Tile<float>& tile, std::size_t rows, std::size_t panel) {
+  for_each_tile_of(&TileSet::tiles, [](const TileSet& set, const Tile<float>& tile, std::size_t rows,
+                                       std::size_t panel) {
     for (const std::size_t depth : Sizes{1, 2, 3, 5, 17, 32}) {
       for (const std::size_t columns : Sizes{1, panel - 1, panel, panel + 3, 2 * panel}) {
         const std::size_t panels = (columns + panel - 1) / panel;
@@ -186,129 +182,6 @@ TEST("halves are multiplied and added as float32, and rounded once") {
       CHECK(c.back().bits == kThree.bits);
     }
   });
-}
-
-TEST("every tile sums over a window's taps, and adds the offset to every row but the padding's") {
-  constexpr std::size_t kDepth = 3;
-  constexpr std::size_t kTaps = 4;
-  for_each_tile([](const TileSet& set, const Tile<float>& tile, std::size_t rows, std::size_t panel) {
-    const std::size_t columns = panel + 1;
-    Floats weights(columns * kTaps * kDepth, 4);
-    Floats packed(2 * panel * (kTaps * kDepth + 1));
-    set.pack_rows(columns, kTaps * kDepth, panel, weights.data(), nullptr, packed.data(), 0, 2);
-    Floats image(kTaps * rows * kDepth + 8, 5);
-    Floats zero(kDepth);
-    std::vector<const float*> pointers;
-    for (std::size_t i = 0; i < kTaps * rows; ++i) {
-      pointers.push_back(i % 3 == 1 ? zero.data() : image.data() + i * kDepth);
-    }
-    constexpr std::size_t kOffset = 5;  // elements
-    Floats c(rows * columns);
-    const float limits[] = {-0.5F, 0.75F};
-    tile.igemm(rows, columns, kDepth * sizeof(float), kTaps * rows * sizeof(void*), pointers.data(),
-               packed.data(), c.data(), columns * sizeof(float), panel * sizeof(float),
-               kOffset * sizeof(float), zero.data(), limits);
-    for (std::size_t m = 0; m < rows; ++m) {
-      for (std::size_t n = 0; n < columns; ++n) {
-        double sum = 0;
-        for (std::size_t tap = 0; tap < kTaps; ++tap) {
-          const std::size_t i = tap * rows + m;
-          for (std::size_t k = 0; k < kDepth && i % 3 != 1; ++k) {
-            sum += static_cast<double>(image[i * kDepth + k + kOffset]) *
-                   static_cast<double>(weights[(n * kTaps + tap) * kDepth + k]);
-          }
-        }
-        CHECK(is_close(c[m * columns + n], std::clamp(sum, -0.5, 0.75)));
-      }
-    }
-  });
-}
-
-TEST("rows of halves are summed over a window's taps, whether they have few channels or many") {
-  // 0, 1 and 2 as halves: all sums are exact.
-  constexpr std::uint16_t kSmall[] = {0, 0x3c00, 0x4000};
-  constexpr std::size_t kTaps = 4;
-  constexpr std::size_t kOffset = 2;  // elements
-  const auto number = [](std::size_t i) { return i * i % 7 % 3; };
-  const Half limits[] = {{0xfc00}, {0x7c00}};  // infinities
-  for_each_tile_of(
-      &TileSet::halves, [&](const TileSet& set, const Tile<Half>& tile, std::size_t rows, std::size_t panel) {
-        const std::size_t columns = panel + 3;
-        for (const std::size_t depth : Sizes{3, 20, 300}) {
-          std::vector<Half> weights;
-          for (std::size_t i = 0; i < columns * kTaps * depth; ++i) {
-            weights.push_back({kSmall[number(i)]});
-          }
-          std::vector<Half> image;
-          for (std::size_t i = 0; i < kTaps * rows * depth + kOffset; ++i) {
-            image.push_back({kSmall[number(i + 3)]});
-          }
-          const std::vector<Half> zero(depth);
-          std::vector<Half> packed(2 * panel * (kTaps * depth + 1));
-          set.pack_halves(columns, kTaps * depth, panel, weights.data(), nullptr, packed.data(), 0, 2);
-          std::vector<const Half*> pointers;
-          for (std::size_t i = 0; i < kTaps * rows; ++i) {
-            pointers.push_back(i % 3 == 1 ? zero.data() : image.data() + i * depth);
-          }
-          std::vector<Half> c(rows * columns);
-          tile.igemm(rows, columns, depth * sizeof(Half), kTaps * rows * sizeof(void*), pointers.data(),
-                     packed.data(), c.data(), columns * sizeof(Half), panel * sizeof(Half),
-                     kOffset * sizeof(Half), zero.data(), limits);
-          for (std::size_t m = 0; m < rows; ++m) {
-            for (std::size_t n = 0; n < columns; ++n) {
-              std::size_t sum = 0;
-              for (std::size_t tap = 0; tap < kTaps; ++tap) {
-                const std::size_t i = tap * rows + m;
-                for (std::size_t k = 0; k < depth && i % 3 != 1; ++k) {
-                  sum += number(i * depth + k + kOffset + 3) * number((n * kTaps + tap) * depth + k);
-                }
-              }
-              CHECK(float_to_half(static_cast<float>(sum)) == c[m * columns + n].bits);
-            }
-          }
-        }
-      });
-}
-
-TEST("a depthwise kernel computes windows of any width, and reads nothing behind the last channel") {
-  for (const TileSet* set : sets()) {
-    for (const Depthwise<float>& kernel : set->depthwise) {
-      for (const std::size_t channels : Sizes{1, set->lanes, 2 * set->lanes + 3}) {
-        for (const std::size_t width : Sizes{1, 3, 7}) {
-          const std::size_t tiles = (channels + set->lanes - 1) / set->lanes;
-          const std::size_t taps = kernel.taps;
-          Floats weights(tiles * set->lanes * (taps + 1), 6);
-          std::vector<Floats> pixels;
-          std::vector<const float*> pointers;
-          for (std::size_t i = 0; i < taps * width; ++i) {
-            pixels.emplace_back(channels, static_cast<std::uint32_t>(i + 1));
-            pixels.back().data()[channels] = std::nanf("");
-          }
-          for (Floats& pixel : pixels) {
-            pointers.push_back(pixel.data());
-          }
-          Floats result(channels * width + 1);
-          result[channels * width] = 7;
-          const float limits[] = {-kNoLimit, kNoLimit};
-          kernel.kernel(channels, width, pointers.data(), weights.data(), result.data(),
-                        static_cast<std::ptrdiff_t>(taps * sizeof(void*)), 0, 0, nullptr, limits);
-          CHECK(result[channels * width] == 7);
-          for (std::size_t x = 0; x < width; ++x) {
-            for (std::size_t c = 0; c < channels; ++c) {
-              const float* column =
-                  weights.data() + c / set->lanes * set->lanes * (taps + 1) + c % set->lanes;
-              double sum = static_cast<double>(column[0]);
-              for (std::size_t tap = 0; tap < taps; ++tap) {
-                sum += static_cast<double>(pixels[x * taps + tap][c]) *
-                       static_cast<double>(column[(tap + 1) * set->lanes]);
-              }
-              CHECK(is_close(result[x * channels + c], sum));
-            }
-          }
-        }
-      }
-    }
-  }
 }
 
 TEST("a depthwise kernel in float16 adds in float32, and keeps what is behind the last channel apart") {

@@ -77,18 +77,13 @@ TEST(data_with_any_byte_changed_is_read_or_refused) {
 }
 
 TEST(data_tables_are_checked) {
-  DataRecipe recipe;
-  recipe.segment = 1;
-  CHECK_CONTAINS(data_status(make_data(recipe)).message(), "no segment");
-  recipe = {};
-  recipe.rows = 3;
-  CHECK_CONTAINS(data_status(make_data(recipe)).message(), "weight w is larger than its segment");
-  recipe = {};
-  recipe.rows = -1;
-  CHECK_CONTAINS(data_status(make_data(recipe)).message(), "impossible layout");
-  recipe = {};
-  recipe.segment_bytes = 25;
-  CHECK_CONTAINS(data_status(make_data(recipe)).message(), "segment 0 lies beyond");
+  const std::pair<DataRecipe, const char*> all[] = {{{1, 2, 24}, "no segment"},
+                                                    {{0, 3, 24}, "weight w is larger than its segment"},
+                                                    {{0, -1, 24}, "impossible layout"},
+                                                    {{0, 2, 25}, "segment 0 lies beyond"}};
+  for (const auto& [recipe, why] : all) {
+    CHECK_CONTAINS(data_status(make_data(recipe)).message(), why);
+  }
   CHECK_CONTAINS(data_status(std::vector<std::uint8_t>(100)).message(), "not a file of weights");
 }
 

@@ -139,39 +139,24 @@ TEST(program_header_that_lies_is_refused) {
 }
 
 TEST(program_tables_are_checked) {
-  ProgramRecipe recipe;
-  recipe.output_value = 4;
-  program_refused(recipe, "an output is not among its values");
-  recipe = {};
-  recipe.output_value = -1;
-  program_refused(recipe, "an output is not among its values");
-  recipe = {};
-  recipe.first_argument = 99;
-  program_refused(recipe, "instruction 0");
-  recipe = {};
-  recipe.constant_index = 2;
-  program_refused(recipe, "value 1 is a constant that is not there");
-  recipe = {};
-  recipe.planned_bytes = 23;
-  program_refused(recipe, "value 3 lies beyond its planned memory");
-  recipe = {};
-  recipe.planned_bytes = -1;
-  program_refused(recipe, "method forward: ");
-  recipe = {};
-  recipe.dim_order = {0, 0};
-  program_refused(recipe, "order of dimensions");
-  recipe = {};
-  recipe.dim_order = {0, 1, 2};
-  program_refused(recipe, "impossible layout");
-  recipe = {};
-  recipe.segment_bytes = 25;
-  program_refused(recipe, "segment 0 lies beyond");
-  recipe = {};
-  recipe.segment_bytes = 23;
-  program_refused(recipe, "constant that is not there");
-  recipe = {};
-  recipe.operator_name = "";
-  program_refused(recipe, "operator 0 has no name");
+  using Recipe = ProgramRecipe;
+  const std::pair<void (*)(Recipe*), const char*> all[] = {
+      {[](Recipe* one) { one->output_value = 4; }, "an output is not among its values"},
+      {[](Recipe* one) { one->output_value = -1; }, "an output is not among its values"},
+      {[](Recipe* one) { one->first_argument = 99; }, "instruction 0"},
+      {[](Recipe* one) { one->constant_index = 2; }, "value 1 is a constant that is not there"},
+      {[](Recipe* one) { one->planned_bytes = 23; }, "value 3 lies beyond its planned memory"},
+      {[](Recipe* one) { one->planned_bytes = -1; }, "method forward: "},
+      {[](Recipe* one) { one->dim_order = {0, 0}; }, "order of dimensions"},
+      {[](Recipe* one) { one->dim_order = {0, 1, 2}; }, "impossible layout"},
+      {[](Recipe* one) { one->segment_bytes = 25; }, "segment 0 lies beyond"},
+      {[](Recipe* one) { one->segment_bytes = 23; }, "constant that is not there"},
+      {[](Recipe* one) { one->operator_name = ""; }, "operator 0 has no name"}};
+  for (const auto& [change, why] : all) {
+    Recipe recipe;
+    change(&recipe);
+    program_refused(recipe, why);
+  }
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "check.h"
+#include "lean/graph_maker.h"
 #include "lean/kernels/elements.h"
 #include "lean/kernels/kernel.h"
 #include "lean/xnnpack/packed_weights.h"
@@ -176,80 +177,53 @@ std::vector<Function> functions() {
       {"aten::leaky_relu.out", leaky, kNoAllowance, Node::NONE, 0, {EValue(kSlope)}},
       {"aten::logit.out", logit, kNoAllowance, Node::NONE, 0, {EValue()}},
   };
-  struct Plain {
-    const char* name;
-    double (*expected)(double);
-    unsigned allowance = kNoAllowance;
-  };
-  for (const Plain& plain : {Plain{"abs", absolute},
-                             {"acos", std::acos},
-                             {"acosh", acosh},
-                             {"asin", std::asin},
-                             {"asinh", std::asinh},
-                             {"atan", std::atan},
-                             {"atanh", std::atanh},
-                             {"ceil", std::ceil},
-                             {"cos", std::cos},
-                             {"cosh", std::cosh},
-                             {"erf", std::erf},
-                             {"exp", std::exp},
-                             {"expm1", std::expm1},
-                             {"floor", std::floor},
-                             {"hardsigmoid", hardsigmoid},
-                             {"hardswish", hardswish, kNoLimits},
-                             {"log", std::log},
-                             {"log10", std::log10},
-                             {"log1p", std::log1p},
-                             {"log2", std::log2},
-                             {"neg", negated},
-                             {"reciprocal", reciprocal},
-                             {"relu", relu},
-                             {"round", std::nearbyint},
-                             {"rsqrt", reciprocal_root},
-                             {"sigmoid", sigmoid},
-                             {"sign", sign},
-                             {"silu", silu, kNoLimits},
-                             {"sin", std::sin},
-                             {"sinh", std::sinh},
-                             {"sqrt", std::sqrt},
-                             {"tan", std::tan},
-                             {"tanh", std::tanh},
-                             {"trunc", std::trunc}}) {
-    all.push_back({plain.name, plain.expected, plain.allowance});
+  for (const Function& plain : {Function{"abs", absolute},
+                                {"acos", std::acos},
+                                {"acosh", acosh},
+                                {"asin", std::asin},
+                                {"asinh", std::asinh},
+                                {"atan", std::atan},
+                                {"atanh", std::atanh},
+                                {"ceil", std::ceil},
+                                {"cos", std::cos},
+                                {"cosh", std::cosh},
+                                {"erf", std::erf},
+                                {"exp", std::exp},
+                                {"expm1", std::expm1},
+                                {"floor", std::floor},
+                                {"hardsigmoid", hardsigmoid},
+                                {"hardswish", hardswish, kNoLimits},
+                                {"log", std::log},
+                                {"log10", std::log10},
+                                {"log1p", std::log1p},
+                                {"log2", std::log2},
+                                {"neg", negated},
+                                {"reciprocal", reciprocal},
+                                {"relu", relu},
+                                {"round", std::nearbyint},
+                                {"rsqrt", reciprocal_root},
+                                {"sigmoid", sigmoid},
+                                {"sign", sign},
+                                {"silu", silu, kNoLimits},
+                                {"sin", std::sin},
+                                {"sinh", std::sinh},
+                                {"sqrt", std::sqrt},
+                                {"tan", std::tan},
+                                {"tanh", std::tanh},
+                                {"trunc", std::trunc}}) {
+    all.push_back(plain);
   }
   return all;
 }
 
 // Of a graph with this one node, of numbers of these types.
 std::vector<std::uint8_t> payload_of(const Function& function, Type input, Type output) {
-  flatbuffers::FlatBufferBuilder builder;
-  std::vector<flatbuffers::Offset<xnn::XValue>> values;
-  const std::vector<std::uint32_t> dims = {kAll};
-  for (const std::uint32_t id : {0U, 1U}) {
-    const auto tensor =
-        xnn::CreateXNNTensorValueDirect(builder, id == 0 ? input : output, 1, &dims, 0, id, id + 1, id);
-    values.push_back(xnn::CreateXValue(builder, xnn::XValueUnion::XNNTensorValue, tensor.Union()));
-  }
-  flatbuffers::Offset<void> node;
-  if (function.node == Node::XNNELU) {
-    node = xnn::CreateXNNELU(builder, function.parameter, 0, 1, 0).Union();
-  } else if (function.node == Node::XNNLeakyReLU) {
-    node = xnn::CreateXNNLeakyReLU(builder, function.parameter, 0, 1, 0).Union();
-  } else {
-    node = xnn::Create_XNNNode1x1(builder, 0, 1, 0).Union();
-  }
-  flatbuffers::Offset<xnn::OutputMinMax> range;
+  GraphRecipe recipe{function.node, {{input, {kAll}}, {output, {kAll}, ValueRecipe::Role::kOutput}}};
+  recipe.number = function.parameter;
   if (function.node == Node::XNNClamp) {
-    range = xnn::CreateOutputMinMax(builder, static_cast<float>(kLow), static_cast<float>(kHigh));
+    recipe.range = {static_cast<float>(kLow), static_cast<float>(kHigh)};
   }
-  const std::vector<flatbuffers::Offset<xnn::XNode>> nodes = {
-      xnn::CreateXNode(builder, function.node, node, 7, range)};
-  const std::vector<flatbuffers::Offset<xnn::Buffer>> constants = {xnn::CreateBufferDirect(builder)};
-  const std::vector<std::uint32_t> inputs = {0};
-  const std::vector<std::uint32_t> outputs = {1};
-  builder.Finish(xnn::CreateXNNGraphDirect(builder, "0", &nodes, &values, 2, &inputs, &outputs, &constants),
-                 "XN00");
-  return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
+  return make_graph(recipe);
 }
 
 // Runs a delegate of one node on the first input, then on others of its own.

@@ -94,8 +94,8 @@ constexpr KernelEntry kActivationTable[] = {
 
 }  // namespace
 
-const KernelEntry* activation_kernels(std::size_t* count) {
-  return entries_of(kActivationTable, count);
+KernelTable activation_kernels() {
+  return kActivationTable;
 }
 
 }  // namespace slipway::lean

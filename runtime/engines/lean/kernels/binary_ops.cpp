@@ -138,8 +138,6 @@ SLIPWAY_OP(Maximum, a != a ? a : b != b ? b : a > b ? a : b);
 SLIPWAY_OP(Minimum, a != a ? a : b != b ? b : a < b ? a : b);
 SLIPWAY_OP(Atan2, std::atan2(a, b));
 
-#undef SLIPWAY_OP
-
 // Rounded towards minus infinity; the divisor is not 0 where T is an integer.
 template <typename T>
 T floor_div(T a, T b) {
@@ -169,12 +167,10 @@ T floor_div(T a, T b) {
   }
 }
 
-struct FloorDiv {
-  template <typename T>
-  T operator()(T a, T b) const {
-    return floor_div(a, b);
-  }
-};
+SLIPWAY_OP(FloorDiv, floor_div(a, b));
+SLIPWAY_OP(Quotient, a / b);
+
+#undef SLIPWAY_OP
 
 struct TruncDiv {
   template <typename T>
@@ -235,20 +231,6 @@ struct Pow {
   }
 };
 
-// Bits, in 64 of them: what a narrower type keeps is the same.
-template <typename F>
-Status bits_of_tensors(Arguments& arguments, F f) {
-  return tensors(arguments, 2, Domain::kInt, [f](auto a, auto b) {
-    return static_cast<decltype(a)>(f(static_cast<std::int64_t>(a), static_cast<std::int64_t>(b)));
-  });
-}
-template <typename F>
-Status bits_with_scalar(Arguments& arguments, F f) {
-  return with_scalar(arguments, 2, Domain::kInt, [f](auto a, auto b) {
-    return static_cast<decltype(a)>(f(static_cast<std::int64_t>(a), static_cast<std::int64_t>(b)));
-  });
-}
-
 struct BitAnd {
   std::int64_t operator()(std::int64_t a, std::int64_t b) const { return a & b; }
 };
@@ -269,13 +251,22 @@ struct ShiftRight {
   }
 };
 
+// In 64 bits: what a narrower type keeps is the same.
+template <typename Op>
+struct Bits {
+  template <typename T>
+  T operator()(T a, T b) const {
+    return static_cast<T>(Op()(static_cast<std::int64_t>(a), static_cast<std::int64_t>(b)));
+  }
+};
+
 template <typename Op>
 Status bits(Arguments& arguments) {
-  return bits_of_tensors(arguments, Op());
+  return tensors(arguments, 2, Domain::kInt, Bits<Op>());
 }
 template <typename Op>
 Status bits_scalar(Arguments& arguments) {
-  return bits_with_scalar(arguments, Op());
+  return with_scalar(arguments, 2, Domain::kInt, Bits<Op>());
 }
 
 // aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out)
@@ -285,24 +276,27 @@ Status mul(Arguments& arguments) {
                                 : real_tensors_or_one(arguments, 2, domain, Mul());
 }
 
+// a + alpha * b, or a - alpha * b.
+template <int Sign>
+struct Scaled {
+  template <typename T>
+  T operator()(T a, T b) const {
+    return add_scaled(a, static_cast<T>(static_cast<T>(Sign) * alpha.template as<T>()), b);
+  }
+
+  Number alpha;
+};
+
 // aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out); sub is the same with -alpha.
 template <int Sign>
 Status add(Arguments& arguments) {
-  const Number alpha = arguments.number(2);
-  return tensors(arguments, 3, domain_of(promoted(arguments)), [alpha](auto a, auto b) {
-    using T = decltype(a);
-    return add_scaled(a, static_cast<T>(static_cast<T>(Sign) * alpha.as<T>()), b);
-  });
+  return tensors(arguments, 3, domain_of(promoted(arguments)), Scaled<Sign>{arguments.number(2)});
 }
 
 // aten::add.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out)
 template <int Sign>
 Status add_scalar(Arguments& arguments) {
-  const Number alpha = arguments.number(2);
-  return with_scalar(arguments, 3, domain_of(promoted_scalar(arguments)), [alpha](auto a, auto b) {
-    using T = decltype(a);
-    return add_scaled(a, static_cast<T>(static_cast<T>(Sign) * alpha.as<T>()), b);
-  });
+  return with_scalar(arguments, 3, domain_of(promoted_scalar(arguments)), Scaled<Sign>{arguments.number(2)});
 }
 
 // aten::rsub.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out)
@@ -313,13 +307,6 @@ Status rsub_scalar(Arguments& arguments) {
     return add_scaled(b, static_cast<T>(-alpha.as<T>()), a);
   });
 }
-
-struct Quotient {
-  template <typename T>
-  T operator()(T a, T b) const {
-    return a / b;
-  }
-};
 
 // aten::div.out: true division, also of integers.
 Status div(Arguments& arguments) {
@@ -444,8 +431,8 @@ constexpr KernelEntry kBinaryTable[] = {
 
 }  // namespace
 
-const KernelEntry* binary_kernels(std::size_t* count) {
-  return entries_of(kBinaryTable, count);
+KernelTable binary_kernels() {
+  return kBinaryTable;
 }
 
 }  // namespace slipway::lean

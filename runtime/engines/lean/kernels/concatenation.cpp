@@ -190,8 +190,8 @@ constexpr KernelEntry kConcatenationTable[] = {
 
 }  // namespace
 
-const KernelEntry* concatenation_kernels(std::size_t* count) {
-  return entries_of(kConcatenationTable, count);
+KernelTable concatenation_kernels() {
+  return kConcatenationTable;
 }
 
 }  // namespace slipway::lean

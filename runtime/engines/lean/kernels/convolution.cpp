@@ -301,8 +301,8 @@ constexpr KernelEntry kConvolutionTable[] = {
 
 }  // namespace
 
-const KernelEntry* convolution_kernels(std::size_t* count) {
-  return entries_of(kConvolutionTable, count);
+KernelTable convolution_kernels() {
+  return kConvolutionTable;
 }
 
 }  // namespace slipway::lean

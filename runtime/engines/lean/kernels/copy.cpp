@@ -85,8 +85,8 @@ constexpr KernelEntry kCopyTable[] = {
 
 }  // namespace
 
-const KernelEntry* copy_kernels(std::size_t* count) {
-  return entries_of(kCopyTable, count);
+KernelTable copy_kernels() {
+  return kCopyTable;
 }
 
 }  // namespace slipway::lean

@@ -131,8 +131,8 @@ constexpr KernelEntry kDistanceTable[] = {
 
 }  // namespace
 
-const KernelEntry* distance_kernels(std::size_t* count) {
-  return entries_of(kDistanceTable, count);
+KernelTable distance_kernels() {
+  return kDistanceTable;
 }
 
 }  // namespace slipway::lean

@@ -75,8 +75,8 @@ constexpr KernelEntry kDistributionTable[] = {
 
 }  // namespace
 
-const KernelEntry* distribution_kernels(std::size_t* count) {
-  return entries_of(kDistributionTable, count);
+KernelTable distribution_kernels() {
+  return kDistributionTable;
 }
 
 }  // namespace slipway::lean

@@ -1,7 +1,6 @@
 #include "lean/kernels/elements.h"
 
 #include <cstring>
-#include <type_traits>
 
 namespace slipway::lean {
 namespace {
@@ -98,11 +97,45 @@ void store_loop(const T* from, std::size_t count, std::uint8_t* to, std::int64_t
   }
 }
 
+// f(an element of the type); nothing for types that no kernel computes with.
+template <typename F>
+void with_type(DType dtype, F f) {
+  switch (dtype) {
+    case DType::kBool:
+      return f(Bool{});
+    case DType::kUInt8:
+      return f(std::uint8_t{});
+    case DType::kInt8:
+      return f(std::int8_t{});
+    case DType::kUInt16:
+      return f(std::uint16_t{});
+    case DType::kInt16:
+      return f(std::int16_t{});
+    case DType::kUInt32:
+      return f(std::uint32_t{});
+    case DType::kInt32:
+      return f(std::int32_t{});
+    case DType::kUInt64:
+      return f(std::uint64_t{});
+    case DType::kInt64:
+      return f(std::int64_t{});
+    case DType::kFloat16:
+      return f(Half{});
+    case DType::kBFloat16:
+      return f(BFloat16{});
+    case DType::kFloat32:
+      return f(float{});
+    case DType::kFloat64:
+      return f(double{});
+    default:
+      return;
+  }
+}
+
 // Rank among the types of a category; the larger one wins.
 int width(DType dtype) {
   switch (dtype) {
     case DType::kUInt8:
-      return 1;
     case DType::kInt8:
       return 1;
     case DType::kUInt16:
@@ -209,76 +242,12 @@ DType promote_scalar(DType tensor, ScalarKind scalar) {
 
 template <typename T>
 void load(DType dtype, const std::uint8_t* from, std::int64_t stride, std::size_t count, T* to) {
-  switch (dtype) {
-    case DType::kBool:
-      return load_loop<T, Bool>(from, stride, count, to);
-    case DType::kUInt8:
-      return load_loop<T, std::uint8_t>(from, stride, count, to);
-    case DType::kInt8:
-      return load_loop<T, std::int8_t>(from, stride, count, to);
-    case DType::kUInt16:
-      return load_loop<T, std::uint16_t>(from, stride, count, to);
-    case DType::kInt16:
-      return load_loop<T, std::int16_t>(from, stride, count, to);
-    case DType::kUInt32:
-      return load_loop<T, std::uint32_t>(from, stride, count, to);
-    case DType::kInt32:
-      return load_loop<T, std::int32_t>(from, stride, count, to);
-    case DType::kUInt64:
-      return load_loop<T, std::uint64_t>(from, stride, count, to);
-    case DType::kInt64:
-      return load_loop<T, std::int64_t>(from, stride, count, to);
-    case DType::kFloat16:
-      return load_loop<T, Half>(from, stride, count, to);
-    case DType::kBFloat16:
-      return load_loop<T, BFloat16>(from, stride, count, to);
-    case DType::kFloat32:
-      return load_loop<T, float>(from, stride, count, to);
-    case DType::kFloat64:
-      return load_loop<T, double>(from, stride, count, to);
-    case DType::kUnknown:
-    case DType::kNone:
-    case DType::kComplex64:
-    case DType::kComplex128:
-      return;
-  }
+  with_type(dtype, [=](auto zero) { load_loop<T, decltype(zero)>(from, stride, count, to); });
 }
 
 template <typename T>
 void store(DType dtype, const T* from, std::size_t count, std::uint8_t* to, std::int64_t stride) {
-  switch (dtype) {
-    case DType::kBool:
-      return store_loop<T, Bool>(from, count, to, stride);
-    case DType::kUInt8:
-      return store_loop<T, std::uint8_t>(from, count, to, stride);
-    case DType::kInt8:
-      return store_loop<T, std::int8_t>(from, count, to, stride);
-    case DType::kUInt16:
-      return store_loop<T, std::uint16_t>(from, count, to, stride);
-    case DType::kInt16:
-      return store_loop<T, std::int16_t>(from, count, to, stride);
-    case DType::kUInt32:
-      return store_loop<T, std::uint32_t>(from, count, to, stride);
-    case DType::kInt32:
-      return store_loop<T, std::int32_t>(from, count, to, stride);
-    case DType::kUInt64:
-      return store_loop<T, std::uint64_t>(from, count, to, stride);
-    case DType::kInt64:
-      return store_loop<T, std::int64_t>(from, count, to, stride);
-    case DType::kFloat16:
-      return store_loop<T, Half>(from, count, to, stride);
-    case DType::kBFloat16:
-      return store_loop<T, BFloat16>(from, count, to, stride);
-    case DType::kFloat32:
-      return store_loop<T, float>(from, count, to, stride);
-    case DType::kFloat64:
-      return store_loop<T, double>(from, count, to, stride);
-    case DType::kUnknown:
-    case DType::kNone:
-    case DType::kComplex64:
-    case DType::kComplex128:
-      return;
-  }
+  with_type(dtype, [=](auto zero) { store_loop<T, decltype(zero)>(from, count, to, stride); });
 }
 
 template void load(DType, const std::uint8_t*, std::int64_t, std::size_t, std::int64_t*);

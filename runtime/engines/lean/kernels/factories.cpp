@@ -138,8 +138,8 @@ constexpr KernelEntry kFactoryTable[] = {
 
 }  // namespace
 
-const KernelEntry* factory_kernels(std::size_t* count) {
-  return entries_of(kFactoryTable, count);
+KernelTable factory_kernels() {
+  return kFactoryTable;
 }
 
 }  // namespace slipway::lean

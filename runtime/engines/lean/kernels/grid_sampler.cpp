@@ -153,8 +153,8 @@ constexpr KernelEntry kGridSamplerTable[] = {
 
 }  // namespace
 
-const KernelEntry* grid_sampler_kernels(std::size_t* count) {
-  return entries_of(kGridSamplerTable, count);
+KernelTable grid_sampler_kernels() {
+  return kGridSamplerTable;
 }
 
 }  // namespace slipway::lean

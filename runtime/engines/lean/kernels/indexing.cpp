@@ -400,8 +400,8 @@ constexpr KernelEntry kIndexingTable[] = {
 
 }  // namespace
 
-const KernelEntry* indexing_kernels(std::size_t* count) {
-  return entries_of(kIndexingTable, count);
+KernelTable indexing_kernels() {
+  return kIndexingTable;
 }
 
 }  // namespace slipway::lean

@@ -9,25 +9,6 @@
 namespace slipway::lean {
 namespace {
 
-struct Table {
-  const KernelEntry* entries;
-  std::size_t count;
-};
-
-// Every group of kernels; one file of kernels/ each.
-const std::vector<Table>& tables() {
-  static const std::vector<Table> all = [] {
-    std::vector<Table> found;
-    for (const auto group : kGroups) {
-      std::size_t count = 0;
-      const KernelEntry* entries = group(&count);
-      found.push_back({entries, count});
-    }
-    return found;
-  }();
-  return all;
-}
-
 // A tensor for kernels that were given none: one element, which can be read and not be written.
 TensorView& no_tensor() {
   static TensorView nothing;
@@ -44,10 +25,10 @@ TensorView& no_tensor() {
 }  // namespace
 
 const KernelEntry* find_kernel(std::string_view name) {
-  for (const Table& table : tables()) {
-    for (std::size_t i = 0; i < table.count; ++i) {
-      if (name == table.entries[i].name) {
-        return &table.entries[i];
+  for (const auto group : kGroups) {
+    for (const KernelEntry& entry : group()) {
+      if (name == entry.name) {
+        return &entry;
       }
     }
   }
@@ -60,10 +41,10 @@ bool has_kernel(std::string_view call) {
 
 std::vector<std::string> kernel_names() {
   std::vector<std::string> names;
-  for (const Table& table : tables()) {
-    for (std::size_t i = 0; i < table.count; ++i) {
-      if (table.entries[i].function != nullptr) {
-        names.emplace_back(table.entries[i].name);
+  for (const auto group : kGroups) {
+    for (const KernelEntry& entry : group()) {
+      if (entry.function != nullptr) {
+        names.emplace_back(entry.name);
       }
     }
   }

@@ -152,8 +152,8 @@ constexpr KernelEntry kLinearAlgebraTable[] = {
 
 }  // namespace
 
-const KernelEntry* linear_algebra_kernels(std::size_t* count) {
-  return entries_of(kLinearAlgebraTable, count);
+KernelTable linear_algebra_kernels() {
+  return kLinearAlgebraTable;
 }
 
 }  // namespace slipway::lean

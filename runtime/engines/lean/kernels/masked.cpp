@@ -209,8 +209,8 @@ constexpr KernelEntry kMaskedTable[] = {
 
 }  // namespace
 
-const KernelEntry* masked_kernels(std::size_t* count) {
-  return entries_of(kMaskedTable, count);
+KernelTable masked_kernels() {
+  return kMaskedTable;
 }
 
 }  // namespace slipway::lean

@@ -108,6 +108,29 @@ void store_one(TensorView& out, std::size_t at, double value) {
   store(out.dtype, &value, 1, out.data + at * size_of(out.dtype), 1);
 }
 
+// Rows of `width` elements; `apply` gives each its scale and shift.
+template <typename Apply>
+Status normalize_rows(const TensorView& in, std::size_t width, double eps, const TensorView* weight,
+                      const TensorView* bias, TensorView& out, TensorView& means, TensorView& rstds,
+                      Apply apply) {
+  return in_floats(in.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const std::vector<T> scale = values_of<T>(weight);
+    const std::vector<T> shift = values_of<T>(bias);
+    std::vector<T> line;
+    for (std::size_t row = 0, rows = in.count() / width; row < rows; ++row) {
+      const T* values = row_of(in, row * width, width, &line);
+      T* target = row_to(out, row * width, width, &line);
+      const Moments<T> moments = moments_of(values, width, eps);
+      apply(row, values, moments, scale, shift, target);
+      store_row(out, row * width, width, target);
+      store_one(means, row, static_cast<double>(moments.mean));
+      store_one(rstds, row, static_cast<double>(moments.rstd));
+    }
+    return Status();
+  });
+}
+
 // aten::native_layer_norm.out(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float
 // eps,
 // *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2)
@@ -145,22 +168,12 @@ Status layer_norm(Arguments& arguments) {
   if ((weight != nullptr && weight->count() != width) || (bias != nullptr && bias->count() != width)) {
     return mismatch("weight or bias of a normalisation does not fit " + to_text(normalized));
   }
-  return in_floats(in.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const std::vector<T> scale = values_of<T>(weight);
-    const std::vector<T> shift = values_of<T>(bias);
-    std::vector<T> line;
-    for (std::size_t row = 0, rows = in.count() / width; row < rows; ++row) {
-      const T* values = row_of(in, row * width, width, &line);
-      T* target = row_to(out, row * width, width, &line);
-      const Moments<T> moments = moments_of(values, width, eps);
-      standardize(values, width, moments, data_or_null(scale), data_or_null(shift), target);
-      store_row(out, row * width, width, target);
-      store_one(means, row, static_cast<double>(moments.mean));
-      store_one(rstds, row, static_cast<double>(moments.rstd));
-    }
-    return Status();
-  });
+  return normalize_rows(in, width, eps, weight, bias, out, means, rstds,
+                        [&](std::size_t, const auto* values, const auto& moments, const auto& scale,
+                            const auto& shift, auto* target) {
+                          standardize(values, width, moments, data_or_null(scale), data_or_null(shift),
+                                      target);
+                        });
 }
 
 // aten::native_group_norm.out(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int
@@ -196,26 +209,17 @@ Status group_norm(Arguments& arguments) {
   }
   const auto plane = static_cast<std::size_t>(area);
   const auto width = static_cast<std::size_t>(channels / groups) * plane;
-  return in_floats(in.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const std::vector<T> scale = values_of<T>(weight);
-    const std::vector<T> shift = values_of<T>(bias);
-    std::vector<T> line;
-    for (std::size_t row = 0, rows = in.count() / width; row < rows; ++row) {
-      const T* values = row_of(in, row * width, width, &line);
-      T* target = row_to(out, row * width, width, &line);
-      const Moments<T> moments = moments_of(values, width, eps);
-      const std::size_t first = row % static_cast<std::size_t>(groups) * (width / plane);
-      for (std::size_t c = 0; c < width / plane; ++c) {
-        standardize(values + c * plane, plane, moments, scale.empty() ? T(1) : scale[first + c],
-                    shift.empty() ? T(0) : shift[first + c], target + c * plane);
-      }
-      store_row(out, row * width, width, target);
-      store_one(means, row, static_cast<double>(moments.mean));
-      store_one(rstds, row, static_cast<double>(moments.rstd));
-    }
-    return Status();
-  });
+  return normalize_rows(in, width, eps, weight, bias, out, means, rstds,
+                        [&](std::size_t row, const auto* values, const auto& moments, const auto& scale,
+                            const auto& shift, auto* target) {
+                          using T = std::decay_t<decltype(*target)>;
+                          const std::size_t first = row % static_cast<std::size_t>(groups) * (width / plane);
+                          for (std::size_t c = 0; c < width / plane; ++c) {
+                            standardize(values + c * plane, plane, moments,
+                                        scale.empty() ? T(1) : scale[first + c],
+                                        shift.empty() ? T(0) : shift[first + c], target + c * plane);
+                          }
+                        });
 }
 
 // Per channel, with statistics that were learned.
@@ -402,8 +406,8 @@ constexpr KernelEntry kNormalizationTable[] = {
 
 }  // namespace
 
-const KernelEntry* normalization_kernels(std::size_t* count) {
-  return entries_of(kNormalizationTable, count);
+KernelTable normalization_kernels() {
+  return kNormalizationTable;
 }
 
 }  // namespace slipway::lean

@@ -112,8 +112,8 @@ constexpr KernelEntry kPaddingTable[] = {
 
 }  // namespace
 
-const KernelEntry* padding_kernels(std::size_t* count) {
-  return entries_of(kPaddingTable, count);
+KernelTable padding_kernels() {
+  return kPaddingTable;
 }
 
 }  // namespace slipway::lean

@@ -324,8 +324,8 @@ constexpr KernelEntry kPoolingTable[] = {
 
 }  // namespace
 
-const KernelEntry* pooling_kernels(std::size_t* count) {
-  return entries_of(kPoolingTable, count);
+KernelTable pooling_kernels() {
+  return kPoolingTable;
 }
 
 }  // namespace slipway::lean

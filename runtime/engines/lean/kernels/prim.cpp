@@ -256,8 +256,8 @@ constexpr KernelEntry kPrimTable[] = {
 
 }  // namespace
 
-const KernelEntry* prim_kernels(std::size_t* count) {
-  return entries_of(kPrimTable, count);
+KernelTable prim_kernels() {
+  return kPrimTable;
 }
 
 }  // namespace slipway::lean

@@ -40,37 +40,25 @@ struct Parameters {
   }
 };
 
-Status quantize(const TensorView& in, const Parameters& parameters, Range range, TensorView& out) {
+// Each element with its scale and its zero point.
+template <typename F>
+Status map_each(const TensorView& in, const Parameters& parameters, TensorView& out, F f) {
   const Status resized = resize(&out, in.shape());
   if (resized.ok()) {
     map<float>(out, std::array<Operand, 3>{operand_of(in, out), parameters.scale, parameters.zero_point},
-               [range](const float* const* inputs, float* result, std::size_t count) {
+               [f](const float* const* inputs, float* result, std::size_t count) {
                  for (std::size_t i = 0; i < count; ++i) {
-                   result[i] = quantized(inputs[0][i], 1.0F / inputs[1][i], inputs[2][i], range);
+                   result[i] = f(inputs[0][i], inputs[1][i], inputs[2][i]);
                  }
                });
   }
   return resized;
 }
 
-Status dequantize(const TensorView& in, const Parameters& parameters, TensorView& out) {
-  const Status resized = resize(&out, in.shape());
-  if (resized.ok()) {
-    map<float>(out, std::array<Operand, 3>{operand_of(in, out), parameters.scale, parameters.zero_point},
-               [](const float* const* inputs, float* result, std::size_t count) {
-                 for (std::size_t i = 0; i < count; ++i) {
-                   result[i] = (inputs[0][i] - inputs[2][i]) * inputs[1][i];
-                 }
-               });
-  }
-  return resized;
-}
-
-Parameters per_tensor(Arguments& arguments) {
-  Parameters parameters{
-      {static_cast<float>(arguments.real(1))}, {static_cast<float>(arguments.integer(2))}, {}, {}};
-  parameters.spread(0, true);
-  return parameters;
+Status per_tensor(Arguments& arguments, Parameters* parameters) {
+  *parameters = {{static_cast<float>(arguments.real(1))}, {static_cast<float>(arguments.integer(2))}, {}, {}};
+  parameters->spread(0, true);
+  return {};
 }
 
 Status per_tensor_of_tensors(Arguments& arguments, Parameters* parameters) {
@@ -102,43 +90,35 @@ Range range_of(Arguments& arguments, std::size_t at) {
   return {arguments.integer(at), arguments.integer(at + 1)};
 }
 
+float dequantized(float value, float scale, float zero_point) {
+  return (value - zero_point) * scale;
+}
+
+using FindParameters = Status (*)(Arguments&, Parameters*);
+
 // quantized_decomposed::quantize_per_tensor.out(Tensor input, float scale, int zero_point, int quant_min, int
-// quant_max, ScalarType dtype, *, Tensor(a!) out)
-Status quantize_per_tensor(Arguments& arguments) {
-  const Parameters parameters = per_tensor(arguments);
-  return quantize(arguments.tensor(0), parameters, range_of(arguments, 3), arguments.tensor(6));
-}
-// The same with scale and zero point in tensors.
-Status quantize_by_tensors(Arguments& arguments) {
+// quant_max, ScalarType dtype, *, Tensor(a!) out), the same with scale and zero point in tensors, and
+// quantized_decomposed::quantize_per_channel.out, which has the axis before the range
+template <FindParameters kFind, std::size_t kRangeAt>
+Status quantize(Arguments& arguments) {
   Parameters parameters;
-  const Status found = per_tensor_of_tensors(arguments, &parameters);
-  return found.ok() ? quantize(arguments.tensor(0), parameters, range_of(arguments, 3), arguments.tensor(6))
-                    : found;
+  SLIPWAY_RETURN_IF_ERROR(kFind(arguments, &parameters));
+  const Range range = range_of(arguments, kRangeAt);
+  return map_each(arguments.tensor(0), parameters, arguments.tensor(kRangeAt + 3),
+                  [range](float value, float scale, float zero_point) {
+                    return quantized(value, 1.0F / scale, zero_point, range);
+                  });
 }
-// quantized_decomposed::quantize_per_channel.out(Tensor input, Tensor scales, Tensor zero_points, int axis,
-// int quant_min, int quant_max, ScalarType dtype, *, Tensor(a!) out)
-Status quantize_per_channel(Arguments& arguments) {
-  Parameters parameters;
-  const Status found = per_channel(arguments, &parameters);
-  return found.ok() ? quantize(arguments.tensor(0), parameters, range_of(arguments, 4), arguments.tensor(7))
-                    : found;
-}
+
 // quantized_decomposed::dequantize_per_tensor.out(Tensor input, float scale, int zero_point, int quant_min,
-// int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None, Tensor(a!) out)
-Status dequantize_per_tensor(Arguments& arguments) {
-  return dequantize(arguments.tensor(0), per_tensor(arguments), arguments.tensor(7));
-}
-Status dequantize_by_tensors(Arguments& arguments) {
+// int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None, Tensor(a!) out) and the like
+template <FindParameters kFind, std::size_t kOutAt>
+Status dequantize(Arguments& arguments) {
   Parameters parameters;
-  const Status found = per_tensor_of_tensors(arguments, &parameters);
-  return found.ok() ? dequantize(arguments.tensor(0), parameters, arguments.tensor(7)) : found;
-}
-// quantized_decomposed::dequantize_per_channel.out(Tensor input, Tensor scales, Tensor? zero_points, int
-// axis, int quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None, Tensor(a!) out)
-Status dequantize_per_channel(Arguments& arguments) {
-  Parameters parameters;
-  const Status found = per_channel(arguments, &parameters);
-  return found.ok() ? dequantize(arguments.tensor(0), parameters, arguments.tensor(8)) : found;
+  SLIPWAY_RETURN_IF_ERROR(kFind(arguments, &parameters));
+  return map_each(
+      arguments.tensor(0), parameters, arguments.tensor(kOutAt),
+      [](float value, float scale, float zero_point) { return dequantized(value, scale, zero_point); });
 }
 
 // Tokens are the rows: everything but the last dimension.
@@ -151,59 +131,42 @@ Status token_rows(const TensorView& in, const TensorView& scales, const TensorVi
              : mismatch("there is not one scale for each row of " + to_text(in.shape()));
 }
 
-// quantized_decomposed::quantize_per_token.out(Tensor input, Tensor scales, Tensor zero_points, int
-// quant_min, int quant_max, ScalarType dtype, *, Tensor(a!) out)
-Status quantize_per_token(Arguments& arguments) {
+template <typename F>
+Status map_tokens(Arguments& arguments, TensorView& out, F f) {
   const TensorView& in = arguments.tensor(0);
-  TensorView& out = arguments.tensor(6);
   std::size_t rows = 0;
   std::size_t width = 0;
-  Status done = token_rows(in, arguments.tensor(1), arguments.tensor(2), &rows, &width);
-  if (done.ok()) {
-    done = resize(&out, in.shape());
-  }
-  if (!done.ok() || rows == 0) {
-    return done;
+  SLIPWAY_RETURN_IF_ERROR(token_rows(in, arguments.tensor(1), arguments.tensor(2), &rows, &width));
+  const Status resized = resize(&out, in.shape());
+  if (!resized.ok() || rows == 0) {
+    return resized;
   }
   const std::vector<float> scales = elements_of<float>(arguments.tensor(1));
   const std::vector<float> zero_points = elements_of<float>(arguments.tensor(2));
-  const Range range = range_of(arguments, 3);
   std::vector<float> line(width);
   for (std::size_t row = 0; row < rows; ++row) {
     load(in.dtype, in.data + row * width * size_of(in.dtype), 1, width, line.data());
     for (float& value : line) {
-      value = quantized(value, 1.0F / scales[row], zero_points[row], range);
+      value = f(value, scales[row], zero_points[row]);
     }
     store(out.dtype, line.data(), width, out.data + row * width * size_of(out.dtype), 1);
   }
   return {};
 }
 
+// quantized_decomposed::quantize_per_token.out(Tensor input, Tensor scales, Tensor zero_points, int
+// quant_min, int quant_max, ScalarType dtype, *, Tensor(a!) out)
+Status quantize_per_token(Arguments& arguments) {
+  const Range range = range_of(arguments, 3);
+  return map_tokens(arguments, arguments.tensor(6), [range](float value, float scale, float zero_point) {
+    return quantized(value, 1.0F / scale, zero_point, range);
+  });
+}
+
 // quantized_decomposed::dequantize_per_token.out(Tensor input, Tensor scales, Tensor zero_points, int
 // quant_min, int quant_max, ScalarType dtype, ScalarType output_dtype, *, Tensor(a!) out)
 Status dequantize_per_token(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  TensorView& out = arguments.tensor(7);
-  std::size_t rows = 0;
-  std::size_t width = 0;
-  Status done = token_rows(in, arguments.tensor(1), arguments.tensor(2), &rows, &width);
-  if (done.ok()) {
-    done = resize(&out, in.shape());
-  }
-  if (!done.ok() || rows == 0) {
-    return done;
-  }
-  const std::vector<float> scales = elements_of<float>(arguments.tensor(1));
-  const std::vector<float> zero_points = elements_of<float>(arguments.tensor(2));
-  std::vector<float> line(width);
-  for (std::size_t row = 0; row < rows; ++row) {
-    load(in.dtype, in.data + row * width * size_of(in.dtype), 1, width, line.data());
-    for (float& value : line) {
-      value = (value - zero_points[row]) * scales[row];
-    }
-    store(out.dtype, line.data(), width, out.data + row * width * size_of(out.dtype), 1);
-  }
-  return {};
+  return map_tokens(arguments, arguments.tensor(7), dequantized);
 }
 
 struct Chosen {
@@ -347,9 +310,9 @@ Status embedding_of(Arguments& arguments) {
 constexpr KernelEntry kQuantizedTable[] = {
     {"quantized_decomposed::choose_qparams.Tensor_out", choose_qparams, 7},
     {"quantized_decomposed::choose_qparams_per_token_asymmetric.out", choose_per_token, 4},
-    {"quantized_decomposed::dequantize_per_channel.out", dequantize_per_channel, 9},
-    {"quantized_decomposed::dequantize_per_tensor.Tensor_out", dequantize_by_tensors, 8},
-    {"quantized_decomposed::dequantize_per_tensor.out", dequantize_per_tensor, 8},
+    {"quantized_decomposed::dequantize_per_channel.out", dequantize<per_channel, 8>, 9},
+    {"quantized_decomposed::dequantize_per_tensor.Tensor_out", dequantize<per_tensor_of_tensors, 7>, 8},
+    {"quantized_decomposed::dequantize_per_tensor.out", dequantize<per_tensor, 7>, 8},
     {"quantized_decomposed::dequantize_per_token.out", dequantize_per_token, 8},
     {"quantized_decomposed::embedding_2bit.dtype_out", embedding_of<2, 7>, 8},
     {"quantized_decomposed::embedding_2bit.out", embedding_of<2, 6>, 7},
@@ -357,16 +320,16 @@ constexpr KernelEntry kQuantizedTable[] = {
     {"quantized_decomposed::embedding_4bit.out", embedding_of<4, 6>, 7},
     {"quantized_decomposed::embedding_byte.dtype_out", embedding_of<8, 7>, 8},
     {"quantized_decomposed::embedding_byte.out", embedding_of<8, 6>, 7},
-    {"quantized_decomposed::quantize_per_channel.out", quantize_per_channel, 8},
-    {"quantized_decomposed::quantize_per_tensor.Tensor_out", quantize_by_tensors, 7},
-    {"quantized_decomposed::quantize_per_tensor.out", quantize_per_tensor, 7},
+    {"quantized_decomposed::quantize_per_channel.out", quantize<per_channel, 4>, 8},
+    {"quantized_decomposed::quantize_per_tensor.Tensor_out", quantize<per_tensor_of_tensors, 3>, 7},
+    {"quantized_decomposed::quantize_per_tensor.out", quantize<per_tensor, 3>, 7},
     {"quantized_decomposed::quantize_per_token.out", quantize_per_token, 7},
 };
 
 }  // namespace
 
-const KernelEntry* quantized_kernels(std::size_t* count) {
-  return entries_of(kQuantizedTable, count);
+KernelTable quantized_kernels() {
+  return kQuantizedTable;
 }
 
 }  // namespace slipway::lean

@@ -126,8 +126,8 @@ constexpr KernelEntry kQuantizedArithmeticTable[] = {
 
 }  // namespace
 
-const KernelEntry* quantized_arithmetic_kernels(std::size_t* count) {
-  return entries_of(kQuantizedArithmeticTable, count);
+KernelTable quantized_arithmetic_kernels() {
+  return kQuantizedArithmeticTable;
 }
 
 }  // namespace slipway::lean

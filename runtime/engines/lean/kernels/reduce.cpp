@@ -423,8 +423,8 @@ constexpr KernelEntry kReduceTable[] = {
 
 }  // namespace
 
-const KernelEntry* reduce_kernels(std::size_t* count) {
-  return entries_of(kReduceTable, count);
+KernelTable reduce_kernels() {
+  return kReduceTable;
 }
 
 }  // namespace slipway::lean

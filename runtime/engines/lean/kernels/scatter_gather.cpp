@@ -281,8 +281,8 @@ constexpr KernelEntry kScatterGatherTable[] = {
 
 }  // namespace
 
-const KernelEntry* scatter_gather_kernels(std::size_t* count) {
-  return entries_of(kScatterGatherTable, count);
+KernelTable scatter_gather_kernels() {
+  return kScatterGatherTable;
 }
 
 }  // namespace slipway::lean

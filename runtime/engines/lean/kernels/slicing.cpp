@@ -142,8 +142,8 @@ constexpr KernelEntry kSlicingTable[] = {
 
 }  // namespace
 
-const KernelEntry* slicing_kernels(std::size_t* count) {
-  return entries_of(kSlicingTable, count);
+KernelTable slicing_kernels() {
+  return kSlicingTable;
 }
 
 }  // namespace slipway::lean

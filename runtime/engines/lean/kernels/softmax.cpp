@@ -62,8 +62,8 @@ constexpr KernelEntry kSoftmaxTable[] = {
 
 }  // namespace
 
-const KernelEntry* softmax_kernels(std::size_t* count) {
-  return entries_of(kSoftmaxTable, count);
+KernelTable softmax_kernels() {
+  return kSoftmaxTable;
 }
 
 }  // namespace slipway::lean

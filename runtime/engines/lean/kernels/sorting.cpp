@@ -147,8 +147,8 @@ constexpr KernelEntry kSortingTable[] = {
 
 }  // namespace
 
-const KernelEntry* sorting_kernels(std::size_t* count) {
-  return entries_of(kSortingTable, count);
+KernelTable sorting_kernels() {
+  return kSortingTable;
 }
 
 }  // namespace slipway::lean

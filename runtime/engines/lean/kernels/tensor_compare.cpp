@@ -154,8 +154,8 @@ constexpr KernelEntry kCompareTable[] = {
 
 }  // namespace
 
-const KernelEntry* compare_kernels(std::size_t* count) {
-  return entries_of(kCompareTable, count);
+KernelTable compare_kernels() {
+  return kCompareTable;
 }
 
 }  // namespace slipway::lean

@@ -134,8 +134,8 @@ constexpr KernelEntry kTransformationTable[] = {
 
 }  // namespace
 
-const KernelEntry* transformation_kernels(std::size_t* count) {
-  return entries_of(kTransformationTable, count);
+KernelTable transformation_kernels() {
+  return kTransformationTable;
 }
 
 }  // namespace slipway::lean

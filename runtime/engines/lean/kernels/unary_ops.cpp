@@ -79,6 +79,13 @@ SLIPWAY_OP(Tanh, tanh_of(x));
 SLIPWAY_OP(Hardsigmoid, to_six(x + T(3)) / T(6));
 SLIPWAY_OP(Hardswish, x* to_six(x + T(3)) / T(6));
 
+SLIPWAY_OP(Ceil, std::ceil(x));
+SLIPWAY_OP(Floor, std::floor(x));
+SLIPWAY_OP(Round, std::nearbyint(x));  // ties to even, as the processor rounds by default
+SLIPWAY_OP(Trunc, std::trunc(x));
+SLIPWAY_OP(IsNan, static_cast<T>(std::isnan(x) ? 1 : 0));
+SLIPWAY_OP(IsInf, static_cast<T>(std::isinf(x) ? 1 : 0));
+
 #undef SLIPWAY_OP
 
 // aten::logical_not.out(Tensor self, *, Tensor(a!) out): of flags, which masks of attention are, as bytes.
@@ -118,44 +125,6 @@ Status rounding(Arguments& arguments) {
     }
   });
 }
-
-struct Ceil {
-  template <typename T>
-  T operator()(T x) const {
-    return std::ceil(x);
-  }
-};
-struct Floor {
-  template <typename T>
-  T operator()(T x) const {
-    return std::floor(x);
-  }
-};
-struct Round {  // ties to even, as the processor rounds by default
-  template <typename T>
-  T operator()(T x) const {
-    return std::nearbyint(x);
-  }
-};
-struct Trunc {
-  template <typename T>
-  T operator()(T x) const {
-    return std::trunc(x);
-  }
-};
-
-struct IsNan {
-  template <typename T>
-  T operator()(T x) const {
-    return static_cast<T>(std::isnan(x) ? 1 : 0);
-  }
-};
-struct IsInf {
-  template <typename T>
-  T operator()(T x) const {
-    return static_cast<T>(std::isinf(x) ? 1 : 0);
-  }
-};
 
 // aten::bitwise_not.out(Tensor self, *, Tensor(a!) out)
 Status bitwise_not(Arguments& arguments) {
@@ -258,8 +227,8 @@ constexpr KernelEntry kUnaryTable[] = {
 
 }  // namespace
 
-const KernelEntry* unary_kernels(std::size_t* count) {
-  return entries_of(kUnaryTable, count);
+KernelTable unary_kernels() {
+  return kUnaryTable;
 }
 
 }  // namespace slipway::lean

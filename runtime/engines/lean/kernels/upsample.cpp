@@ -275,8 +275,8 @@ constexpr KernelEntry kUpsampleTable[] = {
 
 }  // namespace
 
-const KernelEntry* upsample_kernels(std::size_t* count) {
-  return entries_of(kUpsampleTable, count);
+KernelTable upsample_kernels() {
+  return kUpsampleTable;
 }
 
 }  // namespace slipway::lean

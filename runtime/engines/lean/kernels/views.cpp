@@ -267,8 +267,8 @@ constexpr KernelEntry kViewTable[] = {
 
 }  // namespace
 
-const KernelEntry* view_kernels(std::size_t* count) {
-  return entries_of(kViewTable, count);
+KernelTable view_kernels() {
+  return kViewTable;
 }
 
 }  // namespace slipway::lean

@@ -1,7 +1,6 @@
 #include "lean/kleidiai/layer.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "lean/kleidiai/kernels.h"
 

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <iterator>
 #include <set>
-#include <utility>
 
 #include "file_format.h"
 #include "lean/method/calls.h"

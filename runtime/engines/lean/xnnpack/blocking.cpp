@@ -7,7 +7,6 @@
 #include <xnnpack/subgraph.h>
 
 #include <algorithm>
-#include <cstddef>
 
 #include "lean/xnnpack/byte_tiles.h"
 #include "lean/xnnpack/tile_choice.h"

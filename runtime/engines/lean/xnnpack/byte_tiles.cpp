@@ -10,8 +10,6 @@
 #include <xnnpack/pack.h>
 #include <xnnpack/subgraph.h>
 
-#include <cstddef>
-
 #include "lean/xnnpack/vector_kernels.h"
 #include "selection.h"
 

@@ -1,6 +1,5 @@
 #include "lean/xnnpack/depthwise.h"
 
-#include <xnnpack/config.h>
 #include <xnnpack/node-type.h>
 #include <xnnpack/subgraph.h>
 

@@ -622,25 +622,30 @@ constexpr Tile<Element> tile() {
   }
 }
 
-}  // namespace
-
 #define SLIPWAY_TILES(vectors, element)                                                     \
   {tile<1, vectors, element>(),  tile<2, vectors, element>(),  tile<3, vectors, element>(), \
    tile<4, vectors, element>(),  tile<5, vectors, element>(),  tile<6, vectors, element>(), \
    tile<7, vectors, element>(),  tile<8, vectors, element>(),  tile<9, vectors, element>(), \
    tile<10, vectors, element>(), tile<11, vectors, element>(), tile<12, vectors, element>()}
 
-#define SLIPWAY_DEPTHWISE                                                           \
-  {                                                                                 \
-    {9, &ON(depthwise) < 9, float > }, {25, &ON(depthwise) < 25, float > },         \
-        {49, &ON(depthwise) < 49, float > }, {81, &ON(depthwise) < 81, float > }, { \
-      121, &ON(depthwise)<121, float>                                               \
-    }                                                                               \
-  }
+template <std::size_t kTaps, typename Element>
+constexpr Depthwise<Element> kDepthwise = {kTaps, &ON(depthwise) < kTaps, Element > };
 
-#define SLIPWAY_HALF_DEPTHWISE                                              \
-  {                                                                         \
-    {9, &ON(depthwise) < 9, Half > }, {25, &ON(depthwise) < 25, Half > }, { \
-      49, &ON(depthwise)<49, Half>                                          \
-    }                                                                       \
-  }
+constexpr TileSet all_tiles(const char* isa, double second_cache) {
+  return {isa,
+          kLanes,
+          Vector::kRegisters,
+          second_cache,
+          static_cast<PackRows<float, float>>(&ON(pack_rows)),
+          static_cast<PackRows<Half, Half>>(&ON(pack_rows)),
+          static_cast<PackRows<float, Half>>(&ON(pack_rows)),
+          &ON(pack_quads),
+          {SLIPWAY_TILES(1, float), SLIPWAY_TILES(2, float), SLIPWAY_TILES(3, float)},
+          {SLIPWAY_TILES(1, Half), SLIPWAY_TILES(2, Half)},
+          {kDepthwise<9, float>, kDepthwise<25, float>, kDepthwise<49, float>, kDepthwise<81, float>,
+           kDepthwise<121, float>},
+          {kDepthwise<9, Half>, kDepthwise<25, Half>, kDepthwise<49, Half>}};
+}
+#undef SLIPWAY_TILES
+
+}  // namespace

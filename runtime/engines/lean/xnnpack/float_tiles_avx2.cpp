@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "lean/xnnpack/tile_set.h"
+#include "lean/xnnpack/winograd_kernels.h"
 
 #define ON(name) name##_on_avx2
 
@@ -17,6 +18,9 @@ struct Vector {
   static Type load_any(const float* from) { return _mm256_loadu_ps(from); }
   static Type broadcast(const float* from) { return _mm256_broadcast_ss(from); }
   static Type multiply_add(Type a, Type b, Type c) { return _mm256_fmadd_ps(a, b, c); }
+  static Type add(Type a, Type b) { return _mm256_add_ps(a, b); }
+  static Type subtract(Type a, Type b) { return _mm256_sub_ps(a, b); }
+  static Type multiply(Type a, Type b) { return _mm256_mul_ps(a, b); }
   // The operand that is not a number comes second, and stays.
   static Type clamp(Type value, Type least, Type greatest) {
     return _mm256_min_ps(greatest, _mm256_max_ps(least, value));
@@ -87,19 +91,10 @@ constexpr std::size_t kAhead = 256;
 }  // namespace
 
 #include "lean/xnnpack/float_tile.h"
+#include "lean/xnnpack/winograd_transforms.h"
 
 extern const TileSet kTiles;
-const TileSet kTiles = {"avx2",
-                        Vector::kLanes,
-                        Vector::kRegisters,
-                        3,
-                        static_cast<PackRows<float, float>>(&ON(pack_rows)),
-                        static_cast<PackRows<Half, Half>>(&ON(pack_rows)),
-                        static_cast<PackRows<float, Half>>(&ON(pack_rows)),
-                        &ON(pack_quads),
-                        {SLIPWAY_TILES(1, float), SLIPWAY_TILES(2, float), SLIPWAY_TILES(3, float)},
-                        {SLIPWAY_TILES(1, Half), SLIPWAY_TILES(2, Half)},
-                        SLIPWAY_DEPTHWISE,
-                        SLIPWAY_HALF_DEPTHWISE};
+const TileSet kTiles = all_tiles("avx2", 3);
+const WinogradKernels kWinograd = {"avx2", &ON(winograd_input), &ON(winograd_output), &ON(winograd_weights)};
 
 }  // namespace slipway::lean::avx2

@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "lean/xnnpack/tile_set.h"
+#include "lean/xnnpack/winograd_kernels.h"
 
 #define ON(name) name##_on_avx512f
 
@@ -17,6 +18,9 @@ struct Vector {
   static Type load_any(const float* from) { return _mm512_loadu_ps(from); }
   static Type broadcast(const float* from) { return _mm512_set1_ps(*from); }
   static Type multiply_add(Type a, Type b, Type c) { return _mm512_fmadd_ps(a, b, c); }
+  static Type add(Type a, Type b) { return _mm512_add_ps(a, b); }
+  static Type subtract(Type a, Type b) { return _mm512_sub_ps(a, b); }
+  static Type multiply(Type a, Type b) { return _mm512_mul_ps(a, b); }
   // The operand that is not a number comes second, and stays.
   static Type clamp(Type value, Type least, Type greatest) {
     return _mm512_min_ps(greatest, _mm512_max_ps(least, value));
@@ -105,19 +109,11 @@ constexpr std::size_t kAhead = 512;
 }  // namespace
 
 #include "lean/xnnpack/float_tile.h"
+#include "lean/xnnpack/winograd_transforms.h"
 
 extern const TileSet kTiles;
-const TileSet kTiles = {"avx512f",
-                        Vector::kLanes,
-                        Vector::kRegisters,
-                        0,
-                        static_cast<PackRows<float, float>>(&ON(pack_rows)),
-                        static_cast<PackRows<Half, Half>>(&ON(pack_rows)),
-                        static_cast<PackRows<float, Half>>(&ON(pack_rows)),
-                        &ON(pack_quads),
-                        {SLIPWAY_TILES(1, float), SLIPWAY_TILES(2, float), SLIPWAY_TILES(3, float)},
-                        {SLIPWAY_TILES(1, Half), SLIPWAY_TILES(2, Half)},
-                        SLIPWAY_DEPTHWISE,
-                        SLIPWAY_HALF_DEPTHWISE};
+const TileSet kTiles = all_tiles("avx512f", 0);
+const WinogradKernels kWinograd = {"avx512f", &ON(winograd_input), &ON(winograd_output),
+                                   &ON(winograd_weights)};
 
 }  // namespace slipway::lean::avx512f

@@ -3,46 +3,14 @@
 #include <xnnpack/subgraph.h>
 
 #include <cstring>
-#include <utility>
 
 #include "file_format.h"
 #include "lean/kernels/elements.h"
+#include "lean/xnnpack/shapes.h"
 #include "slipway/tensor.h"
 
 namespace slipway::lean {
 namespace {
-
-struct DatatypeRow {
-  xnn::XNNDatatype exported;
-  xnn_datatype datatype;
-  unsigned bits;
-};
-
-constexpr DatatypeRow kDatatypes[] = {
-    {xnn::XNNDatatype::xnn_datatype_fp32, xnn_datatype_fp32, 32},
-    {xnn::XNNDatatype::xnn_datatype_fp16, xnn_datatype_fp16, 16},
-    {xnn::XNNDatatype::xnn_datatype_qint8, xnn_datatype_qint8, 8},
-    {xnn::XNNDatatype::xnn_datatype_quint8, xnn_datatype_quint8, 8},
-    {xnn::XNNDatatype::xnn_datatype_qint32, xnn_datatype_qint32, 32},
-    {xnn::XNNDatatype::xnn_datatype_qcint8, xnn_datatype_qcint8, 8},
-    {xnn::XNNDatatype::xnn_datatype_qcint32, xnn_datatype_qcint32, 32},
-    {xnn::XNNDatatype::xnn_datatype_qcint4, xnn_datatype_qcint4, 4},
-    {xnn::XNNDatatype::xnn_datatype_qdint8, xnn_datatype_qdint8, 8},
-    {xnn::XNNDatatype::xnn_datatype_qbint4, xnn_datatype_qbint4, 4},
-    {xnn::XNNDatatype::xnn_datatype_qpint8, xnn_datatype_qpint8, 8},
-    {xnn::XNNDatatype::xnn_datatype_int32, xnn_datatype_int32, 32},
-    {xnn::XNNDatatype::xnn_datatype_pfp32, xnn_datatype_pfp32, 32},
-    {xnn::XNNDatatype::xnn_datatype_bf16, xnn_datatype_bf16, 16},
-};
-
-const DatatypeRow* find_row(xnn::XNNDatatype datatype) {
-  for (const DatatypeRow& row : kDatatypes) {
-    if (row.exported == datatype) {
-      return &row;
-    }
-  }
-  return nullptr;
-}
 
 // The exporter stores 4-bit weights as unsigned numbers around this one.
 constexpr std::int32_t kInt4ZeroPoint = 8;
@@ -87,8 +55,8 @@ const char* name_of(xnn_status status) {
 }
 
 xnn_datatype to_xnn(xnn::XNNDatatype datatype) {
-  const DatatypeRow* row = find_row(datatype);
-  return row == nullptr ? xnn_datatype_invalid : row->datatype;
+  const XnnType* row = find_type(datatype);
+  return row == nullptr ? xnn_datatype_invalid : row->type;
 }
 
 GraphBuilder::GraphBuilder(const XnnPayload& payload, std::string what, const GraphPart* part, bool widen)
@@ -190,7 +158,7 @@ Status GraphBuilder::constant_of(const xnn::XNNTensorValue& value, const void** 
     return {};
   }
   const Bytes found = payload_.constant(value.constant_buffer_idx());
-  const DatatypeRow* row = find_row(value.datatype());
+  const XnnType* row = find_type(value.datatype());
   Shape shape;
   for (const std::size_t dim : dims_of(value)) {
     shape.push_back(static_cast<std::int64_t>(dim));

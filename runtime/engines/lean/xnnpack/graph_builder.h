@@ -67,7 +67,7 @@ class GraphBuilder {
   // The values that each node names, by the exporter's ids.
   const std::vector<std::set<std::uint32_t>>& uses() const { return uses_; }
 
-  // For the functions that define nodes (nodes.h).
+  // For the functions that define nodes (nodes.cpp).
   const GraphValue* find(std::uint32_t exported_id) const;
   // The value for a node to write: each has one writer, which comes before its readers. XNNPACK trusts that.
   const GraphValue* claim(std::uint32_t exported_id) const;

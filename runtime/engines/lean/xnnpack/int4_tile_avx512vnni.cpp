@@ -105,36 +105,13 @@ void int4_on_avx512vnni(std::size_t columns, std::size_t depth, const std::int8_
 void int4_gemm_on_avx512vnni(std::size_t rows, std::size_t columns, std::size_t depth, const std::int8_t* a,
                              std::size_t a_stride, const void* weights, float* c, std::size_t c_stride,
                              std::size_t, const Int4Limits* limits, const Int4Row* quantized) {
-  const auto with = [&](auto function) {
-    function(columns, depth, a, a_stride, static_cast<const std::uint8_t*>(weights), c, c_stride, *limits,
-             quantized);
-  };
-  switch (rows) {
-    case 1:
-      return with(&int4_on_avx512vnni<1>);
-    case 2:
-      return with(&int4_on_avx512vnni<2>);
-    case 3:
-      return with(&int4_on_avx512vnni<3>);
-    case 4:
-      return with(&int4_on_avx512vnni<4>);
-    case 5:
-      return with(&int4_on_avx512vnni<5>);
-    case 6:
-      return with(&int4_on_avx512vnni<6>);
-    case 7:
-      return with(&int4_on_avx512vnni<7>);
-    case 8:
-      return with(&int4_on_avx512vnni<8>);
-    case 9:
-      return with(&int4_on_avx512vnni<9>);
-    case 10:
-      return with(&int4_on_avx512vnni<10>);
-    case 11:
-      return with(&int4_on_avx512vnni<11>);
-    default:
-      return with(&int4_on_avx512vnni<kInt4Rows>);
-  }
+  constexpr decltype(&int4_on_avx512vnni<1>) kKernels[] = {
+      &int4_on_avx512vnni<1>, &int4_on_avx512vnni<2>,  &int4_on_avx512vnni<3>,  &int4_on_avx512vnni<4>,
+      &int4_on_avx512vnni<5>, &int4_on_avx512vnni<6>,  &int4_on_avx512vnni<7>,  &int4_on_avx512vnni<8>,
+      &int4_on_avx512vnni<9>, &int4_on_avx512vnni<10>, &int4_on_avx512vnni<11>, &int4_on_avx512vnni<12>};
+  static_assert(sizeof(kKernels) / sizeof(*kKernels) == kInt4Rows, "one for each number of rows");
+  kKernels[rows - 1](columns, depth, a, a_stride, static_cast<const std::uint8_t*>(weights), c, c_stride,
+                     *limits, quantized);
 }
 
 void int4_gemm_one_on_avx512vnni(std::size_t, std::size_t columns, std::size_t depth, const std::int8_t* a,

@@ -10,8 +10,6 @@
 #include <xnnpack/subgraph.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <string>
 
 #include "lean/xnnpack/byte_tiles.h"
 #include "lean/xnnpack/int4_tile.h"

@@ -6,7 +6,6 @@
 #include <xnnpack/subgraph.h>
 
 #include <map>
-#include <string>
 #include <string_view>
 
 #include "lean/xnnpack/tile_choice.h"

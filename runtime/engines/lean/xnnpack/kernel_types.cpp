@@ -10,29 +10,10 @@
 namespace slipway::lean {
 namespace {
 
-// As XNNPACK writes it in the names of its kernels; what it has no kernels for keeps a name that no build
-// leaves kernels out for.
+// As XNNPACK writes it in the names of its kernels.
 std::string short_name(xnn_datatype type) {
-  switch (type) {
-    case xnn_datatype_fp32:
-      return "f32";
-    case xnn_datatype_fp16:
-      return "f16";
-    case xnn_datatype_qint8:
-      return "qs8";
-    case xnn_datatype_quint8:
-      return "qu8";
-    case xnn_datatype_qdint8:
-      return "qd8";
-    case xnn_datatype_qcint8:
-      return "qc8w";
-    case xnn_datatype_qcint4:
-      return "qc4w";
-    case xnn_datatype_qbint4:
-      return "qb4w";
-    default:
-      return name_of(type);
-  }
+  const XnnType* row = find_type(type);
+  return row == nullptr || row->name == nullptr ? name_of(type) : row->in_kernels;
 }
 
 bool has_weights(xnn::XNodeUnion kind) {

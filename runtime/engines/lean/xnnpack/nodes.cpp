@@ -1,18 +1,147 @@
-#include "lean/xnnpack/nodes.h"
+// From the exporter's nodes to XNNPACK's calls.
+#include <xnnpack/subgraph.h>
+
+#include <cmath>
+#include <limits>
+
+#include "lean/xnnpack/given_layer.h"
+#include "lean/xnnpack/graph_builder.h"
 
 namespace slipway::lean {
-namespace nodes {
+namespace {
 
-Range range_of(const xnn::XNode& node) {
-  const xnn::OutputMinMax* range = node.output_min_max();
-  return range == nullptr ? Range() : Range{range->output_min(), range->output_max()};
+using Kind = xnn::XNodeUnion;
+
+constexpr xnn_status kInvalid = xnn_status_invalid_parameter;
+
+struct Range {
+  explicit Range(const xnn::XNode& node) {
+    if (const xnn::OutputMinMax* range = node.output_min_max()) {
+      min = range->output_min();
+      max = range->output_max();
+    }
+  }
+
+  float min = -std::numeric_limits<float>::infinity();
+  float max = std::numeric_limits<float>::infinity();
+};
+
+// A node in the making: turns the exporter's ids into XNNPACK's and remembers when one was missing.
+class Ids {
+ public:
+  explicit Ids(const GraphBuilder& graph) : graph_(graph) {}
+
+  std::uint32_t operator()(std::uint32_t exported) { return take(graph_.use(exported)); }
+  // After the node's inputs.
+  std::uint32_t output(std::uint32_t exported) { return take(graph_.claim(exported)); }
+  std::uint32_t optional(std::uint32_t exported) {
+    return exported == XNN_INVALID_VALUE_ID ? XNN_INVALID_VALUE_ID : (*this)(exported);
+  }
+  bool good() const { return good_; }
+
+ private:
+  std::uint32_t take(const GraphValue* value) {
+    good_ = good_ && value != nullptr;
+    return value == nullptr ? XNN_INVALID_VALUE_ID : value->id;
+  }
+
+  const GraphBuilder& graph_;
+  bool good_ = true;
+};
+
+// A node's table with one input and one output, and XNNPACK's ids of these.
+template <typename Table>
+struct OneToOne {
+  OneToOne(const GraphBuilder& graph, const xnn::XNode& outer)
+      : node(*static_cast<const Table*>(outer.xnode_union())) {
+    Ids id(graph);
+    input = id(node.input_id());
+    output = id.output(node.output_id());
+    good = id.good();
+  }
+
+  const Table& node;
+  std::uint32_t input, output;
+  bool good;
+};
+using Plain = OneToOne<xnn::_XNNNode1x1>;
+
+template <typename Table>
+xnn_status define_unary(const GraphBuilder& graph, const xnn::XNode& outer, xnn_unary_operator type,
+                        const xnn_unary_params* params) {
+  const OneToOne<Table> it(graph, outer);
+  return it.good ? xnn_define_unary(graph.subgraph(), type, params, it.input, it.output, it.node.flags())
+                 : kInvalid;
 }
 
-std::vector<std::size_t> sizes_of(const flatbuffers::Vector<std::uint32_t>* items) {
-  return items == nullptr ? std::vector<std::size_t>()
-                          : std::vector<std::size_t>(items->begin(), items->end());
+template <xnn_unary_operator kType>
+xnn_status unary(const GraphBuilder& graph, const xnn::XNode& outer) {
+  return define_unary<xnn::_XNNNode1x1>(graph, outer, kType, nullptr);
 }
 
+xnn_status clamp(const GraphBuilder& graph, const xnn::XNode& outer) {
+  xnn_unary_params params;
+  params.clamp.min = Range(outer).min;
+  params.clamp.max = Range(outer).max;
+  return define_unary<xnn::_XNNNode1x1>(graph, outer, xnn_unary_clamp, &params);
+}
+
+xnn_status elu(const GraphBuilder& graph, const xnn::XNode& outer) {
+  xnn_unary_params params;
+  params.elu.alpha = outer.xnode_union_as_XNNELU()->alpha();
+  return define_unary<xnn::XNNELU>(graph, outer, xnn_unary_elu, &params);
+}
+
+xnn_status leaky_relu(const GraphBuilder& graph, const xnn::XNode& outer) {
+  xnn_unary_params params;
+  params.leaky_relu.negative_slope = outer.xnode_union_as_XNNLeakyReLU()->negative_slope();
+  return define_unary<xnn::XNNLeakyReLU>(graph, outer, xnn_unary_leaky_relu, &params);
+}
+
+xnn_status convert(const GraphBuilder& graph, const xnn::XNode& outer) {
+  // XNNPACK's own flags of a conversion whose result only 4-bit layers read: on a processor with KleidiAI's
+  // kernels for them, it is made in these kernels' packed form (src/xnnpack/internal.h of the pinned
+  // XNNPACK).
+  constexpr std::uint32_t kMaybePackForQc4w = 0x80;
+  constexpr std::uint32_t kMaybePackForQb4w = 0x100;
+  const Plain it(graph, outer);
+  if (!it.good) {
+    return kInvalid;
+  }
+  const xnn_datatype from = graph.find(it.node.input_id())->datatype;
+  const std::uint32_t result = it.node.output_id();
+  if (from == xnn_datatype_fp32 && from == graph.find(result)->datatype) {
+    return xnn_define_copy(graph.subgraph(), it.input, it.output, 0);  // from or to what was widened
+  }
+  std::uint32_t flags = it.node.flags() & ~(kMaybePackForQc4w | kMaybePackForQb4w);
+  if (graph.feeds_only(result, xnn_datatype_qcint4)) {
+    flags |= kMaybePackForQc4w;
+  } else if (graph.feeds_only(result, xnn_datatype_qbint4)) {
+    flags |= kMaybePackForQb4w;
+  }
+  return xnn_define_unary(graph.subgraph(), xnn_unary_convert, nullptr, it.input, it.output, flags);
+}
+
+// Along the last dimension (softmax), or no computation at all (copy).
+template <auto kDefine>
+xnn_status plain(const GraphBuilder& graph, const xnn::XNode& outer) {
+  const Plain it(graph, outer);
+  return it.good ? kDefine(graph.subgraph(), it.input, it.output, it.node.flags()) : kInvalid;
+}
+
+template <xnn_binary_operator kType>
+xnn_status binary(const GraphBuilder& graph, const xnn::XNode& outer) {
+  const auto& node = *static_cast<const xnn::_XNNNode2x1*>(outer.xnode_union());
+  Ids id(graph);
+  const std::uint32_t first = id(node.input1_id());
+  const std::uint32_t second = id(node.input2_id());
+  const std::uint32_t output = id.output(node.output_id());
+  const xnn_binary_params params{Range(outer).min, Range(outer).max};
+  return id.good() ? xnn_define_binary(graph.subgraph(), kType, &params, first, second, output, node.flags())
+                   : kInvalid;
+}
+
+// Whether a layer's weights and bias have the sizes that its channels ask for: XNNPACK trusts it.
 bool fits(const GraphBuilder& graph, std::uint32_t filter, std::uint32_t bias, std::size_t filter_count,
           std::size_t outputs) {
   const GraphValue* weights = graph.find(filter);
@@ -36,117 +165,360 @@ bool fits(const GraphBuilder& graph, std::uint32_t filter, std::uint32_t bias, s
   return count == filter_count && biases == outputs;
 }
 
-}  // namespace nodes
+// What the three kinds of convolution have in common.
+struct Convolution {
+  Convolution(const GraphBuilder& graph, const xnn::XNode& outer)
+      : node(*static_cast<const xnn::_XNNNodeConv*>(outer.xnode_union())), range(outer) {
+    Ids id(graph);
+    input = id(node.input1_id());
+    filter = id(node.filter_id());
+    bias = id.optional(node.bias_id());
+    output = id.output(node.output_id());
+    const std::size_t kernel = std::size_t{node.kernel_height()} * node.kernel_width();
+    const std::size_t outputs = std::size_t{node.groups()} * node.group_output_channels();
+    good = id.good() && fits(graph, node.filter_id(), node.bias_id(),
+                             outputs * kernel * node.group_input_channels(), outputs);
+  }
 
-namespace {
-
-struct UnaryRow {
-  xnn::XNodeUnion node;
-  xnn_unary_operator type;
+  const xnn::_XNNNodeConv& node;
+  Range range;
+  std::uint32_t input, filter, bias, output;
+  bool good;
 };
 
-constexpr UnaryRow kUnary[] = {
-    {xnn::XNodeUnion::XNNSigmoid, xnn_unary_sigmoid},
-    {xnn::XNodeUnion::XNNFloor, xnn_unary_floor},
-    {xnn::XNodeUnion::XNNSquareRoot, xnn_unary_square_root},
-    {xnn::XNodeUnion::XNNCeiling, xnn_unary_ceiling},
-    {xnn::XNodeUnion::XNNHardswish, xnn_unary_hardswish},
-    {xnn::XNodeUnion::XNNNegate, xnn_unary_negate},
-    {xnn::XNodeUnion::XNNSquare, xnn_unary_square},
-    {xnn::XNodeUnion::XNNAbs, xnn_unary_abs},
-    {xnn::XNodeUnion::XNNReciprocalSquareRoot, xnn_unary_reciprocal_square_root},
-    {xnn::XNodeUnion::XNNLog, xnn_unary_log},
-    {xnn::XNodeUnion::XNNGelu, xnn_unary_gelu},
-    {xnn::XNodeUnion::XNNTanh, xnn_unary_tanh},
-    {xnn::XNodeUnion::XNNExp, xnn_unary_exp},
-    {xnn::XNodeUnion::XNNSin, xnn_unary_sine},
-    {xnn::XNodeUnion::XNNCos, xnn_unary_cosine},
+// Each pixel is a row: the filter [outputs, 1, 1, inputs] is a matrix.
+xnn_status pixels(const GraphBuilder& graph, const Convolution& it) {
+  const xnn_value& filter = graph.subgraph()->values[it.filter];
+  if (filter.datatype != xnn_datatype_qcint8 || filter.quantization.channel_dimension != 0) {
+    return kInvalid;
+  }
+  const std::size_t dims[] = {it.node.group_output_channels(), it.node.group_input_channels()};
+  std::uint32_t matrix = XNN_INVALID_VALUE_ID;
+  const xnn_status status = xnn_define_channelwise_quantized_tensor_value_v2(
+      graph.subgraph(), filter.datatype, 0, filter.quantization.channelwise_scale, 2, 0, dims, filter.data,
+      XNN_INVALID_VALUE_ID, 0, &matrix);
+  return status != xnn_status_success
+             ? status
+             : xnn_define_fully_connected(graph.subgraph(), it.range.min, it.range.max, it.input, matrix,
+                                          it.bias, it.output, 0);
+}
+
+xnn_status convolution(const GraphBuilder& graph, const xnn::XNode& outer) {
+  const Convolution it(graph, outer);
+  const xnn::_XNNNodeConv& node = it.node;
+  if (!it.good || graph.pixel_layers().has(node)) {
+    return it.good ? pixels(graph, it) : kInvalid;
+  }
+  return xnn_define_convolution_2d(graph.subgraph(), node.padding_top(), node.padding_right(),
+                                   node.padding_bottom(), node.padding_left(), node.kernel_height(),
+                                   node.kernel_width(), node.subsampling_height(), node.subsampling_width(),
+                                   node.dilation_height(), node.dilation_width(), node.groups(),
+                                   node.group_input_channels(), node.group_output_channels(), it.range.min,
+                                   it.range.max, it.input, it.filter, it.bias, it.output, node.flags());
+}
+
+// One input channel a group.
+xnn_status depthwise(const GraphBuilder& graph, const xnn::XNode& outer) {
+  const Convolution it(graph, outer);
+  const xnn::_XNNNodeConv& node = it.node;
+  if (!it.good || node.group_input_channels() != 1) {
+    return kInvalid;
+  }
+  return xnn_define_depthwise_convolution_2d(
+      graph.subgraph(), node.padding_top(), node.padding_right(), node.padding_bottom(), node.padding_left(),
+      node.kernel_height(), node.kernel_width(), node.subsampling_height(), node.subsampling_width(),
+      node.dilation_height(), node.dilation_width(), node.group_output_channels(), node.groups(),
+      it.range.min, it.range.max, it.input, it.filter, it.bias, it.output, node.flags());
+}
+
+xnn_status transposed(const GraphBuilder& graph, const xnn::XNode& outer) {
+  const Convolution it(graph, outer);
+  const xnn::_XNNNodeConv& node = it.node;
+  if (!it.good) {
+    return kInvalid;
+  }
+  return xnn_define_deconvolution_2d(
+      graph.subgraph(), node.padding_top(), node.padding_right(), node.padding_bottom(), node.padding_left(),
+      node.adjustment_height(), node.adjustment_width(), node.kernel_height(), node.kernel_width(),
+      node.subsampling_height(), node.subsampling_width(), node.dilation_height(), node.dilation_width(),
+      node.groups(), node.group_input_channels(), node.group_output_channels(), it.range.min, it.range.max,
+      it.input, it.filter, it.bias, it.output, node.flags());
+}
+
+xnn_status fully_connected(const GraphBuilder& graph, const xnn::XNode& outer) {
+  const xnn::XNNFullyConnected& node = *outer.xnode_union_as_XNNFullyConnected();
+  Ids id(graph);
+  const std::uint32_t input = id(node.input1_id());
+  std::uint32_t filter = id(node.filter_id());
+  std::uint32_t bias = id.optional(node.bias_id());
+  const std::uint32_t output = id.output(node.output_id());
+  if (!id.good() || graph.find(node.filter_id())->dims.size() != 2) {
+    return kInvalid;
+  }
+  const std::vector<std::size_t>& dims = graph.find(node.filter_id())->dims;
+  const std::size_t along = (node.flags() & XNN_FLAG_TRANSPOSE_WEIGHTS) != 0 ? 0 : 1;
+  if (!fits(graph, node.filter_id(), node.bias_id(), dims[0] * dims[1], dims[1 - along])) {
+    return kInvalid;
+  }
+  const Range range(outer);
+  const GraphValue* offsets = graph.find(node.bias_id());
+  if (graph.find(node.filter_id())->constant && (offsets == nullptr || offsets->constant)) {
+    return xnn_define_fully_connected(graph.subgraph(), range.min, range.max, input, filter, bias, output,
+                                      node.flags());
+  }
+  const std::size_t rank = graph.find(node.input1_id())->dims.size();
+  if (rank == 0) {
+    return kInvalid;
+  }
+  GivenLayer given(graph, dims[along]);
+  std::uint32_t rows = input;
+  given.take_padded(node.input1_id(), &rows, rank - 1);
+  given.take_padded(node.filter_id(), &filter, along);
+  given.take(node.bias_id(), &bias);
+  return given.define({range.min, range.max}, rows, filter, bias, output, node.output_id(), node.flags());
+}
+
+xnn_status attention(const GraphBuilder& graph, const xnn::XNode& outer) {
+  const auto& node = *outer.xnode_union_as_XNNScaledDotProductAttention();
+  Ids id(graph);
+  const std::uint32_t query = id(node.query_id());
+  const std::uint32_t key = id(node.key_id());
+  const std::uint32_t value = id(node.value_id());
+  const std::uint32_t scale = id(node.scale_id());
+  const std::uint32_t mask = id(node.mask_id());
+  const std::uint32_t output = id.output(node.output_id());
+  return !id.good() ? kInvalid
+                    : xnn_define_scaled_dot_product_attention(
+                          graph.subgraph(), xnn_attention_logits_cap_type_none, nullptr, query, key, value,
+                          scale, mask, output, node.flags());
+}
+
+xnn_status batch_matrix_multiply(const GraphBuilder& graph, const xnn::XNode& outer) {
+  const auto& node = *outer.xnode_union_as_XNNBatchMatrixMultiply();
+  Ids id(graph);
+  const std::uint32_t first = id(node.input1_id());
+  const std::uint32_t second = id(node.input2_id());
+  const std::uint32_t output = id.output(node.output_id());
+  return !id.good() ? kInvalid
+                    : xnn_define_batch_matrix_multiply(graph.subgraph(), first, second, output, node.flags());
+}
+
+// The mean over height and width, in NHWC.
+xnn_status global_average(const GraphBuilder& graph, const xnn::XNode& outer) {
+  const Plain it(graph, outer);
+  if (!it.good || graph.find(it.node.input_id())->dims.size() < 3) {
+    return kInvalid;
+  }
+  const std::size_t rank = graph.find(it.node.input_id())->dims.size();
+  const std::size_t axes[] = {rank - 3, rank - 2};
+  const bool keep = graph.find(it.node.output_id())->dims.size() == rank;
+  return xnn_define_static_reduce(graph.subgraph(), xnn_reduce_mean, 2, axes, it.input, it.output,
+                                  keep ? XNN_FLAG_KEEP_DIMS : 0);
+}
+
+xnn_status average_pooling(const GraphBuilder& graph, const xnn::XNode& outer) {
+  const OneToOne<xnn::_XNNPooling2D> it(graph, outer);
+  const Range range(outer);
+  return !it.good ? kInvalid
+                  : xnn_define_average_pooling_2d(
+                        graph.subgraph(), it.node.padding_top(), it.node.padding_right(),
+                        it.node.padding_bottom(), it.node.padding_left(), it.node.pooling_height(),
+                        it.node.pooling_width(), it.node.stride_height(), it.node.stride_width(), range.min,
+                        range.max, it.input, it.output, it.node.flags());
+}
+
+xnn_status max_pooling(const GraphBuilder& graph, const xnn::XNode& outer) {
+  const OneToOne<xnn::_XNNPooling2D> it(graph, outer);
+  const xnn::_XNNPooling2D& node = it.node;
+  const Range range(outer);
+  if (!it.good) {
+    return kInvalid;
+  }
+  const bool moves = node.stride_height() != 1 || node.stride_width() != 1 || node.padding_top() != 0 ||
+                     node.padding_right() != 0 || node.padding_bottom() != 0 || node.padding_left() != 0;
+  if (node.pooling_height() == 1 && node.pooling_width() == 1 && !moves) {
+    // The largest of one element is this element. XNNPACK refuses it as meaningless, exporters make it.
+    if (std::isinf(range.min) && std::isinf(range.max)) {
+      return xnn_define_copy(graph.subgraph(), it.input, it.output, 0);
+    }
+    xnn_unary_params params{};
+    params.clamp.min = range.min;
+    params.clamp.max = range.max;
+    return xnn_define_unary(graph.subgraph(), xnn_unary_clamp, &params, it.input, it.output, 0);
+  }
+  return xnn_define_max_pooling_2d(
+      graph.subgraph(), node.padding_top(), node.padding_right(), node.padding_bottom(), node.padding_left(),
+      node.pooling_height(), node.pooling_width(), node.stride_height(), node.stride_width(),
+      node.dilation_height(), node.dilation_width(), range.min, range.max, it.input, it.output, node.flags());
+}
+
+xnn_status argmax_pooling(const GraphBuilder& graph, const xnn::XNode& outer) {
+  const auto& node = *outer.xnode_union_as_XNNArgMaxPooling2d();
+  Ids id(graph);
+  const std::uint32_t input = id(node.input_id());
+  const std::uint32_t value = id.output(node.output_value_id());
+  const std::uint32_t index = id.output(node.output_index_id());
+  return !id.good()
+             ? kInvalid
+             : xnn_define_argmax_pooling_2d(graph.subgraph(), node.padding_top(), node.padding_right(),
+                                            node.padding_bottom(), node.padding_left(), node.pooling_height(),
+                                            node.pooling_width(), input, value, index, node.flags());
+}
+
+std::vector<std::size_t> sizes_of(const flatbuffers::Vector<std::uint32_t>* items) {
+  return items == nullptr ? std::vector<std::size_t>()
+                          : std::vector<std::size_t>(items->begin(), items->end());
+}
+
+// Nodes with lists of sizes name as many as their input has dimensions.
+template <typename Node>
+bool names_all(const GraphBuilder& graph, const Node& it, const std::vector<std::size_t>& list) {
+  return it.good && list.size() == graph.find(it.node.input_id())->dims.size();
+}
+
+xnn_status transpose(const GraphBuilder& graph, const xnn::XNode& outer) {
+  const OneToOne<xnn::XNNStaticTranspose> it(graph, outer);
+  const std::vector<std::size_t> order = sizes_of(it.node.perm());
+  return !names_all(graph, it, order) || order.size() != it.node.num_dims()
+             ? kInvalid
+             : xnn_define_static_transpose(graph.subgraph(), order.size(), order.data(), it.input, it.output,
+                                           it.node.flags());
+}
+
+xnn_status slice(const GraphBuilder& graph, const xnn::XNode& outer) {
+  const OneToOne<xnn::XNNStaticSlice> it(graph, outer);
+  const std::vector<std::size_t> offsets = sizes_of(it.node.offsets());
+  const std::vector<std::size_t> sizes = sizes_of(it.node.sizes());
+  return !names_all(graph, it, offsets) || offsets.size() != it.node.num_dims() ||
+                 sizes.size() != offsets.size()
+             ? kInvalid
+             : xnn_define_static_slice(graph.subgraph(), sizes.size(), offsets.data(), sizes.data(), it.input,
+                                       it.output, it.node.flags());
+}
+
+xnn_status reshape(const GraphBuilder& graph, const xnn::XNode& outer) {
+  const OneToOne<xnn::XNNStaticReshape> it(graph, outer);
+  const std::vector<std::size_t> sizes = sizes_of(it.node.new_shape());
+  return !it.good || sizes.size() != it.node.num_dims() || sizes.size() > XNN_MAX_TENSOR_DIMS
+             ? kInvalid
+             : xnn_define_static_reshape(graph.subgraph(), sizes.size(), sizes.data(), it.input, it.output,
+                                         it.node.flags());
+}
+
+xnn_status resize_bilinear(const GraphBuilder& graph, const xnn::XNode& outer) {
+  const OneToOne<xnn::XNNStaticResizeBilinear2D> it(graph, outer);
+  return !it.good ? kInvalid
+                  : xnn_define_static_resize_bilinear_2d(graph.subgraph(), it.node.new_height(),
+                                                         it.node.new_width(), it.input, it.output,
+                                                         it.node.flags());
+}
+
+xnn_status pad(const GraphBuilder& graph, const xnn::XNode& outer) {
+  const OneToOne<xnn::XNNStaticConstantPad> it(graph, outer);
+  const std::vector<std::size_t> before = sizes_of(it.node.pre_paddings());
+  const std::vector<std::size_t> after = sizes_of(it.node.post_paddings());
+  return !names_all(graph, it, before) || before.size() != after.size()
+             ? kInvalid
+             : xnn_define_static_constant_pad(graph.subgraph(), before.data(), after.data(),
+                                              it.node.padding_value(), it.input, it.output, it.node.flags());
+}
+
+template <int kCount>
+xnn_status concatenate(const GraphBuilder& graph, const xnn::XNode& outer) {
+  const auto& node = *static_cast<const xnn::_XNNCat*>(outer.xnode_union());
+  Ids id(graph);
+  const std::uint32_t one = id(node.input1_id());
+  const std::uint32_t two = id(node.input2_id());
+  const std::uint32_t three = kCount > 2 ? id(node.input3_id()) : XNN_INVALID_VALUE_ID;
+  const std::uint32_t four = kCount > 3 ? id(node.input4_id()) : XNN_INVALID_VALUE_ID;
+  const std::uint32_t five = kCount > 4 ? id(node.input5_id()) : XNN_INVALID_VALUE_ID;
+  const std::uint32_t output = id.output(node.output_id());
+  const auto axis = static_cast<std::int32_t>(node.axis());
+  xnn_subgraph_t to = graph.subgraph();
+  if (!id.good()) {
+    return kInvalid;
+  }
+  switch (kCount) {
+    case 2:
+      return xnn_define_concatenate2(to, axis, one, two, output, node.flags());
+    case 3:
+      return xnn_define_concatenate3(to, axis, one, two, three, output, node.flags());
+    case 4:
+      return xnn_define_concatenate4(to, axis, one, two, three, four, output, node.flags());
+    default:
+      return xnn_define_concatenate5(to, axis, one, two, three, four, five, output, node.flags());
+  }
+}
+
+// One function a kind. Each answers kInvalid when a value that the node names is not there, or its sizes do
+// not fit.
+struct NodeRow {
+  Kind kind;
+  xnn_status (*define)(const GraphBuilder& graph, const xnn::XNode& node);
 };
 
-struct BinaryRow {
-  xnn::XNodeUnion node;
-  xnn_binary_operator type;
-};
-
-constexpr BinaryRow kBinary[] = {
-    {xnn::XNodeUnion::XNNAdd, xnn_binary_add},           {xnn::XNodeUnion::XNNSubtract, xnn_binary_subtract},
-    {xnn::XNodeUnion::XNNMultiply, xnn_binary_multiply}, {xnn::XNodeUnion::XNNDiv, xnn_binary_divide},
-    {xnn::XNodeUnion::XNNMinimum, xnn_binary_minimum},   {xnn::XNodeUnion::XNNMaximum, xnn_binary_maximum},
-    {xnn::XNodeUnion::XNNPReLU, xnn_binary_prelu},
+constexpr NodeRow kNodes[] = {
+    {Kind::XNNAdd, binary<xnn_binary_add>},
+    {Kind::XNNSubtract, binary<xnn_binary_subtract>},
+    {Kind::XNNMultiply, binary<xnn_binary_multiply>},
+    {Kind::XNNDiv, binary<xnn_binary_divide>},
+    {Kind::XNNMinimum, binary<xnn_binary_minimum>},
+    {Kind::XNNMaximum, binary<xnn_binary_maximum>},
+    {Kind::XNNPReLU, binary<xnn_binary_prelu>},
+    {Kind::XNNSigmoid, unary<xnn_unary_sigmoid>},
+    {Kind::XNNFloor, unary<xnn_unary_floor>},
+    {Kind::XNNSquareRoot, unary<xnn_unary_square_root>},
+    {Kind::XNNCeiling, unary<xnn_unary_ceiling>},
+    {Kind::XNNHardswish, unary<xnn_unary_hardswish>},
+    {Kind::XNNNegate, unary<xnn_unary_negate>},
+    {Kind::XNNSquare, unary<xnn_unary_square>},
+    {Kind::XNNAbs, unary<xnn_unary_abs>},
+    {Kind::XNNReciprocalSquareRoot, unary<xnn_unary_reciprocal_square_root>},
+    {Kind::XNNLog, unary<xnn_unary_log>},
+    {Kind::XNNGelu, unary<xnn_unary_gelu>},
+    {Kind::XNNTanh, unary<xnn_unary_tanh>},
+    {Kind::XNNExp, unary<xnn_unary_exp>},
+    {Kind::XNNSin, unary<xnn_unary_sine>},
+    {Kind::XNNCos, unary<xnn_unary_cosine>},
+    {Kind::XNNFullyConnected, fully_connected},
+    {Kind::XNNConv2d, convolution},
+    {Kind::XNNDepthwiseConv2d, depthwise},
+    {Kind::XNNConvTranspose2d, transposed},
+    {Kind::XNNSoftmax, plain<xnn_define_softmax>},
+    {Kind::XNNClamp, clamp},
+    {Kind::XNNConvert, convert},
+    {Kind::XNNCopy, plain<xnn_define_copy>},
+    {Kind::XNNGlobalAvgPooling2d, global_average},
+    {Kind::XNNAvgPooling2d, average_pooling},
+    {Kind::XNNMaxPooling2d, max_pooling},
+    {Kind::XNNArgMaxPooling2d, argmax_pooling},
+    {Kind::XNNELU, elu},
+    {Kind::XNNLeakyReLU, leaky_relu},
+    {Kind::XNNStaticTranspose, transpose},
+    {Kind::XNNStaticSlice, slice},
+    {Kind::XNNStaticReshape, reshape},
+    {Kind::XNNStaticResizeBilinear2D, resize_bilinear},
+    {Kind::XNNStaticConstantPad, pad},
+    {Kind::XNNConcatenate2, concatenate<2>},
+    {Kind::XNNConcatenate3, concatenate<3>},
+    {Kind::XNNConcatenate4, concatenate<4>},
+    {Kind::XNNConcatenate5, concatenate<5>},
+    {Kind::XNNScaledDotProductAttention, attention},
+    {Kind::XNNBatchMatrixMultiply, batch_matrix_multiply},
 };
 
 }  // namespace
 
 xnn_status define_xnn_node(const GraphBuilder& graph, const xnn::XNode& node) {
-  const xnn::XNodeUnion kind = node.xnode_union_type();
-  const void* table = node.xnode_union();
-  if (table == nullptr) {
-    return xnn_status_invalid_parameter;
+  if (node.xnode_union() == nullptr) {
+    return kInvalid;
   }
-  for (const UnaryRow& row : kUnary) {
-    if (row.node == kind) {
-      return nodes::unary(graph, *static_cast<const xnn::_XNNNode1x1*>(table), row.type);
+  for (const NodeRow& row : kNodes) {
+    if (row.kind == node.xnode_union_type()) {
+      return row.define(graph, node);
     }
   }
-  for (const BinaryRow& row : kBinary) {
-    if (row.node == kind) {
-      return nodes::binary(graph, node, *static_cast<const xnn::_XNNNode2x1*>(table), row.type);
-    }
-  }
-  switch (kind) {
-    case xnn::XNodeUnion::XNNFullyConnected:
-      return nodes::fully_connected(graph, node, *node.xnode_union_as_XNNFullyConnected());
-    case xnn::XNodeUnion::XNNConv2d:
-      return nodes::convolution(graph, node, *node.xnode_union_as_XNNConv2d());
-    case xnn::XNodeUnion::XNNDepthwiseConv2d:
-      return nodes::depthwise(graph, node, *node.xnode_union_as_XNNDepthwiseConv2d());
-    case xnn::XNodeUnion::XNNConvTranspose2d:
-      return nodes::transposed(graph, node, *node.xnode_union_as_XNNConvTranspose2d());
-    case xnn::XNodeUnion::XNNSoftmax:
-      return nodes::softmax(graph, *node.xnode_union_as_XNNSoftmax());
-    case xnn::XNodeUnion::XNNClamp:
-      return nodes::clamp(graph, node, *node.xnode_union_as_XNNClamp());
-    case xnn::XNodeUnion::XNNConvert:
-      return nodes::convert(graph, *node.xnode_union_as_XNNConvert());
-    case xnn::XNodeUnion::XNNCopy:
-      return nodes::copy(graph, *node.xnode_union_as_XNNCopy());
-    case xnn::XNodeUnion::XNNGlobalAvgPooling2d:
-      return nodes::global_average(graph, *node.xnode_union_as_XNNGlobalAvgPooling2d());
-    case xnn::XNodeUnion::XNNAvgPooling2d:
-      return nodes::average_pooling(graph, node, *node.xnode_union_as_XNNAvgPooling2d());
-    case xnn::XNodeUnion::XNNMaxPooling2d:
-      return nodes::max_pooling(graph, node, *node.xnode_union_as_XNNMaxPooling2d());
-    case xnn::XNodeUnion::XNNArgMaxPooling2d:
-      return nodes::argmax_pooling(graph, *node.xnode_union_as_XNNArgMaxPooling2d());
-    case xnn::XNodeUnion::XNNELU:
-      return nodes::elu(graph, *node.xnode_union_as_XNNELU());
-    case xnn::XNodeUnion::XNNLeakyReLU:
-      return nodes::leaky_relu(graph, *node.xnode_union_as_XNNLeakyReLU());
-    case xnn::XNodeUnion::XNNStaticTranspose:
-      return nodes::transpose(graph, *node.xnode_union_as_XNNStaticTranspose());
-    case xnn::XNodeUnion::XNNStaticSlice:
-      return nodes::slice(graph, *node.xnode_union_as_XNNStaticSlice());
-    case xnn::XNodeUnion::XNNStaticReshape:
-      return nodes::reshape(graph, *node.xnode_union_as_XNNStaticReshape());
-    case xnn::XNodeUnion::XNNStaticResizeBilinear2D:
-      return nodes::resize_bilinear(graph, *node.xnode_union_as_XNNStaticResizeBilinear2D());
-    case xnn::XNodeUnion::XNNStaticConstantPad:
-      return nodes::pad(graph, *node.xnode_union_as_XNNStaticConstantPad());
-    case xnn::XNodeUnion::XNNConcatenate2:
-      return nodes::concatenate(graph, *node.xnode_union_as_XNNConcatenate2(), 2);
-    case xnn::XNodeUnion::XNNConcatenate3:
-      return nodes::concatenate(graph, *node.xnode_union_as_XNNConcatenate3(), 3);
-    case xnn::XNodeUnion::XNNConcatenate4:
-      return nodes::concatenate(graph, *node.xnode_union_as_XNNConcatenate4(), 4);
-    case xnn::XNodeUnion::XNNConcatenate5:
-      return nodes::concatenate(graph, *node.xnode_union_as_XNNConcatenate5(), 5);
-    case xnn::XNodeUnion::XNNScaledDotProductAttention:
-      return nodes::attention(graph, *node.xnode_union_as_XNNScaledDotProductAttention());
-    case xnn::XNodeUnion::XNNBatchMatrixMultiply:
-      return nodes::batch_matrix_multiply(graph, *node.xnode_union_as_XNNBatchMatrixMultiply());
-    default:
-      return xnn_status_unsupported_parameter;
-  }
+  return xnn_status_unsupported_parameter;
 }
 
 }  // namespace slipway::lean

@@ -8,7 +8,6 @@
 #include <xnnpack/subgraph.h>
 
 #include <cstring>
-#include <string>
 
 #include "lean/xnnpack/winograd.h"
 #include "lean/xnnpack/winograd_plan.h"

@@ -169,37 +169,6 @@ bool is_one_of(xnn_datatype type, std::initializer_list<xnn_datatype> types) {
   return false;
 }
 
-const char* name_of(xnn_datatype type) {
-  switch (type) {
-    case xnn_datatype_fp32:
-      return "fp32";
-    case xnn_datatype_fp16:
-      return "fp16";
-    case xnn_datatype_bf16:
-      return "bf16";
-    case xnn_datatype_int32:
-      return "int32";
-    case xnn_datatype_qint8:
-      return "qint8";
-    case xnn_datatype_quint8:
-      return "quint8";
-    case xnn_datatype_qint32:
-      return "qint32";
-    case xnn_datatype_qcint8:
-      return "qcint8";
-    case xnn_datatype_qcint32:
-      return "qcint32";
-    case xnn_datatype_qcint4:
-      return "qcint4";
-    case xnn_datatype_qbint4:
-      return "qbint4";
-    case xnn_datatype_qdint8:
-      return "qdint8";
-    default:
-      return "of an unknown type";
-  }
-}
-
 bool same_quantization(const GraphFact& one, const GraphFact& other) {
   return !is_one_of(one.type, {xnn_datatype_qint8, xnn_datatype_quint8}) ||
          (one.scale == other.scale && one.zero_point == other.zero_point);

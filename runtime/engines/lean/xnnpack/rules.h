@@ -124,7 +124,6 @@ Fault check_concatenate(NodeCheck& check);
 
 // Help for rules.
 bool is_one_of(xnn_datatype type, std::initializer_list<xnn_datatype> types);
-const char* name_of(xnn_datatype type);
 // Whether two values of 8-bit integers mean the same numbers; of other types always.
 bool same_quantization(const GraphFact& one, const GraphFact& other);
 // The types of input and output are the same, and among these.

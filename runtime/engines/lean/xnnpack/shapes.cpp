@@ -3,6 +3,49 @@
 #include <algorithm>
 
 namespace slipway::lean {
+namespace {
+
+constexpr XnnType kTypes[] = {
+    {xnn::XNNDatatype::xnn_datatype_fp32, xnn_datatype_fp32, 32, "fp32", "f32"},
+    {xnn::XNNDatatype::xnn_datatype_fp16, xnn_datatype_fp16, 16, "fp16", "f16"},
+    {xnn::XNNDatatype::xnn_datatype_qint8, xnn_datatype_qint8, 8, "qint8", "qs8"},
+    {xnn::XNNDatatype::xnn_datatype_quint8, xnn_datatype_quint8, 8, "quint8", "qu8"},
+    {xnn::XNNDatatype::xnn_datatype_qint32, xnn_datatype_qint32, 32, "qint32", "qint32"},
+    {xnn::XNNDatatype::xnn_datatype_qcint8, xnn_datatype_qcint8, 8, "qcint8", "qc8w"},
+    {xnn::XNNDatatype::xnn_datatype_qcint32, xnn_datatype_qcint32, 32, "qcint32", "qcint32"},
+    {xnn::XNNDatatype::xnn_datatype_qcint4, xnn_datatype_qcint4, 4, "qcint4", "qc4w"},
+    {xnn::XNNDatatype::xnn_datatype_qdint8, xnn_datatype_qdint8, 8, "qdint8", "qd8"},
+    {xnn::XNNDatatype::xnn_datatype_qbint4, xnn_datatype_qbint4, 4, "qbint4", "qb4w"},
+    {xnn::XNNDatatype::xnn_datatype_qpint8, xnn_datatype_qpint8, 8, nullptr, nullptr},
+    {xnn::XNNDatatype::xnn_datatype_int32, xnn_datatype_int32, 32, "int32", "int32"},
+    {xnn::XNNDatatype::xnn_datatype_pfp32, xnn_datatype_pfp32, 32, nullptr, nullptr},
+    {xnn::XNNDatatype::xnn_datatype_bf16, xnn_datatype_bf16, 16, "bf16", "bf16"},
+};
+
+template <typename Column, typename Type>
+const XnnType* find_in(Column column, Type type) {
+  for (const XnnType& row : kTypes) {
+    if (row.*column == type) {
+      return &row;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+const XnnType* find_type(xnn_datatype type) {
+  return find_in(&XnnType::type, type);
+}
+
+const XnnType* find_type(xnn::XNNDatatype exported) {
+  return find_in(&XnnType::exported, exported);
+}
+
+const char* name_of(xnn_datatype type) {
+  const XnnType* row = find_type(type);
+  return row == nullptr || row->name == nullptr ? "of an unknown type" : row->name;
+}
 
 bool operator==(const Dims& one, const Dims& other) {
   return one.rank == other.rank &&
@@ -50,26 +93,8 @@ bool count_between(const Dims& dims, std::size_t first, std::size_t end, std::si
 }
 
 std::size_t bits_of(xnn_datatype datatype) {
-  switch (datatype) {
-    case xnn_datatype_fp32:
-    case xnn_datatype_int32:
-    case xnn_datatype_qint32:
-    case xnn_datatype_qcint32:
-      return 32;
-    case xnn_datatype_fp16:
-    case xnn_datatype_bf16:
-      return 16;
-    case xnn_datatype_qint8:
-    case xnn_datatype_quint8:
-    case xnn_datatype_qcint8:
-    case xnn_datatype_qdint8:
-      return 8;
-    case xnn_datatype_qcint4:
-    case xnn_datatype_qbint4:
-      return 4;
-    default:
-      return 0;
-  }
+  const XnnType* row = find_type(datatype);
+  return row == nullptr || row->name == nullptr ? 0 : row->bits;
 }
 
 bool count_bytes(const Dims& dims, xnn_datatype datatype, std::size_t* bytes) {

@@ -8,7 +8,22 @@
 #include <cstdint>
 #include <string>
 
+#include "xnnpack_runtime_generated.h"
+
 namespace slipway::lean {
+
+// A type of values in the exporter's numbers and in XNNPACK's, which differ.
+struct XnnType {
+  xnn::XNNDatatype exported;
+  xnn_datatype type;
+  unsigned bits;           // of one element
+  const char* name;        // null for a type that no value of a graph may have
+  const char* in_kernels;  // as XNNPACK writes it in the names of its kernels
+};
+// nullptr for a type that this XNNPACK lacks.
+const XnnType* find_type(xnn_datatype type);
+const XnnType* find_type(xnn::XNNDatatype exported);
+const char* name_of(xnn_datatype type);
 
 // Sizes in the order in which they lie in memory.
 struct Dims {

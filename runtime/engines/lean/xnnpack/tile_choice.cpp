@@ -8,7 +8,6 @@
 #include <xnnpack/subgraph.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <mutex>
 #include <type_traits>
 #include <utility>

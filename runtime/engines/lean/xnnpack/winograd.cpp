@@ -1,6 +1,5 @@
 #include "lean/xnnpack/winograd.h"
 
-#include <pthreadpool.h>
 #include <xnnpack/common.h>
 #include <xnnpack/compute.h>
 #include <xnnpack/node-type.h>
@@ -8,12 +7,10 @@
 #include <xnnpack/operator.h>
 #include <xnnpack/subgraph.h>
 
-#include <cstddef>
 #include <new>
 #include <type_traits>
 
 #include "lean/xnnpack/float_tiles.h"
-#include "lean/xnnpack/winograd_plan.h"
 
 namespace slipway::lean {
 namespace {

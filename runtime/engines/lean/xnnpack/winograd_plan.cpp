@@ -3,7 +3,6 @@
 #include <xnnpack/common.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <limits>
 #include <vector>
 

@@ -1,13 +1,13 @@
 // Winograd's transformations of 4x4 pixels, 2x2 results and 3x3 weights, for the vectors `Vector` of the file
-// that includes this. ON(name) ends a name with the instruction set, as in float_tile.h; and as there,
-// nothing from the standard library's headers but types.
+// that includes this behind float_tile.h.
 
 namespace {
 
-constexpr std::size_t kLanes = Vector::kLanes;
+constexpr float kHalf = 0.5F;
 
 template <typename Load>
-inline __attribute__((always_inline)) void ON(input_columns)(Load load, typename Vector::Type (&to)[4]) {
+inline __attribute__((always_inline)) void ON(winograd_input_columns)(Load load,
+                                                                      typename Vector::Type (&to)[4]) {
   const typename Vector::Type d1 = load(1);
   const typename Vector::Type d2 = load(2);
   to[0] = Vector::subtract(load(0), d2);
@@ -18,11 +18,13 @@ inline __attribute__((always_inline)) void ON(input_columns)(Load load, typename
 
 // One vector of channels: rows in an order that keeps few of them at a time.
 template <typename Load>
-inline __attribute__((always_inline)) void ON(input_vector)(Load load, float* to, std::size_t stride) {
+inline __attribute__((always_inline)) void ON(winograd_input_vector)(Load load, float* to,
+                                                                     std::size_t stride) {
   typename Vector::Type above[4];
   typename Vector::Type below[4];
   const auto row = [&](std::size_t r, typename Vector::Type(&into)[4]) __attribute__((always_inline)) {
-    ON(input_columns)([&](std::size_t c) __attribute__((always_inline)) { return load(4 * r + c); }, into);
+    ON(winograd_input_columns)([&](std::size_t c) __attribute__((always_inline)) { return load(4 * r + c); },
+                               into);
   };
   row(0, above);
   row(2, below);
@@ -43,23 +45,23 @@ inline __attribute__((always_inline)) void ON(input_vector)(Load load, float* to
   }
 }
 
-void ON(input)(const float* const* pixels, std::size_t channels, float* to, std::size_t stride) {
+void ON(winograd_input)(const float* const* pixels, std::size_t channels, float* to, std::size_t stride) {
   std::size_t k = 0;
   for (; k + kLanes <= channels; k += kLanes) {
-    ON(input_vector)([&](std::size_t i)
-                         __attribute__((always_inline)) { return Vector::load_any(pixels[i] + k); },
-                     to + k, stride);
+    ON(winograd_input_vector)([&](std::size_t i)
+                                  __attribute__((always_inline)) { return Vector::load_any(pixels[i] + k); },
+                              to + k, stride);
   }
   if (k < channels) {
-    ON(input_vector)(
+    ON(winograd_input_vector)(
         [&](std::size_t i)
             __attribute__((always_inline)) { return Vector::load_some(pixels[i] + k, channels - k); },
         to + k, stride);
   }
 }
 
-void ON(output)(const float* from, std::size_t stride, std::size_t channels, float* const* to,
-                const float* limits) {
+void ON(winograd_output)(const float* from, std::size_t stride, std::size_t channels, float* const* to,
+                         const float* limits) {
   const typename Vector::Type least = Vector::broadcast(limits);
   const typename Vector::Type greatest = Vector::broadcast(limits + 1);
   for (std::size_t k = 0; k < channels; k += kLanes) {
@@ -95,9 +97,10 @@ void ON(output)(const float* from, std::size_t stride, std::size_t channels, flo
 }
 
 template <typename Store>
-inline __attribute__((always_inline)) void ON(weights_column)(typename Vector::Type g0,
-                                                              typename Vector::Type g1,
-                                                              typename Vector::Type g2, Store store) {
+inline __attribute__((always_inline)) void ON(winograd_weights_column)(typename Vector::Type g0,
+                                                                       typename Vector::Type g1,
+                                                                       typename Vector::Type g2,
+                                                                       Store store) {
   const typename Vector::Type half = Vector::broadcast(&kHalf);
   const typename Vector::Type outer = Vector::multiply(half, Vector::add(g0, g2));
   const typename Vector::Type inner = Vector::multiply(half, g1);
@@ -108,26 +111,26 @@ inline __attribute__((always_inline)) void ON(weights_column)(typename Vector::T
 }
 
 template <typename Load, typename Store>
-inline __attribute__((always_inline)) void ON(weights_vector)(Load load, Store store) {
+inline __attribute__((always_inline)) void ON(winograd_weights_vector)(Load load, Store store) {
   typename Vector::Type rows[4][3];
 #pragma GCC unroll 3
   for (std::size_t c = 0; c < 3; ++c) {
-    ON(weights_column)(load(c), load(3 + c), load(6 + c),
-                       [&](std::size_t r, typename Vector::Type value)
-                           __attribute__((always_inline)) { rows[r][c] = value; });
+    ON(winograd_weights_column)(load(c), load(3 + c), load(6 + c),
+                                [&](std::size_t r, typename Vector::Type value)
+                                    __attribute__((always_inline)) { rows[r][c] = value; });
   }
 #pragma GCC unroll 4
   for (std::size_t r = 0; r < 4; ++r) {
-    ON(weights_column)(rows[r][0], rows[r][1], rows[r][2],
-                       [&](std::size_t c, typename Vector::Type value)
-                           __attribute__((always_inline)) { store(4 * r + c, value); });
+    ON(winograd_weights_column)(rows[r][0], rows[r][1], rows[r][2],
+                                [&](std::size_t c, typename Vector::Type value)
+                                    __attribute__((always_inline)) { store(4 * r + c, value); });
   }
 }
 
-void ON(weights)(const float* taps, std::size_t channels, float* to, std::size_t stride) {
+void ON(winograd_weights)(const float* taps, std::size_t channels, float* to, std::size_t stride) {
   for (std::size_t k = 0; k < channels; k += kLanes) {
     const std::size_t left = channels - k;
-    ON(weights_vector)(
+    ON(winograd_weights_vector)(
         [&](std::size_t tap) __attribute__((always_inline)) {
           const float* from = taps + tap * channels + k;
           return left >= kLanes ? Vector::load_any(from) : Vector::load_some(from, left);

@@ -2,7 +2,6 @@
 
 #include <cstring>
 #include <map>
-#include <utility>
 
 #include "file_format.h"
 #include "lean/kernels/elements.h"
@@ -11,7 +10,6 @@
 #include "lean/xnnpack/im2col.h"
 #include "lean/xnnpack/kernel_choices.h"
 #include "lean/xnnpack/kernel_names.h"
-#include "lean/xnnpack/memory_plan.h"
 #include "lean/xnnpack/packing.h"
 #include "lean/xnnpack/tile_choice.h"
 #include "lean/xnnpack/winograd.h"
