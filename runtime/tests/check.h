@@ -5,7 +5,18 @@
 #define DOCTEST_CONFIG_NO_SHORT_MACRO_NAMES
 #include <doctest/doctest.h>
 
+// What nearly every test needs of the standard library.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 // Tests are numbered by __COUNTER__, which newer Clang calls an extension where the macro TEST is used.
 #if defined(__clang__)

@@ -1,7 +1,4 @@
-#include <cstdint>
 #include <set>
-#include <utility>
-#include <vector>
 
 #include "base/checksum.h"
 #include "check.h"

@@ -1,6 +1,4 @@
-#include <cmath>
 #include <fstream>
-#include <string>
 
 #include "check.h"
 #include "runner/files/digests.h"

@@ -5,11 +5,7 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdint>
 #include <cstdio>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "base/platform.h"
 #include "base/unfinished_file.h"

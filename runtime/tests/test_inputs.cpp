@@ -1,6 +1,3 @@
-#include <string>
-#include <vector>
-
 #include "check.h"
 #include "runner/files/npy.h"
 #include "runner/inputs.h"

@@ -1,5 +1,3 @@
-#include <string>
-
 #include "check.h"
 #include "runner/instructions.h"
 #include "runner/options.h"

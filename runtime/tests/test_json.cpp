@@ -1,8 +1,3 @@
-#include <cmath>
-#include <limits>
-#include <string>
-#include <vector>
-
 #include "check.h"
 #include "runner/report/json.h"
 

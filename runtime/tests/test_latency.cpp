@@ -1,5 +1,3 @@
-#include <vector>
-
 #include "check.h"
 #include "runner/report/latency.h"
 

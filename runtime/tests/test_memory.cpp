@@ -5,8 +5,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <string>
-#include <vector>
 
 #include "base/device_memory.h"
 #include "base/platform.h"

@@ -1,7 +1,3 @@
-#include <cstring>
-#include <string>
-#include <vector>
-
 #include "check.h"
 #include "runner/files/npy.h"
 

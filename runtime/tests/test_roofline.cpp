@@ -1,6 +1,4 @@
-#include <cstdint>
 #include <numeric>
-#include <string>
 
 #include "check.h"
 #include "runner/options.h"

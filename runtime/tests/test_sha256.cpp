@@ -1,5 +1,3 @@
-#include <string>
-
 #include "check.h"
 #include "runner/files/sha256.h"
 

@@ -1,6 +1,3 @@
-#include <cstdint>
-#include <vector>
-
 #include "check.h"
 #include "runner/report/report.h"
 #include "slipway/tensor.h"

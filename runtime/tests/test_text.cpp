@@ -1,6 +1,4 @@
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/text.h"
 #include "check.h"

@@ -1,14 +1,6 @@
-#include <algorithm>
-#include <cstring>
-#include <string>
-#include <vector>
-
-#include "check.h"
 #include "program_builder.h"
 #include "runner/files/npy.h"
-#include "runner/runner.h"
-#include "slipway/engine.h"
-#include "temporary_folder.h"
+#include "whole_run.h"
 
 namespace {
 
@@ -20,12 +12,6 @@ std::unique_ptr<Engine> engine() {
 
 bool has(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-std::vector<float> floats(const Tensor& tensor) {
-  std::vector<float> values(tensor.bytes.size() / sizeof(float));
-  std::memcpy(values.data(), tensor.bytes.data(), values.size() * sizeof(float));
-  return values;
 }
 
 TEST(engine_offers_kernels_and_backends) {
@@ -79,18 +65,6 @@ TEST(engine_reports_what_it_cannot_load) {
   recipe.overload = "nonsense";
   CHECK(engine()->load({folder.write("b.pte", make_program(recipe)), "", "forward", {}, false}).code() ==
         Code::kMissingOperator);
-}
-
-// The whole program, from words to exit code.
-struct Outcome {
-  int code;
-  std::string json;
-};
-
-Outcome run(const TemporaryFolder& folder, std::vector<std::string> words) {
-  words.push_back("--json=" + folder.file("result.json"));
-  const int code = run_command(words);
-  return {code, folder.read("result.json")};
 }
 
 TEST(runner_runs_and_writes_outputs) {

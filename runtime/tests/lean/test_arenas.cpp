@@ -1,7 +1,4 @@
 // The memory that a program plans: what of it is used, what methods share, and how it is allocated.
-#include <algorithm>
-#include <cstdint>
-#include <vector>
 
 #include "check.h"
 #include "lean/data/arenas.h"

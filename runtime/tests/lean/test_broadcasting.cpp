@@ -1,8 +1,6 @@
 // Broadcasting as PyTorch defines it: dimensions are compared from the last one, and a size of 1 repeats.
 #include <array>
-#include <cstdint>
 #include <numeric>
-#include <vector>
 
 #include "check.h"
 #include "lean/kernels/tensor_iterator.h"

@@ -5,15 +5,6 @@
 #include <xnnpack/operator.h>
 #include <xnnpack/subgraph.h>
 
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "check.h"
 #include "lean/xnnpack/byte_tile.h"
 #include "lean/xnnpack/byte_tiles.h"

@@ -5,13 +5,7 @@
 #include <xnnpack/operator.h>
 #include <xnnpack/subgraph.h>
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "check.h"
 #include "lean/xnnpack/blocking.h"

@@ -1,10 +1,6 @@
 // Our packing of 8-bit weights against XNNPACK's own, byte for byte.
 #include <xnnpack/pack.h>
 
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
 #include "check.h"
 #include "lean/xnnpack/byte_packing.h"
 

@@ -5,11 +5,6 @@
 #include <xnnpack/operator.h>
 #include <xnnpack/subgraph.h>
 
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <vector>
-
 #include "check.h"
 #include "lean/xnnpack/blocking.h"
 #include "lean/xnnpack/byte_tables.h"

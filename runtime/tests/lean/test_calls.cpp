@@ -1,9 +1,5 @@
 // Which calls may have their result in memory that they read: what the kernels' tables say (Sharing), what
 // the check of calls makes of it, and whether the kernels keep it.
-#include <algorithm>
-#include <cstring>
-#include <string>
-#include <vector>
 
 #include "check.h"
 #include "lean/kernels/kernel.h"

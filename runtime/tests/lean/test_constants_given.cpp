@@ -1,6 +1,3 @@
-#include <cstdint>
-#include <vector>
-
 #include "check.h"
 #include "lean/method/delegate.h"
 

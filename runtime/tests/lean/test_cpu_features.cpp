@@ -1,8 +1,5 @@
 // Names of features of the processor. What leaving them unused does to kernels, tests/integration/
 // test_cpu_features.py sees: it cannot be undone in a process.
-#include <algorithm>
-#include <string>
-#include <vector>
 
 #include "check.h"
 #include "lean/xnnpack/cpu_features.h"

@@ -7,13 +7,6 @@
 #include <xnnpack/operator.h>
 #include <xnnpack/subgraph.h>
 
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "check.h"
 #include "lean/xnnpack/byte_tiles.h"
 #include "lean/xnnpack/int4_tile.h"

@@ -1,8 +1,4 @@
 // Our packing of 4-bit weights against XNNPACK's own, byte for byte.
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <vector>
 
 #include "check.h"
 #include "lean/xnnpack/int4_packing.h"

@@ -3,14 +3,7 @@
 #include <xnnpack/node-type.h>
 #include <xnnpack/subgraph.h>
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <initializer_list>
-#include <vector>
-
 #include "check.h"
-#include "lean/xnnpack/memory_places.h"
 #include "lean/xnnpack/memory_plan.h"
 
 using namespace slipway::lean;

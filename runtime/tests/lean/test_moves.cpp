@@ -1,9 +1,6 @@
 // Elements that are moved along steps, against index arithmetic, element by element.
-#include <algorithm>
-#include <cstdint>
 #include <cstdlib>
 #include <numeric>
-#include <vector>
 
 #include "check.h"
 #include "lean/kernels/moves.h"

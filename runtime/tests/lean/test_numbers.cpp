@@ -1,10 +1,6 @@
 // Numbers that a program gives to operators reach integer arithmetic whole: no float in between, no cast out
 // of range.
-#include <cstdint>
-#include <limits>
 #include <numeric>
-#include <string>
-#include <vector>
 
 #include "check.h"
 #include "lean/kernels/kernel.h"

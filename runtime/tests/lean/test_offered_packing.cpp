@@ -5,14 +5,7 @@
 #include <xnnpack/common.h>
 #include <xnnpack/config.h>
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
 #include <functional>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "check.h"
 #include "lean/data/data_store.h"

@@ -1,8 +1,4 @@
 // What decides how a layer's weights are packed: graphs of the same form share them, others do not.
-#include <algorithm>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "check.h"
 #include "graph_maker.h"

@@ -3,12 +3,6 @@
 #include <xnnpack.h>
 #include <xnnpack/config.h>
 
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <vector>
-
 #include "check.h"
 #include "lean/xnnpack/panel_packing.h"
 

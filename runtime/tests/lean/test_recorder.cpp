@@ -1,10 +1,6 @@
 // What --etdump, --profile and --values have of a method with a delegate, portable kernels, a loop and a
 // branch.
-#include <cstring>
 #include <map>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "check.h"
 #include "etdump.h"

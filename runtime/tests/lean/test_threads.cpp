@@ -4,10 +4,7 @@
 #if defined(__linux__)
 #include <sys/resource.h>
 
-#include <algorithm>
 #include <chrono>
-#include <cstddef>
-#include <limits>
 
 #include "check.h"
 

@@ -1,13 +1,4 @@
 // Our kernels for products in float32, and how one is chosen.
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <initializer_list>
-#include <limits>
-#include <string>
-#include <vector>
 
 #include "check.h"
 #include "lean/kernels/elements.h"

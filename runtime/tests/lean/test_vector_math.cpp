@@ -1,10 +1,6 @@
 // Functions for vectors against the C library's in double, over all floats: normal ones, subnormal ones,
 // infinite ones and NaN.
 #include <array>
-#include <cmath>
-#include <cstdint>
-#include <limits>
-#include <vector>
 
 #include "check.h"
 #include "lean/kernels/sums.h"

@@ -4,11 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstring>
-#include <memory>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "check.h"
 #include "lean/xnnpack/weights_file.h"

@@ -1,12 +1,4 @@
 // Winograd's method against a plain convolution in double.
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <initializer_list>
-#include <limits>
-#include <string>
-#include <vector>
 
 #include "check.h"
 #include "lean/xnnpack/float_tiles.h"

@@ -97,6 +97,15 @@ std::string make_model(const ModelRecipe& recipe) {
       .bytes();
 }
 
+ModelRecipe one(const NodeRecipe& node, const std::vector<Message>& inputs,
+                const std::vector<Message>& constants) {
+  ModelRecipe recipe;
+  recipe.nodes = {node};
+  recipe.inputs = inputs;
+  recipe.constants = constants;
+  return recipe;
+}
+
 ModelRecipe conv_model() {
   ModelRecipe recipe;
   recipe.nodes = {{"Conv", {"x", "w", "b"}, {"c"}, "conv", "", {}},

@@ -50,5 +50,9 @@ struct ModelRecipe {
 
 std::string make_model(const ModelRecipe& recipe);
 
+// With one node.
+ModelRecipe one(const NodeRecipe& node, const std::vector<Message>& inputs,
+                const std::vector<Message>& constants = {});
+
 // y = Relu(Conv(x, ones) + 0.5) -> Flatten, x of 1x1x4x4: Conv and Relu are XNNPACK's, Flatten is not.
 ModelRecipe conv_model();

@@ -1,14 +1,6 @@
-#include <algorithm>
-#include <cstring>
-#include <string>
-#include <vector>
-
-#include "check.h"
 #include "model_builder.h"
 #include "runner/files/npy.h"
-#include "runner/runner.h"
-#include "slipway/engine.h"
-#include "temporary_folder.h"
+#include "whole_run.h"
 
 namespace {
 
@@ -18,12 +10,6 @@ std::unique_ptr<Engine> engine(const EngineOptions& options = {}) {
   auto made = make_engine(nullptr);
   CHECK(made->configure(options).ok());
   return made;
-}
-
-std::vector<float> floats(const Tensor& tensor) {
-  std::vector<float> values(tensor.bytes.size() / sizeof(float));
-  std::memcpy(values.data(), tensor.bytes.data(), values.size() * sizeof(float));
-  return values;
 }
 
 TEST(engine_offers_both_providers) {
@@ -76,18 +62,6 @@ TEST(engine_profiles_the_timed_executions) {
   CHECK(rows.ok() && !rows.value().empty());
   CHECK(std::all_of(rows.value().begin(), rows.value().end(),
                     [](const ProfileRow& row) { return row.count == 2; }));
-}
-
-// The whole program, from words to exit code.
-struct Outcome {
-  int code;
-  std::string json;
-};
-
-Outcome run(const TemporaryFolder& folder, std::vector<std::string> words) {
-  words.push_back("--json=" + folder.file("result.json"));
-  const int code = run_command(words);
-  return {code, folder.read("result.json")};
 }
 
 TEST(runner_says_where_nodes_ran) {

@@ -1,6 +1,3 @@
-#include <cstdint>
-#include <string>
-
 #include "check.h"
 #include "model_builder.h"
 #include "model_file.h"
@@ -76,14 +73,6 @@ std::string why(const ModelRecipe& recipe) {
   const auto graph = read(make_model(recipe));
   CHECK(graph.ok());
   return Judge(graph.value())(graph.value().nodes.back()).why;
-}
-
-ModelRecipe one(NodeRecipe node, std::vector<Message> inputs, std::vector<Message> constants = {}) {
-  ModelRecipe recipe;
-  recipe.nodes = {std::move(node)};
-  recipe.inputs = std::move(inputs);
-  recipe.constants = std::move(constants);
-  return recipe;
 }
 
 TEST(documented_limits_keep_xnnpack_away) {

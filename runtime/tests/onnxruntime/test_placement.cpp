@@ -1,5 +1,3 @@
-#include <string>
-
 #include "check.h"
 #include "json_reader.h"
 #include "model_builder.h"

@@ -1,5 +1,3 @@
-#include <string>
-
 #include "check.h"
 #include "model_builder.h"
 #include "onnx_file.h"
@@ -82,10 +80,7 @@ TEST(float16_is_kept_from_the_provider) {
 }
 
 TEST(float16_without_a_constant_keeps_the_whole_model_away) {
-  ModelRecipe recipe;
-  recipe.nodes = {{"Softmax", {"x"}, {"y"}, "", "", {}}};
-  recipe.inputs = {value("x", {2, 3})};
-  Graph graph = graph_of(make_model(recipe));
+  Graph graph = graph_of(make_model(one({"Softmax", {"x"}, {"y"}, "", "", {}}, {value("x", {2, 3})})));
   graph.values["x"].dtype = DType::kFloat16;
   CHECK(guard_provider(graph, true).whole);
 }
@@ -117,10 +112,7 @@ TEST(limits_found_in_1_21_keep_xnnpack_away) {
     return Judge(graph)(graph.nodes.back()).why;
   };
   const auto pool = [&](Message setting) {
-    ModelRecipe recipe;
-    recipe.nodes = {{"AveragePool", {"x"}, {"y"}, "", "", {std::move(setting)}}};
-    recipe.inputs = {value("x", {1, 1, 8, 8})};
-    return why(recipe);
+    return why(one({"AveragePool", {"x"}, {"y"}, "", "", {std::move(setting)}}, {value("x", {1, 1, 8, 8})}));
   };
   CHECK_EQUAL(pool(attribute("ceil_mode", std::int64_t{0})), "");
   CHECK_CONTAINS(pool(attribute("ceil_mode", std::int64_t{1})), "rounded up");
@@ -130,10 +122,8 @@ TEST(limits_found_in_1_21_keep_xnnpack_away) {
   given.constants.clear();
   given.inputs.push_back(value("b", {3, 5}));
   CHECK_CONTAINS(why(given), "B is given at run time");
-  ModelRecipe wide;
-  wide.nodes = {{"MaxPool", {"x"}, {"y"}, "", "", {}}};
-  wide.inputs = {value("x", {1, 1, 8, -1})};
-  CHECK_CONTAINS(why(wide), "channels, height and width are not all fixed");
+  CHECK_CONTAINS(why(one({"MaxPool", {"x"}, {"y"}, "", "", {}}, {value("x", {1, 1, 8, -1})})),
+                 "channels, height and width are not all fixed");
 }
 
 TEST(activations_count_with_what_computes_them) {
@@ -183,9 +173,8 @@ TEST(softmax_is_taken_in_steps_of_one_256th_only) {
 
 TEST(softmax_counts_a_negative_axis_from_the_back) {
   const auto fault = [](std::int64_t axis) {
-    ModelRecipe recipe;
-    recipe.nodes = {{"Softmax", {"x"}, {"y"}, "", "", {attribute("axis", axis)}}};
-    recipe.inputs = {value("x", {2, -1, 10})};
+    ModelRecipe recipe =
+        one({"Softmax", {"x"}, {"y"}, "", "", {attribute("axis", axis)}}, {value("x", {2, -1, 10})});
     recipe.opset = 12;
     return fault_of(recipe);
   };
@@ -195,17 +184,13 @@ TEST(softmax_counts_a_negative_axis_from_the_back) {
 }
 
 TEST(resize_that_the_provider_refuses_the_model_for_is_kept_from_it) {
-  const NodeRecipe resize{
-      "Resize", {"x", "", "r"}, {"y"}, "", "", {attribute("mode", std::string("linear"))}};
-  ModelRecipe recipe;
-  recipe.nodes = {resize};
-  recipe.inputs = {value("x", {1, 1, 8, 8})};
-  recipe.constants = {constant("r", {4}, 2)};
+  const Message linear = attribute("mode", std::string("linear"));
+  ModelRecipe recipe = one({"Resize", {"x", "", "r"}, {"y"}, "", "", {linear}}, {value("x", {1, 1, 8, 8})},
+                           {constant("r", {4}, 2)});
   CHECK_EQUAL(fault_of(recipe), "");
   recipe.opset = 10;
   CHECK_CONTAINS(fault_of(recipe), "before 11: the XNNPACK provider refuses the whole model");
-  ModelRecipe quantized =
-      between({"Resize", {"xd", "", "r"}, {"yd"}, "", "", {attribute("mode", std::string("linear"))}});
+  ModelRecipe quantized = between({"Resize", {"xd", "", "r"}, {"yd"}, "", "", {linear}});
   quantized.constants.push_back(constant("r", {4}, 2));
   const Guard guard = guard_provider(graph_of(make_model(quantized)), true);
   CHECK_CONTAINS(guard.faults.at(0).why, "the same steps: the XNNPACK provider refuses the whole model");

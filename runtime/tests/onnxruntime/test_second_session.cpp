@@ -4,9 +4,6 @@
 
 #include <time.h>
 
-#include <string>
-#include <vector>
-
 #include "check.h"
 #include "model_builder.h"
 #include "slipway/engine.h"

@@ -1,7 +1,3 @@
-#include <cstring>
-#include <string>
-#include <vector>
-
 #include "check.h"
 #include "data_file.h"
 #include "flat_tensor_generated.h"

@@ -1,6 +1,3 @@
-#include <string>
-#include <vector>
-
 #include "check.h"
 #include "etdump.h"
 

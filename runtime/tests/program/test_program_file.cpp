@@ -1,7 +1,4 @@
-#include <cstdint>
 #include <fstream>
-#include <string>
-#include <vector>
 
 #include "check.h"
 #include "program_builder.h"

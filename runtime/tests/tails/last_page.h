@@ -3,12 +3,7 @@
 
 #include <xnnpack.h>
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
-#include <cstring>
-#include <vector>
 
 #ifndef _WIN32
 #include <sys/mman.h>

@@ -1,8 +1,6 @@
 #include "tail_bench.h"
 
-#include <algorithm>
 #include <cstdlib>
-#include <string>
 
 #include "base/text.h"
 #include "check.h"

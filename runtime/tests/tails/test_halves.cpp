@@ -4,13 +4,7 @@
 #include <xnnpack/config.h>
 #include <xnnpack/hardware-config.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <cstring>
-#include <limits>
-#include <string>
-#include <vector>
 
 #include "check.h"
 #include "lean/graph_maker.h"

@@ -1,12 +1,9 @@
 // Every kind of layer with every number of rows, columns and depth that a kernel's tiles may leave over,
 // against sums of whole numbers. docs/proofs.md has how to run all of it, and with the kernels of lesser
 // processors.
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <map>
-#include <memory>
 #include <set>
 
 #include "check.h"

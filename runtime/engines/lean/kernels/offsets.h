@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include "lean/kernels/tensor_iterator.h"
@@ -69,23 +68,6 @@ class Steps {
   std::array<Strides, N> strides_{};
   Strides position_{};
 };
-
-// An element of 1, 2, 4 or 8 bytes.
-inline void copy_element(std::size_t size, const std::uint8_t* from, std::uint8_t* to) {
-  switch (size) {
-    case 1:
-      *to = *from;
-      return;
-    case 2:
-      std::memcpy(to, from, 2);
-      return;
-    case 4:
-      std::memcpy(to, from, 4);
-      return;
-    default:
-      std::memcpy(to, from, 8);
-  }
-}
 
 inline std::uint8_t* at(const TensorView& view, std::int64_t offset) {
   return view.data + offset * static_cast<std::int64_t>(size_of(view.dtype));

@@ -9,6 +9,8 @@
 
 #include "lean/xnnpack/byte_tile.h"
 
+#define INLINE inline __attribute__((always_inline))
+
 namespace slipway::lean::avx2 {
 namespace {
 
@@ -64,8 +66,7 @@ Pairs<kChannels> in_order_of_pairs_on_avx2(const std::uint8_t* from) {
 // The bytes of two pixels, or of one and zeros. Behind a pixel's last channel XNNPACK keeps memory for a few
 // bytes more, and for no more.
 template <std::size_t kChannels>
-inline __attribute__((always_inline)) Pairs<kChannels> interleave_on_avx2(const void* one,
-                                                                          const void* other) {
+INLINE Pairs<kChannels> interleave_on_avx2(const void* one, const void* other) {
   if constexpr (kChannels == 8) {
     const __m128i bytes = _mm_loadl_epi64(static_cast<const __m128i*>(one));
     const __m128i others =
@@ -98,33 +99,30 @@ void prepare_on_avx2(const std::uint8_t* from, Block<kChannels, kColumns, kLengt
 }
 
 template <std::size_t kChannels, std::size_t kLength>
-inline __attribute__((always_inline)) Pairs<kChannels> pair_on_avx2(const std::int8_t* const* column,
-                                                                    std::size_t pair, std::size_t channel) {
+INLINE Pairs<kChannels> pair_on_avx2(const std::int8_t* const* column, std::size_t pair,
+                                     std::size_t channel) {
   const bool last = kLength % 2 == 1 && 2 * pair + 1 == kLength;
   return interleave_on_avx2<kChannels>(column[2 * pair] + channel,
                                        last ? nullptr : column[2 * pair + 1] + channel);
 }
 
-inline __attribute__((always_inline)) void add_products_on_avx2(const Pairs<16>& pixels,
-                                                                const Pairs<16>& weights, Pairs<16>* sums) {
+INLINE void add_products_on_avx2(const Pairs<16>& pixels, const Pairs<16>& weights, Pairs<16>* sums) {
   sums->low = _mm256_add_epi32(sums->low, _mm256_madd_epi16(pixels.low, weights.low));
   sums->high = _mm256_add_epi32(sums->high, _mm256_madd_epi16(pixels.high, weights.high));
 }
 
-inline __attribute__((always_inline)) void add_products_on_avx2(const Pairs<8>& pixels,
-                                                                const Pairs<8>& weights, Pairs<8>* sums) {
+INLINE void add_products_on_avx2(const Pairs<8>& pixels, const Pairs<8>& weights, Pairs<8>* sums) {
   sums->all = _mm256_add_epi32(sums->all, _mm256_madd_epi16(pixels.all, weights.all));
 }
 
-inline __attribute__((always_inline)) __m256i round_on_avx2(__m256i sums, __m256i scales,
-                                                            const Results& results) {
+INLINE __m256i round_on_avx2(__m256i sums, __m256i scales, const Results& results) {
   const __m256 scaled = _mm256_mul_ps(_mm256_cvtepi32_ps(sums), _mm256_castsi256_ps(scales));
   return _mm256_cvtps_epi32(_mm256_min_ps(scaled, results.most));
 }
 
 // Stores all channels, without a branch: Clang would move other windows' sums behind it, through memory.
-inline __attribute__((always_inline)) void end_on_avx2(const Pairs<16>& sums, const Pairs<16>& scales,
-                                                       const Results& results, std::int8_t* to) {
+INLINE void end_on_avx2(const Pairs<16>& sums, const Pairs<16>& scales, const Results& results,
+                        std::int8_t* to) {
   const __m256i words = _mm256_adds_epi16(_mm256_packs_epi32(round_on_avx2(sums.low, scales.low, results),
                                                              round_on_avx2(sums.high, scales.high, results)),
                                           results.zero_point);
@@ -132,8 +130,8 @@ inline __attribute__((always_inline)) void end_on_avx2(const Pairs<16>& sums, co
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm_max_epi8(bytes, results.least));
 }
 
-inline __attribute__((always_inline)) void end_on_avx2(const Pairs<8>& sums, const Pairs<8>& scales,
-                                                       const Results& results, std::int8_t* to) {
+INLINE void end_on_avx2(const Pairs<8>& sums, const Pairs<8>& scales, const Results& results,
+                        std::int8_t* to) {
   const __m256i rounded = round_on_avx2(sums.all, scales.all, results);
   const __m128i words =
       _mm_adds_epi16(_mm_packs_epi32(_mm256_castsi256_si128(rounded), _mm256_extracti128_si256(rounded, 1)),
@@ -155,9 +153,8 @@ struct Work {
 // A column of pixels for all windows that have it: sums[i] are of the window whose column kSide - 1 - i it
 // is. Some of these windows lie outside of the row near its ends, and are left out.
 template <std::size_t kChannels, std::size_t kSide>
-inline __attribute__((always_inline)) void add_column_on_avx2(const Block<kChannels, kSide, kSide>& block,
-                                                              const Work& work, std::size_t column,
-                                                              Pairs<kChannels> (&sums)[kSide]) {
+INLINE void add_column_on_avx2(const Block<kChannels, kSide, kSide>& block, const Work& work,
+                               std::size_t column, Pairs<kChannels> (&sums)[kSide]) {
   const std::int8_t* const* pixels = work.input + column * kSide;
   if (column >= kSide - 1 && column < work.width) {
 #pragma GCC unroll 3

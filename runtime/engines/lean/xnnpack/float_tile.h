@@ -4,6 +4,8 @@
 // Nothing from the standard library's headers but types: a function of theirs that is compiled here would
 // need this instruction set wherever the linker takes it for the others' copy.
 
+#define INLINE inline __attribute__((always_inline))
+
 namespace {
 
 constexpr std::size_t kLanes = Vector::kLanes;
@@ -42,16 +44,16 @@ constexpr std::size_t kTogether = kRows * kVectors + 4 * kVectors + 2 <= Vector:
                                   : kRows * kVectors + 2 * kVectors + 2 <= Vector::kRegisters ? 2
                                                                                               : 1;
 
-inline __attribute__((always_inline)) float ON(to_float)(float value) {
+INLINE float ON(to_float)(float value) {
   return value;
 }
 
-inline __attribute__((always_inline)) float ON(to_float)(Half value) {
+INLINE float ON(to_float)(Half value) {
   return _cvtsh_ss(value.bits);
 }
 
 template <typename Element, typename From>
-inline __attribute__((always_inline)) Element ON(rounded)(From value) {
+INLINE Element ON(rounded)(From value) {
   if constexpr (sizeof(Element) == sizeof(From)) {
     return value;
   } else {
@@ -59,11 +61,11 @@ inline __attribute__((always_inline)) Element ON(rounded)(From value) {
   }
 }
 
-inline __attribute__((always_inline)) void ON(store_some)(float* to, Vector::Type value, std::size_t count) {
+INLINE void ON(store_some)(float* to, Vector::Type value, std::size_t count) {
   Vector::store_some(to, value, count);
 }
 
-inline __attribute__((always_inline)) void ON(store_some)(Half* to, Vector::Type value, std::size_t count) {
+INLINE void ON(store_some)(Half* to, Vector::Type value, std::size_t count) {
   alignas(2 * kLanes) Half all[kLanes];
   Vector::store(all, value);
   for (std::size_t i = 0; i < count; ++i) {
@@ -73,8 +75,7 @@ inline __attribute__((always_inline)) void ON(store_some)(Half* to, Vector::Type
 
 // A square of elements of rows that are `stride` apart becomes columns of a panel.
 template <typename Element>
-inline __attribute__((always_inline)) void ON(transpose)(const float* from, std::size_t stride, Element* to,
-                                                         std::size_t panel) {
+INLINE void ON(transpose)(const float* from, std::size_t stride, Element* to, std::size_t panel) {
   Vector::Type rows[kLanes];
 #pragma GCC unroll 16
   for (std::size_t i = 0; i < kLanes; ++i) {
@@ -87,8 +88,7 @@ inline __attribute__((always_inline)) void ON(transpose)(const float* from, std:
   }
 }
 
-inline __attribute__((always_inline)) void ON(transpose)(const Half* from, std::size_t stride, Half* to,
-                                                         std::size_t panel) {
+INLINE void ON(transpose)(const Half* from, std::size_t stride, Half* to, std::size_t panel) {
   Vector::transpose(from, stride, to, panel);
 }
 
@@ -99,10 +99,9 @@ constexpr std::size_t kConverted = 256;
 using Gathered = float[kConverted];
 
 template <std::size_t kRows, std::size_t kVectors, std::size_t kDepth, typename Element>
-inline __attribute__((always_inline)) void ON(accumulate)(typename Vector::Type (&sums)[kRows][kVectors],
-                                                          const float* const (&rows)[kRows], std::size_t k,
-                                                          const Element* weights) {
-  typename Vector::Type columns[kDepth][kVectors];
+INLINE void ON(accumulate)(Vector::Type (&sums)[kRows][kVectors], const float* const (&rows)[kRows],
+                           std::size_t k, const Element* weights) {
+  Vector::Type columns[kDepth][kVectors];
 #pragma GCC unroll 4
   for (std::size_t d = 0; d < kDepth; ++d) {
 #pragma GCC unroll 4
@@ -115,7 +114,7 @@ inline __attribute__((always_inline)) void ON(accumulate)(typename Vector::Type 
   for (std::size_t r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
     for (std::size_t d = 0; d < kDepth; ++d) {
-      const typename Vector::Type element = Vector::broadcast(rows[r] + k + d);
+      const Vector::Type element = Vector::broadcast(rows[r] + k + d);
 #pragma GCC unroll 4
       for (std::size_t v = 0; v < kVectors; ++v) {
         sums[r][v] = Vector::multiply_add(element, columns[d][v], sums[r][v]);
@@ -126,9 +125,8 @@ inline __attribute__((always_inline)) void ON(accumulate)(typename Vector::Type 
 
 // Adds the products of `depth` elements of the rows; returns the weights that follow.
 template <std::size_t kRows, std::size_t kVectors, typename Element>
-inline __attribute__((always_inline)) const Element* ON(add)(typename Vector::Type (&sums)[kRows][kVectors],
-                                                             const float* const (&rows)[kRows],
-                                                             std::size_t depth, const Element* weights) {
+INLINE const Element* ON(add)(Vector::Type (&sums)[kRows][kVectors], const float* const (&rows)[kRows],
+                              std::size_t depth, const Element* weights) {
   constexpr std::size_t kDepth = kTogether<kRows, kVectors>;
   std::size_t k = 0;
   for (; k + kDepth <= depth; k += kDepth, weights += kDepth * kVectors * kLanes) {
@@ -143,9 +141,8 @@ inline __attribute__((always_inline)) const Element* ON(add)(typename Vector::Ty
 }
 
 template <std::size_t kRows, std::size_t kVectors>
-inline __attribute__((always_inline)) const float* ON(tap)(typename Vector::Type (&sums)[kRows][kVectors],
-                                                           const float* (&rows)[kRows], std::size_t depth,
-                                                           const float* weights, const Gathered*) {
+INLINE const float* ON(tap)(Vector::Type (&sums)[kRows][kVectors], const float* (&rows)[kRows],
+                            std::size_t depth, const float* weights, const Gathered*) {
   // What was added to the pointers stays added: the compiler would keep both parts, and add them for each
   // element.
   asm("" : "+m"(rows));
@@ -164,8 +161,7 @@ __attribute__((noinline)) void ON(convert)(const Half* from, std::size_t count, 
 }
 
 template <typename Element>
-inline __attribute__((always_inline)) const Element* ON(row_of)(const Panels<Element>& p,
-                                                                const Element* from) {
+INLINE const Element* ON(row_of)(const Panels<Element>& p, const Element* from) {
   return from == p.zero ? from
                         : reinterpret_cast<const Element*>(reinterpret_cast<const char*>(from) + p.offset);
 }
@@ -192,15 +188,14 @@ __attribute__((noinline)) bool ON(gather)(const Panels<Half>& p, std::size_t row
 }
 
 // Rows of float32 are read where they are.
-inline __attribute__((always_inline)) bool ON(gather)(const Panels<float>&, std::size_t, Gathered*) {
+INLINE bool ON(gather)(const Panels<float>&, std::size_t, Gathered*) {
   return false;
 }
 
 // An element of a row is needed for every panel and is one of many: it is converted before, and once.
 template <std::size_t kRows, std::size_t kVectors>
-inline __attribute__((always_inline)) const Half* ON(tap)(typename Vector::Type (&sums)[kRows][kVectors],
-                                                          const Half* (&rows)[kRows], std::size_t depth,
-                                                          const Half* weights, const Gathered* gathered) {
+INLINE const Half* ON(tap)(Vector::Type (&sums)[kRows][kVectors], const Half* (&rows)[kRows],
+                           std::size_t depth, const Half* weights, const Gathered* gathered) {
   alignas(64) float converted[kRows][kConverted];
   const float* from[kRows];
   for (std::size_t r = 0; r < kRows; ++r) {
@@ -217,23 +212,20 @@ inline __attribute__((always_inline)) const Half* ON(tap)(typename Vector::Type 
 }
 
 // A row's elements from `begin` on, at most kConverted of them, as float32.
-inline __attribute__((always_inline)) const float* ON(single)(const float* row, std::size_t begin,
-                                                              std::size_t, float*) {
+INLINE const float* ON(single)(const float* row, std::size_t begin, std::size_t, float*) {
   return row + begin;
 }
 
-inline __attribute__((always_inline)) const float* ON(single)(const Half* row, std::size_t begin,
-                                                              std::size_t count, float* converted) {
+INLINE const float* ON(single)(const Half* row, std::size_t begin, std::size_t count, float* converted) {
   ON(convert)(row + begin, count, converted);
   return converted;
 }
 
 // One row has few sums, and each waits for its last one: kPanels whole panels are computed side by side.
 template <std::size_t kPanels, std::size_t kVectors, typename Element>
-inline __attribute__((always_inline)) void ON(side_by_side)(const Panels<Element>& p, const Element* weights,
-                                                            char* c) {
+INLINE void ON(side_by_side)(const Panels<Element>& p, const Element* weights, char* c) {
   const std::size_t next = kVectors * kLanes * (p.depth + 1);
-  typename Vector::Type sums[kPanels][kVectors];
+  Vector::Type sums[kPanels][kVectors];
 #pragma GCC unroll 8
   for (std::size_t q = 0; q < kPanels; ++q) {
 #pragma GCC unroll 4
@@ -247,7 +239,7 @@ inline __attribute__((always_inline)) void ON(side_by_side)(const Panels<Element
     const std::size_t some = p.depth - begin < kConverted ? p.depth - begin : kConverted;
     const float* row = ON(single)(ON(row_of)(p, p.rows[0]), begin, some, converted);
     for (std::size_t k = 0; k < some; ++k, weights += kVectors * kLanes) {
-      const typename Vector::Type element = Vector::broadcast(row + k);
+      const Vector::Type element = Vector::broadcast(row + k);
 #pragma GCC unroll 8
       for (std::size_t q = 0; q < kPanels; ++q) {
 #pragma GCC unroll 4
@@ -258,8 +250,8 @@ inline __attribute__((always_inline)) void ON(side_by_side)(const Panels<Element
       }
     }
   }
-  const typename Vector::Type least = Vector::broadcast(&p.least);
-  const typename Vector::Type greatest = Vector::broadcast(&p.greatest);
+  const Vector::Type least = Vector::broadcast(&p.least);
+  const Vector::Type greatest = Vector::broadcast(&p.greatest);
 #pragma GCC unroll 8
   for (std::size_t q = 0; q < kPanels; ++q) {
 #pragma GCC unroll 4
@@ -272,8 +264,7 @@ inline __attribute__((always_inline)) void ON(side_by_side)(const Panels<Element
 
 // The panels of one row that can be computed side by side; true when none is left.
 template <std::size_t kPanels, std::size_t kVectors, typename Element>
-inline __attribute__((always_inline)) bool ON(several)(const Panels<Element>& p, const Element** weights,
-                                                       char** c, std::size_t* left) {
+INLINE bool ON(several)(const Panels<Element>& p, const Element** weights, char** c, std::size_t* left) {
   constexpr std::size_t kColumns = kVectors * kLanes;
   for (; *left >= kPanels * kColumns; *left -= kPanels * kColumns) {
     ON(side_by_side)<kPanels, kVectors>(p, *weights, *c);
@@ -308,7 +299,7 @@ void ON(panels)(const Panels<Element>& p) {
     }
   }
   for (;;) {
-    typename Vector::Type sums[kRows][kVectors];
+    Vector::Type sums[kRows][kVectors];
 #pragma GCC unroll 12
     for (std::size_t r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
@@ -326,8 +317,8 @@ void ON(panels)(const Panels<Element>& p) {
       }
       weights = ON(tap)<kRows, kVectors>(sums, rows, depth, weights, gathered);
     }
-    const typename Vector::Type least = Vector::broadcast(&p.least);
-    const typename Vector::Type greatest = Vector::broadcast(&p.greatest);
+    const Vector::Type least = Vector::broadcast(&p.least);
+    const Vector::Type greatest = Vector::broadcast(&p.greatest);
 #pragma GCC unroll 12
     for (std::size_t r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
@@ -375,10 +366,10 @@ constexpr Run<Element> kRuns[kMostTileRows] = {
 
 // As XNNPACK gives them to its kernels; `from`: `rows` rows for each of the taps, which are `step` apart.
 template <std::size_t kVectors, typename Element>
-inline __attribute__((always_inline)) void ON(product)(
-    std::size_t rows, std::size_t columns, std::size_t depth_bytes, std::size_t taps, const Element** from,
-    std::size_t step, const Element* weights, Element* c, std::size_t c_stride, std::size_t panel_stride,
-    std::size_t offset, const Element* zero, const Element* limits) {
+INLINE void ON(product)(std::size_t rows, std::size_t columns, std::size_t depth_bytes, std::size_t taps,
+                        const Element** from, std::size_t step, const Element* weights, Element* c,
+                        std::size_t c_stride, std::size_t panel_stride, std::size_t offset,
+                        const Element* zero, const Element* limits) {
   kRuns<kVectors, Element>[rows - 1]({columns, depth_bytes / sizeof(Element), taps, from, step, offset, zero,
                                       weights, reinterpret_cast<char*>(c), c_stride, panel_stride,
                                       ON(to_float)(limits[0]), ON(to_float)(limits[1])});
@@ -457,7 +448,7 @@ inline void ON(pack_quads)(const std::int8_t* from, std::size_t stride, std::siz
   std::size_t k = 0;
   for (std::size_t packed = 0; packed < count; packed = k + kDeep) {
     k = packed + kDeep <= count ? packed : count - kDeep;  // the last ones overlap
-    typename Vector::Type rows[kLanes];
+    Vector::Type rows[kLanes];
 #pragma GCC unroll 16
     for (std::size_t i = 0; i < kLanes; ++i) {
       rows[i] = Vector::load_any(reinterpret_cast<const float*>(from + i * stride + k));
@@ -482,13 +473,11 @@ inline void ON(pack_quads)(const std::int8_t* from, std::size_t stride, std::siz
 // A depthwise convolution's window for kPixels neighbours of an output row: what is loaded of the weights
 // serves them all. `left`: channels from `offset` on.
 template <std::size_t kPixels, std::size_t kVectors, typename Element>
-inline __attribute__((always_inline)) void ON(window)(const Element* const* const (&rows)[kPixels],
-                                                      std::size_t taps, std::size_t offset,
-                                                      const Element* zero, const Element* weights,
-                                                      std::size_t left, const Window<Element>& window,
-                                                      Element* (&to)[kPixels]) {
+INLINE void ON(window)(const Element* const* const (&rows)[kPixels], std::size_t taps, std::size_t offset,
+                       const Element* zero, const Element* weights, std::size_t left,
+                       const Window<Element>& window, Element* (&to)[kPixels]) {
   const std::size_t next = (taps + 1) * kLanes;  // weights of the next vector
-  typename Vector::Type sums[kPixels][kVectors];
+  Vector::Type sums[kPixels][kVectors];
 #pragma GCC unroll 4
   for (std::size_t p = 0; p < kPixels; ++p) {
 #pragma GCC unroll 4
@@ -498,7 +487,7 @@ inline __attribute__((always_inline)) void ON(window)(const Element* const* cons
   }
   for (std::size_t tap = 0; tap < taps; ++tap) {
     weights += kLanes;
-    typename Vector::Type columns[kVectors];
+    Vector::Type columns[kVectors];
 #pragma GCC unroll 4
     for (std::size_t v = 0; v < kVectors; ++v) {
       columns[v] = Vector::load(weights + v * next);
@@ -513,15 +502,15 @@ inline __attribute__((always_inline)) void ON(window)(const Element* const* cons
 #pragma GCC unroll 4
       for (std::size_t v = 0; v < kVectors; ++v) {
         // Behind a row's last channel XNNPACK keeps memory for a vector more, and for no more.
-        const typename Vector::Type element = (v + 1) * kLanes <= left
-                                                  ? Vector::load_any(from + v * kLanes)
-                                                  : Vector::load_some(from + v * kLanes, left - v * kLanes);
+        const Vector::Type element = (v + 1) * kLanes <= left
+                                         ? Vector::load_any(from + v * kLanes)
+                                         : Vector::load_some(from + v * kLanes, left - v * kLanes);
         sums[p][v] = Vector::multiply_add(element, columns[v], sums[p][v]);
       }
     }
   }
-  const typename Vector::Type least = Vector::broadcast(&window.least);
-  const typename Vector::Type greatest = Vector::broadcast(&window.greatest);
+  const Vector::Type least = Vector::broadcast(&window.least);
+  const Vector::Type greatest = Vector::broadcast(&window.greatest);
 #pragma GCC unroll 4
   for (std::size_t p = 0; p < kPixels; ++p) {
 #pragma GCC unroll 4
@@ -537,10 +526,9 @@ inline __attribute__((always_inline)) void ON(window)(const Element* const* cons
 }
 
 template <std::size_t kPixels, typename Element>
-inline __attribute__((always_inline)) void ON(pixels)(const Window<Element>& window, std::size_t taps,
-                                                      std::size_t channels, const Element** input,
-                                                      std::ptrdiff_t input_stride, const Element* weights,
-                                                      char* output, std::size_t pixel_bytes) {
+INLINE void ON(pixels)(const Window<Element>& window, std::size_t taps, std::size_t channels,
+                       const Element** input, std::ptrdiff_t input_stride, const Element* weights,
+                       char* output, std::size_t pixel_bytes) {
   const Element* const* rows[kPixels];
   Element* to[kPixels];
 #pragma GCC unroll 4
@@ -563,10 +551,10 @@ inline __attribute__((always_inline)) void ON(pixels)(const Window<Element>& win
 }
 
 template <typename Element>
-inline __attribute__((always_inline)) void ON(row_of_windows)(
-    std::size_t taps, std::size_t channels, std::size_t width, const Element** input, const Element* weights,
-    Element* output, std::ptrdiff_t input_stride, std::size_t output_increment, std::size_t input_offset,
-    const Element* zero, const Element* limits) {
+INLINE void ON(row_of_windows)(std::size_t taps, std::size_t channels, std::size_t width,
+                               const Element** input, const Element* weights, Element* output,
+                               std::ptrdiff_t input_stride, std::size_t output_increment,
+                               std::size_t input_offset, const Element* zero, const Element* limits) {
   const Window<Element> window = {input_offset, zero, ON(to_float)(limits[0]), ON(to_float)(limits[1])};
   const std::size_t pixel_bytes = channels * sizeof(Element) + output_increment;
   char* to = reinterpret_cast<char*>(output);

@@ -17,9 +17,11 @@ const TileSet* half_tiles();
 
 namespace avx512f {
 extern const TileSet kTiles;
-}
+extern const WinogradKernels kWinograd;
+}  // namespace avx512f
 namespace avx2 {
 extern const TileSet kTiles;
-}
+extern const WinogradKernels kWinograd;
+}  // namespace avx2
 
 }  // namespace slipway::lean

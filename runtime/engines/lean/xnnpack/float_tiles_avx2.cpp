@@ -3,7 +3,6 @@
 #include <cstddef>
 
 #include "lean/xnnpack/tile_set.h"
-#include "lean/xnnpack/winograd_kernels.h"
 
 #define ON(name) name##_on_avx2
 
@@ -94,6 +93,7 @@ constexpr std::size_t kAhead = 256;
 #include "lean/xnnpack/winograd_transforms.h"
 
 extern const TileSet kTiles;
+extern const WinogradKernels kWinograd;
 const TileSet kTiles = all_tiles("avx2", 3);
 const WinogradKernels kWinograd = {"avx2", &ON(winograd_input), &ON(winograd_output), &ON(winograd_weights)};
 

@@ -3,7 +3,6 @@
 #include <cstddef>
 
 #include "lean/xnnpack/tile_set.h"
-#include "lean/xnnpack/winograd_kernels.h"
 
 #define ON(name) name##_on_avx512f
 
@@ -112,6 +111,7 @@ constexpr std::size_t kAhead = 512;
 #include "lean/xnnpack/winograd_transforms.h"
 
 extern const TileSet kTiles;
+extern const WinogradKernels kWinograd;
 const TileSet kTiles = all_tiles("avx512f", 0);
 const WinogradKernels kWinograd = {"avx512f", &ON(winograd_input), &ON(winograd_output),
                                    &ON(winograd_weights)};

@@ -95,8 +95,7 @@ Status GraphBuilder::build() {
   subgraph_.reset(made);
   values_.reserve(graph.xvalues()->size());
   for (const xnn::XValue* value : *graph.xvalues()) {
-    const Status defined = define_value(*value);
-    SLIPWAY_RETURN_IF_ERROR(defined);
+    SLIPWAY_RETURN_IF_ERROR(define_value(*value));
   }
   for (const xnn::XNode* node : *graph.xnodes()) {
     uses_.emplace_back();

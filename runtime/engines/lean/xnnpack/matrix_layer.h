@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lean/xnnpack/payload.h"
-#include "lean/xnnpack/windows.h"
+#include "lean/xnnpack/rules.h"
 
 namespace slipway::lean {
 

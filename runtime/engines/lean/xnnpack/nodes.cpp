@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "lean/xnnpack/given_layer.h"
 #include "lean/xnnpack/graph_builder.h"
+#include "lean/xnnpack/kernel_choices.h"
 
 namespace slipway::lean {
 namespace {
@@ -245,6 +245,79 @@ xnn_status transposed(const GraphBuilder& graph, const xnn::XNode& outer) {
       it.input, it.filter, it.bias, it.output, node.flags());
 }
 
+// The nodes of one fully-connected layer whose weights or bias come when the program runs. XNNPACK has such
+// layers in float32 only: what is of half precision is converted before and after. It packs such weights into
+// memory that nobody cleared, and its kernels for few outputs read them in groups of inputs: what the last
+// group lacks would be anything. So the inputs are made a multiple of every group, with zeros.
+class GivenLayer {
+ public:
+  // `inputs`: features of a row.
+  GivenLayer(const GraphBuilder& graph, std::size_t inputs)
+      : graph_(graph), lacking_((kGroup - inputs % kGroup) % kGroup) {}
+
+  // The value in float32: XNNPACK's id becomes that of another value where it is not. Ids that are invalid
+  // stay.
+  void take(std::uint32_t exported, std::uint32_t* id) {
+    std::uint32_t wide = *id;
+    if (*id != XNN_INVALID_VALUE_ID && widen(exported, &wide)) {
+      status_ = convert(*id, wide);
+      *id = wide;
+    }
+  }
+  // The same, and as many zeros at the end of a dimension, the one of the layer's inputs, as they lack.
+  void take_padded(std::uint32_t exported, std::uint32_t* id, std::size_t along) {
+    take(exported, id);
+    if (lacking_ == 0 || status_ != xnn_status_success) {
+      return;
+    }
+    std::vector<std::size_t> dims = graph_.find(exported)->dims;
+    const std::size_t none[XNN_MAX_TENSOR_DIMS] = {};
+    std::size_t after[XNN_MAX_TENSOR_DIMS] = {};
+    dims[along] += lacking_;
+    after[along] = lacking_;
+    std::uint32_t padded = XNN_INVALID_VALUE_ID;
+    status_ = xnn_define_tensor_value(graph_.subgraph(), xnn_datatype_fp32, dims.size(), dims.data(), nullptr,
+                                      XNN_INVALID_VALUE_ID, 0, &padded);
+    if (status_ == xnn_status_success) {
+      status_ = xnn_define_static_constant_pad(graph_.subgraph(), none, after, 0.0F, *id, padded, 0);
+    }
+    *id = padded;
+  }
+  // The layer itself, with values that were taken.
+  xnn_status define(const Range& range, std::uint32_t input, std::uint32_t filter, std::uint32_t bias,
+                    std::uint32_t output, std::uint32_t exported_output, std::uint32_t flags) {
+    std::uint32_t result = output;
+    const bool narrows = widen(exported_output, &result);
+    if (status_ == xnn_status_success) {
+      const PlainRows plain;
+      status_ = xnn_define_fully_connected(graph_.subgraph(), range.min, range.max, input, filter, bias,
+                                           result, flags);
+    }
+    return narrows && status_ == xnn_status_success ? convert(result, output) : status_;
+  }
+
+ private:
+  static constexpr std::size_t kGroup = 16;  // a multiple of kr times sr of all kernels in float32
+
+  // Makes a float32 value beside one of half precision.
+  bool widen(std::uint32_t exported, std::uint32_t* id) {
+    const GraphValue& value = *graph_.find(exported);
+    if (value.datatype != xnn_datatype_fp16 || status_ != xnn_status_success) {
+      return false;
+    }
+    status_ = xnn_define_tensor_value(graph_.subgraph(), xnn_datatype_fp32, value.dims.size(),
+                                      value.dims.data(), nullptr, XNN_INVALID_VALUE_ID, 0, id);
+    return status_ == xnn_status_success;
+  }
+  xnn_status convert(std::uint32_t from, std::uint32_t to) {
+    return xnn_define_unary(graph_.subgraph(), xnn_unary_convert, nullptr, from, to, 0);
+  }
+
+  const GraphBuilder& graph_;
+  std::size_t lacking_;
+  xnn_status status_ = xnn_status_success;
+};
+
 xnn_status fully_connected(const GraphBuilder& graph, const xnn::XNode& outer) {
   const xnn::XNNFullyConnected& node = *outer.xnode_union_as_XNNFullyConnected();
   Ids id(graph);
@@ -275,7 +348,7 @@ xnn_status fully_connected(const GraphBuilder& graph, const xnn::XNode& outer) {
   given.take_padded(node.input1_id(), &rows, rank - 1);
   given.take_padded(node.filter_id(), &filter, along);
   given.take(node.bias_id(), &bias);
-  return given.define({range.min, range.max}, rows, filter, bias, output, node.output_id(), node.flags());
+  return given.define(range, rows, filter, bias, output, node.output_id(), node.flags());
 }
 
 xnn_status attention(const GraphBuilder& graph, const xnn::XNode& outer) {

@@ -1,5 +1,5 @@
 // Rules of convolutions, which XNNPACK does on images in the order NHWC.
-#include "lean/xnnpack/windows.h"
+#include "lean/xnnpack/rules.h"
 
 namespace slipway::lean {
 namespace {

@@ -1,5 +1,5 @@
 // Rules of pooling, and of images that change their size.
-#include "lean/xnnpack/windows.h"
+#include "lean/xnnpack/rules.h"
 
 namespace slipway::lean {
 namespace {

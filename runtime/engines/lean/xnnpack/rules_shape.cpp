@@ -127,7 +127,7 @@ Fault check_reshape(NodeCheck& check) {
 
 Fault check_pad(NodeCheck& check) {
   const auto& node = *check.node().xnode_union_as_XNNStaticConstantPad();
-  constexpr std::size_t kMostPadding = std::size_t{1} << 30;
+  constexpr std::size_t kMostAround = std::size_t{1} << 30;
   Fault fault = movable_fault(check, 0);
   fault =
       fault.empty() ? lists_fault(check, length(node.pre_paddings()), length(node.post_paddings())) : fault;
@@ -138,7 +138,7 @@ Fault check_pad(NodeCheck& check) {
   for (std::size_t i = 0; i < result.rank; ++i) {
     const std::size_t before = at(node.pre_paddings(), i);
     const std::size_t after = at(node.post_paddings(), i);
-    if (result[i] == 0 || result[i] > kMostPadding || before > kMostPadding || after > kMostPadding) {
+    if (result[i] == 0 || result[i] > kMostAround || before > kMostAround || after > kMostAround) {
       return check.input_fault(0, "it cannot have " + std::to_string(before) + " before and " +
                                       std::to_string(after) + " behind along dimension " + std::to_string(i));
     }

@@ -5,7 +5,7 @@
 namespace slipway::lean {
 namespace {
 
-constexpr XnnType kTypes[] = {
+constexpr XnnType kXnnTypes[] = {
     {xnn::XNNDatatype::xnn_datatype_fp32, xnn_datatype_fp32, 32, "fp32", "f32"},
     {xnn::XNNDatatype::xnn_datatype_fp16, xnn_datatype_fp16, 16, "fp16", "f16"},
     {xnn::XNNDatatype::xnn_datatype_qint8, xnn_datatype_qint8, 8, "qint8", "qs8"},
@@ -24,7 +24,7 @@ constexpr XnnType kTypes[] = {
 
 template <typename Column, typename Type>
 const XnnType* find_in(Column column, Type type) {
-  for (const XnnType& row : kTypes) {
+  for (const XnnType& row : kXnnTypes) {
     if (row.*column == type) {
       return &row;
     }

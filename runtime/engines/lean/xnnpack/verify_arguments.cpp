@@ -150,8 +150,7 @@ Status GraphCheck::accept(const std::vector<TensorView*>& arguments) {
   for (std::size_t argument = 0; argument < externals_.size(); ++argument) {
     if (externals_[argument] != kNoValue && facts_[externals_[argument]].input) {
       const TensorView* view = view_of(argument);
-      const Status taken = take_input(view, static_cast<std::uint32_t>(argument));
-      SLIPWAY_RETURN_IF_ERROR(taken);
+      SLIPWAY_RETURN_IF_ERROR(take_input(view, static_cast<std::uint32_t>(argument)));
       dynamic = dynamic || view->dynamism != Dynamism::kStatic;
     }
   }

@@ -10,7 +10,7 @@
 #include <cstddef>
 
 #include "lean/xnnpack/tile_choice.h"
-#include "lean/xnnpack/winograd_kernels.h"
+#include "lean/xnnpack/tile_set.h"
 
 namespace slipway::lean {
 

@@ -6,10 +6,9 @@ namespace {
 constexpr float kHalf = 0.5F;
 
 template <typename Load>
-inline __attribute__((always_inline)) void ON(winograd_input_columns)(Load load,
-                                                                      typename Vector::Type (&to)[4]) {
-  const typename Vector::Type d1 = load(1);
-  const typename Vector::Type d2 = load(2);
+INLINE void ON(winograd_input_columns)(Load load, Vector::Type (&to)[4]) {
+  const Vector::Type d1 = load(1);
+  const Vector::Type d2 = load(2);
   to[0] = Vector::subtract(load(0), d2);
   to[1] = Vector::add(d1, d2);
   to[2] = Vector::subtract(d2, d1);
@@ -18,11 +17,10 @@ inline __attribute__((always_inline)) void ON(winograd_input_columns)(Load load,
 
 // One vector of channels: rows in an order that keeps few of them at a time.
 template <typename Load>
-inline __attribute__((always_inline)) void ON(winograd_input_vector)(Load load, float* to,
-                                                                     std::size_t stride) {
-  typename Vector::Type above[4];
-  typename Vector::Type below[4];
-  const auto row = [&](std::size_t r, typename Vector::Type(&into)[4]) __attribute__((always_inline)) {
+INLINE void ON(winograd_input_vector)(Load load, float* to, std::size_t stride) {
+  Vector::Type above[4];
+  Vector::Type below[4];
+  const auto row = [&](std::size_t r, Vector::Type(&into)[4]) __attribute__((always_inline)) {
     ON(winograd_input_columns)([&](std::size_t c) __attribute__((always_inline)) { return load(4 * r + c); },
                                into);
   };
@@ -62,22 +60,22 @@ void ON(winograd_input)(const float* const* pixels, std::size_t channels, float*
 
 void ON(winograd_output)(const float* from, std::size_t stride, std::size_t channels, float* const* to,
                          const float* limits) {
-  const typename Vector::Type least = Vector::broadcast(limits);
-  const typename Vector::Type greatest = Vector::broadcast(limits + 1);
+  const Vector::Type least = Vector::broadcast(limits);
+  const Vector::Type greatest = Vector::broadcast(limits + 1);
   for (std::size_t k = 0; k < channels; k += kLanes) {
-    typename Vector::Type left[4];
-    typename Vector::Type right[4];
+    Vector::Type left[4];
+    Vector::Type right[4];
 #pragma GCC unroll 4
     for (std::size_t r = 0; r < 4; ++r) {
       const auto element = [&](std::size_t c) __attribute__((always_inline)) {
         return Vector::load_any(from + (4 * r + c) * stride + k);
       };
-      const typename Vector::Type m1 = element(1);
-      const typename Vector::Type m2 = element(2);
+      const Vector::Type m1 = element(1);
+      const Vector::Type m2 = element(2);
       left[r] = Vector::add(Vector::add(m1, m2), element(0));
       right[r] = Vector::subtract(Vector::subtract(m1, m2), element(3));
     }
-    const typename Vector::Type results[4] = {
+    const Vector::Type results[4] = {
         Vector::add(Vector::add(left[1], left[2]), left[0]),
         Vector::add(Vector::add(right[1], right[2]), right[0]),
         Vector::subtract(Vector::subtract(left[1], left[2]), left[3]),
@@ -86,7 +84,7 @@ void ON(winograd_output)(const float* from, std::size_t stride, std::size_t chan
     const bool whole = channels - k >= kLanes;
 #pragma GCC unroll 4
     for (std::size_t i = 0; i < 4; ++i) {
-      const typename Vector::Type result = Vector::clamp(results[i], least, greatest);
+      const Vector::Type result = Vector::clamp(results[i], least, greatest);
       if (whole) {
         Vector::store(to[i] + k, result);
       } else {
@@ -97,13 +95,10 @@ void ON(winograd_output)(const float* from, std::size_t stride, std::size_t chan
 }
 
 template <typename Store>
-inline __attribute__((always_inline)) void ON(winograd_weights_column)(typename Vector::Type g0,
-                                                                       typename Vector::Type g1,
-                                                                       typename Vector::Type g2,
-                                                                       Store store) {
-  const typename Vector::Type half = Vector::broadcast(&kHalf);
-  const typename Vector::Type outer = Vector::multiply(half, Vector::add(g0, g2));
-  const typename Vector::Type inner = Vector::multiply(half, g1);
+INLINE void ON(winograd_weights_column)(Vector::Type g0, Vector::Type g1, Vector::Type g2, Store store) {
+  const Vector::Type half = Vector::broadcast(&kHalf);
+  const Vector::Type outer = Vector::multiply(half, Vector::add(g0, g2));
+  const Vector::Type inner = Vector::multiply(half, g1);
   store(0, g0);
   store(1, Vector::add(outer, inner));
   store(2, Vector::subtract(outer, inner));
@@ -111,18 +106,18 @@ inline __attribute__((always_inline)) void ON(winograd_weights_column)(typename 
 }
 
 template <typename Load, typename Store>
-inline __attribute__((always_inline)) void ON(winograd_weights_vector)(Load load, Store store) {
-  typename Vector::Type rows[4][3];
+INLINE void ON(winograd_weights_vector)(Load load, Store store) {
+  Vector::Type rows[4][3];
 #pragma GCC unroll 3
   for (std::size_t c = 0; c < 3; ++c) {
     ON(winograd_weights_column)(load(c), load(3 + c), load(6 + c),
-                                [&](std::size_t r, typename Vector::Type value)
+                                [&](std::size_t r, Vector::Type value)
                                     __attribute__((always_inline)) { rows[r][c] = value; });
   }
 #pragma GCC unroll 4
   for (std::size_t r = 0; r < 4; ++r) {
     ON(winograd_weights_column)(rows[r][0], rows[r][1], rows[r][2],
-                                [&](std::size_t c, typename Vector::Type value)
+                                [&](std::size_t c, Vector::Type value)
                                     __attribute__((always_inline)) { store(4 * r + c, value); });
   }
 }
@@ -135,7 +130,7 @@ void ON(winograd_weights)(const float* taps, std::size_t channels, float* to, st
           const float* from = taps + tap * channels + k;
           return left >= kLanes ? Vector::load_any(from) : Vector::load_some(from, left);
         },
-        [&](std::size_t i, typename Vector::Type value) __attribute__((always_inline)) {
+        [&](std::size_t i, Vector::Type value) __attribute__((always_inline)) {
           if (left >= kLanes) {
             Vector::store(to + i * stride + k, value);
           } else {
