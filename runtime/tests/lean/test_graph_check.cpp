@@ -165,6 +165,25 @@ void redeclare(GraphRecipe* recipe) {
   }
 }
 
+// A node between float32 values of these shapes, the last one its result.
+GraphRecipe plain_graph(xnn::XNodeUnion kind, const std::vector<std::vector<std::uint32_t>>& dims) {
+  GraphRecipe recipe;
+  recipe.kind = kind;
+  for (const std::vector<std::uint32_t>& one : dims) {
+    recipe.values.emplace_back().dims = one;
+  }
+  recipe.values.back().role = ValueRecipe::Role::kOutput;
+  return recipe;
+}
+
+Dims dims_of(std::initializer_list<std::size_t> sizes) {
+  Dims made;
+  for (const std::size_t size : sizes) {
+    made[made.rank++] = size;
+  }
+  return made;
+}
+
 // One number of a graph changes, to a neighbour, or to one that somebody may have thought of.
 GraphRecipe changed_graph(GraphRecipe recipe, std::mt19937* random) {
   const auto below = [&](std::size_t count) { return static_cast<std::size_t>((*random)() % count); };
@@ -269,11 +288,7 @@ TEST(a_graph_that_says_another_shape_of_its_result_is_refused) {
 }
 
 TEST(a_shape_may_be_declared_with_its_channels_before_the_rest_as_pytorch_has_it) {
-  GraphRecipe recipe;
-  recipe.kind = xnn::XNodeUnion::XNNStaticTranspose;
-  recipe.values.resize(2);
-  recipe.values[0].dims = {1, 6, 3, 5};
-  recipe.values[1].role = ValueRecipe::Role::kOutput;
+  GraphRecipe recipe = plain_graph(xnn::XNodeUnion::XNNStaticTranspose, {{1, 6, 3, 5}, {}});
   recipe.list = {0, 3, 1, 2};
   using Declared = std::vector<std::uint32_t>;
   for (const Declared& declared : {Declared{1, 5, 6, 3}, Declared{1, 3, 5, 6}}) {
@@ -282,14 +297,10 @@ TEST(a_shape_may_be_declared_with_its_channels_before_the_rest_as_pytorch_has_it
     Result<GraphCheck> check = GraphCheck::read(*read.payload, "Delegate 0");
     CHECK(check.ok());
     GivenTensors given;
-    Dims made;
-    made.rank = 4;
-    made.size = {1, 6, 3, 5};
-    given.add(xnn_datatype_fp32, made, Dynamism::kStatic);
-    made.size = {1, 5, 6, 3};
-    given.add(xnn_datatype_fp32, made, Dynamism::kStatic);
+    given.add(xnn_datatype_fp32, dims_of({1, 6, 3, 5}), Dynamism::kStatic);
+    given.add(xnn_datatype_fp32, dims_of({1, 5, 6, 3}), Dynamism::kStatic);
     CHECK(check.value().accept(given.all()).ok());
-    CHECK(check.value().shapes()[1] == made);
+    CHECK(check.value().shapes()[1] == dims_of({1, 5, 6, 3}));
   }
   for (const Declared& declared : {Declared{1, 6, 3, 5}, Declared{1, 3, 4, 6}, Declared{5, 1, 3, 6}}) {
     recipe.values[1].dims = declared;
@@ -327,17 +338,9 @@ TEST(the_shapes_of_a_call_go_through_the_graph_before_xnnpack_sees_them) {
   Result<GraphCheck> check = GraphCheck::read(*read.payload, "Delegate 0");
   CHECK(check.ok());
   GivenTensors good;
-  const auto dims = [](std::initializer_list<std::size_t> sizes) {
-    Dims made;
-    for (const std::size_t size : sizes) {
-      made[made.rank++] = size;
-    }
-    return made;
-  };
   const std::size_t depth = recipe.values[0].dims[1];
   // The output is the first external value: the input behind the conversion is the last that was made.
   const auto arguments_of = [&](GivenTensors* arguments, const Dims& input, const Dims& output) {
-    const bool first = check.value().facts()[0].external_id == 0 && check.value().facts()[0].input;
     std::vector<std::pair<std::uint32_t, bool>> order;
     for (const GraphFact& fact : check.value().facts()) {
       if (fact.input || fact.output) {
@@ -348,30 +351,29 @@ TEST(the_shapes_of_a_call_go_through_the_graph_before_xnnpack_sees_them) {
     for (const auto& [id, is_input] : order) {
       arguments->add(xnn_datatype_fp32, is_input ? input : output);
     }
-    return first;
   };
-  arguments_of(&good, dims({5, depth}), dims({5, 6}));
+  arguments_of(&good, dims_of({5, depth}), dims_of({5, 6}));
   CHECK(check.value().accept(good.all()).ok());
   CHECK(check.value().accept(good.all()).ok());
 
   GivenTensors narrow;
-  arguments_of(&narrow, dims({5, depth - 1}), dims({5, 6}));
+  arguments_of(&narrow, dims_of({5, depth - 1}), dims_of({5, 6}));
   const Status refused = check.value().accept(narrow.all());
   CHECK(refused.code() == Code::kExecution);
   CHECK_CONTAINS(refused.message(), "rows of " + std::to_string(depth));
 
   GivenTensors small;
-  arguments_of(&small, dims({5, depth}), dims({4, 6}));
+  arguments_of(&small, dims_of({5, depth}), dims_of({4, 6}));
   const Status no_room = check.value().accept(small.all());
   CHECK(no_room.code() == Code::kFile);
   CHECK_CONTAINS(no_room.message(), "does not fit the tensor float32 4x6");
 
   GivenTensors deep;
-  arguments_of(&deep, dims({1, 5, depth}), dims({5, 6}));
+  arguments_of(&deep, dims_of({1, 5, depth}), dims_of({5, 6}));
   CHECK(check.value().accept(deep.all()).code() == Code::kFile);
 
   GivenTensors sixteen;
-  arguments_of(&sixteen, dims({5, depth}), dims({5, 6}));
+  arguments_of(&sixteen, dims_of({5, depth}), dims_of({5, 6}));
   for (TensorView* view : sixteen.all()) {
     view->rank = 16;
     std::fill(view->sizes.begin(), view->sizes.end(), 1);
@@ -379,7 +381,7 @@ TEST(the_shapes_of_a_call_go_through_the_graph_before_xnnpack_sees_them) {
   CHECK(check.value().accept(sixteen.all()).code() == Code::kFile);
 
   GivenTensors halves;
-  arguments_of(&halves, dims({5, depth}), dims({5, 6}));
+  arguments_of(&halves, dims_of({5, depth}), dims_of({5, 6}));
   for (TensorView* view : halves.all()) {
     view->dtype = DType::kInt32;  // as wide
   }
@@ -392,14 +394,8 @@ TEST(the_shapes_of_a_call_go_through_the_graph_before_xnnpack_sees_them) {
 TEST(memory_is_planned_anew_for_other_shapes) {
   // With one row the sum may lie where the first term was; with many rows it may not.
   constexpr std::size_t kMany = 1 << 18;
-  GraphRecipe recipe;
-  recipe.kind = xnn::XNodeUnion::XNNAdd;
+  GraphRecipe recipe = plain_graph(xnn::XNodeUnion::XNNAdd, {{1, 5}, {kMany, 5}, {kMany, 5}});
   recipe.inside = true;
-  recipe.values.resize(3);
-  recipe.values[0].dims = {1, 5};
-  recipe.values[1].dims = {kMany, 5};
-  recipe.values[2].dims = {kMany, 5};
-  recipe.values[2].role = ValueRecipe::Role::kOutput;
   const Read read(recipe);
   Result<GraphCheck> check = GraphCheck::read(*read.payload, "Delegate 0");
   CHECK(check.ok());
@@ -412,10 +408,7 @@ TEST(memory_is_planned_anew_for_other_shapes) {
   for (const std::size_t rows : {std::size_t{1}, kMany, std::size_t{3}, kMany}) {
     GivenTensors arguments;
     for (const std::size_t count : {std::size_t{1}, rows, rows}) {
-      Dims dims;
-      dims.rank = 2;
-      dims.size = {count, 5};
-      TensorView& view = arguments.add(xnn_datatype_fp32, dims);
+      TensorView& view = arguments.add(xnn_datatype_fp32, dims_of({count, 5}));
       std::fill_n(view.as<float>(), view.count(), -1.5F);
     }
     CHECK(check.value().accept(arguments.all()).ok());
@@ -427,12 +420,8 @@ TEST(memory_is_planned_anew_for_other_shapes) {
 
 TEST(a_graph_that_needs_more_memory_than_there_is_is_refused_before_it_asks_for_it) {
   constexpr std::uint32_t kSide = 1U << 20;  // squared, of float32: 4 TiB
-  GraphRecipe recipe;
+  GraphRecipe recipe = plain_graph(xnn::XNodeUnion::XNNAbs, {{kSide, kSide}, {kSide, kSide}});
   recipe.inside = true;
-  recipe.values.resize(2);
-  recipe.values[0].dims = {kSide, kSide};
-  recipe.values[1].dims = {kSide, kSide};
-  recipe.values[1].role = ValueRecipe::Role::kOutput;
   const Read read(recipe);
   Result<GraphCheck> check = GraphCheck::read(*read.payload, "Delegate 0");
   CHECK(check.ok());
@@ -452,28 +441,16 @@ TEST(a_graph_that_needs_more_memory_than_there_is_is_refused_before_it_asks_for_
 }
 
 TEST(a_declared_shape_is_a_bound_of_values_that_are_dynamic_only) {
-  GraphRecipe recipe;
-  recipe.kind = xnn::XNodeUnion::XNNAdd;
-  recipe.values.resize(3);
-  recipe.values[0].dims = {1, 5};
-  recipe.values[1].dims = {3, 5};
-  recipe.values[2].dims = {7, 5};  // the bound of (rows * rows) / rows, which an exporter takes apart
-  recipe.values[2].role = ValueRecipe::Role::kOutput;
-  const auto dims = [](std::size_t rows) {
-    Dims made;
-    made.rank = 2;
-    made[0] = rows;
-    made[1] = 5;
-    return made;
-  };
+  // 7: the bound of (rows * rows) / rows, which an exporter takes apart.
+  GraphRecipe recipe = plain_graph(xnn::XNodeUnion::XNNAdd, {{1, 5}, {3, 5}, {7, 5}});
   const Read read(recipe);
   for (const Dynamism dynamism : {Dynamism::kBounded, Dynamism::kStatic}) {
     Result<GraphCheck> check = GraphCheck::read(*read.payload, "Delegate 0");
     CHECK(check.ok());
     GivenTensors given;
-    given.add(xnn_datatype_fp32, dims(1), dynamism);
-    given.add(xnn_datatype_fp32, dims(3), dynamism);
-    given.add(xnn_datatype_fp32, dims(7));  // dynamic in both
+    given.add(xnn_datatype_fp32, dims_of({1, 5}), dynamism);
+    given.add(xnn_datatype_fp32, dims_of({3, 5}), dynamism);
+    given.add(xnn_datatype_fp32, dims_of({7, 5}));  // dynamic in both
     const Status accepted = check.value().accept(given.all());
     CHECK(accepted.ok() == (dynamism == Dynamism::kBounded));
     if (!accepted.ok()) {

@@ -67,38 +67,38 @@ struct OneToOne {
 using Plain = OneToOne<xnn::_XNNNode1x1>;
 
 template <typename Table>
-xnn_status define_unary(const GraphBuilder& graph, const xnn::XNode& outer, xnn_unary_operator type,
-                        const xnn_unary_params* params) {
+xnn_status define_with(const GraphBuilder& graph, const xnn::XNode& outer, xnn_unary_operator type,
+                       const xnn_unary_params* params) {
   const OneToOne<Table> it(graph, outer);
   return it.good ? xnn_define_unary(graph.subgraph(), type, params, it.input, it.output, it.node.flags())
                  : kInvalid;
 }
 
 template <xnn_unary_operator kType>
-xnn_status unary(const GraphBuilder& graph, const xnn::XNode& outer) {
-  return define_unary<xnn::_XNNNode1x1>(graph, outer, kType, nullptr);
+xnn_status define_unary(const GraphBuilder& graph, const xnn::XNode& outer) {
+  return define_with<xnn::_XNNNode1x1>(graph, outer, kType, nullptr);
 }
 
-xnn_status clamp(const GraphBuilder& graph, const xnn::XNode& outer) {
+xnn_status define_clamp(const GraphBuilder& graph, const xnn::XNode& outer) {
   xnn_unary_params params;
   params.clamp.min = Range(outer).min;
   params.clamp.max = Range(outer).max;
-  return define_unary<xnn::_XNNNode1x1>(graph, outer, xnn_unary_clamp, &params);
+  return define_with<xnn::_XNNNode1x1>(graph, outer, xnn_unary_clamp, &params);
 }
 
-xnn_status elu(const GraphBuilder& graph, const xnn::XNode& outer) {
+xnn_status define_elu(const GraphBuilder& graph, const xnn::XNode& outer) {
   xnn_unary_params params;
   params.elu.alpha = outer.xnode_union_as_XNNELU()->alpha();
-  return define_unary<xnn::XNNELU>(graph, outer, xnn_unary_elu, &params);
+  return define_with<xnn::XNNELU>(graph, outer, xnn_unary_elu, &params);
 }
 
-xnn_status leaky_relu(const GraphBuilder& graph, const xnn::XNode& outer) {
+xnn_status define_leaky_relu(const GraphBuilder& graph, const xnn::XNode& outer) {
   xnn_unary_params params;
   params.leaky_relu.negative_slope = outer.xnode_union_as_XNNLeakyReLU()->negative_slope();
-  return define_unary<xnn::XNNLeakyReLU>(graph, outer, xnn_unary_leaky_relu, &params);
+  return define_with<xnn::XNNLeakyReLU>(graph, outer, xnn_unary_leaky_relu, &params);
 }
 
-xnn_status convert(const GraphBuilder& graph, const xnn::XNode& outer) {
+xnn_status define_convert(const GraphBuilder& graph, const xnn::XNode& outer) {
   // XNNPACK's own flags of a conversion whose result only 4-bit layers read: on a processor with KleidiAI's
   // kernels for them, it is made in these kernels' packed form (src/xnnpack/internal.h of the pinned
   // XNNPACK).
@@ -124,13 +124,13 @@ xnn_status convert(const GraphBuilder& graph, const xnn::XNode& outer) {
 
 // Along the last dimension (softmax), or no computation at all (copy).
 template <auto kDefine>
-xnn_status plain(const GraphBuilder& graph, const xnn::XNode& outer) {
+xnn_status define_plain(const GraphBuilder& graph, const xnn::XNode& outer) {
   const Plain it(graph, outer);
   return it.good ? kDefine(graph.subgraph(), it.input, it.output, it.node.flags()) : kInvalid;
 }
 
 template <xnn_binary_operator kType>
-xnn_status binary(const GraphBuilder& graph, const xnn::XNode& outer) {
+xnn_status define_binary(const GraphBuilder& graph, const xnn::XNode& outer) {
   const auto& node = *static_cast<const xnn::_XNNNode2x1*>(outer.xnode_union());
   Ids id(graph);
   const std::uint32_t first = id(node.input1_id());
@@ -187,7 +187,7 @@ struct Convolution {
 };
 
 // Each pixel is a row: the filter [outputs, 1, 1, inputs] is a matrix.
-xnn_status pixels(const GraphBuilder& graph, const Convolution& it) {
+xnn_status define_pixels(const GraphBuilder& graph, const Convolution& it) {
   const xnn_value& filter = graph.subgraph()->values[it.filter];
   if (filter.datatype != xnn_datatype_qcint8 || filter.quantization.channel_dimension != 0) {
     return kInvalid;
@@ -203,11 +203,11 @@ xnn_status pixels(const GraphBuilder& graph, const Convolution& it) {
                                           it.bias, it.output, 0);
 }
 
-xnn_status convolution(const GraphBuilder& graph, const xnn::XNode& outer) {
+xnn_status define_convolution(const GraphBuilder& graph, const xnn::XNode& outer) {
   const Convolution it(graph, outer);
   const xnn::_XNNNodeConv& node = it.node;
   if (!it.good || graph.pixel_layers().has(node)) {
-    return it.good ? pixels(graph, it) : kInvalid;
+    return it.good ? define_pixels(graph, it) : kInvalid;
   }
   return xnn_define_convolution_2d(graph.subgraph(), node.padding_top(), node.padding_right(),
                                    node.padding_bottom(), node.padding_left(), node.kernel_height(),
@@ -218,7 +218,7 @@ xnn_status convolution(const GraphBuilder& graph, const xnn::XNode& outer) {
 }
 
 // One input channel a group.
-xnn_status depthwise(const GraphBuilder& graph, const xnn::XNode& outer) {
+xnn_status define_depthwise(const GraphBuilder& graph, const xnn::XNode& outer) {
   const Convolution it(graph, outer);
   const xnn::_XNNNodeConv& node = it.node;
   if (!it.good || node.group_input_channels() != 1) {
@@ -231,7 +231,7 @@ xnn_status depthwise(const GraphBuilder& graph, const xnn::XNode& outer) {
       it.range.min, it.range.max, it.input, it.filter, it.bias, it.output, node.flags());
 }
 
-xnn_status transposed(const GraphBuilder& graph, const xnn::XNode& outer) {
+xnn_status define_transposed(const GraphBuilder& graph, const xnn::XNode& outer) {
   const Convolution it(graph, outer);
   const xnn::_XNNNodeConv& node = it.node;
   if (!it.good) {
@@ -318,7 +318,7 @@ class GivenLayer {
   xnn_status status_ = xnn_status_success;
 };
 
-xnn_status fully_connected(const GraphBuilder& graph, const xnn::XNode& outer) {
+xnn_status define_fully_connected(const GraphBuilder& graph, const xnn::XNode& outer) {
   const xnn::XNNFullyConnected& node = *outer.xnode_union_as_XNNFullyConnected();
   Ids id(graph);
   const std::uint32_t input = id(node.input1_id());
@@ -351,7 +351,7 @@ xnn_status fully_connected(const GraphBuilder& graph, const xnn::XNode& outer) {
   return given.define(range, rows, filter, bias, output, node.output_id(), node.flags());
 }
 
-xnn_status attention(const GraphBuilder& graph, const xnn::XNode& outer) {
+xnn_status define_attention(const GraphBuilder& graph, const xnn::XNode& outer) {
   const auto& node = *outer.xnode_union_as_XNNScaledDotProductAttention();
   Ids id(graph);
   const std::uint32_t query = id(node.query_id());
@@ -366,7 +366,7 @@ xnn_status attention(const GraphBuilder& graph, const xnn::XNode& outer) {
                           scale, mask, output, node.flags());
 }
 
-xnn_status batch_matrix_multiply(const GraphBuilder& graph, const xnn::XNode& outer) {
+xnn_status define_batch_matrix_multiply(const GraphBuilder& graph, const xnn::XNode& outer) {
   const auto& node = *outer.xnode_union_as_XNNBatchMatrixMultiply();
   Ids id(graph);
   const std::uint32_t first = id(node.input1_id());
@@ -377,7 +377,7 @@ xnn_status batch_matrix_multiply(const GraphBuilder& graph, const xnn::XNode& ou
 }
 
 // The mean over height and width, in NHWC.
-xnn_status global_average(const GraphBuilder& graph, const xnn::XNode& outer) {
+xnn_status define_global_average(const GraphBuilder& graph, const xnn::XNode& outer) {
   const Plain it(graph, outer);
   if (!it.good || graph.find(it.node.input_id())->dims.size() < 3) {
     return kInvalid;
@@ -389,7 +389,7 @@ xnn_status global_average(const GraphBuilder& graph, const xnn::XNode& outer) {
                                   keep ? XNN_FLAG_KEEP_DIMS : 0);
 }
 
-xnn_status average_pooling(const GraphBuilder& graph, const xnn::XNode& outer) {
+xnn_status define_average_pooling(const GraphBuilder& graph, const xnn::XNode& outer) {
   const OneToOne<xnn::_XNNPooling2D> it(graph, outer);
   const Range range(outer);
   return !it.good ? kInvalid
@@ -400,7 +400,7 @@ xnn_status average_pooling(const GraphBuilder& graph, const xnn::XNode& outer) {
                         range.max, it.input, it.output, it.node.flags());
 }
 
-xnn_status max_pooling(const GraphBuilder& graph, const xnn::XNode& outer) {
+xnn_status define_max_pooling(const GraphBuilder& graph, const xnn::XNode& outer) {
   const OneToOne<xnn::_XNNPooling2D> it(graph, outer);
   const xnn::_XNNPooling2D& node = it.node;
   const Range range(outer);
@@ -425,7 +425,7 @@ xnn_status max_pooling(const GraphBuilder& graph, const xnn::XNode& outer) {
       node.dilation_height(), node.dilation_width(), range.min, range.max, it.input, it.output, node.flags());
 }
 
-xnn_status argmax_pooling(const GraphBuilder& graph, const xnn::XNode& outer) {
+xnn_status define_argmax_pooling(const GraphBuilder& graph, const xnn::XNode& outer) {
   const auto& node = *outer.xnode_union_as_XNNArgMaxPooling2d();
   Ids id(graph);
   const std::uint32_t input = id(node.input_id());
@@ -438,7 +438,7 @@ xnn_status argmax_pooling(const GraphBuilder& graph, const xnn::XNode& outer) {
                                             node.pooling_width(), input, value, index, node.flags());
 }
 
-std::vector<std::size_t> sizes_of(const flatbuffers::Vector<std::uint32_t>* items) {
+std::vector<std::size_t> list_of(const flatbuffers::Vector<std::uint32_t>* items) {
   return items == nullptr ? std::vector<std::size_t>()
                           : std::vector<std::size_t>(items->begin(), items->end());
 }
@@ -449,19 +449,19 @@ bool names_all(const GraphBuilder& graph, const Node& it, const std::vector<std:
   return it.good && list.size() == graph.find(it.node.input_id())->dims.size();
 }
 
-xnn_status transpose(const GraphBuilder& graph, const xnn::XNode& outer) {
+xnn_status define_transpose(const GraphBuilder& graph, const xnn::XNode& outer) {
   const OneToOne<xnn::XNNStaticTranspose> it(graph, outer);
-  const std::vector<std::size_t> order = sizes_of(it.node.perm());
+  const std::vector<std::size_t> order = list_of(it.node.perm());
   return !names_all(graph, it, order) || order.size() != it.node.num_dims()
              ? kInvalid
              : xnn_define_static_transpose(graph.subgraph(), order.size(), order.data(), it.input, it.output,
                                            it.node.flags());
 }
 
-xnn_status slice(const GraphBuilder& graph, const xnn::XNode& outer) {
+xnn_status define_slice(const GraphBuilder& graph, const xnn::XNode& outer) {
   const OneToOne<xnn::XNNStaticSlice> it(graph, outer);
-  const std::vector<std::size_t> offsets = sizes_of(it.node.offsets());
-  const std::vector<std::size_t> sizes = sizes_of(it.node.sizes());
+  const std::vector<std::size_t> offsets = list_of(it.node.offsets());
+  const std::vector<std::size_t> sizes = list_of(it.node.sizes());
   return !names_all(graph, it, offsets) || offsets.size() != it.node.num_dims() ||
                  sizes.size() != offsets.size()
              ? kInvalid
@@ -469,16 +469,16 @@ xnn_status slice(const GraphBuilder& graph, const xnn::XNode& outer) {
                                        it.output, it.node.flags());
 }
 
-xnn_status reshape(const GraphBuilder& graph, const xnn::XNode& outer) {
+xnn_status define_reshape(const GraphBuilder& graph, const xnn::XNode& outer) {
   const OneToOne<xnn::XNNStaticReshape> it(graph, outer);
-  const std::vector<std::size_t> sizes = sizes_of(it.node.new_shape());
+  const std::vector<std::size_t> sizes = list_of(it.node.new_shape());
   return !it.good || sizes.size() != it.node.num_dims() || sizes.size() > XNN_MAX_TENSOR_DIMS
              ? kInvalid
              : xnn_define_static_reshape(graph.subgraph(), sizes.size(), sizes.data(), it.input, it.output,
                                          it.node.flags());
 }
 
-xnn_status resize_bilinear(const GraphBuilder& graph, const xnn::XNode& outer) {
+xnn_status define_resize_bilinear(const GraphBuilder& graph, const xnn::XNode& outer) {
   const OneToOne<xnn::XNNStaticResizeBilinear2D> it(graph, outer);
   return !it.good ? kInvalid
                   : xnn_define_static_resize_bilinear_2d(graph.subgraph(), it.node.new_height(),
@@ -486,10 +486,10 @@ xnn_status resize_bilinear(const GraphBuilder& graph, const xnn::XNode& outer) {
                                                          it.node.flags());
 }
 
-xnn_status pad(const GraphBuilder& graph, const xnn::XNode& outer) {
+xnn_status define_pad(const GraphBuilder& graph, const xnn::XNode& outer) {
   const OneToOne<xnn::XNNStaticConstantPad> it(graph, outer);
-  const std::vector<std::size_t> before = sizes_of(it.node.pre_paddings());
-  const std::vector<std::size_t> after = sizes_of(it.node.post_paddings());
+  const std::vector<std::size_t> before = list_of(it.node.pre_paddings());
+  const std::vector<std::size_t> after = list_of(it.node.post_paddings());
   return !names_all(graph, it, before) || before.size() != after.size()
              ? kInvalid
              : xnn_define_static_constant_pad(graph.subgraph(), before.data(), after.data(),
@@ -497,7 +497,7 @@ xnn_status pad(const GraphBuilder& graph, const xnn::XNode& outer) {
 }
 
 template <int kCount>
-xnn_status concatenate(const GraphBuilder& graph, const xnn::XNode& outer) {
+xnn_status define_concatenate(const GraphBuilder& graph, const xnn::XNode& outer) {
   const auto& node = *static_cast<const xnn::_XNNCat*>(outer.xnode_union());
   Ids id(graph);
   const std::uint32_t one = id(node.input1_id());
@@ -531,53 +531,53 @@ struct NodeRow {
 };
 
 constexpr NodeRow kNodes[] = {
-    {Kind::XNNAdd, binary<xnn_binary_add>},
-    {Kind::XNNSubtract, binary<xnn_binary_subtract>},
-    {Kind::XNNMultiply, binary<xnn_binary_multiply>},
-    {Kind::XNNDiv, binary<xnn_binary_divide>},
-    {Kind::XNNMinimum, binary<xnn_binary_minimum>},
-    {Kind::XNNMaximum, binary<xnn_binary_maximum>},
-    {Kind::XNNPReLU, binary<xnn_binary_prelu>},
-    {Kind::XNNSigmoid, unary<xnn_unary_sigmoid>},
-    {Kind::XNNFloor, unary<xnn_unary_floor>},
-    {Kind::XNNSquareRoot, unary<xnn_unary_square_root>},
-    {Kind::XNNCeiling, unary<xnn_unary_ceiling>},
-    {Kind::XNNHardswish, unary<xnn_unary_hardswish>},
-    {Kind::XNNNegate, unary<xnn_unary_negate>},
-    {Kind::XNNSquare, unary<xnn_unary_square>},
-    {Kind::XNNAbs, unary<xnn_unary_abs>},
-    {Kind::XNNReciprocalSquareRoot, unary<xnn_unary_reciprocal_square_root>},
-    {Kind::XNNLog, unary<xnn_unary_log>},
-    {Kind::XNNGelu, unary<xnn_unary_gelu>},
-    {Kind::XNNTanh, unary<xnn_unary_tanh>},
-    {Kind::XNNExp, unary<xnn_unary_exp>},
-    {Kind::XNNSin, unary<xnn_unary_sine>},
-    {Kind::XNNCos, unary<xnn_unary_cosine>},
-    {Kind::XNNFullyConnected, fully_connected},
-    {Kind::XNNConv2d, convolution},
-    {Kind::XNNDepthwiseConv2d, depthwise},
-    {Kind::XNNConvTranspose2d, transposed},
-    {Kind::XNNSoftmax, plain<xnn_define_softmax>},
-    {Kind::XNNClamp, clamp},
-    {Kind::XNNConvert, convert},
-    {Kind::XNNCopy, plain<xnn_define_copy>},
-    {Kind::XNNGlobalAvgPooling2d, global_average},
-    {Kind::XNNAvgPooling2d, average_pooling},
-    {Kind::XNNMaxPooling2d, max_pooling},
-    {Kind::XNNArgMaxPooling2d, argmax_pooling},
-    {Kind::XNNELU, elu},
-    {Kind::XNNLeakyReLU, leaky_relu},
-    {Kind::XNNStaticTranspose, transpose},
-    {Kind::XNNStaticSlice, slice},
-    {Kind::XNNStaticReshape, reshape},
-    {Kind::XNNStaticResizeBilinear2D, resize_bilinear},
-    {Kind::XNNStaticConstantPad, pad},
-    {Kind::XNNConcatenate2, concatenate<2>},
-    {Kind::XNNConcatenate3, concatenate<3>},
-    {Kind::XNNConcatenate4, concatenate<4>},
-    {Kind::XNNConcatenate5, concatenate<5>},
-    {Kind::XNNScaledDotProductAttention, attention},
-    {Kind::XNNBatchMatrixMultiply, batch_matrix_multiply},
+    {Kind::XNNAdd, define_binary<xnn_binary_add>},
+    {Kind::XNNSubtract, define_binary<xnn_binary_subtract>},
+    {Kind::XNNMultiply, define_binary<xnn_binary_multiply>},
+    {Kind::XNNDiv, define_binary<xnn_binary_divide>},
+    {Kind::XNNMinimum, define_binary<xnn_binary_minimum>},
+    {Kind::XNNMaximum, define_binary<xnn_binary_maximum>},
+    {Kind::XNNPReLU, define_binary<xnn_binary_prelu>},
+    {Kind::XNNSigmoid, define_unary<xnn_unary_sigmoid>},
+    {Kind::XNNFloor, define_unary<xnn_unary_floor>},
+    {Kind::XNNSquareRoot, define_unary<xnn_unary_square_root>},
+    {Kind::XNNCeiling, define_unary<xnn_unary_ceiling>},
+    {Kind::XNNHardswish, define_unary<xnn_unary_hardswish>},
+    {Kind::XNNNegate, define_unary<xnn_unary_negate>},
+    {Kind::XNNSquare, define_unary<xnn_unary_square>},
+    {Kind::XNNAbs, define_unary<xnn_unary_abs>},
+    {Kind::XNNReciprocalSquareRoot, define_unary<xnn_unary_reciprocal_square_root>},
+    {Kind::XNNLog, define_unary<xnn_unary_log>},
+    {Kind::XNNGelu, define_unary<xnn_unary_gelu>},
+    {Kind::XNNTanh, define_unary<xnn_unary_tanh>},
+    {Kind::XNNExp, define_unary<xnn_unary_exp>},
+    {Kind::XNNSin, define_unary<xnn_unary_sine>},
+    {Kind::XNNCos, define_unary<xnn_unary_cosine>},
+    {Kind::XNNFullyConnected, define_fully_connected},
+    {Kind::XNNConv2d, define_convolution},
+    {Kind::XNNDepthwiseConv2d, define_depthwise},
+    {Kind::XNNConvTranspose2d, define_transposed},
+    {Kind::XNNSoftmax, define_plain<xnn_define_softmax>},
+    {Kind::XNNClamp, define_clamp},
+    {Kind::XNNConvert, define_convert},
+    {Kind::XNNCopy, define_plain<xnn_define_copy>},
+    {Kind::XNNGlobalAvgPooling2d, define_global_average},
+    {Kind::XNNAvgPooling2d, define_average_pooling},
+    {Kind::XNNMaxPooling2d, define_max_pooling},
+    {Kind::XNNArgMaxPooling2d, define_argmax_pooling},
+    {Kind::XNNELU, define_elu},
+    {Kind::XNNLeakyReLU, define_leaky_relu},
+    {Kind::XNNStaticTranspose, define_transpose},
+    {Kind::XNNStaticSlice, define_slice},
+    {Kind::XNNStaticReshape, define_reshape},
+    {Kind::XNNStaticResizeBilinear2D, define_resize_bilinear},
+    {Kind::XNNStaticConstantPad, define_pad},
+    {Kind::XNNConcatenate2, define_concatenate<2>},
+    {Kind::XNNConcatenate3, define_concatenate<3>},
+    {Kind::XNNConcatenate4, define_concatenate<4>},
+    {Kind::XNNConcatenate5, define_concatenate<5>},
+    {Kind::XNNScaledDotProductAttention, define_attention},
+    {Kind::XNNBatchMatrixMultiply, define_batch_matrix_multiply},
 };
 
 }  // namespace
