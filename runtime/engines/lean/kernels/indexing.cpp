@@ -322,15 +322,10 @@ Status index(Arguments& arguments) {
     return {};
   }
   Lookup lookup;
-  Status done = in.dtype == out.dtype ? lookup.prepare(in, indices)
-                                      : mismatch("the result of indexing is of another type");
-  if (done.ok()) {
-    done = resize(&out, lookup.shape);
-  }
-  if (done.ok()) {
-    done = lookup.look_up(in);
-  }
-  SLIPWAY_RETURN_IF_ERROR(done);
+  SLIPWAY_RETURN_IF_ERROR(in.dtype == out.dtype ? lookup.prepare(in, indices)
+                                                : mismatch("the result of indexing is of another type"));
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, lookup.shape));
+  SLIPWAY_RETURN_IF_ERROR(lookup.look_up(in));
   if (out.count() != 0) {
     lookup.move(in, out.strides(), in.data, out.data, true);
   }

@@ -382,11 +382,9 @@ Status batch_norm_running(Arguments& arguments) {
     return batch_norm_with(in, weight, bias, mean, variance, eps, out);
   }
   Statistics found;
-  Status done = statistics_of(in, eps, arguments.tensor(9), arguments.tensor(10), &found);
-  if (done.ok()) {
-    done = batch_norm_with(in, weight, bias, view_of(found.means), view_of(found.variances), eps, out);
-  }
-  SLIPWAY_RETURN_IF_ERROR(done);
+  SLIPWAY_RETURN_IF_ERROR(statistics_of(in, eps, arguments.tensor(9), arguments.tensor(10), &found));
+  SLIPWAY_RETURN_IF_ERROR(
+      batch_norm_with(in, weight, bias, view_of(found.means), view_of(found.variances), eps, out));
   if (mean.constant || variance.constant || mean.count() != found.means.size() ||
       variance.count() != found.means.size()) {
     return mismatch("the running statistics cannot follow");

@@ -235,10 +235,8 @@ Status max_pool(Arguments& arguments) {
   TensorView& indices = arguments.tensor(7);
   SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   Windows found;
-  Status done = found.prepare(in, kernel, strides, padding, dilation, ceil, &out);
-  if (done.ok()) {
-    done = resize(&indices, out.shape());
-  }
+  SLIPWAY_RETURN_IF_ERROR(found.prepare(in, kernel, strides, padding, dilation, ceil, &out));
+  Status done = resize(&indices, out.shape());
   if (!done.ok() || out.count() == 0) {
     return done;
   }

@@ -80,10 +80,8 @@ Status select_scatter(Arguments& arguments) {
   const TensorView& source = arguments.tensor(1);
   TensorView& out = arguments.tensor(4);
   std::size_t dim = 0;
-  Status done = wrap_dim(arguments.integer(2), in.rank, &dim);
-  if (done.ok()) {
-    done = resize(&out, in.shape());
-  }
+  SLIPWAY_RETURN_IF_ERROR(wrap_dim(arguments.integer(2), in.rank, &dim));
+  Status done = resize(&out, in.shape());
   std::int64_t index = arguments.integer(3);
   index = index < 0 ? index + in.sizes[dim] : index;
   if (!done.ok() || index < 0 || index >= in.sizes[dim] || source.rank + 1U != in.rank) {
@@ -110,11 +108,8 @@ Status slice_scatter(Arguments& arguments) {
   const TensorView& source = arguments.tensor(1);
   TensorView& out = arguments.tensor(6);
   std::size_t dim = 0;
-  Status done = wrap_dim(arguments.integer(2), in.rank, &dim);
-  if (done.ok()) {
-    done = resize(&out, in.shape());
-  }
-  SLIPWAY_RETURN_IF_ERROR(done);
+  SLIPWAY_RETURN_IF_ERROR(wrap_dim(arguments.integer(2), in.rank, &dim));
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
   const std::int64_t size = in.sizes[dim];
   const std::int64_t start = bound(arguments.optional_integer(3), 0, size);
   const std::int64_t end = std::max(start, bound(arguments.optional_integer(4), size, size));

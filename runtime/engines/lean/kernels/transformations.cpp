@@ -17,10 +17,8 @@ Status roll(Arguments& arguments) {
     return mismatch("only one dimension at a time can be rolled");
   }
   std::size_t dim = 0;
-  Status done = wrap_dim(dims[0], in.rank, &dim);
-  if (done.ok()) {
-    done = resize(&out, in.shape());
-  }
+  SLIPWAY_RETURN_IF_ERROR(wrap_dim(dims[0], in.rank, &dim));
+  Status done = resize(&out, in.shape());
   const std::int64_t size = in.sizes[dim];
   if (!done.ok() || size == 0) {
     return done;

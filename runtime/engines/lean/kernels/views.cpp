@@ -123,11 +123,8 @@ Status swapped(Arguments& arguments, std::int64_t first, std::int64_t second, st
   std::size_t a = 0;
   std::size_t b = 0;
   if (rank != 0) {
-    Status wrapped = wrap_dim(first, rank, &a);
-    if (wrapped.ok()) {
-      wrapped = wrap_dim(second, rank, &b);
-    }
-    SLIPWAY_RETURN_IF_ERROR(wrapped);
+    SLIPWAY_RETURN_IF_ERROR(wrap_dim(first, rank, &a));
+    SLIPWAY_RETURN_IF_ERROR(wrap_dim(second, rank, &b));
   }
   std::vector<std::int64_t> dims(rank);
   for (std::size_t i = 0; i < rank; ++i) {
@@ -178,10 +175,8 @@ Status diagonal_copy(Arguments& arguments) {
   const std::int64_t offset = arguments.integer(1);
   std::size_t a = 0;
   std::size_t b = 0;
-  Status wrapped = wrap_dim(arguments.integer(2), in.rank, &a);
-  if (wrapped.ok()) {
-    wrapped = wrap_dim(arguments.integer(3), in.rank, &b);
-  }
+  SLIPWAY_RETURN_IF_ERROR(wrap_dim(arguments.integer(2), in.rank, &a));
+  Status wrapped = wrap_dim(arguments.integer(3), in.rank, &b);
   if (!wrapped.ok() || a == b) {
     return wrapped.ok() ? mismatch("a diagonal needs two dimensions") : wrapped;
   }

@@ -117,10 +117,8 @@ Result<std::unique_ptr<Delegate>> Delegate::load(const XnnContext& context, Pack
   if (split.stages.empty()) {
     split.stages.emplace_back();
   }
-  Status done = made->make_parts(split, weights);
-  if (done.ok()) {
-    done = made->make_crossings(split);
-  }
+  SLIPWAY_RETURN_IF_ERROR(made->make_parts(split, weights));
+  Status done = made->make_crossings(split);
   made->probes_ = std::move(split.probes);
   return done.ok() ? Result<std::unique_ptr<Delegate>>(std::move(made)) : done;
 }

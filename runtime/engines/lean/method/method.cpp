@@ -44,19 +44,11 @@ Result<std::unique_ptr<Method>> Method::load(const XnnContext& context, const Da
   }
   std::unique_ptr<Method> method(new Method(context, store, weights, shared, *found, recorder));
   std::vector<const KernelEntry*> kernels;
-  Status done = method->find_operators(&kernels);
-  if (done.ok()) {
-    done = method->make_arenas();
-  }
-  if (done.ok()) {
-    done = method->make_values();
-  }
-  if (done.ok()) {
-    done = method->make_delegates();
-  }
-  if (done.ok()) {
-    done = method->make_instructions(kernels);
-  }
+  SLIPWAY_RETURN_IF_ERROR(method->find_operators(&kernels));
+  SLIPWAY_RETURN_IF_ERROR(method->make_arenas());
+  SLIPWAY_RETURN_IF_ERROR(method->make_values());
+  SLIPWAY_RETURN_IF_ERROR(method->make_delegates());
+  Status done = method->make_instructions(kernels);
   if (done.ok()) {
     method->find_shared_inputs();
   }
