@@ -36,17 +36,12 @@ std::vector<std::string> forms_of(const GraphRecipe& recipe) {
 }
 
 GraphRecipe linear() {
-  GraphRecipe recipe;
-  recipe.kind = xnn::XNodeUnion::XNNFullyConnected;
-  recipe.values.resize(4);
-  recipe.values[0].dims = {3, 8};
-  recipe.values[1].dims = {6, 8};
-  recipe.values[1].role = Role::kConstant;
-  recipe.values[2].dims = {6};
-  recipe.values[2].role = Role::kConstant;
-  recipe.values[3].dims = {3, 6};
-  recipe.values[3].role = Role::kOutput;
-  return recipe;
+  constexpr auto kFloat = xnn::XNNDatatype::xnn_datatype_fp32;
+  return {xnn::XNodeUnion::XNNFullyConnected,
+          {{kFloat, {3, 8}},
+           {kFloat, {6, 8}, Role::kConstant},
+           {kFloat, {6}, Role::kConstant},
+           {kFloat, {3, 6}, Role::kOutput}}};
 }
 
 template <typename Change>
