@@ -438,7 +438,7 @@ xnn_status define_argmax_pooling(const GraphBuilder& graph, const xnn::XNode& ou
                                             node.pooling_width(), input, value, index, node.flags());
 }
 
-std::vector<std::size_t> list_of(const flatbuffers::Vector<std::uint32_t>* items) {
+std::vector<std::size_t> stored_sizes(const flatbuffers::Vector<std::uint32_t>* items) {
   return items == nullptr ? std::vector<std::size_t>()
                           : std::vector<std::size_t>(items->begin(), items->end());
 }
@@ -451,7 +451,7 @@ bool names_all(const GraphBuilder& graph, const Node& it, const std::vector<std:
 
 xnn_status define_transpose(const GraphBuilder& graph, const xnn::XNode& outer) {
   const OneToOne<xnn::XNNStaticTranspose> it(graph, outer);
-  const std::vector<std::size_t> order = list_of(it.node.perm());
+  const std::vector<std::size_t> order = stored_sizes(it.node.perm());
   return !names_all(graph, it, order) || order.size() != it.node.num_dims()
              ? kInvalid
              : xnn_define_static_transpose(graph.subgraph(), order.size(), order.data(), it.input, it.output,
@@ -460,8 +460,8 @@ xnn_status define_transpose(const GraphBuilder& graph, const xnn::XNode& outer) 
 
 xnn_status define_slice(const GraphBuilder& graph, const xnn::XNode& outer) {
   const OneToOne<xnn::XNNStaticSlice> it(graph, outer);
-  const std::vector<std::size_t> offsets = list_of(it.node.offsets());
-  const std::vector<std::size_t> sizes = list_of(it.node.sizes());
+  const std::vector<std::size_t> offsets = stored_sizes(it.node.offsets());
+  const std::vector<std::size_t> sizes = stored_sizes(it.node.sizes());
   return !names_all(graph, it, offsets) || offsets.size() != it.node.num_dims() ||
                  sizes.size() != offsets.size()
              ? kInvalid
@@ -471,7 +471,7 @@ xnn_status define_slice(const GraphBuilder& graph, const xnn::XNode& outer) {
 
 xnn_status define_reshape(const GraphBuilder& graph, const xnn::XNode& outer) {
   const OneToOne<xnn::XNNStaticReshape> it(graph, outer);
-  const std::vector<std::size_t> sizes = list_of(it.node.new_shape());
+  const std::vector<std::size_t> sizes = stored_sizes(it.node.new_shape());
   return !it.good || sizes.size() != it.node.num_dims() || sizes.size() > XNN_MAX_TENSOR_DIMS
              ? kInvalid
              : xnn_define_static_reshape(graph.subgraph(), sizes.size(), sizes.data(), it.input, it.output,
@@ -488,8 +488,8 @@ xnn_status define_resize_bilinear(const GraphBuilder& graph, const xnn::XNode& o
 
 xnn_status define_pad(const GraphBuilder& graph, const xnn::XNode& outer) {
   const OneToOne<xnn::XNNStaticConstantPad> it(graph, outer);
-  const std::vector<std::size_t> before = list_of(it.node.pre_paddings());
-  const std::vector<std::size_t> after = list_of(it.node.post_paddings());
+  const std::vector<std::size_t> before = stored_sizes(it.node.pre_paddings());
+  const std::vector<std::size_t> after = stored_sizes(it.node.post_paddings());
   return !names_all(graph, it, before) || before.size() != after.size()
              ? kInvalid
              : xnn_define_static_constant_pad(graph.subgraph(), before.data(), after.data(),
