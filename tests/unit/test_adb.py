@@ -80,12 +80,9 @@ def test_a_device_that_is_not_ready(serial: str, error: type[Exception], what: s
     assert caught.value.cause  # type: ignore[attr-defined]
 
 
-def test_the_only_one_is_taken() -> None:
+def test_the_device_that_is_named_or_the_only_one_is_taken() -> None:
     assert pick(parse_devices(LISTING), "") == "R5CT200ABCD"
     assert pick(parse_devices(LISTING), "R5CT200ABCD") == "R5CT200ABCD"
-
-
-def test_none_and_several() -> None:
     with pytest.raises(UnreachableError, match="adb sees no device"):
         pick([], "")
     with pytest.raises(ConfigError, match="Several devices") as caught:
@@ -160,6 +157,9 @@ def test_a_server_that_answers_is_used_whatever_its_version(
     assert found is not None
     assert found.port == server.port
     assert server.asked == ["host:version"]
+    with socket.socket() as taken:  # it does not listen, and nobody else can
+        taken.bind(("127.0.0.1", 0))
+        assert running_server(taken.getsockname()[1]) is None
 
 
 @pytest.mark.parametrize(
@@ -177,27 +177,15 @@ def test_a_server_that_will_not_do(fake: Callable[..., FakeServer], answer: byte
     assert PORT_VARIABLE in caught.value.hint
 
 
-def test_nobody_listens() -> None:
-    with socket.socket() as taken:  # it does not listen, and nobody else can
-        taken.bind(("127.0.0.1", 0))
-        assert running_server(taken.getsockname()[1]) is None
-
-
-def test_a_device_that_is_appearing_is_waited_for(fake: Callable[..., FakeServer]) -> None:
+def test_a_device_that_is_appearing_is_waited_for_and_no_other(fake: Callable[..., FakeServer]) -> None:
     states = [okay("abc  offline\n"), okay("abc  authorizing\n"), okay("abc  device\n")]
     server = fake(**{"host_devices-l": states})
     assert attach(Server("127.0.0.1", server.port), "abc", Deadline.after(20)) == "abc"
     assert server.asked.count("host:devices-l") == 3
-
-
-def test_and_not_for_ever(fake: Callable[..., FakeServer]) -> None:
     server = fake(**{"host_devices-l": [okay("abc  offline\n")]})
     with pytest.raises(UnreachableError, match="adb says offline"):
         attach(Server("127.0.0.1", server.port), "abc", Deadline.after(1))
     assert len(server.asked) > 1
-
-
-def test_an_absent_serial_is_not_waited_for(fake: Callable[..., FakeServer]) -> None:
     server = fake(**{"host_devices-l": [okay("")]})
     with pytest.raises(UnreachableError, match="adb sees no device abc"):
         attach(Server("127.0.0.1", server.port), "abc", Deadline.after(20))
@@ -255,16 +243,13 @@ def test_the_shell_protocol_cut_anywhere() -> None:
             assert (code, bytes(channel.stdout), bytes(channel.stderr)) == (7, b"output\n", b"err\n"), cut
 
 
-def test_input_and_its_end() -> None:
+def test_input_has_an_end_and_a_stream_without_a_status_is_a_broken_connection() -> None:
     here, there = socket.socketpair()
     with here, there:
         channel = AdbChannel(Stream(here), "phone", lambda: None)
         channel.send(b"beat\n")
         channel.end_input()
         assert there.recv(100) == packet(0, b"beat\n") + packet(4, b"")
-
-
-def test_a_stream_that_ends_without_a_status_is_a_broken_connection() -> None:
     here, there = socket.socketpair()
     with here:
         channel = AdbChannel(Stream(here), "phone", lambda: None)

@@ -45,13 +45,10 @@ def program(tmp_path: Path) -> Path:
     return file
 
 
-def test_the_names_are_read(program: Path) -> None:
+def test_the_file_of_the_programs_name_is_read_and_taken(program: Path) -> None:
     file = program.with_suffix(".ptd")
     file.write_bytes(ptd(["a.weight", "bias"]))
     assert names(file) == {"a.weight", "bias"}
-
-
-def test_the_file_of_the_programs_name_is_taken(program: Path) -> None:
     own = program.with_suffix(".ptd")
     own.write_bytes(ptd(["a", "b"]))
     (program.parent / "other.ptd").write_bytes(ptd(["a"]))
@@ -70,7 +67,7 @@ def test_so_is_the_only_one_that_has_the_weights(program: Path) -> None:
     assert find(program, ["a"], program.parent / "two.ptd") == program.parent / "two.ptd"
 
 
-def test_without_a_file_the_weights_are_named(program: Path) -> None:
+def test_a_program_without_its_weights_is_refused(program: Path) -> None:
     with pytest.raises(ProgramError, match=r"2 weights stored apart from it: a, b\.") as caught:
         find(program, ["a", "b"], None)
     assert "no net.ptd beside it" in caught.value.cause
@@ -78,9 +75,6 @@ def test_without_a_file_the_weights_are_named(program: Path) -> None:
     (program.parent / "other.ptd").write_bytes(ptd(["a"]))
     with pytest.raises(ProgramError, match="no other file has them"):
         find(program, ["a", "b"], None)
-
-
-def test_another_programs_weights_are_refused(program: Path) -> None:
     file = program.with_suffix(".ptd")
     file.write_bytes(ptd(["a"]))
     with pytest.raises(ProgramError, match=r"lacks 1 weight that .* needs: b\."):

@@ -106,11 +106,16 @@ def go(tmp_path: Path, script: str, seconds: float = 20, cores: str = "") -> Com
     return run(LocalTransport(), argv, deadline=Deadline.after(seconds), cwd=str(tmp_path), check=False)
 
 
-def test_what_the_program_says_is_not_the_devices_state(tmp_path: Path) -> None:
+def test_cores_are_set_and_what_the_program_says_is_not_the_devices_state(tmp_path: Path) -> None:
     argv = wrapped(["echo", "load 4711"], str(tmp_path / "note"), "", "")
     done = run(LocalTransport(), argv, deadline=Deadline.after(20))
     assert "load 4711" in done.text
     assert snapshot(done.text, "before").load1 not in {None, 4711.0}
+    core = min(os.sched_getaffinity(0))
+    argv = wrapped(["sh", "-c", "grep Cpus_allowed_list /proc/self/status"], str(tmp_path / "note"), "", str(core))
+    done = run(LocalTransport(), argv, deadline=Deadline.after(20))
+    assert f"Cpus_allowed_list:\t{core}\n" in done.text
+    assert conditions.conditions(done.text, "", str(core), 0).affinity == str(core)
 
 
 def test_what_came_with_the_end_is_taken_whole_or_not_at_all() -> None:
@@ -189,11 +194,3 @@ def test_what_cannot_be_set_is_said(sysfs: Path, tmp_path: Path) -> None:
     found = conditions.conditions(go(tmp_path, "exit 0").text, "performance", "", 0)
     assert found.governor == ""
     assert "not set at all" in found.notes[0]
-
-
-def test_cores(tmp_path: Path) -> None:
-    core = min(os.sched_getaffinity(0))
-    argv = wrapped(["sh", "-c", "grep Cpus_allowed_list /proc/self/status"], str(tmp_path / "note"), "", str(core))
-    done = run(LocalTransport(), argv, deadline=Deadline.after(20))
-    assert f"Cpus_allowed_list:\t{core}\n" in done.text
-    assert conditions.conditions(done.text, "", str(core), 0).affinity == str(core)

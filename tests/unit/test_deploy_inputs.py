@@ -209,15 +209,9 @@ def test_every_file_is_looked_at_before_anything_else(program: Path, tmp_path: P
         header_of(pipe)
 
 
-def test_a_program_that_was_not_described_is_left_to_the_runner(program: Path) -> None:
+def test_words_for_shapes_and_what_a_runner_does_not_say(program: Path) -> None:
     check_inputs(
         load_job(program, settings=Settings(input_shapes="5x8")), ProgramNeeds(methods=(), unchecked="no emulator")
     )
-
-
-def test_a_runner_that_says_no_ranges_is_held_to_the_shape() -> None:
     assert Port(dtype="float32", shape=(2, 3)).sizes == ((2, 2), (3, 3))
-
-
-def test_words_for_shapes() -> None:
     assert [one.shape for one in shapes_of("1x3,scalar,0")] == [(1, 3), (), (0,)]

@@ -85,7 +85,7 @@ def test_over_ssh(
     assert (device.target, device.title) == ("linux-armv7", "Raspberry Pi 2 Model B, Cortex-A7")
 
 
-def test_what_stands_there_stays(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_stands_there_stays_and_a_name_is_given_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.parent.mkdir(parents=True)
     before = '# mine\n[board] # the first\ntransport = "ssh"\nhost = "b"'
     file.write_text(before)
@@ -93,9 +93,6 @@ def test_what_stands_there_stays(file: Path, monkeypatch: pytest.MonkeyPatch) ->
     enrol.add(ssh="shelf", name="second one's".replace(" ", "-").replace("'", ""))
     assert file.read_text().startswith(before + "\n\n[second-ones]\n")
     assert {"board", "second-ones"} <= set(load_devices())
-
-
-def test_a_name_is_given_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     meet(monkeypatch, PI)
     enrol.add(ssh="shelf")
     text = file.read_text()

@@ -43,13 +43,10 @@ def test_what_cannot(change: dict[str, object], cause: str) -> None:
     assert cause in caught.value.cause
 
 
-def test_a_disk_that_runs_nothing() -> None:
+def test_a_script_needs_a_disk_that_runs_programs_alone(tmp_path: Path) -> None:
     with pytest.raises(PreflightError) as caught:
         check(Path("tool"), None, ZERO.model_copy(update={"noexec": True}), "zero")
     assert "noexec" in caught.value.cause
-
-
-def test_a_script_needs_nothing_that_can_be_told(tmp_path: Path) -> None:
     (tmp_path / "script").write_text("#!/bin/sh\n")
     assert needs_of(tmp_path / "script") is None
 
@@ -67,7 +64,7 @@ def test_a_library_that_goes_along_is_not_asked_of_the_device() -> None:
     assert library not in brought.libraries
 
 
-def test_files_of_one_name_and_files_that_are_not_there(tmp_path: Path) -> None:
+def test_files_and_words_that_cannot_be_taken(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "tool").write_bytes(b"x")
@@ -76,9 +73,6 @@ def test_files_of_one_name_and_files_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="There is no file"):
         _blobs(tmp_path / "a/tool", [tmp_path / "c"])
     assert [blob.executable for blob in _blobs(tmp_path / "a/tool", []).values()] == [True]
-
-
-def test_arguments_are_split_as_by_a_shell() -> None:
     assert split("one 'two words' \\$x") == ["one", "two words", "$x"]
     with pytest.raises(UsageError, match="cannot be split"):
         split("'open")

@@ -34,14 +34,7 @@ def test_a_record_is_laid_out_as_the_kernel_reads_it() -> None:
     assert len(raw) % 512 == 0
 
 
-def test_the_trailer_is_the_one_in_the_format() -> None:
-    """The bytes other writers of the format put there, but for the count of links, which nobody reads."""
-    raw = cpio.write([])
-    want = b"070701" + b"00000000" * 4 + b"00000001" + b"00000000" * 6 + b"0000000B" + b"00000000" + b"TRAILER!!!\0"
-    assert raw.rstrip(b"\0") == want.rstrip(b"\0")
-
-
-def test_what_is_written_is_read_back() -> None:
+def test_archives_are_read_back_as_they_were_written() -> None:
     entries = [
         cpio.folder("root", 0o700),
         cpio.file("usr/bin/tool", bytes(range(256)) * 33, 0o755),
@@ -54,21 +47,12 @@ def test_what_is_written_is_read_back() -> None:
     assert found["usr/bin"] == cpio.folder("usr/bin")
     assert found["dev/console"].device == (5, 1)
     assert stat.S_ISCHR(found["dev/console"].mode)
-
-
-def test_folders_come_before_what_is_in_them() -> None:
     names = [
         e.path for e in cpio.read(cpio.write([cpio.file("a/b/c", b""), cpio.file("a-b", b""), cpio.file("a/z", b"")]))
     ]
     assert names == ["a", "a/b", "a/b/c", "a/z", "a-b"]
-
-
-def test_the_same_entries_give_the_same_bytes_in_any_order() -> None:
     entries = [cpio.file("b", b"1"), cpio.file("a/c", b"2"), cpio.link("l", "b")]
     assert cpio.write(entries) == cpio.write(entries[::-1])
-
-
-def test_archives_may_follow_one_another() -> None:
     raw = cpio.write([cpio.file("first", b"1")]) + cpio.write([cpio.file("second", b"2")])
     assert [(entry.path, entry.data) for entry in cpio.read(raw)] == [("first", b"1"), ("second", b"2")]
 
@@ -138,11 +122,8 @@ def test_modules_come_after_what_they_depend_on(modules: Path, wanted: list[str]
     assert [file.name for file in kernel_modules.load_order(wanted, *kernel_modules.find(modules))] == order
 
 
-def test_a_module_that_is_missing_is_named(modules: Path) -> None:
+def test_modinfo_keeps_all_values_and_a_module_that_is_missing_is_named(modules: Path) -> None:
     with pytest.raises(ConfigError, match="no module missing") as caught:
         kernel_modules.load_order(["broken"], *kernel_modules.find(modules))
     assert "broken" in caught.value.cause
-
-
-def test_modinfo_keeps_all_values_of_a_key() -> None:
     assert kernel_modules.modinfo(module(b"alias=a\0alias=b\0depends=\0")) == {"alias": ["a", "b"], "depends": [""]}

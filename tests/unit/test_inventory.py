@@ -28,6 +28,7 @@ def test_shipped() -> None:
     assert not devices["local"].emulated
     assert (devices["pi"].transport, devices["pi"].virtual, devices["pi"].target) == ("ssh", "pi", "linux-arm64")
     assert devices["pi"].emulated
+    assert get_device("local", FILE).target == host_target().name
 
 
 def test_every_emulated_cpu_is_a_device_with_all_its_targets() -> None:
@@ -46,10 +47,6 @@ def test_a_users_device_may_have_the_name_of_a_cpus(tmp_path: Path, monkeypatch:
     assert (device.cpu, device.emulated, device.on_request) == ("arm1176", True, False)
 
 
-def test_host_is_resolved() -> None:
-    assert get_device("local", FILE).target == host_target().name
-
-
 def test_users_file_is_added_and_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = SSH + '[pi]\ntransport = "ssh"\ntarget = "linux-arm64"\nhost = "real-pi"\n'
     monkeypatch.setenv(VARIABLE, str(write(tmp_path, text)))
@@ -57,9 +54,6 @@ def test_users_file_is_added_and_wins(tmp_path: Path, monkeypatch: pytest.Monkey
     assert list(devices) == [*load_devices(FILE), "board"]
     assert devices["pi"].host == "real-pi"
     assert not devices["pi"].emulated
-
-
-def test_key_is_expanded(tmp_path: Path) -> None:
     assert get_device("board", write(tmp_path, SSH + 'key = "~/.ssh/k"\n')).key == Path.home() / ".ssh/k"
 
 
@@ -117,18 +111,12 @@ def test_refused(tmp_path: Path, text: str, words: list[str]) -> None:
         assert word in message
 
 
-def test_unknown_device_names_near_ones() -> None:
+def test_unknown_devices_targets_and_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="did you mean local") as caught:
         get_device("locla", FILE)
     assert caught.value.names == ("local",)
-
-
-def test_unknown_target(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="linux-arm65"):
         get_device("board", write(tmp_path, SSH.replace("arm64", "arm65")))
-
-
-def test_missing_users_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "none.toml"))
     with pytest.raises(ConfigError, match=r"none\.toml is not there"):
         load_devices()

@@ -49,7 +49,7 @@ def test_other_devices_are_refused_in_words(arm64: Path, name: str, cause: str) 
     assert caught.value.hint.startswith("unset SLIPWAY_KVM")
 
 
-def test_without_the_device_or_the_right_to_open_it(arm64: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_machines_are_emulated(arm64: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = get_spec("pi")
     assert kvm.why_not("arm64", ["-M", "raspi3b"])[0].startswith("it is a whole board")
     monkeypatch.setattr(os, "access", lambda path, mode: stat.S_IMODE(Path(path).stat().st_mode) == 0o666)
@@ -61,9 +61,6 @@ def test_without_the_device_or_the_right_to_open_it(arm64: Path, monkeypatch: py
     assert kvm.why_not("arm64", spec.qemu) == ("", "")
     arm64.unlink()
     assert "virtualization is off" in kvm.why_not("arm64", spec.qemu)[0]
-
-
-def test_it_is_only_used_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(kvm.VARIABLE, raising=False)
     assert not kvm.wanted()
     monkeypatch.setenv(kvm.VARIABLE, "yes")

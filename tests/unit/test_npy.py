@@ -44,13 +44,6 @@ def test_none_is_a_scalar_of_no_bytes(tmp_path: Path) -> None:
         load(saved(tmp_path, np.ndarray((3,), "V0")))
 
 
-def test_column_major_is_read_as_it_is_meant(tmp_path: Path) -> None:
-    value = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
-    name, got = load(saved(tmp_path, np.asfortranarray(value)))
-    assert b"'fortran_order': True" in (tmp_path / "output0.npy").read_bytes()
-    assert (name, got.tolist()) == ("float32", value.tolist())
-
-
 @pytest.mark.parametrize("descr", ["<V2", "|V2"])
 def test_bfloat16_stays_as_its_bits(tmp_path: Path, descr: str) -> None:
     header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': (2,), }}".encode().ljust(117) + b"\n"

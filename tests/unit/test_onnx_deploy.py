@@ -48,14 +48,11 @@ def model(tmp_path: Path) -> Path:
     return file
 
 
-def test_the_run_folder_keeps_the_suffix(model: Path, tmp_path: Path) -> None:
+def test_the_run_folder_keeps_the_suffix_and_takes_weights_along(model: Path, tmp_path: Path) -> None:
     assert list(load_job(model).files) == ["model.onnx"]
     for name, stored in (("a.ort", "model.ort"), ("a.PTE", "model.pte"), ("a.bin", "model.pte")):
         (tmp_path / name).write_bytes(b"x")
         assert list(load_job(tmp_path / name).files) == [stored]
-
-
-def test_weights_in_files_beside_the_program_go_with_it(model: Path, tmp_path: Path) -> None:
     (tmp_path / "some.weights").write_bytes(b"12345")
     job = load_job(model).with_data(["some.weights"])
     assert {name: blob.size for name, blob in job.files.items()} == {"model.onnx": 5, "some.weights": 5}
@@ -83,16 +80,13 @@ def _needs(**lacks: tuple[str, ...]) -> ProgramNeeds:
     return ProgramNeeds(methods=(method,), program=ProgramFacts(opsets={"ai.onnx": 20, "com.microsoft": 1}))
 
 
-def test_the_preflight_names_operator_sets_and_providers() -> None:
+def test_the_preflight_names_operator_sets_providers_and_unknown_operators() -> None:
     offered = bundle(engine="onnxruntime", backends=(), operators=())
     found = check(offered, FACTS, _needs(), "forward", upload_bytes=1, program_bytes=1)
     rows = {row.check: (row.needs, row.has) for row in found}
     assert rows["operator sets"] == ("ai.onnx 20, com.microsoft 1", "known")
     assert rows["providers"] == ("2 nodes", "1 on Xnnpack, 1 on CPU")
     assert failure(found, PI, offered) is None
-
-
-def test_an_unknown_operator_is_named() -> None:
     offered = bundle(engine="onnxruntime", backends=(), operators=())
     needs = _needs(missing_operators=("Frobnicate",))
     assert lacking(needs, "forward") == ("Frobnicate",)

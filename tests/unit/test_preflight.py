@@ -97,20 +97,29 @@ def test_each_lack_has_its_row(change: dict[str, Any], expected: list[str]) -> N
     assert bad(rows(FACTS.model_copy(update=change))) == expected
 
 
-def test_versions_are_numbers_not_text() -> None:
+def test_what_a_bundle_needs_of_the_system() -> None:
     assert bad(rows(FACTS.model_copy(update={"glibc": "2.100"}))) == []
+    hard = NEEDS.model_copy(update={"machine": "armv7l", "float_abi": "hard", "loader": "/lib/ld-linux-armhf.so.3"})
+    soft = FACTS.model_copy(update={"machine": "armv7l", "loaders": ("/lib/ld-linux.so.3",)})
+    found = rows(soft, hard)
+    assert bad(found) == ["float ABI", "loader"]
+    assert next(finding for finding in found if finding.check == "float ABI").has == "soft"
+    static = Needs(os="linux", machine="aarch64", libc="static")
+    bare = FACTS.model_copy(update={"loaders": (), "libraries": (), "glibc": "", "libc": "", "glibcxx": ""})
+    assert bad(rows(bare, static)) == []
 
 
-def test_nothing_to_upload_needs_no_space() -> None:
+def test_space_and_memory_that_a_run_takes() -> None:
     assert bad(rows(FACTS.model_copy(update={"free": 0}), upload=0)) == []
-
-
-def test_outputs_need_space_though_nothing_is_uploaded() -> None:
-    """A store that fills a small disk leaves no room for large outputs: it is emptied, or the lack is said."""
     full = FACTS.model_copy(update={"free": 4_000_000})
     assert bad(rows(full, upload=0, outputs=4_200_000)) == ["free space"]
     assert bad(rows(full, upload=0, outputs=3_900_000)) == []
     assert bad(rows(full, upload=1_000_000, outputs=2_500_000)) == ["free space"], "an upload leaves a margin, too"
+    method = METHOD.model_copy(update={"planned_bytes": 2 << 30})
+    assert bad(rows(method=method)) == ["memory"]
+    (memory,) = [finding for finding in rows(method=method) if finding.check == "memory"]
+    assert (memory.needs, memory.has) == ("2.2 GB", "1.1 GB")
+    assert bad(rows(method=METHOD.model_copy(update={"planned_bytes": 1 << 20}))) == []
 
 
 def test_what_the_device_does_not_tell_does_not_stop() -> None:
@@ -134,20 +143,6 @@ def test_what_the_device_does_not_tell_does_not_stop() -> None:
 def test_machine_families(needs: str, machine: str, good: bool) -> None:
     facts = FACTS.model_copy(update={"machine": machine})
     assert ("machine" not in bad(rows(facts, NEEDS.model_copy(update={"machine": needs})))) is good
-
-
-def test_float_abi_is_told_by_the_loader() -> None:
-    hard = NEEDS.model_copy(update={"machine": "armv7l", "float_abi": "hard", "loader": "/lib/ld-linux-armhf.so.3"})
-    soft = FACTS.model_copy(update={"machine": "armv7l", "loaders": ("/lib/ld-linux.so.3",)})
-    found = rows(soft, hard)
-    assert bad(found) == ["float ABI", "loader"]
-    assert next(finding for finding in found if finding.check == "float ABI").has == "soft"
-
-
-def test_static_bundles_need_no_system() -> None:
-    static = Needs(os="linux", machine="aarch64", libc="static")
-    bare = FACTS.model_copy(update={"loaders": (), "libraries": (), "glibc": "", "libc": "", "glibcxx": ""})
-    assert bad(rows(bare, static)) == []
 
 
 def test_missing_operators_are_all_named() -> None:
@@ -179,11 +174,13 @@ def test_another_engine_is_advised_where_it_has_what_lacks(engine: str, names: t
     assert ("--engine executorch" in error.hint) is advised
 
 
-def test_missing_backend() -> None:
+def test_a_missing_backend_and_an_unknown_method() -> None:
     method = METHOD.model_copy(update={"backends": ("QnnBackend",), "missing_backends": ("QnnBackend",)})
     error = failure(rows(method=method), PI, bundle())
     assert isinstance(error, MissingOperatorError)
     assert error.names == ("QnnBackend",)
+    found = check(bundle(), FACTS, ProgramNeeds(methods=(METHOD,)), "encode", upload_bytes=0, program_bytes=0)
+    assert bad(found) == ["method"]
 
 
 def test_a_selective_bundle_lacks_what_it_was_not_linked_with() -> None:
@@ -202,11 +199,6 @@ def test_a_selective_bundle_lacks_what_it_was_not_linked_with() -> None:
     assert bad(check(full, FACTS, described, "forward", upload_bytes=0, program_bytes=0)) == []
 
 
-def test_unknown_method() -> None:
-    found = check(bundle(), FACTS, ProgramNeeds(methods=(METHOD,)), "encode", upload_bytes=0, program_bytes=0)
-    assert bad(found) == ["method"]
-
-
 def test_all_findings_in_one_error_of_the_gravest_class() -> None:
     facts = FACTS.model_copy(update={"machine": "x86_64", "free": 0, "glibc": "2.17"})
     method = METHOD.model_copy(update={"missing_operators": ("aten::a.out",)})
@@ -219,20 +211,14 @@ def test_all_findings_in_one_error_of_the_gravest_class() -> None:
     assert "nothing was uploaded" in error.what
 
 
-def test_full_disk_alone() -> None:
+def test_a_full_disk_alone_and_another_target_have_hints_of_their_own() -> None:
     error = failure(rows(FACTS.model_copy(update={"free": 10})), PI, bundle())
     assert isinstance(error, DeviceFullError)
     assert error.exit_code == 23
-
-
-def test_the_hint_names_the_devices_own_target() -> None:
     other = Device(name="local", transport="local", target="linux-x86_64")
     error = failure(rows(FACTS.model_copy(update={"machine": "x86_64"})), other, bundle())
     assert error is not None
     assert error.hint == "./inv deploy --device local --target linux-x86_64"
-
-
-def test_sizes() -> None:
     texts = [size(number) for number in (0, 999, 14_000_000, 20_000_000_000)]
     assert texts == ["0 B", "999 B", "14.0 MB", "20.0 GB"]
 
@@ -258,11 +244,3 @@ def test_its_kernel_must_be_new_enough_for_the_bundles_c_library(kernel: str, ve
     found = check(bundle(OWN), facts, ProgramNeeds(methods=(METHOD,)), "forward", upload_bytes=0, program_bytes=0)
     (row,) = [row for row in found if row.check == "Linux"]
     assert (row.needs, row.has, row.verdict) == ("≥ 4.11.0", kernel, verdict)
-
-
-def test_what_a_method_has_planned_counts_as_memory() -> None:
-    method = METHOD.model_copy(update={"planned_bytes": 2 << 30})
-    assert bad(rows(method=method)) == ["memory"]
-    (memory,) = [finding for finding in rows(method=method) if finding.check == "memory"]
-    assert (memory.needs, memory.has) == ("2.2 GB", "1.1 GB")
-    assert bad(rows(method=METHOD.model_copy(update={"planned_bytes": 1 << 20}))) == []

@@ -52,6 +52,8 @@ def test_table(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     for words in ("output0", "1×1000", "2e-06", "1e-05", "agrees", "1.50 ms", "14.0 MB in 2 files", "3.0 s"):
         assert words in out
+    report.result(make(files=0, bytes=0))
+    assert re.search(r"uploaded +nothing(; | *\n)", capsys.readouterr().out)
 
 
 def test_emulated_times_are_never_shown_as_latency(capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,11 +64,6 @@ def test_emulated_times_are_never_shown_as_latency(capsys: pytest.CaptureFixture
     report.result(make(emulated=True), as_json=True)
     value = json.loads(capsys.readouterr().out)
     assert (value["emulated"], value["latency_note"]) == (True, EMULATED)
-
-
-def test_nothing_uploaded_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    report.result(make(files=0, bytes=0))
-    assert re.search(r"uploaded +nothing(; | *\n)", capsys.readouterr().out)
 
 
 def test_a_difference_is_shown_then_raised(capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,7 +84,7 @@ def test_overall(verdicts: list[str], expected: str) -> None:
     assert overall(tuple(GOOD.model_copy(update={"verdict": verdict}) for verdict in verdicts)) == expected
 
 
-def test_written_twice_over(dist: Path) -> None:
+def test_written_twice_over_under_a_safe_name(dist: Path) -> None:
     result = make()
     path = write(result)
     assert path == dist / "results/pi-mlp-fp32-executorch.json"
@@ -95,9 +92,6 @@ def test_written_twice_over(dist: Path) -> None:
     assert len(list((dist / "results/history").iterdir())) == 1
     write(result.model_copy(update={"created": "2026-11-21T04:00:01.000Z"}))
     assert len(list((dist / "results/history").iterdir())) == 2
-
-
-def test_file_names_are_safe() -> None:
     assert result_key("a/b", "../c d", "e") == "a_b-.._c_d-e"
 
 

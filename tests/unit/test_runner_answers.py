@@ -47,8 +47,9 @@ def test_codes(code: int, kind: type[SlipwayError], words: str) -> None:
     assert "pi" in error.what
 
 
-def test_illegal_instruction_is_explained() -> None:
+def test_a_full_disk_and_an_illegal_instruction_are_explained() -> None:
     assert "CPU features which this device lacks" in failure(132, "", {}, "pi").cause
+    assert isinstance(failure(8, "write: No space left on device", {}, "pi"), DeviceFullError)
 
 
 @pytest.mark.parametrize("code", [10, 128 + 6, 128 + 7, 128 + 11])
@@ -68,10 +69,6 @@ def test_the_runners_own_words_come_through() -> None:
     assert (here.cause, here.hint, here.names) == ("needs a", "do b", ("aten::c",))
 
 
-def test_a_full_disk_while_writing_outputs() -> None:
-    assert isinstance(failure(8, "write: No space left on device", {}, "pi"), DeviceFullError)
-
-
 @pytest.mark.parametrize("raw", ["", "x", "[]", "{}", '{"error": 3}'])
 def test_no_error_object(raw: str) -> None:
     assert error_in(raw) == {}
@@ -82,6 +79,16 @@ def test_result() -> None:
     assert result.latency_ms.p50 == 1
     assert result.outputs[0].shape == (1,)
     assert result.model_dump()["cpu"] == {"arch": "aarch64"}
+    result = parse_result(json.dumps({**ANSWER, "method": "a\x1b[31m", "new": {"b\u202e": ["\x9b"]}}).encode())
+    assert result.method == r"a\x1b[31m"
+    assert result.model_dump()["new"] == {r"b\u202e": [r"\x9b"]}
+    kernel = {"node": "a #1 @0", "kernel": "kai_run_b", "library": "KleidiAI", "feature": "neoni8mm"}
+    weights = {"bytes": 640, "blocks": 2, "shared": 1, "shared_bytes": 64}
+    result = parse_result(json.dumps({**ANSWER, "kernels": [kernel], "weights": weights}).encode())
+    assert [item.model_dump() for item in result.kernels] == [{**kernel, "known": ""}]
+    assert result.weights is not None
+    assert result.weights.model_dump() == {**weights, "packed": 0, "cache": None}
+    assert parse_result(json.dumps(ANSWER).encode()).weights is None
 
 
 @pytest.mark.parametrize("change", [{"load_ms": "fast"}, {"outputs": [{**TENSOR, "sha256": "../../x"}]}, {"engine": 1}])
@@ -103,12 +110,6 @@ def test_an_error_object_of_wrong_types(answer: dict[str, Any]) -> None:
     assert (error.cause, error.names) == ("", ())
 
 
-def test_the_words_of_a_result_are_plain() -> None:
-    result = parse_result(json.dumps({**ANSWER, "method": "a\x1b[31m", "new": {"b\u202e": ["\x9b"]}}).encode())
-    assert result.method == r"a\x1b[31m"
-    assert result.model_dump()["new"] == {r"b\u202e": [r"\x9b"]}
-
-
 def test_command() -> None:
     argv = command("/r", model="model.pte", inputs=["input0.npy", "input1.npy"], shapes="", method="forward",
                    executions=3, warmup=1, threads=0, etdump=False)  # fmt: skip
@@ -119,13 +120,3 @@ def test_command() -> None:
                    etdump=True, engine_flags=["--provider=cpu"])  # fmt: skip
     assert more[-1] == "--provider=cpu"
     assert {"--input_shapes=1x3", "--cpu_threads=2", "--etdump_path=run.etdp"} <= set(more)
-
-
-def test_what_only_the_lean_engine_tells() -> None:
-    kernel = {"node": "a #1 @0", "kernel": "kai_run_b", "library": "KleidiAI", "feature": "neoni8mm"}
-    weights = {"bytes": 640, "blocks": 2, "shared": 1, "shared_bytes": 64}
-    result = parse_result(json.dumps({**ANSWER, "kernels": [kernel], "weights": weights}).encode())
-    assert [item.model_dump() for item in result.kernels] == [{**kernel, "known": ""}]
-    assert result.weights is not None
-    assert result.weights.model_dump() == {**weights, "packed": 0, "cache": None}
-    assert parse_result(json.dumps(ANSWER).encode()).weights is None

@@ -102,9 +102,6 @@ def test_marks(tmp_path: Path) -> None:
     assert (known.trusts(A), known.trusts(B), known.trusts(C)) == (True, False, False)
     assert (known.revokes(A), known.revokes(B), known.kinds) == (False, True, ("ssh-ed25519",))
     assert ssh_known.read([file], "other").revokes(A)
-
-
-def test_several_keys_of_a_kind(tmp_path: Path) -> None:
     file = tmp_path / "known_hosts"
     file.write_text(line("pi") + "\n" + line("pi", B) + "\n")
     known = ssh_known.read([file], "pi")

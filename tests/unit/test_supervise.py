@@ -32,18 +32,12 @@ def test_exit_status(script: str, code: int) -> None:
     assert done.code == code
 
 
-def test_streams_stay_apart_and_whole() -> None:
+def test_a_command_has_its_words_its_folder_and_its_streams(tmp_path: Path) -> None:
     done = run(LocalTransport(), ["sh", "-c", "head -c 300000 /dev/zero; echo oops >&2"], deadline=soon())
     assert (len(done.stdout), done.stderr) == (300000, b"oops\n")
-
-
-def test_words_are_not_read_by_a_shell() -> None:
     words = ["a b", "$HOME", "'", '"', "*", "a;b", "\\", "-n", "ü", "a\nb"]
     done = run(LocalTransport(), ["printf", "%s|", *words], deadline=soon())
     assert done.text == "|".join(words) + "|"
-
-
-def test_folder_and_environment(tmp_path: Path) -> None:
     folder = tmp_path / "a b"
     folder.mkdir()
     done = run(LocalTransport(), ["sh", "-c", 'pwd; echo "$WORD"'], deadline=soon(), cwd=str(folder),
@@ -51,11 +45,8 @@ def test_folder_and_environment(tmp_path: Path) -> None:
     assert done.text.splitlines() == [str(folder), "x y"]
 
 
-def test_missing_program() -> None:
+def test_a_missing_program_and_a_failure() -> None:
     assert run(LocalTransport(), ["/nowhere/at-all"], deadline=soon(), check=False).code == 127
-
-
-def test_failure_is_an_error() -> None:
     with pytest.raises(RunError, match="while testing") as caught:
         run(LocalTransport(), ["sh", "-c", "echo why >&2; exit 1"], deadline=soon(), doing="testing")
     assert caught.value.cause == 'local says: "why"'

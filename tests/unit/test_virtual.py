@@ -99,9 +99,6 @@ def test_the_table_is_right() -> None:
         home = "/data/local/tmp" if spec.system.login == "adb" else f"/home/{spec.user}"
         assert {home, "/small"} <= set(spec.tmpfs), spec.name
         assert bool(spec.properties) == (spec.system.login == "adb"), spec.name
-
-
-def test_every_virtual_device_stands_in_the_inventory() -> None:
     from deploy.devices.inventory import FILE, load_devices
 
     rows = {device.virtual: device for device in load_devices(FILE).values() if device.virtual}
@@ -109,9 +106,6 @@ def test_every_virtual_device_stands_in_the_inventory() -> None:
     for name, spec in load_specs().items():
         assert rows[name].transport == spec.system.login
         assert rows[name].emulated
-
-
-def test_an_unknown_device_is_answered_with_near_ones() -> None:
     with pytest.raises(ConfigError, match="did you mean pi"):
         virtual.ensure("pie")
 
@@ -137,9 +131,6 @@ def test_a_process_is_known_by_more_than_its_pid(sleeper: subprocess.Popen[bytes
     assert not Process(0, 0, process.boot).alive
     assert Process.from_json({"pid": "x"}) is None
     assert Process.from_json(None) is None
-
-
-def test_remains_of_a_process_are_not_alive() -> None:
     with subprocess.Popen(["true"]) as child:
         process = Process.of(child.pid)
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # ended, and still in the table
@@ -165,20 +156,14 @@ def test_stop_never_ends_a_foreign_process(
     assert not folder.state.exists()
 
 
-def test_stop_ends_the_process_that_is_ours(folder: Folder, sleeper: subprocess.Popen[bytes]) -> None:
-    process = Process.of(sleeper.pid)
-    state_of(process).write(folder.state)
-    assert str(virtual.status("pi")) == "up"
-    assert virtual.stop("pi") is True
-    assert not process.alive
-    assert str(virtual.status("pi")) == "down"
-
-
-def test_stop_all_ends_what_is_up_and_tells_which(folder: Folder, sleeper: subprocess.Popen[bytes]) -> None:
+def test_stop_all_ends_what_is_ours_and_tells_which(folder: Folder, sleeper: subprocess.Popen[bytes]) -> None:
     assert virtual.stop_all() == []
     process = Process.of(sleeper.pid)
     state_of(process).write(Folder.of("formerly").state)
+    state_of(process).write(folder.state)
+    assert str(virtual.status("pi")) == "up"
     state_of(replace(process, start_time=1)).write(folder.state)
+    assert str(virtual.status("pi")) == "down"
     assert virtual.stop_all() == ["formerly"]
     assert not process.alive
     assert virtual.stop_all() == []
@@ -222,13 +207,19 @@ def test_keys_are_made_once_and_for_their_owner_alone(folder: Folder) -> None:
     assert f"ssh-ed25519 {key.get_base64()}" == public
 
 
-def test_open_connections_are_counted(tmp_path: Path) -> None:
+def test_the_end_of_a_log_and_open_connections(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         assert connections(port) == 0
         with socket.create_connection(("127.0.0.1", port)), socket.create_connection(("127.0.0.1", port)):
             assert connections(port) == 2
     assert connections(port, tmp_path / "nothing") == 0
+    file = tmp_path / "console.log"
+    with file.open("wb") as console:
+        console.truncate(8 << 30)
+        console.seek(0, os.SEEK_END)
+        console.write(b"\npanic\n" + b"x" * 100 + b"\n")
+    assert virtual.last_lines(file, 2) == "panic\n" + "x" * 100
 
 
 @contextlib.contextmanager
@@ -310,15 +301,6 @@ def test_the_machine_dies_with_its_supervisor(folder: Folder) -> None:
         assert virtual.stop("pi") is False
 
 
-def test_a_removed_folder_ends_the_machine(folder: Folder) -> None:
-    with supervised(folder, MACHINE, 600) as child:
-        state = read_state(folder)
-        assert state is not None
-        folder.path.rename(folder.path.with_name("removed"))
-        assert child.wait(60) == 0
-        assert not state.qemu.alive
-
-
 def test_a_folder_removed_during_the_start_ends_the_machine(folder: Folder) -> None:
     with supervised(folder, HOMELESS, 600) as child:
         assert child.wait(60) == 0
@@ -354,15 +336,6 @@ def test_a_machine_that_prints_without_end_is_ended(folder: Folder) -> None:
         assert child.wait(60) == 0
         assert not state.qemu.alive
     assert "ending the machine" in folder.log.read_text()
-
-
-def test_the_end_of_a_log_is_all_that_a_message_reads(tmp_path: Path) -> None:
-    file = tmp_path / "console.log"
-    with file.open("wb") as console:
-        console.truncate(8 << 30)
-        console.seek(0, os.SEEK_END)
-        console.write(b"\npanic\n" + b"x" * 100 + b"\n")
-    assert virtual.last_lines(file, 2) == "panic\n" + "x" * 100
 
 
 def test_stop_ends_supervisor_and_machine(folder: Folder) -> None:
