@@ -38,6 +38,14 @@ def marked(folder: str, setting: str = "") -> dict[int, list[str]]:
     return found
 
 
+def alive(pid: int) -> bool:
+    """Whether there is such a process that has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def descendants(ancestor: int) -> set[int]:
     """Living processes that ``ancestor`` has started, and those that they have."""
     parents: dict[int, int] = {}

@@ -61,12 +61,9 @@ def planted(program: Compared, folder: Path, index: int, error: float) -> list[P
     return files
 
 
-def test_the_same_bits_are_exact(program: Compared) -> None:
+def test_one_wrong_element_is_found(program: Compared, tmp_path: Path) -> None:
     cell = agree_look.judge(program, program.outputs)
     assert (cell.outcome, cell.max_abs) == ("exact", 0)
-
-
-def test_one_wrong_element_is_found(program: Compared, tmp_path: Path) -> None:
     near = agree_look.judge(program, planted(program, tmp_path / "near", 0, 5e-6))
     assert near.outcome == "agrees" and 4e-6 < near.max_abs < 6e-6
     far = agree_look.judge(program, planted(program, tmp_path / "far", 0, 1e-3))
@@ -78,13 +75,10 @@ def test_one_wrong_element_is_found(program: Compared, tmp_path: Path) -> None:
     assert agree_kept.text(nan) == "differs"
 
 
-def test_an_exact_program_may_not_differ_at_all(program: Compared, tmp_path: Path) -> None:
+def test_an_exact_program_and_another_shape_may_not_differ(program: Compared, tmp_path: Path) -> None:
     strict = replace(program, limits=(EXACT, EXACT))
     assert agree_look.judge(strict, planted(program, tmp_path / "near", 0, 1e-6)).outcome == "differs"
     assert strict.allowed == 0 and program.allowed == 1e-5
-
-
-def test_another_number_or_shape_of_outputs_is_wrong(program: Compared, tmp_path: Path) -> None:
     assert agree_look.judge(program, program.outputs[:1]).outcome == "differs"
     np.save(tmp_path / "flat.npy", np.load(program.outputs[0]).reshape(-1))
     cell = agree_look.judge(program, [tmp_path / "flat.npy", program.outputs[1]])
@@ -222,14 +216,11 @@ def test_a_cell_says_exact_how_far_or_why_not() -> None:
     assert agree_kept.text(None) == "not run"
 
 
-def test_every_place_has_its_place_in_the_order() -> None:
+def test_every_place_has_its_place_and_devices_are_among_them() -> None:
     order = agree_kept.everywhere()
     assert len(order) == len(set(order))
     for name, target in load_targets().items():
         assert {(name, cpu) for cpu in platforms.cpus(target)} <= set(order)
-
-
-def test_devices_are_places_of_their_targets() -> None:
     for name, targets in on_device.DEVICES.items():
         device = get_device(name, FILE)
         assert device.virtual and device.target in targets

@@ -15,13 +15,9 @@ PATH = Path("libx.a")
 
 
 @pytest.mark.parametrize("flavour", ["gnu", "bsd", "coff"])
-def test_members_by_name_without_the_indexes(flavour: str) -> None:
+def test_an_archive_is_read_whole_or_named(flavour: str) -> None:
     found = {member.name: bytes(member.data) for member in members(PATH, archive(FILES, flavour))}
     assert found == FILES
-
-
-@pytest.mark.parametrize("flavour", ["gnu", "bsd", "coff"])
-def test_a_truncated_archive_is_named(flavour: str) -> None:
     data = archive(FILES, flavour)
     for size in (len(data) - 2, len(data) - 70, 20):
         with pytest.raises(BuildError, match=r"libx\.a is damaged"):
@@ -43,13 +39,10 @@ def test_damage_is_said(old: bytes, new: bytes, why: str) -> None:
         list(members(PATH, data.replace(old, new, 1)))
 
 
-def test_a_bsd_name_that_is_longer_than_its_member() -> None:
+def test_a_name_that_is_too_long_and_a_thin_archive_are_refused() -> None:
     data = archive({"x.o": b"one"}, "bsd").replace(b"#1/8  ", b"#1/999")
     with pytest.raises(BuildError, match="a name of 999 bytes"):
         list(members(PATH, data))
-
-
-def test_a_thin_archive_holds_nothing_to_check() -> None:
     with pytest.raises(BuildError, match="thin archive"):
         list(members(PATH, b"!<thin>\n"))
 

@@ -28,13 +28,10 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return tried
 
 
-def test_the_only_failure_is_left_to_the_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failures_are_said_once_and_the_only_one_is_left_to_the_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ExportError, match=r"^mlp-qs8: Lowering failed\.\n"):
         export.export_many([("mlp", "qs8")])
     assert capsys.readouterr().err == ""
-
-
-def test_several_are_said_when_they_happen_and_with_each_name_once(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ExportError) as caught:
         export.export_many([("mlp", "qs8"), ("mlp", "fp32")])
     assert capsys.readouterr().err.splitlines() == [

@@ -85,18 +85,15 @@ def builds(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[
     return made
 
 
-def test_nothing_changed_means_nothing_to_do(builds: list[str]) -> None:
+def test_nothing_changed_means_nothing_to_do_and_another_toolchain_is_a_build(builds: list[str]) -> None:
     first = builder.build("linux-arm64")
     assert builder.build("linux-arm64") == first
     assert builds == ["linux-arm64 zig"]
-
-
-@pytest.mark.parametrize("name", ["conanfile.py", "runtime/runner/main.cpp", "recipes/executorch/config.yml"])
-def test_a_changed_source_is_built(builds: list[str], tmp_path: Path, name: str) -> None:
     builder.build("linux-arm64")
-    (tmp_path / "checkout" / name).write_text("2", encoding="utf-8")
-    builder.build("linux-arm64")
-    assert len(builds) == 2
+    builder.build("linux-arm64", toolchain="gnu")
+    builder.build("linux-arm64", toolchain="gnu", force=True)
+    builder.build("linux-arm64", toolchain="gnu", allow_newer_glibc=True)
+    assert builds == ["linux-arm64 zig", "linux-arm64 gnu", "linux-arm64 gnu", "linux-arm64 gnu"]
 
 
 def test_a_new_source_is_built_and_rubbish_is_not(builds: list[str], tmp_path: Path) -> None:
@@ -109,14 +106,6 @@ def test_a_new_source_is_built_and_rubbish_is_not(builds: list[str], tmp_path: P
     (tmp_path / "checkout/runtime/runner/new.cpp").write_text("", encoding="utf-8")
     builder.build("linux-arm64")
     assert len(builds) == 2
-
-
-def test_another_toolchain_or_force_is_a_build(builds: list[str]) -> None:
-    builder.build("linux-arm64")
-    builder.build("linux-arm64", toolchain="gnu")
-    builder.build("linux-arm64", toolchain="gnu", force=True)
-    builder.build("linux-arm64", toolchain="gnu", allow_newer_glibc=True)
-    assert builds == ["linux-arm64 zig", "linux-arm64 gnu", "linux-arm64 gnu", "linux-arm64 gnu"]
 
 
 @pytest.mark.parametrize("damage", ["missing", "changed", "manifest", "stamp"])
@@ -173,9 +162,6 @@ def test_mistakes_end_before_anything_is_done(
     assert builds == []
 
 
-# -- layout ---------------------------------------------------------------------------------------------------------
-
-
 def origin(**changes: Any) -> layout.Origin:
     return layout.Origin(**{"target": TARGET, "engine": "executorch", "toolchain": "zig 0.17.0", **changes})
 
@@ -197,12 +183,6 @@ def capabilities(*backends: str) -> str:
 @pytest.fixture
 def native(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(emulators, "is_native", lambda target: True)
-
-
-@pytest.mark.usefixtures("native")
-def test_the_runner_says_what_it_offers(tmp_path: Path) -> None:
-    found = layout.offers(origin(), fake_runner(tmp_path, capabilities("XnnpackBackend")))
-    assert (found.backends, found.verified) == (("XnnpackBackend",), "native")
 
 
 @pytest.mark.usefixtures("native")
@@ -229,13 +209,16 @@ def test_a_runner_that_does_not_run_fails_the_build(tmp_path: Path, script: str,
 
 
 @pytest.mark.usefixtures("native")
-def test_the_callers_libraries_do_not_help_the_runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_runner_says_what_it_offers_without_the_callers_libraries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", "/somewhere")
     script = f'[ -z "$LD_LIBRARY_PATH" ] && {capabilities("XnnpackBackend")}'
-    layout.offers(origin(), fake_runner(tmp_path, script))
+    found = layout.offers(origin(), fake_runner(tmp_path, script))
+    assert (found.backends, found.verified) == (("XnnpackBackend",), "native")
 
 
-def test_newer_glibc_is_refused_unless_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_newer_glibc_and_a_build_without_a_runner_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     binary = inspect.Binary(
         Path("pte_runner"), "aarch64", "none", "/lib/ld-linux-aarch64.so.1", "", ("libc.so.6",), ("$ORIGIN",),
         {"GLIBC": "2.34", "GLIBCXX": "3.4.30"},
@@ -245,14 +228,8 @@ def test_newer_glibc_is_refused_unless_allowed(tmp_path: Path, monkeypatch: pyte
         layout.check(origin(), tmp_path)
     assert "--toolchain zig" in caught.value.hint
     assert layout.check(origin(allow_newer_glibc=True), tmp_path) == [binary]
-
-
-def test_a_build_without_a_runner(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="left no bin/pte_runner"):
         layout.collect(tmp_path, tmp_path / "out")
-
-
-# -- Conan and the compilers ----------------------------------------------------------------------------------------
 
 
 def profile_value(text: str, name: str) -> str:
@@ -261,7 +238,7 @@ def profile_value(text: str, name: str) -> str:
     return found[1]
 
 
-def test_a_profile_says_what_the_table_says() -> None:
+def test_a_profile_says_what_the_table_says_and_chooses_no_instructions() -> None:
     text = conan.render(TARGET, COMPILERS)
     settings = text.partition("[conf]")[0]
     assert settings.split() == [
@@ -271,24 +248,14 @@ def test_a_profile_says_what_the_table_says() -> None:
     assert json.loads(profile_value(text, "tools.build:compiler_executables")) == {"c": "/c/cc", "cpp": "/c/c++"}
     assert profile_value(text, "tools.cmake.cmaketoolchain:system_processor") == "aarch64"
     assert json.loads(profile_value(text, "user.slipway:fetch")) == fetch_source.command()
-
-
-def test_no_flag_chooses_instructions() -> None:
-    """XNNPACK chooses them per file and at run time: a global -march or -mcpu is a bug."""
     text = conan.render(TARGET, COMPILERS)
     assert "-march" not in text
     assert "-mcpu" not in text
 
 
-def test_flags_and_compilers_count_in_a_packages_identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    name = "user.slipway:toolchain"
-    first = profile_value(conan.render(TARGET, COMPILERS), name)
-    assert first.startswith("zig-0.17.0-abc-")
-    monkeypatch.setattr(conan, "_TEMPLATE", conan._TEMPLATE.replace("{{ library }}", '["-s", "-O3"]'))
-    assert profile_value(conan.render(TARGET, COMPILERS), name) != first
-
-
-def test_packages_can_be_shared_between_machines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_flags_compilers_and_their_place_count_in_a_packages_identity(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Where the cache is says nothing about what is built; where the compiler is, outside of it, does."""
     found = []
     for cache in ("here", "there"):
@@ -297,6 +264,11 @@ def test_packages_can_be_shared_between_machines(monkeypatch: pytest.MonkeyPatch
         found.append(profile_value(conan.render(TARGET, inside), "user.slipway:toolchain"))
     assert found[0] == found[1]
     assert profile_value(conan.render(TARGET, COMPILERS), "user.slipway:toolchain") != found[0]
+    name = "user.slipway:toolchain"
+    first = profile_value(conan.render(TARGET, COMPILERS), name)
+    assert first.startswith("zig-0.17.0-abc-")
+    monkeypatch.setattr(conan, "_TEMPLATE", conan._TEMPLATE.replace("{{ library }}", '["-s", "-O3"]'))
+    assert profile_value(conan.render(TARGET, COMPILERS), name) != first
 
 
 def test_tools_are_built_with_what_this_machine_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -316,13 +288,10 @@ def test_tools_are_built_with_what_this_machine_has(monkeypatch: pytest.MonkeyPa
     assert "/zig/c++" in conan.build_profile().read_text(encoding="utf-8")
 
 
-def test_a_remote_belongs_to_one_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_conan_is_kept_apart_from_other_checkouts_and_projects(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     first = conan.remote()
     monkeypatch.setattr(conan, "ROOT", tmp_path)
     assert conan.remote() != first
-
-
-def test_other_projects_settings_do_not_reach_conan(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CONAN_DEFAULT_PROFILE", "CC", "CXXFLAGS", "CMAKE_TOOLCHAIN_FILE", "PYTHONPATH"):
         monkeypatch.setenv(name, "of-another-project")
     monkeypatch.setenv("PIP_INDEX_URL", "the-users-own")
@@ -331,11 +300,23 @@ def test_other_projects_settings_do_not_reach_conan(monkeypatch: pytest.MonkeyPa
     assert environment["PIP_INDEX_URL"] == "the-users-own"
 
 
-def test_a_failed_build_shows_the_cause_and_not_the_end() -> None:
+def test_a_failed_build_shows_the_cause_and_takes_little_memory() -> None:
     lines = ["[1/3] Building a", "FAILED: [code=1] b.o", "c++ -c b.cpp", "b.cpp:1:1: error: nope", *["more"] * 50]
     assert conan.reasons(lines, most=3) == ["FAILED: [code=1] b.o", "c++ -c b.cpp", "b.cpp:1:1: error: nope"]
     assert conan.reasons(["a", "", "b", "c"], most=2) == ["b", "c"]
     assert conan.reasons(["error: " + "x" * 1000])[0].endswith(" ...")
+    said = conan.Messages()
+    for index in range(10_000):
+        said.add(f"line {index}")
+    assert said.error("Building", Path("a.log")).cause.splitlines() == [f"line {9_980 + index}" for index in range(20)]
+    said.add("x.cpp:1:1: error: nope")
+    for index in range(10_000):
+        said.add(f"line {index}")
+    said.add("No space left on device")
+    found = said.error("Building", Path("a.log"))
+    assert found.cause.splitlines()[:2] == ["x.cpp:1:1: error: nope", "line 0"]
+    assert isinstance(found, HostError), "wherever it was said"
+    assert len(pickle.dumps(said)) < 20_000
 
 
 @pytest.mark.parametrize(
@@ -355,36 +336,7 @@ def test_what_is_the_machines_fault_is_not_called_a_build_error(line: str, error
     assert line in found.cause
 
 
-def test_of_messages_without_end_the_first_error_and_the_last_lines_are_kept() -> None:
-    said = conan.Messages()
-    for index in range(100_000):
-        said.add(f"line {index}")
-    assert said.error("Building", Path("a.log")).cause.splitlines() == [f"line {99_980 + index}" for index in range(20)]
-    said.add("x.cpp:1:1: error: nope")
-    for index in range(100_000):
-        said.add(f"line {index}")
-    said.add("No space left on device")
-    found = said.error("Building", Path("a.log"))
-    assert found.cause.splitlines()[:2] == ["x.cpp:1:1: error: nope", "line 0"]
-    assert isinstance(found, HostError), "wherever it was said"
-    assert len(pickle.dumps(said)) < 100_000
-
-
-def test_an_unknown_family() -> None:
-    with pytest.raises(ConfigError, match="zig, gnu, ndk"):
-        compilers.family("msvc")
-
-
-def test_gcc_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/apt-get" if name == "apt-get" else None)
-    reason = gnu.usable(TARGET)
-    assert reason == "aarch64-linux-gnu-g++ is not installed: sudo apt-get install g++-aarch64-linux-gnu"
-    with pytest.raises(HostError) as caught:
-        gnu.ensure(TARGET)
-    assert caught.value.hint == "sudo apt-get install g++-aarch64-linux-gnu"
-
-
-def test_gcc_that_is_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_gcc_that_is_installed_and_that_is_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for tool in ("gcc", "g++", "ar", "ranlib"):
         program = tmp_path / f"aarch64-linux-gnu-{tool}"
         program.write_text("#!/bin/sh\necho 12.2.0\n", encoding="utf-8")
@@ -394,6 +346,12 @@ def test_gcc_that_is_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     found = gnu.ensure(TARGET)
     assert found.cxx == str(tmp_path / "aarch64-linux-gnu-g++")
     assert found.conan["compiler.version"] == "12"
+    monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/apt-get" if name == "apt-get" else None)
+    reason = gnu.usable(TARGET)
+    assert reason == "aarch64-linux-gnu-g++ is not installed: sudo apt-get install g++-aarch64-linux-gnu"
+    with pytest.raises(HostError) as caught:
+        gnu.ensure(TARGET)
+    assert caught.value.hint == "sudo apt-get install g++-aarch64-linux-gnu"
 
 
 def test_the_fetch_command_refuses_the_wrong_words(capsys: pytest.CaptureFixture[str]) -> None:

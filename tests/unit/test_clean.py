@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.files.clean import clean
-from core.paths import CACHE_PARTS, cache_dir
+from core.paths import cache_dir
 
 
 @pytest.fixture
@@ -37,7 +37,9 @@ def _left(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
-def test_results_go_and_a_users_own_files_stay(dist: Path, cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_results_and_the_cache_go_and_a_users_own_files_stay(
+    dist: Path, cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     _fill(dist, cache)
     clean(cache=False, env=False, as_json=True)
     assert _left(dist) == ["notes/mine.txt"]
@@ -45,10 +47,6 @@ def test_results_go_and_a_users_own_files_stay(dist: Path, cache: Path, capsys: 
     assert {Path(row["path"]).name for row in json.loads(capsys.readouterr().out)} == {
         "executorch", "programs", "results", "matrix", "sweeps", "tests"
     }  # fmt: skip
-
-
-def test_of_the_cache_only_its_own_folders_go(dist: Path, cache: Path) -> None:
-    _fill(dist, cache)
     clean(cache=True, env=False, as_json=True)
     assert _left(cache) == ["mine/file"]
 
@@ -59,9 +57,3 @@ def test_nothing_at_all_is_left_of_what_was_all_ours(dist: Path, cache: Path) ->
     clean(cache=True, env=False, as_json=True)
     assert not dist.exists()
     assert not cache.exists()
-
-
-def test_the_cache_has_no_other_folders() -> None:
-    with pytest.raises(KeyError):
-        cache_dir("surprise")
-    assert all(CACHE_PARTS.values())

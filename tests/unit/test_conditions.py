@@ -145,11 +145,15 @@ def test_the_governor_is_set_for_the_run_alone(sysfs: Path, tmp_path: Path, code
     assert (found.governor, found.notes) == ("performance", ())
 
 
-def test_it_is_set_back_when_the_time_is_over(sysfs: Path, tmp_path: Path) -> None:
+def test_it_is_set_back_when_the_time_is_over_and_what_cannot_be_set_is_said(sysfs: Path, tmp_path: Path) -> None:
     with pytest.raises(DeadlineError):
         go(tmp_path, "sleep 4242", seconds=1)
     assert sysfs.read_text() == "powersave\n"
     assert not (tmp_path / "note").exists()
+    sysfs.unlink()
+    found = conditions.conditions(go(tmp_path, "exit 0").text, "performance", "", 0)
+    assert found.governor == ""
+    assert "not set at all" in found.notes[0]
 
 
 def test_a_second_signal_does_not_end_the_setting_back(sysfs: Path, tmp_path: Path) -> None:
@@ -187,10 +191,3 @@ def test_the_next_session_sets_back_what_a_killed_one_left(sysfs: Path, tmp_path
     run(LocalTransport(), ["sh", "-c", script("unpin"), "slipway", str(tmp_path / "note")], deadline=Deadline.after(9))
     assert sysfs.read_text() == "powersave\n"
     assert not (tmp_path / "note").exists()
-
-
-def test_what_cannot_be_set_is_said(sysfs: Path, tmp_path: Path) -> None:
-    sysfs.unlink()
-    found = conditions.conditions(go(tmp_path, "exit 0").text, "performance", "", 0)
-    assert found.governor == ""
-    assert "not set at all" in found.notes[0]

@@ -58,7 +58,7 @@ def test_no_beginning_of_a_file_is_taken_for_the_whole(name: str) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_damage_is_an_error_and_no_traceback(tmp_path: Path, name: str) -> None:
     draw, file = random.Random(0), tmp_path / "binary"  # noqa: S311
-    for _ in range(60):
+    for _ in range(30):
         content = bytearray(FILES[name])
         for place in draw.choices(range(len(content)), k=draw.randrange(13)):
             content[place] = draw.randrange(256)

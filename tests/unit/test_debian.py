@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
@@ -139,16 +138,13 @@ def apt(tmp_path: Path, packages: list[Path], monkeypatch: pytest.MonkeyPatch) -
     return FakeApt
 
 
-def test_the_same_request_again_asks_nobody(apt: type[FakeApt], packages: list[Path]) -> None:
+def test_what_a_request_brought_is_not_downloaded_again(apt: type[FakeApt], packages: list[Path]) -> None:
     first = debian.fetch("bookworm", "amd64", ["old"])
     assert apt.asked == ["refresh", "plan", "download old=1:1.0-1"]
     assert [sha256_file(file) for file in first] == [sha256_file(packages[0])]
     apt.asked.clear()
     assert debian.fetch("bookworm", "amd64", ["old"]) == first
     assert apt.asked == []
-
-
-def test_a_file_that_another_request_brought_is_not_downloaded_again(apt: type[FakeApt]) -> None:
     debian.fetch("bookworm", "amd64", ["old"])
     apt.asked.clear()
     files = debian.fetch("bookworm", "amd64", ["old"], closure=True)
@@ -184,30 +180,20 @@ def test_lists_that_are_out_of_date_are_read_again_once(apt: type[FakeApt], pack
     files = debian.fetch("bookworm", "amd64", ["old"])
     assert [file.name for file in files] == [packages[0].name]
     assert apt.asked == ["plan", "download old=0.9", "refresh", "plan", "download old=1:1.0-1"]
-
-
-def test_a_package_that_is_nowhere_is_an_error_after_one_look_more(apt: type[FakeApt]) -> None:
+    apt.asked.clear()
     apt.lists = dict(apt.archive)
     with pytest.raises(HostError, match="Looking up"):
         debian.fetch("bookworm", "amd64", ["nosuch"])
     assert apt.asked == ["plan", "refresh", "plan"]
 
 
-def test_a_pinned_package_is_fetched_once(apt: type[FakeApt], packages: list[Path]) -> None:
-    name, digest = packages[0].name, sha256_file(packages[0])
-    file = debian.binary("bookworm", name, digest)
-    assert (file.name, sha256_file(file)) == (name, digest)
-    apt.asked.clear()
-    apt.archive.clear()  # gone from the archive: it is here
-    assert debian.binary("bookworm", name, digest) == file
-    assert apt.asked == []
-
-
-def test_a_pinned_package_that_the_archive_replaced_names_the_one_that_is_there(apt: type[FakeApt]) -> None:
+def test_a_pinned_package_that_is_another_file_or_gone_is_refused(apt: type[FakeApt], packages: list[Path]) -> None:
     with pytest.raises(HostError, match=r"no longer has old 1:0\.9-1 for amd64") as caught:
         debian.binary("bookworm", "old_1%3a0.9-1_amd64.deb", "0" * 64)
     assert "there is 1:1.0-1 now" in caught.value.cause
     assert "toolchains.debian.pins bookworm amd64 old" in caught.value.hint
+    with pytest.raises(HostError, match="not the file that was pinned"):
+        debian.binary("bookworm", packages[0].name, "0" * 64)
 
 
 def test_a_pinned_package_that_another_suite_still_has_is_had_from_its_folder(
@@ -232,12 +218,19 @@ def test_a_pinned_package_that_another_suite_still_has_is_had_from_its_folder(
     assert (file.name, file.read_bytes()) == (name, old)
 
 
-def test_an_update_of_the_same_version_takes_the_place_of_a_pinned_package(
+def test_a_pinned_package_is_fetched_once_and_replaced_by_its_update(
     apt: type[FakeApt], packages: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = debian.binary("bookworm", "old_1%3a1.0-1+deb12u1_amd64.deb", "0" * 64)
     assert file.name == packages[0].name
     assert "old 1:1.0-1+deb12u1 is gone from Debian bookworm: 1:1.0-1 took its place" in capsys.readouterr().err
+    name, digest = packages[0].name, sha256_file(packages[0])
+    file = debian.binary("bookworm", name, digest)
+    assert (file.name, sha256_file(file)) == (name, digest)
+    apt.asked.clear()
+    apt.archive.clear()  # gone from the archive: it is here
+    assert debian.binary("bookworm", name, digest) == file
+    assert apt.asked == []
 
 
 def test_a_pinned_package_is_had_from_a_mirror_whose_lists_apt_refuses(
@@ -274,11 +267,6 @@ def test_lists_are_not_passed_by_for_another_reason(
         debian.binary("bookworm", packages[0].name, sha256_file(packages[0]))
 
 
-def test_a_pinned_package_with_another_digest_is_refused(apt: type[FakeApt], packages: list[Path]) -> None:
-    with pytest.raises(HostError, match="not the file that was pinned"):
-        debian.binary("bookworm", packages[0].name, "0" * 64)
-
-
 def test_a_tree_is_made_once_and_survives_without_the_network(
     apt: type[FakeApt], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,17 +280,15 @@ def test_a_tree_is_made_once_and_survives_without_the_network(
         debian.installed_program(root, "usr/bin/nothing")
 
 
-def test_a_changed_tree_is_unpacked_again(apt: type[FakeApt], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_changed_tree_is_unpacked_again_and_a_tree_of_before_stays(
+    apt: type[FakeApt], capsys: pytest.CaptureFixture[str]
+) -> None:
     root = debian.tree("bookworm", "amd64", ["old"])
     (root / "usr/bin/su").write_text("us", encoding="utf-8")
     sealed._SEEN.clear()  # as in the next process
     assert debian.tree("bookworm", "amd64", ["old"]) == root
     assert (root / "usr/bin/su").read_text() == "su"
     assert f"unpacked {root.name} again: something had changed usr/bin/su" in capsys.readouterr().err
-
-
-def test_a_tree_of_before_is_compared_and_stays(apt: type[FakeApt]) -> None:
-    """Somebody may be running from it."""
     root = debian.tree("bookworm", "amd64", ["old"])
     inode = root.stat().st_ino
     (root / sealed.SEAL).unlink()
@@ -320,14 +306,3 @@ def test_a_tree_that_failed_leaves_nothing(apt: type[FakeApt], tmp_path: Path, m
     with pytest.raises(KeyboardInterrupt):
         debian.tree("bookworm", "amd64", ["old"])
     assert list((tmp_path / "cache/debian/bookworm-amd64/trees").iterdir()) == []
-
-
-def test_control_fields(packages: list[Path]) -> None:
-    assert debian.control(packages[0], "Depends") == "libc6 (>= 2.36)"
-
-
-def test_a_program_runs_through_its_own_loader(tmp_path: Path) -> None:
-    """With this machine's own root as the tree: loader and libraries are found in it, not by the kernel."""
-    argv = debian.installed_program(Path("/"), os.path.realpath("/bin/true").lstrip("/"))
-    assert "--library-path" in argv
-    subprocess.run(argv, check=True, env={"PATH": str(tmp_path)})

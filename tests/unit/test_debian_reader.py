@@ -132,12 +132,17 @@ def test_a_changed_package_is_refused(archive: Archive, tmp_path: Path, change: 
     assert list((tmp_path / "cache").rglob("*.deb")) == []
 
 
-def test_what_a_killed_process_left_is_removed(archive: Archive, tmp_path: Path) -> None:
+def test_what_was_left_and_what_is_not_signed_does_not_count(archive: Archive, tmp_path: Path) -> None:
     left = tmp_path / "cache/debian/bookworm-amd64/.lists.abc/list.xz"
     left.parent.mkdir(parents=True)
     left.write_bytes(b"half")
     refresh()
     assert not left.parent.exists()
+    signed = archive.signed.read_bytes()
+    other = b"Codename: sid\nSHA256:\n " + b"0" * 64 + b" 1 main/binary-amd64/Packages.xz\n\n"
+    archive.signed.write_bytes(other + signed)
+    refresh()
+    assert names(debian.fetch("bookworm", "amd64", ["choice"])) == ["choice"]
 
 
 def test_an_older_list_never_takes_the_place_of_a_newer_one(
@@ -155,14 +160,6 @@ def test_an_older_list_never_takes_the_place_of_a_newer_one(
     refresh()
     with pytest.raises(ArchiveError, match="has no provider=2"):
         debian.fetch("bookworm", "amd64", ["provider=2"])
-
-
-def test_only_signed_text_counts(archive: Archive) -> None:
-    signed = archive.signed.read_bytes()
-    other = b"Codename: sid\nSHA256:\n " + b"0" * 64 + b" 1 main/binary-amd64/Packages.xz\n\n"
-    archive.signed.write_bytes(other + signed)
-    refresh()
-    assert names(debian.fetch("bookworm", "amd64", ["choice"])) == ["choice"]
 
 
 def test_lists_past_their_end_are_accepted_only_by_ones_own_setting(
@@ -199,7 +196,7 @@ def test_a_mirror_without_files_by_their_digest(archive: Archive, by_hash: bool)
     assert any("by-hash" in path for path in archive.asked) == by_hash
 
 
-def test_what_the_archive_lacks_is_said(archive: Archive) -> None:
+def test_what_cannot_be_had_is_said(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ArchiveError, match="has no nothing") as caught:
         debian.fetch("bookworm", "amd64", ["nothing"])
     assert caught.value.absent
@@ -209,9 +206,6 @@ def test_what_the_archive_lacks_is_said(archive: Archive) -> None:
         debian.fetch("trixie", "amd64", ["tool"])
     with pytest.raises(ArchiveError, match=r"no Debian \.\./bookworm"):
         Reader("../bookworm", "amd64").refresh()
-
-
-def test_without_a_network(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLIPWAY_DEBIAN_MIRROR", "http://127.0.0.1:9")
     with pytest.raises(ArchiveError, match="failed") as caught:
         refresh()
@@ -230,7 +224,7 @@ def test_a_list_names_files_of_the_archive_only(archive: Archive, path: str) -> 
         debian.fetch("bookworm", "amd64", ["bad"])
 
 
-def test_sources_are_upstreams_tarballs_of_the_newest_version(archive: Archive) -> None:
+def test_sources_and_pinned_packages_behind_newer_ones(archive: Archive) -> None:
     tarball = archive.folder / "pool/tool_2.0.orig.tar.xz"
     tarball.write_bytes(b"upstream")
     digest = hashlib.sha256(b"upstream").hexdigest()
@@ -247,10 +241,6 @@ def test_sources_are_upstreams_tarballs_of_the_newest_version(archive: Archive) 
         debian.source("bookworm", "tool", tarball.name, "0" * 64)
     with pytest.raises(HostError, match="no longer has"):
         debian.source("bookworm", "tool", "tool_1.9.orig.tar.xz", digest)
-
-
-def test_a_pinned_package_behind_a_newer_one(archive: Archive) -> None:
-    """The archive may still have the file, next to the newer one, which alone its list names."""
     name = "choice_0.9-1_amd64.deb"
     (archive.folder / "pool" / name).write_bytes(b"older")
     assert debian.binary("bookworm", name, hashlib.sha256(b"older").hexdigest()).read_bytes() == b"older"

@@ -60,7 +60,7 @@ deb broken
 """
 
 
-def test_deb822_entries() -> None:
+def test_the_archive_is_found_in_both_formats() -> None:
     entries = list(parse_deb822(DEB822))
     assert [entry.uris[0] for entry in entries] == [
         "http://mirror.example/debian",
@@ -71,18 +71,12 @@ def test_deb822_entries() -> None:
     assert entries[0].components == ("main", "contrib")
     assert entries[0].signed_by == "/usr/share/keyrings/debian-archive-keyring.gpg"
     assert entries[2].signed_by == "inline"
-
-
-def test_list_entries() -> None:
     entries = list(parse_list(LIST))
     assert [entry.uris[0].split("/")[2] for entry in entries] == [
         "vendor.example", "plain.example", "plain.example", "other.example",
     ]  # fmt: skip
     assert entries[0].signed_by == "/usr/share/keyrings/vendor.gpg"
     assert entries[1] == Source(("http://plain.example/debian/",), ("bookworm",), ("main", "non-free"))
-
-
-def test_the_archive_is_told_from_third_parties_and_from_security() -> None:
     from_deb822 = choose(list(parse_deb822(DEB822)), "bookworm")
     assert from_deb822 is not None
     assert from_deb822.uris == ("http://mirror.example/debian",)
@@ -92,32 +86,23 @@ def test_the_archive_is_told_from_third_parties_and_from_security() -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("line", "is_it"),
     [
-        "deb http://mirror.example/ubuntu jammy main universe",
-        "deb http://mirror.example/debian-security bookworm-security main",
-        "deb [signed-by=/usr/share/keyrings/vendor.gpg] https://vendor.example/debian bookworm main",
-        "deb https://vendor.example/linux/debian bookworm stable",
-        "deb https://vendor.example/apt bookworm main",
-        "deb cdrom:[Debian_12]/ bookworm main",
-        "deb http://mirror.example/debian bookworm-backports main",
+        ("deb http://mirror.example/ubuntu jammy main universe", False),
+        ("deb http://mirror.example/debian-security bookworm-security main", False),
+        ("deb [signed-by=/usr/share/keyrings/vendor.gpg] https://vendor.example/debian bookworm main", False),
+        ("deb https://vendor.example/linux/debian bookworm stable", False),
+        ("deb https://vendor.example/apt bookworm main", False),
+        ("deb cdrom:[Debian_12]/ bookworm main", False),
+        ("deb http://mirror.example/debian bookworm-backports main", False),
+        ("deb http://mirror.example/debian stable main", True),
+        ("deb http://mirror.example/pub/debian/ trixie main", True),
+        ("deb mirror+file:/etc/apt/mirrors/debian.list bookworm main", True),
+        ("deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://10.0.0.1/mirror bookworm main", True),
     ],
 )
-def test_not_the_archive(line: str) -> None:
-    assert choose(list(parse_list(line)), "bookworm") is None
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "deb http://mirror.example/debian stable main",
-        "deb http://mirror.example/pub/debian/ trixie main",
-        "deb mirror+file:/etc/apt/mirrors/debian.list bookworm main",
-        "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://10.0.0.1/mirror bookworm main",
-    ],
-)
-def test_the_archive(line: str) -> None:
-    assert choose(list(parse_list(line)), "bookworm") is not None
+def test_what_is_the_archive(line: str, is_it: bool) -> None:
+    assert (choose(list(parse_list(line)), "bookworm") is not None) is is_it
 
 
 def test_sources_are_read_from_both_formats_and_unreadable_files_ignored(tmp_path: Path) -> None:

@@ -81,9 +81,6 @@ def test_files_are_checked_by_their_headers(program: Path, tmp_path: Path) -> No
         check_inputs(load_job(program, settings=Settings(inputs=(double,))), needs(DYNAMIC))
     assert wrong.value.hint == "convert it: array.astype('float32')"
     assert wrong.value.names == (str(double),)
-
-
-def test_headers(tmp_path: Path) -> None:
     bits, big, order = tmp_path / "bits.npy", tmp_path / "big.npy", tmp_path / "order.npy"
     np.save(bits, np.zeros(3, "V2"))
     np.save(order, np.zeros(3, ">f4"))
@@ -94,23 +91,6 @@ def test_headers(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as wrong:
         header_of(big)
     assert "1,000,000,000,000 elements of 4 bytes, 0 bytes follow" in wrong.value.cause
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [
-        b"", b"\x93NUMPY", b"PK\x03\x04", b"\x93NUMPY\x01\x00\x05\x00(((((",
-        b"\x93NUMPY\x01\x00\x30\x27" + b"(" * 10032, b"\x93NUMPY\x09\x00\x02\x00{}",
-        b"\x93NUMPY\x01\x00\x43\x00{'descr': '<f4', 'fortran_order': False, 'shape': (True, 'x'), }    ",
-        b"\x93NUMPY\x01\x00\x43\x00{'descr': '<f4', 'fortran_order': False, 'shape': (True,), }         " + bytes(4),
-        b"\x93NUMPY\x01\x00\x43\x00{'descr': '|O', 'fortran_order': False, 'shape': (1,), }             " + bytes(8),
-    ],
-)  # fmt: skip
-def test_what_is_no_npy_file(tmp_path: Path, raw: bytes) -> None:
-    file = tmp_path / "a.npy"
-    file.write_bytes(raw)
-    with pytest.raises(UsageError, match=r"not a .npy file"):
-        header_of(file)
 
 
 BATCH = Dimension(least=2, most=8, symbol="s0")

@@ -54,9 +54,12 @@ def test_it_is_quick_and_asks_no_network(said: Said, monkeypatch: pytest.MonkeyP
     assert names[:3] == ["Python", "disk", "pip"]
     assert {"linux-arm64 with zig", "linux-arm64 with gnu", "running linux-arm64"} <= set(names)
     assert len(set(names)) == len(names)
+    assert [check for check in doctor.checks() if not check.ok and not check.fix] == []
 
 
-def test_it_fits_a_screen(said: Said, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_trouble_comes_first_and_all_of_it_fits_a_screen(
+    said: Said, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A terminal of 80 columns and 24 lines, the last of which is the shell's."""
     monkeypatch.setattr(console.out(), "width", 80)
     doctor.report(as_json=False)
@@ -64,6 +67,22 @@ def test_it_fits_a_screen(said: Said, monkeypatch: pytest.MonkeyPatch, capsys: p
     lines = shown.splitlines()
     assert len(lines) <= 23, shown
     assert max(map(len, lines)) <= 80
+    monkeypatch.setattr(console.out(), "width", 100)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(100, 99, 1e9))
+    with pytest.raises(HostError, match="lacks disk"):
+        doctor.report(as_json=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].strip() == "Missing"
+    assert lines[1].split()[:2] == ["disk", "MISSING"]
+    assert len(lines) <= 40
+    assert [line.strip() for line in lines if line and line[0] != " "][1:4] == list(doctor.GROUPS)
+    assert sum("disk" in line.split() for line in lines) == 2  # once in its group, once as a word of the fix
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(100, 99, 1e9))
+    with pytest.raises(HostError, match="lacks disk") as caught:
+        doctor.report(as_json=True)
+    assert "SLIPWAY_CACHE" in caught.value.hint
+    listed = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
+    assert listed["disk"]["ok"] is False
 
 
 def _row(name: str) -> doctor.Check:
@@ -152,10 +171,6 @@ def test_what_a_program_says(script: str, found: tuple[bool, str]) -> None:
     assert doctor._said(["/nowhere/zig"]) == (False, "/nowhere/zig: No such file or directory")
 
 
-def test_every_fault_names_its_cure(said: Said) -> None:
-    assert [check for check in doctor.checks() if not check.ok and not check.fix] == []
-
-
 def test_what_no_machine_of_ours_runs_is_not_claimed_to_run(said: Said) -> None:
     """Neither an emulator nor Wine runs programs of macOS and of Windows on Arm."""
     found = {check.name: check for check in doctor.checks()}
@@ -166,15 +181,6 @@ def test_what_no_machine_of_ours_runs_is_not_claimed_to_run(said: Said) -> None:
         assert (row.ok, row.optional) == (False, True)
         assert row.detail == f"not run here: {get_target(name).proof}"
     assert not [check.detail for check in found.values() if check.detail.startswith(", ")]
-
-
-def test_a_full_disk_is_found(said: Said, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(100, 99, 1e9))
-    with pytest.raises(HostError, match="lacks disk") as caught:
-        doctor.report(as_json=True)
-    assert "SLIPWAY_CACHE" in caught.value.hint
-    listed = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
-    assert listed["disk"]["ok"] is False
 
 
 def test_a_machine_without_apt_is_told_what_it_lacks(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,21 +218,6 @@ def test_whether_builds_are_cached(said: Said, monkeypatch: pytest.MonkeyPatch) 
     found = {check.name: check for check in doctor.checks()}["ccache"]
     assert not found.ok
     assert "no ccache is installed" in found.detail
-
-
-def test_trouble_comes_first_and_all_of_it_fits_a_screen(
-    said: Said, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(console.out(), "width", 100)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(100, 99, 1e9))
-    with pytest.raises(HostError, match="lacks disk"):
-        doctor.report(as_json=False)
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].strip() == "Missing"
-    assert lines[1].split()[:2] == ["disk", "MISSING"]
-    assert len(lines) <= 40
-    assert [line.strip() for line in lines if line and line[0] != " "][1:4] == list(doctor.GROUPS)
-    assert sum("disk" in line.split() for line in lines) == 2  # once in its group, once as a word of the fix
 
 
 def test_targets_share_a_line_only_where_it_is_true_of_all() -> None:

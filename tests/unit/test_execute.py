@@ -1,18 +1,22 @@
-"""Running any executable: what is refused before anything is pushed."""
+"""Running any executable, what is refused before, and what ends a program that takes more than it may."""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from core.errors import PreflightError, UsageError
-from core.formats.bundle import Needs
+from core.errors import CrashError, PreflightError, ProgramError, SlipwayError, UsageError
+from core.formats.bundle import Bundle, Needs
+from core.processes.bounded import LimitError, Limits, run_bounded
 from deploy.devices.facts import DeviceFacts
+from deploy.run import needs
 from deploy.run.execute import Executed, _blobs, check, needs_of, split
 from deploy.upkeep import report_devices
+from tests.unit.test_preflight import bundle
 
 ZERO = DeviceFacts(
     system="Linux", machine="armv6l", kernel="6.1", root="/home/pi/.slipway", libc="glibc", glibc="2.36",
@@ -85,15 +89,13 @@ def executed() -> Executed:
     return Executed("pi", ("tool",), 0, SAID, SAID, 0.1, 0)
 
 
-def test_a_pipe_gets_a_programs_bytes(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_a_pipe_gets_a_programs_bytes_and_a_terminal_plain_text(
+    capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
     report_devices.executed(executed())
     out, err = capfdbinary.readouterr()
     assert out == SAID
     assert err.startswith(SAID)
-
-
-def test_a_terminal_gets_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a real pseudo-terminal in place of the streams."""
     ours, theirs = os.openpty()
     with os.fdopen(os.dup(theirs), "w") as out, os.fdopen(theirs, "w") as err:
         monkeypatch.setattr(sys, "stdout", out)
@@ -107,3 +109,76 @@ def test_a_terminal_gets_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
     assert b"\x1b" not in shown
     assert shown.count(rb"\x1b[1mbold\x1b[0m") == 2
     assert b"::error" not in shown
+
+
+MANY = Limits(seconds=60, memory=1 << 30, output=1 << 20)
+
+
+def python(code: str, limits: Limits = MANY) -> tuple[int, str, str]:
+    done = run_bounded([sys.executable, "-c", code], limits, "Reading a.pte")
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_output_is_told_whole_or_ended() -> None:
+    code, out, err = python("import sys; print('x' * 500_000); sys.stderr.write('y'); sys.exit(3)")
+    assert (code, len(out), err) == (3, 500_001, "y")
+    begun = time.monotonic()
+    with pytest.raises(LimitError, match=r"Reading a.pte printed more than 1,048,576 bytes"):
+        python("while True: print('x' * 10_000)")
+    assert time.monotonic() - begun < 30
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["while True: pass", "import os, time; os.close(1); os.close(2); time.sleep(300)"],
+)
+def test_what_takes_too_long_is_ended(code: str) -> None:
+    begun = time.monotonic()
+    with pytest.raises(LimitError, match=r"took longer than 1 s"):
+        python(code, Limits(seconds=1, memory=1 << 30, output=1000))
+    assert time.monotonic() - begun < 30
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no other system limits another process's memory")
+def test_memory_has_an_end() -> None:
+    # The limit is set after the start, so the program waits for it.
+    waits = "import resource, time\nwhile resource.getrlimit(resource.RLIMIT_DATA)[0] < 0: time.sleep(0.01)\n"
+    code, _, err = python(f"{waits}b = bytearray(3 << 30); print(len(b))")
+    assert code != 0
+    assert "MemoryError" in err
+
+
+def _describe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str) -> SlipwayError:
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(needs, "limits_for", lambda _: Limits(5, 1 << 30, 1000))
+
+    def here(_: Bundle) -> list[str]:
+        return [sys.executable, "-c", code]
+
+    monkeypatch.setattr(needs, "runner_here", here)
+    with pytest.raises(SlipwayError) as caught:
+        needs.describe(bundle(), tmp_path / "a.pte", "0" * 64)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("while True: print('x' * 10_000)", "printed more than 1,000 bytes"),
+        ("import sys; sys.exit(9)", "took more than it may"),
+        ("import sys; sys.exit(11)", "took more than it may"),
+    ],
+)
+def test_a_program_that_takes_too_much_to_describe(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str, says: str
+) -> None:
+    error = _describe(monkeypatch, tmp_path, code)
+    assert type(error) is ProgramError
+    assert says in error.what
+    assert "an exporter wrote takes a fraction" in error.cause
+
+
+def test_a_crash_while_describing_is_not_the_programs_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    error = _describe(monkeypatch, tmp_path, "import os; os.kill(os.getpid(), 11)")
+    assert type(error) is CrashError
+    assert "this machine" in error.what

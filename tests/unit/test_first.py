@@ -59,9 +59,6 @@ def test_the_time_left_is_the_tables_by_as_much_slower_as_it_was(clock: Clock) -
         whole.end(part)
     assert whole.left() == 0
     assert str(whole) == "100%, about 0:00 left"
-
-
-def test_the_slower_of_two_that_run_beside_each_other_counts(clock: Clock) -> None:
     whole = Whole()
     for part in ("weights", "runner"):
         whole.end(part)
@@ -102,8 +99,6 @@ def test_a_terminal_has_one_line_for_all(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert all("building; installing: 12/34" in line and "left" in line for line in lines)
     assert "✓ building" in text
 
-
-# --- what is installed beside the block ---
 
 FAILS = "import sys; sys.stderr.write('Installing the exporter\\n'); sys.exit(4)"
 LASTS = "import time; time.sleep(60)"

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +16,7 @@ import pytest
 from core.files import locks
 from core.paths import ROOT
 from models.lowering.forked import Forked, can_fork
+from tests.support.processes import alive, ended
 
 Start = Callable[[str, str], Forked]
 _ECHO = """
@@ -74,22 +74,16 @@ def test_two_at_once_end_by_themselves(start: Start) -> None:
         assert one.wait(60) == 0
 
 
-def test_a_crash_is_its_own(start: Start) -> None:
+def test_however_a_copy_ends_the_first_process_is_told(start: Start, module: Path) -> None:
     one = start(
         "crashing",
         "import os, signal\ndef main(): os.kill(os.getpid(), signal.SIGSEGV)",
     )
     assert one.stdout.readline() == ""
     assert one.wait(60) == -signal.SIGSEGV
-
-
-def test_an_exception_is_in_the_log(start: Start, module: Path) -> None:
     one = start("raising", "def main(): raise ValueError('the runtime lacks it')")
     assert one.wait(60) == 1
     assert "ValueError: the runtime lacks it" in (module / "log").read_text()
-
-
-def test_it_is_ended_while_it_works(start: Start) -> None:
     one = start("hanging", "import time\ndef main(): time.sleep(600)")
     with pytest.raises(subprocess.TimeoutExpired):
         one.wait(0.1)
@@ -155,19 +149,6 @@ def first(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
         process.kill()
 
 
-def _gone(pid: int) -> bool:
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.02)
-    return False
-
-
 def test_ctrl_c_reaches_the_first_process_alone(first: tuple[subprocess.Popen[str], int]) -> None:
     process, pid = first
     os.killpg(process.pid, signal.SIGINT)
@@ -175,10 +156,10 @@ def test_ctrl_c_reaches_the_first_process_alone(first: tuple[subprocess.Popen[st
     assert process.stdout.readline() == "first hears\n"
     out, _ = process.communicate("\n", timeout=60)
     assert out == "the end\n"  # once: the copy does not end as the first process does
-    assert _gone(pid)
+    assert ended(lambda: alive(pid))
 
 
 def test_it_ends_after_the_first_process_is_killed(first: tuple[subprocess.Popen[str], int]) -> None:
     process, pid = first
     process.kill()
-    assert _gone(pid)
+    assert ended(lambda: alive(pid))

@@ -68,7 +68,7 @@ def test_a_slip_is_json_for_machines(capsys: pytest.CaptureFixture[str]) -> None
     assert err.startswith(said["what"])
 
 
-def test_called_bare_it_says_what_it_is_and_lists_its_tasks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_called_bare_with_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = _said([], capsys)
     assert (code, err) == (0, "")
     assert out.startswith("Slipway builds")
@@ -77,14 +77,13 @@ def test_called_bare_it_says_what_it_is_and_lists_its_tasks(capsys: pytest.Captu
     assert "\n./inv --list self shows the tasks that prove and measure Slipway itself.\n" in out
     assert sorted(re.findall(r"^  (\S+) ", out, re.MULTILINE)) == sorted(typed)  # each once
     assert set(typed) - {"models"} | {"models.list"} == {name for names in TASKS.values() for name in names}
-
-
-def test_help_shows_the_tasks_and_only_options_of_use(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = _said(["--help"], capsys)
     assert (code, err) == (0, "")
     assert "\nDevices:\n  devices.list " in out
     assert "--print-completion-script SHELL" in out
     assert "prompt-for-sudo-password" not in out
+    assert _said(["--version"], capsys)[:2] == (0, f"Slipway {invoked.version()}\n")
+    assert f'\nversion = "{invoked.version()}"\n' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 
 def test_names_stay_whole_on_a_narrow_terminal(inv: Inv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,11 +107,6 @@ def test_help_fits_the_terminal(columns: int, capsys: pytest.CaptureFixture[str]
         description, _, _ = _said(words, capsys)[1].partition("\nOptions:\n")
         own = [line for line in description.splitlines() if not line.startswith("  --")]
         assert max(map(len, own)) <= min(columns, 120), words
-
-
-def test_the_version_is_slipways(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _said(["--version"], capsys)[:2] == (0, f"Slipway {invoked.version()}\n")
-    assert f'\nversion = "{invoked.version()}"\n' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", tasks.ns.task_names)
@@ -169,13 +163,10 @@ def test_the_shell_is_offered(
     assert not set(others) & set(found)
 
 
-def test_every_source_of_names_has_some() -> None:
-    assert [option for option, source in completion.SOURCES.items() if not list(source())] == []
-
-
-def test_a_damaged_inventory_offers_nothing(
+def test_names_are_offered_but_of_a_damaged_inventory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    assert [option for option, source in completion.SOURCES.items() if not list(source())] == []
     file = tmp_path / "devices.toml"
     file.write_text("[pi\n", encoding="utf-8")
     monkeypatch.setenv("SLIPWAY_DEVICES_FILE", str(file))

@@ -13,34 +13,14 @@ from tests.support import objects
 from toolchains.inspect import needs as inspect
 from toolchains.targets import get_target
 
-MACHINES = {"x86_64": 62, "aarch64": 183, "i686": 3, "arm": 40, "riscv": 243}
 
-
-def elf(path: Path, machine: int, flags: int = 0, attributes: bytes = b"", bits: int = 64) -> Path:
-    """An ELF header, and for Arm its build attributes, with nothing else in it."""
-    names = b"\0.shstrtab\0.ARM.attributes\0"
-    head, entry = (64, 64) if bits == 64 else (52, 40)
-    sections = [(0, 0, 0, 0), (1, 3, head, len(names))]
-    if attributes:
-        sections.append((11, 0x70000003, head + len(names), len(attributes)))
-    offset = head + len(names) + len(attributes)
-    kind = "<HHIQQQIHHHHHH" if bits == 64 else "<HHIIIIIHHHHHH"
-    header = b"\x7fELF" + bytes([2 if bits == 64 else 1, 1, 1]) + bytes(9)
-    header += struct.pack(kind, 3, machine, 1, 0, 0, offset, flags, head, 0, 0, entry, len(sections), 1)
-    table = b""
-    for name, section, where, size in sections:
-        form = "<IIQQQQIIQQ" if bits == 64 else "<IIIIIIIIII"
-        table += struct.pack(form, name, section, 0, 0, where, size, 0, 0, 1, 0)
-    path.write_bytes(header + names + attributes + table)
+def elf(path: Path, machine: str, flags: int = 0, attributes: bytes = b"") -> Path:
+    """An ELF file without code; for Arm with its build attributes, and the flags of its header."""
+    data = bytearray(objects.elf(machine, {}, attributes=attributes, kind=3))
+    if flags:
+        struct.pack_into("<I", data, 36, flags)
+    path.write_bytes(data)
     return path
-
-
-def arm_attributes(cpu_arch: int, vfp_args: int | None) -> bytes:
-    """Section .ARM.attributes: Tag_CPU_arch (6), Tag_ABI_VFP_args (28)."""
-    tags = bytes([6, cpu_arch]) + (bytes([28, vfp_args]) if vfp_args is not None else b"")
-    file = bytes([1]) + struct.pack("<I", 5 + len(tags)) + tags
-    vendor = b"aeabi\0" + file
-    return b"A" + struct.pack("<I", 4 + len(vendor)) + vendor
 
 
 def binary(**changes: object) -> inspect.Binary:
@@ -60,12 +40,22 @@ LIBRARY = binary(
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64", "i686"])
 def test_machines(tmp_path: Path, machine: str) -> None:
-    found = inspect.read(elf(tmp_path / "a", MACHINES[machine], bits=32 if machine == "i686" else 64))
+    found = inspect.read(elf(tmp_path / "a", machine))
     assert (found.machine, found.float_abi) == (machine, "none")
 
 
-def test_a_machine_without_a_target_keeps_its_elf_name(tmp_path: Path) -> None:
-    assert inspect.read(elf(tmp_path / "a", MACHINES["riscv"])).machine == "EM_RISCV"
+def test_a_machine_without_a_target_and_this_one(tmp_path: Path) -> None:
+    file = elf(tmp_path / "a", "aarch64")
+    data = file.read_bytes()
+    file.write_bytes(data[:18] + struct.pack("<H", 243) + data[20:])
+    assert inspect.read(file).machine == "EM_RISCV"
+    import platform
+
+    found = inspect.read(Path("/proc/self/exe").resolve())
+    assert found.machine == platform.machine()
+    assert found.interpreter.startswith("/lib")
+    assert "libc.so.6" in found.needed
+    assert inspect.number(found.versions["GLIBC"]) >= (2, 2)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +71,7 @@ def test_a_machine_without_a_target_keeps_its_elf_name(tmp_path: Path) -> None:
     ],
 )
 def test_arm(tmp_path: Path, cpu_arch: int, vfp_args: int | None, flags: int, expected: tuple[str, str]) -> None:
-    file = elf(tmp_path / "a", MACHINES["arm"], flags, arm_attributes(cpu_arch, vfp_args), bits=32)
+    file = elf(tmp_path / "a", "arm", flags, objects.arm_attributes(cpu_arch, vfp_args))
     found = inspect.read(file)
     assert (found.machine, found.float_abi) == expected
 
@@ -95,50 +85,19 @@ def test_what_is_no_elf_file(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_truncated_elf_file(tmp_path: Path) -> None:
-    file = elf(tmp_path / "a", MACHINES["aarch64"])
+    file = elf(tmp_path / "a", "aarch64")
     file.write_bytes(file.read_bytes()[:-100])
     with pytest.raises(BuildError, match="not a whole ELF file"):
         inspect.read(file)
 
 
-def test_the_python_of_this_machine_is_native() -> None:
-    """A real, dynamically linked program: the interpreter's own libc."""
-    import platform
-
-    found = inspect.read(Path("/proc/self/exe").resolve())
-    assert found.machine == platform.machine()
-    assert found.interpreter.startswith("/lib")
-    assert "libc.so.6" in found.needed
-    assert inspect.number(found.versions["GLIBC"]) >= (2, 2)
-
-
-def test_needs_of_a_whole_bundle() -> None:
+def test_a_good_bundle_has_needs_and_no_problems() -> None:
     needs = inspect.needs(get_target("linux-arm64"), [binary(), LIBRARY])
     assert (needs.machine, needs.libc, needs.glibc, needs.glibcxx) == ("aarch64", "glibc", "2.27", "3.4.21")
     assert needs.loader == "/lib/ld-linux-aarch64.so.1"
     assert needs.libraries == ("libc.so.6", "libm.so.6")
     assert needs.cpu_features == ("fp", "asimd")
-
-
-def test_a_good_bundle_has_no_problems() -> None:
     assert inspect.problems(get_target("linux-arm64"), [binary(), LIBRARY]) == []
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"machine": "x86_64"}, "pte_runner is for x86_64, not aarch64"),
-        ({"float_abi": "hard"}, "float ABI hard, not none"),
-        ({"runpath": ("$ORIGIN", "/home/me/.cache/lib")}, "looks for libraries in /home/me/.cache/lib"),
-        ({"needed": ("libexecutorch.so", "libfoo.so.1")}, "libfoo.so.1 would have to be on the device"),
-        ({"interpreter": "/lib/ld-musl-aarch64.so.1"}, "C library musl, not glibc"),
-        ({"interpreter": "/system/bin/linker64"}, "C library bionic, not glibc"),
-        ({"interpreter": ""}, "C library static, not glibc"),
-    ],
-)
-def test_problems_are_named(changes: dict[str, object], message: str) -> None:
-    found = inspect.problems(get_target("linux-arm64"), [binary(**changes), LIBRARY])
-    assert any(message in line for line in found), found
 
 
 @pytest.mark.parametrize(("library", "libc"), [("libc.so.6", "glibc"), ("libc.so", "bionic"), ("libm.so.6", "static")])
@@ -150,12 +109,9 @@ def test_libraries_without_a_program_name_their_libc(library: str, libc: str) ->
         assert inspect.needs(get_target("linux-arm64"), binaries).libc == libc
 
 
-def test_versions_compare_as_numbers() -> None:
+def test_too_new_names_file_and_bound() -> None:
     assert inspect.newest(["2.4", "2.28", "2.17", "2.3.4"]) == "2.28"
     assert inspect.newest([]) == ""
-
-
-def test_too_new_names_file_and_bound() -> None:
     bounds = {"GLIBC": "2.28", "GLIBCXX": "3.4.25"}
     assert inspect.too_new([binary(), LIBRARY], bounds) == []
     newer = binary(versions={"GLIBC": "2.34", "GLIBCXX": "3.4.30"})
@@ -163,9 +119,6 @@ def test_too_new_names_file_and_bound() -> None:
         "pte_runner needs GLIBC 2.34 (at most 2.28)", "pte_runner needs GLIBCXX 3.4.30 (at most 3.4.25)",
     ]  # fmt: skip
     assert inspect.too_new([binary(versions={"GLIBC": "2.28"})], bounds) == []
-
-
-# -- other formats, and static archives ------------------------------------------------------------------------------
 
 
 def put(tmp_path: Path, data: bytes, name: str = "libx.a") -> Path:
@@ -181,42 +134,23 @@ def test_every_member_of_an_archive_is_read(tmp_path: Path) -> None:
     good, bad = objects.elf("aarch64", {"f": b"\0" * 4}), objects.elf("x86_64", {"f": b"\xc3"})
     file = put(tmp_path, objects.archive({"a.o": good, "b.o": bad}))
     assert wrong("linux-arm64", file) == ["libx.a(b.o) is for x86_64, not aarch64"]
-
-
-def test_an_archive_without_objects(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="no object file in it"):
         list(inspect.read_all(put(tmp_path, objects.archive({}))))
-
-
-def test_a_damaged_member_is_named(tmp_path: Path) -> None:
     whole = objects.elf("aarch64", {"f": b"\0" * 4})
     with pytest.raises(BuildError, match=r"libx\.a\(b\.o\) is not a whole ELF file"):
         list(inspect.read_all(put(tmp_path, objects.archive({"a.o": whole, "b.o": whole[:80]}))))
 
 
-def test_float_abi_of_objects(tmp_path: Path) -> None:
+def test_objects_for_other_arms(tmp_path: Path) -> None:
     """Compiled for soft floats, for hard ones, and assembly, which says nothing."""
     soft = objects.elf("arm", {"f": b"\0" * 4}, attributes=objects.arm_attributes(6, None))
     hard = objects.elf("arm", {"f": b"\0" * 4}, attributes=objects.HARD_V6)
     silent = objects.elf("arm", {"f": b"\0" * 4}, attributes=objects.arm_attributes(6, None, None))
     file = put(tmp_path, objects.archive({"soft.o": soft, "hard.o": hard, "assembly.o": silent}))
     assert wrong("linux-armv6", file) == ["libx.a(soft.o) has the float ABI soft, not hard"]
-
-
-def test_only_kernels_may_be_for_a_later_arm(tmp_path: Path) -> None:
     later = objects.elf("arm", {"f": b"\0" * 4}, attributes=objects.arm_attributes(10, 1))
     file = put(tmp_path, objects.archive({"f32-vadd-neon-u8.c.o": later, "operator-run.c.o": later}))
     assert wrong("linux-armv6", file) == ["libx.a(operator-run.c.o) is for armv7l, not armv6l"]
-
-
-def test_kernels_for_an_earlier_arm_are_no_fault(tmp_path: Path) -> None:
-    """XNNPACK compiles its armsimd32 kernels for ARMv6 whatever the target."""
-    earlier = objects.elf("arm", {"f": b"\0" * 4}, attributes=objects.HARD_V6)
-    assert wrong("linux-armv7", put(tmp_path, objects.archive({"qs8-gemm-armsimd32.c.o": earlier}))) == []
-
-
-def test_objects_for_an_older_arm_fit(tmp_path: Path) -> None:
-    """XNNPACK compiles some files for ARMv6 whatever the target; a program must be for the target's own."""
     older = {"f": b"\0" * 4}
     file = put(tmp_path, objects.archive({"armsimd32.c.o": objects.elf("arm", older, attributes=objects.HARD_V6)}))
     assert wrong("linux-armv7", file) == []
@@ -224,7 +158,7 @@ def test_objects_for_an_older_arm_fit(tmp_path: Path) -> None:
     assert "app is for armv6l, not armv7l" in wrong("linux-armv7", program)
 
 
-def test_foreign_libraries_of_windows_programs(tmp_path: Path) -> None:
+def test_other_systems_have_rules_of_their_own(tmp_path: Path) -> None:
     good = put(tmp_path, objects.pe("x86_64", b"\xc3", ["KERNEL32.dll", "api-ms-win-crt-heap-l1-1-0.dll"]), "good.exe")
     assert wrong("windows-x86_64", good) == []
     bad = put(tmp_path, objects.pe("x86_64", b"\xc3", ["KERNEL32.dll", "libstdc++-6.dll"]), "bad.exe")
@@ -233,17 +167,11 @@ def test_foreign_libraries_of_windows_programs(tmp_path: Path) -> None:
     assert wrong("windows-arm64", good) == ["good.exe is for x86_64, not aarch64"]
     needs = inspect.needs(get_target("windows-x86_64"), [inspect.read(good)])
     assert (needs.libc, needs.libraries[0]) == ("msvcrt", "KERNEL32.dll")
-
-
-def test_a_macs_least_system(tmp_path: Path) -> None:
     code = {"f": b"\0" * 4}
     old = put(tmp_path, objects.macho("aarch64", code, minimum=(11, 0)), "old.o")
     new = put(tmp_path, objects.macho("aarch64", code, minimum=(14, 2)), "new.o")
     assert wrong("macos-arm64", old) == []
     assert wrong("macos-arm64", new) == ["new.o needs macos 14.2 (at most 11.0)"]
-
-
-def test_a_format_that_the_system_does_not_load(tmp_path: Path) -> None:
     file = put(tmp_path, objects.elf("x86_64", {"f": b"\xc3"}), "a.o")
     assert wrong("windows-x86_64", file) == ["a.o is ELF, which windows does not load"]
 
@@ -251,6 +179,13 @@ def test_a_format_that_the_system_does_not_load(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "changes", "message"),
     [
+        ("linux-arm64", {"machine": "x86_64"}, "pte_runner is for x86_64, not aarch64"),
+        ("linux-arm64", {"float_abi": "hard"}, "float ABI hard, not none"),
+        ("linux-arm64", {"runpath": ("$ORIGIN", "/home/me/.cache/lib")}, "looks for libraries in /home/me/.cache/lib"),
+        ("linux-arm64", {"needed": ("libexecutorch.so", "libfoo.so.1")}, "libfoo.so.1 would have to be on the device"),
+        ("linux-arm64", {"interpreter": "/lib/ld-musl-aarch64.so.1"}, "C library musl, not glibc"),
+        ("linux-arm64", {"interpreter": "/system/bin/linker64"}, "C library bionic, not glibc"),
+        ("linux-arm64", {"interpreter": ""}, "C library static, not glibc"),
         ("linux-arm64", {"alignment": 4096}, "aligned to 4096 bytes: kernels with pages of 65536"),
         ("linux-arm64", {"exec_stack": True}, "asks for an executable stack"),
         ("linux-arm64", {"interpreter": "/lib64/ld-linux-aarch64.so.1"}, "not /lib/ld-linux-aarch64.so.1"),
@@ -267,7 +202,7 @@ def test_a_format_that_the_system_does_not_load(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_more_problems_are_named(target: str, changes: dict[str, object], message: str) -> None:
+def test_problems_are_named(target: str, changes: dict[str, object], message: str) -> None:
     found = inspect.problems(get_target(target), [binary(**changes)])
     assert any(message in line for line in found), found
 
@@ -282,10 +217,6 @@ def test_paths_of_this_machine_are_found(tmp_path: Path, monkeypatch: pytest.Mon
     ):
         (message,) = wrong(machine, put(tmp_path, data, "a.o"))
         assert message == f"a.o has {tmp_path}/cache/ in it, a path of this machine"
-
-
-def test_a_section_without_content_has_no_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The path is in the file, among the names, and in no section that is loaded."""
     monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
     data = objects.coff("aarch64", {f"{tmp_path}/cache/x.c": b"\0" * 4}, bss=1)
     whole = objects.coff("aarch64", {f"{tmp_path}/cache/x.c": b"\0" * 4}, bss=len(data))

@@ -79,20 +79,14 @@ def test_rows_add_up_to_the_timed_executions() -> None:
     assert [row.provider for row in found.values()] == ["XnnpackBackend"] * 2 + ["runtime", "portable", "runtime"]
 
 
-def test_what_ran_in_a_loop_is_counted_each_time() -> None:
+def test_calls_in_a_loop_percentiles_and_emulated_times() -> None:
     """Upstream's Inspector keeps only the last of an instruction's calls in one execution."""
     call = (Event("native_call_add.out", False, 2, 0, 1), Event(dump.OPERATOR, False, 2, 0, 5 * MS))
     (row,) = rows([Execution(call * 3)], 1, {}, {})
     assert (row.count, row.times and row.times.total) == (3, 15.0)
-
-
-def test_percentiles_are_of_the_nearest_rank() -> None:
     found = Times.of([each * MS for each in (5, 1, 2, 3, 4, 6, 7, 8, 9, 10)])
     assert found == Times(10, 1.0, 1.0, 5.0, 9.0, 10.0, 55.0)
     assert Times.of([]) is None
-
-
-def test_emulated_times_are_not_there() -> None:
     assert {(row.times, row.warmup, row.share, row.count) for row in table(emulated=True).values()} == {
         (None, None, None, 2)
     }
@@ -250,7 +244,7 @@ def etdump(size: int = 40) -> bytes:
     return (size - 4).to_bytes(4, "little") + b"\x08\0\0\0ED00" + bytes(size - 12)
 
 
-def test_a_damaged_etdump_is_refused() -> None:
+def test_damaged_etdumps_and_other_programs_etrecords_are_refused() -> None:
     dump.check(etdump(), "run.etdp")
     for size in (0, 11, 39):
         with pytest.raises(AnswerError, match="is truncated") as caught:
@@ -258,6 +252,11 @@ def test_a_damaged_etdump_is_refused() -> None:
         assert "--etdump" in caught.value.hint
     with pytest.raises(AnswerError, match="not an ETDump"):
         dump.check(b"PK\3\4" * 10, "run.etdp")
+    check(RUNS, Record([1], [0]), Path("model.etrecord"))
+    for record in (Record([], [0]), Record([0, 1], []), Record([], [0, 1])):
+        with pytest.raises(ProgramError, match="of another program") as caught:
+            check(RUNS, record, Path("model.etrecord"))
+        assert "instruction" in caught.value.cause and "--etrecord" in caught.value.hint
 
 
 class Record:
@@ -266,14 +265,6 @@ class Record:
     def __init__(self, operators: list[int], delegates: list[int]) -> None:
         self._debug_handle_map = {"forward": {str(number): [1] for number in [*operators, *delegates]}}
         self._delegate_map: dict[str, dict[str, Any]] = {"forward": {str(number): {} for number in delegates}}
-
-
-def test_the_etrecord_of_another_program_is_refused() -> None:
-    check(RUNS, Record([1], [0]), Path("model.etrecord"))
-    for record in (Record([], [0]), Record([0, 1], []), Record([], [0, 1])):
-        with pytest.raises(ProgramError, match="of another program") as caught:
-            check(RUNS, record, Path("model.etrecord"))
-        assert "instruction" in caught.value.cause and "--etrecord" in caught.value.hint
 
 
 def kept(dist: Path, engine: str = "lean", files: tuple[str, ...] = ("run.etdp",), **changes: Any) -> Result:

@@ -25,9 +25,7 @@ from models.warm import client
 MARK = "RUNNER_TRACKING_ID"
 
 
-def test_a_virtual_device_has_no_mark_of_the_job_that_started_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_outlives_a_job_has_no_mark_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[dict[str, str]] = []
 
     def spawn(*words: Any, **_: Any) -> int:
@@ -43,9 +41,6 @@ def test_a_virtual_device_has_no_mark_of_the_job_that_started_it(
     assert machines.spawn_supervisor(folder) == 1
     assert MARK not in started[0]
     assert started[0]["LANG"] == "C.UTF-8"
-
-
-def test_an_exporter_has_none_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[dict[str, str]] = []
     monkeypatch.setattr("models.warm.client.subprocess.Popen", lambda *_, **how: started.append(how["env"]))
     monkeypatch.setattr(client, "log_path", lambda _: tmp_path / "log")

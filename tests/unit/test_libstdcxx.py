@@ -27,7 +27,7 @@ def test_bounds(version: str, expected: bool) -> None:
     assert within(version, NEWEST) is expected
 
 
-def test_the_newest_version_within_the_bound_is_taken() -> None:
+def test_the_newest_version_within_the_bound_is_taken_and_data_keeps_its_kind() -> None:
     found = [
         Symbol("wait", "GLIBCXX_3.4.11", "function", 9),
         Symbol("wait", "GLIBCXX_3.4.30", "function", 9),
@@ -40,9 +40,6 @@ def test_the_newest_version_within_the_bound_is_taken() -> None:
     assert "GLIBCXX_3.4.21 { global: grow; };" in script
     assert "3.4.30" not in script
     assert "to_chars" not in script + assembly
-
-
-def test_data_keeps_its_kind_and_size() -> None:
     found = [Symbol("cout", "GLIBCXX_3.4", "object", 272), Symbol("call", "GLIBCXX_3.4.11", "tls_object", 8)]
     assembly, _ = stub_sources(iter(found), NEWEST)
     assert ".type cout, %object\n.size cout, 272\ncout: .zero 272" in assembly

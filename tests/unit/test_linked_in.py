@@ -1,4 +1,4 @@
-"""What compilers link in: by target, with the versions that their own headers say."""
+"""What compilers link in, by target, and a bundle's own C library: how it is started and what is refused."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from toolchains.bundle import layout
+from core.errors import BuildError
+from core.formats.bundle import REAL_RUNNER, RUNNER, Needs, runner_argv
+from core.paths import ROOT
+from toolchains.bundle import layout, own_loader
 from toolchains.compilers import linked_in, ndk
 from toolchains.compilers.linked_in import LinkedIn, within
+from toolchains.inspect import needs as inspect
 from toolchains.inspect.binary import Binary
 from toolchains.targets import get_target
 
@@ -28,10 +32,7 @@ def zig_lib(tmp_path: Path) -> Path:
     lib = tmp_path / "ziglang" / "lib"
     texts = {
         "libcxx/include/__config": "#  define _LIBCPP_VERSION 220108\n",
-        "libc/include/any-windows-any/_mingw_mac.h": "".join(
-            f"#define __MINGW64_VERSION_{part} {number}\n"
-            for part, number in (("MAJOR", 15), ("MINOR", 0), ("BUGFIX", 2))
-        ),
+        "libc/include/any-windows-any/_mingw_mac.h": _mingw(15, 0, 2),
         "libc/musl/src/internal/version.h": '#define VERSION "1.2.5"\n',
     }
     for name, text in texts.items():
@@ -105,3 +106,93 @@ def test_texts_are_delivered_with_what_is_in_a_program(tmp_path: Path) -> None:
     assert not (tmp_path / "out/licenses/libstdc++").exists()
     assert layout.linked_into([], [musl], tmp_path / "none") == ()
     assert not (tmp_path / "none").exists()
+
+
+LAUNCHER = ROOT / "runtime/engines/onnxruntime/pte_runner.sh"
+SAY = '#!/bin/sh\nprintf "%s\\n" {name} "libraries=$LD_LIBRARY_PATH" "$@"\n'
+
+
+def script(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    file.chmod(0o755)
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    """A bundle whose programs only say how they were called."""
+    folder = tmp_path / "a bundle"
+    script(folder / RUNNER, LAUNCHER.read_text(encoding="utf-8"))
+    script(folder / REAL_RUNNER, SAY.format(name="device"))
+    script(folder / "lib/glibc/ld-linux-test.so.1", SAY.format(name="loader"))
+    script(folder / "lib/glibc/glibc_probe", "#!/bin/sh\nexit 0\n")
+    return folder
+
+
+def start(program: Path, *words: str, **env: str) -> list[str]:
+    done = subprocess.run(
+        [program, *words], capture_output=True, text=True, check=True, env={"PATH": "/usr/bin:/bin", **env}
+    )
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+def test_a_device_with_a_new_enough_c_library_uses_it(bundle: Path, tmp_path: Path) -> None:
+    said = start(bundle / RUNNER, "--model_path=a b.onnx", "it's", "")
+    assert said == ["device", f"libraries={bundle}/bin/../lib", "--model_path=a b.onnx", "it's", ""]
+    assert start(bundle / RUNNER, SLIPWAY_GLIBC="bundle")[0] == "loader"
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "elsewhere" / "run"
+    link.symlink_to(bundle / RUNNER)
+    assert start(link, "x")[-1] == "x"
+    script(bundle / REAL_RUNNER, "#!/bin/sh\necho $$\n")
+    child = subprocess.Popen([bundle / RUNNER], stdout=subprocess.PIPE, text=True)
+    assert child.communicate()[0].strip() == str(child.pid)
+
+
+@pytest.mark.parametrize("probe", ["#!/bin/sh\necho no >&2; exit 1\n", "#!/no/such/loader\n"])
+def test_a_device_with_too_old_a_one_uses_the_bundles(bundle: Path, probe: str) -> None:
+    script(bundle / "lib/glibc/glibc_probe", probe)
+    said = start(bundle / RUNNER, "--describe", "a b")
+    lib = f"{bundle}/bin/../lib"
+    assert said[0] == "loader"
+    assert said[2:] == [
+        "--inhibit-cache", "--library-path", f"{lib}/glibc:{lib}", "--argv0", str(bundle / RUNNER),
+        f"{bundle}/bin/pte_runner.real", "--describe", "a b",
+    ]  # fmt: skip
+
+
+def test_an_emulator_is_given_the_loader_and_not_the_script() -> None:
+    folder = Path("/b")
+    assert runner_argv(folder, "") == ["/b/bin/pte_runner"]
+    assert runner_argv(folder, "lib/glibc/ld-linux-aarch64.so.1") == [
+        "/b/lib/glibc/ld-linux-aarch64.so.1", "--inhibit-cache", "--library-path", "/b/lib/glibc:/b/lib",
+        "/b/bin/pte_runner.real",
+    ]  # fmt: skip
+
+
+def test_what_makes_such_a_bundle(bundle: Path) -> None:
+    with pytest.raises(BuildError, match="no loader and C library"):
+        own_loader.read(bundle)
+    assert own_loader.present(bundle)
+    assert dict(own_loader.files(bundle)) == {
+        "bin/pte_runner.real": 0o755, "lib/glibc/glibc_probe": 0o755, "lib/glibc/ld-linux-test.so.1": 0o755
+    }  # fmt: skip
+    (bundle / REAL_RUNNER).unlink()
+    assert not own_loader.present(bundle)
+
+
+def library(name: str, glibc: str) -> inspect.Binary:
+    return inspect.Binary(Path(name), "aarch64", "none", "", name, (), (), {"GLIBC": glibc})
+
+
+def test_what_the_probe_does_not_tell_is_refused(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = own_loader.OwnLibc("lib/glibc/ld-linux-test.so.1", "2.41", "3.7.0")
+    monkeypatch.setattr(own_loader, "read", lambda _: own)
+    monkeypatch.setattr(own_loader, "probed", lambda _: "2.38")
+    assert own_loader.problems(bundle, [library("a.so", "2.38")]) == []
+    (found,) = own_loader.problems(bundle, [library("a.so", "2.39")])
+    assert "a.so needs GLIBC 2.39 (at most 2.38)" in found
+    assert len(own_loader.problems(bundle, [library("a.so", "2.42")])) == 2
+    needs = own_loader.needs(bundle, Needs(os="linux", machine="aarch64", glibc="2.38", loader="/lib/x"))
+    assert (needs.glibc, needs.loader, needs.own_glibc_from, needs.kernel) == ("", "", "2.38", "4.11.0")

@@ -48,15 +48,12 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Screen]:
     assert not live._screens
 
 
-def test_a_pipe_gets_one_plain_line(screen: Screen) -> None:
+def test_a_pipe_gets_plain_lines(screen: Screen) -> None:
     written = screen(terminal=False)
     with console.step("building linux-arm64", "build") as step:
         step.now("xnnpack")
         step.count(3, 40)
     assert written.getvalue() == "building linux-arm64\n"
-
-
-def test_a_pipe_gets_the_outcome_of_a_step_that_was_not_announced(screen: Screen) -> None:
     written = screen(terminal=False)
     with console.step("uploading to pi", announce=False) as step:
         step.bytes(10, 10)
@@ -64,14 +61,28 @@ def test_a_pipe_gets_the_outcome_of_a_step_that_was_not_announced(screen: Screen
     with console.step("probing", announce=False):
         pass
     assert re.fullmatch(r"uploaded 1 file \(\d+\.\d s\)\n", written.getvalue())
+    written = screen(terminal=False)
+    with console.step("running \x1b[31mevil"):
+        pass
+    assert written.getvalue() == "running \\x1b[31mevil\n"
 
 
-def test_a_dumb_terminal_is_quiet(screen: Screen) -> None:
+def test_a_dumb_terminal_is_quiet_and_no_color_leaves_the_symbols(
+    screen: Screen, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written = screen(TERM="dumb")
     with console.step("building") as step:
         step.count(1, 2)
     assert "\x1b[2K" not in written.getvalue()
     assert written.getvalue().count("building") == 1
+    written = screen(NO_COLOR="1")
+    with console.step("building"):
+        pass
+    console.table("", ["device", "verdict"], [["pi", "DIFFERS (1 of 2)"]], stderr=True)
+    assert "✓ building" in written.getvalue()
+    assert "✗ DIFFERS\x1b[0m (1 of 2)" in written.getvalue()
+    assert "\x1b[32m" not in written.getvalue()
+    assert "31m" not in written.getvalue()
 
 
 def test_a_terminal_gets_a_live_line_and_one_that_stays(screen: Screen) -> None:
@@ -97,7 +108,7 @@ def test_a_failure_has_its_mark_and_is_not_kept_as_an_estimate(screen: Screen, t
     assert not times.exists()
 
 
-def test_the_last_time_is_the_estimate(screen: Screen) -> None:
+def test_the_last_time_and_a_rate_are_estimates(screen: Screen) -> None:
     screen()
     with console.step("building", "build") as step:
         assert step.before is None
@@ -109,6 +120,14 @@ def test_the_last_time_is_the_estimate(screen: Screen) -> None:
         assert re.fullmatch(r"\d+:\d\d of about 1:00:00", live.far(step, None))
         step.begun -= 3700
         assert re.fullmatch(r"1:\d\d:\d\d, the last time 1:00:00", live.far(step, None))
+    screen()
+    with console.step("downloading") as step:
+        step.bytes(0, 40_000_000)
+        assert re.fullmatch(r"\d:\d\d", live.far(step, None))
+        step.bytes(10_000_000, 40_000_000)
+        assert re.fullmatch(r"10 MB of 40 MB, 5 MB/s, \d:\d\d of about \d:\d\d", live.far(step, 5e6))
+        step.bytes(1234, None)
+        assert re.fullmatch(r"1.23 kB, \d:\d\d", live.far(step, None))
 
 
 @pytest.mark.parametrize("damaged", ["", "[1]", '{"build": "soon"}', '{"build": -1}', '{"build": 1e999}', "\0"])
@@ -129,17 +148,6 @@ def test_times_are_bounded(times: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert len(json.loads(times.read_text())) == live._KEPT
     assert live.recall("step 0") is None
     assert live.recall(f"step {live._KEPT + 19}") == 1.0
-
-
-def test_bytes_have_a_rate_and_the_rest_an_estimate(screen: Screen) -> None:
-    screen()
-    with console.step("downloading") as step:
-        step.bytes(0, 40_000_000)
-        assert re.fullmatch(r"\d:\d\d", live.far(step, None))
-        step.bytes(10_000_000, 40_000_000)
-        assert re.fullmatch(r"10 MB of 40 MB, 5 MB/s, \d:\d\d of about \d:\d\d", live.far(step, 5e6))
-        step.bytes(1234, None)
-        assert re.fullmatch(r"1.23 kB, \d:\d\d", live.far(step, None))
 
 
 def test_a_growing_folder_is_watched(screen: Screen, tmp_path: Path) -> None:
@@ -171,24 +179,6 @@ def test_steps_of_several_threads_have_a_line_each(screen: Screen) -> None:
     for each in threads:
         each.join()
     assert all(f"✓ \x1b[0m{name} (" in written.getvalue() for name in ("one", "two"))
-
-
-def test_names_of_devices_are_shown_and_not_obeyed(screen: Screen) -> None:
-    written = screen(terminal=False)
-    with console.step("running \x1b[31mevil"):
-        pass
-    assert written.getvalue() == "running \\x1b[31mevil\n"
-
-
-def test_no_color_leaves_the_symbols(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
-    written = screen(NO_COLOR="1")
-    with console.step("building"):
-        pass
-    console.table("", ["device", "verdict"], [["pi", "DIFFERS (1 of 2)"]], stderr=True)
-    assert "✓ building" in written.getvalue()
-    assert "✗ DIFFERS\x1b[0m (1 of 2)" in written.getvalue()
-    assert "\x1b[32m" not in written.getvalue()
-    assert "31m" not in written.getvalue()
 
 
 @pytest.mark.parametrize(

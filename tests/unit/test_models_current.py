@@ -13,7 +13,7 @@ import pytest
 from core.errors import ConfigError, ExportError
 from core.files import sha256_file
 from models import is_current, request, zoo
-from models.request import current, key, listing, resolve
+from models.request import key, listing, resolve
 from models.request.options import Options
 from models.zoo.tables import CODE, HERE, RULES
 from models.zoo.trained import WEIGHTS
@@ -40,14 +40,11 @@ def pretend(wanted: request.Request, **changes: Any) -> None:
     (wanted.folder / "program.json").write_text(json.dumps(description))
 
 
-def test_a_users_program_is_named_after_file_and_function(file: Path, tmp_path: Path) -> None:
+def test_programs_are_named_after_file_and_function(file: Path, tmp_path: Path) -> None:
     wanted = resolve(f"{file}:make_model", "qs8", out=tmp_path)
     assert wanted.name == "net-make_model-qs8"
     assert wanted.folder == tmp_path / "net-make_model-qs8"
     assert wanted.zoo is None
-
-
-def test_files_of_one_name_in_two_folders_do_not_share_a_program(tmp_path: Path) -> None:
     files = [tmp_path / folder / "net.py" for folder in ("a", "b")]
     for path in files:
         path.parent.mkdir()
@@ -64,12 +61,9 @@ def test_files_of_one_name_in_two_folders_do_not_share_a_program(tmp_path: Path)
     assert resolve(f"{files[1]}:make_model", out=tmp_path).name == first.name
 
 
-def test_the_same_request_has_the_same_key(file: Path) -> None:
+def test_the_key_depends_on_each_choice(file: Path) -> None:
     assert key(resolve("mlp", "qs8")) == key(resolve("mlp", "qs8"))
     assert key(resolve(f"{file}:make_model")) == key(resolve(f"{file}:make_model"))
-
-
-def test_the_key_depends_on_each_choice(file: Path) -> None:
     choices = [
         resolve("mlp", "qs8"),
         resolve("mlp", "fp32"),
@@ -81,20 +75,11 @@ def test_the_key_depends_on_each_choice(file: Path) -> None:
         resolve(f"{file}:make_model", "qs8"),
     ]
     assert len({key(one) for one in choices}) == len(choices)
-
-
-def test_the_key_follows_the_source(file: Path) -> None:
     before = key(resolve(f"{file}:make_model"))
     file.write_text(SOURCE + "# a comment\n")
     assert key(resolve(f"{file}:make_model")) == before
     file.write_text(SOURCE.replace("None", "True"))
     assert key(resolve(f"{file}:make_model")) != before
-
-
-def test_the_key_follows_the_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = key(resolve("mlp"))
-    monkeypatch.setattr(request, "versions", lambda _: {"torch": "9.9", "executorch": "1"})
-    assert key(resolve("mlp")) != before
 
 
 def test_the_key_follows_the_code_that_exports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -123,7 +108,7 @@ def test_the_key_follows_the_code_that_exports(monkeypatch: pytest.MonkeyPatch, 
     assert key(resolve("mlp")) != before
 
 
-def test_the_key_follows_the_weights(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_key_follows_weights_and_versions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     weights = tmp_path / "weights.pth"
     weights.write_bytes(b"1")
     without = key(resolve("mobilenet_v2"))
@@ -132,9 +117,9 @@ def test_the_key_follows_the_weights(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     weights.write_bytes(b"2")
     assert len({without, first, key(resolve("mobilenet_v2"))}) == 3
     assert resolve("mlp").options.weights == "", "a model that takes no weights ignores the variable"
-
-
-def test_weights_are_checked(tmp_path: Path) -> None:
+    before = key(resolve("mlp"))
+    monkeypatch.setattr(request, "versions", lambda _: {"torch": "9.9", "executorch": "1"})
+    assert key(resolve("mlp")) != before
     with pytest.raises(ConfigError, match="no file of weights"):
         resolve("mobilenet_v2", options={"weights": str(tmp_path / "none.pth")})
     with pytest.raises(ConfigError, match="does not take a file of weights"):
@@ -150,6 +135,14 @@ def test_a_whole_export_is_current(file: Path, tmp_path: Path) -> None:
     assert not is_current(model, options={"per_op_mode": True}, out=tmp_path)
     file.write_text(SOURCE + "x = 1\n")
     assert not is_current(model, out=tmp_path)
+    part = tmp_path / "part.py"
+    part.write_text("WIDTH = 4\n")
+    pretend(resolve("mlp", out=tmp_path), sources={str(part): sha256_file(part)})
+    assert is_current("mlp", out=tmp_path)
+    part.write_text("WIDTH = 5\n")
+    assert not is_current("mlp", out=tmp_path)
+    part.unlink()
+    assert not is_current("mlp", out=tmp_path)
 
 
 @pytest.mark.parametrize("damage", ["missing", "short", "no description", "not json", "a list", "no files"])
@@ -165,17 +158,6 @@ def test_a_damaged_export_is_not_current(tmp_path: Path, damage: str) -> None:
         description.unlink()
     elif damage in ("not json", "a list"):
         description.write_text("{" if damage == "not json" else "[]")
-    assert not is_current("mlp", out=tmp_path)
-
-
-def test_a_changed_import_is_noticed(tmp_path: Path) -> None:
-    part = tmp_path / "part.py"
-    part.write_text("WIDTH = 4\n")
-    pretend(resolve("mlp", out=tmp_path), sources={str(part): sha256_file(part)})
-    assert is_current("mlp", out=tmp_path)
-    part.write_text("WIDTH = 5\n")
-    assert not is_current("mlp", out=tmp_path)
-    part.unlink()
     assert not is_current("mlp", out=tmp_path)
 
 
@@ -203,12 +185,6 @@ def test_the_list_says_what_is_exported(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert states["linear", "fp32"] == ("not exported", 0)
 
 
-def test_program_json_is_what_everybody_else_calls_it() -> None:
-    from core.formats import program
-
-    assert current.DESCRIPTION == program.DESCRIPTION
-
-
 @pytest.mark.parametrize(
     ("content", "spec", "error", "words_of_it"),
     [
@@ -218,6 +194,11 @@ def test_program_json_is_what_everybody_else_calls_it() -> None:
         ("x = 1\n", "{file}:make_model", ConfigError, "it has no function"),
         ("def make_model(:\n", "{file}:make_model", ExportError, "is not Python, line 1"),
         ("\0", "{file}:make_model", ExportError, "is not Python"),
+        ("class A: pass\nclass Net: pass\n", "{file}", ConfigError, "it has only classes: A, Net"),
+        ("class Net: pass\n", "{file}", ConfigError, "def make_model(): return Net().eval(), (torch.randn(SHAPE),)"),
+        (SOURCE, "{folder}/nte.py:make_model", ConfigError, "did you mean net.py?"),
+        (SOURCE, "{folder}/qqqq.py:make_model", ConfigError, "has no file of this name"),
+        (SOURCE, "{folder}/gone/net.py:make_model", ConfigError, "there is no folder"),
     ],
 )
 def test_a_wrong_file_is_named_before_anything_runs(
@@ -227,7 +208,7 @@ def test_a_wrong_file_is_named_before_anything_runs(
     if content is not None:
         path.write_text(content)
     with pytest.raises(error) as caught:
-        resolve(spec.format(file=path))
+        resolve(spec.format(file=path, folder=tmp_path))
     assert words_of_it in str(caught.value)
 
 

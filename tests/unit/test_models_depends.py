@@ -45,9 +45,6 @@ def third():
 """
 
 
-# --- which part of a file counts
-
-
 @pytest.mark.parametrize(
     ("old", "new", "of"),
     [
@@ -90,9 +87,6 @@ def test_a_file_that_can_reach_everything_counts_whole(tmp_path: Path, line: str
     replaced = "registered(): return 5" if "registered" in line else "size = 6"
     file.write_text((FILE + line + "\n").replace("registered(): pass", replaced).replace("size = 5", replaced))
     assert closure.digest(file, "third") != before
-
-
-# --- what is seen
 
 
 @pytest.fixture
@@ -146,7 +140,7 @@ def test_files_that_are_read_are_noted(run: Run, tmp_path: Path) -> None:
     assert depends.changed(found) == f"{tmp_path / 'c'} is missing"
 
 
-def test_a_file_of_the_same_size_and_time_is_looked_into(run: Run, tmp_path: Path) -> None:
+def test_what_changes_behind_the_files_look_is_noticed(run: Run, tmp_path: Path) -> None:
     weights = tmp_path / "w.bin"
     weights.write_bytes(b"0000")
     os.utime(weights, (1, 1))
@@ -156,6 +150,11 @@ def test_a_file_of_the_same_size_and_time_is_looked_into(run: Run, tmp_path: Pat
     os.utime(other, (1, 1))
     other.replace(weights)
     assert depends.changed(found) == f"{weights} has changed"
+    weights = tmp_path / "w.bin"
+    weights.write_bytes(b"0000")
+    before = depends.looks(weights)
+    weights.write_bytes(b"00000")
+    assert depends.changed({"files": {str(weights): depends.file(weights, before)}}) != ""
 
 
 def test_looks_save_the_digest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -168,14 +167,6 @@ def test_looks_save_the_digest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     assert kept["looks"] == depends.looks(weights)
     monkeypatch.setattr(depends, "sha256_file", lambda _: pytest.fail("computed"))
     assert depends.changed({"files": {str(weights): kept}}) == ""
-
-
-def test_a_file_that_changes_while_it_is_read_is_never_current(tmp_path: Path) -> None:
-    weights = tmp_path / "w.bin"
-    weights.write_bytes(b"0000")
-    before = depends.looks(weights)
-    weights.write_bytes(b"00000")
-    assert depends.changed({"files": {str(weights): depends.file(weights, before)}}) != ""
 
 
 @pytest.mark.parametrize(
@@ -195,7 +186,7 @@ def test_a_file_that_appears_is_noticed(run: Run, tmp_path: Path, lines: str) ->
     assert depends.changed(found) == f"{weights} has appeared"
 
 
-def test_a_temporary_file_is_no_input(run: Run) -> None:
+def test_a_temporary_file_is_no_input_and_nothing_stays_replaced(run: Run) -> None:
     found = run(
         """
         import tempfile, pathlib
@@ -207,6 +198,9 @@ def test_a_temporary_file_is_no_input(run: Run) -> None:
     )
     assert found["files"] == {}
     assert depends.changed(found) == ""
+    before = os.stat, type(os.environ).__getitem__
+    run("pass")
+    assert (os.stat, type(os.environ).__getitem__) == before
 
 
 def test_another_checkpoint_in_a_listed_folder_is_noticed(run: Run, tmp_path: Path) -> None:
@@ -237,24 +231,17 @@ def test_variables_that_the_users_code_reads_count(run: Run, monkeypatch: pytest
     assert "MY_STEP has changed" in depends.changed(found)
 
 
-def test_modules_from_anywhere_are_the_users(run: Run, tmp_path: Path) -> None:
+def test_modules_from_anywhere_and_versions_of_packages_count(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
     (shared / "slipway_shared_part.py").write_text("WIDTH = 4\n")
     found = run(f"import sys; sys.path.insert(0, {str(shared)!r}); import slipway_shared_part")
     assert str(shared / "slipway_shared_part.py") in found["files"]
     assert "slipway_shared_part" not in sys.modules
-
-
-def test_another_version_of_a_package_is_noticed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     found = run("import numpy")
     monkeypatch.setattr(
         depends, "version", lambda name: "9.9" if name == "numpy" else depends.version.__wrapped__(name)
     )
     assert depends.changed(found).startswith("numpy is now 9.9, it was ")
-
-
-def test_nothing_stays_replaced(run: Run) -> None:
-    before = os.stat, type(os.environ).__getitem__
-    run("pass")
-    assert (os.stat, type(os.environ).__getitem__) == before

@@ -1,4 +1,4 @@
-"""The zoo, the schemes, the partitioners: tables that hold together, without torch."""
+"""The zoo, the schemes, the partitioners and the options that change them: tables that hold together, without torch."""
 
 from __future__ import annotations
 
@@ -7,22 +7,20 @@ import dataclasses
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from core.environment import bootstrap
-from core.errors import ConfigError
+from core.errors import ConfigError, UsageError
 from core.paths import ROOT
-from models.request import partitioners, resolve
+from models.request import key, partitioners, resolve
 from models.request.options import PRECISIONS, Options, parse, words
-from models.zoo import combinations, everything, get_model, load_zoo
+from models.request.variants import chosen, kind_of, scheme_with, suffix
+from models.zoo import combinations, everything, load_zoo
 from models.zoo.schemes import get_scheme, load_schemes
 
 SCHEMES = ["fp32", "fp16", "qs8", "qd8_qc8w", "qd8_qb4w"]
-
-
-def test_the_schemes_are_the_five() -> None:
-    assert list(load_schemes()) == SCHEMES
 
 
 def test_a_quantized_scheme_says_so_consistently() -> None:
@@ -30,10 +28,6 @@ def test_a_quantized_scheme_says_so_consistently() -> None:
         assert bool(scheme.weight_bits) == (scheme.method in ("pt2e", "torchao")), scheme.name
         assert bool(scheme.weight_bits) == scheme.weights.startswith("int"), scheme.name
         assert (scheme.group == 0) or f"one scale per {scheme.group} " in scheme.weights, scheme.name
-
-
-def test_the_zoo_has_every_model_asked_for() -> None:
-    assert set(load_zoo()) == {"mlp", "mobilenet_v2", "linear", "conv", "conv1x1", "matmul", "mixed"}
 
 
 @pytest.mark.parametrize("name", sorted(load_zoo()))
@@ -48,23 +42,16 @@ def test_a_models_maker_is_a_function_of_its_file(name: str) -> None:
     assert list(model.schemes) == [scheme for scheme in SCHEMES if scheme in model.schemes]
 
 
-def test_nothing_to_quantize_nothing_offered() -> None:
-    assert all(not get_scheme(scheme).weight_bits for scheme in get_model("matmul").schemes)
-
-
 def test_no_torch_is_needed_to_know_what_is_there() -> None:
     heavy = ("torch", "executorch", "torchao", "numpy", "pydantic", "rich")
     code = (
-        "import sys, models, models.export; from models.request.listing import listing; listing();"
+        "import sys, models; from models.request.listing import listing; listing();"
         "models.is_current('mlp', 'qs8');"
-        f"print([name for name in {heavy!r} if name in sys.modules])"
+        f"print([name for name in {heavy!r} if name in sys.modules]);"
+        "import models.export; print('torch' in sys.modules)"  # it brings core.formats.program with it
     )
-    # models.export brings core.formats.program with it; is_current and listing must not.
-    light = code.replace(", models.export", "")
-    done = subprocess.run([sys.executable, "-c", light], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "torch" not in done.stdout
+    assert done.stdout.split() == ["[]", "False"]
 
 
 def test_all_is_every_combination_that_makes_sense() -> None:
@@ -113,10 +100,6 @@ def test_a_wrong_option_is_a_config_error(options: dict[str, str], words_of_it: 
         parse(options)
 
 
-def test_precisions_are_upstreams_names() -> None:
-    assert PRECISIONS == ("fp32", "static_quant", "dynamic_quant")
-
-
 def test_partitioners_are_checked() -> None:
     assert partitioners.check((), Options()) == ("xnnpack",)
     assert partitioners.check(("xnnpack-dynamic", "xnnpack"), Options(config_precisions=("fp32",)))
@@ -124,29 +107,20 @@ def test_partitioners_are_checked() -> None:
     for wrong in (("xnpack",), ("none", "xnnpack"), ("xnnpack", "xnnpack")):
         with pytest.raises(ConfigError):
             partitioners.check(wrong, Options())
-
-
-def test_an_option_nobody_takes_is_refused() -> None:
     with pytest.raises(ConfigError, match="takes the option per_op_mode") as caught:
         partitioners.check(("vulkan",), Options(per_op_mode=True))
     assert "xnnpack" in caught.value.cause
-
-
-def test_the_table_of_partitioners_names_options_that_exist() -> None:
-    known = set(Options(True, ("fp32",), True, True, ("LinearConfig",), True, "GPU").partitioner_arguments())
-    for entry in partitioners.load_partitioners().values():
-        assert set(entry.options) <= known, entry.name
-        assert entry.path.count(":") == 1, entry.name
-        assert entry.set in ("", *bootstrap.LABELS), entry.name
-
-
-def test_a_backend_that_cannot_be_served_is_named_with_the_reason() -> None:
     with pytest.raises(ConfigError, match="does not export for qualcomm") as caught:
         partitioners.check(("qualcomm",), Options())
     assert "SDK" in caught.value.cause
 
 
-def test_a_partitioner_of_the_users_own_is_a_function_of_a_file(tmp_path: Path) -> None:
+def test_partitioners_name_options_and_functions_that_exist(tmp_path: Path) -> None:
+    known = set(Options(True, ("fp32",), True, True, ("LinearConfig",), True, "GPU").partitioner_arguments())
+    for entry in partitioners.load_partitioners().values():
+        assert set(entry.options) <= known, entry.name
+        assert entry.path.count(":") == 1, entry.name
+        assert entry.set in ("", *bootstrap.LABELS), entry.name
     file = tmp_path / "mine.py"
     name = f"{file}:make"
     with pytest.raises(ConfigError, match="There is no file"):
@@ -167,3 +141,86 @@ def test_the_docs_name_everything() -> None:
         (row,) = [line for line in text.splitlines() if line.startswith(f"| `{model.name}` |")]
         listed = row.rstrip(" |").rpartition("|")[2].strip()
         assert listed == ("all five" if list(model.schemes) == SCHEMES else ", ".join(model.schemes))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "options", "words"),
+    [
+        ("qs8", {"group": 64}, "group does not go with the scheme qs8"),
+        ("qd8_qb4w", {"group": 48}, "group of 48 is not possible"),
+        ("qd8_qb4w", {"bits": 4}, "bits does not go with"),
+        ("qd8_qc8w", {"bits": 3}, "3 bits are not possible"),
+        ("qd8_qc8w", {"per_tensor": True}, "per_tensor does not go with"),
+        ("fp32", {"quantizer": "a.py:b"}, "quantizer does not go with"),
+        ("fp32", {"layers": "head:float"}, "layers does not go with"),
+        ("qs8", {"layers": "head:int4"}, "layers=head:int4 is not PATTERN:KIND"),
+        ("qs8", {"layers": "head"}, "layers=head is not PATTERN:KIND"),
+        ("qd8_qb4w", {"group": "many"}, "group must be a whole number"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(scheme: str, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve("mlp" if scheme != "qd8_qb4w" else "linear", scheme, options=options)
+    assert words in str(caught.value)
+    assert caught.value.hint or "possible" in words
+
+
+def test_the_scheme_follows_its_options_and_the_last_pattern_counts() -> None:
+    changed = scheme_with(get_scheme("qd8_qb4w"), Options(group=64))
+    assert (changed.group, changed.weights) == (64, "int4, one scale per 64 input features")
+    assert scheme_with(get_scheme("qd8_qc8w"), Options(bits=4)).weight_bits == 4
+    assert scheme_with(get_scheme("qs8"), Options()) == get_scheme("qs8")
+    layers = ("blocks.*:int8", "blocks.3:float")
+    assert kind_of(layers, "blocks.2.mlp") == "int8"
+    assert kind_of(layers, "blocks.3") == kind_of(layers, "blocks.3.mlp") == "float"
+    assert kind_of(layers, "head") == kind_of((), "head") == ""
+
+
+def test_programs_of_other_options_have_other_names_and_keys() -> None:
+    requests = [
+        resolve("mlp", "qd8_qc8w"),
+        resolve("mlp", "qd8_qc8w", partitioners=("xnnpack",)),
+        resolve("mlp", "qd8_qc8w", partitioners=("xnnpack-dynamic",)),
+        resolve("mlp", "qd8_qc8w", partitioners=("vulkan", "xnnpack")),
+        resolve("mlp", "qd8_qc8w", options={"per_op_mode": True}),
+        resolve("mlp", "qd8_qc8w", options={"config_precisions": "fp32,dynamic_quant"}),
+        resolve("mlp", "qd8_qc8w", options={"bits": 4}),
+        resolve("mlp", "qd8_qc8w", options={"layers": "0:float,4:int4"}),
+    ]
+    names = [one.name for one in requests]
+    assert names[:2] == ["mlp-qd8_qc8w"] * 2
+    assert names[2:] == [
+        "mlp-qd8_qc8w-xnnpack-dynamic",
+        "mlp-qd8_qc8w-vulkan_xnnpack",
+        "mlp-qd8_qc8w-per_op_mode",
+        "mlp-qd8_qc8w-config_precisions_fp32_dynamic_quant",
+        "mlp-qd8_qc8w-bits_4",
+        "mlp-qd8_qc8w-layers_0_float_4_int4",
+    ]
+    assert len({key(one) for one in requests[1:]}) == len(requests) - 1
+    assert key(requests[0]) == key(requests[1])
+
+
+@pytest.mark.parametrize(
+    ("partitioners", "options"),
+    [(("none",), {}), (("xnnpack-float",), {}), (("xnnpack",), {"config_precisions": "fp32,static_quant"})],
+)
+def test_dynamic_layers_need_a_backend(partitioners: tuple[str, ...], options: dict[str, str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve("mlp", "qd8_qb4w", partitioners=partitioners, options=options)
+    assert "dynamic quantization needs a backend that computes it" in caught.value.cause
+    assert ",".join(partitioners) in caught.value.cause
+    resolve("mlp", "qs8", partitioners=partitioners, options=options)
+    resolve("mlp", "qd8_qb4w", partitioners=("xnnpack-float", "vulkan"))
+
+
+def test_a_long_name_ends_in_a_digest_and_a_variant_names_its_options() -> None:
+    layers = tuple(f"blocks.{number}.mlp:float" for number in range(20))
+    first, second = suffix((), Options(layers=layers)), suffix((), Options(layers=(*layers, "head:float")))
+    assert len(first) <= 61
+    assert first != second
+    assert chosen("") == ((), {})
+    assert chosen("vulkan+xnnpack") == (("vulkan", "xnnpack"), {})
+    assert chosen("none;group=64;layers=0:int8,4:float") == (("none",), {"group": "64", "layers": "0:int8,4:float"})
+    with pytest.raises(UsageError, match="group twice"):
+        chosen("group=32;group=64")

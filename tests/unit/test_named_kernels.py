@@ -16,15 +16,12 @@ def row(name: str) -> ProfileRow:
     ("name", "kernel", "library"),
     [
         ("Fully Connected (NC, PF32) GEMM #1 @0", "pf32_gemm_*", "KleidiAI"),
-        ("Fully Connected (NC, PF16) GEMM #2 @0", "pf16_gemm_*", "KleidiAI"),
         ("Fully Connected (NC, QP8, F32, QB4W) GEMM #1 @0", "qp8_f32_qb4w_gemm_*", "KleidiAI"),
         ("Fully Connected (NC, PQS8, QC8W) GEMM #1 @0", "pqs8_qc8w_gemm_*", "KleidiAI"),
         ("Convolution (NHWC, PQS8, QC8W) IGEMM #1 @0", "pqs8_qc8w_igemm_*", "KleidiAI"),
         ("Fully Connected (NC, QDU8, F32, QC8W) GEMM #1 @0", "qdu8_f32_qc8w_gemm_*", "XNNPACK"),
         ("Fully Connected (NC, F32) GEMM #1 @0", "f32_gemm_*", "XNNPACK"),
-        ("Convolution (NHWC, QC8) IGEMM #1 @0", "qc8_igemm_*", "XNNPACK"),
         ("Convolution (NHWC, F32) DWConv #1 @0", "f32_dwconv_*", "XNNPACK"),
-        ("Batch Matrix Multiply (NC, F32) GEMM #1 @0", "f32_gemm_*", "XNNPACK"),
     ],
 )
 def test_the_family_is_in_the_name(name: str, kernel: str, library: str) -> None:

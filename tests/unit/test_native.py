@@ -72,13 +72,10 @@ def made(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[st
     return found
 
 
-def test_nothing_changed_means_nothing_to_do(made: list[str]) -> None:
+def test_what_decides_is_watched(made: list[str], tmp_path: Path) -> None:
     first = native.build_native("linux-arm64", "zig")
     assert native.build_native("linux-arm64", "zig") == first
     assert made == ["linux-arm64 zig debian"]
-
-
-def test_what_decides_is_watched(made: list[str], tmp_path: Path) -> None:
     native.build_native("linux-arm64", "zig")
     (tmp_path / "checkout/recipes/xnnpack/config.yml").write_text("2", encoding="utf-8")
     native.build_native("linux-arm64", "zig")
@@ -121,9 +118,6 @@ def test_auto_is_debian_where_it_can_be_read(monkeypatch: pytest.MonkeyPatch) ->
         native.choose_source("svn")
 
 
-# -- layout ---------------------------------------------------------------------------------------------------------
-
-
 def test_libraries_headers_and_licences_of_all_packages(tmp_path: Path) -> None:
     first = package(tmp_path, "xnnpack", "lib/libXNNPACK.a", "include/xnnpack.h", "conaninfo.txt")
     second = package(tmp_path, "cpuinfo", "lib/libcpuinfo.a", "lib/cmake/x.cmake", "include/cpuinfo.h", source=PIN)
@@ -137,18 +131,15 @@ def test_libraries_headers_and_licences_of_all_packages(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_two_files_of_one_name_and_no_library_are_refused(tmp_path: Path) -> None:
     nodes = [package(tmp_path, name, "lib/libx.a") for name in ("a", "b")]
     with pytest.raises(BuildError, match=r"Two packages have lib/libx\.a"):
         native_layout.collect(graph_of(*nodes), tmp_path / "out", None)
-
-
-def test_no_library_at_all_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="no library"):
-        native_layout.collect(graph_of(package(tmp_path, "fxdiv", "include/fxdiv.h")), tmp_path / "out", None)
+        native_layout.collect(graph_of(package(tmp_path, "fxdiv", "include/fxdiv.h")), tmp_path / "none", None)
 
 
-def test_kleidiai_or_why_not(tmp_path: Path) -> None:
+def test_kleidiai_and_android_say_why_not(tmp_path: Path) -> None:
     with_it = graph_of(package(tmp_path, "kleidiai", "lib/libkleidiai.a", source=PIN))
     assert native_layout.kleidiai(get_target("linux-arm64"), with_it) == (True, "kleidiai/1.0, as Debian compiled it")
     without = graph_of(package(tmp_path, "xnnpack", "lib/libXNNPACK.a"))
@@ -156,9 +147,6 @@ def test_kleidiai_or_why_not(tmp_path: Path) -> None:
     found, why = native_layout.kleidiai(get_target("macos-arm64"), without)
     assert not found
     assert "--sources git" in why
-
-
-def test_android_without_an_ndk_says_so() -> None:
     (note,) = native_layout.notes(get_target("android-arm64"), "zig 0.17.0")
     assert "not bionic" in note
     assert native_layout.notes(get_target("android-arm64"), "ndk r27") == ()
@@ -174,9 +162,6 @@ def test_a_manifest_says_where_everything_came_from(made: list[str]) -> None:
     assert {entry.path for entry in built.manifest.files} >= {SBOM, "lib/libXNNPACK.a", "include/xnnpack.h"}
     with pytest.raises(BundleError, match="There are no native packages"):
         Native.load(built.path.parent / "nowhere")
-
-
-# -- everything at once ---------------------------------------------------------------------------------------------
 
 
 def test_one_failure_does_not_stop_the_others(

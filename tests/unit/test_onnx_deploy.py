@@ -17,7 +17,7 @@ from deploy.run.runner import Node
 from tests.unit.test_preflight import FACTS, PI, bundle
 
 
-def test_a_programs_format_decides_which_engine_runs_it() -> None:
+def test_engines_read_their_format_and_take_their_flags() -> None:
     for name, engine in (("a.onnx", "onnxruntime"), ("a.ort", "onnxruntime"), ("a.pte", "executorch"), ("a.pte", "")):
         check_engine(Path(name), engine)
     with pytest.raises(UsageError, match=r"executorch reads .pte files, and a.ONNX is an .onnx") as wrong:
@@ -25,9 +25,6 @@ def test_a_programs_format_decides_which_engine_runs_it() -> None:
     assert "--engine onnxruntime" in wrong.value.hint
     with pytest.raises(UsageError, match=r"onnxruntime reads .onnx files, and a.pte is a .pte"):
         check_engine(Path("a.pte"), "onnxruntime")
-
-
-def test_flags_for_onnxruntime_alone() -> None:
     assert engine_flags("executorch") == []
     assert engine_flags("onnxruntime", provider="cpu", ort_threads="2", ort_spinning=True, profile=True) == [
         "--provider=cpu", "--ort_threads=2", "--ort_spinning", "--profile",

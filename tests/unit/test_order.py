@@ -18,20 +18,14 @@ def test_every_name_is_a_files() -> None:
         assert ("[" in name) == (name.partition("[")[0] in order.BY_PARAMETER)
 
 
-def test_a_file_by_parameter_is_one_unit_for_each() -> None:
+def test_files_stay_together_long_ones_come_first() -> None:
     (name,) = order.BY_PARAMETER
     file = f"tests/integration/{name}.py"
     assert order.unit(f"{file}::test_a[pi3]") == order.unit(f"{file}::test_b[pi3]") != order.unit(f"{file}::test_b[pi]")
     nodes = [f"{file}::test_it[{machine}]" for machine in ("pi-zero", "pi3", "phone-armv7")]
     assert sorted((nodes[1], nodes[2], nodes[0]), key=order.rank) == nodes
-
-
-def test_long_ones_come_first_and_late_builds_last() -> None:
     nodes = [f"tests/integration/{name}.py::test_it[x::y]" for name in ("test_selective", "test_build", "test_zoo")]
     assert sorted(nodes, key=order.rank) == nodes[::-1]
-
-
-def test_a_files_tests_stay_together_but_for_those_that_share_nothing() -> None:
     zoo = "tests/integration/test_zoo.py"
     assert order.unit(f"{zoo}::test_a[mlp::x]") == order.unit(f"{zoo}::test_b") == zoo
     (apart,) = order.APART

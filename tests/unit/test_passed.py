@@ -97,9 +97,12 @@ def test_the_machine_and_the_environment_count(tree: Path, monkeypatch: pytest.M
     assert not set(digests(tree).values()) & set(before.values())
 
 
-def test_a_tree_without_git_always_runs(tmp_path: Path) -> None:
+def test_a_tree_without_git_and_a_part_of_a_run_are_not_remembered(tmp_path: Path) -> None:
     assert passed.read(tmp_path / "nowhere") is None
     assert passed.before(None, ALL, long=False) == {}
+    for choice in (Choice(again=True, unit=True), Choice(again=True, keyword="x")):
+        with pytest.raises(UsageError, match="--again goes with a whole run"):
+            choice.checked()
 
 
 @pytest.fixture
@@ -226,9 +229,3 @@ def test_after_a_week_or_when_damaged_everything_runs(tree: Path, whole: Callabl
     write_json(second, {"ended": old.isoformat(), "tests": 1})
     write_json(third, {"ended": 5})
     assert whole() == ["test_a", "test_b", "test_prose"]
-
-
-def test_again_goes_with_a_whole_run() -> None:
-    for choice in (Choice(again=True, unit=True), Choice(again=True, keyword="x")):
-        with pytest.raises(UsageError, match="--again goes with a whole run"):
-            choice.checked()

@@ -1,19 +1,28 @@
-"""Conan's profiles for every target and compiler family, from the table alone."""
+"""Conan's profiles: from the table alone, hardened as promised, and written where the user says."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import platform
+import re
 from pathlib import Path
 
 import pytest
 
-from core.paths import cache_dir
-from toolchains.bundle import conan
-from toolchains.compilers import ccache, zig
+from core.errors import BuildError, ConfigError
+from core.paths import ROOT, cache_dir
+from tests.conftest import Inv
+from toolchains.bundle import conan, profiles
+from toolchains.bundle.profiles import BUILD, Profile
+from toolchains.compilers import ccache, hardening, zig
 from toolchains.compilers.families import Compilers, cross_conf
 from toolchains.debian import packages as debian
+from toolchains.inspect import checks
+from toolchains.inspect import hardening as hardened
+from toolchains.inspect import needs as inspect
+from toolchains.inspect.binary import Kind
+from toolchains.systems import systems
 from toolchains.targets import Target, get_target, load_targets
 
 ZIG = [target for target in load_targets().values() if "zig" in target.toolchains]
@@ -56,14 +65,11 @@ def test_cmake_is_told_that_it_cross_compiles(monkeypatch: pytest.MonkeyPatch) -
     assert told["windows-x86"] == "Windows"
 
 
-def test_only_the_runner_loses_its_symbols() -> None:
+def test_only_the_runner_loses_its_symbols_and_no_package_depends_on_ccache() -> None:
     """What proves packages to work is asked which kernels ran, by its symbol table."""
     text = conan.render(get_target("linux-arm64"), compilers(get_target("linux-arm64")))
     assert any(line.startswith("slipway-runtime/*:tools.build:exelinkflags+=") for line in text.splitlines())
     assert "tools.build:exelinkflags" not in profile(text)
-
-
-def test_no_package_depends_on_ccache() -> None:
     target = get_target("linux-arm64")
     launchers = {"CMAKE_C_COMPILER_LAUNCHER": "/l/ccache;zig-1-abc"}
     without, through = (profile(conan.render(target, compilers(target), launchers=given)) for given in ({}, launchers))
@@ -84,17 +90,9 @@ def test_where_the_cache_is_does_not_count(tmp_path: Path, monkeypatch: pytest.M
     assert keys[0] == keys[1]
 
 
-def test_ccache_can_be_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ccache, "_program", lambda: ["/c/ccache"])
-    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path))
-    assert set(ccache.variables(tmp_path, "k")) == {f"CMAKE_{name}_COMPILER_LAUNCHER" for name in ("C", "CXX", "ASM")}
-    monkeypatch.undo()
-    monkeypatch.setenv("SLIPWAY_CCACHE", "off")
-    assert ccache.variables(tmp_path, "k") == {}
-    assert ccache.environment(tmp_path) == {}
-
-
-def test_without_debians_the_systems_own_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_systems_own_ccache_is_taken_counted_and_switched_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(debian, "available", lambda: "it is not Debian-like")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert ccache._program() == []
@@ -102,12 +100,135 @@ def test_without_debians_the_systems_own_is_taken(tmp_path: Path, monkeypatch: p
     own.write_text("#!/bin/sh\n", encoding="utf-8")
     own.chmod(0o755)
     assert ccache._program() == [str(own)]
-
-
-def test_hits_are_counted(tmp_path: Path) -> None:
     log = tmp_path / "counted"
     assert ccache.hits(log) == (0, 0)
     log.write_text(
         "# a.c\ndirect_cache_hit\n# b.c\ncache_miss\n# c.c\npreprocessed_cache_hit\n# d.c\n", encoding="utf-8"
     )
     assert ccache.hits(log) == (2, 3)
+    monkeypatch.setattr(ccache, "_program", lambda: ["/c/ccache"])
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
+    assert set(ccache.variables(tmp_path, "k")) == {f"CMAKE_{name}_COMPILER_LAUNCHER" for name in ("C", "CXX", "ASM")}
+    monkeypatch.undo()
+    monkeypatch.setenv("SLIPWAY_CCACHE", "off")
+    assert ccache.variables(tmp_path, "k") == {}
+    assert ccache.environment(tmp_path) == {}
+
+
+MADE = [Profile("linux-arm64", "zig", "[settings]\nos=Linux\n"), Profile(BUILD, "", "[settings]\nos=Linux\n")]
+
+
+def test_a_file_for_each_target_and_one_for_this_machine(tmp_path: Path) -> None:
+    files = profiles.write(tmp_path / "a" / "b", MADE)
+    assert [file.name for file in files] == ["linux-arm64", "build"]
+    assert files[0].read_text().splitlines()[0].endswith("linux-arm64 with zig, for --profile:host.")
+    assert files[1].read_text().splitlines()[0].endswith("build, for --profile:build.")
+    assert profiles.write(tmp_path / "a" / "b", MADE) == files
+
+
+def test_somebody_elses_profile_and_file_stay(tmp_path: Path) -> None:
+    (tmp_path / "build").write_text("[settings]\nos=Macos\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="did not write it"):
+        profiles.write(tmp_path, MADE)
+    assert [file.name for file in tmp_path.iterdir()] == ["build"]
+    assert (tmp_path / "build").read_text(encoding="utf-8") == "[settings]\nos=Macos\n"
+    (tmp_path / "build").unlink()
+    (tmp_path / "linux-arm64").mkdir()
+    with pytest.raises(ConfigError, match="did not write it"):
+        profiles.write(tmp_path, MADE)
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(ConfigError, match="is not a folder"):
+        profiles.write(tmp_path / "file", MADE)
+
+
+def test_they_are_the_profiles_of_slipways_own_builds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conan, "_text", lambda target, toolchain, build_type: f"{target.name} {toolchain} {build_type}")
+    made = profiles.make([get_target("linux-armv6")])
+    assert [profile.name for profile in made] == ["linux-armv6", "build"]
+    assert made[0].text == "linux-armv6 zig Release"
+    assert made[1].text.endswith("Debug")
+    found, reasons = profiles.usable("gnu")
+    assert "linux-armv6" in reasons
+    assert "ARMv7" in reasons["linux-armv6"]
+    assert "linux-armv6" not in {target.name for target in found}
+
+
+def test_it_needs_a_folder(inv: Inv) -> None:
+    done = inv("profiles")
+    assert done.returncode == 2
+    assert "./inv profiles --output" in done.stderr
+
+
+def test_the_packages_version_is_the_librarys() -> None:
+    version = re.search(r"project\(slipway_runtime VERSION (\S+)", (ROOT / "runtime/CMakeLists.txt").read_text())
+    assert version
+    recipe = (ROOT / "recipes/slipway/all/conanfile.py").read_text(encoding="utf-8")
+    assert f'version = "{version[1]}"' in recipe
+    assert f'"{version[1]}":' in (ROOT / "recipes/slipway/config.yml").read_text(encoding="utf-8")
+    assert f'version = "{version[1]}"' in (ROOT / "conanfile.py").read_text(encoding="utf-8")
+
+
+def test_no_recipe_takes_upstreams_address_for_its_own() -> None:
+    """``url`` is where a recipe is, ``homepage`` where the library is."""
+    recipes = sorted((ROOT / "recipes").glob("*/*/conanfile.py"))
+    assert len(recipes) > 10
+    for file in recipes:
+        text = file.read_text(encoding="utf-8")
+        assert not re.search(r"^ +url = ", text, re.MULTILINE), file
+        assert re.search(r'^ +license = "', text, re.MULTILINE), file
+
+
+BUILT = [target for target in load_targets().values() if target.toolchains]
+ALL = tuple(hardened.MEANINGS)
+
+
+def binary(target: Target, kind: Kind = "program", *, without: str = "") -> inspect.Binary:
+    have = tuple(name for name in ALL if name != without)
+    return inspect.Binary(
+        Path("/b/bin/pte_runner"), target.machine, "none", "", "", (), (), {}, kind=kind, hardening=have
+    )
+
+
+@pytest.mark.parametrize("target", BUILT, ids=lambda target: target.name)
+def test_every_target_promises_something_and_its_profile_has_the_flags(target: Target) -> None:
+    names = hardened.promised(target, binary(target))
+    assert {"pie", "nx", "stack_protector"} <= set(names) <= set(ALL)
+    assert ("high_entropy" in names) == (target.os == "windows" and target.machine in ("x86_64", "aarch64"))
+    assert {"relro", "bind_now"} <= set(names) or target.os in ("windows", "macos", "ios")
+    flags = hardening.flags(target)
+    values = profile(conan.render(target, compilers(target)))
+    for language in ("cflags", "cxxflags"):
+        words = json.loads(values[f"tools.build:{language}"])
+        assert {*flags.compile, *flags.optimized, "-fstack-protector-strong"} <= set(words)
+    assert json.loads(values["tools.build:exelinkflags+"]) == [*flags.link, *flags.program]
+    assert json.loads(values["tools.build:sharedlinkflags"]) == ["-s", *flags.link]
+
+
+def test_what_has_nothing_to_watch_is_not_asked_for_it() -> None:
+    for row in systems()["hardening"].values():
+        assert set(row["promises"]) <= set(ALL)
+        assert set(row) <= {"compile", "optimized", "link", "program", "promises"}
+    target = get_target("linux-arm64")
+    assert hardened.lacking(target, binary(target, "library", without="stack_protector")) == ()
+    assert hardened.lacking(target, binary(target, "object", without="pie")) == ()
+    target = get_target("linux-x86_64")
+    values = profile(conan.render(target, compilers(target), "Debug"))
+    assert "FORTIFY" not in values["tools.build:cflags"]
+    assert "-fstack-protector-strong" in values["tools.build:cflags"]
+
+
+@pytest.mark.parametrize("missing", ["pie", "relro", "bind_now", "nx", "stack_protector", "fortify", "assertions"])
+def test_a_program_without_it_is_refused_by_name(missing: str) -> None:
+    target = get_target("linux-arm64")
+    with pytest.raises(BuildError) as caught:
+        checks.check_hardening(target, [binary(target, without=missing)], Path("/b"))
+    assert caught.value.names == (f"pte_runner {hardened.MEANINGS[missing]}",)
+
+
+def test_what_others_compiled_is_noted_and_not_refused() -> None:
+    target = get_target("linux-arm64")
+    theirs = dataclasses.replace(binary(target, "library", without="relro"), path=Path("/b/lib/libtheirs.so"))
+    (noted,) = checks.check_hardening(target, [theirs], Path("/b"), prebuilt=[theirs.path])
+    assert (noted.path, noted.lacks) == ("lib/libtheirs.so", ("relro",))
+    with pytest.raises(BuildError, match=r"libtheirs\.so has no part that becomes read-only"):
+        checks.check_hardening(target, [theirs], Path("/b"))

@@ -14,15 +14,12 @@ from verify.operators import coverage
 RECIPES = ROOT / "recipes"
 
 
-def test_its_sources_are_the_librarys() -> None:
+def test_sources_and_patches_are_the_librarys() -> None:
     pins = [
         yaml.safe_load((RECIPES / name / "all" / "conandata.yml").read_text(encoding="utf-8"))["sources"]
         for name in ("xnnpack", "xnnpack_internals", "xnnpack_sources")
     ]
     assert pins[0] == pins[1] == pins[2]
-
-
-def test_what_is_compiled_with_sanitizers_has_the_librarys_patches() -> None:
     ours, librarys = (RECIPES / name / "all" for name in ("xnnpack_sources", "xnnpack"))
     data = [yaml.safe_load((folder / "conandata.yml").read_text(encoding="utf-8")) for folder in (ours, librarys)]
     assert data[0]["patches"] == data[1]["patches"]

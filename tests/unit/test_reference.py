@@ -46,10 +46,21 @@ def test_every_name_of_the_c_header_is_there() -> None:
         assert f"#define {macro}" in text
 
 
-def test_every_name_of_the_python_package_is_there() -> None:
+def test_every_name_of_the_python_and_the_java_package_is_there() -> None:
     text = _page("api.md")
     for name in ("Error", "InputError", "Method", "Pool", "Program", "Spec", "load"):
         assert f"\n### slipway_runtime.{name}\n" in text
+    section = _section("Java")
+    names = set()
+    for path in api_page.JAVA.glob("*.java"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if found := re.match(r"\s*public .*?(\w+)(?:\(.*| = .*|;| \{| extends .*| implements .*)$", line):
+                names.add(found[1])
+    assert len(names) > 40
+    assert {name for name in names if not re.search(rf"\b{name}\b", section)} == {"toString"}  # Object's comment
+    assert "### org.slipway.SlipwayException.Code\n" in section and "Native" not in section
+    assert "`Method.forward` of the method" in section and "{@" not in section and "<p>" not in section
+    assert '`androidResources { noCompress += "pte" }`' in section
 
 
 def _section(title: str) -> str:
@@ -67,20 +78,6 @@ def test_every_name_of_the_cpp_header_is_there() -> None:
     assert "template <typename T> const T* const_data() const;" in section
     assert "T& get();\nconst T& get() const;" in section  # overloads under one comment
     assert "c_options" not in section and "error_" not in section  # bodies, and what is private
-
-
-def test_every_name_of_the_java_package_is_there() -> None:
-    section = _section("Java")
-    names = set()
-    for path in api_page.JAVA.glob("*.java"):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            if found := re.match(r"\s*public .*?(\w+)(?:\(.*| = .*|;| \{| extends .*| implements .*)$", line):
-                names.add(found[1])
-    assert len(names) > 40
-    assert {name for name in names if not re.search(rf"\b{name}\b", section)} == {"toString"}  # Object's comment
-    assert "### org.slipway.SlipwayException.Code\n" in section and "Native" not in section
-    assert "`Method.forward` of the method" in section and "{@" not in section and "<p>" not in section
-    assert '`androidResources { noCompress += "pte" }`' in section
 
 
 @pytest.mark.parametrize("path", [api_page.CPP, *sorted(api_page.JAVA.glob("[OPT]*.java"))], ids=lambda path: path.name)

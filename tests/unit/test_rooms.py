@@ -117,13 +117,10 @@ def test_large_libraries_stay_in_their_room(room: str) -> None:
             assert room != "deploy" or not {top, name} & NOT_FOR_DEPLOY, f"{file.relative_to(ROOT)} imports {name}"
 
 
-def test_only_tests_import_tests() -> None:
+def test_only_tests_import_tests_and_the_docs_hold_no_code() -> None:
     for module in MODULES:
         if module.partition(".")[0] != "tests":
             assert not any(name.partition(".")[0] == "tests" for name in imports(MODULES[module])), module
-
-
-def test_the_docs_hold_no_code() -> None:
     assert not list((ROOT / "docs").rglob("*.py"))
 
 

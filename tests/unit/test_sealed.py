@@ -1,16 +1,20 @@
-"""What is in the cache is looked at again where it is run from: seals, and those who use them."""
+"""What is in the cache is looked at again where it is run from, and by ``./inv doctor --cache``: seals."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
+import shlex
 import shutil
 from pathlib import Path
 
 import pytest
 
+from core.errors import HostError
 from core.files import sealed, write_json
+from toolchains import seals
 from toolchains.compilers import ccache, zig
 
 
@@ -33,24 +37,20 @@ def change(file: Path, data: bytes) -> None:
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-def test_what_is_untouched_is_whole(folder: Path) -> None:
+def test_what_is_untouched_is_whole(folder: Path, tmp_path: Path) -> None:
     assert sealed.whole(folder)
     assert sealed.damage(folder) == []
     assert sealed.damage(folder, full=True) == []
-
-
-def test_a_folder_without_a_seal_is_not_whole(tmp_path: Path) -> None:
     assert not sealed.whole(tmp_path)
     assert not sealed.whole(tmp_path / "nothing")
+    write_json(folder / sealed.SEAL, {"format": 0})
+    assert sealed.damage(folder) == [sealed.SEAL]
 
 
-def test_other_bytes_of_the_same_size_and_time_are_seen(folder: Path) -> None:
+def test_every_change_is_seen(folder: Path) -> None:
     change(folder / "bin/tool", b"tool of 2")
     assert sealed.damage(folder) == ["bin/tool"]
     assert not sealed.whole(folder)
-
-
-def test_more_files_fewer_files_other_links_and_modes_are_seen(folder: Path) -> None:
     (folder / "bin/more").write_bytes(b"")
     (folder / "read me").unlink()
     (folder / "bin/link").unlink()
@@ -66,11 +66,6 @@ def test_a_copy_is_read_once_and_then_known(folder: Path, tmp_path: Path, monkey
     monkeypatch.setattr(sealed, "sha256_file", lambda *_: pytest.fail("read again"))
     assert sealed.damage(copy) == []
     assert sealed.damage(folder) == []
-
-
-def test_a_damaged_seal_is_damage(folder: Path) -> None:
-    write_json(folder / sealed.SEAL, {"format": 0})
-    assert sealed.damage(folder) == [sealed.SEAL]
 
 
 def put_zig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, list[str]]:
@@ -134,3 +129,78 @@ def test_a_changed_launcher_of_compilers_is_written_again(tmp_path: Path, monkey
     change(launcher, bytes(len(good)))
     assert ccache._launcher(tmp_path) == launcher
     assert launcher.read_bytes() == good
+
+
+FOLDERS = ("tools/zig 1", "debian/trixie-amd64/trees/qemu", "images/pi", "toolchains/libstdcxx/arm64")
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path))
+    for name in FOLDERS:
+        folder = tmp_path / name
+        (folder / "bin").mkdir(parents=True)
+        (folder / "bin/program").write_bytes(os.urandom(100))
+        (folder / "notes").write_text("notes")
+        sealed.seal(folder)
+    (tmp_path / "tools/not sealed").mkdir()
+    (tmp_path / "conan/p").mkdir(parents=True)
+    return tmp_path
+
+
+def rot(file: Path) -> None:
+    """One bit changes, and nothing that shows it: the seal is made to fit the new times."""
+    folder = file.parent.parent
+    raw = bytearray(file.read_bytes())
+    raw[50] ^= 1
+    file.write_bytes(raw)
+    text = json.loads((folder / sealed.SEAL).read_text(encoding="utf-8"))
+    listing = sealed._listing(folder)
+    for name, entry in text["files"].items():
+        entry[1] = listing[name]
+    text["summary"] = sealed._summary(listing)
+    (folder / sealed.SEAL).write_text(json.dumps(text, indent=2), encoding="utf-8")
+
+
+def test_a_cache_as_it_was_made(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    seals.report(as_json=True)
+    rows = json.loads(capsys.readouterr().out)
+    assert [(Path(row["folder"]).relative_to(cache).as_posix(), row["damaged"]) for row in rows] == [
+        (name, []) for name in sorted(FOLDERS)
+    ]
+    assert all(row["bytes"] == 105 for row in rows)
+    seals.report(as_json=False)
+    assert capsys.readouterr().out.count("as it was made") == 4
+
+
+def test_a_bit_that_changed_below_the_file_system_is_found(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = cache / FOLDERS[0]
+    rot(folder / "bin/program")
+    assert sealed.whole(folder), "the quick look before a program is run cannot see it"
+    with pytest.raises(HostError, match="1 of 4 sealed folders of the cache are damaged") as caught:
+        seals.report(as_json=False)
+    assert "zig 1: DAMAGED: bin/program" in caught.value.cause
+    assert caught.value.names == (str(folder),)
+    typed = shlex.split(caught.value.hint.partition(";")[0])
+    assert typed == ["rm", "-r", str(folder)]
+    assert capsys.readouterr().out.count("DAMAGED: bin/program") == 1
+
+
+def test_damage_of_other_kinds_is_named(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(file: Path) -> str:
+        raise OSError(5, "Input/output error", str(file))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sealed, "sha256_file", unreadable)
+        assert ["Input/output error" in one.damaged[0] for one in seals.look()] == [True] * 4
+    (cache / FOLDERS[1] / "notes").unlink()
+    for index in range(4):
+        (cache / FOLDERS[2] / f"more{index}").touch()
+    (cache / FOLDERS[3] / sealed.SEAL).write_text("{")
+    found = {Path(one.folder).name: one.damaged for one in seals.look()}
+    assert found == {
+        "zig 1": (), "qemu": ("notes",), "pi": ("more0", "more1", "more2", "more3"), "arm64": (sealed.SEAL,),
+    }  # fmt: skip
+    with pytest.raises(HostError, match="3 of 4") as caught:
+        seals.report(as_json=True)
+    assert "more0, more1, more2 and 1 more" in caught.value.cause

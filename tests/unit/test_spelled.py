@@ -83,14 +83,11 @@ def test_what_is_no_address_is_explained(text: str, said: str) -> None:
     assert said in jumps.value.cause
 
 
-def test_what_we_say_can_be_typed() -> None:
+def test_what_we_say_and_an_alias_can_be_typed() -> None:
     for host, port, text in (("::1", 2222, "pi@[::1]:2222"), ("::1", 22, "pi@[::1]"), ("h", 22, "pi@h")):
         address = Address("x", host, port, "pi", None, ())
         assert str(address) == text
         assert (trust.device_of(text).host, trust.device_of(text).port or 22) == (host, port)
-
-
-def test_an_alias_of_the_users_own_and_a_device_that_is_misspelt() -> None:
     (address,) = trust.hosts(trust.device_of("shelf"))
     assert (address.host, address.port, address.user, address.record) == ("::1", 2222, "pi", "[::1]:2222")
     assert trust.device_of("board").host == "::1"
@@ -98,7 +95,7 @@ def test_an_alias_of_the_users_own_and_a_device_that_is_misspelt() -> None:
         trust.device_of("shelff")
 
 
-def test_an_address_in_place_of_a_device() -> None:
+def test_an_address_in_place_of_a_device_and_one_that_contradicts_its_port(home: Path) -> None:
     with pytest.raises(ConfigError, match="is an address") as caught:
         get_device("pi@[::1]:2222")
     assert caught.value.hint == "the same command with board"
@@ -107,9 +104,6 @@ def test_an_address_in_place_of_a_device() -> None:
     assert caught.value.hint == "./inv devices.add --ssh 'pi@[::2]', which gives it a name"
     with pytest.raises(ConfigError, match="There is no device 'cpu:cortex-z9'"):
         get_device("cpu:cortex-z9")
-
-
-def test_a_host_and_a_key_that_contradict_each_other(home: Path) -> None:
     (home / "devices.toml").write_text('[x]\ntransport = "ssh"\nhost = "pi@h:22"\nport = 23\n')
     with pytest.raises(ConfigError, match="is not a device") as caught:
         load_devices()

@@ -56,7 +56,7 @@ def test_the_compilers_counting_is_shown_on_a_terminal_only(screen: tuple[bool, 
     assert "Building C object" not in written.getvalue()
 
 
-def test_a_quiet_build_says_nothing(screen: tuple[bool, io.StringIO]) -> None:
+def test_a_quiet_build_says_nothing_and_the_bar_goes_when_one_fails(screen: tuple[bool, io.StringIO]) -> None:
     terminal, written = screen
     with Steps(1, quiet=True) as steps:
         steps.begin("compiling")
@@ -64,9 +64,6 @@ def test_a_quiet_build_says_nothing(screen: tuple[bool, io.StringIO]) -> None:
             steps.heard(line)
     assert "[1/1]" not in written.getvalue()
     assert terminal or not written.getvalue()
-
-
-def test_the_bar_goes_when_a_build_fails(screen: tuple[bool, io.StringIO]) -> None:
     with pytest.raises(RuntimeError, match="broken"), Steps(1) as steps:
         steps.heard("[1/2] Building C object a.c.o")
         raise RuntimeError("broken")

@@ -11,10 +11,8 @@ from invoke.parser import Argument, ParserContext
 
 from core.cli.near import did_you_mean
 from core.cli.usage import refused
-from core.errors import ConfigError
 from core.paths import ROOT
 from deploy.matrix.drawing import round_steps
-from models import request
 
 
 @pytest.mark.parametrize(
@@ -53,27 +51,6 @@ def test_a_broken_settings_file_is_named_with_its_line(tmp_path: Path) -> None:
     assert done.returncode == 3
     assert f"{tmp_path / 'invoke.yaml'} is not YAML, line 3." in done.stderr
     assert "Try: correct" in done.stderr
-
-
-def test_a_file_with_only_a_class_gets_the_function_to_write(tmp_path: Path) -> None:
-    file = tmp_path / "net.py"
-    file.write_text("class Block:\n    pass\n\nclass Net:\n    pass\n")
-    with pytest.raises(ConfigError, match="does not say which function") as caught:
-        request._user_file(str(file))
-    assert caught.value.cause == "it has only classes: Block, Net"
-    assert "def make_model(): return Net().eval(), (torch.randn(SHAPE),)" in caught.value.hint
-
-
-def test_a_misspelt_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / "network.py").write_text("")
-    for name, cause in [
-        ("netwrok.py", "did you mean network.py?"),
-        ("qqqq.py", f"{tmp_path} has no file of this name"),
-        ("gone/net.py", f"there is no folder {tmp_path / 'gone'}"),
-    ]:
-        with pytest.raises(ConfigError, match="There is no file") as caught:
-            request._user_file(f"{tmp_path / name}:make_model")
-        assert caught.value.cause == cause
 
 
 @pytest.mark.parametrize(

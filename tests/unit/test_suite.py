@@ -37,9 +37,6 @@ def test_each_choice_runs_its_steps() -> None:
     assert names(Choice(unit=True)) == [UNITS]
     assert names(Choice(keyword="x")) == [UNITS, REST]
     assert names(Choice(fast=True, keyword="x")) == [*LINT, UNITS]
-
-
-def test_long_tests_run_when_all_or_they_themselves_are_chosen() -> None:
     for choice, left_out in ((Choice(), True), (Choice(all=True), False), (Choice(keyword="x"), False)):
         assert ("not long" in argv(choice, REST)) is left_out
     assert argv(Choice(keyword="x y"), REST)[-2:] == ("-k", "x y")
@@ -58,13 +55,10 @@ def test_what_contradicts_itself_is_refused(choice: Choice) -> None:
     assert caught.value.hint.startswith("./inv test --")
 
 
-def test_the_command_line_refuses_options_that_do_nothing(inv: Inv) -> None:
+def test_the_command_line_refuses_options_that_do_nothing(inv: Inv, dist: Path) -> None:
     for words in (("--update",), ("--times", "--fast"), ("--all", "--shard", "3/2")):
         done = inv("test", *words)
         assert (done.returncode, "Try: " in done.stderr) == (2, True), done.stderr
-
-
-def test_without_a_run_there_are_no_times(inv: Inv, dist: Path) -> None:
     done = inv("test", "--times")
     assert done.returncode == 4
     assert "Try: ./inv test" in done.stderr

@@ -53,18 +53,12 @@ def test_a_change_runs_what_it_can_break(changed: str, run: tuple[str, ...], not
     assert [name for name in not_run if changed in needs(name)] == []
 
 
-def test_commands_of_pages_depend_on_everything() -> None:
+def test_the_tables_name_what_is_there_and_what_depends_on_everything() -> None:
     for file in inputs.ALL:
         assert Suite(tree(), file).needs() == tree().files
-
-
-def test_what_every_deploy_runs_is_behind_a_way() -> None:
     found = frozenset().union(*(Suite(tree(), file).needs() for file in passed.WAYS))
     rooms = ("deploy/run/", "deploy/store/", "deploy/scripts/", "runtime/runner/", "runtime/program/", "models/zoo")
     assert sorted(name for name in tree().files - found if name.startswith(rooms)) == []
-
-
-def test_the_ways_are_there_and_tables_name_what_is_there() -> None:
     assert set(passed.WAYS) <= tree().files
     assert set(inputs.TASKS) | set(inputs.ALL) <= tree().files
     for name in (*inputs.EVERYWHERE, *inputs.FOLDERS, *inputs.BUILDS):

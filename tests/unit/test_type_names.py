@@ -29,6 +29,9 @@ def test_every_scheme_has_one_name_of_arms() -> None:
     assert set(NAMES.values()) == set(load_schemes())
     assert {type_of(scheme): scheme for scheme in load_schemes()} == NAMES
     assert type_of("portable") == ""
+    assert scheme_of("pf33") == "pf33"
+    with pytest.raises(ConfigError, match="did you mean pf32"):
+        resolve("linear", "pf33")
 
 
 @pytest.mark.parametrize(("name", "scheme"), NAMES.items())
@@ -37,12 +40,6 @@ def test_an_export_by_either_name_is_the_same(name: str, scheme: str) -> None:
     assert (arms.name, arms.folder, arms.scheme) == (ours.name, ours.folder, ours.scheme)
     assert combinations("mlp", name) == [("mlp", scheme)]
     assert scheme_of(f"{name}_gemm") == scheme
-
-
-def test_an_unknown_name_is_refused_with_the_nearest() -> None:
-    assert scheme_of("pf33") == "pf33"
-    with pytest.raises(ConfigError, match="did you mean pf32"):
-        resolve("linear", "pf33")
 
 
 def test_a_matrix_takes_them_in_options_and_expressions() -> None:

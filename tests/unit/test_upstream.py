@@ -102,22 +102,15 @@ def test_nobody_is_right_without_pytorch(tmp_path: Path) -> None:
     assert upstream_compare.who_is_right(case(tmp_path, eager=0), [tmp_path / "ours.npy"])[0] == ""
 
 
-def test_rows_are_quantized_as_xnnpack_does_it() -> None:
-    """By hand: a reach of 3 in 255 steps; zero falls on -43, so that -1 is 85 steps below it and 2 is 170 above."""
+def test_numbers_are_quantized_as_xnnpack_does_it() -> None:
+    """By hand: a reach of 3 in 255 steps of 1/85, zero on -43; 0.01 is 1 step, and by itself all of 255."""
     numbers, steps = upstream_exact.quantized_rows(np.array([[-1, 0.01, 2], [0, 0, 0]], np.float32))
     assert numbers.tolist() == [[-85, 1, 170], [0, 0, 0]]  # 0.85 is rounded
     assert steps == pytest.approx([3 / 255, 1])
-
-
-def test_points_of_an_image_that_are_quantized_together_share_a_step() -> None:
-    """By hand: in 255 steps of 1/85 up to 3, 0.01 is 1 step, and by itself all of 255."""
     image = np.array([[[0.01], [3]]], np.float32)
     weights = np.array([[2.0]])
     assert upstream_exact.product(image, 2, weights).ravel().tolist() == pytest.approx([2 / 85, 6])
     assert upstream_exact.product(image, 1, weights).ravel().tolist() == pytest.approx([0.02, 6])
-
-
-def test_a_row_of_an_odd_number_of_4_bit_weights_begins_at_a_byte() -> None:
     assert upstream_exact.unpacked(bytes([0x98, 0xF7, 0x0F, 0x05]), 2, 3).tolist() == [[0, 1, -1], [7, -8, -3]]
 
 
@@ -182,11 +175,8 @@ def test_a_sample_is_the_same_whatever_else_ran(tmp_path: Path) -> None:
     assert all(upstream_compare.Choice().takes(one) for one in cases)
 
 
-def test_what_agrees_is_not_named(tmp_path: Path) -> None:
+def test_what_agrees_is_not_named_and_what_was_not_run_is_counted(tmp_path: Path) -> None:
     assert not summary(tmp_path, Cell(outcome="exact")).notable
-
-
-def test_what_was_not_run_is_counted_so(tmp_path: Path) -> None:
     tests = [Test(NAME, "passed", "", (case(tmp_path),))]
     assert summed(tests, {}).counts[0].not_run == 1
 

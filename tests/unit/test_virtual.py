@@ -359,7 +359,7 @@ def test_a_lock_of_the_caller_is_not_kept_for_as_long_as_the_machine_runs(folder
 
 
 def test_a_port_that_was_taken_meanwhile_is_not_the_end(folder: Folder) -> None:
-    with supervised(folder, f"import time; time.sleep(1.5)\n{PICKY}", 600):  # on a busy machine it begins late
+    with supervised(folder, f"import time; time.sleep(0.5)\n{PICKY}", 600):  # on a busy machine it begins late
         state = read_state(folder)
         assert state is not None, folder.log.read_text()
         assert state.running

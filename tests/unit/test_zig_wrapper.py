@@ -57,7 +57,6 @@ def script(name: str) -> str:
     [
         ("linux-arm64", ["-march=armv8.2-a+fp16+dotprod"], "generic+v8_2a+fullfp16+dotprod"),
         ("linux-arm64", ["-march=armv8-a"], "generic+v8a"),
-        ("linux-arm64", ["-march=armv8.2-a+sve+sve2"], "generic+v8_2a+sve+sve2"),
         ("linux-arm64", ["-march=armv8.6-a+i8mm", "-march=armv9-a+sme"], "generic+v9a+sme"),
         ("linux-arm64", ["-march=armv8-a+crypto"], "generic+v8a+aes+sha2"),
         ("linux-arm64", ["-mcpu=cortex-a53"], "cortex_a53"),
@@ -65,17 +64,11 @@ def script(name: str) -> str:
         ("linux-armv7", ["-march=armv7-a", "-mfpu=neon"], "generic+v7a+neon"),
         ("linux-armv7", ["-mfpu=neon-vfpv4", "-march=armv7-a"], "generic+v7a+neon+vfp4"),
         ("linux-armv7", ["-march=armv8.2-a+fp16", "-mfpu=neon-fp-armv8"], "generic+v8_2a+fullfp16+neon+fp_armv8"),
-        ("linux-armv7", ["-march=armv8.2-a+dotprod", "-mfpu=neon-fp-armv8"], "generic+v8_2a+dotprod+neon+fp_armv8"),
-        ("linux-armv7", ["-march=armv8.2-a+bf16", "-mfpu=neon-fp-armv8"], "generic+v8_2a+bf16+neon+fp_armv8"),
         ("linux-armv7", ["-mfpu=neon-fp16", "-march=armv7-a"], "generic+v7a+neon+fp16"),
         ("linux-arm64", ["-march=armv8.2-a+dotprod+nofp16"], "generic+v8_2a+dotprod-fullfp16"),
         ("linux-arm64", ["-march=armv8-a+nocrypto"], "generic+v8a-aes-sha2"),
         ("linux-arm64", ["-march=armv9-a+sve2-aes+sme-f64f64"], "generic+v9a+sve2_aes+sme_f64f64"),
         ("linux-arm64", ["-march=armv8.5-a+simd+memtag"], "generic+v8_5a+neon+mte"),
-        ("macos-arm64", ["-march=armv8.2-a+fp16"], "generic+v8_2a+fullfp16"),
-        ("windows-arm64", ["-march=armv8.2-a+i8mm"], "generic+v8_2a+i8mm"),
-        ("android-armv7", ["-march=armv8.2-a+fp16", "-mfpu=neon-fp-armv8"], "generic+v8_2a+fullfp16+neon+fp_armv8"),
-        ("linux-armv6", ["-march=armv6", "-mfpu=vfp"], "generic+v6+vfp2"),
         ("linux-armv6", ["-march=armv6kz", "-mfpu=vfp", "-mfloat-abi=hard"], "generic+v6kz+vfp2"),
     ],
 )
@@ -83,12 +76,9 @@ def test_arm_flags_become_zigs(wrap: Wrap, target: str, flags: list[str], cpu: s
     assert wrap(target, *flags, "-c", "x.c") == [f"-mcpu={cpu}", *BEFORE, "-c", "x.c"]
 
 
-def test_the_targets_cpu_holds_where_the_caller_says_nothing(wrap: Wrap) -> None:
+def test_the_targets_cpu_holds_and_x86_flags_are_clangs_own(wrap: Wrap) -> None:
     assert wrap("linux-armv7", "-c", "x.c", cpu="generic+v7a+neon")[0] == "-mcpu=generic+v7a+neon"
     assert wrap("linux-armv7", "-mfpu=vfpv3-d16", "-c", "x.c", cpu="generic+v7a")[0] == "-mcpu=generic+v7a+vfp3d16"
-
-
-def test_x86_flags_are_clangs_own(wrap: Wrap) -> None:
     flags = ["-march=haswell", "-mavx512f", "-mtune=generic", "-c", "x.c"]
     assert wrap("linux-x86_64", *flags) == [*BEFORE, *flags]
 
@@ -104,16 +94,12 @@ def test_an_unknown_fpu_is_refused(fake: Path, tmp_path: Path) -> None:
     assert "-mfpu=quantum" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "word", ["a b", "it's", 'say "hi"', "$HOME", "`id`", "*", '-DX=\\"1.0\\"', "", "semi;colon", "-DNAME=a b"]
-)
-def test_words_arrive_as_they_were_sent(wrap: Wrap, word: str) -> None:
-    assert wrap("linux-arm64", "-c", "x.c", word) == [*BEFORE, "-c", "x.c", word]
+def test_words_arrive_as_they_were_sent(wrap: Wrap) -> None:
+    words = ["a b", "it's", 'say "hi"', "$HOME", "`id`", "*", '-DX=\\"1.0\\"', "", "semi;colon", "-DNAME=a b"]
+    assert wrap("linux-arm64", "-c", "x.c", *words) == [*BEFORE, "-c", "x.c", *words]
 
 
-@pytest.mark.parametrize(
-    "words", [["-c", "x.c"], ["-E", "x.c"], ["-S", "x.s"], ["--version"], ["-fsyntax-only", "x.cc"]]
-)
+@pytest.mark.parametrize("words", [["-c", "x.c"], ["-E", "x.c"], ["-S", "x.s"], ["--version"]])
 def test_libraries_are_added_to_links_only(wrap: Wrap, words: list[str]) -> None:
     assert wrap("linux-arm64", *words) == [*BEFORE, *words]
 
@@ -125,8 +111,9 @@ def test_links_get_the_libraries(wrap: Wrap, word: str) -> None:
     assert wrap("linux-arm64", word, "-o", "app") == expected
 
 
-def test_a_link_that_wants_none_gets_none(wrap: Wrap) -> None:
+def test_other_links_are_left_alone(wrap: Wrap) -> None:
     assert wrap("linux-arm64", "-nostdlib", "x.o") == [*BEFORE, "-nostdlib", "x.o", "-O2", script("no_debug")]
+    assert wrap("android-arm64", "-r", "x.o") == [*BEFORE, "-r", "x.o", "-O2"]
 
 
 def xlinker(*parts: str) -> list[str]:
@@ -177,18 +164,16 @@ def test_other_formats_never_keep_it(wrap: Wrap, target: str) -> None:
     assert wrap(target, "x.o", "-o", "app") == [*BEFORE, "x.o", "-o", "app", "-O2", "-s", "-Wl,--as-needed", *LINK]
 
 
-def test_a_partial_link_is_left_alone(wrap: Wrap) -> None:
-    assert wrap("android-arm64", "-r", "x.o") == [*BEFORE, "-r", "x.o", "-O2"]
-
-
-def test_apples_way_to_name_the_target(wrap: Wrap) -> None:
+def test_the_target_is_ours_whatever_the_caller_says(wrap: Wrap) -> None:
     words = ["-arch", "arm64", "-isysroot", "macosx", "-mmacosx-version-min=11.0", "-c", "x.c"]
     assert wrap("macos-arm64", *words) == [*BEFORE, "-c", "x.c"]
     assert wrap("linux-arm64", *words) == [*BEFORE, *words]
-
-
-def test_the_cpp_library_is_the_targets_own(wrap: Wrap) -> None:
     assert wrap("android-x86", "-stdlib=libc++", "-c", "x.c") == [*BEFORE, "-c", "x.c"]
+    flags = ["-arch", "arm64", "-isysroot", "/x/iPhoneOS.sdk", "-miphoneos-version-min=15.0"]
+    assert wrap("ios-arm64", *flags, "-c", "a.c") == [*BEFORE, "-c", "a.c"]
+    assert wrap("ios-arm64", "-mios-simulator-version-min=15.0", "-c", "a.c") == [*BEFORE, "-c", "a.c"]
+    # Only a Mac's files are compiled with a Mac's.
+    assert "-miphoneos-version-min=15.0" in wrap("macos-arm64", "-miphoneos-version-min=15.0", "-c", "a.c")
 
 
 def test_zigs_caches_are_ours_unless_set(fake: Path, tmp_path: Path) -> None:
@@ -214,14 +199,6 @@ def test_it_is_quick(wrap: Wrap) -> None:
         end = resource.getrusage(resource.RUSAGE_CHILDREN)
         times.append(end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime)  # others may have the processors
     assert 0 < min(times) < 0.008
-
-
-def test_apples_flags_for_ios_say_nothing_new(wrap: Wrap) -> None:
-    flags = ["-arch", "arm64", "-isysroot", "/x/iPhoneOS.sdk", "-miphoneos-version-min=15.0"]
-    assert wrap("ios-arm64", *flags, "-c", "a.c") == [*BEFORE, "-c", "a.c"]
-    assert wrap("ios-arm64", "-mios-simulator-version-min=15.0", "-c", "a.c") == [*BEFORE, "-c", "a.c"]
-    # Only a Mac's files are compiled with a Mac's.
-    assert "-miphoneos-version-min=15.0" in wrap("macos-arm64", "-miphoneos-version-min=15.0", "-c", "a.c")
 
 
 def test_each_word_for_ios_has_its_place_in_the_script() -> None:

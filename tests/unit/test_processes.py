@@ -1,7 +1,8 @@
-"""Locks between processes: holders are named in order, several share one, and a killed holder frees it."""
+"""Processes: signals end what ``./inv`` started; locks name their holders in order, and a killed one frees them."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -14,6 +15,76 @@ import pytest
 
 from core.files import locks
 from core.paths import ROOT
+from tests.support.processes import alive
+
+TASKS = """
+from core.cli.task import task
+from core.processes.commands import process
+
+@task(help={})
+def wait(_):
+    with process(["sleep", "4242"]) as child:
+        print(child.pid, flush=True)
+        child.wait()
+"""
+
+
+BEGUN = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN if sys.argv[1] else signal.SIG_DFL)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+"""These tests may be run with either signal ignored, by nohup for example."""
+
+
+@pytest.mark.parametrize("listening", [True, False])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_what_it_started_ends_with_it(tmp_path: Path, number: signal.Signals, listening: bool) -> None:
+    """Not listening: started in the background of a script, where shells let Ctrl-C be ignored."""
+    (tmp_path / "tasks.py").write_text(TASKS)
+    argv = [sys.executable, "-S", str(ROOT / "core" / "cli" / "start.py"), "--search-root", str(tmp_path), "wait"]
+    env = {**os.environ, "SLIPWAY_LISTEN": "yes" if listening else "no"}
+    words = [sys.executable, "-c", BEGUN, "" if listening else "deaf", *argv]
+    with (
+        subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child,
+        contextlib.ExitStack() as stack,
+    ):
+        stack.callback(child.kill)  # or a failed test would wait for ever
+        assert child.stdout is not None
+        started = int(child.stdout.readline() or child.communicate()[1])
+        child.send_signal(number)
+        if number == signal.SIGINT and not listening:
+            time.sleep(0.3)
+            assert child.poll() is None
+            assert alive(started)
+            child.terminate()
+        _, said = child.communicate(timeout=30)
+    assert (child.returncode, said) == (130, "Interrupted.\n")
+    assert not alive(started)
+
+
+HALF_MADE = """
+from core.cli.task import task
+
+class File:
+    def __del__(self):
+        self.begun
+
+@task(help={})
+def wait(_):
+    file = File()
+    raise KeyboardInterrupt
+"""
+
+
+def test_nothing_is_said_of_what_ctrl_c_left_half_made(tmp_path: Path) -> None:
+    """paramiko's files are such objects: their end asks for what their beginning would have set."""
+    (tmp_path / "tasks.py").write_text(HALF_MADE)
+    argv = [sys.executable, "-S", str(ROOT / "core" / "cli" / "start.py"), "--search-root", str(tmp_path), "wait"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (130, "Interrupted.\n")
+
 
 HOLDS = """
 import sys, time
@@ -72,16 +143,6 @@ def test_a_dead_holder_and_a_damaged_note_are_left_out(lock: Path) -> None:
     for name, text in (("cut", '{"pid": 1, "com'), ("other", '{"pid": 1}'), ("text", '"pid"'), ("empty", "")):
         lock.with_suffix(".holders").joinpath(f"{name}.json").write_text(text, encoding="utf-8")
     assert [holder.pid for holder in locks.holders(lock)] == [os.getpid()]
-
-
-def test_a_killed_holder_frees_it(lock: Path) -> None:
-    child = holding(lock)
-    with locks.attempt(lock) as free:
-        assert not free
-    ended(child)
-    with locks.attempt(lock) as free:
-        assert free
-    assert locks.holders(lock) == []
 
 
 def test_shared_by_several_it_is_not_given_to_one_alone(lock: Path) -> None:

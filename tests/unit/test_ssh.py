@@ -1,4 +1,4 @@
-"""Files of known hosts, as OpenSSH reads them: patterns, negations, hashes, marks; and what replacing a key leaves."""
+"""Known hosts as OpenSSH reads them, what replacing a key leaves, and what ends paramiko's reading thread."""
 
 from __future__ import annotations
 
@@ -7,14 +7,20 @@ import hashlib
 import hmac
 import random
 import shutil
+import socket
+import struct
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import paramiko
 import pytest
+from cryptography.exceptions import InvalidTag
 
 from deploy.transport.ssh import known_hosts as ssh_known
+from deploy.transport.ssh.auth import AuthTransport
 from deploy.transport.ssh.known_hosts import Line
+from deploy.transport.ssh.sessions import LOST
 
 
 def key_of(seed: int) -> paramiko.PKey:
@@ -76,7 +82,7 @@ def test_random_lists_as_openssh_reads_them(tmp_path: Path) -> None:
              "A"]  # fmt: skip
     hosts = ["a", "b", "ab", "aab", "a.b", "[a]:7", "ba"]
     file = tmp_path / "known_hosts"
-    for _ in range(120):
+    for _ in range(40):
         names = ",".join(noise.choice(parts) for _ in range(noise.randint(1, 4)))
         file.write_text(line(names) + "\n")
         host = noise.choice(hosts)
@@ -128,3 +134,28 @@ def test_what_replacing_leaves() -> None:
         assert len(old) == len(now), host
     lines = [found for text in after if (found := Line.parse(text)) is not None]
     assert [found.text for found in lines if found.fits("pi") and not found.marker] == [new]
+
+
+@pytest.fixture
+def transport() -> Iterator[AuthTransport]:
+    ours, theirs = socket.socketpair()
+    made = AuthTransport(ours)
+    yield made
+    made.close()
+    ours.close()
+    theirs.close()
+
+
+@pytest.mark.parametrize("error", [InvalidTag(), struct.error("unpack"), IndexError("no byte"), ValueError("b")])
+def test_an_error_of_another_class_is_a_lost_connection(transport: AuthTransport, error: Exception) -> None:
+    transport.saved_exception = error  # as its reading thread does
+    found = transport.get_exception()
+    assert isinstance(found, LOST)
+    assert type(error).__name__ in str(found)
+    assert transport.get_exception() is None
+
+
+@pytest.mark.parametrize("error", [paramiko.SSHException("MAC"), OSError(104, "reset"), EOFError()])
+def test_an_error_that_is_understood_stays(transport: AuthTransport, error: Exception) -> None:
+    transport.saved_exception = error
+    assert transport.get_exception() is error
