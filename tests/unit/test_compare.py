@@ -101,11 +101,14 @@ def test_what_is_refused(tmp_path: Path, data: bytes) -> None:
     assert len(str(caught.value)) < 400
 
 
-def test_what_is_no_file(tmp_path: Path) -> None:
+def test_what_is_no_file_and_how_long_one_may_be(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "none", tmp_path / "pipe"):
         with pytest.raises(AnswerError, match="cannot be read"):
             load(path)
+    assert size_of("float32", (2, 3)) == 24 + HEADER
+    with pytest.raises(AnswerError, match="NumPy has no dtype"):
+        size_of("f4,(", (1,))
 
 
 def test_torn_and_mixed(tmp_path: Path) -> None:
@@ -131,12 +134,6 @@ def test_torn_and_mixed(tmp_path: Path) -> None:
         except AnswerError:
             continue
         assert array.nbytes <= len(data)
-
-
-def test_how_long_a_file_may_be() -> None:
-    assert size_of("float32", (2, 3)) == 24 + HEADER
-    with pytest.raises(AnswerError, match="NumPy has no dtype"):
-        size_of("f4,(", (1,))
 
 
 LOOSE = Tolerance(atol=0.1, rtol=0.0, why="test")
@@ -288,11 +285,17 @@ def test_shape_dtype_and_a_reference_that_lacks_are_said(tmp_path: Path) -> None
     assert unreferenced("output0", tmp_path / "x.npy").verdict == "no reference"
 
 
-def test_bfloat16(tmp_path: Path) -> None:
+def test_bfloat16_and_complex_numbers(tmp_path: Path) -> None:
     one, near = np.array([0x3F80], np.uint16).view("V2"), np.array([0x3F81], np.uint16).view("V2")
     found = check(tmp_path, near, one)
     assert (found.dtype, found.verdict, found.max_abs) == (BFLOAT16, "agrees", 0.0078125)
     assert load(tmp_path / "got.npy")[1].tolist() == [0x3F81]
+    want = np.linspace(0, 1, 8).astype(np.complex64)
+    allowed = Tolerance(atol=0.1, rtol=0.0, why="test", rms=0.01)
+    assert check(tmp_path, want + np.complex64(0.005j), want, allowed).verdict == "agrees"
+    assert check(tmp_path, want + np.complex64(1e-6j), want).verdict == "agrees", "without a description"
+    assert check(tmp_path, want + np.complex64(1e-3j), want).verdict == "differs"
+    assert "root mean square" in check(tmp_path, want + np.complex64(0.05j), want, allowed).why
 
 
 def test_float64_decides_where_it_is_known(tmp_path: Path) -> None:
@@ -331,12 +334,3 @@ def test_float64_decides_where_it_is_known(tmp_path: Path) -> None:
     (tmp_path / "exact0.npy").unlink()
     with pytest.raises(ProgramError, match=r"exact0\.npy is missing"):
         check(tmp_path, wrong, coarse, allowed)
-
-
-def test_both_parts_of_complex_numbers_count(tmp_path: Path) -> None:
-    want = np.linspace(0, 1, 8).astype(np.complex64)
-    allowed = Tolerance(atol=0.1, rtol=0.0, why="test", rms=0.01)
-    assert check(tmp_path, want + np.complex64(0.005j), want, allowed).verdict == "agrees"
-    assert check(tmp_path, want + np.complex64(1e-6j), want).verdict == "agrees", "without a description"
-    assert check(tmp_path, want + np.complex64(1e-3j), want).verdict == "differs"
-    assert "root mean square" in check(tmp_path, want + np.complex64(0.05j), want, allowed).why

@@ -15,14 +15,11 @@ vm.loadavg: { 2.10 1.93 1.88 }
 """
 
 
-def test_an_intel_mac() -> None:
+def test_an_intel_mac_an_arm_one_and_nonsense() -> None:
     mac = parse(INTEL.splitlines())
     assert (mac.cpu[:17], mac.memory_total, mac.load) == ("Intel(R) Core(TM)", 17_179_869_184, "2.10")
     assert {"sse2", "pni", "ssse3", "sse4_1", "sse4_2", "avx", "avx2", "fma", "f16c", "abm"} <= set(mac.features)
     assert "asimd" not in mac.features
-
-
-def test_what_a_mac_lacks_is_not_claimed() -> None:
     lines = ["hw.optional.arm64: 1", "hw.optional.arm.FEAT_I8MM: 1", "hw.optional.arm.FEAT_SME2: 0"]
     assert parse(lines).features == ("fp", "asimd", "i8mm")
     assert parse([]) == Mac()

@@ -183,14 +183,6 @@ def test_what_no_machine_of_ours_runs_is_not_claimed_to_run(said: Said) -> None:
     assert not [check.detail for check in found.values() if check.detail.startswith(", ")]
 
 
-def test_a_machine_without_apt_is_told_what_it_lacks(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(debian, "available", lambda: "This machine names no mirror: it has no apt")
-    monkeypatch.setattr(debian, "fix", lambda: "export SLIPWAY_DEBIAN_MIRROR=ADDRESS")
-    bad = {check.name: check for check in doctor.checks() if not check.ok and not check.optional}
-    assert {"Debian packages", "linux-arm64 with zig"} <= set(bad)
-    assert "SLIPWAY_DEBIAN_MIRROR" in bad["linux-arm64 with zig"].fix
-
-
 def test_a_machine_without_a_pinned_zig(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zig, "_host", lambda: "Plan9-sparc")
     bad = {check.name: check for check in doctor.checks() if not check.ok}
@@ -205,7 +197,7 @@ def test_what_is_optional_does_not_fail(monkeypatch: pytest.MonkeyPatch, capsys:
     assert "optional" in capsys.readouterr().out
 
 
-def test_whether_builds_are_cached(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_apt_and_ccache_is_told_what_it_lacks(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {check.name: check for check in doctor.checks()}["ccache"]
     assert (found.ok, found.optional) == (True, True)
     monkeypatch.setenv("SLIPWAY_CCACHE", "off")
@@ -218,6 +210,11 @@ def test_whether_builds_are_cached(said: Said, monkeypatch: pytest.MonkeyPatch) 
     found = {check.name: check for check in doctor.checks()}["ccache"]
     assert not found.ok
     assert "no ccache is installed" in found.detail
+    monkeypatch.setattr(debian, "available", lambda: "This machine names no mirror: it has no apt")
+    monkeypatch.setattr(debian, "fix", lambda: "export SLIPWAY_DEBIAN_MIRROR=ADDRESS")
+    bad = {check.name: check for check in doctor.checks() if not check.ok and not check.optional}
+    assert {"Debian packages", "linux-arm64 with zig"} <= set(bad)
+    assert "SLIPWAY_DEBIAN_MIRROR" in bad["linux-arm64 with zig"].fix
 
 
 def test_targets_share_a_line_only_where_it_is_true_of_all() -> None:

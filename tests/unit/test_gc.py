@@ -24,12 +24,23 @@ def listing(**ages: float) -> Listing:
     return parse(lines)
 
 
-def test_what_the_device_lists() -> None:
+def test_what_the_device_lists_and_that_packed_weights_go_first() -> None:
     found = listing()
     assert (found.now, found.size, len(found.blobs)) == (NOW, 320, 5)
     assert found.holds == {"one": {A}, "two": {B}, "three": {C}}
     assert found.links == {"current/t-e": "one", "previous/t-e": "two"}
     assert list(found.kept_runs) == ["kept-x"]
+    found = listing(m=2, n=3)
+    lines = [f"file {size} {NOW - age} 1 weights/{name}" for size, age, name in (
+        (40, 5, f"{M}.t-e"), (30, 9, f"{N}.t-e"), (7, 1, f"{'f' * 64}.t-e"), (3, 1, f"{M}.t-e.4711.0.tmp"),
+    )]  # fmt: skip
+    found.weights.update(parse(lines).weights)
+    always = [f"weights/{'f' * 64}.t-e", f"weights/{M}.t-e.4711.0.tmp"]
+    assert sorted(plan(found, max_bytes=1e9, max_days=30)) == sorted(always)
+    assert sorted(plan(found, max_bytes=365, max_days=30)) == sorted([*always, f"weights/{N}.t-e"])
+    mine = plan(found, max_bytes=355, max_days=30, in_use={N})
+    assert sorted(mine) == sorted([*always, f"weights/{M}.t-e"])
+    assert sorted(plan(found, max_bytes=1e9, max_days=2.5)) == sorted([*always, f"weights/{N}.t-e", f"store/{N}"])
 
 
 @pytest.mark.parametrize(
@@ -51,20 +62,6 @@ def test_what_the_device_lists() -> None:
 )  # fmt: skip
 def test_what_goes(ages: dict[str, float], limits: dict[str, object], gone: list[str]) -> None:
     assert sorted(plan(listing(**ages), **limits)) == sorted(gone)  # type: ignore[arg-type]
-
-
-def test_packed_weights_go_before_anything_else_and_with_their_program() -> None:
-    found = listing(m=2, n=3)
-    lines = [f"file {size} {NOW - age} 1 weights/{name}" for size, age, name in (
-        (40, 5, f"{M}.t-e"), (30, 9, f"{N}.t-e"), (7, 1, f"{'f' * 64}.t-e"), (3, 1, f"{M}.t-e.4711.0.tmp"),
-    )]  # fmt: skip
-    found.weights.update(parse(lines).weights)
-    always = [f"weights/{'f' * 64}.t-e", f"weights/{M}.t-e.4711.0.tmp"]
-    assert sorted(plan(found, max_bytes=1e9, max_days=30)) == sorted(always)
-    assert sorted(plan(found, max_bytes=365, max_days=30)) == sorted([*always, f"weights/{N}.t-e"])
-    mine = plan(found, max_bytes=355, max_days=30, in_use={N})
-    assert sorted(mine) == sorted([*always, f"weights/{M}.t-e"])
-    assert sorted(plan(found, max_bytes=1e9, max_days=2.5)) == sorted([*always, f"weights/{N}.t-e", f"store/{N}"])
 
 
 def with_programs(**ages: float) -> Listing:

@@ -34,7 +34,7 @@ def arm64(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_said", lambda _: (True, "version 1.0"))
 
 
-def test_doctor_on_a_mac_says_what_works_there(macos: None) -> None:
+def test_a_mac_is_told_what_works_there(macos: None) -> None:
     found = {check.name: check for check in doctor.checks()}
     assert {name for name, check in found.items() if not check.ok and not check.optional} <= {"disk", "pip"}
     assert "by Slipway itself" in found["Debian packages"].detail
@@ -43,9 +43,6 @@ def test_doctor_on_a_mac_says_what_works_there(macos: None) -> None:
     assert not found["running linux-arm64"].ok
     assert "docs/build.md" in found["running linux-arm64"].fix
     assert "not run here" in found["running windows-x86_64"].detail
-
-
-def test_virtual_devices_and_emulators_are_refused_on_a_mac(macos: None) -> None:
     with pytest.raises(HostError, match="virtual device pi does not run on Darwin") as caught:
         machines.ensure("pi")
     assert "devices.add" in caught.value.hint

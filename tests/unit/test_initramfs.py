@@ -55,20 +55,17 @@ def test_archives_are_read_back_as_they_were_written() -> None:
     assert cpio.write(entries) == cpio.write(entries[::-1])
     raw = cpio.write([cpio.file("first", b"1")]) + cpio.write([cpio.file("second", b"2")])
     assert [(entry.path, entry.data) for entry in cpio.read(raw)] == [("first", b"1"), ("second", b"2")]
+    raw = cpio.write([cpio.file("a", b"x" * 1000)])
+    with pytest.raises(ValueError, match="cut short"):
+        cpio.read(raw[:300])
+    with pytest.raises(ValueError, match="no cpio header"):
+        cpio.read(b"070702" + raw[6:])
 
 
 @pytest.mark.parametrize("path", ["/etc", "a//b", "../x", "a/./b", ""])
 def test_paths_that_leave_the_root_are_refused(path: str) -> None:
     with pytest.raises(ValueError, match="relative"):
         cpio.write([cpio.file(path, b"")])
-
-
-def test_a_broken_archive_is_refused() -> None:
-    raw = cpio.write([cpio.file("a", b"x" * 1000)])
-    with pytest.raises(ValueError, match="cut short"):
-        cpio.read(raw[:300])
-    with pytest.raises(ValueError, match="no cpio header"):
-        cpio.read(b"070702" + raw[6:])
 
 
 def module(info: bytes) -> bytes:

@@ -46,13 +46,6 @@ def test_every_emulated_cpu_is_a_device_with_all_its_targets() -> None:
     assert get_device("cpu:cortex-a53", FILE).target == "linux-arm64"
 
 
-def test_a_users_device_may_have_the_name_of_a_cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = '[old-pi]\ntransport = "local"\ntarget = "linux-armv6"\ncpu = "arm1176"\n'
-    monkeypatch.setenv(VARIABLE, str(write(tmp_path, text)))
-    device = load_devices()["old-pi"]
-    assert (device.cpu, device.emulated, device.on_request) == ("arm1176", True, False)
-
-
 def test_users_file_is_added_and_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = SSH + '[pi]\ntransport = "ssh"\ntarget = "linux-arm64"\nhost = "real-pi"\n'
     monkeypatch.setenv(VARIABLE, str(write(tmp_path, text)))
@@ -61,6 +54,10 @@ def test_users_file_is_added_and_wins(tmp_path: Path, monkeypatch: pytest.Monkey
     assert devices["pi"].host == "real-pi"
     assert not devices["pi"].emulated
     assert get_device("board", write(tmp_path, SSH + 'key = "~/.ssh/k"\n')).key == Path.home() / ".ssh/k"
+    text = '[old-pi]\ntransport = "local"\ntarget = "linux-armv6"\ncpu = "arm1176"\n'
+    monkeypatch.setenv(VARIABLE, str(write(tmp_path, text)))
+    device = load_devices()["old-pi"]
+    assert (device.cpu, device.emulated, device.on_request) == ("arm1176", True, False)
 
 
 @pytest.mark.parametrize(
@@ -129,9 +126,6 @@ def test_a_place_of_a_lab(tmp_path: Path) -> None:
     assert (device.source, device.place, device.coordinator, device.host) == ("labgrid", "rack-3", "", "")
     assert not device.emulated
     assert load_devices(write(tmp_path, LAB + 'tags = ["emulated"]\n'))["desk"].emulated
-
-
-def test_a_place_by_its_tags(tmp_path: Path) -> None:
     tagged = LAB.replace('place = "rack-3"', 'place_tags = ["kind=pi", "ram=8g"]')
     assert load_devices(write(tmp_path, tagged))["desk"].place_tags == ("kind=pi", "ram=8g")
     for wrong in ('["kind"]', '["Kind=pi"]', '["kind=p i"]', '"kind=pi"'):

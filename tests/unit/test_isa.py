@@ -126,14 +126,26 @@ def test_a_kernel_counts_by_its_own_name_and_then_by_its_file(scan: Scanner) -> 
     assert needs(scan("linux-armv6", data, "operator-run.c.o")) == [("unnamed_helper", "NEON")]
     found = scan("linux-armv6", armv6({"helper": words(MOVW)}), "pack-lh.c.o")
     assert str(found.findings[0]) == "helper in libx.a(pack-lh.c.o) has movw r0, #1 at 0x0, which needs ARMv6T2"
+    data = x86({"local_helper": AVX512F})
+    assert needs(scan("linux-x86_64", data, "avx512f.c.o")) == []
+    assert needs(scan("linux-x86_64", data, "avx2.c.o")) == [("local_helper", "AVX512F")]
+    assert needs(scan("linux-x86_64", coff("x86_64", {"f": AVX}), "f32-vadd-avx-u8.c.obj")) == []
+    data = macho("aarch64", {"f": words(LDADD, FADD_H, SDOT, USDOT)})
+    assert needs(scan("macos-arm64", data)) == [("f", "FEAT_I8MM")]
 
 
-def test_literal_pools_are_data(scan: Scanner) -> None:
+def test_literal_pools_and_thumb_under_a_condition(scan: Scanner) -> None:
     code = {"f": words(A32_RETURN, MOVW, VADD_NEON, A32_RETURN, MOVW)}
     marks = [(0, "$a"), (4, "$d.1"), (12, "$a")]
     found = scan("linux-armv6", elf("arm", code, attributes=HARD_V6, marks=marks))
     assert [item.address for item in found.findings] == [16]
     assert found.instructions == 3
+    code = bytes.fromhex("18bf40f201007047")
+    found = scan("linux-armv6", elf("arm", {"f": code}, attributes=HARD_V6, thumb=True))
+    assert [item.feature for item in found.findings] == ["ARMv6T2", "ARMv6T2"]
+    assert found.findings[1].instruction.startswith("movwne")
+    found = scan("linux-armv7", armv6({"f": words(MOVW, VADD_NEON, 0xE710F110, VFMA)}))
+    assert [feature for _, feature in needs(found)] == ["a divider (ARMv7VE)", "VFPv4"]
 
 
 @pytest.mark.parametrize("marks", [[], [(0, "$t")]])
@@ -144,16 +156,6 @@ def test_thumb_is_read_as_thumb(scan: Scanner, marks: list[tuple[int, str]]) -> 
     assert needs(found) == [("f", "ARMv6T2"), ("f", "Thumb-2")]
     assert [item.address for item in found.findings] == [2, 6]
     assert scan("linux-armv7", elf("arm", {"f": code}, attributes=HARD_V6, thumb=True, marks=marks)).findings == ()
-
-
-def test_thumb_under_a_condition_and_armv7(scan: Scanner) -> None:
-    """it ne; movwne r0, #1; bx lr"""
-    code = bytes.fromhex("18bf40f201007047")
-    found = scan("linux-armv6", elf("arm", {"f": code}, attributes=HARD_V6, thumb=True))
-    assert [item.feature for item in found.findings] == ["ARMv6T2", "ARMv6T2"]
-    assert found.findings[1].instruction.startswith("movwne")
-    found = scan("linux-armv7", armv6({"f": words(MOVW, VADD_NEON, 0xE710F110, VFMA)}))
-    assert [feature for _, feature in needs(found)] == ["a divider (ARMv7VE)", "VFPv4"]
 
 
 @pytest.mark.parametrize(
@@ -208,11 +210,6 @@ def test_what_every_armv8_has(scan: Scanner, word: int) -> None:
 )
 def test_kernels_and_helpers_of_64_bits(scan: Scanner, name: str, word: int, wrong: list[str]) -> None:
     assert [feature for _, feature in needs(scan("android-arm64", elf("aarch64", {name: words(word)})))] == wrong
-
-
-def test_a_mac_has_an_m1(scan: Scanner) -> None:
-    data = macho("aarch64", {"f": words(LDADD, FADD_H, SDOT, USDOT)})
-    assert needs(scan("macos-arm64", data)) == [("f", "FEAT_I8MM")]
 
 
 @pytest.mark.parametrize("linked", [False, True])
@@ -294,14 +291,7 @@ def test_a_kernel_for_avx2_may_not_use_avx512(scan: Scanner, kernel: str, code: 
     assert [feature for _, feature in needs(found)] == wrong
 
 
-def test_a_file_named_after_an_instruction_set(scan: Scanner) -> None:
-    data = x86({"local_helper": AVX512F})
-    assert needs(scan("linux-x86_64", data, "avx512f.c.o")) == []
-    assert needs(scan("linux-x86_64", data, "avx2.c.o")) == [("local_helper", "AVX512F")]
-    assert needs(scan("linux-x86_64", coff("x86_64", {"f": AVX}), "f32-vadd-avx-u8.c.obj")) == []
-
-
-def test_functions_are_told_from_labels(scan: Scanner) -> None:
+def test_functions_are_told_from_labels_and_tails_of_names(scan: Scanner) -> None:
     """A function's name may begin with an l; a label of an assembler's is no function."""
     plain = {"first": SSE2, "load_weights": AVX, "Large": AVX}
     names = ["load_weights", "Large"]
@@ -309,10 +299,6 @@ def test_functions_are_told_from_labels(scan: Scanner) -> None:
     assert [name for name, _ in needs(scan("macos-x86_64", macho("x86_64", plain)))] == names
     labels = macho("x86_64", {"_first": SSE2, "ltmp0": AVX, "l_label": AVX}, underscore="")
     assert {name for name, _ in needs(scan("macos-x86_64", labels))} == {"first"}
-
-
-def test_a_name_may_be_the_tail_of_another(scan: Scanner) -> None:
-    """LLVM keeps such names once, in objects for Windows as elsewhere: the second begins within the first."""
     data = coff("x86_64", {"other_plain": SSE2, "plain": AVX})
     first, second = data.rindex(b"other_plain"), data.rindex(b"plain")
     strings = first - 4
@@ -321,12 +307,17 @@ def test_a_name_may_be_the_tail_of_another(scan: Scanner) -> None:
     assert needs(scan("windows-x86_64", data.replace(own, shared))) == [("plain", "AVX")]
 
 
-def test_32_bit_code_has_another_meaning_for_some_bytes(scan: Scanner) -> None:
+def test_bytes_with_another_meaning_or_none(scan: Scanner) -> None:
     """0x62 is BOUND there, and underscores stand before C names on Windows."""
     bound = bytes.fromhex("6200")
     assert needs(scan("linux-x86", elf("i686", {"f": bound + b"\xc3"}))) == []
     found = scan("windows-x86", coff("i686", {KERNEL.format("avx2"): AVX2, "plain": AVX512F}))
     assert needs(found) == [("plain", "AVX512F")]
+    found = scan("linux-x86_64", x86({"f": b"\x06" + AVX}))
+    assert needs(found)[-1] == ("f", "AVX")
+    assert needs(found)[0][1] == "an instruction that this check does not know"
+    with pytest.raises(BuildError, match="build without -flto"):
+        scan("linux-x86_64", b"BC\xc0\xde" + bytes(40), "lto.o")
 
 
 @pytest.mark.parametrize(("code", "wrong"), [("62f3fd481bd901", []), ("62f37d481bd901", ["AVX512SKX"])])
@@ -337,14 +328,6 @@ def test_one_bit_tells_two_instructions_apart(scan: Scanner, code: str, wrong: l
         x86({KERNEL.format("avx512f"): bytes.fromhex(code)}),
     ):
         assert [feature for _, feature in needs(scan("linux-x86", data))] == wrong
-
-
-def test_bytes_that_are_no_instruction_and_bitcode(scan: Scanner) -> None:
-    found = scan("linux-x86_64", x86({"f": b"\x06" + AVX}))
-    assert needs(found)[-1] == ("f", "AVX")
-    assert needs(found)[0][1] == "an instruction that this check does not know"
-    with pytest.raises(BuildError, match="build without -flto"):
-        scan("linux-x86_64", b"BC\xc0\xde" + bytes(40), "lto.o")
 
 
 def test_the_rules_of_the_table() -> None:
@@ -406,9 +389,6 @@ def test_a_check_that_saw_nothing_is_none(folder: Path) -> None:
     put(folder, archive({"a.o": elf("x86_64", {})}))
     with pytest.raises(BuildError, match="has no code for android-x86_64"):
         checks.check_native(get_target("android-x86_64"), folder)
-
-
-def test_a_stripped_program_cannot_be_checked(folder: Path) -> None:
     file = put(folder, elf("x86_64", {"f": AVX + b"\xc3"}, stripped=True), "bin/proof")
     target = get_target("android-x86_64")
     with pytest.raises(BuildError, match="no table of symbols"):

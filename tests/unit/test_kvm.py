@@ -28,7 +28,9 @@ def arm64(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return device
 
 
-def test_a_device_of_this_machines_architecture_has_its_processor(arm64: Path) -> None:
+def test_a_device_of_this_machines_architecture_has_its_processor(
+    arm64: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec = get_spec("pi")
     words = kvm.machine_argv("pi", spec.arch, spec.qemu)
     assert words[:2] == ["-accel", "kvm"]
@@ -36,6 +38,19 @@ def test_a_device_of_this_machines_architecture_has_its_processor(arm64: Path) -
     assert words[words.index("-M") + 1] == "virt,gic-version=host"
     assert words[2:].count("-smp") == 1
     assert "cortex-a72" in spec.qemu, "the table stays as it is"
+    words = launched(tmp_path, monkeypatch)
+    assert words[:3] == ["qemu", "-accel", "kvm"]
+    assert "-plugin" not in words
+    machines._check_kvm(get_spec("pi"), Folder.of("pi"), running=True)
+    monkeypatch.delenv(kvm.VARIABLE)
+    words = launched(tmp_path, monkeypatch)
+    monkeypatch.setenv(kvm.VARIABLE, "on")
+    with pytest.raises(HostError, match="runs already, emulated") as caught:
+        machines._check_kvm(get_spec("pi"), Folder.of("pi"), running=True)
+    assert "./inv devices.stop pi" in caught.value.hint
+    assert words[:3] == ["qemu", "-plugin", "counts"]
+    assert words[words.index("-cpu") + 1] == "cortex-a72"
+    assert "-accel" not in words
 
 
 @pytest.mark.parametrize(
@@ -77,21 +92,3 @@ def launched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     folder = Folder.of("pi")
     machines._launch(get_spec("pi"), Image(Path("vmlinuz"), Path("initrd"), None), folder)
     return list(Launch.read(folder).argv)
-
-
-def test_the_machine_is_started_with_these_options(
-    arm64: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words = launched(tmp_path, monkeypatch)
-    assert words[:3] == ["qemu", "-accel", "kvm"]
-    assert "-plugin" not in words
-    machines._check_kvm(get_spec("pi"), Folder.of("pi"), running=True)
-    monkeypatch.delenv(kvm.VARIABLE)
-    words = launched(tmp_path, monkeypatch)
-    monkeypatch.setenv(kvm.VARIABLE, "on")
-    with pytest.raises(HostError, match="runs already, emulated") as caught:
-        machines._check_kvm(get_spec("pi"), Folder.of("pi"), running=True)
-    assert "./inv devices.stop pi" in caught.value.hint
-    assert words[:3] == ["qemu", "-plugin", "counts"]
-    assert words[words.index("-cpu") + 1] == "cortex-a72"
-    assert "-accel" not in words

@@ -58,7 +58,7 @@ def test_a_package_is_locked_alike_in_every_set() -> None:
                 assert seen.setdefault(package, lines) == lines, package
 
 
-def test_builds_beside_the_index_are_those_of_the_pins_with_a_local_version() -> None:
+def test_builds_beside_the_index_are_those_of_their_own_versions() -> None:
     """Every Python and machine that Slipway runs on has PyTorch's build at PyTorch's own address, with its digest."""
     pins = [pin for name in SETS for pin in lock.requirements(name) if lock.own_build(pin)]
     assert [pin.partition(" ;")[0] for pin in pins] == ["torch==2.13.0+cpu"]
@@ -73,9 +73,6 @@ def test_builds_beside_the_index_are_those_of_the_pins_with_a_local_version() ->
         file = f"torch-2.13.0+cpu-{python}-{python}-manylinux_2_28_{row['machine']}.whl"
         assert row["address"] == FOLDER + file.replace("+", "%2B")
         assert row["digest"] == lock.builds()[file]
-
-
-def test_a_build_goes_to_its_own_version_only() -> None:
     wheel = "torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl"
     pin = "torch==2.13.0+cpu ; sys_platform == 'linux'"
     (row,) = ADDRESSED.finditer(lock.lines_of_build(pin, {wheel: "c" * 64}, FOLDER))

@@ -161,17 +161,6 @@ def test_a_damaged_export_is_not_current(tmp_path: Path, damage: str) -> None:
     assert not is_current("mlp", out=tmp_path)
 
 
-def test_the_answer_comes_at_once(tmp_path: Path) -> None:
-    pretend(resolve("mobilenet_v2", "qs8", out=tmp_path))
-    is_current("mobilenet_v2", "qs8", out=tmp_path)  # reads the tables
-    times = []
-    for _ in range(5):
-        start = time.process_time()  # others may have the processors
-        assert is_current("mobilenet_v2", "qs8", out=tmp_path)
-        times.append(time.process_time() - start)
-    assert min(times) < 0.05
-
-
 def test_the_list_says_what_is_exported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path))
     pretend(resolve("mlp", "fp32"))
@@ -228,12 +217,20 @@ def test_a_function_may_come_from_anywhere(tmp_path: Path, content: str) -> None
     assert resolve(f"{path}:make_model").function == "make_model"
 
 
-def test_the_users_file_does_not_run_when_it_is_looked_at(tmp_path: Path) -> None:
+def test_a_users_file_is_looked_at_quickly_and_does_not_run(tmp_path: Path) -> None:
     path = tmp_path / "net.py"
     path.write_text("raise SystemExit('it ran')\n" + SOURCE)
     wanted = resolve(f"{path}:make_model", out=tmp_path)
     assert key(wanted)
     assert not is_current(f"{path}:make_model", out=tmp_path)
+    pretend(resolve("mobilenet_v2", "qs8", out=tmp_path))
+    is_current("mobilenet_v2", "qs8", out=tmp_path)  # reads the tables
+    times = []
+    for _ in range(5):
+        start = time.process_time()  # others may have the processors
+        assert is_current("mobilenet_v2", "qs8", out=tmp_path)
+        times.append(time.process_time() - start)
+    assert min(times) < 0.05
 
 
 def test_what_an_onnx_cannot_be() -> None:

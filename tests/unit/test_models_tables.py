@@ -23,11 +23,19 @@ from models.zoo.schemes import get_scheme, load_schemes
 SCHEMES = ["fp32", "fp16", "qs8", "qd8_qc8w", "qd8_qb4w"]
 
 
-def test_a_quantized_scheme_says_so_consistently() -> None:
+def test_the_schemes_are_consistent_and_the_docs_name_everything() -> None:
     for scheme in load_schemes().values():
         assert bool(scheme.weight_bits) == (scheme.method in ("pt2e", "torchao")), scheme.name
         assert bool(scheme.weight_bits) == scheme.weights.startswith("int"), scheme.name
         assert (scheme.group == 0) or f"one scale per {scheme.group} " in scheme.weights, scheme.name
+    text = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    options = [field.name for field in dataclasses.fields(Options)]
+    for name in (*load_zoo(), *load_schemes(), *partitioners.load_partitioners(), *options, *PRECISIONS, "none"):
+        assert name in text, name
+    for model in load_zoo().values():
+        (row,) = [line for line in text.splitlines() if line.startswith(f"| `{model.name}` |")]
+        listed = row.rstrip(" |").rpartition("|")[2].strip()
+        assert listed == ("all five" if list(model.schemes) == SCHEMES else ", ".join(model.schemes))
 
 
 @pytest.mark.parametrize("name", sorted(load_zoo()))
@@ -54,14 +62,6 @@ def test_no_torch_is_needed_to_know_what_is_there() -> None:
     assert done.stdout.split() == ["[]", "False"]
 
 
-def test_all_is_every_combination_that_makes_sense() -> None:
-    assert combinations("all", "all") == everything()
-    assert combinations("net.py:make", "all") == [("net.py:make", scheme) for scheme in load_schemes()]
-    assert combinations("net.py:make", "all", "onnx") == [("net.py:make", "fp32"), ("net.py:make", "qs8")]
-    assert combinations("all", "qd8_qb4w") == [(name, "qd8_qb4w") for name in ("linear", "mlp", "mixed")]
-    assert combinations("matmul", "all") == [("matmul", "fp32"), ("matmul", "fp16")]
-
-
 @pytest.mark.parametrize(
     ("model", "scheme", "words_of_it"),
     [
@@ -79,12 +79,17 @@ def test_a_wrong_name_is_answered_with_the_right_ones(model: str, scheme: str, w
     assert "./inv" in caught.value.hint
 
 
-def test_options_are_read_from_words() -> None:
+def test_options_and_combinations_are_read_from_words() -> None:
     chosen = parse({"per_op_mode": "true", "config_precisions": "fp32, dynamic_quant", "enable_bf16": False})
     assert chosen == Options(per_op_mode=True, config_precisions=("fp32", "dynamic_quant"))
     assert chosen.to_json() == {"per_op_mode": True, "config_precisions": ["fp32", "dynamic_quant"]}
     assert parse(None) == Options()
     assert words("a, b,,c ") == ("a", "b", "c")
+    assert combinations("all", "all") == everything()
+    assert combinations("net.py:make", "all") == [("net.py:make", scheme) for scheme in load_schemes()]
+    assert combinations("net.py:make", "all", "onnx") == [("net.py:make", "fp32"), ("net.py:make", "qs8")]
+    assert combinations("all", "qd8_qb4w") == [(name, "qd8_qb4w") for name in ("linear", "mlp", "mixed")]
+    assert combinations("matmul", "all") == [("matmul", "fp32"), ("matmul", "fp16")]
 
 
 @pytest.mark.parametrize(
@@ -130,17 +135,6 @@ def test_partitioners_name_options_and_functions_that_exist(tmp_path: Path) -> N
     before = partitioners.sources((name, "xnnpack"))
     file.write_text("def make():\n    return 2\n", "utf-8")
     assert partitioners.sources((name, "xnnpack")) != before
-
-
-def test_the_docs_name_everything() -> None:
-    text = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
-    options = [field.name for field in dataclasses.fields(Options)]
-    for name in (*load_zoo(), *load_schemes(), *partitioners.load_partitioners(), *options, *PRECISIONS, "none"):
-        assert name in text, name
-    for model in load_zoo().values():
-        (row,) = [line for line in text.splitlines() if line.startswith(f"| `{model.name}` |")]
-        listed = row.rstrip(" |").rpartition("|")[2].strip()
-        assert listed == ("all five" if list(model.schemes) == SCHEMES else ", ".join(model.schemes))
 
 
 @pytest.mark.parametrize(

@@ -96,18 +96,6 @@ def test_damaged_packages_are_built_again(made: list[str], damage: str) -> None:
     assert len(made) == 2
 
 
-def test_a_failed_check_leaves_what_was_there(made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    before = native.build_native("linux-arm64", "zig")
-
-    def refuse(*_: object) -> None:
-        raise BuildError("no")
-
-    monkeypatch.setattr(native_layout, "check", refuse)
-    with pytest.raises(BuildError):
-        native.build_native("linux-arm64", "zig", force=True)
-    assert Native.load(before.path) == before
-
-
 def test_auto_is_debian_where_it_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(debian, "available", lambda: "")
     assert native.choose_source("auto") == "debian"
@@ -155,13 +143,24 @@ def test_kleidiai_and_android_say_why_not(tmp_path: Path) -> None:
     assert native_layout.notes(get_target("linux-arm64"), "zig 0.17.0") == ()
 
 
-def test_a_manifest_says_where_everything_came_from(made: list[str]) -> None:
+def test_a_manifest_says_where_everything_came_from_and_a_failed_check_leaves_it(
+    made: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     built = native.build_native("linux-arm64", "zig")
     (xnnpack,) = built.manifest.packages
     assert (xnnpack.license, xnnpack.revision, xnnpack.source) == ("BSD-3-Clause", "abc", PIN)
     assert {entry.path for entry in built.manifest.files} >= {SBOM, "lib/libXNNPACK.a", "include/xnnpack.h"}
     with pytest.raises(BundleError, match="There are no native packages"):
         Native.load(built.path.parent / "nowhere")
+    before = native.build_native("linux-arm64", "zig")
+
+    def refuse(*_: object) -> None:
+        raise BuildError("no")
+
+    monkeypatch.setattr(native_layout, "check", refuse)
+    with pytest.raises(BuildError):
+        native.build_native("linux-arm64", "zig", force=True)
+    assert Native.load(before.path) == before
 
 
 def test_one_failure_does_not_stop_the_others(

@@ -45,7 +45,7 @@ def model(tmp_path: Path) -> Path:
     return file
 
 
-def test_the_run_folder_keeps_the_suffix_and_takes_weights_along(model: Path, tmp_path: Path) -> None:
+def test_the_run_folder_keeps_the_suffix_and_takes_weights_and_references_along(model: Path, tmp_path: Path) -> None:
     assert list(load_job(model).files) == ["model.onnx"]
     for name, stored in (("a.ort", "model.ort"), ("a.PTE", "model.pte"), ("a.bin", "model.pte")):
         (tmp_path / name).write_bytes(b"x")
@@ -53,21 +53,18 @@ def test_the_run_folder_keeps_the_suffix_and_takes_weights_along(model: Path, tm
     (tmp_path / "some.weights").write_bytes(b"12345")
     job = load_job(model).with_data(["some.weights"])
     assert {name: blob.size for name, blob in job.files.items()} == {"model.onnx": 5, "some.weights": 5}
-
-
-@pytest.mark.parametrize("name", ["gone.weights", "sub/w.bin", "../w.bin", "/etc/passwd", "model.onnx", ""])
-def test_weights_elsewhere_are_refused(model: Path, name: str) -> None:
-    with pytest.raises(ProgramError, match="has weights in"):
-        load_job(model).with_data([name])
-
-
-def test_a_reference_that_was_computed_here(model: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "y.npy", np.ones(3))
     tolerance = Tolerance(atol=1, rtol=0, why="")
     job = load_job(model).with_reference(Computed((tmp_path / "y.npy",), (tolerance,), "onnxruntime 1"))
     assert (job.references, job.tolerances, job.reference_engine) == (
         (tmp_path / "y.npy",), (tolerance,), "onnxruntime 1",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["gone.weights", "sub/w.bin", "../w.bin", "/etc/passwd", "model.onnx", ""])
+def test_weights_elsewhere_are_refused(model: Path, name: str) -> None:
+    with pytest.raises(ProgramError, match="has weights in"):
+        load_job(model).with_data([name])
 
 
 def _needs(**lacks: tuple[str, ...]) -> ProgramNeeds:

@@ -10,12 +10,15 @@ from verify.suite import ahead
 FILES = {file.stem for file in (ROOT / "tests").glob("*/test_*.py")}
 
 
-def test_every_name_is_a_files() -> None:
+def test_every_name_is_a_files_and_what_is_built_is_offered() -> None:
     named = [*order.FIRST, *order.LAST]
     assert len(set(named)) == len(named)
     assert {name.partition("[")[0] for name in (*named, *order.APART, *order.BY_PARAMETER)} <= FILES
     for name in named:
         assert ("[" in name) == (name.partition("[")[0] in order.BY_PARAMETER)
+    assert len(set(ahead.PRODUCTS)) == len(ahead.PRODUCTS)
+    for name, engine in ahead.PRODUCTS:
+        assert engine == "native" or get_target(name).engine(engine) == engine
 
 
 def test_files_stay_together_long_ones_come_first() -> None:
@@ -32,9 +35,3 @@ def test_files_stay_together_long_ones_come_first() -> None:
     assert order.unit(f"tests/integration/{apart}.py::test_a[1]") != order.unit(
         f"tests/integration/{apart}.py::test_a[2]"
     )
-
-
-def test_what_is_built_ahead_is_what_targets_offer() -> None:
-    assert len(set(ahead.PRODUCTS)) == len(ahead.PRODUCTS)
-    for name, engine in ahead.PRODUCTS:
-        assert engine == "native" or get_target(name).engine(engine) == engine

@@ -36,7 +36,7 @@ def picture(file: Path, width: int = 24, height: int = 16) -> Path:
     return file
 
 
-def test_a_picture_is_resized_cut_and_normalized(tmp_path: Path) -> None:
+def test_a_picture_is_resized_cut_and_normalized_or_refused(tmp_path: Path) -> None:
     file = picture(tmp_path / "a.png")
     got = decode(file, IMAGE, PLAIN)
     assert (got.shape, got.dtype) == ((1, 3, 8, 8), np.float32)
@@ -51,9 +51,6 @@ def test_a_picture_is_resized_cut_and_normalized(tmp_path: Path) -> None:
     assert (last.shape, last.dtype, last[0, 0, 1]) == ((8, 8, 3), np.uint8, 255)
     grey = decode(picture(tmp_path / "b.jpg", 5, 40), np.zeros((1, 1, 8, 8), np.float16), PLAIN)
     assert grey.shape == (1, 1, 8, 8)
-
-
-def test_what_is_no_picture_or_not_for_a_model_of_pictures_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="the model does not take one"):
         decode(picture(tmp_path / "a.png"), np.zeros((4, 32), np.float32), PLAIN)
     (tmp_path / "b.png").write_bytes((tmp_path / "a.png").read_bytes()[:60])

@@ -48,7 +48,7 @@ def test_what_becomes_of_it(text: str, expected: str) -> None:
     assert plain(text) == expected
 
 
-def test_every_character_there_is() -> None:
+def test_whatever_it_is_is_only_shown_and_json_reads_back() -> None:
     assert shown(plain("".join(map(chr, (*range(0x20000), *range(0xE0000, 0xE1000))))))
     for text in drawn.texts(500):
         assert shown(plain(text))
@@ -56,6 +56,12 @@ def test_every_character_there_is() -> None:
         assert shown(one_line(text))
         assert "\n" not in one_line(text)
         plain(text).encode()
+    draw = random.Random(0)  # noqa: S311
+    for value in (_value(draw) for _ in range(200)):
+        written = json_text(value)
+        assert shown(written)
+        assert json.loads(written) == json.loads(json.dumps(value))
+        assert shown(json_text(plain_values(value)))
 
 
 def _value(draw: random.Random, depth: int = 4) -> Any:
@@ -64,15 +70,6 @@ def _value(draw: random.Random, depth: int = 4) -> Any:
         pairs = [(drawn.text(draw), _value(draw, depth - 1)) for _ in range(draw.randrange(4))]
         return dict(pairs) if kind == 3 else [value for _, value in pairs]
     return (drawn.text(draw), draw.randrange(-(1 << 70), 1 << 70), draw.random() < 0.5)[kind]
-
-
-def test_json_reads_back_as_it_was() -> None:
-    draw = random.Random(0)  # noqa: S311
-    for value in (_value(draw) for _ in range(200)):
-        written = json_text(value)
-        assert shown(written)
-        assert json.loads(written) == json.loads(json.dumps(value))
-        assert shown(json_text(plain_values(value)))
 
 
 def test_words_of_others_and_errors_are_plain() -> None:

@@ -68,11 +68,26 @@ def test_the_engine_against_the_exporter(wrote: str, verdicts: list[str]) -> Non
     assert bad(found) == []
 
 
-def test_all_is_well() -> None:
+def test_all_is_well_or_all_that_lacks_is_named() -> None:
     found = rows()
     assert bad(found) == []
     assert {finding.verdict for finding in found} == {"ok"}
     assert failure(found, PI, bundle()) is None
+    method = METHOD.model_copy(update={"operators": ("aten::add.out", "aten::a.out", "aten::b.out"),
+                                       "missing_operators": ("aten::a.out",)})  # fmt: skip
+    found = rows(method=method)
+    assert bad(found) == ["operators"]
+    error = failure(found, PI, bundle())
+    assert isinstance(error, MissingOperatorError)
+    assert error.exit_code == 13
+    assert error.names == ("aten::a.out", "aten::b.out")
+    assert "aten::b.out" in str(error)
+    method = METHOD.model_copy(update={"backends": ("QnnBackend",), "missing_backends": ("QnnBackend",)})
+    error = failure(rows(method=method), PI, bundle())
+    assert isinstance(error, MissingOperatorError)
+    assert error.names == ("QnnBackend",)
+    found = check(bundle(), FACTS, ProgramNeeds(methods=(METHOD,)), "encode", upload_bytes=0, program_bytes=0)
+    assert bad(found) == ["method"]
 
 
 @pytest.mark.parametrize(
@@ -145,18 +160,6 @@ def test_machine_families(needs: str, machine: str, good: bool) -> None:
     assert ("machine" not in bad(rows(facts, NEEDS.model_copy(update={"machine": needs})))) is good
 
 
-def test_missing_operators_are_all_named() -> None:
-    method = METHOD.model_copy(update={"operators": ("aten::add.out", "aten::a.out", "aten::b.out"),
-                                       "missing_operators": ("aten::a.out",)})  # fmt: skip
-    found = rows(method=method)
-    assert bad(found) == ["operators"]
-    error = failure(found, PI, bundle())
-    assert isinstance(error, MissingOperatorError)
-    assert error.exit_code == 13
-    assert error.names == ("aten::a.out", "aten::b.out")
-    assert "aten::b.out" in str(error)
-
-
 @pytest.mark.parametrize(
     ("engine", "names", "advised"),
     [
@@ -172,15 +175,6 @@ def test_another_engine_is_advised_where_it_has_what_lacks(engine: str, names: t
     error = failure(found, PI, one)
     assert error is not None
     assert ("--engine executorch" in error.hint) is advised
-
-
-def test_a_missing_backend_and_an_unknown_method() -> None:
-    method = METHOD.model_copy(update={"backends": ("QnnBackend",), "missing_backends": ("QnnBackend",)})
-    error = failure(rows(method=method), PI, bundle())
-    assert isinstance(error, MissingOperatorError)
-    assert error.names == ("QnnBackend",)
-    found = check(bundle(), FACTS, ProgramNeeds(methods=(METHOD,)), "encode", upload_bytes=0, program_bytes=0)
-    assert bad(found) == ["method"]
 
 
 def test_a_selective_bundle_lacks_what_it_was_not_linked_with() -> None:
@@ -199,7 +193,7 @@ def test_a_selective_bundle_lacks_what_it_was_not_linked_with() -> None:
     assert bad(check(full, FACTS, described, "forward", upload_bytes=0, program_bytes=0)) == []
 
 
-def test_all_findings_in_one_error_of_the_gravest_class() -> None:
+def test_the_gravest_class_has_all_findings_and_a_full_disk_one_of_its_own() -> None:
     facts = FACTS.model_copy(update={"machine": "x86_64", "free": 0, "glibc": "2.17"})
     method = METHOD.model_copy(update={"missing_operators": ("aten::a.out",)})
     error = failure(rows(facts, method=method), PI, bundle())
@@ -209,9 +203,6 @@ def test_all_findings_in_one_error_of_the_gravest_class() -> None:
     for words in ("machine: needs aarch64; has x86_64", "GLIBC: needs ≥ 2.28; has 2.17", "aten::a.out"):
         assert words in error.cause
     assert "nothing was uploaded" in error.what
-
-
-def test_a_full_disk_alone_and_another_target_have_hints_of_their_own() -> None:
     error = failure(rows(FACTS.model_copy(update={"free": 10})), PI, bundle())
     assert isinstance(error, DeviceFullError)
     assert error.exit_code == 23

@@ -114,14 +114,11 @@ def test_a_pi() -> None:
     assert (facts.android, facts.api_level, facts.abis) == ("", None, ())
 
 
-def test_noexec_is_that_of_the_nearest_mount() -> None:
+def test_noexec_and_what_is_not_told() -> None:
     assert not parse(PI).noexec
     assert parse(PI.replace("@@near\n/home/pi\n", "@@near\n/home\n")).noexec
     assert not parse(PI.replace("@@near\n/home/pi\n", "@@near\n/homestead\n")).noexec
     assert parse(PI.replace("/dev/sda1 /home/pi", "tmpfs /home/pi tmpfs rw,noexec 0 0\nx /y")).noexec
-
-
-def test_what_is_not_told_is_unknown() -> None:
     bare = "\n@@system\nLinux\nx86_64\n6.1\n@@root\n/x\n@@end\n"
     facts = parse(bare)
     assert (facts.free, facts.glibc, facts.libc, facts.cpu_features, facts.cores) == (None, "", "", (), 1)
@@ -165,7 +162,7 @@ PHONE = PI.replace(
 )
 
 
-def test_a_phone() -> None:
+def test_a_phone_and_zones_of_androids_service() -> None:
     facts = parse(PHONE)
     assert (facts.android, facts.api_level, facts.board) == ("14", 34, "Acme A [5]: x")
     assert facts.abis == ("arm64-v8a", "armeabi-v7a", "armeabi")
@@ -174,9 +171,6 @@ def test_a_phone() -> None:
         "[ro.product.cpu.abi]: [armeabi-v7a]\n[ro.product.cpu.abi2]: [armeabi]",
     )
     assert parse(old).abis == ("armeabi-v7a", "armeabi")
-
-
-def test_zones_of_one_name_and_of_androids_service() -> None:
     text = PI.replace("gpu-thermal", "cpu-thermal")
     assert parse(text).state.zones == {"cpu-thermal": 41.381, "cpu-thermal#2": 48.2}
     text = PI.replace(

@@ -159,17 +159,13 @@ def test_it_needs_a_folder(inv: Inv) -> None:
     assert "./inv profiles --output" in done.stderr
 
 
-def test_the_packages_version_is_the_librarys() -> None:
+def test_recipes_have_the_librarys_version_and_addresses_of_their_own() -> None:
     version = re.search(r"project\(slipway_runtime VERSION (\S+)", (ROOT / "runtime/CMakeLists.txt").read_text())
     assert version
     recipe = (ROOT / "recipes/slipway/all/conanfile.py").read_text(encoding="utf-8")
     assert f'version = "{version[1]}"' in recipe
     assert f'"{version[1]}":' in (ROOT / "recipes/slipway/config.yml").read_text(encoding="utf-8")
     assert f'version = "{version[1]}"' in (ROOT / "conanfile.py").read_text(encoding="utf-8")
-
-
-def test_no_recipe_takes_upstreams_address_for_its_own() -> None:
-    """``url`` is where a recipe is, ``homepage`` where the library is."""
     recipes = sorted((ROOT / "recipes").glob("*/*/conanfile.py"))
     assert len(recipes) > 10
     for file in recipes:

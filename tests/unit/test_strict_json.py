@@ -45,8 +45,36 @@ def test_what_is_refused(raw: bytes | str, why: str) -> None:
     assert time.monotonic() - begun < 10
 
 
-def test_brackets_within_texts_do_not_count() -> None:
+def test_what_a_place_or_a_byte_becomes_is_a_value_or_our_error() -> None:
     assert parse_json(json.dumps(["[" * 1000, '\\"{' * 500])) == ["[" * 1000, '\\"{' * 500]
+    good = {**ANSWER, "kernels": [{"node": "a", "kernel": "b", "library": "c", "feature": "d"}], "profile": []}
+    for path in places(good):
+        for new in VALUES:
+            try:
+                found = validated(RunnerResult, changed(good, path, new))
+            except JsonError:
+                continue
+            assert json.loads(found.model_dump_json())
+    noise = random.Random(13)  # noqa: S311 - the same damage every time
+    good = json.dumps(ANSWER).encode()
+    for _ in range(1000):
+        raw = bytearray(good)
+        for _ in range(noise.randint(1, 6)):
+            at = noise.randrange(len(raw))
+            kind = noise.randrange(4)
+            if kind == 0:
+                raw[at] = noise.randrange(256)
+            elif kind == 1:
+                del raw[at : at + noise.randint(1, 20)]
+            elif kind == 2:
+                raw[at:at] = raw[: noise.randint(0, 60)]
+            else:
+                raw[at:at] = noise.choice([b"[" * 70, b"NaN", b"\\ud800", b'"', b"1e400", b"-", b"\x00", b"}]"])
+            raw = raw or bytearray(b"x")
+        try:
+            validated(RunnerResult, parse_json(bytes(raw)))
+        except JsonError as error:
+            assert str(error)
 
 
 class Model(BaseModel):
@@ -87,35 +115,3 @@ def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     copy = value.copy()
     copy[path[0]] = changed(copy[path[0]], path[1:], new)
     return copy
-
-
-def test_what_a_place_or_a_byte_becomes_is_a_value_or_our_error() -> None:
-    """Either it is accepted and can be written again, or it is refused with words."""
-    good = {**ANSWER, "kernels": [{"node": "a", "kernel": "b", "library": "c", "feature": "d"}], "profile": []}
-    for path in places(good):
-        for new in VALUES:
-            try:
-                found = validated(RunnerResult, changed(good, path, new))
-            except JsonError:
-                continue
-            assert json.loads(found.model_dump_json())
-    noise = random.Random(13)  # noqa: S311 - the same damage every time
-    good = json.dumps(ANSWER).encode()
-    for _ in range(1000):
-        raw = bytearray(good)
-        for _ in range(noise.randint(1, 6)):
-            at = noise.randrange(len(raw))
-            kind = noise.randrange(4)
-            if kind == 0:
-                raw[at] = noise.randrange(256)
-            elif kind == 1:
-                del raw[at : at + noise.randint(1, 20)]
-            elif kind == 2:
-                raw[at:at] = raw[: noise.randint(0, 60)]
-            else:
-                raw[at:at] = noise.choice([b"[" * 70, b"NaN", b"\\ud800", b'"', b"1e400", b"-", b"\x00", b"}]"])
-            raw = raw or bytearray(b"x")
-        try:
-            validated(RunnerResult, parse_json(bytes(raw)))
-        except JsonError as error:
-            assert str(error)

@@ -63,7 +63,7 @@ def test_deadline_ends_the_whole_group(tmp_path: Path, trap: str) -> None:
     assert gone(mark)
 
 
-def test_losing_the_lifeline_ends_the_group(tmp_path: Path) -> None:
+def test_losing_the_lifeline_or_the_time_ends_the_group(tmp_path: Path) -> None:
     mark = str(tmp_path)
     child = subprocess.Popen(supervised(["sh", "-c", f"sleep {LONG} & sleep {LONG}"], seconds=99, cwd=mark),
                              stdin=subprocess.PIPE, start_new_session=True)  # fmt: skip
@@ -72,6 +72,13 @@ def test_losing_the_lifeline_ends_the_group(tmp_path: Path) -> None:
     assert child.stdin is not None
     child.stdin.close()
     assert child.wait(60) == 143
+    assert gone(mark)
+    mark = str(tmp_path)
+    argv = supervised(["sleep", LONG], seconds=-4, cwd=mark)  # five more are granted by the device
+    child = subprocess.Popen(argv, stdin=subprocess.PIPE, start_new_session=True)
+    assert child.wait(60) == 143
+    assert child.stdin is not None
+    child.stdin.close()
     assert gone(mark)
 
 
@@ -87,16 +94,6 @@ def test_losing_the_lifeline_before_the_group_is_there(tmp_path: Path, after: fl
     assert child.stdin is not None
     child.stdin.close()
     assert child.wait(60) == 143
-    assert gone(mark)
-
-
-def test_the_devices_own_timer_ends_a_group_whose_line_hangs(tmp_path: Path) -> None:
-    mark = str(tmp_path)
-    argv = supervised(["sleep", LONG], seconds=-4, cwd=mark)  # five more are granted by the device
-    child = subprocess.Popen(argv, stdin=subprocess.PIPE, start_new_session=True)
-    assert child.wait(60) == 143
-    assert child.stdin is not None
-    child.stdin.close()
     assert gone(mark)
 
 

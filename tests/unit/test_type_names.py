@@ -51,11 +51,15 @@ def test_a_matrix_takes_them_in_options_and_expressions() -> None:
         assert [cell.program.name for cell in found.cells] == ["mlp-fp16"]
 
 
-def test_the_docs_have_the_table() -> None:
+def test_the_docs_and_json_have_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     text = (ROOT / "docs/models.md").read_text(encoding="utf-8")
     for row in load_type_names().values():
         line = f"| `{row.name}` | `{row.scheme}` | {row.activations} | {row.weights} | {row.output} | {row.layers} |"
         assert line in text
+    zoo(as_json=True)
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["scheme"]: row["arms_name"]["name"] for row in rows} == {v: k for k, v in NAMES.items()}
+    assert {row["arms_name"]["weights"] for row in rows if row["scheme"] == "fp16"} == {"float16"}
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
@@ -66,10 +70,3 @@ def test_no_name_is_broken_on_a_narrow_terminal(
     zoo(as_json=False)
     words = capsys.readouterr().out.split()
     assert set(NAMES) | set(NAMES.values()) <= set(words)
-
-
-def test_json_has_what_a_narrow_terminal_leaves_out(capsys: pytest.CaptureFixture[str]) -> None:
-    zoo(as_json=True)
-    rows = json.loads(capsys.readouterr().out)
-    assert {row["scheme"]: row["arms_name"]["name"] for row in rows} == {v: k for k, v in NAMES.items()}
-    assert {row["arms_name"]["weights"] for row in rows if row["scheme"] == "fp16"} == {"float16"}

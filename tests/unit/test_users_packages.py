@@ -59,9 +59,17 @@ def run(file: Path, function: str = "make") -> Any:
     return found
 
 
-def test_the_names_are_those_at_the_top_of_the_checkout() -> None:
+def test_the_names_are_the_checkouts_and_a_file_beside_them_loads_none_twice() -> None:
     packages_there = {one.parent.name for one in ROOT.glob("*/__init__.py")}
     assert packages_there | {one.stem for one in ROOT.glob("*.py")} - {"conanfile"} == NAMES
+    with Side(ROOT / "net.py").entered():
+        with pytest.raises(ModuleNotFoundError):
+            exec("import core.console.units", {"__name__": "net"})  # noqa: S102
+        scope: dict[str, Any] = {"__name__": "net"}
+        exec("from models.methods import Methods", scope)  # noqa: S102
+    from models.methods import Methods
+
+    assert scope["Methods"] is Methods
 
 
 @pytest.mark.parametrize(
@@ -159,17 +167,6 @@ def test_a_file_without_packages_of_its_own_uses_what_the_docs_offer(write: Writ
     write(models__methods="Methods = 'his'")
     assert run(repo / "net.py") == "his"
     assert run(repo / "full.py") is Methods
-
-
-def test_a_file_beside_ours_does_not_load_ours_twice() -> None:
-    with Side(ROOT / "net.py").entered():
-        with pytest.raises(ModuleNotFoundError):
-            exec("import core.console.units", {"__name__": "net"})  # noqa: S102
-        scope: dict[str, Any] = {"__name__": "net"}
-        exec("from models.methods import Methods", scope)  # noqa: S102
-    from models.methods import Methods
-
-    assert scope["Methods"] is Methods
 
 
 def test_modules_of_two_users_files_are_their_own_and_nothing_is_left(write: Write) -> None:
@@ -279,9 +276,15 @@ def test_names_of_ours_are_never_installed(write: Write, name: str) -> None:
     assert caught.value.hint.startswith(f"put your package {name} beside")
 
 
-def test_the_exporters_own_packages_and_comments_do_not_count() -> None:
+def test_the_exporters_own_packages_do_not_count_and_others_are_named() -> None:
     text = "# nets\ntimm==1.0.31  # images\n\ntorch>=2\nNumPy<3\nscikit_learn\n"
     assert packages.listed(text, "here") == ["scikit_learn", "timm==1.0.31"]
+    file = Path("net.py")
+    assert packages.advice(ModuleNotFoundError("no", name="timm.models"), file) == (
+        "./inv models.add-package timm --model net.py"
+    )
+    assert "opencv-python-headless" in packages.advice(ModuleNotFoundError("no", name="cv2"), file)
+    assert packages.advice(ValueError("no"), file) == ""
 
 
 @pytest.mark.parametrize("line", ["-r other.txt", "--index-url x", "net @ file:///tmp/x", "https://a/b.whl", "./net"])
@@ -404,12 +407,3 @@ def test_one_process_has_one_set_of_packages(model: Path, monkeypatch: pytest.Mo
     assert sys.path.count(sys.path[-1]) == 1
     with pytest.raises(ExportError, match="different requirements"):
         packages.enter(["torchvision"])
-
-
-def test_a_missing_module_names_its_package() -> None:
-    file = Path("net.py")
-    assert packages.advice(ModuleNotFoundError("no", name="timm.models"), file) == (
-        "./inv models.add-package timm --model net.py"
-    )
-    assert "opencv-python-headless" in packages.advice(ModuleNotFoundError("no", name="cv2"), file)
-    assert packages.advice(ValueError("no"), file) == ""

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -246,6 +247,17 @@ def supervised(
             child.kill()
 
 
+@contextlib.contextmanager
+def up(
+    folder: Folder, program: str, idle_seconds: float, **more: Any
+) -> Iterator[tuple[subprocess.Popen[bytes], State]]:
+    """The same, once its machine is up."""
+    with supervised(folder, program, idle_seconds, **more) as child:
+        state = read_state(folder)
+        assert state is not None, folder.log.read_text()
+        yield child, state
+
+
 def let_be_idle(folder: Folder, seconds: float) -> None:
     """As if it had not been used for so long."""
     then = time.time() - seconds
@@ -253,9 +265,7 @@ def let_be_idle(folder: Folder, seconds: float) -> None:
 
 
 def test_disuse_ends_machine_and_supervisor(folder: Folder) -> None:
-    with supervised(folder, f"import time; time.sleep(1)\n{MACHINE}", 2.0) as child:
-        state = read_state(folder)
-        assert state is not None
+    with up(folder, f"import time; time.sleep(1)\n{MACHINE}", 2.0) as (child, state):
         assert state.qemu.pid == int((folder.path / "machine.pid").read_text())
         assert child.wait(60) == 0
         assert time.time() - state.since > 1.9, "its time begins when it is up"
@@ -264,15 +274,17 @@ def test_disuse_ends_machine_and_supervisor(folder: Folder) -> None:
         assert "not used for 2 s" in folder.log.read_text()
 
 
-def test_an_open_connection_keeps_the_machine(folder: Folder) -> None:
-    with supervised(folder, MACHINE, 600) as child:
-        state = read_state(folder)
-        assert state is not None
+def test_an_open_connection_and_use_keep_the_machine(folder: Folder) -> None:
+    with up(folder, MACHINE, 600) as (child, state):
         with socket.create_connection(("127.0.0.1", state.port)):
             let_be_idle(folder, 601)
             wait_for(lambda: folder.idle_seconds() < 300 or child.poll() is not None)
             assert child.poll() is None
             assert state.running
+        let_be_idle(folder, 599)
+        folder.touch()
+        time.sleep(2.5)
+        assert child.poll() is None
         while child.poll() is None:  # once more, as long as it still saw the connection
             let_be_idle(folder, 601)
             time.sleep(0.1)
@@ -280,20 +292,8 @@ def test_an_open_connection_keeps_the_machine(folder: Folder) -> None:
         assert not state.qemu.alive
 
 
-def test_use_keeps_the_machine(folder: Folder) -> None:
-    with supervised(folder, MACHINE, 60) as child:
-        let_be_idle(folder, 59)
-        folder.touch()
-        time.sleep(2.5)
-        assert child.poll() is None
-        let_be_idle(folder, 61)
-        assert child.wait(60) == 0
-
-
 def test_the_machine_dies_with_its_supervisor(folder: Folder) -> None:
-    with supervised(folder, MACHINE, 600) as child:
-        state = read_state(folder)
-        assert state is not None
+    with up(folder, MACHINE, 600) as (child, state):
         child.kill()
         child.wait()
         assert state.qemu.wait(60)
@@ -317,31 +317,21 @@ def test_a_machine_that_has_no_port_yet_is_asked_to_end(folder: Folder) -> None:
     assert (folder.path / "machine.pid").read_text() == "ended by request"
 
 
-def test_another_folder_of_the_same_name_does_not_keep_the_machine(folder: Folder) -> None:
-    with supervised(folder, MACHINE, 600) as child:
-        state = read_state(folder)
-        assert state is not None
-        folder.path.rename(folder.path.with_name("removed"))
-        Folder.of("pi").touch()
+@pytest.mark.parametrize("reason", ["another folder of the same name", "prints without end"])
+def test_what_ends_the_machine_besides(folder: Folder, reason: str) -> None:
+    with up(folder, MACHINE, 600) as (child, state):
+        if reason == "prints without end":
+            with folder.console.open("wb") as console:
+                console.truncate(MOST_PRINTED + 1)
+        else:
+            folder.path.rename(folder.path.with_name("pi-removed"))
+            Folder.of("pi").touch()
         assert child.wait(60) == 0
         assert not state.qemu.alive
-
-
-def test_a_machine_that_prints_without_end_is_ended(folder: Folder) -> None:
-    with supervised(folder, MACHINE, 600) as child:
-        state = read_state(folder)
-        assert state is not None
-        with folder.console.open("wb") as console:
-            console.truncate(MOST_PRINTED + 1)
-        assert child.wait(60) == 0
-        assert not state.qemu.alive
-    assert "ending the machine" in folder.log.read_text()
 
 
 def test_stop_ends_supervisor_and_machine(folder: Folder) -> None:
-    with supervised(folder, MACHINE, 600) as child:
-        state = read_state(folder)
-        assert state is not None
+    with up(folder, MACHINE, 600) as (child, state):
         assert str(virtual.status("pi")) == "booting"
         assert virtual.stop("pi") is True
         assert child.wait(60) == 0
@@ -359,9 +349,7 @@ def test_a_lock_of_the_caller_is_not_kept_for_as_long_as_the_machine_runs(folder
 
 
 def test_a_port_that_was_taken_meanwhile_is_not_the_end(folder: Folder) -> None:
-    with supervised(folder, f"import time; time.sleep(0.5)\n{PICKY}", 600):  # on a busy machine it begins late
-        state = read_state(folder)
-        assert state is not None, folder.log.read_text()
+    with up(folder, f"import time; time.sleep(0.5)\n{PICKY}", 600) as (_, state):  # on a busy machine it begins late
         assert state.running
         with socket.create_connection(("127.0.0.1", state.port), 5):
             pass
@@ -372,9 +360,7 @@ def test_a_machine_that_goes_on_without_its_port_is_begun_again(folder: Folder) 
     """As Bochs does, which reads the port from a file."""
     goes_on = PICKY.replace("sys.exit(", "print(").replace("'tcp'\")", "'tcp'\", flush=True); time.sleep(600)")
     program = f"import time\n{goes_on}".replace("Could not", "could not")
-    with supervised(folder, program, 600, texts={"network": "forward {port}"}):
-        state = read_state(folder)
-        assert state is not None, folder.log.read_text()
+    with up(folder, program, 600, texts={"network": "forward {port}"}) as (_, state):
         assert (folder.path / "machine.pid.tries").read_text() == "xxx"
         assert (folder.path / "network").read_text() == f"forward {state.port}"
 
