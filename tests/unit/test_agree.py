@@ -224,9 +224,9 @@ def test_every_place_has_its_place_and_devices_are_among_them() -> None:
     for name, targets in on_device.DEVICES.items():
         device = get_device(name, FILE)
         assert device.virtual and device.target in targets
-        for target in targets:
-            assert get_target(target).machine in ("x86_64", "i686")
-            assert agree_kept.places(get_target(target))[-1] == name
+        for each in map(get_target, targets):
+            assert each.machine in ("x86_64", "i686")
+            assert agree_kept.places(each)[-1] == name
     assert "avx512" not in agree_kept.places(get_target("linux-arm64"))
 
 

@@ -97,11 +97,11 @@ def test_a_pipe_gets_a_programs_bytes_and_a_terminal_plain_text(
     assert out == SAID
     assert err.startswith(SAID)
     ours, theirs = os.openpty()
-    with os.fdopen(os.dup(theirs), "w") as out, os.fdopen(theirs, "w") as err:
-        monkeypatch.setattr(sys, "stdout", out)
-        monkeypatch.setattr(sys, "stderr", err)
+    with os.fdopen(os.dup(theirs), "w") as stdout, os.fdopen(theirs, "w") as stderr:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        monkeypatch.setattr(sys, "stderr", stderr)
         report_devices.executed(executed())
-        out.flush()
+        stdout.flush()
         shown = b""
         while shown.count(b"bold") < 2:
             shown += os.read(ours, 65536)

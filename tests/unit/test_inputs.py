@@ -121,14 +121,14 @@ def test_every_file_counts_somewhere_and_conan_packs_what_counts() -> None:
         for node in recipe.body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "exports_sources"
     )
-    there = [
+    files = [
         file.relative_to(ROOT).as_posix()
         for file in [ROOT / "LICENSE", *(ROOT / "runtime").rglob("*")]
         if file.is_file()
     ]
     out = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
     packed = {
-        name for name in there
+        name for name in files
         if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
         and not any(fnmatch.fnmatch(name, pattern) for pattern in out)
     }  # fmt: skip

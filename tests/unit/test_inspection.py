@@ -254,9 +254,9 @@ def test_damaged_etdumps_and_other_programs_etrecords_are_refused() -> None:
         dump.check(b"PK\3\4" * 10, "run.etdp")
     check(RUNS, Record([1], [0]), Path("model.etrecord"))
     for record in (Record([], [0]), Record([0, 1], []), Record([], [0, 1])):
-        with pytest.raises(ProgramError, match="of another program") as caught:
+        with pytest.raises(ProgramError, match="of another program") as wrong:
             check(RUNS, record, Path("model.etrecord"))
-        assert "instruction" in caught.value.cause and "--etrecord" in caught.value.hint
+        assert "instruction" in wrong.value.cause and "--etrecord" in wrong.value.hint
 
 
 class Record:

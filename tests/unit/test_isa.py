@@ -140,8 +140,8 @@ def test_literal_pools_and_thumb_under_a_condition(scan: Scanner) -> None:
     found = scan("linux-armv6", elf("arm", code, attributes=HARD_V6, marks=marks))
     assert [item.address for item in found.findings] == [16]
     assert found.instructions == 3
-    code = bytes.fromhex("18bf40f201007047")
-    found = scan("linux-armv6", elf("arm", {"f": code}, attributes=HARD_V6, thumb=True))
+    thumb = bytes.fromhex("18bf40f201007047")
+    found = scan("linux-armv6", elf("arm", {"f": thumb}, attributes=HARD_V6, thumb=True))
     assert [item.feature for item in found.findings] == ["ARMv6T2", "ARMv6T2"]
     assert found.findings[1].instruction.startswith("movwne")
     found = scan("linux-armv7", armv6({"f": words(MOVW, VADD_NEON, 0xE710F110, VFMA)}))

@@ -40,8 +40,7 @@ def test_what_outlives_a_job_has_no_mark_of_it(tmp_path: Path, monkeypatch: pyte
     folder: Any = SimpleNamespace(log=log, path=tmp_path)
     assert machines.spawn_supervisor(folder) == 1
     assert MARK not in started[0]
-    assert started[0]["LANG"] == "C.UTF-8"
-    started: list[dict[str, str]] = []
+    assert started.pop()["LANG"] == "C.UTF-8"
     monkeypatch.setattr("models.warm.client.subprocess.Popen", lambda *_, **how: started.append(how["env"]))
     monkeypatch.setattr(client, "log_path", lambda _: tmp_path / "log")
     monkeypatch.setenv(MARK, "github_1")

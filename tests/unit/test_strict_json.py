@@ -56,9 +56,9 @@ def test_what_a_place_or_a_byte_becomes_is_a_value_or_our_error() -> None:
                 continue
             assert json.loads(found.model_dump_json())
     noise = random.Random(13)  # noqa: S311 - the same damage every time
-    good = json.dumps(ANSWER).encode()
+    text = json.dumps(ANSWER).encode()
     for _ in range(1000):
-        raw = bytearray(good)
+        raw = bytearray(text)
         for _ in range(noise.randint(1, 6)):
             at = noise.randrange(len(raw))
             kind = noise.randrange(4)

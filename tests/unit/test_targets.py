@@ -77,9 +77,9 @@ def test_what_a_target_does_not_have_is_refused() -> None:
     target = get_target("linux-arm64")
     assert (target.engine(), target.toolchain()) == ("executorch", "zig")
     assert target.toolchain("gnu") == "gnu"
-    with pytest.raises(ConfigError, match="'ndk' does not build linux-arm64") as caught:
+    with pytest.raises(ConfigError, match="'ndk' does not build linux-arm64") as wrong:
         get_target("linux-arm64").toolchain("ndk")
-    assert caught.value.hint.endswith("--toolchain zig")
+    assert wrong.value.hint.endswith("--toolchain zig")
 
 
 def test_every_target_builds_and_ios_has_its_engine_in_the_library_alone() -> None:
