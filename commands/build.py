@@ -5,80 +5,69 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.cli.task import Words
+from commands.requests import Build
 from core.errors import UsageError
 
 if TYPE_CHECKING:
     from toolchains.bundle.selection import Selection
 
 
-def run(words: Words) -> None:
-    """Build what the arguments of ``./inv build`` name, and print it.
-
-    Raises:
-        UsageError: arguments that contradict each other.
-    """
+def run(request: Build) -> None:
+    """Build what the arguments of ``./inv build`` name, and print it."""
     from toolchains.bundle import report
 
-    family, engine = words["toolchain"], words["engine"]
-    if words["all"]:
-        if any(words.given[name] for name in ("target", "engine", "packages", "sdk", "wheel", "aar", "ops_from")):
-            raise UsageError(
-                "--all cannot be used with --target, --engine, --ops-from, --packages, --sdk, --wheel or --aar.",
-                "",
-                "./inv build --all",
-            )
+    target, family, force, as_json = request.target, request.toolchain, request.force, request.json
+    if request.profiles:
+        from models.request.options import words
+        from toolchains.bundle import profiles
+
+        profiles.report(Path(request.profiles), words(request.named), family, as_json)
+    elif request.all:
         from toolchains.bundle import build_all
 
-        build_all.report(build_all.build_all(family, words["sources"], words["force"]), words["json"])
-        return
-    if words["aar"]:
-        if any(words.given[name] for name in ("engine", "packages", "sdk", "wheel", "ops_from")):
-            raise UsageError(
-                "--aar cannot be used with --engine, --packages, --sdk, --wheel or --ops-from.", "", "./inv build --aar"
-            )
+        build_all.report(build_all.build_all(family, request.sources, force), as_json)
+    elif request.aar:
         from toolchains.bundle import aar
 
-        built_aar = aar.build_aar(words["target"] if words.given["target"] else "", family, words["force"])
-        report.aar(built_aar, words["json"])
-        return
-    if words["sdk"] or words["wheel"] or (not engine and not words["packages"] and _embedded(words["target"])):
-        if any(words.given[name] for name in ("engine", "packages")):
-            raise UsageError("--sdk and --wheel cannot be used with --engine or --packages.", "", "./inv build --sdk")
-        if words["wheel"] and words["ops_from"]:
-            raise UsageError(
-                "--wheel cannot be used with --ops-from.", "a wheel has all operators", "./inv build --wheel"
-            )
-        from toolchains.bundle.sdk import build_sdk
-        from toolchains.bundle.wheel import tag, write_wheel
-        from toolchains.targets import get_target
-
-        if words["wheel"]:
-            tag(get_target(words["target"]))  # before minutes of compiling
-        selection = _selection(words["ops_from"]) if words["ops_from"] else None
-        sdk = build_sdk(words["target"], family, words["force"], shared=words["wheel"], selection=selection)
-        report.sdk(sdk, words["json"], write_wheel(sdk) if words["wheel"] else None)
-        return
-    if words["packages"] or (not engine and _without_engine(words["target"])):
+        report.aar(aar.build_aar(request.named, family, force), as_json)
+    elif request.sdk or request.wheel or (not request.engine and not request.packages and _embedded(target)):
+        _sdk(request)
+    elif request.packages or (not request.engine and _without_engine(target)):
         from toolchains.bundle.native import build_native
 
-        report.native(build_native(words["target"], family, words["sources"], words["force"]), words["json"])
-        return
-    from toolchains.bundle.builder import build
+        report.native(build_native(target, family, request.sources, force), as_json)
+    else:
+        from toolchains.bundle.builder import build
 
-    built = build(
-        words["target"],
-        engine,
-        family,
-        words["force"],
-        allow_newer_glibc=words["allow_newer_glibc"],
-        selection=_selection(words["ops_from"]) if words["ops_from"] else None,
-    )
-    report.bundle(built, words["json"])
+        built = build(
+            target,
+            request.engine,
+            family,
+            force,
+            allow_newer_glibc=request.allow_newer_glibc,
+            selection=_selection(request.ops_from),
+        )
+        report.bundle(built, as_json)
 
 
-def _selection(programs: str) -> Selection:
-    """The needs of the programs, as this machine's own bundle of the engine lean reads them."""
+def _sdk(request: Build) -> None:
+    """Build libslipway, and its wheel."""
+    from toolchains.bundle import report
+    from toolchains.bundle.sdk import build_sdk
+    from toolchains.bundle.wheel import tag, write_wheel
+    from toolchains.targets import get_target
+
+    if request.wheel:
+        tag(get_target(request.target))  # before minutes of compiling
+    selection = _selection(request.ops_from)
+    sdk = build_sdk(request.target, request.toolchain, request.force, shared=request.wheel, selection=selection)
+    report.sdk(sdk, request.json, write_wheel(sdk) if request.wheel else None)
+
+
+def _selection(programs: str) -> Selection | None:
+    """The needs of the programs, as this machine's own bundle of the engine lean reads them; ``None`` without any."""
+    if not programs:
+        return None
     from core.files import sha256_file
     from core.formats.program import load_program
     from deploy.run.needs import describe

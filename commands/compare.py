@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from commands import export
-from commands.given import build_for, list_of
 from commands.matrix import catalogue
-from core.cli.task import Words, number
+from commands.requests import Compare
 from core.errors import MatrixError, SlipwayError, UsageError
 from core.formats.bundle import Bundle
 from core.formats.samples import Samples
@@ -26,45 +25,44 @@ _SAMPLES = 100
 """Samples on a real device, if no number is given."""
 
 
-def run(words: Words) -> None:
+def run(request: Compare) -> None:
     """Export and run every scheme, measure, and print one table.
 
     Raises:
         MatrixError: a program failed or differs. UsageError, ConfigError, ExportError: see `models.samples.floats`.
     """
     from models.request import sample_files
+    from models.request.options import words
     from models.zoo import trained
     from models.zoo.schemes import load_schemes
     from models.zoo.type_names import schemes_of
+    from toolchains.bundle.builder import build
 
-    model = str(words["model"])
-    if not model or "," in model or "*" in model or model == "all":
-        raise UsageError("A comparison is of one model.", f"--model is {model!r}", "./inv compare --model mobilenet_v2")
-    sample_files.check(words["data"])
+    model = request.model
+    sample_files.check(request.samples)
     trained.fetch([model])  # before the float model and the programs are made, which must have the same weights
-    schemes = schemes_of(list_of(words["schemes"] or "all"))
+    schemes = schemes_of(words(request.schemes or "all"))
     own = ":" in model or "/" in model
-    request = MatrixRequest(
-        devices=list_of(words["devices"] or "local"),
-        engines=list_of(words["engines"]),
+    asked = MatrixRequest(
+        devices=words(request.devices or "local"),
+        engines=words(request.engines),
         models=(model,),
         schemes=tuple(load_schemes()) if own and "all" in schemes else schemes,
         name="compare-" + re.sub(r"[^A-Za-z0-9_.]+", "-", model).strip("-.")[-50:],
-        rounds=number("rounds", words["rounds"], 1, 0),
-        run=Settings.parse(words, weights_cache=False),
+        rounds=request.rounds,
+        run=Settings.parse(vars(request), weights_cache=False),
     )
-    most = number("samples", words["samples"], 1, 0)
-    metric = _metric(words["metric"])
-    request, programs = catalogue(request, words["variants"])
-    plan = matrix.planned(request, programs)
+    metric = _metric(request.metric)
+    asked, programs = catalogue(asked, request.variants)
+    plan = matrix.planned(asked, programs)
     cells = plan.cells
     with tempfile.TemporaryDirectory() as folder:
-        samples = _samples(model, words["data"], most or _SAMPLES, Path(folder))
+        samples = _samples(model, request.samples, request.most or _SAMPLES, Path(folder))
         bundles: dict[tuple[str, str], Bundle] = {}
         made: dict[Exportable, Path | SlipwayError] = {}
 
         def built(target: str, engine: str) -> Bundle:
-            bundles[target, engine] = build_for(target, engine, words["toolchain"])
+            bundles[target, engine] = build(target, engine, request.toolchain)
             return bundles[target, engine]
 
         def exported(wanted: Sequence[Exportable]) -> dict[Exportable, Path | SlipwayError]:
@@ -77,14 +75,14 @@ def run(words: Words) -> None:
                 raise path
             return bundles[cell.target, cell.engine], path
 
-        filled, where = matrix.run(request, programs, built, exported)
+        filled, where = matrix.run(asked, programs, built, exported)
         found = compare(
-            model, samples, cells, filled.cells, parts, request.settings,
-            many=bool(most), metric=metric, metric_name=words["metric"],
+            model, samples, cells, filled.cells, parts, asked.settings,
+            many=bool(request.most), metric=metric, metric_name=request.metric,
             impossible=[f"{what}: {why}" for what, why, _ in plan.reasons()],
         )  # fmt: skip
     report.write(found, where)
-    report.report(found, where, words["json"])
+    report.report(found, where, request.json)
     _check(found)
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from commands.export import installed_beside
-from commands.given import build_for, check_model, list_of, options_of, program_of
-from core.cli.task import Words, number
-from core.errors import UsageError
+from commands.export import exported, installed_beside, requested
+from commands.requests import Deploy, program_of
 from core.formats.bundle import Bundle, find_bundle
 from core.formats.program import ENGINES, format_at
 from deploy.devices.inventory import Device, get_device
@@ -20,7 +18,7 @@ from deploy.run.result import Result
 from deploy.run.settings import Settings
 
 
-def run(words: Words) -> None:
+def run(request: Deploy) -> None:
     """Do the steps of ``./inv deploy`` that are not done yet, and print the result.
 
     Raises:
@@ -28,83 +26,83 @@ def run(words: Words) -> None:
     """
     from deploy.run import report
 
-    program = program_of(words)
-    device = get_device(words["device"])
-    files = {name: tuple(Path(each) for each in list_of(words[name])) for name in ("inputs", "expected")}
-    settings = Settings.parse(
-        words,
-        **files,
-        input_shapes=words["input_shapes"],
-        data=Path(words["data"]) if words["data"] else None,
-        method=words["method"],
-        keep_run=words["keep_run"],
-        weights_cache=not words["no_weights_cache"],
-        etdump=words["etdump"] or words["values"],
-        values=words["values"],
-    ).on(device)
-    if settings.values:  # the tensors are those of one execution
-        settings = settings.model_copy(update={"num_executions": 1, "warmup": 0})
-    given, engine = _bundle(words, device)
+    program, device = program_of(request), get_device(request.device)
+    bundle = find_bundle(request.bundle, request.target or device.target) if request.bundle else None
+    engine = bundle.manifest.engine if bundle else request.engine
+    if program and not engine and format_at(program) == "onnx":
+        engine = "onnxruntime"
+    if (request.kleidiai or request.cpu_features) and not engine:
+        engine = LEAN  # no other engine can
+    settings = _settings(request, device, engine)
     if program:
         require_program(program)
-        require_files((*files["inputs"], *files["expected"]))
-        engine = engine or ("onnxruntime" if format_at(program) == "onnx" else "")
+        require_files((*settings.inputs, *settings.expected))
         check_engine(program, engine)
         check_whole(program)
-        requests = []
-    else:
-        requests = check_model(words, ENGINES.get(engine, "pte"))
-    if (settings.kleidiai or settings.cpu_features) and not engine:
-        engine = LEAN  # no other engine can
-    check_limits(engine, settings.kleidiai, settings.cpu_features)
-    flags = {name: words[name] for name in ("provider", "ort_threads", "ort_spinning", "profile")}
-    settings = settings.model_copy(update={"engine_flags": tuple(engine_flags(engine, **flags))})
+    requests = [] if program else requested(request, ENGINES.get(engine, "pte"))
     with installed_beside(requests, deploy=True, device=device.virtual):
-        found = _deployed(words, device, given, engine, program, settings)
-    report.result(found, words["json"])
+        found = _deployed(request, device, bundle, engine, program, settings)
+    report.result(found, request.json)
+
+
+def _settings(request: Deploy, device: Device, engine: str) -> Settings:
+    """How it runs there.
+
+    Raises:
+        UsageError: a senseless value, or one that is for another engine.
+    """
+    from models.request.options import words
+
+    once = {"num_executions": 1, "warmup": 0} if request.values else {}  # the tensors are those of one execution
+    settings = Settings.parse(
+        {**vars(request), **once},
+        inputs=tuple(map(Path, words(request.inputs))),
+        expected=tuple(map(Path, words(request.expected))),
+        input_shapes=request.input_shapes,
+        data=Path(request.data) if request.data else None,
+        method=request.method,
+        keep_run=request.keep_run,
+        weights_cache=not request.no_weights_cache,
+        etdump=request.etdump or request.values,
+        values=request.values,
+        engine_flags=tuple(
+            engine_flags(
+                engine,
+                provider=request.provider,
+                ort_threads=request.ort_threads,
+                ort_spinning=request.ort_spinning,
+                profile=request.profile,
+            )
+        ),
+    )
+    check_limits(engine, settings.kleidiai, settings.cpu_features)
+    return settings.on(device)
 
 
 def _deployed(
-    words: Words, device: Device, given: Bundle | None, engine: str, program: Path | None, settings: Settings
+    request: Deploy, device: Device, given: Bundle | None, engine: str, program: Path | None, settings: Settings
 ) -> Result:
     """Build, export, and run it there."""
     from core.console.live import part
+    from toolchains.bundle.builder import build
 
     with part("runner"):
-        bundle = given or build_for(words["target"] or device.target, engine, words["toolchain"])
+        bundle = given or build(request.target or device.target, engine, request.toolchain)
     kind = ENGINES[bundle.manifest.engine]
     compute = None
     if program is None:
-        from commands.export import combined
-
         with part("export"):
-            (path,) = combined(words["model"], words["scheme"], words["partitioners"], options_of(words), format=kind)
+            (path,) = exported(request, kind)
     else:
         path = program
         if kind == "onnx":
-            compute = partial(_compute, program, list(settings.inputs), words["input_shapes"])
-    if words["generate"]:
+            compute = partial(_compute, program, list(settings.inputs), request.input_shapes)
+    if request.generate:
         from deploy.run.generate import settings_for
 
-        settings = settings_for(path, number("generate", words["generate"], 1), settings)
+        settings = settings_for(path, request.generate, settings)
     with part("run"):
         return deploy(device, bundle, path, settings, compute=compute)
-
-
-def _bundle(words: Words, device: Device) -> tuple[Bundle | None, str]:
-    """The bundle that ``--bundle`` names, if any, and the engine.
-
-    Raises:
-        UsageError: arguments that contradict each other. BundleError: unknown bundle.
-    """
-    if not words["bundle"]:
-        return None, words["engine"]
-    if words.given["engine"] or words.given["toolchain"]:
-        raise UsageError(
-            "--bundle cannot be used with --engine or --toolchain.", "the bundle sets both", "leave them out"
-        )
-    found = find_bundle(words["bundle"], words["target"] or device.target)
-    return found, found.manifest.engine
 
 
 def _compute(file: Path, inputs: list[Path], shapes: str) -> Computed | None:

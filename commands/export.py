@@ -7,33 +7,24 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.cli.task import Words
+from commands.requests import Deploy, Export, Models
 from core.errors import SlipwayError, UsageError
 
 if TYPE_CHECKING:
     from deploy.matrix.plan import Exportable
-    from models.request import Request
+    from models.request import Request as ExportRequest
 
 
-def run(words: Words) -> None:
+def run(request: Export) -> None:
     """Export what the arguments of ``./inv export`` name, and print it."""
-    from commands.given import options_of
     from models.request import report
 
-    chosen = options_of(words)
-    if words["per_op_mode"]:
-        chosen["per_op_mode"] = "true"
-    if words["config_precisions"]:
-        chosen["config_precisions"] = words["config_precisions"]
-    folders = combined(
-        words["model"], words["scheme"], words["partitioners"], chosen, words["force"], format=words["format"],
-        at_once=words["jobs"], keep=not words["no_warm"],
-    )  # fmt: skip
-    report.programs(folders, words["json"])
+    folders = exported(request, request.format, request.force, request.jobs)
+    report.programs(folders, request.json)
 
 
-def add_packages(packages: str, model: str, as_json: bool) -> None:
-    """Do ``./inv models.add-package``, and print the versions.
+def add_packages(request: Models) -> None:
+    """Do ``./inv models --add``, and print the versions.
 
     Raises:
         UsageError: no model's file. ConfigError, HostError: as `models.users.packages.add`.
@@ -43,18 +34,19 @@ def add_packages(packages: str, model: str, as_json: bool) -> None:
     from models.request.options import words
     from models.users.packages import add, pins, wanted
 
+    packages, model = request.add, request.model
     source = Path(model.rpartition(":")[0] if ".py:" in model else model).expanduser()
     if source.suffix != ".py" or not source.is_file():
         raise UsageError(
             f"There is no model's file {model!r}.",
             "the packages are for a file of yours, and requirements.txt beside it lists them",
-            f"./inv models.add-package {packages} --model path/to/file.py",
+            f"./inv models --add {packages} --model path/to/file.py",
             [model],
         )
     ensure_export()
     file = add(words(packages), source.resolve())
     found = pins(wanted(source.resolve()))
-    if as_json:
+    if request.json:
         console.print_json({"requirements": str(file), "packages": found})
     else:
         console.table(
@@ -63,27 +55,46 @@ def add_packages(packages: str, model: str, as_json: bool) -> None:
         )  # fmt: skip
 
 
-def combined(
-    model: str,
-    scheme: str,
-    partitioners: str = "",
-    options: dict[str, str] | None = None,
+def requested(request: Export | Deploy, format: str) -> list[ExportRequest]:  # noqa: A002
+    """What is to be exported. An unknown model, scheme or option is refused now: a build may take minutes.
+
+    Raises:
+        ConfigError, ExportError: as `models.request.resolve`.
+    """
+    from models.request import resolve
+    from models.zoo import combinations
+
+    names, options = divided(request)
+    return [
+        resolve(*each, partitioners=names, options=options, format=format)
+        for each in combinations(request.model, request.scheme, format)
+    ]
+
+
+def exported(
+    request: Export | Deploy,
+    format: str,  # noqa: A002
     force: bool = False,
-    format: str = "pte",  # noqa: A002
     at_once: int = 1,
-    keep: bool = True,
 ) -> list[Path]:
     """Export what ``--model`` and ``--scheme`` name, ``all`` included; the folders.
 
     Args:
         at_once: how many exports run together.
-        keep: use an exporter that waits in memory.
     """
-    from models.request.options import words
     from models.zoo import combinations
 
-    names = words(partitioners)
-    return together(combinations(model, scheme, format), names, options, force, format, at_once=at_once, keep=keep)
+    return together(
+        combinations(request.model, request.scheme, format), *divided(request), force, format, at_once=at_once
+    )
+
+
+def divided(request: Export | Deploy) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The partitioners, and the options with ``--samples`` among them."""
+    from models.request.options import pairs, words
+
+    options = pairs(request.options)
+    return words(request.partitioners), {**options, "samples": request.samples} if request.samples else options
 
 
 def together(
@@ -93,36 +104,29 @@ def together(
     force: bool = False,
     format: str = "pte",  # noqa: A002
     at_once: int = 1,
-    keep: bool = True,
 ) -> list[Path]:
     """Export the outdated programs together; torch is installed and imported only if there are any.
 
     Args:
         at_once: how many exports run together.
-        keep: use an exporter that waits in memory.
     """
     from models.export import raise_failures
     from models.request import resolve
     from models.zoo import trained
 
-    if at_once < 1:
-        raise UsageError(
-            f"--jobs must be at least 1, not {at_once}.", "it is the number of exports that run at once", "--jobs 2"
-        )
     trained.fetch(dict.fromkeys(model for model, _ in jobs))
     requests = [resolve(*job, partitioners=names, options=options, format=format) for job in jobs]
-    failures = _attempt(requests, format, force, at_once, keep)
+    failures = _attempt(requests, format, force, at_once)
     if failures:
         raise_failures(failures, len(requests))
     return [request.folder for request in requests]
 
 
 def _attempt(
-    requests: Sequence[Request],
+    requests: Sequence[ExportRequest],
     format: str,  # noqa: A002
     force: bool = False,
     at_once: int = 1,
-    keep: bool = True,
 ) -> dict[str, SlipwayError]:
     """Export the outdated programs; the failures by the requests' names."""
     from models.request.current import current
@@ -134,7 +138,7 @@ def _attempt(
 
     _install(format)
     idle_threads_sleep()
-    return warm.attempt(requests, force, at_once, keep)
+    return warm.attempt(requests, force, at_once)
 
 
 def _install(format: str) -> None:  # noqa: A002
@@ -144,7 +148,7 @@ def _install(format: str) -> None:  # noqa: A002
 
 
 @contextlib.contextmanager
-def installed_beside(requests: Sequence[Request], *, deploy: bool = False, device: str = "") -> Iterator[None]:
+def installed_beside(requests: Sequence[ExportRequest], *, deploy: bool = False, device: str = "") -> Iterator[None]:
     """Install what exporting needs, if anything must be exported, while the block builds and then exports.
 
     Args:
@@ -184,7 +188,7 @@ def each(programs: Sequence[Exportable]) -> dict[Exportable, Path | SlipwayError
     found: dict[Exportable, Path | SlipwayError] = {}
     for kind, variant in dict.fromkeys((one.format, one.variant) for one in programs):
         # Those of a kind together, since the exporter takes long to load.
-        requests: dict[Exportable, Request] = {}
+        requests: dict[Exportable, ExportRequest] = {}
         for one in programs:
             if (one.format, one.variant) != (kind, variant):
                 continue

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from commands.requests import Inspect
 from core.cli.near import near
-from core.cli.task import Words, number
 from core.console import note, shown
 from core.errors import ConfigError, MismatchError, NotSupportedError, ProgramError, UsageError
 from core.files import sha256_file, write_atomic
@@ -80,83 +80,78 @@ class Run:
         }
 
 
-def run(words: Words) -> None:
+def run(request: Inspect) -> None:
     """Print a run's operators, or two runs side by side.
 
     Raises:
         SlipwayError: no such run, a run without ETDump, a damaged file, an ETRecord of another program.
     """
-    if words["tsv"] and words["json"]:
-        raise UsageError("--tsv and --json cannot be used together.", "each prints all of the output", "leave one out")
-    top = number("top", words["top"], 1, 0)
-    patterns = [each for each in words["only"].replace(",", " ").split() if each]
-    several = runs_in(Path(words["run"]))
+    patterns = request.only.replace(",", " ").split()
+    several = runs_in(Path(request.run))
     if len(several) > 1:
-        _several(words, several, patterns, top)
+        _several(request, several, patterns)
         return
-    given = Path(words["etrecord"]) if words["etrecord"] else None
-    source = find(str(several[0]) if several else words["run"], given)
-    if words["values"] or words["tolerance"]:
-        _values(words, source, patterns, top)
+    given = Path(request.etrecord) if request.etrecord else None
+    source = find(str(several[0]) if several else request.run, given)
+    if request.values:
+        _values(request, source, patterns)
         return
-    other = find(words["against"], None) if words["against"] else None
-    warmup = number("warmup", words["warmup"], 0, -1)
-    _check(words, source, other)
-    first = read(source, warmup)
+    other = find(request.against, None) if request.against else None
+    _check(request, source, other)
+    first = read(source, request.warmup)
     if other is not None:
-        _against(words, first, read(other, warmup), patterns, top)
+        _against(request, first, read(other, request.warmup), patterns)
         return
-    if words["trace"]:
-        _trace(first, Path(words["trace"]))
-    _print(words, first, patterns, top)
+    if request.trace:
+        _trace(first, Path(request.trace))
+    _print(request, first, patterns)
 
 
-def _several(words: Words, runs: Sequence[Path], patterns: list[str], top: int) -> None:
+def _several(request: Inspect, runs: Sequence[Path], patterns: list[str]) -> None:
     """Print a table for each run in a folder."""
     single = ("values", "tolerance", "against", "trace", "etrecord", "tsv", "json")
-    other = next((name for name in single if words[name]), "")
+    other = next((name for name in single if name in request.typed), "")
     if other:
         raise UsageError(
-            f"{words['run']} has {len(runs)} runs, and --{other} is for one.",
+            f"{request.run} has {len(runs)} runs, and --{other} is for one.",
             f"they are {', '.join(path.stem for path in runs)}",
             f"./inv inspect {shlex.quote(str(runs[0]))} --{other}",
         )
-    warmup = number("warmup", words["warmup"], 0, -1)
     for path in runs:
         source = find(str(path), None)
-        _check(words, source, None)
-        _print(words, read(source, warmup), patterns, top)
+        _check(request, source, None)
+        _print(request, read(source, request.warmup), patterns)
 
 
-def _print(words: Words, first: Run, patterns: list[str], top: int) -> None:
+def _print(request: Inspect, first: Run, patterns: list[str]) -> None:
     from models.inspection import report
     from models.inspection.rows import matches, sort
 
     source = first.source
-    rows = [row for row in sort(first.rows, _order(words, source)) if matches(row, patterns)]
-    shown_rows = rows[: top or None]
-    if words["json"]:
+    rows = [row for row in sort(first.rows, _order(request, source)) if matches(row, patterns)]
+    shown_rows = rows[: request.top or None]
+    if request.json:
         report.document(shown_rows, first.facts)
-    elif words["tsv"]:
+    elif request.tsv:
         report.tsv(shown_rows)
     else:
         report.table(shown_rows, _title(first), _caption(first, len(shown_rows)), times=not source.emulated)
 
 
-def _order(words: Words, source: Source) -> str:
-    return words["sort"] or ("order" if source.emulated else "share")
+def _order(request: Inspect, source: Source) -> str:
+    return request.sort or ("order" if source.emulated else "share")
 
 
-def _check(words: Words, source: Source, other: Source | None) -> None:
+def _check(request: Inspect, source: Source, other: Source | None) -> None:
     """Refuse options that do not go together, before anything heavy is imported."""
     from models.inspection.rows import TIMES, sort
 
-    sort((), _order(words, source))
-    if words["trace"] and other is not None:
+    sort((), _order(request, source))
+    if request.trace and other is not None:
         raise UsageError(
             "--trace cannot be used with --against.", "a trace shows one run", "./inv inspect RUN --trace FILE"
         )
-    if source.emulated and (words["trace"] or words["sort"] in TIMES):
+    if source.emulated and (request.trace or request.sort in TIMES):
         raise NotSupportedError(
             f"{source.name} has no times to show.",
             f"{source.result.device if source.result else ''} is emulated: its times are the emulator's",
@@ -344,27 +339,19 @@ def _caption(found: Run, count: int) -> str:
     return "; ".join([*parts, *found.notes])
 
 
-def _values(words: Words, source: Source, patterns: list[str], top: int) -> None:
+def _values(request: Inspect, source: Source, patterns: list[str]) -> None:
     """Print how far each operator is from PyTorch; then raise `MismatchError` if one is beyond its tolerance."""
     from models.inspection import report
     from models.inspection.rows import contains
 
-    other = next((name for name in ("against", "sort", "trace", "warmup") if words[name]), "")
-    if other or not words["values"]:
-        raise UsageError(
-            f"--values cannot be used with --{other}." if other else "--tolerance needs --values.",
-            "it compares numbers, not times",
-            "./inv inspect RUN --values",
-        )
-    limit = number("tolerance", words["tolerance"], 0, -1, whole=False)
-    gaps = gaps_of(source, None if limit < 0 else limit)
+    gaps = gaps_of(source, None if request.tolerance < 0 else request.tolerance)
     wrong = [gap for gap in gaps if not gap.ok]
     shown_gaps = [gap for gap in gaps if contains((gap.name, gap.origin.module, gap.origin.source), patterns)]
-    shown_gaps = shown_gaps[: top or None]
-    if words["json"]:
+    shown_gaps = shown_gaps[: request.top or None]
+    if request.json:
         facts = {"run": source.name, "first": wrong[0].name if wrong else None}
         report.gaps_document(shown_gaps, facts)
-    elif words["tsv"]:
+    elif request.tsv:
         report.gaps_tsv(shown_gaps)
     else:
         report.gaps(shown_gaps, source.name, len(gaps))
@@ -445,20 +432,20 @@ def _trace(found: Run, path: Path) -> None:
     note(f"{shown(path)}: {len(made['traceEvents']):,} events; open it in https://ui.perfetto.dev")
 
 
-def _against(words: Words, one: Run, other: Run, patterns: list[str], top: int) -> None:
+def _against(request: Inspect, one: Run, other: Run, patterns: list[str]) -> None:
     from models.inspection import report
     from models.inspection.against import pair
     from models.inspection.rows import matches, sort
 
     shas = [each.source.result.program.sha256 if each.source.result else "" for each in (one, other)]
-    order = _order(words, one.source)
+    order = _order(request, one.source)
     found = pair(sort(one.rows, order), other.rows, same_program=shas[0] == shas[1] and shas[0] != "")
     kept = [each for each in found if any(matches(row, patterns) for row in (each.one, each.other) if row)]
-    kept = kept[: top or None]
+    kept = kept[: request.top or None]
     times = not (one.source.emulated and other.source.emulated)
-    if words["json"]:
+    if request.json:
         report.pairs_document(kept, {"one": one.facts, "other": other.facts})
-    elif words["tsv"]:
+    elif request.tsv:
         report.pairs_tsv(kept)
     else:
         texts = [f"{len(kept)} of {len(found)} rows"]

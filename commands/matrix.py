@@ -7,17 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from commands import export
-from core.cli.task import Words, number
-from core.errors import ConfigError, UsageError
+from commands.requests import Matrix
+from core.errors import ConfigError
 from core.formats.bundle import Bundle
 from core.processes.commands import quote, typed
 from deploy.matrix import history, matrix, report, shards
 from deploy.matrix.matrix import MatrixRequest
+from deploy.matrix.model import Matrix as MatrixFound
 from deploy.matrix.plan import SCHEMES, Exportable
 from deploy.run.settings import Settings
 
 
-def run(words: Words) -> None:
+def run(request: Matrix) -> None:
     """Run ``./inv matrix``.
 
     Raises:
@@ -26,62 +27,48 @@ def run(words: Words) -> None:
     from models.request.options import words as listed
     from models.zoo.type_names import schemes_of
 
-    request = MatrixRequest(
-        only=words["only"],
-        devices=listed(words["devices"]),
-        engines=listed(words["engines"]),
-        models=listed(words["models"]),
-        schemes=schemes_of(listed(words["schemes"])),
-        name=words["name"],
-        resume=words["resume"],
-        shard=shards.parse(words["shard"]),
-        jobs=number("jobs", words["jobs"], 1, 0),
-        rounds=number("rounds", words["rounds"], 1, 0),
-        run=Settings.parse(words, weights_cache=False),  # times are compared with those of other runs
-        baseline=words["baseline"],
-        save_baseline=words["save_baseline"],
-        fail_on_regression=words["fail_on_regression"],
+    asked = MatrixRequest(
+        only=request.only,
+        devices=listed(request.devices),
+        engines=listed(request.engines),
+        models=listed(request.models),
+        schemes=schemes_of(listed(request.schemes)),
+        name=request.name,
+        resume=request.resume,
+        shard=shards.parse(request.shard),
+        jobs=request.jobs,
+        rounds=request.rounds,
+        run=Settings.parse(vars(request), weights_cache=False),  # times are compared with other runs'
+        baseline=request.baseline,
+        save_baseline=request.save_baseline,
+        fail_on_regression=request.fail_on_regression,
         command=quote(typed()),
     )
-    if words["merge"]:
-        _merge(request, listed(words["merge"]), words)
+    if request.merge:
+        _report(request, *matrix.merge(listed(request.merge), asked))
         return
-    request, programs = catalogue(request, words["variants"])
-    if words["list"] or words["print_matrix"]:
-        plan = matrix.planned(request, programs)
-        report.print_matrix(plan) if words["print_matrix"] else report.planned(plan, words["json"])
+    asked, programs = catalogue(asked, request.variants)
+    if request.list or request.print_matrix:
+        plan = matrix.planned(asked, programs)
+        report.print_matrix(plan) if request.print_matrix else report.planned(plan, request.json)
         return
 
     def built(target: str, engine: str) -> Bundle:
         from toolchains.bundle.builder import build
 
-        return build(target, engine, words["toolchain"])
+        return build(target, engine, request.toolchain)
 
-    if words["history"]:
-        history.load(Path(words["history"]))  # a wrong file ends the command before anything runs
-    found, folder = matrix.run(request, programs, built, export.each)
-    if words["history"]:
-        matrix.remember(found, folder, Path(words["history"]))
-    report.report(found, folder, words["json"])
-    matrix.check(found, folder, words["save_baseline"])
+    if request.history:
+        history.load(Path(request.history))  # a wrong file ends the command before anything runs
+    _report(request, *matrix.run(asked, programs, built, export.each))
 
 
-def _merge(request: MatrixRequest, parts: Sequence[str], words: Words) -> None:
-    """One report of what several jobs ran, judged as if one had run it."""
-    unfit = [name for name in ("only", "devices", "engines", "models", "schemes") if getattr(request, name)]
-    unfit += [
-        name
-        for name in ("variants", "baseline", "fail_on_regression", "list", "print_matrix", "resume", "shard")
-        if words[name]
-    ]
-    if unfit:
-        option = f"--{unfit[0].replace('_', '-')}"
-        raise UsageError(f"{option} does not go with --merge.", "the jobs have run, and were compared", "leave it out")
-    found, folder = matrix.merge(parts, request)
-    if words["history"]:
-        matrix.remember(found, folder, Path(words["history"]))
-    report.report(found, folder, words["json"])
-    matrix.check(found, folder, words["save_baseline"])
+def _report(request: Matrix, found: MatrixFound, folder: Path) -> None:
+    """What came out, judged as if one job had run all of it."""
+    if request.history:
+        matrix.remember(found, folder, Path(request.history))
+    report.report(found, folder, request.json)
+    matrix.check(found, folder, request.save_baseline)
 
 
 def catalogue(request: MatrixRequest, variants: str = "") -> tuple[MatrixRequest, list[Exportable]]:

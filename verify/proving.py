@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from core.cli.task import Words
-from core.errors import MismatchError, UsageError
+from commands.own import Prove
+from core.errors import MismatchError
 from verify.prove import prove, table
 
 
-def run(words: Words) -> None:
+def run(request: Prove) -> None:
     """Run ``./inv self.prove``.
 
     Raises:
-        MismatchError: XNNPACK computes wrongly. UsageError: words that contradict each other.
+        MismatchError: XNNPACK computes wrongly.
     """
-    everything, cpu, again = words["all"], words["cpu"], words["again"]
-    if everything and (words.given["target"] or cpu):
-        raise UsageError("--all cannot be used with --target or --cpu.", "", "./inv self.prove --all")
-    with_kernels = not words["quick"]
+    with_kernels = not request.quick
     rows = (
-        prove.prove_all(with_kernels=with_kernels, again=again)
-        if everything
-        else prove.prove(words["target"], cpu, with_kernels=with_kernels, again=again)
+        prove.prove_all(with_kernels=with_kernels, again=request.again)
+        if request.target == "all"
+        else prove.prove(request.target, request.cpu, with_kernels=with_kernels, again=request.again)
     )
-    if words["docs"]:
+    if request.update:
         table.publish(rows)
-    table.report(rows, words["json"])
+    table.report(rows, request.json)
     failed = list(prove.failures(rows))
     if failed:
         raise MismatchError(

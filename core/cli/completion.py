@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from core.errors import SlipwayError, UsageError
-
-Names = Callable[[], Iterable[str]]
 
 _BASH = """\
 _slipway() {
@@ -61,22 +59,18 @@ def script(shell: str) -> str:
     return SCRIPTS[shell]
 
 
-SOURCES: dict[str, Names] = {}
-"""Names that options take; in lists with commas, for the part after the last comma. The tasks put them in."""
-
-
-def names(option: str) -> list[str]:
+def names(argument: Any) -> list[str]:
     """The names that an option takes; empty if it takes anything, or if they cannot be read (the task says why)."""
-    source = SOURCES.get(option)
+    source = getattr(argument, "offered", None)
     try:
         return sorted(source()) if source else []
     except SlipwayError:
         return []
 
 
-def _values(option: str, typed: str) -> list[str]:
+def _values(argument: Any, typed: str) -> list[str]:
     done, comma, part = typed.rpartition(",")
-    return [f"{done}{comma}{name}" for name in names(option) if name.startswith(part)]
+    return [f"{done}{comma}{name}" for name in names(argument) if name.startswith(part)]
 
 
 def _joined(words: Sequence[str]) -> tuple[list[str], str]:
@@ -128,18 +122,16 @@ def _offered(words: Sequence[str], tasks: Mapping[str, Any], core: Any) -> list[
         elif word in tasks:
             context, given = tasks[word], 0
     if waiting is not None:
-        return _values(waiting.name, current)
+        return _values(waiting, current)
     if current.startswith("-"):
         option, equals, typed = current.partition("=")
         if equals:
             flag = _flag(option, context, core)
-            return [f"{option}={each}" for each in _values(flag.name, typed)] if flag else []
+            return [f"{option}={each}" for each in _values(flag, typed)] if flag else []
         flags = {*context.flags, *context.inverse_flags} | ({"--help"} if context is not core else set())
         return sorted(flag for flag in flags if flag.startswith(current) and len(flag) > 2)
     if context is not core and given < len(context.positional_args):
-        name = context.positional_args[given].name
-        # Every task below devices takes a device first.
-        return _values("device" if str(context.name).startswith("devices.") else name, current)
+        return _values(context.positional_args[given], current)
     return sorted(name for name in tasks if name.startswith(current))
 
 

@@ -109,9 +109,7 @@ class Slipway(Program):  # type: ignore[misc]  # Invoke carries no types
         if self.list_root or self.list_depth:
             super().list_flat()
             return
-        left = {
-            name.partition(" ")[0]: (_short(name), text) for name, text in sorted(self._make_pairs(self.collection))
-        }
+        left = {name: (name, text) for name, text in sorted(self._make_pairs(self.collection))}
         own = [left.pop(name) for name in list(left) if name.startswith("self.")]
         headed = {heading: [left.pop(name) for name in names if name in left] for heading, names in TASKS.items()}
         for heading, rows in {**headed, "Others": list(left.values())}.items():
@@ -132,12 +130,6 @@ class Slipway(Program):  # type: ignore[misc]  # Invoke carries no types
         for heading, rows in _groups(context, getattr(body, "groups", {})).items():
             print(f"{heading}:\n")  # noqa: T201
             self.print_columns(rows)
-
-
-def _short(name: str) -> str:
-    """``models`` for ``models.list (models)``: as people type it."""
-    task, _, alias = name.partition(" (")
-    return alias.rstrip(")") or task
 
 
 def _width() -> int:

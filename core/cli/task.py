@@ -2,67 +2,59 @@
 
 from __future__ import annotations
 
-import functools
+import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import invoke
 
 from core import console, environment
-from core.cli import settings
+from core.cli.request import Request
 from core.cli.unforeseen import interrupted, understood
 from core.errors import INTERRUPTED, ConfigError, UsageError
 from core.processes.interrupts import from_ctrl_c
 
-_MOST = 10**9
-"""The largest accepted number of runs, threads, seconds or MiB; it also excludes ``inf`` and ``nan``."""
-JSON = "print JSON for machines instead of a table"
-"""The ``--help`` text of ``--json``."""
+AnyRequest = TypeVar("AnyRequest", bound=Request)
 
 
 class _Task(invoke.Task):  # type: ignore[misc]  # Invoke carries no types
-    """Invoke's own, which keeps its help texts: Invoke's takes them away from the second caller that asks for them."""
+    """Invoke's own, with the options of a request."""
 
-    groups: Mapping[str, Sequence[str]] = {}
-    """Headings of ``--help``, each with the options below it; the others come last."""
+    request: type[Request]
+
+    @property
+    def groups(self) -> Mapping[str, Sequence[str]]:
+        """Headings of ``--help``, each with the options below it."""
+        return self.request.groups()
 
     def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Any]:
-        kept: dict[str, str] = dict(self.help)  # type: ignore[has-type]  # Invoke sets it untyped
-        try:
-            found: list[Any] = super().get_arguments(ignore_unknown_help=ignore_unknown_help)
-        finally:
-            self.help = kept
+        # Invoke's takes the help texts away from the second caller that asks for them.
+        self.help = {name: option.meaning for name, option in self.request.fields.items()}
+        found: list[Any] = super().get_arguments(ignore_unknown_help)
+        for argument in found:
+            argument.offered = self.request.fields[argument.attr_name or argument.name].names
         return found
 
 
-def task(
-    *,
-    help: dict[str, str],  # noqa: A002 - Invoke's name
-    positional: Iterable[str] | None = None,
-    groups: Mapping[str, Sequence[str]] | None = None,
-    resumes: str = "",
-    **options: Any,
-) -> Callable[[Callable[..., None]], Any]:
-    """Declare a task. A `SlipwayError` in it becomes three lines on stderr and its class's exit code.
+def task(request: type[AnyRequest], name: str = "", **others: Any) -> Callable[[Callable[[AnyRequest], None]], Any]:
+    """Declare a task, with the help and the options of ``request``.
 
-    So does any other exception: `core.cli.unforeseen` names the cause.
+    A `SlipwayError` in it becomes three lines on stderr and its class's exit code. So does any other exception:
+    `core.cli.unforeseen` names the cause.
 
     With ``--json`` the error is also printed as JSON on stdout, so that a machine never parses prose. If the task has
     already printed its own document, which names what failed, there is no second one.
-
-    ``groups`` has headings for ``--help``, each with the names of options. ``resumes`` is the next step after Ctrl-C.
     """
 
-    def declare(function: Callable[..., None]) -> Any:
-        @functools.wraps(function)
-        def guarded(*args: Any, **kwargs: Any) -> None:
+    def declare(function: Callable[[AnyRequest], None]) -> Any:
+        def guarded(context: Any, **typed: Any) -> None:
             printed = console.documents[0]
             try:
                 environment.enter()
-                _check(args, kwargs)
-                function(*args, **kwargs)
+                _check(context, typed)
+                function(request(context.config.get("slipway", {}), **typed))
             except (invoke.exceptions.Exit, invoke.exceptions.UnexpectedExit):
                 raise
             except BrokenPipeError:
@@ -72,33 +64,51 @@ def task(
             except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001  # all become a SlipwayError, unforeseen ones too
                 if from_ctrl_c(error):
                     interrupted()
-                    hint = f"\nTry: {resumes}" if resumes else ""
+                    hint = f"\nTry: {request.resumes}" if request.resumes else ""
                     raise invoke.exceptions.Exit(f"Interrupted.{hint}", INTERRUPTED) from None
                 failed = understood(error)
-                if kwargs.get("json") and console.documents[0] == printed:
+                if typed.get("json") and console.documents[0] == printed:
                     console.print_json(failed.to_json())
                 raise invoke.exceptions.Exit(str(failed), failed.exit_code) from None
 
-        declared = invoke.tasks.task(help=help, positional=positional, klass=_Task, **options)(guarded)
-        declared.groups = groups or {}
+        guarded.__doc__, guarded.__name__, guarded.__module__ = request.__doc__, function.__name__, function.__module__
+        guarded.__signature__ = _signature(request)  # type: ignore[attr-defined]
+        positional = [name for name, option in request.fields.items() if option.positional]
+        declared = _Task(guarded, name or None, positional=positional, auto_shortflags=request.letters, **others)
+        declared.request = request
         return declared
 
     return declare
 
 
-def _check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _signature(request: type[Request]) -> inspect.Signature:
+    """What Invoke makes the options of."""
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return inspect.Signature(
+        [
+            inspect.Parameter("context", kind),
+            *(
+                inspect.Parameter(name, kind, default=inspect.Parameter.empty if each.positional else each.default)
+                for name, each in request.fields.items()
+            ),
+        ],
+        __validate_parameters__=False,
+    )
+
+
+def _check(context: Any, typed: Mapping[str, Any]) -> None:
     """Refuse arguments and variables that no task can use.
 
     Raises:
         UsageError: ``--dry``, or a word that is not UTF-8. ConfigError: such a variable.
     """
-    if args and isinstance(args[0], invoke.Context) and args[0].config.run.dry:
+    if context.config.run.dry:
         raise UsageError(
             "--dry is refused: the task would do all of its work.",
             "Invoke's --dry only holds back commands that go through Invoke's shell, and Slipway uses none",
             "the same without --dry; ./inv TASK --help says what a task does",
         )
-    for name, value in kwargs.items():
+    for name, value in typed.items():
         if isinstance(value, str) and _not_utf8(value):
             raise UsageError(f"--{name.replace('_', '-')} is not UTF-8: {value!r}.", "", "rename the file")
     for name in ("HOME", "TMPDIR", *(name for name in os.environ if name.startswith("SLIPWAY_"))):
@@ -108,62 +118,3 @@ def _check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 def _not_utf8(text: str) -> bool:
     return any("\ud800" <= letter <= "\udfff" for letter in text)
-
-
-def setting(context: Any, name: str, given: Any = None) -> Any:
-    """A value from the command line or, when not given there, from ``invoke.yaml`` / ``INVOKE_SLIPWAY_<NAME>``."""
-    if given is not None and given != "":
-        return given
-    return settings.agreed(name, context.config.slipway.get(name))
-
-
-class Words(dict[str, Any]):
-    """The arguments of a task, each from the command line or, when not given there, from the configuration.
-
-    Args:
-        given: the task's ``locals()``.
-        own: arguments that the configuration does not set, although it has values of the same name.
-    """
-
-    def __init__(self, context: Any, given: Mapping[str, Any], own: Iterable[str] = ()) -> None:
-        self.given = {name: value for name, value in given.items() if name != "c"}
-        """Only what the command line itself gives."""
-        config = context.config.slipway
-        super().__init__(
-            {
-                name: config[name] if value == "" and name in config and name not in own else value
-                for name, value in self.given.items()
-            }
-        )
-
-    def __getitem__(self, name: str) -> Any:
-        """The value; a setting that is code is agreed to when it is used, not before."""
-        found = super().__getitem__(name)
-        return found if self.given.get(name) else settings.agreed(name, found)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """The same, or ``default``."""
-        return self[name] if name in self else default  # noqa: SIM401 - that would be this method
-
-
-def number(
-    name: str, value: Any, minimum: float, default: float | None = None, *, whole: bool = True, most: int = _MOST
-) -> Any:
-    """Check a number from the command line or the environment (where it is text); ``default`` when none was given.
-
-    Raises:
-        UsageError: not a number, below ``minimum``, or above ``most``.
-    """
-    if value in (None, "") and default is not None:
-        return default
-    try:
-        parsed = int(value) if whole else float(value)
-    except (TypeError, ValueError, OverflowError):
-        parsed = None
-    if parsed is None or not minimum <= parsed <= most:
-        kind = "a whole number" if whole else "a number"
-        above = f" and at most {most}" if most < _MOST else ""
-        raise UsageError(
-            f"--{name} {value!r} is not {kind} of at least {minimum:g}{above}.", "", f"--{name} {minimum:g}"
-        )
-    return parsed

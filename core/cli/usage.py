@@ -111,10 +111,8 @@ def _taken_for_a_value(word: str, context: Any, words: Sequence[str]) -> str:
 
 def _option_of(word: str, context: Any) -> str:
     """The option of the task that takes ``word``: ``target`` for ``linux-arm64``; empty if there is none."""
-    for option in (flag.removeprefix("--") for flag in options(context)):
-        if word in completion.names(option):
-            return option
-    return ""
+    arguments = context.args.values() if context is not None else ()
+    return next((str(each.name) for each in arguments if word in completion.names(each)), "")
 
 
 def _index(words: Sequence[str], word: str) -> int:

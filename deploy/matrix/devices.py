@@ -1,5 +1,5 @@
 """The runner of cells that are measured on devices: a process for each device (`deploy.matrix.worker`), one run at a
-time on each. What it runs is the matrix's (`deploy.matrix.run`) or the layers' of ``./inv lab``.
+time on each. What it runs is the matrix's (`deploy.matrix.run`) or the layers' of ``./inv self.lab``.
 """
 
 from __future__ import annotations

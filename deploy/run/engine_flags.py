@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from core.cli.near import nearest
-from core.cli.task import number
+from core.cli.request import number
 from core.errors import UsageError
 
 ENGINE = "onnxruntime"

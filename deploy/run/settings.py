@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from core.cli.task import number
+from core.cli.request import number
 from deploy.devices.conditions import governor
 from deploy.devices.inventory import Device
 from deploy.run.engine_flags import THREADS, cpu_features, kleidiai_switch, limit_flags

@@ -57,7 +57,7 @@ class Options:
                 raise ConfigError(
                     f"There is no config precision {precision!r}.",
                     f"{suggestion(precision, PRECISIONS)}they are {', '.join(PRECISIONS)}",
-                    "./inv export --config-precisions fp32",
+                    "./inv export --options config_precisions=fp32",
                     [precision],
                 )
 

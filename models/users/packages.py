@@ -235,7 +235,7 @@ def advice(error: BaseException, source: Path) -> str:
         return f"put your package {module} beside {source}, or before the import its folder into sys.path"
     if module in sys.modules:
         return ""
-    return f"./inv models.add-package {_PACKAGES_OF.get(module, module)} --model {source}"
+    return f"./inv models --add {_PACKAGES_OF.get(module, module)} --model {source}"
 
 
 def _own_folders(source: Path) -> list[Path]:

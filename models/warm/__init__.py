@@ -10,12 +10,11 @@ if TYPE_CHECKING:
     from models.request import Request
 
 
-def attempt(requests: Sequence[Request], force: bool, at_once: int, keep: bool) -> dict[str, SlipwayError]:
+def attempt(requests: Sequence[Request], force: bool, at_once: int) -> dict[str, SlipwayError]:
     """Export what is not current, several at once: by the warm exporter, or in this process if there is none.
 
     Args:
         at_once: how many together.
-        keep: leave the exporter running for further commands. If not, it runs only where several are exported at once.
 
     Returns:
         The failures by the requests' names. A failure does not stop the others.
@@ -29,7 +28,7 @@ def attempt(requests: Sequence[Request], force: bool, at_once: int, keep: bool) 
     from models.warm import client
 
     outdated = [request for request in requests if force or not current(request)]
-    keep = keep and client.usable()
+    keep = client.usable()
     outcome: dict[str, Path | SlipwayError | None] = {request.name: None for request in outdated}
     if keep or (at_once > 1 and len(outdated) > 1):
         outcome = client.export(outdated, force, at_once, keep)

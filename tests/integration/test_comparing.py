@@ -28,7 +28,7 @@ def test_a_labelled_file(inv: Inv, tmp_path: Path) -> None:
         "def count(outputs, labels):\n    return sum(len(one) for one in labels) + outputs[0][0].shape[1] / 100\n"
     )
     words = ["--model", "mlp", "--schemes", "fp32,fp16,qd8_qb4w", "--engines", "lean", "--json"]
-    words += ["--num-executions", "5", "--data", str(tmp_path / "rows.npz")]
+    words += ["--num-executions", "5", "--samples", str(tmp_path / "rows.npz")]
     done = inv("compare", *words, "--metric", f"{tmp_path / 'own.py'}:count")
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout)

@@ -40,7 +40,7 @@ class Created:
 
     log: Path
     profiles: list[str]
-    """``--profile:host`` and ``--profile:build``, of files that ``./inv profiles`` wrote."""
+    """``--profile:host`` and ``--profile:build``, of files that ``./inv build --profiles`` wrote."""
     graphs: dict[bool, dict[str, Any]]
     """What ``conan create --format=json`` printed, by the option ``shared``."""
     said: dict[bool, list[str]]
@@ -56,7 +56,7 @@ def created(inv: Inv, tmp_path_factory: pytest.TempPathFactory) -> Created:
     """``conan create`` of the recipe with the profiles that a user has; what it needs is built first."""
     folder = tmp_path_factory.mktemp("create")
     log = folder / "conan.log"
-    done = inv("profiles", "--output", str(folder / "profiles"), "--target", f"{TARGET},{ARM}")
+    done = inv("build", "--profiles", str(folder / "profiles"), "--target", f"{TARGET},{ARM}")
     assert done.returncode == 0, done.stderr
     profiles = [f"--profile:host={folder}/profiles/{TARGET}", f"--profile:build={folder}/profiles/build"]
     common = [*conan_packages.words(get_target(TARGET), "", log)[2:], *profiles]

@@ -195,7 +195,7 @@ def _flags(text: str, sdk: Sdk) -> list[str]:
 
 
 def test_forward_is_measured_through_the_library_and_upstreams_module(tmp_path: Path) -> None:
-    """Both programs run and agree on the output; how long they take is for `./inv self.bench --forward`."""
+    """Both programs run and agree on the output; how long they take is for `./inv self.bench --what forward`."""
     found = forward.subjects(["linear"], [2])
     result = forward.measure(found, forward.build(tmp_path / "build"), rounds=1, blocks=2, block=2)
     (row,) = result["rows"]

@@ -91,7 +91,7 @@ def test_documented_command(inv: Inv, own_folders: dict[str, str], command: str)
     done = inv(*words[1:], env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
-    if words[:4] == ["./inv", "lab", "--device", "sme"]:
+    if words[:4] == ["./inv", "self.lab", "--device", "sme"]:
         check_counts(Path(env["SLIPWAY_DIST"]) / "lab" / "sme")
 
 

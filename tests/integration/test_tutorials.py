@@ -69,7 +69,7 @@ def test_the_one_for_a_network_of_timm(inv: Inv, tmp_path: Path) -> None:
     commands = [
         line[2:] for block in re.findall(r"```console\n(.*?)```", page, re.DOTALL) for line in block.splitlines()
     ]
-    assert [shlex.split(command)[1] for command in commands] == ["models.add-package", "deploy", "compare"]
+    assert [shlex.split(command)[1] for command in commands] == ["models", "deploy", "compare"]
     (tmp_path / "my").mkdir()
     (tmp_path / "my" / "net.py").write_text(source)
     dist = tmp_path / "dist"

@@ -98,8 +98,8 @@ def first_output(folder: Path) -> float:
 
 
 def test_a_life_of_the_warm_exporter(here: Path) -> None:
-    cold = load_program(export(here, "--no-warm", dist="cold"))
-    assert server(here) == 0, "--no-warm leaves none"
+    cold = load_program(export(here, dist="cold", SLIPWAY_WARM="no"))
+    assert server(here) == 0, "SLIPWAY_WARM=no leaves none"
     assert not list((here / "cache" / "warm").glob("*/*"))
 
     # The same bytes, and nothing of the first export in the second.
@@ -165,11 +165,11 @@ def test_a_life_of_the_warm_exporter(here: Path) -> None:
 
 def test_several_at_once_without_leaving_an_exporter(here: Path, tmp_path: Path) -> None:
     cache = str(here / "cache")
-    variables = {"SLIPWAY_WARM": "yes", "SLIPWAY_CACHE": cache, "SLIPWAY_DIST": str(tmp_path)}
+    variables = {"SLIPWAY_WARM": "no", "SLIPWAY_CACHE": cache, "SLIPWAY_DIST": str(tmp_path)}
 
     def run(model: str, *words: str) -> tuple[int, str]:
         done = ran(
-            [str(ROOT / "inv"), "export", "--model", model, "--scheme", "all", "--jobs", "2", "--no-warm", *words],
+            [str(ROOT / "inv"), "export", "--model", model, "--scheme", "all", "--jobs", "2", *words],
             cwd=here,
             env={**os.environ, **variables},
             timeout=600,

@@ -25,7 +25,7 @@ Line = tuple[str, str]
 """A page, and a command as it stands there, without its comment."""
 
 RUN = {
-    "build.md": ("./inv profiles --output profiles", "./inv profiles --output profiles --target linux-armv6"),
+    "build.md": ("./inv build --profiles profiles", "./inv build --profiles profiles --target linux-armv6"),
     "devices.md": (
         "./inv deploy --device cpu:cortex-a53",
         "./inv deploy --device cpu:cortex-a7",
@@ -35,7 +35,7 @@ RUN = {
     ),
     "embedding.md": ("cmake -S runtime/examples -B build -D", "cmake --build build", "build/run_once "),
     "howto.md": ("./inv deploy --device pi", "./inv deploy --device local", "./inv inspect"),
-    "speed.md": ("./inv lab --device local",),
+    "speed.md": ("./inv self.lab --device local",),
     "lean.md": ("./inv build", "./inv deploy"),
     "matrix.md": ("./inv matrix --devices local --engines lean",),
     "models.md": (
@@ -70,7 +70,7 @@ ELSEWHERE = (
     ("build.md", "ANDROID_NDK_HOME=", "it takes Google's NDK; tests/integration/test_toolchain.py"),
     ("embedding.md", "ANDROID_NDK_HOME=", "it takes Google's NDK; tests/integration/test_java.py"),
     ("embedding.md", "conan ", "tests/integration/test_conan_package.py"),
-    ("embedding.md", "path/to/slipway/inv profiles", "tests/integration/test_conan_package.py"),
+    ("embedding.md", "path/to/slipway/inv build --profiles", "tests/integration/test_conan_package.py"),
     ("embedding.md", "cmake ", "tests/integration/test_libslipway.py"),
     ("embedding.md", "pip install", "it takes an Arm device; tests/integration/test_libslipway.py"),
     ("build.md", "./inv doctor", "tests/integration/test_hosts.py has it without a mirror"),
@@ -91,11 +91,11 @@ ELSEWHERE = (
     ("*", "./inv export", "tests/integration/test_export.py"),
     ("*", "./inv self.fuzz", "hours; tests/integration/test_damaged_programs.py"),
     ("*", "./inv inspect", "tests/integration/test_inspect.py"),
-    ("*", "./inv lab", "hours, and a device of the reader's; tests/unit/test_layers.py"),
+    ("*", "./inv self.lab", "hours, and a device of the reader's; tests/unit/test_layers.py"),
     ("*", "./inv matrix", "tests/integration/test_matrix.py"),
-    ("*", "./inv models.add-package", "it asks a package index; tests/integration/test_tutorials.py"),
+    ("*", "./inv models --add", "it asks a package index; tests/integration/test_tutorials.py"),
     ("*", "./inv self.operators", "tests/integration/test_lean_operators.py"),
-    ("*", "./inv profiles", "tests/integration/test_conan_package.py"),
+    ("*", "./inv build --profiles", "tests/integration/test_conan_package.py"),
     ("*", "./inv self.prove", "tests/integration/test_prove.py"),
     ("*", "./inv test", "it is what runs the tests"),
 )  # fmt: skip

@@ -43,8 +43,8 @@ def test_failures_are_said_once_and_the_only_one_is_left_to_the_error(capsys: py
 
 
 def test_a_matrix_tries_each_program_once(refusing: list[str], monkeypatch: pytest.MonkeyPatch, dist: Path) -> None:
-    def attempt(requests: Sequence[Request], force: bool, at_once: int, keep: bool) -> dict[str, SlipwayError]:
-        assert (force, at_once, keep) == (False, 1, True)
+    def attempt(requests: Sequence[Request], force: bool, at_once: int) -> dict[str, SlipwayError]:
+        assert (force, at_once) == (False, 1)
         return export.attempt(requests, force)
 
     monkeypatch.setattr(warm, "attempt", attempt)
@@ -66,7 +66,7 @@ def test_a_matrix_tries_each_program_once(refusing: list[str], monkeypatch: pyte
 def test_idle_threads_sleep_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch, own: str) -> None:
     seen: list[str] = []
 
-    def attempt(requests: Sequence[Request], force: bool, at_once: int, keep: bool) -> dict[str, SlipwayError]:
+    def attempt(requests: Sequence[Request], force: bool, at_once: int) -> dict[str, SlipwayError]:
         seen.append(os.environ["OMP_WAIT_POLICY"])
         return {}
 

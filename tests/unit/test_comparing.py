@@ -6,12 +6,13 @@ import itertools
 import math
 import re
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
 
 from commands import compare as command
+from commands.requests import Compare
 from core import environment
 from core.errors import ConfigError, UsageError
 from core.formats.samples import Sample
@@ -137,7 +138,7 @@ def test_missing_data_are_missed_before_anything_is_installed(tmp_path: Path, mo
     (tmp_path / "a.txt").write_text("1")
     for data in ("nope.npz", str(tmp_path / "nope"), str(tmp_path / "a.txt"), f"{tmp_path / 'nope.py'}:samples"):
         with pytest.raises((UsageError, ConfigError), match="There is no"):
-            command.run(cast("Any", {"model": "mlp", "data": data}))
+            command.run(Compare(model="mlp", samples=data))
     sample_files.check(str(tmp_path))
     sample_files.check("")
 

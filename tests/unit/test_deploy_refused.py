@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from commands import deploy
 from core.cli import main
 from core.paths import ROOT
 from deploy.run.intact import check_whole
@@ -36,7 +35,7 @@ def test_before_a_build(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(deploy, "build_for", lambda *_: pytest.fail("it built"))
+    monkeypatch.setattr("toolchains.bundle.builder.build", lambda *_: pytest.fail("it built"))
     assert main.run(["--search-root", str(ROOT), "deploy", "--device", "local", *words]) == code
     said = capsys.readouterr()
     assert said.out == ""
@@ -80,7 +79,7 @@ def test_a_damaged_program_before_a_build(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_bytes(data)
-    monkeypatch.setattr(deploy, "build_for", lambda *_: pytest.fail("it built"))
+    monkeypatch.setattr("toolchains.bundle.builder.build", lambda *_: pytest.fail("it built"))
     assert main.run(["--search-root", str(ROOT), "deploy", "--device", "local", "--model", name]) == 10
     assert what in capsys.readouterr().err.splitlines()[0]
 

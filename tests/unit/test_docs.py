@@ -101,7 +101,7 @@ def _misspelt(command: str) -> list[str]:
             words.pop(0)
         if not words or not words[0].endswith("/inv") or words[1].startswith("-"):
             continue
-        if words[1] not in tasks.ns.task_names and words[1] not in _ALIASES:
+        if words[1] not in tasks.ns.task_names:
             found.append(words[1])
             continue
         options = {flag for one in tasks.ns[words[1]].get_arguments() for flag in one.names}
@@ -109,9 +109,6 @@ def _misspelt(command: str) -> list[str]:
         known = {("--" if len(one) > 1 else "-") + one.replace("_", "-") for one in options}
         found += [one for one in words[2:] if one.startswith("--") and one.partition("=")[0] not in known]
     return found
-
-
-_ALIASES = frozenset(alias for aliases in tasks.ns.task_names.values() for alias in aliases)
 
 
 def test_commands_on_the_pages_have_todays_options() -> None:

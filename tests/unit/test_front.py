@@ -11,15 +11,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import invoke
 import pytest
 
 import tasks
-from commands.groups import TASKS
+from commands.requests import Deploy, Export
 from core import console
 from core.cli import completion, invoked, main, settings
 from core.cli.settings import check
-from core.cli.task import Words, setting
 from core.errors import ConfigError, UsageError
 from core.paths import ROOT
 from tests.conftest import Inv
@@ -73,10 +71,9 @@ def test_called_bare_with_help_and_version(capsys: pytest.CaptureFixture[str]) -
     assert (code, err) == (0, "")
     assert out.startswith("Slipway builds")
     shown = [name for name in tasks.ns.task_names if not name.startswith("self.")]
-    typed = ["models" if name == "models.list" else name for name in shown]
     assert "\n./inv --list self shows the tasks that prove and measure Slipway itself.\n" in out
-    assert sorted(re.findall(r"^  (\S+) ", out, re.MULTILINE)) == sorted(typed)  # each once
-    assert set(typed) - {"models"} | {"models.list"} == {name for names in TASKS.values() for name in names}
+    assert sorted(re.findall(r"^  (\S+) ", out, re.MULTILINE)) == sorted(shown)  # each once
+    assert set(shown) == {name for names in tasks.HEADINGS.values() for name in names}
     code, out, err = _said(["--help"], capsys)
     assert (code, err) == (0, "")
     assert "\nDevices:\n  devices.list " in out
@@ -121,7 +118,9 @@ def test_help_shows_each_option_once(name: str, capsys: pytest.CaptureFixture[st
     assert sorted(shown) == sorted(wanted)
 
 
-@pytest.mark.parametrize(("name", "least"), [("deploy", 4), ("matrix", 4), ("compare", 3), ("lab", 3), ("export", 3)])
+@pytest.mark.parametrize(
+    ("name", "least"), [("deploy", 4), ("matrix", 4), ("compare", 3), ("self.lab", 3), ("export", 3)]
+)
 def test_the_options_of_large_tasks_stand_in_groups(name: str, least: int, capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = _said([name, "--help"], capsys)
     groups = tasks.ns[name].groups
@@ -166,7 +165,9 @@ def test_the_shell_is_offered(
 def test_names_are_offered_but_of_a_damaged_inventory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert [option for option, source in completion.SOURCES.items() if not list(source())] == []
+    offered = [argument for name in tasks.ns.task_names for argument in tasks.ns[name].get_arguments()]
+    assert [one.name for one in offered if one.offered and not completion.names(one)] == []
+    assert len([one for one in offered if one.offered]) > 20
     file = tmp_path / "devices.toml"
     file.write_text("[pi\n", encoding="utf-8")
     monkeypatch.setenv("SLIPWAY_DEVICES_FILE", str(file))
@@ -237,9 +238,9 @@ def test_the_current_folders_settings_come_over_the_checkouts(tmp_path: Path, mo
     program.parse_tasks()
     program.update_config()
     program.config.load_collection(program.collection.configuration())
-    context = invoke.Context(program.config)
-    assert setting(context, "device") == "a-device"
-    assert setting(context, "model") == tasks.DEFAULTS["model"]
+    request = Deploy(program.config["slipway"])
+    assert (request.device, request.model) == ("a-device", tasks.DEFAULTS["model"])
+    assert Deploy(program.config["slipway"], device="pi").device == "pi"
 
 
 @pytest.fixture
@@ -270,10 +271,7 @@ def test_a_folder_is_agreed_to_once(foreign: Path, monkeypatch: pytest.MonkeyPat
     found = {"tasks": {"executor_class": "evil.Executor"}, "slipway": {"model": "evil.py:make", "scheme": "qs8"}}
     assert settings.of_folder(foreign, found, foreign) == found, "a part of the checkout"
     assert settings.of_folder(foreign, found, ROOT) == {"slipway": found["slipway"]}
-    context = invoke.Context(invoke.Config(overrides={"slipway": found["slipway"]}))
-    given = Words(context, {"c": context, "model": "", "scheme": ""})
-    assert given["scheme"] == "qs8", "no code: nothing is asked"
-    assert Words(context, {"c": context, "model": "evil.py:make"})["model"], "the user's own word"
+    assert Export({"scheme": "qs8"}, model="evil.py:make").scheme == "qs8", "the user's own word: nothing is asked"
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     for answer, file, asked in (("no", "", True), ("yes", "", True), ("", "", False), ("no", "# changed\n", True)):
         (foreign / "invoke.yaml").write_text((foreign / "invoke.yaml").read_text() + file, encoding="utf-8")
@@ -282,9 +280,9 @@ def test_a_folder_is_agreed_to_once(foreign: Path, monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(sys, "stdin", answers)
         if answer == "no":
             with pytest.raises(UsageError, match=r"evil\.py:make"):
-                given["model"]
+                Export(found["slipway"])
         else:
-            assert given["model"] == setting(context, "model") == "evil.py:make"
+            assert Export(found["slipway"]).model == "evil.py:make"
         assert (answers.tell() > 0) is asked
 
 

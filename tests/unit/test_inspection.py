@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
 from commands import inspect as command
+from commands.requests import Inspect
 from core import console
-from core.cli.task import Words
 from core.errors import AnswerError, ConfigError, NotSupportedError, ProgramError, UsageError
 from deploy.run.result import Result, write
 from models.inspection import dump, graph, report
@@ -299,7 +299,7 @@ def test_a_folder_of_runs_is_for_tables_only(dist: Path) -> None:
     assert command.runs_in(results) == sorted(results / f"{each.key}.json" for each in (result, other))
     assert command.runs_in(results / result.key) == command.runs_in(dist / "none") == []
     with pytest.raises(UsageError, match="has 2 runs, and --against is for one") as caught:
-        command.run(words(str(results), against=result.key))
+        command.run(Inspect(run=str(results), against=result.key))
     assert other.key in caught.value.cause
 
 
@@ -374,23 +374,11 @@ def test_values_of_a_program_whose_record_cannot_be_written_do_not_lead_in_a_cir
     assert never.value.hint.startswith(f"./inv inspect {result.key}, ")
 
 
-class Context:
-    """What `Words` reads of Invoke's."""
-
-    class config:  # noqa: N801  # Invoke's name
-        slipway: ClassVar[dict[str, str]] = {}
-
-
-def words(run: str, **given: Any) -> Words:
-    usual = dict.fromkeys(("against", "sort", "only", "top", "warmup", "etrecord", "trace", "tolerance"), "")
-    return Words(Context, {**usual, "values": False, "tsv": False, "json": False, "run": run, **given})
-
-
 @pytest.mark.parametrize("given", [{"trace": "t.json"}, {"sort": "p50"}])
 def test_an_emulated_run_has_no_times_to_trace_or_sort_by(dist: Path, given: dict[str, str]) -> None:
     result = kept(dist, emulated=True)
     with pytest.raises(NotSupportedError, match="no times") as caught:
-        command.run(words(result.key, **given))
+        command.run(Inspect(run=result.key, **given))
     assert "emulated" in caught.value.cause
 
 
@@ -407,4 +395,4 @@ def test_an_emulated_run_has_no_times_to_trace_or_sort_by(dist: Path, given: dic
 )
 def test_senseless_options(dist: Path, given: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
-        command.run(words(kept(dist).key, **given))
+        command.run(Inspect(run=kept(dist).key, **given))

@@ -12,9 +12,9 @@ from typing import Any
 import invoke
 import pytest
 
-from commands import deploy
 from core import environment
 from core.cli import main
+from core.cli.request import Request
 from core.cli.task import task
 from core.environment import bootstrap
 from core.errors import HostError
@@ -25,7 +25,9 @@ from models.warm import client
 MARK = "RUNNER_TRACKING_ID"
 
 
-def test_what_outlives_a_job_has_no_mark_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_virtual_device_has_no_mark_of_the_job_that_started_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started: list[dict[str, str]] = []
 
     def spawn(*words: Any, **_: Any) -> int:
@@ -40,7 +42,11 @@ def test_what_outlives_a_job_has_no_mark_of_it(tmp_path: Path, monkeypatch: pyte
     folder: Any = SimpleNamespace(log=log, path=tmp_path)
     assert machines.spawn_supervisor(folder) == 1
     assert MARK not in started[0]
-    assert started.pop()["LANG"] == "C.UTF-8"
+    assert started[0]["LANG"] == "C.UTF-8"
+
+
+def test_an_exporter_has_none_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[dict[str, str]] = []
     monkeypatch.setattr("models.warm.client.subprocess.Popen", lambda *_, **how: started.append(how["env"]))
     monkeypatch.setattr(client, "log_path", lambda _: tmp_path / "log")
     monkeypatch.setenv(MARK, "github_1")
@@ -53,8 +59,13 @@ def test_what_outlives_a_job_has_no_mark_of_it(tmp_path: Path, monkeypatch: pyte
     ("resumes", "said"), [("", "Interrupted."), ("the same command again", "Interrupted.\nTry: the same command again")]
 )
 def test_ctrl_c_says_how_to_go_on(resumes: str, said: str) -> None:
-    @task(help={}, resumes=resumes)
-    def wait(_: Any) -> None:
+    class Waiting(Request):
+        pass
+
+    Waiting.resumes = resumes
+
+    @task(Waiting)
+    def wait(_: Waiting) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(invoke.exceptions.Exit) as caught:
@@ -78,7 +89,7 @@ def test_a_missing_wheel_of_pytorch_is_seen_before_the_build(
     monkeypatch.setattr(bootstrap, "is_installed", lambda venv, name: name != "export" and installed(venv, name))
     monkeypatch.setattr(environment, "_begun", missing)
     monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path))
-    monkeypatch.setattr(deploy, "build_for", built)
+    monkeypatch.setattr("toolchains.bundle.builder.build", built)
     words = ["--search-root", str(ROOT), "deploy", "--device", "local", "--model", "mlp"]
     assert main.run(words) == HostError.exit_code
     assert "could not be installed" in capsys.readouterr().err

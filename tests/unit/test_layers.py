@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 from pydantic import ValidationError
 
+from commands.own import Lab as LabRequest
 from core.errors import AnswerError, ConfigError, MatrixError, UsageError
 from core.formats.bundle import Bundle
 from deploy.devices.inventory import Device, get_device, load_devices
@@ -24,8 +25,6 @@ from verify.layers.families import FAMILIES, FUNCTION, LLM, layers_of
 from verify.layers.model import Instructions, Lab, Peak
 from verify.layers.peaks import peaks, read
 from verify.layers.ways import pair_for
-
-WORDS = {"device": "local", "layers": "", "shape": "", "model": "", "types": "", "against": ""}
 
 
 def test_layers_have_their_shape_and_their_work(tmp_path: Path) -> None:
@@ -79,7 +78,7 @@ def test_what_is_compared_follows_from_the_target() -> None:
 
 
 def test_the_plan_says_what_is_impossible(tmp_path: Path) -> None:
-    plan = planned({**WORDS, "layers": "linear,bmm", "types": "pf32,qp8_f32_qc8w"}, tmp_path)
+    plan = planned(LabRequest(layers="linear,bmm", types="pf32,qp8_f32_qc8w"), tmp_path)
     assert [(cell.key, cell.outcome, cell.type) for cell in plan.cells] == [
         ("local/linear_32x256x256-fp32", "not run", "pf32"),
         ("local/linear_32x256x256-qd8_qc8w", "not run", "qp8_f32_qc8w"),
@@ -88,11 +87,11 @@ def test_the_plan_says_what_is_impossible(tmp_path: Path) -> None:
     ]
     assert len(plan.possible) == 3
     with pytest.raises(ConfigError, match="write no batched matrix product"):
-        planned({**WORDS, "layers": "bmm", "types": "qs8"}, tmp_path)
+        planned(LabRequest(layers="bmm", types="qs8"), tmp_path)
     with pytest.raises(ConfigError, match="did you mean pf32"):
-        planned({**WORDS, "types": "pf33"}, tmp_path)
+        planned(LabRequest(types="pf33"), tmp_path)
     with pytest.raises(UsageError, match="--model cannot be used with --layers"):
-        planned({**WORDS, "model": "mlp", "shape": "1x2x3"}, tmp_path)
+        LabRequest(model="mlp", shape="1x2x3")
 
 
 def test_every_report_has_every_cell(tmp_path: Path) -> None:
@@ -223,9 +222,8 @@ def test_the_command_ends_with_the_code_of_wrong_cells(tmp_path: Path, monkeypat
     monkeypatch.setattr(command, "_fill", lambda *_: found.model_copy(update={"cells": (wrong,)}))
     monkeypatch.setattr(command, "planned", lambda *_: None)
     monkeypatch.setattr(report, "printed", lambda found, *_: printed.append(found))
-    given = {**dict.fromkeys((*WORDS, "cpu_threads", "rounds", *command.SETTINGS), ""), "name": "x"}
     with pytest.raises(MatrixError):
-        command.run({**given, "list": False, "json": False, "update": False})
+        command.run(LabRequest(name="x"))
     assert printed, "the report comes first"
 
 
@@ -259,6 +257,6 @@ def test_a_peak_is_measured_on_real_devices_with_the_labs_threads(monkeypatch: p
 
 
 def test_the_list_is_for_machines_too(inv: Inv) -> None:
-    done = inv("lab", "--list", "--layers", "linear", "--types", "pf32", "--json")
+    done = inv("self.lab", "--list", "--layers", "linear", "--types", "pf32", "--json")
     assert done.returncode == 0, done.stderr
     assert [cell["key"] for cell in json.loads(done.stdout)] == ["local/linear_32x256x256-fp32"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from commands.given import options_of, program_of
-from core.cli.task import Words
+from commands.export import divided
+from commands.requests import Deploy, program_of
 from core.errors import ConfigError, ProgramError, UsageError
 from core.formats.program import Classes, Program, Quantization, TensorFile, Tolerance
 from deploy.run import classes
@@ -120,12 +120,11 @@ def test_samples_are_part_of_the_programs_key_and_name(tmp_path: Path) -> None:
 
 
 def test_samples_go_with_a_model_and_not_with_a_program() -> None:
-    words = {"model": "net.pte", "program": "", "scheme": "", "samples": "", "options": "group=64"}
-    assert program_of(cast("Words", words)) == Path("net.pte")
+    assert program_of(Deploy(model="net.pte")) == Path("net.pte")
     with pytest.raises(UsageError, match="--samples does not go with a program"):
-        program_of(cast("Words", {**words, "samples": "photos"}))
-    assert options_of(cast("Words", words)) == {"group": "64"}
-    assert options_of(cast("Words", {**words, "samples": "photos"})) == {"group": "64", "samples": "photos"}
+        Deploy(model="net.pte", samples="photos")
+    assert divided(Deploy(model="mlp", options="group=64")) == ((), {"group": "64"})
+    assert divided(Deploy(model="mlp", samples="photos")) == ((), {"samples": "photos"})
 
 
 def test_a_result_names_the_classes_of_the_picture(tmp_path: Path) -> None:

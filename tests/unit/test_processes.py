@@ -18,10 +18,11 @@ from core.paths import ROOT
 from tests.support.processes import alive
 
 TASKS = """
+from core.cli.request import Request
 from core.cli.task import task
 from core.processes.commands import process
 
-@task(help={})
+@task(Request)
 def wait(_):
     with process(["sleep", "4242"]) as child:
         print(child.pid, flush=True)
@@ -65,13 +66,14 @@ def test_what_it_started_ends_with_it(tmp_path: Path, number: signal.Signals, li
 
 
 HALF_MADE = """
+from core.cli.request import Request
 from core.cli.task import task
 
 class File:
     def __del__(self):
         self.begun
 
-@task(help={})
+@task(Request)
 def wait(_):
     file = File()
     raise KeyboardInterrupt

@@ -153,10 +153,10 @@ def test_they_are_the_profiles_of_slipways_own_builds(monkeypatch: pytest.Monkey
     assert "linux-armv6" not in {target.name for target in found}
 
 
-def test_it_needs_a_folder(inv: Inv) -> None:
-    done = inv("profiles")
+def test_they_are_written_and_nothing_is_built(inv: Inv) -> None:
+    done = inv("build", "--profiles", "profiles", "--sdk")
     assert done.returncode == 2
-    assert "./inv profiles --output" in done.stderr
+    assert "Try: ./inv build --profiles profiles" in done.stderr
 
 
 def test_recipes_have_the_librarys_version_and_addresses_of_their_own() -> None:

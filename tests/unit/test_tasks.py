@@ -12,8 +12,10 @@ import invoke
 import pytest
 
 import tasks
+from commands.requests import Deploy
 from core import console
-from core.cli.task import number, task
+from core.cli.request import Reported, number
+from core.cli.task import task
 from core.errors import BuildError, UsageError
 from core.paths import ROOT
 from deploy.run.engine_flags import engine_flags
@@ -22,9 +24,9 @@ from tests.conftest import Inv
 
 NAMES = {
     "targets", "doctor", "build", "export", "deploy", "devices.list", "devices.add", "devices.run", "devices.start",
-    "devices.stop", "devices.trust", "devices.rollback", "devices.gc", "devices.verify", "models.list",
-    "models.add-package", "test", "clean", "lab", "matrix", "compare", "inspect", "profiles",
-    "self.operators", "self.prove", "self.bench", "self.fuzz", "self.agree", "self.lock", "self.docs",
+    "devices.stop", "devices.trust", "devices.rollback", "devices.gc", "devices.verify", "models",
+    "test", "clean", "matrix", "compare", "inspect",
+    "self.operators", "self.prove", "self.bench", "self.fuzz", "self.agree", "self.lock", "self.docs", "self.lab",
 }  # fmt: skip
 
 
@@ -114,8 +116,8 @@ def test_json_is_one_document(own: bool, capsys: pytest.CaptureFixture[str], mon
     """A task that fails after it printed what it found prints no second document."""
     monkeypatch.setattr("core.environment.enter", lambda: None)
 
-    @task(help={})
-    def failing(c: invoke.Context, json: bool = False) -> None:
+    @task(Reported)
+    def failing(_: Reported) -> None:
         """Fail."""
         if own:
             console.print_json({"builds": ["failed"]})
@@ -126,3 +128,13 @@ def test_json_is_one_document(own: bool, capsys: pytest.CaptureFixture[str], mon
     assert caught.value.code == BuildError.exit_code
     said = json.loads(capsys.readouterr().out)
     assert said == {"builds": ["failed"]} if own else said["error"] == "build"
+
+
+def test_a_request_is_frozen_and_knows_what_was_typed() -> None:
+    request = Deploy({"device": "pi", "target": "linux-arm64"}, engine="lean", json=False)
+    assert (request.device, request.target, request.engine) == ("pi", "", "lean")
+    assert request.typed == {"engine"}
+    with pytest.raises(AttributeError, match="frozen"):
+        request.device = "phone"
+    with pytest.raises(TypeError, match="modle"):
+        Deploy(modle="mlp")

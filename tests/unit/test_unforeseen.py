@@ -23,6 +23,7 @@ import core.errors
 import tasks
 from core import environment
 from core.cli import main, start, unforeseen
+from core.cli.request import Reported
 from core.cli.task import task
 from core.errors import DefectError, HostError, SlipwayError, UsageError
 from core.paths import ROOT
@@ -130,7 +131,7 @@ def test_sound_options_are_read() -> None:
         (["export", "--options", "per_opmode=true"], 3, "did you mean per_op_mode"),
         (["export", "--options", "per_op_mode"], 2, "--options 'per_op_mode=true'"),
         (["self.operators", "--target", "nowhere"], 3, "./inv targets"),
-        (["self.bench", "--runs", "x"], 3, "invalid literal"),
+        (["self.bench", "--runs", "x"], 2, "--runs 'x' is not a whole number"),
     ],
 )
 def test_mistakes(words: list[str], code: int, part: str, alone: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,8 +185,8 @@ def test_what_the_machine_refuses_is_the_machines(number: int) -> None:
 
 
 def _failing(error: BaseException) -> Any:
-    @task(help={})
-    def failing(c: invoke.Context, json: bool = False) -> None:
+    @task(Reported)
+    def failing(_: Reported) -> None:
         """Fail."""
         raise error
 
@@ -217,8 +218,8 @@ def test_ctrl_c_while_a_class_is_made_is_no_defect(
 ) -> None:
     """Python up to 3.11 raises a RuntimeError from it: in a task, before one, and while Invoke itself is imported."""
 
-    @task(help={})
-    def making(c: invoke.Context) -> None:
+    @task(Reported)
+    def making(_: Reported) -> None:
         """Make a class."""
         _make_a_class()
 

@@ -251,7 +251,7 @@ def test_a_folder_that_replaces_a_package_of_ours_does_not_confuse_inspect(write
 def test_no_package_is_installed_that_has_the_name_of_his_own(write: Write, name: str) -> None:
     repo = write(net="", models__init="", timm__layer="", part="")
     said = packages.advice(ModuleNotFoundError("no", name=name), repo / "net.py")
-    assert "add-package" not in said
+    assert "models --add" not in said
     assert f"{name.partition('.')[0]} is your own, in {repo}" in said
 
 
@@ -261,7 +261,7 @@ def test_a_package_of_his_project_is_found_above_the_file(write: Write) -> None:
     assert said == f"sys.path.insert(0, {str(repo)!r}) before the import in {repo}/tools/net.py: your timm is there"
     # Outside of the project it is another one's.
     deeper = write("repo/timm/tools", net="", setup="")
-    assert "add-package nets" in packages.advice(ModuleNotFoundError("no", name="nets"), deeper / "net.py")
+    assert "models --add nets" in packages.advice(ModuleNotFoundError("no", name="nets"), deeper / "net.py")
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
@@ -281,7 +281,7 @@ def test_the_exporters_own_packages_do_not_count_and_others_are_named() -> None:
     assert packages.listed(text, "here") == ["scikit_learn", "timm==1.0.31"]
     file = Path("net.py")
     assert packages.advice(ModuleNotFoundError("no", name="timm.models"), file) == (
-        "./inv models.add-package timm --model net.py"
+        "./inv models --add timm --model net.py"
     )
     assert "opencv-python-headless" in packages.advice(ModuleNotFoundError("no", name="cv2"), file)
     assert packages.advice(ValueError("no"), file) == ""

@@ -1,4 +1,4 @@
-"""``./inv profiles``: Conan's profiles in a folder of the user's, for projects that Slipway does not build.
+"""``./inv build --profiles``: Conan's profiles in a folder of the user's, for projects that Slipway does not build.
 
 They are those of Slipway's own builds, so Conan computes the same package ids: packages that were built here, or come
 from a remote, fit them. They name compilers and caches of this machine, as every Conan profile does.
@@ -19,7 +19,7 @@ from toolchains.targets import Target, get_target, load_targets
 
 BUILD = "build"
 """Name of the profile of this machine, for ``--profile:build``."""
-_MARK = "# Written by ./inv profiles"
+_MARK = "# Written by ./inv build --profiles"
 """How such a file begins: others are not replaced."""
 
 
@@ -71,13 +71,13 @@ def write(folder: Path, profiles: Sequence[Profile]) -> list[Path]:
     """
     files = [folder / profile.name for profile in profiles]
     if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{folder} is not a folder.", "", "./inv profiles --output OTHER")
+        raise ConfigError(f"{folder} is not a folder.", "", "./inv build --profiles OTHER")
     for file in files:
         if file.exists() and not _ours(file):
             raise ConfigError(
-                f"{file} is there already, and ./inv profiles did not write it.",
+                f"{file} is there already, and ./inv build --profiles did not write it.",
                 "it may be a profile of yours",
-                "./inv profiles --output OTHER",
+                "./inv build --profiles OTHER",
             )
     folder.mkdir(parents=True, exist_ok=True)
     for file, profile in zip(files, profiles, strict=True):

@@ -1,4 +1,4 @@
-"""``./inv self.bench --forward``: time one ``forward()`` through libslipway and upstream's ``Module``, in turns.
+"""``./inv self.bench --what forward``: time one ``forward()`` through libslipway and upstream's ``Module``, in turns.
 
 The overhead of a call is the time of ``forward()`` less the time of the method's bare execution in the same process.
 Beside it is what ``pte_runner`` measures of both engines.

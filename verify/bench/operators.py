@@ -1,4 +1,4 @@
-"""What ``./inv self.bench --operators`` does: single operators at the sizes of nets, the engine lean beside upstream's.
+"""``./inv self.bench --what operators``: single operators at the sizes of nets, the engine lean beside upstream's.
 
 Each use of an operator is a program of its own without a delegate, so portable kernels run. Processes of the two
 engines alternate; a process repeats the operator for about the same time whatever it costs.
@@ -118,7 +118,7 @@ def run(runs: int, words: Sequence[str], as_json: bool, update: bool) -> None:
         if not uses:
             raise SlipwayError(
                 f"No use of an operator is named like {', '.join(words)}.", "the word is misspelt",
-                "./inv self.bench --operators  (without --only it shows all names)",
+                "./inv self.bench --what operators  (without --only it shows all names)",
             )  # fmt: skip
         result = measure(uses, bundles, runs)
     if update and quiet(result["load_average_before"], BUSY):

@@ -1,4 +1,4 @@
-"""What ``./inv self.bench --device NAME`` does: a deploy's file transfer against the usual tools, on the same link.
+"""``./inv self.bench --what transfers``: a deploy's file transfer against the usual tools, on the same link.
 
 The same random bytes go to the same device by Slipway's store (verified there, synced, renamed), by its bare
 transport, and by ``scp`` or ``adb push``, as far as this machine and the device have them, without and with
@@ -38,6 +38,8 @@ Send = Callable[[Path, str], None]
 TRANSFERS = Table("docs/deploy.md", "transfers")
 OVERHEADS = Table("docs/deploy.md", "overheads")
 BUSY = 1.0
+MIB = 64
+"""What is sent."""
 """Load average before the run above which figures are not worth keeping."""
 HEADINGS = ["method", "median", "MB/s", "time / slipway store"]
 _STEPS = {"run": "run without the program", "ran": "program", "elsewhere": "other"}
@@ -200,21 +202,21 @@ def overhead(name: str, runs: int) -> dict[str, Any]:
     }
 
 
-def report(name: str, runs: int, mib: int, as_json: bool, update: bool = False) -> None:
+def report(name: str, runs: int, as_json: bool, update: bool = False) -> None:
     """Print both; keep them for the docs when ``update`` and the machine was quiet."""
     load = os.getloadavg()[0]
     rest = overhead(name, runs)  # first: the large transfers leave a device busy with writing
-    rows = measure(name, runs, mib)
-    result = {"device": name, "mib": mib, "runs": runs, "load_average_before": round(load, 2), "ways": rows, **rest}
+    rows = measure(name, runs, MIB)
+    result = {"device": name, "mib": MIB, "runs": runs, "load_average_before": round(load, 2), "ways": rows, **rest}
     if update and quiet(load, BUSY):
         keys = ["device", "sent", *HEADINGS]
-        lines = [[name, f"{mib} MiB, {runs} times", *_cells(row)] for row in rows]
+        lines = [[name, f"{MIB} MiB, {runs} times", *_cells(row)] for row in rows]
         TRANSFERS.put([dict(zip(keys, line, strict=True)) for line in lines], ("device", HEADINGS[0]))
         OVERHEADS.put([{"device": name, "a deploy": summary(result)}], ("device",))
     if as_json:
         console.print_json(result)
         return
-    console.table(f"{mib} MiB to {name}, {runs} turns", HEADINGS, [_cells(row) for row in rows], summary(result))
+    console.table(f"{MIB} MiB to {name}, {runs} turns", HEADINGS, [_cells(row) for row in rows], summary(result))
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:

@@ -1,16 +1,16 @@
-"""``./inv lab``: what its words mean, and the steps in their order: export, build, run, report."""
+"""``./inv self.lab``: what its words mean, and the steps in their order: export, build, run, report."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from commands.own import Lab as LabRequest
 from core import console
-from core.cli.task import number
 from core.errors import ConfigError, MatrixError, SlipwayError, UsageError
 from core.files import locked
 from core.formats.bundle import Bundle
@@ -34,11 +34,6 @@ from verify.layers.words import why
 JOURNAL = "cells.jsonl"
 LAYERS = "_layers"
 """Folder of the layers' files, for labs of every name: none is exported twice."""
-SETTINGS = ("pin_governor", "cooldown", "timeout")
-ROUNDS = 7
-"""Processes of each way."""
-_LEAST_ROUNDS = 5
-"""Fewer cannot tell chance from a difference with the confidence that a report has."""
 DEFAULT_LAYERS = "linear,conv1x1,conv,bmm"
 USER = "model"
 
@@ -63,31 +58,27 @@ class Plan:
     possible: tuple[tuple[LayerCell, Device, Subject, Pair], ...]
 
 
-def run(words: Mapping[str, Any]) -> None:
-    """Do what ``./inv lab`` was called for.
+def run(request: LabRequest) -> None:
+    """Do what ``./inv self.lab`` was called for.
 
     Raises:
-        MatrixError: cells failed. UsageError, ConfigError: senseless words.
+        MatrixError: cells failed. UsageError, ConfigError: a senseless name, layer or type.
     """
-    name = str(words["name"])
+    name = request.name
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", name):
         raise UsageError(
             f"--name {name!r} cannot be the name of a folder.", "letters, digits, '.', '_', '-'", "--name a"
         )
-    rounds = number("rounds", words["rounds"], _LEAST_ROUNDS, ROUNDS)
-    settings = Settings.parse(
-        {"cpu_threads": words["cpu_threads"] or 1, **{key: words[key] for key in SETTINGS}},
-        weights_cache=False,
-    )  # fmt: skip
+    settings = Settings.parse({**vars(request), "cpu_threads": request.cpu_threads or 1}, weights_cache=False)
     folder = dist_part("lab") / name
-    plan = planned(words, folder)
-    if words["list"]:
-        report.planned(plan.cells, bool(words["json"]))
+    plan = planned(request, folder)
+    if request.list:
+        report.planned(plan.cells, request.json)
         return
     with locked(f"lab-{name}", "waiting: another lab of this name is running"):
-        found = _fill(plan, words, folder, rounds, settings)
-    report.printed(found, folder, bool(words["json"]))
-    if words["update"]:
+        found = _fill(plan, request, folder, settings)
+    report.printed(found, folder, request.json)
+    if request.update:
         kept.keep(found)
     check(found, folder)
 
@@ -103,21 +94,21 @@ def check(found: Lab, folder: Path) -> None:
         raise MatrixError(
             f"{len(found.wrong)} of {len(found.cells)} cells failed or have outputs that differ from the reference.",
             f"{first.key}: {why(first)}",
-            f"{console.shown(folder / report.HTML)}; ./inv lab --name {found.name} --resume with the same words "
+            f"{console.shown(folder / report.HTML)}; ./inv self.lab --name {found.name} --resume with the same words "
             "runs only cells that were not measured",
             [cell.key for cell in found.wrong],
         )
 
 
-def planned(words: Mapping[str, Any], folder: Path) -> Plan:
-    """The cells that ``words`` select; exports and builds nothing, but writes the layers' files."""
-    subjects = _subjects(words, folder.parent / LAYERS)
-    schemes = _schemes(_listed(words["types"]))
+def planned(request: LabRequest, folder: Path) -> Plan:
+    """The cells that the request selects; exports and builds nothing, but writes the layers' files."""
+    subjects = _subjects(request, folder.parent / LAYERS)
+    schemes = _schemes(_listed(request.types))
     cells: list[LayerCell] = []
     possible = []
-    for device in _devices(_listed(words["device"])):
+    for device in _devices(_listed(request.device)):
         target = get_target(device.target)
-        pair = pair_for(target, str(words["against"]))
+        pair = pair_for(target, request.against)
         engines = {pair.first.engine, pair.second.engine} - set(target.working_engines)
         for subject in subjects:
             for scheme in schemes:
@@ -131,7 +122,7 @@ def planned(words: Mapping[str, Any], folder: Path) -> Plan:
         raise ConfigError(
             "The selected layers cannot run.",
             "; ".join(dict.fromkeys(cell.why_not for cell in cells)),
-            "./inv lab --list",
+            "./inv self.lab --list",
         )
     return Plan(tuple(cells), tuple(possible))
 
@@ -147,14 +138,10 @@ def _cell(device: Device, subject: Subject, scheme: str, why: str) -> LayerCell:
     )  # fmt: skip
 
 
-def _subjects(words: Mapping[str, Any], folder: Path) -> list[Subject]:
-    if words["model"]:
-        if words["layers"] or words["shape"]:
-            raise UsageError(
-                "--model cannot be used with --layers or --shape.", "a model has its own", "--model mobilenet_v2"
-            )
-        return [Subject(Path(one.replace(":", "-")).name, one) for one in _listed(words["model"])]
-    found = layers_of(_listed(words["layers"] or DEFAULT_LAYERS), _listed(words["shape"]))
+def _subjects(request: LabRequest, folder: Path) -> list[Subject]:
+    if request.model:
+        return [Subject(Path(one.replace(":", "-")).name, one) for one in _listed(request.model)]
+    found = layers_of(_listed(request.layers or DEFAULT_LAYERS), _listed(request.shape))
     return [Subject(layer.name, f"{layer.write(folder)}:{FUNCTION}", layer) for layer in found]
 
 
@@ -180,10 +167,10 @@ def _listed(text: Any) -> tuple[str, ...]:
     return tuple(word.strip() for word in str(text or "").split(",") if word.strip())
 
 
-def _fill(plan: Plan, words: Mapping[str, Any], folder: Path, rounds: int, settings: Settings) -> Lab:
+def _fill(plan: Plan, request: LabRequest, folder: Path, settings: Settings) -> Lab:
     created = now()
     journal: Journal[LayerCell] = Journal(folder / JOURNAL, LayerCell)
-    if not words["resume"]:
+    if not request.resume:
         journal.forget()
     programs, failed = _programs(plan)
     todo = [
@@ -194,8 +181,8 @@ def _fill(plan: Plan, words: Mapping[str, Any], folder: Path, rounds: int, setti
     wanted = {(each.cell.target, way.engine): None for each in todo for way in (each.pair.first, each.pair.second)}
     bundles = {key: _build(*key) for key in wanted}
     runner = LayerRunner(
-        todo, bundles, rounds, settings, journal=journal, resume=bool(words["resume"]),
-        jobs=number("jobs", words["jobs"], 1, 4), told=say,
+        todo, bundles, request.rounds, settings, journal=journal, resume=request.resume,
+        jobs=request.jobs, told=say,
     )  # fmt: skip
     runner.results |= {
         cell.key: cell.model_copy(update={"outcome": "failed", "problem": failed[subject.source, cell.scheme]})
@@ -213,9 +200,9 @@ def _fill(plan: Plan, words: Mapping[str, Any], folder: Path, rounds: int, setti
     finally:
         abouts = dict.fromkeys(pair.about for _cell, _device, _subject, pair in plan.possible)
         found = Lab(
-            name=folder.name, created=created, finished=now(), against="; ".join(abouts), rounds=rounds,
+            name=folder.name, created=created, finished=now(), against="; ".join(abouts), rounds=request.rounds,
             threads=settings.threads, interrupted=interrupted, peaks=measured, cells=runner.all(plan.cells),
-            settings={key: value for key, value in words.items() if value not in ("", False)},
+            settings={name: value for name in request.fields if (value := getattr(request, name))},
         )  # fmt: skip
         report.write(found, folder)
         if interrupted:

@@ -108,7 +108,7 @@ _BITS = {
 }
 """Bits of an element of activations, weights and output, as they lie in memory; a scheme's scales are not counted."""
 
-_FILE = '''"""{title}: {of} {shape}. Written by ./inv lab."""
+_FILE = '''"""{title}: {of} {shape}. Written by ./inv self.lab."""
 
 import torch
 from torch import nn

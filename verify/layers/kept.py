@@ -22,7 +22,7 @@ def keep(found: Lab) -> None:
         without = [cell.key for cell in possible if _row(cell) is None]
         raise ConfigError(
             "Nothing was kept for the docs.", f"{len(without)} cells have no instructions: {', '.join(without[:5])}",
-            "./inv lab --device sme,pi5,pi3 --layers all --update",
+            "./inv self.lab --device sme,pi5,pi3 --layers all --update",
         )  # fmt: skip
     devices = {row["device"] for row in rows}
     LAB.put(rows, ("device", "layer", "type"), keep=lambda row: row["device"] not in devices)

@@ -154,7 +154,7 @@ def export(program: Exported, out: Path, host: Host) -> Path:
         try:
             value = make(program.net)
         except Exception as error:  # a package can raise anything
-            again = "./inv models.add-package, if a package is missing or has another version"
+            again = "./inv models --add, if a package is missing or has another version"
             raise ExportError(
                 f"{program.net.name} cannot be made.", f"{type(error).__name__}: {error}", again
             ) from error

@@ -1,4 +1,4 @@
-"""What ``./inv self.bench --nets`` does, and its tables: in short by scheme, and one of all programs for the docs."""
+"""``./inv self.bench --what nets``, and its tables: in short by scheme, and one of all programs for the docs."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def run(runs: int, only: str, again: bool, as_json: bool, update: bool) -> None:
         raise UsageError("Figures of some nets only are not kept.", "--only was given with --update", "leave one out")
     if not Path("/proc/stat").exists():
         raise NotSupportedError(
-            "Nets are measured on Linux only.", "/proc/stat says who else computes", "./inv self.bench --operators"
+            "Nets are measured on Linux only.", "/proc/stat says who else computes", "./inv self.bench --what operators"
         )
     from toolchains.bundle.builder import build
     from toolchains.targets import host_target
@@ -167,7 +167,9 @@ def run(runs: int, only: str, again: bool, as_json: bool, update: bool) -> None:
     ready = [one for one in chosen if not made[one.name].error]
     if not ready:
         first = made[chosen[0].name]
-        raise ConfigError("The export of every net failed.", first.error, "./inv self.bench --nets --only resnet18")
+        raise ConfigError(
+            "The export of every net failed.", first.error, "./inv self.bench --what nets --only resnet18"
+        )
     seen = sweep(bundles, ready, runs, again)
     result = {
         "rounds": runs,

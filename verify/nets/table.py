@@ -123,7 +123,7 @@ def choose(expression: str) -> list[Exported]:
         if not any(_names(part, one) for one in known):
             raise ConfigError(
                 f"No net or program is called {part!r}.", f"the nets are {', '.join(load())}",
-                "./inv self.bench --nets --only 'resnet18,* qs8'", [part],
+                "./inv self.bench --what nets --only 'resnet18,* qs8'", [part],
             )  # fmt: skip
     return [one for one in known if not parts or any(_names(part, one) for part in parts)]
 

@@ -1,4 +1,4 @@
-"""Uses of single operators at the sizes that nets have: what ``./inv self.bench --operators`` measures."""
+"""Uses of single operators at the sizes that nets have: what ``./inv self.bench --what operators`` measures."""
 
 from __future__ import annotations
 

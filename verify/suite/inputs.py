@@ -31,8 +31,8 @@ EVERYWHERE = (
 )
 """Files and folders that count for all tests."""
 
-TASKS = ("commands/tasks.py", "deploy/tasks.py", "tasks.py", "verify/tasks.py")
-"""Files of tasks: of their functions, only those that a file of tests types are followed."""
+TASKS = ("tasks.py",)
+"""The tasks: of their functions, only those that a file of tests types are followed."""
 
 _REMOTE = ("ssh", "board", "server")
 _ANDROID = ("android", "adb", "phone")

@@ -235,7 +235,7 @@ class Choice:
         """Whether a program is in the sample."""
         return int(sha256_bytes(case.name.encode())[:8], 16) % self.sample == 0
 
-    def collected(self, jobs: int, *, whole: bool) -> Collected:
+    def collected(self, jobs: int = 0, *, whole: bool) -> Collected:
         """The tests' programs; runs the remaining tests first, unless only the earlier ones are requested.
 
         Args:
@@ -259,12 +259,11 @@ class Choice:
         return Collected.of(tests)
 
 
-def run(target: str, cpu: str, some: Choice, as_json: bool, update: bool, again: bool = False, jobs: int = 0) -> None:
+def run(target: str, cpu: str, some: Choice, as_json: bool, update: bool, again: bool = False) -> None:
     """Collect the programs of upstream's tests and ours, run them on executors, show the results.
 
     Args:
         some: which tests and programs.
-        jobs: processes that run upstream's tests; 0: as many as there are cores, at most 4.
 
     Raises:
         UsageError: a part of a family is to be kept for the docs, which count all.
@@ -275,7 +274,7 @@ def run(target: str, cpu: str, some: Choice, as_json: bool, update: bool, again:
 
     ensure_export()
     ensure_test()
-    found = some.collected(jobs, whole=update)
+    found = some.collected(whole=update)
     executors = executors_for(target, cpu)
     try:
         _sweep(executors, [case for case in found.cases if some.takes(case)], again)

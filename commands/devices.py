@@ -1,0 +1,122 @@
+"""The options of ``devices.*``: the inventory, virtual devices, and the upkeep of real ones."""
+
+from __future__ import annotations
+
+from commands.shared import device_names
+from core.cli.request import Reported, option, real
+
+
+class List(Reported):
+    """List the devices of the inventory, whether the virtual ones are up, and what adb sees beside them."""
+
+
+class Add(Reported):
+    """Look at a device, choose its target, and write it into your own inventory.
+
+    The inventory is devices.toml in your configuration folder, or the file that SLIPWAY_DEVICES_FILE names.
+
+    Example: ./inv devices.add --adb R5CT200ABCD --name phone
+    """
+
+    letters = False
+
+    adb: str = option("a phone's serial as adb devices shows it, address:port, or 'any' for the only one attached")
+    ssh: str = option("USER@HOST, USER@HOST:PORT, USER@[IPV6]:PORT, or a Host of your ~/.ssh/config")
+    name: str = option("its name (default: its model's or its host's name)")
+
+
+class Run(Reported):
+    """Push any executable to a device, run it there, pass on its streams and its exit status.
+
+    Example: ./inv devices.run phone ./hello --args "one 'two words'"
+    """
+
+    letters = False
+
+    device: str = option("a device of the inventory", positional=True, names=device_names)
+    executable: str = option(
+        "the file to run there, statically linked or for the device's own libraries", positional=True
+    )
+    args: str = option("its arguments, quoted as for a shell")
+    files: str = option("comma-separated files to put beside it; it runs in their folder")
+    timeout: float = real(
+        "seconds from connecting to the end (default: the device's own, else 600)", 1, 0, setting=True
+    )
+    json: bool = option("print streams and exit status as JSON instead of passing them on", False)
+
+
+class Start(Reported):
+    """Boot a virtual device and wait until it answers.
+
+    It ends by itself after a time of disuse; ./inv devices.stop ends it now.
+
+    Example: ./inv devices.start pi
+    """
+
+    resumes = "the same command again; the image is kept"
+
+    name: str = option(
+        "the virtual device to boot: pi, pi-zero, phone, ... (./inv devices.list)", positional=True, names=device_names
+    )
+
+
+class Stop(Reported):
+    """Stop a virtual device; only its cached image stays.
+
+    Example: ./inv devices.stop pi
+    """
+
+    name: str = option("the virtual device to stop", positional=True, names=device_names)
+
+
+class Trust(Reported):
+    """Learn a device's host key once: shows its fingerprint, prompts, and stores it in the file of known hosts.
+
+    No other command accepts a key. It also prompts for jump hosts on the way.
+
+    Example: ./inv devices.trust shelf-pi
+    """
+
+    name: str = option(
+        "a device of the inventory, a Host of your ~/.ssh/config, or an address as for devices.add",
+        positional=True, names=device_names,
+    )  # fmt: skip
+    fingerprint: str = option("SHA256:... as the device itself shows it, instead of a prompt")
+    replace: bool = option("replace the key that is known now", False)
+
+
+class Rollback(Reported):
+    """Roll back to the previous bundle, after the device verified its files.
+
+    Example: ./inv devices.rollback local
+    """
+
+    name: str = option("the device", positional=True, names=device_names)
+    target: str = option("which target's bundle, when the device has several")
+    engine: str = option("which engine's bundle, when the device has several")
+
+
+class Collect(Reported):
+    """Remove old programs and bundles from a device; current bundles and the ones before them stay.
+
+    A deploy does the same by itself, within the limits of the inventory.
+
+    Example: ./inv devices.gc local --days 7
+    """
+
+    name: str = option("the device", positional=True, names=device_names)
+    days: float = real(
+        "remove files that were not used for this number of days (default: the device's store_days, else 30)", 0, -1
+    )
+    gib: float = real("remove the least recently used beyond so much (default: the device's store_gib, else 4)", 0, -1)
+
+
+class Verify(Reported):
+    """Have a device compute the digest of every file that it keeps, and name damaged files.
+
+    A deploy does so by itself for files that changed since their verification, and after verify_days.
+
+    Example: ./inv devices.verify local
+    """
+
+    name: str = option("the device", positional=True, names=device_names)

@@ -1,0 +1,244 @@
+"""The options of the commands that test, prove and measure Slipway itself."""
+
+from __future__ import annotations
+
+from commands.shared import device_names, model_names, scheme_names, target_names
+from core.cli.request import Reported, Request, one_of, option, real, whole
+from core.errors import UsageError
+
+COMPARED, RUNS, REPORTS = "What is compared", "Where and how it runs", "Reports"
+KINDS = ("nets", "operators", "forward", "transfers")
+
+
+class Test(Request):
+    """Run the checks and the tests: style, types, unit tests, builds, exports, virtual devices, faults.
+
+    Without options it does what CI does: one whole way of each kind, and every suite that ran on this machine before
+    and whose inputs have changed since it passed.
+
+    Example: ./inv test --fast
+    """
+
+    fast: bool = option("what you run while you work: style, types and unit tests (under two minutes)", False)
+    all: bool = option("everything: also suites that never ran on this machine, and the tests marked long", False)
+    again: bool = option("also integration and fault tests that passed here before with the same inputs", False)
+    shard: str = option("with --all: one of several parts, each for a machine of its own, as 2/6")
+    unit: bool = option("unit tests only", False)
+    lint: bool = option("style and types only: ruff, mypy, clang-format and shellcheck", False)
+    keyword: str = option("only tests whose names match, as pytest's -k; long ones, too")
+    verbose: bool = option("a line for every test", False)
+    times: bool = option("run nothing; show where the minutes of the last run went, and what it left out", False)
+    update: bool = option("with --times: keep the figures of the last run of all tests in docs/development.md", False)
+
+    def _check(self) -> None:
+        if self.update and not self.times:
+            raise UsageError("--update goes with --times.", "it keeps figures that are there", "./inv test --times")
+        if self.times and self.typed - {"times", "update"}:
+            raise UsageError("--times goes with --update only.", "it runs no test", "./inv test --times")
+
+
+class Prove(Reported):
+    """Prove that XNNPACK and KleidiAI compute correctly for a target, on every CPU model that runs here.
+
+    Runs dist/<target>/native/bin/xnnpack_proof under QEMU, Wine and natively, and shows which kernels ran.
+    Build the packages first: ./inv build --target NAME --packages. Exit code 0 means that nothing failed. What passed
+    is kept in dist/sweeps: after an interruption, the same command continues.
+
+    Example: ./inv self.prove --target linux-arm64 --cpu cortex-a76
+    """
+
+    letters = False
+
+    target: str = option(
+        "whose native packages to prove, or all: every target's that were built (default: linux-x86_64)",
+        setting=True, names=target_names,
+    )  # fmt: skip
+    cpu: str = option("one CPU model (cortex-a53), native or wine (default: all that the target has)")
+    quick: bool = option("do not look for the names of the kernels that ran", False)
+    again: bool = option("prove also what passed before with the same program and CPU", False)
+    update: bool = option("also put the results into docs/proofs.md", False)
+
+    def _check(self) -> None:
+        if self.target == "all" and self.cpu:
+            raise UsageError("--target all cannot be used with --cpu.", "", "./inv self.prove --target all")
+
+
+class Operators(Reported):
+    """Run every operator of ONNX Runtime's XNNPACK provider, in each form, against the CPU provider.
+
+    Results are kept in dist/sweeps, form by form: after an interruption, the same command continues.
+
+    Example: ./inv self.operators --target linux-arm64
+    """
+
+    target: str = option(
+        "the bundle's target, emulated unless it is this machine's (default: linux-x86_64)",
+        setting=True, names=target_names,
+    )  # fmt: skip
+    together: bool = option("many forms in one model: quicker if the runner is emulated", False)
+    only: str = option("only forms whose names hold this text, as conv-2d")
+    again: bool = option("run also forms that were run before with the same bundle", False)
+    update: bool = option("keep what was seen in docs/onnx.md", False)
+
+
+class Agree(Reported):
+    """Run programs on the lean engine on every CPU model that runs here, and compare with upstream's runtime.
+
+    Results are kept in dist/sweeps, one comparison at a time: after an interruption, the same command continues.
+
+    Example: ./inv self.agree --target linux-arm64 --cpu cortex-a53 --program llama
+    """
+
+    target: str = option(
+        "the bundle's target, or all: every target that was built (default: linux-x86_64)",
+        setting=True,
+        names=target_names,
+    )
+    cpu: str = option("only on this CPU model of the target's, native or wine (default: on all)")
+    program: str = option("only programs of these names, as llama or 'mlp q*,conv fp32' (default: all)")
+    again: bool = option("run also what was run before with the same program and runner", False)
+    sound: bool = option(
+        "compare the sound programs of upstream's tests and of ours instead; --program: parts of their ids", False
+    )
+    kept: bool = option("with --sound: only programs that were made here before; none is made now", False)
+    sample: int = whole("with --sound: one program of every N, always the same ones (default: 1, all)", 1, 1)
+    update: bool = option("keep what was seen in docs/proofs.md", False)
+
+
+class Fuzz(Reported):
+    """Try damaged .pte files on the engine lean: by chance, or every number of every program with --sweep.
+
+    By chance is libFuzzer's, under address and undefined-behaviour sanitizers; it needs Debian's clang and
+    libclang-rt-dev on this machine, as the sweep's form sanitized does. The corpus is kept in the cache. What the sweep
+    tried is kept in dist/sweeps: after an interruption, the same command continues. Exit code 0 means that nothing
+    crashed, leaked, hung or was refused without a message.
+
+    Example: ./inv self.fuzz --sweep --form shipped --program 'mlp-*'
+    """
+
+    minutes: float = real("how long (default: 10)", 0, 10)
+    sweep: bool = option("change every number of the zoo's programs instead, one at a time, and try each file", False)
+    form: str = option(
+        "with --sweep: sanitized, guarded or shipped (default: all three)",
+        names=one_of("sanitized", "guarded", "shipped"),
+    )  # fmt: skip
+    program: str = option("with --sweep: names of the zoo's programs, as 'mlp-*,conv-qs8' (default: all)")
+    every: int = whole("with --sweep: try each N-th file only (default: 1)", 1, 1)
+    again: bool = option("with --sweep: also what was tried before with the same program and engine", False)
+
+    def _check(self) -> None:
+        if not self.sweep and self.typed & {"form", "program", "every", "again"}:
+            raise UsageError(
+                "--form, --program, --every and --again go with --sweep.", "without it files are chosen by chance",
+                "./inv self.fuzz --sweep",
+            )  # fmt: skip
+
+
+class Bench(Reported):
+    """Measure the engine lean beside upstream's (nets, operators, one forward()), or transfers to a device.
+
+    The figures are ratios, measured in turns. What nets exported is kept in dist/nets, what it measured in dist/sweeps:
+    after an interruption, the same command continues.
+
+    Example: ./inv self.bench --what nets --only resnet18
+    """
+
+    what: str = option(f"{', '.join(KINDS)} to the --device (default: nets)", "nets", names=one_of(*KINDS))
+    runs: int = whole("rounds (default: 5)", 1, 5)
+    only: str = option("nets: names of nets or programs, as 'resnet18,* qs8'; operators: words in names of uses")
+    again: bool = option("nets: export and measure also what was before", False)
+    device: str = option("transfers: the device, whose files are also sent by scp or adb push", names=device_names)
+    update: bool = option("keep the figures for the docs, if the machine was quiet", False)
+
+    def _check(self) -> None:
+        if self.what not in KINDS:
+            raise UsageError(
+                f"--what {self.what!r} is not measured.", f"it is one of {', '.join(KINDS)}", "./inv self.bench"
+            )
+        if bool(self.device) != (self.what == "transfers"):
+            raise UsageError(
+                "--device goes with --what transfers.", "transfers need one",
+                "./inv self.bench --what transfers --device local",
+            )  # fmt: skip
+        if (self.only and self.what not in ("nets", "operators")) or (self.again and self.what != "nets"):
+            raise UsageError(
+                "--only goes with nets or operators, --again with nets.", "they choose programs",
+                "./inv self.bench --what nets",
+            )  # fmt: skip
+
+
+class Docs(Reported):
+    """Build the documentation as a site in dist/site, which needs no network; a dead link is an error.
+
+    The pages are those of docs/, with README.md as the first one. They open from the disk; search works where a server
+    shows them, as --serve does. The first build installs MkDocs and its theme into the cache.
+
+    Example: ./inv self.docs --serve
+    """
+
+    serve: bool = option("then show the site at http://127.0.0.1:PORT/ until Ctrl-C", False)
+    port: int = whole("with --serve (default: 8000)", 1, 8000)
+
+
+class Lab(Reported):
+    """Run layers in every data type two ways in turns, with KleidiAI and without, and say what differs.
+
+    Exports each layer, builds what it takes, and runs every variant on the devices, round by round. A difference is
+    reported only if it is larger than chance. The reports are in dist/lab/NAME: report.html, lab.json, lab.tsv,
+    lab.md. On 64-bit Arm the other way is without KleidiAI, on x86 without AVX-512; --against chooses another.
+
+    Example: ./inv self.lab --device sme --layers linear,conv,bmm --types all
+    """
+
+    letters = False
+
+    layers: str = option(
+        "comma-separated: linear, conv1x1, conv, conv-stride, depthwise, bmm, bmm2, or all", group=COMPARED
+    )
+    shape: str = option(
+        "comma-separated ROWSxDEPTHxOUTPUTS, for convolutions SIDExINxOUT; llm: 1 and 128 rows, to 4096 deep",
+        group=COMPARED,
+    )  # fmt: skip
+    model: str = option(
+        "instead of layers: models of the zoo, or yours as file.py:function (comma-separated)",
+        names=model_names, group=COMPARED,
+    )  # fmt: skip
+    types: str = option(
+        "comma-separated schemes or Arm's names for them, as pf32,qp8_f32_qc8w (default: all)",
+        names=scheme_names, group=COMPARED,
+    )  # fmt: skip
+    against: str = option(
+        "the other way: kleidiai (without it), CPU features to leave unused (-avx512f), executorch, or same",
+        group=COMPARED,
+    )  # fmt: skip
+    device: str = option("comma-separated devices of the inventory (default: local)", names=device_names, group=RUNS)
+    rounds: int = whole("processes of each way, in turns (default: 7, at least 5)", 5, 7, group=RUNS)
+    cpu_threads: str = option("threads on the devices (default: 1)", setting=True, group=RUNS)
+    pin_governor: str = option(
+        "CPU frequency governor for the runs, such as performance; set back afterwards", setting=True, group=RUNS
+    )
+    cooldown: str = option("degrees Celsius to which a device may cool down before each run", setting=True, group=RUNS)
+    timeout: str = option("seconds for one run (default: each device's own, else 600)", setting=True, group=RUNS)
+    jobs: int = whole("devices served at once (default: 4)", 1, 4, group=RUNS)
+    name: str = option("the reports' folder, dist/lab/NAME (default: default)", "default", group=REPORTS)
+    resume: bool = option(
+        "keep the cells of that folder whose bundles, program, device and settings are unchanged",
+        False, group=REPORTS,
+    )  # fmt: skip
+    update: bool = option(
+        "keep kernels, agreement and instructions of virtual devices in docs/speed.md", False, group=REPORTS
+    )
+    list: bool = option("only list what would run, and the impossible ones with the reason", False, group=REPORTS)
+
+    def _check(self) -> None:
+        if self.model and (self.layers or self.shape):
+            raise UsageError(
+                "--model cannot be used with --layers or --shape.", "a model has its own", "--model mobilenet_v2"
+            )
+
+
+class Lock(Request):
+    """Write locks/ again from the pins in pyproject.toml: every wheel that may be installed, by its SHA-256.
+
+    For those who change a version. Needs the package index; installs uv into .venv.
+    """
