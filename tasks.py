@@ -277,7 +277,7 @@ def docs(request: own.Docs) -> None:
 
 @task(own.Lab)
 def lab(request: own.Lab) -> None:
-    from verify.lab.lab import run
+    from verify.layers.command import run
 
     run(request)
 
