@@ -14,7 +14,7 @@ from core.errors import DeadlineError, RunError
 from deploy.transport.base import end_group, run
 from deploy.transport.deadline import Deadline
 from deploy.transport.local import LocalTransport
-from deploy.transport.supervise import supervised
+from deploy.transport.supervise import quoted, supervised
 from tests.support.processes import gone, marked
 
 LONG = "4242"
@@ -38,6 +38,9 @@ def test_a_command_has_its_words_its_folder_and_its_streams(tmp_path: Path) -> N
     words = ["a b", "$HOME", "'", '"', "*", "a;b", "\\", "-n", "ü", "a\nb"]
     done = run(LocalTransport(), ["printf", "%s|", *words], deadline=soon())
     assert done.text == "|".join(words) + "|"
+    line = quoted(["printf", "%s|", *words])
+    by_a_shell = subprocess.run(["sh", "-c", line], capture_output=True, check=True)
+    assert by_a_shell.stdout.decode() == done.text
     folder = tmp_path / "a b"
     folder.mkdir()
     done = run(LocalTransport(), ["sh", "-c", 'pwd; echo "$WORD"'], deadline=soon(), cwd=str(folder),

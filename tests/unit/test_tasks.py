@@ -12,12 +12,14 @@ import invoke
 import pytest
 
 import tasks
+from commands import deploy
 from commands.requests import Deploy
 from core import console
 from core.cli.request import Reported, number
 from core.cli.task import task
 from core.errors import BuildError, UsageError
 from core.paths import ROOT
+from deploy.devices.inventory import get_device
 from deploy.run.engine_flags import engine_flags
 from deploy.run.settings import Settings
 from tests.conftest import Inv
@@ -128,6 +130,14 @@ def test_json_is_one_document(own: bool, capsys: pytest.CaptureFixture[str], mon
     assert caught.value.code == BuildError.exit_code
     said = json.loads(capsys.readouterr().out)
     assert said == {"builds": ["failed"]} if own else said["error"] == "build"
+
+
+@pytest.mark.parametrize("typed", [set(), {"no_weights_cache"}, {"keep_run"}, {"etdump"}, {"values"}])
+def test_how_a_program_runs_is_what_was_typed(typed: set[str]) -> None:
+    found = deploy._settings(Deploy(tasks.DEFAULTS, **dict.fromkeys(typed, True)), get_device("local"), "lean")
+    assert found.weights_cache is ("no_weights_cache" not in typed)
+    assert found.keep_run is ("keep_run" in typed)
+    assert (found.values, found.etdump) == ("values" in typed, bool({"etdump", "values"} & typed))
 
 
 def test_a_request_is_frozen_and_knows_what_was_typed() -> None:
