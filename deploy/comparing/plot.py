@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from deploy.comparing import metrics
 from deploy.comparing.model import Row, accurate
-from deploy.matrix.drawing import WIDTH, caption, element, line, log_scale, round_steps, svg
+from deploy.matrix.drawing import Frame, both, caption, element, line, log_scale, round_steps, svg
 
 NAMES = {"metric": "metric", "top1": "top-1", "psnr": "PSNR, dB"}
 _TOP, _BOTTOM = 18.0, 44.0
@@ -41,7 +41,7 @@ def plot(rows: Sequence[Row], by: str) -> Markup:
         by: the figure of accuracy, a key of ``NAMES``.
     """
     shown = [one for one in rows if one.usable and math.isfinite(accurate(one.accuracy, by))]
-    return _plot(shown, by) if shown else Markup("")
+    return both(lambda frame: _plot(frame, shown, by)) if shown else Markup("")
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class _Point:
         return 6.0 if self.row.front else 4.0
 
 
-def _plot(shown: Sequence[Row], by: str) -> Markup:
+def _plot(frame: Frame, shown: Sequence[Row], by: str) -> Markup:
     emulated = shown[0].emulated
     unit, what = ("kB", "size of the program") if emulated else ("ms", "median latency")
     costs = [one.size / 1e3 if emulated else max(one.p50 or 0.0, 1e-6) for one in shown]
@@ -64,16 +64,16 @@ def _plot(shown: Sequence[Row], by: str) -> Markup:
     low, high = min(values), max(values)
     around = (high - low) / 10 if high - low > 1e-9 else 0.02 if by == "top1" else 0.5
     low, high = low - around, high + around
-    scale = log_scale(costs)
+    scale = log_scale(costs, frame)
     span = math.log(scale.high / scale.low)
-    right = WIDTH - _RIGHT
+    right = frame.width - (24 if frame.above else _RIGHT)
 
     def at(cost: float, value: float) -> tuple[float, float]:
         x = _LEFT + math.log(cost / scale.low) / span * (right - _LEFT)
         return x, _TOP + (high - value) / (high - low) * (_HEIGHT - _TOP - _BOTTOM)
 
     marks = []
-    factors = (1, 2, 5) if span / math.log(10) <= 3 else (1,)
+    factors = (1, 2, 5) if span / math.log(10) <= frame.steps / 2 else (1,)
     for tick in (factor * whole for whole in scale.ticks() for factor in factors if factor * whole <= scale.high):
         x = at(tick, low)[0]
         marks += [line(x, x, _TOP, _HEIGHT - _BOTTOM), caption(x, _HEIGHT - 26, f"{tick:g}", "tick middle")]
@@ -92,11 +92,11 @@ def _plot(shown: Sequence[Row], by: str) -> Markup:
         exact = one.accuracy.psnr if by == "psnr" else value
         title = f"{one.program} on {one.engine}: {NAMES[by]} {exact:.4g}, {cost:.4g} {unit}"
         points.append(_Point(one, *at(cost, value), title))
-    for point, label in zip(points, _labels(points, WIDTH), strict=True):
+    for point, label in zip(points, _labels(points, frame.width), strict=True):
         css = "dot" if point.row.front else "dot faint"
         dot = element("circle", cx=f"{point.x:.1f}", cy=f"{point.y:.1f}", r=f"{point.radius:g}", class_=css)
         marks.append(element("g", element("title", point.title), dot, label, class_=f"e-{point.row.engine}"))
-    return svg(_HEIGHT, f"{NAMES[by]} over {what}", *marks)
+    return svg(frame, _HEIGHT, f"{NAMES[by]} over {what}", *marks)
 
 
 @dataclass(frozen=True)

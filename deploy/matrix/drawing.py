@@ -1,7 +1,7 @@
 """The pieces of the reports' plots: inline SVG without library or script, colours from the page's style sheet.
 
-A narrow screen scrolls. Every function gives safe markup: names and texts are escaped. Lengths are in the units of the
-drawing's own view box.
+Every plot is drawn twice (`both`): for a wide screen and paper, and for a phone. The style sheet shows one of the two.
+Every function gives safe markup: names and texts are escaped. Lengths are in the units of the drawing's own view box.
 """
 
 from __future__ import annotations
@@ -21,12 +21,37 @@ LINE = 15.0
 _TOP = 5.0
 _FOOT = 29.0
 """Height of the axis' numbers."""
-WIDTH, LEFT, RIGHT = 760.0, 282.0, 92.0
-"""Of a drawing; its margins for labels and for figures."""
-_CHARACTERS = 36
-"""Of a line of a label."""
-_STEPS = 6
-"""Between the numbers of an axis, at most."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A drawing's width and margins.
+
+    Attributes:
+        css: the class by which the style sheet shows it.
+        left: where plots of rows begin.
+        right: the margin for the rows' figures.
+        characters: of a line of a label.
+        steps: between the numbers of an axis, at most.
+        above: whether labels are above their rows; else they are at the left.
+    """
+
+    css: str
+    width: float
+    left: float
+    right: float
+    characters: int
+    steps: int
+    above: bool
+
+
+BROAD = Frame("broad", 760, 282, 92, 36, 6, above=False)
+SLIM = Frame("slim", 320, 26, 72, 40, 4, above=True)
+
+
+def both(draw: Callable[[Frame], Markup]) -> Markup:
+    """The same plot for wide screens and for narrow ones."""
+    return draw(BROAD) + draw(SLIM)
 
 
 def element(tag: str, *children: Markup | str, **attributes: object) -> Markup:
@@ -37,11 +62,11 @@ def element(tag: str, *children: Markup | str, **attributes: object) -> Markup:
     return Markup("<{} {}>{}</{}>").format(tag, Markup(" ").join(words), inside, tag)
 
 
-def svg(height: float, label: str, *children: Markup) -> Markup:
+def svg(frame: Frame, height: float, label: str, *children: Markup) -> Markup:
     """A whole drawing, ``label`` for people who hear it."""
     return element(
-        "svg", *children, viewBox=f"0 0 {WIDTH:g} {height:g}", role="img", aria_label=label,
-        class_="plot", preserveAspectRatio="xMinYMin meet",
+        "svg", *children, viewBox=f"0 0 {frame.width:g} {height:g}", role="img", aria_label=label,
+        class_=f"plot {frame.css}", preserveAspectRatio="xMinYMin meet",
     )  # fmt: skip
 
 
@@ -68,11 +93,12 @@ def broken(label: str, characters: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Scale:
-    """Numbers to positions between the margins, logarithmic or from 0 on."""
+    """Numbers to positions between the margins of a frame, logarithmic or from 0 on."""
 
     low: float
     high: float
     log: bool = True
+    frame: Frame = BROAD
 
     def at(self, value: float) -> float:
         """The position of ``value``; a value outside is put at the edge."""
@@ -82,22 +108,22 @@ class Scale:
             part = (math.log(value) - math.log(self.low)) / span if span else 0.5
         else:
             part = (value - self.low) / (self.high - self.low) if self.high > self.low else 0.0
-        return LEFT + part * (WIDTH - LEFT - RIGHT)
+        return self.frame.left + part * (self.frame.width - self.frame.left - self.frame.right)
 
     def ticks(self) -> list[float]:
         """Round numbers inside."""
         if not self.log:
-            return round_steps(0.0, self.high, _STEPS)
+            return round_steps(0.0, self.high, self.frame.steps)
         first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
-        every = max(1, math.ceil((last - first) / _STEPS))
+        every = max(1, math.ceil((last - first) / self.frame.steps))
         return [10.0**power for power in range(first, last + 1, every)]
 
 
-def log_scale(values: Sequence[float]) -> Scale:
+def log_scale(values: Sequence[float], frame: Frame = BROAD) -> Scale:
     """A logarithmic scale of whole decades that holds all positive numbers of ``values``."""
     good = [value for value in values if value > 0 and math.isfinite(value)] or [1.0]
     low, high = math.floor(math.log10(min(good))), math.ceil(math.log10(max(good)))
-    return Scale(10.0**low, 10.0 ** (high if high > low else low + 1))
+    return Scale(10.0**low, 10.0 ** (high if high > low else low + 1), frame=frame)
 
 
 def round_steps(low: float, high: float, steps: int = 5) -> list[float]:
@@ -124,24 +150,30 @@ class Rows:
         return self.bottom + _FOOT
 
 
-def rows(labels: Sequence[str], heights: Sequence[float]) -> Rows:
+def rows(frame: Frame, labels: Sequence[str], heights: Sequence[float]) -> Rows:
     """Divide a drawing into a row for each label, with so much room for its marks."""
     marks, tops, y = [], [], _TOP
     for label, height in zip(labels, heights, strict=True):
-        lines = broken(label, _CHARACTERS)
+        lines = broken(label, frame.characters)
         room = LINE * len(lines)
-        row = max(height, room + 4)
-        first = y + (row - room) / 2 + 11.5
-        tops.append(y + (row - height) / 2)
-        y += row
-        marks += [caption(LEFT - 10, first + LINE * index, words, "label end") for index, words in enumerate(lines)]
+        if frame.above:
+            first, x, css = y + LINE, 0.0, "label"
+            tops.append(y + room + 3)
+            y += room + height + 6
+        else:
+            row = max(height, room + 4)
+            first, x, css = y + (row - room) / 2 + 11.5, frame.left - 10, "label end"
+            tops.append(y + (row - height) / 2)
+            y += row
+        marks += [caption(x, first + LINE * index, words, css) for index, words in enumerate(lines)]
     return Rows(marks, tops, y)
 
 
 def axis(scale: Scale, bottom: float, words: Callable[[float], str] = "{:g}".format, unit: str = "") -> list[Markup]:
     """Lines at round numbers, and below ``bottom`` the numbers."""
+    frame = scale.frame
     marks = [ruled(scale.at(tick), bottom, words(tick)) for tick in scale.ticks()]
-    return [*marks, caption(WIDTH, bottom + 21, unit, "tick end")] if unit else marks
+    return [*marks, caption(frame.width, bottom + 21, unit, "tick end")] if unit else marks
 
 
 def ruled(x: float, bottom: float, words: str, css: str = "grid") -> Markup:
@@ -149,11 +181,12 @@ def ruled(x: float, bottom: float, words: str, css: str = "grid") -> Markup:
     return line(x, x, 4, bottom + 7, css) + caption(x, bottom + 21, words, "tick middle")
 
 
-def hit(top: float, height: float) -> Markup:
+def hit(frame: Frame, top: float, height: float) -> Markup:
     """The part of a row where its title appears."""
-    return element("rect", x=LEFT, y=f"{top:.1f}", width=WIDTH - LEFT, height=f"{height:g}", class_="hit")
+    x = 0 if frame.above else frame.left
+    return element("rect", x=f"{x:g}", y=f"{top:.1f}", width=f"{frame.width - x:g}", height=f"{height:g}", class_="hit")
 
 
-def figure(y: float, words: str) -> Markup:
+def figure(frame: Frame, y: float, words: str) -> Markup:
     """A row's figure in the right margin."""
-    return caption(WIDTH - RIGHT + 8, y + 4, words, "value")
+    return caption(frame.width - frame.right + 8, y + 4, words, "value")

@@ -9,11 +9,12 @@ from markupsafe import Markup
 
 from core.console.units import duration, size, three
 from deploy.matrix.drawing import (
-    LEFT,
     LINE,
     ROW,
+    Frame,
     Scale,
     axis,
+    both,
     broken,
     caption,
     element,
@@ -28,10 +29,10 @@ from deploy.matrix.drawing import (
 from deploy.matrix.model import CellResult
 from deploy.matrix.people import disturbed
 
-_DOT = 24.0
-"""Width of a dot with a number of cells beside it."""
+_DOT = 10.0
+"""Width of a dot with its gap."""
 _LANE = 14.0
-"""Height of a row of dots of another colour."""
+"""Height of a second row of dots."""
 _LISTED = 12
 """Cells that a dot's title names."""
 _SHORT = 38
@@ -42,11 +43,13 @@ def latency(cells: Sequence[CellResult]) -> Markup:
     """Latency of real devices: a line from the fastest execution to p99, a box from p50 to p90, a mark at p50."""
     shown = [cell for cell in cells if cell.latency]
     shown.sort(key=lambda cell: (cell.device, cell.program, cell.engine))
-    if not shown:
-        return Markup("")
+    return both(lambda frame: _latency(frame, shown)) if shown else Markup("")
+
+
+def _latency(frame: Frame, shown: Sequence[CellResult]) -> Markup:
     times = [cell.latency for cell in shown if cell.latency]
-    scale = log_scale([value for each in times for value in (each.min, each.p99)])
-    places = rows([f"{cell.device} · {cell.program} · {cell.engine}" for cell in shown], [ROW] * len(shown))
+    scale = log_scale([value for each in times for value in (each.min, each.p99)], frame)
+    places = rows(frame, [f"{cell.device} · {cell.program} · {cell.engine}" for cell in shown], [ROW] * len(shown))
     marks = [*axis(scale, places.bottom, duration), *places.marks]
     for top, cell, each in zip(places.tops, shown, times, strict=True):
         y = top + ROW / 2
@@ -62,15 +65,15 @@ def latency(cells: Sequence[CellResult]) -> Markup:
             element(
                 "g",
                 element("title", title),
-                hit(top, ROW),
+                hit(frame, top, ROW),
                 line(a, d, y, y, "whisker"),
                 element("rect", x=f"{b:.1f}", y=y - 5, width=f"{max(c - b, 1.5):.1f}", height=10, class_="box", rx=2),
                 element("circle", cx=f"{b:.1f}", cy=y, r=4, class_="dot"),
-                figure(y, duration(each.p50)),
+                figure(frame, y, duration(each.p50)),
                 class_=css,
             )
         )
-    return svg(places.height, "Latency of real devices in milliseconds", *marks)
+    return svg(frame, places.height, "Latency of real devices in milliseconds", *marks)
 
 
 @dataclass(frozen=True)
@@ -85,39 +88,42 @@ class Bar:
 
 def bars(shown: Sequence[Bar], words: Callable[[float], str], label: str) -> Markup:
     """Bars from 0 on; ``words`` writes the numbers of the axis."""
-    if not shown:
-        return Markup("")
-    scale = Scale(0, max(*(each.value for each in shown), 1e-9), log=False)
-    places = rows([each.label for each in shown], [ROW] * len(shown))
+    return both(lambda frame: _bars(frame, shown, words, label)) if shown else Markup("")
+
+
+def _bars(frame: Frame, shown: Sequence[Bar], words: Callable[[float], str], label: str) -> Markup:
+    scale = Scale(0, max(*(each.value for each in shown), 1e-9), log=False, frame=frame)
+    places = rows(frame, [each.label for each in shown], [ROW] * len(shown))
     marks = [*axis(scale, places.bottom, lambda value: words(value) or "0"), *places.marks]
     for top, each in zip(places.tops, shown, strict=True):
-        width = max(scale.at(each.value) - LEFT, 1.0)
+        width = max(scale.at(each.value) - frame.left, 1.0)
         marks.append(
             element(
                 "g",
                 element("title", f"{each.label}: {each.text}"),
-                element("rect", x=LEFT, y=top + 4, width=f"{width:.1f}", height=14, rx=2, class_="bar"),
-                caption(LEFT + width + 6, top + 15, each.text, "value"),
+                element("rect", x=frame.left, y=top + 4, width=f"{width:.1f}", height=14, rx=2, class_="bar"),
+                caption(frame.left + width + 6, top + 15, each.text, "value"),
                 class_=each.css,
             )
         )
-    return svg(places.height, label, *marks)
+    return svg(frame, places.height, label, *marks)
 
 
 def errors(cells: Sequence[CellResult]) -> Markup:
     """Largest errors by program: a dot for each cell, a bar at the tolerance; identical outputs are at the left."""
     shown = [cell for cell in cells if cell.max_abs is not None]
-    if not shown:
-        return Markup("")
+    return both(lambda frame: _errors(frame, shown)) if shown else Markup("")
+
+
+def _errors(frame: Frame, shown: Sequence[CellResult]) -> Markup:
     limits = {cell.program: max((o.atol or 0.0 for o in cell.outputs), default=0.0) for cell in shown}
-    scale = log_scale([*(float(cell.max_abs or 0.0) for cell in shown), *limits.values()])
+    scale = log_scale([*(float(cell.max_abs or 0.0) for cell in shown), *limits.values()], frame)
     zero = scale.low / 10
-    scale = Scale(zero, scale.high)
+    scale = Scale(zero, scale.high, frame=frame)
     programs = sorted(limits)
-    dots = {program: _dots([cell for cell in shown if cell.program == program], scale) for program in programs}
-    lanes = {program: sorted({css for css, _at in dots[program]}) for program in programs}
-    heights = [ROW + (len(lanes[program]) - 1) * _LANE for program in programs]
-    places = rows(programs, heights)
+    dots = {program: _apart([cell for cell in shown if cell.program == program], scale) for program in programs}
+    heights = [ROW + max(lane for lane, *_rest in dots[program]) * _LANE for program in programs]
+    places = rows(frame, programs, heights)
     marks = [ruled(scale.at(each), places.bottom, "0" if each <= zero * 1.5 else f"{each:g}") for each in scale.ticks()]
     marks += places.marks
     for program, top, height in zip(programs, places.tops, heights, strict=True):
@@ -125,8 +131,8 @@ def errors(cells: Sequence[CellResult]) -> Markup:
             x = scale.at(limits[program])
             title = element("title", f"{program}: tolerance {limits[program]:g}")
             marks.append(element("g", title, line(x, x, top + 3, top + height - 3, "limit")))
-        for (css, at), cells_here in dots[program].items():
-            y = top + ROW / 2 + lanes[program].index(css) * _LANE
+        for lane, at, css, cells_here in dots[program]:
+            y = top + ROW / 2 + lane * _LANE
             lines = [f"{cell.key}: {cell.max_abs or 0.0:.3g}" for cell in cells_here]
             more = [f"and {len(lines) - _LISTED} more"] if len(lines) > _LISTED else []
             marks.append(
@@ -138,17 +144,27 @@ def errors(cells: Sequence[CellResult]) -> Markup:
                     class_=css,
                 )
             )
-    return svg(places.height, "Largest absolute error by program, with the tolerance", *marks)
+    return svg(frame, places.height, "Largest absolute error by program, with the tolerance", *marks)
 
 
-def _dots(cells: Sequence[CellResult], scale: Scale) -> dict[tuple[str, float], list[CellResult]]:
-    """The cells that one dot stands for, by the dot's colour and position."""
-    dots: dict[tuple[str, float], list[CellResult]] = {}
-    for cell in cells:
+def _apart(cells: Sequence[CellResult], scale: Scale) -> list[tuple[int, float, str, list[CellResult]]]:
+    """Dots that do not overlap: lane, position, colour, and the cells that one dot stands for."""
+    dots: list[tuple[int, float, str, list[CellResult]]] = []
+    ends: list[float] = []
+    placed = sorted(((scale.at(max(cell.max_abs or 0.0, scale.low)), cell) for cell in cells), key=lambda each: each[0])
+    groups: list[tuple[float, str, list[CellResult]]] = []
+    for at, cell in placed:
         css = "bad" if cell.outcome == "differs" else f"e-{cell.engine}"
-        at = scale.at(max(cell.max_abs or 0.0, scale.low))
-        near = next((each for each in dots if each[0] == css and abs(each[1] - at) < _DOT), (css, at))
-        dots.setdefault(near, []).append(cell)
+        last = next((group for group in reversed(groups) if group[1] == css), None)
+        if last and at - last[0] < _DOT:
+            last[2].append(cell)
+        else:
+            groups.append((at, css, [cell]))
+    for at, css, together in groups:
+        lane = next((index for index, end in enumerate(ends) if end <= at), len(ends))
+        end = at + _DOT + (24 if len(together) > 1 else 0)
+        ends[lane : lane + 1] = [end]
+        dots.append((lane, at, css, together))
     return dots
 
 

@@ -97,7 +97,7 @@ def test_the_report_says_emulated_instead_of_times() -> None:
     columns, table = report.table(found)
     assert table[-1][columns.index("p50")] == table[-1][columns.index("load")] == "emulated"
     page = report.html(found)
-    assert page.count('class="plot"') == 2
+    assert [page.count(f'class="plot {css}"') for css in ("broad", "slim")] == [2, 2]
     assert "<int8>" not in page
     assert "http" not in page.replace("http-equiv", "")
     assert Compared.model_validate_json(found.model_dump_json()) == found
@@ -240,10 +240,12 @@ def test_the_line_is_the_front_of_the_two_axes_and_psnr_beyond_is_explained() ->
     )  # fmt: skip
     assert all(one.front for one in found.rows)
     page = report.html(found)
-    (points,) = re.findall(r'<polyline points="([^"]*)"', page)
-    heights = [float(point.split(",")[1]) for point in points.split()]
-    assert len(heights) == 2, "fast and exact"
-    assert heights == sorted(heights, reverse=True)
+    drawings = re.findall(r'<polyline points="([^"]*)"', page)
+    assert len(drawings) == 2, "for wide screens and for narrow ones"
+    for points in drawings:
+        heights = [float(point.split(",")[1]) for point in points.split()]
+        assert len(heights) == 2, "fast and exact"
+        assert heights == sorted(heights, reverse=True)
     assert "PSNR above 100 dB is drawn at 100" in page
     assert "PSNR, dB 136" in page
     low = found.model_copy(update={"rows": found.rows[:1]})
@@ -254,20 +256,23 @@ def test_a_plots_labels_cover_no_point_and_no_label() -> None:
     """Programs so close together that labels beside their points would cover others."""
     rows = [_row(f"qs{index}-per-tensor", 0.7 + 0.002 * (index % 4), 100, 10 + 1.2 * index) for index in range(12)]
     drawn = plot.plot(marked(rows, "top1"), "top1")
-    boxes = [
-        (float(x) - float(r), float(y) - float(r), float(x) + float(r), float(y) + float(r))
-        for x, y, r in re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)" r="([\d.]+)"', drawn)
-    ]
-    assert len(boxes) == 12
-    for x, y, css, words in re.findall(r'<text x="([\d.]+)" y="([\d.]+)" class="([a-z ]+)">(qs[^<]+)<', drawn):
-        long = 7.0 * len(words)
-        left = float(x) - (long if "end" in css else long / 2 if "middle" in css else 0)
-        boxes.append((left, float(y) - 9, left + long, float(y) + 1))
-    assert len(boxes) == 24, "a label for every point"
-    for one, other in itertools.combinations(boxes[12:], 2):
-        assert not _over(one, other)
-    for label, dot in itertools.product(boxes[12:], boxes[:12]):
-        assert not _over(label, dot)
+    drawings = re.findall(r"<svg.*?</svg>", drawn)
+    assert len(drawings) == 2
+    for drawing in drawings:
+        boxes = [
+            (float(x) - float(r), float(y) - float(r), float(x) + float(r), float(y) + float(r))
+            for x, y, r in re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)" r="([\d.]+)"', drawing)
+        ]
+        assert len(boxes) == 12
+        for x, y, css, words in re.findall(r'<text x="([\d.]+)" y="([\d.]+)" class="([a-z ]+)">(qs[^<]+)<', drawing):
+            long = 7.0 * len(words)
+            left = float(x) - (long if "end" in css else long / 2 if "middle" in css else 0)
+            boxes.append((left, float(y) - 9, left + long, float(y) + 1))
+        assert len(boxes) == 24, "a label for every point"
+        for one, other in itertools.combinations(boxes[12:], 2):
+            assert not _over(one, other)
+        for label, dot in itertools.product(boxes[12:], boxes[:12]):
+            assert not _over(label, dot)
 
 
 def _over(a: tuple[float, ...], b: tuple[float, ...]) -> bool:

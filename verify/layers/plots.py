@@ -9,8 +9,10 @@ from markupsafe import Markup
 
 from deploy.matrix.drawing import (
     ROW,
+    Frame,
     Scale,
     axis,
+    both,
     element,
     figure,
     hit,
@@ -35,12 +37,14 @@ def _names(cells: Sequence[LayerCell]) -> list[str]:
 def ratios(cells: Sequence[LayerCell]) -> Markup:
     """Ratios with their intervals around 1, on a logarithmic scale."""
     shown = [cell for cell in cells if cell.ratio and cell.low and cell.high]
-    if not shown:
-        return Markup("")
+    return both(lambda frame: _ratios(frame, shown)) if shown else Markup("")
+
+
+def _ratios(frame: Frame, shown: Sequence[LayerCell]) -> Markup:
     reach = max(1.1, *(max(cell.high or 1, 1 / (cell.low or 1)) for cell in shown)) * 1.05
-    scale = Scale(1 / reach, reach)
-    places = rows(_names(shown), [ROW] * len(shown))
-    ticks = _around_one(reach)
+    scale = Scale(1 / reach, reach, frame=frame)
+    places = rows(frame, _names(shown), [ROW] * len(shown))
+    ticks = _around_one(reach, 1 if frame.above else 2)
     marks = [ruled(scale.at(x), places.bottom, f"{x:.3g}", "one" if x == 1 else "grid") for x in ticks]
     marks += places.marks
     for top, cell in zip(places.tops, shown, strict=True):
@@ -51,30 +55,32 @@ def ratios(cells: Sequence[LayerCell]) -> Markup:
             element(
                 "g",
                 element("title", title),
-                hit(top, ROW),
+                hit(frame, top, ROW),
                 line(low, high, y, y, "whisker"),
                 element("circle", cx=f"{middle:.1f}", cy=f"{y:.1f}", r=4, class_="dot"),
-                figure(y, f"{cell.ratio:.3f}"),
+                figure(frame, y, f"{cell.ratio:.3f}"),
                 class_=_CSS.get(cell.compared, "none"),
             )
         )
-    return svg(places.height, "Time of the first way in parts of the second's", *marks)
+    return svg(frame, places.height, "Time of the first way in parts of the second's", *marks)
 
 
-def _around_one(reach: float) -> list[float]:
+def _around_one(reach: float, each_side: int) -> list[float]:
     steps = (1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100)
-    inside = [step for step in steps if step <= reach][-2:]
+    inside = [step for step in steps if step <= reach][-each_side:]
     return sorted({1.0, *inside, *(1 / step for step in inside)})
 
 
 def latencies(cells: Sequence[LayerCell]) -> Markup:
     """Both ways of each layer: a line from p10 to p90, a mark at p50."""
     shown = [cell for cell in cells if cell.first and cell.second and cell.first.p50 and cell.second.p50]
-    if not shown:
-        return Markup("")
+    return both(lambda frame: _latencies(frame, shown)) if shown else Markup("")
+
+
+def _latencies(frame: Frame, shown: Sequence[LayerCell]) -> Markup:
     ways = [way for cell in shown for way in cell.ways]
-    scale = log_scale([value for way in ways for value in (way.p10 or 0, way.p90 or 0)])
-    places = rows(_names(shown), [2 * _PAIR] * len(shown))
+    scale = log_scale([value for way in ways for value in (way.p10 or 0, way.p90 or 0)], frame)
+    places = rows(frame, _names(shown), [2 * _PAIR] * len(shown))
     marks = [*axis(scale, places.bottom, unit="ms"), *places.marks]
     for top, cell in zip(places.tops, shown, strict=True):
         for which, (way, css) in enumerate(zip(cell.ways, ("first", "second"), strict=True)):
@@ -87,21 +93,23 @@ def latencies(cells: Sequence[LayerCell]) -> Markup:
                     element("title", title),
                     line(low, high, y, y, "whisker"),
                     element("circle", cx=f"{middle:.1f}", cy=f"{y:.1f}", r=3.5, class_="dot"),
-                    figure(y, f"{way.p50:.3g} ms"),
+                    figure(frame, y, f"{way.p50:.3g} ms"),
                     class_=css,
                 )
             )
-    return svg(places.height, "Latency of both ways in milliseconds", *marks)
+    return svg(frame, places.height, "Latency of both ways in milliseconds", *marks)
 
 
 def speeds(cells: Sequence[LayerCell], peaks: Mapping[str, Peak]) -> Markup:
     """Operations a second of both ways, with a line at the device's peak in float32."""
     shown = [cell for cell in cells if cell.first and cell.second and cell.first.gflops and cell.second.gflops]
-    if not shown:
-        return Markup("")
+    return both(lambda frame: _speeds(frame, shown, peaks)) if shown else Markup("")
+
+
+def _speeds(frame: Frame, shown: Sequence[LayerCell], peaks: Mapping[str, Peak]) -> Markup:
     values = [way.gflops or 0.0 for cell in shown for way in cell.ways]
-    scale = log_scale([*values, *(peaks[cell.device].gflops for cell in shown if cell.device in peaks)])
-    places = rows(_names(shown), [ROW] * len(shown))
+    scale = log_scale([*values, *(peaks[cell.device].gflops for cell in shown if cell.device in peaks)], frame)
+    places = rows(frame, _names(shown), [ROW] * len(shown))
     marks = [*axis(scale, places.bottom, unit="GFLOP/s"), *places.marks]
     for top, cell in zip(places.tops, shown, strict=True):
         y = top + ROW / 2
@@ -114,4 +122,4 @@ def speeds(cells: Sequence[LayerCell], peaks: Mapping[str, Peak]) -> Markup:
             x = scale.at(peak.gflops)
             title = element("title", f"{cell.device}: {words.peak(peak)}, measured in float32")
             marks.append(element("g", title, line(x, x, y - 8, y + 8, "limit")))
-    return svg(places.height, "Operations a second of both ways", *marks)
+    return svg(frame, places.height, "Operations a second of both ways", *marks)
