@@ -357,3 +357,8 @@ def test_gcc_that_is_installed_and_that_is_not(monkeypatch: pytest.MonkeyPatch, 
 def test_the_fetch_command_refuses_the_wrong_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert fetch_source.main(["trixie"]) == 2
     assert "SUITE PACKAGE FILE SHA256" in capsys.readouterr().err
+
+
+def test_an_unknown_family() -> None:
+    with pytest.raises(ConfigError, match="zig, gnu, ndk"):
+        compilers.family("msvc")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
@@ -306,3 +307,10 @@ def test_a_tree_that_failed_leaves_nothing(apt: type[FakeApt], tmp_path: Path, m
     with pytest.raises(KeyboardInterrupt):
         debian.tree("bookworm", "amd64", ["old"])
     assert list((tmp_path / "cache/debian/bookworm-amd64/trees").iterdir()) == []
+
+
+def test_a_program_runs_through_its_own_loader(tmp_path: Path) -> None:
+    """With this machine's own root as the tree: loader and libraries are found in it, not by the kernel."""
+    argv = debian.installed_program(Path("/"), os.path.realpath("/bin/true").lstrip("/"))
+    assert "--library-path" in argv
+    subprocess.run(argv, check=True, env={"PATH": str(tmp_path)})

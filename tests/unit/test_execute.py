@@ -182,3 +182,11 @@ def test_a_crash_while_describing_is_not_the_programs_fault(monkeypatch: pytest.
     error = _describe(monkeypatch, tmp_path, "import os; os.kill(os.getpid(), 11)")
     assert type(error) is CrashError
     assert "this machine" in error.what
+
+
+def test_limits_grow_with_the_program(tmp_path: Path) -> None:
+    (tmp_path / "a.onnx").write_bytes(b"x" * 1000)
+    (tmp_path / "a.onnx.data").write_bytes(b"x" * 3000)
+    assert needs.limits_for(tmp_path / "a.onnx").memory == (2 << 30) + 16 * 4000
+    (tmp_path / "a.pte").write_bytes(b"x" * 500)
+    assert needs.limits_for(tmp_path / "a.pte").memory == (2 << 30) + 16 * 500

@@ -328,6 +328,8 @@ def test_what_ends_the_machine_besides(folder: Folder, reason: str) -> None:
             Folder.of("pi").touch()
         assert child.wait(60) == 0
         assert not state.qemu.alive
+    if reason == "prints without end":
+        assert "ending the machine" in folder.log.read_text()
 
 
 def test_stop_ends_supervisor_and_machine(folder: Folder) -> None:
