@@ -91,7 +91,7 @@ def test_ctrl_c_ends_apt_and_leaves_nothing_half_done(cache: Path) -> None:
                 child.send_signal(signal.SIGINT)
                 assert child.wait(60) != 0
     config = str(cache / "debian/bookworm-armhf/apt.conf").encode()
-    assert ended(lambda: [file for file in Path("/proc").glob("[0-9]*/environ") if config in _read(file)])
+    assert ended(lambda: [one for one in Path("/proc").glob("[0-9]*") if config in _read(one / "environ")])
     assert leftovers(cache) == []
     # And the same request works afterwards.
     assert debian.fetch("bookworm", "armhf", ["hello"])

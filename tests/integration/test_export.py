@@ -454,13 +454,13 @@ def test_interrupted_nothing_is_left(tmp_path: Path) -> None:
 
 def _children(pid: int) -> list[int]:
     found = []
-    for status in Path("/proc").glob("[0-9]*/stat"):
+    for process in Path("/proc").glob("[0-9]*"):
         try:
-            fields = status.read_text().rpartition(")")[2].split()
+            fields = (process / "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
         if int(fields[1]) == pid:
-            found.append(int(status.parent.name))
+            found.append(int(process.name))
     return found
 
 

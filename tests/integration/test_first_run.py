@@ -57,20 +57,20 @@ def megabytes(folder: Path) -> int:
 
 
 def test_the_first_command_from_nothing(fresh: Path) -> None:
-    first = start(fresh)
     said: list[str] = []
-    assert first.stderr is not None
-    listening = threading.Thread(target=lambda: said.extend(first.stderr or ()), daemon=True)
-    listening.start()
-    # The exporter is being installed, and the compilers are being fetched.
-    both = ("the exporter", "preparing zig")
-    limit = time.monotonic() + 900
-    while not all(any(words in line for line in said) for words in both) and time.monotonic() < limit:
-        assert first.poll() is None, said
-        time.sleep(0.1)
-    os.killpg(first.pid, signal.SIGINT)
-    assert first.wait(60) == 130, said
-    listening.join()
+    with start(fresh) as first:
+        assert first.stderr is not None
+        listening = threading.Thread(target=lambda: said.extend(first.stderr or ()), daemon=True)
+        listening.start()
+        # The exporter is being installed, and the compilers are being fetched.
+        both = ("the exporter", "preparing zig")
+        limit = time.monotonic() + 900
+        while not all(any(words in line for line in said) for words in both) and time.monotonic() < limit:
+            assert first.poll() is None, said
+            time.sleep(0.1)
+        os.killpg(first.pid, signal.SIGINT)
+        assert first.wait(60) == 130, said
+        listening.join()
     assert "Traceback" not in "".join(said)
     assert not _processes_with(str(fresh)), "something goes on"
     assert not (fresh / "clone/.venv/.slipway/export.lock").exists()

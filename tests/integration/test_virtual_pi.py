@@ -48,9 +48,9 @@ def run(client: paramiko.SSHClient, command: str) -> tuple[int, str]:
 def processes_of(folder: Folder) -> list[str]:
     """Command lines of this machine's processes that name the device's folder."""
     found = []
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
+    for process in Path("/proc").glob("[0-9]*"):
         try:
-            words = file.read_bytes()
+            words = (process / "cmdline").read_bytes()
         except OSError:
             continue
         if str(folder.path).encode() in words:
