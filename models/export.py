@@ -23,7 +23,7 @@ from models.lowering.progress import Stages
 from models.lowering.quiet import log_path, quiet, trace
 from models.reference.host import Host
 from models.request import Request, backends, key, partitioners, resolve, versions
-from models.request.current import DESCRIPTION, current, stale
+from models.request.current import DESCRIPTION, stale
 from models.request.options import Options
 from models.users.packages import install, pins
 
@@ -245,19 +245,19 @@ def _lock(request: Request) -> str:
 
 def export_request(request: Request, force: bool, host: Host) -> Path:
     """What `export` does with a request that is checked already; the folder."""
-    if not force and current(request):
-        return request.folder
-    if not force and (request.folder / DESCRIPTION).is_file():
-        note(f"{request.name}: exporting again: {stale(request)}")
-    _ours(request.folder)
-    if request.packages:
-        install(request.packages)
-    for name in partitioners.sets(request.partitioners):
-        backends.enter(name)
     # Two exports to one folder take turns; the second finds the result of the first.
     with locked(_lock(request)):
-        if not force and current(request):
-            return request.folder
+        if not force:
+            why = stale(request)
+            if not why:
+                return request.folder
+            if (request.folder / DESCRIPTION).is_file():
+                note(f"{request.name}: exporting again: {why}")
+        _ours(request.folder)
+        if request.packages:
+            install(request.packages)
+        for name in partitioners.sets(request.partitioners):
+            backends.enter(name)
         _sweep(request.folder)
         log = host.log = log_path(request.name)
         host.delegates = request.partitioners != (partitioners.NONE,)

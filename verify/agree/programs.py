@@ -135,7 +135,6 @@ def prepare(abouts: Sequence[About]) -> Iterator[Compared]:
     from models.architectures.exporting import references
     from models.export import export
     from models.lowering.quiet import log_path, quiet
-    from models.request.current import is_current
 
     for about in abouts:
         if about.kind == FURTHER:
@@ -146,15 +145,10 @@ def prepare(abouts: Sequence[About]) -> Iterator[Compared]:
                 console.note(f"{about.name}: exported in {took:.0f} s")
             yield of_reference(about, reference)
             continue
-        if not is_current(about.model, about.scheme):
-            export(about.model, about.scheme)
-        yield _of_zoo(about)
+        yield _of_zoo(about, export(about.model, about.scheme))
 
 
-def _of_zoo(about: About) -> Compared:
-    from models.request import resolve
-
-    folder = resolve(about.model, about.scheme).folder
+def _of_zoo(about: About, folder: Path) -> Compared:
     program = load_program(folder)
     limits = tuple(_EXACT if about.exact else program.tolerance_of(index) for index in range(len(program.outputs)))
     return Compared(

@@ -18,6 +18,7 @@ from core.paths import dist_part
 from core.processes.sweep import Journal
 from deploy.devices.inventory import Device, get_device
 from deploy.matrix.model import Problem
+from deploy.matrix.plan import Exportable
 from deploy.run.result import now
 from deploy.run.settings import Settings
 from models.zoo.schemes import load_schemes
@@ -218,31 +219,15 @@ def _build(target: str, engine: str) -> Bundle:
 
 def _programs(plan: Plan) -> tuple[dict[tuple[str, str], Path], dict[tuple[str, str], Problem]]:
     """The folder of each export, or the error with which it ended."""
-    from commands.export import together
+    from commands.export import each
 
-    jobs = list(dict.fromkeys((subject.source, cell.scheme) for cell, _device, subject, _pair in plan.possible))
-    try:
-        return dict(zip(jobs, together(jobs), strict=True)), {}
-    except SlipwayError:
-        pass  # one by one, to know whose error it is
-    made: dict[tuple[str, str], Path] = {}
-    failed: dict[tuple[str, str], Problem] = {}
-    for job in jobs:
-        found = _one(job)
-        if isinstance(found, Problem):
-            failed[job] = found
-        else:
-            made[job] = found
-    return made, failed
-
-
-def _one(job: tuple[str, str]) -> Path | Problem:
-    from commands.export import together
-
-    try:
-        return together([job])[0]
-    except SlipwayError as error:
-        return Problem.of(error)
+    programs = {
+        (subject.source, cell.scheme): Exportable(subject.source, subject.source, cell.scheme, "pte")
+        for cell, _device, subject, _pair in plan.possible
+    }
+    made = each(list(programs.values()))
+    failed = {job: Problem.of(found) for job, one in programs.items() if isinstance(found := made[one], SlipwayError)}
+    return {job: found for job, one in programs.items() if isinstance(found := made[one], Path)}, failed
 
 
 def load(folder: Path) -> Lab:
