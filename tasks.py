@@ -227,9 +227,9 @@ def test(request: own.Test) -> None:
 
 @task(own.Prove)
 def prove(request: own.Prove) -> None:
-    from verify import proving
+    from verify.prove import prove as command
 
-    proving.run(request)
+    command.run(request)
 
 
 @task(own.Operators)
@@ -263,9 +263,23 @@ def fuzz(request: own.Fuzz) -> None:
 
 @task(own.Bench)
 def bench(request: own.Bench) -> None:
-    from verify import measuring
+    runs, as_json, update = request.runs, request.json, request.update
+    if request.what == "transfers":
+        from verify.bench.transfer import report
 
-    measuring.run(request)
+        report(request.device, runs, as_json, update)
+    elif request.what == "operators":
+        from verify.bench.operators import run as run_operators
+
+        run_operators(runs, [word for word in request.only.split(",") if word], as_json, update)
+    elif request.what == "forward":
+        from verify.bench.forward import run as run_forward
+
+        run_forward(runs, as_json, update)
+    else:
+        from verify.nets.report import run as run_nets
+
+        run_nets(runs, request.only, request.again, as_json, update)
 
 
 @task(own.Docs)

@@ -24,15 +24,17 @@ from deploy.run.settings import Settings
 from models.zoo.schemes import load_schemes
 from models.zoo.type_names import scheme_of, schemes_of, type_of
 from toolchains.targets import get_target, host_target
-from verify.layers import kept, report
+from verify.layers import report
 from verify.layers.families import FUNCTION, Layer, layers_of
 from verify.layers.model import Lab, LayerCell, Peak
 from verify.layers.peaks import peaks
 from verify.layers.running import LayerRunner, Todo, say
 from verify.layers.ways import Pair, pair_for
-from verify.layers.words import why
+from verify.layers.words import agreement, kernels, why
+from verify.tables import Row, Table
 
 JOURNAL = "cells.jsonl"
+LAB = Table("docs/speed.md", "lab")
 LAYERS = "_layers"
 """Folder of the layers' files, for labs of every name: none is exported twice."""
 DEFAULT_LAYERS = "linear,conv1x1,conv,bmm"
@@ -80,7 +82,7 @@ def run(request: LabRequest) -> None:
         found = _fill(plan, request, folder, settings)
     report.printed(found, folder, request.json)
     if request.update:
-        kept.keep(found)
+        keep(found)
     check(found, folder)
 
 
@@ -228,6 +230,50 @@ def _programs(plan: Plan) -> tuple[dict[tuple[str, str], Path], dict[tuple[str, 
     made = each(list(programs.values()))
     failed = {job: Problem.of(found) for job, one in programs.items() if isinstance(found := made[one], SlipwayError)}
     return {job: found for job, one in programs.items() if isinstance(found := made[one], Path)}, failed
+
+
+def keep(found: Lab) -> None:
+    """Keep the cells of emulated devices in the table of ``docs/speed.md``.
+
+    Raises:
+        ConfigError: a cell failed, was not run, or a device did not count; the docs would have a hole.
+    """
+    possible = [cell for cell in found.cells if cell.outcome != "impossible"]
+    rows = [row for cell in possible if (row := _row(cell)) is not None]
+    if len(rows) != len(possible):
+        without = [cell.key for cell in possible if _row(cell) is None]
+        raise ConfigError(
+            "Nothing was kept for the docs.", f"{len(without)} cells have no instructions: {', '.join(without[:5])}",
+            "./inv self.lab --device sme,pi5,pi3 --layers all --update",
+        )  # fmt: skip
+    devices = {row["device"] for row in rows}
+    LAB.put(rows, ("device", "layer", "type"), keep=lambda row: row["device"] not in devices)
+
+
+def _row(cell: LayerCell) -> Row | None:
+    if not cell.emulated or cell.first is None or cell.second is None:
+        return None
+    counts = [way.instructions for way in cell.ways]
+    if counts[0] is None or counts[1] is None:
+        return None
+    first, second = counts[0].least, counts[1].least
+    return {
+        "device": cell.device,
+        "layer": cell.layer,
+        "type": cell.type or cell.scheme,
+        "kernel": _code(kernels(cell.first)),
+        "kernel without KleidiAI": "the same" if cell.same_kernels else _code(kernels(cell.second)),
+        "agreement": agreement(cell),
+        "instructions": f"{first:,}",
+        "without KleidiAI": f"{second:,}",
+        "ratio": f"{first / second:.2f}",
+    }
+
+
+def _code(names: str) -> str:
+    """Kernels as code; the word KleidiAI before a kernel's name is not part of it."""
+    parts = [name.rpartition(" ") for name in names.split(", ") if name]
+    return ", ".join(f"{library}{space}`{kernel}`" for library, space, kernel in parts)
 
 
 def load(folder: Path) -> Lab:
