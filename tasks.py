@@ -14,6 +14,7 @@ from core.cli import (
     handover,  # noqa: F401  # first of all: another program's Invoke gives way to ./inv
     invoked,
 )
+from core.cli.request import words
 from core.cli.task import task
 
 DEFAULTS = {
@@ -148,7 +149,7 @@ def devices_run(request: devices.Run) -> None:
     from deploy.run import execute
     from deploy.upkeep import report_devices
 
-    files = [Path(name.strip()) for name in request.files.split(",") if name.strip()]
+    files = list(map(Path, words(request.files)))
     done = execute.execute(
         get_device(request.device), Path(request.executable), execute.split(request.args), files, request.timeout,
         say=console.note,
@@ -271,7 +272,7 @@ def bench(request: own.Bench) -> None:
     elif request.what == "operators":
         from verify.bench.operators import run as run_operators
 
-        run_operators(runs, [word for word in request.only.split(",") if word], as_json, update)
+        run_operators(runs, words(request.only), as_json, update)
     elif request.what == "forward":
         from verify.bench.forward import run as run_forward
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from commands.export import exported, installed_beside, requested
 from commands.requests import Deploy, program_of
+from core.cli.request import words
 from core.formats.bundle import find_bundle
 from core.formats.program import ENGINES, format_at
 from deploy.devices.inventory import Device, get_device
@@ -67,8 +68,6 @@ def _settings(request: Deploy, device: Device, engine: str) -> Settings:
     Raises:
         UsageError: a senseless value, or one that is for another engine.
     """
-    from models.request.options import words
-
     once = {"num_executions": 1, "warmup": 0} if request.values else {}  # the tensors are those of one execution
     settings = Settings.parse(
         {**vars(request), **once},

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commands.requests import Deploy, Export, Models
+from core.cli.request import words
 from core.errors import SlipwayError, UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ def add_packages(request: Models) -> None:
     """
     from core import console
     from core.environment import ensure_export
-    from models.request.options import words
     from models.users.packages import add, pins, wanted
 
     packages, model = request.add, request.model
@@ -96,7 +96,7 @@ def exported(requests: Sequence[ExportRequest], force: bool = False, at_once: in
 
 def divided(request: Export | Deploy) -> tuple[tuple[str, ...], dict[str, str]]:
     """The partitioners, and the options with ``--samples`` among them."""
-    from models.request.options import pairs, words
+    from models.request.options import pairs
 
     options = pairs(request.options)
     return words(request.partitioners), {**options, "samples": request.samples} if request.samples else options

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
+from core.cli.request import words
 from core.environment import bootstrap
 from core.errors import ConfigError, UsageError
 from core.paths import ROOT
 from models.request import key, partitioners, resolve
-from models.request.options import PRECISIONS, Options, parse, words
+from models.request.options import PRECISIONS, Options, parse
 from models.request.variants import chosen, kind_of, scheme_with, suffix
 from models.zoo import combinations, everything, load_zoo
 from models.zoo.schemes import get_scheme, load_schemes

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core import console
+from core.cli.request import words
 from core.errors import ConfigError
 from core.files import sha256_bytes, sha256_file
 from core.formats.program import Tolerance, load_program
@@ -110,7 +111,7 @@ def chosen(expression: str) -> list[About]:
         ConfigError: one of them names nothing.
     """
     known = table()
-    parts = [part.strip() for part in expression.split(",") if part.strip()]
+    parts = words(expression)
     for part in parts:
         if not any(_names(part, name) for name in known):
             models = ", ".join(dict.fromkeys(about.model for about in known.values()))

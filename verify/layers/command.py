@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from commands.own import Lab as LabRequest
 from core import console
-from core.errors import ConfigError, MatrixError, SlipwayError, UsageError
+from core.cli.request import words
+from core.errors import ConfigError, MatrixError, SlipwayError
 from core.files import locked
 from core.formats.bundle import Bundle
 from core.paths import dist_part
 from core.processes.sweep import Journal
 from deploy.devices.inventory import Device, get_device
+from deploy.matrix.matrix import named
 from deploy.matrix.model import Problem
 from deploy.matrix.plan import Exportable
 from deploy.run.result import now
@@ -67,11 +67,7 @@ def run(request: LabRequest) -> None:
     Raises:
         MatrixError: cells failed. UsageError, ConfigError: a senseless name, layer or type.
     """
-    name = request.name
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", name):
-        raise UsageError(
-            f"--name {name!r} cannot be the name of a folder.", "letters, digits, '.', '_', '-'", "--name a"
-        )
+    name = named(request.name)
     settings = Settings.parse({**vars(request), "cpu_threads": request.cpu_threads or 1}, weights_cache=False)
     folder = dist_part("lab") / name
     plan = planned(request, folder)
@@ -106,10 +102,10 @@ def check(found: Lab, folder: Path) -> None:
 def planned(request: LabRequest, folder: Path) -> Plan:
     """The cells that the request selects; exports and builds nothing, but writes the layers' files."""
     subjects = _subjects(request, folder.parent / LAYERS)
-    schemes = _schemes(_listed(request.types))
+    schemes = _schemes(words(request.types))
     cells: list[LayerCell] = []
     possible = []
-    for device in _devices(_listed(request.device)):
+    for device in _devices(words(request.device)):
         target = get_target(device.target)
         pair = pair_for(target, request.against)
         engines = {pair.first.engine, pair.second.engine} - set(target.working_engines)
@@ -143,8 +139,8 @@ def _cell(device: Device, subject: Subject, scheme: str, why: str) -> LayerCell:
 
 def _subjects(request: LabRequest, folder: Path) -> list[Subject]:
     if request.model:
-        return [Subject(Path(one.replace(":", "-")).name, one) for one in _listed(request.model)]
-    found = layers_of(_listed(request.layers or DEFAULT_LAYERS), _listed(request.shape))
+        return [Subject(Path(one.replace(":", "-")).name, one) for one in words(request.model)]
+    found = layers_of(words(request.layers or DEFAULT_LAYERS), words(request.shape))
     return [Subject(layer.name, f"{layer.write(folder)}:{FUNCTION}", layer) for layer in found]
 
 
@@ -164,10 +160,6 @@ def _devices(names: Sequence[str]) -> Iterator[Device]:
     for name in dict.fromkeys(names or ("local",)):
         device = get_device(name)
         yield device.model_copy(update={"target": host_target().name}) if device.target == "host" else device
-
-
-def _listed(text: Any) -> tuple[str, ...]:
-    return tuple(word.strip() for word in str(text or "").split(",") if word.strip())
 
 
 def _fill(plan: Plan, request: LabRequest, folder: Path, settings: Settings) -> Lab:
