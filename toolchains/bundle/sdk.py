@@ -87,14 +87,12 @@ class Sdk(BaseModel):
         manifest = read_manifest(path, SdkManifest, "is no SDK", again)
         archive = _archive(path, manifest)
         try:
-            recorded = _digest_file(archive).read_text(encoding="utf-8").split()[0]
-            same = sha256_file(archive) == recorded
-        except (OSError, IndexError):
-            same = False
-        if not same:
-            raise BundleError(
-                f"{archive} is not the archive that was built.", "it is missing or changed", again, [archive.name]
-            )
+            changed = _digest_file(archive).read_text(encoding="utf-8").split()[:1] != [sha256_file(archive)]
+        except FileNotFoundError as error:
+            raise BundleError(f"There is no SDK in {path}.", f"{archive.name} is missing", again) from error
+        if changed:
+            what = f"The files in {path} are not those that were built."
+            raise BundleError(what, f"{archive.name}: changed", again, [archive.name])
         return cls(path=path, archive=archive, manifest=manifest)
 
 
