@@ -43,7 +43,7 @@ def run(request: Deploy) -> None:
         require_files((*settings.inputs, *settings.expected))
         check_engine(program, engine)
         check_whole(program)
-    kind = ENGINES[engine or get_target(target).engine()]
+    kind = ENGINES[engine if bundle else get_target(target).engine(engine)]
     with installed_beside(list if program else partial(requested, request, kind), device.virtual) as requests:
         with part("runner"):
             bundle = bundle or build(target, engine, request.toolchain)
