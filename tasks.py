@@ -14,6 +14,7 @@ from core.cli import (
     handover,  # noqa: F401  # first of all: another program's Invoke gives way to ./inv
     invoked,
 )
+from core.cli.request import words
 from core.cli.task import task
 
 DEFAULTS = {
@@ -148,7 +149,7 @@ def devices_run(request: devices.Run) -> None:
     from deploy.run import execute
     from deploy.upkeep import report_devices
 
-    files = [Path(name.strip()) for name in request.files.split(",") if name.strip()]
+    files = list(map(Path, words(request.files)))
     done = execute.execute(
         get_device(request.device), Path(request.executable), execute.split(request.args), files, request.timeout,
         say=console.note,
@@ -227,9 +228,9 @@ def test(request: own.Test) -> None:
 
 @task(own.Prove)
 def prove(request: own.Prove) -> None:
-    from verify import proving
+    from verify.prove import prove as command
 
-    proving.run(request)
+    command.run(request)
 
 
 @task(own.Operators)
@@ -263,9 +264,23 @@ def fuzz(request: own.Fuzz) -> None:
 
 @task(own.Bench)
 def bench(request: own.Bench) -> None:
-    from verify import measuring
+    runs, as_json, update = request.runs, request.json, request.update
+    if request.what == "transfers":
+        from verify.bench.transfer import report
 
-    measuring.run(request)
+        report(request.device, runs, as_json, update)
+    elif request.what == "operators":
+        from verify.bench.operators import run as run_operators
+
+        run_operators(runs, words(request.only), as_json, update)
+    elif request.what == "forward":
+        from verify.bench.forward import run as run_forward
+
+        run_forward(runs, as_json, update)
+    else:
+        from verify.nets.report import run as run_nets
+
+        run_nets(runs, request.only, request.again, as_json, update)
 
 
 @task(own.Docs)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commands.requests import Build
+from core.cli.request import words
 from core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ def run(request: Build) -> None:
 
     target, family, force, as_json = request.target, request.toolchain, request.force, request.json
     if request.profiles:
-        from models.request.options import words
         from toolchains.bundle import profiles
 
         profiles.report(Path(request.profiles), words(request.named), family, as_json)
@@ -71,7 +71,6 @@ def _selection(programs: str) -> Selection | None:
     from core.files import sha256_file
     from core.formats.program import load_program
     from deploy.run.needs import describe
-    from models.request.options import words
     from toolchains.bundle.builder import build
     from toolchains.bundle.selection import select
     from toolchains.targets import host_target

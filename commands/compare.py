@@ -10,6 +10,7 @@ from pathlib import Path
 from commands import export
 from commands.matrix import catalogue
 from commands.requests import Compare
+from core.cli.request import words
 from core.errors import MatrixError, SlipwayError, UsageError
 from core.formats.bundle import Bundle
 from core.formats.samples import Samples
@@ -32,7 +33,6 @@ def run(request: Compare) -> None:
         MatrixError: a program failed or differs. UsageError, ConfigError, ExportError: see `models.samples.floats`.
     """
     from models.request import sample_files
-    from models.request.options import words
     from models.zoo import trained
     from models.zoo.schemes import load_schemes
     from models.zoo.type_names import schemes_of

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from commands.export import exported, installed_beside, requested
 from commands.requests import Deploy, program_of
-from core.formats.bundle import Bundle, find_bundle
+from core.cli.request import words
+from core.formats.bundle import find_bundle
 from core.formats.program import ENGINES, format_at
 from deploy.devices.inventory import Device, get_device
 from deploy.run.engine_flags import LEAN, check_limits, engine_flags
 from deploy.run.intact import check_whole
 from deploy.run.job import Computed, check_engine, require_files, require_program
 from deploy.run.pipeline import deploy
-from deploy.run.result import Result
 from deploy.run.settings import Settings
 
 
@@ -24,10 +24,14 @@ def run(request: Deploy) -> None:
     Raises:
         SlipwayError: of the class that names the failure; see ``docs/deploy.md``.
     """
+    from core.console.live import part
     from deploy.run import report
+    from toolchains.bundle.builder import build
+    from toolchains.targets import get_target
 
     program, device = program_of(request), get_device(request.device)
-    bundle = find_bundle(request.bundle, request.target or device.target) if request.bundle else None
+    target = request.target or device.target
+    bundle = find_bundle(request.bundle, target) if request.bundle else None
     engine = bundle.manifest.engine if bundle else request.engine
     if program and not engine and format_at(program) == "onnx":
         engine = "onnxruntime"
@@ -39,9 +43,22 @@ def run(request: Deploy) -> None:
         require_files((*settings.inputs, *settings.expected))
         check_engine(program, engine)
         check_whole(program)
-    requests = [] if program else requested(request, ENGINES.get(engine, "pte"))
-    with installed_beside(requests, deploy=True, device=device.virtual):
-        found = _deployed(request, device, bundle, engine, program, settings)
+    kind = ENGINES[engine if bundle else get_target(target).engine(engine)]
+    with installed_beside(list if program else partial(requested, request, kind), device.virtual) as requests:
+        with part("runner"):
+            bundle = bundle or build(target, engine, request.toolchain)
+        if program is None:
+            with part("export"):
+                (path,) = exported(requests)
+        else:
+            path = program
+        if request.generate:
+            from deploy.run.generate import settings_for
+
+            settings = settings_for(path, request.generate, settings)
+        own = partial(_compute, path, settings) if program and kind == "onnx" else None
+        with part("run"):
+            found = deploy(device, bundle, path, settings, compute=own)
     report.result(found, request.json)
 
 
@@ -51,8 +68,6 @@ def _settings(request: Deploy, device: Device, engine: str) -> Settings:
     Raises:
         UsageError: a senseless value, or one that is for another engine.
     """
-    from models.request.options import words
-
     once = {"num_executions": 1, "warmup": 0} if request.values else {}  # the tensors are those of one execution
     settings = Settings.parse(
         {**vars(request), **once},
@@ -79,33 +94,7 @@ def _settings(request: Deploy, device: Device, engine: str) -> Settings:
     return settings.on(device)
 
 
-def _deployed(
-    request: Deploy, device: Device, given: Bundle | None, engine: str, program: Path | None, settings: Settings
-) -> Result:
-    """Build, export, and run it there."""
-    from core.console.live import part
-    from toolchains.bundle.builder import build
-
-    with part("runner"):
-        bundle = given or build(request.target or device.target, engine, request.toolchain)
-    kind = ENGINES[bundle.manifest.engine]
-    compute = None
-    if program is None:
-        with part("export"):
-            (path,) = exported(request, kind)
-    else:
-        path = program
-        if kind == "onnx":
-            compute = partial(_compute, program, list(settings.inputs), request.input_shapes)
-    if request.generate:
-        from deploy.run.generate import settings_for
-
-        settings = settings_for(path, request.generate, settings)
-    with part("run"):
-        return deploy(device, bundle, path, settings, compute=compute)
-
-
-def _compute(file: Path, inputs: list[Path], shapes: str) -> Computed | None:
+def _compute(file: Path, settings: Settings) -> Computed | None:
     """Reference outputs of a user's own ``.onnx``, by this machine's ONNX Runtime; empty if it is not available."""
     from core.console import note
     from core.environment import ensure
@@ -117,5 +106,5 @@ def _compute(file: Path, inputs: list[Path], shapes: str) -> Computed | None:
     except HostError as error:
         note(f"Warning: nothing to compare with: {error.what}")
         return None
-    found = host.run(file, inputs=inputs, shapes=shapes)
+    found = host.run(file, inputs=list(settings.inputs), shapes=settings.input_shapes)
     return Computed(found.outputs, found.tolerances, found.engine)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commands.requests import Deploy, Export, Models
+from core.cli.request import words
 from core.errors import SlipwayError, UsageError
 
 if TYPE_CHECKING:
@@ -19,8 +21,8 @@ def run(request: Export) -> None:
     """Export what the arguments of ``./inv export`` name, and print it."""
     from models.request import report
 
-    folders = exported(request, request.format, request.force, request.jobs)
-    report.programs(folders, request.json)
+    requests = fetched(partial(requested, request, request.format))
+    report.programs(exported(requests, request.force, request.jobs), request.json)
 
 
 def add_packages(request: Models) -> None:
@@ -31,7 +33,6 @@ def add_packages(request: Models) -> None:
     """
     from core import console
     from core.environment import ensure_export
-    from models.request.options import words
     from models.users.packages import add, pins, wanted
 
     packages, model = request.add, request.model
@@ -71,89 +72,58 @@ def requested(request: Export | Deploy, format: str) -> list[ExportRequest]:  # 
     ]
 
 
-def exported(
-    request: Export | Deploy,
-    format: str,  # noqa: A002
-    force: bool = False,
-    at_once: int = 1,
-) -> list[Path]:
-    """Export what ``--model`` and ``--scheme`` name, ``all`` included; the folders.
+def fetched(find: Callable[[], list[ExportRequest]]) -> list[ExportRequest]:
+    """What ``find`` gives once the models' trained weights are here, which the names of programs tell."""
+    from models.zoo import trained
+
+    requests = find()
+    return find() if trained.fetch(dict.fromkeys(request.model for request in requests)) else requests
+
+
+def exported(requests: Sequence[ExportRequest], force: bool = False, at_once: int = 1) -> list[Path]:
+    """Export those that are outdated; the folders of all.
 
     Args:
         at_once: how many exports run together.
     """
-    from models.zoo import combinations
+    failures = _attempt(requests, force, at_once)
+    if failures:
+        from models.export import raise_failures
 
-    return together(
-        combinations(request.model, request.scheme, format), *divided(request), force, format, at_once=at_once
-    )
+        raise_failures(failures, len(requests))
+    return [request.folder for request in requests]
 
 
 def divided(request: Export | Deploy) -> tuple[tuple[str, ...], dict[str, str]]:
     """The partitioners, and the options with ``--samples`` among them."""
-    from models.request.options import pairs, words
+    from models.request.options import pairs
 
     options = pairs(request.options)
     return words(request.partitioners), {**options, "samples": request.samples} if request.samples else options
 
 
-def together(
-    jobs: list[tuple[str, str]],
-    names: tuple[str, ...] = (),
-    options: dict[str, str] | None = None,
-    force: bool = False,
-    format: str = "pte",  # noqa: A002
-    at_once: int = 1,
-) -> list[Path]:
-    """Export the outdated programs together; torch is installed and imported only if there are any.
-
-    Args:
-        at_once: how many exports run together.
-    """
-    from models.export import raise_failures
-    from models.request import resolve
-    from models.zoo import trained
-
-    trained.fetch(dict.fromkeys(model for model, _ in jobs))
-    requests = [resolve(*job, partitioners=names, options=options, format=format) for job in jobs]
-    failures = _attempt(requests, format, force, at_once)
-    if failures:
-        raise_failures(failures, len(requests))
-    return [request.folder for request in requests]
-
-
-def _attempt(
-    requests: Sequence[ExportRequest],
-    format: str,  # noqa: A002
-    force: bool = False,
-    at_once: int = 1,
-) -> dict[str, SlipwayError]:
-    """Export the outdated programs; the failures by the requests' names."""
+def _attempt(requests: Sequence[ExportRequest], force: bool = False, at_once: int = 1) -> dict[str, SlipwayError]:
+    """Export the outdated programs; the failures by the requests' names. Torch comes only if there are any."""
     from models.request.current import current
 
-    if not force and all(current(request) for request in requests):
+    outdated = [request for request in requests if force or not current(request)]
+    if not outdated:
         return {}
-    from core.environment import idle_threads_sleep
+    from core.environment import ensure_export, ensure_onnx, idle_threads_sleep
     from models import warm
 
-    _install(format)
+    (ensure_onnx if outdated[0].format == "onnx" else ensure_export)()
     idle_threads_sleep()
-    return warm.attempt(requests, force, at_once)
-
-
-def _install(format: str) -> None:  # noqa: A002
-    from core.environment import ensure_export, ensure_onnx
-
-    (ensure_onnx if format == "onnx" else ensure_export)()
+    return warm.attempt(outdated, force, at_once)
 
 
 @contextlib.contextmanager
-def installed_beside(requests: Sequence[ExportRequest], *, deploy: bool = False, device: str = "") -> Iterator[None]:
-    """Install what exporting needs, if anything must be exported, while the block builds and then exports.
+def installed_beside(find: Callable[[], list[ExportRequest]], device: str) -> Iterator[list[ExportRequest]]:
+    """Install what exporting needs, if anything must be exported, while a deploy builds and then exports.
 
     Args:
-        deploy: the block is a deploy, which is shown as a whole.
-        device: the virtual device that it uses, which is started beside it, too.
+        find: gives what is to be exported; the block gets it once the weights are here.
+        device: the virtual device that is used, which is started beside it, too; empty: none.
 
     Raises:
         HostError: it could not be installed. The block was interrupted: PyTorch may be missing, a build take minutes.
@@ -162,20 +132,18 @@ def installed_beside(requests: Sequence[ExportRequest], *, deploy: bool = False,
     from core.environment import beside, running, venv
     from core.environment.bootstrap import is_installed
     from models.request.current import current
-    from models.zoo import trained
 
-    if is_installed(venv(), "export") or all(current(request) for request in requests):
-        yield
+    if is_installed(venv(), "export") or all(map(current, find())):
+        yield fetched(find)
         return
     with contextlib.ExitStack() as stack:
-        if deploy:
-            stack.enter_context(live.first())
+        stack.enter_context(live.first())
         stack.enter_context(beside("export"))
         if device:
             stack.enter_context(running("devices.start", device))
         with live.part("weights"):
-            trained.fetch(dict.fromkeys(request.model for request in requests))
-        yield
+            requests = fetched(find)
+        yield requests
 
 
 def each(programs: Sequence[Exportable]) -> dict[Exportable, Path | SlipwayError]:
@@ -200,7 +168,7 @@ def each(programs: Sequence[Exportable]) -> dict[Exportable, Path | SlipwayError
             except SlipwayError as error:
                 found[one] = error
         try:
-            failures = _attempt(list(requests.values()), kind)
+            failures = _attempt(list(requests.values()))
         except SlipwayError as error:
             failures = {request.name: error for request in requests.values()}
         found |= {one: failures.get(request.name, request.folder) for one, request in requests.items()}

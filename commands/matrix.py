@@ -8,6 +8,7 @@ from pathlib import Path
 
 from commands import export
 from commands.requests import Matrix
+from core.cli.request import words as listed
 from core.errors import ConfigError
 from core.formats.bundle import Bundle
 from core.processes.commands import quote, typed
@@ -24,7 +25,6 @@ def run(request: Matrix) -> None:
     Raises:
         MatrixError: cells failed. RegressionError: figures are worse than allowed. UsageError, ConfigError
     """
-    from models.request.options import words as listed
     from models.zoo.type_names import schemes_of
 
     asked = MatrixRequest(

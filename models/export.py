@@ -11,7 +11,7 @@ import os
 import shutil
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from models.lowering.progress import Stages
 from models.lowering.quiet import log_path, quiet, trace
 from models.reference.host import Host
 from models.request import Request, backends, key, partitioners, resolve, versions
-from models.request.current import DESCRIPTION, current, stale
+from models.request.current import DESCRIPTION, stale
 from models.request.options import Options
 from models.users.packages import install, pins
 
@@ -34,14 +34,6 @@ if TYPE_CHECKING:
 RECORD = "model.etrecord"
 _NEEDS_STRICT = ("expected compiled_fn to be GraphModule",)
 """What the exporter says of models that only torch.export's strict mode exports: transformers' static caches."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """One export, with the arguments of the command line."""
-
-    model: str
-    scheme: str = "fp32"
 
 
 def _ours(folder: Path) -> None:
@@ -245,19 +237,19 @@ def _lock(request: Request) -> str:
 
 def export_request(request: Request, force: bool, host: Host) -> Path:
     """What `export` does with a request that is checked already; the folder."""
-    if not force and current(request):
-        return request.folder
-    if not force and (request.folder / DESCRIPTION).is_file():
-        note(f"{request.name}: exporting again: {stale(request)}")
-    _ours(request.folder)
-    if request.packages:
-        install(request.packages)
-    for name in partitioners.sets(request.partitioners):
-        backends.enter(name)
     # Two exports to one folder take turns; the second finds the result of the first.
     with locked(_lock(request)):
-        if not force and current(request):
-            return request.folder
+        if not force:
+            why = stale(request)
+            if not why:
+                return request.folder
+            if (request.folder / DESCRIPTION).is_file():
+                note(f"{request.name}: exporting again: {why}")
+        _ours(request.folder)
+        if request.packages:
+            install(request.packages)
+        for name in partitioners.sets(request.partitioners):
+            backends.enter(name)
         _sweep(request.folder)
         log = host.log = log_path(request.name)
         host.delegates = request.partitioners != (partitioners.NONE,)
@@ -343,36 +335,6 @@ def raise_failures(failures: Mapping[str, SlipwayError], count: int) -> None:
             "export one alone to see all of its message",
             list(failures),
         )
-
-
-def export_many(
-    jobs: Sequence[Job | tuple[str, str] | Request],
-    *,
-    partitioners: Sequence[str] = (),
-    options: Options | Mapping[str, Any] | None = None,
-    force: bool = False,
-    out: Path | None = None,
-    format: str = "pte",  # noqa: A002
-) -> list[Path]:
-    """Export several, importing the exporter once. All names are checked before the first export starts.
-
-    A failure does not stop the others.
-
-    Args:
-        jobs: what to export; a `Request` as it is.
-
-    Raises:
-        SlipwayError: the only failure, or an `ExportError` that lists all of them.
-    """
-    requests: list[Request] = []
-    for job in jobs:
-        if isinstance(job, Request):
-            requests.append(job)
-            continue
-        name, scheme = (job.model, job.scheme) if isinstance(job, Job) else job
-        requests.append(resolve(name, scheme, partitioners=partitioners, options=options, out=out, format=format))
-    raise_failures(attempt(requests, force), len(requests))
-    return [request.folder for request in requests]
 
 
 def attempt(requests: Sequence[Request], force: bool) -> dict[str, SlipwayError]:

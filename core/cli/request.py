@@ -114,6 +114,12 @@ class Reported(Request):
     json: bool = option("print JSON for machines instead of a table", False, group="What is printed")
 
 
+def words(value: str | Iterable[str]) -> tuple[str, ...]:
+    """``"a, b"`` or ``["a", "b"]`` as ``("a", "b")``."""
+    parts = value.split(",") if isinstance(value, str) else value
+    return tuple(part.strip() for part in parts if part.strip())
+
+
 def number(
     name: str, value: Any, minimum: float, default: float | None = None, *, whole: bool = True, most: int = _MOST
 ) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import invoke
 
-from core import console, environment
+from core import console
 from core.cli.request import Request
 from core.cli.unforeseen import interrupted, understood
 from core.errors import INTERRUPTED, ConfigError, UsageError
@@ -52,6 +52,8 @@ def task(request: type[AnyRequest], name: str = "", **others: Any) -> Callable[[
         def guarded(context: Any, **typed: Any) -> None:
             printed = console.documents[0]
             try:
+                from core import environment
+
                 environment.enter()
                 _check(context, typed)
                 function(request(context.config.get("slipway", {}), **typed))

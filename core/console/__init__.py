@@ -121,7 +121,6 @@ def table(
     from rich.text import Text
 
     from core.console import marks
-    from core.console.folding import Folding
 
     console = err() if stderr else out()
     rows = list(rows)
@@ -140,9 +139,9 @@ def table(
         grid.add_column(Text(plain(column)), overflow="fold")
     for row in rows:
         if console.is_terminal:
-            grid.add_row(*(Folding(marks.cell(cell, column)) for column, cell in zip(columns, row, strict=True)))
+            grid.add_row(*(marks.Folding(marks.cell(cell, column)) for column, cell in zip(columns, row, strict=True)))
         else:
-            grid.add_row(*(Folding(Text(plain(cell))) for cell in row))
+            grid.add_row(*(marks.Folding(Text(plain(cell))) for cell in row))
     _print(console, grid)
     _below(console, caption)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Any, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -152,33 +152,49 @@ class Bundle(_Model):
         """
         # A selective bundle's folder has the names of its programs after the engine's.
         again = f"./inv build --target {path.parent.name} --engine {path.name.partition('-')[0]}"
-        source = path / MANIFEST
-        try:
-            manifest = Manifest.model_validate(parse_json(source.read_bytes()))
-        except FileNotFoundError as error:
-            raise BundleError(f"There is no bundle in {path}.", "it was not built, or was removed", again) from error
-        except (ValueError, ValidationError) as error:
-            raise BundleError(f"{source} is not a manifest.", str(error), again) from error
-        bundle = cls(path=path, manifest=manifest)
-        if verify:
-            bundle.verify()
-        return bundle
+        return cls(path=path, manifest=read_manifest(path, Manifest, "is no bundle", again, verify))
 
     @property
     def emulated_argv(self) -> list[str]:
         """Words that start the runner under user-mode emulation."""
         return runner_argv(self.path, self.manifest.needs.own_loader)
 
-    def verify(self) -> None:
-        """Compare every file's size and digest with the manifest; all differences in one `BundleError`."""
-        wrong = differences(self.path, self.manifest.files)
-        if wrong:
-            raise BundleError(
-                f"The bundle in {self.path} is not as it was built.",
-                "; ".join(wrong),
-                f"./inv build --target {self.manifest.target} --engine {self.manifest.engine}",
-                wrong,
-            )
+
+class _Listing(Protocol):
+    """A manifest."""
+
+    @property
+    def files(self) -> tuple[FileEntry, ...]:
+        """All of the folder's."""
+
+    @classmethod
+    def model_validate(cls, obj: Any) -> Any:
+        """Pydantic's."""
+
+
+Listing = TypeVar("Listing", bound=_Listing)
+
+
+def read_manifest(path: Path, kind: type[Listing], nothing: str, again: str, verify: bool = True) -> Listing:
+    """The manifest in the folder ``path``, with which its files are compared.
+
+    Args:
+        nothing: what is said of an empty folder, as ``is no bundle``.
+        again: the command that builds it.
+
+    Raises:
+        BundleError: the manifest is missing or malformed, or a file is missing or changed.
+    """
+    source = path / MANIFEST
+    try:
+        manifest: Listing = kind.model_validate(parse_json(source.read_bytes()))
+    except FileNotFoundError as error:
+        raise BundleError(f"There {nothing} in {path}.", "it was not built, or was removed", again) from error
+    except (ValueError, ValidationError) as error:
+        raise BundleError(f"{source} is not a manifest.", str(error), again) from error
+    if wrong := differences(path, manifest.files) if verify else []:
+        raise BundleError(f"The files in {path} are not those that were built.", "; ".join(wrong), again, wrong)
+    return manifest
 
 
 def differences(folder: Path, files: tuple[FileEntry, ...]) -> list[str]:
@@ -263,17 +279,7 @@ class Native(_Model):
             BundleError: the manifest is missing or malformed, or a file is missing or changed.
         """
         again = f"./inv build --target {path.parent.name} --packages"
-        source = path / MANIFEST
-        try:
-            manifest = NativeManifest.model_validate(parse_json(source.read_bytes()))
-        except FileNotFoundError as error:
-            raise BundleError(f"There are no native packages in {path}.", "they were not built", again) from error
-        except (ValueError, ValidationError) as error:
-            raise BundleError(f"{source} is not a manifest.", str(error), again) from error
-        wrong = differences(path, manifest.files) if verify else []
-        if wrong:
-            raise BundleError(f"The files in {path} are not those that were built.", "; ".join(wrong), again, wrong)
-        return cls(path=path, manifest=manifest)
+        return cls(path=path, manifest=read_manifest(path, NativeManifest, "are no native packages", again, verify))
 
 
 def runner_in(folder: Path) -> str:

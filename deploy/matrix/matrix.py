@@ -109,7 +109,7 @@ def run(request: MatrixRequest, catalogue: Sequence[Exportable], build: Build, e
     Returns:
         The matrix and its folder; `check` judges it.
     """
-    folder = _folder(request.name)
+    folder = matrix_dir(named(request.name))
     threshold = matrix_baseline.fraction(request.fail_on_regression) if request.fail_on_regression else None
     if threshold is not None and not request.baseline:
         raise UsageError("--fail-on-regression goes with --baseline.", "", "--baseline FILE")
@@ -155,19 +155,24 @@ def merge(parts: Sequence[str], request: MatrixRequest) -> tuple[Matrix, Path]:
     Raises:
         UsageError: a part has no matrix. ConfigError: a file is not one, or they do not fit together.
     """
-    folder = _folder(request.name)
+    folder = matrix_dir(named(request.name))
     found = matrix_merge.load(parts, request.name, request.command, besides=folder)
     with _alone(folder):
         write(found, folder)
     return found, folder
 
 
-def _folder(name: str) -> Path:
+def named(name: str) -> str:
+    """``--name``, which is to be a folder's.
+
+    Raises:
+        UsageError: it cannot be.
+    """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", name):
         raise UsageError(
             f"--name {name!r} is not a valid name for a folder.", "letters, digits, '.', '_', '-'", "--name a"
         )
-    return matrix_dir(name)
+    return name
 
 
 def _alone(folder: Path) -> AbstractContextManager[None]:

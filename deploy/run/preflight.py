@@ -388,11 +388,6 @@ def _version(text: str) -> list[int]:
     return [int(part) for part in re.findall(r"[0-9]{1,18}", text)]
 
 
-def files(number: int) -> str:
-    """``1 file``, ``3 files``."""
-    return f"{number} file" if number == 1 else f"{number} files"
-
-
 def size(number: int | None) -> str:
     """Bytes for people: ``14.0 MB`` (decimal units)."""
     if number is None:

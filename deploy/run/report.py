@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from core import console
-from core.console.units import duration, took
+from core.console.units import counted, duration, took
 
 if TYPE_CHECKING:
     from core.console.live import Step
@@ -100,13 +100,17 @@ def _origins(value: Result) -> list[str]:
 
 def _summary(value: Result) -> None:
     from deploy.run import generate
-    from deploy.run.preflight import files, size
+    from deploy.run.preflight import size
     from deploy.run.weights import load_text
 
     latency, upload = value.runner.latency_ms, value.upload
     times = "emulated" if value.emulated else ""
-    moved = f"{size(upload.bytes)} in {files(upload.files)}"
-    there = f"{size(upload.present_bytes)} in {files(upload.present_files)} were there" if upload.present_files else ""
+    moved = f"{size(upload.bytes)} in {counted(upload.files, 'file')}"
+    there = (
+        f"{size(upload.present_bytes)} in {counted(upload.present_files, 'file')} were there"
+        if upload.present_files
+        else ""
+    )
     uploaded = [moved if upload.files else "nothing", *([there] if there else [])]
     # What an emulator says of its board (linux,dummy-virt) says less than the inventory: virtual Raspberry Pi 4.
     board = value.title.partition(":")[0] if value.emulated else ""

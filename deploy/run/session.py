@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from core.console.units import counted
 from core.errors import CrashError, DeadlineError, SlipwayError, TransferError
 from core.files import locked, new_folder
 from core.formats.bundle import Bundle, runner_in
@@ -166,7 +167,7 @@ class Session:
         unknown = voucher.unknown(survey.looks, there)
         if not unknown:
             return survey
-        with self.steps.step("verify", f"verifying {preflight.files(len(unknown))} on {self.device.name}") as step:
+        with self.steps.step("verify", f"verifying {counted(len(unknown), 'file')} on {self.device.name}") as step:
             damaged = voucher.verify(unknown, self.deadline)
             voucher.records.save()
             bad = {there[name].sha256 for name in damaged}
@@ -295,7 +296,7 @@ class Session:
         everything = {blob.sha256: blob.size for blob in self._blobs()}
         self.moved |= {blob.sha256: blob for blob in missing}
         present = {digest: size for digest, size in everything.items() if digest not in self.moved}
-        text = f"uploading {preflight.files(len(missing))} to {self.device.name}" if missing else ""
+        text = f"uploading {counted(len(missing), 'file')} to {self.device.name}" if missing else ""
         with self.steps.step("upload", text) as step:
             done = 0
 
@@ -312,7 +313,7 @@ class Session:
                 if not self._has_folder(survey, folder):
                     self._arrange(store, voucher, folder, files)
             step.outcome = (
-                f"uploaded {preflight.files(len(missing))}, {preflight.size(total)}"
+                f"uploaded {counted(len(missing), 'file')}, {preflight.size(total)}"
                 + (f" ({preflight.size(resumed)} of it earlier)" if resumed else "")
                 if missing
                 else f"nothing to upload: 0 bytes of payload, {preflight.size(sum(present.values()))} were there"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from core import console
+from core.console.units import counted
 
 if TYPE_CHECKING:
     from deploy.store.gc import Collected
@@ -39,11 +40,11 @@ def collected(device: str, value: Collected, as_json: bool = False) -> None:
     if as_json:
         console.print_json({"device": device, **dataclasses.asdict(value)})
         return
-    from deploy.run.preflight import files, size
+    from deploy.run.preflight import size
 
     rows = [
         ["removed", f"{len(value.removed)} entries, {size(value.bytes)}"],
-        ["left", f"{files(value.left_files)}, {size(value.left_bytes)}"],
+        ["left", f"{counted(value.left_files, 'file')}, {size(value.left_bytes)}"],
     ]
     console.table(f"Store of {device}", ["", ""], rows)
 
@@ -53,11 +54,12 @@ def checked(device: str, value: Checked, as_json: bool = False) -> None:
     if as_json:
         console.print_json({"device": device, **dataclasses.asdict(value)})
     else:
-        from deploy.run.preflight import files, size
+        from deploy.run.preflight import size
 
-        rows = [["verified", f"{files(value.files)}, {size(value.bytes)} read"]]
+        rows = [["verified", f"{counted(value.files, 'file')}, {size(value.bytes)} read"]]
         rows += [["damaged", path] for path in value.damaged]
         if value.caches:
-            rows.append(["removed", f"{files(value.caches)} of packed weights, which the next runs make again"])
+            packed = counted(value.caches, "file")
+            rows.append(["removed", f"{packed} of packed weights, which the next runs make again"])
         console.table(f"Store of {device}", ["", ""], rows)
     value.check(device)

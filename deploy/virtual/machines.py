@@ -11,6 +11,8 @@ import contextlib
 import os
 import platform
 import shutil
+import socket
+import struct
 import sys
 import time
 from collections.abc import Callable
@@ -23,7 +25,6 @@ from core.errors import ConfigError, HostError, UnreachableError
 from core.files import disk_errors, locked, write_atomic
 from core.paths import IMPORTS
 from core.processes.commands import lasting, quote
-from deploy.virtual.answer import answers
 from deploy.virtual.spec import Spec, get_spec, load_specs
 from deploy.virtual.state import Folder, State, read_state
 from deploy.virtual.supervisor import PORT, Launch
@@ -37,6 +38,11 @@ IDLE_VARIABLE = "SLIPWAY_IDLE_SECONDS"
 HOST = "127.0.0.1"
 _END_SECONDS = 12.0
 """The supervisor gives QEMU 5 s to end well."""
+
+_HEADER = struct.Struct("<6I")
+_VERSION = 0x01000001
+_MAX_DATA = 1 << 20
+_BANNER = b"host::features=shell_v2"
 
 # Our folder first: with -m alone a module of the current folder could replace ours.
 _RUN = "import runpy, sys; sys.path[0] = sys.argv.pop(1); runpy.run_module(sys.argv.pop(1), None, '__main__')"
@@ -212,7 +218,6 @@ def _boot(spec: Spec, folder: Folder) -> State:
 def _prepare(folder: Folder, initrd: Path) -> str:
     """Keys, and the archive with them in it; returns the device's public key."""
     from deploy.virtual.image import keys_archive
-    from deploy.virtual.keys import ensure_key
 
     host_public, public = ensure_key(folder, folder.host_key), ensure_key(folder, folder.key)
     with disk_errors("preparing the virtual device"):
@@ -346,3 +351,43 @@ def abandon(folder: Folder, pid: int) -> None:
         while not gone(pid) and time.monotonic() < end:
             time.sleep(0.02)
     folder.state.unlink(missing_ok=True)
+
+
+def answers(login: str, host: str, port: int, seconds: float = 3.0) -> bool:
+    """Whether an ``ssh`` or ``adb`` server greets at the address within ``seconds``."""
+    try:
+        with socket.create_connection((host, port), 1) as connection:
+            connection.settimeout(seconds)
+            if login == "adb":
+                connection.sendall(_adb_message(b"CNXN", _VERSION, _MAX_DATA, _BANNER))
+                # AUTH and STLS are greetings too, of a server that checks the client's key.
+                return connection.recv(4, socket.MSG_WAITALL) in {b"CNXN", b"AUTH", b"STLS"}
+            return connection.recv(4, socket.MSG_WAITALL) == b"SSH-"
+    except OSError:
+        return False
+
+
+def _adb_message(command: bytes, first: int, second: int, payload: bytes) -> bytes:
+    """One message of the protocol between adb's server and a device (adb's protocol.txt)."""
+    number = int.from_bytes(command, "little")
+    head = _HEADER.pack(number, first, second, len(payload), sum(payload), number ^ 0xFFFFFFFF)
+    return head + payload
+
+
+def ensure_key(folder: Folder, file: Path) -> str:
+    """Make the private key ``file`` if it is not there; its public half as ``ssh-ed25519 AAAA...``."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        PublicFormat,
+        load_ssh_private_key,
+    )
+
+    try:
+        key = load_ssh_private_key(file.read_bytes(), None)
+    except (OSError, ValueError):
+        key = Ed25519PrivateKey.generate()
+        folder.private(file, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode())
+    return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()

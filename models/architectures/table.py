@@ -6,7 +6,6 @@ import functools
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.cli.near import suggestion
 from core.errors import ConfigError
 from core.paths import IMPORTS
 from models.zoo.schemes import Scheme, get_scheme
@@ -64,20 +63,3 @@ def load_architectures() -> dict[str, Architecture]:
             )
         found[name] = one
     return found
-
-
-def get_architecture(name: str) -> Architecture:
-    """The architecture called ``name``.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    table = load_architectures()
-    if name not in table:
-        raise ConfigError(
-            f"There is no architecture {name!r}.",
-            f"{suggestion(name, table)}they are {', '.join(table)}",
-            "./inv self.agree --help",
-            [name],
-        )
-    return table[name]

@@ -12,8 +12,6 @@ from core.errors import UsageError
 from models.inspection.dump import Execution, parts
 from models.inspection.origins import Origin
 
-NO_TIMES = "emulated: times are not shown"
-
 
 @dataclass(frozen=True)
 class Times:

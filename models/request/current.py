@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from core.errors import SlipwayError
 from core.files import sha256_file
 from models.request import Request, key, resolve
-from models.request.options import Options
 from models.users.depends import changed
 
 DESCRIPTION = "program.json"  # core.formats.program has it too, but costs pydantic's import
@@ -46,23 +44,6 @@ def stale(request: Request) -> str:
 def current(request: Request) -> bool:
     """Whether the request's folder has the complete and current result of the export."""
     return not stale(request)
-
-
-def is_current(
-    model: str,
-    scheme: str = "fp32",
-    *,
-    partitioners: Sequence[str] = (),
-    options: Options | Mapping[str, Any] | None = None,
-    out: Path | None = None,
-    format: str = "pte",  # noqa: A002
-) -> bool:
-    """Whether `models.export.export` with the same arguments would find nothing to do.
-
-    Raises:
-        ConfigError: as `models.request.resolve`.
-    """
-    return current(resolve(model, scheme, partitioners=partitioners, options=options, out=out, format=format))
 
 
 def state(model: str, scheme: str, format: str = "pte") -> tuple[str, Path, int]:  # noqa: A002

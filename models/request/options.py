@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from core.cli.near import nearest, suggestion
+from core.cli.request import words
 from core.errors import ConfigError, UsageError
 
 PRECISIONS = ("fp32", "static_quant", "dynamic_quant")
@@ -76,12 +77,6 @@ class Options:
             for field in dataclasses.fields(self)
             if getattr(self, field.name) != field.default
         }
-
-
-def words(value: str | Iterable[str]) -> tuple[str, ...]:
-    """``"a, b"`` or ``["a", "b"]`` as ``("a", "b")``."""
-    parts = value.split(",") if isinstance(value, str) else value
-    return tuple(part.strip() for part in parts if part.strip())
 
 
 def pairs(text: str) -> dict[str, str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from core.errors import ConfigError, UsageError
@@ -18,7 +20,6 @@ from models.lowering import state
 from models.reference import tolerances
 from models.request import Request, sample_files
 from models.samples import pictures, reading
-from models.samples.noise import is_noise
 from models.samples.pictures import Preparation
 from models.zoo.schemes import Scheme
 from models.zoo.trained import TRAINED, Trained, load_trained
@@ -27,6 +28,8 @@ _PART = 4  # one of so many is held back from calibration
 _CHECKED = 32  # held back at most
 _FEW = 0.8
 """The share of the samples in which a program should choose the float model's class."""
+_LEAST = 256  # elements; below, numbers may look like anything
+_SIGMAS = 5.0  # a generator's numbers are further away once in two million
 _ADVICE = "--samples FOLDER, with pictures or arrays like those that the program will see, gives scales that fit them"
 
 
@@ -252,3 +255,26 @@ def classes(request: Request, taken: Taken, folder: Path) -> Classes | None:
         picture=f"{own.picture.name}, {own.shows}" if photographed else f"a sample of {Path(taken.source).name}",
         scores=reference.save(folder, "float0", taken.held[0].want[0]),
     )
+
+
+def is_noise(array: Any) -> bool:
+    """Whether ``array`` looks like ``torch.randn``, ``torch.rand``, or one number everywhere.
+
+    Pictures, sounds and other real numbers fail at once: neighbours resemble each other, or mean and spread are others.
+    """
+    if array.dtype.kind != "f" or array.size < _LEAST:
+        return False
+    numbers = array.astype(np.float64).ravel()
+    if not np.isfinite(numbers).all():
+        return False
+    low, high, mean, spread = numbers.min(), numbers.max(), numbers.mean(), numbers.std()
+    if low == high:
+        return True
+    unit = _SIGMAS / math.sqrt(numbers.size)
+    neighbours = float(np.mean((numbers[1:] - mean) * (numbers[:-1] - mean))) / spread**2
+    if abs(neighbours) > unit:
+        return False
+    normal = abs(mean) < unit and abs(spread - 1) < unit / math.sqrt(2)
+    even = math.sqrt(1 / 12)
+    uniform = low >= 0 and high <= 1 and abs(mean - 0.5) < unit * even and abs(spread - even) < unit * even
+    return bool(normal or uniform)

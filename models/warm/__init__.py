@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from models.request import Request
 
 
-def attempt(requests: Sequence[Request], force: bool, at_once: int) -> dict[str, SlipwayError]:
-    """Export what is not current, several at once: by the warm exporter, or in this process if there is none.
+def attempt(outdated: Sequence[Request], force: bool, at_once: int) -> dict[str, SlipwayError]:
+    """Export several at once: by the warm exporter, or in this process if there is none.
 
     Args:
         at_once: how many together.
@@ -24,10 +24,8 @@ def attempt(requests: Sequence[Request], force: bool, at_once: int) -> dict[str,
     from core.console import note, paused
     from core.errors import SlipwayError
     from models import export
-    from models.request.current import current
     from models.warm import client
 
-    outdated = [request for request in requests if force or not current(request)]
     keep = client.usable()
     outcome: dict[str, Path | SlipwayError | None] = {request.name: None for request in outdated}
     if keep or (at_once > 1 and len(outdated) > 1):

@@ -129,8 +129,12 @@ def weights(model: str) -> Path:
     return row.weights.here
 
 
-def fetch(models: Iterable[str]) -> None:
-    """Fetch what is missing of the models' trained weights. If that cannot be had, they stay random, and it says so."""
+def fetch(models: Iterable[str]) -> bool:
+    """Fetch what is missing of the models' trained weights, and say whether any came.
+
+    If that cannot be had, they stay random, with a note.
+    """
+    came = False
     for model in models:
         row = load_trained().get(model)
         if row is None or os.environ.get(WEIGHTS):
@@ -141,11 +145,13 @@ def fetch(models: Iterable[str]) -> None:
             missing = [file for file in row.files if not file.here.is_file()]
             failed = cache_dir("data") / f"failed-{model}"
             if not missing:
+                came = True
                 continue
             try:
                 if _lately(failed):
                     raise HostError("The last attempt failed less than an hour ago.", "", f"rm {failed}")
                 _bring(missing)
+                came = True
             except HostError as error:
                 why = " ".join(filter(None, [error.what, error.cause]))
                 note(
@@ -155,6 +161,7 @@ def fetch(models: Iterable[str]) -> None:
                 )
                 if not _lately(failed):
                     write_atomic(failed, why)
+    return came
 
 
 def _lately(failed: Path) -> bool:

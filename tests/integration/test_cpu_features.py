@@ -13,11 +13,11 @@ import pytest
 from core.formats.bundle import RUNNER, Bundle
 from models.export import export
 from tests.support import kleidiai
+from tests.support.builds import made_by
 from tests.support.processes import ran
 from toolchains.bundle import builder
 from toolchains.emulation.platforms import platform_for
 from toolchains.targets import get_target
-from verify.suite.made import made_by
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 

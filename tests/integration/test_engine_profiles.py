@@ -14,9 +14,9 @@ import pytest
 
 from core.formats.bundle import RUNNER
 from core.paths import ROOT
+from tests.support.builds import made_by
 from tests.support.processes import ran
 from toolchains.bundle import builder
-from verify.suite.made import made_by
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 

@@ -18,11 +18,12 @@ from core.console import shown
 from core.errors import ConfigError, ExportError
 from core.formats.program import Program, load_program
 from core.paths import ROOT, cache_dir
-from models import is_current
-from models.export import export, export_many
+from models.export import attempt, export, raise_failures
 from models.lowering.quiet import log_path
 from models.nets.layers import linear
 from models.reference.host import Host
+from models.request import resolve
+from models.request.current import current
 from models.zoo import everything, get_model
 from models.zoo.schemes import get_scheme
 
@@ -389,12 +390,12 @@ def test_exporting_again_does_nothing_until_something_changes(
         return (export(model, out=out, host=host) / "model.pte").stat().st_ino
 
     first = stamp()
-    assert is_current(model, out=out)
+    assert current(resolve(model, out=out))
     capfd.readouterr()
     assert stamp() == first
     assert capfd.readouterr().err == ""
     (tmp_path / "part.py").write_text("WIDTH = 16\n")
-    assert not is_current(model, out=out)
+    assert not current(resolve(model, out=out))
     second = stamp()
     assert second != first
     program = load_program(out / "net-make_model-fp32")
@@ -429,8 +430,8 @@ def test_interrupted_nothing_is_left(tmp_path: Path) -> None:
     )
     out = tmp_path / "out"
     code = (
-        "import sys, pathlib; from models.export import export_many; "
-        "export_many([('linear', 'fp32'), (sys.argv[1], 'fp32')], out=pathlib.Path(sys.argv[2]))"
+        "import sys, pathlib; from models.export import attempt; from models.request import resolve; "
+        "attempt([resolve(name, out=pathlib.Path(sys.argv[2])) for name in ('linear', sys.argv[1])], False)"
     )
     child = subprocess.Popen(
         [sys.executable, "-c", code, f"{file}:make_model", str(out)],
@@ -482,10 +483,7 @@ def test_a_folder_that_no_export_made_is_left_alone(tmp_path: Path, host: Host) 
 
 
 def test_one_failure_of_many_keeps_the_others(tmp_path: Path) -> None:
-    jobs = [(fixture("wrong:raises"), "fp32"), ("linear", "fp32")]
+    failures = attempt([resolve(name, out=tmp_path) for name in (fixture("wrong:raises"), "linear")], False)
     with pytest.raises(ExportError, match=r"raises\(\)"):
-        export_many(jobs, out=tmp_path)
+        raise_failures(failures, 2)
     assert load_program(tmp_path / "linear-fp32").model == "linear"
-    with pytest.raises(ConfigError):
-        export_many([("linear", "qs8"), ("linear", "qs9")], out=tmp_path)
-    assert not (tmp_path / "linear-qs8").exists(), "names are checked before anything is exported"

@@ -10,8 +10,8 @@ import pytest
 
 from core.formats.bundle import Bundle
 from tests.support import kleidiai
+from tests.support.builds import made_by
 from toolchains.bundle import builder
-from verify.suite.made import made_by
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 

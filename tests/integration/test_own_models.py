@@ -18,9 +18,10 @@ from deploy.run import generate
 from deploy.run.pipeline import deploy
 from deploy.run.settings import DEFAULT, Settings
 from models import export as exporting
-from models import is_current
 from models.export import export
 from models.reference.host import Host
+from models.request import resolve
+from models.request.current import current
 from tests.integration.test_methods import spoken
 from tests.support.deploying import bundle
 from toolchains.targets import host_target
@@ -62,14 +63,14 @@ def test_retrained_weights_and_only_changed_models_are_exported(
         return [numpy.load(export(model, out=tmp_path / "out", host=host) / "output0.npy")[0, 0] for model in models]
 
     assert outputs() == [1.0, 1.0]
-    assert [is_current(model, out=tmp_path / "out") for model in models] == [True, True]
+    assert [current(resolve(model, out=tmp_path / "out")) for model in models] == [True, True]
     torch.save({"bias": torch.ones(4)}, weights)
-    assert [is_current(model, out=tmp_path / "out") for model in models] == [False, True]
+    assert [current(resolve(model, out=tmp_path / "out")) for model in models] == [False, True]
     capfd.readouterr()
     assert outputs() == [2.0, 1.0]
     assert f"exporting again: {weights} has changed" in capfd.readouterr().err.replace("\n", "")
     file.write_text(text.replace("return x + self.bias", "return x - self.bias"))
-    assert [is_current(model, out=tmp_path / "out") for model in models] == [False, True]
+    assert [current(resolve(model, out=tmp_path / "out")) for model in models] == [False, True]
     program = load_program(export(models[0], options={"depends": "env:MY_STEP"}, out=tmp_path / "out", host=host))
     assert set(program.depends["variables"]) == {"MY_STEP"}
     with pytest.raises(ExportError, match="no file nowhere"):
@@ -109,9 +110,9 @@ def test_packages_of_the_users_may_be_named_as_ours_are(tmp_path: Path, host: Ho
     assert program.agreement is not None
     assert program.agreement.max_abs < 1e-5
     assert set(program.sources) == {str(tmp_path / name) for name in REPOSITORY if name != "net.py"}
-    assert is_current(model, **how)
+    assert current(resolve(model, **how))
     (tmp_path / "core/acts.py").write_text(REPOSITORY["core/acts.py"].replace("relu", "tanh"))
-    assert not is_current(model, **how)
+    assert not current(resolve(model, **how))
 
 
 # --- state

@@ -22,9 +22,9 @@ from core.formats.bundle import RUNNER
 from core.formats.program import Program, load_program
 from core.paths import ROOT
 from models.export import export
+from tests.support.builds import made_by
 from tests.support.processes import ran
 from toolchains.bundle import builder
-from verify.suite.made import made_by
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 

@@ -28,12 +28,16 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return tried
 
 
-def test_failures_are_said_once_and_the_only_one_is_left_to_the_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failures_are_said_once_and_the_only_one_is_left_to_the_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, dist: Path
+) -> None:
+    monkeypatch.setattr(warm, "attempt", lambda requests, force, at_once: export.attempt(requests, force))
+    monkeypatch.setattr("core.environment.ensure_export", lambda: None)
     with pytest.raises(ExportError, match=r"^mlp-qs8: Lowering failed\.\n"):
-        export.export_many([("mlp", "qs8")])
+        command.exported([resolve("mlp", "qs8")])
     assert capsys.readouterr().err == ""
     with pytest.raises(ExportError) as caught:
-        export.export_many([("mlp", "qs8"), ("mlp", "fp32")])
+        command.exported([resolve("mlp", scheme) for scheme in ("qs8", "fp32")])
     assert capsys.readouterr().err.splitlines() == [
         "mlp-qs8: failed: Lowering failed.", "mlp-fp32: failed: Lowering failed.",
     ]  # fmt: skip

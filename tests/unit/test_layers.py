@@ -19,7 +19,7 @@ from deploy.run.runner import Instructions as Runner
 from tests.conftest import Inv
 from tests.support.layer_results import lab
 from toolchains.targets import get_target
-from verify.layers import command, html, kept, report, running, words
+from verify.layers import command, html, report, running, words
 from verify.layers.command import check, planned
 from verify.layers.families import FAMILIES, FUNCTION, LLM, layers_of
 from verify.layers.model import Instructions, Lab, Peak
@@ -154,15 +154,15 @@ def counting() -> Lab:
 
 
 def test_the_docs_keep_what_was_counted_and_nothing_with_a_hole(empty_tables: None) -> None:
-    kept.keep(counting())
-    text = kept.LAB.text()
+    command.keep(counting())
+    text = command.LAB.text()
     assert (
         "| <b>pi | linear | pf32 | KleidiAI `f32_x` | `f32_gemm_6x8__neon` | agrees | 10,000 | 41,234 | 0.24 |" in text
     )
     for holed in (lab(emulated=True), lab(emulated=False)):
         with pytest.raises(ConfigError, match="1 cells have no instructions: a/linear-fp32"):
-            kept.keep(holed)
-    assert kept.LAB.text() == text
+            command.keep(holed)
+    assert command.LAB.text() == text
 
 
 def test_what_an_emulator_counted_is_in_every_report(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ import pytest
 
 from core.errors import ConfigError, ExportError
 from core.files import sha256_file
-from models import is_current, request, zoo
+from models import request, zoo
 from models.request import key, listing, resolve
+from models.request.current import current
 from models.request.options import Options
 from models.zoo.tables import CODE, HERE, RULES
 from models.zoo.trained import WEIGHTS
@@ -128,21 +129,21 @@ def test_the_key_follows_weights_and_versions(monkeypatch: pytest.MonkeyPatch, t
 
 def test_a_whole_export_is_current(file: Path, tmp_path: Path) -> None:
     model = f"{file}:make_model"
-    assert not is_current(model, out=tmp_path)
+    assert not current(resolve(model, out=tmp_path))
     pretend(resolve(model, out=tmp_path))
-    assert is_current(model, out=tmp_path)
-    assert not is_current(model, "qs8", out=tmp_path)
-    assert not is_current(model, options={"per_op_mode": True}, out=tmp_path)
+    assert current(resolve(model, out=tmp_path))
+    assert not current(resolve(model, "qs8", out=tmp_path))
+    assert not current(resolve(model, options={"per_op_mode": True}, out=tmp_path))
     file.write_text(SOURCE + "x = 1\n")
-    assert not is_current(model, out=tmp_path)
+    assert not current(resolve(model, out=tmp_path))
     part = tmp_path / "part.py"
     part.write_text("WIDTH = 4\n")
     pretend(resolve("mlp", out=tmp_path), sources={str(part): sha256_file(part)})
-    assert is_current("mlp", out=tmp_path)
+    assert current(resolve("mlp", out=tmp_path))
     part.write_text("WIDTH = 5\n")
-    assert not is_current("mlp", out=tmp_path)
+    assert not current(resolve("mlp", out=tmp_path))
     part.unlink()
-    assert not is_current("mlp", out=tmp_path)
+    assert not current(resolve("mlp", out=tmp_path))
 
 
 @pytest.mark.parametrize("damage", ["missing", "short", "no description", "not json", "a list", "no files"])
@@ -158,7 +159,7 @@ def test_a_damaged_export_is_not_current(tmp_path: Path, damage: str) -> None:
         description.unlink()
     elif damage in ("not json", "a list"):
         description.write_text("{" if damage == "not json" else "[]")
-    assert not is_current("mlp", out=tmp_path)
+    assert not current(resolve("mlp", out=tmp_path))
 
 
 def test_the_list_says_what_is_exported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -222,13 +223,13 @@ def test_a_users_file_is_looked_at_quickly_and_does_not_run(tmp_path: Path) -> N
     path.write_text("raise SystemExit('it ran')\n" + SOURCE)
     wanted = resolve(f"{path}:make_model", out=tmp_path)
     assert key(wanted)
-    assert not is_current(f"{path}:make_model", out=tmp_path)
+    assert not current(resolve(f"{path}:make_model", out=tmp_path))
     pretend(resolve("mobilenet_v2", "qs8", out=tmp_path))
-    is_current("mobilenet_v2", "qs8", out=tmp_path)  # reads the tables
+    current(resolve("mobilenet_v2", "qs8", out=tmp_path))  # reads the tables
     times = []
     for _ in range(5):
         start = time.process_time()  # others may have the processors
-        assert is_current("mobilenet_v2", "qs8", out=tmp_path)
+        assert current(resolve("mobilenet_v2", "qs8", out=tmp_path))
         times.append(time.process_time() - start)
     assert min(times) < 0.05
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
+from core.cli.request import words
 from core.environment import bootstrap
 from core.errors import ConfigError, UsageError
 from core.paths import ROOT
 from models.request import key, partitioners, resolve
-from models.request.options import PRECISIONS, Options, parse, words
+from models.request.options import PRECISIONS, Options, parse
 from models.request.variants import chosen, kind_of, scheme_with, suffix
 from models.zoo import combinations, everything, load_zoo
 from models.zoo.schemes import get_scheme, load_schemes
@@ -54,7 +55,7 @@ def test_no_torch_is_needed_to_know_what_is_there() -> None:
     heavy = ("torch", "executorch", "torchao", "numpy", "pydantic", "rich")
     code = (
         "import sys, models; from models.request.listing import listing; listing();"
-        "models.is_current('mlp', 'qs8');"
+        "from models.request import current, resolve; current.current(resolve('mlp', 'qs8'));"
         f"print([name for name in {heavy!r} if name in sys.modules]);"
         "import models.export; print('torch' in sys.modules)"  # it brings core.formats.program with it
     )

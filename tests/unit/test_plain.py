@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from core import console
-from core.console.folding import Folding
+from core.console.marks import Folding
 from core.errors import RunError
 from core.plain import json_text, one_line, plain, plain_values, says
 from tests.support import drawn

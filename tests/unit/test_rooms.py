@@ -1,14 +1,16 @@
-"""Data flows one way: which room may import which."""
+"""Data flows one way: which room may import which. Modules stay short, and every error says what to do next."""
 
 from __future__ import annotations
 
+import ast
 import graphlib
 from pathlib import Path
 
 import pytest
 
+from core import errors
 from core.paths import ROOT
-from verify.house import ROOMS, imports, modules, ours
+from verify.house import ROOMS, imports, module_of, modules, ours
 
 LEVELS = (
     "core",  # the modules of the folder itself: errors, paths
@@ -71,6 +73,8 @@ ONLY = {"core": ("core",), "toolchains": ("core", "toolchains"), "models": ("cor
 """Rooms that import fewer than the levels below them."""
 NOT_FOR_DEPLOY = {"models", "toolchains.bundle.builder", "toolchains.bundle.conan", "conan", "torch", "executorch"}
 ONLY_MODELS = {"torch", "torchao", "executorch"}
+KINDS = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
+"""Classes of errors."""
 LONGEST = 500
 """Lines a module may have."""
 
@@ -128,3 +132,28 @@ def test_only_tests_import_tests_and_the_docs_hold_no_code() -> None:
 def test_modules_stay_short(room: str) -> None:
     for file in _files(room):
         assert len(file.read_text(encoding="utf-8").splitlines()) <= LONGEST, file.relative_to(ROOT)
+
+
+def _without(source: str) -> list[int]:
+    """Lines where an error is made without a hint, or with an empty one."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in KINDS):
+            continue
+        if any(isinstance(each, ast.Starred) for each in node.args):
+            continue
+        hints = [*node.args[2:3], *(word.value for word in node.keywords if word.arg == "hint")]
+        if not hints or (isinstance(hints[0], ast.Constant) and not hints[0].value):
+            found.append(node.lineno)
+    return found
+
+
+def test_no_error_is_made_without_a_next_step() -> None:
+    source = (
+        'RunError("a", "b")\nRunError("a", "b", "")\nRunError("a", "b", "c")\nRunError("a", hint="c")\nRunError(*all)'
+    )
+    assert _without(source) == [1, 2]
+    sources = {name: file for name, file in MODULES.items() if not name.startswith("tests")}
+    lacking = {name: lines for name, file in sources.items() if (lines := _without(file.read_text(encoding="utf-8")))}
+    assert lacking == {}
+    assert module_of(ROOT / "deploy/run/npy.py") in sources

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.cli.request import words
 from core.errors import ConfigError, HostError, NotSupportedError
 from core.files import disk_errors, sha256_file, write_atomic
 from core.paths import aar_dir
@@ -61,8 +62,7 @@ def targets_of(names: str) -> list[Target]:
         ConfigError: a target is unknown.
         NotSupportedError: it is not Android's.
     """
-    words = [word.strip() for word in names.split(",") if word.strip()]
-    chosen = [get_target(word) for word in dict.fromkeys(words)]
+    chosen = [get_target(word) for word in dict.fromkeys(words(names))]
     for target in chosen:
         if target.os != "android":
             raise NotSupportedError(

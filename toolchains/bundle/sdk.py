@@ -14,16 +14,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from core import console
 from core.errors import BundleError
 from core.files import new_folder, sha256_file, write_atomic, write_json
 from core.files.locks import Clock
-from core.formats.bundle import MANIFEST, SBOM, Checks, FileEntry, differences
+from core.formats.bundle import MANIFEST, SBOM, Checks, FileEntry, read_manifest
 from core.paths import cache_dir, sdk_dir
 from core.processes.commands import need, run
-from core.strict_json import parse_json
 from toolchains.bundle import inputs, toolchain_file
 from toolchains.bundle.making import Making
 from toolchains.bundle.selection import Selection
@@ -85,18 +84,15 @@ class Sdk(BaseModel):
             BundleError: the manifest is missing or malformed, or a file is missing or changed.
         """
         again = f"./inv build --target {path.parent.name} --sdk"
-        source = path / MANIFEST
+        manifest = read_manifest(path, SdkManifest, "is no SDK", again)
+        archive = _archive(path, manifest)
         try:
-            manifest = SdkManifest.model_validate(parse_json(source.read_bytes()))
-            archive = _archive(path, manifest)
-            recorded = _digest_file(archive).read_text(encoding="utf-8").split()[0]
-            wrong = [] if sha256_file(archive) == recorded else [f"{archive.name}: changed"]
+            changed = _digest_file(archive).read_text(encoding="utf-8").split()[:1] != [sha256_file(archive)]
         except FileNotFoundError as error:
-            raise BundleError(f"There is no SDK in {path}.", "it was not built", again) from error
-        except (ValueError, IndexError, ValidationError) as error:
-            raise BundleError(f"{source} is not a manifest.", str(error), again) from error
-        if wrong := wrong + differences(path, manifest.files):
-            raise BundleError(f"The files in {path} are not those that were built.", "; ".join(wrong), again, wrong)
+            raise BundleError(f"There is no SDK in {path}.", f"{archive.name} is missing", again) from error
+        if changed:
+            what = f"The files in {path} are not those that were built."
+            raise BundleError(what, f"{archive.name}: changed", again, [archive.name])
         return cls(path=path, archive=archive, manifest=manifest)
 
 

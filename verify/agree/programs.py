@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core import console
+from core.cli.request import words
 from core.errors import ConfigError
 from core.files import sha256_bytes, sha256_file
 from core.formats.program import Tolerance, load_program
@@ -110,7 +111,7 @@ def chosen(expression: str) -> list[About]:
         ConfigError: one of them names nothing.
     """
     known = table()
-    parts = [part.strip() for part in expression.split(",") if part.strip()]
+    parts = words(expression)
     for part in parts:
         if not any(_names(part, name) for name in known):
             models = ", ".join(dict.fromkeys(about.model for about in known.values()))
@@ -135,7 +136,6 @@ def prepare(abouts: Sequence[About]) -> Iterator[Compared]:
     from models.architectures.exporting import references
     from models.export import export
     from models.lowering.quiet import log_path, quiet
-    from models.request.current import is_current
 
     for about in abouts:
         if about.kind == FURTHER:
@@ -146,15 +146,10 @@ def prepare(abouts: Sequence[About]) -> Iterator[Compared]:
                 console.note(f"{about.name}: exported in {took:.0f} s")
             yield of_reference(about, reference)
             continue
-        if not is_current(about.model, about.scheme):
-            export(about.model, about.scheme)
-        yield _of_zoo(about)
+        yield _of_zoo(about, export(about.model, about.scheme))
 
 
-def _of_zoo(about: About) -> Compared:
-    from models.request import resolve
-
-    folder = resolve(about.model, about.scheme).folder
+def _of_zoo(about: About, folder: Path) -> Compared:
     program = load_program(folder)
     limits = tuple(_EXACT if about.exact else program.tolerance_of(index) for index in range(len(program.outputs)))
     return Compared(

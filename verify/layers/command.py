@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from commands.own import Lab as LabRequest
 from core import console
-from core.errors import ConfigError, MatrixError, SlipwayError, UsageError
+from core.cli.request import words
+from core.errors import ConfigError, MatrixError, SlipwayError
 from core.files import locked
 from core.formats.bundle import Bundle
 from core.paths import dist_part
 from core.processes.sweep import Journal
 from deploy.devices.inventory import Device, get_device
+from deploy.matrix.matrix import named
 from deploy.matrix.model import Problem
+from deploy.matrix.plan import Exportable
 from deploy.run.result import now
 from deploy.run.settings import Settings
 from models.zoo.schemes import load_schemes
 from models.zoo.type_names import scheme_of, schemes_of, type_of
 from toolchains.targets import get_target, host_target
-from verify.layers import kept, report
+from verify.layers import report
 from verify.layers.families import FUNCTION, Layer, layers_of
 from verify.layers.model import Lab, LayerCell, Peak
 from verify.layers.peaks import peaks
 from verify.layers.running import LayerRunner, Todo, say
 from verify.layers.ways import Pair, pair_for
-from verify.layers.words import why
+from verify.layers.words import agreement, kernels, why
+from verify.tables import Row, Table
 
 JOURNAL = "cells.jsonl"
+LAB = Table("docs/speed.md", "lab")
 LAYERS = "_layers"
 """Folder of the layers' files, for labs of every name: none is exported twice."""
 DEFAULT_LAYERS = "linear,conv1x1,conv,bmm"
@@ -64,11 +67,7 @@ def run(request: LabRequest) -> None:
     Raises:
         MatrixError: cells failed. UsageError, ConfigError: a senseless name, layer or type.
     """
-    name = request.name
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", name):
-        raise UsageError(
-            f"--name {name!r} cannot be the name of a folder.", "letters, digits, '.', '_', '-'", "--name a"
-        )
+    name = named(request.name)
     settings = Settings.parse({**vars(request), "cpu_threads": request.cpu_threads or 1}, weights_cache=False)
     folder = dist_part("lab") / name
     plan = planned(request, folder)
@@ -79,7 +78,7 @@ def run(request: LabRequest) -> None:
         found = _fill(plan, request, folder, settings)
     report.printed(found, folder, request.json)
     if request.update:
-        kept.keep(found)
+        keep(found)
     check(found, folder)
 
 
@@ -103,10 +102,10 @@ def check(found: Lab, folder: Path) -> None:
 def planned(request: LabRequest, folder: Path) -> Plan:
     """The cells that the request selects; exports and builds nothing, but writes the layers' files."""
     subjects = _subjects(request, folder.parent / LAYERS)
-    schemes = _schemes(_listed(request.types))
+    schemes = _schemes(words(request.types))
     cells: list[LayerCell] = []
     possible = []
-    for device in _devices(_listed(request.device)):
+    for device in _devices(words(request.device)):
         target = get_target(device.target)
         pair = pair_for(target, request.against)
         engines = {pair.first.engine, pair.second.engine} - set(target.working_engines)
@@ -140,8 +139,8 @@ def _cell(device: Device, subject: Subject, scheme: str, why: str) -> LayerCell:
 
 def _subjects(request: LabRequest, folder: Path) -> list[Subject]:
     if request.model:
-        return [Subject(Path(one.replace(":", "-")).name, one) for one in _listed(request.model)]
-    found = layers_of(_listed(request.layers or DEFAULT_LAYERS), _listed(request.shape))
+        return [Subject(Path(one.replace(":", "-")).name, one) for one in words(request.model)]
+    found = layers_of(words(request.layers or DEFAULT_LAYERS), words(request.shape))
     return [Subject(layer.name, f"{layer.write(folder)}:{FUNCTION}", layer) for layer in found]
 
 
@@ -161,10 +160,6 @@ def _devices(names: Sequence[str]) -> Iterator[Device]:
     for name in dict.fromkeys(names or ("local",)):
         device = get_device(name)
         yield device.model_copy(update={"target": host_target().name}) if device.target == "host" else device
-
-
-def _listed(text: Any) -> tuple[str, ...]:
-    return tuple(word.strip() for word in str(text or "").split(",") if word.strip())
 
 
 def _fill(plan: Plan, request: LabRequest, folder: Path, settings: Settings) -> Lab:
@@ -218,31 +213,59 @@ def _build(target: str, engine: str) -> Bundle:
 
 def _programs(plan: Plan) -> tuple[dict[tuple[str, str], Path], dict[tuple[str, str], Problem]]:
     """The folder of each export, or the error with which it ended."""
-    from commands.export import together
+    from commands.export import each
 
-    jobs = list(dict.fromkeys((subject.source, cell.scheme) for cell, _device, subject, _pair in plan.possible))
-    try:
-        return dict(zip(jobs, together(jobs), strict=True)), {}
-    except SlipwayError:
-        pass  # one by one, to know whose error it is
-    made: dict[tuple[str, str], Path] = {}
-    failed: dict[tuple[str, str], Problem] = {}
-    for job in jobs:
-        found = _one(job)
-        if isinstance(found, Problem):
-            failed[job] = found
-        else:
-            made[job] = found
-    return made, failed
+    programs = {
+        (subject.source, cell.scheme): Exportable(subject.source, subject.source, cell.scheme, "pte")
+        for cell, _device, subject, _pair in plan.possible
+    }
+    made = each(list(programs.values()))
+    failed = {job: Problem.of(found) for job, one in programs.items() if isinstance(found := made[one], SlipwayError)}
+    return {job: found for job, one in programs.items() if isinstance(found := made[one], Path)}, failed
 
 
-def _one(job: tuple[str, str]) -> Path | Problem:
-    from commands.export import together
+def keep(found: Lab) -> None:
+    """Keep the cells of emulated devices in the table of ``docs/speed.md``.
 
-    try:
-        return together([job])[0]
-    except SlipwayError as error:
-        return Problem.of(error)
+    Raises:
+        ConfigError: a cell failed, was not run, or a device did not count; the docs would have a hole.
+    """
+    possible = [cell for cell in found.cells if cell.outcome != "impossible"]
+    rows = [row for cell in possible if (row := _row(cell)) is not None]
+    if len(rows) != len(possible):
+        without = [cell.key for cell in possible if _row(cell) is None]
+        raise ConfigError(
+            "Nothing was kept for the docs.", f"{len(without)} cells have no instructions: {', '.join(without[:5])}",
+            "./inv self.lab --device sme,pi5,pi3 --layers all --update",
+        )  # fmt: skip
+    devices = {row["device"] for row in rows}
+    LAB.put(rows, ("device", "layer", "type"), keep=lambda row: row["device"] not in devices)
+
+
+def _row(cell: LayerCell) -> Row | None:
+    if not cell.emulated or cell.first is None or cell.second is None:
+        return None
+    counts = [way.instructions for way in cell.ways]
+    if counts[0] is None or counts[1] is None:
+        return None
+    first, second = counts[0].least, counts[1].least
+    return {
+        "device": cell.device,
+        "layer": cell.layer,
+        "type": cell.type or cell.scheme,
+        "kernel": _code(kernels(cell.first)),
+        "kernel without KleidiAI": "the same" if cell.same_kernels else _code(kernels(cell.second)),
+        "agreement": agreement(cell),
+        "instructions": f"{first:,}",
+        "without KleidiAI": f"{second:,}",
+        "ratio": f"{first / second:.2f}",
+    }
+
+
+def _code(names: str) -> str:
+    """Kernels as code; the word KleidiAI before a kernel's name is not part of it."""
+    parts = [name.rpartition(" ") for name in names.split(", ") if name]
+    return ", ".join(f"{library}{space}`{kernel}`" for library, space, kernel in parts)
 
 
 def load(folder: Path) -> Lab:

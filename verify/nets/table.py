@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from core.cli.request import words
 from core.errors import ConfigError
 from core.files import sha256_bytes
 from models.zoo.schemes import get_scheme
@@ -118,7 +119,7 @@ def choose(expression: str) -> list[Exported]:
         ConfigError: one of them names nothing.
     """
     known = programs()
-    parts = [part.strip() for part in expression.split(",") if part.strip()]
+    parts = words(expression)
     for part in parts:
         if not any(_names(part, one) for one in known):
             raise ConfigError(

@@ -10,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from core.errors import BuildError, BundleError, ConfigError, HostError, NotSupportedError
+from commands.own import Prove
+from core.errors import BuildError, BundleError, ConfigError, HostError, MismatchError, NotSupportedError
 from core.files import sha256_bytes, sha256_file
 from core.formats.bundle import Native
 from core.paths import native_dir
@@ -19,7 +20,7 @@ from toolchains.emulation import platforms
 from toolchains.emulation.platforms import NATIVE, WINE, Platform
 from toolchains.targets import Target, get_target, load_targets
 from verify.prove import kernel_names as kernels
-from verify.prove import proof
+from verify.prove import proof, table
 from verify.prove.proof import CaseResult, Report, Row
 
 _SAMPLE_MS = 200
@@ -191,3 +192,25 @@ def failures(rows: list[Row]) -> Iterator[str]:
     for row in rows:
         if row.outcome == "failed":
             yield f"{row.target} on {row.cpu}: {row.why}"
+
+
+def run(request: Prove) -> None:
+    """Run ``./inv self.prove``.
+
+    Raises:
+        MismatchError: XNNPACK computes wrongly.
+    """
+    with_kernels = not request.quick
+    rows = (
+        prove_all(with_kernels=with_kernels, again=request.again)
+        if request.target == "all"
+        else prove(request.target, request.cpu, with_kernels=with_kernels, again=request.again)
+    )
+    if request.update:
+        table.publish(rows)
+    table.report(rows, request.json)
+    failed = list(failures(rows))
+    if failed:
+        raise MismatchError(
+            "XNNPACK computes wrongly.", "; ".join(failed), "./inv self.prove --target NAME --cpu CPU", failed
+        )

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from core import console
+from core.cli.request import words
 from core.errors import ConfigError, ExportError
 from core.files import locked, sha256_bytes, write_json
 from core.paths import ROOT, cache_dir
@@ -309,7 +310,7 @@ def chosen(pattern: str) -> list[str]:
     Raises:
         ConfigError: one of them names nothing.
     """
-    parts = [part.strip() for part in pattern.split(",") if part.strip()]
+    parts = words(pattern)
     known = our_names()
     if not parts or not all(any(part in name for name in known) for part in parts):
         known += names()  # takes half a minute once
