@@ -1,4 +1,5 @@
-// Runs a model once: run_once model.pte input.bin output.bin. The files hold a tensor's elements, nothing else.
+// Runs a model once: run_once model.pte input.bin output.bin. The files hold a tensor's elements, nothing
+// else.
 #include <executorch/extension/module/module.h>
 #include <executorch/extension/tensor/tensor.h>
 

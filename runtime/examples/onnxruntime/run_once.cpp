@@ -31,7 +31,8 @@ int main(int argc, char** argv) try {
   Ort::Session session = (Quiet(), Ort::Session(env, argv[1], options));
 
   Ort::AllocatorWithDefaultOptions allocator;
-  const auto in = session.GetInputNameAllocated(0, allocator), out = session.GetOutputNameAllocated(0, allocator);
+  const auto in = session.GetInputNameAllocated(0, allocator),
+             out = session.GetOutputNameAllocated(0, allocator);
   const char *const inputs[] = {in.get()}, *const outputs[] = {out.get()};
   const Ort::TypeInfo type = session.GetInputTypeInfo(0);
   const auto shape = type.GetTensorTypeAndShapeInfo().GetShape();
