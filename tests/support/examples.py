@@ -60,7 +60,7 @@ for program in app/bin/run_once*; do
     sha256sum <out.bin
 done
 wc -l <printed
-wc -c <said
+grep -c "Schema error" said || true
 """
 """The same for an engine's SDK: an output's size, the model, and options of the runner, which runs once for each."""
 
