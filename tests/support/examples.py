@@ -122,8 +122,8 @@ def run_installed(name: str, engine: str, folder: Path) -> None:
     shutil.copytree(EXAMPLES / engine, folder / "source")
     prefix = [f"-DCMAKE_PREFIX_PATH={sdk.path}", "-DCMAKE_EXE_LINKER_FLAGS_RELEASE=-s"]
     built = configure(folder / "source", folder / "build", sdk.toolchain_file, prefix)
-    done = ran([conan.program("cmake"), "--install", built, "--prefix", folder / "app"])
-    assert done.returncode == 0, done.stderr
+    installed = ran([conan.program("cmake"), "--install", built, "--prefix", folder / "app"])
+    assert installed.returncode == 0, installed.stderr
     shutil.copytree(sdk.path / "bin", folder / "app/bin", dirs_exist_ok=True)
     with tarfile.open(folder / "app.tar.gz", "w:gz", compresslevel=1) as tar:
         tar.add(folder / "app", "app")
