@@ -51,16 +51,19 @@ def run(request: Build) -> None:
 
 
 def _sdk(request: Build) -> None:
-    """Build libslipway, and its wheel."""
+    """Build an SDK, and libslipway's wheel."""
     from toolchains.bundle import report
-    from toolchains.bundle.sdk import build_sdk
+    from toolchains.bundle.sdk import ENGINE, build_sdk
     from toolchains.bundle.wheel import tag, write_wheel
     from toolchains.targets import get_target
 
     if request.wheel:
         tag(get_target(request.target))  # before minutes of compiling
     selection = _selection(request.ops_from)
-    sdk = build_sdk(request.target, request.toolchain, request.force, shared=request.wheel, selection=selection)
+    engine = request.engine if "engine" in request.typed else ENGINE
+    sdk = build_sdk(
+        request.target, request.toolchain, request.force, engine=engine, shared=request.wheel, selection=selection
+    )
     report.sdk(sdk, request.json, write_wheel(sdk) if request.wheel else None)
 
 

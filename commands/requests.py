@@ -50,7 +50,8 @@ class Build(Reported):
     A build with nothing to do ends at once. Compilers, system libraries and emulators are fetched as
     needed, without root, into a cache outside the checkout. --packages leaves XNNPACK, cpuinfo, pthreadpool and
     FXdiv as libraries in dist/<target>/native/ instead; --sdk leaves libslipway in dist/<target>/sdk/, and
-    --wheel also its Python package in dist/wheels/. --aar leaves an archive for Android apps in dist/android/.
+    --wheel also its Python package in dist/wheels/. --sdk --engine leaves upstream's runtime for your own programs in
+    dist/<target>/sdk-<engine>/. --aar leaves an archive for Android apps in dist/android/.
     --ops-from leaves a smaller bundle, for some programs only, in dist/<target>/lean-<programs>/.
     --profiles builds nothing: it writes the Conan profiles of Slipway's own builds into a folder of yours, one for each
     target and one for this machine, so that packages from a remote fit them.
@@ -77,7 +78,8 @@ class Build(Reported):
     )
     packages: bool = option("only the native packages: XNNPACK and what it needs, from source", False)
     sdk: bool = option(
-        "libslipway, for your own programs: libraries, headers, CMake and pkg-config files, and an archive", False
+        "for your own programs: libraries, headers, CMake files, and an archive; libslipway, or what --engine names",
+        False,
     )
     wheel: bool = option("the same for Python: the SDK, and a wheel in dist/wheels/", False)
     aar: bool = option(
@@ -118,8 +120,13 @@ class Build(Reported):
             raise UsageError(
                 "--aar cannot be used with --engine, --packages, --sdk, --wheel or --ops-from.", "", "./inv build --aar"
             )
-        if (self.sdk or self.wheel) and self.typed & {"engine", "packages"}:
-            raise UsageError("--sdk and --wheel cannot be used with --engine or --packages.", "", "./inv build --sdk")
+        if (self.sdk or self.wheel) and "packages" in self.typed:
+            raise UsageError("--sdk and --wheel cannot be used with --packages.", "", "./inv build --sdk")
+        if (self.wheel or (self.sdk and self.ops_from)) and self.typed & {"engine"} and self.engine != "lean":
+            raise UsageError(
+                f"--wheel, and --sdk with --ops-from, cannot be used with --engine {self.engine}.",
+                "they are for libslipway, which has the engine lean", "./inv build --sdk",
+            )  # fmt: skip
         if self.wheel and self.ops_from:
             raise UsageError(
                 "--wheel cannot be used with --ops-from.", "a wheel has all operators", "./inv build --wheel"

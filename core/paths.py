@@ -162,8 +162,8 @@ def sdk_dir(target: str, kind: str = "") -> Path:
     """``dist/<target>/sdk``: libslipway, its headers, and how other build systems find it.
 
     Args:
-        kind: what makes it another one: a second C library (``dist/<target>/sdk-glibc``), or the programs that it is
-            for alone (``dist/<target>/sdk-mlp-fp32``).
+        kind: what makes it another one: a second C library (``dist/<target>/sdk-glibc``), the programs that it is for
+            alone (``dist/<target>/sdk-mlp-fp32``), or another engine (``dist/<target>/sdk-executorch``).
     """
     return dist_dir() / target / (f"sdk-{kind}" if kind else "sdk")
 

@@ -218,9 +218,10 @@ def find_bundle(word: str, target: str) -> Bundle:
     folder = Path(word) if (Path(word) / MANIFEST).is_file() else dist_dir() / target / word
     if not word or not (folder / MANIFEST).is_file():
         there = sorted(file.parent.name for file in (dist_dir() / target).glob(f"*/{MANIFEST}"))
+        there = [name for name in there if not name.startswith(("native", "sdk"))]
         raise UsageError(
             f"There is no bundle {word or 'without a name'}.",
-            f"for {target} there are: {', '.join(name for name in there if name not in ('native', 'sdk')) or 'none'}",
+            f"for {target} there are: {', '.join(there) or 'none'}",
             f"./inv build --target {target} --ops-from model.pte",
             [word],
         )

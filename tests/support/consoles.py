@@ -71,7 +71,7 @@ ELSEWHERE = (
     ("embedding.md", "ANDROID_NDK_HOME=", "it takes Google's NDK; tests/integration/test_java.py"),
     ("embedding.md", "conan ", "tests/integration/test_conan_package.py"),
     ("embedding.md", "path/to/slipway/inv build --profiles", "tests/integration/test_conan_package.py"),
-    ("embedding.md", "cmake ", "tests/integration/test_libslipway.py"),
+    ("embedding.md", "cmake ", "tests/integration/test_libslipway.py and test_engine_sdks.py"),
     ("embedding.md", "pip install", "it takes an Arm device; tests/integration/test_libslipway.py"),
     ("build.md", "./inv doctor", "tests/integration/test_hosts.py has it without a mirror"),
     ("howto.md", "source ", "tests/integration/test_shells.py"),

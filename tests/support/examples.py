@@ -1,9 +1,10 @@
-"""The examples of libslipway: built outside of the checkout, and run on a device."""
+"""The examples of the SDKs: built outside of the checkout, and run on a device."""
 
 from __future__ import annotations
 
 import hashlib
 import shutil
+import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -39,6 +40,29 @@ if [ -e libslipway.so.1 ]; then
 fi
 """
 """What runs on the device: `$1` is an output's size in bytes, `$2` the number of frames."""
+_INSTALLED = """\
+#!/bin/sh
+set -e
+tar -xzf app.tar.gz
+size=$1 model=$2
+shift 2
+for provider in "$@"; do
+    app/bin/pte_runner --model_path="$model" --inputs=in.npy --cpu_threads=2 $provider --output_file=out >/dev/null
+    tail -c "$size" out0.npy | sha256sum
+done
+for program in app/bin/run_once*; do
+    threads=''
+    case $program in
+        *.real) continue ;;
+        *_c*) threads=2 ;;
+    esac
+    "$program" "$model" in.bin out.bin $threads >printed 2>>said
+    sha256sum <out.bin
+done
+wc -l <printed
+grep -c "Schema error" said || true
+"""
+"""The same for an engine's SDK: an output's size, the model, and options of the runner, which runs once for each."""
 
 
 def configure(
@@ -89,3 +113,38 @@ def run_on(name: str, folder: Path) -> None:
 
 def _output_bytes(exported: Path) -> int:
     return int(np.load(exported / load_program(exported).outputs[0].file).nbytes)
+
+
+def run_installed(name: str, engine: str, folder: Path) -> None:
+    """Build and install an engine's examples with its SDK; on the device, their outputs must be its pte_runner's."""
+    device = get_device(name, FILE)
+    sdk = build_sdk(device.target, engine=engine)
+    shutil.copytree(EXAMPLES / engine, folder / "source")
+    prefix = [f"-DCMAKE_PREFIX_PATH={sdk.path}", "-DCMAKE_EXE_LINKER_FLAGS_RELEASE=-s"]
+    built = configure(folder / "source", folder / "build", sdk.toolchain_file, prefix)
+    installed = ran([conan.program("cmake"), "--install", built, "--prefix", folder / "app"])
+    assert installed.returncode == 0, installed.stderr
+    shutil.copytree(sdk.path / "bin", folder / "app/bin", dirs_exist_ok=True)
+    with tarfile.open(folder / "app.tar.gz", "w:gz", compresslevel=1) as tar:
+        tar.add(folder / "app", "app")
+    # The providers' outputs of a convolution differ in their last bits.
+    onnx = engine == "onnxruntime"
+    exported = export("conv", format="onnx") if onnx else export("mlp")
+    program = load_program(exported)
+    inputs = np.load(exported / program.inputs[0].file)
+    np.save(folder / "in.npy", inputs)
+    (folder / "in.bin").write_bytes(inputs.tobytes())
+    (folder / "examples.sh").write_text(_INSTALLED, encoding="utf-8")
+    (folder / "examples.sh").chmod(0o755)
+    size = _output_bytes(exported)
+    words = [str(size), program.file, *(["--provider=xnnpack", "--provider=cpu"] if onnx else ["--warmup=0"])]
+    files = [folder / "app.tar.gz", exported / program.file, folder / "in.npy", folder / "in.bin"]
+    done = execute(device, folder / "examples.sh", words, tuple(files), 900)
+    assert done.code == 0, done.stderr.decode(errors="replace")
+    *sums, printed, said = done.stdout.decode().split("\n")[:-1]
+    runner, *others = sums
+    if onnx:
+        assert others.pop(0) != runner
+    assert others == [runner] * (2 if onnx else 1)
+    assert runner.split()[0] != hashlib.sha256(b"").hexdigest()
+    assert (int(printed), int(said)) == (size / 4, 0)

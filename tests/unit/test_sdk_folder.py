@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import BundleError, NotSupportedError
+from commands.requests import Build
+from core.errors import BundleError, NotSupportedError, UsageError
 from core.files import write_json
 from core.formats.bundle import MANIFEST, Checks
 from toolchains.bundle import sdk, wheel
@@ -80,6 +81,19 @@ def test_an_archive_that_is_damaged_or_missing_is_named(built: sdk.Sdk) -> None:
     built.archive.unlink()
     with pytest.raises(BundleError, match="There is no SDK"):
         sdk.Sdk.load(built.path)
+
+
+def test_another_engines_sdk_is_asked_for_by_its_name(tmp_path: Path) -> None:
+    assert Build(sdk=True, engine="executorch").engine == "executorch"
+    assert Build(wheel=True, engine="lean").wheel
+    for words in ({"wheel": True}, {"sdk": True, "ops_from": "model.pte"}):
+        with pytest.raises(UsageError, match="cannot be used with --engine executorch"):
+            Build(engine="executorch", **words)
+    with pytest.raises(NotSupportedError, match="linux-armv7"):
+        sdk.build_sdk("linux-armv7", engine="executorch")
+    with pytest.raises(BundleError) as caught:
+        sdk.Sdk.load(tmp_path / "linux-arm64/sdk-onnxruntime")
+    assert caught.value.hint == "./inv build --target linux-arm64 --sdk --engine onnxruntime"
 
 
 def test_a_wheel_is_what_its_record_says(built: sdk.Sdk, dist: Path) -> None:

@@ -133,33 +133,51 @@ def native(built: Native, as_json: bool) -> None:
     console.table(f"Native packages of {manifest.target}", ["", ""], rows)
 
 
+_SDKS = {
+    "lean": ("libslipway", "find_package(slipway CONFIG): slipway::lean"),
+    "executorch": (
+        "ExecuTorch",
+        "find_package(executorch CONFIG): executorch, executorch_backends, executorch_kernels",
+    ),
+    "onnxruntime": (
+        "ONNX Runtime",
+        "find_package(onnxruntime CONFIG): onnxruntime::onnxruntime; onnxruntime_install()",
+    ),
+}
+"""By engine: what an SDK has, and how CMake finds it."""
+
+
 def sdk(built: Sdk, as_json: bool, wheel: Path | None = None) -> None:
-    """What a build of libslipway left, and how to link it."""
+    """What a build of an SDK left, and how to link it."""
     manifest = built.manifest
     if as_json:
         paths = {"path": str(built.path), "archive": str(built.archive), "wheel": str(wheel) if wheel else None}
         console.print_json({**paths, **manifest.model_dump(mode="json")})
         return
-    libraries = [entry for entry in manifest.files if entry.path.startswith(("lib/lib", "bin/"))]
+    libraries = [entry for entry in manifest.files if entry.path.startswith(("lib/lib", "bin/lib"))]
     own = get_target(manifest.target).shared.get("libc") == manifest.libc
+    embedded = manifest.engine == "lean"
+    what, found = _SDKS[manifest.engine]
+    shared = ", slipway::slipway" if embedded and manifest.shared else ""
+    size = f"{len(libraries)}, {sum(entry.size for entry in libraries) / 1e6:.1f} MB"
     framework = sorted(built.path.glob("*.xcframework/*/*.a"))
     rows = [
         ["folder", console.shown(built.path)],
         ["archive", f"{console.shown(built.archive)} ({built.archive.stat().st_size / 1e6:.1f} MB)"],
-        ["libraries", ", ".join(f"{entry.path} ({entry.size / 1e6:.1f} MB)" for entry in libraries)],
+        ["libraries", ", ".join(f"{one.path} ({one.size / 1e6:.1f} MB)" for one in libraries) if embedded else size],
         *(["XCFramework", f"{console.shown(file)} ({file.stat().st_size / 1e6:.1f} MB)"] for file in framework),
         *([["wheel", f"{console.shown(wheel)} ({wheel.stat().st_size / 1e6:.1f} MB)"]] if wheel else []),
-        ["CMake", "find_package(slipway CONFIG): slipway::lean" + (", slipway::slipway" if manifest.shared else "")],
+        ["CMake", found + shared],
         # Programs of the target are static where a second C library is for shared libraries alone.
         *([] if own else [["cross-compile", f"cmake --toolchain {console.shown(built.toolchain_file)}"]]),
-        ["pkg-config", "slipway"],
+        *([["pkg-config", "slipway"]] if embedded else []),
         *([["only for", ", ".join(manifest.programs)]] if manifest.programs else []),
         ["ISA floor", manifest.isa_floor],
         ["C library", manifest.libc],
         ["compilers", manifest.toolchain],
         ["checked", _checked(manifest.checks)],
     ]
-    console.table(f"libslipway {manifest.version} for {manifest.target}", ["", ""], rows)
+    console.table(f"{what} {manifest.version} for {manifest.target}", ["", ""], rows)
 
 
 def aar(built: Aar, as_json: bool) -> None:

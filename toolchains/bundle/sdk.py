@@ -1,6 +1,7 @@
-"""Build libslipway for a target, for other people's programs: ``dist/<target>/sdk``, and the same as an archive.
+"""Build a target's SDK, for other people's programs: a folder in ``dist/<target>``, and the same as an archive.
 
-Beside them it leaves CMake's toolchain file of the target.
+``sdk`` is libslipway. An engine whose libraries come compiled has ``sdk-<engine>``: its bundle, with headers and a
+package for CMake. Beside them is CMake's toolchain file of the target.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from core.errors import BundleError
 from core.files import new_folder, sha256_file, write_atomic, write_json
 from core.files.locks import Clock
 from core.formats.bundle import MANIFEST, SBOM, Checks, FileEntry, read_manifest
+from core.formats.program import ENGINES
 from core.paths import cache_dir, sdk_dir
 from core.processes.commands import need, run
 from toolchains.bundle import inputs, toolchain_file
@@ -31,22 +33,28 @@ from toolchains.targets import Target, get_target
 
 if TYPE_CHECKING:
     from toolchains.bundle import runtime_package
+    from toolchains.bundle.layout import Origin
+    from toolchains.inspect.needs import Binary
 
 ENGINE = "lean"
 """The engine in libslipway."""
-_FOLDERS = ("include", "lib", "licenses")
+_LIBSLIPWAY = ("include", "lib", "licenses")
+_FOR_CMAKE = ("include", "lib/cmake", "res")
+"""What an SDK has besides a bundle's files."""
 _LEVEL = "-12"
 """Of zstd: a minute for the highest one saves a tenth of the size."""
 
 
 class SdkManifest(BaseModel):
-    """What a build of libslipway leaves in ``dist/<target>/sdk/manifest.json``."""
+    """What a build leaves in ``dist/<target>/sdk/manifest.json``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     schema_version: Literal[1] = 1
     kind: Literal["sdk"] = "sdk"
+    engine: str = ENGINE
     version: str
+    """Of libslipway, or of the engine."""
     target: str
     toolchain: str
     created: str
@@ -62,7 +70,7 @@ class SdkManifest(BaseModel):
 
 
 class Sdk(BaseModel):
-    """libslipway of a target on this machine."""
+    """A target's SDK on this machine."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -83,7 +91,8 @@ class Sdk(BaseModel):
         Raises:
             BundleError: the manifest is missing or malformed, or a file is missing or changed.
         """
-        again = f"./inv build --target {path.parent.name} --sdk"
+        kind = path.name.removeprefix("sdk-")
+        again = f"./inv build --target {path.parent.name} --sdk{f' --engine {kind}' if kind in ENGINES else ''}"
         manifest = read_manifest(path, SdkManifest, "is no SDK", again)
         archive = _archive(path, manifest)
         try:
@@ -101,6 +110,7 @@ class _Job:
     """The SDK to build."""
 
     target: Target
+    engine: str
     toolchain: str
     force: bool
     libc: str = ""
@@ -109,7 +119,13 @@ class _Job:
 
     @property
     def folder(self) -> Path:
-        return sdk_dir(self.target.name, self.libc or (self.selection.name if self.selection else ""))
+        kind = self.selection.name if self.selection else "" if self.embedded else self.engine
+        return sdk_dir(self.target.name, self.libc or kind)
+
+    @property
+    def embedded(self) -> bool:
+        """Whether it is libslipway."""
+        return self.engine == ENGINE
 
     @property
     def log(self) -> Path:
@@ -131,16 +147,18 @@ def build_sdk(
     toolchain: str = "",
     force: bool = False,
     *,
+    engine: str = ENGINE,
     shared: bool = False,
     selection: Selection | None = None,
 ) -> Sdk:
-    """libslipway for ``target_name``, built if it is missing or outdated.
+    """The SDK of an engine for ``target_name``, built if it is missing or outdated: libslipway by default.
 
     Two builds at once take turns; an interrupted one leaves the previous SDK as it was.
 
     Args:
         toolchain: the target's default when empty.
         force: compile and check again although nothing has changed.
+        engine: of another engine than libslipway's, its own libraries; without the arguments below.
         shared: it must have a shared library: where programs are static, an SDK of its own has it, for another C
             library.
         selection: link only what some programs need, into an SDK of its own; not with ``shared``.
@@ -154,8 +172,8 @@ def build_sdk(
 
     target = get_target(target_name)
     family_name = target.toolchain(toolchain)
-    if ENGINE not in target.embedded_engines:
-        target.engine(ENGINE)
+    if engine not in target.embedded_engines:
+        target.engine(engine)
     target = target.built_with(family_name)
     libc = ""
     if shared and target.shared:
@@ -164,8 +182,8 @@ def build_sdk(
     if selection:
         # The linker of the application would have to leave out the kernels of other types.
         selection = replace(selection, types=())
-    job = _Job(target, family_name, force, libc, selection)
-    digest = inputs.digest(ENGINE, job.target, job.toolchain, "sdk", job.selection)
+    job = _Job(target, engine, family_name, force, libc, selection)
+    digest = inputs.digest(job.engine, job.target, job.toolchain, "sdk", job.selection)
     making = Making(job.folder, digest, Sdk.load)
     sdk = making.ensure(lambda: _build(job, digest), "waiting: this SDK is being built already", force=force)
     if not libc:
@@ -175,35 +193,34 @@ def build_sdk(
 
 def _build(job: _Job, digest: str) -> None:
     from toolchains.bundle import conan_packages, runtime_package, sbom
-    from toolchains.bundle.layout import entries, linked_into
+    from toolchains.bundle.layout import Origin, entries, linked_into
     from toolchains.compilers.families import family
-    from toolchains.inspect import checks
-    from toolchains.inspect.needs import read
 
     clock = Clock()
     job.log.write_text("", encoding="utf-8")
-    with Steps(5, key=f"sdk {job.target.name} {job.toolchain}") as steps:
+    with Steps(5, key=f"{job.folder.name} {job.target.name} {job.toolchain}") as steps:
         steps.begin(f"preparing {job.toolchain} for {job.target.name}")
         chosen = family(job.toolchain)
         compilers = chosen.ensure(job.target)
+        toolchain = f"{compilers.family} {compilers.version}"
         with new_folder(job.folder) as new:
             with conan_packages.building():
                 made = [runtime_package.make(_request(job, target), steps) for target in job.targets]
                 package, graph = made[0]
                 steps.begin("reading the libraries: architecture, C library, instructions")
-                _collect(package, new, job.target)
-                slices = _slices(job, new, [folder for folder, _ in made])
+                if job.embedded:
+                    binaries, checked = _libslipway(job, [folder for folder, _ in made], new)
+                else:
+                    prebuilt = Path(_node(graph, job.engine)["package_folder"])
+                    binaries, checked = _prebuilt(Origin(job.target, job.engine, toolchain), package, prebuilt, new)
             conan_packages.forget(runtime_package.reference(graph), job.log)
-            checked = checks.check_native(job.target, new)
-            for part, file in slices:
-                also = checks.check_files(part, [file], new)
-                checked = checked.model_copy(update={"code": (*checked.code, *also.code)})
-            linked = linked_into(list(map(read, _shared(new))), chosen.linked(job.target), new)
-            name, toolchain = f"slipway-sdk-{job.target.name}", f"{compilers.family} {compilers.version}"
+            linked = linked_into(binaries, chosen.linked(job.target), new)
+            name = f"slipway-{job.folder.name}-{job.target.name}"
             document = sbom.write(graph, name, digest[:16], entries(new), linked, toolchain)
             write_json(new / SBOM, document)
             manifest = SdkManifest(
-                version=_version(graph),
+                engine=job.engine,
+                version=_node(graph, "slipway-runtime" if job.embedded else job.engine)["version"],
                 target=job.target.name,
                 toolchain=toolchain,
                 created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -218,6 +235,36 @@ def _build(job: _Job, digest: str) -> None:
             steps.begin("packing the archive")
             _pack(new, _archive(job.folder, manifest))
     console.note(f"built {job.folder} in {clock}")
+
+
+def _libslipway(job: _Job, packages: Sequence[Path], new: Path) -> tuple[list[Binary], Checks]:
+    """Fill the folder ``new`` from the Conan packages of the job's targets, and check it."""
+    from toolchains.bundle.layout import copy
+    from toolchains.inspect import checks
+    from toolchains.inspect.needs import read
+
+    _collect(packages[0], new, _LIBSLIPWAY)
+    if job.target.os == "windows":
+        for file in sorted((packages[0] / "bin").glob("*.dll")):
+            copy(file, new / "bin" / file.name, 0o755)
+    slices = _slices(job, new, packages)
+    checked = checks.check_native(job.target, new)
+    for part, file in slices:
+        also = checks.check_files(part, [file], new)
+        checked = checked.model_copy(update={"code": (*checked.code, *also.code)})
+    return list(map(read, _shared(new))), checked
+
+
+def _prebuilt(origin: Origin, package: Path, prebuilt: Path, new: Path) -> tuple[list[Binary], Checks]:
+    """Fill the folder ``new`` with the bundle that is in a Conan package, and what the libraries' own package adds."""
+    from toolchains.bundle import layout
+
+    layout.collect(package, new)
+    binaries = layout.check(origin, new)
+    checked = layout.scan(origin, new, binaries)
+    for folder in (package, prebuilt):
+        _collect(folder, new, _FOR_CMAKE)
+    return binaries, checked
 
 
 def _slices(job: _Job, out: Path, packages: Sequence[Path]) -> list[tuple[Target, Path]]:
@@ -238,35 +285,35 @@ def _request(job: _Job, target: Target) -> runtime_package.Request:
     from toolchains.bundle import runtime_package
     from toolchains.compilers import hardening
 
-    # The check of instructions reads the table of symbols, which Conan's profile has shared libraries lose.
-    flags = json.dumps(["-Wl,-S", *hardening.flags(target).link])
+    options, conf, what = [f"engine={job.engine}"], [], f"pte_runner with the engine {job.engine}"
+    if job.embedded:
+        what = "libslipway"
+        options += [f"library={'both' if job.shared else 'static'}", *(job.selection.options if job.selection else ())]
+        # The check of instructions reads the table of symbols, which Conan's profile has shared libraries lose.
+        conf = [f"tools.build:sharedlinkflags={json.dumps(['-Wl,-S', *hardening.flags(target).link])}"]
     return runtime_package.Request(
         target,
         job.toolchain,
-        ENGINE,
+        job.engine,
         job.log,
-        f"Building libslipway for {target.name}",
-        "compiling libslipway",
-        (
-            f"engine={ENGINE}",
-            f"library={'both' if job.shared else 'static'}",
-            *(job.selection.options if job.selection else ()),
-        ),
-        (f"tools.build:sharedlinkflags={flags}",),
+        f"Building {what} for {target.name}",
+        f"compiling {what}",
+        tuple(options),
+        tuple(conf),
         job.force,
     )
 
 
-def _version(graph: dict[str, Any]) -> str:
-    nodes = graph["nodes"].values()
-    return next(str(node["version"]) for node in nodes if node.get("name") == "slipway-runtime")
+def _node(graph: dict[str, Any], name: str) -> dict[str, Any]:
+    """A package of Conan's graph."""
+    return next(node for node in graph["nodes"].values() if node.get("name") == name)
 
 
-def _collect(package: Path, out: Path, target: Target) -> None:
-    """Copy libraries, headers, CMake's and pkg-config's files and licences from the Conan package to ``out``."""
+def _collect(package: Path, out: Path, folders: Sequence[str]) -> None:
+    """Copy some folders of a Conan package to ``out``."""
     from toolchains.bundle.layout import copy
 
-    for name in _FOLDERS:
+    for name in folders:
         for file in sorted((package / name).rglob("*")):
             inside = out / file.relative_to(package)
             if file.is_symlink():
@@ -274,9 +321,6 @@ def _collect(package: Path, out: Path, target: Target) -> None:
                 inside.symlink_to(file.readlink())
             elif file.is_file():
                 copy(file, inside, 0o644)
-    if target.os == "windows":
-        for file in sorted((package / "bin").glob("*.dll")):
-            copy(file, out / "bin" / file.name, 0o755)
 
 
 def _shared(folder: Path) -> list[Path]:

@@ -20,7 +20,7 @@ from typing import Any
 from core import console
 from core.errors import BuildError
 from core.formats.program import Program, load_program
-from core.paths import ROOT, cache_dir
+from core.paths import ROOT
 from core.processes.commands import run as run_command
 from verify.bench.cases import Case, quiet
 from verify.tables import Table, table_of
@@ -98,23 +98,17 @@ class Subject:
 
 def build(folder: Path) -> Path:
     """Both programs, against libslipway and upstream's library; the folder that they are in."""
-    from toolchains.bundle import conan, conan_packages
+    from toolchains.bundle import conan
     from toolchains.bundle.sdk import build_sdk
     from toolchains.targets import host_target
 
     target = host_target()
     sdk = build_sdk(target.name)
-    log = cache_dir("logs") / "bench-forward.log"
-    log.write_text("", encoding="utf-8")
-    what = "Installing upstream's library"
-    words = conan_packages.words(target, target.toolchain(""), log)
-    request = conan_packages.Request(["--requires=executorch/[*]"], words, log, what)
-    graph = conan_packages.install(request, ["--envs-generation=false"], lambda _: None, lambda _: None)
-    theirs = next(node["package_folder"] for node in graph["nodes"].values() if node.get("name") == "executorch")
+    theirs = build_sdk(target.name, engine="executorch")
     argv: list[str | Path] = [
         conan.program("cmake"), "-S", SOURCES, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
         f"-DCMAKE_MAKE_PROGRAM={conan.program('ninja')}", f"-DCMAKE_TOOLCHAIN_FILE={sdk.toolchain_file}",
-        f"-DCMAKE_PREFIX_PATH={sdk.path};{theirs}",
+        f"-DCMAKE_PREFIX_PATH={sdk.path};{theirs.path}",
     ]  # fmt: skip
     run_command(argv, error=BuildError, what="Configuring the programs that measure forward()")
     run_command([conan.program("cmake"), "--build", folder], error=BuildError, what="Building them")
