@@ -61,14 +61,20 @@ def requested(request: Export | Deploy, format: str) -> list[ExportRequest]:  # 
     Raises:
         ConfigError, ExportError: as `models.request.resolve`.
     """
-    from models.request import resolve
     from models.zoo import combinations
 
-    names, options = divided(request)
-    return [
-        resolve(*each, partitioners=names, options=options, format=format)
-        for each in combinations(request.model, request.scheme, format)
-    ]
+    return _resolved(combinations(request.model, request.scheme, format), *divided(request), format)
+
+
+def _resolved(
+    jobs: list[tuple[str, str]],
+    sets: Sequence[Sequence[str]],
+    options: dict[str, str],
+    format: str,  # noqa: A002
+) -> list[ExportRequest]:
+    from models.request import resolve
+
+    return [resolve(*job, partitioners=names, options=options, format=format) for job in jobs for names in sets]
 
 
 def exported(
@@ -77,7 +83,7 @@ def exported(
     force: bool = False,
     at_once: int = 1,
 ) -> list[Path]:
-    """Export what ``--model`` and ``--scheme`` name, ``all`` included; the folders.
+    """Export what ``--model`` and ``--scheme`` name, ``all`` included, for each list of partitioners; the folders.
 
     Args:
         at_once: how many exports run together.
@@ -89,17 +95,18 @@ def exported(
     )
 
 
-def divided(request: Export | Deploy) -> tuple[tuple[str, ...], dict[str, str]]:
-    """The partitioners, and the options with ``--samples`` among them."""
+def divided(request: Export | Deploy) -> tuple[tuple[tuple[str, ...], ...], dict[str, str]]:
+    """The lists of partitioners, each once, and the options with ``--samples`` among them."""
     from models.request.options import pairs, words
 
     options = pairs(request.options)
-    return words(request.partitioners), {**options, "samples": request.samples} if request.samples else options
+    sets = tuple(dict.fromkeys(names for one in request.partitioners.split(";") if (names := words(one))))
+    return sets or ((),), {**options, "samples": request.samples} if request.samples else options
 
 
 def together(
     jobs: list[tuple[str, str]],
-    names: tuple[str, ...] = (),
+    sets: Sequence[Sequence[str]] = ((),),
     options: dict[str, str] | None = None,
     force: bool = False,
     format: str = "pte",  # noqa: A002
@@ -108,14 +115,14 @@ def together(
     """Export the outdated programs together; torch is installed and imported only if there are any.
 
     Args:
+        sets: lists of partitioners: each makes a program of each job.
         at_once: how many exports run together.
     """
     from models.export import raise_failures
-    from models.request import resolve
     from models.zoo import trained
 
     trained.fetch(dict.fromkeys(model for model, _ in jobs))
-    requests = [resolve(*job, partitioners=names, options=options, format=format) for job in jobs]
+    requests = _resolved(jobs, sets, options or {}, format)
     failures = _attempt(requests, format, force, at_once)
     if failures:
         raise_failures(failures, len(requests))

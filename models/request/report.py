@@ -73,25 +73,36 @@ def programs(folders: Sequence[Path], as_json: bool) -> None:
 
     found = [(folder, load_program(folder, verify=False)) for folder in folders]
     if as_json:
-        rows = [{"path": str(folder), **program.model_dump(mode="json")} for folder, program in found]
+        rows = [
+            {"path": str(folder), "taken": _taken(program), **program.model_dump(mode="json")}
+            for folder, program in found
+        ]
         console.print_json(rows[0] if len(rows) == 1 else rows)
     elif len(found) == 1:
         _whole(*found[0])
     else:
         console.table(
             "Programs",
-            ["program", "size", "delegate calls", "operators outside", "warnings"],
+            ["program", "size", "backends", "delegate calls", "operators in them", "warnings"],
             [
                 [
                     program.name,
                     f"{program.size / 1e6:.2f} MB",
+                    ", ".join(one.removesuffix("Backend").removesuffix("ExecutionProvider") for one in program.backends)
+                    or "none",
                     str(program.delegates),
-                    str(sum(one.count for one in program.undelegated)),
+                    "{operators} of {of} ({share:.0%})".format(**_taken(program)),
                     str(len(program.warnings) or ""),
                 ]
                 for _, program in found
             ],
         )
+
+
+def _taken(program: Program) -> dict[str, float]:
+    """How many of the program's operators its backends took."""
+    taken, left = (sum(one.count for one in some) for some in (program.delegated, program.undelegated))
+    return {"operators": taken, "of": taken + left, "share": taken / max(taken + left, 1)}
 
 
 def _samples(program: Program) -> list[list[str]]:

@@ -123,8 +123,8 @@ def test_samples_go_with_a_model_and_not_with_a_program() -> None:
     assert program_of(Deploy(model="net.pte")) == Path("net.pte")
     with pytest.raises(UsageError, match="--samples does not go with a program"):
         Deploy(model="net.pte", samples="photos")
-    assert divided(Deploy(model="mlp", options="group=64")) == ((), {"group": "64"})
-    assert divided(Deploy(model="mlp", samples="photos")) == ((), {"samples": "photos"})
+    assert divided(Deploy(model="mlp", options="group=64")) == (((),), {"group": "64"})
+    assert divided(Deploy(model="mlp", samples="photos")) == (((),), {"samples": "photos"})
 
 
 def test_a_result_names_the_classes_of_the_picture(tmp_path: Path) -> None:
