@@ -19,9 +19,11 @@ def zoo(as_json: bool) -> None:
     """The zoo: a row for each model and format; as JSON an object for each scheme, too."""
     from models.request.listing import listing
     from models.zoo import load_zoo
+    from models.zoo.trained import load_trained
     from models.zoo.type_names import load_type_names, type_of
 
     rows, names = listing(), load_type_names()
+    weights = {model: row.described(model) for model, row in load_trained().items()}
     if as_json:
         described, arms = load_zoo(), {name: dataclasses.asdict(row) for name, row in names.items()}
         console.print_json(
@@ -29,6 +31,7 @@ def zoo(as_json: bool) -> None:
                 {
                     **dataclasses.asdict(row),
                     "description": described[row.model].description,
+                    "trained": weights.get(row.model),
                     "arms_name": arms.get(type_of(row.scheme)),
                 }
                 for row in rows
@@ -47,6 +50,16 @@ def zoo(as_json: bool) -> None:
         ],
         caption="Export one with ./inv export --model NAME --scheme SCHEME",
         optional=("what it is",),
+    )
+    console.table(
+        "Trained weights",
+        ["model", "file", "SHA-256", "here", "get them with"],
+        [
+            [model, one["file"], one["sha256"], "yes" if one["here"] else "no", one["get"]]
+            for model, one in weights.items()
+        ],
+        caption="The other models are small ones of Slipway's own: nobody trained them, and their weights are random",
+        optional=("SHA-256", "here"),
     )
     console.table(
         "Arm's names, which --scheme takes too",
