@@ -219,7 +219,10 @@ class Deploy(Limited):
     )
     method: str = option("which of the program's methods (default: forward)", group=WHAT)
     inputs: str = option("with --program: comma-separated .npy files to feed it", group=WHAT)
-    input_shapes: str = option("with --program: shapes to fill with ones, as 1x3x224x224,1x8", group=WHAT)
+    input_shapes: str = option(
+        "with --program: shapes to fill with ones, as 1x3x224x224,1x8; to these, open sizes of an .onnx are fixed",
+        group=WHAT,
+    )
     expected: str = option("with --program: comma-separated .npy files to compare the outputs with", group=WHAT)
     device: str = option(
         "a device of devices.toml; ./inv devices.list shows them (default: local)",
