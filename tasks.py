@@ -48,9 +48,11 @@ HEADINGS = {
 
 @task(requests.Targets)
 def targets(request: requests.Targets) -> None:
+    from deploy.run import result
+    from toolchains import ran
     from toolchains.bundle import report
 
-    report.targets(request.json)
+    report.targets(request.json, [*ran.record(), *result.runs()])
 
 
 @task(requests.Doctor)
@@ -285,9 +287,13 @@ def bench(request: own.Bench) -> None:
 
 @task(own.Docs)
 def docs(request: own.Docs) -> None:
+    from verify import docs as generated
     from verify.site.build import report
 
-    report(request.serve, request.port, request.json)
+    if request.update:
+        generated.keep_runs()
+    else:
+        report(request.serve, request.port, request.json)
 
 
 @task(own.Lab)

@@ -65,10 +65,11 @@ def requested(request: Export | Deploy, format: str) -> list[ExportRequest]:  # 
     from models.request import resolve
     from models.zoo import combinations
 
-    names, options = divided(request)
+    sets, options = divided(request)
     return [
         resolve(*each, partitioners=names, options=options, format=format)
         for each in combinations(request.model, request.scheme, format)
+        for names in sets
     ]
 
 
@@ -94,12 +95,13 @@ def exported(requests: Sequence[ExportRequest], force: bool = False, at_once: in
     return [request.folder for request in requests]
 
 
-def divided(request: Export | Deploy) -> tuple[tuple[str, ...], dict[str, str]]:
-    """The partitioners, and the options with ``--samples`` among them."""
+def divided(request: Export | Deploy) -> tuple[tuple[tuple[str, ...], ...], dict[str, str]]:
+    """The lists of partitioners, each once, and the options with ``--samples`` among them."""
     from models.request.options import pairs
 
     options = pairs(request.options)
-    return words(request.partitioners), {**options, "samples": request.samples} if request.samples else options
+    sets = tuple(dict.fromkeys(names for one in request.partitioners.split(";") if (names := words(one))))
+    return sets or ((),), {**options, "samples": request.samples} if request.samples else options
 
 
 def _attempt(requests: Sequence[ExportRequest], force: bool = False, at_once: int = 1) -> dict[str, SlipwayError]:

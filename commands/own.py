@@ -178,6 +178,11 @@ class Docs(Reported):
 
     serve: bool = option("then show the site at http://127.0.0.1:PORT/ until Ctrl-C", False)
     port: int = whole("with --serve (default: 8000)", 1, 8000)
+    update: bool = option("build nothing: keep the runs in dist/results for the table of targets", False)
+
+    def _check(self) -> None:
+        if self.update and self.typed - {"update"}:
+            raise UsageError("--update goes alone.", "it builds no site", "./inv self.docs --update")
 
 
 class Lab(Reported):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from commands.shared import (
@@ -161,7 +162,9 @@ class Export(Reported):
     )  # fmt: skip
     samples: str = option(SAMPLES, group="What to export")
     partitioners: str = option(
-        "comma-separated, in priority order; 'none': no delegate (default: xnnpack)", group="How to divide it"
+        "comma-separated, in priority order; 'none': no delegate (default: xnnpack). Several lists with ';' between "
+        "them make a program each, side by side: 'xnnpack;none;vulkan,xnnpack'",
+        group="How to divide it",
     )
     options: str = option(
         "further export options as KEY=VALUE;KEY=VALUE (docs/models.md lists them)", group="How to divide it"
@@ -223,7 +226,10 @@ class Deploy(Limited):
     )
     method: str = option("which of the program's methods (default: forward)", group=WHAT)
     inputs: str = option("with --program: comma-separated .npy files to feed it", group=WHAT)
-    input_shapes: str = option("with --program: shapes to fill with ones, as 1x3x224x224,1x8", group=WHAT)
+    input_shapes: str = option(
+        "with --program: shapes to fill with ones, as 1x3x224x224,1x8; to these, open sizes of an .onnx are fixed",
+        group=WHAT,
+    )
     expected: str = option("with --program: comma-separated .npy files to compare the outputs with", group=WHAT)
     device: str = option(
         "a device of devices.toml; ./inv devices.list shows them (default: local)",
@@ -261,6 +267,12 @@ class Deploy(Limited):
 
     def _check(self) -> None:
         _check_program(self)
+        if ";" in self.partitioners:
+            raise UsageError(
+                "A deploy runs one program, and --partitioners has several lists.",
+                "they make a program each",
+                f"./inv matrix --variants {shlex.quote(' '.join(self.partitioners.replace(' ', '').split(';')))}",
+            )
         if self.bundle and self.typed & {"engine", "toolchain"}:
             raise UsageError(
                 "--bundle cannot be used with --engine or --toolchain.", "the bundle sets both", "leave them out"

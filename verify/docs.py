@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from core import console
+from core.console import shown
 from core.errors import INTERRUPTED, SlipwayError
 from core.files import write_atomic
-from core.paths import ROOT
+from core.paths import ROOT, results_dir
+from deploy.run import result
+from toolchains import ran
 from verify import house
 from verify.tables import Table
 
@@ -49,6 +53,14 @@ def readme() -> str:
     from verify.prove.table import targets_markdown
 
     return filled("README.md", {"targets": targets_markdown()})
+
+
+def keep_runs() -> None:
+    """Add the runs whose results are here to the record of targets, and write the README's table anew."""
+    found = result.runs()
+    ran.keep(found)
+    write_atomic(ROOT / "README.md", readme())
+    console.note(f"{len(found)} runs of {shown(results_dir())} are kept in {shown(ran.RECORD)} and in README.md")
 
 
 def lean() -> str:

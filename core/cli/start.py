@@ -79,11 +79,11 @@ def _main(words: list[str]) -> int:
 
 def _import_invoke() -> None:
     """Import Invoke without two modules of Python's that no command needs, and that take a third of each start."""
-    needless = {"unittest.mock": {"Mock": object}, "importlib.metadata": {"version": str}}
+    needless: dict[str, dict[str, object]] = {"unittest.mock": {"Mock": object}, "importlib.metadata": {"version": str}}
     stands = {name: has for name, has in needless.items() if name not in sys.modules}
     for name, has in stands.items():
         sys.modules[name] = type(sys)(name)
-        vars(sys.modules[name]).update(has)
+        sys.modules[name].__dict__.update(has)
     import invoke  # noqa: F401
 
     for name in stands:

@@ -39,7 +39,15 @@ def check_inputs(job: Job, needs: ProgramNeeds) -> None:
         UsageError: an input does not fit, or its file is not a ``.npy`` file; it names the input, the declaration and
             the given values.
     """
-    given = shapes_of(job.shapes) if job.shapes else [header_of(blob.source) for blob in job.inputs]
+    shapes = shapes_of(job.shapes) if job.shapes else []
+    given = [header_of(blob.source) for blob in job.inputs] or shapes
+    if shapes and [one.shape for one in shapes] != [one.shape for one in given]:
+        raise UsageError(
+            f"--inputs have the shapes {','.join(_joined(one.shape) for one in given)}, and --input-shapes says "
+            f"{job.shapes}.",
+            "to these shapes, sizes that the model leaves open are fixed",
+            "give the files' own shapes, or one of the two options",
+        )
     for file in job.references:
         header_of(file)
     if not given:

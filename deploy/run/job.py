@@ -234,7 +234,7 @@ def load_job(path: Path, program: Program | None = None, settings: Settings = DE
             name=program.name,
             model=_blob(path / program.file, program.sha256),
             inputs=tuple(_blob(file) for file in (inputs or (_reference(path, item.file) for item in program.inputs)))
-            if not shapes
+            if inputs or not shapes
             else (),
             references=tuple(expected) or (tuple(_reference(path, item.file) for item in outputs) if own else ()),
             tolerances=tuple(_tolerance(program, index, bool(expected)) for index in range(len(program.outputs))),

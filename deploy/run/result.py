@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import re
 from pathlib import Path
@@ -18,6 +19,7 @@ from deploy.run.compare import Comparison
 from deploy.run.preflight import Finding
 from deploy.run.runner import RunnerResult
 from deploy.store.vouch import Vouched
+from toolchains.ran import Ran
 
 EMULATED = "emulated: not a latency figure"
 
@@ -162,6 +164,15 @@ class Result(_Model):
         """Name of its file: device, program, engine."""
         return result_key(self.device, self.program.name, self.bundle.engine)
 
+    @property
+    def ran(self) -> Ran:
+        """For the record of where targets ran."""
+        return Ran(
+            target=self.bundle.target, engine=self.bundle.engine, engine_version=self.bundle.engine_version,
+            device=self.device, title=self.title, cpu=self.facts.cpu, emulated=self.emulated,
+            program=self.program.name, verdict=self.verdict, created=self.created,
+        )  # fmt: skip
+
     def check(self) -> None:
         """Raise `MismatchError` when an output differs from its reference."""
         wrong = [output for output in self.outputs if output.verdict == "differs"]
@@ -224,3 +235,12 @@ def write(result: Result) -> Path:
     write_atomic(path.parent / "history" / f"{stamp}-{result.key}.json", text)
     write_atomic(path, text)
     return path
+
+
+def runs() -> list[Ran]:
+    """The runs whose results are here, but those that were compared with nothing and those of other versions."""
+    found = []
+    for path in sorted((results_dir() / "history").glob("*.json")):
+        with contextlib.suppress(ValueError):  # another version's, or damaged: no run to speak of
+            found.append(Result.model_validate_json(path.read_bytes()).ran)
+    return [one for one in found if one.verdict != "no reference"]

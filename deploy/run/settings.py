@@ -72,7 +72,7 @@ class Settings(BaseModel):
     inputs: tuple[Path, ...] = ()
     """``.npy`` files to feed it, for a program without a description."""
     input_shapes: str = ""
-    """Shapes to fill with ones: ``1x3x224x224,1x8``."""
+    """Shapes to fill with ones without ``inputs``: ``1x3x224x224``. To these, open sizes of an ``.onnx`` are fixed."""
     expected: tuple[Path, ...] = ()
     """``.npy`` files to compare the outputs with."""
 

@@ -19,9 +19,11 @@ def zoo(as_json: bool) -> None:
     """The zoo: a row for each model and format; as JSON an object for each scheme, too."""
     from models.request.listing import listing
     from models.zoo import load_zoo
+    from models.zoo.trained import load_trained
     from models.zoo.type_names import load_type_names, type_of
 
     rows, names = listing(), load_type_names()
+    weights = {model: row.described(model) for model, row in load_trained().items()}
     if as_json:
         described, arms = load_zoo(), {name: dataclasses.asdict(row) for name, row in names.items()}
         console.print_json(
@@ -29,6 +31,7 @@ def zoo(as_json: bool) -> None:
                 {
                     **dataclasses.asdict(row),
                     "description": described[row.model].description,
+                    "trained": weights.get(row.model),
                     "arms_name": arms.get(type_of(row.scheme)),
                 }
                 for row in rows
@@ -47,6 +50,16 @@ def zoo(as_json: bool) -> None:
         ],
         caption="Export one with ./inv export --model NAME --scheme SCHEME",
         optional=("what it is",),
+    )
+    console.table(
+        "Trained weights",
+        ["model", "file", "SHA-256", "here", "get them with"],
+        [
+            [model, one["file"], one["sha256"], "yes" if one["here"] else "no", one["get"]]
+            for model, one in weights.items()
+        ],
+        caption="The other models are small ones of Slipway's own: nobody trained them, and their weights are random",
+        optional=("SHA-256", "here"),
     )
     console.table(
         "Arm's names, which --scheme takes too",
@@ -73,25 +86,36 @@ def programs(folders: Sequence[Path], as_json: bool) -> None:
 
     found = [(folder, load_program(folder, verify=False)) for folder in folders]
     if as_json:
-        rows = [{"path": str(folder), **program.model_dump(mode="json")} for folder, program in found]
+        rows = [
+            {"path": str(folder), "taken": _taken(program), **program.model_dump(mode="json")}
+            for folder, program in found
+        ]
         console.print_json(rows[0] if len(rows) == 1 else rows)
     elif len(found) == 1:
         _whole(*found[0])
     else:
         console.table(
             "Programs",
-            ["program", "size", "delegate calls", "operators outside", "warnings"],
+            ["program", "size", "backends", "delegate calls", "operators in them", "warnings"],
             [
                 [
                     program.name,
                     f"{program.size / 1e6:.2f} MB",
+                    ", ".join(one.removesuffix("Backend").removesuffix("ExecutionProvider") for one in program.backends)
+                    or "none",
                     str(program.delegates),
-                    str(sum(one.count for one in program.undelegated)),
+                    "{operators} of {of} ({share:.0%})".format(**_taken(program)),
                     str(len(program.warnings) or ""),
                 ]
                 for _, program in found
             ],
         )
+
+
+def _taken(program: Program) -> dict[str, float]:
+    """How many of the program's operators its backends took."""
+    taken, left = (sum(one.count for one in some) for some in (program.delegated, program.undelegated))
+    return {"operators": taken, "of": taken + left, "share": taken / max(taken + left, 1)}
 
 
 def _samples(program: Program) -> list[list[str]]:

@@ -89,7 +89,7 @@ def chosen(text: str) -> tuple[tuple[str, ...], dict[str, str]]:
         UsageError: an option without a value, or the same one twice.
     """
     words = [word.strip() for word in text.split(";") if word.strip()]
-    names = [name for word in words if "=" not in word for name in word.split("+") if name]
+    names = [name for word in words if "=" not in word for name in re.split("[+,]", word) if name]
     return tuple(names), pairs(";".join(word for word in words if "=" in word))
 
 

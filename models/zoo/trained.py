@@ -73,6 +73,15 @@ class Trained:
         """All of them."""
         return (self.weights, self.classes, self.picture, *self.calibration)
 
+    def described(self, model: str) -> dict[str, str]:
+        """The file of weights for a list: its name, digest and sources, where it is, and how to get it."""
+        file, here = self.weights, self.weights.here
+        return {
+            "about": self.about, "file": file.name, "sha256": file.sha256, "licence": file.licence,
+            "package": file.package, "address": file.address, "here": str(here) if here.is_file() else "",
+            "get": f"./inv export --model {model}",
+        }  # fmt: skip
+
     @property
     def names(self) -> tuple[str, ...]:
         """The classes' names, in the outputs' order: the first synonym, or all of them where two share it."""

@@ -139,9 +139,11 @@ Result<std::vector<Tensor>> prepare_inputs(const Options& options, const MethodI
                                            std::string* note) {
   std::vector<Tensor> tensors;
   const bool from_files = !options.inputs.empty();
-  const std::size_t given = from_files ? options.inputs.size() : options.input_shapes.size();
-  if ((from_files || options.have_input_shapes) && given != method.inputs.size()) {
-    return wrong_count(method, given, from_files ? "--inputs" : "--input_shapes");
+  if (from_files && options.inputs.size() != method.inputs.size()) {
+    return wrong_count(method, options.inputs.size(), "--inputs");
+  }
+  if (options.have_input_shapes && options.input_shapes.size() != method.inputs.size()) {
+    return wrong_count(method, options.input_shapes.size(), "--input_shapes");
   }
   for (std::size_t i = 0; i < method.inputs.size(); ++i) {
     const ValueSpec& spec = method.inputs[i];
@@ -153,6 +155,12 @@ Result<std::vector<Tensor>> prepare_inputs(const Options& options, const MethodI
       Status status = check_input(spec, i, tensor.value().dtype, tensor.value().shape);
       if (status.ok()) {
         status = check_number(spec, i, tensor.value());
+      }
+      if (status.ok() && options.have_input_shapes && tensor.value().shape != options.input_shapes[i]) {
+        status = {Code::kInput,
+                  "it has the shape " + to_text(tensor.value().shape) + ", and --input_shapes says " +
+                      to_text(options.input_shapes[i]) + ".",
+                  "give the files' own shapes, or drop one of --inputs and --input_shapes"};
       }
       if (!status.ok()) {
         return Status(status.code(), options.inputs[i] + ": " + status.message(), status.fix(),

@@ -240,10 +240,6 @@ Status check(const Options& options) {
   if (needs_model && options.model_path.empty()) {
     return usage("--model_path is missing.", "pte_runner --model_path FILE.pte");
   }
-  if (!options.inputs.empty() && options.have_input_shapes) {
-    return usage("--inputs and --input_shapes exclude each other.",
-                 "drop --input_shapes: a .npy file carries its shape");
-  }
   if (!options.values_path.empty() &&
       (options.profile_path.empty() || options.num_executions != 1 || options.warmup != 0)) {
     return usage("--dump_intermediate needs --etdump_path and a single execution.",
@@ -343,7 +339,8 @@ Flags are --flag=value or --flag value.
   --run_first M=A.npy,..  method M runs once before, with these inputs (none: ones); what it leaves in buffers that
                           methods share, the measured method finds. May be given several times
   --inputs A.npy,B.npy    the inputs, in the method's order
-  --input_shapes 1x8,2x3  inputs of ones in these shapes; without this and --inputs: the declared shapes
+  --input_shapes 1x8,2x3  inputs of ones in these shapes; without this and --inputs: the declared shapes. ONNX
+                          Runtime takes sizes that an .onnx leaves open as fixed to these, also with --inputs
   --output_file PREFIX    write the outputs as PREFIX0.npy, PREFIX1.npy, ...
   --num_executions N      timed executions (default: 1)
   --warmup N              executions before those, not timed (default: 0)

@@ -241,6 +241,7 @@ Status run(const Options& options, Engine& engine) {
   const bool profile = options.profile || !options.profile_path.empty();
   LoadOptions load{options.model_path, options.data_path, options.method_name, also_loaded(options), profile};
   load.values = !options.values_path.empty();
+  load.shapes = options.input_shapes;
   const Status status = engine.load(load);
   report.load_ms = milliseconds_since(start);
   SLIPWAY_RETURN_IF_ERROR(status);

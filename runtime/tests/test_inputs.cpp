@@ -106,6 +106,12 @@ TEST(inputs_from_files) {
   Options options;
   options.inputs = {folder.file("good.npy")};
   CHECK(inputs_status(options, method).ok());
+  options.have_input_shapes = true;
+  options.input_shapes = {{2}};
+  CHECK(inputs_status(options, method).ok());
+  options.input_shapes = {{1}};
+  CHECK_CONTAINS(inputs_status(options, method).message(), "shape 2, and --input_shapes says 1");
+  options.have_input_shapes = false;
   options.inputs = {folder.file("type.npy")};
   CHECK_CONTAINS(inputs_status(options, method).message(), "expected float32 2, given float64 2");
   CHECK_CONTAINS(inputs_status(options, method).fix(), "astype('float32')");

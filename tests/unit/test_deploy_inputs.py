@@ -75,6 +75,11 @@ def test_files_are_checked_by_their_headers(program: Path, tmp_path: Path) -> No
     np.save(narrow, np.ones((5, 8), np.float32))
     np.save(double, np.ones((5, 24), np.float64))
     check_inputs(load_job(program, settings=Settings(inputs=(good,))), needs(DYNAMIC))
+    both = load_job(program, settings=Settings(inputs=(good,), input_shapes="5x24"))
+    assert ([one.source for one in both.inputs], both.shapes) == ([good], "5x24"), "open sizes of an .onnx are fixed"
+    check_inputs(both, needs(DYNAMIC))
+    with pytest.raises(UsageError, match=r"--inputs have the shapes 5x24, and --input-shapes says 5x23"):
+        check_inputs(replace(both, shapes="5x23"), needs(DYNAMIC))
     with pytest.raises(UsageError, match=r"narrow.npy has float32 5x8"):
         check_inputs(load_job(program, settings=Settings(inputs=(narrow,))), needs(DYNAMIC))
     with pytest.raises(UsageError, match=r"has float64 5x24") as wrong:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from commands.export import requested
+from commands.requests import Deploy, Export
 from core.cli.request import words
 from core.environment import bootstrap
 from core.errors import ConfigError, UsageError
@@ -215,7 +217,19 @@ def test_a_long_name_ends_in_a_digest_and_a_variant_names_its_options() -> None:
     assert len(first) <= 61
     assert first != second
     assert chosen("") == ((), {})
-    assert chosen("vulkan+xnnpack") == (("vulkan", "xnnpack"), {})
+    assert chosen("vulkan+xnnpack") == chosen("vulkan,xnnpack") == (("vulkan", "xnnpack"), {})
     assert chosen("none;group=64;layers=0:int8,4:float") == (("none",), {"group": "64", "layers": "0:int8,4:float"})
     with pytest.raises(UsageError, match="group twice"):
         chosen("group=32;group=64")
+
+
+def test_several_lists_of_partitioners_make_a_program_each() -> None:
+    several = Export(model="mlp", scheme="fp32", partitioners="xnnpack; none;vulkan, xnnpack;;none")
+    assert [one.name for one in requested(several, "pte")] == ["mlp-fp32", "mlp-fp32-none", "mlp-fp32-vulkan_xnnpack"]
+    (usual,) = requested(Export(model="mlp", scheme="fp32", partitioners=""), "pte")
+    assert usual.name == "mlp-fp32"
+    with pytest.raises(ConfigError, match="There is no partitioner 'nnone'"):
+        requested(Export(model="mlp", scheme="fp32", partitioners="xnnpack;nnone"), "pte")
+    with pytest.raises(UsageError, match="A deploy runs one program") as caught:
+        Deploy(model="mlp", partitioners="none;vulkan, xnnpack")
+    assert caught.value.hint == "./inv matrix --variants 'none vulkan,xnnpack'"

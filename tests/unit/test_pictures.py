@@ -20,7 +20,7 @@ from deploy.run.job import load_job
 from deploy.run.settings import Settings
 from models.request import key, resolve, sample_files
 from models.samples import reading
-from models.samples.noise import is_noise
+from models.samples.taking import is_noise
 from models.samples.pictures import Preparation, decode
 
 IMAGE = np.zeros((1, 3, 8, 8), np.float32)
@@ -123,8 +123,8 @@ def test_samples_go_with_a_model_and_not_with_a_program() -> None:
     assert program_of(Deploy(model="net.pte")) == Path("net.pte")
     with pytest.raises(UsageError, match="--samples does not go with a program"):
         Deploy(model="net.pte", samples="photos")
-    assert divided(Deploy(model="mlp", options="group=64")) == ((), {"group": "64"})
-    assert divided(Deploy(model="mlp", samples="photos")) == ((), {"samples": "photos"})
+    assert divided(Deploy(model="mlp", options="group=64")) == (((),), {"group": "64"})
+    assert divided(Deploy(model="mlp", samples="photos")) == (((),), {"samples": "photos"})
 
 
 def test_a_result_names_the_classes_of_the_picture(tmp_path: Path) -> None:

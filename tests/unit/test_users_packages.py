@@ -23,6 +23,7 @@ from core.aside import NAMES, aside
 from core.environment import bootstrap
 from core.errors import ConfigError, ExportError, HostError
 from core.paths import ROOT
+from models import zoo
 from models.request import key, resolve
 from models.samples import functions
 from models.users import packages
@@ -187,7 +188,7 @@ def test_modules_of_two_users_files_are_their_own_and_nothing_is_left(write: Wri
     with pytest.raises(ValueError, match="his"), aside(), aside():
         raise ValueError("his")
     assert before == (list(sys.meta_path), importlib.import_module, __builtins__)
-    assert models.__name__ == models.load_zoo.__module__.partition(".")[0] == "models"
+    assert models.__name__ == zoo.load_zoo.__module__.partition(".")[0] == "models"
 
 
 def test_a_file_in_a_package_imports_relatively(write: Write) -> None:
@@ -236,7 +237,7 @@ def test_a_function_of_samples_is_loaded_in_the_same_way(write: Write) -> None:
 
 
 def test_a_folder_that_replaces_a_package_of_ours_does_not_confuse_inspect(write: Write) -> None:
-    inspect.getmodule(models.load_zoo, models.__file__)  # it remembers files by the names of modules
+    inspect.getmodule(zoo.load_zoo, models.__file__)  # it remembers files by the names of modules
     for name, module in sys.modules.items():
         if getattr(module, "__file__", None):
             inspect._filesbymodname[name] = str(module.__file__)  # type: ignore[attr-defined]

@@ -22,7 +22,6 @@ from core.errors import ConfigError
 from core.paths import ROOT
 from deploy.transport.processes import Process
 from deploy.virtual import image
-from deploy.virtual import keys as virtual_keys
 from deploy.virtual import machines as virtual
 from deploy.virtual.spec import get_spec, load_specs
 from deploy.virtual.state import Folder, State, read_state
@@ -196,12 +195,12 @@ def test_a_wrong_idle_time_is_a_config_error(monkeypatch: pytest.MonkeyPatch, te
 
 
 def test_keys_are_made_once_and_for_their_owner_alone(folder: Folder) -> None:
-    public = virtual_keys.ensure_key(folder, folder.key)
+    public = virtual.ensure_key(folder, folder.key)
     assert public.startswith("ssh-ed25519 AAAA")
-    assert virtual_keys.ensure_key(folder, folder.key) == public
+    assert virtual.ensure_key(folder, folder.key) == public
     assert folder.key.stat().st_mode & 0o777 == 0o600
     assert folder.path.stat().st_mode & 0o777 == 0o700
-    assert virtual_keys.ensure_key(folder, folder.host_key) != public
+    assert virtual.ensure_key(folder, folder.host_key) != public
     import paramiko
 
     key = paramiko.Ed25519Key.from_private_key_file(str(folder.key))

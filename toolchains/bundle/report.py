@@ -9,11 +9,13 @@ from core import console
 from toolchains.targets import EMBEDDED, WORKS, Target, get_target, load_targets
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from core.formats.bundle import Bundle, Checks, Native
     from toolchains.bundle.aar import Aar
     from toolchains.bundle.sdk import Sdk
+    from toolchains.ran import Ran
 
 
 def engines_of(target: Target) -> str:
@@ -22,9 +24,9 @@ def engines_of(target: Target) -> str:
     return ", ".join([*target.working_engines, *embedded]) or "none yet"
 
 
-def proof_of(target: Target) -> str:
-    """Where its programs run, or are to run once there is an engine."""
-    return target.proof if target.working_engines or target.embedded_engines else f"not run; planned: {target.proof}"
+def not_run(target: Target) -> str:
+    """What is said of a target of which nothing ran: what checks it instead, or where it could run."""
+    return f"not run; {target.proof}"
 
 
 def compilers_of(target: Target) -> str:
@@ -54,18 +56,24 @@ def _needs(table: list[Target]) -> list[list[str]]:
     return [[engine, text, ", ".join(names)] for (engine, text), names in waiting.items()]
 
 
-def targets(as_json: bool) -> None:
-    """The table of targets, exactly as ``targets.toml`` holds it."""
-    table = list(load_targets().values())
+def targets(as_json: bool, runs: Iterable[Ran]) -> None:
+    """The table of targets, exactly as ``targets.toml`` holds it, with what ran of each, where and when last."""
+    from toolchains import ran
+
+    table, runs = list(load_targets().values()), ran.last(runs)
     if as_json:
-        console.print_json([dataclasses.asdict(target) for target in table])
+        rows = [[run.model_dump(exclude={"target"}) for run in runs if run.target == target.name] for target in table]
+        console.print_json([{**dataclasses.asdict(t), "ran": row} for t, row in zip(table, rows, strict=True)])
         return
     console.table(
         "Targets",
-        ["target", "ISA floor", "engines", "compilers", "proof of running"],
-        [[t.name, t.isa_floor, engines_of(t), _compilers(t), proof_of(t)] for t in table],
+        ["target", "ISA floor", "engines", "compilers", "ran last"],
+        [
+            [t.name, t.isa_floor, engines_of(t), _compilers(t), (ran.said(t.name, runs) or [not_run(t)])[0]]
+            for t in table
+        ],
         caption=f"{_built(table)} of {len(table)} targets build: ./inv build --target NAME",
-        optional=("proof of running",),
+        optional=("ran last",),
     )
     console.table("Not built yet", ["engine", "needs", "for"], _needs(table))
 

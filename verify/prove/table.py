@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from core import console
-from toolchains.bundle.report import compilers_of, engines_of, proof_of
+from toolchains.bundle.report import compilers_of, engines_of, not_run
+from toolchains.ran import last, record, said
 from toolchains.targets import load_targets
 from verify.prove.proof import Row
 from verify.tables import Row as TableRow
@@ -105,10 +106,10 @@ def publish(rows: Iterable[Row]) -> None:
 def targets_markdown() -> str:
     """The README's table of targets: what a user gets today, where it ran, and where XNNPACK alone was proved."""
     lines = [
-        "| target | ISA floor | compilers | engines that build today | run on | XNNPACK from source proved on |",
+        "| target | ISA floor | compilers | engines that build today | ran last | XNNPACK from source proved on |",
         "|---|---|---|---|---|---|",
     ]
-    proofs = PROOFS.rows()
+    proofs, runs = PROOFS.rows(), last(record())
     for target in load_targets().values():
         passed = [row["CPU"] for row in proofs if row["target"] == target.name and _proved(row)]
         cells = [
@@ -116,7 +117,7 @@ def targets_markdown() -> str:
             target.isa_floor,
             compilers_of(target),
             engines_of(target),
-            proof_of(target),
+            "; ".join(said(target.name, runs)) or not_run(target),
             ", ".join(passed),
         ]
         lines.append(f"| {' | '.join([*cells[:-1], cells[-1] or 'not run'])} |")

@@ -40,7 +40,8 @@ struct Value {
   std::string kind = "tensor";  // or "sequence", "map", "optional", "sparse_tensor"
   DType dtype = DType::kUnknown;
   bool has_rank = false;
-  Shape shape;  // -1: not fixed
+  Shape shape;            // -1: not fixed
+  bool outdated = false;  // the inputs' sizes were fixed since: what is not fixed here may be by now
   // Of a constant that is one number, where the file has it: scales and zero points.
   bool has_number = false;
   double number = 0;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/platform.h"
+#include "declarations.h"
 #include "failures.h"
 #include "model_file.h"
 #include "placement.h"
@@ -92,6 +93,7 @@ class OnnxRuntimeEngine : public Engine {
   unsigned threads_ = 1;
   onnx::Graph graph_;
   onnx::Guard guard_;
+  std::vector<std::string> fixed_;  // inputs whose sizes were fixed for the session
   bool profile_wanted_ = false;
   bool unfolded_ = false;
   int profile_file_ = -1;
@@ -188,17 +190,18 @@ Ort::SessionOptions OnnxRuntimeEngine::session_options(Format format) const {
   return options;
 }
 
-// The model with what the guard appends; its data files are looked for beside the file as always.
+// The model with the sizes that were fixed and with what the guard appends; its data files are looked for
+// beside the file as always.
 Ort::Session OnnxRuntimeEngine::guarded_session(const std::string& path, Ort::SessionOptions* options) const {
-  if (guard_.suffix.empty()) {
+  if (guard_.suffix.empty() && fixed_.empty()) {
     return Ort::Session(env_, path.c_str(), *options);
   }
   const Result<MappedFile> file = MappedFile::open(path);
   if (!file.ok()) {
     throw Ort::Exception(std::string(file.status().message()), ORT_NO_SUCHFILE);
   }
-  std::vector<std::uint8_t> bytes(file.value().data(), file.value().data() + file.value().size());
-  bytes.insert(bytes.end(), guard_.suffix.begin(), guard_.suffix.end());
+  const std::string bytes =
+      onnx::with_inputs({file.value().data(), file.value().size()}, graph_, fixed_) + guard_.suffix;
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   options->AddConfigEntry(kOrtSessionOptionsModelExternalInitializersFileFolderPath, folder.c_str());
@@ -273,6 +276,9 @@ Status OnnxRuntimeEngine::load_session(const LoadOptions& options) {
   SLIPWAY_RETURN_IF_ERROR(model);
   graph_ = std::move(model.value().graph);
   const Format format = model.value().format;
+  if (format == Format::kOnnx) {
+    fixed_ = onnx::fix_inputs(options.shapes, &graph_);
+  }
   if (xnnpack() && !options_.trust_provider) {
     guard_ = onnx::guard_provider(graph_, format == Format::kOnnx);
   }
@@ -336,7 +342,12 @@ Status OnnxRuntimeEngine::end_profile() {
   profile_text_ = std::move(text.value());
   const auto events = onnx::read_profile(profile_text_);
   SLIPWAY_RETURN_IF_ERROR(events);
-  placement_ = onnx::placement_of(graph_, events.value(), {xnnpack(), ort_threads(), usable_cores(), guard_});
+  std::string shapes;
+  for (const Ort::Value& input : inputs_) {
+    shapes += (shapes.empty() ? "" : ",") + to_text(input.GetTensorTypeAndShapeInfo().GetShape());
+  }
+  placement_ = onnx::placement_of(graph_, events.value(),
+                                  {xnnpack(), ort_threads(), usable_cores(), guard_, shapes, fixed_});
   if (unfolded_) {
     placement_.hints.emplace_back(
         "the .ort model was written back as .onnx for XNNPACK: give the .onnx to load faster");

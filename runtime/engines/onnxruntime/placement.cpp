@@ -10,35 +10,64 @@
 namespace slipway::onnx {
 namespace {
 
-// Nodes by the name that ONNX Runtime gives them: their own, or operator and index where they have none.
-std::unordered_map<std::string, const Node*> by_name(const Graph& graph) {
-  std::unordered_map<std::string, const Node*> nodes;
-  for (const Node& node : graph.nodes) {
-    nodes[node.name.empty() ? node.op + "_" + std::to_string(node.index) : node.name] = &node;
+// The model's nodes by the names that ONNX Runtime gives them.
+class Names {
+ public:
+  explicit Names(const Graph& graph) {
+    for (const Node& node : graph.nodes) {
+      nodes_[node.name.empty() ? node.op + "_" + std::to_string(node.index) : node.name] = &node;
+      for (const std::string& output : node.outputs) {
+        producers_[output] = &node;
+      }
+    }
   }
-  return nodes;
-}
 
-// The name that a node has in the model: ONNX Runtime appends "_token_5" to a node that it moved to another
-// layout.
-std::string original(const std::string& name) {
-  const std::size_t at = name.rfind("_token_");
-  const bool marked =
-      at != std::string::npos && name.find_first_not_of("0123456789", at + 7) == std::string::npos;
-  return marked ? name.substr(0, at) : name;
-}
-
-std::string reason(const Judge& judge, const Node* node, const std::string& op, const Guard& guard) {
-  if (node == nullptr) {
-    return "added by ONNX Runtime when it optimized the graph";
+  // The node that an event is of; nullptr if the model has none.
+  const Node* find(const NodeEvent& event) const {
+    const auto found = nodes_.find(original(event.name));
+    return found == nodes_.end() ? blocked(event) : found->second;
   }
-  const Verdict verdict = judge(*node);
-  for (const std::string& why : {verdict.danger.empty() ? verdict.why : std::string(), guard.why(*node)}) {
+
+ private:
+  // The name that a node has in the model: ONNX Runtime appends "_token_5" to a node that it moved to another
+  // layout.
+  static std::string original(const std::string& name) {
+    const std::size_t at = name.rfind("_token_");
+    const bool marked =
+        at != std::string::npos && name.find_first_not_of("0123456789", at + 7) == std::string::npos;
+    return marked ? name.substr(0, at) : name;
+  }
+
+  // A node that the CPU provider moved to its blocked layout is named after its output, or after that of what
+  // was fused with it.
+  const Node* blocked(const NodeEvent& event) const {
+    constexpr char kMark[] = "_nchwc";
+    constexpr std::size_t kLength = sizeof(kMark) - 1;
+    const std::string& name = event.name;
+    if (name.size() <= kLength || name.compare(name.size() - kLength, kLength, kMark) != 0) {
+      return nullptr;
+    }
+    auto found = producers_.find(name.substr(0, name.size() - kLength));
+    for (int fused = 0; fused < 4 && found != producers_.end(); ++fused) {
+      if (found->second->op == event.op) {
+        return found->second;
+      }
+      found = producers_.find(found->second->inputs.empty() ? "" : found->second->inputs.front());
+    }
+    return nullptr;
+  }
+
+  std::unordered_map<std::string, const Node*> nodes_;
+  std::unordered_map<std::string, const Node*> producers_;
+};
+
+std::string reason(const Verdict& verdict, const Node& node, const std::string& op, const Guard& guard) {
+  for (const std::string& why : {verdict.danger.empty() ? verdict.why : std::string(), guard.why(node)}) {
     if (!why.empty()) {
       return why;
     }
   }
-  return node->full_op() == op
+  return node.full_op() == op
              ? "no rule keeps it from the XNNPACK provider, but the provider's own checks did"
              : "ONNX Runtime made it " + op + " before the provider was asked";
 }
@@ -68,7 +97,7 @@ std::vector<std::string> kept_away(const Guard& guard) {
 }  // namespace
 
 Placement placement_of(const Graph& graph, const std::vector<NodeEvent>& events, const Pools& pools) {
-  const auto nodes = by_name(graph);
+  const Names names(graph);
   const Judge judge(graph);
   Placement placement;
   if (pools.xnnpack) {
@@ -76,21 +105,34 @@ Placement placement_of(const Graph& graph, const std::vector<NodeEvent>& events,
   }
   std::set<std::pair<std::string, std::string>> seen;
   std::vector<std::string> heavy;
+  std::size_t open = 0;
   for (const NodeEvent& event : events) {
     if (!seen.insert({event.name, event.op}).second) {
       continue;  // of a loop's body
     }
-    const auto found = nodes.find(original(event.name));
-    const Node* node = found == nodes.end() ? nullptr : found->second;
+    const Node* node = names.find(event);
     std::string why;
     if (pools.xnnpack && event.provider != kXnnpack) {
-      why = reason(judge, node, event.op, pools.guard);
+      const Verdict verdict = node == nullptr ? Verdict() : judge.of_fallen(*node);
+      why = node == nullptr ? "added by ONNX Runtime when it optimized the graph"
+                            : reason(verdict, *node, event.op, pools.guard);
+      open += verdict.open ? 1 : 0;
     }
     if (event.provider == kCpu &&
         (is_compute_heavy(event.op) || (node && is_compute_heavy(node->full_op())))) {
       heavy.push_back(event.op + " " + event.name);
     }
     placement.nodes.push_back({event.name, event.op, event.provider, std::move(why)});
+  }
+  if (open > 0) {
+    placement.hints.push_back(std::to_string(open) + (open == 1 ? " node" : " nodes") +
+                              " stayed away from XNNPACK because the model leaves sizes of its inputs open: "
+                              "--input_shapes " +
+                              pools.shapes + " fixes them for the session");
+  }
+  if (!pools.fixed.empty()) {
+    placement.hints.push_back("the model leaves sizes of " + list(pools.fixed) +
+                              " open: they were fixed for this session by --input_shapes " + pools.shapes);
   }
   if (pools.xnnpack && !heavy.empty() && pools.ort_threads < pools.cores) {
     placement.hints.push_back(std::to_string(heavy.size()) + " compute-heavy " +

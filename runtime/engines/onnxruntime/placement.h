@@ -15,6 +15,8 @@ struct Pools {
   unsigned ort_threads = 1;
   unsigned cores = 1;
   Guard guard;
+  std::string shapes = {};              // of the inputs, as --input_shapes has them
+  std::vector<std::string> fixed = {};  // the inputs whose sizes were fixed for the session
 };
 
 // Where each node ran, from the profile of an execution; for what the XNNPACK provider left to another one

@@ -1,51 +1,13 @@
 #include "provider_faults.h"
 
-#include <cstdint>
 #include <set>
 
+#include "declarations.h"
 #include "provider_rules.h"
-#include "scalar_types.h"
+#include "wire_format.h"
 
 namespace slipway::onnx {
 namespace {
-
-void append_varint(std::uint64_t value, std::string* bytes) {
-  while (value >= 0x80) {
-    bytes->push_back(static_cast<char>(0x80 | (value & 0x7F)));
-    value >>= 7;
-  }
-  bytes->push_back(static_cast<char>(value));
-}
-
-void append_bytes(unsigned number, const std::string& content, std::string* message) {
-  append_varint(number << 3 | 2, message);
-  append_varint(content.size(), message);
-  *message += content;
-}
-
-void append_number(unsigned number, std::int64_t value, std::string* message) {
-  append_varint(number << 3, message);
-  append_varint(static_cast<std::uint64_t>(value), message);
-}
-
-// ValueInfoProto of a tensor; field numbers are those of onnx.proto.
-std::string value_info(const std::string& name, const Value& value) {
-  std::string shape;
-  for (const std::int64_t size : value.shape) {
-    std::string dimension;
-    append_number(1, size, &dimension);
-    append_bytes(1, dimension, &shape);
-  }
-  std::string tensor;
-  append_number(1, to_element_type(value.dtype), &tensor);  // ONNX Runtime numbers types as onnx.proto does
-  append_bytes(2, shape, &tensor);
-  std::string type;
-  append_bytes(1, tensor, &type);
-  std::string info;
-  append_bytes(1, name, &info);
-  append_bytes(2, type, &info);
-  return info;
-}
 
 // Empty when it cannot be done.
 std::string withholding_suffix(const Graph& graph, const std::vector<Fault>& faults) {
@@ -61,10 +23,10 @@ std::string withholding_suffix(const Graph& graph, const std::vector<Fault>& fau
   }
   std::string inputs;
   for (const std::string& name : names) {
-    append_bytes(11, value_info(name, *graph.value(name)), &inputs);
+    wire::append_bytes(11, value_info(name, *graph.value(name)), &inputs);
   }
   std::string suffix;
-  append_bytes(7, inputs, &suffix);
+  wire::append_bytes(7, inputs, &suffix);
   return suffix;
 }
 

@@ -64,6 +64,15 @@ Judge::Judge(const Graph& graph) : graph_(graph), neighbours_(graph) {
 }
 
 Verdict Judge::operator()(const Node& node) const {
+  return judge(node, false);
+}
+
+Verdict Judge::of_fallen(const Node& node) const {
+  const Verdict verdict = judge(node, false);
+  return verdict.why.empty() && dynamic_ ? judge(node, true) : verdict;
+}
+
+Verdict Judge::judge(const Node& node, bool fallen) const {
   const std::string kind = kind_of(node, neighbours_);
   bool known = false;
   for (const Rule& rule : rules()) {
@@ -71,17 +80,21 @@ Verdict Judge::operator()(const Node& node) const {
       continue;
     }
     known = true;
-    if (broken(rule, node)) {
-      return {rule.why, rule.danger, rule.withhold == 0 ? "" : initializer(input(node, rule.withhold))};
+    if (broken(rule, node, fallen)) {
+      return {rule.why, rule.danger, rule.withhold == 0 ? "" : initializer(input(node, rule.withhold)),
+              rule.check == Check::kFixed && dynamic_};
     }
   }
-  return known ? Verdict() : Verdict{outside(), "", ""};
+  return known ? Verdict() : Verdict{outside(), "", "", false};
 }
 
-bool Judge::broken(const Rule& rule, const Node& node) const {
+bool Judge::broken(const Rule& rule, const Node& node, bool fallen) const {
   const Answer found = check(rule, node);
   if (found != Answer::kUnknown) {
     return found == Answer::kBroken;
+  }
+  if (fallen && rule.check == Check::kFixed) {
+    return true;
   }
   return rule.unknown == Unknown::kModel ? model_breaks(rule) : rule.unknown == Unknown::kFail;
 }
@@ -190,8 +203,9 @@ Judge::Answer Judge::fixed(const Rule& rule, const Node& node) const {
   const auto size = static_cast<std::int64_t>(value->shape.size());
   const std::int64_t from = rule.from_axis_before > 0 ? integer(node, "axis", 1) : rule.from;
   const std::int64_t first = std::clamp<std::int64_t>(from < 0 ? from + size : from, 0, size);
-  return answer(std::all_of(value->shape.begin() + static_cast<std::ptrdiff_t>(first), value->shape.end(),
-                            [](auto dimension) { return dimension >= 0; }));
+  const bool all = std::all_of(value->shape.begin() + static_cast<std::ptrdiff_t>(first), value->shape.end(),
+                               [](auto dimension) { return dimension >= 0; });
+  return !all && value->outdated ? Answer::kUnknown : answer(all);
 }
 
 Judge::Answer Judge::axis(const Node& node) const {

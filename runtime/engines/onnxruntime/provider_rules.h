@@ -20,6 +20,7 @@ struct Verdict {
   std::string why;
   std::string danger;    // what the provider does with it instead of leaving it alone
   std::string withheld;  // the initializer without which the provider leaves it alone; empty if there is none
+  bool open = false;     // it would take it if the sizes of the model's inputs were fixed
 };
 
 class Judge {
@@ -27,6 +28,8 @@ class Judge {
   explicit Judge(const Graph& graph);
 
   Verdict operator()(const Node& node) const;
+  // The same of a node that did not run there: what is not known of its input's sizes was not fixed, then.
+  Verdict of_fallen(const Node& node) const;
   const Neighbours& neighbours() const { return neighbours_; }
 
  private:
@@ -44,7 +47,8 @@ class Judge {
   bool other_steps(const Node& node) const;
   bool unshared(const Node& node) const;
   bool vector(const Rule& rule, const Node& node) const;
-  bool broken(const Rule& rule, const Node& node) const;
+  Verdict judge(const Node& node, bool fallen) const;
+  bool broken(const Rule& rule, const Node& node, bool fallen) const;
   // Whether the rest of the model is so that a node of which this is not known is taken to break the rule.
   bool model_breaks(const Rule& rule) const;
   std::string initializer(const std::string& name) const;

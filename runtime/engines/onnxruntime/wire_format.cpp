@@ -1,6 +1,17 @@
 #include "wire_format.h"
 
 namespace slipway::wire {
+namespace {
+
+void append_varint(std::uint64_t value, std::string* bytes) {
+  while (value >= 0x80) {
+    bytes->push_back(static_cast<char>(0x80 | (value & 0x7F)));
+    value >>= 7;
+  }
+  bytes->push_back(static_cast<char>(value));
+}
+
+}  // namespace
 
 bool Reader::fail() {
   failed_ = true;
@@ -90,6 +101,21 @@ bool append_integers(const Field& field, std::vector<std::int64_t>* numbers) {
     numbers->push_back(static_cast<std::int64_t>(value));
   }
   return true;
+}
+
+void append_bytes(unsigned number, Bytes content, std::string* message) {
+  append_varint(number << 3 | 2, message);
+  append_varint(content.size, message);
+  message->append(reinterpret_cast<const char*>(content.data), content.size);
+}
+
+void append_bytes(unsigned number, const std::string& content, std::string* message) {
+  append_bytes(number, {reinterpret_cast<const std::uint8_t*>(content.data()), content.size()}, message);
+}
+
+void append_number(unsigned number, std::int64_t value, std::string* message) {
+  append_varint(number << 3, message);
+  append_varint(static_cast<std::uint64_t>(value), message);
 }
 
 }  // namespace slipway::wire

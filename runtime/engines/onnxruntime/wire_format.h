@@ -1,5 +1,5 @@
-// Protocol Buffers' wire format, read in place: enough to look through an .onnx file without its library.
-// https://protobuf.dev/programming-guides/encoding/
+// Protocol Buffers' wire format, read in place and written: enough to look through an .onnx file, and to
+// change its declarations, without its library. https://protobuf.dev/programming-guides/encoding/
 #pragma once
 
 #include <cstddef>
@@ -36,6 +36,8 @@ class Reader {
 
   bool next(Field* field);
   bool failed() const { return failed_; }
+  // Where the next field begins.
+  const std::uint8_t* at() const { return next_; }
 
  private:
   bool fail();
@@ -49,5 +51,10 @@ class Reader {
 
 // The numbers of a repeated field's one occurrence, packed or single. False when it is damaged.
 bool append_integers(const Field& field, std::vector<std::int64_t>* numbers);
+
+// Add a field to a message that is being written.
+void append_bytes(unsigned number, Bytes content, std::string* message);
+void append_bytes(unsigned number, const std::string& content, std::string* message);
+void append_number(unsigned number, std::int64_t value, std::string* message);
 
 }  // namespace slipway::wire

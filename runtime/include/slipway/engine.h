@@ -177,6 +177,8 @@ struct LoadOptions {
   std::vector<std::string> also;  // methods that are made ready besides
   bool profile = false;
   bool values = false;  // with `profile`: also what the last execution's instructions gave
+  // One an input: sizes that the program leaves open may be taken as fixed to these. Empty: they stay open.
+  std::vector<Shape> shapes = {};
 };
 
 class Engine {

@@ -1,0 +1,118 @@
+#include "declarations.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+
+#include "scalar_types.h"
+
+// Field numbers are those of onnx.proto, https://github.com/onnx/onnx/blob/main/onnx/onnx.proto.
+
+namespace slipway::onnx {
+namespace {
+
+using wire::append_bytes;
+using wire::append_number;
+using wire::Bytes;
+using wire::Field;
+using wire::Kind;
+using wire::Reader;
+
+constexpr unsigned kGraph = 7;
+constexpr unsigned kInput = 11;
+
+// Operators whose output is as large as what their inputs hold says.
+bool is_sized_by_data(const Node& node) {
+  static const char* const kSized[] = {"Compress", "If",     "Loop", "NonMaxSuppression",
+                                       "NonZero",  "Unique", "Scan"};
+  return std::find(std::begin(kSized), std::end(kSized), node.op) != std::end(kSized);
+}
+
+std::string name_of(Bytes value) {
+  Reader reader(value);
+  Field field;
+  while (reader.next(&field)) {
+    if (field.number == 1 && field.kind == Kind::kBytes) {
+      return field.bytes.text();
+    }
+  }
+  return "";
+}
+
+Bytes between(const std::uint8_t* begin, const std::uint8_t* end) {
+  return {begin, static_cast<std::size_t>(end - begin)};
+}
+
+// As several fields: Protocol Buffers merge a field that comes twice, and nothing is copied more than once.
+void append_graph(Bytes message, const Graph& graph, const std::vector<std::string>& inputs,
+                  std::string* model) {
+  Reader reader(message);
+  Field field;
+  const std::uint8_t* kept = reader.at();
+  for (const std::uint8_t* begin = kept; reader.next(&field); begin = reader.at()) {
+    const std::string name = field.number == kInput && field.kind == Kind::kBytes ? name_of(field.bytes) : "";
+    if (name.empty() || std::find(inputs.begin(), inputs.end(), name) == inputs.end()) {
+      continue;
+    }
+    append_bytes(kGraph, between(kept, begin), model);
+    std::string input;
+    append_bytes(kInput, value_info(name, *graph.value(name)), &input);
+    append_bytes(kGraph, input, model);
+    kept = reader.at();
+  }
+  append_bytes(kGraph, between(kept, message.data + message.size), model);
+}
+
+}  // namespace
+
+std::string value_info(const std::string& name, const Value& value) {
+  std::string shape;
+  for (const std::int64_t size : value.shape) {
+    std::string dimension;
+    append_number(1, size, &dimension);
+    append_bytes(1, dimension, &shape);
+  }
+  std::string tensor;
+  append_number(1, to_element_type(value.dtype), &tensor);  // ONNX Runtime numbers types as onnx.proto does
+  append_bytes(2, shape, &tensor);
+  std::string type;
+  append_bytes(1, tensor, &type);
+  std::string info;
+  append_bytes(1, name, &info);
+  append_bytes(2, type, &info);
+  return info;
+}
+
+std::vector<std::string> fix_inputs(const std::vector<Shape>& shapes, Graph* graph) {
+  std::vector<std::string> fixed;
+  for (std::size_t i = 0; i < shapes.size() && i < graph->inputs.size(); ++i) {
+    Value& value = graph->values[graph->inputs[i]];
+    if (value.dtype != DType::kUnknown && (!value.has_rank || value.shape != shapes[i])) {
+      value.has_rank = true;
+      value.shape = shapes[i];
+      fixed.push_back(graph->inputs[i]);
+    }
+  }
+  const bool by_data = std::any_of(graph->nodes.begin(), graph->nodes.end(), is_sized_by_data);
+  for (auto& [name, value] : graph->values) {
+    value.outdated = !fixed.empty() && !by_data;
+  }
+  return fixed;
+}
+
+std::string with_inputs(Bytes model, const Graph& graph, const std::vector<std::string>& inputs) {
+  std::string written;
+  written.reserve(model.size + 1024);
+  Reader reader(model);
+  Field field;
+  for (const std::uint8_t* begin = reader.at(); reader.next(&field); begin = reader.at()) {
+    if (field.number == kGraph && field.kind == Kind::kBytes) {
+      append_graph(field.bytes, graph, inputs, &written);
+    } else {
+      written += between(begin, reader.at()).text();
+    }
+  }
+  return written;
+}
+
+}  // namespace slipway::onnx

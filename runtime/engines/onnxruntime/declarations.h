@@ -1,0 +1,24 @@
+// What a model declares of its inputs, written anew: in sizes that are fixed for one session, or of constants
+// that a caller may replace.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "graph.h"
+#include "wire_format.h"
+
+namespace slipway::onnx {
+
+// A ValueInfoProto of a tensor.
+std::string value_info(const std::string& name, const Value& value);
+
+// Fixes the sizes of the graph's inputs, one shape an input; returns the inputs that were declared otherwise.
+// The sizes of other values are open from then on only where they depend on what the inputs hold.
+std::vector<std::string> fix_inputs(const std::vector<Shape>& shapes, Graph* graph);
+
+// A ModelProto in which these inputs are declared as the graph has them. ONNX Runtime can fix a size itself
+// if it has a name (AddFreeDimensionOverrideByName); files leave sizes without one, too.
+std::string with_inputs(wire::Bytes model, const Graph& graph, const std::vector<std::string>& inputs);
+
+}  // namespace slipway::onnx
