@@ -20,8 +20,8 @@ from deploy.run.job import load_job
 from deploy.run.settings import Settings
 from models.request import key, resolve, sample_files
 from models.samples import reading
-from models.samples.taking import is_noise
 from models.samples.pictures import Preparation, decode
+from models.samples.taking import is_noise
 
 IMAGE = np.zeros((1, 3, 8, 8), np.float32)
 PLAIN = Preparation(resize=8, mean=(0.0, 0.5, 0.0), std=(1.0, 0.5, 1.0))
