@@ -266,23 +266,9 @@ def fuzz(request: own.Fuzz) -> None:
 
 @task(own.Bench)
 def bench(request: own.Bench) -> None:
-    runs, as_json, update = request.runs, request.json, request.update
-    if request.what == "transfers":
-        from verify.bench.transfer import report
+    from verify import measuring
 
-        report(request.device, runs, as_json, update)
-    elif request.what == "operators":
-        from verify.bench.operators import run as run_operators
-
-        run_operators(runs, words(request.only), as_json, update)
-    elif request.what == "forward":
-        from verify.bench.forward import run as run_forward
-
-        run_forward(runs, as_json, update)
-    else:
-        from verify.nets.report import run as run_nets
-
-        run_nets(runs, request.only, request.again, as_json, update)
+    measuring.run(request)
 
 
 @task(own.Docs)

@@ -84,10 +84,11 @@ def _import_invoke() -> None:
     for name, has in stands.items():
         sys.modules[name] = type(sys)(name)
         sys.modules[name].__dict__.update(has)
-    import invoke  # noqa: F401
-
-    for name in stands:
-        del sys.modules[name]
+    try:
+        import invoke  # noqa: F401
+    finally:
+        for name in stands:
+            del sys.modules[name]
 
 
 def finish() -> None:
