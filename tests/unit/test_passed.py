@@ -17,7 +17,7 @@ import pytest
 from core import environment
 from core.errors import UsageError
 from core.files import write_atomic, write_json
-from verify.suite import ahead, exported, passed, runner, times
+from verify.suite import ahead, choosing, exported, passed, runner, times
 from verify.suite.runner import Choice
 
 FILES = {
@@ -111,7 +111,7 @@ def whole(tree: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str
     for name in ("ensure", "ensure_test", "ensure_export"):
         monkeypatch.setattr(environment, name, lambda *_: None)
     monkeypatch.setattr(ahead, "begun", lambda **_: contextlib.nullcontext())
-    monkeypatch.setattr(passed, "WAYS", ALL)
+    monkeypatch.setattr(choosing, "WAYS", ALL)
     monkeypatch.setattr(exported, "kept", contextlib.nullcontext)
     monkeypatch.setenv("SLIPWAY_DIST", str(tree / "dist"))
     monkeypatch.setattr(runner, "ROOT", tree)
@@ -172,21 +172,50 @@ def test_what_passed_does_not_run_again(
 def test_what_never_ran_here_is_left_out_unless_it_is_new(
     tree: Path, whole: Callable[..., list[str]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(passed, "WAYS", (A,))
+    monkeypatch.setattr(choosing, "WAYS", (A,))
     assert whole() == ["test_a"]
     assert "2 files of tests have not run on this machine yet" in capsys.readouterr().err
     (tree / "core/a.py").write_text("A = 2\n")
     assert whole() == ["test_a"]
-    monkeypatch.setattr(passed, "WAYS", (A, B))
+    monkeypatch.setattr(choosing, "WAYS", (A, B))
     assert whole() == ["test_b"]
-    monkeypatch.setattr(passed, "WAYS", (A, PROSE))
+    monkeypatch.setattr(choosing, "WAYS", (A, PROSE))
     assert whole() == ["test_prose"]
     (tree / "core/a.py").write_text("A = 3\n")
     assert whole() == ["test_a", "test_b"], "it ran before, and its inputs have changed"
-    monkeypatch.setattr(passed, "WAYS", ())
-    passed._history().unlink()
+    monkeypatch.setattr(choosing, "WAYS", ())
+    choosing._file().unlink()
     assert whole() == []
     assert whole(long=True) == ["test_a", "test_b", "test_prose"]
+
+
+def test_what_is_near_a_change_comes_first_and_the_rest_stays_within_its_time(
+    tree: Path, whole: Callable[..., list[str]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choosing, "WAYS", (A,))
+    monkeypatch.setattr(choosing, "PROVES", {"core": "prose"})
+    assert whole() == ["test_a"]
+    (tree / "core/a.py").write_text("A = 2\n")
+    (tree / "tests/integration/test_prose.py").write_text("import core.a\ndef test_c(): assert 0\n")
+    assert whole() == ["test_a", "test_prose"], "it never ran, and proves the folder that changed"
+    assert whole() == ["test_prose"], "it failed"
+    (tree / "tests/integration/test_prose.py").write_text("import core.a\ndef test_c(): pass\n")
+    assert whole(long=True) == ["test_a", "test_b", "test_prose"]
+    (tree / "core/a.py").write_text("A = 3\n")
+    monkeypatch.setattr(choosing, "BUDGET", 0)
+    capsys.readouterr()
+    assert whole() == ["test_a", "test_prose"]
+    assert "1 files of tests whose inputs changed do not fit into this run" in capsys.readouterr().err
+    monkeypatch.setattr(choosing, "BUDGET", 480)
+    assert whole() == ["test_b"]
+
+
+def test_a_damaged_history_is_an_empty_one(tree: Path) -> None:
+    choosing.keep({A: 3.0}, set(), ALL, {A: "x"})
+    assert choosing.history() == choosing.History({A: 3.0, B: 0.0, PROSE: 0.0}, (), {A: "x"})
+    for text in ("{", "[]", '{"seconds": {"a": "b"}, "tree": {}, "failed": []}'):
+        choosing._file().write_text(text)
+        assert choosing.history() == choosing.History()
 
 
 def test_what_its_commands_loaded_counts_too(tree: Path) -> None:

@@ -7,7 +7,7 @@ import functools
 import pytest
 
 from core.paths import ROOT
-from verify.suite import inputs, passed
+from verify.suite import choosing, inputs
 from verify.suite.inputs import Suite, Tree
 
 FOLDERS = ("tests/integration/", "tests/faults/")
@@ -56,11 +56,17 @@ def test_a_change_runs_what_it_can_break(changed: str, run: tuple[str, ...], not
 def test_the_tables_name_what_is_there_and_what_depends_on_everything() -> None:
     for file in inputs.ALL:
         assert Suite(tree(), file).needs() == tree().files
-    found = frozenset().union(*(Suite(tree(), file).needs() for file in passed.WAYS))
+    found = frozenset().union(*(Suite(tree(), file).needs() for file in choosing.WAYS))
     rooms = ("deploy/run/", "deploy/store/", "deploy/scripts/", "runtime/runner/", "runtime/program/", "models/zoo")
     assert sorted(name for name in tree().files - found if name.startswith(rooms)) == []
-    assert set(passed.WAYS) <= tree().files
+    assert set(choosing.WAYS) <= tree().files
     assert set(inputs.TASKS) | set(inputs.ALL) <= tree().files
     for name in (*inputs.EVERYWHERE, *inputs.FOLDERS, *inputs.BUILDS):
         assert any(file == name or file.startswith(f"{name}/") for file in tree().files), name
     assert set(inputs.CHOSEN) <= tree().modules.keys()
+
+
+def test_each_folder_of_the_table_has_files_that_prove_it_and_depend_on_it() -> None:
+    for folder, names in choosing.PROVES.items():
+        for name in names.split():
+            assert any(file.startswith(f"{folder}/") for file in needs(name)), (folder, name)

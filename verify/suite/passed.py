@@ -2,8 +2,7 @@
 
 The inputs of a file of tests are those that `verify.suite.inputs` names. What the machine gives counts, too: its system
 and installed packages, its processors, the variables of Slipway's environment. After a week, or with
-``./inv test --again``, a file runs again. A file that never ran on this machine runs with ``--all`` only, unless it is
-one of `WAYS`.
+``./inv test --again``, a file runs again. Which of the others run is in `verify.suite.choosing`.
 """
 
 from __future__ import annotations
@@ -21,25 +20,8 @@ from pathlib import Path
 
 from core.files import sha256_bytes, sha256_file, write_json
 from core.paths import cache_dir
+from verify.suite import choosing
 from verify.suite.inputs import Suite, Tree, tracked
-
-WAYS = (
-    "tests/integration/test_damaged_programs.py",
-    "tests/integration/test_deploy_local.py",
-    "tests/integration/test_deploy_pi.py",
-    "tests/integration/test_inv.py",
-    "tests/integration/test_labgrid.py",
-    "tests/integration/test_lean_programs.py",
-    "tests/integration/test_libslipway.py",
-    "tests/integration/test_matrix.py",
-    "tests/integration/test_onnxruntime.py",
-    "tests/integration/test_pytest_plugin.py",
-    "tests/integration/test_readme.py",
-    "tests/integration/test_sound_programs.py",
-    "tests/integration/test_virtual_phone.py",
-)
-"""One whole way of each kind, and the samples of sound and of damaged programs: what shows that this machine can do
-what the README promises."""
 
 KEPT_FOR = timedelta(days=7)
 
@@ -125,25 +107,6 @@ def _record(digest: str) -> Path:
     return cache_dir("tests", "passed") / f"{digest}.json"
 
 
-def _history() -> Path:
-    return cache_dir("tests") / "history.json"
-
-
-def _ran() -> dict[str, bool]:
-    """Files of tests that were there in an earlier run on this machine, and whether they ran then or before."""
-    try:
-        found = json.loads(_history().read_text(encoding="utf-8"))
-        return {str(file): bool(ran) for file, ran in found.items()}
-    except (OSError, ValueError, AttributeError):
-        return {}
-
-
-def left_out(files: Sequence[str]) -> list[str]:
-    """Those of the files that never ran on this machine: neither new here, nor among `WAYS`."""
-    ran = _ran()
-    return [file for file in files if file not in WAYS and not ran.get(file, bool(ran))]
-
-
 def read(root: Path) -> Inputs | None:
     """The inputs of this checkout; nothing for a tree without git, whose tests always run."""
     try:
@@ -170,27 +133,28 @@ def _recorded(digest: str) -> Passed | None:
 
 
 def keep(inputs: Inputs | None, report: Path, files: Sequence[str], there: Sequence[str], *, long: bool) -> None:
-    """Note the ``files`` of which every test passed in a run that ended, by pytest's report of it.
+    """Note the ``files`` of which every test passed in a run that ended, by pytest's report of it, and their seconds.
 
-    Nothing is kept for files that changed while the tests ran. ``there``: all files of tests, for `left_out`.
+    Nothing is kept for files that changed while the tests ran. ``there``: all files of tests.
     """
     from junitparser import JUnitXml, TestCase
 
     if inputs is None or not report.is_file():
         return
     good: dict[str, int] = {}
+    took: dict[str, float] = {}
     bad: set[str] = set()
     cases = [case for suite in JUnitXml.fromfile(os.fspath(report)) for case in suite if isinstance(case, TestCase)]
     for case in cases:
         file = f"{(case.classname or '').replace('.', '/')}.py"
         good[file] = good.get(file, 0) + 1
+        took[file] = took.get(file, 0.1) + float(case.time or 0)
         if case.result:
             bad.add(file)
     inputs.forget()
     now = read(inputs.root)
     ended = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    ran = _ran()
-    write_json(_history(), {**ran, **{file: ran.get(file, False) or file in good for file in there}})
+    choosing.keep(took, bad, there, inputs.files)
     for file in files:
         for known in {long, False}:
             digest = inputs.digest(file, long=known)

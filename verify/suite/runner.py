@@ -11,14 +11,15 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from core import console, environment
 from core.errors import SlipwayError, UsageError
 from core.paths import ROOT
 from core.processes.commands import quote
-from verify.suite import ahead, exported, passed, shards, times
+from verify.suite import ahead, choosing, exported, passed, shards, times
+from verify.suite.choosing import Waiting
 from verify.suite.passed import Passed
 
 
@@ -209,16 +210,21 @@ def run(choice: Choice) -> None:
 
 @dataclass(frozen=True)
 class Plan:
-    """A step, and the files of its tests that do not run: they passed before, or never ran on this machine."""
+    """A step, and the files of its tests that do not run: they passed before, or they wait."""
 
     step: Step
     known: Mapping[str, Passed]
-    left: Sequence[str] = ()
+    waiting: Waiting = field(default_factory=Waiting)
 
     @property
     def rest(self) -> list[str]:
         """The files that run."""
-        return [file for file in self.step.files if file not in self.known and file not in self.left]
+        return [file for file in self.step.files if file not in self.out]
+
+    @property
+    def out(self) -> set[str]:
+        """The files that do not."""
+        return {*self.known, *self.waiting.never, *self.waiting.later}
 
     @property
     def runs(self) -> bool:
@@ -235,17 +241,27 @@ class Plan:
                 f"{tests:,} tests of {len(self.known)} files passed before with the same inputs, the first of them at "
                 f"{oldest}; ./inv test --again runs them again"
             )
-        if self.left:
+        if self.waiting.later:
             found.append(
-                f"{len(self.left)} files of tests have not run on this machine yet; ./inv test --all runs them"
+                f"{len(self.waiting.later)} files of tests whose inputs changed do not fit into this run; the next "
+                f"./inv test begins with them, ./inv test --all runs them at once: {_names(self.waiting.later)}"
+            )
+        if self.waiting.never:
+            found.append(
+                f"{len(self.waiting.never)} files of tests have not run on this machine yet; ./inv test --all runs them"
             )
         return found
 
 
+def _names(files: Sequence[str]) -> str:
+    return ", ".join(Path(file).stem for file in files)
+
+
 def _plan(step: Step, choice: Choice, inputs: passed.Inputs | None) -> Plan:
-    left = [] if choice.all or inputs is None else passed.left_out(step.files)
-    ahead = [file for file in step.files if file not in left]
-    return Plan(step, passed.before(None if choice.again else inputs, ahead, long=choice.all), left)
+    known = passed.before(None if choice.again else inputs, step.files, long=choice.all)
+    if choice.all or inputs is None:
+        return Plan(step, known)
+    return Plan(step, known, choosing.waiting(step.files, inputs.files, set(known)))
 
 
 def _run(choice: Choice, inputs: passed.Inputs | None, planned: Sequence[Plan]) -> None:
@@ -307,8 +323,8 @@ def _tests(plan: Plan, choice: Choice, inputs: passed.Inputs | None) -> times.St
         console.note(text)
     if not plan.runs:
         return _ended(step, "passed before", start)
-    out = sorted({*plan.known, *plan.left})
-    argv = [*(word for word in step.argv if word not in out), *(f"--ignore={file}" for file in out)]
+    out = plan.out
+    argv = [*(word for word in step.argv if word not in out), *(f"--ignore={file}" for file in sorted(out))]
     with tempfile.TemporaryDirectory(prefix="slipway-loaded-") as loaded:
         env = {**os.environ, "SLIPWAY_LOADED_IN": loaded}
         code = subprocess.run(argv, cwd=ROOT, env=env, check=False).returncode
