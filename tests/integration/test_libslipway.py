@@ -46,7 +46,7 @@ FOREIGN = [
 ]
 """Targets whose wheels are tried with Debian's Python: the wheel's tag, Debian's name of the processor, and of the
 libraries' folder. Debian has no Python for ARMv6: its Python for ARMv7 loads that library on an emulated Cortex-A7."""
-SAID = ["tensor float32 (8, 64) static", "6 float32 8x63", "3 none.pte", "False"]
+SAID = ["tensor float32 (8, 64) static", "(8, 10)", "6 float32 8x63", "3 none.pte", "False"]
 """What a script prints that tries a wheel."""
 EXAMPLES, CHECK = examples.EXAMPLES, Path(__file__).parent / "test_library"
 
@@ -388,6 +388,7 @@ spec = program.methods["forward"].inputs[0]
 print(spec.kind, spec.dtype, spec.shape, spec.dynamism)
 (output,) = program.forward(inputs)
 open("wheel.bin", "wb").write(output.tobytes())
+print(output.shape)
 kept = np.array(output)
 try:
     program.forward(inputs[:, 1:])
