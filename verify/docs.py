@@ -11,7 +11,7 @@ from core.files import write_atomic
 from core.paths import ROOT, results_dir
 from deploy.run import result
 from toolchains import ran
-from verify import house
+from verify import rooms
 from verify.tables import Table
 
 
@@ -79,23 +79,15 @@ def agreement() -> str:
 
 def architecture() -> str:
     """``docs/architecture.md`` with the packages that there are, and what their docstrings say."""
-    return filled("docs/architecture.md", {"rooms": house.sentences()})
-
-
-def hosts() -> str:
-    """``docs/build.md`` with the table that the code and ``verify/hosts.toml`` make."""
-    from verify import hosts as verify_hosts
-
-    return filled("docs/build.md", {"hosts": verify_hosts.markdown()})
+    return filled("docs/architecture.md", {"rooms": rooms.sentences()})
 
 
 PAGES: Mapping[str, Callable[[], str]] = {
     "README.md": readme,
     "docs/proofs.md": agreement,
     "docs/architecture.md": architecture,
-    "docs/architecture.svg": house.svg,
+    "docs/architecture.svg": rooms.svg,
     "docs/troubleshooting.md": errors_markdown,
-    "docs/build.md": hosts,
     "docs/lean.md": lean,
 }
 """Files of the checkout that are made, or have parts that are."""
