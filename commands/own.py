@@ -189,8 +189,8 @@ class Lab(Reported):
     """Run layers in every data type two ways in turns, with KleidiAI and without, and say what differs.
 
     Exports each layer, builds what it takes, and runs every variant on the devices, round by round. A difference is
-    reported only if it is larger than chance. The reports are in dist/lab/NAME: report.html, lab.json, lab.tsv,
-    lab.md. On 64-bit Arm the other way is without KleidiAI, on x86 without AVX-512; --against chooses another.
+    reported only if it is larger than chance. The reports are in dist/lab/NAME: lab.json, lab.md. On 64-bit Arm the
+    other way is without KleidiAI, on x86 without AVX-512; --against chooses another.
 
     Example: ./inv self.lab --device sme --layers linear,conv,bmm --types all
     """

@@ -29,7 +29,7 @@ _COLOURS = {
     "tasks": "#f7c9cc",
 }
 _ROW, _TALL, _GAP, _LETTER, _MARGIN, _WIDE = 40, 28, 12, 7.3, 20, 8
-"""Pixels: between two lines, a box's height, between two boxes, a letter's width, around the picture; boxes of a line."""
+"""Pixels: between two lines, a box's height, between boxes, a letter's width, around the picture; boxes of a line."""
 HEAD = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">
 <title>Slipway's packages: each imports only what lies below its row</title>
 <rect width="{width}" height="{height}" fill="#ffffff" rx="8"/>

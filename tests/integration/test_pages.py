@@ -15,9 +15,7 @@ from deploy.matrix import html as matrix_html
 from deploy.matrix.model import Matrix, Round, Times
 from deploy.matrix.plan import Exportable
 from tests.support.browser import Browser, browser
-from tests.support.layer_results import lab
 from tests.support.matrices import OUTPUT, cell, impossible, matrix, passed, problem
-from verify.layers import html as layers_html
 
 PROGRAMS = ("mobilenet_v2-fp32", "mobilenet_v2-qs8", "mlp-fp32", "mlp-qs8", "wav2letter-qd8-f16-qc4w", "edsr-fp32")
 OUTSIDE = """Array.from(document.querySelectorAll('main *')).filter(e => {
@@ -186,25 +184,7 @@ def compare_page(folder: Path) -> str:
     return compare_html.html(found)
 
 
-def lab_page(folder: Path) -> str:
-    """Of a lab: long names, ratios on both sides of 1, speeds of three decades."""
-    found = lab(emulated=False)
-    measured, impossible = found.cells
-    cells = [impossible]
-    for index, (layer, ratio) in enumerate((("linear_1x256x512", 0.4), ("conv-stride_28x16x32", 1.02), ("bmm", 2.3))):
-        ways = [
-            way.model_copy(update={name: (getattr(way, name) or 0.0) * 9.0**index for name in TIMES})
-            for way in measured.ways
-        ]
-        names = {"key": layer, "device": "raspberry-pi-5-in-the-cellar", "layer": layer, "scheme": "qd8_qb4w"}
-        figures = {"ratio": ratio, "low": ratio * 0.9, "high": ratio * 1.1, "compared": "slower" if ratio > 2 else ""}
-        cells.append(measured.model_copy(update={**names, **figures, "first": ways[0], "second": ways[1]}))
-    peaks = {"raspberry-pi-5-in-the-cellar": found.peaks[measured.device]}
-    return layers_html.text(found.model_copy(update={"cells": tuple(cells), "peaks": peaks}))
-
-
-TIMES = ("p10", "p50", "p90", "gflops")
-PAGES = {"matrix": matrix_page, "history": history_page, "compare": compare_page, "lab": lab_page}
+PAGES = {"matrix": matrix_page, "history": history_page, "compare": compare_page}
 OWN: dict[str, dict[str, object]] = {
     "matrix": {RATIOS_HIDDEN: [], UNSHADED: [], OVERLAPPING: [], COUNT: "48 of 48"},
     "history": {OUT_OF_PLOT: [], "document.querySelectorAll('main svg').length > 24": True},
@@ -215,7 +195,6 @@ OWN: dict[str, dict[str, object]] = {
         "document.querySelectorAll('main tbody tr').length": 21,
         "[...document.querySelectorAll('.why summary')].map(e => e.offsetHeight < 36)": [True] * 2,
     },
-    "lab": {"document.querySelectorAll('main svg.slim').length": 3},
 }
 """What is asked of one page alone, and its answer."""
 
@@ -254,7 +233,7 @@ def test_it_prints(tab: Browser, pages: dict[str, Path]) -> None:
         assert tab.value("document.documentElement.scrollWidth") == A4
         assert tab.value(OUTSIDE) == []
         assert tab.value(TOO_WIDE) == []
-    for name in ("matrix", "compare", "lab"):
+    for name in ("matrix", "compare"):
         tab.show(pages[name], A4, dark=True, paper=True)
         assert tab.value(PLOTS_SHOWN) == ["broad"]
         assert tab.value(PLOTS_CUT) == []
