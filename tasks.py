@@ -244,14 +244,9 @@ def operators(request: own.Operators) -> None:
 
 @task(own.Agree)
 def agree(request: own.Agree) -> None:
-    from verify.agree import agree as programs
-    from verify.upstream import compare as sound
+    from verify.agree.agree import run
 
-    if request.sound:
-        some = sound.Choice(request.program, request.kept, request.sample)
-        sound.run(request.target, request.cpu, some, request.json, request.update, request.again)
-    else:
-        programs.run(request.target, request.cpu, request.program, request.json, request.update, request.again)
+    run(request)
 
 
 @task(own.Fuzz)

@@ -54,6 +54,7 @@ LEVELS = (
     "deploy",  # the modules of the folder itself: tasks, and what pytest loads
     "commands",
     "verify.tables",
+    "verify.corpus",
     "verify.suite",
     "verify.operators",
     "verify.sound",
@@ -62,8 +63,8 @@ LEVELS = (
     "verify.nets",
     "verify.prove",
     "verify.fuzz",
-    "verify.agree",
     "verify.upstream",
+    "verify.agree",
     "verify.site",
     "verify",  # tasks, and the docs' tables
     "tasks",

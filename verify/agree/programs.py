@@ -6,7 +6,6 @@ those of the architectures are in the cache.
 
 from __future__ import annotations
 
-import fnmatch
 import functools
 import json
 import time
@@ -16,19 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core import console
-from core.cli.request import words
-from core.errors import ConfigError
 from core.files import sha256_bytes, sha256_file
 from core.formats.program import Tolerance, load_program
 from models.architectures.table import load_architectures
-from models.zoo import everything, load_zoo
+from models.zoo import everything
+from verify.corpus import pick
 
 if TYPE_CHECKING:
     from models.architectures.exporting import Reference
 
 STATIC = "qs8"
 """Static 8 bits: where nothing is left outside the delegate, XNNPACK computes with whole numbers alone."""
-ZOO, FURTHER = "zoo", "architecture"
 _EXACT = Tolerance(atol=0.0, rtol=0.0, why="the same bits")
 
 
@@ -38,13 +35,12 @@ class About:
 
     name: str
     """``mlp qs8``, ``llama portable``."""
-    kind: str
-    """`ZOO` or `FURTHER`."""
-    model: str
-    title: str
-    scheme: str
-    exact: bool
+    model: str = ""
+    scheme: str = ""
+    exact: bool = False
     """Whether it only moves elements or computes with whole numbers."""
+    further: bool = False
+    """Whether it is an architecture, not of the zoo."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +54,7 @@ class Compared:
     """Upstream's, after the last of ``runs`` executions."""
     limits: tuple[Tolerance, ...]
     """One an output."""
-    runs: int
-    kernels: int
-    """Operators outside delegates, by kinds."""
-    delegates: int
+    runs: int = 1
     method: str = "forward"
     data: tuple[Path, ...] = ()
     """Files of weights."""
@@ -80,51 +73,22 @@ class Compared:
         limits = [[one.atol, one.rtol] for one in self.limits]
         return sha256_bytes(json.dumps([files, limits, self.runs]).encode())[:16]
 
-    @property
-    def allowed(self) -> float:
-        """The widest absolute tolerance of its outputs; 0: the same bits everywhere."""
-        return max((one.atol for one in self.limits), default=0.0)
-
 
 def table() -> dict[str, About]:
     """All programs by name, the zoo's first."""
-    zoo, further = load_zoo(), load_architectures()
-    found = [
-        About(f"{model} {scheme}", ZOO, model, zoo[model].title, scheme, exact=scheme == STATIC)
-        for model, scheme in everything()
-    ]
+    found = [About(f"{model} {scheme}", model, scheme, exact=scheme == STATIC) for model, scheme in everything()]
     found += [
-        About(f"{one.name} {scheme}", FURTHER, one.name, one.title, scheme, one.exact)
-        for one in further.values()
+        About(f"{one.name} {scheme}", one.name, scheme, one.exact, further=True)
+        for one in load_architectures().values()
         for scheme in one.schemes
     ]
     return {about.name: about for about in found}
 
 
 def chosen(expression: str) -> list[About]:
-    """The programs that ``expression`` names.
-
-    Args:
-        expression: parts of names or patterns, with commas between them: ``llama,mlp q*``; all when empty.
-
-    Raises:
-        ConfigError: one of them names nothing.
-    """
+    """The programs that ``expression`` names (`verify.corpus.pick`)."""
     known = table()
-    parts = words(expression)
-    for part in parts:
-        if not any(_names(part, name) for name in known):
-            models = ", ".join(dict.fromkeys(about.model for about in known.values()))
-            raise ConfigError(
-                f"No program to compare is called {part!r}.",
-                f"they are {models}, each with a scheme",
-                "./inv self.agree",
-            )
-    return [about for name, about in known.items() if not parts or any(_names(part, name) for part in parts)]
-
-
-def _names(part: str, name: str) -> bool:
-    return part in name or fnmatch.fnmatchcase(name, part)
+    return [known[name] for name in pick(known, expression, "./inv self.agree --program 'mlp q*'")]
 
 
 def prepare(abouts: Sequence[About]) -> Iterator[Compared]:
@@ -138,7 +102,7 @@ def prepare(abouts: Sequence[About]) -> Iterator[Compared]:
     from models.lowering.quiet import log_path, quiet
 
     for about in abouts:
-        if about.kind == FURTHER:
+        if about.further:
             started = time.monotonic()
             with quiet(log_path("architectures")):
                 reference = references([(load_architectures()[about.model], about.scheme)])[0]
@@ -158,9 +122,6 @@ def _of_zoo(about: About, folder: Path) -> Compared:
         inputs=tuple(folder / one.file for one in program.inputs),
         outputs=tuple(folder / one.file for one in program.outputs),
         limits=limits,
-        runs=1,
-        kernels=len(program.undelegated),
-        delegates=program.delegates,
     )
 
 
@@ -175,6 +136,4 @@ def of_reference(about: About, reference: Reference) -> Compared:
         outputs=tuple(reference.folder / f"output{index}.npy" for index in range(len(limits))),
         limits=tuple(_EXACT for _ in limits) if exact else limits,
         runs=reference.runs,
-        kernels=len(reference.operators),
-        delegates=reference.delegates,
     )

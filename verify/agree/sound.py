@@ -1,7 +1,4 @@
-"""``./inv self.agree --sound``: run the programs of upstream's own tests and ours on the lean engine, and compare.
-
-It is a sweep (`core.processes.sweep`). ``--update`` puts what it came to into the tables of ``docs/proofs.md``.
-"""
+"""The programs of upstream's own tests, and ours, as something to compare; and who is right where engines differ."""
 
 from __future__ import annotations
 
@@ -9,23 +6,19 @@ import json
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from core import console
-from core.errors import MismatchError, UsageError
+from core.errors import UsageError
 from core.files import sha256_bytes, sha256_file
 from core.formats.program import Tolerance
-from core.processes import sweep
-from core.processes.sweep import Journal
 from deploy.run.needs import complex_only
-from verify.agree.kept import INFINITE, Cell, Column, cell_name, publish, rows, summarize
+from verify.agree.kept import INFINITE, Cell
 from verify.agree.look import Executor, execute, look
 from verify.agree.programs import About, Compared
 from verify.upstream import exact as upstream_exact
-from verify.upstream import suites as upstream_suites
+from verify.upstream import suites
 from verify.upstream.exact import Numbers
 from verify.upstream.suites import OURS, Case, Test
 
@@ -58,10 +51,9 @@ def limits_of(case: Case, kind: str = "output") -> tuple[Tolerance, ...]:
 def compared(case: Case) -> Compared:
     """A case as something to compare: with what upstream's runtime gave, or PyTorch where that refuses the program."""
     kind = "eager" if case.refused else "output"
-    about = About(case.name, "upstream", case.test, "", case.kind, exact=False)
     return Compared(
-        about, case.file, case.files("input"), case.files(kind), limits_of(case, kind), case.runs, 0, 0,
-        case.method, case.data, case.first,
+        About(case.name, case.test, case.kind), case.file, case.files("input"), case.files(kind),
+        limits_of(case, kind), case.runs, case.method, case.data, case.first,
     )  # fmt: skip
 
 
@@ -116,7 +108,7 @@ def look_at(executor: Executor, case: Case) -> Cell:
         HostError: nothing can run it here.
     """
     program = compared(case)
-    seen = look(executor, program).cell
+    seen = look(executor, program)
     if case.refused:
         return _without_upstream(case, seen)
     if seen.outcome in ("refused", "failed") and documented(seen.why):
@@ -143,11 +135,6 @@ def _without_upstream(case: Case, seen: Cell) -> Cell:
     return Cell(outcome="agrees", right="lean", why=f"upstream's runtime refuses it: {case.refused}")
 
 
-def journal() -> Journal[Cell]:
-    """What was compared on this machine."""
-    return Journal.of("upstream-tests", Cell)
-
-
 def digest(case: Case) -> str:
     """Of everything that decides what a comparison says, but the engine and how it compares."""
     files = [sha256_file(file) for file in (case.file, *case.files("input"), *case.files("output"))]
@@ -158,66 +145,21 @@ def digest(case: Case) -> str:
     return sha256_bytes(json.dumps(parts).encode())[:16]
 
 
-def columns(executors: Sequence[Executor], cases: Sequence[Case]) -> list[Column]:
-    """The last results of these cases on these executors."""
-    seen = dict(journal().all())
-    found = []
-    for executor in executors:
-        target, platform = executor.target, executor.platform
-        names = {case.name: cell_name(target, platform.cpu, case.name) for case in cases}
-        cells = {name: seen[cell] for name, cell in names.items() if cell in seen}
-        found.append(Column(target=target, cpu=platform.cpu, how=platform.how, cells=cells))
-    return found
-
-
 def family_of(test: str) -> str:
     """``xnnpack/test/ops``, the flow of a test of the operators' suite, or the kind of a program of ours."""
     if test.startswith(OURS):
-        return f"ours, {upstream_suites.family_of(test)}"
+        return f"ours, {suites.family_of(test)}"
     if test.startswith("test/suite/operators"):
         return f"operators, flow {test.partition('[')[2].partition('-')[0].rstrip(']')}"
     return "xnnpack/test/ops"
 
 
 def families(tests: Sequence[Test]) -> dict[str, list[str]]:
-    """The names of the tests' cases by families."""
+    """The names of the tests' programs that a runner can be given, by families."""
     found: dict[str, list[str]] = {}
     for test in tests:
-        found.setdefault(family_of(test.name), []).extend(case.name for case in test.cases)
+        found.setdefault(family_of(test.name), []).extend(case.name for case in test.cases if not case.left_out)
     return found
-
-
-@dataclass(frozen=True)
-class Collected:
-    """All of upstream's tests that ran, and their cases that a runner can be given."""
-
-    tests: tuple[Test, ...]
-    cases: tuple[Case, ...]
-
-    @classmethod
-    def of(cls, tests: Sequence[Test]) -> Collected:
-        """The tests with their cases; one program with the same inputs counts once."""
-        cases = [case for test in tests for case in test.cases if not case.left_out]
-        return cls(tuple(tests), tuple(cases))
-
-
-def _sweep(executors: Sequence[Executor], cases: Sequence[Case], again: bool) -> None:
-    """Compare all cases on all executors."""
-    keys = {case.name: digest(case) for case in cases}
-    cells = [
-        sweep.Cell(
-            cell_name(executor.target, executor.platform.cpu, case.name),
-            f"{keys[case.name]}-{executor.key}",
-            partial(look_at, executor, case),
-        )
-        for executor in executors
-        for case in cases
-    ]
-    sweep.sweep("comparing", cells, journal(), again=again, remark=_remark)
-
-
-def _remark(cell: Cell) -> str:
-    return "" if cell.good else f"{cell.outcome}: {cell.why}"
 
 
 @dataclass(frozen=True)
@@ -233,10 +175,10 @@ class Choice:
 
     def takes(self, case: Case) -> bool:
         """Whether a program is in the sample."""
-        return int(sha256_bytes(case.name.encode())[:8], 16) % self.sample == 0
+        return not case.left_out and int(sha256_bytes(case.name.encode())[:8], 16) % self.sample == 0
 
-    def collected(self, jobs: int = 0, *, whole: bool) -> Collected:
-        """The tests' programs; runs the remaining tests first, unless only the earlier ones are requested.
+    def tests(self, jobs: int = 0, *, whole: bool) -> list[Test]:
+        """The tests; runs the remaining ones first, unless only the earlier ones are requested.
 
         Args:
             whole: each family has to be there as a whole.
@@ -244,53 +186,14 @@ class Choice:
         Raises:
             UsageError: only a part of one is chosen.
         """
-        names = upstream_suites.chosen(self.pattern)
+        names = suites.chosen(self.pattern)
         chosen = {family_of(name) for name in names}
-        upstreams = [] if all(upstream_suites.family_of(name) for name in names) else upstream_suites.names()
-        known = [*upstream_suites.our_names(), *upstreams]
-        listed = [name for name in known if family_of(name) in chosen]
+        upstreams = [] if all(suites.family_of(name) for name in names) else suites.names()
+        listed = [name for name in (*suites.our_names(), *upstreams) if family_of(name) in chosen]
         if whole and len(listed) > len(names):
             raise UsageError(
                 "--update goes with whole families of programs.",
                 "the docs count all of a family",
                 "./inv self.agree --sound --update",
             )
-        tests = upstream_suites.ran(names) if self.kept else upstream_suites.collect(names, jobs)
-        return Collected.of(tests)
-
-
-def run(target: str, cpu: str, some: Choice, as_json: bool, update: bool, again: bool = False) -> None:
-    """Collect the programs of upstream's tests and ours, run them on executors, show the results.
-
-    Args:
-        some: which tests and programs.
-
-    Raises:
-        UsageError: a part of a family is to be kept for the docs, which count all.
-        MismatchError: some differ and upstream may be right, or fail, or are refused here alone.
-    """
-    from core.environment import ensure_export, ensure_test
-    from verify.agree.agree import executors_for
-
-    ensure_export()
-    ensure_test()
-    found = some.collected(whole=update)
-    executors = executors_for(target, cpu)
-    try:
-        _sweep(executors, [case for case in found.cases if some.takes(case)], again)
-    finally:
-        summary = summarize(families(found.tests), columns(executors, found.cases))
-        if update:
-            publish(summary)
-    if as_json:
-        console.print_json(summary.model_dump(mode="json"))
-    else:
-        console.table("Sound programs on the engine lean", *rows(summary))
-    wrong = [one for one in summary.notable if one.right not in ("lean", "both", "known")]
-    if wrong:
-        raise MismatchError(
-            f"{len(wrong)} sound programs do not agree with upstream's runtime.",
-            "; ".join(f"{one.case} on {one.target} {one.cpu}: {one.outcome}" for one in wrong[:6]),
-            "./inv self.agree --sound --target TARGET --cpu CPU --program TEST",
-            [one.case for one in wrong],
-        )
+        return suites.ran(names) if self.kept else suites.collect(names, jobs)
