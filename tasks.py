@@ -261,9 +261,9 @@ def fuzz(request: own.Fuzz) -> None:
 
 @task(own.Bench)
 def bench(request: own.Bench) -> None:
-    from verify import measuring
+    from importlib import import_module
 
-    measuring.run(request)
+    import_module("verify.nets.report" if request.what == "nets" else f"verify.bench.{request.what}").run(request)
 
 
 @task(own.Docs)

@@ -145,8 +145,8 @@ class Bench(Reported):
 
     what: str = option(f"{', '.join(KINDS)} to the --device (default: nets)", "nets", names=one_of(*KINDS))
     runs: int = whole("rounds (default: 5)", 1, 5)
-    only: str = option("nets: names of nets or programs, as 'resnet18,* qs8'; operators: words in names of uses")
-    again: bool = option("nets: export and measure also what was before", False)
+    only: str = option("nets: names of nets or programs, as 'resnet18,* qs8'; operators: names of uses")
+    again: bool = option("nets, operators: export and measure also what was before", False)
     device: str = option("transfers: the device, whose files are also sent by scp or adb push", names=device_names)
     update: bool = option("keep the figures for the docs, if the machine was quiet", False)
 
@@ -160,9 +160,9 @@ class Bench(Reported):
                 "--device goes with --what transfers.", "transfers need one",
                 "./inv self.bench --what transfers --device local",
             )  # fmt: skip
-        if (self.only and self.what not in ("nets", "operators")) or (self.again and self.what != "nets"):
+        if (self.only or self.again) and self.what not in ("nets", "operators"):
             raise UsageError(
-                "--only goes with nets or operators, --again with nets.", "they choose programs",
+                "--only and --again go with nets or operators.", "they choose programs",
                 "./inv self.bench --what nets",
             )  # fmt: skip
 

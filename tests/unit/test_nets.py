@@ -16,9 +16,10 @@ from core.errors import ConfigError, HostError
 from core.formats.program import Program, Tolerance
 from core.paths import ROOT
 from core.processes.sweep import Journal
-from verify.nets import exporting, measuring, report
+from verify.bench import measuring
+from verify.bench.measuring import Apart, Figures, Measured, Subject
+from verify.nets import exporting, report
 from verify.nets.exporting import Export, Exporter, export
-from verify.nets.measuring import Apart, Figures, Measured
 from verify.nets.table import Exported, Input, Net, choose, load, programs
 
 NET = Net("tiny", "torch.nn:ReLU", {"input": "1x8"}, ("fp32", "fp16"))
@@ -153,32 +154,36 @@ def _measured(p50: float, others: float = 0.0, apart: Apart | None = None) -> Me
     rss = (8_000_000, 10_000_000)
     figures = {
         threads: Figures(load_ms=(1.0, 2.0), p50_ms=(p50 / threads, 1.0 / threads), peak_rss_bytes=rss)
-        for threads in measuring.THREADS
+        for threads in report.THREADS
     }
     return Measured(figures=figures, others=others, apart=apart, executions=9, cached_load_ms=0.2)
 
 
-def test_what_others_disturbed_is_measured_again_and_the_rest_is_not(
-    dist: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_others_disturbed_is_measured_again_and_not_kept(
+    dist: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bundles = cast("Any", (SimpleNamespace(), SimpleNamespace()))
     calls: list[str] = []
 
-    def measure(bundles: Any, program: Exported, rounds: int) -> Measured:
-        calls.append(program.name)
-        return _measured(1.0, others=0.5 if program.scheme == "fp16" else 0.1)
+    def measure(bundles: Any, subject: Subject, rounds: int) -> Measured:
+        calls.append(subject.name)
+        return _measured(1.0, others=0.5 if subject.name == "b" else 0.1)
 
     monkeypatch.setattr(measuring, "measure", measure)
     monkeypatch.setattr(measuring, "bundle_digest", lambda bundle: "runner")
-    monkeypatch.setattr(measuring, "load_program", lambda folder, verify: SimpleNamespace(sha256=folder.name))
-    both = [FP32, Exported(NET, "fp16")]
-    assert list(measuring.sweep(bundles, both, 2)) == ["tiny fp32", "tiny fp16"]
+    dist.mkdir()
+    both = [Subject(name, dist / name, ()) for name in ("a", "b")]
+    for one in both:
+        one.file.write_text(one.name)
+    seen = measuring.sweep("nets", bundles, both, 2)
+    assert (list(seen), list(measuring.undisturbed(seen))) == (["a", "b"], ["a"])
+    assert "1 programs were measured" in capsys.readouterr().err.replace("\n", " ")
     calls.clear()
-    measuring.sweep(bundles, both, 2)
-    assert calls == ["tiny fp16"]
+    measuring.sweep("nets", bundles, both, 2)
+    assert calls == ["b"]
     calls.clear()
-    measuring.sweep(bundles, both, 3)
-    assert sorted(calls) == ["tiny fp16", "tiny fp32"], "other rounds are other figures"
+    measuring.sweep("nets", bundles, both, 3)
+    assert sorted(calls) == ["a", "b"], "other rounds are other figures"
 
 
 def test_only_what_others_use_counts_as_a_disturbance(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +212,9 @@ def test_outputs_beyond_the_tolerance_are_compared_with_the_float_model(tmp_path
             tolerance_of=lambda index: Tolerance(atol=0.25, rtol=0.0, why=""),
         ),
     )
-    seen = measuring.apart(program, tmp_path, tmp_path / "ours", tmp_path / "theirs")
+    subject = Subject("a", tmp_path / "a.pte", (), program=program, floats=(tmp_path / "float0.npy",))
+    seen = measuring.apart(subject, tmp_path / "ours", tmp_path / "theirs")
+    assert seen is not None
     assert (seen.outside, seen.largest, seen.lean_to_float) == (1, 2.0, 0.0)
     assert seen.upstream_to_float == pytest.approx(0.125**0.5)
 
@@ -262,18 +269,12 @@ def test_a_program_that_failed_is_in_no_mean_and_has_its_reason() -> None:
     assert report.differing(rows) == [["other fp32", "2", "1.5", "0.5", "0.25"]]
 
 
-def test_the_docs_have_the_means_of_undisturbed_programs(
-    empty_tables: None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    about = {"rounds": 2, "machine": "a machine"}
-    disturbed = report.row(FP32, Export(folder="", seconds=1.0), _measured(9.0, others=1.0))
-    report._keep({**about, "rows": [*(one for one in _rows() if one["scheme"] == "fp32"), disturbed]})
-    assert "1 programs were measured" in capsys.readouterr().err.replace("\n", " ")
+def test_the_docs_have_the_means_of_each_kind_of_processor(empty_tables: None) -> None:
+    report.keep({"rounds": 2, "machine": "a machine", "rows": [one for one in _rows() if one["scheme"] == "fp32"]})
     (row,) = report.SHORT_OF[0].rows()
     assert (row["scheme"], row["programs"]) == ("fp32", "3")
     assert report.OUTPUTS.rows()[0]["program"] == "other fp32"
-    assert "rows" not in report.SHORT_OF[1].text(), "another kind of processor"
-    report._keep({"rounds": 2, "machine": "another, AVX2, 2 processors", "rows": _rows()})
+    report.keep({"rounds": 2, "machine": "another, AVX2, 2 processors", "rows": _rows()})
     assert [one["scheme"] for one in report.SHORT_OF[1].rows()] == ["fp32", "fp16", "all"]
     assert report.SHORT_OF[0].rows() == [row]
 

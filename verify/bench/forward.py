@@ -7,7 +7,6 @@ Beside it is what ``pte_runner`` measures of both engines.
 from __future__ import annotations
 
 import json
-import math
 import os
 import platform
 import statistics
@@ -17,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from commands.own import Bench
 from core import console
 from core.errors import BuildError
 from core.formats.program import Program, load_program
@@ -147,21 +147,23 @@ def measure(found: Sequence[Subject], built: Path, rounds: int, blocks: int, blo
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "rows": rows,
         "geometric": {
-            way: round(math.exp(statistics.fmean(math.log(row["ns"][way] / row["ns"]["module"]) for row in rows)), 3)
+            way: round(statistics.geometric_mean(row["ns"][way] / row["ns"]["module"] for row in rows), 3)
             for way in ("c", "cpp")
         },
     }
 
 
-def run(runs: int, as_json: bool, update: bool) -> None:
-    """Measure and print; with ``update`` keep the figures for the docs."""
+def run(request: Bench) -> None:
+    """Measure and print; with ``--update`` keep the figures for the docs."""
     # Before the compilers run: what else keeps the machine busy.
     before = round(os.getloadavg()[0], 2)
     with tempfile.TemporaryDirectory(prefix="slipway-bench-") as scratch:
-        result = {"load_average_before": before} | measure(subjects(), build(Path(scratch)), runs, BLOCKS, BLOCK)
-    if update and quiet(result["load_average_before"]):
+        result = {"load_average_before": before} | measure(
+            subjects(), build(Path(scratch)), request.runs, BLOCKS, BLOCK
+        )
+    if request.update and quiet(before):
         FORWARD.write(f"{table_of(HEADINGS, [cells(row) for row in result['rows']])}\n{_about(result)}\n")
-    if as_json:
+    if request.json:
         console.print_json(result)
         return
     headings = [heading.replace("`", "") for heading in HEADINGS]

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
+from commands.own import Bench
 from core import console
-from core.errors import ConfigError, NotSupportedError, UsageError
+from core.errors import ConfigError, UsageError
+from core.formats.program import load_program
 from verify.bench.cases import machine
-from verify.nets.exporting import Export, export
-from verify.nets.measuring import QUIET, THREADS, Measured, sweep
-from verify.nets.table import Exported, choose
+from verify.bench.measuring import Measured, Subject, engines, sweep, undisturbed
+from verify.nets.exporting import Export, export, folder_of
+from verify.nets.table import FLOAT, Exported, choose
 from verify.tables import Table, table_of
 
+THREADS = (1, 2)
 SHORT_OF = (Table("docs/speed.md", "short"), Table("docs/speed.md", "short-avx2"))
 """With AVX-512, and without: the kernels are others."""
 OUTPUTS = Table("docs/speed.md", "apart")
@@ -145,53 +147,52 @@ def differing(rows: Sequence[Row]) -> list[list[str]]:
     ]
 
 
-def run(runs: int, only: str, again: bool, as_json: bool, update: bool) -> None:
-    """Export what is missing, measure, print; with ``update`` keep the figures for the docs.
+def subject(one: Exported) -> Subject:
+    """A program that was exported, as something to measure."""
+    folder = folder_of(one)
+    program = load_program(folder, verify=False)
+    return Subject(
+        one.name, folder / program.file, tuple(folder / each.file for each in program.inputs), THREADS, 700.0, 100,
+        program, tuple(folder / f"{FLOAT}{index}.npy" for index in range(len(program.outputs))),
+    )  # fmt: skip
+
+
+def run(request: Bench) -> None:
+    """Export what is missing, measure, print; with ``--update`` keep the figures for the docs.
 
     Raises:
-        ConfigError: ``only`` names nothing, or nothing could be exported. NotSupportedError: not on this machine.
+        ConfigError: ``--only`` names nothing, or nothing could be exported. NotSupportedError: not on this machine.
         UsageError: some programs only are to be kept.
     """
-    chosen = choose(only)
-    if update and only:
+    chosen = choose(request.only)
+    if request.update and request.only:
         raise UsageError("Figures of some nets only are not kept.", "--only was given with --update", "leave one out")
-    if not Path("/proc/stat").exists():
-        raise NotSupportedError(
-            "Nets are measured on Linux only.", "/proc/stat says who else computes", "./inv self.bench --what operators"
-        )
-    from toolchains.bundle.builder import build
-    from toolchains.targets import host_target
-
-    bundles = (build(host_target().name, "lean"), build(host_target().name, "executorch"))
-    made = export(chosen, again)
+    bundles = engines()
+    made = export(chosen, request.again)
     ready = [one for one in chosen if not made[one.name].error]
     if not ready:
         first = made[chosen[0].name]
         raise ConfigError(
             "The export of every net failed.", first.error, "./inv self.bench --what nets --only resnet18"
         )
-    seen = sweep(bundles, ready, runs, again)
+    seen = sweep("nets", bundles, [subject(one) for one in ready], request.runs, request.again)
     result = {
-        "rounds": runs,
+        "rounds": request.runs,
         "machine": machine(),
         "rows": [row(one, made[one.name], seen.get(one.name)) for one in chosen],
     }
-    if update:
-        _keep(result)
-    if as_json:
+    if request.update:
+        quiet = undisturbed(seen)
+        keep({**result, "rows": [row(one, made[one.name], quiet[one.name]) for one in ready if one.name in quiet]})
+    if request.json:
         console.print_json(result)
         return
     _print(result)
 
 
-def _keep(result: dict[str, Any]) -> None:
-    """Put what undisturbed programs came to into the docs' tables of this kind of processor."""
-    rows = [one for one in result["rows"] if one.get("others", 0.0) <= QUIET]
-    if left := len(result["rows"]) - len(rows):
-        console.note(
-            f"Warning: others used the machine while {left} programs were measured: they are left out; "
-            "the same command measures them again"
-        )
+def keep(result: dict[str, Any]) -> None:
+    """Put what programs came to into the docs' tables of this kind of processor."""
+    rows = result["rows"]
     SHORT_OF["AVX2" in result["machine"]].write(f"{table_of(SHORT, short(rows))}\n{_about(result)}\n")
     far = differing(rows)
     OUTPUTS.write(table_of(APART, far) if far else "All of these programs are within the tolerance.\n")

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from commands.own import Bench
 from core import console
 from core.errors import HostError, NotSupportedError
 from core.files import sha256_file
@@ -29,7 +30,8 @@ from deploy.devices.probe import probe
 from deploy.devices.roots import device_root
 from deploy.run.connect import open_device
 from deploy.store.store import Blob, Store
-from deploy.transport.base import Transport, run
+from deploy.transport.base import Transport
+from deploy.transport.base import run as run_there
 from deploy.transport.deadline import Deadline
 from verify.bench.cases import quiet
 from verify.tables import Table
@@ -51,11 +53,11 @@ def _folder(transport: Transport, device: Device) -> Iterator[str]:
     """A folder of its own beside the root on the device, removed afterwards."""
     root = probe(transport, device_root(device), None, Deadline.after(60)).root
     folder = f"{root}-bench-{secrets.token_hex(4)}"
-    run(transport, ["mkdir", "-p", "-m", "700", folder], deadline=Deadline.after(60))
+    run_there(transport, ["mkdir", "-p", "-m", "700", folder], deadline=Deadline.after(60))
     try:
         yield folder
     finally:
-        run(transport, ["rm", "-rf", folder], deadline=Deadline.after(120), check=False)
+        run_there(transport, ["rm", "-rf", folder], deadline=Deadline.after(120), check=False)
 
 
 def _store(transport: Transport, folder: str) -> Send:
@@ -142,7 +144,7 @@ def measure(name: str, runs: int, mib: int) -> list[dict[str, Any]]:
                 begun = time.monotonic()
                 send(file, f"{turn}-{at}")
                 seconds[way].append(time.monotonic() - begun)
-            run(transport, ["sh", "-c", f'rm -rf "$1"/{turn}-*', "x", folder], deadline=Deadline.after(120))
+            run_there(transport, ["sh", "-c", f'rm -rf "$1"/{turn}-*', "x", folder], deadline=Deadline.after(120))
             console.note(
                 f"turn {turn + 1} of {runs}: " + ", ".join(f"{way} {took[-1]:.2f} s" for way, took in seconds.items())
             )
@@ -202,18 +204,18 @@ def overhead(name: str, runs: int) -> dict[str, Any]:
     }
 
 
-def report(name: str, runs: int, as_json: bool, update: bool = False) -> None:
-    """Print both; keep them for the docs when ``update`` and the machine was quiet."""
-    load = os.getloadavg()[0]
+def run(request: Bench) -> None:
+    """Print both; keep them for the docs with ``--update`` if the machine was quiet."""
+    name, runs, load = request.device, request.runs, os.getloadavg()[0]
     rest = overhead(name, runs)  # first: the large transfers leave a device busy with writing
     rows = measure(name, runs, MIB)
     result = {"device": name, "mib": MIB, "runs": runs, "load_average_before": round(load, 2), "ways": rows, **rest}
-    if update and quiet(load, BUSY):
+    if request.update and quiet(load, BUSY):
         keys = ["device", "sent", *HEADINGS]
         lines = [[name, f"{MIB} MiB, {runs} times", *_cells(row)] for row in rows]
         TRANSFERS.put([dict(zip(keys, line, strict=True)) for line in lines], ("device", HEADINGS[0]))
         OVERHEADS.put([{"device": name, "a deploy": summary(result)}], ("device",))
-    if as_json:
+    if request.json:
         console.print_json(result)
         return
     console.table(f"{MIB} MiB to {name}, {runs} turns", HEADINGS, [_cells(row) for row in rows], summary(result))

@@ -1,4 +1,7 @@
-"""Measure a program on the engine lean beside upstream's: in turns, in random order, with one and two threads."""
+"""Measure programs on two engines, lean beside upstream's: in turns, in random order, with one thread or more.
+
+What is measured is a `Subject`; a sweep (`core.processes.sweep`) keeps what it came to.
+"""
 
 from __future__ import annotations
 
@@ -10,37 +13,57 @@ import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy
 from pydantic import BaseModel, ConfigDict
 
-from core.errors import SlipwayError
-from core.files import sha256_bytes
+from core import console
+from core.errors import NotSupportedError, SlipwayError
+from core.files import sha256_bytes, sha256_file
 from core.formats.bundle import Bundle
-from core.formats.program import Program, load_program
+from core.formats.program import Program
 from core.processes import sweep as sweeping
 from core.processes.sweep import Journal
 from deploy.run.compare import compare
 from deploy.run.needs import bundle_digest
 from verify.bench.cases import Case
-from verify.nets.exporting import folder_of
-from verify.nets.table import FLOAT, Exported
 
-THREADS = (1, 2)
 WARMUP = 3
 QUIET = 0.25
 """Processors that others may use while a program is measured; beyond that it is measured again."""
 LOADS = 7
 """Further processes that load with the most threads and execute once: a process loads but once, for milliseconds."""
-_AIM_MS = 700.0
-"""How long the executions of one process shall take, all together."""
-_MOST, _LEAST = 100, 5
+_LEAST = 5
 """Executions of one process."""
 _BACKED = 256 << 20
 """Bytes, more than most of these programs take."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A program to measure."""
+
+    name: str
+    file: Path
+    inputs: tuple[Path, ...]
+    threads: tuple[int, ...] = (1,)
+    aim_ms: float = 40.0
+    """How long the executions of one process shall take, all together."""
+    most: int = 2000
+    """Executions of one process."""
+    program: Program | None = None
+    """Its description: then its outputs are compared with its reference, and its loads are measured, too."""
+    floats: tuple[Path, ...] = ()
+    """The float model's outputs."""
+
+    @property
+    def key(self) -> str:
+        """Digest of what is measured."""
+        return sha256_file(self.file)
 
 
 class Figures(BaseModel):
@@ -95,21 +118,24 @@ def _distance(got: Path, want: Path) -> float:
     return found if math.isfinite(found) else math.inf
 
 
-def apart(program: Program, folder: Path, ours: Path, theirs: Path) -> Apart:
-    """Compare outputs, which are at the prefixes ``ours`` and ``theirs``."""
+def apart(subject: Subject, ours: Path, theirs: Path) -> Apart | None:
+    """Compare outputs, which are at the prefixes ``ours`` and ``theirs``; nothing without a description."""
+    if subject.program is None:
+        return None
     outside, largest = 0, 0.0
     to_float = [0.0, 0.0]
-    for index, one in enumerate(program.outputs):
+    for index, one in enumerate(subject.program.outputs):
         got = Path(f"{ours}{index}.npy")
-        limit = program.tolerance_of(index)
-        seen = compare(one.file, got, folder / one.file, limit)
+        limit = subject.program.tolerance_of(index)
+        seen = compare(one.file, got, subject.file.parent / one.file, limit)
         outside += seen.outside
         difference = float("inf") if seen.max_abs is None else seen.max_abs
         largest = max(largest, difference / limit.atol if limit.atol else difference)
-        model = folder / f"{FLOAT}{index}.npy"
-        if model.is_file():
+        if index < len(subject.floats):
             both = (got, Path(f"{theirs}{index}.npy"))
-            to_float = [max(far, _distance(file, model)) for far, file in zip(to_float, both, strict=True)]
+            to_float = [
+                max(far, _distance(file, subject.floats[index])) for far, file in zip(to_float, both, strict=True)
+            ]
     return Apart(outside=outside, largest=largest, lean_to_float=to_float[0], upstream_to_float=to_float[1])
 
 
@@ -147,47 +173,45 @@ def _back_memory() -> None:
     numpy.empty(_BACKED, numpy.uint8).fill(1)
 
 
-def measure(bundles: tuple[Bundle, Bundle], exported: Exported, rounds: int) -> Measured:
+def measure(bundles: tuple[Bundle, Bundle], subject: Subject, rounds: int) -> Measured:
     """One program on both engines, ``rounds`` processes for each engine and number of threads."""
-    folder = folder_of(exported)
     try:
         # Beside the program: the weights' cache is as large, and /tmp may be memory.
-        with tempfile.TemporaryDirectory(prefix=".measuring-", dir=folder) as place:
-            return _measure(bundles, exported.name, folder, Path(place), rounds)
+        with tempfile.TemporaryDirectory(prefix=".measuring-", dir=subject.file.parent) as place:
+            return _measure(bundles, subject, Path(place), rounds)
     except SlipwayError as error:
         return Measured(error=f"{error.what} {error.cause}")
 
 
-def _measure(bundles: tuple[Bundle, Bundle], name: str, folder: Path, place: Path, rounds: int) -> Measured:
-    program = load_program(folder)
+def _measure(bundles: tuple[Bundle, Bundle], subject: Subject, place: Path, rounds: int) -> Measured:
     prefixes = (place / "lean", place / "upstream")
+    most = subject.threads[-1]
 
     def case(bundle: Bundle, *flags: str) -> Case:
-        return Case.of(name, bundle, folder, program, flags)
+        return Case(subject.name, bundle, subject.file, subject.inputs, flags)
 
-    tried = [case(one, f"--output_file={at}").run(THREADS[-1], 2, 1) for one, at in zip(bundles, prefixes, strict=True)]
-    far = apart(program, folder, *prefixes)
-    executions = max(_LEAST, min(_MOST, int(_AIM_MS / max(min(map(min, tried)), 1e-3))))
-    pairs = {threads: tuple(map(case, bundles)) for threads in THREADS}
-    loading = tuple(map(case, bundles))
-    cached = case(bundles[0], f"--weights_cache={place / 'weights'}")
-    cached.run(THREADS[-1], 1, 0)  # writes the cache
-    cached.load.clear()
+    tried = [case(one, f"--output_file={at}").run(most, 2, 1) for one, at in zip(bundles, prefixes, strict=True)]
+    far = apart(subject, *prefixes)
+    executions = max(_LEAST, min(subject.most, int(subject.aim_ms / max(min(map(min, tried)), 1e-3))))
+    pairs = {threads: tuple(map(case, bundles)) for threads in subject.threads}
+    loading = [*map(case, bundles), case(bundles[0], f"--weights_cache={place / 'weights'}")] if far else []
+    for cached in loading[2:]:
+        cached.run(most, 1, 0)  # writes the cache
+        cached.load.clear()
     busy = _Busy()
     for done in range(rounds):
         turns = [(threads, one, executions) for threads, pair in pairs.items() for one in pair]
-        loads = LOADS * (done + 1) // rounds - LOADS * done // rounds
-        turns += [(THREADS[-1], one, 1) for one in (*loading, cached)] * loads
+        turns += [(most, one, 1) for one in loading] * (LOADS * (done + 1) // rounds - LOADS * done // rounds)
         random.shuffle(turns)
         for threads, one, count in turns:
             _back_memory()
             one.run(threads, count, WARMUP if count > 1 else 0)
-    for timed, loaded in zip(pairs[THREADS[-1]], loading, strict=True):
+    for timed, loaded in zip(pairs[most], loading, strict=False):
         timed.load += loaded.load
     return Measured(
         figures={threads: _figures(*pair) for threads, pair in pairs.items()},
-        cached_load_ms=round(statistics.median(cached.load), 3), apart=far, executions=executions,
-        others=busy.others(),
+        cached_load_ms=round(statistics.median(loading[2].load), 3) if loading else 0.0,
+        apart=far, executions=executions, others=busy.others(),
     )  # fmt: skip
 
 
@@ -202,29 +226,54 @@ def _figures(ours: Case, theirs: Case) -> Figures:
     )  # fmt: skip
 
 
-def journal() -> Journal[Measured]:
-    """What was measured on this machine."""
-    return Journal.of("nets", Measured)
-
-
 def sweep(
-    bundles: tuple[Bundle, Bundle], programs: Sequence[Exported], rounds: int, again: bool = False
+    what: str, bundles: tuple[Bundle, Bundle], subjects: Sequence[Subject], rounds: int, again: bool = False
 ) -> dict[str, Measured]:
     """Measure all programs, in random order; results by their names, in the given order.
 
     What was measured while others used the machine is measured again.
+
+    Args:
+        what: the journal's name.
     """
     runners = [bundle_digest(bundle) for bundle in bundles]
     cells = []
-    for one in programs:
-        digest = load_program(folder_of(one), verify=False).sha256
-        key = sha256_bytes(json.dumps([digest, runners, rounds]).encode())
+    for one in subjects:
+        key = sha256_bytes(json.dumps([one.key, runners, rounds]).encode())
         cells.append(sweeping.Cell(one.name, key, partial(measure, bundles, one, rounds)))
     random.shuffle(cells)
     found = sweeping.sweep(
-        "measuring", cells, journal(), again=again, holds=lambda seen: seen.others <= QUIET, remark=_remark
-    )
-    return {one.name: found[one.name] for one in programs}
+        "measuring", cells, Journal.of(what, Measured), again=again, holds=lambda seen: seen.others <= QUIET,
+        remark=_remark,
+    )  # fmt: skip
+    return {one.name: found[one.name] for one in subjects}
+
+
+def engines() -> tuple[Bundle, Bundle]:
+    """This machine's bundles, built if need be: lean, and upstream's.
+
+    Raises:
+        NotSupportedError: not on Linux.
+    """
+    if not Path("/proc/stat").exists():
+        raise NotSupportedError(
+            "Engines are measured on Linux only.", "/proc/stat says who else computes", "./inv bench --help"
+        )
+    from toolchains.bundle.builder import build
+    from toolchains.targets import host_target
+
+    return build(host_target().name, "lean"), build(host_target().name, "executorch")
+
+
+def undisturbed(seen: Mapping[str, Measured]) -> dict[str, Measured]:
+    """What is worth keeping: measured while nobody else computed. Says how many are not."""
+    found = {name: one for name, one in seen.items() if one.others <= QUIET}
+    if left := len(seen) - len(found):
+        console.note(
+            f"Warning: others used the machine while {left} programs were measured: they are left out; "
+            "the same command measures them again"
+        )
+    return found
 
 
 def _remark(seen: Measured) -> str:
