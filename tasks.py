@@ -239,7 +239,7 @@ def prove(request: own.Prove) -> None:
 def operators(request: own.Operators) -> None:
     from verify.operators.onnx import run
 
-    run(request.target, request.json, request.update, request.only, request.together, request.again)
+    run(request)
 
 
 @task(own.Agree)
@@ -274,7 +274,7 @@ def docs(request: own.Docs) -> None:
     if request.update:
         generated.keep_runs()
     else:
-        report(request.serve, request.port, request.json)
+        report(request.json)
 
 
 @task(own.Lab)

@@ -75,8 +75,7 @@ class Operators(Reported):
         "the bundle's target, emulated unless it is this machine's (default: linux-x86_64)",
         setting=True, names=target_names,
     )  # fmt: skip
-    together: bool = option("many forms in one model: quicker if the runner is emulated", False)
-    only: str = option("only forms whose names hold this text, as conv-2d")
+    only: str = option("on linux-x86_64: only forms whose names hold this text, as conv-2d")
     again: bool = option("run also forms that were run before with the same bundle", False)
     update: bool = option("keep what was seen in docs/onnx.md", False)
 
@@ -171,18 +170,12 @@ class Docs(Reported):
     """Build the documentation as a site in dist/site, which needs no network; a dead link is an error.
 
     The pages are those of docs/, with README.md as the first one. They open from the disk; search works where a server
-    shows them, as --serve does. The first build installs MkDocs and its theme into the cache.
+    shows them, as python -m http.server does. The first build installs MkDocs and its theme into the cache.
 
-    Example: ./inv self.docs --serve
+    Example: ./inv self.docs
     """
 
-    serve: bool = option("then show the site at http://127.0.0.1:PORT/ until Ctrl-C", False)
-    port: int = whole("with --serve (default: 8000)", 1, 8000)
     update: bool = option("build nothing: keep the runs in dist/results for the table of targets", False)
-
-    def _check(self) -> None:
-        if self.update and self.typed - {"update"}:
-            raise UsageError("--update goes alone.", "it builds no site", "./inv self.docs --update")
 
 
 class Lab(Reported):
