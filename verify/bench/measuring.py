@@ -107,6 +107,11 @@ class Measured(BaseModel):
     error: str = ""
     """Why it was not measured."""
 
+    def ratio(self, threads: int = 1) -> float:
+        """Lean's median latency in parts of upstream's."""
+        ours, theirs = self.figures[threads].p50_ms
+        return ours / theirs
+
 
 def _distance(got: Path, want: Path) -> float:
     """Root mean square of the differences, also between types; infinite where shapes or infinities differ."""

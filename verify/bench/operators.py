@@ -67,7 +67,10 @@ def run(request: Bench) -> None:
     seen = sweep("bench-operators", engines(), subjects, request.runs, request.again)
     about = _about(seen, request.runs)
     if request.update:
-        OPERATORS.write(f"{table_of(HEADINGS, lines(sizes, undisturbed(seen)))}\n{about}\n")
+        quiet = undisturbed(seen)
+        slow = {name: one for name, one in quiet.items() if one.error or one.ratio() > 1}
+        rest = f"All of the other {len(quiet) - len(slow)} uses are faster."
+        OPERATORS.write(f"{table_of(HEADINGS, lines(sizes, slow))}\n{rest} {about}\n")
     if request.json:
         rows = {name: {"sizes": sizes[name], **one.model_dump(mode="json")} for name, one in seen.items()}
         console.print_json({"rounds": request.runs, "machine": machine(), "rows": rows})
@@ -91,8 +94,7 @@ def lines(sizes: Mapping[str, str], seen: Mapping[str, Measured]) -> list[list[s
 
 
 def _about(seen: Mapping[str, Measured], rounds: int) -> str:
-    ratios = [one.figures[1].p50_ms for one in seen.values() if one.figures]
-    mean = statistics.geometric_mean(ours / theirs for ours, theirs in ratios) if ratios else 1.0
+    mean = statistics.geometric_mean([one.ratio() for one in seen.values() if one.figures] or [1.0])
     return (
         f"One thread, {rounds} rounds in turns and random order, medians; geometric mean of the ratios {mean:.2f}; "
         f"{machine()}; (!) above {AIM}"
