@@ -79,11 +79,6 @@ def everywhere() -> list[tuple[str, str]]:
     return [(one.name, cpu) for one in load_targets().values() for cpu in dict.fromkeys(("native", *places(one)))]
 
 
-def cell_name(target: str, cpu: str, program: str) -> str:
-    """The sweep's name of a program on an executor."""
-    return f"{target} {cpu}: {program}"
-
-
 def counts(families: Families, columns: Iterable[Column]) -> list[Row]:
     """A row for each family and executor: how many programs came to what."""
     found = []
