@@ -127,7 +127,7 @@ def text(cell: Cell | None) -> str:
     if cell is None:
         return "not run"
     if cell.outcome == "agrees":
-        return f"{cell.max_abs:.1g}"
+        return "upstream refuses it" if cell.right else f"{cell.max_abs:.1g}"
     if cell.outcome == "differs":
         return f"differs: {cell.max_abs:.1g}" if cell.max_abs < INFINITE else "differs"
     return f"not run: {cell.why}" if cell.outcome == "too slow" else cell.outcome
