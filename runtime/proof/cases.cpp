@@ -1,6 +1,6 @@
-#include "cases.h"
+#include "run.h"
 
-#include "layer.h"
+#include "run.h"
 
 namespace proof {
 

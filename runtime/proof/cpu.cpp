@@ -1,4 +1,4 @@
-#include "cpu.h"
+#include "run.h"
 
 #include <cpuinfo.h>
 

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <memory>
 
-#include "numbers.h"
+#include "problem.h"
 #include "problem.h"
 
 namespace proof {
