@@ -1,9 +1,6 @@
 #include "run.h"
 
-#include "run.h"
-
 namespace proof {
-
 namespace {
 
 using Kind = Layer::Kind;

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "problem.h"
-#include "problem.h"
 
 namespace proof {
 namespace {

@@ -3,10 +3,8 @@
 #include <memory>
 
 #include "problem.h"
-#include "problem.h"
 
 namespace proof {
-
 namespace {
 
 // Half the spacing of the numbers around 1: the relative error of one rounding.

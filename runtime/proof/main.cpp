@@ -8,10 +8,6 @@
 #include <vector>
 
 #include "run.h"
-#include "run.h"
-#include "run.h"
-#include "run.h"
-#include "run.h"
 
 namespace proof {
 namespace {

@@ -1,5 +1,4 @@
 #include "problem.h"
-#include "problem.h"
 
 #include <cmath>
 #include <cstring>

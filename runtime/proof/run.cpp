@@ -1,7 +1,7 @@
+#include "run.h"
+
 #include <pthreadpool.h>
 #include <xnnpack.h>
-
-#include "run.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "problem.h"
-#include "run.h"
 
 namespace proof {
 namespace {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include "problem.h"
-
 #include <xnnpack.h>
 
 #include <cstdint>
@@ -9,6 +7,8 @@
 #include <map>
 #include <string>
 #include <vector>
+
+#include "problem.h"
 
 namespace proof {
 

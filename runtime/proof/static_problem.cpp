@@ -3,10 +3,8 @@
 #include <memory>
 
 #include "problem.h"
-#include "problem.h"
 
 namespace proof {
-
 namespace {
 
 constexpr int kInputZeroPoint = -5;
