@@ -1,5 +1,5 @@
 #include "check.h"
-#include "runner/instructions.h"
+#include "runner/measure.h"
 #include "runner/options.h"
 #include "runner/report/report.h"
 

@@ -1,5 +1,5 @@
 #include "check.h"
-#include "runner/report/latency.h"
+#include "runner/measure.h"
 
 namespace {
 
