@@ -1,4 +1,3 @@
-#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <onnxruntime_cxx_api.h>
@@ -8,9 +7,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <new>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -53,17 +54,10 @@ class Scratch {
 // The paths of what is in a folder; nothing when there is no such folder.
 std::vector<std::string> files_in(const std::string& path) {
   std::vector<std::string> files;
-  DIR* folder = path.empty() ? nullptr : ::opendir(path.c_str());
-  if (folder == nullptr) {
-    return files;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(path, ignored)) {
+    files.push_back(entry.path().string());
   }
-  while (const dirent* entry = ::readdir(folder)) {
-    const std::string name = entry->d_name;
-    if (name != "." && name != "..") {
-      files.push_back(path + "/" + name);
-    }
-  }
-  ::closedir(folder);
   return files;
 }
 
