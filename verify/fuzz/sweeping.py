@@ -1,7 +1,7 @@
 """What ``./inv self.fuzz --sweep`` does: every number of every program changed, one at a time, and each file tried.
 
 What a number becomes: 0, 1, its neighbours, its double and half, the largest and smallest, every name of an
-enumeration, and what the same field of the nearest other elements holds (``runtime/fuzz/patches.cpp``). A file is
+enumeration, and what the same field of the nearest other elements holds (``runtime/fuzz/fields.cpp``). A file is
 refused with words or runs to its end, in three forms: `SANITIZED`, `GUARDED` (where it runs twice, with memory filled
 in two ways, to the same answer) and `SHIPPED`. It is a sweep (`core.processes.sweep`) whose cells are some
 patches each.

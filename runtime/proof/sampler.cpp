@@ -1,3 +1,22 @@
+#include "run.h"
+
+#if defined(_WIN32)
+
+namespace proof {
+
+bool Sampler::Available() {
+  return false;
+}
+Sampler::Sampler() = default;
+Sampler::~Sampler() = default;
+std::map<std::uintptr_t, unsigned> Sampler::Stop() {
+  return {};
+}
+
+}  // namespace proof
+
+#else
+
 #include <signal.h>
 #include <sys/time.h>
 #include <sys/ucontext.h>
@@ -6,8 +25,6 @@
 #include <atomic>
 #include <cstddef>
 
-#include "sampler.h"
-
 #if defined(__APPLE__)
 #include <mach-o/dyld.h>
 #else
@@ -15,7 +32,6 @@
 #endif
 
 namespace proof {
-
 namespace {
 
 // Filled by the signal handler, which may do nothing but store.
@@ -97,3 +113,5 @@ std::map<std::uintptr_t, unsigned> Sampler::Stop() {
 }
 
 }  // namespace proof
+
+#endif
