@@ -16,14 +16,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from core import console
 from core.errors import DeviceBusyError, DeviceFullError, SlipwayError, TransferError, UnreachableError
 from core.plain import one_line, says
 from deploy.devices import roots
 from deploy.devices.probe import END, parse
 from deploy.scripts import script
 from deploy.store.owner import signature
-from deploy.transport.base import Channel, Transport, run
+from deploy.transport.base import Channel, Transport
 from deploy.transport.deadline import Deadline
 from deploy.transport.hearing import ANSWER
 from deploy.transport.supervise import quoted
@@ -178,19 +177,6 @@ class DeviceLock:
     def _attempt(
         self, names: Sequence[str], stale: str, make: bool, deadline: Deadline, question: Sequence[str] = ()
     ) -> Answer:
-        answer = self._once(names, stale, make, deadline, question)
-        if answer.kind == "refused":
-            if answer.mark != "unmarked":
-                raise roots.refusal(self._transport.name, answer.mark, answer.who)
-            adopt(self._transport, parse(answer.probed).root if question else self.root, deadline)
-            answer = self._once(names, stale, make, deadline, question)
-        if answer.kind == "refused":
-            raise roots.refusal(self._transport.name, answer.mark, answer.who)
-        return answer
-
-    def _once(
-        self, names: Sequence[str], stale: str, make: bool, deadline: Deadline, question: Sequence[str]
-    ) -> Answer:
         doing = f"asking and locking {self._transport.name}" if question else f"locking {self._transport.name}"
         deadline.check(doing)
         channel = self._transport.start(self._words(names, stale, make, question), deadline)
@@ -207,6 +193,8 @@ class DeviceLock:
             self._beater.start()
         else:
             channel.close()
+        if answer.kind == "refused":
+            raise roots.refusal(self._transport.name, answer.mark, answer.who)
         return answer
 
     def _words(self, names: Sequence[str], stale: str, make: bool, question: Sequence[str]) -> list[str]:
@@ -282,21 +270,3 @@ class DeviceLock:
             "the same command with a longer --wait SECONDS",
             (by,),
         )
-
-
-def adopt(transport: Transport, root: str, deadline: Deadline) -> None:
-    """Mark a root that an earlier version made; any other folder is refused.
-
-    Raises:
-        RootError: it holds something that Slipway did not make.
-    """
-    done = run(
-        transport, ["sh", "-c", script("adopt"), "slipway", root, roots.new_id()], deadline=deadline,
-        doing=f"looking at {root}", check=False,
-    )  # fmt: skip
-    lines = done.text.splitlines()
-    if "adopted" not in lines:
-        rows = [one_line(line, 400).partition(" ")[::2] for line in lines]
-        foreign, lacks = ([name for kind, name in rows if kind == each] for each in ("foreign", "lacks"))
-        raise roots.refusal(transport.name, "unmarked", root, foreign, lacks)
-    console.note(f"{root} on {transport.name} was made by an earlier version: it has a {roots.MARKER} now")

@@ -36,7 +36,7 @@ from deploy.devices.probe import arguments, parse, probe
 from deploy.devices.roots import new_id, refusal
 from deploy.scripts import script
 from deploy.store import owner as owners
-from deploy.store.lock import DeviceLock, adopt
+from deploy.store.lock import DeviceLock
 from deploy.store.owner import is_dead, new_owner
 from deploy.transport.base import Completed, Transport, run, uninterrupted
 from deploy.transport.deadline import Deadline
@@ -294,14 +294,10 @@ class Store:
         return sum(begun.values())
 
     def _prepare(self, deadline: Deadline) -> None:
-        doing = "making the store's folders"
-        for _ in range(2):
-            first, *others = [*self._script(script("prepare"), [new_id()], deadline, doing).text.splitlines(), ""]
-            if not first.startswith("refused "):
-                return
-            if first != "refused unmarked":
-                raise refusal(self._transport.name, first.removeprefix("refused "), others[0])
-            adopt(self._transport, self.root, deadline)
+        done = self._script(script("prepare"), [new_id()], deadline, "making the store's folders")
+        first, *others = [*done.text.splitlines(), ""]
+        if first.startswith("refused "):
+            raise refusal(self._transport.name, first.removeprefix("refused "), others[0])
 
     def _begun(self, blobs: Sequence[Blob], deadline: Deadline) -> dict[str, int]:
         """How many bytes of each are on the device, verified; other sessions' parts only under the lock."""

@@ -70,7 +70,6 @@ void state(const std::string& part);
 
 // store.cpp: each returns an exit status; the words are those of the script of the same name, and the working
 // folder is the root.
-int adopt(const Words& words);
 int arrange(const Words& words);
 int commit(const Words& words);
 int discard(const Words& words);

@@ -100,8 +100,8 @@ std::string claim(const std::string& root, const std::string& fresh, bool make) 
     return refused("kind", root + "/" + kMarker);
   }
   if (!exists(kMarker)) {
-    if (!names_in(".").empty() && !exists(kMarker)) {
-      return refused("unmarked", root);
+    if (const Words names = names_in("."); !names.empty() && !exists(kMarker)) {
+      return refused("unmarked", root + "/" + names[0]);
     }
     if (!make) {
       say("absent");
