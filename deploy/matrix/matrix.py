@@ -22,7 +22,6 @@ from core.processes import commands
 from core.processes.sweep import Journal
 from deploy.devices.inventory import load_devices
 from deploy.matrix import baseline as matrix_baseline
-from deploy.matrix import history as matrix_history
 from deploy.matrix import html as matrix_html
 from deploy.matrix import junit as matrix_junit
 from deploy.matrix import markdown as matrix_markdown
@@ -194,16 +193,6 @@ def write(found: Matrix, folder: Path) -> None:
     write_atomic(folder / JUNIT, matrix_junit.text(found))
     write_atomic(folder / SUMMARY, matrix_markdown.text(found))
     write_atomic(folder / REPORT, matrix_html.text(found, matrix_html.history(kept[-_KEPT:])))
-
-
-def remember(found: Matrix, folder: Path, file: Path) -> None:
-    """Add a matrix to a history file, and write the page of all that the file holds.
-
-    Raises:
-        ConfigError: it is not a history.
-    """
-    write_atomic(folder / matrix_history.PAGE, matrix_history.text(matrix_history.append(file, found)))
-    console.note(f"History: {console.shown(folder / matrix_history.PAGE)}")
 
 
 def check(found: Matrix, folder: Path, save_baseline: str = "") -> None:

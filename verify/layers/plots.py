@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from deploy.matrix.drawing import (
+from deploy.matrix.plots import (
     ROW,
     Frame,
     Scale,
