@@ -31,7 +31,6 @@ from deploy.matrix.model import PATIENCE, CellResult, Change, Impossible, Matrix
 from deploy.matrix.people import exact
 from deploy.matrix.plan import Cell, Exportable, Plan, Selection, plan
 from deploy.matrix.run import JOURNAL, Build, Export, Filling
-from deploy.matrix.shards import part
 from deploy.matrix.words import parse
 from deploy.run.result import now
 from deploy.run.settings import DEFAULT, Settings
@@ -95,7 +94,11 @@ def planned(request: MatrixRequest, catalogue: Sequence[Exportable]) -> Plan:
         limits=(request.run.kleidiai, request.run.cpu_features),
     )  # fmt: skip
     found = plan(load_devices(), catalogue, chosen)
-    return part(found, request.shard, {**_settings_of(request), "rounds": request.turns}) if request.shard else found
+    return (
+        matrix_merge.part(found, request.shard, {**_settings_of(request), "rounds": request.turns})
+        if request.shard
+        else found
+    )
 
 
 def run(request: MatrixRequest, catalogue: Sequence[Exportable], build: Build, export: Export) -> tuple[Matrix, Path]:

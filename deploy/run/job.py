@@ -27,7 +27,6 @@ from deploy.run import apart
 from deploy.run.needs import ProgramNeeds
 from deploy.run.runner import MODEL
 from deploy.run.settings import DEFAULT, Settings
-from deploy.run.sizes import Sized
 from deploy.store.store import Blob
 
 
@@ -38,6 +37,21 @@ class Computed:
     outputs: tuple[Path, ...]
     tolerances: tuple[Tolerance, ...]
     engine: str
+
+
+@dataclass(frozen=True)
+class Sized:
+    """Inputs of other sizes, or of another method, with their reference."""
+
+    name: str
+    inputs: dict[str, Blob]
+    """By their names in the run's folder."""
+    references: tuple[Path, ...]
+    tolerances: tuple[Tolerance, ...]
+    method: str = ""
+    """Which one; empty: the job's own."""
+    first: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Methods that run once before, each with the names of its inputs."""
 
 
 @dataclass(frozen=True)

@@ -9,19 +9,24 @@ when its beat stood still for `STALE` seconds of this side's own monotonic time 
 from __future__ import annotations
 
 import contextlib
+import getpass
+import hashlib
+import os
 import random
 import re
+import secrets
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from core.errors import DeviceBusyError, DeviceFullError, SlipwayError, TransferError, UnreachableError
 from core.plain import one_line, says
 from deploy.devices import roots
 from deploy.devices.probe import END, parse
 from deploy.scripts import script
-from deploy.store.owner import signature
 from deploy.transport.base import Channel, Transport
 from deploy.transport.deadline import Deadline
 from deploy.transport.hearing import ANSWER
@@ -270,3 +275,65 @@ class DeviceLock:
             "the same command with a longer --wait SECONDS",
             (by,),
         )
+
+
+_OWNER = re.compile(r"(?P<host>[0-9a-f]{8})-(?P<pid>[0-9]+)-[0-9a-f]{8}")
+_active: set[str] = set()
+
+
+def _host_mark() -> str:
+    """Eight hex digits that identify host, boot and pid namespace, within which process numbers are comparable."""
+    parts = [socket.gethostname(), str(os.getuid()) if hasattr(os, "getuid") else ""]
+    for file in ("/etc/machine-id", "/proc/sys/kernel/random/boot_id"):
+        with contextlib.suppress(OSError):
+            parts.append(Path(file).read_text(encoding="ascii"))
+    with contextlib.suppress(OSError):
+        parts.append(str(Path("/proc/self/ns/pid").readlink()))
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:8]
+
+
+def new_owner() -> str:
+    """A name for one session's files: this machine, this process, and a random part."""
+    return f"{_host_mark()}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def begin_owner(owner: str) -> None:
+    """Count ``owner`` among this process's living sessions."""
+    _active.add(owner)
+
+
+def end_owner(owner: str) -> None:
+    """The session is over."""
+    _active.discard(owner)
+
+
+def owner_of(name: str) -> str:
+    """The owner in the name of a leftover: ``incoming/<sha256>.<owner>.part``, ``runs/<owner>``."""
+    return name.rpartition("/")[2].removesuffix(".part").rpartition(".")[2]
+
+
+def is_dead(owner: str) -> bool:
+    """Whether ``owner`` was a session of this machine and has ended; false for another machine's sessions."""
+    match = _OWNER.fullmatch(owner)
+    if match is None or match["host"] != _host_mark():
+        return False
+    pid = int(match["pid"])
+    if pid == os.getpid():
+        return owner not in _active
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:
+        return False
+    return False
+
+
+def signature() -> str:
+    """This process, for people on other machines: ``ann@laptop, process 4711``; without what a shell's echo changes."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        user = "?"
+    text = f"{user}@{socket.gethostname()}, process {os.getpid()}"
+    return "".join(letter if letter.isprintable() else "?" for letter in text.replace("\\", "/"))

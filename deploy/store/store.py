@@ -35,9 +35,7 @@ from core.plain import says
 from deploy.devices.probe import arguments, parse, probe
 from deploy.devices.roots import new_id, refusal
 from deploy.scripts import script
-from deploy.store import owner as owners
-from deploy.store.lock import DeviceLock
-from deploy.store.owner import is_dead, new_owner
+from deploy.store.lock import DeviceLock, begin_owner, end_owner, is_dead, new_owner, owner_of
 from deploy.transport.base import Completed, Transport, run, uninterrupted
 from deploy.transport.deadline import Deadline
 from deploy.transport.hearing import LISTING, natural
@@ -121,7 +119,7 @@ class Store:
         self.owner = new_owner()
         self.lock = DeviceLock(transport, root, self.owner)
         self._left: tuple[str, ...] = ()
-        owners.begin(self.owner)
+        begin_owner(self.owner)
 
     def __enter__(self) -> Self:
         return self
@@ -129,7 +127,7 @@ class Store:
     def __exit__(self, *_: object) -> None:
         with uninterrupted():
             self.lock.release()
-        owners.end(self.owner)
+        end_owner(self.owner)
 
     @property
     def root(self) -> str:
@@ -233,7 +231,7 @@ class Store:
             pinned = pinned or kind == "pinned"
         left = [name for name in dict.fromkeys(left) if not name.startswith("runs/kept-")]
         self._left = tuple(left)
-        stale = tuple(name for name in left if self._is_stale(owners.owner_of(name)))
+        stale = tuple(name for name in left if self._is_stale(owner_of(name)))
         return Survey(_looks(lines), self._left, stale, current, usage, pinned)
 
     def _is_stale(self, owner: str) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError
-from deploy.virtual import cpio, kernel_modules
+from deploy.virtual import cpio, image
 
 
 def test_a_record_is_laid_out_as_the_kernel_reads_it() -> None:
@@ -116,11 +116,11 @@ def modules(tmp_path: Path) -> Path:
     ],
 )
 def test_modules_come_after_what_they_depend_on(modules: Path, wanted: list[str], order: list[str]) -> None:
-    assert [file.name for file in kernel_modules.load_order(wanted, *kernel_modules.find(modules))] == order
+    assert [file.name for file in image.load_order(wanted, *image.find(modules))] == order
 
 
 def test_modinfo_keeps_all_values_and_a_module_that_is_missing_is_named(modules: Path) -> None:
     with pytest.raises(ConfigError, match="no module missing") as caught:
-        kernel_modules.load_order(["broken"], *kernel_modules.find(modules))
+        image.load_order(["broken"], *image.find(modules))
     assert "broken" in caught.value.cause
-    assert kernel_modules.modinfo(module(b"alias=a\0alias=b\0depends=\0")) == {"alias": ["a", "b"], "depends": [""]}
+    assert image.modinfo(module(b"alias=a\0alias=b\0depends=\0")) == {"alias": ["a", "b"], "depends": [""]}
