@@ -23,7 +23,7 @@ from core.formats.program import (
     format_of,
     load_program,
 )
-from deploy.run import apart
+from deploy.run import program_files
 from deploy.run.needs import ProgramNeeds
 from deploy.run.runner import MODEL
 from deploy.run.settings import DEFAULT, Settings
@@ -116,7 +116,7 @@ class Job:
     @property
     def data_name(self) -> str:
         """The name in the run's folder of the ``.ptd`` file of its weights; empty without one."""
-        name = MODEL + apart.SUFFIX
+        name = MODEL + program_files.SUFFIX
         return name if name in self.data else ""
 
     def with_reference(self, computed: Computed) -> Job:
@@ -148,8 +148,8 @@ class Job:
             return self.with_data(needs.program.data_files)
         used = {self.method, *(name for name, _ in self.first), *(case.method for case in self.cases)}
         wanted = {name for method in needs.methods if method.name in used for name in method.external_weights}
-        file = apart.find(self.model.source, sorted(wanted), named)
-        return replace(self, data={MODEL + apart.SUFFIX: _blob(file)}) if file else self
+        file = program_files.find(self.model.source, sorted(wanted), named)
+        return replace(self, data={MODEL + program_files.SUFFIX: _blob(file)}) if file else self
 
     def with_data(self, names: Sequence[str]) -> Job:
         """The job with the files that the program names as its weights.

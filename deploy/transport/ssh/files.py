@@ -22,8 +22,7 @@ from core.plain import says
 from deploy.transport.base import Progress
 from deploy.transport.deadline import Deadline
 from deploy.transport.hearing import GREETING, MARK, natural, receiving
-from deploy.transport.ssh import login
-from deploy.transport.ssh.channel import SshChannel, broken
+from deploy.transport.ssh.channel import SshChannel, broken, spoken
 from deploy.transport.ssh.sessions import Sessions
 
 _CHUNK = 128 << 10
@@ -166,7 +165,7 @@ class Files:
         channel = self._channel = self._session(deadline)
         try:
             script = 'exec cat >>"$1"' if offset else 'set -C; exec cat >"$1"'
-            channel.exec_command(login.line(["sh", "-c", script, "slipway", remote], self._sessions))
+            channel.exec_command(spoken(["sh", "-c", script, "slipway", remote], self._sessions))
             with local.open("rb") as source:
                 source.seek(offset)
                 while chunk := source.read(_CHUNK):

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from deploy.transport.base import Progress
 from deploy.transport.deadline import NEVER, Deadline
-from deploy.transport.ssh import login
-from deploy.transport.ssh.channel import SshChannel
+from deploy.transport.ssh.channel import ROOM, SshChannel
 from deploy.transport.ssh.config import Address
 from deploy.transport.ssh.connect import connect
 from deploy.transport.ssh.files import Files
@@ -42,7 +41,7 @@ class SshTransport:
     @property
     def longest(self) -> int:
         """See `deploy.transport.base.Transport`."""
-        return (_LONGEST if self._sessions.patient else _SHORT) - login.ROOM
+        return (_LONGEST if self._sessions.patient else _SHORT) - ROOM
 
     def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> SshChannel:
         """See `deploy.transport.base.Transport`."""
