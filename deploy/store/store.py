@@ -15,7 +15,7 @@ Below the device's root::
 A blob gets its final name only after the device itself computed the right SHA-256 of it (or, if the device lacks a
 program for that, after it was read back and compared). So a blob was right when it got its name; `deploy.store.vouch`
 says when it is checked again. ``<owner>`` names the session on this side that made a file, so that the next session
-removes only what a dead session left.
+knows what is not its own. The store is used under the device's lock.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ from core.errors import DeviceFullError, SlipwayError, TransferError
 from core.files import sha256_file
 from core.plain import says
 from deploy.devices.probe import arguments, parse, probe
-from deploy.devices.roots import new_id, refusal
 from deploy.scripts import script
-from deploy.store.lock import DeviceLock, begin_owner, end_owner, is_dead, new_owner, owner_of
+from deploy.store.lock import DeviceLock, new_owner, owner_of
 from deploy.transport.base import Completed, Transport, run, uninterrupted
 from deploy.transport.deadline import Deadline
 from deploy.transport.hearing import LISTING, natural
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from core.formats.bundle import Needs
     from deploy.devices.facts import DeviceFacts
 
-__all__ = ["BATCH", "Blob", "Look", "Store", "Survey", "is_dead", "new_owner"]
+__all__ = ["BATCH", "Blob", "Look", "Store", "Survey", "new_owner"]
 
 BATCH = 8 << 20
 """Bytes after which uploaded blobs are verified and named, so that a break loses no more."""
@@ -93,7 +92,7 @@ class Survey:
     left: tuple[str, ...] = ()
     """Unfinished files and run folders, of any session."""
     stale: tuple[str, ...] = ()
-    """Those of ``left`` whose session has ended."""
+    """Those of ``left`` that are other sessions': while we hold the lock, all of their unfinished work is abandoned."""
     current: Mapping[str, str] = field(default_factory=dict)
     """Target and engine to the digest of the bundle their link points to."""
     usage: int = 0
@@ -119,7 +118,6 @@ class Store:
         self.owner = new_owner()
         self.lock = DeviceLock(transport, root, self.owner)
         self._left: tuple[str, ...] = ()
-        begin_owner(self.owner)
 
     def __enter__(self) -> Self:
         return self
@@ -127,7 +125,6 @@ class Store:
     def __exit__(self, *_: object) -> None:
         with uninterrupted():
             self.lock.release()
-        end_owner(self.owner)
 
     @property
     def root(self) -> str:
@@ -231,12 +228,8 @@ class Store:
             pinned = pinned or kind == "pinned"
         left = [name for name in dict.fromkeys(left) if not name.startswith("runs/kept-")]
         self._left = tuple(left)
-        stale = tuple(name for name in left if self._is_stale(owner_of(name)))
+        stale = tuple(name for name in left if self.lock.held and owner_of(name) != self.owner)
         return Survey(_looks(lines), self._left, stale, current, usage, pinned)
-
-    def _is_stale(self, owner: str) -> bool:
-        """While we hold the lock, all unfinished work of other sessions is abandoned."""
-        return owner != self.owner and (self.lock.held or is_dead(owner))
 
     def discard(self, names: Iterable[str], deadline: Deadline) -> None:
         """Remove files and folders below the root; of run folders, the processes first."""
@@ -261,7 +254,7 @@ class Store:
             self.discard([name for name in mine if parts or not name.startswith("incoming/")], deadline)
 
     def upload(self, blobs: Iterable[Blob], progress: Callable[[int], None], deadline: Deadline) -> int:
-        """Put ``blobs`` into the store: temporary name, SHA-256 on the device, fsync, rename.
+        """Put ``blobs`` into the store, which is open: temporary name, SHA-256 on the device, fsync, rename.
 
         If an interrupted upload left the beginning of a file, and the device's own digest of it is that of the same
         bytes here, the upload resumes after it.
@@ -273,8 +266,6 @@ class Store:
             DeviceFullError, TransferError, UnreachableError; partial files never have a final name.
         """
         blobs = list(blobs)
-        if not self.lock.held:
-            self._prepare(deadline)
         begun = self._begun(blobs, deadline)
         batch: list[Blob] = []
         for blob in blobs:
@@ -291,16 +282,10 @@ class Store:
             self._commit(batch, deadline)
         return sum(begun.values())
 
-    def _prepare(self, deadline: Deadline) -> None:
-        done = self._script(script("prepare"), [new_id()], deadline, "making the store's folders")
-        first, *others = [*done.text.splitlines(), ""]
-        if first.startswith("refused "):
-            raise refusal(self._transport.name, first.removeprefix("refused "), others[0])
-
     def _begun(self, blobs: Sequence[Blob], deadline: Deadline) -> dict[str, int]:
-        """How many bytes of each are on the device, verified; other sessions' parts only under the lock."""
+        """How many bytes of each are on the device, verified."""
         parts = " ".join(self._left)
-        resumable = {blob.sha256: blob for blob in blobs if self.lock.held and f"incoming/{blob.sha256}." in parts}
+        resumable = {blob.sha256: blob for blob in blobs if f"incoming/{blob.sha256}." in parts}
         begun: dict[str, int] = {}
         wrong: list[str] = []
         for words in _pieces([blob.sha256, str(blob.size)] for blob in resumable.values()):

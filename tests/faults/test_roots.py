@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from core.errors import RootError, SlipwayError, TransferError
-from core.files import sha256_file
 from deploy import scripts
 from deploy.devices.inventory import Device
 from deploy.run import attempts
 from deploy.run.connect import open_device
 from deploy.run.execute import execute
-from deploy.store.store import Blob, Store
+from deploy.store.store import Store
 from deploy.transport.deadline import NEVER, Deadline
 from deploy.transport.local import LocalChannel, LocalTransport
 from deploy.upkeep import upkeep
@@ -255,20 +254,6 @@ def test_no_home(small: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         store.open([], Deadline.after(20), make=True)
     assert not Path(tempfile.gettempdir(), name).exists()
     small.deploy(at(tmp_path / "root"))
-
-
-def test_a_store_that_is_used_without_the_lock_is_marked_too(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.write_bytes(b"x")
-    blob = Blob(file, sha256_file(file), 1)
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine/letter").touch()
-    with Store(LocalTransport(), str(tmp_path / "mine")) as store, pytest.raises(RootError):
-        store.upload([blob], lambda _: None, Deadline.after(20))
-    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["letter"]
-    with Store(LocalTransport(), str(tmp_path / "new")) as store:
-        store.upload([blob], lambda _: None, Deadline.after(20))
-    assert (tmp_path / "new/.slipway-root").is_file()
 
 
 @pytest.mark.parametrize("with_sftp", [True, False], ids=["sftp", "cat"])

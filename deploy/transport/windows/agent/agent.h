@@ -86,7 +86,6 @@ void discard_names(const Words& names);
 
 // lock.cpp: the root's owner, and the lock that a process holds.
 int lock(const Words& words);
-int prepare(const Words& words);
 
 // run.cpp: programs under supervision.
 int end(const Words& words);

@@ -166,10 +166,6 @@ bool note(const Handle& file, const std::string& generation, int beat, const std
 
 }  // namespace
 
-int prepare(const Words& words) {
-  return claim(words[0], words[1], true).empty() || make_layout() ? 0 : kFailed;
-}
-
 // The words are root, owner, who, stale, make, id, and names for the survey.
 int lock(const Words& words) {
   const std::string &owner = words[1], &who = words[2], &stale = words[3];
