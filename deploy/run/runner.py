@@ -286,26 +286,6 @@ def error_in(raw: bytes | str) -> dict[str, Any]:
     return plain_values(found) if isinstance(found, dict) else {}
 
 
-_CLASSES: dict[int, type[SlipwayError]] = {
-    2: RunError, 3: ProgramError, 4: MissingOperatorError, 5: MissingOperatorError, 6: UsageError, 7: RunError,
-    8: RunError, 9: RunError, 10: CrashError, 11: RunError,
-}  # fmt: skip
-
-_WHAT = {
-    2: "The runner does not know one of its arguments",
-    3: "The program cannot be loaded",
-    4: "The bundle lacks operators of the program",
-    5: "The bundle lacks a backend of the program",
-    6: "The inputs do not fit the program",
-    7: "The program failed while it ran",
-    8: "The outputs could not be written",
-    9: "Memory ran out",
-    10: "The runner crashed",
-    11: "The run reached a limit",
-    126: "The runner is not allowed to run",
-    127: "The runner, or the loader that it names, is missing",
-}
-
 _SIGNALS = {
     signal.SIGILL: "illegal instruction: the bundle needs CPU features which this device lacks",
     signal.SIGKILL: "killed: most likely the device ran out of memory",
@@ -319,19 +299,25 @@ _SMALLER = "the same with --cpu-threads 1 and --num-executions 1"
 _CRASHES = (signal.SIGILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS)
 _REPORT = "run it once more and on another device; if it crashes there too, report it with the program and this message"
 
-
-_HINTS = {
-    2: "./inv build --force, which makes the runner and what calls it one version again",
-    3: "./inv export --model NAME --force, or a bundle of the engine that wrote the program",
-    4: "./inv build with an engine that has them, or without --ops-from",
-    5: "export with a partitioner that the bundle has, or ./inv build with another engine",
-    6: "--inputs or --input-shapes as the program declares them",
-    7: _SMALLER,
-    9: "end other programs on the device, or a smaller model",
-    10: _REPORT,
-    11: "a program that needs less; docs/runner.md says what is limited",
-}
-"""Our advice by the runner's exit code: a device's own suggestion is shown as a quotation."""
+_EXITS: dict[int, tuple[type[SlipwayError], str, str]] = {
+    2: (RunError, "The runner does not know one of its arguments",
+        "./inv build --force, which makes the runner and what calls it one version again"),
+    3: (ProgramError, "The program cannot be loaded",
+        "./inv export --model NAME --force, or a bundle of the engine that wrote the program"),
+    4: (MissingOperatorError, "The bundle lacks operators of the program",
+        "./inv build with an engine that has them, or without --ops-from"),
+    5: (MissingOperatorError, "The bundle lacks a backend of the program",
+        "export with a partitioner that the bundle has, or ./inv build with another engine"),
+    6: (UsageError, "The inputs do not fit the program", "--inputs or --input-shapes as the program declares them"),
+    7: (RunError, "The program failed while it ran", _SMALLER),
+    8: (RunError, "The outputs could not be written", ""),
+    9: (RunError, "Memory ran out", "end other programs on the device, or a smaller model"),
+    10: (CrashError, "The runner crashed", _REPORT),
+    11: (RunError, "The run reached a limit", "a program that needs less; docs/runner.md says what is limited"),
+    126: (RunError, "The runner is not allowed to run", ""),
+    127: (RunError, "The runner, or the loader that it names, is missing", ""),
+}  # fmt: skip
+"""By the runner's exit code, with our advice: a device's own suggestion is shown as a quotation."""
 
 _NAMES = 1000
 """Number of names that a device may list."""
@@ -367,10 +353,11 @@ def failure(code: int, stderr: str, answer: dict[str, Any], device_name: str, *,
             meaning + (f"; {said}" if said else ""),
             "./inv targets, for what each target needs of a CPU" if number == signal.SIGILL else advice,
         )
-    what = f"{_WHAT.get(code, 'The runner failed')} on {device_name} (exit {code})."
+    error, failed, advice = _EXITS.get(code, (RunError, "The runner failed", ""))
+    what = f"{failed} on {device_name} (exit {code})."
     if code == 8 and "space" in message.lower():
         return DeviceFullError(what, said, "free some space there, or set another root in devices.toml")
-    return _CLASSES.get(code, RunError)(what, said, fix if here and fix else _HINTS.get(code, ""), names)
+    return error(what, said, fix if here and fix else advice, names)
 
 
 def _text(answer: dict[str, Any], name: str) -> str:
