@@ -26,7 +26,7 @@ from core.plain import one_line, says
 from deploy.devices import roots
 from deploy.devices.probe import END, parse
 from deploy.scripts import script
-from deploy.transport.base import Channel, Transport
+from deploy.transport.base import Channel, Transport, is_full
 from deploy.transport.deadline import Deadline
 from deploy.transport.hearing import ANSWER
 from deploy.transport.supervise import quoted
@@ -238,17 +238,8 @@ class DeviceLock:
         if code == 0 and (match := re.fullmatch(r"refused ([a-z]+)", first)):
             return Answer("refused", match[1], one_line("".join(lines[1:2]), 400), probed=probed)
         said = channel.heard.stderr[-600:].decode(errors="replace").strip()
-        if "no space" in said.lower() or "quota" in said.lower():
-            raise DeviceFullError(
-                f"No space left on {self._transport.name} while {doing}.",
-                says(self._transport.name, said),
-                "free some space there, or set another root for the device in devices.toml",
-            )
-        raise TransferError(
-            f"{self._transport.name} failed while making the store's folders in {self.root} (exit {code}).",
-            says(self._transport.name, said),
-            "see that the folder belongs to the login's user, or set another root in devices.toml",
-        )
+        what = doing if is_full(said) else "making the store's folders"
+        raise trouble(self._transport.name, what, self.root, code, said)
 
     def _beat(self, channel: Channel) -> None:
         while not self._stop.wait(BEAT):
@@ -274,6 +265,21 @@ class DeviceLock:
             "the same command with a longer --wait SECONDS",
             (by,),
         )
+
+
+def trouble(name: str, doing: str, root: str, code: int, said: str) -> SlipwayError:
+    """The error for a script of ours that failed on the device ``name``."""
+    if is_full(said):
+        return DeviceFullError(
+            f"No space left on {name} while {doing}.",
+            says(name, said),
+            "free some space there, or set another root for the device in devices.toml",
+        )
+    return TransferError(
+        f"{name} failed while {doing} in {root} (exit {code}).",
+        says(name, said),
+        "see that the folder belongs to the login's user, or set another root in devices.toml",
+    )
 
 
 def new_owner() -> str:

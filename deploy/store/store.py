@@ -29,12 +29,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.errors import DeviceFullError, SlipwayError, TransferError
+from core.errors import SlipwayError, TransferError
 from core.files import sha256_file
-from core.plain import says
 from deploy.devices.probe import arguments, parse, probe
 from deploy.scripts import script
-from deploy.store.lock import DeviceLock, new_owner, owner_of
+from deploy.store.lock import DeviceLock, new_owner, owner_of, trouble
 from deploy.transport.base import Completed, Transport, run, uninterrupted
 from deploy.transport.deadline import Deadline
 from deploy.transport.hearing import LISTING, natural
@@ -401,22 +400,7 @@ def on_device(transport: Transport, script: str, words: Sequence[str], deadline:
     )
     if done.code == 0:
         return done
-    raise trouble(transport.name, doing, words[0], done)
-
-
-def trouble(name: str, doing: str, root: str, done: Completed) -> SlipwayError:
-    """The error for a script of ours that failed on the device ``name``."""
-    if "no space" in done.message.lower() or "quota" in done.message.lower():
-        return DeviceFullError(
-            f"No space left on {name} while {doing}.",
-            says(name, done.message),
-            "free some space there, or set another root for the device in devices.toml",
-        )
-    return TransferError(
-        f"{name} failed while {doing} in {root} (exit {done.code}).",
-        says(name, done.message),
-        "see that the folder belongs to the login's user, or set another root in devices.toml",
-    )
+    raise trouble(transport.name, doing, words[0], done.code, done.message)
 
 
 def _looks(lines: Iterable[str]) -> dict[str, Look]:

@@ -21,6 +21,7 @@ import paramiko
 
 from core.errors import AnswerError, RunError, UnreachableError
 from core.plain import says
+from deploy.transport import base
 from deploy.transport.deadline import NEVER, Deadline
 from deploy.transport.hearing import PIECE, Heard
 from deploy.transport.ssh.sessions import Sessions
@@ -54,12 +55,7 @@ def portable(argv: Sequence[str]) -> str:
 
 def broken(name: str, error: BaseException | None) -> UnreachableError:
     """The error for a connection that broke."""
-    detail = f" ({error})" if error is not None and str(error) else ""
-    return UnreachableError(
-        f"The connection to {name} broke.",
-        f"it went off the network, was restarted, or its sshd ended{detail}",
-        "the same command again: what arrived whole is kept, the rest is cleaned up",
-    )
+    return base.broken(name, "it went off the network, was restarted, or its sshd ended", error)
 
 
 class SshChannel:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from deploy.transport.base import Progress
+from deploy.transport.base import Progress, Transport
 from deploy.transport.deadline import NEVER, Deadline
 from deploy.transport.ssh.channel import ROOM, SshChannel
 from deploy.transport.ssh.config import Address
@@ -14,17 +13,13 @@ from deploy.transport.ssh.connect import connect
 from deploy.transport.ssh.files import Files
 from deploy.transport.ssh.sessions import Sessions
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-
 _LONGEST = 100_000
 """Bytes of a command for OpenSSH, which takes 256 KiB; a shell's single word may have 128 (Linux's MAX_ARG_STRLEN)."""
 _SHORT = 9_000
 """The same for any other server: dropbear takes 9,000 (MAX_CMD_LEN in its sysoptions.h)."""
 
 
-class SshTransport:
+class SshTransport(Transport):
     """A device over SSH."""
 
     def __init__(self, sessions: Sessions, address: Address) -> None:
@@ -59,12 +54,6 @@ class SshTransport:
         """Close the connections; commands still running lose their lifeline and end."""
         self._files.close()
         self._sessions.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def open_ssh(address: Address, deadline: Deadline = NEVER) -> SshTransport:
