@@ -164,9 +164,9 @@ def devices_run(request: devices.Run) -> None:
 @task(devices.Start, "start")
 def devices_start(request: devices.Start) -> None:
     from deploy.upkeep import report
-    from deploy.virtual.machines import start
+    from deploy.virtual.machines import ensure
 
-    start(request.name)
+    ensure(request.name)
     report.devices(request.json, request.name)
 
 
