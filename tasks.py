@@ -130,16 +130,16 @@ def clean(request: requests.Clean) -> None:
 
 @task(devices.List, "list")
 def devices_list(request: devices.List) -> None:
-    from deploy.upkeep import report_devices
+    from deploy.upkeep import report
 
-    report_devices.devices(request.json)
+    report.devices(request.json)
 
 
 @task(devices.Add, "add")
 def devices_add(request: devices.Add) -> None:
-    from deploy.upkeep import enrol, report_devices
+    from deploy.upkeep import enrol, report
 
-    report_devices.added(enrol.add(request.adb, request.ssh, request.name), request.json)
+    report.added(enrol.add(request.adb, request.ssh, request.name), request.json)
 
 
 @task(devices.Run, "run")
@@ -149,34 +149,34 @@ def devices_run(request: devices.Run) -> None:
     from core import console
     from deploy.devices.inventory import get_device
     from deploy.run import execute
-    from deploy.upkeep import report_devices
+    from deploy.upkeep import report
 
     files = list(map(Path, words(request.files)))
     done = execute.execute(
         get_device(request.device), Path(request.executable), execute.split(request.args), files, request.timeout,
         say=console.note,
     )  # fmt: skip
-    report_devices.executed(done, request.json)
+    report.executed(done, request.json)
     if done.code:
         raise invoke.exceptions.Exit(None, done.code)
 
 
 @task(devices.Start, "start")
 def devices_start(request: devices.Start) -> None:
-    from deploy.upkeep import report_devices
-    from deploy.virtual.machines import start
+    from deploy.upkeep import report
+    from deploy.virtual.machines import ensure
 
-    start(request.name)
-    report_devices.devices(request.json, request.name)
+    ensure(request.name)
+    report.devices(request.json, request.name)
 
 
 @task(devices.Stop, "stop")
 def devices_stop(request: devices.Stop) -> None:
-    from deploy.upkeep import report_devices
+    from deploy.upkeep import report
     from deploy.virtual.machines import stop
 
     stop(request.name)
-    report_devices.devices(request.json, request.name)
+    report.devices(request.json, request.name)
 
 
 @task(devices.Trust, "trust")

@@ -10,7 +10,6 @@ import pytest
 from deploy.comparing import report as compare_html
 from deploy.comparing.model import Accuracy, Compared, Row, marked, suggested
 from deploy.devices.inventory import Device
-from deploy.matrix import history
 from deploy.matrix import html as matrix_html
 from deploy.matrix.model import Matrix, Round, Times
 from deploy.matrix.plan import Exportable
@@ -142,16 +141,6 @@ OUT_OF_PLOT = """[...document.querySelectorAll('svg.spark text')].filter(text =>
 """Texts of small plots that are cut, by us or by the plot's edge."""
 
 
-def history_page(folder: Path) -> str:
-    """Of a history file: six weeks of the same matrix."""
-    for week in range(6):
-        found = shown().model_copy(
-            update={"created": f"2026-10-{10 + week}T04:00:00.000Z", "commit": f"b6cc31b0a1d{week}"}
-        )
-        points = history.append(folder / "history.jsonl", found)
-    return history.text(points)
-
-
 def compare_page(folder: Path) -> str:
     """Of a comparison: a board and an emulated one, two engines, a wrong program and one that failed."""
     rows = []
@@ -184,10 +173,9 @@ def compare_page(folder: Path) -> str:
     return compare_html.html(found)
 
 
-PAGES = {"matrix": matrix_page, "history": history_page, "compare": compare_page}
+PAGES = {"matrix": matrix_page, "compare": compare_page}
 OWN: dict[str, dict[str, object]] = {
-    "matrix": {RATIOS_HIDDEN: [], UNSHADED: [], OVERLAPPING: [], COUNT: "48 of 48"},
-    "history": {OUT_OF_PLOT: [], "document.querySelectorAll('main svg').length > 24": True},
+    "matrix": {RATIOS_HIDDEN: [], UNSHADED: [], OVERLAPPING: [], COUNT: "48 of 48", OUT_OF_PLOT: []},
     # Of 20 programs two failed and two are wrong; the rows are 20 and float.
     "compare": {
         "document.querySelectorAll('main svg.broad circle').length": 16,
@@ -212,8 +200,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_nothing_leaves_the_page(tab: Browser, pages: dict[str, Path], name: str, width: int, dark: bool) -> None:
     tab.show(pages[name], width, dark)
     asked = {"document.documentElement.scrollWidth": width, OUTSIDE: [], PALE: [], **OWN[name]}
-    if name != "history":
-        asked |= {PLOTS_SHOWN: ["broad"] if width > 390 else ["slim"], PLOTS_CUT: [], PLOT_TEXTS: []}
+    asked |= {PLOTS_SHOWN: ["broad"] if width > 390 else ["slim"], PLOTS_CUT: [], PLOT_TEXTS: []}
     if width == 1280 and name in ("matrix", "compare"):
         asked[TOO_WIDE] = []
     assert {script: tab.value(script) for script in asked} == asked
@@ -227,7 +214,7 @@ def test_it_prints(tab: Browser, pages: dict[str, Path]) -> None:
     """On paper nobody scrolls."""
     tab.show(pages["matrix"], 1280, dark=True)
     assert tab.printed().startswith(b"%PDF")
-    for name in ("matrix", "compare", "history"):
+    for name in ("matrix", "compare"):
         tab.show(pages[name], A4, dark=True, paper=True)
         assert tab.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
         assert tab.value("document.documentElement.scrollWidth") == A4
