@@ -81,6 +81,27 @@ def test_builds_beside_the_index_are_those_of_their_own_versions() -> None:
         lock.lines_of_build(pin, {wheel.replace("2.13.0", "2.13.1"): "cc"}, FOLDER)
 
 
+def _pylock(*files: str) -> str:
+    rows = [f'{{ url = "https://x/{file}", hashes = {{ sha256 = "{index}" }} }},' for index, file in enumerate(files)]
+    package = 'name = "one"\nversion = "1.0"\nmarker = "python_full_version < \'3.11\'"'
+    return "\n".join(["[[packages]]", package, "wheels = [", *rows, "]"])
+
+
+def test_only_wheels_for_the_hosts_are_locked() -> None:
+    fit = ["py3-none-any", "cp39-abi3-manylinux2014_aarch64", "cp314-cp314-manylinux_2_34_x86_64"]
+    fit += ["cp310-cp310-macosx_11_0_universal2", "py2.py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64"]
+    other = ["cp39-cp39-manylinux_2_17_x86_64", "cp313-cp313t-manylinux_2_17_x86_64", "cp312-cp312-win_amd64"]
+    other += [
+        "cp312-cp312-musllinux_1_2_x86_64",
+        "cp312-cp312-macosx_11_0_x86_64",
+        "pp311-pypy311_pp73-macosx_11_0_arm64",
+    ]
+    found = lock.lines_of_index(_pylock(*(f"one-1.0-{tag}.whl" for tag in fit + other)))
+    assert found == " \\\n    --hash=sha256:".join(["one==1.0 ; python_full_version < '3.11'", *"01234"]) + "\n"
+    with pytest.raises(ConfigError, match="has no wheel for any host"):
+        lock.lines_of_index(_pylock("one-1.0-cp312-cp312-win_amd64.whl"))
+
+
 def test_no_hint_lets_a_second_index_in() -> None:
     """Neither code nor docs name or suggest another package index."""
     files = [ROOT / "inv", ROOT / "pyproject.toml", ROOT / "README.md"]
