@@ -23,8 +23,8 @@ from core.paths import ROOT
 from core.processes.commands import run
 
 _HEAD = "# Made by ./inv self.lock from pyproject.toml: what may be installed, by SHA-256.\n"
-_PYTHONS = range(10, 15)
-"""Python 3.10 to 3.14."""
+_PYTHONS = range(10, 14)
+"""Python 3.10 to 3.13, as ``./inv`` takes them (core/cli/launch.py)."""
 _WHEEL = re.compile(r"(?P<name>\w+)-.*-cp3(?P<minor>\d+)-cp3\d+-manylinux_\d+_\d+_(?P<machine>\w+)\.whl")
 
 
