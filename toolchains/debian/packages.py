@@ -11,9 +11,9 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from core import console
@@ -40,6 +40,8 @@ __all__ = [
     "tree",
     "versions",
 ]
+
+T = TypeVar("T")
 
 _RECORD = 1
 """Raised when the shape of a record or of an unpacked tree changes."""
@@ -158,17 +160,7 @@ def _download(apt: Client, packages: Sequence[str], closure: bool, key: str) -> 
 
 
 def _downloaded(apt: Client, packages: Sequence[str], closure: bool, key: str) -> list[Path]:
-    fresh = False
-    if apt.lists_age > FRESH_SECONDS:
-        fresh = _refresh(apt)
-    try:
-        items = _fill_pool(apt, packages, closure)
-    except ArchiveError as error:
-        # The archive moves on: a file the lists name may be gone, a package they lack may have come.
-        if fresh or not error.absent:
-            raise
-        apt.refresh()
-        items = _fill_pool(apt, packages, closure)
+    items = _with_lists(apt, lambda: _fill_pool(apt, packages, closure))
     pool = _pool(apt.suite, apt.arch)
     entries = [{"name": item.name, "size": item.size, "sha256": sha256_file(pool / item.name)} for item in items]
     write_json(
@@ -176,6 +168,21 @@ def _downloaded(apt: Client, packages: Sequence[str], closure: bool, key: str) -
         {"suite": apt.suite, "arch": apt.arch, "packages": sorted(packages), "closure": closure, "files": entries},
     )
     return [pool / item.name for item in items]
+
+
+def _with_lists(apt: Client, action: Callable[[], T]) -> T:
+    """``action``, with lists that are not old; again with new ones if they lack what it needs.
+
+    The archive moves on: a file the lists name may be gone, a package they lack may have come.
+    """
+    fresh = apt.lists_age > FRESH_SECONDS and _refresh(apt)
+    try:
+        return action()
+    except ArchiveError as error:
+        if fresh or not error.absent:
+            raise
+        apt.refresh()
+        return action()
 
 
 def _sweep(folder: Path, pattern: str) -> None:
@@ -258,15 +265,12 @@ def _usable(root: Path) -> bool:
 
 
 def _unpack_into(root: Path, files: Sequence[Path], keep: Sequence[str]) -> None:
-    """Put the unpacked ``files`` at ``root``; what is there already, and the same, stays: somebody may be using it."""
+    """Put the unpacked ``files`` at ``root``."""
     with tempfile.TemporaryDirectory(prefix=f".{root.name}.", dir=root.parent) as name:
         fresh = Path(name, "tree")
         fresh.mkdir()
         unpack(files, fresh, keep)
         write_json(fresh / _STAMP, {"packages": _names(files)})
-        if root.is_dir() and not sealed.is_sealed(root) and sealed.contents(root) == sealed.contents(fresh):
-            sealed.seal(root)
-            return
         changed = sealed.damage(root) if sealed.is_sealed(root) else []
         with new_folder(root) as new:
             for entry in fresh.iterdir():
@@ -301,14 +305,7 @@ def source(suite: str, package: str, filename: str, sha256: str) -> Path:
             return file
         find_mirror()
         apt = _client(suite, "amd64", sources=True)
-        fresh = _refresh(apt) if apt.lists_age > FRESH_SECONDS else False
-        try:
-            return _download_source(apt, package, file, sha256)
-        except ArchiveError as error:
-            if fresh or not error.absent:
-                raise
-            apt.refresh()
-            return _download_source(apt, package, file, sha256)
+        return _with_lists(apt, lambda: _download_source(apt, package, file, sha256))
 
 
 def _download_source(apt: Client, package: str, file: Path, sha256: str) -> Path:
