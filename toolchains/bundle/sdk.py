@@ -6,11 +6,13 @@ package for CMake. Beside them is CMake's toolchain file of the target.
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import tarfile
 import time
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -361,6 +363,22 @@ def _plain(item: tarfile.TarInfo) -> tarfile.TarInfo:
     item.mtime = 0
     item.mode = 0o755 if item.isdir() or item.mode & 0o100 else 0o644
     return item
+
+
+def zipped(contents: Mapping[str, bytes], programs: tuple[str, ...] = ()) -> bytes:
+    """A zip archive of these files, the same bytes for the same files.
+
+    Args:
+        programs: endings of the names of executable files.
+    """
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, data in contents.items():
+            item = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))  # the earliest time that zip knows
+            item.compress_type = zipfile.ZIP_DEFLATED
+            item.external_attr = (0o100755 if name.endswith(programs) else 0o100644) << 16
+            archive.writestr(item, data)
+    return packed.getvalue()
 
 
 def _zstd() -> list[str]:
