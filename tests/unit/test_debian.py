@@ -18,7 +18,7 @@ from toolchains.debian import apt as debian_apt
 from toolchains.debian import packages as debian
 from toolchains.debian.apt import AptError
 from toolchains.debian.client import Item
-from toolchains.debian.tree import library_folders, unpack
+from toolchains.debian.tree import library_folders, own_loader_argv, unpack
 
 
 def build_deb(folder: Path, name: str, version: str, files: dict[str, str], links: dict[str, str]) -> Path:
@@ -278,7 +278,7 @@ def test_a_tree_is_made_once_and_survives_without_the_network(
     monkeypatch.setattr(debian, "fetch", lambda *_args: pytest.fail("asked again"))
     assert debian.tree("bookworm", "amd64", ["old"]) == root
     with pytest.raises(HostError, match="not in the unpacked packages"):
-        debian.installed_program(root, "usr/bin/nothing")
+        own_loader_argv(root, "usr/bin/nothing")
 
 
 def test_a_changed_tree_is_unpacked_again(apt: type[FakeApt], capsys: pytest.CaptureFixture[str]) -> None:
@@ -302,6 +302,6 @@ def test_a_tree_that_failed_leaves_nothing(apt: type[FakeApt], tmp_path: Path, m
 
 def test_a_program_runs_through_its_own_loader(tmp_path: Path) -> None:
     """With this machine's own root as the tree: loader and libraries are found in it, not by the kernel."""
-    argv = debian.installed_program(Path("/"), os.path.realpath("/bin/true").lstrip("/"))
+    argv = own_loader_argv(Path("/"), os.path.realpath("/bin/true").lstrip("/"))
     assert "--library-path" in argv
     subprocess.run(argv, check=True, env={"PATH": str(tmp_path)})

@@ -385,10 +385,11 @@ def _zstd() -> list[str]:
     """The words that start zstd: this system's own, else Debian's."""
     from toolchains.debian import packages as debian
     from toolchains.debian.host import host_arch
+    from toolchains.debian.tree import own_loader_argv
 
     if own := shutil.which("zstd"):
         return [own]
     if debian.runnable():
         return [need("zstd", "install zstd: it packs the SDK's archive")]
     root = debian.tree("bookworm", host_arch(), ["zstd"], closure=True)
-    return list(map(str, debian.installed_program(root, "usr/bin/zstd")))
+    return list(map(str, own_loader_argv(root, "usr/bin/zstd")))

@@ -22,24 +22,9 @@ from core.files import disk_errors, locked, new_folder, sealed, sha256_bytes, sh
 from core.paths import cache_dir
 from toolchains.debian.apt import Apt, missing_programs
 from toolchains.debian.client import FRESH_SECONDS, ArchiveError, Client, Item
-from toolchains.debian.deb import control
 from toolchains.debian.host import host_arch
 from toolchains.debian.sources import find_mirror
-from toolchains.debian.tree import own_loader_argv, unpack
-
-__all__ = [
-    "available",
-    "binary",
-    "control",
-    "fetch",
-    "fix",
-    "how",
-    "installed_program",
-    "runnable",
-    "source",
-    "tree",
-    "versions",
-]
+from toolchains.debian.tree import unpack
 
 T = TypeVar("T")
 
@@ -403,12 +388,3 @@ def _newest(suite: str, arch: str, package: str) -> Item | None:
         except ArchiveError:
             return None
     return next(iter(items), None)
-
-
-def installed_program(root: Path, program: str) -> list[str]:
-    """Argv that runs ``usr/bin/...`` of a tree through the tree's own loader and libraries.
-
-    Raises:
-        HostError: the tree does not hold it.
-    """
-    return own_loader_argv(root, program)
