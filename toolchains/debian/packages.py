@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 from core import console
@@ -21,10 +21,15 @@ from core.errors import HostError
 from core.files import disk_errors, locked, new_folder, sealed, sha256_bytes, sha256_file, write_json
 from core.paths import cache_dir
 from toolchains.debian.apt import Apt, missing_programs
-from toolchains.debian.client import FRESH_SECONDS, ArchiveError, Client, Item
+from toolchains.debian.client import FRESH_SECONDS, ArchiveError, Item
 from toolchains.debian.host import host_arch
 from toolchains.debian.sources import find_mirror
 from toolchains.debian.tree import unpack
+
+if TYPE_CHECKING:
+    from toolchains.debian.reader import Reader
+
+    Archive = Apt | Reader
 
 T = TypeVar("T")
 
@@ -69,7 +74,7 @@ def how() -> str:
     return "through apt, from its own mirror, without root"
 
 
-def _client(suite: str, arch: str, sources: bool = False) -> Client:
+def _client(suite: str, arch: str, sources: bool = False) -> Archive:
     if not missing_programs():
         return Apt(suite, arch, sources)
     from toolchains.debian.reader import Reader
@@ -135,7 +140,7 @@ def fetch(suite: str, arch: str, packages: Sequence[str], closure: bool = False)
     return files
 
 
-def _download(apt: Client, packages: Sequence[str], closure: bool, key: str) -> list[Path]:
+def _download(apt: Archive, packages: Sequence[str], closure: bool, key: str) -> list[Path]:
     _sweep(apt.folder, ".download.*")
     try:
         return _downloaded(apt, packages, closure, key)
@@ -144,7 +149,7 @@ def _download(apt: Client, packages: Sequence[str], closure: bool, key: str) -> 
             file.unlink()  # apt's index of its lists: 35 MB, made again in half a second
 
 
-def _downloaded(apt: Client, packages: Sequence[str], closure: bool, key: str) -> list[Path]:
+def _downloaded(apt: Archive, packages: Sequence[str], closure: bool, key: str) -> list[Path]:
     items = _with_lists(apt, lambda: _fill_pool(apt, packages, closure))
     pool = _pool(apt.suite, apt.arch)
     entries = [{"name": item.name, "size": item.size, "sha256": sha256_file(pool / item.name)} for item in items]
@@ -155,7 +160,7 @@ def _downloaded(apt: Client, packages: Sequence[str], closure: bool, key: str) -
     return [pool / item.name for item in items]
 
 
-def _with_lists(apt: Client, action: Callable[[], T]) -> T:
+def _with_lists(apt: Archive, action: Callable[[], T]) -> T:
     """``action``, with lists that are not old; again with new ones if they lack what it needs.
 
     The archive moves on: a file the lists name may be gone, a package they lack may have come.
@@ -176,7 +181,7 @@ def _sweep(folder: Path, pattern: str) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _refresh(apt: Client) -> bool:
+def _refresh(apt: Archive) -> bool:
     """Read the lists again. Without a network the old lists are used: the files may be here already."""
     had = apt.lists_age != float("inf")
     try:
@@ -189,7 +194,7 @@ def _refresh(apt: Client) -> bool:
     return True
 
 
-def _fill_pool(apt: Client, packages: Sequence[str], closure: bool) -> list[Item]:
+def _fill_pool(apt: Archive, packages: Sequence[str], closure: bool) -> list[Item]:
     items = apt.plan(packages, closure)
     if not items:
         raise HostError(
@@ -293,7 +298,7 @@ def source(suite: str, package: str, filename: str, sha256: str) -> Path:
         return _with_lists(apt, lambda: _download_source(apt, package, file, sha256))
 
 
-def _download_source(apt: Client, package: str, file: Path, sha256: str) -> Path:
+def _download_source(apt: Archive, package: str, file: Path, sha256: str) -> Path:
     items = apt.plan_source(package)
     if file.name not in {item.name for item in items}:
         raise HostError(
