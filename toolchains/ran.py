@@ -60,7 +60,7 @@ def last(runs: Iterable[Ran]) -> tuple[Ran, ...]:
 def keep(runs: Iterable[Ran]) -> None:
     """Add runs to the record."""
     rows = sorted(last([*record(), *runs]), key=lambda one: (one.target, one.engine, one.device))
-    write_atomic(RECORD, _RUNS.dump_json(tuple(rows), indent=1).decode() + "\n")
+    write_atomic(RECORD, "[\n" + ",\n".join(row.model_dump_json() for row in rows) + "\n]\n")
 
 
 def said(target: str, runs: Iterable[Ran]) -> list[str]:

@@ -1,4 +1,5 @@
-"""The pinned tools (``tools.toml``) and the digest that tells one set of them from another."""
+"""The tables ``tools.toml``, of pinned tools, and ``systems.toml``: what every device of an operating system has, and
+what binaries for it are to have."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import functools
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ else:
     import tomli as tomllib
 
 TABLE = Path(__file__).with_name("tools.toml")
+_SYSTEMS = Path(__file__).with_name("systems.toml")
 
 
 @functools.cache
@@ -24,6 +27,19 @@ def table() -> dict[str, Any]:
     """The whole of ``tools.toml``."""
     with TABLE.open("rb") as file:
         return tomllib.load(file)
+
+
+@functools.cache
+def systems() -> Mapping[str, Any]:
+    """The whole of ``systems.toml``."""
+    with _SYSTEMS.open("rb") as file:
+        return tomllib.load(file)
+
+
+def hardening(libc: str) -> Mapping[str, Any]:
+    """The row of programs that use the C library ``libc``: flags, and what they promise."""
+    row: Mapping[str, Any] = systems()["hardening"][libc]
+    return row
 
 
 def program(name: str) -> str:

@@ -24,6 +24,7 @@ from core.processes.commands import run
 from toolchains.compilers.families import family
 from toolchains.debian import packages as debian
 from toolchains.debian.host import host_arch
+from toolchains.debian.tree import own_loader_argv
 from toolchains.targets import get_target
 from toolchains.tools import table
 
@@ -64,7 +65,7 @@ def _abigail(name: str) -> list[str]:
         pinned = table()["abigail"]
         package = f"abigail-tools={pinned['version']}"
         root = debian.tree(pinned["suite"], host_arch(), [package], closure=True, name="abigail")
-        return debian.installed_program(root, f"usr/bin/{name}")
+        return own_loader_argv(root, f"usr/bin/{name}")
     if installed := shutil.which(name):
         return [installed]
     raise HostError(f"There is no {name} on this machine.", reason, "install libabigail")

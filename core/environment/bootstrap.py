@@ -51,7 +51,7 @@ _FIRST = (
     "The first start sets up Slipway's own environment. Exporter, compilers and emulators follow when a command first\n"
     "needs them: for the README's first deploy 0.7 GB to download and 2.7 GB on disk in all, two to four minutes."
 )
-_OF_ANOTHER = {"adb": {"Linux": "manylinux1_x86_64", "Darwin": "macosx_10_9_x86_64"}}
+OF_ANOTHER = {"adb": {"Linux": "manylinux1_x86_64", "Darwin": "macosx_10_9_x86_64"}}
 """Sets whose wheels are named for x86-64, and used on 64-bit Arm: adbutils is Python, and its adb for macOS
 runs on both."""
 EXIT_HOST = 4  # core.errors.HostError; not imported, since this file must run alone
@@ -311,7 +311,7 @@ def install_apart(name: str, venv: Path, folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as fresh:
         target = Path(fresh) / "packages"
-        install_listed(lock_file(name), venv, target, LABELS[name], _OF_ANOTHER.get(name, {}).get(platform.system()))
+        install_listed(lock_file(name), venv, target, LABELS[name], OF_ANOTHER.get(name, {}).get(platform.system()))
         target.rename(folder)
 
 

@@ -1,8 +1,8 @@
 """``./inv self.lock``: write ``locks/`` from the pins in ``pyproject.toml``, which stays the only source of versions.
 
-A lock has one pin for each package and the SHA-256 of every wheel that the index offers for it, on every platform:
-pip installs nothing else, from any index, mirror or folder. What the index does not have stands there with the address
-of each wheel.
+A lock has one pin for each package and the SHA-256 of every wheel that the index offers for it to the hosts that
+Slipway runs on: pip installs nothing else, from any index, mirror or folder. What the index does not have stands there
+with the address of each wheel.
 """
 
 from __future__ import annotations
@@ -23,17 +23,22 @@ from core.paths import ROOT
 from core.processes.commands import run
 
 _HEAD = "# Made by ./inv self.lock from pyproject.toml: what may be installed, by SHA-256.\n"
-_OLDEST = "3.10"
+_PYTHONS = range(10, 14)
+"""Python 3.10 to 3.13, as ``./inv`` takes them (core/cli/launch.py)."""
 _WHEEL = re.compile(r"(?P<name>\w+)-.*-cp3(?P<minor>\d+)-cp3\d+-manylinux_\d+_\d+_(?P<machine>\w+)\.whl")
 
 
-def _pyproject() -> dict[str, Any]:
+def _toml(text: str) -> dict[str, Any]:
     try:
         import tomllib
     except ModuleNotFoundError:  # Python 3.10
         import tomli as tomllib  # type: ignore[no-redef,import-not-found]
-    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    found: dict[str, Any] = tomllib.loads(text)
     return found
+
+
+def _pyproject() -> dict[str, Any]:
+    return _toml((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def requirements(name: str) -> list[str]:
@@ -76,8 +81,48 @@ def lines_of_build(pin: str, files: dict[str, str], folder: str) -> str:
     return "".join(lines)
 
 
+def accepted() -> frozenset[str]:
+    """The tags of wheels that pip installs on Linux with glibc and on macOS with Apple's processors."""
+    from packaging.tags import compatible_tags, cpython_tags, mac_platforms
+
+    linux = ["linux", "manylinux1", "manylinux2010", "manylinux2014", *(f"manylinux_2_{n}" for n in range(5, 50))]
+    platforms = [f"{name}_{machine}" for name in linux for machine in ("x86_64", "aarch64")]
+    platforms += mac_platforms((26, 0), "arm64")
+    found = {f"py3-none-{platform}" for platform in bootstrap.OF_ANOTHER["adb"].values()}
+    for minor in _PYTHONS:
+        python = (3, minor)
+        tags = (*cpython_tags(python, platforms=platforms), *compatible_tags(python, f"cp3{minor}", platforms))
+        found.update(map(str, tags))
+    return frozenset(found)
+
+
+def lines_of_index(pylock: str) -> str:
+    """A lock's lines for what uv found in the index: each package's pin with the digests of the `accepted` wheels.
+
+    Args:
+        pylock: the text of a ``pylock.toml`` (PEP 751).
+
+    Raises:
+        ConfigError: a package has no such wheel.
+    """
+    from packaging.utils import parse_wheel_filename
+
+    fits, text = accepted(), ""
+    for package in _toml(pylock)["packages"]:
+        files = {
+            urllib.parse.unquote(one["url"].rpartition("/")[2]): one["hashes"]["sha256"] for one in package["wheels"]
+        }
+        kept = [digest for file, digest in files.items() if fits.intersection(map(str, parse_wheel_filename(file)[3]))]
+        pin = f"{package['name']}=={package['version']}"
+        if not kept:
+            raise ConfigError(f"{pin} has no wheel for any host of Slipway.", ", ".join(files), "pin another version")
+        condition = f" ; {package['marker']}" if "marker" in package else ""
+        text += " \\\n    --hash=sha256:".join([pin + condition, *sorted(kept)]) + "\n"
+    return text
+
+
 def _compile(pins: list[str]) -> str:
-    """What uv makes of ``pins``: the same pins with hashes, as pip reads them."""
+    """What uv makes of ``pins``: the wheels that the index has for each, as ``pylock.toml`` lists them."""
     uv = Path(sys.prefix) / "bin" / "uv"
     # The user's settings add no other index: a lock is made from the package index alone.
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("UV_", "PIP_"))}
@@ -87,8 +132,7 @@ def _compile(pins: list[str]) -> str:
         done = run(
             [
                 uv, "pip", "compile", source, "--quiet", "--no-config", "--system-certs", "--no-deps", "--universal",
-                "--python-version", _OLDEST, "--only-binary", ":all:", "--generate-hashes", "--no-header",
-                "--no-annotate",
+                "--python-version", f"3.{_PYTHONS[0]}", "--only-binary", ":all:", "--format", "pylock.toml",
             ],
             env=kept, error=HostError, what="Locking the packages", hint="check the network, then ./inv self.lock",
         )  # fmt: skip
@@ -106,7 +150,7 @@ def make() -> None:
     rows = []
     for name in bootstrap.LABELS:
         pins = requirements(name)
-        text = _HEAD + _compile([pin for pin in pins if not own_build(pin)])
+        text = _HEAD + lines_of_index(_compile([pin for pin in pins if not own_build(pin)]))
         text += "".join(lines_of_build(pin, builds(), folder) for pin in pins if own_build(pin))
         file = bootstrap.lock_file(name)
         before = file.read_text(encoding="utf-8") if file.is_file() else ""

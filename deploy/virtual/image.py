@@ -23,6 +23,7 @@ from deploy.virtual import cpio
 from deploy.virtual import root as virtual_root
 from deploy.virtual.pc import unpack_kernel
 from deploy.virtual.spec import Spec
+from toolchains.debian import deb
 from toolchains.debian import packages as debian
 from toolchains.debian.client import ArchiveError
 
@@ -100,7 +101,7 @@ def _kernel_packages(spec: Spec) -> list[str]:
 
 def _depends(spec: Spec, package: str, pattern: str) -> list[str]:
     file = debian.fetch(spec.kernel_from, spec.arch, [package])[0]
-    return re.findall(pattern, debian.control(file, "Depends"))
+    return re.findall(pattern, deb.control(file, "Depends"))
 
 
 def _build(spec: Spec, kernel: Path, system: Path, folder: Path, versions: dict[str, str]) -> None:

@@ -17,6 +17,7 @@ from tests.support.conan_homes import PASSWORD, USER, server, serving
 from tests.support.ports import reserved
 from tests.support.processes import ran
 from toolchains.debian import packages as debian
+from toolchains.debian.tree import own_loader_argv
 
 # Compiles a package of the recipes four times, each time with Conan's home empty. tests/unit/test_shared.py has the
 # words and variables that this is made of.
@@ -39,7 +40,7 @@ def redis(tmp_path: Path) -> Iterator[str]:
     root = debian.tree("bookworm", "amd64", ["redis-server"], closure=True, name="test-redis")
     port = reserved()
     words = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", str(tmp_path)]
-    argv = [*debian.installed_program(root, "usr/bin/redis-server"), *words]
+    argv = [*own_loader_argv(root, "usr/bin/redis-server"), *words]
     with serving(argv, port, tmp_path):
         yield f"redis://127.0.0.1:{port}"
 

@@ -129,6 +129,9 @@ def test_a_wrong_folder_is_not_passed_over(made_up: Path, monkeypatch: pytest.Mo
 def test_gccs_package(name: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/apt-get" if name == "apt-get" else None)
     assert gnu.usable(get_target(name)).endswith(f" is not installed: sudo apt-get install {package}")
+    with pytest.raises(HostError) as caught:
+        gnu.ensure(get_target(name))
+    assert caught.value.hint == f"sudo apt-get install {package}"
 
 
 def test_gcc_for_windows_is_the_one_with_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

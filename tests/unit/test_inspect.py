@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import struct
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from core.errors import BuildError
 from tests.support import objects
 from toolchains.inspect import needs as inspect
+from toolchains.inspect.read_elf import newest_defined
 from toolchains.targets import get_target
 
 
@@ -42,6 +44,15 @@ LIBRARY = binary(
 def test_machines(tmp_path: Path, machine: str) -> None:
     found = inspect.read(elf(tmp_path / "a", machine))
     assert (found.machine, found.float_abi) == (machine, "none")
+
+
+def test_what_a_c_library_defines() -> None:
+    with Path("/proc/self/maps").open(encoding="utf-8") as maps:
+        libc = next(line.split()[-1] for line in maps if line.rstrip().endswith("/libc.so.6"))
+    version = os.confstr("CS_GNU_LIBC_VERSION")
+    assert version is not None
+    assert inspect.number("2.2.5") < inspect.number(newest_defined(Path(libc), "GLIBC")) <= inspect.number(version[6:])
+    assert newest_defined(Path(libc), "GLIBCXX") == ""
 
 
 def test_other_machines_this_one_and_half_a_file(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_builds_beside_the_index_are_those_of_their_own_versions() -> None:
     rows = list(ADDRESSED.finditer(texts["export"]))
     assert lock.lines_of_build(pins[0], lock.builds(), FOLDER) == "".join(row.group() for row in rows)
     pairs = {(int(row["minor"]), row["machine"]) for row in rows}
-    assert pairs == set(itertools.product(range(10, 15), ["x86_64", "aarch64"]))
+    assert pairs == set(itertools.product(range(10, 14), ["x86_64", "aarch64"]))
     for row in rows:
         python = f"cp3{row['minor']}"
         file = f"torch-2.13.0+cpu-{python}-{python}-manylinux_2_28_{row['machine']}.whl"
@@ -79,6 +79,27 @@ def test_builds_beside_the_index_are_those_of_their_own_versions() -> None:
     assert (row["minor"], row["machine"], row["digest"]) == ("11", "x86_64", "c" * 64)
     with pytest.raises(ConfigError, match="No wheel is known"):
         lock.lines_of_build(pin, {wheel.replace("2.13.0", "2.13.1"): "cc"}, FOLDER)
+
+
+def _pylock(*files: str) -> str:
+    rows = [f'{{ url = "https://x/{file}", hashes = {{ sha256 = "{index}" }} }},' for index, file in enumerate(files)]
+    package = 'name = "one"\nversion = "1.0"\nmarker = "python_full_version < \'3.11\'"'
+    return "\n".join(["[[packages]]", package, "wheels = [", *rows, "]"])
+
+
+def test_only_wheels_for_the_hosts_are_locked() -> None:
+    fit = ["py3-none-any", "cp39-abi3-manylinux2014_aarch64", "cp313-cp313-manylinux_2_34_x86_64"]
+    fit += ["cp310-cp310-macosx_11_0_universal2", "py2.py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64"]
+    other = ["cp314-cp314-manylinux_2_17_x86_64", "cp313-cp313t-manylinux_2_17_x86_64", "cp312-cp312-win_amd64"]
+    other += [
+        "cp312-cp312-musllinux_1_2_x86_64",
+        "cp312-cp312-macosx_11_0_x86_64",
+        "pp311-pypy311_pp73-macosx_11_0_arm64",
+    ]
+    found = lock.lines_of_index(_pylock(*(f"one-1.0-{tag}.whl" for tag in fit + other)))
+    assert found == " \\\n    --hash=sha256:".join(["one==1.0 ; python_full_version < '3.11'", *"01234"]) + "\n"
+    with pytest.raises(ConfigError, match="has no wheel for any host"):
+        lock.lines_of_index(_pylock("one-1.0-cp312-cp312-win_amd64.whl"))
 
 
 def test_no_hint_lets_a_second_index_in() -> None:

@@ -17,7 +17,7 @@ from core.formats.bundle import Checks
 from core.paths import ROOT
 from toolchains.bundle import aar, java, xcframework
 from toolchains.bundle.layout import entries
-from toolchains.bundle.sdk import Sdk, SdkManifest
+from toolchains.bundle.sdk import Sdk, SdkManifest, zipped
 from toolchains.ndk_folder import VARIABLE
 from toolchains.targets import get_target
 
@@ -71,9 +71,9 @@ def packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[aar.Aar, zi
     abis = [
         aar.Abi(get_target(name), folder, folder / "libslipway_jni.so") for name in ("android-arm64", "android-x86_64")
     ]
-    found = aar.pack(sdk, java.zipped({"org/slipway/Program.class": b"class"}), abis, "27.2.12479018")
+    found = aar.pack(sdk, zipped({"org/slipway/Program.class": b"class"}), abis, "27.2.12479018")
     again = sha256_file(found.path)
-    assert aar.pack(sdk, java.zipped({"org/slipway/Program.class": b"class"}), abis, "27.2.12479018") == found
+    assert aar.pack(sdk, zipped({"org/slipway/Program.class": b"class"}), abis, "27.2.12479018") == found
     assert sha256_file(found.path) == again
     return found, zipfile.ZipFile(io.BytesIO(found.path.read_bytes()))
 

@@ -13,6 +13,7 @@ from core.errors import BuildError, BundleError, ConfigError
 from core.formats.bundle import MANIFEST, SBOM, Checks, Native
 from toolchains.bundle import build_all, builder, conan, conan_packages, inputs, native, native_layout, sbom, sdk
 from toolchains.debian import packages as debian
+from toolchains.inspect import checks
 from toolchains.targets import get_target
 
 PIN = {"place": "debian", "file": "xnnpack.tar.xz", "sha256": "a" * 64, "suite": "forky", "package": "xnnpack"}
@@ -66,7 +67,7 @@ def made(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[st
     monkeypatch.setattr(native, "_packages", packages)
     monkeypatch.setattr(conan, "conan", lambda *words, **options: "")  # it would empty the folders of sources
     monkeypatch.setattr(conan_packages, "again", lambda request, sources, log, heard: found.append(f"again {sources}"))
-    monkeypatch.setattr(native_layout, "check", lambda origin, folder: Checks(floor="Armv8-A", code=()))
+    monkeypatch.setattr(checks, "check_native", lambda target, folder: Checks(floor="Armv8-A", code=()))
     monkeypatch.setattr(native, "family", lambda name: fake)
     monkeypatch.setattr(debian, "available", lambda: "")
     return found
@@ -157,7 +158,7 @@ def test_a_manifest_says_where_everything_came_from_and_a_failed_check_leaves_it
     def refuse(*_: object) -> None:
         raise BuildError("no")
 
-    monkeypatch.setattr(native_layout, "check", refuse)
+    monkeypatch.setattr(checks, "check_native", refuse)
     with pytest.raises(BuildError):
         native.build_native("linux-arm64", "zig", force=True)
     assert Native.load(before.path) == before

@@ -22,8 +22,8 @@ from toolchains.inspect import checks
 from toolchains.inspect import hardening as hardened
 from toolchains.inspect import needs as inspect
 from toolchains.inspect.binary import Kind
-from toolchains.systems import systems
 from toolchains.targets import Target, get_target, load_targets
+from toolchains.tools import systems
 
 ZIG = [target for target in load_targets().values() if "zig" in target.toolchains]
 

@@ -18,7 +18,7 @@ from core.errors import ConfigError, HostError, NotSupportedError
 from core.files import disk_errors, sha256_file, write_atomic
 from core.paths import aar_dir
 from toolchains.bundle import java
-from toolchains.bundle.sdk import Sdk, build_sdk
+from toolchains.bundle.sdk import Sdk, build_sdk, zipped
 from toolchains.bundle.toolchain_file import ABIS
 from toolchains.compilers import ndk
 from toolchains.compilers.families import family
@@ -124,7 +124,7 @@ def pack(sdk: Sdk, classes: bytes, abis: Sequence[Abi], ndk_version: str) -> Aar
     path = aar_dir() / f"slipway-{version}.aar"
     path.parent.mkdir(parents=True, exist_ok=True)
     with disk_errors(f"writing {path}"):
-        write_atomic(path, java.zipped(_contents(version, classes, abis, ndk_version)))
+        write_atomic(path, zipped(_contents(version, classes, abis, ndk_version)))
         write_atomic(path.with_name(f"{path.name}.sha256"), f"{sha256_file(path)}  {path.name}\n")
     return Aar(path, version, tuple(abi.name for abi in abis), ndk_version)
 

@@ -53,7 +53,7 @@ _MODULES = (
     "debian/fetch_source.py",
     *(f"inspect/{name}.py" for name in ("archives", "binary", "checks", "code", "hardening", "isa", "isa_scan")),
     *(f"inspect/{name}.py" for name in ("isa_x86", "needs", "read_elf", "read_lief", "symbols")),
-    *("inspect/isa.toml", "ndk_folder.py", "systems.py", "systems.toml"),
+    *("inspect/isa.toml", "ndk_folder.py", "systems.toml"),
 )
 _OURS = ("core/formats/bundle.py", *(f"toolchains/{name}" for name in _MODULES))
 """Modules and tables that decide a build's result, the manifest's schema among them. Of the other tables, the used rows

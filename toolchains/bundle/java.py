@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 
 from core.errors import BuildError, HostError
 from core.paths import ROOT
 from core.processes.commands import run
+from toolchains.bundle.sdk import zipped
 from toolchains.compilers import hardening
 from toolchains.compilers.families import Compilers
 from toolchains.debian import packages as debian
@@ -31,8 +30,6 @@ _RELEASE = "8"
 """The version of Java whose language and classes every Android can be given."""
 _OLDEST = 11
 """The oldest JDK that is tried: older ones do not know --release."""
-_EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The earliest time that zip knows: the same files make the same bytes."""
 
 
 @dataclass(frozen=True)
@@ -136,15 +133,3 @@ def check(target: Target, library: Path, slipway: Path) -> None:
     beside = library.parent / slipway.name
     shutil.copyfile(slipway, beside)
     checks.check_files(target, [library, beside], library.parent)
-
-
-def zipped(contents: Mapping[str, bytes]) -> bytes:
-    """A zip archive of these files, the same bytes for the same files."""
-    packed = BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for name, data in contents.items():
-            item = zipfile.ZipInfo(name, _EPOCH)
-            item.compress_type = zipfile.ZIP_DEFLATED
-            item.external_attr = 0o100644 << 16
-            archive.writestr(item, data)
-    return packed.getvalue()

@@ -101,6 +101,7 @@ def build_native(
 
 def _build(job: _Job, digest: str) -> None:
     from toolchains.bundle import conan_packages, native_layout
+    from toolchains.inspect import checks
 
     clock = Clock()
     job.log.write_text("", encoding="utf-8")
@@ -120,7 +121,7 @@ def _build(job: _Job, digest: str) -> None:
                 steps.begin("collecting libraries, headers and licences")
                 native_layout.collect(graph, new, proof)
             steps.begin("reading the binaries: architecture, C library, instructions")
-            checked = native_layout.check(origin, new)
+            checked = checks.check_native(job.target, new)
             native_layout.describe(origin, new, graph, checked)
     if not job.quiet:
         console.note(f"built {job.folder} in {clock}")

@@ -13,7 +13,6 @@ from core.formats.bundle import MANIFEST, SBOM, Checks, NativeManifest, NativePa
 from toolchains.bundle import sbom
 from toolchains.bundle.layout import copy, entries, linked_into
 from toolchains.compilers.linked_in import LinkedIn
-from toolchains.inspect import checks
 from toolchains.inspect.needs import read
 from toolchains.targets import Target
 
@@ -57,15 +56,6 @@ def collect(graph: sbom.Graph, out: Path, proof: Path | None) -> None:
         raise BuildError("The packages have no library.", "Conan's graph is empty", "./inv build --packages --force")
     if proof is not None:
         copy(proof, out / "bin" / proof.name, 0o755)
-
-
-def check(origin: Origin, folder: Path) -> Checks:
-    """Read every library and the proof program, and refuse files that the target's devices cannot run.
-
-    Raises:
-        BuildError: one is for another machine or ABI, or has instructions above the floor outside of kernels.
-    """
-    return checks.check_native(origin.target, folder)
 
 
 def kleidiai(target: Target, graph: sbom.Graph) -> tuple[bool, str]:

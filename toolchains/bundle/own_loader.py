@@ -15,6 +15,7 @@ from typing import Any
 from core.errors import BuildError
 from core.formats.bundle import REAL_RUNNER, Needs
 from toolchains.inspect import needs as inspect
+from toolchains.inspect.read_elf import newest_defined
 
 FOLDER = "lib/glibc"
 _PROBE = f"{FOLDER}/glibc_probe"
@@ -47,16 +48,6 @@ class OwnLibc:
     """Oldest Linux that it runs on."""
 
 
-def _defined(path: Path) -> list[str]:
-    """Numbers of the GLIBC symbol versions that a library defines."""
-    from elftools.elf.elffile import ELFFile
-
-    with path.open("rb") as file:
-        section = ELFFile(file).get_section_by_name(".gnu.version_d")
-        names = [next(iter(auxiliaries)).name for _, auxiliaries in section.iter_versions()] if section else []
-    return [name.removeprefix("GLIBC_") for name in names if name.startswith("GLIBC_2.")]
-
-
 def _kernel(path: Path) -> str:
     """The oldest kernel of a C library: the note ``NT_GNU_ABI_TAG`` that glibc puts into it."""
     from elftools.elf.elffile import ELFFile
@@ -86,7 +77,7 @@ def read(folder: Path) -> OwnLibc:
             f"{FOLDER} holds {', '.join(file.name for file in sorted((folder / FOLDER).glob('*'))) or 'nothing'}",
             "./inv build --force",
         )
-    return OwnLibc(loaders[0].relative_to(folder).as_posix(), inspect.newest(_defined(libc)), _kernel(libc))
+    return OwnLibc(loaders[0].relative_to(folder).as_posix(), newest_defined(libc, "GLIBC"), _kernel(libc))
 
 
 def problems(folder: Path, binaries: Sequence[inspect.Binary]) -> list[str]:

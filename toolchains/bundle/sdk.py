@@ -6,11 +6,13 @@ package for CMake. Beside them is CMake's toolchain file of the target.
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import tarfile
 import time
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -363,14 +365,31 @@ def _plain(item: tarfile.TarInfo) -> tarfile.TarInfo:
     return item
 
 
+def zipped(contents: Mapping[str, bytes], programs: tuple[str, ...] = ()) -> bytes:
+    """A zip archive of these files, the same bytes for the same files.
+
+    Args:
+        programs: endings of the names of executable files.
+    """
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, data in contents.items():
+            item = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))  # the earliest time that zip knows
+            item.compress_type = zipfile.ZIP_DEFLATED
+            item.external_attr = (0o100755 if name.endswith(programs) else 0o100644) << 16
+            archive.writestr(item, data)
+    return packed.getvalue()
+
+
 def _zstd() -> list[str]:
     """The words that start zstd: this system's own, else Debian's."""
     from toolchains.debian import packages as debian
     from toolchains.debian.host import host_arch
+    from toolchains.debian.tree import own_loader_argv
 
     if own := shutil.which("zstd"):
         return [own]
     if debian.runnable():
         return [need("zstd", "install zstd: it packs the SDK's archive")]
     root = debian.tree("bookworm", host_arch(), ["zstd"], closure=True)
-    return list(map(str, debian.installed_program(root, "usr/bin/zstd")))
+    return list(map(str, own_loader_argv(root, "usr/bin/zstd")))

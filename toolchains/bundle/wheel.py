@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import zipfile
 from pathlib import Path
 
 from core.errors import NotSupportedError
-from core.files import disk_errors
+from core.files import disk_errors, write_atomic
 from core.paths import ROOT, wheels_dir
-from toolchains.bundle.sdk import Sdk
+from toolchains.bundle.sdk import Sdk, zipped
 from toolchains.targets import Target, get_target
 
 PACKAGE = ROOT / "runtime" / "bindings" / "python" / "slipway_runtime"
 _PYTHON = ">=3.9"
 _NUMPY = "numpy>=1.21"
-_EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The earliest time that zip knows: the same files make the same bytes."""
 _WINDOWS = {"x86_64": "win_amd64", "i686": "win32", "aarch64": "win_arm64"}
 
 
@@ -74,20 +71,8 @@ def write_wheel(sdk: Sdk) -> Path:
     contents[f"{info}/RECORD"] = "\n".join([*lines, f"{info}/RECORD,,", ""]).encode()
     wheel = wheels_dir() / f"slipway_runtime-{manifest.version}-py3-none-{platform}.whl"
     wheel.parent.mkdir(parents=True, exist_ok=True)
-    new = wheel.with_name(f".{wheel.name}.new")
-    try:
-        with (
-            disk_errors(f"writing {wheel}"),
-            zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as packed,
-        ):
-            for name, data in contents.items():
-                item = zipfile.ZipInfo(name, _EPOCH)
-                item.compress_type = zipfile.ZIP_DEFLATED
-                item.external_attr = (0o100755 if name.endswith((".so.1", ".dll")) else 0o100644) << 16
-                packed.writestr(item, data)
-        new.replace(wheel)
-    finally:
-        new.unlink(missing_ok=True)
+    with disk_errors(f"writing {wheel}"):
+        write_atomic(wheel, zipped(contents, (".so.1", ".dll")))
     return wheel
 
 

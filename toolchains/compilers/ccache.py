@@ -18,6 +18,7 @@ from core.files import keep_text, sha256_bytes
 from core.paths import cache_dir
 from toolchains.debian import packages as debian
 from toolchains.debian.host import host_arch
+from toolchains.debian.tree import own_loader_argv
 from toolchains.tools import table
 
 SWITCH = "SLIPWAY_CCACHE"
@@ -53,7 +54,7 @@ def _program() -> list[str]:
     if not debian.runnable():
         try:
             root = debian.tree(table()["ccache"]["suite"], host_arch(), ["ccache"], closure=True)
-            return debian.installed_program(root, "usr/bin/ccache")
+            return own_loader_argv(root, "usr/bin/ccache")
         except HostError as error:
             console.note(f"building without ccache: {error.what}")
     installed = shutil.which("ccache")

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from toolchains.systems import hardening
 from toolchains.targets import Target
+from toolchains.tools import hardening
 
 
 @dataclass(frozen=True)

@@ -163,23 +163,14 @@ def _stub(
     script.write_text(versions, encoding="utf-8")
     run(
         [
-            zig,
-            "cc",
-            "-target",
-            target.zig_triple,
-            "-shared",
-            "-nostdlib",
-            "-o",
-            out,
-            assembly,
-            f"-Wl,-soname,{source.name}",
-            f"-Wl,--version-script={script}",
+            zig, "cc", "-target", target.zig_triple, "-shared", "-nostdlib", "-o", out, assembly,
+            f"-Wl,-soname,{source.name}", f"-Wl,--version-script={script}",
         ],
         env={**os.environ, **env},
         error=BuildError,
         what=f"Making the link stub of {source.name}",
         hint="./inv doctor --cache, which names what was changed in the cache",
-    )
+    )  # fmt: skip
     assembly.unlink()
 
 
@@ -195,29 +186,14 @@ def _compat(zig: Path, target: Target, headers: tuple[Path, ...], out: Path, env
     environment = {**os.environ, **env}
     run(
         [
-            zig,
-            "c++",
-            "-target",
-            target.zig_triple,
-            *_cpu(target),
-            "-std=c++17",
-            "-O2",
-            "-g0",
-            "-fPIC",
-            "-fstack-protector-strong",
-            "-fno-sanitize=undefined",
-            "-nostdinc++",
-            *includes,
-            "-c",
-            _COMPAT,
-            "-o",
-            built,
+            zig, "c++", "-target", target.zig_triple, *_cpu(target), "-std=c++17", "-O2", "-g0", "-fPIC",
+            "-fstack-protector-strong", "-fno-sanitize=undefined", "-nostdinc++", *includes, "-c", _COMPAT, "-o", built,
         ],
         env=environment,
         error=BuildError,
         what="Compiling for libstdc++",
         hint="./inv doctor --cache, which names what was changed in the cache",
-    )
+    )  # fmt: skip
     run([zig, "ar", "rcs", out, built], env=environment, error=BuildError, what="Compiling for libstdc++")
     built.unlink()
 

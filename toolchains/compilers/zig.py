@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import csv
 import json
 import os
 import platform
@@ -17,8 +15,9 @@ from typing import NamedTuple
 
 from core import console
 from core.console.live import Step
+from core.environment.installer import pip_words
 from core.errors import HostError
-from core.files import keep_text, locked, new_folder, sealed, sha256_bytes, sha256_file
+from core.files import keep_text, locked, new_folder, sealed, sha256_bytes
 from core.paths import cache_dir, portable
 from core.processes.commands import run
 from toolchains.compilers import linked_in
@@ -95,7 +94,7 @@ def program() -> Path:
     pinned = table()["ziglang"]
     with locked("tools-ziglang"):
         changed = sealed.damage(folder) if sealed.is_sealed(folder) else []
-        if not zig.is_file() or changed or not (sealed.is_sealed(folder) or _as_recorded(folder)):
+        if not zig.is_file() or changed or not sealed.is_sealed(folder):
             if changed:
                 console.note(f"something has changed {', '.join(changed[:3])} of zig in the cache")
             said = f"fetching zig {pinned['version']} (about {pinned['megabytes']} MB, once)"
@@ -104,31 +103,6 @@ def program() -> Path:
                 sealed.seal(new)
                 shown.outcome = f"zig {pinned['version']} is ready"
     return zig
-
-
-def _as_recorded(folder: Path) -> bool:
-    """Whether an older Slipway's folder is what its wheel's own list says; then it has a seal from now on."""
-    lists = list(folder.glob("ziglang-*.dist-info/RECORD"))
-    if len(lists) != 1:
-        return False
-    with lists[0].open(encoding="utf-8", newline="") as file:
-        rows = [(row[0], row[1]) for row in csv.reader(file) if len(row) == 3]
-    for name, digest in rows:
-        path = folder / name
-        if not digest or ".." in Path(name).parts:
-            continue
-        if not path.is_file() or f"sha256={_record_digest(path)}" != digest:
-            return False
-    listed = {Path(name).as_posix() for name, _ in rows}
-    if any(name.startswith("ziglang/") and name not in listed for name in sealed.contents(folder)):
-        return False
-    sealed.seal(folder)
-    return True
-
-
-def _record_digest(path: Path) -> str:
-    """A file's SHA-256 as wheels write it (PEP 376, PEP 427): URL-safe base 64 without padding."""
-    return base64.urlsafe_b64encode(bytes.fromhex(sha256_file(path))).rstrip(b"=").decode()
 
 
 def _install(folder: Path, requirement: str, digest: str, shown: Step) -> None:
@@ -140,25 +114,9 @@ def _install(folder: Path, requirement: str, digest: str, shown: Step) -> None:
         console.growing(shown, Path(scratch), pattern="*.whl"),
     ):
         run(
-            [
-                sys.executable,
-                "-I",
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-                "--no-input",
-                "--no-deps",
-                "--no-compile",
-                "--only-binary=:all:",
-                "--require-hashes",
-                "--target",
-                folder / "new",
-                "-r",
-                pinned,
-            ],
-            env={**os.environ, "TMPDIR": scratch, "PIP_CONSTRAINT": os.devnull},  # pip downloads into TMPDIR
+            [*pip_words(Path(sys.executable)), "--quiet", "--target", folder / "new", "-r", pinned],
+            # pip downloads into TMPDIR.
+            env={**os.environ, "TMPDIR": scratch, "PIP_CONSTRAINT": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
             error=HostError,
             what=f"Fetching {requirement}",
             hint="check the network and pip's index (pip config list), then again",

@@ -69,31 +69,6 @@ class Client(abc.ABC):
         """The folder of this suite and architecture in the cache; both ways share the packages in it."""
         return cache_dir("debian", f"{self.suite}-{'source' if self.sources else self.arch}")
 
-    @property
-    @abc.abstractmethod
-    def lists_age(self) -> float:
-        """Seconds since the lists were read; infinite when there are none."""
-
-    @abc.abstractmethod
-    def refresh(self) -> None:
-        """Read the archive's lists again, signatures checked."""
-
-    @abc.abstractmethod
-    def plan(self, packages: Sequence[str], closure: bool) -> list[Item]:
-        """The files that are to be downloaded, with sizes and digests; touches no network."""
-
-    @abc.abstractmethod
-    def download(self, items: Sequence[Item], folder: Path) -> None:
-        """Download ``items`` into ``folder``, compared with the signed list."""
-
-    @abc.abstractmethod
-    def plan_source(self, package: str) -> list[Item]:
-        """Upstream's tarballs of a source package."""
-
-    @abc.abstractmethod
-    def download_source(self, _package: str, items: Sequence[Item], folder: Path) -> None:
-        """Download upstream's tarballs of a source package into ``folder``."""
-
     @abc.abstractmethod
     def _get(self, uri: str, file: Path, sha256: str = "") -> None:
         """Download one file; with a digest it is compared."""

@@ -11,9 +11,9 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 from core import console
@@ -21,25 +21,17 @@ from core.errors import HostError
 from core.files import disk_errors, locked, new_folder, sealed, sha256_bytes, sha256_file, write_json
 from core.paths import cache_dir
 from toolchains.debian.apt import Apt, missing_programs
-from toolchains.debian.client import FRESH_SECONDS, ArchiveError, Client, Item
-from toolchains.debian.deb import control
+from toolchains.debian.client import FRESH_SECONDS, ArchiveError, Item
 from toolchains.debian.host import host_arch
 from toolchains.debian.sources import find_mirror
-from toolchains.debian.tree import own_loader_argv, unpack
+from toolchains.debian.tree import unpack
 
-__all__ = [
-    "available",
-    "binary",
-    "control",
-    "fetch",
-    "fix",
-    "how",
-    "installed_program",
-    "runnable",
-    "source",
-    "tree",
-    "versions",
-]
+if TYPE_CHECKING:
+    from toolchains.debian.reader import Reader
+
+    Archive = Apt | Reader
+
+T = TypeVar("T")
 
 _RECORD = 1
 """Raised when the shape of a record or of an unpacked tree changes."""
@@ -82,7 +74,7 @@ def how() -> str:
     return "through apt, from its own mirror, without root"
 
 
-def _client(suite: str, arch: str, sources: bool = False) -> Client:
+def _client(suite: str, arch: str, sources: bool = False) -> Archive:
     if not missing_programs():
         return Apt(suite, arch, sources)
     from toolchains.debian.reader import Reader
@@ -148,7 +140,7 @@ def fetch(suite: str, arch: str, packages: Sequence[str], closure: bool = False)
     return files
 
 
-def _download(apt: Client, packages: Sequence[str], closure: bool, key: str) -> list[Path]:
+def _download(apt: Archive, packages: Sequence[str], closure: bool, key: str) -> list[Path]:
     _sweep(apt.folder, ".download.*")
     try:
         return _downloaded(apt, packages, closure, key)
@@ -157,18 +149,8 @@ def _download(apt: Client, packages: Sequence[str], closure: bool, key: str) -> 
             file.unlink()  # apt's index of its lists: 35 MB, made again in half a second
 
 
-def _downloaded(apt: Client, packages: Sequence[str], closure: bool, key: str) -> list[Path]:
-    fresh = False
-    if apt.lists_age > FRESH_SECONDS:
-        fresh = _refresh(apt)
-    try:
-        items = _fill_pool(apt, packages, closure)
-    except ArchiveError as error:
-        # The archive moves on: a file the lists name may be gone, a package they lack may have come.
-        if fresh or not error.absent:
-            raise
-        apt.refresh()
-        items = _fill_pool(apt, packages, closure)
+def _downloaded(apt: Archive, packages: Sequence[str], closure: bool, key: str) -> list[Path]:
+    items = _with_lists(apt, lambda: _fill_pool(apt, packages, closure))
     pool = _pool(apt.suite, apt.arch)
     entries = [{"name": item.name, "size": item.size, "sha256": sha256_file(pool / item.name)} for item in items]
     write_json(
@@ -178,13 +160,28 @@ def _downloaded(apt: Client, packages: Sequence[str], closure: bool, key: str) -
     return [pool / item.name for item in items]
 
 
+def _with_lists(apt: Archive, action: Callable[[], T]) -> T:
+    """``action``, with lists that are not old; again with new ones if they lack what it needs.
+
+    The archive moves on: a file the lists name may be gone, a package they lack may have come.
+    """
+    fresh = apt.lists_age > FRESH_SECONDS and _refresh(apt)
+    try:
+        return action()
+    except ArchiveError as error:
+        if fresh or not error.absent:
+            raise
+        apt.refresh()
+        return action()
+
+
 def _sweep(folder: Path, pattern: str) -> None:
     """Remove what a killed process left half-done. The caller holds the lock it was done under."""
     for path in folder.glob(pattern):
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _refresh(apt: Client) -> bool:
+def _refresh(apt: Archive) -> bool:
     """Read the lists again. Without a network the old lists are used: the files may be here already."""
     had = apt.lists_age != float("inf")
     try:
@@ -197,7 +194,7 @@ def _refresh(apt: Client) -> bool:
     return True
 
 
-def _fill_pool(apt: Client, packages: Sequence[str], closure: bool) -> list[Item]:
+def _fill_pool(apt: Archive, packages: Sequence[str], closure: bool) -> list[Item]:
     items = apt.plan(packages, closure)
     if not items:
         raise HostError(
@@ -258,15 +255,12 @@ def _usable(root: Path) -> bool:
 
 
 def _unpack_into(root: Path, files: Sequence[Path], keep: Sequence[str]) -> None:
-    """Put the unpacked ``files`` at ``root``; what is there already, and the same, stays: somebody may be using it."""
+    """Put the unpacked ``files`` at ``root``."""
     with tempfile.TemporaryDirectory(prefix=f".{root.name}.", dir=root.parent) as name:
         fresh = Path(name, "tree")
         fresh.mkdir()
         unpack(files, fresh, keep)
         write_json(fresh / _STAMP, {"packages": _names(files)})
-        if root.is_dir() and not sealed.is_sealed(root) and sealed.contents(root) == sealed.contents(fresh):
-            sealed.seal(root)
-            return
         changed = sealed.damage(root) if sealed.is_sealed(root) else []
         with new_folder(root) as new:
             for entry in fresh.iterdir():
@@ -301,17 +295,10 @@ def source(suite: str, package: str, filename: str, sha256: str) -> Path:
             return file
         find_mirror()
         apt = _client(suite, "amd64", sources=True)
-        fresh = _refresh(apt) if apt.lists_age > FRESH_SECONDS else False
-        try:
-            return _download_source(apt, package, file, sha256)
-        except ArchiveError as error:
-            if fresh or not error.absent:
-                raise
-            apt.refresh()
-            return _download_source(apt, package, file, sha256)
+        return _with_lists(apt, lambda: _download_source(apt, package, file, sha256))
 
 
-def _download_source(apt: Client, package: str, file: Path, sha256: str) -> Path:
+def _download_source(apt: Archive, package: str, file: Path, sha256: str) -> Path:
     items = apt.plan_source(package)
     if file.name not in {item.name for item in items}:
         raise HostError(
@@ -406,12 +393,3 @@ def _newest(suite: str, arch: str, package: str) -> Item | None:
         except ArchiveError:
             return None
     return next(iter(items), None)
-
-
-def installed_program(root: Path, program: str) -> list[str]:
-    """Argv that runs ``usr/bin/...`` of a tree through the tree's own loader and libraries.
-
-    Raises:
-        HostError: the tree does not hold it.
-    """
-    return own_loader_argv(root, program)

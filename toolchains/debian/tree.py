@@ -102,7 +102,11 @@ def library_folders(root: Path) -> list[Path]:
 
 
 def own_loader_argv(root: Path, program: str) -> list[str]:
-    """Argv that runs ``program`` of the tree with the tree's own loader and libraries, whatever this system has."""
+    """Argv that runs ``program`` of the tree with the tree's own loader and libraries, whatever this system has.
+
+    Raises:
+        HostError: the tree does not hold it.
+    """
     path = root / program
     if not path.is_file():
         raise HostError(f"{program} is not in the unpacked packages.", f"{path} is missing", "./inv clean --cache")

@@ -16,6 +16,7 @@ from core.errors import HostError, NotSupportedError
 from core.processes.commands import run
 from toolchains.debian import packages as debian
 from toolchains.debian.host import host_arch
+from toolchains.debian.tree import own_loader_argv
 from toolchains.emulation.instructions import plugin_argv
 from toolchains.targets import Target
 
@@ -111,7 +112,7 @@ def system_argv(arch: str, suite: str = "forky", *, count: bool = True) -> list[
     if why := debian.runnable():
         return [_installed((program,), why)]
     root = debian.tree(suite, host_arch(), [_SYSTEM], closure=True)
-    argv = debian.installed_program(root, f"usr/bin/{program}")
+    argv = own_loader_argv(root, f"usr/bin/{program}")
     return [*argv, "-L", str(root / "usr/share/qemu"), *(plugin_argv(argv) if count else [])]
 
 

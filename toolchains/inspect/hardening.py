@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from toolchains.inspect.binary import Binary
-from toolchains.systems import hardening
 from toolchains.targets import Target
+from toolchains.tools import hardening
 
 MEANINGS: Mapping[str, str] = {
     "pie": "is not position independent (-fPIE and -pie): it is loaded at the same address every time",

@@ -11,8 +11,8 @@ from core.errors import BuildError
 from core.formats.bundle import Needs
 from toolchains.inspect import archives, isa
 from toolchains.inspect.binary import Binary, newest, number
-from toolchains.systems import systems
 from toolchains.targets import Target
+from toolchains.tools import systems
 
 __all__ = ["Binary", "closure", "needs", "newest", "number", "problems", "read", "read_all", "too_new"]
 

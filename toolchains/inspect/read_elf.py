@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -136,7 +137,8 @@ def newest_defined(path: Path, family: str) -> str:
     with path.open("rb") as file:
         section = ELFFile(file).get_section_by_name(".gnu.version_d")
         names = [next(iter(auxiliaries)).name for _, auxiliaries in section.iter_versions()] if section else []
-    return newest([name.removeprefix(f"{family}_") for name in names if number(name.removeprefix(f"{family}_"))])
+    # The first one is the library's own name, and GLIBC_PRIVATE has no number.
+    return newest(name.removeprefix(f"{family}_") for name in names if re.fullmatch(rf"{family}_[0-9.]+", name))
 
 
 def loaded(elf: Any) -> Iterator[bytes]:

@@ -13,6 +13,7 @@ from core.errors import HostError, SlipwayError
 from core.paths import ROOT
 from toolchains.debian import packages as debian
 from toolchains.debian.host import host_arch
+from toolchains.debian.tree import own_loader_argv
 from toolchains.tools import table
 
 FOLDERS = ("core", "deploy", "recipes", "runtime", "tests", "toolchains", "verify")
@@ -42,7 +43,7 @@ def program() -> list[str]:
     if not reason:
         package = f"shellcheck={pinned['version']}"
         root = debian.tree(pinned["suite"], host_arch(), [package], closure=True, name="shellcheck")
-        return debian.installed_program(root, "usr/bin/shellcheck")
+        return own_loader_argv(root, "usr/bin/shellcheck")
     if installed := shutil.which("shellcheck"):
         return [installed]
     raise HostError("There is no shellcheck on this machine.", reason, "install your distribution's shellcheck")

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from conan import ConanFile
-from conan.tools.files import apply_conandata_patches, copy, export_conandata_patches
+from conan.tools.files import apply_conandata_patches, copy
 from conan.tools.layout import basic_layout
 
 required_conan_version = ">=2.4"
@@ -27,7 +27,9 @@ class XnnpackSourcesConan(ConanFile):
         return self.python_requires["slipway_sources"].module
 
     def export_sources(self):
-        export_conandata_patches(self)
+        # The library's own patches, of which there is one copy.
+        patches = Path(self.recipe_folder).parents[1] / "xnnpack" / "all" / "patches"
+        copy(self, "*.patch", str(patches), str(Path(self.export_sources_folder, "patches")))
 
     def layout(self):
         basic_layout(self, src_folder="src")
