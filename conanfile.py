@@ -147,7 +147,7 @@ class SlipwayRuntimeConan(ConanFile):
                 self.requires(KLEIDIAI)
             self.requires("flatbuffers/23.5.26")
         elif self.options.engine == "onnxruntime":
-            self.requires("onnxruntime/1.21.0")
+            self.requires("onnxruntime/1.29.0" if self.settings.os == "Android" else "onnxruntime/1.21.0")
 
     @property
     def _kleidiai_layers(self):

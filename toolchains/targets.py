@@ -25,6 +25,8 @@ TABLE = Path(__file__).with_name("targets.toml")
 WORKS = "works"
 EMBEDDED = "in libslipway"
 """The engine works, but only inside of other people's programs: the system runs no ``pte_runner``."""
+WITH_NDK = "with the NDK"
+"""The engine works in programs that the NDK's compilers make: its libraries are for Android's own C library."""
 ENGINES = ("executorch", "lean", "onnxruntime")
 """Every engine of the plan, in the order of preference on a target that has several."""
 
@@ -128,16 +130,30 @@ class Target:
 
     @property
     def working_engines(self) -> tuple[str, ...]:
-        """Engines that can be built for it, the default first."""
-        return tuple(engine for engine in ENGINES if self.engines.get(engine) == WORKS)
+        """Engines that can be built for it by the default compilers, the default first."""
+        return tuple(engine for engine in ENGINES if self._works(engine, self.default_toolchain))
 
     @property
     def embedded_engines(self) -> tuple[str, ...]:
         """Engines that work inside of libslipway alone."""
         return tuple(engine for engine in ENGINES if self.engines.get(engine) == EMBEDDED)
 
-    def engine(self, requested: str = "") -> str:
+    def _works(self, engine: str, toolchain: str) -> bool:
+        return self.engines.get(engine) in ((WORKS, WITH_NDK) if toolchain == "ndk" else (WORKS,))
+
+    def needs(self, engine: str) -> str:
+        """What ``engine`` still needs on this target; empty when it needs nothing."""
+        text = self.engines.get(engine, "a plan: it is not meant for this target")
+        if text == WITH_NDK:
+            how = f"an NDK: export {ndk_folder.VARIABLE}=/path/to/android-ndk-r27c (or newer)"
+            return "" if self._works(engine, self.default_toolchain) else how
+        return "" if text in (WORKS, EMBEDDED) else text
+
+    def engine(self, requested: str = "", toolchain: str = "") -> str:
         """The engine to build: ``requested``, or the default if it is empty.
+
+        Args:
+            toolchain: the compilers; the default ones when empty.
 
         Raises:
             ConfigError: no engine has that name.
@@ -147,7 +163,8 @@ class Target:
             raise ConfigError(
                 f"There is no engine {requested!r}.", f"engines are {', '.join(ENGINES)}", "./inv targets"
             )
-        if requested and self.engines.get(requested) == WORKS:
+        toolchain = toolchain or self.default_toolchain
+        if requested and self._works(requested, toolchain):
             return requested
         if not requested and self.working_engines:
             return self.working_engines[0]
@@ -159,7 +176,7 @@ class Target:
                 f"./inv build --target {self.name} --sdk",
             )
         if requested:
-            needs = self.engines.get(requested, "a plan: it is not meant for this target")
+            needs = self.needs(requested) or f"--toolchain ndk: {toolchain} makes programs without Android's C library"
             raise NotSupportedError(
                 f"The engine {requested} cannot be built for {self.name} yet.", f"it still needs {needs}", instead
             )

@@ -227,7 +227,7 @@ def _no_engine(target: Target, engine: str) -> str:
         return f"no engine runs on {target.name} yet" + (f": {needs}" if needs else "")
     if engine in target.embedded_engines:
         return f"{engine} on {target.name} is in libslipway alone, for apps"
-    return f"{engine} on {target.name} needs {target.engines.get(engine, 'a plan: it is not meant for this target')}"
+    return f"{engine} on {target.name} needs {target.needs(engine)}"
 
 
 def _no_scheme(model: str, scheme: str, kind: str, catalogue: Sequence[Exportable]) -> str:

@@ -354,3 +354,9 @@ def test_a_runner_that_nothing_runs_is_read(tmp_path: Path) -> None:
     assert (offers.engine, offers.backends, offers.kleidiai) == ("lean", ("XnnpackBackend",), False)
     assert offers.operators == ("aten::_softmax.out", "aten::add.out")
     assert offers.engine_version == "0.1.0"
+    # An engine that comes compiled is in its library, whatever the runner names.
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "libonnxruntime.so").write_bytes(b"\0Other\0VERS_1.29.0\0aten::add.out\0kai_run_x\0")
+    offers = ask(get_target("windows-arm64"), "onnxruntime", tmp_path, ("XnnpackBackend", "Other"))
+    assert (offers.engine_version, offers.backends, offers.kleidiai) == ("1.29.0", ("Other",), True)
+    assert offers.operators == ()

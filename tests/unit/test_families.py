@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import ConfigError, HostError
+from core.errors import ConfigError, HostError, NotSupportedError
 from toolchains import ndk_folder
 from toolchains.bundle import conan
 from toolchains.compilers import families as compilers
@@ -84,6 +84,21 @@ def test_the_ndk_makes_another_target_of_android(made_up: Path) -> None:
     assert "not run" in made.proof
     assert arm.built_with("zig") is arm
     assert get_target("linux-arm64").built_with("zig") == get_target("linux-arm64")
+
+
+def test_onnx_runtime_is_built_for_android_where_an_ndk_is_named(
+    made_up: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = get_target("android-arm64")
+    assert "onnxruntime" not in target.working_engines
+    assert target.needs("onnxruntime").startswith("an NDK: export ANDROID_NDK_HOME=")
+    with pytest.raises(NotSupportedError, match="needs an NDK: export"):
+        target.engine("onnxruntime")
+    monkeypatch.setenv(ndk_folder.VARIABLE, str(made_up))
+    assert "onnxruntime" in target.working_engines
+    assert (target.engine(), target.engine("onnxruntime"), target.needs("onnxruntime")) == ("lean", "onnxruntime", "")
+    with pytest.raises(NotSupportedError, match="needs --toolchain ndk: zig makes programs without"):
+        target.engine("onnxruntime", "zig")
 
 
 def test_without_an_ndk_android_is_built_with_zig(made_up: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,14 +20,18 @@ DATA: dict[str, Any] = yaml.safe_load((FOLDER / "conandata.yml").read_text(encod
 DEBIAN = {"x86_64": "amd64", "armv8": "arm64", "armv7hf": "armhf"}
 
 
-@pytest.fixture(scope="module")
-def recipe() -> Any:
-    spec = importlib.util.spec_from_file_location("onnxruntime_recipe", FOLDER / "conanfile.py")
+def load(file: Path) -> Any:
+    spec = importlib.util.spec_from_file_location("recipe", file)
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.OnnxruntimeConan
+    return module
+
+
+@pytest.fixture(scope="module")
+def recipe() -> Any:
+    return load(FOLDER / "conanfile.py").OnnxruntimeConan
 
 
 def test_every_architecture_has_the_same_packages_of_its_own() -> None:
@@ -65,3 +71,29 @@ def test_a_library_that_is_not_the_one_the_fix_is_for_is_refused(recipe: Any, tm
     assert (tmp_path / "a.so").read_bytes() == b"\0\0\xff\xee\0"
     with pytest.raises(ConanException, match="is not the library"):
         recipe._fix(tmp_path, **fix)
+
+
+def test_npm_brings_the_pinned_package_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cls = load(FOLDER.parent / "android/conanfile.py").OnnxruntimeConan
+    sources = SimpleNamespace(module=load(ROOT / "recipes/slipway_sources/all/conanfile.py"))
+    folder, cache = tmp_path / "folder", tmp_path / "cache"
+    folder.mkdir()
+    cache.mkdir()
+    pinned = {"package": "a@1", "file": "a-1.tgz", "sha256": hashlib.sha256(b"a@1\n").hexdigest()}
+    itself = SimpleNamespace(
+        _archive=pinned, _sha256=cls._sha256, python_requires={"slipway_sources": sources},
+        conf=SimpleNamespace(get=lambda *_, **__: str(cache)), output=SimpleNamespace(info=print),
+    )  # fmt: skip
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    npm = tmp_path / "npm"
+    npm.write_text('#!/bin/sh\nfor last; do :; done\necho $last > "${4#*=}/a-1.tgz"\n', encoding="utf-8")
+    npm.chmod(0o755)
+    assert cls._fetched(itself, folder).read_bytes() == b"a@1\n"
+    npm.write_text("#!/bin/sh\necho down >&2\nexit 1\n", encoding="utf-8")
+    assert cls._fetched(itself, folder) == cache / "a-1.tgz"
+    (cache / "a-1.tgz").write_bytes(b"another")
+    with pytest.raises(ConanException, match=r"npm could not fetch a-1\.tgz:\ndown"):
+        cls._fetched(itself, folder)
+    npm.write_text('#!/bin/sh\necho other > "${4#*=}/a-1.tgz"\n', encoding="utf-8")
+    with pytest.raises(ConanException, match="not the file that was pinned"):
+        cls._fetched(itself, folder)

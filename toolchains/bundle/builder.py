@@ -71,7 +71,7 @@ def build(
     """
     target = get_target(target_name)
     family_name = target.toolchain(toolchain)
-    chosen = target.engine(engine or ("lean" if selection else ""))
+    chosen = target.engine(engine or ("lean" if selection else ""), family_name)
     if selection and chosen != "lean":
         raise NotSupportedError(
             f"The engine {chosen} cannot be linked for some programs only.",

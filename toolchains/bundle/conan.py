@@ -183,6 +183,8 @@ _HOST_FAULTS = {
     "could not be fetched": "check the network and the proxy (https_proxy), then again",
     "Unable to connect to remote": "start the server of SLIPWAY_CONAN_REMOTE, or unset that variable",
     "pip could not fetch": "check the network and pip's index (pip config list), then again",
+    "npm could not fetch": "check the network and npm's registry (npm config get registry), then again",
+    "npm names a command": "install npm, which fetches Microsoft's library, then again",
 }
 """Messages of a failed build that this machine caused, not the sources, each with a hint."""
 

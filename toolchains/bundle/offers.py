@@ -84,12 +84,15 @@ def _start(target: Target, folder: Path) -> tuple[list[str], Mapping[str, str], 
 def _read(engine: str, folder: Path, backends: tuple[str, ...], how: str) -> Offers:
     """What a runner that cannot be run here offers, from the names in it and the version of its sources."""
     (program,) = (folder / "bin").glob("pte_runner*")
-    data = program.read_bytes()
+    # An engine whose libraries come compiled is in these.
+    libraries = b"".join(file.read_bytes() for file in sorted((folder / "lib").glob("lib*.so")))
+    data = libraries or program.read_bytes()
+    version = re.search(rb"VERS_([\d.]+)\0", libraries)
     return Offers(
         engine=engine,
-        engine_version=_version(),
+        engine_version=version[1].decode() if version else _version(),
         backends=tuple(name for name in backends if name.encode() in data),
-        operators=operators_in(data),
+        operators=() if libraries else operators_in(data),
         kleidiai=b"kai_run_" in data,
         verified=how,
     )

@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from core import console
-from toolchains.targets import EMBEDDED, WORKS, Target, get_target, load_targets
+from toolchains.targets import EMBEDDED, WITH_NDK, Target, get_target, load_targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 
 
 def engines_of(target: Target) -> str:
-    """What builds today: ``executorch, lean``, or ``lean in libslipway``."""
-    embedded = [f"{engine} {EMBEDDED}" for engine in target.embedded_engines]
-    return ", ".join([*target.working_engines, *embedded]) or "none yet"
+    """What builds today: ``executorch, lean``, ``lean in libslipway``, or ``lean, onnxruntime with the NDK``."""
+    working = target.working_engines
+    others = [
+        f"{name} {how}" for name, how in target.engines.items() if how in (EMBEDDED, WITH_NDK) and name not in working
+    ]
+    return ", ".join([*working, *others]) or "none yet"
 
 
 def not_run(target: Target) -> str:
@@ -50,8 +53,8 @@ def _needs(table: list[Target]) -> list[list[str]]:
     """What is still to be built, each need once, with the targets that wait for it."""
     waiting: dict[tuple[str, str], list[str]] = {}
     for target in table:
-        for engine, text in target.engines.items():
-            if text not in (WORKS, EMBEDDED):
+        for engine in target.engines:
+            if text := target.needs(engine):
                 waiting.setdefault((engine, text), []).append(target.name)
     return [[engine, text, ", ".join(names)] for (engine, text), names in waiting.items()]
 

@@ -175,7 +175,7 @@ def build_sdk(
     target = get_target(target_name)
     family_name = target.toolchain(toolchain)
     if engine not in target.embedded_engines:
-        target.engine(engine)
+        target.engine(engine, family_name)
     target = target.built_with(family_name)
     libc = ""
     if shared and target.shared:
