@@ -198,14 +198,9 @@ def _save_record(manager: Any, inputs: Sequence[Any], file: Path) -> list[str]:
 
 def _say(program: Program, folder: Path) -> None:
     """The result, in one line, and each warning."""
-    outside = sum(one.count for one in program.undelegated)
-    inside = counted(program.delegates, "delegate call")
-    if program.format == "onnx":
-        inside = f"{sum(one.count for one in program.delegated)} operators for XNNPACK"
-    note(
-        f"{program.name}: {size(program.size)}, {inside}, {counted(outside, 'operator')} outside, "
-        f"{program.seconds:.1f} s -> {shown(folder)}"
-    )
+    outside = counted(sum(one.count for one in program.undelegated), "operator")
+    parts = f", {counted(program.delegates, 'delegate call')}, {outside} outside" if program.format == "pte" else ""
+    note(f"{program.name}: {size(program.size)}{parts}, {program.seconds:.1f} s -> {shown(folder)}")
     for warning in program.warnings:
         note(f"Warning: {program.name}: {warning}")
 

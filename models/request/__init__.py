@@ -23,7 +23,7 @@ from models.request.partitioners import check, sets, sources, why_not
 from models.users import closure, packages
 from models.zoo import ZooModel, get_model, trained
 from models.zoo.schemes import ONNX_SCHEMES, Scheme, get_scheme
-from models.zoo.tables import CODE, HERE, RULES
+from models.zoo.tables import CODE, HERE
 from models.zoo.trained import RANDOM, TRAINED, WEIGHTS
 from models.zoo.type_names import scheme_of
 
@@ -290,8 +290,6 @@ def _code(format: str) -> dict[str, str]:  # noqa: A002
     own = [file for folder in folders for file in sorted((HERE / folder).glob("*.py"))]
     own.append(HERE / "request" / "partitioners.toml")
     found = {path.relative_to(HERE).as_posix(): sha256_file(path) for path in own}
-    if format == "onnx":
-        found[RULES.name] = sha256_file(RULES)
     return {**found, "core/formats/program.py": sha256_file(ROOT / "core" / "formats" / "program.py")}
 
 

@@ -101,10 +101,9 @@ def programs(folders: Sequence[Path], as_json: bool) -> None:
                 [
                     program.name,
                     f"{program.size / 1e6:.2f} MB",
-                    ", ".join(one.removesuffix("Backend").removesuffix("ExecutionProvider") for one in program.backends)
-                    or "none",
-                    str(program.delegates),
-                    "{operators} of {of} ({share:.0%})".format(**_taken(program)),
+                    ", ".join(one.removesuffix("Backend") for one in program.backends) or _nobody(program),
+                    str(program.delegates or ""),
+                    "{operators} of {of} ({share:.0%})".format(**_taken(program)) if program.format == "pte" else "",
                     str(len(program.warnings) or ""),
                 ]
                 for _, program in found
@@ -116,6 +115,11 @@ def _taken(program: Program) -> dict[str, float]:
     """How many of the program's operators its backends took."""
     taken, left = (sum(one.count for one in some) for some in (program.delegated, program.undelegated))
     return {"operators": taken, "of": taken + left, "share": taken / max(taken + left, 1)}
+
+
+def _nobody(program: Program) -> str:
+    """Who decides on backends if the program names none."""
+    return "none" if program.format == "pte" else "ONNX Runtime's, chosen when it is loaded"
 
 
 def _samples(program: Program) -> list[list[str]]:
@@ -132,6 +136,11 @@ def _samples(program: Program) -> list[list[str]]:
     return rows
 
 
+def _delegated(program: Program) -> list[list[str]]:
+    inside = ", ".join(f"{one.name} ×{one.count}" for one in program.delegated)
+    return [["delegate calls", str(program.delegates)], ["delegated", inside or "nothing"]]
+
+
 def _whole(folder: Path, program: Program) -> None:
     console.table(
         f"Program {program.name}",
@@ -139,9 +148,8 @@ def _whole(folder: Path, program: Program) -> None:
         [
             ["folder", console.shown(folder)],
             ["size", f"{program.size / 1e6:.2f} MB"],
-            ["backends", ", ".join(program.backends) or "none"],
-            ["delegate calls", str(program.delegates)],
-            ["delegated", ", ".join(f"{one.name} ×{one.count}" for one in program.delegated) or "nothing"],
+            ["backends", ", ".join(program.backends) or _nobody(program)],
+            *(_delegated(program) if program.format == "pte" else ()),
             ["reference", program.reference_engine],
             *_samples(program),
             ["warnings", "\n".join(program.warnings) or "none"],
