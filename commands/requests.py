@@ -153,7 +153,7 @@ class Export(Reported):
         setting=True, names=model_names, group="What to export",
     )  # fmt: skip
     scheme: str = option(
-        "fp32, fp16, qs8, qd8_qc8w, qd8_qb4w, or 'all': each one that suits the model",
+        "how it is quantized (./inv models lists the schemes), or 'all': each one that suits the model",
         setting=True, names=scheme_names, group="What to export",
     )  # fmt: skip
     format: str = option(

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from models.architectures.making import attention, made
+from models.nets.making import attention, made
 
 WORDS = 100
 
