@@ -130,12 +130,12 @@ def _print(request: Inspect, first: Run, patterns: list[str]) -> None:
     source = first.source
     rows = [row for row in sort(first.rows, _order(request, source)) if matches(row, patterns)]
     shown_rows = rows[: request.top or None]
-    if request.json:
-        report.document(shown_rows, first.facts)
-    elif request.tsv:
-        report.tsv(shown_rows)
-    else:
-        report.table(shown_rows, _title(first), _caption(first, len(shown_rows)), times=not source.emulated)
+    caption = _caption(first, len(shown_rows))
+    report.rows(_how(request), shown_rows, _title(first), caption, first.facts, times=not source.emulated)
+
+
+def _how(request: Inspect) -> str:
+    return "json" if request.json else "tsv" if request.tsv else ""
 
 
 def _order(request: Inspect, source: Source) -> str:
@@ -348,13 +348,8 @@ def _values(request: Inspect, source: Source, patterns: list[str]) -> None:
     wrong = [gap for gap in gaps if not gap.ok]
     shown_gaps = [gap for gap in gaps if contains((gap.name, gap.origin.module, gap.origin.source), patterns)]
     shown_gaps = shown_gaps[: request.top or None]
-    if request.json:
-        facts = {"run": source.name, "first": wrong[0].name if wrong else None}
-        report.gaps_document(shown_gaps, facts)
-    elif request.tsv:
-        report.gaps_tsv(shown_gaps)
-    else:
-        report.gaps(shown_gaps, source.name, len(gaps))
+    facts = {"run": source.name, "first": wrong[0].name if wrong else None}
+    report.gaps(_how(request), shown_gaps, source.name, len(gaps), facts)
     if wrong:
         first = wrong[0]
         raise MismatchError(
@@ -443,16 +438,12 @@ def _against(request: Inspect, one: Run, other: Run, patterns: list[str]) -> Non
     kept = [each for each in found if any(matches(row, patterns) for row in (each.one, each.other) if row)]
     kept = kept[: request.top or None]
     times = not (one.source.emulated and other.source.emulated)
-    if request.json:
-        report.pairs_document(kept, {"one": one.facts, "other": other.facts})
-    elif request.tsv:
-        report.pairs_tsv(kept)
-    else:
-        texts = [f"{len(kept)} of {len(found)} rows"]
-        if times:
-            texts.append("medians in µs; ratio: the other's by the first's")
-        emulated = [each.source.name for each in (one, other) if each.source.emulated]
-        if emulated:
-            texts.append(f"{' and '.join(emulated)}: emulated, so times are not shown")
-        texts += dict.fromkeys([*one.notes, *other.notes])
-        report.pairs(kept, (one.source.name, other.source.name), "; ".join(texts), times=times)
+    texts = [f"{len(kept)} of {len(found)} rows"]
+    if times:
+        texts.append("medians in µs; ratio: the other's by the first's")
+    emulated = [each.source.name for each in (one, other) if each.source.emulated]
+    if emulated:
+        texts.append(f"{' and '.join(emulated)}: emulated, so times are not shown")
+    texts += dict.fromkeys([*one.notes, *other.notes])
+    names, facts = (one.source.name, other.source.name), {"one": one.facts, "other": other.facts}
+    report.pairs(_how(request), kept, names, "; ".join(texts), facts, times=times)

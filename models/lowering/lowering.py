@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from core.errors import ExportError, SlipwayError
-from core.formats.program import BY_ONNX
+from core.formats.program import BY_ONNX, Operator
 from models.lowering import causes, progress, state
 from models.lowering.graphs import (
     Layer,
@@ -320,3 +320,42 @@ def lower_all(programs: Mapping[str, Any], partitioners: Sequence[Any]) -> dict[
         cause, hint = causes.explained(error, program=last, otherwise=_ANY_HINT if partitioners else _NO_DELEGATE_HINT)
         raise ExportError("Lowering the exported model failed.", cause, hint) from error
     return {name: each(manager=manager) for name, each in read.items()}
+
+
+@dataclass(frozen=True)
+class Delegation:
+    """The operators of a program, by delegate or outside."""
+
+    calls: int
+    """Delegate calls."""
+    backends: tuple[str, ...]
+    inside: tuple[Operator, ...]
+    outside: tuple[Operator, ...]
+
+
+def describe(lowered: Lowered, method: str = "forward") -> Delegation:
+    """Count the calls of the emitted plan, with the reason for each operator outside a delegate.
+
+    Names outside are those by which a runtime registers kernels: ``aten::embedding.out``.
+    """
+    plan = next(one for one in lowered.manager.executorch_program.execution_plan if one.name == method)
+    calls = 0
+    kernels: Counter[int] = Counter()
+    for chain in plan.chains:
+        for instruction in chain.instructions:
+            kind = type(instruction.instr_args).__name__
+            if kind == "DelegateCall":
+                calls += 1
+            elif kind == "KernelCall":
+                kernels[instruction.instr_args.op_index] += 1
+    outside = []
+    for index, operator in enumerate(plan.operators):
+        name = f"{operator.name}.{operator.overload}" if operator.overload else operator.name
+        why = " | ".join(lowered.outside.get(base_name(name), ["added by ExecuTorch when it emitted the program"]))
+        outside.append(Operator(name=name, count=kernels[index], why=why))
+    return Delegation(
+        calls=calls,
+        backends=tuple(sorted({one.id for one in plan.delegates})),
+        inside=tuple(Operator(name=name, count=count) for name, count in sorted(lowered.inside.items())),
+        outside=tuple(sorted(outside, key=lambda one: one.name)),
+    )

@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from core.files import sha256_bytes
+from core.formats.program import TensorFile
 from models.lowering.quiet import trace
 
 _LEVEL_ERROR = 3
@@ -94,6 +96,21 @@ def _open(inputs: Any, error: Exception) -> Refused | None:
     )
 
 
+def save(folder: Path, name: str, array: Any) -> TensorFile:
+    """Write ``<name>.npy`` (format 1.0, row-major, little-endian) and describe it."""
+    import numpy
+
+    plain = numpy.asarray(array, order="C")
+    plain = plain.astype(plain.dtype.newbyteorder("<"), copy=False)
+    numpy.save(folder / f"{name}.npy", plain, allow_pickle=False)
+    return TensorFile(
+        file=f"{name}.npy",
+        dtype=plain.dtype.name,
+        shape=tuple(int(size) for size in plain.shape),
+        sha256=sha256_bytes(plain.tobytes()),
+    )
+
+
 def _quantized(file: str) -> bool:
     """Whether the model computes with quantized integers."""
     import onnx
@@ -123,8 +140,6 @@ def _session(onnxruntime: Any, file: str, options: Any) -> Any:
 def _run(request: dict[str, Any]) -> dict[str, Any]:
     import numpy
     import onnxruntime
-
-    from models.onnx.tensors import save
 
     folder = Path(request["folder"])
     options = onnxruntime.SessionOptions()

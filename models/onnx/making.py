@@ -18,7 +18,7 @@ from core.formats.program import Dimension, Program, Quantization, TensorFile, T
 from models.loading import Prepared, load, reference
 from models.lowering import shortcuts
 from models.onnx.host import engine
-from models.onnx.tensors import save
+from models.onnx.hostrun import save
 from models.reference import tolerances
 from models.reference.sizes import of_inputs
 from models.request import Request, key, versions

@@ -22,10 +22,9 @@ from models.request.options import Options, parse
 from models.request.partitioners import check, sets, sources, why_not
 from models.users import closure, packages
 from models.zoo import ZooModel, get_model, trained
-from models.zoo.schemes import ONNX_SCHEMES, Scheme, get_scheme
+from models.zoo.schemes import ONNX_SCHEMES, Scheme, get_scheme, scheme_of
 from models.zoo.tables import CODE, HERE
 from models.zoo.trained import RANDOM, TRAINED, WEIGHTS
-from models.zoo.type_names import scheme_of
 
 PACKAGES = {
     "pte": ("torch", "executorch", "torchao"),

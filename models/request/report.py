@@ -12,15 +12,15 @@ from core.console.units import size
 
 if TYPE_CHECKING:
     from core.formats.program import Operator, Program
-    from models.request.listing import Row
+    from models.request.current import Row
 
 
 def zoo(as_json: bool) -> None:
     """The zoo: a row for each model and format; as JSON an object for each scheme, too."""
-    from models.request.listing import listing
+    from models.request.current import listing
     from models.zoo import load_zoo
+    from models.zoo.schemes import load_type_names, type_of
     from models.zoo.trained import load_trained
-    from models.zoo.type_names import load_type_names, type_of
 
     rows, names = listing(), load_type_names()
     weights = {model: row.described(model) for model, row in load_trained().items()}

@@ -13,8 +13,8 @@ import pytest
 from core.errors import ConfigError, ExportError
 from core.files import sha256_file
 from models import request, zoo
-from models.request import key, listing, resolve
-from models.request.current import current
+from models.request import key, resolve
+from models.request.current import current, listing
 from models.request.options import Options
 from models.zoo.tables import CODE, HERE
 from models.zoo.trained import WEIGHTS
@@ -163,7 +163,7 @@ def test_the_list_says_what_is_exported(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path))
     pretend(resolve("mlp", "fp32"))
     pretend(resolve("mlp", "qs8"), export_key="another")
-    rows = listing.listing()
+    rows = listing()
     assert [(row.model, row.scheme) for row in rows if row.format == "onnx"] == zoo.everything("onnx")
     states = {(row.model, row.scheme): (row.state, row.size) for row in rows if row.format == "pte"}
     assert set(states) == set(zoo.everything())

@@ -16,8 +16,7 @@ from deploy.matrix.words import parse
 from models.request import resolve
 from models.request.report import zoo
 from models.zoo import combinations
-from models.zoo.schemes import load_schemes
-from models.zoo.type_names import load_type_names, scheme_of, schemes_of, type_of
+from models.zoo.schemes import load_schemes, load_type_names, scheme_of, schemes_of, type_of
 
 NAMES = {
     "pf32": "fp32", "pf16": "fp16", "pqs8_qc8w": "qs8", "qp8_f32_qc8w": "qd8_qc8w", "qp8_f32_qb4w": "qd8_qb4w",
