@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import core.console.units
-import models
+import models.request.current
 from core.aside import NAMES, aside
 from core.environment import bootstrap
 from core.errors import ConfigError, ExportError, HostError
