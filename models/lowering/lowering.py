@@ -203,15 +203,6 @@ class Lowered:
     """Buffers that an execution changes."""
 
 
-def lower(program: Any, partitioners: Sequence[Any]) -> Lowered:
-    """Delegate what the partitioners take, in their order, and emit.
-
-    Raises:
-        ExportError: the exporter fails; with the end of its own message.
-    """
-    return lower_all({"forward": program}, partitioners)["forward"]
-
-
 def _read(edge: Any, name: str, reasons: Reasons, state_of_all: Collection[str]) -> Callable[..., Lowered]:
     """The facts about one method; still without the manager.
 
@@ -264,7 +255,9 @@ def _refuse_without_kernel(program: Any) -> None:
 
 
 def lower_all(programs: Mapping[str, Any], partitioners: Sequence[Any]) -> dict[str, Lowered]:
-    """The same with several methods, by their names; they share weights, and buffers that an execution changes.
+    """Delegate what the partitioners take, in their order, and emit: methods by their names.
+
+    They share weights, and buffers that an execution changes.
 
     What a partitioner takes and its lowering refuses is left outside of the delegates (`models.lowering.refusals`). The
     programs stay as they are.
