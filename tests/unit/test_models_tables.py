@@ -23,7 +23,7 @@ from models.request.variants import chosen, kind_of, scheme_with, suffix
 from models.zoo import combinations, everything, load_zoo
 from models.zoo.schemes import get_scheme, load_schemes
 
-SCHEMES = ["fp32", "fp16", "qs8", "qd8_qc8w", "qd8_qb4w"]
+SCHEMES = list(load_schemes())
 
 
 def test_the_schemes_are_consistent_and_the_docs_name_everything() -> None:
