@@ -98,9 +98,9 @@ def run(request: Inspect) -> None:
         return
     other = find(request.against, None) if request.against else None
     _check(request, source, other)
-    first = read(source, request.warmup)
+    first = read(source)
     if other is not None:
-        _against(request, first, read(other, request.warmup), patterns)
+        _against(request, first, read(other), patterns)
         return
     if request.trace:
         _trace(first, Path(request.trace))
@@ -120,7 +120,7 @@ def _several(request: Inspect, runs: Sequence[Path], patterns: list[str]) -> Non
     for path in runs:
         source = find(str(path), None)
         _check(request, source, None)
-        _print(request, read(source, request.warmup), patterns)
+        _print(request, read(source), patterns)
 
 
 def _print(request: Inspect, first: Run, patterns: list[str]) -> None:
@@ -276,11 +276,10 @@ def _deploy(result: Result) -> str:
     return shlex.join(words)
 
 
-def read(source: Source, warmup: int = -1) -> Run:
+def read(source: Source) -> Run:
     """Read a run with upstream's Inspector, which is installed first if it is missing.
 
-    Args:
-        warmup: executions that are not timed; -1: those of the result, or the first of several without a result.
+    The first of several executions without a result is not timed; else those of the result's warm-up.
 
     Raises:
         AnswerError: the ETDump is damaged. ProgramError: the ETRecord is damaged, or of another program.
@@ -315,9 +314,7 @@ def read(source: Source, warmup: int = -1) -> Run:
                     notes.append("without the program beside the ETRecord, operators in delegates have no module")
         finally:
             stages.close()
-    if warmup < 0:
-        warmup = len(executions) - runner.latency_ms.count if runner else min(1, len(executions) - 1)
-    timed = max(0, len(executions) - max(0, warmup))
+    timed = min(runner.latency_ms.count if runner else max(1, len(executions) - 1), len(executions))
     kernels = {one.node: Kernel(one.kernel, one.library, one.feature) for one in runner.kernels} if runner else {}
     found = rows(executions, timed, origins, kernels, emulated=source.emulated)
     return Run(source, executions, timed, found, notes)
