@@ -99,7 +99,9 @@ def load_trained() -> dict[str, Trained]:
     """Every model that has trained weights."""
     found = {}
     for model, row in read("zoo/trained.toml").items():
-        files = {name: File(name, **one) for name, one in row.pop("files").items()}
+        package, folder = row.pop("package"), row.pop("folder")
+        usual = {name: {"package": package, "path": f"{folder}/{name}"} for name in row["files"]}
+        files = {name: File(name, **{**usual[name], **one}) for name, one in row.pop("files").items()}
         row |= {part: files[row[part]] for part in ("weights", "classes", "picture")}
         row |= {part: tuple(row[part]) for part in ("mean", "std")}
         row["calibration"] = tuple(files[name] for name in row["calibration"])
