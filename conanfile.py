@@ -19,7 +19,7 @@ except ImportError:  # Python 3.10
 
 
 def provider_rules(text):
-    """The rows of provider_rules.inc, of which provider_table.cpp has the macros, from provider_rules.toml."""
+    """The rows of provider_rules.inc, of which provider_rules.cpp has the macros, from provider_rules.toml."""
 
     def words(values):
         return f"{{{', '.join(json.dumps(value) for value in values)}}}"

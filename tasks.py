@@ -130,16 +130,16 @@ def clean(request: requests.Clean) -> None:
 
 @task(devices.List, "list")
 def devices_list(request: devices.List) -> None:
-    from deploy.upkeep import report_devices
+    from deploy.upkeep import report
 
-    report_devices.devices(request.json)
+    report.devices(request.json)
 
 
 @task(devices.Add, "add")
 def devices_add(request: devices.Add) -> None:
-    from deploy.upkeep import enrol, report_devices
+    from deploy.upkeep import enrol, report
 
-    report_devices.added(enrol.add(request.adb, request.ssh, request.name), request.json)
+    report.added(enrol.add(request.adb, request.ssh, request.name), request.json)
 
 
 @task(devices.Run, "run")
@@ -149,34 +149,34 @@ def devices_run(request: devices.Run) -> None:
     from core import console
     from deploy.devices.inventory import get_device
     from deploy.run import execute
-    from deploy.upkeep import report_devices
+    from deploy.upkeep import report
 
     files = list(map(Path, words(request.files)))
     done = execute.execute(
         get_device(request.device), Path(request.executable), execute.split(request.args), files, request.timeout,
         say=console.note,
     )  # fmt: skip
-    report_devices.executed(done, request.json)
+    report.executed(done, request.json)
     if done.code:
         raise invoke.exceptions.Exit(None, done.code)
 
 
 @task(devices.Start, "start")
 def devices_start(request: devices.Start) -> None:
-    from deploy.upkeep import report_devices
-    from deploy.virtual.machines import start
+    from deploy.upkeep import report
+    from deploy.virtual.machines import ensure
 
-    start(request.name)
-    report_devices.devices(request.json, request.name)
+    ensure(request.name)
+    report.devices(request.json, request.name)
 
 
 @task(devices.Stop, "stop")
 def devices_stop(request: devices.Stop) -> None:
-    from deploy.upkeep import report_devices
+    from deploy.upkeep import report
     from deploy.virtual.machines import stop
 
     stop(request.name)
-    report_devices.devices(request.json, request.name)
+    report.devices(request.json, request.name)
 
 
 @task(devices.Trust, "trust")
@@ -239,19 +239,14 @@ def prove(request: own.Prove) -> None:
 def operators(request: own.Operators) -> None:
     from verify.operators.onnx import run
 
-    run(request.target, request.json, request.update, request.only, request.together, request.again)
+    run(request)
 
 
 @task(own.Agree)
 def agree(request: own.Agree) -> None:
-    from verify.agree import agree as programs
-    from verify.upstream import compare as sound
+    from verify.agree.agree import run
 
-    if request.sound:
-        some = sound.Choice(request.program, request.kept, request.sample)
-        sound.run(request.target, request.cpu, some, request.json, request.update, request.again)
-    else:
-        programs.run(request.target, request.cpu, request.program, request.json, request.update, request.again)
+    run(request)
 
 
 @task(own.Fuzz)
@@ -266,9 +261,9 @@ def fuzz(request: own.Fuzz) -> None:
 
 @task(own.Bench)
 def bench(request: own.Bench) -> None:
-    from verify import measuring
+    from importlib import import_module
 
-    measuring.run(request)
+    import_module("verify.nets.report" if request.what == "nets" else f"verify.bench.{request.what}").run(request)
 
 
 @task(own.Docs)
@@ -279,7 +274,7 @@ def docs(request: own.Docs) -> None:
     if request.update:
         generated.keep_runs()
     else:
-        report(request.serve, request.port, request.json)
+        report(request.json)
 
 
 @task(own.Lab)

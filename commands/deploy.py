@@ -12,9 +12,9 @@ from core.formats.bundle import find_bundle
 from core.formats.program import ENGINES, format_at
 from deploy.devices.inventory import Device, get_device
 from deploy.run.engine_flags import LEAN, check_limits, engine_flags
-from deploy.run.intact import check_whole
 from deploy.run.job import Computed, check_engine, require_files, require_program
 from deploy.run.pipeline import deploy
+from deploy.run.program_files import check_whole
 from deploy.run.settings import Settings
 
 
@@ -53,9 +53,9 @@ def run(request: Deploy) -> None:
         else:
             path = program
         if request.generate:
-            from deploy.run.generate import settings_for
+            from deploy.run.settings import generating
 
-            settings = settings_for(path, request.generate, settings)
+            settings = generating(path, request.generate, settings)
         own = partial(_compute, path, settings) if program and kind == "onnx" else None
         with part("run"):
             found = deploy(device, bundle, path, settings, compute=own)

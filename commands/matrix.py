@@ -12,7 +12,7 @@ from core.cli.request import words as listed
 from core.errors import ConfigError
 from core.formats.bundle import Bundle
 from core.processes.commands import quote, typed
-from deploy.matrix import history, matrix, report, shards
+from deploy.matrix import matrix, merge, report
 from deploy.matrix.matrix import MatrixRequest
 from deploy.matrix.model import Matrix as MatrixFound
 from deploy.matrix.plan import SCHEMES, Exportable
@@ -35,7 +35,7 @@ def run(request: Matrix) -> None:
         schemes=schemes_of(listed(request.schemes)),
         name=request.name,
         resume=request.resume,
-        shard=shards.parse(request.shard),
+        shard=merge.parse_shard(request.shard),
         jobs=request.jobs,
         rounds=request.rounds,
         run=Settings.parse(vars(request), weights_cache=False),  # times are compared with other runs'
@@ -58,15 +58,11 @@ def run(request: Matrix) -> None:
 
         return build(target, engine, request.toolchain)
 
-    if request.history:
-        history.load(Path(request.history))  # a wrong file ends the command before anything runs
     _report(request, *matrix.run(asked, programs, built, export.each))
 
 
 def _report(request: Matrix, found: MatrixFound, folder: Path) -> None:
     """What came out, judged as if one job had run all of it."""
-    if request.history:
-        matrix.remember(found, folder, Path(request.history))
     report.report(found, folder, request.json)
     matrix.check(found, folder, request.save_baseline)
 

@@ -74,8 +74,7 @@ class Operators(Reported):
         "the bundle's target, emulated unless it is this machine's (default: linux-x86_64)",
         setting=True, names=target_names,
     )  # fmt: skip
-    together: bool = option("many forms in one model: quicker if the runner is emulated", False)
-    only: str = option("only forms whose names hold this text, as conv-2d")
+    only: str = option("on linux-x86_64: only forms whose names hold this text, as conv-2d")
     again: bool = option("run also forms that were run before with the same bundle", False)
     update: bool = option("keep what was seen in docs/onnx.md", False)
 
@@ -144,8 +143,8 @@ class Bench(Reported):
 
     what: str = option(f"{', '.join(KINDS)} to the --device (default: nets)", "nets", names=one_of(*KINDS))
     runs: int = whole("rounds (default: 5)", 1, 5)
-    only: str = option("nets: names of nets or programs, as 'resnet18,* qs8'; operators: words in names of uses")
-    again: bool = option("nets: export and measure also what was before", False)
+    only: str = option("nets: names of nets or programs, as 'resnet18,* qs8'; operators: names of uses")
+    again: bool = option("nets, operators: export and measure also what was before", False)
     device: str = option("transfers: the device, whose files are also sent by scp or adb push", names=device_names)
     update: bool = option("keep the figures for the docs, if the machine was quiet", False)
 
@@ -159,9 +158,9 @@ class Bench(Reported):
                 "--device goes with --what transfers.", "transfers need one",
                 "./inv self.bench --what transfers --device local",
             )  # fmt: skip
-        if (self.only and self.what not in ("nets", "operators")) or (self.again and self.what != "nets"):
+        if (self.only or self.again) and self.what not in ("nets", "operators"):
             raise UsageError(
-                "--only goes with nets or operators, --again with nets.", "they choose programs",
+                "--only and --again go with nets or operators.", "they choose programs",
                 "./inv self.bench --what nets",
             )  # fmt: skip
 
@@ -170,26 +169,20 @@ class Docs(Reported):
     """Build the documentation as a site in dist/site, which needs no network; a dead link is an error.
 
     The pages are those of docs/, with README.md as the first one. They open from the disk; search works where a server
-    shows them, as --serve does. The first build installs MkDocs and its theme into the cache.
+    shows them, as python -m http.server does. The first build installs MkDocs and its theme into the cache.
 
-    Example: ./inv self.docs --serve
+    Example: ./inv self.docs
     """
 
-    serve: bool = option("then show the site at http://127.0.0.1:PORT/ until Ctrl-C", False)
-    port: int = whole("with --serve (default: 8000)", 1, 8000)
     update: bool = option("build nothing: keep the runs in dist/results for the table of targets", False)
-
-    def _check(self) -> None:
-        if self.update and self.typed - {"update"}:
-            raise UsageError("--update goes alone.", "it builds no site", "./inv self.docs --update")
 
 
 class Lab(Reported):
     """Run layers in every data type two ways in turns, with KleidiAI and without, and say what differs.
 
     Exports each layer, builds what it takes, and runs every variant on the devices, round by round. A difference is
-    reported only if it is larger than chance. The reports are in dist/lab/NAME: report.html, lab.json, lab.tsv,
-    lab.md. On 64-bit Arm the other way is without KleidiAI, on x86 without AVX-512; --against chooses another.
+    reported only if it is larger than chance. The reports are in dist/lab/NAME: lab.json, lab.md. On 64-bit Arm the
+    other way is without KleidiAI, on x86 without AVX-512; --against chooses another.
 
     Example: ./inv self.lab --device sme --layers linear,conv,bmm --types all
     """

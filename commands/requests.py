@@ -334,9 +334,6 @@ class Matrix(Limited):
     merge: str = option(
         "run nothing: make one report of the matrix.json files (or folders with them) of several jobs", group=REPORTS
     )
-    history: str = option(
-        "add the figures to this file, and plot all that it holds over commits in history.html", group=REPORTS
-    )
 
     def _check(self) -> None:
         unfit = (

@@ -11,7 +11,9 @@ from core.files import write_atomic
 from core.paths import ROOT, results_dir
 from deploy.run import result
 from toolchains import ran
-from verify import house
+from verify import rooms
+from verify.agree import kept
+from verify.prove.table import targets_markdown
 from verify.tables import Table
 
 
@@ -50,8 +52,6 @@ def filled(page: str, tables: Mapping[str, str]) -> str:
 
 def readme() -> str:
     """``README.md`` with the table of targets as ``targets.toml`` and ``docs/proofs.md`` have it now."""
-    from verify.prove.table import targets_markdown
-
     return filled("README.md", {"targets": targets_markdown()})
 
 
@@ -63,40 +63,13 @@ def keep_runs() -> None:
     console.note(f"{len(found)} runs of {shown(results_dir())} are kept in {shown(ran.RECORD)} and in README.md")
 
 
-def lean() -> str:
-    """``docs/lean.md`` with the sum of ``docs/proofs.md``."""
-    from verify.agree import kept as agree_kept
-
-    return filled("docs/lean.md", {"agreement": agree_kept.in_short()})
-
-
-def agreement() -> str:
-    """``docs/proofs.md`` with the sum of its tables."""
-    from verify.agree import kept as agree_kept
-
-    return filled("docs/proofs.md", {"corpus": agree_kept.corpus()})
-
-
-def architecture() -> str:
-    """``docs/architecture.md`` with the packages that there are, and what their docstrings say."""
-    return filled("docs/architecture.md", {"rooms": house.sentences()})
-
-
-def hosts() -> str:
-    """``docs/build.md`` with the table that the code and ``verify/hosts.toml`` make."""
-    from verify import hosts as verify_hosts
-
-    return filled("docs/build.md", {"hosts": verify_hosts.markdown()})
-
-
 PAGES: Mapping[str, Callable[[], str]] = {
     "README.md": readme,
-    "docs/proofs.md": agreement,
-    "docs/architecture.md": architecture,
-    "docs/architecture.svg": house.svg,
+    "docs/proofs.md": lambda: filled("docs/proofs.md", {"corpus": kept.corpus()}),
+    "docs/architecture.md": lambda: filled("docs/architecture.md", {"rooms": rooms.sentences()}),
+    "docs/architecture.svg": rooms.svg,
     "docs/troubleshooting.md": errors_markdown,
-    "docs/build.md": hosts,
-    "docs/lean.md": lean,
+    "docs/lean.md": lambda: filled("docs/lean.md", {"agreement": kept.in_short()}),
 }
 """Files of the checkout that are made, or have parts that are."""
 

@@ -15,6 +15,7 @@ import struct
 import subprocess
 import termios
 
+from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.terminal_theme import DIMMED_MONOKAI
 from rich.text import Text
@@ -27,29 +28,10 @@ from models.zoo.trained import WEIGHTS
 COMMAND = ("./inv", "deploy", "--device", "pi", "--model", "mobilenet_v2")
 COLUMNS = 104
 
-# Rich's own template loads a font from the web; a picture in a README should load nothing.
-TEMPLATE = """<svg viewBox="0 0 {terminal_width} {terminal_height}" xmlns="http://www.w3.org/2000/svg">
-<style>
-.{unique_id}-matrix {{ font-family: ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace;
-font-size: {char_height}px; line-height: {line_height}px; font-variant-ligatures: none; }}
-{styles}
-</style>
-<defs>
-<clipPath id="{unique_id}-clip-terminal">
-<rect x="0" y="0" width="{terminal_width}" height="{terminal_height}"/>
-</clipPath>
-{lines}
-</defs>
-<rect fill="#1e2127" width="{terminal_width}" height="{terminal_height}" rx="8"/>
-<g transform="translate(10, 10)" clip-path="url(#{unique_id}-clip-terminal)">
-{backgrounds}
-<g class="{unique_id}-matrix">
-{matrix}
-</g>
-</g>
-</svg>
-"""
-
+# Rich's own template loads a font from the web, and draws a window; a picture in a README should load nothing.
+TEMPLATE = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL).replace(
+    "Fira Code", "ui-monospace"
+)
 
 _CONTROL = re.compile(r"\x1b\[(?P<count>\d*)(?P<what>[AK])|\x1b\[\?25[hl]|(?P<end>\r\n|\n)|(?P<back>\r)")
 """What live lines use to change in place: cursor up, erase the line, hide the cursor."""

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from deploy.comparing import metrics
 from deploy.comparing.model import Row, accurate
-from deploy.matrix.drawing import Frame, both, caption, element, line, log_scale, round_steps, svg
+from deploy.matrix.plots import Frame, both, caption, element, line, log_scale, round_steps, svg
 
 NAMES = {"metric": "metric", "top1": "top-1", "psnr": "PSNR, dB"}
 _TOP, _BOTTOM = 18.0, 44.0

@@ -21,12 +21,11 @@ from deploy.run import collect
 from deploy.run.attempts import connected
 from deploy.run.compare import digest
 from deploy.run.events import Steps
-from deploy.run.job import Job, load_job
+from deploy.run.job import Job, Sized, load_job
 from deploy.run.needs import describe
 from deploy.run.npy import BFLOAT16, load
 from deploy.run.session import Session
 from deploy.run.settings import ONCE, Settings
-from deploy.run.sizes import Sized
 from deploy.store.store import Blob, Store
 
 _PATIENCE = 10

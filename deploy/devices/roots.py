@@ -10,7 +10,6 @@ one of these two as well. Of Android's ``/data/local/tmp``, what is above it is 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
 
 from core.errors import RootError
 from core.paths import cache_dir
@@ -18,7 +17,6 @@ from deploy.devices.inventory import Device
 
 MARKER = ".slipway-root"
 
-_SHOWN = 5
 _WHY = {
     "home": ("its login has no HOME, and the root is a folder below it", "set root to an absolute folder"),
     "link": ("{path} is a link; what it points to may be anything", "set root to the folder itself, not to a link"),
@@ -36,31 +34,27 @@ def new_id() -> str:
     return secrets.token_hex(16)
 
 
-def refusal(device: str, why: str, path: str, foreign: Sequence[str] = (), lacks: Sequence[str] = ()) -> RootError:
+def refusal(device: str, why: str, path: str) -> RootError:
     """The error for a root that Slipway refuses to use; nothing in it was changed.
 
     Args:
         why: the reason that ``deploy/scripts/lib/root.sh`` reports.
-        path: the path concerned.
-        foreign: files there that are not Slipway's.
-        lacks: files that every root of an earlier version had, and this one lacks.
+        path: the path concerned; of a folder that is not Slipway's, a file in it.
     """
-    what = (
-        f"The root {path} on {device} is not Slipway's." if why == "unmarked" else f"The root on {device} is not safe."
-    )
     file = f" for {device} in devices.toml"
     if why == "unmarked":
-        shown = ", ".join(foreign[:_SHOWN]) + (f" and {len(foreign) - _SHOWN} more" if len(foreign) > _SHOWN else "")
+        root, _, foreign = path.rpartition("/")
         return RootError(
-            what,
-            f"it has no {MARKER}, and "
-            + (f"it holds {shown}" if shown else f"it is not empty and lacks {', '.join(lacks) or 'the layout of one'}")
-            + "; Slipway removes files in its root, so it takes only a new or empty folder",
+            f"The root {root} on {device} is not Slipway's.",
+            f"it has no {MARKER}, and it holds {foreign}; Slipway removes files in its root, so it takes only a new or "
+            "empty folder",
             f"set root to a folder of its own{file} (without root it is .slipway in the login's home)",
-            tuple(foreign),
+            (foreign,),
         )
     cause, hint = _WHY.get(why, ("{path}: " + why, "set another root"))
-    return RootError(what, cause.format(path=path), hint.format(path=path) + file, (path,))
+    return RootError(
+        f"The root on {device} is not safe.", cause.format(path=path), hint.format(path=path) + file, (path,)
+    )
 
 
 def device_root(device: Device) -> str:

@@ -6,15 +6,16 @@ user to the lab. A place that this user has acquired already, or that allows it,
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from core.errors import ConfigError, NotSupportedError, UnreachableError
 from core.plain import one_line
-from deploy.lab import power
 from deploy.lab.places import Lease, Say, candidates, join, lease
 from deploy.lab.session import PROXY, Lab
 from deploy.transport.base import Transport
@@ -190,7 +191,7 @@ class Borrowed:
     @property
     def switched(self) -> bool:
         """Whether its power can be cycled, and may be."""
-        return self.held is not None and self.device.power_cycle and power.switched(self.held.lab, self.held.place)
+        return self.held is not None and self.device.power_cycle and _switched(self.held.lab, self.held.place)
 
     def cycle(self) -> None:
         """Cycle its power.
@@ -199,7 +200,7 @@ class Borrowed:
             UnreachableError: the power switch does not do it.
         """
         assert self.held is not None  # noqa: S101 - `switched` was asked first
-        power.cycle(self.held.lab, self.held.place)
+        _cycle(self.held.lab, self.held.place)
 
 
 @contextlib.contextmanager
@@ -217,3 +218,47 @@ def borrowed(device: Device, wait: float, say: Say) -> Iterator[Borrowed]:
         yield Borrowed(device.model_copy(update={"place": held.place, "place_tags": ()}), held)
     finally:
         held.close()
+
+
+_SWITCHES = frozenset({
+    "NetworkPowerPort", "PDUDaemonPort", "TasmotaPowerPort", "NetworkUSBPowerPort", "NetworkSiSPMPowerPort",
+    "NetworkYKUSHPowerPort", "NetworkSysfsGPIO",
+})  # fmt: skip
+"""The classes for which labgrid's client has a driver (`ClientSession.power`)."""
+
+_SECONDS = 120.0
+"""Seconds that a power switch may take: labgrid's drivers wait without a limit of their own."""
+_one_at_a_time = threading.Lock()  # labgrid keeps the session for its drivers in one place for the whole process
+
+
+def _switched(lab: Lab, place: str) -> bool:
+    """Whether ``place``, which is acquired, has a power switch."""
+    return any(path[2] in _SWITCHES for path in lab.place(place).acquired_resources)
+
+
+def _cycle(lab: Lab, place: str) -> None:
+    """Switch ``place`` off and on again.
+
+    Raises:
+        UnreachableError: its power switch does not do it.
+    """
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            lab.session.args = argparse.Namespace(
+                place=place, action="cycle", delay=None, name=None, state=None, initial_state=None
+            )
+            lab.session.power()
+        except BaseException as error:  # noqa: BLE001 - a driver may raise anything; it is reported below
+            failed.append(error)
+
+    with _one_at_a_time:
+        thread = threading.Thread(target=work, name="labgrid-power", daemon=True)
+        thread.start()
+        thread.join(_SECONDS)
+    if failed or thread.is_alive():
+        why = f"{type(failed[0]).__name__}: {failed[0]}" if failed else f"it did not end within {_SECONDS:.0f} s"
+        raise UnreachableError(
+            f"The place {place} cannot be power-cycled.", why, f"labgrid-client -x {lab.address} -p {place} power cycle"
+        ) from (failed[0] if failed else None)

@@ -184,9 +184,7 @@ def _history(found: Matrix, earlier: Sequence[Matrix]) -> list[Markup]:
             change = base.get(cell.key)
             line = float(change.before.split()[0]) if change else None
             series.append(
-                plots.Series(
-                    f"{cell.device} · {cell.program} · {cell.engine}", "ms", values, line, f"e-{cell.engine}", notes
-                )
+                plots.Series(f"{cell.device} · {cell.program} · {cell.engine}", values, notes, line, f"e-{cell.engine}")
             )
     if len(matrices) > 1 or base:
         return [plots.history(each) for each in series[:_SERIES]]

@@ -22,7 +22,6 @@ from core.processes import commands
 from core.processes.sweep import Journal
 from deploy.devices.inventory import load_devices
 from deploy.matrix import baseline as matrix_baseline
-from deploy.matrix import history as matrix_history
 from deploy.matrix import html as matrix_html
 from deploy.matrix import junit as matrix_junit
 from deploy.matrix import markdown as matrix_markdown
@@ -32,7 +31,6 @@ from deploy.matrix.model import PATIENCE, CellResult, Change, Impossible, Matrix
 from deploy.matrix.people import exact
 from deploy.matrix.plan import Cell, Exportable, Plan, Selection, plan
 from deploy.matrix.run import JOURNAL, Build, Export, Filling
-from deploy.matrix.shards import part
 from deploy.matrix.words import parse
 from deploy.run.result import now
 from deploy.run.settings import DEFAULT, Settings
@@ -96,7 +94,11 @@ def planned(request: MatrixRequest, catalogue: Sequence[Exportable]) -> Plan:
         limits=(request.run.kleidiai, request.run.cpu_features),
     )  # fmt: skip
     found = plan(load_devices(), catalogue, chosen)
-    return part(found, request.shard, {**_settings_of(request), "rounds": request.turns}) if request.shard else found
+    return (
+        matrix_merge.part(found, request.shard, {**_settings_of(request), "rounds": request.turns})
+        if request.shard
+        else found
+    )
 
 
 def run(request: MatrixRequest, catalogue: Sequence[Exportable], build: Build, export: Export) -> tuple[Matrix, Path]:
@@ -194,16 +196,6 @@ def write(found: Matrix, folder: Path) -> None:
     write_atomic(folder / JUNIT, matrix_junit.text(found))
     write_atomic(folder / SUMMARY, matrix_markdown.text(found))
     write_atomic(folder / REPORT, matrix_html.text(found, matrix_html.history(kept[-_KEPT:])))
-
-
-def remember(found: Matrix, folder: Path, file: Path) -> None:
-    """Add a matrix to a history file, and write the page of all that the file holds.
-
-    Raises:
-        ConfigError: it is not a history.
-    """
-    write_atomic(folder / matrix_history.PAGE, matrix_history.text(matrix_history.append(file, found)))
-    console.note(f"History: {console.shown(folder / matrix_history.PAGE)}")
 
 
 def check(found: Matrix, folder: Path, save_baseline: str = "") -> None:

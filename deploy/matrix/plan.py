@@ -71,7 +71,7 @@ class Cell:
 
 
 class Shard(BaseModel):
-    """Which part of a plan another plan is (`deploy.matrix.shards`)."""
+    """Which part of a plan another plan is (`deploy.matrix.merge`)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

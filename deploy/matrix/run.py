@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from core.console.units import counted
 from core.errors import SlipwayError
@@ -19,6 +19,7 @@ from deploy.matrix.devices import Runner, Worker
 from deploy.matrix.model import CellResult, Problem, filled, inputs_of, joined, unfilled
 from deploy.matrix.people import AWAY
 from deploy.matrix.plan import Cell, Exportable, Plan
+from deploy.matrix.report import Live
 from deploy.run.result import Result
 from deploy.run.settings import Settings
 
@@ -32,19 +33,6 @@ _ENOUGH = 2
 """Consecutive cells that may fail with one of those before the device's remaining cells are given up."""
 
 
-class Watcher(Protocol):
-    """Listener for events; called from several threads."""
-
-    def preparing(self, what: str) -> None:
-        """A build or an export begins."""
-
-    def working(self, device: str, what: str) -> None:
-        """A device begins a step."""
-
-    def finished(self, cell: CellResult) -> None:
-        """A cell is filled, or will not be."""
-
-
 @dataclass
 class Filling(Runner[Cell, CellResult]):
     """A matrix that is being filled."""
@@ -52,7 +40,8 @@ class Filling(Runner[Cell, CellResult]):
     plan: Plan
     build: Build
     export: Export
-    watcher: Watcher
+    watcher: Live
+    """Is told what goes on, from several threads."""
     settings: Callable[[Cell], Settings]
     """The settings of a cell's deploy."""
     rounds: int = 1

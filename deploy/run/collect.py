@@ -1,18 +1,37 @@
-"""Fetch a run's outputs and compare them with the reference.
+"""Fetch a run's outputs, compare them with the reference, and see what the runner says of the bytes that it ran.
 
-The device is not trusted: names are ours, sizes are limited, digests are computed again here.
+The device is not trusted: names are ours, sizes are limited, digests are computed again here. Before a run, digests
+vouch for the files on a device (`deploy.store.vouch`). The runner computes digests of the bytes that it read itself:
+always those of the inputs, and those of the program and its weights if this takes less than 5 % of the run.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
+import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from core.errors import AnswerError, TransferError
+from core.errors import (
+    AnswerError,
+    CrashError,
+    MissingOperatorError,
+    ProgramError,
+    RunError,
+    SlipwayError,
+    TransferError,
+    UsageError,
+)
 from core.formats.program import Tolerance
 from deploy.run import compare, npy, runner
-from deploy.run.compare import Comparison
+from deploy.run.compare import Comparison, digest
+from deploy.run.job import Job, Sized
+from deploy.run.npy import load
+from deploy.run.result import ClassSeen, MethodRan
 from deploy.store.store import Store
 from deploy.transport.base import Transport
 from deploy.transport.deadline import Deadline
@@ -81,8 +100,8 @@ def fetch(
             (folder / name).write_bytes(sent[name])
         else:
             transport.get(f"{store.run_folder}/{name}", folder / name, limit, deadline)
-        dtype, array = compare.load(folder / name)
-        if (dtype, array.shape, compare.digest(array)) != (tensor.dtype, tensor.shape, tensor.sha256):
+        dtype, array = load(folder / name)
+        if (dtype, array.shape, digest(array)) != (tensor.dtype, tensor.shape, tensor.sha256):
             raise TransferError(
                 f"{name} is not what the runner on {transport.name} computed: its SHA-256, dtype or shape differs.",
                 "it changed during the transfer or on the device's disk",
@@ -121,3 +140,160 @@ def compare_all(
         else:
             rows.append(compare.unreferenced(name, got))
     return tuple(rows)
+
+
+def compared(
+    cases: Sequence[Sized],
+    run: Callable[[Sized], runner.RunnerResult],
+    fetch: Callable[[runner.RunnerResult, Path], object],
+) -> tuple[tuple[Comparison, ...], tuple[MethodRan, ...]]:
+    """Run each case once and compare its outputs; they are named ``output0 (least)``. Also the times of other methods.
+
+    Args:
+        run: executes a case's method on its inputs.
+        fetch: brings the outputs into a folder.
+
+    Raises:
+        TransferError: the runner read other inputs than were uploaded.
+    """
+    rows: list[Comparison] = []
+    ran: list[MethodRan] = []
+    for case in cases:
+        answer = run(case)
+        if case.method:
+            ran.append(MethodRan.of(case.method, answer))
+        if [one.sha256 for one in answer.inputs] != [digest(load(blob.source)[1]) for blob in case.inputs.values()]:
+            raise TransferError(
+                f"The runner read other inputs of {case.name} than were uploaded.",
+                "the device's disk or its memory is damaged",
+                "./inv devices.verify NAME",
+                tuple(case.inputs),
+            )
+        with tempfile.TemporaryDirectory() as folder:
+            fetch(answer, Path(folder))
+            found = compare_all(answer, Path(folder), case.references, case.tolerances)
+        rows += [one.model_copy(update={"name": f"{one.name} ({case.name})"}) for one in found]
+    return tuple(rows), tuple(ran)
+
+
+MAY_BE_DAMAGE: tuple[type[SlipwayError], ...] = (
+    CrashError, MissingOperatorError, ProgramError, RunError, UsageError,
+)  # fmt: skip
+"""Exit codes that damaged bytes, of the program or of the runner itself, can have caused."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """The files of a job that the runner digested."""
+
+    same: frozenset[str]
+    """Names of the files that had the uploaded digest."""
+    other: dict[str, str]
+    """Names of the others, with the digests that the runner computed."""
+
+
+NOTHING = Read(frozenset(), {})
+
+
+def read(answer: runner.RunnerResult, job: Job) -> Read:
+    """Compare the digests in ``answer`` with those of ``job``."""
+    expected = {name: blob.sha256 for name, blob in job.files.items() if name not in job.input_names}
+    files = answer.digests.files if answer.digests else ()
+    found = {name: each.sha256 for each in files if (name := re.split(r"[/\\]", each.path)[-1]) in expected}
+    if len(answer.inputs) == len(job.inputs):
+        for name, blob, tensor in zip(job.input_names, job.inputs, answer.inputs, strict=True):
+            expected[name] = digest(load(blob.source)[1])
+            found[name] = tensor.sha256
+    same = frozenset(name for name, sha256 in found.items() if sha256 == expected[name])
+    return Read(same, {name: sha256 for name, sha256 in found.items() if name not in same})
+
+
+def check_read(found: Read, device: str) -> None:
+    """Refuse a run of other bytes.
+
+    Raises:
+        TransferError: it read other bytes than those that were uploaded.
+    """
+    if found.other:
+        name, sha256 = next(iter(found.other.items()))
+        raise TransferError(
+            f"The runner on {device} read another {', '.join(found.other)} than was uploaded.",
+            f"{name} has the SHA-256 {sha256[:16]}… for the runner, and another one for the device itself: its disk or "
+            "its memory is damaged, or something changes the file while it runs",
+            f"./inv devices.verify {device}, and another root in devices.toml",
+            tuple(found.other),
+        )
+
+
+@contextlib.contextmanager
+def noted(failures: list[SlipwayError]) -> Iterator[None]:
+    """Add a failure that damage may have caused to ``failures`` instead of raising it."""
+    try:
+        yield
+    except MAY_BE_DAMAGE as error:
+        failures.append(error)
+
+
+@contextlib.contextmanager
+def instead(failures: list[SlipwayError]) -> Iterator[None]:
+    """Raise the run's own failure, if any, if the search for its cause fails too."""
+    try:
+        yield
+    except SlipwayError as error:
+        if failures:
+            raise failures[0] from error
+        raise
+
+
+MOST = 5
+
+
+def seen(job: Job, got: Path, outputs: Sequence[Comparison]) -> dict[str, Any]:
+    """``classes`` and ``picture`` of a result; empty if the outputs have no names, or the inputs are the user's.
+
+    Args:
+        got: the folder with the device's outputs.
+        outputs: their comparisons.
+
+    Raises:
+        ProgramError: the names are missing or are something else.
+    """
+    import numpy as np
+
+    named = job.program.classes if job.program else None
+    folder = job.model.source.parent
+    if (
+        named is None
+        or not job.references
+        or outputs[0].max_abs is None
+        or any(one.source.parent != folder for one in job.inputs)
+    ):
+        return {}
+    try:
+        names = json.loads((folder / named.file).read_text(encoding="utf-8"))
+        device, host, model = (
+            _probabilities(load(file))
+            for file in (got / f"{runner.OUTPUT}0.npy", job.references[0], folder / named.scores.file)
+        )
+        best = np.argsort(-device, kind="stable")[:MOST].tolist()
+        rows = [
+            ClassSeen(name=str(names[at]), device=float(device[at]), host=float(host[at]), model=float(model[at]))
+            for at in best
+        ]
+    except (OSError, ValueError, TypeError, KeyError, IndexError) as error:
+        raise ProgramError(
+            f"{folder / named.file} does not name the outputs of {job.name}.",
+            str(error),
+            "export it again with --force",
+        ) from error
+    return {"classes": tuple(rows), "picture": named.picture}
+
+
+def _probabilities(array: tuple[str, Any]) -> Any:
+    """The softmax of the first row of scores."""
+    import numpy as np
+
+    scores = array[1].reshape(-1, array[1].shape[-1])[0].astype(np.float64)
+    with np.errstate(all="ignore"):  # a device may give anything
+        powers = np.exp(scores - scores.max())
+        return powers / powers.sum()

@@ -23,11 +23,10 @@ from core.formats.program import (
     format_of,
     load_program,
 )
-from deploy.run import apart
+from deploy.run import program_files
 from deploy.run.needs import ProgramNeeds
 from deploy.run.runner import MODEL
 from deploy.run.settings import DEFAULT, Settings
-from deploy.run.sizes import Sized
 from deploy.store.store import Blob
 
 
@@ -38,6 +37,21 @@ class Computed:
     outputs: tuple[Path, ...]
     tolerances: tuple[Tolerance, ...]
     engine: str
+
+
+@dataclass(frozen=True)
+class Sized:
+    """Inputs of other sizes, or of another method, with their reference."""
+
+    name: str
+    inputs: dict[str, Blob]
+    """By their names in the run's folder."""
+    references: tuple[Path, ...]
+    tolerances: tuple[Tolerance, ...]
+    method: str = ""
+    """Which one; empty: the job's own."""
+    first: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Methods that run once before, each with the names of its inputs."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +116,7 @@ class Job:
     @property
     def data_name(self) -> str:
         """The name in the run's folder of the ``.ptd`` file of its weights; empty without one."""
-        name = MODEL + apart.SUFFIX
+        name = MODEL + program_files.SUFFIX
         return name if name in self.data else ""
 
     def with_reference(self, computed: Computed) -> Job:
@@ -134,8 +148,8 @@ class Job:
             return self.with_data(needs.program.data_files)
         used = {self.method, *(name for name, _ in self.first), *(case.method for case in self.cases)}
         wanted = {name for method in needs.methods if method.name in used for name in method.external_weights}
-        file = apart.find(self.model.source, sorted(wanted), named)
-        return replace(self, data={MODEL + apart.SUFFIX: _blob(file)}) if file else self
+        file = program_files.find(self.model.source, sorted(wanted), named)
+        return replace(self, data={MODEL + program_files.SUFFIX: _blob(file)}) if file else self
 
     def with_data(self, names: Sequence[str]) -> Job:
         """The job with the files that the program names as its weights.

@@ -24,7 +24,7 @@ from deploy.run.runner import RESULT_LIMIT, Node, error_in, failure
 _SECONDS = 120.0
 _MEMORY = 2 << 30
 _MEMORY_TIMES = 16
-"""Multiples of the program's size: more than the limits in ``runtime/runner/describe_limits.h``, for emulators."""
+"""Multiples of the program's size: more than the limits in ``runtime/runner/crash_guard.h``, for emulators."""
 _BEYOND = (9, 11)
 """The runner's exit codes for memory and for a limit."""
 COMPLEX = ("aten::_conj_physical.out", "aten::_fft_c2r.out", "aten::_fft_r2c.out", "aten::view_as_real_copy.out")

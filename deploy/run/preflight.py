@@ -116,98 +116,38 @@ def _machine(bundle: Bundle, facts: DeviceFacts) -> list[Finding]:
 
 
 def _system(bundle: Bundle, facts: DeviceFacts) -> list[Finding]:
-    needs = bundle.manifest.needs
-    rows: list[Finding] = []
-    if needs.float_abi in {"hard", "soft"} and needs.loader:
-        rows.append(
-            _finding(
-                "float ABI",
-                needs.float_abi,
-                _float_abi(facts),
-                needs.loader in facts.loaders,
-                "choose the target with the device's own float ABI: ./inv targets",
-            )
-        )
-    if needs.kernel:
-        rows.append(
-            _finding(
-                "Linux",
-                f"≥ {needs.kernel}",
-                facts.kernel,
-                at_least(facts.kernel.partition("-")[0], needs.kernel) if facts.kernel else None,
-                "a newer system on the device: the bundle's own C library does not run on this kernel",
-            )
-        )
-    if needs.loader:
-        rows.append(
-            _finding(
-                "loader",
-                needs.loader,
-                needs.loader if needs.loader in facts.loaders else ", ".join(facts.loaders) or "none",
-                needs.loader in facts.loaders,
-                "the device's system is of another architecture or C library than the bundle",
-            )
-        )
-    if needs.glibc:
-        rows.append(
-            _finding(
-                "GLIBC",
-                f"≥ {needs.glibc}",
-                facts.glibc or facts.libc,
-                at_least(facts.glibc, needs.glibc) if facts.glibc or facts.libc else None,
-                "a newer system on the device, or a target with static binaries",
-            )
-        )
-    if needs.glibcxx:
-        rows.append(
-            _finding(
-                "GLIBCXX",
-                f"≥ {needs.glibcxx}",
-                facts.glibcxx,
-                at_least(facts.glibcxx, needs.glibcxx) if facts.glibcxx else None,
-                "a newer libstdc++6 on the device",
-            )
-        )
-    if needs.libraries:
-        missing = [name for name in needs.libraries if name not in facts.libraries]
-        rows.append(
-            _finding(
-                "libraries",
-                " ".join(needs.libraries),
-                f"without {' '.join(missing)}" if missing else "all of them",
-                not missing,
-                f"install on the device: {' '.join(missing)}",
-            )
-        )
+    needs, root = bundle.manifest.needs, facts.root
+    missing = [name for name in needs.libraries if name not in facts.libraries]
     without = [tool for tool in TOOLS if tool not in facts.tools]
-    rows.append(
-        _finding(
-            "tools",
-            "coreutils or busybox",
-            f"without {' '.join(without)}" if without else "all of them",
-            not without,
-            "install coreutils or busybox on the device",
-        )
-    )
-    rows.append(
-        _finding(
-            "runs programs",
-            f"{facts.root} mounted exec",
-            "noexec" if facts.noexec else "exec",
-            not facts.noexec,
-            "set root in devices.toml to a folder on another file system",
-        )
-    )
-    rows.append(
-        _finding(
-            "may write",
-            facts.root,
-            "yes" if facts.writable else "no",
-            facts.writable,
-            "set root in devices.toml to a folder of the login's user",
-        )
-    )
-    return rows
+    has_loader = needs.loader in facts.loaders
+    # Whether it is asked for, what is, what the device has, whether that will do, and the fix.
+    rows: tuple[tuple[object, str, str, str, bool | None, str], ...] = (
+        (needs.float_abi in {"hard", "soft"} and needs.loader, "float ABI", needs.float_abi, _float_abi(facts),
+         has_loader, "choose the target with the device's own float ABI: ./inv targets"),
+        (needs.kernel, "Linux", f"≥ {needs.kernel}", facts.kernel,
+         at_least(facts.kernel.partition("-")[0], needs.kernel) if facts.kernel else None,
+         "a newer system on the device: the bundle's own C library does not run on this kernel"),
+        (needs.loader, "loader", needs.loader, needs.loader if has_loader else ", ".join(facts.loaders) or "none",
+         has_loader, "the device's system is of another architecture or C library than the bundle"),
+        (needs.glibc, "GLIBC", f"≥ {needs.glibc}", facts.glibc or facts.libc,
+         at_least(facts.glibc, needs.glibc) if facts.glibc or facts.libc else None,
+         "a newer system on the device, or a target with static binaries"),
+        (needs.glibcxx, "GLIBCXX", f"≥ {needs.glibcxx}", facts.glibcxx,
+         at_least(facts.glibcxx, needs.glibcxx) if facts.glibcxx else None, "a newer libstdc++6 on the device"),
+        (needs.libraries, "libraries", " ".join(needs.libraries), _lacks(missing), not missing,
+         f"install on the device: {' '.join(missing)}"),
+        (True, "tools", "coreutils or busybox", _lacks(without), not without,
+         "install coreutils or busybox on the device"),
+        (True, "runs programs", f"{root} mounted exec", "noexec" if facts.noexec else "exec", not facts.noexec,
+         "set root in devices.toml to a folder on another file system"),
+        (True, "may write", root, "yes" if facts.writable else "no", facts.writable,
+         "set root in devices.toml to a folder of the login's user"),
+    )  # fmt: skip
+    return [_finding(name, wants, has, good, fix) for asked, name, wants, has, good, fix in rows if asked]
+
+
+def _lacks(missing: Sequence[str]) -> str:
+    return f"without {' '.join(missing)}" if missing else "all of them"
 
 
 def _float_abi(facts: DeviceFacts) -> str:

@@ -99,7 +99,6 @@ def _origins(value: Result) -> list[str]:
 
 
 def _summary(value: Result) -> None:
-    from deploy.run import generate
     from deploy.run.preflight import size
     from deploy.run.weights import load_text
 
@@ -122,7 +121,7 @@ def _summary(value: Result) -> None:
         ["load", times or load_text(value.runner)],
         ["latency p50", times or duration(latency.p50)],
         ["latency p90", times or duration(latency.p90)],
-        *generate.rows(value),
+        *generated(value),
         *_conditions(value),
         ["executions", f"{latency.count} after {latency.warmup} warm-up, {value.runner.threads} threads"],
         ["peak RSS", size(value.runner.peak_rss_bytes)],
@@ -136,6 +135,27 @@ def _summary(value: Result) -> None:
         caption += (" " if caption else "") + f"Result: {console.shown(value.path)}"
     console.table("", ["run", ""], rows, caption)
     _providers(value)
+
+
+def generated(value: Result) -> list[list[str]]:
+    """Tokens per second, of a program that generates: the prompt's and those that followed."""
+    latency = value.runner.latency_ms
+    if value.program.generation is None or latency.warmup:
+        return []
+    prompt = value.program.generation[0]
+    parts: list[tuple[str, int, float]]
+    if value.methods:
+        before = sum(one.latency_ms for one in value.methods)
+        parts = [("prompt, at once", prompt, before), ("generated", len(latency.all), sum(latency.all))]
+    else:
+        # The execution that reads the prompt's last token generates the first one.
+        read, made = latency.all[: prompt - 1], latency.all[prompt - 1 :]
+        parts = [("prompt", len(read), sum(read)), ("generated", len(made), sum(made))]
+    return [
+        [name, f"{count} tokens" + ("" if value.emulated else f", {1000 * count / took:.1f} tokens/s")]
+        for name, count, took in parts
+        if took > 0
+    ]
 
 
 def _verified(value: Result) -> list[list[str]]:

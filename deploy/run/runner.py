@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -285,26 +286,6 @@ def error_in(raw: bytes | str) -> dict[str, Any]:
     return plain_values(found) if isinstance(found, dict) else {}
 
 
-_CLASSES: dict[int, type[SlipwayError]] = {
-    2: RunError, 3: ProgramError, 4: MissingOperatorError, 5: MissingOperatorError, 6: UsageError, 7: RunError,
-    8: RunError, 9: RunError, 10: CrashError, 11: RunError,
-}  # fmt: skip
-
-_WHAT = {
-    2: "The runner does not know one of its arguments",
-    3: "The program cannot be loaded",
-    4: "The bundle lacks operators of the program",
-    5: "The bundle lacks a backend of the program",
-    6: "The inputs do not fit the program",
-    7: "The program failed while it ran",
-    8: "The outputs could not be written",
-    9: "Memory ran out",
-    10: "The runner crashed",
-    11: "The run reached a limit",
-    126: "The runner is not allowed to run",
-    127: "The runner, or the loader that it names, is missing",
-}
-
 _SIGNALS = {
     signal.SIGILL: "illegal instruction: the bundle needs CPU features which this device lacks",
     signal.SIGKILL: "killed: most likely the device ran out of memory",
@@ -318,19 +299,25 @@ _SMALLER = "the same with --cpu-threads 1 and --num-executions 1"
 _CRASHES = (signal.SIGILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS)
 _REPORT = "run it once more and on another device; if it crashes there too, report it with the program and this message"
 
-
-_HINTS = {
-    2: "./inv build --force, which makes the runner and what calls it one version again",
-    3: "./inv export --model NAME --force, or a bundle of the engine that wrote the program",
-    4: "./inv build with an engine that has them, or without --ops-from",
-    5: "export with a partitioner that the bundle has, or ./inv build with another engine",
-    6: "--inputs or --input-shapes as the program declares them",
-    7: _SMALLER,
-    9: "end other programs on the device, or a smaller model",
-    10: _REPORT,
-    11: "a program that needs less; docs/runner.md says what is limited",
-}
-"""Our advice by the runner's exit code: a device's own suggestion is shown as a quotation."""
+_EXITS: dict[int, tuple[type[SlipwayError], str, str]] = {
+    2: (RunError, "The runner does not know one of its arguments",
+        "./inv build --force, which makes the runner and what calls it one version again"),
+    3: (ProgramError, "The program cannot be loaded",
+        "./inv export --model NAME --force, or a bundle of the engine that wrote the program"),
+    4: (MissingOperatorError, "The bundle lacks operators of the program",
+        "./inv build with an engine that has them, or without --ops-from"),
+    5: (MissingOperatorError, "The bundle lacks a backend of the program",
+        "export with a partitioner that the bundle has, or ./inv build with another engine"),
+    6: (UsageError, "The inputs do not fit the program", "--inputs or --input-shapes as the program declares them"),
+    7: (RunError, "The program failed while it ran", _SMALLER),
+    8: (RunError, "The outputs could not be written", ""),
+    9: (RunError, "Memory ran out", "end other programs on the device, or a smaller model"),
+    10: (CrashError, "The runner crashed", _REPORT),
+    11: (RunError, "The run reached a limit", "a program that needs less; docs/runner.md says what is limited"),
+    126: (RunError, "The runner is not allowed to run", ""),
+    127: (RunError, "The runner, or the loader that it names, is missing", ""),
+}  # fmt: skip
+"""By the runner's exit code, with our advice: a device's own suggestion is shown as a quotation."""
 
 _NAMES = 1000
 """Number of names that a device may list."""
@@ -366,13 +353,53 @@ def failure(code: int, stderr: str, answer: dict[str, Any], device_name: str, *,
             meaning + (f"; {said}" if said else ""),
             "./inv targets, for what each target needs of a CPU" if number == signal.SIGILL else advice,
         )
-    what = f"{_WHAT.get(code, 'The runner failed')} on {device_name} (exit {code})."
+    error, failed, advice = _EXITS.get(code, (RunError, "The runner failed", ""))
+    what = f"{failed} on {device_name} (exit {code})."
     if code == 8 and "space" in message.lower():
         return DeviceFullError(what, said, "free some space there, or set another root in devices.toml")
-    return _CLASSES.get(code, RunError)(what, said, fix if here and fix else _HINTS.get(code, ""), names)
+    return error(what, said, fix if here and fix else advice, names)
 
 
 def _text(answer: dict[str, Any], name: str) -> str:
     """A text of the ``error`` object; empty if it is not a text."""
     found = answer.get(name)
     return found.strip() if isinstance(found, str) else ""
+
+
+FROM_PROFILE = "profile"
+"""`Kernel.known` of what is found here."""
+
+_NODE = re.compile(r"^(?:[A-Z][\w-]* ?)+ \((?:NC|NHWC|NCHW), (?P<types>[A-Z0-9, ]+)\) (?P<kind>I?GEMM|DWConv)\b")
+_PACKED = re.compile(r"^(P[A-Z]+[0-9]+|QP8)$")
+
+
+def completed(result: RunnerResult) -> RunnerResult:
+    """``result`` with kernels, as far as its profile names them; as it is if the engine reported kernels itself."""
+    if result.kernels:
+        return result
+    return result.model_copy(update={"kernels": named_kernels(result.profile)})
+
+
+def named_kernels(profile: Iterable[ProfileRow]) -> tuple[Kernel, ...]:
+    """A `Kernel` for each matrix product, linear layer and convolution of ``profile``, in its order.
+
+    XNNPACK names an operator by its layout, the types of what it multiplies and the kind of its kernel:
+    ``Fully Connected (NC, PF32) GEMM #1 @0``. Types that begin with P (PF16, PF32, PQS8) and QP8 are packed for
+    KleidiAI; XNNPACK's own kernels take all others (F32, F16, QD8, QDU8, QS8, QC8). Which kernel of that family ran is
+    not in the name: it depends on the CPU.
+    """
+    found = []
+    for row in profile:
+        match = _NODE.match(row.name)
+        if match:
+            types = match["types"].split(", ")
+            found.append(
+                Kernel(
+                    node=row.name.partition(" @")[0],
+                    kernel=f"{'_'.join(types).lower()}_{match['kind'].lower()}_*",
+                    library="KleidiAI" if _PACKED.match(types[0]) else "XNNPACK",
+                    feature="",
+                    known=FROM_PROFILE,
+                )
+            )
+    return tuple(found)

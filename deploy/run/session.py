@@ -18,14 +18,12 @@ from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device
 from deploy.devices.probe import probe
 from deploy.devices.roots import device_root
-from deploy.run import collect, preflight, ran, runner, sizes
-from deploy.run.classes import seen
+from deploy.run import collect, preflight, runner
 from deploy.run.compare import Comparison
 from deploy.run.cooling import cool_down
 from deploy.run.events import Step, Steps
-from deploy.run.job import Job
+from deploy.run.job import Job, Sized
 from deploy.run.machine import machine_of
-from deploy.run.named_kernels import completed
 from deploy.run.needs import ProgramNeeds, bundle_digest
 from deploy.run.preflight import Finding
 from deploy.run.result import (
@@ -118,7 +116,11 @@ class Session:
                     outputs = collect.compare_all(answer, folder, self.job.references, self.job.tolerances)
             outputs += self._others(store, settings)
         result = self._result(facts, found, upload, verified, answer, outputs, tuple(f"{key}/{name}" for name in files))
-        told = {"attempts": attempts, "power_cycled": self.power_cycled, **seen(self.job, results_dir() / key, outputs)}
+        told = {
+            "attempts": attempts,
+            "power_cycled": self.power_cycled,
+            **collect.seen(self.job, results_dir() / key, outputs),
+        }
         result = result.model_copy(update=told)
         return result.model_copy(update={"path": write(result)})
 
@@ -339,7 +341,7 @@ class Session:
             )
         voucher.records.save()
 
-    def _run(self, store: Store, settings: Settings, case: sizes.Sized | None = None) -> runner.RunnerResult:
+    def _run(self, store: Store, settings: Settings, case: Sized | None = None) -> runner.RunnerResult:
         executions, warmup = settings.executions
         argv = runner.command(
             runner_in(self.bundle.path),
@@ -380,12 +382,12 @@ class Session:
             self.conditions = conditions.conditions(done.text, settings.pin_governor, settings.cpu_affinity, cooled)
             for line in self.conditions.notes:
                 step.note(line)
-            return completed(runner.parse_result(said))
+            return runner.completed(runner.parse_result(said))
 
     def _others(self, store: Store, settings: Settings) -> tuple[Comparison, ...]:
         """The outputs at other sizes and of other methods; conditions and times stay those of the run itself."""
         before, once = self.conditions, settings.model_copy(update=ONCE)
-        found, self.methods = sizes.compared(
+        found, self.methods = collect.compared(
             self.job.cases,
             lambda case: self._run(store, once, case),
             lambda said, to: collect.fetch(self.transport, store, said, self.sent, to, False, self.deadline),
@@ -405,10 +407,10 @@ class Session:
         first = True
         while True:
             failures: list[SlipwayError] = []
-            found, answer = ran.NOTHING, None
-            with ran.noted(failures):
+            found, answer = collect.NOTHING, None
+            with collect.noted(failures):
                 answer = self._run(store, settings)
-                found = ran.read(answer, self.job)
+                found = collect.read(answer, self.job)
             if self.cache and any(isinstance(error, CrashError) for error in failures):
                 # Reading a file of a failing disk crashes; nobody knows this one's digest.
                 store.discard([self.cache], self.deadline)
@@ -418,14 +420,14 @@ class Session:
             doubtful = {blob.sha256 for blob in self._blobs()} - voucher.now if failures else others
             again = None
             if first and doubtful:
-                with ran.instead(failures):
+                with collect.instead(failures):
                     again = self._uploaded_again(store, voucher, doubtful)
             if again is not None:
                 upload, first = again.after(upload), False
                 continue
             if answer is None:
                 raise failures[0]
-            ran.check(found, self.device.name)
+            collect.check_read(found, self.device.name)
             for name in found.same:
                 voucher.by_runner(self.job.files[name])
             return upload, answer

@@ -9,21 +9,24 @@ when its beat stood still for `STALE` seconds of this side's own monotonic time 
 from __future__ import annotations
 
 import contextlib
+import getpass
+import hashlib
+import os
 import random
 import re
+import secrets
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from core import console
 from core.errors import DeviceBusyError, DeviceFullError, SlipwayError, TransferError, UnreachableError
 from core.plain import one_line, says
 from deploy.devices import roots
 from deploy.devices.probe import END, parse
 from deploy.scripts import script
-from deploy.store.owner import signature
-from deploy.transport.base import Channel, Transport, run
+from deploy.transport.base import Channel, Transport, is_full
 from deploy.transport.deadline import Deadline
 from deploy.transport.hearing import ANSWER
 from deploy.transport.supervise import quoted
@@ -178,19 +181,6 @@ class DeviceLock:
     def _attempt(
         self, names: Sequence[str], stale: str, make: bool, deadline: Deadline, question: Sequence[str] = ()
     ) -> Answer:
-        answer = self._once(names, stale, make, deadline, question)
-        if answer.kind == "refused":
-            if answer.mark != "unmarked":
-                raise roots.refusal(self._transport.name, answer.mark, answer.who)
-            adopt(self._transport, parse(answer.probed).root if question else self.root, deadline)
-            answer = self._once(names, stale, make, deadline, question)
-        if answer.kind == "refused":
-            raise roots.refusal(self._transport.name, answer.mark, answer.who)
-        return answer
-
-    def _once(
-        self, names: Sequence[str], stale: str, make: bool, deadline: Deadline, question: Sequence[str]
-    ) -> Answer:
         doing = f"asking and locking {self._transport.name}" if question else f"locking {self._transport.name}"
         deadline.check(doing)
         channel = self._transport.start(self._words(names, stale, make, question), deadline)
@@ -207,6 +197,8 @@ class DeviceLock:
             self._beater.start()
         else:
             channel.close()
+        if answer.kind == "refused":
+            raise roots.refusal(self._transport.name, answer.mark, answer.who)
         return answer
 
     def _words(self, names: Sequence[str], stale: str, make: bool, question: Sequence[str]) -> list[str]:
@@ -246,17 +238,8 @@ class DeviceLock:
         if code == 0 and (match := re.fullmatch(r"refused ([a-z]+)", first)):
             return Answer("refused", match[1], one_line("".join(lines[1:2]), 400), probed=probed)
         said = channel.heard.stderr[-600:].decode(errors="replace").strip()
-        if "no space" in said.lower() or "quota" in said.lower():
-            raise DeviceFullError(
-                f"No space left on {self._transport.name} while {doing}.",
-                says(self._transport.name, said),
-                "free some space there, or set another root for the device in devices.toml",
-            )
-        raise TransferError(
-            f"{self._transport.name} failed while making the store's folders in {self.root} (exit {code}).",
-            says(self._transport.name, said),
-            "see that the folder belongs to the login's user, or set another root in devices.toml",
-        )
+        what = doing if is_full(said) else "making the store's folders"
+        raise trouble(self._transport.name, what, self.root, code, said)
 
     def _beat(self, channel: Channel) -> None:
         while not self._stop.wait(BEAT):
@@ -284,19 +267,37 @@ class DeviceLock:
         )
 
 
-def adopt(transport: Transport, root: str, deadline: Deadline) -> None:
-    """Mark a root that an earlier version made; any other folder is refused.
+def trouble(name: str, doing: str, root: str, code: int, said: str) -> SlipwayError:
+    """The error for a script of ours that failed on the device ``name``."""
+    if is_full(said):
+        return DeviceFullError(
+            f"No space left on {name} while {doing}.",
+            says(name, said),
+            "free some space there, or set another root for the device in devices.toml",
+        )
+    return TransferError(
+        f"{name} failed while {doing} in {root} (exit {code}).",
+        says(name, said),
+        "see that the folder belongs to the login's user, or set another root in devices.toml",
+    )
 
-    Raises:
-        RootError: it holds something that Slipway did not make.
-    """
-    done = run(
-        transport, ["sh", "-c", script("adopt"), "slipway", root, roots.new_id()], deadline=deadline,
-        doing=f"looking at {root}", check=False,
-    )  # fmt: skip
-    lines = done.text.splitlines()
-    if "adopted" not in lines:
-        rows = [one_line(line, 400).partition(" ")[::2] for line in lines]
-        foreign, lacks = ([name for kind, name in rows if kind == each] for each in ("foreign", "lacks"))
-        raise roots.refusal(transport.name, "unmarked", root, foreign, lacks)
-    console.note(f"{root} on {transport.name} was made by an earlier version: it has a {roots.MARKER} now")
+
+def new_owner() -> str:
+    """A name for one session's files: this machine, this process, and a random part."""
+    host = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
+    return f"{host}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def owner_of(name: str) -> str:
+    """The owner in the name of a leftover: ``incoming/<sha256>.<owner>.part``, ``runs/<owner>``."""
+    return name.rpartition("/")[2].removesuffix(".part").rpartition(".")[2]
+
+
+def signature() -> str:
+    """This process, for people on other machines: ``ann@laptop, process 4711``; without what a shell's echo changes."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        user = "?"
+    text = f"{user}@{socket.gethostname()}, process {os.getpid()}"
+    return "".join(letter if letter.isprintable() else "?" for letter in text.replace("\\", "/"))

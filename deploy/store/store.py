@@ -15,7 +15,7 @@ Below the device's root::
 A blob gets its final name only after the device itself computed the right SHA-256 of it (or, if the device lacks a
 program for that, after it was read back and compared). So a blob was right when it got its name; `deploy.store.vouch`
 says when it is checked again. ``<owner>`` names the session on this side that made a file, so that the next session
-removes only what a dead session left.
+knows what is not its own. The store is used under the device's lock.
 """
 
 from __future__ import annotations
@@ -29,15 +29,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.errors import DeviceFullError, SlipwayError, TransferError
+from core.errors import SlipwayError, TransferError
 from core.files import sha256_file
-from core.plain import says
 from deploy.devices.probe import arguments, parse, probe
-from deploy.devices.roots import new_id, refusal
 from deploy.scripts import script
-from deploy.store import owner as owners
-from deploy.store.lock import DeviceLock, adopt
-from deploy.store.owner import is_dead, new_owner
+from deploy.store.lock import DeviceLock, new_owner, owner_of, trouble
 from deploy.transport.base import Completed, Transport, run, uninterrupted
 from deploy.transport.deadline import Deadline
 from deploy.transport.hearing import LISTING, natural
@@ -48,7 +44,7 @@ if TYPE_CHECKING:
     from core.formats.bundle import Needs
     from deploy.devices.facts import DeviceFacts
 
-__all__ = ["BATCH", "Blob", "Look", "Store", "Survey", "is_dead", "new_owner"]
+__all__ = ["BATCH", "Blob", "Look", "Store", "Survey", "new_owner"]
 
 BATCH = 8 << 20
 """Bytes after which uploaded blobs are verified and named, so that a break loses no more."""
@@ -95,7 +91,7 @@ class Survey:
     left: tuple[str, ...] = ()
     """Unfinished files and run folders, of any session."""
     stale: tuple[str, ...] = ()
-    """Those of ``left`` whose session has ended."""
+    """Those of ``left`` that are other sessions': while we hold the lock, all of their unfinished work is abandoned."""
     current: Mapping[str, str] = field(default_factory=dict)
     """Target and engine to the digest of the bundle their link points to."""
     usage: int = 0
@@ -121,7 +117,6 @@ class Store:
         self.owner = new_owner()
         self.lock = DeviceLock(transport, root, self.owner)
         self._left: tuple[str, ...] = ()
-        owners.begin(self.owner)
 
     def __enter__(self) -> Self:
         return self
@@ -129,7 +124,6 @@ class Store:
     def __exit__(self, *_: object) -> None:
         with uninterrupted():
             self.lock.release()
-        owners.end(self.owner)
 
     @property
     def root(self) -> str:
@@ -233,12 +227,8 @@ class Store:
             pinned = pinned or kind == "pinned"
         left = [name for name in dict.fromkeys(left) if not name.startswith("runs/kept-")]
         self._left = tuple(left)
-        stale = tuple(name for name in left if self._is_stale(owners.owner_of(name)))
+        stale = tuple(name for name in left if self.lock.held and owner_of(name) != self.owner)
         return Survey(_looks(lines), self._left, stale, current, usage, pinned)
-
-    def _is_stale(self, owner: str) -> bool:
-        """While we hold the lock, all unfinished work of other sessions is abandoned."""
-        return owner != self.owner and (self.lock.held or is_dead(owner))
 
     def discard(self, names: Iterable[str], deadline: Deadline) -> None:
         """Remove files and folders below the root; of run folders, the processes first."""
@@ -263,7 +253,7 @@ class Store:
             self.discard([name for name in mine if parts or not name.startswith("incoming/")], deadline)
 
     def upload(self, blobs: Iterable[Blob], progress: Callable[[int], None], deadline: Deadline) -> int:
-        """Put ``blobs`` into the store: temporary name, SHA-256 on the device, fsync, rename.
+        """Put ``blobs`` into the store, which is open: temporary name, SHA-256 on the device, fsync, rename.
 
         If an interrupted upload left the beginning of a file, and the device's own digest of it is that of the same
         bytes here, the upload resumes after it.
@@ -275,8 +265,6 @@ class Store:
             DeviceFullError, TransferError, UnreachableError; partial files never have a final name.
         """
         blobs = list(blobs)
-        if not self.lock.held:
-            self._prepare(deadline)
         begun = self._begun(blobs, deadline)
         batch: list[Blob] = []
         for blob in blobs:
@@ -293,20 +281,10 @@ class Store:
             self._commit(batch, deadline)
         return sum(begun.values())
 
-    def _prepare(self, deadline: Deadline) -> None:
-        doing = "making the store's folders"
-        for _ in range(2):
-            first, *others = [*self._script(script("prepare"), [new_id()], deadline, doing).text.splitlines(), ""]
-            if not first.startswith("refused "):
-                return
-            if first != "refused unmarked":
-                raise refusal(self._transport.name, first.removeprefix("refused "), others[0])
-            adopt(self._transport, self.root, deadline)
-
     def _begun(self, blobs: Sequence[Blob], deadline: Deadline) -> dict[str, int]:
-        """How many bytes of each are on the device, verified; other sessions' parts only under the lock."""
+        """How many bytes of each are on the device, verified."""
         parts = " ".join(self._left)
-        resumable = {blob.sha256: blob for blob in blobs if self.lock.held and f"incoming/{blob.sha256}." in parts}
+        resumable = {blob.sha256: blob for blob in blobs if f"incoming/{blob.sha256}." in parts}
         begun: dict[str, int] = {}
         wrong: list[str] = []
         for words in _pieces([blob.sha256, str(blob.size)] for blob in resumable.values()):
@@ -422,22 +400,7 @@ def on_device(transport: Transport, script: str, words: Sequence[str], deadline:
     )
     if done.code == 0:
         return done
-    raise trouble(transport.name, doing, words[0], done)
-
-
-def trouble(name: str, doing: str, root: str, done: Completed) -> SlipwayError:
-    """The error for a script of ours that failed on the device ``name``."""
-    if "no space" in done.message.lower() or "quota" in done.message.lower():
-        return DeviceFullError(
-            f"No space left on {name} while {doing}.",
-            says(name, done.message),
-            "free some space there, or set another root for the device in devices.toml",
-        )
-    return TransferError(
-        f"{name} failed while {doing} in {root} (exit {done.code}).",
-        says(name, done.message),
-        "see that the folder belongs to the login's user, or set another root in devices.toml",
-    )
+    raise trouble(transport.name, doing, words[0], done.code, done.message)
 
 
 def _looks(lines: Iterable[str]) -> dict[str, Look]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Protocol
 
-from core.errors import RunError, SlipwayError
+from core.errors import DeviceFullError, RunError, SlipwayError, TransferError, UnreachableError
 from core.plain import says
 from deploy.scripts import script
 from deploy.transport.deadline import NEVER, Deadline
@@ -125,8 +125,46 @@ class Transport(Protocol):
     def close(self) -> None:
         """Close the connection."""
 
-    def __enter__(self) -> Self: ...
-    def __exit__(self, *_: object) -> None: ...
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def broken(name: str, cause: str, error: BaseException | None) -> UnreachableError:
+    """The error for a connection that broke."""
+    detail = f" ({error})" if error is not None and str(error) else ""
+    return UnreachableError(
+        f"The connection to {name} broke.",
+        f"{cause}{detail}",
+        "the same command again: what arrived whole is kept, the rest is cleaned up",
+    )
+
+
+def is_full(text: str) -> bool:
+    """Whether a device's words say that its disk is full."""
+    return "no space" in text.lower() or "quota" in text.lower()
+
+
+def refusal(name: str, file: str, remote: str, text: str, full: bool = False) -> SlipwayError:
+    """The error for what the device said when it did not take or give a file."""
+    if full or is_full(text):
+        return DeviceFullError(
+            f"No space left on {name} while uploading {file}.",
+            f"the file system that holds {remote}",
+            "free some space there, or set another root for the device in devices.toml",
+        )
+    return TransferError(
+        f"{file} could not be moved to or from {name}.",
+        f"{remote}: {says(name, text)}",
+        "the same command again; if it stays, another root for the device in devices.toml",
+    )
+
+
+def silent(name: str, file: str, text: str) -> UnreachableError:
+    """The error for a device that stopped in the middle of a file."""
+    return UnreachableError(f"{name} stopped answering while {file} was on its way.", text, "the same command again")
 
 
 def run(

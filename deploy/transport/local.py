@@ -9,15 +9,12 @@ import selectors
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from core.errors import DeviceFullError, HostError, TransferError
-from deploy.transport.base import Progress
+from deploy.transport.base import Progress, Transport
 from deploy.transport.deadline import NEVER, Deadline
 from deploy.transport.hearing import PIECE, Heard, open_ordinary, receiving
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _CHUNK = 1 << 18
 
@@ -89,7 +86,7 @@ def _close(pipe: IO[bytes] | None) -> None:
         pipe.close()
 
 
-class LocalTransport:
+class LocalTransport(Transport):
     """This machine as a device."""
 
     longest = 100_000
@@ -141,9 +138,3 @@ class LocalTransport:
 
     def close(self) -> None:
         """Nothing is held open."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from deploy.scripts import for_mac
 from deploy.transport.base import Channel, Progress, Transport
 from deploy.transport.deadline import NEVER, Deadline
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
-
-class Wrapped:
+class Wrapped(Transport):
     """A transport that does what ``inner`` does."""
 
     def __init__(self, inner: Transport) -> None:
@@ -41,12 +37,6 @@ class Wrapped:
     def close(self) -> None:
         """Close the connection."""
         self.inner.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class MacTransport(Wrapped):

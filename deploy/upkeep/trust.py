@@ -24,20 +24,7 @@ from deploy.transport.ssh.spelled import FORM, spelled
 _SECONDS = 30.0
 
 
-@dataclass(frozen=True)
-class Offered:
-    """The host key that a device showed."""
-
-    address: Address
-    key: paramiko.PKey
-
-    @property
-    def line(self) -> str:
-        """As a known_hosts file has it."""
-        return f"{self.address.record} {self.key.get_name()} {self.key.get_base64()}"
-
-
-def offered(address: Address) -> Offered:
+def _offered(address: Address) -> paramiko.PKey:
     """Get the host key of ``address`` without logging in. Jump hosts on the way must be trusted already.
 
     Raises:
@@ -49,7 +36,7 @@ def offered(address: Address) -> Offered:
         transport = AuthTransport(sock)
         try:
             transport.start_client(timeout=_SECONDS)
-            return Offered(address, transport.get_remote_server_key())
+            return transport.get_remote_server_key()
         finally:
             transport.close()
     except LOST as error:
@@ -61,11 +48,6 @@ def offered(address: Address) -> Offered:
     finally:
         sock.close()
         client.close()
-
-
-def known(address: Address) -> ssh_known.Known:
-    """The keys on record for ``address``."""
-    return ssh_known.read(address.known_hosts, address.record)
 
 
 def device_of(name: str) -> Device:
@@ -136,9 +118,8 @@ def trust(device: Device, fingerprint: str = "", replace: bool = False) -> list[
 
 
 def _trust_one(address: Address, fingerprint: str, replace: bool) -> Trusted:
-    found = offered(address)
-    key, file = found.key, address.known_hosts[0]
-    record = known(address)
+    key, file = _offered(address), address.known_hosts[0]
+    record = ssh_known.read(address.known_hosts, address.record)
     if record.revokes(key):
         raise HostKeyError(
             f"{address.device} ({address.record}) shows a key that is revoked: {key.get_name()} {key.fingerprint}.",
@@ -158,7 +139,7 @@ def _trust_one(address: Address, fingerprint: str, replace: bool) -> Trusted:
             (key.fingerprint,),
         )
     _compare(address, key, fingerprint)
-    _store(file, address.record, found.line, replace)
+    _store(file, address.record, f"{address.record} {key.get_name()} {key.get_base64()}", replace)
     outcome = "replaced" if record.keys else "stored"
     return Trusted(address.record, key.get_name(), key.fingerprint, str(file), outcome)
 

@@ -48,12 +48,6 @@ def private_server() -> Server:
     return Server(host=HOST, port=ensure_server())
 
 
-def running_port() -> int:
-    """Its port when it is up, else 0."""
-    state = _up(Folder.of(NAME))
-    return state.port if state else 0
-
-
 def _up(folder: Folder) -> State | None:
     state = read_state(folder)
     return state if state is not None and state.ready and state.running else None

@@ -1,4 +1,4 @@
-"""Write and read cpio archives in the ``newc`` format, which the Linux kernel unpacks as initramfs.
+"""Write cpio archives in the ``newc`` format, which the Linux kernel unpacks as initramfs.
 
 Format: Documentation/driver-api/early-userspace/buffer-format.rst of the kernel. The same entries always give
 the same bytes: everything belongs to root and carries no time.
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 _MAGIC = b"070701"
 _TRAILER = "TRAILER!!!"
-_FIELDS = 13
 
 
 @dataclass(frozen=True)
@@ -82,31 +81,3 @@ def write(entries: Iterable[Entry]) -> bytes:
     parts.append(_record(Entry(_TRAILER, 0), 0))
     raw = b"".join(parts)
     return raw + bytes(-len(raw) % 512)
-
-
-def read(raw: bytes) -> list[Entry]:
-    """The entries of an archive, or of several behind one another.
-
-    Raises:
-        ValueError: it is not one, or is cut short.
-    """
-    entries: list[Entry] = []
-    at = 0
-    while at < len(raw):
-        if raw[at : at + 4] == bytes(4):  # padding between archives
-            at += 4
-            continue
-        head = raw[at : at + 6 + 8 * _FIELDS]
-        if head[:6] != _MAGIC or len(head) < 6 + 8 * _FIELDS:
-            raise ValueError(f"no cpio header at byte {at}")
-        values = [int(head[6 + 8 * index : 14 + 8 * index], 16) for index in range(_FIELDS)]
-        mode, size, major, minor, length = values[1], values[6], values[9], values[10], values[11]
-        begin = at + len(head)
-        data = begin + length + -(len(head) + length) % 4
-        if data + size > len(raw):
-            raise ValueError("the archive is cut short")
-        path = raw[begin : begin + length - 1].decode()
-        if path != _TRAILER:
-            entries.append(Entry(path, mode, raw[data : data + size], (major, minor)))
-        at = data + size + -size % 4
-    return entries

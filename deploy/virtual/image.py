@@ -6,10 +6,12 @@ they go into a second, tiny archive behind the first (the kernel unpacks both) w
 
 from __future__ import annotations
 
+import io
 import json
+import lzma
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from core.console import note
 from core.errors import ConfigError
 from core.files import locked, new_folder, sealed, sha256_bytes, write_json
 from core.paths import cache_dir
-from deploy.virtual import cpio, kernel_modules
+from deploy.virtual import cpio
 from deploy.virtual import root as virtual_root
 from deploy.virtual.pc import unpack_kernel
 from deploy.virtual.spec import Spec
@@ -176,11 +178,11 @@ def _needed(program: Path, root: Path) -> Iterator[Path]:
 
 def _modules(spec: Spec, kernel: Path) -> Iterator[cpio.Entry]:
     """The drivers, and the order to load them in."""
-    modules, builtin = kernel_modules.find(_one(kernel, "usr/lib/modules/*"))
+    modules, builtin = find(_one(kernel, "usr/lib/modules/*"))
     paths: list[str] = []
-    for file in kernel_modules.load_order(spec.modules, modules, builtin):
+    for file in load_order(spec.modules, modules, builtin):
         path = "usr/" + _inside(file, kernel).removeprefix("usr/").removesuffix(".xz")
-        yield cpio.file(path, kernel_modules.read_module(file))
+        yield cpio.file(path, read_module(file))
         paths.append(f"/{path}\n")
     yield cpio.file("etc/modules-in-order", "".join(paths))
 
@@ -193,3 +195,75 @@ def keys_archive(host_key: str, authorized: Iterable[str]) -> bytes:
             cpio.file("etc/ssh/authorized_keys", "".join(f"{line}\n" for line in authorized)),
         ]
     )
+
+
+def read_module(file: Path) -> bytes:
+    """A module's ELF file, unpacked: suites after bookworm ship them compressed."""
+    raw = file.read_bytes()
+    return lzma.decompress(raw) if file.suffix == ".xz" else raw
+
+
+def modinfo(raw: bytes) -> dict[str, list[str]]:
+    """The ``key=value`` pairs of a module's ``.modinfo`` section; a key may occur several times."""
+    from elftools.elf.elffile import ELFFile
+
+    section = ELFFile(io.BytesIO(raw)).get_section_by_name(".modinfo")
+    found: dict[str, list[str]] = {}
+    for pair in section.data().split(b"\0") if section is not None else []:
+        key, sign, value = pair.decode("utf-8", "replace").partition("=")
+        if sign:
+            found.setdefault(key, []).append(value)
+    return found
+
+
+def _plain(name: str) -> str:
+    """The module's name in a file's name, which may have dashes instead of underscores."""
+    return name.replace("-", "_")
+
+
+def find(root: Path) -> tuple[dict[str, Path], frozenset[str]]:
+    """All modules below ``lib/modules/<version>`` by name, and the names of those built into the kernel."""
+    modules = {_plain(file.name.split(".ko")[0]): file for file in sorted(root.rglob("*.ko*"))}
+    listing = root / "modules.builtin"
+    lines = listing.read_text(encoding="utf-8").split() if listing.is_file() else []
+    return modules, frozenset(_plain(Path(line).name.split(".ko")[0]) for line in lines)
+
+
+def load_order(required: Iterable[str], modules: Mapping[str, Path], builtin: frozenset[str]) -> list[Path]:
+    """The files to load for ``required``, each after its dependencies, which it names itself in ``.modinfo``.
+
+    A package's modules come without ``modules.dep``, which depmod makes at installation.
+
+    Raises:
+        ConfigError: the kernel's package lacks a module.
+    """
+    order: list[Path] = []
+    seen: set[str] = set()
+
+    def visit(name: str, because: str) -> None:
+        if name in seen or name in builtin:
+            return
+        seen.add(name)
+        file = modules.get(name)
+        if file is None:
+            raise ConfigError(
+                f"The kernel's package has no module {name}.",
+                f"needed by {because}",
+                "fix deploy/virtual/virtual.toml",
+            )
+        info = modinfo(read_module(file))
+        before = [word for value in info.get("depends", []) for word in value.split(",") if word]
+        before += [
+            word
+            for value in info.get("softdep", [])
+            if value.startswith("pre:")
+            for word in value.partition("post:")[0].removeprefix("pre:").split()
+            if _plain(word) in modules
+        ]
+        for word in before:
+            visit(_plain(word), name)
+        order.append(file)
+
+    for name in required:
+        visit(_plain(name), "deploy/virtual/virtual.toml")
+    return order

@@ -25,7 +25,7 @@ from core.errors import ConfigError, HostError, UnreachableError
 from core.files import disk_errors, locked, write_atomic
 from core.paths import IMPORTS
 from core.processes.commands import lasting, quote
-from deploy.virtual.spec import Spec, get_spec, load_specs
+from deploy.virtual.spec import Spec, get_spec
 from deploy.virtual.state import Folder, State, read_state
 from deploy.virtual.supervisor import PORT, Launch
 
@@ -69,19 +69,9 @@ class Endpoint:
 class Status:
     """The state of a virtual device; ``str()`` of it is ``up``, ``booting`` or ``down``."""
 
-    name: str
-    title: str
     running: bool
     ready: bool = False
     port: int = 0
-    pid: int = 0
-    """Of QEMU."""
-    since: float = 0.0
-    """Seconds since the epoch."""
-    uptime_seconds: float = 0.0
-    idle_seconds: float = 0.0
-    idle_limit: float = 0.0
-    """Seconds of disuse after which it ends."""
 
     def __str__(self) -> str:
         if not self.running:
@@ -89,21 +79,13 @@ class Status:
         return "up" if self.ready else "booting"
 
 
-def names() -> list[str]:
-    """All virtual devices."""
-    return list(load_specs())
-
-
 def status(name: str) -> Status:
-    """Whether ``name`` is up, and since when."""
-    spec, folder = get_spec(name), Folder.of(name)
-    state = read_state(folder)
+    """Whether ``name`` is up."""
+    get_spec(name)
+    state = read_state(Folder.of(name))
     if state is None or not state.running:
-        return Status(name, spec.title, running=False)
-    return Status(
-        name, spec.title, True, state.ready, state.port, state.qemu.pid, state.since,
-        max(0.0, time.time() - state.since), folder.idle_seconds(), state.idle_limit,
-    )  # fmt: skip
+        return Status(running=False)
+    return Status(True, state.ready, state.port)
 
 
 def ensure(name: str) -> Endpoint:
@@ -147,11 +129,6 @@ def _check_kvm(spec: Spec, folder: Folder, running: bool) -> None:
             f"it was started without {kvm.VARIABLE}=on",
             f"./inv devices.stop {spec.name}, then the same command again",
         )
-
-
-def start(name: str) -> Endpoint:
-    """The same as `ensure`, under the name people type."""
-    return ensure(name)
 
 
 def toucher(name: str) -> Callable[[], None]:

@@ -59,8 +59,8 @@ class Spec(_Model):
     user: str
     properties: dict[str, str] = {}
     tmpfs: dict[str, str]
-    idle_minutes: float = Field(gt=0)
-    boot_seconds: float = Field(gt=0)
+    idle_minutes: float = Field(default=15, gt=0)
+    boot_seconds: float = Field(default=240, gt=0)
 
     @model_validator(mode="after")
     def _has_one_emulator(self) -> Spec:
@@ -83,9 +83,13 @@ def load_specs(source: Path = TABLE) -> dict[str, Spec]:
     try:
         table = tomllib.loads(source.read_text(encoding="utf-8"))
         systems = {name: System.model_validate({**row, "name": name}) for name, row in table["system"].items()}
+        rows = {
+            name: {**(table["device"][row.pop("like")] if "like" in row else {}), **row}
+            for name, row in table["device"].items()
+        }
         return {
             name: Spec.model_validate({**row, "name": name, "system": systems[row["system"]]})
-            for name, row in table["device"].items()
+            for name, row in rows.items()
         }
     except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError, ValidationError) as error:
         raise ConfigError(f"{source} is not a table of virtual devices.", str(error), f"fix {source}") from error

@@ -1,5 +1,7 @@
 #include "slipway/engine.h"
 
+#include "slipway/status.h"
+
 namespace slipway {
 
 std::vector<SizeRange> size_ranges(const ValueSpec& spec) {
@@ -54,6 +56,38 @@ Result<std::vector<std::uint8_t>> Engine::values() {
 Result<std::vector<ProfileRow>> Engine::profile_rows(unsigned /*timed*/) {
   return Status(Code::kUsage, "The engine " + info().name + " makes no table of its profile.",
                 "give --profile_path FILE, and read the file with the engine's own tools");
+}
+
+const char* kind_of(Code code) {
+  switch (code) {
+    case Code::kOk:
+      return "ok";
+    case Code::kUsage:
+      return "usage";
+    case Code::kFile:
+      return "file";
+    case Code::kMissingOperator:
+      return "missing-operator";
+    case Code::kMissingBackend:
+      return "missing-backend";
+    case Code::kInput:
+      return "input";
+    case Code::kExecution:
+      return "execution";
+    case Code::kOutput:
+      return "output";
+    case Code::kMemory:
+      return "memory";
+    case Code::kCrash:
+      return "crash";
+    case Code::kLimit:
+      return "limit";
+  }
+  return "unknown";
+}
+
+Status out_of_memory() {
+  return {Code::kMemory, "Out of memory.", "use a smaller program or input, or a device with more memory"};
 }
 
 }  // namespace slipway

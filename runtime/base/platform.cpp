@@ -9,7 +9,17 @@
 #include <utility>
 #include <vector>
 
+#include "base/device_memory.h"
+
 namespace slipway {
+namespace {
+
+std::string mebibytes(std::uint64_t bytes) {
+  constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20;
+  return std::to_string(bytes / kMebibyte) + " MiB";
+}
+
+}  // namespace
 
 std::int64_t wall_clock() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -65,6 +75,20 @@ Pages& Pages::operator=(Pages&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   return *this;
+}
+
+Status check_room(std::uint64_t bytes, const std::string& what) {
+  if (bytes <= kAlwaysTried) {
+    return {};
+  }
+  const std::optional<MemoryLeft> left = memory_left();
+  if (!left || bytes <= left->bytes) {
+    return {};
+  }
+  return {Code::kMemory,
+          "There is no memory for " + what + ": it takes " + std::to_string(bytes) + " bytes (" +
+              mebibytes(bytes) + "), " + left->limit + " leaves " + mebibytes(left->bytes) + ".",
+          "end other programs, raise the limit, or use a smaller program or input"};
 }
 
 }  // namespace slipway

@@ -10,9 +10,12 @@
 #include <shellapi.h>
 
 #include <algorithm>
+#include <bitset>
 #include <cstdio>
 #include <utility>
+#include <vector>
 
+#include "base/device_memory.h"
 #include "base/platform.h"
 #include "base/unfinished_file.h"
 #include "base/windows_text.h"
@@ -114,6 +117,71 @@ void set_modified(HANDLE file, std::int64_t modified) {
     const FILETIME time = {static_cast<DWORD>(ticks), static_cast<DWORD>(ticks >> 32)};
     ::SetFileTime(file, nullptr, nullptr, &time);
   }
+}
+
+// Numbers of IsProcessorFeaturePresent, as winnt.h has them, and how /proc/cpuinfo names the feature.
+struct Feature {
+  DWORD number;
+  const char* name;
+};
+
+#if defined(_M_ARM64) || defined(__aarch64__)
+constexpr Feature kFeatures[] = {{18, "fp"},    {19, "asimd"},   {30, "aes"},
+                                 {31, "crc32"}, {34, "atomics"}, {43, "asimddp"}};
+#else
+constexpr Feature kFeatures[] = {{6, "sse"},     {10, "sse2"}, {13, "pni"},  {36, "ssse3"},  {37, "sse4_1"},
+                                 {38, "sse4_2"}, {39, "avx"},  {40, "avx2"}, {41, "avx512f"}};
+#endif
+
+const char* architecture() {
+  SYSTEM_INFO info = {};
+  ::GetNativeSystemInfo(&info);
+  switch (info.wProcessorArchitecture) {
+    case PROCESSOR_ARCHITECTURE_AMD64:
+      return "x86_64";
+    case PROCESSOR_ARCHITECTURE_INTEL:
+      return "i686";
+    case 12:  // PROCESSOR_ARCHITECTURE_ARM64
+      return "aarch64";
+    default:
+      return "";
+  }
+}
+
+std::string model() {
+  wchar_t name[256] = {};
+  DWORD bytes = sizeof(name) - sizeof(name[0]);
+  const LSTATUS status =
+      ::RegGetValueW(HKEY_LOCAL_MACHINE, L"HARDWARE\\DESCRIPTION\\System\\CentralProcessor\\0",
+                     L"ProcessorNameString", RRF_RT_REG_SZ, nullptr, name, &bytes);
+  std::string text = status == ERROR_SUCCESS ? to_utf8(name) : "";
+  while (!text.empty() && text.back() == ' ') {
+    text.pop_back();
+  }
+  return text;
+}
+
+unsigned allowed_cpus() {
+  DWORD_PTR own = 0;
+  DWORD_PTR all = 0;
+  if (::GetProcessAffinityMask(::GetCurrentProcess(), &own, &all) == 0) {
+    return 1;
+  }
+  return std::max(1U, static_cast<unsigned>(std::bitset<sizeof(own) * 8>(own).count()));
+}
+
+// Cores, hardware threads of one counted once.
+unsigned physical_cores() {
+  DWORD bytes = 0;
+  ::GetLogicalProcessorInformation(nullptr, &bytes);
+  std::vector<SYSTEM_LOGICAL_PROCESSOR_INFORMATION> rows(bytes /
+                                                         sizeof(SYSTEM_LOGICAL_PROCESSOR_INFORMATION));
+  if (rows.empty() || ::GetLogicalProcessorInformation(rows.data(), &bytes) == 0) {
+    return allowed_cpus();
+  }
+  const auto cores = std::count_if(rows.begin(), rows.end(),
+                                   [](const auto& row) { return row.Relationship == RelationProcessorCore; });
+  return std::max(1U, static_cast<unsigned>(cores));
 }
 
 }  // namespace
@@ -277,6 +345,70 @@ std::vector<std::string> command_words(int argc, char** argv) {
   }
   ::LocalFree(wide);
   return words;
+}
+
+// What may still be committed, and what of its address space this process has not used.
+std::optional<MemoryLeft> memory_left_below(const std::string& /*root*/) {
+  MEMORYSTATUSEX status = {};
+  status.dwLength = sizeof(status);
+  if (::GlobalMemoryStatusEx(&status) == 0) {
+    return {};
+  }
+  return MemoryLeft{std::min(status.ullAvailPageFile, status.ullAvailVirtual), "this device"};
+}
+
+std::optional<MemoryLeft> memory_left() {
+  return memory_left_below("");
+}
+
+std::wstring to_wide(const std::string& text) {
+  const int bytes = static_cast<int>(text.size());
+  const int count = ::MultiByteToWideChar(CP_UTF8, 0, text.data(), bytes, nullptr, 0);
+  std::wstring wide(static_cast<std::size_t>(count), L'\0');
+  ::MultiByteToWideChar(CP_UTF8, 0, text.data(), bytes, wide.data(), count);
+  return wide;
+}
+
+std::string to_utf8(const wchar_t* text) {
+  // With the terminating zero, which is taken off again.
+  const int count = ::WideCharToMultiByte(CP_UTF8, 0, text, -1, nullptr, 0, nullptr, nullptr);
+  if (count <= 0) {
+    return {};
+  }
+  std::string narrow(static_cast<std::size_t>(count), '\0');
+  ::WideCharToMultiByte(CP_UTF8, 0, text, -1, narrow.data(), count, nullptr, nullptr);
+  narrow.pop_back();
+  return narrow;
+}
+
+std::string system_message(unsigned long error) {
+  wchar_t buffer[512] = {};
+  const DWORD length =
+      ::FormatMessageW(FORMAT_MESSAGE_FROM_SYSTEM | FORMAT_MESSAGE_IGNORE_INSERTS, nullptr, error,
+                       MAKELANGID(LANG_ENGLISH, SUBLANG_DEFAULT), buffer, 512, nullptr);
+  std::string text = length == 0 ? "error " + std::to_string(error) : to_utf8(buffer);
+  while (!text.empty() &&
+         (text.back() == '.' || text.back() == '\r' || text.back() == '\n' || text.back() == ' ')) {
+    text.pop_back();
+  }
+  return text;
+}
+
+CpuInfo cpu_info() {
+  CpuInfo info;
+  info.arch = architecture();
+  info.model = model();
+  for (const Feature& feature : kFeatures) {
+    if (::IsProcessorFeaturePresent(feature.number) != 0) {
+      info.features.emplace_back(feature.name);
+    }
+  }
+  info.cores = physical_cores();
+  return info;
+}
+
+unsigned usable_cores() {
+  return std::min(physical_cores(), allowed_cpus());
 }
 
 }  // namespace slipway

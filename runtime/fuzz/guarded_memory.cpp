@@ -1,5 +1,3 @@
-#include "guarded_memory.h"
-
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -8,6 +6,8 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+
+#include "trial.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "last_words.h"
+#include "trial.h"
 
 #ifdef SLIPWAY_SANITIZE
 

@@ -67,4 +67,8 @@ bool well_formed(const std::uint8_t* data, std::size_t size);
 // XNNPACK's graphs in a well-formed file, those alone which are well-formed themselves; each once.
 std::vector<StoredGraph> find_graphs(const std::uint8_t* data, std::size_t size);
 
+// The same program with every number stored: FlatBuffers leave out those that have their default value, and
+// what is left out cannot be changed where it would be. Empty where the file is no well-formed program.
+std::vector<std::uint8_t> spread(const std::uint8_t* data, std::size_t size);
+
 }  // namespace slipway::fuzz

@@ -19,10 +19,8 @@
 #include <map>
 
 #include "fields.h"
-#include "last_words.h"
-#include "patches.h"
 #include "runner/files/sha256.h"
-#include "spread.h"
+#include "stored.h"
 #include "trial.h"
 
 namespace slipway::fuzz {

@@ -54,4 +54,12 @@ bool try_all(const std::vector<std::uint8_t>& file, std::size_t count, const Cha
 bool run_all(const std::vector<std::uint8_t>& file, std::size_t count, const Change& change,
              const TrialOptions& options, const OnTrial& on_trial);
 
+// From now on a signal that ends the process prints itself and the calls that led there to standard error.
+// Under sanitizers they do that themselves.
+void keep_last_words();
+
+// What memory is filled with before it is given out: code that reads what nobody wrote answers otherwise with
+// another.
+void fill_memory_with(std::uint8_t byte);
+
 }  // namespace slipway::fuzz

@@ -1,9 +1,6 @@
-#include "cases.h"
-
-#include "layer.h"
+#include "run.h"
 
 namespace proof {
-
 namespace {
 
 using Kind = Layer::Kind;

@@ -1,9 +1,8 @@
-#include "cpu.h"
-
 #include <cpuinfo.h>
 
-namespace proof {
+#include "run.h"
 
+namespace proof {
 namespace {
 
 struct Feature {

@@ -2,11 +2,9 @@
 #include <cmath>
 #include <memory>
 
-#include "numbers.h"
 #include "problem.h"
 
 namespace proof {
-
 namespace {
 
 // Half the spacing of the numbers around 1: the relative error of one rounding.

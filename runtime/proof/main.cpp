@@ -1,19 +1,140 @@
 #include <xnnpack.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
-#include "attempt.h"
-#include "cases.h"
-#include "cpu.h"
-#include "report.h"
 #include "run.h"
-#include "sampler.h"
 
+namespace proof {
 namespace {
+
+std::string Format(const char* format, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+std::string Hex(const std::uint8_t* bytes, std::size_t size) {
+  std::string text;
+  for (std::size_t i = 0; i < size; ++i) {
+    text += "0123456789abcdef"[bytes[i] >> 4];
+    text += "0123456789abcdef"[bytes[i] & 15];
+  }
+  return text;
+}
+
+// Differs from any other choice of microkernels.
+std::string BuildIdentifier() {
+  return Hex(static_cast<const std::uint8_t*>(xnn_experimental_get_build_identifier_data()),
+             xnn_experimental_get_build_identifier_size());
+}
+
+std::string Quote(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char letter : text) {
+    const auto code = static_cast<unsigned char>(letter);
+    if (letter == '"' || letter == '\\') {
+      quoted += '\\';
+      quoted += letter;
+    } else if (code < 0x20 || code >= 0x7F) {
+      char escape[8];
+      std::snprintf(escape, sizeof escape, "\\u%04x", code);
+      quoted += escape;
+    } else {
+      quoted += letter;
+    }
+  }
+  return quoted + '"';
+}
+
+std::string Array(const std::vector<std::string>& texts) {
+  std::string array;
+  for (const std::string& text : texts) array += (array.empty() ? "" : ", ") + Quote(text);
+  return "[" + array + "]";
+}
+
+// Infinity and NaN are not JSON.
+std::string Number(double value) {
+  return std::isfinite(value) ? Format("%.9g", value) : "null";
+}
+
+std::string Samples(const Result& result) {
+  std::string object;
+  for (const auto& [address, count] : result.samples) {
+    char text[64];
+    std::snprintf(text, sizeof text, "\"0x%llx\": %u", static_cast<unsigned long long>(address), count);
+    object += (object.empty() ? "" : ", ") + std::string(text);
+  }
+  return "{" + object + "}";
+}
+
+std::string CaseJson(const Result& result) {
+  std::string text = "    {\"name\": " + Quote(result.name) + ", \"op\": " + Quote(result.op) +
+                     ", \"dtype\": " + Quote(result.dtype) + ", \"shape\": " + Quote(result.shape) +
+                     ",\n     \"outcome\": " + Quote(OutcomeName(result.outcome)) +
+                     ", \"status\": " + Quote(result.status) + ", \"why\": " + Quote(result.why);
+  text += ",\n     \"max_error\": ";
+  text += result.status == "success" ? Number(result.max_error) : "null";
+  text +=
+      ", \"tolerance\": " + Number(result.tolerance) + ",\n     \"operators\": " + Array(result.operators);
+  return text + ", \"samples\": " + Samples(result) + "}";
+}
+
+std::string Join(const std::vector<std::string>& texts, const char* between) {
+  std::string joined;
+  for (const std::string& text : texts) joined += (joined.empty() ? "" : between) + text;
+  return joined;
+}
+
+bool AllPassed(const std::vector<Result>& results) {
+  return std::none_of(results.begin(), results.end(),
+                      [](const Result& result) { return result.outcome == Outcome::kFailed; });
+}
+
+// A table for people.
+std::string Table(const Cpu& cpu, const std::vector<Result>& results) {
+  std::string text = "XNNPACK " + XnnpackVersion() + ", KleidiAI " +
+                     (KleidiaiVersion().empty() ? "none" : KleidiaiVersion()) + "\nCPU: " + cpu.name + " (" +
+                     Join(cpu.features, " ") + ")\n\n";
+  std::size_t width = 0;
+  for (const Result& result : results) width = std::max(width, result.name.size());
+  for (const Result& result : results) {
+    std::string name = result.name;
+    name.resize(width, ' ');
+    text += name + "  " + OutcomeName(result.outcome);
+    if (result.status == "success") {
+      text += "  error " + Format("%.3g", result.max_error) + " of " + Format("%.3g", result.tolerance) +
+              "  " + Join(result.operators, " > ");
+    } else {
+      text += "  (" + result.status + ")";
+    }
+    text += (result.why.empty() ? "" : ": " + result.why) + "\n";
+  }
+  const auto count = [&](Outcome outcome) {
+    return std::to_string(std::count_if(results.begin(), results.end(),
+                                        [&](const Result& result) { return result.outcome == outcome; }));
+  };
+  return text + "\n" + count(Outcome::kPassed) + " passed, " + count(Outcome::kFailed) + " failed, " +
+         count(Outcome::kUnsupported) + " unsupported by this CPU\n";
+}
+
+// One JSON document. It holds no times: the same program on the same CPU says the same, but for samples.
+std::string Json(const Cpu& cpu, const std::vector<Result>& results) {
+  std::string text = "{\n  \"schema_version\": 1,\n  \"xnnpack\": {\"version\": " + Quote(XnnpackVersion()) +
+                     ", \"build_identifier\": " + Quote(BuildIdentifier()) +
+                     "},\n  \"kleidiai\": " + Quote(KleidiaiVersion()) +
+                     ",\n  \"cpu\": {\"name\": " + Quote(cpu.name) +
+                     ", \"features\": " + Array(cpu.features) +
+                     "},\n  \"passed\": " + (AllPassed(results) ? "true" : "false") + ",\n  \"cases\": [\n";
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    text += CaseJson(results[i]) + (i + 1 < results.size() ? ",\n" : "\n");
+  }
+  return text + "  ]\n}\n";
+}
 
 constexpr char kUsage[] =
     "xnnpack_proof [--json] [--list] [--case NAME]... [--samples MILLISECONDS]\n"
@@ -53,19 +174,19 @@ Options Parse(int argc, char** argv) {
       options.error = "xnnpack_proof: " + word + " is unknown, or its value is missing or wrong";
     }
   }
-  if (options.sample_ms > 0 && !proof::Sampler::Available()) {
+  if (options.sample_ms > 0 && !Sampler::Available()) {
     options.error = "xnnpack_proof: there is no sampling on this system";
   }
   return options;
 }
 
 // The cases that were asked for; an error for a name that none has.
-std::vector<proof::Case> Choose(const std::vector<proof::Case>& all, Options* options) {
+std::vector<Case> Choose(const std::vector<Case>& all, Options* options) {
   if (options->cases.empty()) return all;
-  std::vector<proof::Case> chosen;
+  std::vector<Case> chosen;
   for (const std::string& name : options->cases) {
     const auto found =
-        std::find_if(all.begin(), all.end(), [&](const proof::Case& item) { return item.name == name; });
+        std::find_if(all.begin(), all.end(), [&](const Case& item) { return item.name == name; });
     if (found == all.end()) {
       options->error = "xnnpack_proof: there is no case " + name + " (see --list)";
     } else {
@@ -76,11 +197,13 @@ std::vector<proof::Case> Choose(const std::vector<proof::Case>& all, Options* op
 }
 
 }  // namespace
+}  // namespace proof
 
 int main(int argc, char** argv) {
+  using namespace proof;
   Options options = Parse(argc, argv);
-  const std::vector<proof::Case> all = proof::AllCases();
-  const std::vector<proof::Case> chosen = Choose(all, &options);
+  const std::vector<Case> all = AllCases();
+  const std::vector<Case> chosen = Choose(all, &options);
   if (!options.error.empty()) {
     std::fprintf(stderr, "%s\n%s", options.error.c_str(), kUsage);
     return kUsageError;
@@ -90,18 +213,18 @@ int main(int argc, char** argv) {
     return kRight;
   }
   if (options.list) {
-    for (const proof::Case& item : chosen) std::puts(item.name.c_str());
+    for (const Case& item : chosen) std::puts(item.name.c_str());
     return kRight;
   }
-  const proof::Cpu cpu = proof::ReadCpu();
+  const Cpu cpu = ReadCpu();
   const xnn_status status = xnn_initialize(nullptr);
   if (!cpu.known || status != xnn_status_success) {
     std::fprintf(stderr, "xnnpack_proof: cpuinfo %s this CPU; XNNPACK's initialization: %s\n",
-                 cpu.known ? "knows" : "does not know", proof::StatusName(status));
+                 cpu.known ? "knows" : "does not know", StatusName(status));
     return kRefused;
   }
-  std::vector<proof::Result> results;
-  for (const proof::Case& item : chosen) results.push_back(proof::RunCase(item, cpu, options.sample_ms));
-  std::fputs((options.json ? proof::Json(cpu, results) : proof::Table(cpu, results)).c_str(), stdout);
-  return proof::AllPassed(results) ? kRight : kWrong;
+  std::vector<Result> results;
+  for (const Case& item : chosen) results.push_back(RunCase(item, cpu, options.sample_ms));
+  std::fputs((options.json ? Json(cpu, results) : Table(cpu, results)).c_str(), stdout);
+  return AllPassed(results) ? kRight : kWrong;
 }

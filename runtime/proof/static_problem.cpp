@@ -2,11 +2,9 @@
 #include <cmath>
 #include <memory>
 
-#include "numbers.h"
 #include "problem.h"
 
 namespace proof {
-
 namespace {
 
 constexpr int kInputZeroPoint = -5;

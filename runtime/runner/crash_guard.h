@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -40,5 +41,20 @@ class CrashGuard {
 
 // A guard with the answers of status_of; nullptr in a build with sanitizers, which report crashes themselves.
 std::unique_ptr<CrashGuard> guard_while(const std::string& doing, const JsonWish& json);
+
+// What describing a program may take, which may come from anywhere: memory by the file's size (of all its
+// files), processor time in all. The limits are this process's own from here on, where its system has such;
+// those that are lower already stay, and a further call may allow more. Without memory the answer is kMemory,
+// without time kLimit.
+inline constexpr unsigned kDescribeSeconds = 100;
+void limit_describing(std::uint64_t bytes);
+
+// Weights are packed for the list of kernels: once, in twice the size where half precision is widened, beside
+// what a graph has in between.
+inline std::uint64_t describe_bytes(std::uint64_t file_size) {
+  constexpr std::uint64_t kAlways = std::uint64_t{1} << 30;
+  constexpr std::uint64_t kTimes = 8;
+  return file_size > (UINT64_MAX - kAlways) / kTimes ? UINT64_MAX : kAlways + kTimes * file_size;
+}
 
 }  // namespace slipway

@@ -1,7 +1,9 @@
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -71,6 +73,28 @@ void handle(int signal_number) {
   ::_exit(words->code);
 }
 
+// Sets a limit, unless the one that was there first is lower. The hard one stays, so that another call can
+// allow more.
+class Limit {
+ public:
+  explicit Limit(decltype(RLIMIT_CPU) resource) : resource_(resource) {
+    known_ = ::getrlimit(resource_, &first_) == 0;
+  }
+  void set(std::uint64_t most) const {
+    if (known_) {
+      struct rlimit limit = first_;
+      limit.rlim_cur =
+          std::min(first_.rlim_cur, static_cast<rlim_t>(std::min<std::uint64_t>(most, RLIM_INFINITY - 1)));
+      ::setrlimit(resource_, &limit);
+    }
+  }
+
+ private:
+  decltype(RLIMIT_CPU) resource_;
+  struct rlimit first_ = {};
+  bool known_ = false;
+};
+
 }  // namespace
 
 CrashGuard::CrashGuard(AllLastWords words, const std::string& json_path) {
@@ -94,6 +118,17 @@ CrashGuard::~CrashGuard() {
   for (std::size_t i = 0; i < std::size(kSignals); ++i) {
     ::sigaction(kSignals[i], &g_before[i], nullptr);
   }
+}
+
+void limit_describing(std::uint64_t bytes) {
+  static const Limit time(RLIMIT_CPU);
+  time.set(kDescribeSeconds);
+#ifdef SLIPWAY_SANITIZE
+  static_cast<void>(bytes);  // the sanitizers' own memory is beyond all bounds
+#else
+  static const Limit memory(RLIMIT_DATA);
+  memory.set(bytes);
+#endif
 }
 
 }  // namespace slipway

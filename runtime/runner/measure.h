@@ -1,6 +1,7 @@
 // The executions that a run measures.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <vector>
 
@@ -11,10 +12,49 @@
 
 namespace slipway {
 
+double milliseconds_since(std::chrono::steady_clock::time_point start);
+
+// Latencies of a run, in milliseconds.
+struct LatencySummary {
+  double min = 0;
+  double p10 = 0;
+  double p50 = 0;
+  double p90 = 0;
+  double p99 = 0;
+  double mean = 0;
+};
+
+// The nearest-rank percentile: the smallest of the values such that at least `percent` per cent of them are
+// not above it. Always one of the values, never an interpolation: with one value every percentile is that
+// value, with ten p99 is the largest. `sorted` ascending and not empty; 0 < percent <= 100.
+double nearest_rank(const std::vector<double>& sorted, double percent);
+
+LatencySummary summarize(std::vector<double> latencies);
+
+// The instructions that this process has executed on an emulated machine of Slipway:
+// toolchains/emulation/instructions.c counts them.
+class InstructionCounter {
+ public:
+  // Finds out whether anything counts here, and what asking costs.
+  InstructionCounter();
+
+  bool counts() const { return counts_; }
+
+  // The beginning and the end of what is counted. end() returns the instructions between: of this process, in
+  // user mode, with all its threads.
+  void begin();
+  std::uint64_t end();
+
+ private:
+  std::uint64_t begin_ = 0;
+  std::uint64_t cost_ = 0;
+  bool counts_ = false;
+};
+
 struct Measured {
   std::vector<double> latencies_ms;
-  std::vector<std::uint64_t>
-      instructions;  // of each; empty unless they were wanted and something counts them
+  // Of each; empty unless they were wanted and something counts them.
+  std::vector<std::uint64_t> instructions;
 };
 
 // Executes as often as `options` wants. The clock runs around execute() alone.

@@ -10,6 +10,9 @@
 
 namespace slipway {
 
+// kMissingBackend, kMissingOperator, or kFile for weights that nobody gave; all of what is missing is named.
+Status check_offers(const Options& options, const MethodInfo& method, const Capabilities& capabilities);
+
 // kUsage when the program has no such method.
 Result<MethodInfo> find_method(const Options& options, const std::string& wanted, const ProgramInfo& program);
 

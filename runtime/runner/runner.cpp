@@ -15,7 +15,6 @@
 #include "base/text.h"
 #include "base/unfinished_file.h"
 #include "runner/crash_guard.h"
-#include "runner/describe_limits.h"
 #include "runner/files/digests.h"
 #include "runner/files/npy.h"
 #include "runner/files/sha256.h"
@@ -23,8 +22,6 @@
 #include "runner/measure.h"
 #include "runner/methods.h"
 #include "runner/options.h"
-#include "runner/report/latency.h"
-#include "runner/report/offers.h"
 #include "runner/report/report.h"
 #include "runner/roofline/roofline.h"
 

@@ -1,11 +1,9 @@
 #pragma once
 
-#include <dirent.h>
-#include <unistd.h>
-
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -23,10 +21,8 @@ class TemporaryFolder {
     }
   }
   ~TemporaryFolder() {
-    for (const std::string& name : files()) {
-      ::unlink(file(name).c_str());
-    }
-    ::rmdir(path_.c_str());
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
@@ -35,15 +31,8 @@ class TemporaryFolder {
 
   std::vector<std::string> files() const {
     std::vector<std::string> names;
-    DIR* folder = ::opendir(path_.c_str());
-    while (const dirent* entry = folder == nullptr ? nullptr : ::readdir(folder)) {
-      const std::string name = entry->d_name;
-      if (name != "." && name != "..") {
-        names.push_back(name);
-      }
-    }
-    if (folder != nullptr) {
-      ::closedir(folder);
+    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+      names.push_back(entry.path().filename().string());
     }
     return names;
   }

@@ -9,8 +9,8 @@
 #include "base/device_memory.h"
 #include "base/platform.h"
 #include "check.h"
-#include "runner/describe_limits.h"
-#include "runner/roofline/caches.h"
+#include "runner/crash_guard.h"
+#include "runner/roofline/roofline.h"
 #include "temporary_folder.h"
 
 namespace {

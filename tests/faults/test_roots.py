@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from core.errors import RootError, SlipwayError, TransferError
-from core.files import sha256_file
 from deploy import scripts
 from deploy.devices.inventory import Device
 from deploy.run import attempts
 from deploy.run.connect import open_device
 from deploy.run.execute import execute
-from deploy.store.store import Blob, Store
+from deploy.store.store import Store
 from deploy.transport.deadline import NEVER, Deadline
 from deploy.transport.local import LocalChannel, LocalTransport
 from deploy.upkeep import upkeep
@@ -97,7 +96,7 @@ def test_a_home_that_has_folders_of_our_names(
     before = state(board.home)
     refused(
         everything(small, device.model_copy(update={"root": "."}), tmp_path),
-        str(board.home), "it holds", "bundles", "runs", "devices.toml",
+        str(board.home), "it holds", "bundles", "devices.toml",
     )  # fmt: skip
     assert state(board.home) == before
     assert small.deploy(device).upload.files == 4, "the usual root is a folder of its own"
@@ -255,61 +254,6 @@ def test_no_home(small: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         store.open([], Deadline.after(20), make=True)
     assert not Path(tempfile.gettempdir(), name).exists()
     small.deploy(at(tmp_path / "root"))
-
-
-def old(root: Path, small: Tiny) -> None:
-    """As versions without a marker left it."""
-    small.deploy(at(root))
-    (root / ".slipway-root").unlink()
-    for run in (root / "programs").iterdir():
-        shutil.rmtree(run)
-    (root / "programs").rmdir()
-    (root / "weights").rmdir()
-
-
-def test_a_root_of_an_earlier_version_is_taken_over(small: Tiny, tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    old(root, small)
-    (root / "runs/kept-0badcafe-1-01234567").mkdir()
-    result = small.deploy(at(root))
-    assert result.upload.files == 0
-    assert (root / ".slipway-root").read_text().startswith("slipway-root 1 ")
-    assert (root / "runs/kept-0badcafe-1-01234567").is_dir()
-
-
-@pytest.mark.parametrize(
-    "foreign", ["notes", ".profile", "runs/marathon", "store/receipts", "lock/key", "bundles/wood", "current/events",
-                "incoming/letter.part", "previous/.hidden", "runs/.cache"],
-)  # fmt: skip
-def test_what_only_looks_like_one_is_not(small: Tiny, tmp_path: Path, foreign: str) -> None:
-    root = tmp_path / "root"
-    old(root, small)
-    (root / foreign).write_text("precious")
-    before = state(root)
-    refused([lambda: small.deploy(at(root))], foreign)
-    assert state(root) == before
-
-
-@pytest.mark.parametrize("without", ["lock", "store", "runs", "bundles", "incoming"])
-def test_a_part_of_the_layout_is_not_enough(small: Tiny, tmp_path: Path, without: str) -> None:
-    root = tmp_path / "root"
-    old(root, small)
-    shutil.rmtree(root / without)
-    refused([lambda: small.deploy(at(root))], str(root))
-
-
-def test_a_store_that_is_used_without_the_lock_is_marked_too(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.write_bytes(b"x")
-    blob = Blob(file, sha256_file(file), 1)
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine/letter").touch()
-    with Store(LocalTransport(), str(tmp_path / "mine")) as store, pytest.raises(RootError):
-        store.upload([blob], lambda _: None, Deadline.after(20))
-    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["letter"]
-    with Store(LocalTransport(), str(tmp_path / "new")) as store:
-        store.upload([blob], lambda _: None, Deadline.after(20))
-    assert (tmp_path / "new/.slipway-root").is_file()
 
 
 @pytest.mark.parametrize("with_sftp", [True, False], ids=["sftp", "cat"])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,8 @@ from deploy.devices.inventory import Device
 from deploy.devices.roots import MARKER
 from deploy.run.connect import open_device
 from deploy.store import store as store_module
-from deploy.store.store import Blob, Store, is_dead, new_owner
+from deploy.store.store import Blob, Store
+from deploy.transport.base import Transport
 from deploy.transport.deadline import Deadline
 from tests.faults import server, tiny
 
@@ -38,13 +41,20 @@ def root(board: server.Device) -> Path:
 
 
 def files(root: Path) -> list[str]:
-    """All but the mark of the root."""
-    paths = (path for path in root.rglob("*") if path.is_file() and path.name != MARKER)
-    return sorted(str(path.relative_to(root)) for path in paths)
+    """All but the mark of the root and the lock."""
+    paths = (path.relative_to(root) for path in root.rglob("*") if path.is_file() and path.name != MARKER)
+    return sorted(str(path) for path in paths if path.parts[0] != "lock")
+
+
+@contextlib.contextmanager
+def opened(device: Device, root: Path) -> Iterator[tuple[Transport, Store]]:
+    with open_device(device) as transport, Store(transport, str(root)) as store:
+        assert store.open([], soon(), make=True) is not None
+        yield transport, store
 
 
 def upload(device: Device, root: Path, blob: Blob) -> None:
-    with open_device(device) as transport, Store(transport, str(root)) as store:
+    with opened(device, root) as (_, store):
         try:
             store.upload([blob], lambda _: None, soon())
         except SlipwayError:
@@ -62,7 +72,7 @@ def test_upload_and_back(
         nonlocal moved
         moved += count
 
-    with open_device(device) as transport, Store(transport, str(root)) as store:
+    with opened(device, root) as (transport, store):
         assert store.survey([f"store/{blob.sha256}"], soon()).sizes == {}
         store.upload([blob], progress, soon())
         assert store.survey([f"store/{blob.sha256}"], soon()).sizes == {f"store/{blob.sha256}": SIZE}
@@ -112,30 +122,14 @@ def test_cut_in_mid_upload_then_again(
     assert len(files(root)) == 1, "what could not be cleaned up for want of a connection"
     board.faults.cut_after = 0
     with open_device(device) as transport, Store(transport, str(root)) as store:
-        left = store.survey([], soon()).stale
+        survey = store.open([], soon(), wait=60)
+        assert survey is not None
+        left = survey.stale
         assert left == (files(root)[0],)
         store.discard(left, soon())
         assert files(root) == []
         store.upload([blob], lambda _: None, soon())
     assert files(root) == [f"store/{blob.sha256}"]
-
-
-def test_others_unfinished_files_are_left_alone(device: Device, root: Path) -> None:
-    mine, others = new_owner(), "0badcafe-1-01234567"
-    dead = mine.split("-")[0] + "-4194399-01234567"
-    (root / "incoming").mkdir(parents=True)
-    (root / "runs" / others).mkdir(parents=True)
-    (root / "runs" / dead).mkdir(parents=True)
-    for owner in (others, dead):
-        (root / f"incoming/{'0' * 64}.{owner}.part").touch()
-    assert (is_dead(others), is_dead(dead)) == (False, True)
-    with open_device(device) as transport, Store(transport, str(root)) as store:
-        assert not is_dead(store.owner)
-        stale = store.survey([], soon()).stale
-        store.discard(stale, soon())
-    assert len(stale) == 2
-    assert files(root) == [f"incoming/{'0' * 64}.{others}.part"]
-    assert [path.name for path in (root / "runs").iterdir()] == [others]
 
 
 def test_only_its_own_folders_are_ever_removed(device: Device, root: Path, board: server.Device) -> None:
@@ -151,7 +145,7 @@ def test_only_its_own_folders_are_ever_removed(device: Device, root: Path, board
 def test_a_bundle_is_linked_whole_or_not_at_all(device: Device, root: Path, blob: Blob, tmp_path: Path) -> None:
     missing = Blob(tmp_path / "none", "1" * 64, 1)
     runner = Blob(blob.source, blob.sha256, blob.size, executable=True)
-    with open_device(device) as transport, Store(transport, str(root)) as store:
+    with opened(device, root) as (_, store):
         store.upload([blob], lambda _: None, soon())
         with pytest.raises(TransferError):
             store.arrange("bundles/x", {"bin/a": runner, "lib/b": missing}, soon())
@@ -174,7 +168,7 @@ def test_many_files_go_in_batches(
         file.write_bytes(os.urandom(60_000))
         blobs.append(Blob(file, sha256_file(file), 60_000))
     board.faults.cut_after = 270_000  # in the fifth file: two batches of two are safe by then
-    with pytest.raises(UnreachableError), open_device(device) as transport, Store(transport, str(root)) as store:
+    with pytest.raises(UnreachableError), opened(device, root) as (_, store):
         store.upload(blobs, lambda _: None, soon())
     assert files(root / "store") == sorted(blob.sha256 for blob in blobs[:4])
 
@@ -183,7 +177,7 @@ def test_a_name_in_the_store_with_the_wrong_size_is_seen(device: Device, root: P
     tiny.marked_root(root)
     (root / "store").mkdir()
     (root / "store" / blob.sha256).write_bytes(b"cut short by a power failure")
-    with open_device(device) as transport, Store(transport, str(root)) as store:
+    with opened(device, root) as (_, store):
         assert store.survey([f"store/{blob.sha256}"], soon()).sizes != {f"store/{blob.sha256}": SIZE}
         store.upload([blob], lambda _: None, soon())
     assert sha256_file(root / "store" / blob.sha256) == blob.sha256
@@ -202,10 +196,9 @@ def test_an_upload_goes_on_where_it_broke(
     (root / "incoming").mkdir()
     (root / f"incoming/{blob.sha256}.0badcafe-1-01234567.part").write_bytes(there)
     moved: list[int] = []
-    with open_device(device) as transport, Store(transport, str(root)) as store:
-        assert store.open([], soon(), make=True) is not None
+    with opened(device, root) as (_, store):
         assert store.upload([blob], moved.append, soon()) == kept
     assert sum(moved) == SIZE
     assert not with_sftp or board.faults.wrote == SIZE - kept
-    assert [name for name in files(root) if not name.startswith("lock/")] == [f"store/{blob.sha256}"]
+    assert files(root) == [f"store/{blob.sha256}"]
     assert sha256_file(root / f"store/{blob.sha256}") == blob.sha256

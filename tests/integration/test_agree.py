@@ -36,7 +36,7 @@ def at(target: str, cpu: str) -> Executor:
 def test_the_table_is_right_today(programs: dict[str, Compared], target: str, cpu: str) -> None:
     executor = at(target, cpu)
     for name, program in programs.items():
-        cell = look(executor, program).cell
+        cell = look(executor, program)
         assert cell.good, f"{name}: {cell}"
         assert not program.about.exact or cell.outcome == "exact"
 
@@ -49,6 +49,6 @@ def test_a_planted_error_is_found_where_it_is_emulated(programs: dict[str, Compa
     np.save(tmp_path / "output0.npy", wrong)
     for exact in real.parent.glob("exact*.npy"):  # float64's numbers, which lie beside a reference
         shutil.copy(exact, tmp_path)
-    cell = look(at(*PLACES[1]), replace(program, outputs=(tmp_path / "output0.npy",))).cell
+    cell = look(at(*PLACES[1]), replace(program, outputs=(tmp_path / "output0.npy",)))
     assert (cell.outcome, cell.why) == ("differs", f"output0: 1 of {wrong.size} elements")
     assert 9e-4 < cell.max_abs < 1.1e-3

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from verify.bench.transfer import measure
+from verify.bench.transfers import measure
 
 
 def test_this_machine_has_no_other_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ def test_a_program_cut_off_anywhere_is_told(runner: Path, tmp_path: Path, model:
 
 
 def test_a_wrong_program_ends_in_words(runner: Path, tmp_path: Path) -> None:
-    from verify.operators.wrong import WRONG, program
+    from verify.operators.attacks import WRONG, program
 
     for name in WRONG:
         file = tmp_path / f"{name}.pte"

@@ -25,7 +25,7 @@ from deploy.transport.deadline import Deadline
 from deploy.virtual import machines as virtual
 from tests.support import examples
 from tests.support.deploying import Deploying, bundle, other_program, program
-from verify.bench.transfer import measure
+from verify.bench.transfers import measure
 
 __all__ = ["bundle", "other_program", "program"]
 

@@ -14,7 +14,7 @@ from toolchains.compilers import zig
 from toolchains.emulation import instructions
 from toolchains.emulation.emulators import system_argv
 
-ASK = ROOT / "runtime" / "runner" / "instructions.cpp"
+ASK = ROOT / "runtime" / "runner" / "measure.cpp"
 """The runner's side: the instruction that asks is taken from it."""
 PROGRAM = """
 __asm__(".globl _start\\n_start: ldr STACK, =0x48000000\\n mov sp, STACK\\n bl start\\n"

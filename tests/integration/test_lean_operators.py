@@ -19,10 +19,9 @@ pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings(
 TOLERANCE = {"float16": 2e-3, "float32": 1e-5, "float64": 1e-7}
 GROUPS = [
     "unary", "unary-half", "unary-double", "binary", "binary-broadcast", "binary-half", "binary-mixed", "binary-long",
-    "binary-by-one", "binary-by-double", "rows-half", "integers", "integers-narrow", "reductions", "reductions-long",
-    "movement", "movement-half", "lookups", "products", "edges", "edges-half", "edges-double", "edges-bytes",
-    "edges-bool", "edges-long", "masks", "extremes", "lines", "lines-double", "products-tall", "products-flat",
-    "products-double", "products-empty", "images",
+    "binary-by-one", "binary-by-double", "rows-half", "integers", "integers-narrow", "products", "edges", "edges-half",
+    "edges-double", "edges-bytes", "edges-bool", "edges-long", "masks", "extremes", "lines", "lines-double",
+    "products-tall", "products-flat", "products-double", "products-empty",
 ]  # fmt: skip
 
 

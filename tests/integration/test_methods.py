@@ -12,9 +12,9 @@ from core.errors import ExportError, UsageError
 from core.formats.program import load_program
 from core.paths import ROOT, cache_dir
 from deploy.devices.inventory import Device
-from deploy.run import generate
+from deploy.run import report
 from deploy.run.pipeline import deploy
-from deploy.run.settings import DEFAULT, Settings
+from deploy.run.settings import DEFAULT, Settings, generating
 from models.export import export
 from models.reference.host import Host
 from tests.support.builds import lend_bundle
@@ -61,7 +61,7 @@ def test_decode_finds_what_prefill_left(folder: Path, device: Device, dist: Path
     assert (program.method, [one.name for one in program.before]) == ("decode", ["prefill"])
     assert program.agreement is not None
     assert program.agreement.max_abs == 0.0
-    settings = generate.settings_for(folder, 20, DEFAULT)
+    settings = generating(folder, 20, DEFAULT)
     assert settings.executions == (19, 0), "prefill makes the first token"
     result = deploy(device, bundle, folder, settings, listeners=[])
     assert [(one.name, one.verdict) for one in result.outputs] == [
@@ -72,7 +72,7 @@ def test_decode_finds_what_prefill_left(folder: Path, device: Device, dist: Path
     assert tokens == [*spoken()[:20], *[0] * 12]
     (ran,) = result.methods
     assert (ran.name, ran.latency_ms > 0) == ("prefill", True)
-    prompt, generated = generate.rows(result)
+    prompt, generated = report.generated(result)
     assert (prompt[0], generated[0]) == ("prompt, at once", "generated")
     assert (prompt[1].split(",")[0], generated[1].split(",")[0]) == ("3 tokens", "19 tokens")
     alone = deploy(device, bundle, folder, Settings(method="prefill", num_executions=1, warmup=0), listeners=[])
@@ -89,7 +89,7 @@ def test_methods_in_a_scheme_generate_the_hosts_tokens(device: Device, dist: Pat
     assert {one.dtype for one in (*program.outputs, *program.before[0].outputs)} == {"int64"}
     for engine in ("lean", "executorch"):
         bundle = lend_bundle(dist, device.target, engine)
-        result = deploy(device, bundle, folder, generate.settings_for(folder, 32, DEFAULT), listeners=[])
+        result = deploy(device, bundle, folder, generating(folder, 32, DEFAULT), listeners=[])
         assert [one.verdict for one in result.outputs] == ["identical", "identical"]
         assert result.path is not None
         tokens = numpy.load(result.path.with_suffix("") / "output0.npy")[0].tolist()

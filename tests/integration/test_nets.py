@@ -13,9 +13,9 @@ import pytest
 from core import environment
 from core.formats.bundle import Bundle
 from core.formats.program import load_program
+from verify.bench.measuring import sweep
 from verify.nets import report
 from verify.nets.exporting import export, folder_of
-from verify.nets.measuring import THREADS, sweep
 from verify.nets.table import Exported, Net, choose
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
@@ -47,14 +47,14 @@ def test_a_net_is_exported_measured_and_shown(
     model, reference = (numpy.load(folder / f"{name}0.npy") for name in ("float", "output"))
     assert model.shape == reference.shape == (1, 64, 256)
     assert float(numpy.abs(model - reference).max()) < 1e-4
-    seen = sweep(bundles, [program], 1)[program.name]
+    seen = sweep("nets", bundles, [report.subject(program)], 1)[program.name]
     assert seen.error == ""
-    assert tuple(seen.figures) == THREADS
+    assert tuple(seen.figures) == report.THREADS
     assert seen.apart is not None
     assert (seen.apart.outside, seen.apart.lean_to_float < 1e-4) == (0, True)
     assert 0 < seen.cached_load_ms < 1000
     assert all(min(*one.p50_ms, *one.load_ms, *one.peak_rss_bytes) > 0 for one in seen.figures.values())
-    row = report.row(program, made[program.name], seen)
+    row = (program, seen)
     assert report.full([row])[0][:2] == ["transformer_encoder", "fp32"]
     assert report.short([row])[0][:2] == ["fp32", "1"]
 

@@ -14,9 +14,9 @@ from core.formats.bundle import Bundle
 from core.formats.program import TensorFile, load_program
 from core.paths import ROOT, cache_dir
 from deploy.devices.inventory import Device
-from deploy.run import generate
+from deploy.run import report
 from deploy.run.pipeline import deploy
-from deploy.run.settings import DEFAULT, Settings
+from deploy.run.settings import DEFAULT, Settings, generating
 from models import export as exporting
 from models.export import export
 from models.reference.host import Host
@@ -244,18 +244,18 @@ def test_a_program_generates_the_hosts_tokens(
     assert (program.agreement.max_abs, program.agreement.limit) == (0.0, 0.0)
     tokens = spoken()
     assert len(set(tokens)) > 4, "tokens that are all the same prove little"
-    settings = generate.settings_for(folder, 20, DEFAULT)
+    settings = generating(folder, 20, DEFAULT)
     assert settings.executions == (22, 0)
     result = deploy(device, bundle, folder, settings, listeners=[])
     assert result.verdict == "identical"
     assert result.path is not None
     got = numpy.load(result.path.with_suffix("") / "output0.npy")[0]
     assert got.tolist() == [*tokens[:20], *[0] * 12]
-    prompt, generated = generate.rows(result)
+    prompt, generated = report.generated(result)
     assert prompt[1].startswith("2 tokens, ")
     assert generated[1].startswith("20 tokens, ")
     with pytest.raises(UsageError, match="at most 32"):
-        generate.settings_for(folder, 33, DEFAULT)
+        generating(folder, 33, DEFAULT)
 
 
 def test_strict_mode_is_tried_where_the_exporter_needs_it(

@@ -10,14 +10,11 @@ import pytest
 from deploy.comparing import report as compare_html
 from deploy.comparing.model import Accuracy, Compared, Row, marked, suggested
 from deploy.devices.inventory import Device
-from deploy.matrix import history
 from deploy.matrix import html as matrix_html
 from deploy.matrix.model import Matrix, Round, Times
 from deploy.matrix.plan import Exportable
 from tests.support.browser import Browser, browser
-from tests.support.layer_results import lab
 from tests.support.matrices import OUTPUT, cell, impossible, matrix, passed, problem
-from verify.layers import html as layers_html
 
 PROGRAMS = ("mobilenet_v2-fp32", "mobilenet_v2-qs8", "mlp-fp32", "mlp-qs8", "wav2letter-qd8-f16-qc4w", "edsr-fp32")
 OUTSIDE = """Array.from(document.querySelectorAll('main *')).filter(e => {
@@ -144,16 +141,6 @@ OUT_OF_PLOT = """[...document.querySelectorAll('svg.spark text')].filter(text =>
 """Texts of small plots that are cut, by us or by the plot's edge."""
 
 
-def history_page(folder: Path) -> str:
-    """Of a history file: six weeks of the same matrix."""
-    for week in range(6):
-        found = shown().model_copy(
-            update={"created": f"2026-10-{10 + week}T04:00:00.000Z", "commit": f"b6cc31b0a1d{week}"}
-        )
-        points = history.append(folder / "history.jsonl", found)
-    return history.text(points)
-
-
 def compare_page(folder: Path) -> str:
     """Of a comparison: a board and an emulated one, two engines, a wrong program and one that failed."""
     rows = []
@@ -186,28 +173,9 @@ def compare_page(folder: Path) -> str:
     return compare_html.html(found)
 
 
-def lab_page(folder: Path) -> str:
-    """Of a lab: long names, ratios on both sides of 1, speeds of three decades."""
-    found = lab(emulated=False)
-    measured, impossible = found.cells
-    cells = [impossible]
-    for index, (layer, ratio) in enumerate((("linear_1x256x512", 0.4), ("conv-stride_28x16x32", 1.02), ("bmm", 2.3))):
-        ways = [
-            way.model_copy(update={name: (getattr(way, name) or 0.0) * 9.0**index for name in TIMES})
-            for way in measured.ways
-        ]
-        names = {"key": layer, "device": "raspberry-pi-5-in-the-cellar", "layer": layer, "scheme": "qd8_qb4w"}
-        figures = {"ratio": ratio, "low": ratio * 0.9, "high": ratio * 1.1, "compared": "slower" if ratio > 2 else ""}
-        cells.append(measured.model_copy(update={**names, **figures, "first": ways[0], "second": ways[1]}))
-    peaks = {"raspberry-pi-5-in-the-cellar": found.peaks[measured.device]}
-    return layers_html.text(found.model_copy(update={"cells": tuple(cells), "peaks": peaks}))
-
-
-TIMES = ("p10", "p50", "p90", "gflops")
-PAGES = {"matrix": matrix_page, "history": history_page, "compare": compare_page, "lab": lab_page}
+PAGES = {"matrix": matrix_page, "compare": compare_page}
 OWN: dict[str, dict[str, object]] = {
-    "matrix": {RATIOS_HIDDEN: [], UNSHADED: [], OVERLAPPING: [], COUNT: "48 of 48"},
-    "history": {OUT_OF_PLOT: [], "document.querySelectorAll('main svg').length > 24": True},
+    "matrix": {RATIOS_HIDDEN: [], UNSHADED: [], OVERLAPPING: [], COUNT: "48 of 48", OUT_OF_PLOT: []},
     # Of 20 programs two failed and two are wrong; the rows are 20 and float.
     "compare": {
         "document.querySelectorAll('main svg.broad circle').length": 16,
@@ -215,7 +183,6 @@ OWN: dict[str, dict[str, object]] = {
         "document.querySelectorAll('main tbody tr').length": 21,
         "[...document.querySelectorAll('.why summary')].map(e => e.offsetHeight < 36)": [True] * 2,
     },
-    "lab": {"document.querySelectorAll('main svg.slim').length": 3},
 }
 """What is asked of one page alone, and its answer."""
 
@@ -233,8 +200,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_nothing_leaves_the_page(tab: Browser, pages: dict[str, Path], name: str, width: int, dark: bool) -> None:
     tab.show(pages[name], width, dark)
     asked = {"document.documentElement.scrollWidth": width, OUTSIDE: [], PALE: [], **OWN[name]}
-    if name != "history":
-        asked |= {PLOTS_SHOWN: ["broad"] if width > 390 else ["slim"], PLOTS_CUT: [], PLOT_TEXTS: []}
+    asked |= {PLOTS_SHOWN: ["broad"] if width > 390 else ["slim"], PLOTS_CUT: [], PLOT_TEXTS: []}
     if width == 1280 and name in ("matrix", "compare"):
         asked[TOO_WIDE] = []
     assert {script: tab.value(script) for script in asked} == asked
@@ -248,13 +214,13 @@ def test_it_prints(tab: Browser, pages: dict[str, Path]) -> None:
     """On paper nobody scrolls."""
     tab.show(pages["matrix"], 1280, dark=True)
     assert tab.printed().startswith(b"%PDF")
-    for name in ("matrix", "compare", "history"):
+    for name in ("matrix", "compare"):
         tab.show(pages[name], A4, dark=True, paper=True)
         assert tab.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
         assert tab.value("document.documentElement.scrollWidth") == A4
         assert tab.value(OUTSIDE) == []
         assert tab.value(TOO_WIDE) == []
-    for name in ("matrix", "compare", "lab"):
+    for name in ("matrix", "compare"):
         tab.show(pages[name], A4, dark=True, paper=True)
         assert tab.value(PLOTS_SHOWN) == ["broad"]
         assert tab.value(PLOTS_CUT) == []

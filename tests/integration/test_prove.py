@@ -72,13 +72,6 @@ def test_sme2_multiplies_floats_with_kleidiai(native_packages: Build) -> None:
     assert any("sme2" in kernel for kernel in prove_table.kleidiai(row)), row.cases
 
 
-def test_kernels_are_named_natively_too(native_packages: Build) -> None:
-    row = prove.prove_one(native_packages("linux-x86_64"), "native", only=("fc_f32_m33_k300_n71",))
-    (result,) = row.cases.values()
-    level = "avx512f" if "avx512f" in row.features else "fma3" if "fma3" in row.features else "sse"
-    assert any(kernel.startswith("xnn_f32_gemm") and level in kernel for kernel in result.kernels), result.kernels
-
-
 def test_the_command_tells_and_keeps_the_results(native_packages: Build, inv: Inv) -> None:
     native_packages("linux-x86_64")
     dist = cache_dir("tests", "dist")

@@ -15,7 +15,7 @@ from core.formats.bundle import Bundle
 from toolchains.emulation import platforms
 from toolchains.targets import get_target
 from verify.agree.look import Executor
-from verify.upstream import compare as upstream_compare
+from verify.agree.sound import look_at
 from verify.upstream.suites import Case, Test, collect, our_names
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
@@ -62,15 +62,15 @@ def bad(executor: Executor, tests: Iterable[Test]) -> list[str]:
     """What neither agrees nor is refused for a reason that upstream shares, or that docs/lean.md gives."""
     found = [f"{test.name}: {test.outcome}: {test.why}" for test in tests if test.outcome != "passed"]
     for case in (case for test in tests for case in test.cases):
-        cell = upstream_compare.look_at(executor, case)
-        if not (cell.good or cell.right in ("lean", "both", "known")):
+        cell = look_at(executor, case)
+        if cell.wrong:
             found.append(f"{case.name}: {cell.outcome}: {cell.why}")
     return found
 
 
 def test_upstreams_programs_agree(tests: dict[str, Test], executor: Executor) -> None:
     some = {name: tests[name] for name in UPSTREAMS}
-    found = {name: [upstream_compare.look_at(executor, case) for case in test.cases] for name, test in some.items()}
+    found = {name: [look_at(executor, case) for case in test.cases] for name, test in some.items()}
     assert all(cell.good for cells in found.values() for cell in cells), found
     # A bias of one row, three sizes of layers, each lowered in two ways.
     assert {name: len(cells) for name, cells in found.items()} == {
@@ -97,7 +97,7 @@ def test_all_of_ours_agree(cpu: str) -> None:
 def test_they_agree_with_the_kernels_of_a_cortex_a7(tests: dict[str, Test]) -> None:
     """XNNPACK computes single pixels with a kernel of its own there, which was another operator's."""
     executor = on("android-armv7", "cortex-a7")
-    cells = [upstream_compare.look_at(executor, case) for case in tests[TCONV].cases]
+    cells = [look_at(executor, case) for case in tests[TCONV].cases]
     assert (len(cells), [cell for cell in cells if not cell.good]) == (2, [])
 
 
@@ -121,7 +121,7 @@ def planted(case: Case, folder: Path, kinds: tuple[str, ...]) -> Case:
 def test_a_planted_error_is_found_and_pytorch_says_whose(
     tests: dict[str, Test], executor: Executor, tmp_path: Path, kinds: tuple[str, ...], right: str
 ) -> None:
-    cell = upstream_compare.look_at(executor, planted(tests[ADDMM].cases[0], tmp_path, kinds))
+    cell = look_at(executor, planted(tests[ADDMM].cases[0], tmp_path, kinds))
     assert (cell.outcome, cell.right) == ("differs", right), cell
 
 
@@ -133,5 +133,5 @@ def test_where_upstream_refuses_a_program_pytorch_decides(
     case = planted(refused, tmp_path, kinds)
     for file in case.files("eager"):  # of programs that are refused PyTorch's results have their own type
         np.save(file, np.load(file).astype(np.float32))
-    cell = upstream_compare.look_at(executor, case)
+    cell = look_at(executor, case)
     assert (cell.outcome, cell.right) == (outcome, right), cell

@@ -32,7 +32,8 @@ from tests.support.devices import ask, facts_of, own_devices, refuses, runs_prog
 from toolchains.bundle.builder import build
 from toolchains.targets import get_target
 from verify.agree import on_device
-from verify.agree.look import Executor, look
+from verify.agree.look import Executor, judge, look
+from verify.agree.look import execute as compute
 from verify.agree.programs import prepare, table
 
 __all__ = ["program"]
@@ -262,8 +263,9 @@ def test_comparisons_are_made_on_a_device(machine: Machine, tmp_path: Path) -> N
     plain, quantized = sorted(prepare(programs), key=lambda one: one.about.name)
     cut = tmp_path / "model.pte"
     cut.write_bytes(plain.file.read_bytes()[:-100])
-    seen = look(executor, quantized)
-    damaged = look(executor, replace(plain, file=cut)).cell
-    assert {"avx512f", "avx512_vnni", "avx512_fp16"} <= set(seen.features)
-    assert seen.cell.outcome == "exact"
+    (tmp_path / "run").mkdir()
+    answer = compute(executor, quantized, tmp_path / "run")
+    damaged = look(executor, replace(plain, file=cut))
+    assert {"avx512f", "avx512_vnni", "avx512_fp16"} <= set(answer.features)
+    assert judge(quantized, answer.outputs).outcome == "exact"
     assert (damaged.outcome, bool(damaged.why)) == ("failed", True)

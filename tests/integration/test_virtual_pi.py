@@ -123,9 +123,6 @@ def test_the_second_time_it_is_there(pi: Endpoint) -> None:
     assert virtual.ensure("pi") == pi
     state = virtual.status("pi")
     assert (str(state), state.port) == ("up", pi.port)
-    assert state.uptime_seconds > 0
-    assert state.idle_seconds < 5
-    assert state.idle_limit == 15 * 60
 
 
 def test_the_image_is_cached_and_always_the_same(tmp_path: Path) -> None:

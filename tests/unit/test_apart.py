@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import ProgramError
-from deploy.run.apart import find, names
+from deploy.run.program_files import find, names
 
 
 def ptd(weights: Sequence[str]) -> bytes:

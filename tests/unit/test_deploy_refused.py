@@ -8,7 +8,7 @@ import pytest
 
 from core.cli import main
 from core.paths import ROOT
-from deploy.run.intact import check_whole
+from deploy.run.program_files import check_whole
 
 INPUTS = ("--inputs", "missing.npy")
 

@@ -15,7 +15,7 @@ from core.processes.bounded import LimitError, Limits, run_bounded
 from deploy.devices.facts import DeviceFacts
 from deploy.run import needs
 from deploy.run.execute import Executed, _blobs, check, needs_of, split
-from deploy.upkeep import report_devices
+from deploy.upkeep import report
 from tests.unit.test_preflight import bundle
 
 ZERO = DeviceFacts(
@@ -92,7 +92,7 @@ def executed() -> Executed:
 def test_a_pipe_gets_a_programs_bytes_and_a_terminal_plain_text(
     capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    report_devices.executed(executed())
+    report.executed(executed())
     out, err = capfdbinary.readouterr()
     assert out == SAID
     assert err.startswith(SAID)
@@ -100,7 +100,7 @@ def test_a_pipe_gets_a_programs_bytes_and_a_terminal_plain_text(
     with os.fdopen(os.dup(theirs), "w") as stdout, os.fdopen(theirs, "w") as stderr:
         monkeypatch.setattr(sys, "stdout", stdout)
         monkeypatch.setattr(sys, "stderr", stderr)
-        report_devices.executed(executed())
+        report.executed(executed())
         stdout.flush()
         shown = b""
         while shown.count(b"bold") < 2:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError
-from deploy.virtual import cpio, kernel_modules
+from deploy.virtual import cpio, image
 
 
 def test_a_record_is_laid_out_as_the_kernel_reads_it() -> None:
@@ -34,32 +34,30 @@ def test_a_record_is_laid_out_as_the_kernel_reads_it() -> None:
     assert len(raw) % 512 == 0
 
 
-def test_archives_are_read_back_as_they_were_written() -> None:
+def read(raw: bytes) -> dict[str, cpio.Entry]:
+    found: dict[str, cpio.Entry] = {}
+    at = 0
+    while True:
+        fields = [int(raw[at + 6 + 8 * i : at + 14 + 8 * i], 16) for i in range(13)]
+        name = raw[at + 110 : at + 109 + fields[11]].decode()
+        if name == "TRAILER!!!":
+            return found
+        data = at + 110 + fields[11] + -(110 + fields[11]) % 4
+        found[name] = cpio.Entry(name, fields[1], raw[data : data + fields[6]], (fields[9], fields[10]))
+        at = data + fields[6] + -fields[6] % 4
+
+
+def test_entries_of_every_kind_come_in_one_order() -> None:
     entries = [
-        cpio.folder("root", 0o700),
-        cpio.file("usr/bin/tool", bytes(range(256)) * 33, 0o755),
-        cpio.file("empty", b""),
-        cpio.link("bin", "usr/bin"),
-        cpio.character_device("dev/console", 5, 1),
-    ]
-    found = {entry.path: entry for entry in cpio.read(cpio.write(entries))}
+        cpio.folder("root", 0o700), cpio.file("usr/bin/tool", bytes(range(256)) * 33, 0o755), cpio.file("empty", b""),
+        cpio.link("bin", "usr/bin"), cpio.character_device("dev/console", 5, 1),
+    ]  # fmt: skip
+    found = read(cpio.write(entries))
     assert [found[entry.path] for entry in entries] == entries
     assert found["usr/bin"] == cpio.folder("usr/bin")
-    assert found["dev/console"].device == (5, 1)
-    assert stat.S_ISCHR(found["dev/console"].mode)
-    names = [
-        e.path for e in cpio.read(cpio.write([cpio.file("a/b/c", b""), cpio.file("a-b", b""), cpio.file("a/z", b"")]))
-    ]
+    names = list(read(cpio.write([cpio.file("a/b/c", b""), cpio.file("a-b", b""), cpio.file("a/z", b"")])))
     assert names == ["a", "a/b", "a/b/c", "a/z", "a-b"]
-    entries = [cpio.file("b", b"1"), cpio.file("a/c", b"2"), cpio.link("l", "b")]
     assert cpio.write(entries) == cpio.write(entries[::-1])
-    raw = cpio.write([cpio.file("first", b"1")]) + cpio.write([cpio.file("second", b"2")])
-    assert [(entry.path, entry.data) for entry in cpio.read(raw)] == [("first", b"1"), ("second", b"2")]
-    raw = cpio.write([cpio.file("a", b"x" * 1000)])
-    with pytest.raises(ValueError, match="cut short"):
-        cpio.read(raw[:300])
-    with pytest.raises(ValueError, match="no cpio header"):
-        cpio.read(b"070702" + raw[6:])
 
 
 @pytest.mark.parametrize("path", ["/etc", "a//b", "../x", "a/./b", ""])
@@ -116,11 +114,11 @@ def modules(tmp_path: Path) -> Path:
     ],
 )
 def test_modules_come_after_what_they_depend_on(modules: Path, wanted: list[str], order: list[str]) -> None:
-    assert [file.name for file in kernel_modules.load_order(wanted, *kernel_modules.find(modules))] == order
+    assert [file.name for file in image.load_order(wanted, *image.find(modules))] == order
 
 
 def test_modinfo_keeps_all_values_and_a_module_that_is_missing_is_named(modules: Path) -> None:
     with pytest.raises(ConfigError, match="no module missing") as caught:
-        kernel_modules.load_order(["broken"], *kernel_modules.find(modules))
+        image.load_order(["broken"], *image.find(modules))
     assert "broken" in caught.value.cause
-    assert kernel_modules.modinfo(module(b"alias=a\0alias=b\0depends=\0")) == {"alias": ["a", "b"], "depends": [""]}
+    assert image.modinfo(module(b"alias=a\0alias=b\0depends=\0")) == {"alias": ["a", "b"], "depends": [""]}

@@ -12,28 +12,20 @@ import pytest
 from pydantic import ValidationError
 
 from commands.own import Lab as LabRequest
-from core.errors import AnswerError, ConfigError, MatrixError, UsageError
-from core.formats.bundle import Bundle
-from deploy.devices.inventory import Device, get_device, load_devices
+from core.errors import ConfigError, MatrixError, UsageError
 from deploy.run.runner import Instructions as Runner
 from tests.conftest import Inv
-from tests.support.layer_results import lab
 from toolchains.targets import get_target
-from verify.layers import command, html, report, running, words
+from verify.layers import command, report, running
 from verify.layers.command import check, planned
 from verify.layers.families import FAMILIES, FUNCTION, LLM, layers_of
-from verify.layers.model import Instructions, Lab, Peak
-from verify.layers.peaks import peaks, read
+from verify.layers.model import Instructions, Lab, LayerCell, Used, Way
 from verify.layers.ways import pair_for
 
 
-def test_layers_have_their_shape_and_their_work(tmp_path: Path) -> None:
+def test_layers_have_their_shape() -> None:
     (linear,) = layers_of(["linear"], ["1x256x512"])
-    assert (linear.name, linear.operations) == ("linear_1x256x512", 2 * 256 * 512)
-    assert linear.bytes_moved("fp32") == 4 * (256 + 256 * 512 + 512)
-    assert linear.bytes_moved("qd8_qb4w") == 4 * (256 + 512) + 256 * 512 // 2
-    (conv,) = layers_of(["conv-stride"], ["28x16x32"])
-    assert conv.operations == 2 * 14 * 14 * 9 * 16 * 32
+    assert linear.name == "linear_1x256x512"
     assert len(layers_of(["all"], [])) == len(FAMILIES)
     assert [layer.name for layer in layers_of(["linear"], ["llm"])] == [f"linear_{shape}" for shape in LLM]
 
@@ -94,93 +86,61 @@ def test_the_plan_says_what_is_impossible(tmp_path: Path) -> None:
         LabRequest(model="mlp", shape="1x2x3")
 
 
-def test_every_report_has_every_cell(tmp_path: Path) -> None:
+def way(name: str, kernel: str, p50: float | None, counts: tuple[int, int, int] | None = None) -> Way:
+    timed = {} if p50 is None else {"p50": p50, "processes": (p50,) * 5}
+    counted = dict(zip(("least", "median", "most", "executions"), (*counts, 5), strict=True)) if counts else None
+    return Way.model_validate(
+        {"name": name, "engine": "lean", "verdict": "agrees", **timed, "instructions": counted,
+         "kernels": (Used(node="n", kernel=kernel, library="KleidiAI" if "kai" in kernel else "XNNPACK"),)}
+    )  # fmt: skip
+
+
+def lab(*, emulated: bool, counted: bool = False) -> Lab:
+    """A cell that was measured, and one that is impossible."""
+    times = (None, None) if emulated else (0.5, 1.0)
+    counts = ((10_000, 10_000, 10_000), (41_234, 41_250, 41_300)) if counted else (None, None)
+    about = {
+        "device": "pi", "emulated": emulated, "target": "linux-arm64", "layer": "linear", "scheme": "fp32",
+        "type": "pf32",
+    }  # fmt: skip
+    measured = {
+        **about, "key": "a/linear-fp32", "outcome": "measured",
+        "first": way("KleidiAI", "kai_run_matmul_clamp_f32_x", times[0], counts[0]),
+        "second": way("without KleidiAI", "xnn_f32_gemm_minmax_ukernel_6x8__neon", times[1], counts[1]),
+        **({} if emulated else {"ratio": 0.5, "low": 0.4, "high": 0.6, "p": 0.008, "compared": "faster"}),
+        **({"instructions": 10_000 / 41_234} if counted else {}),
+    }  # fmt: skip
+    impossible = {**about, "key": "b", "outcome": "impossible", "why_not": "no such thing"}
+    return Lab(
+        name="x", created="now", finished="later", against="with, and without", rounds=5, threads=1,
+        cells=(LayerCell.model_validate(measured), LayerCell.model_validate(impossible)),
+    )  # fmt: skip
+
+
+def test_the_reports_have_every_cell_and_times_of_real_devices_alone(tmp_path: Path) -> None:
     found = lab(emulated=False)
     report.write(found, tmp_path)
-    assert Lab.model_validate(json.loads((tmp_path / report.JSON).read_text())) == found
-    lines = (tmp_path / report.TSV).read_text().splitlines()
-    assert len(lines) == 3
-    assert {len(line.split("\t")) for line in lines} == {len(report.COLUMNS)}
-    row = dict(zip(report.COLUMNS, lines[1].split("\t"), strict=True))
-    assert (row["ratio"], row["first_p50_ms"], row["compared"], row["second_spread"]) == ("0.5", "0.5", "faster", "0.3")
-    table = [line.split("\t") for line in (tmp_path / report.OPERATORS).read_text().splitlines()]
-    first, clamp, copy = (dict(zip(table[0], line, strict=True)) for line in table[1:])
-    assert [first[f"first_{what}"] for what in ("count", "p10_ms", "p50_ms", "p90_ms")] == ["50", "0.2", "0.3", "0.5"]
-    assert [first[f"second_{what}"] for what in ("count", "p10_ms", "p50_ms", "p90_ms")] == ["50", "0.5", "0.6", "0.7"]
-    assert (first["ratio"], first["by"]) == ("0.5", "instruction, kind and order")
-    assert (clamp["first_name"], clamp["second_name"], clamp["ratio"]) == ("Clamp (NC) #1 @0", "", "")
-    assert (copy["first_name"], copy["second_name"]) == ("", "Copy (NC) #1 @0")
+    assert report.load(tmp_path) == found
     text = (tmp_path / report.MARKDOWN).read_text()
-    assert "0.500 [0.400, 0.600]" in text
-    assert "KleidiAI f32_x" in text
-    assert "no such thing" in text
-    assert "| Clamp (NC) #1 @0 | 50 | 0.1 | 0.1 | 0.1 | – |" in text
-    page = (tmp_path / report.HTML).read_text()
-    assert "<b>pi" not in page
-    assert "&lt;b&gt;pi" in page
-    for part in ("faster", "kai" not in page or "f32_x", "9 GFLOP/s", "measured in float32"):
-        assert part is True or str(part) in page
-    # The line is the peak of as many threads as the layers had.
-    assert "1 thread 9 GFLOP/s (neon), 4 GB/s, measured in float32" in page
-    assert "1 thread 9 GFLOP/s (neon), 4 GB/s; 4 threads 36 GFLOP/s (neon), 5 GB/s." in page
-    assert "<br>3 GFLOP/s (33 % of the peak), 2 GB/s (50 % of the peak)" in page
-    assert "4 threads 36 GFLOP/s (neon), 5 GB/s." in text
-    assert (row["peak_gflops"], row["peak_gbytes_per_s"]) == ("9.0", "4.0")
-    assert report.summary(found).startswith("1 measured: 1 faster, 0 slower, 0 without")
-
-
-def test_an_emulators_time_is_nowhere(tmp_path: Path) -> None:
-    found = lab(emulated=True)
-    report.write(found, tmp_path)
-    page, text = (tmp_path / report.HTML).read_text(), (tmp_path / report.MARKDOWN).read_text()
-    assert "p50 ms" not in text
-    assert "Latency" not in page
-    assert "Operators" not in text
-    assert "GFLOP/s" not in page
-    assert words.answer(found.cells[0]) == "other kernels"
-    assert "Interrupted" in html.text(found.model_copy(update={"interrupted": True}))
-
-
-def counting() -> Lab:
-    found = lab(emulated=True)
-    cell = found.cells[0]
-    counts = [(10_000, 10_000, 10_000), (41_250, 41_234, 41_300)]
-    ways = [
-        each.model_copy(update={"instructions": Instructions(median=median, least=least, most=most, executions=5)})
-        for each, (median, least, most) in zip(cell.ways, counts, strict=True)
-    ]
-    counted = cell.model_copy(update={"first": ways[0], "second": ways[1], "instructions": 10_000 / 41_234})
-    return found.model_copy(update={"cells": (counted, found.cells[1])})
+    for part in ("| 0.5 | 1 | 0.500 [0.400, 0.600] | faster |", "KleidiAI f32_x", "no such thing"):
+        assert part in text
+    assert report.summary(found) == "1 measured: 1 faster, 0 slower, 0 without a difference seen; 1 impossible"
+    report.write(lab(emulated=True), tmp_path)
+    text = (tmp_path / report.MARKDOWN).read_text()
+    assert "p50 ms" not in text and "instructions" not in text and "| other kernels |" in text
+    report.write(lab(emulated=True, counted=True), tmp_path)
+    text = (tmp_path / report.MARKDOWN).read_text()
+    assert "| 10,000 | 41,234 | 0.243 |" in text and "Instructions are not time" in text
 
 
 def test_the_docs_keep_what_was_counted_and_nothing_with_a_hole(empty_tables: None) -> None:
-    command.keep(counting())
-    text = command.LAB.text()
-    assert (
-        "| <b>pi | linear | pf32 | KleidiAI `f32_x` | `f32_gemm_6x8__neon` | agrees | 10,000 | 41,234 | 0.24 |" in text
-    )
+    report.keep(lab(emulated=True, counted=True))
+    text = report.LAB.text()
+    assert "| pi | linear | pf32 | KleidiAI `f32_x` | `f32_gemm_6x8__neon` | agrees | 10,000 | 41,234 | 0.24 |" in text
     for holed in (lab(emulated=True), lab(emulated=False)):
         with pytest.raises(ConfigError, match="1 cells have no instructions: a/linear-fp32"):
-            command.keep(holed)
-    assert command.LAB.text() == text
-
-
-def test_what_an_emulator_counted_is_in_every_report(tmp_path: Path) -> None:
-    assert "instructions" not in report.markdown(lab(emulated=True))
-    found = counting()
-    report.write(found, tmp_path)
-    assert Lab.model_validate(json.loads((tmp_path / report.JSON).read_text())) == found
-    lines = (tmp_path / report.TSV).read_text().splitlines()
-    assert {len(line.split("\t")) for line in lines} == {len(report.COLUMNS)}
-    row = dict(zip(report.COLUMNS, lines[1].split("\t"), strict=True))
-    assert (row["first_instructions"], row["second_instructions_most"]) == ("10000", "41300")
-    assert row["instructions_ratio"].startswith("0.2425")
-    text, page = (tmp_path / report.MARKDOWN).read_text(), (tmp_path / report.HTML).read_text()
-    assert "| 10,000 | 41,234 | 0.243 |" in text
-    assert "Instructions are not time" in text
-    for part in ("their ratio", "10,000", "41,234", "0.243", "least of 5 executions; median 41,250, most 41,300"):
-        assert part in page, part
-    assert "p50 ms" not in text
+            report.keep(holed)
+    assert report.LAB.text() == text
 
 
 def test_what_disturbs_an_execution_only_adds_instructions() -> None:
@@ -193,67 +153,26 @@ def test_what_disturbs_an_execution_only_adds_instructions() -> None:
         Runner.model_validate({"all": []})
 
 
-def test_wrong_outputs_are_no_victory(tmp_path: Path) -> None:
+def test_wrong_outputs_are_no_victory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = lab(emulated=False)
     check(found, tmp_path)  # nothing is wrong: it returns
     (cell, impossible) = found.cells
     assert cell.first is not None
     differs = cell.model_copy(update={"first": cell.first.model_copy(update={"verdict": "differs"})})
     wrong = found.model_copy(update={"cells": (differs, impossible)})
-    report.write(wrong, tmp_path)
-    page = (tmp_path / report.HTML).read_text()
-    assert words.answer(differs) == "differs"
-    assert "outputs of KleidiAI differ from the reference" in page
-    assert "outputs of KleidiAI differ" in (tmp_path / report.TSV).read_text()
-    assert "0 faster" in report.summary(wrong)
-    assert "1 with outputs that differ" in report.summary(wrong)
+    assert differs.answer == "differs"
+    assert "0 faster" in report.summary(wrong) and "1 with outputs that differ" in report.summary(wrong)
+    printed: list[Lab] = []
+    monkeypatch.setattr(command, "_fill", lambda *_: wrong)
+    monkeypatch.setattr(command, "planned", lambda *_: None)
+    monkeypatch.setattr(report, "printed", lambda found, *_: printed.append(found))
     with pytest.raises(MatrixError, match="outputs of KleidiAI differ") as raised:
-        check(wrong, tmp_path)
+        command.run(LabRequest(name="x"))
     assert (raised.value.exit_code, raised.value.names) == (33, (cell.key,))
+    assert printed, "the report comes first"
     failed = cell.model_copy(update={"outcome": "failed", "first": None, "second": None})
     with pytest.raises(MatrixError, match="1 of 1 cells failed"):
         check(found.model_copy(update={"cells": (failed,)}), tmp_path)
-
-
-def test_the_command_ends_with_the_code_of_wrong_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = lab(emulated=False)
-    wrong = found.cells[0].model_copy(update={"outcome": "failed", "first": None, "second": None})
-    printed: list[Lab] = []
-    monkeypatch.setattr(command, "_fill", lambda *_: found.model_copy(update={"cells": (wrong,)}))
-    monkeypatch.setattr(command, "planned", lambda *_: None)
-    monkeypatch.setattr(report, "printed", lambda found, *_: printed.append(found))
-    with pytest.raises(MatrixError):
-        command.run(LabRequest(name="x"))
-    assert printed, "the report comes first"
-
-
-def test_a_runners_peak_is_checked() -> None:
-    point = {"threads": 2, "feature": "avx2", "gflops": 1.5, "gbytes_per_s": 2.5, "bytes_read": 7}
-    assert read(json.dumps({"roofline": [point]}).encode()) == (
-        Peak(threads=2, feature="avx2", gflops=1.5, gbytes_per_s=2.5),
-    )
-    for raw in (b"", b"{}", b"[]", b'{"roofline": [{"threads": 1}]}', b'{"roofline": [1]}'):
-        with pytest.raises(AnswerError):
-            read(raw)
-
-
-def test_a_peak_is_measured_on_real_devices_with_the_labs_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = json.dumps({"roofline": [{"threads": 1, "feature": "vfp", "gflops": 1.0, "gbytes_per_s": 0.5}]})
-    called: list[list[str]] = []
-
-    def execute(device: Device, executable: Path, arguments: list[str]) -> SimpleNamespace:
-        assert executable.name == "pte_runner"
-        called.append(arguments)
-        return SimpleNamespace(stdout=answer.encode())
-
-    monkeypatch.setattr("deploy.run.execute.execute", execute)
-    bundle = cast("Bundle", SimpleNamespace(path=Path("bundle")))
-    assert peaks(get_device("local"), bundle) == (Peak(threads=1, feature="vfp", gflops=1.0, gbytes_per_s=0.5),)
-    peaks(get_device("local"), bundle, 3)
-    assert called == [["--roofline", "--json"], ["--roofline", "--json", "--cpu_threads", "3"]]
-    emulated = next(device for device in load_devices().values() if device.emulated)
-    assert peaks(emulated, bundle) == ()
-    assert len(called) == 2
 
 
 def test_the_list_is_for_machines_too(inv: Inv) -> None:

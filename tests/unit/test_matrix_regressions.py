@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 import statistics
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,30 +17,6 @@ from deploy.matrix.baseline import Baseline, compare
 from deploy.matrix.model import CellResult, Change, Round, joined
 from deploy.matrix.significance import larger
 from tests.support.matrices import TIMES, matrix, passed, problem
-
-
-def by_hand(before: list[int], after: list[int]) -> float:
-    """The same probability by trying every order."""
-
-    def wins(first: Any, second: Any) -> float:
-        return float(sum((new > old) + 0.5 * (new == old) for new in second for old in first))
-
-    every = sorted(before + after)
-    seen = wins(before, after)
-    places = range(len(every))
-    counts = [
-        wins([every[place] for place in places if place not in chosen], [every[place] for place in chosen]) >= seen
-        for chosen in itertools.combinations(places, len(after))
-    ]
-    return sum(counts) / len(counts)
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_the_exact_probability(seed: int) -> None:
-    dice = random.Random(seed)  # noqa: S311
-    values = dice.sample(range(100), 9)
-    before, after = values[:4], values[4:]
-    assert larger(before, after) == pytest.approx(by_hand(before, after))
 
 
 def test_the_approximation_meets_the_exact_one() -> None:
@@ -107,19 +81,6 @@ def test_other_governors_and_tiny_differences() -> None:
     )  # fmt: skip
     tiny = latency(rounds(*([0.005] * 5)), rounds(*([0.008] * 5)))
     assert (tiny.verdict, tiny.why) == ("same", "less than 10 µs")
-
-
-def test_twenty_identical_pairs_are_called_the_same() -> None:
-    """Rounds that scatter by a tenth, as on a machine with other work; and the same with a fifth more is seen."""
-    dice = random.Random(20)  # noqa: S311
-
-    def measured(factor: float = 1.0) -> CellResult:
-        return rounds(*(factor * 10 * dice.lognormvariate(0, 0.1) for _ in range(5)))
-
-    pairs = [latency(measured(), measured()).verdict for _ in range(20)]
-    assert "worse" not in pairs
-    planted = [latency(measured(), measured(1.6)).verdict for _ in range(2)]
-    assert planted == ["worse", "worse"]
 
 
 NOISE = json.loads((ROOT / "tests" / "fixtures" / "noise.json").read_text(encoding="utf-8"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError, UsageError
-from deploy.matrix import merge, shards
+from deploy.matrix import merge
 from deploy.matrix.matrix import MatrixRequest, planned
 from deploy.matrix.model import Matrix
 from deploy.matrix.plan import Exportable, Shard
@@ -45,7 +45,7 @@ def test_other_cells_and_other_settings_are_another_plan() -> None:
 @pytest.mark.parametrize("wrong", ["0/2", "3/2", "2", "a/b", "1/0", "-1/2", "2/5x"])
 def test_what_is_no_part_is_refused(wrong: str) -> None:
     with pytest.raises(UsageError, match="is not of the form PART/PARTS"):
-        shards.parse(wrong)
+        merge.parse_shard(wrong)
 
 
 def test_more_parts_than_cells_are_refused() -> None:
@@ -59,8 +59,8 @@ def made(index: int, count: int = 3, plan: str = "abc", commit: str = "c0ffee") 
 
 
 def test_the_whole_is_taken() -> None:
-    shards.check([made(2), made(1), made(3)])
-    shards.check([matrix(passed()), matrix(passed())])  # they are not parts
+    merge.check_parts([made(2), made(1), made(3)])
+    merge.check_parts([matrix(passed()), matrix(passed())])  # they are not parts
 
 
 @pytest.mark.parametrize(
@@ -76,12 +76,12 @@ def test_the_whole_is_taken() -> None:
 )
 def test_what_is_not_the_whole_is_refused(parts: list[Matrix], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        shards.check(parts)
+        merge.check_parts(parts)
 
 
 def test_what_is_missing_is_named_with_its_command() -> None:
     with pytest.raises(ConfigError) as caught:
-        shards.check([made(1), made(3)])
+        merge.check_parts([made(1), made(3)])
     assert caught.value.names == ("2/3",)
     assert "--shard 2/3" in caught.value.hint
     assert "2 cells of 7 are there" in caught.value.cause

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.run.named_kernels import FROM_PROFILE, completed, named_kernels
-from deploy.run.runner import ProfileRow, RunnerResult
+from deploy.run.runner import FROM_PROFILE, ProfileRow, RunnerResult, completed, named_kernels
 
 
 def row(name: str) -> ProfileRow:

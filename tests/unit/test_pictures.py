@@ -14,7 +14,7 @@ from commands.export import divided
 from commands.requests import Deploy, program_of
 from core.errors import ConfigError, ProgramError, UsageError
 from core.formats.program import Classes, Program, Quantization, TensorFile, Tolerance
-from deploy.run import classes
+from deploy.run import collect
 from deploy.run.compare import compare
 from deploy.run.job import load_job
 from deploy.run.settings import Settings
@@ -148,7 +148,7 @@ def test_a_result_names_the_classes_of_the_picture(tmp_path: Path) -> None:
     got.mkdir()
     np.save(got / "output0.npy", scores + np.array([[0, 0, 0.5, 0, 0, 0, 0]], np.float32))
     outputs = [compare("output0", got / "output0.npy", tmp_path / "output0.npy", program.tolerance)]
-    found = classes.seen(load_job(tmp_path, program), got, outputs)
+    found = collect.seen(load_job(tmp_path, program), got, outputs)
     assert found["picture"] == "a.png, a cat"
     assert [one.name for one in found["classes"]] == ["class 1", "class 5", "class 2", "class 3", "class 6"]
     first = found["classes"][0]
@@ -157,7 +157,7 @@ def test_a_result_names_the_classes_of_the_picture(tmp_path: Path) -> None:
     other = tmp_path / "other" / "a.npy"
     other.parent.mkdir()
     np.save(other, IMAGE)
-    assert classes.seen(load_job(tmp_path, program, Settings(inputs=(other,))), got, outputs) == {}
+    assert collect.seen(load_job(tmp_path, program, Settings(inputs=(other,))), got, outputs) == {}
     (tmp_path / "classes.json").write_text('["class 0"]')
     with pytest.raises(ProgramError, match="does not name the outputs"):
-        classes.seen(load_job(tmp_path, program), got, outputs)
+        collect.seen(load_job(tmp_path, program), got, outputs)

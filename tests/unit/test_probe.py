@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from core.errors import NotSupportedError, TransferError
-from deploy.devices import darwin
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.identify import choose_target
-from deploy.devices.probe import parse
+from deploy.devices.probe import Mac, parse, parse_mac
 from toolchains.targets import load_targets
 
 PI = """Welcome to the board, printed by a login script.
@@ -238,11 +237,11 @@ vm.loadavg: { 2.10 1.93 1.88 }
 
 
 def test_an_intel_mac_an_arm_one_and_nonsense() -> None:
-    mac = darwin.parse(INTEL.splitlines())
+    mac = parse_mac(INTEL.splitlines())
     assert (mac.cpu[:17], mac.memory_total, mac.load) == ("Intel(R) Core(TM)", 17_179_869_184, "2.10")
     assert {"sse2", "pni", "ssse3", "sse4_1", "sse4_2", "avx", "avx2", "fma", "f16c", "abm"} <= set(mac.features)
     assert "asimd" not in mac.features
     lines = ["hw.optional.arm64: 1", "hw.optional.arm.FEAT_I8MM: 1", "hw.optional.arm.FEAT_SME2: 0"]
-    assert darwin.parse(lines).features == ("fp", "asimd", "i8mm")
-    assert darwin.parse([]) == darwin.Mac()
-    assert darwin.parse(["no colon", "hw.memsize: -1", "vm.loadavg: {}", "hw.optional.arm.FEAT_NEW: 1"]) == darwin.Mac()
+    assert parse_mac(lines).features == ("fp", "asimd", "i8mm")
+    assert parse_mac([]) == Mac()
+    assert parse_mac(["no colon", "hw.memsize: -1", "vm.loadavg: {}", "hw.optional.arm.FEAT_NEW: 1"]) == Mac()

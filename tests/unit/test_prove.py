@@ -11,7 +11,6 @@ from core.errors import BuildError, ConfigError
 from core.paths import ROOT
 from toolchains.emulation import emulators, platforms
 from toolchains.targets import get_target, load_targets
-from verify.prove import kernel_names as kernels
 from verify.prove import proof, prove
 from verify.prove import table as prove_table
 from verify.prove.proof import CaseResult, Row
@@ -62,41 +61,17 @@ def test_a_report_is_checked() -> None:
     ],
 )
 def test_kernels_are_told_from_other_functions(symbol: str, is_one: bool) -> None:
-    assert kernels.is_kernel(symbol) is is_one
+    assert prove.is_kernel(symbol) is is_one
 
 
-def test_kernels_come_from_logs_and_samples(tmp_path: Path) -> None:
+def test_kernels_come_from_logs(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text(
         "----------------\nIN: main\n0x1:  e3a00001  mov r0, #1\n\n----------------\n"
         "IN: xnn_f32_vadd_ukernel__neon_u8\n0x2: ...\n----------------\nIN: \n0x3: ...\n"
         "IN: xnn_f32_vadd_ukernel__neon_u8\n"
     )
-    assert kernels.translated(log) == ("xnn_f32_vadd_ukernel__neon_u8",)
-    symbols = kernels.Symbols(
-        [(0x100, 0x20, "xnn_f32_vadd_ukernel__a"), (0x200, 0, "xnn_f32_vmul_ukernel__asm"), (0x300, 8, "main")]
-    )
-    assert symbols.at(0xFF) == ""
-    assert symbols.at(0x11F) == "xnn_f32_vadd_ukernel__a"
-    assert symbols.at(0x120) == ""
-    assert symbols.at(0x2FF) == "xnn_f32_vmul_ukernel__asm"
-    samples = {"0x100": 1, "0x11f": 1, "0x2f0": 1, "0x300": 9}
-    assert kernels.sampled(samples, symbols) == ("xnn_f32_vadd_ukernel__a",)
-
-
-@pytest.mark.parametrize(
-    ("case", "column"),
-    [
-        ("fc_f32_m1_k67_n33", "fully connected f32"),
-        ("fc_f16_hint_m9_k67_n33", "fully connected f16_hint"),
-        ("fc_qd8_qb4w_m9_k128_n41_b64", "fully connected qd8_qb4w"),
-        ("conv_qs8_qc8w_3x3s2_c3_o17", "convolution qs8_qc8w"),
-        ("dwconv_f16_force_3x3_c35", "convolution f16_force"),
-        ("softmax_f32_m12_n1000", "softmax f32"),
-    ],
-)
-def test_a_case_belongs_to_a_column(case: str, column: str) -> None:
-    assert prove_table.column(case) == column
+    assert prove.kernels_in(log) == ("xnn_f32_vadd_ukernel__neon_u8",)
 
 
 def test_new_rows_replace_those_of_the_same_cpu_and_say_why_cases_did_not_run(empty_tables: None) -> None:

@@ -27,7 +27,7 @@ from deploy.run.compare import Comparison
 from deploy.run.result import EMULATED, BundleUsed, ClassSeen, ProgramUsed, Result, Upload, overall, result_key, write
 from deploy.run.runner import RunnerResult, command, error_in, failure, parse_result
 from deploy.run.weights import load_text
-from deploy.upkeep import report_devices
+from deploy.upkeep import report as upkeep_report
 
 TENSOR = {"dtype": "float32", "shape": [1], "sha256": "0" * 64, "file": "output0.npy"}
 ANSWER: dict[str, Any] = {
@@ -198,11 +198,11 @@ def test_written_twice_over_under_a_safe_name(dist: Path) -> None:
 
 
 def test_devices_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    report_devices.devices(True)
+    upkeep_report.devices(True)
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert rows["local"]["state"] == "up"
     assert rows["pi"]["virtual"] == "pi"
-    report_devices.devices(name="local")
+    upkeep_report.devices(name="local")
     assert "this machine" in capsys.readouterr().out
 
 

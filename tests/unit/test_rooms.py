@@ -10,7 +10,8 @@ import pytest
 
 from core import errors
 from core.paths import ROOT
-from verify.house import ROOMS, imports, module_of, modules, ours
+from verify.house import passages
+from verify.rooms import ROOMS, imports, module_of, modules, ours
 
 LEVELS = (
     "core",  # the modules of the folder itself: errors, paths
@@ -53,6 +54,7 @@ LEVELS = (
     "deploy",  # the modules of the folder itself: tasks, and what pytest loads
     "commands",
     "verify.tables",
+    "verify.corpus",
     "verify.suite",
     "verify.operators",
     "verify.sound",
@@ -61,8 +63,8 @@ LEVELS = (
     "verify.nets",
     "verify.prove",
     "verify.fuzz",
-    "verify.agree",
     "verify.upstream",
+    "verify.agree",
     "verify.site",
     "verify",  # tasks, and the docs' tables
     "tasks",
@@ -157,3 +159,9 @@ def test_no_error_is_made_without_a_next_step() -> None:
     lacking = {name: lines for name, file in sources.items() if (lines := _without(file.read_text(encoding="utf-8")))}
     assert lacking == {}
     assert module_of(ROOT / "deploy/run/npy.py") in sources
+
+
+def test_a_repeated_passage_counts_once_however_long_it_is() -> None:
+    lines = [f"line {number}" for number in range(9)]
+    assert list(passages({"a": lines, "b": ["other", "", *lines[2:]]})) == [(("a", 2), ("b", 1))]
+    assert list(passages({"a": lines[:5], "b": lines[:5]})) == []

@@ -12,7 +12,7 @@ from invoke.parser import Argument, ParserContext
 from core.cli.near import did_you_mean
 from core.cli.usage import refused
 from core.paths import ROOT
-from deploy.matrix.drawing import round_steps
+from deploy.matrix.plots import round_steps
 
 
 @pytest.mark.parametrize(

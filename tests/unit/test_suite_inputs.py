@@ -27,7 +27,7 @@ def needs(name: str) -> frozenset[str]:
 @pytest.mark.parametrize(
     ("changed", "run", "not_run"),
     [
-        ("deploy/transport/ssh/packets.py", ("deploy_pi", "cuts", "ssh_ways", "windows_device"), ("lean_operators",)),
+        ("deploy/transport/ssh/auth.py", ("deploy_pi", "cuts", "ssh_ways", "windows_device"), ("lean_operators",)),
         ("deploy/transport/adb/files.py", ("virtual_phone", "hostile_adb"), ("deploy_local", "lean_operators")),
         ("deploy/transport/windows/__init__.py", ("windows_device",), ("deploy_local", "deploy_pi", "virtual_phone")),
         ("deploy/lab/places.py", ("labgrid", "labgrid_power"), ("deploy_pi", "runner")),

@@ -5,26 +5,29 @@ It is a sweep (`core.processes.sweep`). ``--update`` puts the counts into the ta
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
-from pydantic import BaseModel, ConfigDict
-
+from commands.own import Agree
 from core import console
 from core.errors import BundleError, ConfigError, HostError, MismatchError, NotSupportedError, UsageError
 from core.formats.bundle import Bundle
 from core.paths import bundle_dir
-from core.processes import sweep as sweeping
-from core.processes.sweep import Journal
+from core.processes.sweep import Cell as Work
+from core.processes.sweep import Journal, sweep
 from toolchains.emulation import platforms
 from toolchains.targets import get_target, load_targets
-from verify.agree import on_device
-from verify.agree.kept import ZOO, Cell, Column, cell_name, of_zoo, places, publish, rows, summarize, text
+from verify.agree import on_device, sound
+from verify.agree.kept import ZOO, Cell, Column, Families, counts, places, publish, text
 from verify.agree.look import Executor, look
 from verify.agree.programs import Compared, chosen, prepare, table
+from verify.upstream.suites import Case
 
 ENGINE = "lean"
 ALL = "all"
+MANY = 80
+"""Programs, above which a table counts them."""
 
 
 def executors_for(target: str, cpu: str) -> list[Executor]:
@@ -74,138 +77,138 @@ def _executor(bundle: Bundle, cpu: str) -> Executor | None:
         return None
 
 
-def _how(executor: Executor, features: Sequence[str]) -> str:
-    """How programs ran there; on this machine's own x86, with the highest feature level that kernels use."""
-    if (
-        not features
-        or executor.platform.cpu != platforms.NATIVE
-        or executor.platform.target.machine not in ("x86_64", "i686")
-    ):
-        return executor.platform.how
-    level = next((word for name, word in (("avx512f", "AVX512"), ("avx2", "AVX2")) if name in features), "SSE")
-    return f"{executor.platform.how} ({level})"
+@dataclass(frozen=True)
+class Item:
+    """A program to compare."""
+
+    name: str
+    key: str
+    """Digest of everything that decides what a comparison says, but the engine."""
+    look: Callable[[Executor], Cell]
 
 
-class Compare(BaseModel):
-    """A cell of the sweep: one program on one executor."""
+@dataclass(frozen=True)
+class Subject:
+    """What is compared, and the families that it counts in."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    cell: Cell
-    how: str
-    """How it ran there."""
-
-
-def journal() -> Journal[Compare]:
-    """What was compared on this machine."""
-    return Journal.of("agree", Compare)
+    items: Sequence[Item]
+    families: Families
+    journal: str
+    """Its name."""
+    again: str
+    """The command that compares one of them."""
 
 
-def _compared(executor: Executor, program: Compared) -> Compare:
-    seen = look(executor, program)
-    return Compare(cell=seen.cell, how=_how(executor, seen.features))
+def of_zoo(programs: Sequence[Compared]) -> Subject:
+    """Programs of the zoo and the architectures, cheap ones first."""
+    ordered = sorted(programs, key=lambda one: one.file.stat().st_size)
+    items = [Item(one.about.name, one.digest, partial(_look, one)) for one in ordered]
+    return Subject(items, {ZOO: list(table())}, "agree", "./inv self.agree")
 
 
-def sweep(executors: Sequence[Executor], programs: Sequence[Compared], again: bool = False) -> list[Column]:
-    """Compare all programs on all executors, cheap programs first.
+def _look(program: Compared, executor: Executor) -> Cell:
+    return look(executor, program)
+
+
+def of_sound(some: sound.Choice, *, whole: bool) -> Subject:
+    """The programs of upstream's tests and ours."""
+    from core.environment import ensure_test
+
+    ensure_test()
+    tests = some.tests(whole=whole)
+    cases = [case for test in tests for case in test.cases if some.takes(case)]
+    items = [Item(one.name, sound.digest(one), partial(_look_at, one)) for one in cases]
+    return Subject(items, sound.families(tests), "upstream-tests", "./inv self.agree --sound")
+
+
+def _look_at(case: Case, executor: Executor) -> Cell:
+    return sound.look_at(executor, case)
+
+
+def _name(executor: Executor, program: str) -> str:
+    return f"{executor.target} {executor.platform.cpu}: {program}"
+
+
+def compare(subject: Subject, executors: Sequence[Executor], again: bool = False) -> list[Column]:
+    """Compare all programs on all executors.
 
     Raises:
         HostError: an emulator that runs programs here is missing.
     """
     cells = [
-        sweeping.Cell(
-            cell_name(executor.target, executor.platform.cpu, program.about.name),
-            executor.cell_key(program),
-            partial(_compared, executor, program),
-        )
-        for program in sorted(programs, key=lambda one: one.file.stat().st_size)
+        Work(_name(executor, item.name), f"{item.key}-{executor.key}", partial(item.look, executor))
+        for item in subject.items
         for executor in executors
     ]
-    sweeping.sweep("comparing", cells, journal(), again=again, remark=_remark)
-    return found(executors, [program.about.name for program in programs])
+    sweep("comparing", cells, Journal.of(subject.journal, Cell), again=again, remark=_remark)
+    return columns(subject.journal, executors, [item.name for item in subject.items])
 
 
-def _remark(seen: Compare) -> str:
-    return "" if seen.cell.good else f"{text(seen.cell)} {seen.cell.why}"
+def _remark(cell: Cell) -> str:
+    return "" if cell.good else f"{text(cell)} {cell.why}"
 
 
-def found(executors: Sequence[Executor], names: Sequence[str]) -> list[Column]:
+def columns(journal: str, executors: Sequence[Executor], names: Sequence[str]) -> list[Column]:
     """The last results of these executors and programs."""
-    seen = dict(journal().all())
-    columns = []
+    seen = dict(Journal.of(journal, Cell).all())
+    found = []
     for executor in executors:
-        at = {name: seen.get(cell_name(executor.target, executor.platform.cpu, name)) for name in names}
-        cells = {name: one.cell for name, one in at.items() if one}
+        cells = {name: seen[at] for name in names if (at := _name(executor, name)) in seen}
+        # A program that did not run says nothing of the CPU's features.
+        how = next((cell.how for cell in reversed(cells.values()) if cell.good and cell.how), executor.platform.how)
         if cells:
-            # A program that did not run says nothing of the CPU's features.
-            hows = [one.how for one in at.values() if one and one.cell.good] or [executor.platform.how]
-            how = hows[-1]
-            columns.append(Column(target=executor.target, cpu=executor.platform.cpu, how=how, cells=cells))
-    return columns
+            found.append(Column(executor.target, executor.platform.cpu, how, cells))
+    return found
 
 
-def run(target: str, cpu: str, expression: str, as_json: bool, update: bool, again: bool = False) -> None:
-    """Compare programs on executors.
-
-    Args:
-        target: one, or `ALL`.
-        cpu: one of its `places`; all when empty.
-        expression: which programs, as `chosen` reads it.
-        update: put the counts of places where all programs ran into the docs' table.
-        again: run also cells that have a result.
+def run(request: Agree) -> None:
+    """Compare programs on executors, show the results, and with ``--update`` keep the counts for the docs.
 
     Raises:
-        MismatchError: some do not agree.
+        MismatchError: some do not agree, and nothing says that lean is right.
     """
     from core.environment import ensure_export
 
-    abouts = chosen(expression)
-    executors = executors_for(target, cpu)
+    abouts = [] if request.sound else chosen(request.program)
     ensure_export()
-    programs = list(prepare(abouts))
+    executors = executors_for(request.target, request.cpu)
+    some = sound.Choice(request.program, request.kept, request.sample)
+    subject = of_sound(some, whole=request.update) if request.sound else of_zoo(list(prepare(abouts)))
     try:
-        columns = sweep(executors, programs, again)
+        found = compare(subject, executors, request.again)
     finally:
-        if update:
-            publish(of_zoo(found(executors, list(table()))))
-    show(columns, programs, as_json)
-    wrong = [
-        f"{name} on {one.target} {one.cpu}"
-        for one in columns
-        for name, cell in one.cells.items()
-        if cell.outcome in ("differs", "failed")
-    ]
+        if request.update:
+            names = [name for family in subject.families.values() for name in family]
+            publish(subject.families, columns(subject.journal, executors, names))
+    show(found, subject, request.json)
+    wrong = [f"{name} on {one.target} {one.cpu}" for one in found for name, cell in one.cells.items() if cell.wrong]
     if wrong:
-        count = sum(len(one.cells) for one in columns)
+        count = sum(len(one.cells) for one in found)
         raise MismatchError(
             f"{len(wrong)} of {count} comparisons do not agree with upstream's runtime.",
             ", ".join(wrong[:8]) + (", ..." if len(wrong) > 8 else ""),
-            "./inv self.agree --target TARGET --cpu CPU --program NAME",
+            f"{subject.again} --target TARGET --cpu CPU --program NAME",
             wrong,
         )
 
 
-def show(columns: Sequence[Column], programs: Sequence[Compared], as_json: bool) -> None:
-    """Print a table with a line for each program, or for each executor if there are many; or JSON."""
+def show(found: Sequence[Column], subject: Subject, as_json: bool) -> None:
+    """Print a table with a line for each program, or for each family and executor if there are many; or JSON."""
     if as_json:
-        console.print_json(
-            {
-                "engine": ENGINE,
-                "programs": {
-                    one.about.name: {name: getattr(one, name) for name in ("kernels", "delegates", "allowed")}
-                    for one in programs
-                },
-                "columns": [one.model_dump(mode="json") for one in columns],
-            }
-        )
+        said = [
+            {"target": one.target, "cpu": one.cpu, "how": one.how,
+             "cells": {name: cell.model_dump(mode="json") for name, cell in one.cells.items()}}
+            for one in found
+        ]  # fmt: skip
+        console.print_json({"engine": ENGINE, "columns": said})
         return
-    heads = [f"{one.target} {one.cpu}" for one in columns]
     title = f"Engine {ENGINE} against upstream's runtime: the same bits, or the largest difference"
-    if len(columns) <= 4:
-        lines = []
-        for one in programs:
-            cells = [text(column.cells.get(one.about.name)) for column in columns]
-            lines.append([one.about.name, f"{one.allowed:.1g}", *cells])
-        console.table(title, ["program", "allowed", *heads], lines)
+    names = [item.name for item in subject.items]
+    if len(found) <= 4 and len(names) <= MANY:
+        lines = [[name, *(text(column.cells.get(name)) for column in found)] for name in names]
+        console.table(title, ["program", *(f"{one.target} {one.cpu}" for one in found)], lines)
         return
-    console.table(title, *rows(summarize({ZOO: [one.about.name for one in programs]}, columns)))
+    families = {family: [name for name in every if name in {*names}] for family, every in subject.families.items()}
+    rows = counts({family: some for family, some in families.items() if some}, found)
+    if rows:
+        console.table(title, list(rows[0]), [list(row.values()) for row in rows])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -25,12 +26,10 @@ INFINITE = ENDLESS
 Outcome = Literal["exact", "agrees", "differs", "refused", "failed", "too slow"]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Cell(_Model):
+class Cell(BaseModel):
     """One program on one executor."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     outcome: Outcome
     """``exact``: bit for bit; ``refused``: the engine does not take it there, and says why."""
@@ -40,57 +39,34 @@ class Cell(_Model):
     """Where the engines differ: whose outputs are PyTorch's; ``both``: both refuse it; ``known``: it is refused for
     what docs/lean.md says is missing."""
     why: str = ""
+    how: str = ""
+    """How it ran there; empty where it did not."""
 
     @property
     def good(self) -> bool:
         """Whether the outputs agree, and nothing is to be explained."""
         return self.outcome in ("exact", "agrees") and not self.right
 
+    @property
+    def wrong(self) -> bool:
+        """Whether lean may be at fault."""
+        return not self.good and self.right not in ("lean", "both", "known")
 
-class Column(_Model):
+
+@dataclass(frozen=True)
+class Column:
     """Programs on one executor."""
 
     target: str
     cpu: str
     """One of `places`."""
     how: str
-    cells: Mapping[str, Cell] = {}
+    cells: Mapping[str, Cell]
     """By the program's name."""
 
 
-class Counts(_Model):
-    """The programs of one family on one executor."""
-
-    family: str
-    target: str
-    cpu: str
-    how: str
-    programs: int = 0
-    exact: int = 0
-    agrees: int = 0
-    differs: int = 0
-    refused: int = 0
-    failed: int = 0
-    not_run: int = 0
-
-
-class Notable(_Model):
-    """A program that does not agree on one executor."""
-
-    case: str
-    family: str
-    target: str
-    cpu: str
-    outcome: Outcome
-    right: str
-    why: str
-
-
-class Summary(_Model):
-    """What the docs say."""
-
-    counts: tuple[Counts, ...] = ()
-    notable: tuple[Notable, ...] = ()
+Families = Mapping[str, Sequence[str]]
+"""Names of programs by the family that counts them."""
 
 
 def places(target: Target) -> tuple[str, ...]:
@@ -103,56 +79,43 @@ def everywhere() -> list[tuple[str, str]]:
     return [(one.name, cpu) for one in load_targets().values() for cpu in dict.fromkeys(("native", *places(one)))]
 
 
-def cell_name(target: str, cpu: str, program: str) -> str:
-    """The sweep's name of a program on an executor."""
-    return f"{target} {cpu}: {program}"
-
-
-def summarize(families: Mapping[str, Sequence[str]], columns: Iterable[Column]) -> Summary:
-    """Count the programs of each family, and name what does not agree."""
-    counts, notable = [], []
+def counts(families: Families, columns: Iterable[Column]) -> list[Row]:
+    """A row for each family and executor: how many programs came to what."""
+    found = []
     for column in columns:
-        where = {"target": column.target, "cpu": column.cpu}
         for family, names in families.items():
-            given = {name: column.cells.get(name) for name in names}
-            outcomes = (one.outcome if one else "not run" for one in given.values())
-            found = Counter({"too slow": "not_run", "not run": "not_run"}.get(one, one) for one in outcomes)
-            place = {**where, "family": family, "how": column.how, "programs": len(names)}
-            counts.append(Counts.model_validate({**place, **found}))
-            notable += [
-                Notable.model_validate(
-                    {**where, "case": name, "family": family, **cell.model_dump(include={"outcome", "right", "why"})}
-                )
-                for name, cell in given.items()
-                if cell and not cell.good
-            ]
-    return Summary(counts=tuple(counts), notable=tuple(notable))
+            cells = (column.cells.get(name) for name in names)
+            outcomes = Counter(_HEADS.get(cell.outcome if cell else "", "not run") for cell in cells)
+            row = {"tests": family, "target": column.target, "CPU": column.cpu, "how": column.how}
+            row |= {"programs": str(len(names))}
+            found.append({**row, **{head: str(outcomes[head]) for head in _OUTCOMES}})
+    return found
 
 
-def of_zoo(columns: Iterable[Column]) -> Summary:
-    """The zoo and the architectures where every program of them ran."""
-    names = list(table())
-    whole = []
-    for one in columns:
-        if left := set(names) - set(one.cells):
-            console.note(f"{one.target} {one.cpu}: {len(left)} programs did not run: not kept")
-        else:
-            whole.append(one)
-    return summarize({ZOO: names}, whole)
+def publish(families: Families, columns: Sequence[Column]) -> None:
+    """Put counts into the docs' tables, for each family in the place of what they say of the same places.
 
-
-def publish(new: Summary) -> None:
-    """Put a summary into the docs' tables, in the place of what they say of the same families and places."""
-    heads, body = rows(new)
-    families, order = {row[0] for row in body}, everywhere()
+    Places where not every program of a family has a result are left out.
+    """
+    rows: list[Row] = []
+    whole = set()
+    for column in columns:
+        for family, names in families.items():
+            if left := len([name for name in names if name not in column.cells]):
+                console.note(f"{column.target} {column.cpu}: {left} of {family} did not run: not kept")
+            else:
+                whole.add(family)
+                rows += counts({family: names}, [column])
+    order = everywhere()
     COUNTS.put(
-        [dict(zip(heads, row, strict=True)) for row in body],
+        rows,
         ("tests", "target", "CPU"),
         # The zoo first, by its places; the others as they come.
         order=lambda row: (row["tests"] != ZOO, order.index(_place(row)) if row["tests"] == ZOO else 0),
         keep=lambda row: row["tests"] != ZOO or _place(row) in order,
     )
-    REMARKS.put(_remarks(new), ("tests", "outcome", "reason"), keep=lambda row: row["tests"] not in families)
+    said = _remarks({family: names for family, names in families.items() if family in whole}, columns)
+    REMARKS.put(said, ("tests", "outcome", "reason"), keep=lambda row: row["tests"] not in whole)
 
 
 def _place(row: Row) -> tuple[str, str]:
@@ -164,27 +127,15 @@ def text(cell: Cell | None) -> str:
     if cell is None:
         return "not run"
     if cell.outcome == "agrees":
-        return f"{cell.max_abs:.1g}"
+        return "upstream refuses it" if cell.right else f"{cell.max_abs:.1g}"
     if cell.outcome == "differs":
         return f"differs: {cell.max_abs:.1g}" if cell.max_abs < INFINITE else "differs"
     return f"not run: {cell.why}" if cell.outcome == "too slow" else cell.outcome
 
 
-_OUTCOMES = {
-    "exact": "exact", "within tolerance": "agrees", "differs": "differs", "refused": "refused", "failed": "failed",
-    "not run": "not_run",
-}  # fmt: skip
-"""The tables' headings of `Counts`."""
-
-
-def rows(summary: Summary) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows of a table with a line for each family and executor."""
-    found = [
-        [one.family, one.target, one.cpu, one.how, str(one.programs),
-         *(str(getattr(one, name)) for name in _OUTCOMES.values())]
-        for one in summary.counts
-    ]  # fmt: skip
-    return ["tests", "target", "CPU", "how", "programs", *_OUTCOMES], found
+_HEADS = {"agrees": "within tolerance", **{name: name for name in ("exact", "differs", "refused", "failed")}}
+_OUTCOMES = ("exact", "within tolerance", "differs", "refused", "failed", "not run")
+"""The tables' headings."""
 
 
 def _sums(rows: Iterable[Row]) -> Counter[str]:
@@ -222,13 +173,18 @@ _RIGHT = {
 }
 
 
-def _remarks(summary: Summary) -> list[Row]:
+def _remarks(families: Families, columns: Iterable[Column]) -> list[Row]:
     """What did not agree: a row for each family, outcome and reason."""
     found: dict[tuple[str, str, str], set[str]] = {}
-    for one in summary.notable:
-        outcome = f"{one.outcome}{_RIGHT.get(one.right, '')}"
-        reason = _plain(one.why.partition(" Upstream's runtime:")[0]) if one.outcome == "refused" else ""
-        found.setdefault((one.family, outcome, reason), set()).add(one.case)
+    for column in columns:
+        for family, names in families.items():
+            for name in names:
+                cell = column.cells.get(name)
+                if cell is None or cell.good:
+                    continue
+                outcome = f"{cell.outcome}{_RIGHT.get(cell.right, '')}"
+                reason = _plain(cell.why.partition(" Upstream's runtime:")[0]) if cell.outcome == "refused" else ""
+                found.setdefault((family, outcome, reason), set()).add(name)
     return [
         {"tests": family, "outcome": outcome, "programs": str(len(cases)), "reason": reason}
         for (family, outcome, reason), cases in found.items()

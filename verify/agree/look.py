@@ -21,7 +21,7 @@ from toolchains.emulation.platforms import WINE, Platform
 from toolchains.targets import get_target
 from verify.agree import on_device
 from verify.agree.kept import INFINITE, Cell
-from verify.agree.programs import FURTHER, About, Compared
+from verify.agree.programs import About, Compared
 
 SECONDS = 300.0
 """Seconds that one program may take on one platform; MobileNetV2 on the slowest takes a fifth of it."""
@@ -61,10 +61,6 @@ class Executor:
     def of(cls, bundle: Bundle, platform: Platform) -> Executor:
         """The executor of a bundle on a platform."""
         return cls(bundle, platform, sha256_file(Path(bundle.emulated_argv[-1]))[:16])
-
-    def cell_key(self, program: Compared) -> str:
-        """Digest of the cell's inputs; an unchanged key means that there is nothing to do."""
-        return f"{program.digest}-{self.key}"
 
 
 def execute(executor: Executor, program: Compared, folder: Path, seconds: float = SECONDS) -> Answer:
@@ -130,16 +126,16 @@ def judge(program: Compared, outputs: Sequence[Path]) -> Cell:
     return Cell(outcome="exact" if same else "agrees", max_abs=float(f"{worst:.2g}"))
 
 
-@dataclass(frozen=True)
-class Seen:
-    """The result of one program on one executor."""
+def _how(executor: Executor, features: Sequence[str]) -> str:
+    """How programs ran there; on this machine's own x86, with the highest feature level that kernels use."""
+    platform = executor.platform
+    if not features or platform.cpu != platforms.NATIVE or platform.target.machine not in ("x86_64", "i686"):
+        return platform.how
+    level = next((word for name, word in (("avx512f", "AVX512"), ("avx2", "AVX2")) if name in features), "SSE")
+    return f"{platform.how} ({level})"
 
-    cell: Cell
-    features: tuple[str, ...] = ()
-    """Of the CPU; none where the program did not run."""
 
-
-def look(executor: Executor, program: Compared, seconds: float = SECONDS) -> Seen:
+def look(executor: Executor, program: Compared, seconds: float = SECONDS) -> Cell:
     """Run one program on one executor and compare.
 
     Raises:
@@ -153,12 +149,13 @@ def look(executor: Executor, program: Compared, seconds: float = SECONDS) -> See
                 raise
             seconds = on_device.SECONDS if executor.platform.cpu in on_device.DEVICES else seconds
             why = f"over {seconds:.0f} s, {executor.platform.how}"
-            return Seen(Cell(outcome="too slow", why=why))
+            return Cell(outcome="too slow", why=why)
         if not answer.error:
-            return Seen(judge(program, answer.outputs), answer.features)
+            how = _how(executor, answer.features)
+            return judge(program, answer.outputs).model_copy(update={"how": how})
         why = " ".join(str(answer.error.get("message", "")).split())
         refused = answer.error.get("kind") in _REFUSED or _HARDWARE in why
-        return Seen(Cell(outcome="refused" if refused else "failed", why=why))
+        return Cell(outcome="refused" if refused else "failed", why=why)
 
 
 def _native(bundle: Bundle) -> Executor:
@@ -167,7 +164,7 @@ def _native(bundle: Bundle) -> Executor:
 
 def look_native(bundle: Bundle, program: Compared) -> Cell:
     """A program on this machine's own bundle."""
-    return look(_native(bundle), program).cell
+    return look(_native(bundle), program)
 
 
 def outputs_of(bundle: Bundle, program: Path, inputs: Sequence[Path], folder: Path) -> list[Any]:
@@ -176,8 +173,7 @@ def outputs_of(bundle: Bundle, program: Path, inputs: Sequence[Path], folder: Pa
     Raises:
         MismatchError: the runner failed; with what it said.
     """
-    about = About(program.name, FURTHER, "", "", "", False)
-    answer = execute(_native(bundle), Compared(about, program, tuple(inputs), (), (), 1, 0, 0), folder)
+    answer = execute(_native(bundle), Compared(About(program.name), program, tuple(inputs), (), ()), folder)
     if answer.error:
         raise MismatchError(f"{program} does not run on {bundle.path}.", str(answer.error), "run it by hand")
     return [np.load(file) for file in answer.outputs]

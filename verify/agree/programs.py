@@ -6,23 +6,20 @@ the further architectures are in the cache.
 
 from __future__ import annotations
 
-import fnmatch
 import functools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.cli.request import words
-from core.errors import ConfigError
 from core.files import sha256_bytes, sha256_file
 from core.formats.program import Tolerance, load_program
 from core.paths import cache_dir
-from models.zoo import PORTABLE, everything, load_compared, load_zoo
+from models.zoo import PORTABLE, everything, load_compared
+from verify.corpus import pick
 
 STATIC = "qs8"
 """Static 8 bits: where nothing is left outside the delegate, XNNPACK computes with whole numbers alone."""
-ZOO, FURTHER = "zoo", "architecture"
 _EXACT = Tolerance(atol=0.0, rtol=0.0, why="the same bits")
 
 
@@ -32,13 +29,12 @@ class About:
 
     name: str
     """``mlp qs8``, ``llama portable``."""
-    kind: str
-    """`ZOO` or `FURTHER`."""
-    model: str
-    title: str
-    scheme: str
-    exact: bool
+    model: str = ""
+    scheme: str = ""
+    exact: bool = False
     """Whether it only moves elements or computes with whole numbers."""
+    further: bool = False
+    """Whether it is an architecture, not of the zoo."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +48,7 @@ class Compared:
     """Upstream's, after the last of ``runs`` executions."""
     limits: tuple[Tolerance, ...]
     """One an output."""
-    runs: int
-    kernels: int
-    """Operators outside delegates, by kinds."""
-    delegates: int
+    runs: int = 1
     method: str = "forward"
     data: tuple[Path, ...] = ()
     """Files of weights."""
@@ -74,21 +67,12 @@ class Compared:
         limits = [[one.atol, one.rtol] for one in self.limits]
         return sha256_bytes(json.dumps([files, limits, self.runs]).encode())[:16]
 
-    @property
-    def allowed(self) -> float:
-        """The widest absolute tolerance of its outputs; 0: the same bits everywhere."""
-        return max((one.atol for one in self.limits), default=0.0)
-
 
 def table() -> dict[str, About]:
     """All programs by name, the zoo's first."""
-    zoo = load_zoo()
-    found = [
-        About(f"{model} {scheme}", ZOO, model, zoo[model].title, scheme, exact=scheme == STATIC)
-        for model, scheme in everything()
-    ]
+    found = [About(f"{model} {scheme}", model, scheme, exact=scheme == STATIC) for model, scheme in everything()]
     found += [
-        About(f"{one.name} {scheme}", FURTHER, one.name, one.title, scheme, one.exact)
+        About(f"{one.name} {scheme}", one.name, scheme, one.exact, further=True)
         for one in load_compared().values()
         for scheme in one.compared
     ]
@@ -96,29 +80,9 @@ def table() -> dict[str, About]:
 
 
 def chosen(expression: str) -> list[About]:
-    """The programs that ``expression`` names.
-
-    Args:
-        expression: parts of names or patterns, with commas between them: ``llama,mlp q*``; all when empty.
-
-    Raises:
-        ConfigError: one of them names nothing.
-    """
+    """The programs that ``expression`` names (`verify.corpus.pick`)."""
     known = table()
-    parts = words(expression)
-    for part in parts:
-        if not any(_names(part, name) for name in known):
-            models = ", ".join(dict.fromkeys(about.model for about in known.values()))
-            raise ConfigError(
-                f"No program to compare is called {part!r}.",
-                f"they are {models}, each with a scheme",
-                "./inv self.agree",
-            )
-    return [about for name, about in known.items() if not parts or any(_names(part, name) for part in parts)]
-
-
-def _names(part: str, name: str) -> bool:
-    return part in name or fnmatch.fnmatchcase(name, part)
+    return [known[name] for name in pick(known, expression, "./inv self.agree --program 'mlp q*'")]
 
 
 def prepare(abouts: Sequence[About]) -> Iterator[Compared]:
@@ -136,7 +100,7 @@ def prepare(abouts: Sequence[About]) -> Iterator[Compared]:
                 about.model,
                 "fp32" if about.scheme == PORTABLE else about.scheme,
                 partitioners=("none",) if about.scheme == PORTABLE else (),
-                out=cache_dir("tests", "architectures") if about.kind == FURTHER else None,
+                out=cache_dir("tests", "architectures") if about.further else None,
             ),
         )
 
@@ -154,6 +118,4 @@ def of_export(about: About, folder: Path) -> Compared:
         outputs=tuple(folder / one.file for one in outputs),
         limits=tuple(_EXACT if exact else program.tolerance_of(index) for index in range(len(outputs))),
         runs=runs,
-        kernels=len(program.undelegated),
-        delegates=program.delegates,
     )

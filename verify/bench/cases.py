@@ -14,7 +14,6 @@ from pathlib import Path
 from core import console
 from core.errors import BuildError
 from core.formats.bundle import Bundle
-from core.formats.program import Program
 from core.processes.commands import run as run_command
 
 BUSY = 0.5
@@ -36,11 +35,6 @@ class Case:
     latency: list[float] = field(default_factory=list)
     """Of all executions of all processes."""
     rss: list[int] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, name: str, bundle: Bundle, folder: Path, program: Program, flags: tuple[str, ...] = ()) -> Case:
-        """The program of an export's folder."""
-        return cls(name, bundle, folder / program.file, tuple(folder / one.file for one in program.inputs), flags)
 
     @property
     def engine(self) -> str:
@@ -79,12 +73,10 @@ def quiet(load: float, most: float = BUSY) -> bool:
 
 def machine() -> str:
     """This machine's processor, what decides about kernels of x86, and how many there are."""
-    words = [line for line in _lines("/proc/cpuinfo") if line.startswith(("model name", "flags"))]
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    words = [line for line in lines if line.startswith(("model name", "flags"))]
     name = next((line.partition(":")[2].strip() for line in words if line.startswith("model")), platform.machine())
     flags = next((line for line in words if line.startswith("flags")), "")
     level = next((word for flag, word in (("avx512f", "AVX512"), ("avx2", "AVX2")) if flag in flags.split()), "")
     return ", ".join(filter(None, [name, level, f"{os.cpu_count()} processors"]))
-
-
-def _lines(file: str) -> list[str]:
-    return Path(file).read_text(encoding="utf-8").splitlines()

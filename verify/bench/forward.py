@@ -1,15 +1,12 @@
 """``./inv self.bench --what forward``: time one ``forward()`` through libslipway and upstream's ``Module``, in turns.
 
 The overhead of a call is the time of ``forward()`` less the time of the method's bare execution in the same process.
-Beside it is what ``pte_runner`` measures of both engines.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
-import platform
 import statistics
 import tempfile
 from collections.abc import Sequence
@@ -17,12 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from commands.own import Bench
 from core import console
 from core.errors import BuildError
 from core.formats.program import Program, load_program
 from core.paths import ROOT
 from core.processes.commands import run as run_command
-from verify.bench.cases import Case, quiet
+from verify.bench.cases import machine, quiet
 from verify.tables import Table, table_of
 
 FORWARD = Table("docs/embedding.md", "forward")
@@ -35,21 +33,20 @@ BLOCKS, BLOCK = 200, 50
 """Medians of so many blocks, each of so many executions of one way: the clock is read once a block."""
 WAYS = ("c", "cpp", "execute", "module", "module_execute")
 HEADINGS = [
-    "program", "threads", "C API", "C++", "`Module`", "C API : `Module`", "C++ : `Module`",
-    "`pte_runner`, lean", "`pte_runner`, executorch", "overhead: C API", "C++", "`Module`",
+    "program", "threads", "C API", "C++", "`Module`", "C API : `Module`", "C++ : `Module`", "overhead: C API", "C++",
+    "`Module`",
 ]  # fmt: skip
 _SECONDS = 300.0
 
 
 @dataclass
 class Subject:
-    """A program with one number of threads, the engines' runners, and what was measured."""
+    """A program with one number of threads, and what was measured."""
 
     name: str
     folder: Path
     program: Program
     threads: int
-    runners: tuple[Case, ...] = ()
     rounds: list[dict[str, float]] = field(default_factory=list)
     """One for each round: nanoseconds by way."""
 
@@ -79,8 +76,6 @@ class Subject:
         if not np.allclose(outputs[0], outputs[1], rtol=1e-5, atol=1e-5):
             raise BuildError(f"{self.name}: libslipway and Module compute different outputs.", "", "./inv self.agree")
         self.rounds.append(found)
-        for case in self.runners:
-            case.run(self.threads, blocks * 5, warmup=50)
 
     def row(self) -> dict[str, Any]:
         """Medians in nanoseconds; overheads of each round."""
@@ -88,7 +83,6 @@ class Subject:
             "program": self.name,
             "threads": self.threads,
             "ns": {way: round(statistics.median(one[way] for one in self.rounds), 1) for way in WAYS},
-            "runner_ns": {case.engine: round(statistics.median(case.latency) * 1e6) for case in self.runners},
             "overhead_ns": {
                 way: [round(one[way] - one[bare], 1) for one in self.rounds]
                 for way, bare in (("c", "execute"), ("cpp", "execute"), ("module", "module_execute"))
@@ -116,22 +110,16 @@ def build(folder: Path) -> Path:
 
 
 def subjects(models: Sequence[str] = MODELS, threads: Sequence[int] = THREADS) -> list[Subject]:
-    """The programs, exported, with the runners of both engines."""
+    """The programs, exported."""
     from core.environment import ensure_export
     from models.export import export
-    from toolchains.bundle.builder import build as build_bundle
-    from toolchains.targets import host_target
 
     ensure_export()
-    bundles = [build_bundle(host_target().name, engine) for engine in ("lean", "executorch")]
     found = []
     for model in models:
         folder = export(model, "fp32")
         program = load_program(folder)
-        name = model.rpartition(":")[2]
-        for count in threads:
-            runners = tuple(Case.of(name, bundle, folder, program) for bundle in bundles)
-            found.append(Subject(name, folder, program, count, runners))
+        found += [Subject(model.rpartition(":")[2], folder, program, count) for count in threads]
     return found
 
 
@@ -144,24 +132,26 @@ def measure(found: Sequence[Subject], built: Path, rounds: int, blocks: int, blo
     return {
         "rounds": rounds,
         "executions": blocks * block,
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "machine": machine(),
         "rows": rows,
         "geometric": {
-            way: round(math.exp(statistics.fmean(math.log(row["ns"][way] / row["ns"]["module"]) for row in rows)), 3)
+            way: round(statistics.geometric_mean(row["ns"][way] / row["ns"]["module"] for row in rows), 3)
             for way in ("c", "cpp")
         },
     }
 
 
-def run(runs: int, as_json: bool, update: bool) -> None:
-    """Measure and print; with ``update`` keep the figures for the docs."""
+def run(request: Bench) -> None:
+    """Measure and print; with ``--update`` keep the figures for the docs."""
     # Before the compilers run: what else keeps the machine busy.
     before = round(os.getloadavg()[0], 2)
     with tempfile.TemporaryDirectory(prefix="slipway-bench-") as scratch:
-        result = {"load_average_before": before} | measure(subjects(), build(Path(scratch)), runs, BLOCKS, BLOCK)
-    if update and quiet(result["load_average_before"]):
+        result = {"load_average_before": before} | measure(
+            subjects(), build(Path(scratch)), request.runs, BLOCKS, BLOCK
+        )
+    if request.update and quiet(before):
         FORWARD.write(f"{table_of(HEADINGS, [cells(row) for row in result['rows']])}\n{_about(result)}\n")
-    if as_json:
+    if request.json:
         console.print_json(result)
         return
     headings = [heading.replace("`", "") for heading in HEADINGS]
@@ -176,7 +166,6 @@ def cells(row: dict[str, Any]) -> list[str]:
         str(row["threads"]),
         *(_time(times[way]) for way in ("c", "cpp", "module")),
         *(f"{times[way] / times['module']:.2f}" for way in ("c", "cpp")),
-        *(_time(row["runner_ns"][engine]) for engine in ("lean", "executorch")),
         *(_overhead(overheads[way], overheads["module"]) for way in ("c", "cpp")),
         _overhead(overheads["module"], None),
     ]

@@ -14,9 +14,12 @@ import torch
 from torch import nn
 
 from models.lowering import shortcuts
-from verify.operators import written, wrong
+from verify.operators import attacks, written
 from verify.operators.programs import PROGRAMS
 from verify.sound import table
+
+_DELEGATED = ("made-images-per-channel-delegated", "made-lines-per-channel-delegated", "types-layer-half-delegated")
+"""Sound programs of small layers, quantized and in half precision."""
 
 
 class Elementwise(nn.Module):  # type: ignore[misc]  # torch's types are not read here
@@ -70,35 +73,21 @@ def _delegated(module: nn.Module, inputs: tuple[Any, ...]) -> bytes:
     return bytes(to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()]).to_executorch().buffer)
 
 
-def _quantized(module: nn.Module, inputs: tuple[Any, ...]) -> bytes:
-    from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
-        XNNPACKQuantizer,
-        get_symmetric_quantization_config,
-    )
-    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
-
-    quantizer = XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=True))
-    prepared = prepare_pt2e(torch.export.export(module.eval(), inputs, strict=True).module(), quantizer)
-    prepared(*inputs)
-    return _delegated(convert_pt2e(prepared), inputs)
-
-
 def make(folder: Path) -> None:
     """Write all of them."""
     torch.manual_seed(0)
     image, sequence = (torch.randn(1, 2, 8, 8),), (torch.randn(1, 3, 4),)
     pair = (torch.randn(1, 2, 3), torch.randn(1, 2, 3))
-    halves = (torch.randn(2, 4, dtype=torch.float16),)
     sound = table.programs()
-    programs = {name: build().buffer for name, build in (PROGRAMS | {one: sound[one] for one in table.EACH}).items()}
+    programs = {
+        name: build().buffer
+        for name, build in (PROGRAMS | {one: sound[one] for one in (*table.EACH, *_DELEGATED)}).items()
+    }
     programs |= {name: getattr(written, name)().program() for name in ("numbers", "calls", "chance")}
-    programs |= {name: wrong.program(name)[0] for name in wrong.WRONG}
+    programs |= {name: attacks.program(name)[0] for name in attacks.WRONG}
     programs["d-elementwise"] = _delegated(Elementwise().eval(), pair)
     programs["d-image"] = _delegated(Image().eval(), image)
     programs["d-attention"] = _delegated(Attention().eval(), sequence)
-    programs["d-half"] = _delegated(nn.Sequential(nn.Linear(4, 3), nn.ReLU()).half().eval(), halves)
-    programs["q-image"] = _quantized(nn.Sequential(nn.Conv2d(2, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 1)), image)
-    programs["q-linear"] = _quantized(nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3)), sequence)
     for name, buffer in programs.items():
         (folder / f"{name}.pte").write_bytes(buffer)
 

@@ -1,7 +1,7 @@
 """What ``./inv self.fuzz --sweep`` does: every number of every program changed, one at a time, and each file tried.
 
 What a number becomes: 0, 1, its neighbours, its double and half, the largest and smallest, every name of an
-enumeration, and what the same field of the nearest other elements holds (``runtime/fuzz/patches.cpp``). A file is
+enumeration, and what the same field of the nearest other elements holds (``runtime/fuzz/fields.cpp``). A file is
 refused with words or runs to its end, in three forms: `SANITIZED`, `GUARDED` (where it runs twice, with memory filled
 in two ways, to the same answer) and `SHIPPED`. It is a sweep (`core.processes.sweep`) whose cells are some
 patches each.
@@ -9,9 +9,9 @@ patches each.
 
 from __future__ import annotations
 
-import fnmatch
 import json
 import os
+import re
 import subprocess
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,15 +23,15 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from core import console
-from core.errors import ConfigError, MismatchError, UsageError
+from core.errors import MismatchError, UsageError
 from core.files import sha256_bytes, sha256_file
 from core.formats.bundle import RUNNER
 from core.paths import cache_dir
 from core.processes import commands
 from core.processes import sweep as sweeps
 from core.processes.sweep import Journal
+from verify.corpus import pick
 from verify.fuzz.build import GUARDED, SANITIZED, build
-from verify.fuzz.groups import grouped
 
 SHIPPED = "shipped"
 FORMS = (SANITIZED, GUARDED, SHIPPED)
@@ -88,13 +88,8 @@ def programs(pattern: str) -> dict[str, Path]:
     from models.zoo import everything
 
     names = {f"{model}-{scheme}": (model, scheme) for model, scheme in everything()}
-    chosen = [name for name in names if any(fnmatch.fnmatch(name, word) for word in (pattern or "*").split(","))]
-    if not chosen:
-        raise ConfigError(
-            f"No program of the zoo is called {pattern}.", f"there are {', '.join(names)}", "./inv models"
-        )
     found = {}
-    for name in chosen:
+    for name in pick(names, pattern, "./inv models"):
         folder = export(*names[name])
         found[name] = folder / load_program(folder).file
     return found
@@ -177,6 +172,20 @@ def run(form: str, pattern: str, every: int, as_json: bool, again: bool = False)
     report(found, as_json)
 
 
+_WORDS = re.compile(
+    r"runtime error: [^\n]*|(?:AddressSanitizer|LeakSanitizer): [^\n]*?(?= on | \(pc|$)|signal \d+|exit code \d+"
+    r"|guarded memory[^\n]*|first [^\n]*|hard rss limit[^\n]*",
+    re.MULTILINE,
+)
+
+
+def what(finding: Mapping[str, Any]) -> str:
+    """The message, without addresses and sizes: one fault has many files."""
+    text = str(finding["report"])
+    said = found.group() if (found := _WORDS.search(text)) else text[:80].partition("\n")[0]
+    return f"{finding['outcome']}: " + re.sub(r"0x[0-9a-f]+|\d{3,}", "N", said)
+
+
 def report(found: Sequence[tuple[Part, Tried]], as_json: bool) -> None:
     """Print the sums a form and program, and what was found."""
     sums: dict[tuple[str, str], Counter[str]] = {}
@@ -189,7 +198,9 @@ def report(found: Sequence[tuple[Part, Tried]], as_json: bool) -> None:
             kind = "refused" if name.startswith("refused") else name
             count["ran" if kind == "loaded" else kind] += number
         findings += [(part, dict(finding)) for finding in outcome.findings]
-    groups = grouped([(part.argv[0], finding) for part, finding in findings])
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for _, finding in findings:
+        groups.setdefault(what(finding), []).append(finding)
     names = ("tried", "refused", "ran", "findings")
     if as_json:
         rows = [
@@ -201,8 +212,9 @@ def report(found: Sequence[tuple[Part, Tried]], as_json: bool) -> None:
         table = [[form, name, *(str(count[key]) for key in names)] for (form, name), count in sorted(sums.items())]
         table.append(["all", "", *(str(sum(count[key] for count in sums.values())) for key in names)])
         console.table("Every number changed, one at a time", ["form", "program", *names], table)
-        for group in groups:
-            console.note(f"[{group['count']}] {group['what']}\n    at {group['where']}\n    e.g. {group['example']}")
+        for said, group in sorted(groups.items(), key=lambda item: -len(item[1])):
+            example = "{program}: {path} {was} -> {now}\n{report}".format(**group[0])
+            console.note(f"[{len(group)}] {said}\n    e.g. {example}")
     if findings:
         part, first = findings[0]
         raise MismatchError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,19 +24,14 @@ from models.zoo.schemes import load_schemes, scheme_of, schemes_of, type_of
 from toolchains.targets import get_target, host_target
 from verify.layers import report
 from verify.layers.families import FUNCTION, Layer, layers_of
-from verify.layers.model import Lab, LayerCell, Peak
-from verify.layers.peaks import peaks
-from verify.layers.running import LayerRunner, Todo, say
+from verify.layers.model import Lab, LayerCell
+from verify.layers.running import LayerRunner, Todo
 from verify.layers.ways import Pair, pair_for
-from verify.layers.words import agreement, kernels, why
-from verify.tables import Row, Table
 
 JOURNAL = "cells.jsonl"
-LAB = Table("docs/speed.md", "lab")
 LAYERS = "_layers"
 """Folder of the layers' files, for labs of every name: none is exported twice."""
 DEFAULT_LAYERS = "linear,conv1x1,conv,bmm"
-USER = "model"
 
 Build = Callable[[str, str], Bundle]
 
@@ -71,13 +65,18 @@ def run(request: LabRequest) -> None:
     folder = dist_part("lab") / name
     plan = planned(request, folder)
     if request.list:
-        report.planned(plan.cells, request.json)
+        if request.json:
+            console.print_json([cell.model_dump(mode="json", exclude_defaults=True) for cell in plan.cells])
+        else:
+            heads = ["device", "layer", "type", "scheme", ""]
+            rows = [[cell.device, cell.layer, cell.type, cell.scheme, cell.why_not] for cell in plan.cells]
+            console.table("To be run", heads, rows)
         return
     with locked(f"lab-{name}", "waiting: another lab of this name is running"):
         found = _fill(plan, request, folder, settings)
     report.printed(found, folder, request.json)
     if request.update:
-        keep(found)
+        report.keep(found)
     check(found, folder)
 
 
@@ -91,9 +90,9 @@ def check(found: Lab, folder: Path) -> None:
         first = found.wrong[0]
         raise MatrixError(
             f"{len(found.wrong)} of {len(found.cells)} cells failed or have outputs that differ from the reference.",
-            f"{first.key}: {why(first)}",
-            f"{console.shown(folder / report.HTML)}; ./inv self.lab --name {found.name} --resume with the same words "
-            "runs only cells that were not measured",
+            f"{first.key}: {first.why}",
+            f"{console.shown(folder / report.MARKDOWN)}; ./inv self.lab --name {found.name} --resume with the same "
+            "words runs only cells that were not measured",
             [cell.key for cell in found.wrong],
         )
 
@@ -107,12 +106,16 @@ def planned(request: LabRequest, folder: Path) -> Plan:
     for device in _devices(words(request.device)):
         target = get_target(device.target)
         pair = pair_for(target, request.against)
-        engines = {pair.first.engine, pair.second.engine} - set(target.working_engines)
+        engines = {way.engine for way in pair.ways} - set(target.working_engines)
         for subject in subjects:
             for scheme in schemes:
                 why = f"{', '.join(engines)} does not run on {target.name}" if engines else ""
                 why = why or (subject.layer.why_not(scheme) if subject.layer else "")
-                cell = _cell(device, subject, scheme, why)
+                cell = LayerCell(
+                    key=f"{device.name}/{subject.name}-{scheme}", device=device.name, emulated=device.emulated,
+                    target=device.target, layer=subject.name, scheme=scheme, type=type_of(scheme),
+                    outcome="impossible" if why else "not run", why_not=why,
+                )  # fmt: skip
                 cells.append(cell)
                 if not why:
                     possible.append((cell, device, subject, pair))
@@ -123,17 +126,6 @@ def planned(request: LabRequest, folder: Path) -> Plan:
             "./inv self.lab --list",
         )
     return Plan(tuple(cells), tuple(possible))
-
-
-def _cell(device: Device, subject: Subject, scheme: str, why: str) -> LayerCell:
-    layer = subject.layer
-    return LayerCell(
-        key=f"{device.name}/{subject.name}-{scheme}", device=device.name, emulated=device.emulated,
-        target=device.target, layer=subject.name, family=layer.family.name if layer else USER,
-        shape="x".join(map(str, layer.shape)) if layer else "", scheme=scheme, type=type_of(scheme),
-        operations=layer.operations if layer else 0, bytes=layer.bytes_moved(scheme) if layer else 0,
-        outcome="impossible" if why else "not run", why_not=why,
-    )  # fmt: skip
 
 
 def _subjects(request: LabRequest, folder: Path) -> list[Subject]:
@@ -168,15 +160,14 @@ def _fill(plan: Plan, request: LabRequest, folder: Path, settings: Settings) -> 
         journal.forget()
     programs, failed = _programs(plan)
     todo = [
-        Todo(cell, device, subject.layer, pair, programs[subject.source, cell.scheme])
+        Todo(cell, device, pair, programs[subject.source, cell.scheme])
         for cell, device, subject, pair in plan.possible
         if (subject.source, cell.scheme) in programs
     ]
-    wanted = {(each.cell.target, way.engine): None for each in todo for way in (each.pair.first, each.pair.second)}
+    wanted = {(each.cell.target, way.engine): None for each in todo for way in each.pair.ways}
     bundles = {key: _build(*key) for key in wanted}
     runner = LayerRunner(
-        todo, bundles, request.rounds, settings, journal=journal, resume=request.resume,
-        jobs=request.jobs, told=say,
+        todo, bundles, request.rounds, settings, journal=journal, resume=request.resume, jobs=request.jobs,
     )  # fmt: skip
     runner.results |= {
         cell.key: cell.model_copy(update={"outcome": "failed", "problem": failed[subject.source, cell.scheme]})
@@ -184,18 +175,15 @@ def _fill(plan: Plan, request: LabRequest, folder: Path, settings: Settings) -> 
         if (subject.source, cell.scheme) in failed
     }
     interrupted = True
-    measured: dict[str, tuple[Peak, ...]] = {}
     try:
-        for each in {each.device.name: each for each in todo}.values():
-            points = peaks(each.device, bundles[each.cell.target, each.pair.first.engine], settings.threads)
-            measured |= {each.device.name: points} if points else {}
         runner.go()
         interrupted = False
     finally:
         abouts = dict.fromkeys(pair.about for _cell, _device, _subject, pair in plan.possible)
         found = Lab(
             name=folder.name, created=created, finished=now(), against="; ".join(abouts), rounds=request.rounds,
-            threads=settings.threads, interrupted=interrupted, peaks=measured, cells=runner.all(plan.cells),
+            threads=settings.threads, interrupted=interrupted,
+            cells=tuple(runner.results.get(cell.key, cell) for cell in plan.cells),
             settings={name: value for name in request.fields if (value := getattr(request, name))},
         )  # fmt: skip
         report.write(found, folder)
@@ -221,52 +209,3 @@ def _programs(plan: Plan) -> tuple[dict[tuple[str, str], Path], dict[tuple[str, 
     made = each(list(programs.values()))
     failed = {job: Problem.of(found) for job, one in programs.items() if isinstance(found := made[one], SlipwayError)}
     return {job: found for job, one in programs.items() if isinstance(found := made[one], Path)}, failed
-
-
-def keep(found: Lab) -> None:
-    """Keep the cells of emulated devices in the table of ``docs/speed.md``.
-
-    Raises:
-        ConfigError: a cell failed, was not run, or a device did not count; the docs would have a hole.
-    """
-    possible = [cell for cell in found.cells if cell.outcome != "impossible"]
-    rows = [row for cell in possible if (row := _row(cell)) is not None]
-    if len(rows) != len(possible):
-        without = [cell.key for cell in possible if _row(cell) is None]
-        raise ConfigError(
-            "Nothing was kept for the docs.", f"{len(without)} cells have no instructions: {', '.join(without[:5])}",
-            "./inv self.lab --device sme,pi5,pi3 --layers all --update",
-        )  # fmt: skip
-    devices = {row["device"] for row in rows}
-    LAB.put(rows, ("device", "layer", "type"), keep=lambda row: row["device"] not in devices)
-
-
-def _row(cell: LayerCell) -> Row | None:
-    if not cell.emulated or cell.first is None or cell.second is None:
-        return None
-    counts = [way.instructions for way in cell.ways]
-    if counts[0] is None or counts[1] is None:
-        return None
-    first, second = counts[0].least, counts[1].least
-    return {
-        "device": cell.device,
-        "layer": cell.layer,
-        "type": cell.type or cell.scheme,
-        "kernel": _code(kernels(cell.first)),
-        "kernel without KleidiAI": "the same" if cell.same_kernels else _code(kernels(cell.second)),
-        "agreement": agreement(cell),
-        "instructions": f"{first:,}",
-        "without KleidiAI": f"{second:,}",
-        "ratio": f"{first / second:.2f}",
-    }
-
-
-def _code(names: str) -> str:
-    """Kernels as code; the word KleidiAI before a kernel's name is not part of it."""
-    parts = [name.rpartition(" ") for name in names.split(", ") if name]
-    return ", ".join(f"{library}{space}`{kernel}`" for library, space, kernel in parts)
-
-
-def load(folder: Path) -> Lab:
-    """Read a ``lab.json``."""
-    return Lab.model_validate(json.loads((folder / report.JSON).read_text(encoding="utf-8")))

@@ -6,9 +6,8 @@ what was measured.
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,78 +34,45 @@ class Family:
     name: str
     title: str
     usual: Shape
-    schemes: tuple[str, ...]
-    """Those in which exporters write it."""
+    schemes: int
+    """How many of `_SCHEMES` exporters write it in."""
     code: str
     """What the file's function returns; ``{a}``, ``{b}``, ``{c}`` are the shape, ``{n}`` the number of matrices."""
-    operations: Callable[[int, int, int], int]
-    """Multiplications and additions of one execution."""
-    elements: Callable[[int, int, int], tuple[int, int, int]]
-    """Elements of the activations, of the weights (or the second input) and of the output."""
+    weights: int = 1
+    """For each input channel and output."""
     of: str = "rows x depth x outputs"
 
 
-def _conv(kernel: int, stride: int) -> tuple[Callable[[int, int, int], int], Callable[..., tuple[int, int, int]]]:
-    def out(side: int) -> int:
-        return math.ceil(side / stride)
-
-    return (
-        lambda side, a, b: 2 * out(side) ** 2 * kernel * kernel * a * b,
-        lambda side, a, b: (side * side * a, kernel * kernel * a * b, out(side) ** 2 * b),
-    )
-
-
-_ALL = ("fp32", "fp16", "qs8", "qd8_qc8w", "qd8_qb4w")
-_PRODUCTS = ("fp32", "fp16")
-_CONVOLUTION = "nn.Conv2d({b}, {c}, {k}{more}), (torch.randn(1, {b}, {a}, {a}),)"
+_SCHEMES = ("fp32", "fp16", "qs8", "qd8_qc8w", "qd8_qb4w")
 _SIDE = "side x channels in x channels out"
-
-
-def _convolution(name: str, title: str, kernel: int, stride: int, schemes: tuple[str, ...]) -> Family:
-    more = (f", stride={stride}" if stride > 1 else "") + (f", padding={kernel // 2}" if kernel > 1 else "")
-    code = _CONVOLUTION.replace("{k}", str(kernel)).replace("{more}", more)
-    return Family(name, title, (28, 64, 128), schemes, code, *_conv(kernel, stride), of=_SIDE)
-
-
+_IMAGE = "(torch.randn(1, {b}, {a}, {a}),)"
+_CONVOLUTION = (28, 64, 128)
 FAMILIES = {
     family.name: family
     for family in (
+        Family("linear", "fully connected", (32, 256, 256), 5, "nn.Linear({b}, {c}), (torch.randn({a}, {b}),)"),
+        Family("conv1x1", "1x1 convolution", _CONVOLUTION, 4, f"nn.Conv2d({{b}}, {{c}}, 1), {_IMAGE}", 1, _SIDE),
         Family(
-            "linear", "fully connected", (32, 256, 256), _ALL, "nn.Linear({b}, {c}), (torch.randn({a}, {b}),)",
-            lambda rows, depth, outputs: 2 * rows * depth * outputs,
-            lambda rows, depth, outputs: (rows * depth, depth * outputs, rows * outputs),
-        ),
-        _convolution("conv1x1", "1x1 convolution", 1, 1, _ALL[:4]),
-        _convolution("conv", "3x3 convolution", 3, 1, _ALL[:4]),
-        _convolution("conv-stride", "3x3 convolution, every second pixel", 3, 2, _ALL[:4]),
-        Family(
-            "depthwise", "3x3 depthwise convolution", (28, 128, 128), _ALL[:3],
-            "nn.Conv2d({b}, {b}, 3, padding=1, groups={b}), (torch.randn(1, {b}, {a}, {a}),)",
-            lambda side, channels, _same: 2 * side * side * 9 * channels,
-            lambda side, channels, _same: (side * side * channels, 9 * channels, side * side * channels), of=_SIDE,
+            "conv", "3x3 convolution", _CONVOLUTION, 4, f"nn.Conv2d({{b}}, {{c}}, 3, padding=1), {_IMAGE}", 9, _SIDE
         ),
         Family(
-            "bmm", "batched matrix product by a constant", (32, 64, 64), _PRODUCTS,
-            "ByConstant({n}, {b}, {c}), (torch.randn({n}, {a}, {b}),)",
-            lambda rows, depth, outputs: 2 * BATCHES * rows * depth * outputs,
-            lambda rows, depth, outputs: (BATCHES * rows * depth, BATCHES * depth * outputs, BATCHES * rows * outputs),
+            "conv-stride", "3x3 convolution, every second pixel", _CONVOLUTION, 4,
+            f"nn.Conv2d({{b}}, {{c}}, 3, stride=2, padding=1), {_IMAGE}", 9, _SIDE,
         ),
         Family(
-            "bmm2", "batched matrix product of two inputs", (32, 64, 64), _PRODUCTS,
-            "OfTwo(), (torch.randn({n}, {a}, {b}), torch.randn({n}, {b}, {c}))",
-            lambda rows, depth, outputs: 2 * BATCHES * rows * depth * outputs,
-            lambda rows, depth, outputs: (BATCHES * rows * depth, BATCHES * depth * outputs, BATCHES * rows * outputs),
+            "depthwise", "3x3 depthwise convolution", (28, 128, 128), 3,
+            f"nn.Conv2d({{b}}, {{b}}, 3, padding=1, groups={{b}}), {_IMAGE}", 0, _SIDE,
+        ),
+        Family(
+            "bmm", "batched matrix product by a constant", (32, 64, 64), 2,
+            "ByConstant({n}, {b}, {c}), (torch.randn({n}, {a}, {b}),)", BATCHES,
+        ),
+        Family(
+            "bmm2", "batched matrix product of two inputs", (32, 64, 64), 2,
+            "OfTwo(), (torch.randn({n}, {a}, {b}), torch.randn({n}, {b}, {c}))", BATCHES,
         ),
     )
 }  # fmt: skip
-_BITS = {
-    "fp32": (32, 32, 32),
-    "fp16": (16, 16, 16),
-    "qs8": (32, 8, 32),
-    "qd8_qc8w": (32, 8, 32),
-    "qd8_qb4w": (32, 4, 32),
-}
-"""Bits of an element of activations, weights and output, as they lie in memory; a scheme's scales are not counted."""
 
 _FILE = '''"""{title}: {of} {shape}. Written by ./inv self.lab."""
 
@@ -148,19 +114,9 @@ class Layer:
         """``linear_1x256x256``."""
         return f"{self.family.name}_{shape_text(self.shape)}".replace("-", "_")
 
-    @property
-    def operations(self) -> int:
-        """Multiplications and additions of one execution."""
-        return self.family.operations(*self.shape)
-
-    def bytes_moved(self, scheme: str) -> int:
-        """Activations, weights and output, each once."""
-        bits = zip(self.family.elements(*self.shape), _BITS[scheme], strict=True)
-        return sum(count * each for count, each in bits) // 8
-
     def why_not(self, scheme: str) -> str:
         """Why it has no such scheme; empty if it has."""
-        if scheme not in self.family.schemes:
+        if scheme not in _SCHEMES[: self.family.schemes]:
             return f"exporters write no {self.family.title} as {scheme}"
         if scheme == "qd8_qb4w" and self.shape[1] % 32:
             return f"blocks of 32 need a multiple of 32 input features, not {self.shape[1]}"
@@ -205,7 +161,7 @@ def layers_of(families: Sequence[str], shapes: Sequence[str]) -> list[Layer]:
     chosen = [_shape(word) for word in dict.fromkeys(words)]
     found = [Layer(FAMILIES[name], shape) for name in names for shape in chosen or [FAMILIES[name].usual]]
     for layer in found:
-        if layer.family.elements(*layer.shape)[1] > _LARGEST:
+        if layer.family.weights * layer.shape[1] * layer.shape[2] > _LARGEST:
             raise UsageError(
                 f"{layer.name} has more than {_LARGEST:,} weights.", "the export would take minutes and gigabytes",
                 "--shape 128x4096x4096",

@@ -1,4 +1,4 @@
-"""What the lab measured: a cell is a layer in one data type on one device, run two ways."""
+"""What the lab measured: a cell is a layer in one data type on one device, run two ways. And its words for people."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from deploy.matrix.model import Measured, Problem
-
-Verdict = Literal["", "faster", "slower", "no difference seen"]
 
 
 class _Model(BaseModel):
@@ -22,26 +20,14 @@ class Used(_Model):
     kernel: str
     library: str
 
-
-class Operator(_Model):
-    """Times of an operator's calls in milliseconds, in a process of its own with the profile on."""
-
-    name: str
-    count: int
-    p10: float
-    p50: float
-    p90: float
-
-
-class Matched(_Model):
-    """An operator in both ways, or in one of them."""
-
-    first: Operator | None = None
-    second: Operator | None = None
-    by: str = ""
-    """How they were matched; empty without a partner."""
-    ratio: float | None = None
-    """The first way's p50 in parts of the second's; ``None`` without both, and if the second's is 0."""
+    @property
+    def short(self) -> str:
+        """Its name without what all of a library's have, with KleidiAI's marked."""
+        name = self.kernel or self.node
+        for prefix in ("kai_run_matmul_clamp_", "kai_run_", "xnn_", "slipway_"):
+            name = name.removeprefix(prefix)
+        name = name.replace("_ukernel", "").replace("_minmax", "")
+        return f"KleidiAI {name}" if self.library == "KleidiAI" else name
 
 
 class Instructions(_Model):
@@ -66,8 +52,6 @@ class Way(_Model):
     settings: dict[str, str] = {}
     """As the runner reports what was in force."""
     kernels: tuple[Used, ...] = ()
-    known_from: str = ""
-    """How the kernels are known."""
     processes: tuple[float, ...] = ()
     """The median of each process, in the order of the rounds."""
     executions: int = 0
@@ -76,20 +60,19 @@ class Way(_Model):
     p50: float | None = None
     p90: float | None = None
     """Of all timed executions of all processes."""
-    spread: float | None = None
-    """From p10 to p90, in parts of p50."""
     load_ms: float | None = None
     instructions: Instructions | None = None
     """On an emulated device that counts them."""
-    gflops: float | None = None
-    """Operations of the layer by p50."""
-    gbytes_per_s: float | None = None
-    """Activations, weights and output, each once, by p50."""
     verdict: str = ""
     """Against the reference: ``identical``, ``agrees``, ``differs``."""
     max_abs: float | None = None
     outputs: tuple[str, ...] = ()
     """Digests."""
+
+    @property
+    def used(self) -> str:
+        """Its kernels, each once."""
+        return ", ".join(dict.fromkeys(one.short for one in self.kernels))
 
 
 class State(_Model):
@@ -111,13 +94,9 @@ class LayerCell(Measured):
     target: str
     layer: str
     """``linear_1x256x256``, or the name of the user's own model."""
-    family: str = ""
-    shape: str = ""
     scheme: str
     type: str = ""
     """Arm's name for the scheme."""
-    operations: int = 0
-    bytes: int = 0
     outcome: Literal["measured", "failed", "impossible", "not run"] = "not run"
     problem: Problem | None = None
     why_not: str = ""
@@ -128,11 +107,9 @@ class LayerCell(Measured):
     low: float | None = None
     high: float | None = None
     p: float | None = None
-    compared: Verdict = ""
+    compared: Literal["", "faster", "slower", "no difference seen"] = ""
     instructions: float | None = None
     """The first way's instructions in parts of the second's, the least of each."""
-    operators: tuple[Matched, ...] = ()
-    """In the order in which the first way's took longest."""
     same_kernels: bool = False
     same_outputs: bool = False
     """Bit for bit."""
@@ -148,23 +125,37 @@ class LayerCell(Measured):
         """The ways whose outputs do not agree with the reference."""
         return tuple(way for way in self.ways if way.verdict == "differs")
 
+    @property
+    def answer(self) -> str:
+        """What came out, in words."""
+        if self.outcome != "measured":
+            return self.why_not or self.outcome
+        if self.differing:
+            return "differs"
+        return self.compared or ("the same kernels" if self.same_kernels else "other kernels")
 
-class Peak(_Model):
-    """What a device can do at most with so many threads.
+    @property
+    def why(self) -> str:
+        """What stood in the way of an answer; empty if nothing did."""
+        if self.differing:
+            return f"outputs of {' and '.join(way.name for way in self.differing)} differ from the reference"
+        return self.why_not or (self.problem.what if self.problem else "")
 
-    Operations in float32 (a product with its sum is two), and bytes read from memory.
-    """
-
-    threads: int
-    feature: str = ""
-    gflops: float
-    gbytes_per_s: float
+    @property
+    def agreement(self) -> str:
+        """How both ways' outputs stand to the reference, and to each other."""
+        if len(self.ways) < 2:
+            return ""
+        verdicts = list(dict.fromkeys(way.verdict for way in self.ways))
+        if verdicts == ["identical"]:
+            return "identical"
+        return " / ".join(verdicts) + (", the same bits" if self.same_outputs else "")
 
 
 class Lab(_Model):
     """All of it."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     name: str
     created: str
     finished: str
@@ -174,8 +165,6 @@ class Lab(_Model):
     threads: int
     settings: dict[str, Any] = Field(default_factory=dict)
     interrupted: bool = False
-    peaks: dict[str, tuple[Peak, ...]] = {}
-    """By device."""
     cells: tuple[LayerCell, ...]
 
     @property
@@ -184,19 +173,21 @@ class Lab(_Model):
         return any(way.instructions for cell in self.cells for way in cell.ways)
 
     @property
-    def measured(self) -> list[LayerCell]:
-        """Those with a result."""
-        return [cell for cell in self.cells if cell.outcome == "measured"]
-
-    def peak(self, device: str) -> Peak | None:
-        """What the device can do at most with the threads that the layers had."""
-        return next((point for point in self.peaks.get(device, ()) if point.threads == self.threads), None)
-
-    def count(self, verdict: str) -> int:
-        """How many cells were compared with that verdict; those with wrong outputs are not among them."""
-        return sum(cell.compared == verdict and not cell.differing for cell in self.cells)
-
-    @property
     def wrong(self) -> list[LayerCell]:
         """Those that failed, or whose outputs differ from the reference."""
         return [cell for cell in self.cells if cell.outcome == "failed" or cell.differing]
+
+    @property
+    def about(self) -> str:
+        """What was compared and how."""
+        return (
+            f"Two ways: {self.against}. Ratio: the first way's time in parts of the second's, the median over "
+            f"{self.rounds} rounds in turns, with its 99 % interval; {self.threads} thread{'s' * (self.threads != 1)}. "
+            "Emulated devices have no times"
+            + (
+                ": there the instructions of user mode are counted, and the execution with the least of them is the "
+                "program's own work. Instructions are not time: one may do the work of many."
+                if self.counted
+                else "."
+            )
+        )

@@ -31,6 +31,11 @@ class Pair:
     first: Choice
     second: Choice
 
+    @property
+    def ways(self) -> tuple[Choice, Choice]:
+        """Both."""
+        return self.first, self.second
+
 
 def pair_for(target: Target, against: str) -> Pair:
     """The two ways for ``--against``; empty: what makes sense for the target.

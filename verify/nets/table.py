@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import functools
 import json
 import re
@@ -10,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.cli.request import words
 from core.errors import ConfigError
 from core.files import sha256_bytes
 from models.zoo.schemes import get_scheme
 from models.zoo.tables import read
+from verify.corpus import pick
 
 TABLE = Path(__file__).with_name("nets.toml")
 FLOAT = "float"
@@ -93,13 +92,17 @@ def load() -> dict[str, Net]:
         ConfigError: an unknown scheme or a malformed input.
     """
     found = {}
-    for name, row in read(TABLE).items():
-        net = Net(name=name, **{**row, "schemes": tuple(row["schemes"]), "take": tuple(row.get("take", ()))})
-        for scheme in net.schemes:
-            get_scheme(scheme)
-        for text in net.inputs.values():
-            Input.of(text)
-        found[name] = net
+    for section in read(TABLE).values():
+        nets = section.pop("nets")
+        for name, own in nets.items():
+            row = {**section, **own}
+            row["make"] += name if row["make"].endswith(":") else ""
+            net = Net(name=name, **{**row, "schemes": tuple(row["schemes"]), "take": tuple(row.get("take", ()))})
+            for scheme in net.schemes:
+                get_scheme(scheme)
+            for text in net.inputs.values():
+                Input.of(text)
+            found[name] = net
     return found
 
 
@@ -112,22 +115,10 @@ def choose(expression: str) -> list[Exported]:
     """The programs that ``expression`` names.
 
     Args:
-        expression: names or patterns of nets or programs, with commas between them: ``resnet18``, ``mobilenet* qs8``,
-            ``* fp16``; all when empty.
+        expression: as `verify.corpus.pick` reads it: ``resnet18``, ``mobilenet* qs8``, ``* fp16``.
 
     Raises:
         ConfigError: one of them names nothing.
     """
-    known = programs()
-    parts = words(expression)
-    for part in parts:
-        if not any(_names(part, one) for one in known):
-            raise ConfigError(
-                f"No net or program is called {part!r}.", f"the nets are {', '.join(load())}",
-                "./inv self.bench --what nets --only 'resnet18,* qs8'", [part],
-            )  # fmt: skip
-    return [one for one in known if not parts or any(_names(part, one) for part in parts)]
-
-
-def _names(part: str, program: Exported) -> bool:
-    return any(fnmatch.fnmatchcase(name, part) for name in (program.net.name, program.name))
+    known = {one.name: one for one in programs()}
+    return [known[name] for name in pick(known, expression, "./inv self.bench --what nets --only 'resnet18,* qs8'")]

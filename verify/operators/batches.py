@@ -62,36 +62,52 @@ def flat(value: Any) -> tuple[torch.Tensor, ...]:
     return (value,) if isinstance(value, torch.Tensor) else tuple(one for one in value if one is not None)
 
 
-class Together(torch.nn.Module):  # type: ignore[misc]
-    """All cases, one after the other; their results in one tuple."""
+class Function(torch.nn.Module):  # type: ignore[misc]
+    """A function as a module."""
 
-    def __init__(self, cases: Sequence[Case]) -> None:
+    def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
-        self.cases = cases
+        self.function = function
 
-    def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """The cases' inputs, joined, to their results, joined."""
-        found: list[torch.Tensor] = []
-        at = 0
-        for case in self.cases:
-            found += flat(case.function(*inputs[at : at + len(case.inputs)]))
-            at += len(case.inputs)
-        return tuple(found)
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        """The function's results."""
+        return self.function(*inputs)
 
 
 @shortcuts.in_torch()
-def export(cases: Sequence[Case]) -> Batch:
-    """One program of all cases, without delegates."""
+def portable(
+    function: Callable[..., Any], inputs: Sequence[torch.Tensor], *, preserve: bool = True
+) -> tuple[bytes, tuple[str, ...]]:
+    """A function's program without delegates, and the operators in it by the names of their kernels.
+
+    Args:
+        preserve: keep ATen's operators as they are called; or as the exporter decomposes them.
+    """
     from executorch.exir import EdgeCompileConfig, to_edge
 
-    inputs = tuple(one for case in cases for one in case.inputs)
-    # An operator may write to what it is given.
-    results = tuple(flat(case.function(*(one.clone() for one in case.inputs))) for case in cases)
-    exported = torch.export.export(Together(cases), inputs, strict=False)
+    exported = torch.export.export(Function(function), tuple(inputs), strict=False)
     called = {node.target for node in exported.graph.nodes if isinstance(node.target, torch._ops.OpOverload)}
-    kept = sorted((op for op in called if op.namespace == "aten"), key=str)
+    kept = sorted((op for op in called if op.namespace == "aten"), key=str) if preserve else []
     edge = to_edge(exported, compile_config=EdgeCompileConfig(_check_ir_validity=False, preserve_ops=kept))
     program = edge.to_executorch()
     plan = program.executorch_program.execution_plan[0]
     names = sorted(f"{item.name}.{item.overload}" if item.overload else item.name for item in plan.operators)
-    return Batch(program.buffer, inputs, tuple(cases), results, tuple(names))
+    return bytes(program.buffer), tuple(names)
+
+
+def export(cases: Sequence[Case]) -> Batch:
+    """One program of all cases, one after the other; their results in one tuple."""
+
+    def together(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        found: list[torch.Tensor] = []
+        at = 0
+        for case in cases:
+            found += flat(case.function(*inputs[at : at + len(case.inputs)]))
+            at += len(case.inputs)
+        return tuple(found)
+
+    inputs = tuple(one for case in cases for one in case.inputs)
+    # An operator may write to what it is given.
+    results = tuple(flat(case.function(*(one.clone() for one in case.inputs))) for case in cases)
+    program, names = portable(together, inputs)
+    return Batch(program, inputs, tuple(cases), results, names)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from models.lowering import shortcuts
+from verify.operators.batches import flat, portable
 
 aten = torch.ops.aten
 Make = Callable[[], tuple[Callable[..., Any], tuple[torch.Tensor, ...]]]
@@ -190,37 +190,16 @@ class Layer:
         return ", ".join("x".join(str(size) for size in one.shape) or "scalar" for one in self.inputs)
 
 
-class _Module(torch.nn.Module):  # type: ignore[misc]
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: torch.Tensor) -> Any:
-        """The operator's results."""
-        return self.function(*inputs)
-
-
-@shortcuts.in_torch()
 def export(name: str) -> Layer:
     """The use ``name``, its inputs from a seed.
 
     Raises:
         ValueError: the exporter made other operators of it.
     """
-    from executorch.exir import EdgeCompileConfig, to_edge
-
     torch.manual_seed(0)
     kernel, make = USES[name]
     function, inputs = make()
-    exported = torch.export.export(_Module(function), inputs, strict=False)
-    called = {node.target for node in exported.graph.nodes if isinstance(node.target, torch._ops.OpOverload)}
-    kept = sorted((op for op in called if op.namespace == "aten"), key=str)
-    edge = to_edge(exported, compile_config=EdgeCompileConfig(_check_ir_validity=False, preserve_ops=kept))
-    program = edge.to_executorch()
-    plan = program.executorch_program.execution_plan[0]
-    names = {f"{item.name}.{item.overload}" if item.overload else item.name for item in plan.operators}
+    program, names = portable(function, inputs)
     if kernel not in names:
-        raise ValueError(f"{name} became {', '.join(sorted(names))}, not {kernel}")
-    results = function(*inputs)
-    flat = (results,) if isinstance(results, torch.Tensor) else tuple(results)
-    return Layer(kernel, bytes(program.buffer), inputs, flat)
+        raise ValueError(f"{name} became {', '.join(names)}, not {kernel}")
+    return Layer(kernel, program, inputs, flat(function(*inputs)))

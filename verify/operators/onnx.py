@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
+from commands.own import Operators
 from core import console
-from core.errors import HostError
+from core.errors import HostError, UsageError
 from core.files import sha256_bytes, sha256_file
 from core.formats.bundle import Bundle
 from core.processes.commands import run as run_command
@@ -208,7 +209,7 @@ def look_together(bundle: Bundle, folder: Path) -> dict[str, Seen]:
             raise HostError(
                 f"Of operator set {batch.opset} XNNPACK's provider ran {dict(taken)}, on {ALONE} {dict(expected)}.",
                 "the providers differ between the targets",
-                "the same without --together",
+                "./inv self.operators --update",
             )
         for case, got, want in zip(batch.cases, ours.outputs, cpu.outputs, strict=True):
             apart = difference(got, want)
@@ -274,18 +275,20 @@ def _cell(bundle: Bundle, runner: str, case: Case) -> Cell[Seen]:
     return Cell(f"{bundle.manifest.target}: {case.name}", key, partial(look, bundle, case), label=case.name)
 
 
-def run(target: str, as_json: bool, update: bool, only: str = "", together: bool = False, again: bool = False) -> None:
-    """Look at every case on ``target``, or those whose names hold ``only``: a sweep (`core.processes.sweep`).
+def run(request: Operators) -> None:
+    """Look at every case on a target: by itself on `ALONE`, in a sweep; elsewhere as `look_together` does.
 
-    Args:
-        update: put what was seen into the docs' file.
-        together: `look_together`; nothing of it is kept but for the docs.
-        again: look also at what was seen before with the same bundle.
+    Raises:
+        UsageError: ``--only`` for another target.
     """
     from core.environment import ensure
     from deploy.run.needs import bundle_digest
     from toolchains.bundle.builder import build
 
+    target, only = request.target, request.only
+    together = target != ALONE
+    if together and only:
+        raise UsageError("--only goes with linux-x86_64.", "elsewhere many forms run in one model", "leave it out")
     get_target(target)
     ensure("onnx")  # first of all: the table of cases imports onnx
     from models.onnx.operators import CASES
@@ -299,14 +302,14 @@ def run(target: str, as_json: bool, update: bool, only: str = "", together: bool
     else:
         digest = bundle_digest(bundle)
         cells = [_cell(bundle, digest, case) for case in cases]
-        kept_ones = sweep("running", cells, Journal.of("operators", Seen), again=again)
+        kept_ones = sweep("running", cells, Journal.of("operators", Seen), again=request.again)
         seen = dict(zip((case.name for case in cases), kept_ones.values(), strict=True))
     version = next((one.version for one in reversed(seen.values())), "")
     how = bundle.manifest.offers.verified + (", forms of an operator set together" if together else "")
-    if update:
+    if request.update:
         OPERATORS.write(table_of_rows(rows(target, seen, together=together)))
     found = {name: _rounded(one) for name, one in seen.items()}
-    if as_json:
+    if request.json:
         console.print_json({"target": target, "engine": f"{ENGINE} {version}", "how": how, "cases": found})
         return
     console.table(

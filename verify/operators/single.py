@@ -1,4 +1,4 @@
-"""Programs of single operators, and what ATen makes of the same inputs: for engines' tests.
+"""Programs of operators at edges that no draw has: types that mix, long rows, orders in memory, equal numbers, NaN.
 
 A group is a function of a few tensors that returns many results, so that one export tests many operators.
 """
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from models.lowering import shortcuts
+from verify.operators.batches import portable
 
 Tensors = tuple[torch.Tensor, ...]
 Group = tuple[Callable[..., tuple[Any, ...]], Callable[[], Tensors]]
@@ -69,22 +69,6 @@ def integers(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
     )  # fmt: skip
 
 
-def reductions(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Of a tensor of three dimensions."""
-    values, places = x.max(1)
-    lows, low_places = x.min(2, keepdim=True)
-    variance, mean = torch.var_mean(x, dim=[0, 2], correction=1)
-    top, top_places = x.topk(2, dim=1)
-    ordered, order = x.sort(dim=-1, descending=True)
-    return (
-        x.sum(), x.sum(1), x.sum([0, 2], keepdim=True), x.mean(), x.mean(2), x.mean([1, 2], keepdim=True), x.amax(1),
-        x.amin([0, 2]), x.argmax(1), x.argmin(), x.argmax(2, keepdim=True), values, places, lows, low_places, x.max(),
-        x.min(), x.prod(1), x.var(1), x.var([0, 2], correction=0), variance, mean, x.cumsum(1), x.softmax(1),
-        x.softmax(-1), x.log_softmax(2), (x > 0).any(1), (x > 5).any(), top, top_places, ordered, order,
-        functional.glu(x, 1) if x.shape[1] % 2 == 0 else x, x.norm(),
-    )  # fmt: skip
-
-
 def masks(x: torch.Tensor, flags: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Rows that a mask of attention leaves empty, and other uses of flags; ``[2, 6, 37, 50]``."""
     lost = torch.logical_not(flags)
@@ -97,34 +81,6 @@ def masks(x: torch.Tensor, flags: torch.Tensor) -> tuple[torch.Tensor, ...]:
         torch.where(flags.transpose(1, 2), turned, turned + 1), torch.where(flags, x.double(), x.double() + 1),
         torch.where(flags, x.half(), x.half() * 2), torch.where(flags, flags[:1], lost), torch.logical_not(lost[:, 1]),
         torch.where(flags, x, 2.0), torch.where(flags, 3, x.long()), torch.where(flags, x.int(), x),
-    )  # fmt: skip
-
-
-def movement(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Of a tensor of four dimensions, each even."""
-    first, second = x.split(x.shape[1] // 2, 1)
-    one, two, three = x.split_with_sizes([1, x.shape[3] - 2, 1], 3)
-    return (
-        x.permute(3, 1, 0, 2), x.transpose(0, 2), x.reshape(-1), x.reshape(x.shape[0], -1), x.unsqueeze(2),
-        x[:1].squeeze(0), x.expand(*x.shape), x[:, :1].expand(*x.shape), x[:, 1], x[..., -1], x[:, 1:3], x[..., ::2],
-        x.flip([1, 3]), x.repeat(1, 2, 1, 3), x.repeat(2, 1, 1, 1, 1), torch.cat([x, x + 1], 2), torch.cat([x, x], -1),
-        torch.stack([x, -x], 1), first, second, one, two, three, functional.pad(x, (1, 2, 0, 1), value=3.0),
-        functional.pad(x, (-1, 1)), functional.pixel_shuffle(x.repeat(1, 4, 1, 1), 2), functional.pixel_unshuffle(x, 2),
-        x.roll(1, 2), x[0, 0].tril(), x[0, 0].t(), x.unfold(2, 2, 1), x.diagonal(0, 2, 3), *x.unbind(1),
-        x.narrow(1, 1, 2), functional.pad(x, (1, 1, 1, 1), mode="reflect"),
-        functional.pad(x, (1, 2, 2, 1), mode="replicate"), torch.slice_scatter(x, x[:, :2] * 2, 1, 1, 3),
-        torch.select_scatter(x, x[:, 0] * 2, 1, 1), x.clone(), x.to(torch.float64), torch.full_like(x, 2.5),
-        torch.zeros(2, 3), torch.ones(3), torch.arange(5), torch.arange(1.0, 4.0, 0.5), torch.full((2, 2), 7),
-    )  # fmt: skip
-
-
-def lookups(x: torch.Tensor, rows: torch.Tensor, places: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Of a matrix, indices of its rows, indices of its columns for each row, and a mask."""
-    return (
-        functional.embedding(rows, x), x.index_select(0, rows), x.index_select(1, rows % 3), x.gather(1, places),
-        x.scatter(1, places, 9.0), x.scatter(1, places, x * 2), x.scatter_add(1, places, x), x[rows], x[:, rows % 3],
-        x[rows, rows % 3], torch.index_put(x, (rows,), x[rows] + 1), torch.where(mask, x, -x),
-        torch.index_put(x, (rows, rows % 3), torch.tensor(5.0)),
     )  # fmt: skip
 
 
@@ -193,41 +149,6 @@ def _different(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return ((torch.randperm(count) - count // 2) / 1024).reshape(shape).to(dtype)
 
 
-class Images(torch.nn.Module):  # type: ignore[misc]
-    """Layers on images."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = torch.nn.ModuleList(
-            [
-                torch.nn.Conv2d(4, 6, 3, padding=1),
-                torch.nn.Conv2d(4, 8, 3, stride=2, groups=4, bias=False),
-                torch.nn.Conv2d(4, 4, (3, 1), dilation=(2, 1)),
-                torch.nn.ConvTranspose2d(4, 3, 3, stride=2, padding=1),
-                torch.nn.ConvTranspose2d(4, 6, 2, groups=2, output_padding=0),
-                torch.nn.MaxPool2d(3, 2, 1),
-                torch.nn.MaxPool2d(2, ceil_mode=True),
-                torch.nn.AvgPool2d(2),
-                torch.nn.AvgPool2d(3, 2, 1),
-                torch.nn.AvgPool2d(3, 2, 1, ceil_mode=True, count_include_pad=False),
-                torch.nn.AdaptiveAvgPool2d((3, 2)),
-                torch.nn.BatchNorm2d(4),
-                torch.nn.GroupNorm(2, 4),
-                torch.nn.Upsample(scale_factor=2),
-                torch.nn.Upsample(scale_factor=1.5, mode="bilinear"),
-                torch.nn.Upsample(size=(5, 9), mode="bilinear", align_corners=True),
-                torch.nn.InstanceNorm2d(4),
-            ]
-        )
-        self.signal = torch.nn.Conv1d(4, 5, 3, stride=2, padding=2)
-        self.norm = torch.nn.LayerNorm([9])
-        self.eval()
-
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """All of them, of a 4-channel image of width 9."""
-        return (*(layer(x) for layer in self.layers), self.signal(x[:, :, 0]), self.norm(x))
-
-
 GROUPS: dict[str, Group] = {
     "unary": (unary, lambda: (_floats(3, 17),)),
     "unary-half": (unary, lambda: (_floats(3, 17, dtype=torch.float16),)),
@@ -243,16 +164,6 @@ GROUPS: dict[str, Group] = {
     "integers": (integers, lambda: (_integers(4, 6), _integers(4, 6, low=1))),
     "integers-narrow": (
         integers, lambda: (_integers(4, 6, dtype=torch.int32), _integers(4, 6, low=1, high=9, dtype=torch.int8))
-    ),
-    "reductions": (reductions, lambda: (_floats(3, 4, 5),)),
-    "reductions-long": (reductions, lambda: (_floats(2, 300, 3),)),
-    "movement": (movement, lambda: (_floats(2, 4, 6, 4),)),
-    "movement-half": (movement, lambda: (_floats(2, 4, 4, 8, dtype=torch.float16),)),
-    "lookups": (
-        lookups,
-        lambda: (
-            _floats(6, 6), torch.randperm(6)[:4], _integers(6, 6, low=0, high=6), _integers(6, 6, low=0, high=2) > 0
-        ),
     ),
     "products": (products, lambda: (_floats(3, 7), _floats(7, 5), _floats(2, 3, 7), _floats(5))),
     "edges": (edges, lambda: (_floats(2, 6, 5, 4), _integers(5, low=0, high=2))),
@@ -274,34 +185,13 @@ GROUPS: dict[str, Group] = {
         lambda: tuple(_floats(*shape, dtype=torch.float64) for shape in ((5, 33), (33, 7), (2, 5, 33), (7,))),
     ),
     "products-empty": (products, lambda: (_floats(3, 0), _floats(0, 5), _floats(2, 3, 0), _floats(5))),
-    "images": (Images(), lambda: (_floats(2, 4, 8, 9),)),
 }  # fmt: skip
 
 
-class _Module(torch.nn.Module):  # type: ignore[misc]
-    def __init__(self, function: Callable[..., tuple[Any, ...]]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: torch.Tensor) -> tuple[Any, ...]:
-        """The group's function."""
-        return self.function(*inputs)
-
-
-@shortcuts.in_torch()
-def export(name: str, seed: int) -> tuple[bytes, Tensors, tuple[torch.Tensor, ...], list[str]]:
+def export(name: str, seed: int) -> tuple[bytes, Tensors, tuple[torch.Tensor, ...], tuple[str, ...]]:
     """The program of group ``name`` without delegates, inputs, ATen's results, and the operators in it."""
-    from executorch.exir import EdgeCompileConfig, to_edge
-
     torch.manual_seed(seed)
     function, make_inputs = GROUPS[name]
-    module = function if isinstance(function, torch.nn.Module) else _Module(function)
     inputs = make_inputs()
-    results = module(*inputs)
-    edge = to_edge(
-        torch.export.export(module, inputs, strict=False), compile_config=EdgeCompileConfig(_check_ir_validity=False)
-    )
-    program = edge.to_executorch()
-    plan = program.executorch_program.execution_plan[0]
-    operators = sorted(f"{item.name}.{item.overload}" if item.overload else item.name for item in plan.operators)
-    return program.buffer, inputs, results, operators
+    program, operators = portable(function, inputs, preserve=False)
+    return program, inputs, function(*inputs), operators

@@ -35,7 +35,7 @@ class Case(_Model):
     operators: tuple[str, ...]
     """XNNPACK's names of the operators it chose."""
     samples: Mapping[str, int] = {}
-    """Addresses the program was seen at (hexadecimal) and how often; only when sampled."""
+    """Addresses the program was seen at (hexadecimal) and how often; only if it is told to look."""
 
 
 class _Library(_Model):
@@ -101,5 +101,5 @@ class Row(_Model):
     features: tuple[str, ...] = ()
     """The CPU's features as cpuinfo sees them."""
     kernels_by: str = ""
-    """How the kernels were identified: ``translation`` (by QEMU), ``sampling``; empty: they were not."""
+    """How the kernels were identified: ``translation`` (by QEMU); empty: they were not."""
     cases: Mapping[str, CaseResult] = {}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -19,11 +20,10 @@ from core.processes.sweep import Cell, Journal, sweep
 from toolchains.emulation import platforms
 from toolchains.emulation.platforms import NATIVE, WINE, Platform
 from toolchains.targets import Target, get_target, load_targets
-from verify.prove import kernel_names as kernels
 from verify.prove import proof, table
 from verify.prove.proof import CaseResult, Report, Row
 
-_SAMPLE_MS = 200
+_KERNEL = re.compile(r"xnn_\w+_ukernel_\w+|kai_(?:run|kernel)_\w+")
 
 
 def _key(native: Native, cpu: str, with_kernels: bool) -> str:
@@ -42,8 +42,7 @@ def prove(target_name: str, cpu: str = "", *, with_kernels: bool = True, again: 
 
     Args:
         cpu: one of `platforms.cpus`; all when empty.
-        with_kernels: find out which kernels ran, which takes one more run a case under QEMU, and a fifth of a second
-            a case natively.
+        with_kernels: find out which kernels ran, which takes one more run a case under QEMU.
         again: run it also if it passed before.
 
     Raises:
@@ -122,9 +121,7 @@ def prove_one(native: Native, cpu: str, *, with_kernels: bool = True, only: Sequ
         platform = platforms.platform_for(target, cpu)
     except (HostError, NotSupportedError) as error:
         return _not_run(target, native, cpu, f"{error.what} {error.cause}")
-    sampling = with_kernels and cpu == NATIVE
-    words = ["--json", *(word for name in only for word in ("--case", name))]
-    done = platform.run(program, [*words, *(["--samples", str(_SAMPLE_MS)] if sampling else [])])
+    done = platform.run(program, ["--json", *(word for name in only for word in ("--case", name))])
     if done.returncode not in (0, 1):
         # QEMU warns of what it does not emulate of a CPU.
         said = [line for line in (done.stderr or done.stdout).splitlines() if line and "warning:" not in line]
@@ -132,12 +129,8 @@ def prove_one(native: Native, cpu: str, *, with_kernels: bool = True, only: Sequ
         why = f"the program ended with {done.returncode}: {last}"
         return Row(target=target.name, cpu=cpu, how=platform.how, outcome="failed", why=why)
     report = proof.parse_report(done.stdout, program)
-    if sampling:
-        named, by = _sampled(report, program), "sampling"
-    elif with_kernels and cpu != WINE:
-        named, by = _translated(report, platform, program), "translation"
-    else:
-        named, by = {}, ""
+    looked = with_kernels and cpu not in (NATIVE, WINE)
+    named = _translated(report, platform, program) if looked else {}
     failed = [case for case in report.cases if case.outcome == "failed"]
     return Row(
         target=target.name,
@@ -149,7 +142,7 @@ def prove_one(native: Native, cpu: str, *, with_kernels: bool = True, only: Sequ
         kleidiai=report.kleidiai,
         toolchain=native.manifest.toolchain,
         features=report.cpu.features,
-        kernels_by=by,
+        kernels_by="translation" if looked else "",
         cases={
             case.name: CaseResult(
                 outcome=case.outcome, why=case.why, operators=case.operators, kernels=named.get(case.name, ())
@@ -157,11 +150,6 @@ def prove_one(native: Native, cpu: str, *, with_kernels: bool = True, only: Sequ
             for case in report.cases
         },
     )
-
-
-def _sampled(report: Report, program: Path) -> Mapping[str, tuple[str, ...]]:
-    symbols = kernels.Symbols.read(program)
-    return {case.name: kernels.sampled(case.samples, symbols) for case in report.cases}
 
 
 def _translated(report: Report, platform: Platform, program: Path) -> Mapping[str, tuple[str, ...]]:
@@ -184,14 +172,22 @@ def _kernels_of(platform: Platform, program: Path, case: str) -> tuple[str, ...]
             raise BuildError(
                 f"{case} passed among all cases and not alone ({platform.how}).", done.stdout[-300:], "./inv test"
             )
-        return kernels.translated(log)
+        return kernels_in(log)
 
 
-def failures(rows: list[Row]) -> Iterator[str]:
-    """One line a failed row."""
-    for row in rows:
-        if row.outcome == "failed":
-            yield f"{row.target} on {row.cpu}: {row.why}"
+def is_kernel(symbol: str) -> bool:
+    """Whether a function is a microkernel of XNNPACK's, or one of KleidiAI's that computes or packs."""
+    return _KERNEL.fullmatch(symbol) is not None and not symbol.endswith(("_get_mr", "_get_nr"))
+
+
+def kernels_in(log: Path) -> tuple[str, ...]:
+    """Kernels of which QEMU translated code: it does so when code is about to run, and names it in its log.
+
+    The log is that of ``-d in_asm``: blocks that begin with ``IN: function``.
+    """
+    with log.open(encoding="utf-8", errors="replace") as file:
+        names = {line[4:].strip() for line in file if line.startswith("IN: ")}
+    return tuple(sorted(filter(is_kernel, names)))
 
 
 def run(request: Prove) -> None:
@@ -209,7 +205,7 @@ def run(request: Prove) -> None:
     if request.update:
         table.publish(rows)
     table.report(rows, request.json)
-    failed = list(failures(rows))
+    failed = [f"{row.target} on {row.cpu}: {row.why}" for row in rows if row.outcome == "failed"]
     if failed:
         raise MismatchError(
             "XNNPACK computes wrongly.", "; ".join(failed), "./inv self.prove --target NAME --cpu CPU", failed

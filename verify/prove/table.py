@@ -15,21 +15,6 @@ from verify.tables import Table
 
 PROOFS = Table("docs/proofs.md", "proofs")
 _FAILED = "failed"
-_FAMILIES = {"fc": "fully connected", "conv": "convolution", "dwconv": "convolution", "softmax": "softmax"}
-
-
-def column(case: str) -> str:
-    """The column of a case: operator and types, ``fully connected qd8_qc4w``, without its shape."""
-    kind, _, rest = case.partition("_")
-    types = [word for word in rest.split("_") if not _is_shape(word)]
-    return f"{_FAMILIES[kind]} {'_'.join(types)}"
-
-
-def _is_shape(word: str) -> bool:
-    if word == "signed":
-        return True
-    head, tail = word[:1], word[1:]
-    return (head in "mknocb" and tail.isdigit()) or (head.isdigit() and "x" in word)
 
 
 def kleidiai(row: Row) -> list[str]:
@@ -52,14 +37,13 @@ def report(rows: Sequence[Row], as_json: bool) -> None:
         "Proofs of XNNPACK", ["target", "CPU", "outcome", "cases", "KleidiAI's functions", "how"], table,
         caption="Emulated runs prove that the numbers are right; they say nothing about speed.",
     )  # fmt: skip
-    refused = dict.fromkeys(
-        (column(case), result.why)
-        for row in rows
-        for case, result in row.cases.items()
-        if result.outcome == "unsupported"
-    )
+    refused: dict[str, list[str]] = {}
+    for case, why in {(case, one.why) for row in rows for case, one in row.cases.items() if one.outcome != "passed"}:
+        refused.setdefault(why, []).append(case)
     if refused:
-        console.table("Unsupported", ["cases", "why"], [list(pair) for pair in refused])
+        console.table(
+            "Not passed", ["cases", "why"], [[", ".join(sorted(cases)), why] for why, cases in refused.items()]
+        )
 
 
 def _remark(row: Row) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass, field
 
 from core.errors import ConfigError
 from core.paths import ROOT
@@ -17,60 +16,6 @@ CPP = HEADER.with_suffix(".hpp")
 JAVA = ROOT / "runtime" / "bindings" / "java" / "org" / "slipway"
 PACKAGE = ROOT / "runtime" / "bindings" / "python" / "slipway_runtime"
 _COMMENT = re.compile(r"/\*\*(.*?)\*/", re.DOTALL)
-_FUNCTION = re.compile(r"SLIPWAY_API ([^;]+);")
-_NAME = re.compile(r"@name ([\w ]+?) @\{")
-_SKIPPED = re.compile(r"\s+|//[^\n]*\n|/\*(?!\*).*?\*/|#(?:[^\n\\]|\\.)*\n", re.DOTALL)
-
-
-@dataclass
-class Entry:
-    """A declaration and its comment."""
-
-    code: str
-    comment: str
-
-
-@dataclass
-class Section:
-    """A group of functions."""
-
-    title: str
-    entries: list[Entry] = field(default_factory=list)
-
-
-def c_sections() -> list[Section]:
-    """The header's groups, in its order."""
-    text = HEADER.read_text(encoding="utf-8")
-    start = text.index('extern "C" {')
-    body = text[start:].split("\n", 2)[2]
-    sections = [Section("Types and constants")]
-    at = 0
-    comment = ""
-    while at < len(body):
-        if found := re.compile(r"#define (SLIPWAY_\w+ \d+)\n").match(body, at):
-            sections[0].entries.append(Entry(f"#define {found[1]}", comment))
-            comment = ""
-        elif found := _COMMENT.match(body, at):
-            comment = _clean(found[1])
-            if named := _NAME.search(found[1]):
-                sections.append(Section(named[1]))
-                comment = ""
-        elif found := re.compile(r"typedef (?:enum|struct) (\w+) \{.*?\} \1;", re.DOTALL).match(body, at):
-            sections[0].entries.append(Entry(found.group(), comment))
-            comment = ""
-        elif found := re.compile(r"typedef struct \w+ (\w+);[ ]*/\*\*<([^*]*)\*/").match(body, at):
-            sections[0].entries.append(Entry(f"typedef struct {found[1]} {found[1]};", found[2].strip()))
-        elif found := _FUNCTION.match(body, at):
-            code = re.sub(r"\s*\n\s*", " ", found[1])
-            sections[-1].entries.append(Entry(f"{code};", comment))
-            comment = ""
-        elif found := _SKIPPED.match(body, at):
-            pass
-        else:
-            found = re.compile(r"[^\n]*\n?").match(body, at)
-        assert found is not None
-        at = max(found.end(), at + 1)
-    return sections
 
 
 def _clean(comment: str) -> str:
@@ -114,19 +59,14 @@ def _overview(text: str, language: str) -> str:
 
 
 def c_markdown() -> str:
-    """The C interface.
+    """The C interface: the header, whose comments are its reference.
 
     Raises:
-        ConfigError: a declaration has no comment.
+        ConfigError: a function has no comment.
     """
-    parts = ["## C\n\n", _overview(HEADER.read_text(encoding="utf-8"), "c"), "\n"]
-    sections = c_sections()
-    bare = [one.code for section in sections for one in section.entries if not one.comment]
-    _require(bare, HEADER.name)
-    for section in sections:
-        parts.append(f"\n### {section.title}\n")
-        parts += [f"\n```c\n{one.code}\n```\n" + (f"\n{one.comment}\n" * bool(one.comment)) for one in section.entries]
-    return "".join(parts)
+    text = HEADER.read_text(encoding="utf-8")
+    _require(re.findall(r"(?<!\*/\n)^SLIPWAY_API [^;]+;", text, re.MULTILINE), HEADER.name)
+    return f"## C\n\n```c\n{text[text.index('/**') :].rstrip()}\n```\n"
 
 
 def cpp_markdown() -> str:

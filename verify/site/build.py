@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import os
 import sys
 import tempfile
@@ -60,27 +58,15 @@ def build() -> Path:
     return site / "index.html"
 
 
-def report(serve: bool, port: int, as_json: bool) -> None:
-    """Build the site, say where it is, and show it at ``http://127.0.0.1:PORT/`` until Ctrl-C if ``serve``.
+def report(as_json: bool) -> None:
+    """Build the site, and say where it is.
 
     Raises:
-        HostError: the port is taken. Those of `build`
+        BuildError, HostError, NotSupportedError: those of `build`.
     """
     first = build()
+    count = len(pages.pages()) + 1
     if as_json:
-        console.print_json({"site": str(first.parent), "first": str(first), "pages": len(pages.pages()) + 1})
+        console.print_json({"site": str(first.parent), "first": str(first), "pages": count})
     else:
-        console.out().print(f"{len(pages.pages()) + 1} pages: {console.shown(first)}", soft_wrap=True)
-    if serve:
-        handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=os.fspath(first.parent))
-        try:
-            server = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
-        except OSError as error:
-            raise HostError(
-                f"The site cannot be shown on port {port}.",
-                str(error.strerror),
-                f"./inv self.docs --serve --port {port + 1}",
-            ) from error
-        with server:
-            console.note(f"http://127.0.0.1:{server.server_port}/ shows it until Ctrl-C.")
-            server.serve_forever()
+        console.out().print(f"{count} pages: {console.shown(first)}", soft_wrap=True)

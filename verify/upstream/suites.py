@@ -198,23 +198,12 @@ def read(base: Path, name: str) -> Test | None:
 
 def _case(test: str, folder: Path, said: dict[str, Any]) -> Case:
     return Case(
-        test=test,
-        number=said["number"],
-        folder=folder,
-        program=said["program"],
-        kind=said["kind"],
-        steps=tuple(said["steps"]),
-        shallow=said["shallow"],
-        inputs=said.get("input", 0),
-        outputs=said.get("output", 0),
-        eager=said.get("eager", 0),
-        refused=said.get("refused", ""),
-        left_out=said.get("left_out", ""),
-        method=said.get("method", "forward"),
-        runs=said.get("runs", 1),
+        test, said["number"], folder, said["program"], said["kind"], tuple(said["steps"]), said["shallow"],
+        said.get("input", 0), said.get("output", 0), said.get("eager", 0), said.get("refused", ""),
+        said.get("left_out", ""), said.get("method", "forward"), said.get("runs", 1),
         data=tuple(folder / file for file in said.get("data", ())),
         first=tuple((name, tuple(folder / file for file in files)) for name, files in said.get("first", ())),
-    )
+    )  # fmt: skip
 
 
 class _Shard:

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Mounts are printed as /proc/mounts of Linux has them; deploy/devices/darwin.py reads what sysctl prints.
+# Mounts are printed as /proc/mounts of Linux has them; deploy/devices/probe.py reads what sysctl prints.
 
 . ./lib/load.sh
 

@@ -69,7 +69,7 @@ claim() {
   guard "$1" "$inside"
   if [ ! -e .slipway-root ]; then
     for each in * .[!.]* ..?*; do
-      [ ! -e "$each" ] && [ ! -h "$each" ] || [ -e .slipway-root ] || refused unmarked "$1"
+      [ ! -e "$each" ] && [ ! -h "$each" ] || [ -e .slipway-root ] || refused unmarked "$1/$each"
     done
     [ "$3" = yes ] || { echo absent; exit 0; }
     set -C

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from core.errors import DeviceFullError, SlipwayError, TransferError, UnreachableError
-from core.plain import says
+from core.errors import SlipwayError, TransferError, UnreachableError
+from deploy.transport import base
 from deploy.transport.adb.library import AdbError
 from deploy.transport.base import Progress
 from deploy.transport.deadline import Deadline
@@ -36,12 +36,7 @@ _HEAD = struct.Struct("<4sI")
 
 def broken(name: str, error: BaseException | None) -> UnreachableError:
     """The error for a connection that broke."""
-    detail = f" ({error})" if error is not None and str(error) else ""
-    return UnreachableError(
-        f"The connection to {name} broke.",
-        f"it was unplugged or restarted, its network went away, or adb's server was ended{detail}",
-        "the same command again: what arrived whole is kept, the rest is cleaned up",
-    )
+    return base.broken(name, "it was unplugged or restarted, its network went away, or adb's server was ended", error)
 
 
 class Refused(Exception):  # noqa: N818 - never leaves this module
@@ -108,7 +103,7 @@ class Files:
     def _explain(self, error: Exception, file: str, remote: str) -> SlipwayError:
         text = str(error) or type(error).__name__
         if isinstance(error, Refused):
-            return refusal(self._name, file, remote, text)
+            return base.refusal(self._name, file, remote, text)
         if isinstance(error, OSError) and error.filename:
             return TransferError(
                 f"{file} cannot be read or written on this machine.",
@@ -116,25 +111,8 @@ class Files:
                 "ls -l, for its permissions and its folder's; then the same command again",
             )
         if isinstance(error, TimeoutError):
-            return UnreachableError(
-                f"{self._name} stopped answering while {file} was on its way.", text, "the same command again"
-            )
+            return base.silent(self._name, file, text)
         return broken(self._name, error)
-
-
-def refusal(name: str, file: str, remote: str, text: str) -> SlipwayError:
-    """The error for what the device said when it did not take or give a file."""
-    if "no space" in text.lower() or "quota" in text.lower():
-        return DeviceFullError(
-            f"No space left on {name} while uploading {file}.",
-            f"the file system that holds {remote}",
-            "free some space there, or set another root for the device in devices.toml",
-        )
-    return TransferError(
-        f"{file} could not be moved to or from {name}.",
-        f"{remote}: {says(name, text)}",
-        "the same command again; if it stays, another root for the device in devices.toml",
-    )
 
 
 def _path(remote: str) -> bytes:

@@ -12,20 +12,16 @@ import struct
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from core.errors import AnswerError, NotSupportedError, TransferError
-from deploy.transport.adb.files import Files, broken, refusal
+from deploy.transport.adb.files import Files, broken
 from deploy.transport.adb.library import AdbError
 from deploy.transport.adb.server import Server, attach
-from deploy.transport.base import Progress
+from deploy.transport.base import Progress, Transport, refusal
 from deploy.transport.deadline import NEVER, Deadline
 from deploy.transport.hearing import PIECE, Heard
 from deploy.transport.supervise import marked, quoted
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 
 HOME = "/data/local/tmp"
 """The folder in which the user shell may write and run programs. Android lacks /tmp: TMPDIR points here."""
@@ -121,7 +117,7 @@ class AdbChannel:
             self._socket.close()
 
 
-class AdbTransport:
+class AdbTransport(Transport):
     """A device over adb."""
 
     longest = _LONGEST - 1000
@@ -227,12 +223,6 @@ class AdbTransport:
         if self._touch is not None and time.monotonic() - self._touched > _TOUCH_SECONDS:
             self._touched = time.monotonic()
             self._touch()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def attached(

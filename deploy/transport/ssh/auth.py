@@ -4,21 +4,92 @@ The classic one asks before each attempt, and strict servers hang up then. The n
 that come early, waits for ever if the connection ends, and has a broken `auth_none`; this module corrects these three.
 An error of any class in its reading thread, such as cryptography's ``InvalidTag`` after a changed byte, reaches the
 caller as paramiko's own.
+
+Its packets have limits, which bound the memory that the other side can make this machine use: paramiko reads a packet
+of any announced length (up to 4 GiB), an endless greeting and data beyond the window that it granted, and it lets a
+small packet unpack to a large one. Until the host key is verified, the other side may be anyone on the network.
 """
 
 from __future__ import annotations
 
 import threading
+import zlib
 from collections.abc import Callable
 from typing import Any
 
 import paramiko
 from paramiko.auth_handler import AuthOnlyHandler
-from paramiko.common import cMSG_SERVICE_REQUEST, cMSG_USERAUTH_REQUEST
+from paramiko.channel import Channel
+from paramiko.common import MSG_CHANNEL_DATA, MSG_CHANNEL_EXTENDED_DATA, cMSG_SERVICE_REQUEST, cMSG_USERAUTH_REQUEST
+from paramiko.packet import Packetizer
 from paramiko.transport import ServiceRequestingTransport
 
 from deploy.transport.base import interrupted_after
-from deploy.transport.ssh.packets import CHANNEL_HANDLERS, LimitedPacketizer
+
+PACKET = 1 << 20
+"""Bytes of a packet, packed or not. RFC 4253 (6.1) asks for 35,000; OpenSSH stops at 256 KiB."""
+GREETING = 64 << 10
+"""Bytes of all lines before the first packet. RFC 4253 (4.2) has 255 in a line, and some lines."""
+
+
+class _LimitedPacketizer(Packetizer):
+    """See this module's head."""
+
+    def __init__(self, socket: Any) -> None:
+        super().__init__(socket)
+        self._greeting = 0
+
+    def read_all(self, n: int, check_rekey: bool = False) -> bytes:
+        """Called by paramiko with the length that the packet's head gives."""
+        if not 0 <= n <= PACKET:
+            raise paramiko.SSHException(f"a packet is said to have {n:,} bytes; {PACKET:,} are read")
+        found: bytes = super().read_all(n, check_rekey)
+        return found
+
+    def _read_timeout(self, timeout: float) -> bytes:
+        """Called by paramiko for the greeting's lines."""
+        found: bytes = super()._read_timeout(timeout)  # type: ignore[misc]
+        self._greeting += len(found)
+        if self._greeting > GREETING:
+            raise paramiko.SSHException(f"its greeting has more than {GREETING:,} bytes")
+        return found
+
+    def set_inbound_compressor(self, compressor: Any) -> None:  # noqa: ARG002 - ours replaces it
+        """Called by paramiko when compression was agreed upon."""
+        super().set_inbound_compressor(_Inflate())  # type: ignore[arg-type] # called as paramiko's is
+
+
+class _Inflate:
+    def __init__(self) -> None:
+        self._stream = zlib.decompressobj()
+
+    def __call__(self, data: bytes) -> bytes:
+        try:
+            found = self._stream.decompress(data, PACKET)
+        except zlib.error as error:
+            raise paramiko.SSHException(f"a packet cannot be unpacked: {error}") from error
+        if self._stream.unconsumed_tail:
+            raise paramiko.SSHException(f"a packet unpacks to more than {PACKET:,} bytes")
+        return found
+
+
+def _within_window(handler: Callable[[Channel, paramiko.Message], None]) -> Callable[[Channel, Any], None]:
+    """``handler`` for data that the window allows; RFC 4254 (5.2) lets the rest be ignored, here it ends all."""
+
+    def take(channel: Channel, message: paramiko.Message) -> None:
+        waiting = len(channel.in_buffer) + len(channel.in_stderr_buffer)
+        if waiting + len(message.asbytes()) > channel.in_window_size + PACKET:
+            raise paramiko.SSHException("it sends more than the window that it was given")
+        handler(channel, message)
+
+    return take
+
+
+CHANNEL_HANDLERS: dict[int, Callable[[Channel, Any], None]] = {
+    MSG_CHANNEL_DATA: _within_window(Channel._feed),  # type: ignore[attr-defined]
+    MSG_CHANNEL_EXTENDED_DATA: _within_window(Channel._feed_extended),  # type: ignore[attr-defined]
+}
+"""Replaces paramiko's own."""
 
 
 class _Handler(AuthOnlyHandler):
@@ -40,7 +111,7 @@ class _Handler(AuthOnlyHandler):
 
 
 class AuthTransport(ServiceRequestingTransport):
-    """See this module's head; its packets have limits (`deploy.transport.ssh.packets`)."""
+    """See this module's head; `_LimitedPacketizer` has the limits."""
 
     _channel_handler_table = {  # noqa: RUF012 - paramiko's own, with ours in it
         **paramiko.Transport._channel_handler_table,  # type: ignore[attr-defined]
@@ -49,7 +120,7 @@ class AuthTransport(ServiceRequestingTransport):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self._accepted = threading.Event()
-        super().__init__(*args, **{**options, "packetizer_class": LimitedPacketizer})
+        super().__init__(*args, **{**options, "packetizer_class": _LimitedPacketizer})
 
     def _send_message(self, data: paramiko.Message) -> None:
         """Called by paramiko. Ctrl-C waits for the packet's end.

@@ -1,8 +1,17 @@
-"""A command on a device over SSH, in a channel of its own."""
+"""A command on a device over SSH, in a channel of its own.
+
+sshd hands each command as text to the login's shell, whatever shell that is. Two things may come between. The shell's
+own files may print (``echo`` in ``.bashrc``, ``.zshenv``, ``.cshrc``): every command prints a mark first, and what
+comes before it is no answer. And the shell may not be a POSIX one. csh ends a quote at the line's end and would run the
+rest of a script as commands of its own; fish drops backslashes. The first two lines make both leave at once, with
+nothing done. Then the same command comes once more in words that mean the same to every shell: on one line, without a
+backslash that counts, a quote or an exclamation mark.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import re
 import select
 import threading
 import time
@@ -12,23 +21,41 @@ import paramiko
 
 from core.errors import AnswerError, RunError, UnreachableError
 from core.plain import says
+from deploy.transport import base
 from deploy.transport.deadline import NEVER, Deadline
 from deploy.transport.hearing import PIECE, Heard
-from deploy.transport.ssh import login
 from deploy.transport.ssh.sessions import Sessions
+from deploy.transport.supervise import marked, quoted
 
 _PATIENCE = 30.0
 """Seconds for a session, and for its command, to be confirmed."""
 
 
+_LEAVE = 'test -z "$shell"||exec sh -c "exit 97"\ntest -z "$FISH_VERSION"||exec sh -c "exit 97"\nexec '
+"""``$shell`` is csh's own. csh goes on behind ``exit``, and drops a line with a variable that is not set."""
+_CODED = re.compile(r"[^A-Za-z0-9 @%+=:,./_\"$(){}<>|&;*?\[\]~#^`-]")
+_PIECE = re.compile(r"(?:\\0[0-7]{3}|[^\\]){1,180}")
+"""A word that a csh with room for 1,024 letters takes."""
+
+ROOM = 120
+"""Bytes by which a line is longer than the command, for a POSIX shell."""
+
+
+def spoken(argv: Sequence[str], sessions: Sessions) -> str:
+    """``argv`` with the mark, for a POSIX shell as long as none is known to be another; any other leaves at once."""
+    return portable(argv) if sessions.not_posix else _LEAVE + quoted(marked(argv))
+
+
+def portable(argv: Sequence[str]) -> str:
+    """``argv`` with the mark, for any shell; a process more, and a fifth longer."""
+    code = _CODED.sub(lambda match: "".join(f"\\0{byte:03o}" for byte in match[0].encode()), quoted(marked(argv)))
+    words = " ".join(f"'{piece}'" for piece in _PIECE.findall(f"exec {code}"))
+    return f"""sh -c 'eval "$(printf %b "$@")"' slipway {words}"""
+
+
 def broken(name: str, error: BaseException | None) -> UnreachableError:
     """The error for a connection that broke."""
-    detail = f" ({error})" if error is not None and str(error) else ""
-    return UnreachableError(
-        f"The connection to {name} broke.",
-        f"it went off the network, was restarted, or its sshd ended{detail}",
-        "the same command again: what arrived whole is kept, the rest is cleaned up",
-    )
+    return base.broken(name, "it went off the network, was restarted, or its sshd ended", error)
 
 
 class SshChannel:
@@ -39,9 +66,9 @@ class SshChannel:
         self._name, self._sessions, self._deadline = name, sessions, deadline
         self.heard = Heard(name)
         self.stdout, self.stderr = self.heard.stdout, self.heard.stderr
-        self._portable = "" if isinstance(what, str) or sessions.not_posix else login.portable(what)
+        self._portable = "" if isinstance(what, str) or sessions.not_posix else portable(what)
         """What is left to try."""
-        self._start(what if isinstance(what, str) else login.line(what, sessions))
+        self._start(what if isinstance(what, str) else spoken(what, sessions))
 
     def _start(self, line: str) -> None:
         self.heard.await_mark()

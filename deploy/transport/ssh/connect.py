@@ -23,7 +23,6 @@ from deploy.transport.deadline import Deadline
 from deploy.transport.retry import retrying
 from deploy.transport.ssh import keys as ssh_keys
 from deploy.transport.ssh import known_hosts as ssh_known
-from deploy.transport.ssh import secrets as ssh_secrets
 from deploy.transport.ssh.auth import AuthTransport
 from deploy.transport.ssh.config import Address
 from deploy.transport.ssh.known_hosts import Known
@@ -235,7 +234,7 @@ def _ask(address: Address, transport: AuthTransport) -> bool:
 
 
 def _secret(account: str, prompt: str) -> str | None:
-    if account not in _given and (found := ssh_secrets.secret(account, prompt)) is not None:
+    if account not in _given and (found := ssh_keys.secret(account, prompt)) is not None:
         _given[account] = found
     return _given.get(account)
 

@@ -17,13 +17,11 @@ from pathlib import Path
 import paramiko
 
 from core import console
-from core.errors import DeviceFullError, SlipwayError, TransferError, UnreachableError
-from core.plain import says
-from deploy.transport.base import Progress
+from core.errors import SlipwayError
+from deploy.transport.base import Progress, is_full, refusal, silent
 from deploy.transport.deadline import Deadline
 from deploy.transport.hearing import GREETING, MARK, natural, receiving
-from deploy.transport.ssh import login
-from deploy.transport.ssh.channel import SshChannel, broken
+from deploy.transport.ssh.channel import SshChannel, broken, spoken
 from deploy.transport.ssh.sessions import Sessions
 
 _CHUNK = 128 << 10
@@ -166,7 +164,7 @@ class Files:
         channel = self._channel = self._session(deadline)
         try:
             script = 'exec cat >>"$1"' if offset else 'set -C; exec cat >"$1"'
-            channel.exec_command(login.line(["sh", "-c", script, "slipway", remote], self._sessions))
+            channel.exec_command(spoken(["sh", "-c", script, "slipway", remote], self._sessions))
             with local.open("rb") as source:
                 source.seek(offset)
                 while chunk := source.read(_CHUNK):
@@ -206,24 +204,10 @@ class Files:
         if not self._sessions.active or isinstance(error, EOFError):
             return broken(self._name, error)
         text = str(error) or type(error).__name__
-        full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or any(
-            word in text.lower() for word in ("no space", "quota")
-        )
-        if full or self._is_full(remote):
-            return DeviceFullError(
-                f"No space left on {self._name} while uploading {file}.",
-                f"the file system that holds {remote}",
-                "free some space there, or set another root for the device in devices.toml",
-            )
-        if isinstance(error, TimeoutError):
-            return UnreachableError(
-                f"{self._name} stopped answering while {file} was on its way.", text, "the same command again"
-            )
-        return TransferError(
-            f"{file} could not be moved to or from {self._name}.",
-            f"{remote}: {says(self._name, text)}",
-            "the same command again; if it stays, another root for the device in devices.toml",
-        )
+        full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or is_full(text) or self._is_full(remote)
+        if isinstance(error, TimeoutError) and not full:
+            return silent(self._name, file, text)
+        return refusal(self._name, file, remote, text, full)
 
     def _is_full(self, remote: str) -> bool:
         """Whether the file system of ``remote`` has next to nothing left."""

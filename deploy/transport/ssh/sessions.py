@@ -33,7 +33,7 @@ class Sessions:
         self._again = again
         self._pulses = [Pulse(first)]
         self.not_posix = False
-        """Whether the login's shell left without running a command (`deploy.transport.ssh.login`)."""
+        """Whether the login's shell left without running a command (`deploy.transport.ssh.channel`)."""
 
     @property
     def active(self) -> bool:

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from deploy.transport.base import Progress
+from deploy.transport.base import Progress, Transport
 from deploy.transport.deadline import NEVER, Deadline
-from deploy.transport.ssh import login
-from deploy.transport.ssh.channel import SshChannel
+from deploy.transport.ssh.channel import ROOM, SshChannel
 from deploy.transport.ssh.config import Address
 from deploy.transport.ssh.connect import connect
 from deploy.transport.ssh.files import Files
 from deploy.transport.ssh.sessions import Sessions
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 
 _LONGEST = 100_000
 """Bytes of a command for OpenSSH, which takes 256 KiB; a shell's single word may have 128 (Linux's MAX_ARG_STRLEN)."""
@@ -25,7 +19,7 @@ _SHORT = 9_000
 """The same for any other server: dropbear takes 9,000 (MAX_CMD_LEN in its sysoptions.h)."""
 
 
-class SshTransport:
+class SshTransport(Transport):
     """A device over SSH."""
 
     def __init__(self, sessions: Sessions, address: Address) -> None:
@@ -42,7 +36,7 @@ class SshTransport:
     @property
     def longest(self) -> int:
         """See `deploy.transport.base.Transport`."""
-        return (_LONGEST if self._sessions.patient else _SHORT) - login.ROOM
+        return (_LONGEST if self._sessions.patient else _SHORT) - ROOM
 
     def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> SshChannel:
         """See `deploy.transport.base.Transport`."""
@@ -60,12 +54,6 @@ class SshTransport:
         """Close the connections; commands still running lose their lifeline and end."""
         self._files.close()
         self._sessions.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def open_ssh(address: Address, deadline: Deadline = NEVER) -> SshTransport:

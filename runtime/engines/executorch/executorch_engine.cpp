@@ -4,6 +4,7 @@
 #include <executorch/extension/module/module.h>
 #include <executorch/extension/tensor/tensor.h>
 #include <executorch/runtime/backend/interface.h>
+#include <executorch/runtime/core/exec_aten/exec_aten.h>
 #include <executorch/runtime/kernel/operator_registry.h>
 
 #include <cstdlib>
@@ -21,10 +22,9 @@
 #include "etdump.h"
 #include "platform_layer.h"
 #include "program_info.h"
-#include "scalar_types.h"
 #include "slipway/engine.h"
+#include "slipway/tensor.h"
 #include "stored_types.h"
-#include "threads.h"
 
 namespace slipway {
 namespace {
@@ -40,6 +40,18 @@ using executorch::runtime::Error;
 using executorch::runtime::EValue;
 using executorch::runtime::MethodMeta;
 using executorch::runtime::Tag;
+
+// The runtime's element type for ours; Undefined for those without a file form. It has the numbers of the
+// schema.
+ScalarType to_scalar_type(DType dtype) {
+  for (std::int8_t number = 0;
+       dtype != DType::kUnknown && number < static_cast<std::int8_t>(ScalarType::Undefined); ++number) {
+    if (to_dtype(static_cast<pte::ScalarType>(number)) == dtype) {
+      return static_cast<ScalarType>(number);
+    }
+  }
+  return ScalarType::Undefined;
+}
 
 constexpr char kExportAgain[] =
     "copy the program again, or export it with the version of ExecuTorch that this "
@@ -373,7 +385,7 @@ Result<Tensor> ExecuTorchEngine::output_tensor(const EValue& value) const {
                   "export a method that returns tensors, ints, floats or bools");
   }
   const auto& tensor = value.toTensor();
-  const DType dtype = to_dtype(tensor.scalar_type());
+  const DType dtype = to_dtype(static_cast<pte::ScalarType>(tensor.scalar_type()));
   if (dtype == DType::kUnknown) {
     return Status(Code::kExecution,
                   "Method " + method_ + " returns a tensor of type " +

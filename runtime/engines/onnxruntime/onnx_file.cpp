@@ -1,9 +1,8 @@
-#include "onnx_file.h"
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
+#include "model_file.h"
 #include "scalar_types.h"
 #include "wire_format.h"
 

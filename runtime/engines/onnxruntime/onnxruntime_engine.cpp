@@ -1,13 +1,17 @@
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <onnxruntime_cxx_api.h>
 #include <onnxruntime_session_options_config_keys.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <new>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -19,13 +23,84 @@
 #include "profile.h"
 #include "provider_faults.h"
 #include "provider_rules.h"
-#include "quiet_errors.h"
 #include "scalar_types.h"
-#include "scratch.h"
 #include "slipway/engine.h"
 
 namespace slipway {
 namespace {
+
+// A folder of our own for files that ONNX Runtime insists on writing; gone, with all that is in it, at the
+// end.
+class Scratch {
+ public:
+  // In TMPDIR, /tmp, /dev/shm or the current folder: the first that can be written to.
+  Scratch();
+  ~Scratch();
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  // Empty when no folder can be written to.
+  const std::string& path() const { return path_; }
+  // Removes the files that are in it so far.
+  void empty() const;
+  // Opens the first file in the folder for reading, then removes all files and the folder: what ONNX Runtime
+  // has open it goes on writing to. A negative number when there is none.
+  int take();
+
+ private:
+  std::string path_;
+};
+
+// The paths of what is in a folder; nothing when there is no such folder.
+std::vector<std::string> files_in(const std::string& path) {
+  std::vector<std::string> files;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(path, ignored)) {
+    files.push_back(entry.path().string());
+  }
+  return files;
+}
+
+Scratch::Scratch() {
+  for (const char* base : {static_cast<const char*>(std::getenv("TMPDIR")), "/tmp", "/dev/shm", "."}) {
+    if (base == nullptr || *base == '\0') {
+      continue;
+    }
+    std::string path = std::string(base) + "/pte_runner.XXXXXX";
+    if (::mkdtemp(path.data()) != nullptr) {
+      path_ = path;
+      return;
+    }
+  }
+}
+
+Scratch::~Scratch() {
+  const int file = take();
+  if (file >= 0) {
+    ::close(file);
+  }
+}
+
+void Scratch::empty() const {
+  for (const std::string& file : files_in(path_)) {
+    ::unlink(file.c_str());
+  }
+}
+
+int Scratch::take() {
+  int file = -1;
+  for (const std::string& name : files_in(path_)) {
+    if (file < 0) {
+      file = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
+    }
+    ::unlink(name.c_str());
+  }
+  if (!path_.empty()) {
+    ::rmdir(path_.c_str());
+    path_.clear();
+  }
+  return file;
+}
 
 using onnx::contained;
 using onnx::Format;
@@ -79,7 +154,7 @@ class OnnxRuntimeEngine : public Engine {
   Status start();
   Ort::SessionOptions session_options(Format format) const;
   Ort::Session guarded_session(const std::string& path, Ort::SessionOptions* options) const;
-  Ort::Session exact_session(const std::string& path, const onnx::Scratch& profile_folder,
+  Ort::Session exact_session(const std::string& path, const Scratch& profile_folder,
                              Ort::SessionOptions* options) const;
   std::string unfold(const std::string& path, const std::string& folder);
   bool loads_without_provider(const std::string& path, Format format) const;
@@ -224,7 +299,7 @@ bool OnnxRuntimeEngine::loads_without_provider(const std::string& path, Format f
 // With sums of 8-bit products in 32 bits: on x86 processors without VNNI pairs of them stick at the ends of
 // 16 bits otherwise. There QLinearConv and QLinearMatMul of int8 alone have no kernel for it, and need none;
 // then what lies between DequantizeLinear and QuantizeLinear is computed in float32.
-Ort::Session OnnxRuntimeEngine::exact_session(const std::string& path, const onnx::Scratch& profile_folder,
+Ort::Session OnnxRuntimeEngine::exact_session(const std::string& path, const Scratch& profile_folder,
                                               Ort::SessionOptions* options) const {
   Ort::SessionOptions exact = options->Clone();
   exact.AddConfigEntry(kOrtSessionOptionsAvx2PrecisionMode, "1");
@@ -262,7 +337,7 @@ Status OnnxRuntimeEngine::load_session(const LoadOptions& options) {
     return {Code::kUsage, "--data_path is for .ptd files.",
             "put the data files of an ONNX model beside it, under the names that it has for them"};
   }
-  const onnx::Scratch model_folder;
+  const Scratch model_folder;
   std::string path = options.model_path;
   Result<onnx::Model> model = onnx::read_model(path);
   if (model.ok() && xnnpack() && model.value().format == Format::kOrt) {
@@ -284,7 +359,7 @@ Status OnnxRuntimeEngine::load_session(const LoadOptions& options) {
   }
   profile_wanted_ = options.profile;
   Ort::SessionOptions settings = session_options(format);
-  onnx::Scratch profile_folder;
+  Scratch profile_folder;
   if (!profile_folder.path().empty()) {
     settings.EnableProfiling((profile_folder.path() + "/profile").c_str());
   } else if (profile_wanted_) {

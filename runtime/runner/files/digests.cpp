@@ -6,7 +6,7 @@
 
 #include "base/platform.h"
 #include "runner/files/sha256.h"
-#include "runner/report/latency.h"
+#include "runner/measure.h"
 
 namespace slipway {
 namespace {

@@ -2,8 +2,8 @@
 #include <iterator>
 #include <map>
 
+#include "runner/measure.h"
 #include "runner/report/json.h"
-#include "runner/report/latency.h"
 #include "runner/report/report.h"
 
 namespace slipway {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <map>
 
-#include "runner/report/latency.h"
+#include "runner/measure.h"
 #include "runner/report/report.h"
 
 namespace slipway {

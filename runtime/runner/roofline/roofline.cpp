@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "base/device_memory.h"
-#include "runner/roofline/caches.h"
 #include "runner/roofline/roofline_loops.h"
 
 namespace slipway {

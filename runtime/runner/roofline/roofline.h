@@ -33,6 +33,10 @@ inline constexpr unsigned kMostRooflineThreads = 1024;
 // kExecution when the processor computes wrongly or starts no thread.
 Result<Roofline> measure_roofline(unsigned threads);
 
+// Bytes of all caches of the last level that the system reports, each once however many cores share it; 0
+// when it reports none. `root` is another root than "/", for tests on Linux.
+std::uint64_t last_level_caches(const std::string& root = "");
+
 // How many bytes to read: four times the last level's caches, as the benchmark STREAM does, so that little of
 // it is still in them the next time; at least 128 MiB. No more than a quarter of the memory that is `left`
 // where twice the caches and 16 MiB fit into that.

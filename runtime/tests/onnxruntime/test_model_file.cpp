@@ -1,8 +1,6 @@
 #include "check.h"
 #include "model_builder.h"
 #include "model_file.h"
-#include "onnx_file.h"
-#include "ort_file.h"
 #include "provider_rules.h"
 #include "temporary_folder.h"
 

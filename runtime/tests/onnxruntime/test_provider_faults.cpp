@@ -1,6 +1,6 @@
 #include "check.h"
 #include "model_builder.h"
-#include "onnx_file.h"
+#include "model_file.h"
 #include "provider_faults.h"
 #include "provider_rules.h"
 

@@ -4,9 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "lean/data/data_store.h"
+#include "lean/data/evalue.h"
+#include "lean/method/delegate.h"
+#include "temporary_folder.h"
 #include "xnnpack_runtime_generated.h"
 
 namespace tails {
@@ -87,5 +92,29 @@ std::size_t element_size(Type type);
 // The first result that is wrong, and how; empty if all are right. A layer of fewer rows has the first
 // results.
 std::string wrong_result(const Layer& layer, const Data& data, const std::uint8_t* results);
+
+// What delegates need besides: a store (of some program), XNNPACK without the features that this run leaves
+// out (SLIPWAY_TESTS_WITHOUT).
+struct TailBench {
+  TailBench();
+
+  TemporaryFolder folder;
+  std::unique_ptr<slipway::lean::DataStore> store;
+  slipway::lean::XnnContext alone;
+  slipway::lean::XnnContext together;
+};
+
+TailBench& tail_bench();
+
+// A tensor of that type and shape at `data`; it may become smaller.
+slipway::lean::TensorView view_of(Type type, const std::vector<std::uint32_t>& dims, std::uint8_t* data);
+
+// SLIPWAY_TESTS_TAILS: "all" for six rounds of different sizes; a number, for one of so many layers.
+struct Amount {
+  std::size_t rounds = 1;
+  std::size_t every = 1;
+};
+
+Amount how_much();
 
 }  // namespace tails

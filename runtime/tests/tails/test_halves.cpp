@@ -11,7 +11,7 @@
 #include "lean/kernels/elements.h"
 #include "lean/kernels/kernel.h"
 #include "lean/xnnpack/packed_weights.h"
-#include "tail_bench.h"
+#include "tail_layers.h"
 
 using namespace slipway;
 using namespace slipway::lean;

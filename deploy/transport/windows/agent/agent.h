@@ -70,7 +70,6 @@ void state(const std::string& part);
 
 // store.cpp: each returns an exit status; the words are those of the script of the same name, and the working
 // folder is the root.
-int adopt(const Words& words);
 int arrange(const Words& words);
 int commit(const Words& words);
 int discard(const Words& words);
@@ -87,7 +86,6 @@ void discard_names(const Words& names);
 
 // lock.cpp: the root's owner, and the lock that a process holds.
 int lock(const Words& words);
-int prepare(const Words& words);
 
 // run.cpp: programs under supervision.
 int end(const Words& words);

@@ -100,8 +100,8 @@ std::string claim(const std::string& root, const std::string& fresh, bool make) 
     return refused("kind", root + "/" + kMarker);
   }
   if (!exists(kMarker)) {
-    if (!names_in(".").empty() && !exists(kMarker)) {
-      return refused("unmarked", root);
+    if (const Words names = names_in("."); !names.empty() && !exists(kMarker)) {
+      return refused("unmarked", root + "/" + names[0]);
     }
     if (!make) {
       say("absent");
@@ -165,10 +165,6 @@ bool note(const Handle& file, const std::string& generation, int beat, const std
 }
 
 }  // namespace
-
-int prepare(const Words& words) {
-  return claim(words[0], words[1], true).empty() || make_layout() ? 0 : kFailed;
-}
 
 // The words are root, owner, who, stale, make, id, and names for the survey.
 int lock(const Words& words) {

@@ -317,12 +317,4 @@ int keep(const Words& words) {
                                                                                                    : kFailed;
 }
 
-// No earlier version made a root on Windows: whatever is there is somebody else's.
-int adopt(const Words&) {
-  for (const std::string& name : names_in(".")) {
-    say("foreign " + name);
-  }
-  return 0;
-}
-
 }  // namespace agent

@@ -1,0 +1,272 @@
+"""Program files, looked at before minutes of building: is one whole, as far as its header says; where are its weights.
+
+Weights of a ``.pte`` may be stored apart from it, in a ``.ptd`` file: found, read, and compared with its needs.
+
+Format: ``flat_tensor.fbs`` and ``flat_tensor_header.h`` of ExecuTorch's SDK. Of the file, only the names are read; the
+runner checks the rest before it uses it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from core.errors import ProgramError
+from core.formats.program import DESCRIPTION, format_of, load_program
+
+SUFFIX = ".ptd"
+
+_HEADER = 64
+_NAMES = 1 << 28
+"""Bytes of names and layouts at most."""
+_AGAIN = "copy the file again, or export the model again"
+
+
+def find(program: Path, wanted: Sequence[str], named: Path | None) -> Path | None:
+    """The file with the weights ``wanted`` of ``program``: ``named``, of the program's name, or the one that has them.
+
+    A program's delegates may need weights that nothing names before it is loaded: a file of the program's own name is
+    taken even if nothing is wanted.
+
+    Raises:
+        ProgramError: there is none, none has all, several have, or the named one is damaged.
+    """
+    own = program.with_suffix(SUFFIX)
+    file = named or (own if own.is_file() else None)
+    if file is not None:
+        lacking = sorted(set(wanted) - names(file))
+        if lacking:
+            raise ProgramError(
+                f"{file} lacks {_count(lacking)} that {program} needs: {_list(lacking)}.",
+                "it was exported with another program",
+                "name the one that was exported with it: --data FILE.ptd",
+                lacking,
+            )
+        return file
+    if not wanted:
+        return None
+    beside = sorted(program.parent.glob(f"*{SUFFIX}"))
+    complete = [each for each in beside if _has(each, wanted)]
+    if len(complete) == 1:
+        return complete[0]
+    why = f"there is no {own.name} beside it"
+    if beside:
+        have = f"several have them: {_list([each.name for each in complete])}" if complete else "no other file has them"
+        why += f", and {have}"
+    raise ProgramError(
+        f"{program} has {_count(wanted)} stored apart from it: {_list(wanted)}.",
+        why,
+        "name the file that was exported with it: --data FILE.ptd",
+        list(wanted),
+    )
+
+
+def names(file: Path) -> set[str]:
+    """The names of the weights in a ``.ptd`` file.
+
+    Raises:
+        ProgramError: it is missing, truncated or damaged, or another kind of file.
+    """
+    try:
+        with file.open("rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            head = stream.read(_HEADER)
+            if len(head) < _HEADER or head[4:8] != b"FT01" or head[8:12] != b"FH01":
+                raise ProgramError(
+                    f"{file} is not a file of weights.", "it does not begin like one", "name a .ptd file", [str(file)]
+                )
+            offset, length, base, segments = (_number(head, at, 8) for at in (16, 24, 32, 40))
+            if size < base + segments:
+                raise ProgramError(
+                    f"{file} is truncated: {size:,} of {base + segments:,} bytes.", "an interrupted copy", _AGAIN
+                )
+            if offset + length > min(base, _NAMES):
+                raise ValueError("the sizes in its header contradict each other")
+            stream.seek(0)
+            return _names(stream.read(offset + length), segments)
+    except OSError as error:
+        raise ProgramError(f"{file} cannot be read.", error.strerror or str(error), "--data FILE.ptd") from error
+    except ValueError as error:
+        raise ProgramError(f"{file} is damaged.", str(error), _AGAIN, [str(file)]) from error
+
+
+def _has(file: Path, wanted: Sequence[str]) -> bool:
+    try:
+        return set(wanted) <= names(file)
+    except ProgramError:
+        return False
+
+
+def _names(data: bytes, room: int) -> set[str]:
+    """The names in a flatbuffer of the type ``FlatTensor``, whose segments lie in ``room`` bytes."""
+    root = _number(data, 0, 4)
+    segments = [_follow(data, at) for at in _items(data, _field(data, root, 1))]
+    for segment in segments:
+        begin, size = (_number(data, at, 8) if at else 0 for at in (_field(data, segment, 0), _field(data, segment, 1)))
+        if begin + size > room:
+            raise ValueError("a weight lies beyond its end")
+    found = set()
+    for at in _items(data, _field(data, root, 2)):
+        item = _follow(data, at)
+        key, index = _field(data, item, 0), _field(data, item, 1)
+        if not key or (_number(data, index, 4) if index else 0) >= len(segments):
+            raise ValueError("a weight has no name or no place")
+        text = _follow(data, key)
+        length = _number(data, text, 4)
+        if text + 4 + length > len(data):
+            raise ValueError("a name reaches beyond its end")
+        found.add(data[text + 4 : text + 4 + length].decode())
+    return found
+
+
+def _number(data: bytes, at: int, size: int) -> int:
+    if not 0 <= at <= len(data) - size:
+        raise ValueError("it refers to what is not there")
+    return int.from_bytes(data[at : at + size], "little")
+
+
+def _follow(data: bytes, at: int) -> int:
+    """What the offset at a place leads to."""
+    return at + _number(data, at, 4)
+
+
+def _field(data: bytes, table: int, index: int) -> int:
+    """Where a table has a field; 0 if it has the default."""
+    back = int.from_bytes(_number(data, table, 4).to_bytes(4, "little"), "little", signed=True)
+    entries = table - back
+    slot = 4 + 2 * index
+    inside = slot + 2 <= _number(data, entries, 2)
+    place = _number(data, entries + slot, 2) if inside else 0
+    return table + place if place else 0
+
+
+def _items(data: bytes, field: int) -> range:
+    """Where the items of a vector of offsets are."""
+    if not field:
+        return range(0)
+    begin = _follow(data, field)
+    count = _number(data, begin, 4)
+    if begin + 4 + 4 * count > len(data):
+        raise ValueError("a list reaches beyond its end")
+    return range(begin + 4, begin + 4 + 4 * count, 4)
+
+
+def _count(weights: Sequence[str]) -> str:
+    return f"{len(weights)} weight{'s' * (len(weights) != 1)}"
+
+
+def _list(words: Sequence[str]) -> str:
+    """The first of them."""
+    return ", ".join(words[:6]) + (f" and {len(words) - 6} more" if len(words) > 6 else "")
+
+
+_PTE_HEADER = 40
+"""Bytes of a ``.pte``'s header, as ``runtime/program/program_file.cpp`` reads it."""
+_COPY = "a copy or a download was interrupted"
+_ANEW = "copy it again, or export it again with --force"
+_WIRES = {1: 8, 5: 4}
+"""Bytes of protobuf's wire types of a fixed length."""
+_MESSAGE = 2
+_MOST_FIELDS = 100
+"""Fields of an ONNX ``ModelProto`` have lower numbers (26 at most so far)."""
+
+
+def check_whole(path: Path) -> None:
+    """Refuse a truncated program, or a file that is not a program.
+
+    Args:
+        path: a ``.pte``, ``.onnx`` or ``.ort`` file, a folder of ``./inv export``, or its description.
+
+    Raises:
+        ProgramError: the file is empty, ends before its header says so, or begins as no program does.
+    """
+    if path.is_dir() or path.name == DESCRIPTION:
+        load_program(path if path.is_dir() else path.parent)
+        return
+    size = path.stat().st_size
+    if size == 0:
+        raise ProgramError(f"{path} is empty.", _COPY, _ANEW)
+    with path.open("rb") as file:
+        if format_of(path) == "onnx":  # which of the two, the runner, too, sees by the content
+            if _is_ort(file):
+                _check_ort(path, file, size)
+            else:
+                _check_onnx(path, file, size)
+        elif path.suffix.lower() == ".pte":
+            _check_pte(path, file.read(_PTE_HEADER), size)
+
+
+def _check_pte(path: Path, head: bytes, size: int) -> None:
+    if len(head) >= 8 and head[4:6] != b"ET":
+        raise ProgramError(
+            f"{path} is not a program: its identifier is missing.",
+            "another kind of file was named, or it was damaged",
+            "name a .pte file, as ./inv export writes it",
+        )
+    want = _PTE_HEADER
+    if len(head) == _PTE_HEADER:
+        if head[8:12] != b"eh00":
+            return  # of old: the flatbuffer alone, whose size is nowhere
+        length, program, base, segments = (
+            int.from_bytes(head[at : at + count], "little") for at, count in ((12, 4), (16, 8), (24, 8), (32, 8))
+        )
+        want = max(program, base + (segments if length >= 32 else 0) if base else 0)
+    if want > size:
+        raise ProgramError(f"{path} is truncated: {size:,} of {want:,} bytes.", _COPY, _ANEW)
+
+
+def _is_ort(file: BinaryIO) -> bool:
+    head = file.read(8)
+    file.seek(0)
+    return head[4:] == b"ORTM"
+
+
+def _check_ort(path: Path, file: BinaryIO, size: int) -> None:
+    """Find the text of the root table's first field, ONNX Runtime's version: its converter writes it as the last."""
+
+    def number(at: int, count: int = 4, *, signed: bool = False) -> int:
+        if not 0 <= at <= size - count:
+            raise ProgramError(f"{path} is cut short: {size:,} of {max(at, 0) + count:,} bytes or more.", _COPY, _ANEW)
+        file.seek(at)
+        return int.from_bytes(file.read(count), "little", signed=signed)
+
+    table = number(0)
+    field = number(table - number(table, signed=True) + 4, 2)
+    if not field:
+        return  # without a version
+    text = table + field + number(table + field)
+    length = number(text)
+    number(text + 4 + length, 1)
+
+
+def _check_onnx(path: Path, file: BinaryIO, size: int) -> None:
+    """Go over the outermost fields of the protobuf message: few, of which the graph has nearly all bytes."""
+    while (at := file.tell()) < size:
+        tag = _varint(file)
+        field, wire = tag >> 3, tag & 7
+        if not 0 < field < _MOST_FIELDS or wire not in (0, _MESSAGE, *_WIRES):
+            raise ProgramError(
+                f"{path} is damaged, or no ONNX model: no field begins at byte {at:,}.",
+                "another kind of file was named, or it was changed",
+                _ANEW,
+            )
+        length = _WIRES.get(wire) or _varint(file)
+        end = file.tell() + (0 if wire == 0 else length)
+        if end > size:
+            raise ProgramError(f"{path} is cut short: {size:,} of {end:,} bytes or more.", _COPY, _ANEW)
+        file.seek(end, os.SEEK_SET)
+
+
+def _varint(file: BinaryIO) -> int:
+    """Read protobuf's variable-length integer; a file that ends in it gives a number that is too large."""
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = file.read(1)
+        if not byte:
+            return 1 << 62
+        value |= (byte[0] & 0x7F) << shift
+        if byte[0] < 0x80:
+            return value
+    return 1 << 62

@@ -1,0 +1,288 @@
+"""Measure programs on two engines, lean beside upstream's: in turns, in random order, with one thread or more.
+
+What is measured is a `Subject`; a sweep (`core.processes.sweep`) keeps what it came to.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import resource
+import statistics
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy
+from pydantic import BaseModel, ConfigDict
+
+from core import console
+from core.errors import NotSupportedError, SlipwayError
+from core.files import sha256_bytes, sha256_file
+from core.formats.bundle import Bundle
+from core.formats.program import Program
+from core.processes import sweep as sweeping
+from core.processes.sweep import Journal
+from deploy.run.compare import compare
+from deploy.run.needs import bundle_digest
+from verify.bench.cases import Case
+
+WARMUP = 3
+QUIET = 0.25
+"""Processors that others may use while a program is measured; beyond that it is measured again."""
+LOADS = 7
+"""Further processes that load with the most threads and execute once: a process loads but once, for milliseconds."""
+_LEAST = 5
+"""Executions of one process."""
+_BACKED = 256 << 20
+"""Bytes, more than most of these programs take."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A program to measure."""
+
+    name: str
+    file: Path
+    inputs: tuple[Path, ...]
+    threads: tuple[int, ...] = (1,)
+    aim_ms: float = 40.0
+    """How long the executions of one process shall take, all together."""
+    most: int = 2000
+    """Executions of one process."""
+    program: Program | None = None
+    """Its description: then its outputs are compared with its reference, and its loads are measured, too."""
+    floats: tuple[Path, ...] = ()
+    """The float model's outputs."""
+
+    @property
+    def key(self) -> str:
+        """Digest of what is measured."""
+        return sha256_file(self.file)
+
+
+class Figures(BaseModel):
+    """Of one number of threads, lean's and upstream's: medians over processes, of latencies over all executions."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    load_ms: tuple[float, float]
+    p50_ms: tuple[float, float]
+    peak_rss_bytes: tuple[int, int]
+
+
+class Apart(BaseModel):
+    """How far the outputs are from the reference and from the float model."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+    outside: int
+    """Elements of lean's outputs beyond the tolerance."""
+    largest: float
+    """Largest difference between lean's outputs and the reference, in tolerances."""
+    lean_to_float: float
+    """Root mean square of the differences between lean's outputs and the float model's."""
+    upstream_to_float: float
+
+
+class Measured(BaseModel):
+    """A cell of the sweep: one program."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    figures: dict[int, Figures] = {}
+    """By the number of threads."""
+    cached_load_ms: float = 0.0
+    """Lean's load with a cache of packed weights that an earlier process wrote, with the most threads."""
+    apart: Apart | None = None
+    executions: int = 0
+    """Of each process."""
+    others: float = 0.0
+    """Processors that other processes used meanwhile."""
+    error: str = ""
+    """Why it was not measured."""
+
+    def ratio(self, threads: int = 1) -> float:
+        """Lean's median latency in parts of upstream's."""
+        ours, theirs = self.figures[threads].p50_ms
+        return ours / theirs
+
+
+def _distance(got: Path, want: Path) -> float:
+    """Root mean square of the differences, also between types; infinite where shapes or infinities differ."""
+    ours, theirs = (numpy.load(file, allow_pickle=False).astype(numpy.float64) for file in (got, want))
+    if ours.shape != theirs.shape:
+        return math.inf
+    with numpy.errstate(all="ignore"):
+        found = float(numpy.sqrt(numpy.mean(numpy.square(ours - theirs))))
+    return found if math.isfinite(found) else math.inf
+
+
+def apart(subject: Subject, ours: Path, theirs: Path) -> Apart | None:
+    """Compare outputs, which are at the prefixes ``ours`` and ``theirs``; nothing without a description."""
+    if subject.program is None:
+        return None
+    outside, largest = 0, 0.0
+    to_float = [0.0, 0.0]
+    for index, one in enumerate(subject.program.outputs):
+        got = Path(f"{ours}{index}.npy")
+        limit = subject.program.tolerance_of(index)
+        seen = compare(one.file, got, subject.file.parent / one.file, limit)
+        outside += seen.outside
+        difference = float("inf") if seen.max_abs is None else seen.max_abs
+        largest = max(largest, difference / limit.atol if limit.atol else difference)
+        if index < len(subject.floats):
+            both = (got, Path(f"{theirs}{index}.npy"))
+            to_float = [
+                max(far, _distance(file, subject.floats[index])) for far, file in zip(to_float, both, strict=True)
+            ]
+    return Apart(outside=outside, largest=largest, lean_to_float=to_float[0], upstream_to_float=to_float[1])
+
+
+class _Busy:
+    """How many processors others used since this was made: of all that were busy, those that our children were not."""
+
+    def __init__(self) -> None:
+        self._begun, self._all, self._ours = time.monotonic(), _all_busy(), _our_busy()
+
+    def others(self) -> float:
+        """Mean number of processors."""
+        passed = time.monotonic() - self._begun
+        return round(max(0.0, (_all_busy() - self._all - (_our_busy() - self._ours)) / passed), 2)
+
+
+def _all_busy() -> float:
+    """Seconds that processors of this machine have computed."""
+    words = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()[1:]
+    user, nice, system, _, _, irq, soft = map(int, words[:7])
+    return (user + nice + system + irq + soft) / os.sysconf("SC_CLK_TCK")
+
+
+def _our_busy() -> float:
+    return sum(
+        used.ru_utime + used.ru_stime
+        for used in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    )
+
+
+def _back_memory() -> None:
+    """Use memory and give it back: a virtual machine's host takes away what nobody used for some seconds.
+
+    The next process would wait for the host at its first touch: 64 MiB took 187 ms, and 24 ms right after.
+    """
+    numpy.empty(_BACKED, numpy.uint8).fill(1)
+
+
+def measure(bundles: tuple[Bundle, Bundle], subject: Subject, rounds: int) -> Measured:
+    """One program on both engines, ``rounds`` processes for each engine and number of threads."""
+    try:
+        # Beside the program: the weights' cache is as large, and /tmp may be memory.
+        with tempfile.TemporaryDirectory(prefix=".measuring-", dir=subject.file.parent) as place:
+            return _measure(bundles, subject, Path(place), rounds)
+    except SlipwayError as error:
+        return Measured(error=f"{error.what} {error.cause}")
+
+
+def _measure(bundles: tuple[Bundle, Bundle], subject: Subject, place: Path, rounds: int) -> Measured:
+    prefixes = (place / "lean", place / "upstream")
+    most = subject.threads[-1]
+
+    def case(bundle: Bundle, *flags: str) -> Case:
+        return Case(subject.name, bundle, subject.file, subject.inputs, flags)
+
+    tried = [case(one, f"--output_file={at}").run(most, 2, 1) for one, at in zip(bundles, prefixes, strict=True)]
+    far = apart(subject, *prefixes)
+    executions = max(_LEAST, min(subject.most, int(subject.aim_ms / max(min(map(min, tried)), 1e-3))))
+    pairs = {threads: tuple(map(case, bundles)) for threads in subject.threads}
+    loading = [*map(case, bundles), case(bundles[0], f"--weights_cache={place / 'weights'}")] if far else []
+    for cached in loading[2:]:
+        cached.run(most, 1, 0)  # writes the cache
+        cached.load.clear()
+    busy = _Busy()
+    for done in range(rounds):
+        turns = [(threads, one, executions) for threads, pair in pairs.items() for one in pair]
+        turns += [(most, one, 1) for one in loading] * (LOADS * (done + 1) // rounds - LOADS * done // rounds)
+        random.shuffle(turns)
+        for threads, one, count in turns:
+            _back_memory()
+            one.run(threads, count, WARMUP if count > 1 else 0)
+    for timed, loaded in zip(pairs[most], loading, strict=False):
+        timed.load += loaded.load
+    return Measured(
+        figures={threads: _figures(*pair) for threads, pair in pairs.items()},
+        cached_load_ms=round(statistics.median(loading[2].load), 3) if loading else 0.0,
+        apart=far, executions=executions, others=busy.others(),
+    )  # fmt: skip
+
+
+def _figures(ours: Case, theirs: Case) -> Figures:
+    load, p50, rss = (
+        (statistics.median(getattr(ours, name)), statistics.median(getattr(theirs, name)))
+        for name in ("load", "latency", "rss")
+    )
+    return Figures(
+        load_ms=(round(load[0], 3), round(load[1], 3)), p50_ms=(round(p50[0], 4), round(p50[1], 4)),
+        peak_rss_bytes=(int(rss[0]), int(rss[1])),
+    )  # fmt: skip
+
+
+def sweep(
+    what: str, bundles: tuple[Bundle, Bundle], subjects: Sequence[Subject], rounds: int, again: bool = False
+) -> dict[str, Measured]:
+    """Measure all programs, in random order; results by their names, in the given order.
+
+    What was measured while others used the machine is measured again.
+
+    Args:
+        what: the journal's name.
+    """
+    runners = [bundle_digest(bundle) for bundle in bundles]
+    cells = []
+    for one in subjects:
+        key = sha256_bytes(json.dumps([one.key, runners, rounds]).encode())
+        cells.append(sweeping.Cell(one.name, key, partial(measure, bundles, one, rounds)))
+    random.shuffle(cells)
+    found = sweeping.sweep(
+        "measuring", cells, Journal.of(what, Measured), again=again, holds=lambda seen: seen.others <= QUIET,
+        remark=_remark,
+    )  # fmt: skip
+    return {one.name: found[one.name] for one in subjects}
+
+
+def engines() -> tuple[Bundle, Bundle]:
+    """This machine's bundles, built if need be: lean, and upstream's.
+
+    Raises:
+        NotSupportedError: not on Linux.
+    """
+    if not Path("/proc/stat").exists():
+        raise NotSupportedError(
+            "Engines are measured on Linux only.", "/proc/stat says who else computes", "./inv bench --help"
+        )
+    from toolchains.bundle.builder import build
+    from toolchains.targets import host_target
+
+    return build(host_target().name, "lean"), build(host_target().name, "executorch")
+
+
+def undisturbed(seen: Mapping[str, Measured]) -> dict[str, Measured]:
+    """What is worth keeping: measured while nobody else computed. Says how many are not."""
+    found = {name: one for name, one in seen.items() if one.others <= QUIET}
+    if left := len(seen) - len(found):
+        console.note(
+            f"Warning: others used the machine while {left} programs were measured: they are left out; "
+            "the same command measures them again"
+        )
+    return found
+
+
+def _remark(seen: Measured) -> str:
+    if seen.error:
+        return seen.error.replace("\n", " ")
+    found = [f"threads {threads}: {one.p50_ms[0] / one.p50_ms[1]:.2f}" for threads, one in seen.figures.items()]
+    return ", ".join(found) + (f"; others used {seen.others} processors" if seen.others > QUIET else "")
