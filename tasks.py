@@ -125,7 +125,7 @@ def clean(request: requests.Clean) -> None:
         from deploy.virtual.machines import stop_all
 
         stop_all()
-    remove(cache=request.cache, env=request.env, as_json=request.json)
+    remove(cache=request.cache, as_json=request.json)
 
 
 @task(devices.List, "list")
@@ -201,8 +201,8 @@ def devices_gc(request: devices.Collect) -> None:
     from deploy.devices.inventory import get_device
     from deploy.upkeep import report, upkeep
 
-    days, gib = (None if limit < 0 else limit for limit in (request.days, request.gib))
-    report.collected(request.name, upkeep.collect(get_device(request.name), days, gib), request.json)
+    days = None if request.days < 0 else request.days
+    report.collected(request.name, upkeep.collect(get_device(request.name), days), request.json)
 
 
 @task(devices.Verify, "verify")
@@ -223,7 +223,7 @@ def test(request: own.Test) -> None:
     runner.run(
         runner.Choice(
             unit=request.unit, lint=request.lint, fast=request.fast, all=request.all, again=request.again,
-            shard=request.shard, keyword=request.keyword, verbose=request.verbose,
+            shard=request.shard, keyword=request.keyword,
         )
     )  # fmt: skip
 

@@ -34,8 +34,7 @@ def run(request: Compare) -> None:
     """
     from models.request import sample_files
     from models.zoo import trained
-    from models.zoo.schemes import load_schemes
-    from models.zoo.type_names import schemes_of
+    from models.zoo.schemes import load_schemes, schemes_of
     from toolchains.bundle.builder import build
 
     model = request.model
@@ -109,7 +108,6 @@ def _metric(text: str) -> Metric | None:
         return None
     from core.environment import ensure_export
     from models.request import sample_files
-    from models.samples import functions
 
     if not sample_files.is_function(text):
         raise UsageError(
@@ -120,10 +118,12 @@ def _metric(text: str) -> Metric | None:
         )
     sample_files.file_of(text)
     ensure_export()  # such a file may import torch
-    file, function = functions.function_of(text)
+    from models.samples import reading
+
+    file, function = reading.function_of(text)
 
     def measure(outputs: list[tuple[object, ...]], labels: list[object]) -> float:
-        with functions.users_code(file, f"Calling {text.rpartition(':')[2]}() of"):
+        with reading.users_code(file, f"Calling {text.rpartition(':')[2]}() of"):
             return float(function(outputs, labels))
 
     return measure

@@ -108,7 +108,6 @@ class Collect(Reported):
     days: float = real(
         "remove files that were not used for this number of days (default: the device's store_days, else 30)", 0, -1
     )
-    gib: float = real("remove the least recently used beyond so much (default: the device's store_gib, else 4)", 0, -1)
 
 
 class Verify(Reported):

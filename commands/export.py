@@ -112,11 +112,11 @@ def _attempt(requests: Sequence[ExportRequest], force: bool = False, at_once: in
     if not outdated:
         return {}
     from core.environment import ensure_export, ensure_onnx, idle_threads_sleep
-    from models import warm
+    from models.warm.client import attempt
 
     (ensure_onnx if outdated[0].format == "onnx" else ensure_export)()
     idle_threads_sleep()
-    return warm.attempt(outdated, force, at_once)
+    return attempt(outdated, force, at_once)
 
 
 @contextlib.contextmanager

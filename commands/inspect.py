@@ -98,9 +98,9 @@ def run(request: Inspect) -> None:
         return
     other = find(request.against, None) if request.against else None
     _check(request, source, other)
-    first = read(source, request.warmup)
+    first = read(source)
     if other is not None:
-        _against(request, first, read(other, request.warmup), patterns)
+        _against(request, first, read(other), patterns)
         return
     if request.trace:
         _trace(first, Path(request.trace))
@@ -120,7 +120,7 @@ def _several(request: Inspect, runs: Sequence[Path], patterns: list[str]) -> Non
     for path in runs:
         source = find(str(path), None)
         _check(request, source, None)
-        _print(request, read(source, request.warmup), patterns)
+        _print(request, read(source), patterns)
 
 
 def _print(request: Inspect, first: Run, patterns: list[str]) -> None:
@@ -130,12 +130,12 @@ def _print(request: Inspect, first: Run, patterns: list[str]) -> None:
     source = first.source
     rows = [row for row in sort(first.rows, _order(request, source)) if matches(row, patterns)]
     shown_rows = rows[: request.top or None]
-    if request.json:
-        report.document(shown_rows, first.facts)
-    elif request.tsv:
-        report.tsv(shown_rows)
-    else:
-        report.table(shown_rows, _title(first), _caption(first, len(shown_rows)), times=not source.emulated)
+    caption = _caption(first, len(shown_rows))
+    report.rows(_how(request), shown_rows, _title(first), caption, first.facts, times=not source.emulated)
+
+
+def _how(request: Inspect) -> str:
+    return "json" if request.json else "tsv" if request.tsv else ""
 
 
 def _order(request: Inspect, source: Source) -> str:
@@ -276,11 +276,10 @@ def _deploy(result: Result) -> str:
     return shlex.join(words)
 
 
-def read(source: Source, warmup: int = -1) -> Run:
+def read(source: Source) -> Run:
     """Read a run with upstream's Inspector, which is installed first if it is missing.
 
-    Args:
-        warmup: executions that are not timed; -1: those of the result, or the first of several without a result.
+    The first of several executions without a result is not timed; else those of the result's warm-up.
 
     Raises:
         AnswerError: the ETDump is damaged. ProgramError: the ETRecord is damaged, or of another program.
@@ -315,9 +314,7 @@ def read(source: Source, warmup: int = -1) -> Run:
                     notes.append("without the program beside the ETRecord, operators in delegates have no module")
         finally:
             stages.close()
-    if warmup < 0:
-        warmup = len(executions) - runner.latency_ms.count if runner else min(1, len(executions) - 1)
-    timed = max(0, len(executions) - max(0, warmup))
+    timed = min(runner.latency_ms.count if runner else max(1, len(executions) - 1), len(executions))
     kernels = {one.node: Kernel(one.kernel, one.library, one.feature) for one in runner.kernels} if runner else {}
     found = rows(executions, timed, origins, kernels, emulated=source.emulated)
     return Run(source, executions, timed, found, notes)
@@ -348,13 +345,8 @@ def _values(request: Inspect, source: Source, patterns: list[str]) -> None:
     wrong = [gap for gap in gaps if not gap.ok]
     shown_gaps = [gap for gap in gaps if contains((gap.name, gap.origin.module, gap.origin.source), patterns)]
     shown_gaps = shown_gaps[: request.top or None]
-    if request.json:
-        facts = {"run": source.name, "first": wrong[0].name if wrong else None}
-        report.gaps_document(shown_gaps, facts)
-    elif request.tsv:
-        report.gaps_tsv(shown_gaps)
-    else:
-        report.gaps(shown_gaps, source.name, len(gaps))
+    facts = {"run": source.name, "first": wrong[0].name if wrong else None}
+    report.gaps(_how(request), shown_gaps, source.name, len(gaps), facts)
     if wrong:
         first = wrong[0]
         raise MismatchError(
@@ -443,16 +435,12 @@ def _against(request: Inspect, one: Run, other: Run, patterns: list[str]) -> Non
     kept = [each for each in found if any(matches(row, patterns) for row in (each.one, each.other) if row)]
     kept = kept[: request.top or None]
     times = not (one.source.emulated and other.source.emulated)
-    if request.json:
-        report.pairs_document(kept, {"one": one.facts, "other": other.facts})
-    elif request.tsv:
-        report.pairs_tsv(kept)
-    else:
-        texts = [f"{len(kept)} of {len(found)} rows"]
-        if times:
-            texts.append("medians in µs; ratio: the other's by the first's")
-        emulated = [each.source.name for each in (one, other) if each.source.emulated]
-        if emulated:
-            texts.append(f"{' and '.join(emulated)}: emulated, so times are not shown")
-        texts += dict.fromkeys([*one.notes, *other.notes])
-        report.pairs(kept, (one.source.name, other.source.name), "; ".join(texts), times=times)
+    texts = [f"{len(kept)} of {len(found)} rows"]
+    if times:
+        texts.append("medians in µs; ratio: the other's by the first's")
+    emulated = [each.source.name for each in (one, other) if each.source.emulated]
+    if emulated:
+        texts.append(f"{' and '.join(emulated)}: emulated, so times are not shown")
+    texts += dict.fromkeys([*one.notes, *other.notes])
+    names, facts = (one.source.name, other.source.name), {"one": one.facts, "other": other.facts}
+    report.pairs(_how(request), kept, names, "; ".join(texts), facts, times=times)

@@ -25,7 +25,7 @@ def run(request: Matrix) -> None:
     Raises:
         MatrixError: cells failed. RegressionError: figures are worse than allowed. UsageError, ConfigError
     """
-    from models.zoo.type_names import schemes_of
+    from models.zoo.schemes import schemes_of
 
     asked = MatrixRequest(
         only=request.only,
@@ -79,8 +79,7 @@ def catalogue(request: MatrixRequest, variants: str = "") -> tuple[MatrixRequest
     """
     from models.request import resolve
     from models.zoo import everything
-    from models.zoo.schemes import ONNX_SCHEMES
-    from models.zoo.type_names import type_of
+    from models.zoo.schemes import ONNX_SCHEMES, type_of
 
     found = [
         Exportable(f"{model}-{scheme}{'-onnx' if kind == 'onnx' else ''}", model, scheme, kind, also=type_of(scheme))

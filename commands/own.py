@@ -26,7 +26,6 @@ class Test(Request):
     unit: bool = option("unit tests only", False)
     lint: bool = option("style and types only: ruff, mypy, clang-format and shellcheck", False)
     keyword: str = option("only tests whose names match, as pytest's -k; long ones, too")
-    verbose: bool = option("a line for every test", False)
     times: bool = option("run nothing; show where the minutes of the last run went, and what it left out", False)
     update: bool = option("with --times: keep the figures of the last run of all tests in docs/development.md", False)
 

@@ -153,7 +153,7 @@ class Export(Reported):
         setting=True, names=model_names, group="What to export",
     )  # fmt: skip
     scheme: str = option(
-        "fp32, fp16, qs8, qd8_qc8w, qd8_qb4w, or 'all': each one that suits the model",
+        "how it is quantized (./inv models lists the schemes), or 'all': each one that suits the model",
         setting=True, names=scheme_names, group="What to export",
     )  # fmt: skip
     format: str = option(
@@ -410,7 +410,6 @@ class Inspect(Reported):
         "only operators with one of these words in name, module, line or kernel, as 'conv* layers.0 portable'"
     )
     top: int = whole("only the first N rows", 1, 0)
-    warmup: int = whole("executions at the start that are not timed (default: the result's)", 0, -1)
     etrecord: str = option("the program's ETRecord (default: the one of dist/programs)")
     trace: str = option("also write this file, a trace for Perfetto or chrome://tracing")
     values: bool = option("compare what each operator gave with PyTorch's (of a deploy with --values)", False)
@@ -424,7 +423,7 @@ class Inspect(Reported):
             )
         if not self.values and "tolerance" not in self.typed:
             return
-        other = next((name for name in ("against", "sort", "trace", "warmup") if name in self.typed), "")
+        other = next((name for name in ("against", "sort", "trace") if name in self.typed), "")
         if other or not self.values:
             raise UsageError(
                 f"--values cannot be used with --{other}." if other else "--tolerance needs --values.",
@@ -439,7 +438,6 @@ class Clean(Reported):
     cache: bool = option(
         "also remove the cache outside the checkout: downloads, Conan packages, tools, device images", False
     )
-    env: bool = option("also remove .venv", False)
 
 
 def program_of(request: Deploy) -> Path | None:

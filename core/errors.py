@@ -7,6 +7,7 @@ The table in ``docs/troubleshooting.md`` is generated from these classes.
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar
 
 from core.plain import plain
@@ -26,8 +27,15 @@ class SlipwayError(Exception):
 
     exit_code: ClassVar[int] = 1
     kind: ClassVar[str] = "error"
+    """For machines: ``missing-operator`` of `MissingOperatorError`."""
     transient: ClassVar[bool] = False
     """Whether the same step may succeed if it is tried again a little later."""
+
+    def __init_subclass__(cls, exit_code: int = 0, transient: bool = False) -> None:
+        cls.transient = transient or cls.transient
+        if exit_code:  # else it is one of those that it is derived from
+            cls.exit_code = exit_code
+            cls.kind = re.sub(r"(?<!^)([A-Z])", r"-\1", cls.__name__.removesuffix("Error")).lower()
 
     def __init__(self, what: str, cause: str = "", hint: str = "", names: tuple[str, ...] | list[str] = ()) -> None:
         super().__init__(plain(what))
@@ -56,188 +64,108 @@ class SlipwayError(Exception):
         }
 
 
-class UsageError(SlipwayError):
+class UsageError(SlipwayError, exit_code=2):
     """The command line makes no sense: a missing or contradictory argument."""
 
-    exit_code = 2
-    kind = "usage"
 
-
-class ConfigError(SlipwayError):
+class ConfigError(SlipwayError, exit_code=3):
     """A name or a configuration file is wrong: unknown target, device, model, key."""
 
-    exit_code = 3
-    kind = "config"
 
-
-class HostError(SlipwayError):
+class HostError(SlipwayError, exit_code=4):
     """This machine lacks something: Python, a tool, the network, disk space."""
 
-    exit_code = 4
-    kind = "host"
 
-
-class BuildError(SlipwayError):
+class BuildError(SlipwayError, exit_code=5):
     """Compiling, linking or checking a bundle failed."""
 
-    exit_code = 5
-    kind = "build"
 
-
-class ExportError(SlipwayError):
+class ExportError(SlipwayError, exit_code=6):
     """A model could not be turned into a program."""
 
-    exit_code = 6
-    kind = "export"
 
-
-class NotSupportedError(SlipwayError):
+class NotSupportedError(SlipwayError, exit_code=7):
     """The target, engine or combination is not supported yet; the message says what it needs."""
 
-    exit_code = 7
-    kind = "not-supported"
 
-
-class ProgramError(SlipwayError):
+class ProgramError(SlipwayError, exit_code=10):
     """A program file is truncated, damaged or of a version that the engine does not read."""
 
-    exit_code = 10
-    kind = "program"
 
-
-class BundleError(SlipwayError):
+class BundleError(SlipwayError, exit_code=11):
     """A bundle is incomplete, or its files do not match the digests in its manifest."""
 
-    exit_code = 11
-    kind = "bundle"
 
-
-class PreflightError(SlipwayError):
+class PreflightError(SlipwayError, exit_code=12):
     """The bundle cannot run on the device: architecture, float ABI, C library, CPU features, memory."""
 
-    exit_code = 12
-    kind = "preflight"
 
-
-class MissingOperatorError(PreflightError):
+class MissingOperatorError(PreflightError, exit_code=13):
     """The program needs operators or backends that the bundle does not offer."""
 
-    exit_code = 13
-    kind = "missing-operator"
 
-
-class UnreachableError(SlipwayError):
+class UnreachableError(SlipwayError, exit_code=20, transient=True):
     """The device cannot be reached, or the connection broke."""
 
-    exit_code = 20
-    kind = "unreachable"
-    transient = True
 
-
-class AuthenticationError(SlipwayError):
+class AuthenticationError(SlipwayError, exit_code=21):
     """The device refused the key."""
 
-    exit_code = 21
-    kind = "authentication"
 
-
-class HostKeyError(SlipwayError):
+class HostKeyError(SlipwayError, exit_code=22):
     """The device's host key is unknown, changed or revoked."""
 
-    exit_code = 22
-    kind = "host-key"
 
-
-class DeviceFullError(SlipwayError):
+class DeviceFullError(SlipwayError, exit_code=23):
     """No space left on the device."""
 
-    exit_code = 23
-    kind = "device-full"
 
-
-class TransferError(SlipwayError):
+class TransferError(SlipwayError, exit_code=24):
     """A file arrived with a wrong digest, or the device refused to store it."""
 
-    exit_code = 24
-    kind = "transfer"
 
-
-class AnswerError(TransferError):
+class AnswerError(TransferError, exit_code=26):
     """The device's answer is invalid: too long, unreadable, or of the wrong kind."""
 
-    exit_code = 26
-    kind = "answer"
 
-
-class DeviceBusyError(SlipwayError):
+class DeviceBusyError(SlipwayError, exit_code=25, transient=True):
     """Another deploy uses the device, or took it over."""
 
-    exit_code = 25
-    kind = "device-busy"
-    transient = True
 
-
-class RootError(SlipwayError):
+class RootError(SlipwayError, exit_code=27):
     """The device's root is not Slipway's: it holds other files, or other users may write to it."""
 
-    exit_code = 27
-    kind = "root"
 
-
-class RunError(SlipwayError):
+class RunError(SlipwayError, exit_code=30):
     """The runner failed on the device."""
 
-    exit_code = 30
-    kind = "run"
 
-
-class DeadlineError(SlipwayError):
+class DeadlineError(SlipwayError, exit_code=31):
     """A step or a run exceeded its time; Slipway ended it on the device."""
 
-    exit_code = 31
-    kind = "deadline"
 
-
-class CrashError(SlipwayError):
+class CrashError(SlipwayError, exit_code=35):
     """The runner crashed: a defect of Slipway, of the engine or of the device, never the user's file or inputs."""
 
-    exit_code = 35
-    kind = "crash"
 
-
-class MismatchError(SlipwayError):
+class MismatchError(SlipwayError, exit_code=32):
     """The outputs do not agree with the reference."""
 
-    exit_code = 32
-    kind = "mismatch"
 
-
-class MatrixError(SlipwayError):
+class MatrixError(SlipwayError, exit_code=33):
     """Cells of a matrix failed; the report names each one with its error."""
 
-    exit_code = 33
-    kind = "matrix"
 
-
-class RegressionError(SlipwayError):
+class RegressionError(SlipwayError, exit_code=34):
     """Every cell of a matrix passed, but some figures are worse than the baseline allows."""
 
-    exit_code = 34
-    kind = "regression"
 
-
-class UncertainError(SlipwayError):
+class UncertainError(SlipwayError, exit_code=36):
     """Figures look worse than the baseline allows, and the measurement cannot tell whether they are."""
 
-    exit_code = 36
-    kind = "uncertain"
 
-
-class DefectError(SlipwayError):
+class DefectError(SlipwayError, exit_code=70):
     """Slipway itself failed in an unforeseen way; a file in the cache has the traceback."""
-
-    exit_code = 70
-    kind = "defect"
 
 
 INTERRUPTED = 130

@@ -85,13 +85,13 @@ def _lower(request: Request, taken: Taken, folder: Path, stages: Stages, host: H
     """From the module to the program with its references."""
     from core.formats.program import Program, Quantization
     from models.loading import reference
-    from models.lowering import audit, delegation, lowering, quantize, shortcuts
-    from models.reference import earlier, referencing, sizes
+    from models.lowering import audit, lowering, quantize, shortcuts
+    from models.reference import referencing, sizes
     from models.reference.tolerances import output_types, widest
     from models.samples import taking
 
     model = taken.model
-    want, want_before = earlier.eager(model)
+    want, want_before = referencing.eager_methods(model)
     with shortcuts.in_torch(), shortcuts.in_lowering():
         stages.show("exporting" if not request.scheme.weight_bits else "exporting and quantizing")
         how = (request.scheme, request.options, request.partitioners)
@@ -105,7 +105,7 @@ def _lower(request: Request, taken: Taken, folder: Path, stages: Stages, host: H
         every = {name: one.program for name, one in {**before, model.method: quantized}.items()}
         methods = lowering.lower_all(every, chosen)
         lowered = methods[model.method]
-    placement = delegation.describe(lowered, model.method)
+    placement = lowering.describe(lowered, model.method)
     skipped, nothing = audit.skipped(quantized.program, lowered, request.scheme, request.options.layers)
     lowered.manager.save(str(folder / request.file))
 
@@ -114,7 +114,7 @@ def _lower(request: Request, taken: Taken, folder: Path, stages: Stages, host: H
     if nothing:
         warnings.append(f"{request.scheme.name} quantized nothing at all: the program computes in float")
     tokens = bool(getattr(model.module, "generation", None))
-    first, remarks = earlier.run(request, scheme, folder, host, before, methods, want_before, tokens)
+    first, remarks = referencing.run_earlier(request, scheme, folder, host, before, methods, want_before, tokens)
     ran = referencing.make(
         request, scheme, folder, host, model.module, quantized, lowered, placement,
         want=want, method=model.method, first=first,
@@ -198,14 +198,9 @@ def _save_record(manager: Any, inputs: Sequence[Any], file: Path) -> list[str]:
 
 def _say(program: Program, folder: Path) -> None:
     """The result, in one line, and each warning."""
-    outside = sum(one.count for one in program.undelegated)
-    inside = counted(program.delegates, "delegate call")
-    if program.format == "onnx":
-        inside = f"{sum(one.count for one in program.delegated)} operators for XNNPACK"
-    note(
-        f"{program.name}: {size(program.size)}, {inside}, {counted(outside, 'operator')} outside, "
-        f"{program.seconds:.1f} s -> {shown(folder)}"
-    )
+    outside = counted(sum(one.count for one in program.undelegated), "operator")
+    parts = f", {counted(program.delegates, 'delegate call')}, {outside} outside" if program.format == "pte" else ""
+    note(f"{program.name}: {size(program.size)}{parts}, {program.seconds:.1f} s -> {shown(folder)}")
     for warning in program.warnings:
         note(f"Warning: {program.name}: {warning}")
 

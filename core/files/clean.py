@@ -61,8 +61,8 @@ def _clean_cache() -> dict[str, int]:
     return removed
 
 
-def clean(*, cache: bool, env: bool, as_json: bool) -> None:
-    """Remove ``dist/``'s contents and, if requested, the shared cache and the environment.
+def clean(*, cache: bool, as_json: bool) -> None:
+    """Remove ``dist/``'s contents and, if requested, the shared cache.
 
     Virtual devices keep their state in the cache: the caller stops them first.
 
@@ -72,13 +72,6 @@ def clean(*, cache: bool, env: bool, as_json: bool) -> None:
     removed = _clean_dist()
     if cache:
         removed |= _clean_cache()
-    if env:
-        import sys
-
-        # The running interpreter lives there; Linux keeps open files readable until this process ends.
-        folder = Path(sys.prefix)
-        if sys.prefix != sys.base_prefix:
-            removed[str(folder)] = _remove(folder)
     if as_json:
         console.print_json([{"path": path, "bytes": size} for path, size in removed.items()])
     elif removed:

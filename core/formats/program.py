@@ -213,7 +213,7 @@ class Program(_Model):
     delegates: int
     """Delegate calls in the method; 0 in an ``.onnx``."""
     delegated: tuple[Operator, ...]
-    """Operators in the delegates; of an ``.onnx`` those which the XNNPACK provider is expected to take."""
+    """Operators in the delegates; none in an ``.onnx``, which ONNX Runtime divides when it loads it."""
     undelegated: tuple[Operator, ...]
     """The others, with the reason why."""
     quantization: Quantization
@@ -225,7 +225,7 @@ class Program(_Model):
     tolerances: tuple[Tolerance, ...] = ()
     """One for each output, if they differ; ``tolerance`` is the widest of them."""
     backends: tuple[str, ...] = ()
-    """The backends of its delegates (``XnnpackBackend``), or the providers expected (``XnnpackExecutionProvider``)."""
+    """The backends of its delegates: ``XnnpackBackend``."""
     opsets: dict[str, int] = Field(default_factory=dict)
     """Of an ``.onnx``: the version of each operator set by its domain (``ai.onnx``, ``com.microsoft``)."""
     partitioners: tuple[str, ...] = ()

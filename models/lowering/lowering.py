@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from core.errors import ExportError, SlipwayError
-from core.formats.program import BY_ONNX
+from core.formats.program import BY_ONNX, Operator
 from models.lowering import causes, progress, state
 from models.lowering.graphs import (
     Layer,
@@ -203,15 +203,6 @@ class Lowered:
     """Buffers that an execution changes."""
 
 
-def lower(program: Any, partitioners: Sequence[Any]) -> Lowered:
-    """Delegate what the partitioners take, in their order, and emit.
-
-    Raises:
-        ExportError: the exporter fails; with the end of its own message.
-    """
-    return lower_all({"forward": program}, partitioners)["forward"]
-
-
 def _read(edge: Any, name: str, reasons: Reasons, state_of_all: Collection[str]) -> Callable[..., Lowered]:
     """The facts about one method; still without the manager.
 
@@ -264,7 +255,9 @@ def _refuse_without_kernel(program: Any) -> None:
 
 
 def lower_all(programs: Mapping[str, Any], partitioners: Sequence[Any]) -> dict[str, Lowered]:
-    """The same with several methods, by their names; they share weights, and buffers that an execution changes.
+    """Delegate what the partitioners take, in their order, and emit: methods by their names.
+
+    They share weights, and buffers that an execution changes.
 
     What a partitioner takes and its lowering refuses is left outside of the delegates (`models.lowering.refusals`). The
     programs stay as they are.
@@ -320,3 +313,42 @@ def lower_all(programs: Mapping[str, Any], partitioners: Sequence[Any]) -> dict[
         cause, hint = causes.explained(error, program=last, otherwise=_ANY_HINT if partitioners else _NO_DELEGATE_HINT)
         raise ExportError("Lowering the exported model failed.", cause, hint) from error
     return {name: each(manager=manager) for name, each in read.items()}
+
+
+@dataclass(frozen=True)
+class Delegation:
+    """The operators of a program, by delegate or outside."""
+
+    calls: int
+    """Delegate calls."""
+    backends: tuple[str, ...]
+    inside: tuple[Operator, ...]
+    outside: tuple[Operator, ...]
+
+
+def describe(lowered: Lowered, method: str = "forward") -> Delegation:
+    """Count the calls of the emitted plan, with the reason for each operator outside a delegate.
+
+    Names outside are those by which a runtime registers kernels: ``aten::embedding.out``.
+    """
+    plan = next(one for one in lowered.manager.executorch_program.execution_plan if one.name == method)
+    calls = 0
+    kernels: Counter[int] = Counter()
+    for chain in plan.chains:
+        for instruction in chain.instructions:
+            kind = type(instruction.instr_args).__name__
+            if kind == "DelegateCall":
+                calls += 1
+            elif kind == "KernelCall":
+                kernels[instruction.instr_args.op_index] += 1
+    outside = []
+    for index, operator in enumerate(plan.operators):
+        name = f"{operator.name}.{operator.overload}" if operator.overload else operator.name
+        why = " | ".join(lowered.outside.get(base_name(name), ["added by ExecuTorch when it emitted the program"]))
+        outside.append(Operator(name=name, count=kernels[index], why=why))
+    return Delegation(
+        calls=calls,
+        backends=tuple(sorted({one.id for one in plan.delegates})),
+        inside=tuple(Operator(name=name, count=count) for name, count in sorted(lowered.inside.items())),
+        outside=tuple(sorted(outside, key=lambda one: one.name)),
+    )

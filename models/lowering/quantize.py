@@ -62,13 +62,7 @@ def capture(module: Any, inputs: Sequence[Any], dynamic_shapes: Any, strict: boo
         with torch.no_grad():
             return torch.export.export(module, tuple(inputs), dynamic_shapes=dynamic_shapes, strict=strict)
 
-    try:
-        return run()
-    except SlipwayError:
-        raise
-    except Exception as error:
-        cause, hint = causes.explained(error, module)
-        raise ExportError("torch.export of the model failed.", cause, hint) from error
+    return _explained("torch.export of the model", causes.ANY, run, module)
 
 
 def _half(model: Prepared) -> Quantized:

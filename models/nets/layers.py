@@ -23,6 +23,18 @@ def _samples(count: int, *shape: int) -> list[tuple[Any, ...]]:
     return [(torch.randn(*shape),) for _ in range(count)]
 
 
+def made(module: Any, *inputs: Any) -> tuple[Any, ...]:
+    """``module`` in eval mode, with its batch norms as if they had learned something, and its inputs."""
+    for layer in module.modules():
+        if isinstance(layer, (nn.BatchNorm1d, nn.BatchNorm2d)):
+            # A fresh one has mean 0 and variance 1: an engine that ignores them would go unseen.
+            nn.init.normal_(layer.running_mean, std=0.2)
+            nn.init.uniform_(layer.running_var, 0.5, 1.5)
+            nn.init.uniform_(layer.weight, 0.5, 1.5)
+            nn.init.normal_(layer.bias, std=0.2)
+    return module.eval(), inputs
+
+
 def linear() -> tuple[Any, ...]:
     """One linear layer, float32 ``[32, 256] -> [32, 128]``."""
     torch.manual_seed(SEED)

@@ -5,13 +5,13 @@ A program of its own (``python -m models.onnx.hostrun``) because a damaged file 
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
-from models.lowering.quiet import trace
+from core.files import sha256_bytes
+from core.formats.program import TensorFile
+from models.reference.hostrun import serve
 
 _LEVEL_ERROR = 3
 
@@ -94,6 +94,21 @@ def _open(inputs: Any, error: Exception) -> Refused | None:
     )
 
 
+def save(folder: Path, name: str, array: Any) -> TensorFile:
+    """Write ``<name>.npy`` (format 1.0, row-major, little-endian) and describe it."""
+    import numpy
+
+    plain = numpy.asarray(array, order="C")
+    plain = plain.astype(plain.dtype.newbyteorder("<"), copy=False)
+    numpy.save(folder / f"{name}.npy", plain, allow_pickle=False)
+    return TensorFile(
+        file=f"{name}.npy",
+        dtype=plain.dtype.name,
+        shape=tuple(int(size) for size in plain.shape),
+        sha256=sha256_bytes(plain.tobytes()),
+    )
+
+
 def _quantized(file: str) -> bool:
     """Whether the model computes with quantized integers."""
     import onnx
@@ -123,8 +138,6 @@ def _session(onnxruntime: Any, file: str, options: Any) -> Any:
 def _run(request: dict[str, Any]) -> dict[str, Any]:
     import numpy
     import onnxruntime
-
-    from models.onnx.tensors import save
 
     folder = Path(request["folder"])
     options = onnxruntime.SessionOptions()
@@ -156,29 +169,11 @@ def _run(request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _answer(request: dict[str, Any]) -> dict[str, Any]:
-    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    os.close(log)
-    try:
-        return _run(request)
-    except Refused as error:
+def _explained(error: Exception, _request: dict[str, Any], _begin: int) -> dict[str, Any]:
+    if isinstance(error, Refused):
         return {"error": str(error), "fix": error.fix, "names": error.names}
-    except OSError as error:
-        return {"errno": error.errno, "error": str(error)}
-    except Exception as error:  # noqa: BLE001  # whatever the runtime raises is the answer
-        trace(error)
-        return {"error": f"{type(error).__name__}: {error}"}
-
-
-def main() -> None:
-    """Answer requests until there are no more."""
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
-    os.dup2(2, 1)  # what the runtime prints must not get among the answers
-    for line in sys.stdin:
-        answers.write(json.dumps(_answer(json.loads(line))) + "\n")
+    return {"error": f"{type(error).__name__}: {error}"}
 
 
 if __name__ == "__main__":
-    main()
+    serve(sys.stdin, _run, _explained)

@@ -17,9 +17,8 @@ from core.files import sha256_file
 from core.formats.program import Dimension, Program, Quantization, TensorFile, Tolerance
 from models.loading import Prepared, load, reference
 from models.lowering import shortcuts
-from models.onnx.coverage import XNNPACK, placement, summary
 from models.onnx.host import engine
-from models.onnx.tensors import save
+from models.onnx.hostrun import save
 from models.reference import tolerances
 from models.reference.sizes import of_inputs
 from models.request import Request, key, versions
@@ -240,13 +239,6 @@ def make(request: Request, folder: Path, stages: Stages, host: Host) -> Program:
         )
     if any(bool((~torch.isfinite(one.double())).any()) for one in outputs):
         warnings.append("an output holds infinities or NaN")
-    placed = list(placement(made.model))
-    warnings += [
-        f"{one.operator} {one.name}: the XNNPACK provider of 1.21 {one.danger}, for {one.why}"
-        for one in placed
-        if one.danger
-    ]
-    taken, others = summary(placed)
     per_output = _tolerances(made.model, request, outputs)
     return Program(
         name=request.name,
@@ -263,10 +255,9 @@ def make(request: Request, folder: Path, stages: Stages, host: Host) -> Program:
         tolerance=tolerances.widest(per_output),
         tolerances=per_output,
         delegates=0,
-        backends=(XNNPACK,) if taken else (),
         opsets={one.domain or "ai.onnx": one.version for one in made.model.opset_import},
-        delegated=taken,
-        undelegated=others,
+        delegated=(),
+        undelegated=(),
         quantization=Quantization(scheme=request.scheme.name, skipped=left),
         options=request.options.to_json(),
         agreement=agreement,

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from core.errors import ExportError, HostError
-from core.formats.program import BY_ONNX, Program, TensorFile
+from core.formats.program import BY_ONNX, TensorFile
 from core.paths import IMPORTS, ROOT
 from core.processes.output import ANSWER
 from models.lowering.forked import Forked, can_fork
@@ -98,14 +98,6 @@ class Host:
                 inputs or outputs.
             HostError: the runtime is missing. OSError: a full disk.
         """
-        return self._ask(request)
-
-    @staticmethod
-    def files(answer: dict[str, Any], name: str) -> list[TensorFile]:
-        """The tensors listed under ``name`` in an answer."""
-        return [TensorFile.model_validate(one) for one in answer[name]]
-
-    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         child = self._running()
         assert child.stdin is not None and child.stdout is not None  # noqa: S101  # pipes were asked for
         with contextlib.suppress(BrokenPipeError):
@@ -153,18 +145,14 @@ class Host:
             )
         return answer
 
+    @staticmethod
+    def files(answer: dict[str, Any], name: str) -> list[TensorFile]:
+        """The tensors listed under ``name`` in an answer."""
+        return [TensorFile.model_validate(one) for one in answer[name]]
+
     def missing(self, names: Sequence[str]) -> list[str]:
         """Those of these backends and operators that this machine's runtime lacks."""
-        return list(self._ask({"names": list(names)})["missing"])
-
-    def run(self, folder: Path, file: str, inputs: Sequence[TensorFile], method: str = "forward") -> list[TensorFile]:
-        """Run ``folder/file`` on the inputs beside it; its outputs are written beside it as ``outputN.npy``.
-
-        Raises:
-            ExportError: the runtime refuses it or crashes.
-            HostError: the runtime is missing.
-        """
-        return self.run_often(folder, file, inputs, (1,), method)[1]
+        return list(self.request({"names": list(names)})["missing"])
 
     def run_often(
         self,
@@ -190,10 +178,6 @@ class Host:
         described = [one.model_dump() for one in inputs]
         request = {"folder": os.fspath(folder), "file": file, "method": method, "inputs": described}
         earlier = [[name, [one.model_dump() for one in files]] for name, files in first]
-        answer = self._ask({**request, "executions": list(executions), "end": end, "first": earlier})
+        answer = self.request({**request, "executions": list(executions), "end": end, "first": earlier})
         found = [[TensorFile.model_validate(one) for one in each] for each in answer["executions"]]
         return dict(zip(executions, found, strict=True))
-
-    def again(self, folder: Path, program: Program) -> list[TensorFile]:
-        """Run an exported program again; its outputs are written again."""
-        return self.run(folder, program.file, program.inputs, program.method)

@@ -11,6 +11,7 @@ import importlib
 import json
 import os
 import re
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,35 +68,63 @@ def _said(log: Path, begin: int) -> list[str]:
     return list(dict.fromkeys([*lines[:1], *[one for one in lines if " operator " in one][:1]]))
 
 
-def _answer(request: dict[str, Any]) -> dict[str, Any]:
+Answer = dict[str, Any]
+
+
+def answer(
+    request: Answer, run: Callable[[Answer], Answer], explain: Callable[[Exception, Answer, int], Answer]
+) -> Answer:
+    """The answer to a request; what is printed meanwhile goes to its log.
+
+    Args:
+        explain: the answer after a failure, with the place in the log where the request began.
+    """
     log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     begin = os.lseek(log, 0, os.SEEK_END)
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
     try:
-        if "names" in request:
-            return {"missing": _missing(request["names"])}
-        return {"executions": _run(request)}
+        return run(request)
     except OSError as error:
         return {"errno": error.errno, "error": str(error)}
     except Exception as error:  # noqa: BLE001  # whatever the runtime raises is the answer
-        said = _said(Path(request["log"]), begin)
+        explained = explain(error, request, begin)
         trace(error)
-        answer = {"error": "\n".join([f"{type(error).__name__}: {error}", *said])}
-        if any(" operator " in one for one in said):
-            answer["fix"] = f"{BY_ONNX}: that runtime has kernels of its own"
-        return answer
+        return explained
 
 
-def main() -> None:
+def serve(
+    requests: Iterable[str], run: Callable[[Answer], Answer], explain: Callable[[Exception, Answer, int], Answer]
+) -> None:
     """Answer requests until there are no more."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)  # the runtime's output must not mix with the answers
+    for line in requests:
+        answers.write(json.dumps(answer(json.loads(line), run, explain)) + "\n")
+
+
+def _requested(request: Answer) -> Answer:
+    return {"missing": _missing(request["names"])} if "names" in request else {"executions": _run(request)}
+
+
+def _explained(error: Exception, request: Answer, begin: int) -> Answer:
+    said = _said(Path(request["log"]), begin)
+    found = {"error": "\n".join([f"{type(error).__name__}: {error}", *said])}
+    if any(" operator " in one for one in said):
+        found["fix"] = f"{BY_ONNX}: that runtime has kernels of its own"
+    return found
+
+
+def _requests() -> Iterator[str]:
     importlib.import_module("executorch.runtime")
     importlib.import_module("executorch.kernels.quantized")  # registers its kernels with the runtime
-    for line in os.fdopen(os.dup(0), encoding="utf-8"):
-        answers.write(json.dumps(_answer(json.loads(line))) + "\n")
+    yield from os.fdopen(os.dup(0), encoding="utf-8")
+
+
+def main() -> None:
+    """Answer with upstream's runtime."""
+    serve(_requests(), _requested, _explained)
     gc.freeze()  # Python's last look for cycles takes a second with all of torch in memory
 
 

@@ -9,8 +9,7 @@ import torch
 
 from core.formats.program import ENDLESS, Agreement, Tolerance
 from models.loading import reference
-from models.lowering.graphs import is_dequantize, layers, source
-from models.reference import off_by_one
+from models.lowering.graphs import is_dequantize, layers, source, weight_argument
 from models.reference.perturbing import RUNS, Measured
 from models.zoo.schemes import Scheme
 
@@ -92,6 +91,48 @@ def inputs_quantized_directly(program: Any) -> bool:
     return True
 
 
+class _Flips(torch.fx.Interpreter):  # type: ignore[misc]  # torch's types are not read here
+    """Runs a quantized graph and keeps the largest product of an activation's step and a weight."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__(module, garbage_collect_values=False)
+        self.largest = 0.0
+
+    def run_node(self, node: Any) -> Any:
+        """The node's value, as the base class computes it."""
+        result = super().run_node(node)
+        position = weight_argument(node)
+        if position is not None:
+            activation = source(node.args[position - 1])
+            if is_dequantize(activation):
+                weight = self.env[node.args[position]]
+                self.largest = max(self.largest, self._step(activation) * float(weight.abs().max()))
+        return result
+
+    def _step(self, dequantize: Any) -> float:
+        """The largest scale of the integers that ``dequantize`` turns into floats."""
+        for argument in dequantize.args[1:]:
+            value = self.env[argument] if isinstance(argument, torch.fx.Node) else argument
+            if isinstance(value, torch.Tensor) and value.is_floating_point():
+                return float(value.abs().max())
+            if isinstance(value, float):
+                return abs(value)
+        return 0.0
+
+
+def _largest_flip(program: Any, inputs: Sequence[Any]) -> float:
+    """The most that one flipped activation changes a layer's output: its step times the layer's largest weight.
+
+    Args:
+        program: quantized and exported, before lowering.
+        inputs: those of the reference.
+    """
+    flips = _Flips(program.module())
+    with torch.no_grad():
+        flips.run(*inputs)
+    return flips.largest
+
+
 def _eight_bits(reach: float, because: str) -> Tolerance:
     return Tolerance(
         atol=reach / 127, rtol=0.0, why=f"{because}: one step of 8 bits over the output's spread ({reach:.4g})"
@@ -161,7 +202,7 @@ def tolerances(
     """
     steps = output_steps(program) if scheme.method == "pt2e" else []
     shallow = scheme.dynamic and inputs_quantized_directly(program)
-    flip = off_by_one.largest(program, inputs) if shallow and inputs else 0.0
+    flip = _largest_flip(program, inputs) if shallow and inputs else 0.0
     found = of_outputs(scheme, outputs, steps, shallow=shallow, flip=flip)
     if not measured:
         return found
@@ -201,7 +242,7 @@ def _as_measured(
         # Over the zoo, an emulated Cortex-A76 moves outputs by 0.7 (MobileNetV2) to 1.1 times (one layer) this rms.
         atol, why = max(plain.atol, noise.largest), plain.why
     else:
-        # Outputs in steps of their own move by whole ones, and inputs' off_by_one are bounded: no room is needed.
+        # Outputs in steps of their own move by whole ones, and flips of inputs are bounded: no room is needed.
         flips_allowed = 1 if scheme.method == "pt2e" or shallow else _ROOM
         measured = max(_ROOM * noise.largest, 1.0001 * flips_allowed * flip.largest)
         atol = max(measured, least, plain.atol if scheme.method == "pt2e" or shallow else 0.0)

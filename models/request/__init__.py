@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,11 @@ from models.request import sample_files, variants
 from models.request.options import Options, parse
 from models.request.partitioners import check, sets, sources, why_not
 from models.users import closure, packages
+from models.users.depends import version
 from models.zoo import ZooModel, get_model, trained
-from models.zoo.schemes import ONNX_SCHEMES, Scheme, get_scheme
-from models.zoo.tables import CODE, HERE, RULES
+from models.zoo.schemes import ONNX_SCHEMES, Scheme, get_scheme, scheme_of
+from models.zoo.tables import CODE, HERE
 from models.zoo.trained import RANDOM, TRAINED, WEIGHTS
-from models.zoo.type_names import scheme_of
 
 PACKAGES = {
     "pte": ("torch", "executorch", "torchao"),
@@ -271,17 +270,10 @@ def _samples_digest(samples: str) -> str:
     return sha256_bytes("".join(f"{sha256_file(file)} {file}\n" for file in sample_files.files(samples)).encode())
 
 
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "absent"
-
-
 @functools.cache
 def versions(format: str = "pte") -> dict[str, str]:  # noqa: A002
     """Versions of the exporter's packages, without importing them; ``absent`` for one that is not installed."""
-    return {package: _version(package) for package in PACKAGES[format]}
+    return {package: version(package) for package in PACKAGES[format]}
 
 
 def _code(format: str) -> dict[str, str]:  # noqa: A002
@@ -290,8 +282,6 @@ def _code(format: str) -> dict[str, str]:  # noqa: A002
     own = [file for folder in folders for file in sorted((HERE / folder).glob("*.py"))]
     own.append(HERE / "request" / "partitioners.toml")
     found = {path.relative_to(HERE).as_posix(): sha256_file(path) for path in own}
-    if format == "onnx":
-        found[RULES.name] = sha256_file(RULES)
     return {**found, "core/formats/program.py": sha256_file(ROOT / "core" / "formats" / "program.py")}
 
 

@@ -1,15 +1,17 @@
-"""Whether an export is still good. Answers in milliseconds: no torch, no pydantic."""
+"""Whether an export is still good, and the zoo's. Answers in milliseconds: no torch, no pydantic."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from core.errors import SlipwayError
 from core.files import sha256_file
 from models.request import Request, key, resolve
 from models.users.depends import changed
+from models.zoo import load_zoo
 
 DESCRIPTION = "program.json"  # core.formats.program has it too, but costs pydantic's import
 
@@ -57,3 +59,29 @@ def state(model: str, scheme: str, format: str = "pte") -> tuple[str, Path, int]
     except SlipwayError:
         word = "outdated"
     return word, request.folder, file.stat().st_size
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of ``./inv models``."""
+
+    model: str
+    title: str
+    format: str
+    scheme: str
+    state: str
+    """``current``, ``outdated`` or ``not exported``."""
+    folder: str
+    size: int
+    """Size of the program in bytes; 0 if it does not exist."""
+
+
+def listing() -> list[Row]:
+    """The zoo with the state of its exports, one row for each model, format and scheme."""
+    rows = []
+    for model in load_zoo().values():
+        for format in ("pte", "onnx"):  # noqa: A001
+            for scheme in model.schemes_of(format):
+                word, folder, size = state(model.name, scheme, format)
+                rows.append(Row(model.name, model.title, format, scheme, word, str(folder), size))
+    return rows

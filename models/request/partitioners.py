@@ -49,10 +49,10 @@ class Entry:
     path: str
     """``module:class``."""
     backend: str
-    options: tuple[str, ...]
-    quantizer: str
+    options: tuple[str, ...] = ()
+    quantizer: str = ""
     """``module:function`` of the PT2E quantizer that its int8 layers need; empty: XNNPACK's."""
-    set: str
+    set: str = ""
     """The packages that it needs besides the exporter's; empty if none."""
 
 
@@ -60,7 +60,7 @@ class Entry:
 def load_partitioners() -> dict[str, Entry]:
     """All partitioners by name."""
     return {
-        name: Entry(name=name, **{**row, "options": tuple(row["options"])})
+        name: Entry(name=name, **{**row, "options": tuple(row.get("options", ()))})
         for name, row in read("request/partitioners.toml").items()
     }
 

@@ -12,15 +12,15 @@ from core.console.units import size
 
 if TYPE_CHECKING:
     from core.formats.program import Operator, Program
-    from models.request.listing import Row
+    from models.request.current import Row
 
 
 def zoo(as_json: bool) -> None:
     """The zoo: a row for each model and format; as JSON an object for each scheme, too."""
-    from models.request.listing import listing
+    from models.request.current import listing
     from models.zoo import load_zoo
+    from models.zoo.schemes import load_type_names, type_of
     from models.zoo.trained import load_trained
-    from models.zoo.type_names import load_type_names, type_of
 
     rows, names = listing(), load_type_names()
     weights = {model: row.described(model) for model, row in load_trained().items()}
@@ -101,10 +101,9 @@ def programs(folders: Sequence[Path], as_json: bool) -> None:
                 [
                     program.name,
                     f"{program.size / 1e6:.2f} MB",
-                    ", ".join(one.removesuffix("Backend").removesuffix("ExecutionProvider") for one in program.backends)
-                    or "none",
-                    str(program.delegates),
-                    "{operators} of {of} ({share:.0%})".format(**_taken(program)),
+                    ", ".join(one.removesuffix("Backend") for one in program.backends) or _nobody(program),
+                    str(program.delegates or ""),
+                    "{operators} of {of} ({share:.0%})".format(**_taken(program)) if program.format == "pte" else "",
                     str(len(program.warnings) or ""),
                 ]
                 for _, program in found
@@ -116,6 +115,11 @@ def _taken(program: Program) -> dict[str, float]:
     """How many of the program's operators its backends took."""
     taken, left = (sum(one.count for one in some) for some in (program.delegated, program.undelegated))
     return {"operators": taken, "of": taken + left, "share": taken / max(taken + left, 1)}
+
+
+def _nobody(program: Program) -> str:
+    """Who decides on backends if the program names none."""
+    return "none" if program.format == "pte" else "ONNX Runtime's, chosen when it is loaded"
 
 
 def _samples(program: Program) -> list[list[str]]:
@@ -132,6 +136,11 @@ def _samples(program: Program) -> list[list[str]]:
     return rows
 
 
+def _delegated(program: Program) -> list[list[str]]:
+    inside = ", ".join(f"{one.name} ×{one.count}" for one in program.delegated)
+    return [["delegate calls", str(program.delegates)], ["delegated", inside or "nothing"]]
+
+
 def _whole(folder: Path, program: Program) -> None:
     console.table(
         f"Program {program.name}",
@@ -139,9 +148,8 @@ def _whole(folder: Path, program: Program) -> None:
         [
             ["folder", console.shown(folder)],
             ["size", f"{program.size / 1e6:.2f} MB"],
-            ["backends", ", ".join(program.backends) or "none"],
-            ["delegate calls", str(program.delegates)],
-            ["delegated", ", ".join(f"{one.name} ×{one.count}" for one in program.delegated) or "nothing"],
+            ["backends", ", ".join(program.backends) or _nobody(program)],
+            *(_delegated(program) if program.format == "pte" else ()),
             ["reference", program.reference_engine],
             *_samples(program),
             ["warnings", "\n".join(program.warnings) or "none"],

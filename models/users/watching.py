@@ -11,7 +11,6 @@ import functools
 import importlib.util
 import os
 import site
-import stat
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
@@ -27,10 +26,6 @@ from models.users import depends
 _SYSTEM = ("/proc/", "/sys/", "/dev/", "/etc/", "/run/", "/usr/lib/", "/usr/share/")
 _INSTALLED = frozenset(["site-packages", "dist-packages"])
 _WRITES = os.O_WRONLY | os.O_RDWR
-_STAT = os.stat  # the system's own, also while it is replaced
-_BETWEEN = frozenset(  # modules between the user's line and os.stat or os.environ, besides this one
-    ["os", "pathlib", "pathlib._local", "genericpath", "posixpath", "ntpath", "collections.abc"]
-)
 
 
 @functools.cache
@@ -56,7 +51,6 @@ class Watch:
         self._wrote: set[str] = set()
         self._absent: set[str] = set()
         self._listed: set[str] = set()
-        self._variables: set[str] = set()
         self._modules = set(sys.modules)
 
     # --- while it is active
@@ -83,33 +77,15 @@ class Watch:
             writes = any(letter in mode for letter in "wax+") if isinstance(mode, str) else bool(flags & _WRITES)
             if writes:
                 self._wrote.add(path)
-            if not _exists(path):
+            if not Path(path).exists():
                 self._absent.add(path)
-            elif not writes and stat.S_ISREG(_STAT(path).st_mode):
+            elif not writes and Path(path).is_file():
                 self._opened.setdefault(path, depends.looks(Path(path)))
 
     def listed(self, value: Any, frame: FrameType) -> None:
         """A folder's names are read; Python's look for modules does not count."""
         if "importlib" not in frame.f_code.co_filename and (path := self._path("." if value is None else value)):
             self._listed.add(path)
-
-    def looked(self, value: Any, frame: FrameType | None) -> None:
-        """A file's existence is looked at; it counts when the user's own code does that."""
-        if self._by_user(frame) and (path := self._path(value)) and not os.path.lexists(path):
-            self._absent.add(path)
-
-    def variable(self, name: Any, frame: FrameType | None) -> None:
-        """An environment variable is read; it counts when the user's own code does that."""
-        if isinstance(name, str) and self._by_user(frame):
-            self._variables.add(name)
-
-    def _by_user(self, frame: FrameType | None) -> bool:
-        while frame is not None and (frame.f_globals is globals() or frame.f_globals.get("__name__") in _BETWEEN):
-            frame = frame.f_back
-        if frame is None:
-            return False
-        path = os.path.realpath(frame.f_code.co_filename)
-        return path == os.fspath(self.source) or (path.endswith(".py") and self._counts(path))
 
     # --- afterwards
 
@@ -132,7 +108,7 @@ class Watch:
 
         Args:
             files: others that the user has named.
-            variables: likewise.
+            variables: environment variables, likewise.
         """
         kept: dict[str, Any] = {}
         named: dict[str, list[int]] = {os.path.realpath(one): [] for one in files}
@@ -141,12 +117,12 @@ class Watch:
                 kept[path] = depends.file(Path(path), () if path in self._wrote else before)
         # What the function writes itself and removes again is no input.
         for path in self._absent - self._wrote - set(kept):
-            if not _exists(path):
+            if not Path(path).exists():
                 kept[path] = {"sha256": "", "looks": []}
         return {
             "files": dict(sorted(kept.items())),
             "folders": {path: depends.names(Path(path)) for path in sorted(self._listed) if Path(path).is_dir()},
-            "variables": {name: depends.variable(name) for name in sorted({*self._variables, *variables})},
+            "variables": {name: depends.variable(name) for name in sorted(set(variables))},
             "packages": {name: depends.version(name) for name in self._packages()},
         }
 
@@ -171,14 +147,6 @@ class Watch:
 
 
 _active: Watch | None = None
-
-
-def _exists(path: str) -> bool:
-    try:
-        _STAT(path)
-    except OSError:
-        return False
-    return True
 
 
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:
@@ -234,43 +202,12 @@ def _install() -> None:
 
 
 @contextlib.contextmanager
-def _python_calls() -> Iterator[None]:
-    """Note reads of `os.stat` and `os.environ`, which no audit event reports."""
-    kind = type(os.environ)
-    get = kind.__getitem__
-
-    def noted_stat(path: Any, *arguments: Any, **options: Any) -> Any:
-        if _active is not None:
-            with contextlib.suppress(Exception):
-                _active.looked(path, sys._getframe(1))
-        return _STAT(path, *arguments, **options)
-
-    def noted_get(self: Any, name: Any) -> Any:
-        if _active is not None:
-            with contextlib.suppress(Exception):
-                _active.variable(name, sys._getframe(1))
-        return get(self, name)
-
-    for able in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks):
-        if _STAT in able:
-            able.add(noted_stat)  # shutil looks there
-    os.stat = noted_stat
-    kind.__getitem__ = noted_get  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        os.stat = _STAT
-        kind.__getitem__ = get  # type: ignore[method-assign]
-
-
-@contextlib.contextmanager
 def watching(watch: Watch) -> Iterator[None]:
     """Note in ``watch`` what is read while the block runs."""
     global _active  # noqa: PLW0603  # a hook cannot be removed: it asks for this
     _install()
     _active = watch
     try:
-        with _python_calls():
-            yield
+        yield
     finally:
         _active = None

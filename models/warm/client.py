@@ -17,16 +17,25 @@ from pathlib import Path
 from typing import Any
 
 from core import errors
+from core.console import note, paused
+from core.environment import bootstrap
 from core.errors import ExportError, SlipwayError
 from core.files import locked, sha256_bytes
 from core.paths import ROOT, cache_dir
 from core.processes.commands import lasting
+from models import export as here
 from models.export import sweep
 from models.lowering.progress import Display
 from models.lowering.quiet import log_path
-from models.request import Request
-from models.warm.key import key
+from models.request import Request, versions
 
+_ROOMS = ("core", "models", "verify/nets")
+_HARMLESS = frozenset(
+    ["_", "COLUMNS", "LINES", "OLDPWD", "PWD", "SHLVL", "TERM", "COLORTERM", "WINDOWID", "DISPLAY", "PS1", "LS_COLORS"]
+)
+"""Variables that no library reads when it is loaded. The copy gets them, too."""
+_OWN = ("SLIPWAY_", "INVOKE_", "SSH_", "TMUX", "STY", "VTE_", "XDG_SESSION", "DBUS_", "WAYLAND_", "PYTEST_")
+"""Beginnings of such names: ours are read when they are needed."""
 IDLE = 600.0
 """Seconds after which the process ends that nobody has asked."""
 SOCKET = "socket"
@@ -36,6 +45,41 @@ _LOADING = 180.0
 _ENDING = 20.0
 _LEAST = 3 << 20
 """KiB of free memory, below which nothing stays in memory."""
+
+
+def environment() -> dict[str, str]:
+    """The variables that libraries may read while they are loaded."""
+    return {
+        name: value for name, value in sorted(os.environ.items()) if name not in _HARMLESS and not name.startswith(_OWN)
+    }
+
+
+def code() -> str:
+    """Digest of the code that exports, as it is on the disk now."""
+    found = {}
+    for room in _ROOMS:
+        for path in sorted((ROOT / room).rglob("*")):
+            if path.suffix in (".py", ".toml"):
+                found[path.relative_to(ROOT).as_posix()] = sha256_bytes(path.read_bytes())
+    return sha256_bytes(json.dumps(found, sort_keys=True).encode())
+
+
+def key() -> str:
+    """Digest of everything that decides what a process has in memory after it has loaded the exporter."""
+    stamp = ""
+    with contextlib.suppress(OSError):
+        stamp = bootstrap.stamp(Path(sys.prefix), "export").read_text("utf-8")
+    parts = {
+        "root": os.fspath(ROOT),
+        "python": [sys.executable, sys.version],
+        "packages": [stamp, versions(), versions("onnx")],
+        "code": code(),
+        "environment": environment(),
+        # Libraries make as many threads as there are processors for them when they are loaded.
+        "processors": sorted(os.sched_getaffinity(0)),
+        "nice": os.nice(0),
+    }
+    return sha256_bytes(json.dumps(parts, sort_keys=True).encode())
 
 
 def usable() -> bool:
@@ -365,3 +409,25 @@ def export(requests: Sequence[Request], force: bool, at_once: int, keep: bool) -
     finally:
         display.close()
     return outcome
+
+
+def attempt(outdated: Sequence[Request], force: bool, at_once: int) -> dict[str, SlipwayError]:
+    """Export several at once: by the warm exporter, or in this process if there is none.
+
+    Args:
+        at_once: how many together.
+
+    Returns:
+        The failures by the requests' names. A failure does not stop the others.
+    """
+    keep = usable()
+    outcome: dict[str, Path | SlipwayError | None] = {request.name: None for request in outdated}
+    if keep or (at_once > 1 and len(outdated) > 1):
+        outcome = export(outdated, force, at_once, keep)
+    failures = {name: one for name, one in outcome.items() if isinstance(one, SlipwayError)}
+    if len(outdated) > 1:
+        for name, error in failures.items():
+            note(here.failed(name, error))
+    left = [request for request in outdated if outcome[request.name] is None]
+    with paused():  # it shows itself what it does
+        return {**failures, **here.attempt(left, force)}

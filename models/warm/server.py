@@ -27,8 +27,10 @@ from pathlib import Path
 from typing import Any
 
 from core.cli.start import again
-from models.warm.client import BUSY, SOCKET
-from models.warm.key import code, key
+from core.errors import SlipwayError
+from core.processes.interrupts import from_ctrl_c
+from models.lowering import progress
+from models.warm.client import BUSY, SOCKET, code, key
 
 LOADS = (
     "torch",
@@ -43,7 +45,6 @@ LOADS = (
     "executorch.backends.xnnpack.utils.configs",
     "models.export",
     "models.lowering.audit",
-    "models.lowering.delegation",
     "models.lowering.shortcuts",
     "models.loading",
     "models.lowering.lowering",
@@ -103,6 +104,52 @@ def _receive(connection: socket.socket) -> tuple[dict[str, Any], int]:
     except (OSError, ValueError):
         os.close(descriptors[0])
         raise
+
+
+def _take_over(request: dict[str, Any], added: Mapping[str, str]) -> None:
+    """Take over the environment of the command, beside what libraries have set."""
+    os.environ.clear()
+    os.environ.update({**added, **request["environment"]})
+    os.umask(request["umask"])
+    os.chdir(request["cwd"])
+    time.tzset()
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+
+
+def _export(connection: socket.socket, request: dict[str, Any], added: Mapping[str, str]) -> int:
+    """Export; send stages, then ``folder`` or ``error``. Exit code 0 if one of them was sent."""
+    _take_over(request, added)
+
+    def send(message: dict[str, Any]) -> None:
+        connection.sendall(json.dumps(message).encode() + b"\n")
+
+    def heard(name: str, text: str, expected: float | None, stage: bool) -> None:
+        send({"stage": [name, text, expected, stage]})
+
+    progress.listener[:] = [heard]
+    from models.export import export
+
+    try:
+        folder = export(
+            request["model"],
+            request["scheme"],
+            partitioners=request["partitioners"],
+            options=request["options"],
+            force=request["force"],
+            out=Path(request["out"]) if request["out"] else None,
+            format=request["format"],
+        )
+    except SlipwayError as error:
+        send({"error": {"class": type(error).__name__, "parts": [error.what, error.cause, error.hint, error.names]}})
+        return 0
+    except (KeyboardInterrupt, Exception) as error:
+        if not from_ctrl_c(error):
+            raise
+        return 130
+    send({"folder": os.fspath(folder)})
+    return 0
 
 
 class Server:
@@ -198,7 +245,7 @@ class Server:
             os.close(output)
             gc.freeze()  # a look for cycles would copy all pages of the first process
             connection.settimeout(None)
-            code = importlib.import_module("models.warm.copied").run(connection, request, self.added)
+            code = _export(connection, request, self.added)
         except BaseException:  # noqa: BLE001  # whatever it is, it must not run the first process's own ends
             import traceback
 

@@ -9,9 +9,11 @@ from pathlib import Path
 from core.cli.near import suggestion
 from core.errors import ConfigError
 from core.paths import IMPORTS
-from models.zoo.schemes import ONNX_SCHEMES, get_scheme, load_schemes
+from models.zoo.schemes import ONNX_SCHEMES, get_scheme, load_schemes, scheme_of
 from models.zoo.tables import read
-from models.zoo.type_names import scheme_of
+
+PORTABLE = "portable"
+"""Instead of a scheme: float32 without any delegate, so that portable kernels compute all of it."""
 
 
 @dataclass(frozen=True)
@@ -20,15 +22,21 @@ class ZooModel:
 
     name: str
     title: str
-    description: str
     maker: str
     """``module:function``."""
     schemes: tuple[str, ...]
     """Those that make sense."""
+    description: str = ""
     onnx: tuple[str, ...] = ()
     """Those that make sense as ``.onnx``."""
     state_dict: str = ""
     """The project whose parameter names it uses; empty if it does not take a file of weights."""
+    compared: tuple[str, ...] = ()
+    """Of one on which engines are compared, the schemes or `PORTABLE`; none for one of the zoo's list."""
+    tests: tuple[str, ...] = ()
+    """Those that every test run compares."""
+    exact: bool = False
+    """Whether it only moves elements or computes with whole numbers: no tolerance."""
 
     def schemes_of(self, format: str) -> tuple[str, ...]:  # noqa: A002
         """The schemes that make sense in a format: ``pte`` or ``onnx``."""
@@ -42,15 +50,28 @@ class ZooModel:
 
 
 @functools.cache
-def load_zoo() -> dict[str, ZooModel]:
-    """All models by name, in the table's order."""
-    zoo = {}
+def _load() -> dict[str, ZooModel]:
+    """Every row of the table."""
+    found = {}
     for name, row in read("zoo/zoo.toml").items():
-        model = ZooModel(name=name, **{**row, "schemes": tuple(row["schemes"]), "onnx": tuple(row["onnx"])})
+        lists = {key: tuple(value) for key, value in row.items() if isinstance(value, list)}
+        delegated = tuple(one for one in lists.get("compared", ()) if one != PORTABLE)
+        model = found[name] = ZooModel(name=name, **{"schemes": delegated or ("fp32",), **row, **lists})
         for scheme in (*model.schemes, *model.onnx):
             get_scheme(scheme)
-        zoo[name] = model
-    return zoo
+        if not set(model.tests) <= set(model.compared):
+            raise ConfigError(f"{name} in zoo.toml is wrong.", "tests may only name what is compared", "correct it")
+    return found
+
+
+def load_zoo() -> dict[str, ZooModel]:
+    """The zoo's models by name, in the table's order."""
+    return {name: model for name, model in _load().items() if not model.compared}
+
+
+def load_compared() -> dict[str, ZooModel]:
+    """The further networks on which engines are compared."""
+    return {name: model for name, model in _load().items() if model.compared}
 
 
 def get_model(name: str) -> ZooModel:
@@ -59,15 +80,15 @@ def get_model(name: str) -> ZooModel:
     Raises:
         ConfigError: there is none.
     """
-    zoo = load_zoo()
-    if name not in zoo:
+    if name not in _load():
+        zoo = load_zoo()
         raise ConfigError(
             f"There is no model {name!r} in the zoo.",
             f"{suggestion(name, zoo)}the zoo has {', '.join(zoo)}; a model of your own is path/to/file.py:function",
             "./inv models",
             [name],
         )
-    return zoo[name]
+    return _load()[name]
 
 
 def everything(format: str = "pte") -> list[tuple[str, str]]:  # noqa: A002

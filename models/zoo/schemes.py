@@ -1,15 +1,15 @@
-"""The quantization schemes: ``schemes.toml`` as objects. No torch."""
+"""The quantization schemes, with Arm's names, which are accepted wherever a scheme is: ``schemes.toml``. No torch."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from core.cli.near import suggestion
 from core.errors import ConfigError
 from models.zoo.tables import read
-from models.zoo.type_names import load_type_names
 
 ONNX_SCHEMES = ("fp32", "qs8")
 """Those that ``.onnx`` files come in."""
@@ -35,10 +35,34 @@ class Scheme:
         return self.method == "torchao"
 
 
+@dataclass(frozen=True)
+class TypeName:
+    """Arm's name for a scheme (``pf32``): a kind of kernel of KleidiAI's."""
+
+    name: str
+    scheme: str
+    """Ours."""
+    activations: str
+    weights: str
+    output: str
+    layers: str
+
+
 @functools.cache
+def _load() -> tuple[dict[str, Scheme], dict[str, TypeName]]:
+    table = read("zoo/schemes.toml")
+    arms = [TypeName(scheme=scheme, **row.pop("arm")) for scheme, row in table.items() if "arm" in row]
+    return {name: Scheme(name=name, **row) for name, row in table.items()}, {one.name: one for one in arms}
+
+
 def load_schemes() -> dict[str, Scheme]:
     """All schemes by name, in the table's order."""
-    return {name: Scheme(name=name, **row) for name, row in read("zoo/schemes.toml").items()}
+    return _load()[0]
+
+
+def load_type_names() -> dict[str, TypeName]:
+    """All of Arm's names, in the table's order."""
+    return _load()[1]
 
 
 def get_scheme(name: str) -> Scheme:
@@ -57,3 +81,19 @@ def get_scheme(name: str) -> Scheme:
             [name],
         )
     return schemes[name]
+
+
+def scheme_of(name: str) -> str:
+    """Our scheme for a name of Arm's; any other word as it is."""
+    found = load_type_names().get(name.removesuffix("_gemm"))
+    return found.scheme if found else name
+
+
+def schemes_of(names: Sequence[str]) -> tuple[str, ...]:
+    """`scheme_of` for several, each once."""
+    return tuple(dict.fromkeys(map(scheme_of, names)))
+
+
+def type_of(scheme: str) -> str:
+    """Arm's name for a scheme of ours; empty if there is none."""
+    return next((one.name for one in load_type_names().values() if one.scheme == scheme), "")

@@ -18,8 +18,6 @@ HERE = Path(__file__).resolve().parent.parent
 """The folder ``models``."""
 CODE = ("", "zoo", "users", "request", "loading", "lowering", "reference", "samples")
 """The folders in it whose modules export."""
-RULES = ROOT / "runtime" / "engines" / "onnxruntime" / "provider_rules.toml"
-"""What ONNX Runtime's XNNPACK provider takes; the bundles are built from it too."""
 
 
 def read(name: str | Path) -> dict[str, dict[str, Any]]:

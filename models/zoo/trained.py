@@ -10,7 +10,6 @@ import json
 import os
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,8 +29,6 @@ ADDRESS = "SLIPWAY_WEIGHTS_ADDRESS"
 """Where files are that no package has, instead of their owners' own addresses: ``https://mirror/models``."""
 RANDOM = "random"
 TRAINED = "trained"
-_SECONDS = 30.0
-_MOST = 1 << 28  # bytes of a file that is fetched from its owner's address
 _AGAIN = 3600.0  # seconds until a failed download is tried again
 
 
@@ -102,7 +99,9 @@ def load_trained() -> dict[str, Trained]:
     """Every model that has trained weights."""
     found = {}
     for model, row in read("zoo/trained.toml").items():
-        files = {name: File(name, **one) for name, one in row.pop("files").items()}
+        package, folder = row.pop("package"), row.pop("folder")
+        usual = {name: {"package": package, "path": f"{folder}/{name}"} for name in row["files"]}
+        files = {name: File(name, **{**usual[name], **one}) for name, one in row.pop("files").items()}
         row |= {part: files[row[part]] for part in ("weights", "classes", "picture")}
         row |= {part: tuple(row[part]) for part in ("mean", "std")}
         row["calibration"] = tuple(files[name] for name in row["calibration"])
@@ -190,7 +189,7 @@ def _bring(files: list[File]) -> None:
         if not served:
             raise
         for file in served:
-            _keep(file, _from_owner(file))
+            _from_owner(file)
         _from_packages([file for file in files if not file.address])
 
 
@@ -239,21 +238,18 @@ def _unpacked(packages: list[str]) -> Iterator[Path]:
         yield folder
 
 
-def _from_owner(file: File) -> bytes:
-    """The file from its owner's address, or from the same name at `ADDRESS`.
+def _from_owner(file: File) -> None:
+    """Put the file into the cache from its owner's address, or from the same name at `ADDRESS`.
 
     Raises:
         HostError: it could not be fetched.
     """
+    from core.files.download import DownloadError, Way, download
+
     base = os.environ.get(ADDRESS, "")
     address = f"{base.rstrip('/')}/{file.name}" if base else file.address
     note(f"Fetching {address}")
     try:
-        if not address.startswith(("https://", "http://")):
-            raise ValueError("it is not an http address")
-        request = urllib.request.Request(address, headers={"User-Agent": "slipway"})  # noqa: S310 - checked above
-        with urllib.request.urlopen(request, timeout=_SECONDS) as source:  # noqa: S310
-            data: bytes = source.read(_MOST)
-    except (OSError, ValueError) as error:
+        download(address, file.here, file.sha256, way=Way(), watch=lambda _: None)
+    except DownloadError as error:
         raise HostError(f"{address} could not be fetched.", str(error), "the same command with a network") from error
-    return data

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from core.formats.bundle import Bundle
-from models.architectures.table import load_architectures
+from core.formats.program import load_program
+from models.zoo import load_compared
+from verify.agree.look import look_native
+from verify.agree.programs import prepare, table
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
 
-TESTED = [(name, scheme) for name, one in load_architectures().items() for scheme in one.tests]
+TESTED = [f"{name} {scheme}" for name, one in load_compared().items() for scheme in one.tests]
 
 
 @pytest.fixture(scope="module")
@@ -22,24 +27,18 @@ def lean() -> Bundle:
     return build(host_target().name, "lean")
 
 
-@pytest.mark.parametrize(("name", "scheme"), TESTED)
-def test_an_architecture_agrees_with_upstreams_runtime(lean: Bundle, name: str, scheme: str) -> None:
-    from models.architectures.exporting import references
-    from verify.agree.look import look_native
-
-    architecture = load_architectures()[name]
-    reference = references([(architecture, scheme)])[0]
-    seen = look_native(lean, reference)
+@pytest.mark.parametrize("name", TESTED)
+def test_an_architecture_agrees_with_upstreams_runtime(lean: Bundle, name: str) -> None:
+    about = table()[name]
+    (program,) = prepare([about])
+    seen = look_native(lean, program)
     assert seen.good, seen
-    assert seen.outcome == "exact" or not architecture.exact, seen
-    assert reference.delegates == 0 if scheme == "portable" else reference.delegates > 0
+    assert seen.outcome == "exact" or not about.exact, seen
+    delegates = load_program(program.file.parent).delegates
+    assert delegates == 0 if about.scheme == "portable" else delegates > 0
 
 
 def test_state_that_is_lost_between_executions_would_be_seen(lean: Bundle) -> None:
-    from dataclasses import replace
-
-    from models.architectures.exporting import references
-    from verify.agree.look import look_native
-
-    reference = references([(load_architectures()["llama"], "portable")])[0]
-    assert look_native(lean, replace(reference, runs=1)).outcome == "differs"
+    (program,) = prepare([table()["llama portable"]])
+    assert program.runs > 1
+    assert look_native(lean, replace(program, runs=1)).outcome == "differs"

@@ -19,14 +19,14 @@ def fixture(name: str) -> Any:
 
 def lower(net: Any, inputs: Any, shapes: Any = None, *, partitioners: tuple[str, ...] = ("xnnpack",)) -> Any:
     """Export and lower, as ``./inv export`` does."""
-    from models.lowering.lowering import lower as lowered
+    from models.lowering.lowering import lower_all
     from models.lowering.quantize import capture
     from models.request.options import Options
     from models.request.partitioners import make
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter's own, which go to the log
-        return lowered(capture(net, inputs, shapes), make(partitioners, Options()))
+        return lower_all({"forward": capture(net, inputs, shapes)}, make(partitioners, Options()))["forward"]
 
 
 @pytest.mark.parametrize(

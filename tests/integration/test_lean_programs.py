@@ -169,9 +169,8 @@ def test_a_row_does_not_depend_on_how_many_there_are(lean: Bundle, tmp_path: Pat
     want = module(rows).detach().numpy()  # half precision changes the module itself
     model = Prepared(module, (rows,), ({0: torch.export.Dim("rows", min=1, max=ROWS)},), ())
     quantized = quantize.apply(model, get_scheme(scheme))
-    lowering.lower(quantized.program, partitioners.make(("xnnpack",), Options())).manager.save(
-        str(tmp_path / "model.pte")
-    )
+    chosen = partitioners.make(("xnnpack",), Options())
+    lowering.lower_all({"forward": quantized.program}, chosen)["forward"].manager.save(str(tmp_path / "model.pte"))
     inputs = quantized.inputs[0].numpy()
 
     def run(some: np.ndarray) -> np.ndarray:

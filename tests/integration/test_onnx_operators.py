@@ -6,17 +6,16 @@ The forms of one operator set are side by side in one model, for an emulated run
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from core.environment import ensure_onnx
-from core.files import sha256_file
 from core.formats.bundle import Bundle
 from verify.operators import onnx as operators
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
+XNNPACK = "XnnpackExecutionProvider"
 TARGETS = ["linux-x86_64", "linux-arm64", "linux-armv7"]
 
 
@@ -53,65 +52,35 @@ def test_what_is_kept_from_the_provider_would_go_wrong(name: str, does: str) -> 
     assert does in seen.trusted
 
 
-def test_what_is_expected_of_a_file_is_what_happens() -> None:
-    """`models.onnx.coverage` against what was seen, target by target."""
+def test_what_is_expected_of_a_file_is_what_happens(tmp_path: Path) -> None:
+    """``pte_runner --describe`` against what was seen, target by target."""
     ensure_onnx()
-    from models.onnx.coverage import XNNPACK, placement
     from models.onnx.operators import CASES
+    from toolchains.bundle.builder import build
+
+    bundle = build("linux-x86_64", operators.ENGINE)
 
     remarks = {(row["operator"], row["form"]): row["what differs"] for row in operators.OPERATORS.rows()}
     assert set(remarks) == {(case.operator, case.title) for case in CASES}, "./inv self.operators --update is due"
     for target in TARGETS:
         known = operators.providers(target)
         for case in CASES:
-            own = next(one for one in placement(case.model()) if operators.is_own(case, one.operator))
-            assert (own.provider == XNNPACK) is (known[case.name] == "xnnpack"), (target, case.name)
-            assert bool(own.danger) is remarks[case.operator, case.title].startswith("the provider **"), case.name
-
-
-def _described(bundle: Bundle, model: Any, file: Path) -> list[tuple[str, str, str]]:
-    """What ``pte_runner --describe`` expects of a model: operator, provider and reason of each node."""
-    import onnx
-
-    from deploy.run.needs import describe
-
-    onnx.save(model, file)
-    (method,) = describe(bundle, file, sha256_file(file)).methods
-    return [(node.operator.rpartition(":")[2], node.provider, node.why) for node in method.nodes]
-
-
-@pytest.mark.parametrize("shapes", ["declared", "inferred"])
-def test_runner_and_export_say_the_same_of_every_node(shapes: str, tmp_path: Path) -> None:
-    """``pte_runner --describe`` against `models.onnx.coverage`: provider, reason and danger, word by word.
-
-    The runner does not infer shapes. Of these models it says the same with the shapes that the file declares, inputs
-    and outputs, as with those of every value.
-    """
-    import onnx
-
-    from models.onnx.coverage import placement
-    from models.onnx.operators import CASES
-    from tests.support.provider_forms import FORMS
-    from toolchains.bundle.builder import build
-
-    bundle = build("linux-x86_64", operators.ENGINE)
-    for case in (*CASES, *FORMS):
-        model = case.model()
-        given = onnx.shape_inference.infer_shapes(model, data_prop=True) if shapes == "inferred" else model
-        expected = [(one.operator, one.provider, one.reason()) for one in placement(model)]
-        assert _described(bundle, given, tmp_path / f"{case.name}.onnx") == expected, case.name
+            nodes = operators.expected(bundle, case.model(), tmp_path)
+            provider, why = next(one[1:] for one in nodes if operators.is_own(case, one[0]))
+            assert (provider == XNNPACK) is (known[case.name] == "xnnpack"), (target, case.name)
+            dangerous = remarks[case.operator, case.title].startswith("the provider **")
+            assert (operators.DANGER in why) is dangerous, case.name
 
 
 def test_the_rules_hold_at_their_limits(tmp_path: Path) -> None:
-    """What the export expects of an operator against what becomes of it, guarded and trusted."""
-    from models.onnx.coverage import XNNPACK, placement
+    """What the runner expects of an operator against what becomes of it, guarded and trusted."""
     from tests.support.provider_forms import FORMS
     from toolchains.bundle.builder import build
 
     bundle = build("linux-x86_64", operators.ENGINE)
     for form in FORMS:
         model = form.model()
-        nodes = list(placement(model))
+        nodes = operators.expected(bundle, model, tmp_path)
         cpu, guarded, bare = (
             operators.execute(bundle, model, tmp_path, *flags)
             for flags in (["--provider=cpu"], ["--provider=xnnpack"], ["--provider=xnnpack", "--trust_provider"])
@@ -123,11 +92,11 @@ def test_the_rules_hold_at_their_limits(tmp_path: Path) -> None:
         assert ran == {XNNPACK if form.taken else "CPUExecutionProvider"}, (form.name, guarded.placed)
         plain = form.operator.removeprefix("QLinear")
         names = ("MatMul", "Gemm") if plain == "Gemm" else (plain,)
-        expected = next(one for one in nodes if one.operator.removeprefix("QLinear") in names)
-        assert (expected.provider == XNNPACK) is form.taken, (form.name, nodes)
+        provider = next(one[1] for one in nodes if one[0].removeprefix("QLinear") in names)
+        assert (provider == XNNPACK) is form.taken, (form.name, nodes)
         assert form.luck or _near(bare, cpu, form.near) is form.trusted, (form.name, bare.failure)
         if not form.trusted:
-            assert any(one.danger for one in nodes), (form.name, nodes)
+            assert any(operators.DANGER in one[2] for one in nodes), (form.name, nodes)
 
 
 def _near(run: operators.Run, cpu: operators.Run, limit: float) -> bool:

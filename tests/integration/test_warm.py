@@ -208,11 +208,11 @@ def test_another_users_folder_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
 
 LIGHT = """import os, sys
 from pathlib import Path
-from models.warm import key, server
+from models.warm import server
 server.LOADS = ("json",)
 server._LOOK = 0.2
 folder, wanted, idle = sys.argv[1:]
-os._exit(server.main(Path(folder), wanted or key.key(), float(idle)))
+os._exit(server.main(Path(folder), wanted or server.key(), float(idle)))
 """
 """The process itself, without what takes long to load."""
 

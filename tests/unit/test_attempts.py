@@ -11,8 +11,9 @@ import pytest
 from commands import export as command
 from core.errors import ExportError, SlipwayError
 from deploy.matrix.plan import Exportable
-from models import export, warm
+from models import export
 from models.request import Request, resolve
+from models.warm import client
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +32,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_failures_are_said_once_and_the_only_one_is_left_to_the_error(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, dist: Path
 ) -> None:
-    monkeypatch.setattr(warm, "attempt", lambda requests, force, at_once: export.attempt(requests, force))
+    monkeypatch.setattr(client, "attempt", lambda requests, force, at_once: export.attempt(requests, force))
     monkeypatch.setattr("core.environment.ensure_export", lambda: None)
     with pytest.raises(ExportError, match=r"^mlp-qs8: Lowering failed\.\n"):
         command.exported([resolve("mlp", "qs8")])
@@ -51,7 +52,7 @@ def test_a_matrix_tries_each_program_once(refusing: list[str], monkeypatch: pyte
         assert (force, at_once) == (False, 1)
         return export.attempt(requests, force)
 
-    monkeypatch.setattr(warm, "attempt", attempt)
+    monkeypatch.setattr(client, "attempt", attempt)
     monkeypatch.setattr("core.environment.ensure_export", lambda: None)
     programs = [Exportable(f"mlp-{scheme}", "mlp", scheme, "pte") for scheme in ("fp32", "qs8")]
     programs += [
@@ -77,7 +78,7 @@ def test_idle_threads_sleep_unless_the_user_says_otherwise(monkeypatch: pytest.M
     monkeypatch.setenv("OMP_WAIT_POLICY", own)
     if not own:
         monkeypatch.delenv("OMP_WAIT_POLICY")
-    monkeypatch.setattr(warm, "attempt", attempt)
+    monkeypatch.setattr(client, "attempt", attempt)
     monkeypatch.setattr("models.request.current.current", lambda request: False)
     monkeypatch.setattr("core.environment.ensure_export", lambda: None)
     command.each([Exportable("mlp-fp32", "mlp", "fp32", "pte")])

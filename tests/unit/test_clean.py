@@ -41,19 +41,19 @@ def test_results_and_the_cache_go_and_a_users_own_files_stay(
     dist: Path, cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _fill(dist, cache)
-    clean(cache=False, env=False, as_json=True)
+    clean(cache=False, as_json=True)
     assert _left(dist) == ["notes/mine.txt"]
     assert len(_left(cache)) == 2
     assert {Path(row["path"]).name for row in json.loads(capsys.readouterr().out)} == {
         "executorch", "programs", "results", "matrix", "sweeps", "tests"
     }  # fmt: skip
-    clean(cache=True, env=False, as_json=True)
+    clean(cache=True, as_json=True)
     assert _left(cache) == ["mine/file"]
 
 
 def test_nothing_at_all_is_left_of_what_was_all_ours(dist: Path, cache: Path) -> None:
     (dist / "programs" / "a").mkdir(parents=True)
     cache_dir("logs")
-    clean(cache=True, env=False, as_json=True)
+    clean(cache=True, as_json=True)
     assert not dist.exists()
     assert not cache.exists()

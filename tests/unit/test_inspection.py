@@ -194,10 +194,10 @@ def test_names_of_kernels_do_not_separate_operators() -> None:
 def test_a_delegates_many_modules_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     origin = Origin(module=", ".join(f"layer{number} (Linear)" for number in range(50)))
     (row,) = rows([Execution((Event("Add (ND) #1", True, 0, 0, MS),))], 1, {(0, "Add (ND) #1"): origin}, {})
-    report.table([row], "run", "", times=False)
+    report.rows("", [row], "run", "", {}, times=False)
     said = " ".join(capsys.readouterr().out.split())
     assert "47 more" in said and "layer49" not in said
-    report.tsv([row])
+    report.rows("tsv", [row], "run", "", {}, times=False)
     assert "layer49" in capsys.readouterr().out
 
 
@@ -228,12 +228,12 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("wide")
 def test_tables_and_tsv(capsys: pytest.CaptureFixture[str]) -> None:
-    report.table(tuple(table().values()), "run: operators", "a caption", times=True)
+    report.rows("", tuple(table().values()), "run: operators", "a caption", {}, times=True)
     shown = capsys.readouterr().out
     assert all(words in shown for words in ("up (Linear)", "net.py:4", "avx2", "90000.0", "45.5", "a caption"))
-    report.table(tuple(table(emulated=True).values()), "run: operators", "", times=False)
+    report.rows("", tuple(table(emulated=True).values()), "run: operators", "", {}, times=False)
     assert "warm-up" not in capsys.readouterr().out
-    report.tsv(tuple(table().values()))
+    report.rows("tsv", tuple(table().values()), "run: operators", "", {}, times=True)
     lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert {len(line) for line in lines} == {len(lines[0])}
     linear = dict(zip(lines[0], lines[1], strict=True))

@@ -169,24 +169,15 @@ def test_looks_save_the_digest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     assert depends.changed({"files": {str(weights): kept}}) == ""
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [
-        "import os; os.path.exists({0!r})",
-        "import pathlib; pathlib.Path({0!r}).exists()",
-        "import pathlib; pathlib.Path({0!r}).is_file()",
-        "try:\n    open({0!r})\nexcept OSError:\n    pass",
-    ],
-)
-def test_a_file_that_appears_is_noticed(run: Run, tmp_path: Path, lines: str) -> None:
+def test_a_file_that_appears_is_noticed(run: Run, tmp_path: Path) -> None:
     weights = tmp_path / "later.bin"
-    found = run(lines.format(str(weights)))
+    found = run(f"try:\n    open({str(weights)!r})\nexcept OSError:\n    pass")
     assert depends.changed(found) == ""
     weights.write_bytes(b"1")
     assert depends.changed(found) == f"{weights} has appeared"
 
 
-def test_a_temporary_file_is_no_input_and_nothing_stays_replaced(run: Run) -> None:
+def test_a_temporary_file_is_no_input(run: Run) -> None:
     found = run(
         """
         import tempfile, pathlib
@@ -198,9 +189,6 @@ def test_a_temporary_file_is_no_input_and_nothing_stays_replaced(run: Run) -> No
     )
     assert found["files"] == {}
     assert depends.changed(found) == ""
-    before = os.stat, type(os.environ).__getitem__
-    run("pass")
-    assert (os.stat, type(os.environ).__getitem__) == before
 
 
 def test_another_checkpoint_in_a_listed_folder_is_noticed(run: Run, tmp_path: Path) -> None:
@@ -215,13 +203,9 @@ def test_another_checkpoint_in_a_listed_folder_is_noticed(run: Run, tmp_path: Pa
     assert depends.changed(found) == f"the folder {folder} has other files"
 
 
-@pytest.mark.parametrize(
-    "read",
-    ["os.environ.get('MY_STEP')", "os.getenv('MY_STEP')", "'MY_STEP' in os.environ and os.environ['MY_STEP']"],
-)
-def test_variables_that_the_users_code_reads_count(run: Run, monkeypatch: pytest.MonkeyPatch, read: str) -> None:
+def test_variables_that_the_user_names_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MY_STEP", "secret")
-    found = run(f"import os; {read}")
+    found = Watch(tmp_path / "net.py").found(variables=["MY_STEP"])
     assert set(found["variables"]) == {"MY_STEP"}
     assert "secret" not in str(found)
     assert depends.changed(found) == ""

@@ -23,7 +23,7 @@ from models.request.variants import chosen, kind_of, scheme_with, suffix
 from models.zoo import combinations, everything, load_zoo
 from models.zoo.schemes import get_scheme, load_schemes
 
-SCHEMES = ["fp32", "fp16", "qs8", "qd8_qc8w", "qd8_qb4w"]
+SCHEMES = list(load_schemes())
 
 
 def test_the_schemes_are_consistent_and_the_docs_name_everything() -> None:
@@ -56,7 +56,7 @@ def test_a_models_maker_is_a_function_of_its_file(name: str) -> None:
 def test_no_torch_is_needed_to_know_what_is_there() -> None:
     heavy = ("torch", "executorch", "torchao", "numpy", "pydantic", "rich")
     code = (
-        "import sys, models; from models.request.listing import listing; listing();"
+        "import sys, models; from models.request.current import listing; listing();"
         "from models.request import current, resolve; current.current(resolve('mlp', 'qs8'));"
         f"print([name for name in {heavy!r} if name in sys.modules]);"
         "import models.export; print('torch' in sys.modules)"  # it brings core.formats.program with it

@@ -18,14 +18,14 @@ from typing import Any
 import pytest
 
 import core.console.units
-import models
+import models.request.current
 from core.aside import NAMES, aside
 from core.environment import bootstrap
 from core.errors import ConfigError, ExportError, HostError
 from core.paths import ROOT
 from models import zoo
 from models.request import key, resolve
-from models.samples import functions
+from models.samples import reading
 from models.users import packages
 from models.users.users_code import Side, import_file, users_code
 from models.users.watching import watching
@@ -122,22 +122,23 @@ def test_what_is_kept_of_him_can_be_pickled_and_found_by_its_name(write: Write) 
 
 
 def test_ours_find_ours_meanwhile(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("models.request.listing", "slipway.models.listing"):
+    for name in ("models.request.current", "slipway.models.current"):
         monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(models.request, "current", models.request.current)  # what is imported below does not stay
     repo = write(net="from core import units", core__units="his = 1", models__init="his = 1")
     found: list[ModuleType] = []
 
     def work() -> None:
-        from models.request import listing
+        from models.request import current
 
-        found.append(listing)
+        found.append(current)
 
     with Side(repo / "net.py").entered():
         assert import_file(repo / "net.py").units.his == 1
         import core.console.units as ours  # as a file of ours does
         import models as ours_too
 
-        late = importlib.import_module("models.request.listing")
+        late = importlib.import_module("models.request.current")
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
@@ -145,9 +146,9 @@ def test_ours_find_ours_meanwhile(write: Write, monkeypatch: pytest.MonkeyPatch)
     assert ours is core.console.units
     assert ours_too is models
     assert found == [late]
-    assert late.__file__ == str(ROOT / "models/request/listing.py")
-    assert sys.modules["models.request.listing"] is late is models.request.listing
-    assert late.__name__ == late.Row.__module__ == "models.request.listing"
+    assert late.__file__ == str(ROOT / "models/request/current.py")
+    assert sys.modules["models.request.current"] is late is models.request.current
+    assert late.__name__ == late.Row.__module__ == "models.request.current"
 
 
 def test_a_file_without_packages_of_its_own_uses_what_the_docs_offer(write: Write) -> None:
@@ -208,7 +209,7 @@ def test_a_file_in_a_package_imports_relatively(write: Write) -> None:
 
 def test_the_files_of_his_packages_are_what_an_export_depends_on(write: Write) -> None:
     repo = write(
-        net="import os\nimport models\ndef make():\n    from core import late\n    return os.environ.get('HIS_OWN')",
+        net="import models\ndef make():\n    from core import late\n    return late",
         models__init="from . import part",
         models__part="",
         core__late="",
@@ -220,18 +221,17 @@ def test_the_files_of_his_packages_are_what_an_export_depends_on(write: Write) -
         assert set(side.sources()) == {str(repo / "models" / name) for name in ("__init__.py", "part.py")}
         with watching(side.watch):
             module.make()
-    assert set(side.watch.found()["variables"]) == {"HIS_OWN"}
     assert str(repo / "core/late.py") in side.sources()
 
 
 def test_a_function_of_samples_is_loaded_in_the_same_way(write: Write) -> None:
     lazily = "def samples():\n    from core.own import X\n    return [X]"
     repo = write(data=f"import models\nassert models.his\n{lazily}", models__init="his = 1", core__own="X = 5")
-    file, function = functions.function_of(f"{repo / 'data.py'}:samples")
-    with functions.users_code(file, "Calling samples() of"):
+    file, function = reading.function_of(f"{repo / 'data.py'}:samples")
+    with reading.users_code(file, "Calling samples() of"):
         assert function() == [5]
     (repo / "core/own.py").unlink()
-    with pytest.raises(ExportError, match="line 4 failed"), functions.users_code(file, "Calling"):
+    with pytest.raises(ExportError, match="line 4 failed"), reading.users_code(file, "Calling"):
         sys.modules.pop("core.own")
         function()
 

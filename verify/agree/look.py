@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,10 +21,7 @@ from toolchains.emulation.platforms import WINE, Platform
 from toolchains.targets import get_target
 from verify.agree import on_device
 from verify.agree.kept import INFINITE, Cell
-from verify.agree.programs import About, Compared, of_reference
-
-if TYPE_CHECKING:
-    from models.architectures.exporting import Reference
+from verify.agree.programs import About, Compared
 
 SECONDS = 300.0
 """Seconds that one program may take on one platform; MobileNetV2 on the slowest takes a fifth of it."""
@@ -165,9 +162,9 @@ def _native(bundle: Bundle) -> Executor:
     return Executor.of(bundle, platforms.platform_for(get_target(bundle.manifest.target), platforms.NATIVE))
 
 
-def look_native(bundle: Bundle, reference: Reference) -> Cell:
-    """An architecture on this machine's own bundle."""
-    return look(_native(bundle), of_reference(About(reference.folder.name, further=True), reference))
+def look_native(bundle: Bundle, program: Compared) -> Cell:
+    """A program on this machine's own bundle."""
+    return look(_native(bundle), program)
 
 
 def outputs_of(bundle: Bundle, program: Path, inputs: Sequence[Path], folder: Path) -> list[Any]:

@@ -1,28 +1,22 @@
 """The programs that ``./inv self.agree`` compares: the zoo in all schemes, further architectures, upstream's outputs.
 
-Upstream's own runtime computed the outputs on this machine, once: an export of the zoo keeps them beside the program,
-those of the architectures are in the cache.
+Upstream's own runtime computed the outputs on this machine, once: an export keeps them beside the program. Exports of
+the further architectures are in the cache.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from core import console
 from core.files import sha256_bytes, sha256_file
 from core.formats.program import Tolerance, load_program
-from models.architectures.table import load_architectures
-from models.zoo import everything
+from core.paths import cache_dir
+from models.zoo import PORTABLE, everything, load_compared
 from verify.corpus import pick
-
-if TYPE_CHECKING:
-    from models.architectures.exporting import Reference
 
 STATIC = "qs8"
 """Static 8 bits: where nothing is left outside the delegate, XNNPACK computes with whole numbers alone."""
@@ -79,8 +73,8 @@ def table() -> dict[str, About]:
     found = [About(f"{model} {scheme}", model, scheme, exact=scheme == STATIC) for model, scheme in everything()]
     found += [
         About(f"{one.name} {scheme}", one.name, scheme, one.exact, further=True)
-        for one in load_architectures().values()
-        for scheme in one.schemes
+        for one in load_compared().values()
+        for scheme in one.compared
     ]
     return {about.name: about for about in found}
 
@@ -97,43 +91,31 @@ def prepare(abouts: Sequence[About]) -> Iterator[Compared]:
     Raises:
         ExportError: one cannot be exported.
     """
-    from models.architectures.exporting import references
     from models.export import export
-    from models.lowering.quiet import log_path, quiet
 
     for about in abouts:
-        if about.further:
-            started = time.monotonic()
-            with quiet(log_path("architectures")):
-                reference = references([(load_architectures()[about.model], about.scheme)])[0]
-            if (took := time.monotonic() - started) > 1:
-                console.note(f"{about.name}: exported in {took:.0f} s")
-            yield of_reference(about, reference)
-            continue
-        yield _of_zoo(about, export(about.model, about.scheme))
+        yield of_export(
+            about,
+            export(
+                about.model,
+                "fp32" if about.scheme == PORTABLE else about.scheme,
+                partitioners=("none",) if about.scheme == PORTABLE else (),
+                out=cache_dir("tests", "architectures") if about.further else None,
+            ),
+        )
 
 
-def _of_zoo(about: About, folder: Path) -> Compared:
+def of_export(about: About, folder: Path) -> Compared:
+    """An exported program, as something to compare."""
     program = load_program(folder)
-    limits = tuple(_EXACT if about.exact else program.tolerance_of(index) for index in range(len(program.outputs)))
+    exact = about.exact or (about.scheme == STATIC and not program.undelegated)
+    runs = max(program.executions, default=1)
+    outputs = program.executions.get(runs, program.outputs)
     return Compared(
         about=about,
         file=folder / program.file,
         inputs=tuple(folder / one.file for one in program.inputs),
-        outputs=tuple(folder / one.file for one in program.outputs),
-        limits=limits,
-    )
-
-
-def of_reference(about: About, reference: Reference) -> Compared:
-    """An architecture that was exported, as something to compare."""
-    limits = tuple(Tolerance(atol=atol, rtol=rtol, why=about.scheme) for atol, rtol in reference.tolerances)
-    exact = about.exact or (about.scheme == STATIC and not reference.operators)
-    return Compared(
-        about=about,
-        file=reference.folder / "model.pte",
-        inputs=tuple(reference.folder / f"input{index}.npy" for index in range(reference.inputs)),
-        outputs=tuple(reference.folder / f"output{index}.npy" for index in range(len(limits))),
-        limits=tuple(_EXACT for _ in limits) if exact else limits,
-        runs=reference.runs,
+        outputs=tuple(folder / one.file for one in outputs),
+        limits=tuple(_EXACT if exact else program.tolerance_of(index) for index in range(len(outputs))),
+        runs=runs,
     )

@@ -20,8 +20,7 @@ from deploy.matrix.model import Problem
 from deploy.matrix.plan import Exportable
 from deploy.run.result import now
 from deploy.run.settings import Settings
-from models.zoo.schemes import load_schemes
-from models.zoo.type_names import scheme_of, schemes_of, type_of
+from models.zoo.schemes import load_schemes, scheme_of, schemes_of, type_of
 from toolchains.targets import get_target, host_target
 from verify.layers import report
 from verify.layers.families import FUNCTION, Layer, layers_of

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict
 from commands.own import Operators
 from core import console
 from core.errors import HostError, UsageError
-from core.files import sha256_bytes
+from core.files import sha256_bytes, sha256_file
 from core.formats.bundle import Bundle
 from core.processes.commands import run as run_command
 from core.processes.sweep import Cell, Journal, sweep
@@ -35,6 +35,8 @@ OPERATORS = Table("docs/onnx.md", "operators")
 ENGINE = "onnxruntime"
 ALONE = "linux-x86_64"
 """The target where every form is run by itself."""
+DANGER = ": the XNNPACK provider "
+"""In a reason, before what would go wrong."""
 UNKNOWN = 5
 """Size of a dimension that a model leaves open."""
 _SECONDS = 300.0
@@ -62,6 +64,8 @@ class Seen(BaseModel):
     max_abs: float
     """Largest difference from the CPU provider's output."""
     agrees: bool
+    why: str
+    """Why the bundle leaves it to the CPU provider; empty if it does not."""
     trusted: str = ""
     """What the provider does when it is given an operator which the bundle keeps from it."""
     version: str = ""
@@ -147,9 +151,18 @@ def look(bundle: Bundle, case: Case) -> Seen:
         return _look(bundle, case, Path(folder))
 
 
-def _look(bundle: Bundle, case: Case, folder: Path) -> Seen:
-    from models.onnx.coverage import placement
+def expected(bundle: Bundle, model: Any, folder: Path) -> list[tuple[str, str, str]]:
+    """What ``pte_runner --describe`` expects of ``model``: operator, provider and reason of each node."""
+    import onnx
 
+    from deploy.run.needs import describe
+
+    onnx.save(model, folder / "model.onnx")
+    (method,) = describe(bundle, folder / "model.onnx", sha256_file(folder / "model.onnx")).methods
+    return [(node.operator.rpartition(":")[2], node.provider, node.why) for node in method.nodes]
+
+
+def _look(bundle: Bundle, case: Case, folder: Path) -> Seen:
     model = case.model()
     cpu = execute(bundle, model, folder, "--provider=cpu")
     ours = execute(bundle, model, folder, "--provider=xnnpack")
@@ -158,17 +171,19 @@ def _look(bundle: Bundle, case: Case, folder: Path) -> Seen:
             raise HostError(f"{case.name} does not run with --provider {name}.", one.failure, "run it by hand")
     want = cpu.outputs[0]
     trusted = ""
-    if any(one.danger for one in placement(model)):
+    nodes = expected(bundle, model, folder)
+    if any(DANGER in why for _, _, why in nodes):
         bare = execute(bundle, model, folder, "--provider=xnnpack", "--trust_provider")
         if bare.failure:
             trusted = "refuses the model" if "crash" not in bare.failure.lower() else "crashes"
         elif difference(bare.outputs[0], want) > allowed(case, want):
             trusted = "computes wrong numbers"
     found = difference(ours.outputs[0], want)
-    provider = "xnnpack" if by_xnnpack(case, ours.placed) else "cpu"
     return Seen(
-        provider=provider, max_abs=found, agrees=found <= allowed(case, want), trusted=trusted, version=ours.version
-    )
+        provider="xnnpack" if by_xnnpack(case, ours.placed) else "cpu", max_abs=found,
+        agrees=found <= allowed(case, want), trusted=trusted, version=ours.version,
+        why=next((why.partition(DANGER)[0] for name, _, why in nodes if is_own(case, name) and why), ""),
+    )  # fmt: skip
 
 
 def look_together(bundle: Bundle, folder: Path) -> dict[str, Seen]:
@@ -203,6 +218,7 @@ def look_together(bundle: Bundle, folder: Path) -> dict[str, Seen]:
                 max_abs=apart,
                 agrees=apart <= allowed(case, want),
                 version=ours.version,
+                why="",
             )
         console.note(f"operator set {batch.opset}: {len(batch.cases)} forms")
     return found
@@ -308,7 +324,7 @@ def run(request: Operators) -> None:
 
 
 def _rounded(seen: Seen) -> dict[str, Any]:
-    return {**seen.model_dump(exclude={"version"}), "max_abs": float(f"{seen.max_abs:.2g}")}
+    return {**seen.model_dump(exclude={"version", "why"}), "max_abs": float(f"{seen.max_abs:.2g}")}
 
 
 _NAMES = {"xnnpack": "XNNPACK", "cpu": "CPU"}
@@ -318,11 +334,8 @@ _FIRST, _LAST = ("operator", "form", "documentation"), "what differs"
 
 
 def _remark(case: Case, seen: Seen, documented: str) -> str:
-    from models.onnx.coverage import placement
-
-    why = next((one.why for one in placement(case.model()) if is_own(case, one.operator) and one.why), "")
     if seen.trusted:
-        return f"the provider **{seen.trusted}** ({why}); the bundle leaves it to the CPU provider"
+        return f"the provider **{seen.trusted}** ({seen.why}); the bundle leaves it to the CPU provider"
     if seen.provider == documented:
         return ""
-    return f"left to the CPU provider: {why}" if case.documented else "taken, other than documented"
+    return f"left to the CPU provider: {seen.why}" if case.documented else "taken, other than documented"

@@ -74,7 +74,7 @@ def _lint() -> list[Step]:
 
 
 def _pytest(name: str, folders: Sequence[str], choice: Choice) -> Step:
-    options = ["--durations=10", "-v" if choice.verbose else "-q", f"--junit-xml={times.report(name)}"]
+    options = ["--durations=10", "-q", f"--junit-xml={times.report(name)}"]
     if choice.keyword:
         options += ["-k", choice.keyword]
     elif not choice.all:
@@ -94,7 +94,6 @@ class Choice:
         again: also integration and fault tests that passed before with the same inputs.
         shard: with ``all``, which part of the files of tests, as ``2/6`` (`shards`); style and types are in the first.
         keyword: only tests whose names match; long ones, too.
-        verbose: a line for every test.
     """
 
     unit: bool = False
@@ -104,7 +103,6 @@ class Choice:
     again: bool = False
     shard: str = ""
     keyword: str = ""
-    verbose: bool = False
 
     def checked(self) -> Choice:
         """This choice.

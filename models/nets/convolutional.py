@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from models.architectures.making import made
+from models.nets.layers import made
 
 
 def _conv(inputs: int, outputs: int, kernel: int, activation: Any = None, stride: int = 1, groups: int = 1) -> Any:
