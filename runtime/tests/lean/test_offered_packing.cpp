@@ -9,7 +9,7 @@
 
 #include "check.h"
 #include "lean/data/data_store.h"
-#include "lean/xnnpack/float_tiles.h"
+#include "lean/xnnpack/own_kernels.h"
 #include "lean/xnnpack/packed_weights.h"
 #include "lean/xnnpack/tile_choice.h"
 #include "program_builder.h"

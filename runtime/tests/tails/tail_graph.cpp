@@ -112,8 +112,8 @@ std::vector<std::uint8_t> make_payload(const Layer& layer, const Data& data) {
                        layer.window_width,
                        layer.down,
                        layer.across,
-                       1,
-                       1,
+                       layer.dilation,
+                       layer.dilation,
                        small(layer.depth),
                        small(layer.columns),
                        small(layer.groups)};

@@ -45,6 +45,7 @@ struct Layer {
   std::uint32_t window_width = 1;
   std::uint32_t down = 1;
   std::uint32_t across = 1;
+  std::uint32_t dilation = 1;
   std::uint32_t padding = 0;    // on all sides
   bool given = false;           // weights and bias come with the call
   bool weights_across = false;  // [depth, columns], and of a batch [columns, depth]

@@ -201,7 +201,7 @@ class GivenLayer {
     std::uint32_t result = it.out[0];
     const bool narrows = widen(it.ids.outputs[0], &result);
     if (status_ == xnn_status_success) {
-      const PlainRows plain;
+      const auto plain = plain_rows();
       status_ = xnn_define_fully_connected(it.to, it.min, it.max, input, filter, bias, result,
                                            it.table<xnn::XNNFullyConnected>().flags());
     }
