@@ -3,7 +3,7 @@
 #include "check.h"
 #include "graph_maker.h"
 #include "lean/data/data_store.h"
-#include "lean/xnnpack/packing.h"
+#include "lean/xnnpack/packed_weights.h"
 #include "program_builder.h"
 #include "temporary_folder.h"
 

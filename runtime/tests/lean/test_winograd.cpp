@@ -3,7 +3,6 @@
 #include "check.h"
 #include "lean/xnnpack/own_kernels.h"
 #include "lean/xnnpack/winograd.h"
-#include "lean/xnnpack/winograd_plan.h"
 
 using namespace slipway::lean;
 

@@ -16,7 +16,6 @@
 #include "lean/xnnpack/own_kernels.h"
 #include "lean/xnnpack/vector_kernels.h"
 #include "lean/xnnpack/winograd.h"
-#include "lean/xnnpack/winograd_plan.h"
 
 namespace slipway::lean {
 namespace {

@@ -1,4 +1,4 @@
-#include "lean/xnnpack/winograd_plan.h"
+#include "lean/xnnpack/winograd.h"
 
 #include <xnnpack/common.h>
 

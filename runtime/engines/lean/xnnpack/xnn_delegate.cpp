@@ -10,7 +10,7 @@
 #include "lean/xnnpack/im2col.h"
 #include "lean/xnnpack/kernel_choices.h"
 #include "lean/xnnpack/kernel_names.h"
-#include "lean/xnnpack/packing.h"
+#include "lean/xnnpack/packed_weights.h"
 #include "lean/xnnpack/tile_choice.h"
 #include "lean/xnnpack/winograd.h"
 #include "selection.h"
