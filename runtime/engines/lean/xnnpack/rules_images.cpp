@@ -1,40 +1,22 @@
 // Rules of convolutions, of pooling, and of images that change their size: in the order NHWC.
+#include <iterator>
+
 #include "lean/xnnpack/rules.h"
 
 namespace slipway::lean {
 namespace {
 
-struct ConvolutionTypes {
-  xnn_datatype input;
-  xnn_datatype filter;
-  xnn_datatype bias;
-  xnn_datatype output;
-  bool depthwise;
-  bool transposed;
+// What each kind takes; the last is of plain convolutions alone, the one before of those that are not
+// depthwise.
+constexpr LayerTypes kTypes[] = {
+    {xnn_datatype_fp32, xnn_datatype_fp32, xnn_datatype_fp32, xnn_datatype_fp32},
+    {xnn_datatype_fp16, xnn_datatype_fp32, xnn_datatype_fp32, xnn_datatype_fp16},
+    {xnn_datatype_qint8, xnn_datatype_qint8, xnn_datatype_qint32, xnn_datatype_qint8},
+    {xnn_datatype_qint8, xnn_datatype_qcint8, xnn_datatype_qcint32, xnn_datatype_qint8},
+    {xnn_datatype_quint8, xnn_datatype_quint8, xnn_datatype_qint32, xnn_datatype_quint8},
+    {xnn_datatype_qdint8, xnn_datatype_qcint8, xnn_datatype_fp32, xnn_datatype_fp32},
+    {xnn_datatype_qdint8, xnn_datatype_qcint8, xnn_datatype_fp32, xnn_datatype_fp16},
 };
-
-constexpr ConvolutionTypes kTypes[] = {
-    {xnn_datatype_fp32, xnn_datatype_fp32, xnn_datatype_fp32, xnn_datatype_fp32, true, true},
-    {xnn_datatype_fp16, xnn_datatype_fp32, xnn_datatype_fp32, xnn_datatype_fp16, true, true},
-    {xnn_datatype_qint8, xnn_datatype_qint8, xnn_datatype_qint32, xnn_datatype_qint8, true, true},
-    {xnn_datatype_qint8, xnn_datatype_qcint8, xnn_datatype_qcint32, xnn_datatype_qint8, true, true},
-    {xnn_datatype_quint8, xnn_datatype_quint8, xnn_datatype_qint32, xnn_datatype_quint8, true, true},
-    {xnn_datatype_qdint8, xnn_datatype_qcint8, xnn_datatype_fp32, xnn_datatype_fp32, false, true},
-    {xnn_datatype_qdint8, xnn_datatype_qcint8, xnn_datatype_fp32, xnn_datatype_fp16, false, false},
-};
-
-Fault convolution_types_fault(const NodeCheck& check, bool depthwise, bool transposed) {
-  for (const ConvolutionTypes& types : kTypes) {
-    if (types.input == check.input(0).type && types.filter == check.input(1).type &&
-        types.output == check.output().type && (!check.has(2) || types.bias == check.input(2).type) &&
-        (!depthwise || types.depthwise) && (!transposed || types.transposed)) {
-      return {};
-    }
-  }
-  return std::string("an input that is ") + name_of(check.input(0).type) + ", a filter that is " +
-         name_of(check.input(1).type) + ", " + (check.has(2) ? name_of(check.input(2).type) : "no") +
-         " bias and a result that is " + name_of(check.output().type) + " do not go together";
-}
 
 // The filter is [outputs, height, width, inputs of a group], or [1, height, width, outputs] of a depthwise
 // one.
@@ -81,7 +63,12 @@ Fault common_fault(const NodeCheck& check, const xnn::_XNNNodeConv& node, bool d
   const std::uint64_t outputs = std::uint64_t{node.groups()} * node.group_output_channels();
   const std::uint64_t inputs = std::uint64_t{node.groups()} * node.group_input_channels();
   Fault fault = range_fault(check.node());
-  fault = fault.empty() ? convolution_types_fault(check, depthwise, transposed) : fault;
+  fault = fault.empty() ? types_fault(check, kTypes,
+                                      std::size(kTypes) - (depthwise    ? 2
+                                                           : transposed ? 1
+                                                                        : 0),
+                                      "a filter that is ")
+                        : fault;
   fault = fault.empty() ? image_fault(check) : fault;
   if (!fault.empty()) {
     return fault;
