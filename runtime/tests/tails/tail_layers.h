@@ -4,14 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "lean/data/data_store.h"
 #include "lean/data/evalue.h"
 #include "lean/method/delegate.h"
-#include "temporary_folder.h"
 #include "xnnpack_runtime_generated.h"
 
 namespace tails {
@@ -94,13 +91,10 @@ std::size_t element_size(Type type);
 // results.
 std::string wrong_result(const Layer& layer, const Data& data, const std::uint8_t* results);
 
-// What delegates need besides: a store (of some program), XNNPACK without the features that this run leaves
-// out (SLIPWAY_TESTS_WITHOUT).
+// XNNPACK without the features that this run leaves out (SLIPWAY_TESTS_WITHOUT).
 struct TailBench {
   TailBench();
 
-  TemporaryFolder folder;
-  std::unique_ptr<slipway::lean::DataStore> store;
   slipway::lean::XnnContext alone;
   slipway::lean::XnnContext together;
 };

@@ -14,6 +14,7 @@
 #endif
 
 #include "check.h"
+#include "lean/graph_maker.h"
 #include "lean/xnnpack/own_kernels.h"
 #include "lean/xnnpack/packed_weights.h"
 #include "tail_layers.h"
@@ -87,20 +88,12 @@ using KernelNames = std::set<std::string>;
 std::string compute(const Layer& layer, std::uint32_t seed, KernelNames* kernels) {
   static LastPage pages[3];
   const Data data = make_data(layer, seed);
-  const std::vector<std::uint8_t> bytes = make_payload(layer, data);
-  std::vector<std::uint64_t> aligned(bytes.size() / 8 + 9);
-  auto* start = reinterpret_cast<std::uint8_t*>(aligned.data());
-  start += (64 - reinterpret_cast<std::uintptr_t>(start) % 64) % 64;
-  std::copy(bytes.begin(), bytes.end(), start);
+  const ReadPayload read(make_payload(layer, data));
   TailBench& bench = tail_bench();
-  Result<XnnPayload> payload = XnnPayload::read({start, bytes.size()}, *bench.store, "Delegate 0");
-  if (!payload.ok()) {
-    return payload.status().message();
-  }
-  PackedWeights weights(*bench.store);
+  PackedWeights weights(any_store());
   const GivenConstants nothing;
   Result<std::unique_ptr<Delegate>> made =
-      Delegate::load(seed % 2 == 0 ? bench.alone : bench.together, weights, std::move(payload.value()),
+      Delegate::load(seed % 2 == 0 ? bench.alone : bench.together, weights, std::move(*read.payload),
                      "Delegate 0", false, false, nothing);
   if (!made.ok()) {
     return made.status().message();
