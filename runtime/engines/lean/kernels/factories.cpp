@@ -19,28 +19,15 @@ Status filled(Arguments& arguments, const Shape& shape, std::size_t at, std::siz
   return {};
 }
 
-Status fill_with(TensorView& out, const Shape& shape, std::int64_t number) {
-  const Status resized = resize(&out, shape);
-  if (resized.ok()) {
-    Operand operand;
-    operand.data = reinterpret_cast<const std::uint8_t*>(&number);
-    operand.dtype = DType::kInt64;
-    copy(out, operand);
-  }
-  return resized;
-}
-
 // aten::full.out(SymInt[] size, Scalar fill_value, *, Tensor(a!) out)
 Status full(Arguments& arguments) {
   return filled(arguments, arguments.integers(0), 1, 2);
 }
 // aten::full_like.out(Tensor self, Scalar fill_value, *, MemoryFormat? memory_format=None, Tensor(a!) out)
+// and aten::fill.Scalar_out(Tensor self, Scalar value, *, Tensor(a!) out)
+template <std::size_t kOutAt>
 Status full_like(Arguments& arguments) {
-  return filled(arguments, arguments.tensor(0).shape(), 1, 3);
-}
-// aten::fill.Scalar_out(Tensor self, Scalar value, *, Tensor(a!) out)
-Status fill_scalar(Arguments& arguments) {
-  return filled(arguments, arguments.tensor(0).shape(), 1, 2);
+  return filled(arguments, arguments.tensor(0).shape(), 1, kOutAt);
 }
 // aten::scalar_tensor.out(Scalar s, *, Tensor(a!) out)
 Status scalar_tensor(Arguments& arguments) {
@@ -64,13 +51,15 @@ Status fill_tensor(Arguments& arguments) {
   return resized;
 }
 
-// aten::ones.out(SymInt[] size, *, Tensor(a!) out)
-Status ones(Arguments& arguments) {
-  return fill_with(arguments.tensor(1), arguments.integers(0), 1);
-}
-// aten::zeros.out(SymInt[] size, *, Tensor(a!) out)
-Status zeros(Arguments& arguments) {
-  return fill_with(arguments.tensor(1), arguments.integers(0), 0);
+// aten::ones.out(SymInt[] size, *, Tensor(a!) out), aten::zeros.out
+template <std::int64_t kNumber>
+Status all_of(Arguments& arguments) {
+  TensorView& out = arguments.tensor(1);
+  const Status resized = resize(&out, arguments.integers(0));
+  if (resized.ok()) {
+    fill(out, {static_cast<double>(kNumber), kNumber, true});
+  }
+  return resized;
 }
 // aten::empty.out(SymInt[] size, *, MemoryFormat? memory_format=None, Tensor(a!) out)
 Status empty(Arguments& arguments) {
@@ -187,16 +176,16 @@ constexpr KernelEntry kFactoryTable[] = {
     {"aten::arange.out", arange, 2},
     {"aten::arange.start_out", arange_start, 4},
     {"aten::empty.out", empty, 3},
-    {"aten::fill.Scalar_out", fill_scalar, 3, Sharing::kFirst},
+    {"aten::fill.Scalar_out", full_like<2>, 3, Sharing::kFirst},
     {"aten::fill.Tensor_out", fill_tensor, 3},
     {"aten::full.out", full, 3},
-    {"aten::full_like.out", full_like, 4, Sharing::kFirst},
+    {"aten::full_like.out", full_like<3>, 4, Sharing::kFirst},
     {"aten::native_dropout.out", dropout, 5},
-    {"aten::ones.out", ones, 2},
+    {"aten::ones.out", all_of<1>, 2},
     {"aten::rand.out", fill<uniform>, 2},
     {"aten::randn.out", fill<normal>, 2},
     {"aten::scalar_tensor.out", scalar_tensor, 2},
-    {"aten::zeros.out", zeros, 2},
+    {"aten::zeros.out", all_of<0>, 2},
     {"dim_order_ops::_empty_dim_order.out", empty, 3},
 };
 

@@ -39,29 +39,20 @@ Status product(const TensorView& a, const TensorView& b, std::size_t batch, Tens
   });
 }
 
-// aten::mm.out(Tensor self, Tensor mat2, *, Tensor(a!) out)
+// aten::mm.out(Tensor self, Tensor mat2, *, Tensor(a!) out), aten::bmm.out: as many of each.
+template <std::size_t kRank>
 Status mm(Arguments& arguments) {
   const TensorView& a = arguments.tensor(0);
   const TensorView& b = arguments.tensor(1);
   TensorView& out = arguments.tensor(2);
-  if (!arguments.fault().ok() || a.rank != 2 || b.rank != 2 || a.sizes[1] != b.sizes[0]) {
+  if (!arguments.fault().ok() || a.rank != kRank || b.rank != kRank ||
+      a.sizes[kRank - 1] != b.sizes[kRank - 2] || (kRank == 3 && a.sizes[0] != b.sizes[0])) {
     return cannot_multiply(a, b);
   }
-  const Status resized = resize(&out, Shape{a.sizes[0], b.sizes[1]});
-  return resized.ok() ? product(a, b, 1, out) : resized;
-}
-
-// aten::bmm.out(Tensor self, Tensor mat2, *, Tensor(a!) out)
-Status bmm(Arguments& arguments) {
-  const TensorView& a = arguments.tensor(0);
-  const TensorView& b = arguments.tensor(1);
-  TensorView& out = arguments.tensor(2);
-  if (!arguments.fault().ok() || a.rank != 3 || b.rank != 3 || a.sizes[0] != b.sizes[0] ||
-      a.sizes[2] != b.sizes[1]) {
-    return cannot_multiply(a, b);
-  }
-  const Status resized = resize(&out, Shape{a.sizes[0], a.sizes[1], b.sizes[2]});
-  return resized.ok() ? product(a, b, static_cast<std::size_t>(a.sizes[0]), out) : resized;
+  Shape shape = a.shape();
+  shape.back() = b.sizes[kRank - 1];
+  const Status resized = resize(&out, shape);
+  return resized.ok() ? product(a, b, kRank == 3 ? static_cast<std::size_t>(a.sizes[0]) : 1, out) : resized;
 }
 
 // aten::addmm.out(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out)
@@ -261,8 +252,8 @@ Status cdist(Arguments& arguments) {
 
 constexpr KernelEntry kLinearAlgebraTable[] = {
     {"aten::_cdist_forward.out", cdist, 5}, {"aten::_pdist_forward.out", pdist, 3},
-    {"aten::addmm.out", addmm, 6},          {"aten::bmm.out", bmm, 3},
-    {"aten::linear.out", linear, 4},        {"aten::mm.out", mm, 3},
+    {"aten::addmm.out", addmm, 6},          {"aten::bmm.out", mm<3>, 3},
+    {"aten::linear.out", linear, 4},        {"aten::mm.out", mm<2>, 3},
 };
 
 }  // namespace

@@ -371,8 +371,12 @@ Status weight_of(Arguments& arguments, std::vector<float>* values) {
   return {};
 }
 
-// out = in (m x k) times the weight, which is k x n, or n x k when it is transposed.
-Status quantized_product(Arguments& arguments, bool transposed, std::size_t out_at) {
+// quantized_decomposed::mixed_mm.out(Tensor input, Tensor weight, Tensor weight_scales, Tensor?
+// weight_zero_points, *, Tensor(a!) out): in (m x k) times the weight, which is k x n; and
+// quantized_decomposed::mixed_linear.out, which has `ScalarType? dtype=None` before the output, and a weight
+// of n x k.
+template <bool transposed, std::size_t out_at>
+Status quantized_product(Arguments& arguments) {
   const TensorView& in = arguments.tensor(0);
   const TensorView& weight = arguments.tensor(1);
   TensorView& out = arguments.tensor(out_at);
@@ -405,18 +409,6 @@ Status quantized_product(Arguments& arguments, bool transposed, std::size_t out_
   return {};
 }
 
-// quantized_decomposed::mixed_mm.out(Tensor input, Tensor weight, Tensor weight_scales, Tensor?
-// weight_zero_points,
-// *, Tensor(a!) out)
-Status mixed_mm(Arguments& arguments) {
-  return quantized_product(arguments, false, 4);
-}
-// quantized_decomposed::mixed_linear.out(Tensor input, Tensor weight, Tensor weight_scales, Tensor?
-// weight_zero_points, ScalarType? dtype=None, *, Tensor(a!) out)
-Status mixed_linear(Arguments& arguments) {
-  return quantized_product(arguments, true, 5);
-}
-
 constexpr KernelEntry kQuantizedTable[] = {
     {"quantized_decomposed::add.out", add_quantized, 15, Sharing::kEach},
     {"quantized_decomposed::choose_qparams.Tensor_out", choose_qparams, 7},
@@ -431,8 +423,8 @@ constexpr KernelEntry kQuantizedTable[] = {
     {"quantized_decomposed::embedding_4bit.out", embedding_of<4, 6>, 7},
     {"quantized_decomposed::embedding_byte.dtype_out", embedding_of<8, 7>, 8},
     {"quantized_decomposed::embedding_byte.out", embedding_of<8, 6>, 7},
-    {"quantized_decomposed::mixed_linear.out", mixed_linear, 6},
-    {"quantized_decomposed::mixed_mm.out", mixed_mm, 5},
+    {"quantized_decomposed::mixed_linear.out", quantized_product<true, 5>, 6},
+    {"quantized_decomposed::mixed_mm.out", quantized_product<false, 4>, 5},
     {"quantized_decomposed::quantize_per_channel.out", quantize<per_channel, 4>, 8},
     {"quantized_decomposed::quantize_per_tensor.Tensor_out", quantize<per_tensor_of_tensors, 3>, 7},
     {"quantized_decomposed::quantize_per_tensor.out", quantize<per_tensor, 3>, 7},

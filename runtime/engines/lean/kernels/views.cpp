@@ -247,27 +247,15 @@ Status as_strided_copy(Arguments& arguments) {
   return copy_as(arguments.tensor(4), shape, operand);
 }
 
-// A copy in the output's own memory order and element type. Between the input and the output stand settings
-// that the output's tensor has taken up already.
-Status copy_to(Arguments& arguments, std::size_t in_at, std::size_t out_at) {
-  const TensorView& in = arguments.tensor(in_at);
-  TensorView& out = arguments.tensor(out_at);
+// aten::clone.out(Tensor self, *, MemoryFormat? memory_format=None, Tensor(a!) out) and the like: a copy in
+// the output's own memory order and element type. Between the two stand settings that the output's tensor has
+// taken up already.
+template <std::size_t kOutAt>
+Status copy_to(Arguments& arguments) {
+  const TensorView& in = arguments.tensor(0);
+  TensorView& out = arguments.tensor(kOutAt);
   SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   return copy_as(out, in.shape(), whole(in));
-}
-
-// aten::_to_copy.out(Tensor self, *, bool non_blocking=False, MemoryFormat? memory_format=None, Tensor(a!)
-// out)
-Status to_copy(Arguments& arguments) {
-  return copy_to(arguments, 0, 3);
-}
-// aten::clone.out(Tensor self, *, MemoryFormat? memory_format=None, Tensor(a!) out)
-Status clone(Arguments& arguments) {
-  return copy_to(arguments, 0, 2);
-}
-// aten::OP.out(Tensor self, *, Tensor(a!) out)
-Status plain_copy(Arguments& arguments) {
-  return copy_to(arguments, 0, 1);
 }
 
 // aten::copy.out(Tensor self, Tensor src, bool non_blocking=False, *, Tensor(a!) out): src, broadcast to
@@ -310,16 +298,16 @@ Status copy_in_place(Arguments& arguments) {
 }
 
 constexpr KernelEntry kViewTable[] = {
-    {"aten::_to_copy.out", to_copy, 4, Sharing::kEach},
-    {"aten::alias_copy.out", plain_copy, 2, Sharing::kEach},
+    {"aten::_to_copy.out", copy_to<3>, 4, Sharing::kEach},
+    {"aten::alias_copy.out", copy_to<1>, 2, Sharing::kEach},
     {"aten::as_strided_copy.out", as_strided_copy, 5},
-    {"aten::clone.out", clone, 3, Sharing::kEach},
+    {"aten::clone.out", copy_to<2>, 3, Sharing::kEach},
     {"aten::copy.out", copy_out, 4, Sharing::kEach},
     {"aten::copy_", copy_in_place, 3, Sharing::kSelfEach},
-    {"aten::detach_copy.out", plain_copy, 2, Sharing::kEach},
+    {"aten::detach_copy.out", copy_to<1>, 2, Sharing::kEach},
     {"aten::diagonal_copy.out", diagonal_copy, 5},
     {"aten::expand_copy.out", expand_copy, 4},
-    {"aten::lift_fresh_copy.out", plain_copy, 2, Sharing::kEach},
+    {"aten::lift_fresh_copy.out", copy_to<1>, 2, Sharing::kEach},
     {"aten::permute_copy.out", permute_copy, 3},
     {"aten::squeeze_copy.dim_out", squeeze_dim, 3},
     {"aten::squeeze_copy.dims_out", squeeze_dims, 3},
@@ -328,10 +316,10 @@ constexpr KernelEntry kViewTable[] = {
     {"aten::unfold_copy.out", unfold_copy, 5},
     {"aten::unsqueeze_copy.out", unsqueeze_copy, 3},
     {"aten::view_copy.out", view_copy, 3},
-    {"dim_order_ops::_clone_dim_order.out", to_copy, 4, Sharing::kEach},
-    {"dim_order_ops::_to_dim_order_copy.out", to_copy, 4, Sharing::kEach},
-    {"et_copy::_d2h_copy.out", plain_copy, 2, Sharing::kEach},
-    {"et_copy::_h2d_copy.out", plain_copy, 2, Sharing::kEach},
+    {"dim_order_ops::_clone_dim_order.out", copy_to<3>, 4, Sharing::kEach},
+    {"dim_order_ops::_to_dim_order_copy.out", copy_to<3>, 4, Sharing::kEach},
+    {"et_copy::_d2h_copy.out", copy_to<1>, 2, Sharing::kEach},
+    {"et_copy::_h2d_copy.out", copy_to<1>, 2, Sharing::kEach},
 };
 
 }  // namespace

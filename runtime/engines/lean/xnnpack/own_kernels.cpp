@@ -105,7 +105,8 @@ DepthwiseChoice least_for(std::size_t taps, const Kernel* kernels, std::size_t c
   const Kernel* end = kernels + count;
   const Kernel* kernel =
       std::find_if(kernels, end, [&](const Kernel& one) { return is_for(one.taps, taps); });
-  return kernel == end ? DepthwiseChoice() : DepthwiseChoice{kernel->taps, reinterpret_cast<void (*)()>(kernel->kernel)};
+  return kernel == end ? DepthwiseChoice()
+                       : DepthwiseChoice{kernel->taps, reinterpret_cast<void (*)()>(kernel->kernel)};
 }
 
 // 0 where this processor or this build is without them.

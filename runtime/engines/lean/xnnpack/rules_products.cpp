@@ -7,7 +7,8 @@
 namespace slipway::lean {
 namespace {
 
-// XNNPACK would also take inputs in float32 with quantized weights, and compute wrong results (docs/proofs.md).
+// XNNPACK would also take inputs in float32 with quantized weights, and compute wrong results
+// (docs/proofs.md).
 constexpr LayerTypes kFullyConnected[] = {
     {xnn_datatype_fp32, xnn_datatype_fp32, xnn_datatype_fp32, xnn_datatype_fp32},
     {xnn_datatype_fp16, xnn_datatype_fp32, xnn_datatype_fp32, xnn_datatype_fp16},
