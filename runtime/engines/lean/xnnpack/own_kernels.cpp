@@ -225,7 +225,7 @@ Changed<xnn_gemm_config> byte_kernels(ByteTable table) {
     }
     config->minmax = {};
     for (const auto& [rows, tile] :
-         {std::pair(std::size_t{1}, &avx2::kByteLine), {kByteRows, &avx2::kByteTile}}) {
+         {std::pair(std::size_t{1}, &avx2::kByteLine), std::pair(kByteRows, &avx2::kByteTile)}) {
       if (is_static) {
         put(config->minmax.gemm[rows - 1].function, tile->gemm);
         put(config->minmax.igemm[rows - 1].function, tile->igemm);
