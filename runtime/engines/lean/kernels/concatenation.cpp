@@ -1,8 +1,8 @@
 // Operators that put tensors together, take them apart or repeat them, and slices.
 #include <algorithm>
 
-#include "lean/kernels/strided_copy.h"
 #include "lean/kernels/tables.h"
+#include "lean/kernels/tensor_iterator.h"
 
 namespace slipway::lean {
 namespace {

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstring>
 
-#include "lean/kernels/strided_copy.h"
 #include "lean/kernels/tables.h"
+#include "lean/kernels/tensor_iterator.h"
 
 namespace slipway::lean {
 namespace {
