@@ -35,10 +35,6 @@ static_assert(offsetof(xnn_f32_qb4w_minmax_params, scalar.min) == offsetof(Int4L
                   offsetof(xnn_f32_qb4w_minmax_params, scalar.max) == offsetof(Int4Limits, greatest) &&
                   offsetof(xnn_f32_qb4w_minmax_params, scalar.blocksize) == offsetof(Int4Limits, block),
               "our kernels read XNNPACK's parameters");
-static_assert(offsetof(xnn_qd8_quantization_params, zero_point) == offsetof(Int4Row, zero_point) &&
-                  offsetof(xnn_qd8_quantization_params, inv_scale) == offsetof(Int4Row, scale) &&
-                  sizeof(xnn_qd8_quantization_params) == sizeof(Int4Row),
-              "our kernels read XNNPACK's parameters");
 
 using Function = void (*)();
 
