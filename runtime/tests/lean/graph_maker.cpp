@@ -2,6 +2,10 @@
 
 #include <flatbuffers/flatbuffers.h>
 
+#include "check.h"
+#include "program_builder.h"
+#include "temporary_folder.h"
+
 using slipway::xnn::XNNDatatype;
 using slipway::xnn::XNNQuantParams;
 using slipway::xnn::XNodeUnion;
@@ -350,6 +354,22 @@ void add_movements(std::vector<GraphRecipe>* to) {
 
 std::vector<std::uint8_t> make_graph(const GraphRecipe& recipe) {
   return Maker(recipe).make();
+}
+
+const slipway::lean::DataStore& any_store() {
+  static const TemporaryFolder folder;
+  static const auto opened = slipway::lean::DataStore::open(folder.write("model.pte", make_program()), "");
+  return opened.value();
+}
+
+ReadPayload::ReadPayload(const std::vector<std::uint8_t>& bytes) : words(bytes.size() / 8 + 9) {
+  // A flatbuffer lies at an aligned address.
+  auto* start = reinterpret_cast<std::uint8_t*>(words.data());
+  start += (64 - reinterpret_cast<std::uintptr_t>(start) % 64) % 64;
+  std::copy(bytes.begin(), bytes.end(), start);
+  auto read = slipway::lean::XnnPayload::read({start, bytes.size()}, any_store(), "Delegate 0");
+  CHECK(read.ok());
+  payload = std::make_unique<slipway::lean::XnnPayload>(std::move(read.value()));
 }
 
 std::vector<GraphRecipe> sound_graphs() {

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "lean/data/data_store.h"
+#include "lean/xnnpack/payload.h"
 #include "xnnpack_runtime_generated.h"
 
 // A value of such a graph. Its id is its index among the values.
@@ -46,6 +49,18 @@ struct GraphRecipe {
 
 // The payload of a delegate: a flatbuffer with the constants inside.
 std::vector<std::uint8_t> make_graph(const GraphRecipe& recipe);
+
+// The store of some program, for what needs one.
+const slipway::lean::DataStore& any_store();
+
+// A payload as the engine reads it, with the bytes that it points to.
+struct ReadPayload {
+  explicit ReadPayload(const std::vector<std::uint8_t>& bytes);
+  explicit ReadPayload(const GraphRecipe& recipe) : ReadPayload(make_graph(recipe)) {}
+
+  std::vector<std::uint64_t> words;
+  std::unique_ptr<slipway::lean::XnnPayload> payload;
+};
 
 // A sound graph of every kind.
 std::vector<GraphRecipe> sound_graphs();

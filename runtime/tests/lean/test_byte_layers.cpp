@@ -9,8 +9,8 @@
 
 #include "check.h"
 #include "lean/xnnpack/blocking.h"
-#include "lean/xnnpack/byte_tiles.h"
 #include "lean/xnnpack/im2col.h"
+#include "lean/xnnpack/own_kernels.h"
 #include "lean/xnnpack/tile_choice.h"
 #include "lean/xnnpack/vector_kernels.h"
 
@@ -102,7 +102,7 @@ std::vector<std::int8_t> run_byte_layer(const Layer& layer, pthreadpool_t thread
   CHECK(xnn_reshape_runtime(started) == xnn_status_success);
   if (ours && !im2col && layer.window_height * layer.window_width == 1) {
     const auto kernel = reinterpret_cast<void (*)()>(op.context.gemm.gemm.gemm.ukernel.function[0]);
-    CHECK(byte_name(kernel) == std::string(has_only_avx2() ? "slipway_qs8_qc8w_gemm_6x8c4__avx2" : ""));
+    CHECK(tile_name(kernel) == std::string(has_only_avx2() ? "slipway_qs8_qc8w_gemm_6x8c4__avx2" : ""));
   }
   if (ours) {
     const auto task = op.compute[0].task_2d_tile_2d;

@@ -3,52 +3,22 @@
 
 #include "check.h"
 #include "graph_maker.h"
-#include "lean/data/data_store.h"
 #include "lean/xnnpack/packed_weights.h"
 #include "lean/xnnpack/verify.h"
 #include "lean/xnnpack/xnn_delegate.h"
-#include "program_builder.h"
-#include "temporary_folder.h"
 
 using namespace slipway;
 using namespace slipway::lean;
 
 namespace {
 
-// What a graph needs besides: a store (of some program), XNNPACK.
-struct Bench {
-  Bench() {
-    Result<DataStore> opened = DataStore::open(folder.write("model.pte", make_program()), "");
-    store = std::make_unique<DataStore>(std::move(opened.value()));
-    CHECK(context.start().ok());
-  }
+using Read = ReadPayload;
 
-  TemporaryFolder folder;
-  std::unique_ptr<DataStore> store;
-  XnnContext context;
-};
-
-Bench& bench() {
-  static Bench only;
-  return only;
+XnnContext& started() {
+  static XnnContext context;
+  CHECK(context.start().ok());
+  return context;
 }
-
-// A payload with the bytes that it points to.
-struct Read {
-  explicit Read(const GraphRecipe& recipe) : Read(make_graph(recipe)) {}
-  explicit Read(const std::vector<std::uint8_t>& bytes) : words(bytes.size() / 8 + 9) {
-    // A flatbuffer lies at an aligned address.
-    auto* start = reinterpret_cast<std::uint8_t*>(words.data());
-    start += (64 - reinterpret_cast<std::uintptr_t>(start) % 64) % 64;
-    std::copy(bytes.begin(), bytes.end(), start);
-    Result<XnnPayload> read = XnnPayload::read({start, bytes.size()}, *bench().store, "Delegate 0");
-    CHECK(read.ok());
-    payload = std::make_unique<XnnPayload>(std::move(read.value()));
-  }
-
-  std::vector<std::uint64_t> words;
-  std::unique_ptr<XnnPayload> payload;
-};
 
 DType dtype_of(xnn_datatype type) {
   switch (type) {
@@ -115,9 +85,9 @@ Status run(const GraphRecipe& recipe) {
   const Read read(recipe);
   Result<GraphCheck> check = GraphCheck::read(*read.payload, "Delegate 0");
   SLIPWAY_RETURN_IF_ERROR(check);
-  PackedWeights weights(*bench().store);
+  PackedWeights weights(any_store());
   Result<std::unique_ptr<XnnDelegate>> made =
-      XnnDelegate::load(bench().context, *read.payload, weights, "Delegate 0", false);
+      XnnDelegate::load(started(), *read.payload, weights, "Delegate 0", false);
   SLIPWAY_RETURN_IF_ERROR(made);
   const std::unique_ptr<GivenTensors> arguments = arguments_for(check.value());
   const Status accepted = check.value().accept(arguments->all());
@@ -399,7 +369,7 @@ TEST(memory_is_planned_anew_for_other_shapes) {
   const Read read(recipe);
   Result<GraphCheck> check = GraphCheck::read(*read.payload, "Delegate 0");
   CHECK(check.ok());
-  PackedWeights weights(*bench().store);
+  PackedWeights weights(any_store());
   XnnContext context;  // with memory of its own
   CHECK(context.start().ok());
   Result<std::unique_ptr<XnnDelegate>> made =

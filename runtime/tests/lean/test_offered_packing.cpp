@@ -8,12 +8,10 @@
 #include <functional>
 
 #include "check.h"
-#include "lean/data/data_store.h"
-#include "lean/xnnpack/float_tiles.h"
+#include "graph_maker.h"
+#include "lean/xnnpack/own_kernels.h"
 #include "lean/xnnpack/packed_weights.h"
 #include "lean/xnnpack/tile_choice.h"
-#include "program_builder.h"
-#include "temporary_folder.h"
 
 using namespace slipway;
 using namespace slipway::lean;
@@ -81,10 +79,7 @@ enum class By : std::uint8_t {
 // The layer's packed weights.
 std::vector<std::uint8_t> packed_weights_of(const OfferedLayer& layer, const DefineValues& define,
                                             const void* kernel, pthreadpool_t threads, By by) {
-  TemporaryFolder folder;
-  Result<DataStore> store = DataStore::open(folder.write("model.pte", make_program()), "");
-  CHECK(store.ok());
-  PackedWeights weights(store.value());
+  PackedWeights weights(any_store());
   weights.expect({}, {{kernel, "form"}});
   CountingProvider counting(&weights);
   // What was packed before in this memory must not show through.
@@ -270,10 +265,7 @@ TEST("weights in 8 bits are packed as XNNPACK packs them, scales included, witho
 }
 
 TEST("what packed weights leave of their last line is zero") {
-  TemporaryFolder folder;
-  Result<DataStore> store = DataStore::open(folder.write("model.pte", make_program()), "");
-  CHECK(store.ok());
-  PackedWeights weights(store.value());
+  PackedWeights weights(any_store());
   const std::uint8_t kernel = 0;
   weights.expect({}, {{&kernel, "form"}});
   xnn_weights_cache_t provider = weights.provider();

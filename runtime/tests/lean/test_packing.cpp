@@ -2,10 +2,7 @@
 
 #include "check.h"
 #include "graph_maker.h"
-#include "lean/data/data_store.h"
-#include "lean/xnnpack/packing.h"
-#include "program_builder.h"
-#include "temporary_folder.h"
+#include "lean/xnnpack/packed_weights.h"
 
 using namespace slipway;
 using namespace slipway::lean;
@@ -16,19 +13,9 @@ using Role = ValueRecipe::Role;
 
 // The forms of a graph's constants; their addresses are gone when this returns.
 std::vector<std::string> forms_of(const GraphRecipe& recipe) {
-  TemporaryFolder folder;
-  Result<DataStore> store = DataStore::open(folder.write("model.pte", make_program()), "");
-  CHECK(store.ok());
-  const std::vector<std::uint8_t> bytes = make_graph(recipe);
-  // A flatbuffer lies at an aligned address.
-  std::vector<std::uint64_t> words(bytes.size() / 8 + 9);
-  auto* start = reinterpret_cast<std::uint8_t*>(words.data());
-  start += (64 - reinterpret_cast<std::uintptr_t>(start) % 64) % 64;
-  std::copy(bytes.begin(), bytes.end(), start);
-  Result<XnnPayload> payload = XnnPayload::read({start, bytes.size()}, store.value(), "Delegate 0");
-  CHECK(payload.ok());
+  const ReadPayload read(recipe);
   std::vector<std::string> forms;
-  for (const auto& [constant, form] : packing_forms(payload.value())) {
+  for (const auto& [constant, form] : packing_forms(*read.payload)) {
     CHECK(constant != nullptr);
     forms.push_back(form);
   }

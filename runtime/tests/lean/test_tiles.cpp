@@ -2,7 +2,7 @@
 
 #include "check.h"
 #include "lean/kernels/elements.h"
-#include "lean/xnnpack/float_tiles.h"
+#include "lean/xnnpack/own_kernels.h"
 #include "lean/xnnpack/tile_choice.h"
 
 using namespace slipway::lean;
@@ -98,51 +98,6 @@ TEST("every tile's product is that of a plain loop, for fewer rows, odd depths a
       }
     }
   });
-}
-
-TEST("panels of one row that are computed side by side have the bits of each panel alone") {
-  constexpr std::size_t kDepth = 300;  // more than halves are converted at once
-  const auto compare = [](const auto& tile, std::size_t panel, const auto& row, const auto& packed,
-                          const auto& limits, auto nothing) {
-    using Element = decltype(nothing);
-    for (const std::size_t columns :
-         {panel, 2 * panel, 3 * panel, 4 * panel + 1, 7 * panel, 9 * panel - 1, 15 * panel + 3}) {
-      std::vector<Element> together(columns + 1, nothing);
-      std::vector<Element> alone(columns + 1, nothing);
-      const std::size_t bytes = columns * sizeof(Element);
-      tile.gemm(1, columns, kDepth * sizeof(Element), row, 0, packed, together.data(), bytes,
-                panel * sizeof(Element), limits);
-      for (std::size_t n = 0; n < columns; n += panel) {
-        tile.gemm(1, std::min(panel, columns - n), kDepth * sizeof(Element), row, 0,
-                  packed + n * (kDepth + 1), alone.data() + n, bytes, panel * sizeof(Element), limits);
-      }
-      CHECK(std::memcmp(together.data(), alone.data(), bytes + sizeof(Element)) == 0);
-    }
-  };
-  const float limits[] = {-4, 4};
-  const Half half_limits[] = {{0xc400}, {0x4400}};  // -4 and 4
-  for (const TileSet* set : sets()) {
-    for (std::size_t vectors = 1; vectors <= kMostTileVectors; ++vectors) {
-      const std::size_t panel = vectors * set->lanes;
-      const std::size_t columns = 16 * panel;
-      Floats weights(columns * kDepth, 11);
-      Floats bias(columns, 12);
-      Floats row(kDepth, 13);
-      if (set->tiles[vectors - 1][0].gemm != nullptr) {
-        Floats packed(columns * (kDepth + 1));
-        set->pack_rows(columns, kDepth, panel, weights.data(), bias.data(), packed.data(), 0, 16);
-        compare(set->tiles[vectors - 1][0], panel, row.data(), packed.data(), limits, 7.0F);
-      }
-      if (set->halves[vectors - 1][0].gemm != nullptr) {
-        std::vector<Half> halves(kDepth);
-        store(slipway::DType::kFloat16, row.data(), kDepth, reinterpret_cast<std::uint8_t*>(halves.data()),
-              1);
-        std::vector<Half> packed(columns * (kDepth + 1));
-        set->pack_rounded(columns, kDepth, panel, weights.data(), bias.data(), packed.data(), 0, 16);
-        compare(set->halves[vectors - 1][0], panel, halves.data(), packed.data(), half_limits, Half{0x4700});
-      }
-    }
-  }
 }
 
 TEST("halves are multiplied and added as float32, and rounded once") {

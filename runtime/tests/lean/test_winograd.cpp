@@ -1,9 +1,8 @@
 // Winograd's method against a plain convolution in double.
 
 #include "check.h"
-#include "lean/xnnpack/float_tiles.h"
+#include "lean/xnnpack/own_kernels.h"
 #include "lean/xnnpack/winograd.h"
-#include "lean/xnnpack/winograd_plan.h"
 
 using namespace slipway::lean;
 

@@ -3,7 +3,6 @@
 #include "base/text.h"
 #include "check.h"
 #include "lean/graph_maker.h"
-#include "program_builder.h"
 #include "tail_layers.h"
 
 using namespace slipway;
@@ -112,8 +111,8 @@ std::vector<std::uint8_t> make_payload(const Layer& layer, const Data& data) {
                        layer.window_width,
                        layer.down,
                        layer.across,
-                       1,
-                       1,
+                       layer.dilation,
+                       layer.dilation,
                        small(layer.depth),
                        small(layer.columns),
                        small(layer.groups)};
@@ -144,8 +143,6 @@ std::vector<std::uint8_t> make_payload(const Layer& layer, const Data& data) {
 }
 
 TailBench::TailBench() {
-  Result<DataStore> opened = DataStore::open(folder.write("model.pte", make_program()), "");
-  store = std::make_unique<DataStore>(std::move(opened.value()));
   KernelLimits limits;
   const std::string left_out = environment_or("SLIPWAY_TESTS_WITHOUT", "");
   for (const std::string_view name : pieces(left_out, ",")) {

@@ -229,8 +229,9 @@ std::vector<std::int64_t> multiply(const Layer& layer, const Numbers& numbers) {
     const std::size_t batch = at / small_columns / small_rows;
     for (std::size_t tap = 0; tap < layer.taps(); ++tap) {
       // Below 0 they wrap around to very large ones.
-      const std::size_t large_y = y * layer.down + tap / layer.window_width - layer.padding;
-      const std::size_t large_x = x * layer.across + tap % layer.window_width - layer.padding;
+      const std::size_t large_y = y * layer.down + tap / layer.window_width * layer.dilation - layer.padding;
+      const std::size_t large_x =
+          x * layer.across + tap % layer.window_width * layer.dilation - layer.padding;
       if (large_y < large_rows && large_x < large_columns) {
         transposed ? add(batch, y, x, large_y, large_x, tap) : add(batch, large_y, large_x, y, x, tap);
       }
@@ -243,12 +244,12 @@ std::vector<std::int64_t> multiply(const Layer& layer, const Numbers& numbers) {
 
 std::size_t Layer::rows_out() const {
   return kind == Kind::kTransposed ? (height - 1) * down + window_height - 2 * padding
-                                   : (height + 2 * padding - window_height) / down + 1;
+                                   : (height + 2 * padding - dilation * (window_height - 1) - 1) / down + 1;
 }
 
 std::size_t Layer::columns_out() const {
   return kind == Kind::kTransposed ? (width - 1) * across + window_width - 2 * padding
-                                   : (width + 2 * padding - window_width) / across + 1;
+                                   : (width + 2 * padding - dilation * (window_width - 1) - 1) / across + 1;
 }
 
 bool Layer::quantized_by_rows() const {
@@ -276,6 +277,7 @@ std::string Layer::text() const {
   }
   add("down", down, 1);
   add("across", across, 1);
+  add("dilation", dilation, 1);
   add("padding", padding, 0);
   return found + (given ? " given" : "") + (weights_across ? " across" : "") + (with_bias ? "" : " no bias");
 }

@@ -4,14 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "lean/data/data_store.h"
 #include "lean/data/evalue.h"
 #include "lean/method/delegate.h"
-#include "temporary_folder.h"
 #include "xnnpack_runtime_generated.h"
 
 namespace tails {
@@ -45,6 +42,7 @@ struct Layer {
   std::uint32_t window_width = 1;
   std::uint32_t down = 1;
   std::uint32_t across = 1;
+  std::uint32_t dilation = 1;
   std::uint32_t padding = 0;    // on all sides
   bool given = false;           // weights and bias come with the call
   bool weights_across = false;  // [depth, columns], and of a batch [columns, depth]
@@ -93,13 +91,10 @@ std::size_t element_size(Type type);
 // results.
 std::string wrong_result(const Layer& layer, const Data& data, const std::uint8_t* results);
 
-// What delegates need besides: a store (of some program), XNNPACK without the features that this run leaves
-// out (SLIPWAY_TESTS_WITHOUT).
+// XNNPACK without the features that this run leaves out (SLIPWAY_TESTS_WITHOUT).
 struct TailBench {
   TailBench();
 
-  TemporaryFolder folder;
-  std::unique_ptr<slipway::lean::DataStore> store;
   slipway::lean::XnnContext alone;
   slipway::lean::XnnContext together;
 };

@@ -23,7 +23,6 @@ using Node = xnn::XNodeUnion;
 
 constexpr std::size_t kAll = 65536;
 constexpr double kLeastNormal = 0x1p-14;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kSlope = 0.01;
 constexpr double kLow = -1.5;
 constexpr double kHigh = 6;
@@ -224,19 +223,11 @@ std::vector<std::uint8_t> payload_of(const Function& function, Type input, Type 
 class OneNode {
  public:
   OneNode(const Function& function, Type input, Type output)
-      : bytes_(payload_of(function, input, output)), weights_(*tail_bench().store), types_{input, output} {
-    aligned_.resize(bytes_.size() / sizeof(std::max_align_t) + 1);
-    std::memcpy(aligned_.data(), bytes_.data(), bytes_.size());
-    Result<XnnPayload> payload =
-        XnnPayload::read({reinterpret_cast<const std::uint8_t*>(aligned_.data()), bytes_.size()},
-                         *tail_bench().store, "Delegate 0");
-    status_ = payload.ok() ? Status() : payload.status();
-    if (payload.ok()) {
-      Result<std::unique_ptr<Delegate>> made = Delegate::load(
-          tail_bench().alone, weights_, std::move(payload.value()), "Delegate 0", false, false, nothing_);
-      status_ = made.ok() ? Status() : made.status();
-      delegate_ = made.ok() ? std::move(made.value()) : nullptr;
-    }
+      : read_(payload_of(function, input, output)), weights_(any_store()), types_{input, output} {
+    Result<std::unique_ptr<Delegate>> made = Delegate::load(
+        tail_bench().alone, weights_, std::move(*read_.payload), "Delegate 0", false, false, nothing_);
+    status_ = made.ok() ? Status() : made.status();
+    delegate_ = made.ok() ? std::move(made.value()) : nullptr;
   }
 
   Status run(void* from, void* to, std::size_t count) {
@@ -250,8 +241,7 @@ class OneNode {
   }
 
  private:
-  std::vector<std::uint8_t> bytes_;
-  std::vector<std::max_align_t> aligned_;
+  ReadPayload read_;
   PackedWeights weights_;
   const GivenConstants nothing_;
   Type types_[2];

@@ -14,6 +14,8 @@
 #endif
 
 #include "check.h"
+#include "lean/graph_maker.h"
+#include "lean/xnnpack/own_kernels.h"
 #include "lean/xnnpack/packed_weights.h"
 #include "tail_layers.h"
 
@@ -86,20 +88,12 @@ using KernelNames = std::set<std::string>;
 std::string compute(const Layer& layer, std::uint32_t seed, KernelNames* kernels) {
   static LastPage pages[3];
   const Data data = make_data(layer, seed);
-  const std::vector<std::uint8_t> bytes = make_payload(layer, data);
-  std::vector<std::uint64_t> aligned(bytes.size() / 8 + 9);
-  auto* start = reinterpret_cast<std::uint8_t*>(aligned.data());
-  start += (64 - reinterpret_cast<std::uintptr_t>(start) % 64) % 64;
-  std::copy(bytes.begin(), bytes.end(), start);
+  const ReadPayload read(make_payload(layer, data));
   TailBench& bench = tail_bench();
-  Result<XnnPayload> payload = XnnPayload::read({start, bytes.size()}, *bench.store, "Delegate 0");
-  if (!payload.ok()) {
-    return payload.status().message();
-  }
-  PackedWeights weights(*bench.store);
+  PackedWeights weights(any_store());
   const GivenConstants nothing;
   Result<std::unique_ptr<Delegate>> made =
-      Delegate::load(seed % 2 == 0 ? bench.alone : bench.together, weights, std::move(payload.value()),
+      Delegate::load(seed % 2 == 0 ? bench.alone : bench.together, weights, std::move(*read.payload),
                      "Delegate 0", false, false, nothing);
   if (!made.ok()) {
     return made.status().message();
@@ -209,6 +203,11 @@ const std::vector<std::size_t>& large_depths() {
   return all;
 }
 
+// What a window covers.
+std::size_t reach(const Layer& layer, std::size_t window) {
+  return layer.dilation * (window - 1) + 1;
+}
+
 Layer sized(const LayerFamily& family, std::size_t rows, std::size_t columns, std::size_t depth,
             std::size_t index) {
   Layer layer = family.layer;
@@ -221,10 +220,10 @@ Layer sized(const LayerFamily& family, std::size_t rows, std::size_t columns, st
     case Kind::kConvolution:
     case Kind::kDepthwise:
       // So many windows side by side.
-      layer.width = (rows - 1) * layer.across + layer.window_width -
-                    std::min<std::size_t>(layer.window_width, std::size_t{2} * layer.padding);
-      layer.width = std::max<std::size_t>(layer.width, 1);
-      layer.height = layer.window_height > 2 * layer.padding ? layer.window_height - 2 * layer.padding : 1;
+      layer.width = (rows - 1) * layer.across + reach(layer, layer.window_width);
+      layer.width -= std::min<std::size_t>(layer.width - 1, std::size_t{2} * layer.padding);
+      layer.height = reach(layer, layer.window_height);
+      layer.height -= std::min<std::size_t>(layer.height - 1, std::size_t{2} * layer.padding);
       layer.height += index % 3 == 0 ? layer.down : 0;
       break;
     case Kind::kTransposed:
@@ -262,6 +261,27 @@ class TailSweep {
     }
   }
 
+  void run_layer(const Layer& layer, std::uint32_t seed) {
+    if (names_) {
+      std::printf("%s (%u)\n", layer.text().c_str(), seed);
+      std::fflush(stdout);
+    }
+    ++layers_;
+    KernelNames kernels;
+    const std::string fault = compute(layer, seed, &kernels);
+    kernels_.insert(kernels.begin(), kernels.end());
+    if (!fault.empty() && ++wrong_ <= kMostFaults) {
+      std::string names;
+      for (const std::string& name : kernels) {
+        names += " " + name;
+      }
+      FAILED(layer.text() + " (" + std::to_string(seed) + "): " + fault + names);
+    }
+  }
+
+  // A layer of ours was computed by another kernel; never in a sample.
+  bool lacks(const char* kernel) const { return amount_.every == 1 && kernels_.count(kernel) == 0; }
+
  private:
   void run_round(const LayerFamily& family, std::size_t round) {
     std::size_t index = round * 1009;
@@ -296,24 +316,6 @@ class TailSweep {
     }
     for (const std::size_t depth : {255U, 256U, 257U, 513U}) {
       one(turn(some_rows(), depth + round), turn(some_columns(), depth + 3 * round), depth);
-    }
-  }
-
-  void run_layer(const Layer& layer, std::uint32_t seed) {
-    if (names_) {
-      std::printf("%s (%u)\n", layer.text().c_str(), seed);
-      std::fflush(stdout);
-    }
-    ++layers_;
-    KernelNames kernels;
-    const std::string fault = compute(layer, seed, &kernels);
-    kernels_.insert(kernels.begin(), kernels.end());
-    if (!fault.empty() && ++wrong_ <= kMostFaults) {
-      std::string names;
-      for (const std::string& name : kernels) {
-        names += " " + name;
-      }
-      FAILED(layer.text() + " (" + std::to_string(seed) + "): " + fault + names);
     }
   }
 
@@ -377,6 +379,22 @@ TEST("fully-connected layers leave no tail out") {
   sweep.run(all);
 }
 
+// Deeper than a tile has room for rows of: fewer rows together, or XNNPACK's kernel.
+TEST("deep layers with 4-bit weights leave no tail out") {
+  TailSweep sweep;
+  for (const std::size_t depth : {std::size_t{7168}, std::size_t{11008}}) {
+    for (const std::size_t rows : {1U, 5U, 9U, 25U}) {
+      Layer layer = connected(kBlocks128).layer;
+      layer.width = rows;
+      layer.columns = 17 + rows % 4;
+      layer.depth = depth;
+      sweep.run_layer(layer, static_cast<std::uint32_t>(rows / 4 + 1));
+    }
+  }
+  CHECK(!has_only_avx2() || (!sweep.lacks("slipway_qd8_f32_qb4w_gemm_1x16c4__avx2") &&
+                             !sweep.lacks("slipway_qd8_f32_qb4w_gemm_6x16c4__avx2")));
+}
+
 TEST("convolutions leave no tail out") {
   TailSweep sweep;
   std::vector<LayerFamily> all;
@@ -409,7 +427,18 @@ TEST("depthwise convolutions leave no tail out") {
   }
   all.push_back(windows(Kind::kDepthwise, kFloats, 9, 1, 4));
   all.push_back(windows(Kind::kDepthwise, kFloats, 11, 1, 5));
+  for (const Types* types : {&kFloats, &kChannels}) {
+    all.push_back(windows(Kind::kDepthwise, *types, 3, 1, 2));
+    all.back().layer.dilation = 2;
+    // Eight pixels, twenty, and twenty-one in columns of seven.
+    for (const auto& [height, width] : {std::pair(2U, 4U), std::pair(4U, 5U), std::pair(7U, 3U)}) {
+      all.push_back(windows(Kind::kDepthwise, *types, height, 1, 1));
+      all.back().layer.window_width = width;
+    }
+  }
   sweep.run(all);
+  CHECK(byte_depthwise() == nullptr || !sweep.lacks("slipway_qs8_qc8w_dwconv_9p16c__avx2"));
+  CHECK(byte_depthwise() == nullptr || !sweep.lacks("slipway_qs8_qc8w_dwconv_25p16c__avx2"));
 }
 
 TEST("transposed convolutions leave no tail out") {

@@ -170,8 +170,6 @@ T floor_div(T a, T b) {
 SLIPWAY_OP(FloorDiv, floor_div(a, b));
 SLIPWAY_OP(Quotient, a / b);
 
-#undef SLIPWAY_OP
-
 struct TruncDiv {
   template <typename T>
   T operator()(T a, T b) const {
@@ -231,42 +229,32 @@ struct Pow {
   }
 };
 
-struct BitAnd {
-  std::int64_t operator()(std::int64_t a, std::int64_t b) const { return a & b; }
-};
-struct BitOr {
-  std::int64_t operator()(std::int64_t a, std::int64_t b) const { return a | b; }
-};
-struct BitXor {
-  std::int64_t operator()(std::int64_t a, std::int64_t b) const { return a ^ b; }
-};
-struct ShiftLeft {
-  std::int64_t operator()(std::int64_t a, std::int64_t b) const {
-    return b < 0 || b > 63 ? 0 : static_cast<std::int64_t>(static_cast<std::uint64_t>(a) << b);
-  }
-};
-struct ShiftRight {
-  std::int64_t operator()(std::int64_t a, std::int64_t b) const {
-    return b < 0 || b > 63 ? (a < 0 ? -1 : 0) : a >> b;
-  }
-};
+// Of bits, in 64 of them: what a narrower type keeps is the same. No shift is by more than there are.
+std::int64_t shift_left(std::int64_t a, std::int64_t b) {
+  return b < 0 || b > 63 ? 0 : static_cast<std::int64_t>(static_cast<std::uint64_t>(a) << b);
+}
+std::int64_t shift_right(std::int64_t a, std::int64_t b) {
+  return b < 0 || b > 63 ? (a < 0 ? -1 : 0) : a >> b;
+}
+template <typename T>
+std::int64_t bits64(T a) {
+  return static_cast<std::int64_t>(a);
+}
+SLIPWAY_OP(BitAnd, bits64(a) & bits64(b));
+SLIPWAY_OP(BitOr, bits64(a) | bits64(b));
+SLIPWAY_OP(BitXor, bits64(a) ^ bits64(b));
+SLIPWAY_OP(ShiftLeft, shift_left(bits64(a), bits64(b)));
+SLIPWAY_OP(ShiftRight, shift_right(bits64(a), bits64(b)));
 
-// In 64 bits: what a narrower type keeps is the same.
-template <typename Op>
-struct Bits {
-  template <typename T>
-  T operator()(T a, T b) const {
-    return static_cast<T>(Op()(static_cast<std::int64_t>(a), static_cast<std::int64_t>(b)));
-  }
-};
+#undef SLIPWAY_OP
 
 template <typename Op>
 Status bits(Arguments& arguments) {
-  return tensors(arguments, 2, Domain::kInt, Bits<Op>());
+  return tensors(arguments, 2, Domain::kInt, Op());
 }
 template <typename Op>
 Status bits_scalar(Arguments& arguments) {
-  return with_scalar(arguments, 2, Domain::kInt, Bits<Op>());
+  return with_scalar(arguments, 2, Domain::kInt, Op());
 }
 
 // aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out)

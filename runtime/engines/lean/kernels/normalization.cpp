@@ -18,10 +18,6 @@ std::vector<T> values_of(const TensorView* view) {
   return found;
 }
 
-bool straight(const TensorView& view) {
-  return view.contiguous();
-}
-
 template <typename T>
 struct Moments {
   T mean;
@@ -144,7 +140,7 @@ Status layer_norm(Arguments& arguments) {
   TensorView& means = arguments.tensor(6);
   TensorView& rstds = arguments.tensor(7);
   SLIPWAY_RETURN_IF_ERROR(arguments.fault());
-  if (normalized.size() > in.rank || !straight(in) ||
+  if (normalized.size() > in.rank || !in.contiguous() ||
       !std::equal(normalized.rbegin(), normalized.rend(),
                   std::make_reverse_iterator(in.sizes.begin() + in.rank))) {
     return mismatch("cannot normalise " + to_text(in.shape()) + " over " + to_text(normalized));
@@ -193,7 +189,7 @@ Status group_norm(Arguments& arguments) {
   SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   std::size_t count = 0;
   const bool fits = count_elements({batch, channels, area}, 1, &count) && channels > 0 && groups > 0 &&
-                    channels % groups == 0 && in.count() == count && straight(in) &&
+                    channels % groups == 0 && in.count() == count && in.contiguous() &&
                     (weight == nullptr || static_cast<std::int64_t>(weight->count()) == channels) &&
                     (bias == nullptr || static_cast<std::int64_t>(bias->count()) == channels);
   if (!fits) {

@@ -1,4 +1,5 @@
-// Quantizing, dequantizing, choosing the parameters for it, and embeddings stored in few bits.
+// Quantizing, dequantizing, choosing the parameters for it, embeddings stored in few bits, and arithmetic on
+// quantized tensors.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -307,7 +308,109 @@ Status embedding_of(Arguments& arguments) {
   return quantized_embedding<Bits>(arguments, OutAt);
 }
 
+struct Coded {
+  float scale;
+  float zero_point;
+  float low;
+  float high;
+};
+
+// Scale, zero point and range, from argument `at` on.
+Coded coded_of(Arguments& arguments, std::size_t at) {
+  return {static_cast<float>(arguments.real(at)), static_cast<float>(arguments.integer(at + 1)),
+          static_cast<float>(arguments.integer(at + 2)), static_cast<float>(arguments.integer(at + 3))};
+}
+
+// quantized_decomposed::add.out(Tensor a, float a_scale, int a_zero_point, int a_quant_min, int a_quant_max,
+// Tensor b, float b_scale, int b_zero_point, int b_quant_min, int b_quant_max, float out_scale, int
+// out_zero_point, int out_quant_min, int out_quant_max, *, Tensor(a!) out)
+Status add_quantized(Arguments& arguments) {
+  const TensorView& a = arguments.tensor(0);
+  const TensorView& b = arguments.tensor(5);
+  TensorView& out = arguments.tensor(14);
+  const Coded of_a = coded_of(arguments, 1);
+  const Coded of_b = coded_of(arguments, 6);
+  const Coded of_out = coded_of(arguments, 10);
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+  SLIPWAY_RETURN_IF_ERROR(resize_to_both(a, b, &out));
+  const float inverse = 1.0F / of_out.scale;
+  map<float>(out, std::array<Operand, 2>{operand_of(a, out), operand_of(b, out)},
+             [=](const float* const* inputs, float* result, std::size_t count) {
+               for (std::size_t i = 0; i < count; ++i) {
+                 const float sum = (inputs[0][i] - of_a.zero_point) * of_a.scale +
+                                   (inputs[1][i] - of_b.zero_point) * of_b.scale;
+                 const float rounded = std::nearbyint(sum * inverse) + of_out.zero_point;
+                 result[i] = std::min(std::max(rounded, of_out.low), of_out.high);
+               }
+             });
+  return {};
+}
+
+// A weight of integers as floats. Each row has a scale, or one for each of the groups it is cut into.
+Status weight_of(Arguments& arguments, std::vector<float>* values) {
+  const TensorView& weight = arguments.tensor(1);
+  const TensorView& scales = arguments.tensor(2);
+  const TensorView* zero_points = arguments.optional_tensor(3);
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+  const std::size_t groups = scales.rank == 2 ? static_cast<std::size_t>(scales.sizes[1]) : 1;
+  if (weight.rank != 2 || scales.rank < 1 || scales.rank > 2 || scales.sizes[0] != weight.sizes[0] ||
+      groups == 0 || (zero_points != nullptr && zero_points->count() != scales.count())) {
+    return mismatch("scales of " + to_text(scales.shape()) + " do not fit a weight of " +
+                    to_text(weight.shape()));
+  }
+  *values = elements_of<float>(weight);
+  const std::vector<float> scale = elements_of<float>(scales);
+  const std::vector<float> zero =
+      zero_points == nullptr ? std::vector<float>(scale.size()) : elements_of<float>(*zero_points);
+  const auto width = static_cast<std::size_t>(weight.sizes[1]);
+  const std::size_t group = (width + groups - 1) / groups;
+  for (std::size_t i = 0; i < values->size(); ++i) {
+    const std::size_t at = i / width * groups + i % width / group;
+    (*values)[i] = ((*values)[i] - zero[at]) * scale[at];
+  }
+  return {};
+}
+
+// quantized_decomposed::mixed_mm.out(Tensor input, Tensor weight, Tensor weight_scales, Tensor?
+// weight_zero_points, *, Tensor(a!) out): in (m x k) times the weight, which is k x n; and
+// quantized_decomposed::mixed_linear.out, which has `ScalarType? dtype=None` before the output, and a weight
+// of n x k.
+template <bool transposed, std::size_t out_at>
+Status quantized_product(Arguments& arguments) {
+  const TensorView& in = arguments.tensor(0);
+  const TensorView& weight = arguments.tensor(1);
+  TensorView& out = arguments.tensor(out_at);
+  std::vector<float> factors;
+  const Status read = weight_of(arguments, &factors);
+  if (!read.ok() || !arguments.fault().ok()) {
+    return read;
+  }
+  const std::int64_t inner = weight.sizes[transposed ? 1 : 0];
+  if (in.rank == 0 || in.sizes[in.rank - 1U] != inner) {
+    return mismatch("cannot multiply " + to_text(in.shape()) + " with " + to_text(weight.shape()));
+  }
+  Shape shape = in.shape();
+  shape.back() = weight.sizes[transposed ? 0 : 1];
+  const Status resized = resize(&out, shape);
+  if (!resized.ok() || out.count() == 0) {
+    return resized;
+  }
+  const auto k = static_cast<std::size_t>(inner);
+  const auto n = static_cast<std::size_t>(shape.back());
+  const std::vector<float> values = elements_of<float>(in);
+  std::vector<float> result(out.count());
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    const float* row = values.data() + i / n * k;
+    for (std::size_t l = 0; l < k; ++l) {
+      result[i] += row[l] * factors[transposed ? i % n * k + l : l * n + i % n];
+    }
+  }
+  copy(out, operand_of(straightened(out, result.data()), out));
+  return {};
+}
+
 constexpr KernelEntry kQuantizedTable[] = {
+    {"quantized_decomposed::add.out", add_quantized, 15, Sharing::kEach},
     {"quantized_decomposed::choose_qparams.Tensor_out", choose_qparams, 7},
     {"quantized_decomposed::choose_qparams_per_token_asymmetric.out", choose_per_token, 4},
     {"quantized_decomposed::dequantize_per_channel.out", dequantize<per_channel, 8>, 9},
@@ -320,6 +423,8 @@ constexpr KernelEntry kQuantizedTable[] = {
     {"quantized_decomposed::embedding_4bit.out", embedding_of<4, 6>, 7},
     {"quantized_decomposed::embedding_byte.dtype_out", embedding_of<8, 7>, 8},
     {"quantized_decomposed::embedding_byte.out", embedding_of<8, 6>, 7},
+    {"quantized_decomposed::mixed_linear.out", quantized_product<true, 5>, 6},
+    {"quantized_decomposed::mixed_mm.out", quantized_product<false, 4>, 5},
     {"quantized_decomposed::quantize_per_channel.out", quantize<per_channel, 4>, 8},
     {"quantized_decomposed::quantize_per_tensor.Tensor_out", quantize<per_tensor_of_tensors, 3>, 7},
     {"quantized_decomposed::quantize_per_tensor.out", quantize<per_tensor, 3>, 7},

@@ -1,9 +1,10 @@
-// A tensor's elements under another shape: each operator sees its input with other steps, and copies.
+// Views of a tensor, as copies in the output's own memory order and element type.
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
-#include "lean/kernels/strided_copy.h"
 #include "lean/kernels/tables.h"
+#include "lean/kernels/tensor_iterator.h"
 
 namespace slipway::lean {
 namespace {
@@ -246,10 +247,67 @@ Status as_strided_copy(Arguments& arguments) {
   return copy_as(arguments.tensor(4), shape, operand);
 }
 
+// aten::clone.out(Tensor self, *, MemoryFormat? memory_format=None, Tensor(a!) out) and the like: a copy in
+// the output's own memory order and element type. Between the two stand settings that the output's tensor has
+// taken up already.
+template <std::size_t kOutAt>
+Status copy_to(Arguments& arguments) {
+  const TensorView& in = arguments.tensor(0);
+  TensorView& out = arguments.tensor(kOutAt);
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+  return copy_as(out, in.shape(), whole(in));
+}
+
+// aten::copy.out(Tensor self, Tensor src, bool non_blocking=False, *, Tensor(a!) out): src, broadcast to
+// self.
+Status copy_out(Arguments& arguments) {
+  const TensorView& self = arguments.tensor(0);
+  const TensorView& source = arguments.tensor(1);
+  TensorView& out = arguments.tensor(3);
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+  Shape shape;
+  Status done = broadcast_shape(self, source, &shape);
+  if (done.ok() && shape != self.shape()) {
+    done = mismatch(to_text(source.shape()) + " does not go into " + to_text(self.shape()));
+  }
+  if (done.ok()) {
+    done = resize(&out, shape);
+  }
+  if (done.ok()) {
+    copy(out, operand_of(source, out));
+  }
+  return done;
+}
+
+// aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False)
+Status copy_in_place(Arguments& arguments) {
+  TensorView& self = arguments.tensor(0);
+  const TensorView& source = arguments.tensor(1);
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+  Shape shape;
+  const Status done = broadcast_shape(self, source, &shape);
+  if (!done.ok() || shape != self.shape()) {
+    return done.ok() ? mismatch(to_text(source.shape()) + " does not go into " + to_text(self.shape()))
+                     : done;
+  }
+  const Status writable = resize(&self, shape);
+  if (writable.ok()) {
+    copy(self, operand_of(source, self));
+  }
+  return writable;
+}
+
 constexpr KernelEntry kViewTable[] = {
+    {"aten::_to_copy.out", copy_to<3>, 4, Sharing::kEach},
+    {"aten::alias_copy.out", copy_to<1>, 2, Sharing::kEach},
     {"aten::as_strided_copy.out", as_strided_copy, 5},
+    {"aten::clone.out", copy_to<2>, 3, Sharing::kEach},
+    {"aten::copy.out", copy_out, 4, Sharing::kEach},
+    {"aten::copy_", copy_in_place, 3, Sharing::kSelfEach},
+    {"aten::detach_copy.out", copy_to<1>, 2, Sharing::kEach},
     {"aten::diagonal_copy.out", diagonal_copy, 5},
     {"aten::expand_copy.out", expand_copy, 4},
+    {"aten::lift_fresh_copy.out", copy_to<1>, 2, Sharing::kEach},
     {"aten::permute_copy.out", permute_copy, 3},
     {"aten::squeeze_copy.dim_out", squeeze_dim, 3},
     {"aten::squeeze_copy.dims_out", squeeze_dims, 3},
@@ -258,6 +316,10 @@ constexpr KernelEntry kViewTable[] = {
     {"aten::unfold_copy.out", unfold_copy, 5},
     {"aten::unsqueeze_copy.out", unsqueeze_copy, 3},
     {"aten::view_copy.out", view_copy, 3},
+    {"dim_order_ops::_clone_dim_order.out", copy_to<3>, 4, Sharing::kEach},
+    {"dim_order_ops::_to_dim_order_copy.out", copy_to<3>, 4, Sharing::kEach},
+    {"et_copy::_d2h_copy.out", copy_to<1>, 2, Sharing::kEach},
+    {"et_copy::_h2d_copy.out", copy_to<1>, 2, Sharing::kEach},
 };
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include "file_format.h"
 #include "lean/method/recorder.h"
 #include "lean/xnnpack/kernel_types.h"
-#include "lean/xnnpack/packing.h"
+#include "lean/xnnpack/packed_weights.h"
 
 namespace slipway::lean {
 namespace {

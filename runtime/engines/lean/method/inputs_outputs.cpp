@@ -1,9 +1,11 @@
-// What goes into a method and comes out of it.
+// What goes into a method and comes out of it, which inputs share their memory, and what the method says of
+// itself: its kernels and, with a recorder, its times and values.
 #include <xnnpack.h>
-
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/device_memory.h"
@@ -168,6 +170,164 @@ Result<Tensor> Method::output(std::size_t index) const {
                   "export the model with tensors and numbers as outputs");
   }
   return tensor;
+}
+
+namespace {
+
+// What the first instruction with a value does.
+enum class FirstUse : std::uint8_t { kNone, kRead, kWritten };
+
+const std::vector<std::int32_t>* list_at(const std::vector<EValue>& values, std::int32_t index) {
+  const auto* list = std::get_if<TensorList>(&values[static_cast<std::size_t>(index)]);
+  return list == nullptr ? nullptr : &list->items;
+}
+
+// Where a kernel's outputs begin among its arguments: the exporter appends what the kernel returns, which is
+// its output or a list of them, once more. A kernel that works in place has no output: all of it is read.
+std::size_t outputs_begin(const std::vector<EValue>& values, const std::int32_t* arguments,
+                          std::size_t count) {
+  if (count <= 2) {
+    return count;
+  }
+  const std::int32_t returned = arguments[count - 1];
+  if (arguments[count - 2] == returned) {
+    return count - 2;
+  }
+  const std::vector<std::int32_t>* list = list_at(values, returned);
+  if (list == nullptr || list->empty()) {
+    return count;
+  }
+  const std::vector<std::int32_t>* before = list_at(values, arguments[count - 2]);
+  if (before != nullptr && *before == *list) {
+    return count - 2;
+  }
+  const bool fits = count - 1 > list->size();
+  const std::size_t begin = fits ? count - 1 - list->size() : count;
+  return fits && std::equal(list->begin(), list->end(), arguments + begin) ? begin : count;
+}
+
+}  // namespace
+
+// An exporter leaves out a view of an input: it is a value of its own in the same memory, which no
+// instruction writes. Such an input is copied to that memory, wherever it is given. Values that take the
+// memory later, when nobody needs the input any more, are written before they are read.
+void Method::find_shared_inputs() {
+  std::vector<FirstUse> uses(values_.size(), FirstUse::kNone);
+  bool jumps = false;  // what follows may be left out
+  const auto use = [&](std::int64_t index, FirstUse how) {
+    if (index >= 0 && uses[static_cast<std::size_t>(index)] == FirstUse::kNone) {
+      uses[static_cast<std::size_t>(index)] = jumps ? FirstUse::kRead : how;
+    }
+  };
+  const auto use_all = [&](std::int32_t index, FirstUse how) {
+    // A list's tensors are used with it the first time: a damaged file may name a long one many times.
+    const bool again = uses[static_cast<std::size_t>(index)] != FirstUse::kNone;
+    use(index, how);
+    if (const std::vector<std::int32_t>* list = again ? nullptr : list_at(values_, index)) {
+      for (const std::int32_t item : *list) {
+        use(item, how);
+      }
+    }
+  };
+  for (const Instruction& instruction : instructions_) {
+    const std::int32_t* arguments = instruction.arguments;
+    if (instruction.action == Action::kKernel) {
+      const std::size_t outputs = outputs_begin(values_, arguments, instruction.count);
+      for (std::size_t i = 0; i < instruction.count; ++i) {
+        use_all(arguments[i], i < outputs ? FirstUse::kRead : FirstUse::kWritten);
+      }
+    } else if (is_delegate(instruction)) {
+      for (const bool written : {false, true}) {
+        for (std::size_t i = 0; i < instruction.count; ++i) {
+          if (instruction.delegate->produces(i) == written) {
+            use(arguments[i], written ? FirstUse::kWritten : FirstUse::kRead);
+          }
+        }
+      }
+    } else if (instruction.action == Action::kMove) {
+      use(static_cast<std::int64_t>(instruction.from), FirstUse::kRead);
+      use(static_cast<std::int64_t>(instruction.to), FirstUse::kWritten);
+    } else if (instruction.action == Action::kJumpFalse) {
+      use(static_cast<std::int64_t>(instruction.from), FirstUse::kRead);
+      jumps = true;
+    }
+  }
+  for (const std::int32_t output : *plan_->outputs()) {
+    use(output, FirstUse::kRead);
+  }
+  for (std::size_t i = 0; i < input_memory_.size(); ++i) {
+    const auto own = static_cast<std::size_t>(plan_->inputs()->Get(static_cast<flatbuffers::uoffset_t>(i)));
+    const auto [memory, size] = input_memory_[i];
+    bool shared = false;
+    for (std::size_t value = 0; value < values_.size(); ++value) {
+      const auto* view = std::get_if<TensorView>(&values_[value]);
+      shared = shared || (view != nullptr && value != own && uses[value] == FirstUse::kRead &&
+                          view->data < memory + size && memory < view->data + view->capacity);
+    }
+    shared_inputs_.push_back(shared);
+  }
+}
+
+std::vector<KernelUse> Method::kernels() const {
+  std::vector<KernelUse> all;
+  for (std::size_t i = 0; i < instructions_.size(); ++i) {
+    if (is_delegate(instructions_[i])) {
+      for (KernelUse& use : instructions_[i].delegate->kernels()) {
+        use.node += " @" + std::to_string(i);
+        all.push_back(std::move(use));
+      }
+    }
+  }
+  return all;
+}
+
+std::vector<Fallback> Method::fallbacks() const {
+  std::vector<Fallback> all;
+  if (!kHasXnnpack) {
+    return all;
+  }
+  for (const auto& delegate : delegates_) {
+    const std::optional<Fallback> found = delegate->fallback();
+    if (found) {
+      all.push_back(*found);
+    }
+  }
+  return all;
+}
+
+void Method::record(const Instruction& instruction, std::size_t index, std::uint64_t start) {
+  if (instruction.action == Action::kKernel) {
+    recorder_->add_kernel(instruction.name, index, start);
+  } else if (is_delegate(instruction)) {
+    const std::uint64_t end = Recorder::now();
+    recorder_->add_delegate(instruction.delegate->times(), index, start, end);
+  }
+  if (recorder_->keeps_values()) {
+    record_values(instruction, index);
+  }
+}
+
+// A kernel's last argument is its result.
+void Method::record_values(const Instruction& instruction, std::size_t index) {
+  if (is_delegate(instruction)) {
+    for (const NodeValue& value : instruction.delegate->values()) {
+      recorder_->add_value(value.kind, index, static_cast<std::int32_t>(value.node), value.tensor);
+    }
+  }
+  if (instruction.action != Action::kKernel || instruction.count == 0) {
+    return;
+  }
+  std::vector<std::int32_t> results{instruction.arguments[instruction.count - 1]};
+  if (const auto* list = std::get_if<TensorList>(&values_[static_cast<std::size_t>(results.front())])) {
+    results = list->items;
+  }
+  for (const std::int32_t result : results) {
+    const auto* view =
+        result < 0 ? nullptr : std::get_if<TensorView>(&values_[static_cast<std::size_t>(result)]);
+    if (view != nullptr && view->data != nullptr && view->dtype != DType::kUnknown) {
+      recorder_->add_value(instruction.name, index, -1, tensor_of(*view));
+    }
+  }
 }
 
 }  // namespace slipway::lean

@@ -8,8 +8,7 @@
 
 #include <algorithm>
 
-#include "lean/xnnpack/byte_tiles.h"
-#include "lean/xnnpack/tile_choice.h"
+#include "lean/xnnpack/own_kernels.h"
 
 // XNNPACK's tasks; its header hides them from C++.
 extern "C" {
@@ -269,9 +268,10 @@ enum class Kernels { kXnnpack, kOurs, kOursForBytes };
 
 Kernels kernels_of(const xnn_operator& op) {
   const auto is = [](void (*kernel)()) {
-    return tile_name(kernel).empty()    ? Kernels::kXnnpack
-           : *byte_name(kernel) == '\0' ? Kernels::kOurs
-                                        : Kernels::kOursForBytes;
+    const std::string name = tile_name(kernel);
+    return name.empty()                               ? Kernels::kXnnpack
+           : name.find("_qc8w_") == std::string::npos ? Kernels::kOurs
+                                                      : Kernels::kOursForBytes;
   };
   switch (op.ukernel.type) {
     case xnn_microkernel_type_gemm:

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "lean/xnnpack/float_tiles.h"
+#include "lean/xnnpack/own_kernels.h"
 
 namespace slipway::lean {
 namespace {

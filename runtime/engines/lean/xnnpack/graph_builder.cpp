@@ -2,6 +2,7 @@
 
 #include <xnnpack/subgraph.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "file_format.h"
@@ -81,9 +82,6 @@ Status GraphBuilder::fault(const std::string& text) const {
 Status GraphBuilder::build() {
   const xnn::XNNGraph& graph = payload_.graph();
   xnn_subgraph_t made = nullptr;
-  if (graph.xvalues() == nullptr || graph.xnodes() == nullptr) {
-    return fault("its graph has no values or no nodes");
-  }
   // A call may bring arguments that no node reads: there can be more of them than values.
   if (graph.num_externs() > kMostExternals) {
     return fault("it says it has " + std::to_string(graph.num_externs()) + " inputs and outputs");
@@ -102,11 +100,7 @@ Status GraphBuilder::build() {
     if (part_ != nullptr && part_->nodes.count(uses_.size() - 1) == 0) {
       continue;
     }
-    results_.emplace_back();
     SLIPWAY_RETURN_IF_ERROR(define_node(*node));
-  }
-  if (!all_used()) {
-    return fault("a node's results are used nowhere");
   }
   for (const auto& [result, output] : narrowed_) {
     if (convert(result, output) != xnn_status_success) {
@@ -118,31 +112,11 @@ Status GraphBuilder::build() {
 
 Status GraphBuilder::define_value(const xnn::XValue& value) {
   const xnn::XNNTensorValue* tensor = tensor_of(value);
-  if (tensor == nullptr) {
-    return fault("it has an empty value");
-  }
   if (part_ != nullptr && part_->values.count(tensor->id_out()) == 0) {
     return {};
   }
-  // Put together only for a message: a graph has hundreds of values.
-  const auto name = [tensor] { return "value " + std::to_string(tensor->id_out()); };
-  const std::size_t rank = tensor->dims() == nullptr ? 0 : tensor->dims()->size();
-  if (rank != tensor->num_dims() || rank > XNN_MAX_TENSOR_DIMS) {
-    return fault(name() + " has an impossible shape");
-  }
-  if (to_xnn(tensor->datatype()) == xnn_datatype_invalid ||
-      tensor->dq_datatype() != xnn::XNNDatatype::xnn_datatype_invalid) {
-    return {Code::kMissingOperator,
-            what_ + ": " + name() + " is of a type that this XNNPACK does not have (" +
-                xnn::EnumNameXNNDatatype(tensor->datatype()) + ").",
-            "export the model with another quantization scheme (./inv models)",
-            {xnn::EnumNameXNNDatatype(tensor->datatype())}};
-  }
   const PartValue part_value = part_value_of(*tensor);
   if (part_value.external_id != XNN_INVALID_VALUE_ID) {
-    if (part_value.external_id >= (part_ == nullptr ? payload_.graph().num_externs() : part_->externals)) {
-      return fault(name() + " is an input or output beyond those it says it has");
-    }
     externals_.push_back({part_value.external_id, (part_value.flags & XNN_VALUE_FLAG_EXTERNAL_OUTPUT) != 0,
                           to_xnn(tensor->datatype()), tensor->num_dims(), is_wide(*tensor)});
   }
@@ -150,32 +124,9 @@ Status GraphBuilder::define_value(const xnn::XValue& value) {
   return quantized == nullptr ? define_plain(*tensor) : define_quantized(*quantized);
 }
 
-// The constant's bytes, when there are as many as its type and shape ask for; nullptr for no constant.
-Status GraphBuilder::constant_of(const xnn::XNNTensorValue& value, const void** data) const {
-  *data = nullptr;
-  if (value.constant_buffer_idx() == 0) {
-    return {};
-  }
-  const Bytes found = payload_.constant(value.constant_buffer_idx());
-  const XnnType* row = find_type(value.datatype());
-  Shape shape;
-  for (const std::size_t dim : dims_of(value)) {
-    shape.push_back(static_cast<std::int64_t>(dim));
-  }
-  std::size_t count = 0;
-  if (!count_elements(shape, 4, &count)) {
-    return fault("value " + std::to_string(value.id_out()) + " has an impossible shape");
-  }
-  // Rows of 4-bit numbers begin at a byte.
-  const std::size_t last = shape.empty() ? 1 : static_cast<std::size_t>(shape.back());
-  const std::size_t rows = last == 0 ? 0 : count / last;
-  const std::size_t needed = row->bits == 4 ? rows * ((last + 1) / 2) : count * row->bits / 8;
-  if (found.data == nullptr || found.size < needed) {
-    return fault("value " + std::to_string(value.id_out()) + " is a constant of " + std::to_string(needed) +
-                 " bytes, and " + std::to_string(found.size) + " are stored");
-  }
-  *data = found.data;
-  return {};
+// nullptr for no constant.
+const void* GraphBuilder::constant_of(const xnn::XNNTensorValue& value) const {
+  return payload_.constant(value.constant_buffer_idx()).data;
 }
 
 Status GraphBuilder::remember(const xnn::XNNTensorValue& value, xnn_status status, std::uint32_t id) {
@@ -188,13 +139,7 @@ Status GraphBuilder::remember(const xnn::XNNTensorValue& value, xnn_status statu
   const bool widened = is_wide(value) || (widen_ && value.datatype() == xnn::XNNDatatype::xnn_datatype_fp16);
   GraphValue& entry = values_[value.id_out()];
   const bool constant = value.constant_buffer_idx() != 0;
-  const std::uint32_t flags = part_value_of(value).flags;
-  entry = {id,
-           widened ? xnn_datatype_fp32 : to_xnn(value.datatype()),
-           dims_of(value),
-           constant,
-           constant || (flags & XNN_VALUE_FLAG_EXTERNAL_INPUT) != 0,
-           (flags & XNN_VALUE_FLAG_EXTERNAL_OUTPUT) != 0};
+  entry = {id, widened ? xnn_datatype_fp32 : to_xnn(value.datatype()), dims_of(value), constant};
   return {};
 }
 
@@ -235,8 +180,7 @@ Status GraphBuilder::define_widened(const xnn::XNNTensorValue& value, const void
 }
 
 Status GraphBuilder::define_plain(const xnn::XNNTensorValue& value) {
-  const void* data = nullptr;
-  SLIPWAY_RETURN_IF_ERROR(constant_of(value, &data));
+  const void* data = constant_of(value);
   if (value.datatype() == xnn::XNNDatatype::xnn_datatype_fp16) {
     has_halves_ = true;
     if (widen_) {
@@ -258,10 +202,8 @@ std::vector<float> GraphBuilder::scales_of(const xnn::PerChannelQuant& quant) co
                                     : std::vector<float>(quant.scale()->begin(), quant.scale()->end());
   }
   const Bytes stored = payload_.constant(quant.scale_buffer_idx());
-  std::vector<float> scales;
-  if (quant.num_scales() != 0 && stored.data != nullptr &&
-      stored.size / sizeof(float) >= quant.num_scales()) {
-    scales.resize(quant.num_scales());
+  std::vector<float> scales(std::min<std::size_t>(quant.num_scales(), stored.size / sizeof(float)));
+  if (!scales.empty()) {
     std::memcpy(scales.data(), stored.data, scales.size() * sizeof(float));
   }
   return scales;
@@ -269,9 +211,7 @@ std::vector<float> GraphBuilder::scales_of(const xnn::PerChannelQuant& quant) co
 
 Status GraphBuilder::define_quantized(const xnn::XNNQuantizedTensorValue& quantized) {
   const xnn::XNNTensorValue& value = *quantized.tensor_value();
-  const void* data = nullptr;
-  SLIPWAY_RETURN_IF_ERROR(constant_of(value, &data));
-  const std::string name = "value " + std::to_string(value.id_out());
+  const void* data = constant_of(value);
   const std::vector<std::size_t> dims = dims_of(value);
   const xnn_datatype datatype = to_xnn(value.datatype());
   const std::int32_t zero_point =
@@ -286,9 +226,6 @@ Status GraphBuilder::define_quantized(const xnn::XNNQuantizedTensorValue& quanti
   } else if (const auto* channels = quantized.quant_params_as_PerChannelQuant()) {
     const auto channel = static_cast<std::size_t>(channels->channel_dim());
     scales_.push_back(scales_of(*channels));
-    if (channels->channel_dim() < 0 || channel >= dims.size() || scales_.back().size() != dims[channel]) {
-      return fault(name + " has not one scale for each channel");
-    }
     status = xnn_define_channelwise_quantized_tensor_value_v2(
         subgraph_.get(), datatype, zero_point, scales_.back().data(), dims.size(), channel, dims.data(), data,
         part_value.external_id, part_value.flags, &id);
@@ -297,25 +234,15 @@ Status GraphBuilder::define_quantized(const xnn::XNNQuantizedTensorValue& quanti
     const Bytes stored = payload_.constant(blocks->scale_buffer_idx());
     const auto channel = static_cast<std::size_t>(blocks->channel_dim());
     const auto size = static_cast<std::size_t>(blocks->group_size());
-    if (dims.size() != 2 || blocks->channel_dim() < 0 || channel > 1 || blocks->group_size() <= 0 ||
-        dims[1 - channel] % size != 0 ||
-        stored.size < dims[channel] * (dims[1 - channel] / size) * sizeof(std::uint16_t)) {
-      return fault(name + " has not one scale for each block");
-    }
     status = xnn_define_blockwise_quantized_tensor_value(
         subgraph_.get(), datatype, zero_point, reinterpret_cast<const std::uint16_t*>(stored.data),
         dims.size(), channel, size, dims.data(), data, part_value.external_id, part_value.flags, &id);
   } else if (const auto* dynamic = quantized.quant_params_as_PerTokenDynamicQuant()) {
-    if (dynamic->num_nonbatch_dims() < 0) {
-      return fault(name + " has an impossible quantization");
-    }
     const std::int32_t together =
         payload_.pixel_layers().is_rows(value.id_out()) ? 1 : dynamic->num_nonbatch_dims();
     status = xnn_define_dynamically_quantized_tensor_value(subgraph_.get(), datatype, dims.size(),
                                                            static_cast<std::size_t>(together), dims.data(),
                                                            part_value.external_id, part_value.flags, &id);
-  } else {
-    return fault(name + " is quantized in an unknown way");
   }
   return remember(value, status, id);
 }
@@ -336,50 +263,9 @@ Status GraphBuilder::define_node(const xnn::XNode& node) {
           {name}};
 }
 
-const GraphValue* GraphBuilder::find(std::uint32_t exported_id) const {
-  const auto found = values_.find(exported_id);
-  if (found == values_.end()) {
-    return nullptr;
-  }
-  if (!uses_.empty()) {
-    uses_.back().insert(exported_id);
-  }
-  return &found->second;
-}
-
-const GraphValue* GraphBuilder::claim(std::uint32_t exported_id) const {
-  const auto found = values_.find(exported_id);
-  if (found == values_.end() || found->second.known) {
-    return nullptr;
-  }
-  found->second.known = true;
-  if (!results_.empty()) {
-    results_.back().push_back(exported_id);
-  }
-  return find(exported_id);
-}
-
-const GraphValue* GraphBuilder::use(std::uint32_t exported_id) const {
-  const auto found = values_.find(exported_id);
-  if (found == values_.end() || !found->second.known) {
-    return nullptr;
-  }
-  found->second.used = true;
-  return find(exported_id);
-}
-
-// XNNPACK ends the process where a node's result is used by a node whose own results are not.
-bool GraphBuilder::all_used() const {
-  for (const std::vector<std::uint32_t>& results : results_) {
-    bool used = results.empty();
-    for (const std::uint32_t id : results) {
-      used = used || values_.at(id).used;
-    }
-    if (!used) {
-      return false;
-    }
-  }
-  return true;
+const GraphValue& GraphBuilder::at(std::uint32_t exported_id) const {
+  uses_.back().insert(exported_id);
+  return values_.at(exported_id);
 }
 
 bool GraphBuilder::feeds_only(std::uint32_t exported_id, xnn_datatype weights) const {
@@ -389,8 +275,7 @@ bool GraphBuilder::feeds_only(std::uint32_t exported_id, xnn_datatype weights) c
     if (layer == nullptr || layer->input1_id() != exported_id) {
       continue;
     }
-    const GraphValue* filter = find(layer->filter_id());
-    if (filter == nullptr || filter->datatype != weights) {
+    if (at(layer->filter_id()).datatype != weights) {
       return false;
     }
     some = true;

@@ -42,17 +42,15 @@ struct GraphValue {
   xnn_datatype datatype = xnn_datatype_invalid;
   std::vector<std::size_t> dims;
   bool constant = false;
-  bool known = false;  // constant, given from outside, or the result of a node before
-  bool used = false;   // by a node, or outside
 };
 
 // A graph in the making: the exporter's value ids lead to XNNPACK's.
 class GraphBuilder {
  public:
-  // `part`: only these nodes; nullptr for all. It must outlive the builder. `widen`: what is float16 is
-  // computed in float32; inputs and outputs stay what they are, and are converted by nodes of the graph.
-  // What is bfloat16 is float32 for XNNPACK, which computes nothing in it and has no such converters: who
-  // runs the graph converts inputs and outputs.
+  // Of a graph that was checked (GraphCheck). `part`: only these nodes; nullptr for all. It must outlive the
+  // builder. `widen`: what is float16 is computed in float32; inputs and outputs stay what they are, and are
+  // converted by nodes of the graph. What is bfloat16 is float32 for XNNPACK, which computes nothing in it
+  // and has no such converters: who runs the graph converts inputs and outputs.
   GraphBuilder(const XnnPayload& payload, std::string what, const GraphPart* part = nullptr,
                bool widen = false);
 
@@ -67,12 +65,8 @@ class GraphBuilder {
   // The values that each node names, by the exporter's ids.
   const std::vector<std::set<std::uint32_t>>& uses() const { return uses_; }
 
-  // For the functions that define nodes (nodes.cpp).
-  const GraphValue* find(std::uint32_t exported_id) const;
-  // The value for a node to write: each has one writer, which comes before its readers. XNNPACK trusts that.
-  const GraphValue* claim(std::uint32_t exported_id) const;
-  // The value for a node to read.
-  const GraphValue* use(std::uint32_t exported_id) const;
+  // For the functions that define nodes (nodes.cpp): a value that the node names.
+  const GraphValue& at(std::uint32_t exported_id) const;
   const PixelLayers& pixel_layers() const { return payload_.pixel_layers(); }
   // Whether the value is only the activation of fully-connected nodes whose weights have that type.
   bool feeds_only(std::uint32_t exported_id, xnn_datatype weights) const;
@@ -85,9 +79,8 @@ class GraphBuilder {
   Status define_quantized(const xnn::XNNQuantizedTensorValue& value);
   Status define_widened(const xnn::XNNTensorValue& value, const void* data);
   xnn_status convert(std::uint32_t from, std::uint32_t to);
-  bool all_used() const;
   Status define_node(const xnn::XNode& node);
-  Status constant_of(const xnn::XNNTensorValue& value, const void** data) const;
+  const void* constant_of(const xnn::XNNTensorValue& value) const;
   Status fault(const std::string& text) const;
   Status remember(const xnn::XNNTensorValue& value, xnn_status status, std::uint32_t id);
   std::vector<float> scales_of(const xnn::PerChannelQuant& quant) const;
@@ -98,9 +91,8 @@ class GraphBuilder {
   bool widen_;
   bool has_halves_ = false;
   mutable std::vector<std::set<std::uint32_t>> uses_;
-  mutable std::vector<std::vector<std::uint32_t>> results_;  // of each node, by the exporter's ids
   Subgraph subgraph_;
-  mutable std::unordered_map<std::uint32_t, GraphValue> values_;
+  std::unordered_map<std::uint32_t, GraphValue> values_;
   std::vector<External> externals_;
   // XNNPACK keeps pointers to per-channel scales, and to constants.
   std::vector<std::vector<float>> scales_;
@@ -113,7 +105,7 @@ const char* name_of(xnn_status status);
 // XNNPACK's type for the exporter's, whose numbers differ; invalid for one that this XNNPACK lacks.
 xnn_datatype to_xnn(xnn::XNNDatatype datatype);
 
-// Defines one node. invalid_parameter when a value it names is not there.
+// Defines one node.
 xnn_status define_xnn_node(const GraphBuilder& graph, const xnn::XNode& node);
 
 }  // namespace slipway::lean

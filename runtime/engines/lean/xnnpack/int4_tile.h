@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lean/xnnpack/byte_tile.h"
+
 namespace slipway::lean {
 
 inline constexpr std::size_t kInt4Rows = 12;  // of a tile, at most
@@ -20,33 +22,29 @@ struct Int4Limits {
   float greatest;
   std::size_t block;  // elements of the depth with one scale: a multiple of 32
 };
-struct Int4Row {
-  std::int32_t zero_point;
-  float scale;
-};
 using Int4Gemm = void (*)(std::size_t rows, std::size_t columns, std::size_t depth, const std::int8_t* a,
                           std::size_t a_stride, const void* weights, float* c, std::size_t c_stride,
-                          std::size_t panel_stride, const Int4Limits* limits, const Int4Row* quantized);
+                          std::size_t panel_stride, const Int4Limits* limits, const ByteRow* quantized);
 
 namespace avx512vnni {
 // Both compute any number of rows up to the most; what they are called by says how many a layer's tiles have.
 void int4_gemm_one_on_avx512vnni(std::size_t rows, std::size_t columns, std::size_t depth,
                                  const std::int8_t* a, std::size_t a_stride, const void* weights, float* c,
                                  std::size_t c_stride, std::size_t panel_stride, const Int4Limits* limits,
-                                 const Int4Row* quantized);
+                                 const ByteRow* quantized);
 void int4_gemm_on_avx512vnni(std::size_t rows, std::size_t columns, std::size_t depth, const std::int8_t* a,
                              std::size_t a_stride, const void* weights, float* c, std::size_t c_stride,
-                             std::size_t panel_stride, const Int4Limits* limits, const Int4Row* quantized);
+                             std::size_t panel_stride, const Int4Limits* limits, const ByteRow* quantized);
 }  // namespace avx512vnni
 
 namespace avx2 {
 // The same, of at most kInt4RowsInAvx2.
 void int4_gemm_one_on_avx2(std::size_t rows, std::size_t columns, std::size_t depth, const std::int8_t* a,
                            std::size_t a_stride, const void* weights, float* c, std::size_t c_stride,
-                           std::size_t panel_stride, const Int4Limits* limits, const Int4Row* quantized);
+                           std::size_t panel_stride, const Int4Limits* limits, const ByteRow* quantized);
 void int4_gemm_on_avx2(std::size_t rows, std::size_t columns, std::size_t depth, const std::int8_t* a,
                        std::size_t a_stride, const void* weights, float* c, std::size_t c_stride,
-                       std::size_t panel_stride, const Int4Limits* limits, const Int4Row* quantized);
+                       std::size_t panel_stride, const Int4Limits* limits, const ByteRow* quantized);
 }  // namespace avx2
 
 }  // namespace slipway::lean

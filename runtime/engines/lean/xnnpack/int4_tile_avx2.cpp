@@ -104,7 +104,7 @@ inline void add_unit_on_avx2(const std::uint8_t* weights, const std::int8_t* ele
 
 // What every row begins with: a panel's sums of columns, for the rows' zero points.
 [[gnu::noinline]] void begin_totals_on_avx2(std::size_t rows, const std::uint8_t* column_sums,
-                                            const Int4Row* quantized, __m256* totals) {
+                                            const ByteRow* quantized, __m256* totals) {
   const auto* from = reinterpret_cast<const float*>(column_sums);
   for (std::size_t row = 0; row < rows; ++row) {
     const __m256 zero_point = _mm256_set1_ps(static_cast<float>(quantized[row].zero_point));
@@ -116,7 +116,7 @@ inline void add_unit_on_avx2(const std::uint8_t* weights, const std::int8_t* ele
 
 // A panel's results; so many columns are left, which may be more than it has.
 [[gnu::noinline]] void end_totals_on_avx2(std::size_t rows, const std::uint8_t* bias, std::size_t left,
-                                          const Int4Limits& limits, const Int4Row* quantized,
+                                          const Int4Limits& limits, const ByteRow* quantized,
                                           const __m256* totals, float* c, std::size_t c_stride) {
   const auto* from = reinterpret_cast<const float*>(bias);
   const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -137,7 +137,7 @@ inline void add_unit_on_avx2(const std::uint8_t* weights, const std::int8_t* ele
 template <std::size_t kRows>
 void int4_on_avx2(std::size_t columns, std::size_t depth, const std::int8_t* a, std::size_t a_stride,
                   const std::uint8_t* weights, float* c, std::size_t c_stride, const Int4Limits& limits,
-                  const Int4Row* quantized) {
+                  const ByteRow* quantized) {
   Int4Rows rows;
   copy_int4_rows_on_avx2(kRows, a, a_stride, depth, &rows);
   for (std::size_t begin = 0; begin < columns; begin += kInt4Columns, c += kInt4Columns) {
@@ -177,7 +177,7 @@ void int4_on_avx2(std::size_t columns, std::size_t depth, const std::int8_t* a, 
 
 void int4_gemm_on_avx2(std::size_t rows, std::size_t columns, std::size_t depth, const std::int8_t* a,
                        std::size_t a_stride, const void* weights, float* c, std::size_t c_stride, std::size_t,
-                       const Int4Limits* limits, const Int4Row* quantized) {
+                       const Int4Limits* limits, const ByteRow* quantized) {
   constexpr decltype(&int4_on_avx2<1>) kKernels[] = {&int4_on_avx2<1>, &int4_on_avx2<2>, &int4_on_avx2<3>,
                                                      &int4_on_avx2<4>, &int4_on_avx2<5>, &int4_on_avx2<6>};
   static_assert(sizeof(kKernels) / sizeof(*kKernels) == kInt4RowsInAvx2, "one for each number of rows");
@@ -187,7 +187,7 @@ void int4_gemm_on_avx2(std::size_t rows, std::size_t columns, std::size_t depth,
 
 void int4_gemm_one_on_avx2(std::size_t, std::size_t columns, std::size_t depth, const std::int8_t* a,
                            std::size_t a_stride, const void* weights, float* c, std::size_t c_stride,
-                           std::size_t panel_stride, const Int4Limits* limits, const Int4Row* quantized) {
+                           std::size_t panel_stride, const Int4Limits* limits, const ByteRow* quantized) {
   int4_gemm_on_avx2(1, columns, depth, a, a_stride, weights, c, c_stride, panel_stride, limits, quantized);
 }
 

@@ -38,7 +38,7 @@ inline __m512i four(const std::uint8_t* from) {
 template <std::size_t kRows>
 void int4_on_avx512vnni(std::size_t columns, std::size_t depth, const std::int8_t* a, std::size_t a_stride,
                         const std::uint8_t* weights, float* c, std::size_t c_stride, const Int4Limits& limits,
-                        const Int4Row* quantized) {
+                        const ByteRow* quantized) {
   alignas(64) std::uint8_t rows[kInt4RowsBytes];
   copy_rows_on_avx512vnni(kRows, a, a_stride, depth, rows);
   const __m512i high = _mm512_set1_epi8(static_cast<char>(0xf0));
@@ -104,7 +104,7 @@ void int4_on_avx512vnni(std::size_t columns, std::size_t depth, const std::int8_
 
 void int4_gemm_on_avx512vnni(std::size_t rows, std::size_t columns, std::size_t depth, const std::int8_t* a,
                              std::size_t a_stride, const void* weights, float* c, std::size_t c_stride,
-                             std::size_t, const Int4Limits* limits, const Int4Row* quantized) {
+                             std::size_t, const Int4Limits* limits, const ByteRow* quantized) {
   constexpr decltype(&int4_on_avx512vnni<1>) kKernels[] = {
       &int4_on_avx512vnni<1>, &int4_on_avx512vnni<2>,  &int4_on_avx512vnni<3>,  &int4_on_avx512vnni<4>,
       &int4_on_avx512vnni<5>, &int4_on_avx512vnni<6>,  &int4_on_avx512vnni<7>,  &int4_on_avx512vnni<8>,
@@ -116,7 +116,7 @@ void int4_gemm_on_avx512vnni(std::size_t rows, std::size_t columns, std::size_t 
 
 void int4_gemm_one_on_avx512vnni(std::size_t, std::size_t columns, std::size_t depth, const std::int8_t* a,
                                  std::size_t a_stride, const void* weights, float* c, std::size_t c_stride,
-                                 std::size_t, const Int4Limits* limits, const Int4Row* quantized) {
+                                 std::size_t, const Int4Limits* limits, const ByteRow* quantized) {
   int4_on_avx512vnni<1>(columns, depth, a, a_stride, static_cast<const std::uint8_t*>(weights), c, c_stride,
                         *limits, quantized);
 }

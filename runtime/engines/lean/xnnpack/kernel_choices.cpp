@@ -95,20 +95,12 @@ void forget_kleidiai_kernels() {
   }
 }
 
-// What XNNPACK's config functions return as constant are variables.
-PlainRows::PlainRows() {
-  auto* packed = const_cast<xnn_gemm_config*>(xnn_init_pf32_gemm_config());
+Changed<xnn_gemm_config> plain_rows() {
+  auto packed = change(xnn_init_pf32_gemm_config());
   if (packed != nullptr) {
-    init_ = reinterpret_cast<void (*)()>(packed->init.f32);
     packed->init.f32 = nullptr;
   }
-}
-
-PlainRows::~PlainRows() {
-  auto* packed = const_cast<xnn_gemm_config*>(xnn_init_pf32_gemm_config());
-  if (packed != nullptr) {
-    packed->init.f32 = reinterpret_cast<xnn_init_f32_minmax_params_fn>(init_);
-  }
+  return packed;
 }
 
 }  // namespace slipway::lean

@@ -8,7 +8,7 @@
 #include <map>
 #include <string_view>
 
-#include "lean/xnnpack/tile_choice.h"
+#include "lean/xnnpack/own_kernels.h"
 
 // The names of all kernels in the library, made by the build from the library's index.
 #define KERNEL(symbol, arms) extern "C" void symbol();

@@ -1,4 +1,5 @@
-// From the exporter's nodes to XNNPACK's calls.
+// From the exporter's nodes to XNNPACK's calls. The graph was checked before (GraphCheck): what a node names
+// is there, has one writer, and has the sizes that the node takes. XNNPACK trusts that.
 #include <xnnpack/subgraph.h>
 
 #include <cmath>
@@ -6,243 +7,155 @@
 
 #include "lean/xnnpack/graph_builder.h"
 #include "lean/xnnpack/kernel_choices.h"
+#include "lean/xnnpack/rules.h"
 
 namespace slipway::lean {
 namespace {
 
 using Kind = xnn::XNodeUnion;
 
-constexpr xnn_status kInvalid = xnn_status_invalid_parameter;
-
-struct Range {
-  explicit Range(const xnn::XNode& node) {
-    if (const xnn::OutputMinMax* range = node.output_min_max()) {
+// A node to define: its values by XNNPACK's ids, in the order of its Operands; no bias is an invalid id.
+struct NodeCall {
+  NodeCall(const GraphBuilder& builder, const xnn::XNode& exported)
+      : graph(builder),
+        outer(exported),
+        ids(rule_of(exported.xnode_union_type())->operands(exported)),
+        to(builder.subgraph()) {
+    for (std::size_t i = 0; i < ids.input_count; ++i) {
+      in[i] = ids.inputs[i] == kNoValue ? XNN_INVALID_VALUE_ID : graph.at(ids.inputs[i]).id;
+    }
+    for (std::size_t i = 0; i < ids.output_count; ++i) {
+      out[i] = graph.at(ids.outputs[i]).id;
+    }
+    if (const xnn::OutputMinMax* range = outer.output_min_max()) {
       min = range->output_min();
       max = range->output_max();
     }
   }
 
+  template <typename Table>
+  const Table& table() const {
+    return *static_cast<const Table*>(outer.xnode_union());
+  }
+  const GraphValue& input(std::size_t i) const { return graph.at(ids.inputs[i]); }
+  const GraphValue& output() const { return graph.at(ids.outputs[0]); }
+  xnn_status unary(xnn_unary_operator type, std::uint32_t flags,
+                   const xnn_unary_params* params = nullptr) const {
+    return xnn_define_unary(to, type, params, in[0], out[0], flags);
+  }
+  xnn_status clamp(std::uint32_t flags) const {
+    xnn_unary_params params{};
+    params.clamp.min = min;
+    params.clamp.max = max;
+    return unary(xnn_unary_clamp, flags, &params);
+  }
+
+  const GraphBuilder& graph;
+  const xnn::XNode& outer;
+  const Operands ids;  // the exporter's
+  const xnn_subgraph_t to;
+  std::uint32_t in[kMostInputs] = {};
+  std::uint32_t out[kMostOutputs] = {};
   float min = -std::numeric_limits<float>::infinity();
   float max = std::numeric_limits<float>::infinity();
 };
 
-// A node in the making: turns the exporter's ids into XNNPACK's and remembers when one was missing.
-class Ids {
- public:
-  explicit Ids(const GraphBuilder& graph) : graph_(graph) {}
-
-  std::uint32_t operator()(std::uint32_t exported) { return take(graph_.use(exported)); }
-  // After the node's inputs.
-  std::uint32_t output(std::uint32_t exported) { return take(graph_.claim(exported)); }
-  std::uint32_t optional(std::uint32_t exported) {
-    return exported == XNN_INVALID_VALUE_ID ? XNN_INVALID_VALUE_ID : (*this)(exported);
-  }
-  bool good() const { return good_; }
-
- private:
-  std::uint32_t take(const GraphValue* value) {
-    good_ = good_ && value != nullptr;
-    return value == nullptr ? XNN_INVALID_VALUE_ID : value->id;
-  }
-
-  const GraphBuilder& graph_;
-  bool good_ = true;
-};
-
-// A node's table with one input and one output, and XNNPACK's ids of these.
-template <typename Table>
-struct OneToOne {
-  OneToOne(const GraphBuilder& graph, const xnn::XNode& outer)
-      : node(*static_cast<const Table*>(outer.xnode_union())) {
-    Ids id(graph);
-    input = id(node.input_id());
-    output = id.output(node.output_id());
-    good = id.good();
-  }
-
-  const Table& node;
-  std::uint32_t input, output;
-  bool good;
-};
-using Plain = OneToOne<xnn::_XNNNode1x1>;
-
-template <typename Table>
-xnn_status define_with(const GraphBuilder& graph, const xnn::XNode& outer, xnn_unary_operator type,
-                       const xnn_unary_params* params) {
-  const OneToOne<Table> it(graph, outer);
-  return it.good ? xnn_define_unary(graph.subgraph(), type, params, it.input, it.output, it.node.flags())
-                 : kInvalid;
-}
-
 template <xnn_unary_operator kType>
-xnn_status define_unary(const GraphBuilder& graph, const xnn::XNode& outer) {
-  return define_with<xnn::_XNNNode1x1>(graph, outer, kType, nullptr);
+xnn_status define_unary(const NodeCall& it) {
+  return it.unary(kType, it.table<xnn::_XNNNode1x1>().flags());
 }
 
-xnn_status define_clamp(const GraphBuilder& graph, const xnn::XNode& outer) {
+xnn_status define_clamp(const NodeCall& it) {
+  return it.clamp(it.table<xnn::_XNNNode1x1>().flags());
+}
+
+xnn_status define_elu(const NodeCall& it) {
   xnn_unary_params params;
-  params.clamp.min = Range(outer).min;
-  params.clamp.max = Range(outer).max;
-  return define_with<xnn::_XNNNode1x1>(graph, outer, xnn_unary_clamp, &params);
+  params.elu.alpha = it.table<xnn::XNNELU>().alpha();
+  return it.unary(xnn_unary_elu, it.table<xnn::XNNELU>().flags(), &params);
 }
 
-xnn_status define_elu(const GraphBuilder& graph, const xnn::XNode& outer) {
+xnn_status define_leaky_relu(const NodeCall& it) {
   xnn_unary_params params;
-  params.elu.alpha = outer.xnode_union_as_XNNELU()->alpha();
-  return define_with<xnn::XNNELU>(graph, outer, xnn_unary_elu, &params);
+  params.leaky_relu.negative_slope = it.table<xnn::XNNLeakyReLU>().negative_slope();
+  return it.unary(xnn_unary_leaky_relu, it.table<xnn::XNNLeakyReLU>().flags(), &params);
 }
 
-xnn_status define_leaky_relu(const GraphBuilder& graph, const xnn::XNode& outer) {
-  xnn_unary_params params;
-  params.leaky_relu.negative_slope = outer.xnode_union_as_XNNLeakyReLU()->negative_slope();
-  return define_with<xnn::XNNLeakyReLU>(graph, outer, xnn_unary_leaky_relu, &params);
-}
-
-xnn_status define_convert(const GraphBuilder& graph, const xnn::XNode& outer) {
+xnn_status define_convert(const NodeCall& it) {
   // XNNPACK's own flags of a conversion whose result only 4-bit layers read: on a processor with KleidiAI's
   // kernels for them, it is made in these kernels' packed form (src/xnnpack/internal.h of the pinned
   // XNNPACK).
   constexpr std::uint32_t kMaybePackForQc4w = 0x80;
   constexpr std::uint32_t kMaybePackForQb4w = 0x100;
-  const Plain it(graph, outer);
-  if (!it.good) {
-    return kInvalid;
+  if (it.input(0).datatype == xnn_datatype_fp32 && it.output().datatype == xnn_datatype_fp32) {
+    return xnn_define_copy(it.to, it.in[0], it.out[0], 0);  // from or to what was widened
   }
-  const xnn_datatype from = graph.find(it.node.input_id())->datatype;
-  const std::uint32_t result = it.node.output_id();
-  if (from == xnn_datatype_fp32 && from == graph.find(result)->datatype) {
-    return xnn_define_copy(graph.subgraph(), it.input, it.output, 0);  // from or to what was widened
-  }
-  std::uint32_t flags = it.node.flags() & ~(kMaybePackForQc4w | kMaybePackForQb4w);
-  if (graph.feeds_only(result, xnn_datatype_qcint4)) {
+  std::uint32_t flags = it.table<xnn::_XNNNode1x1>().flags() & ~(kMaybePackForQc4w | kMaybePackForQb4w);
+  if (it.graph.feeds_only(it.ids.outputs[0], xnn_datatype_qcint4)) {
     flags |= kMaybePackForQc4w;
-  } else if (graph.feeds_only(result, xnn_datatype_qbint4)) {
+  } else if (it.graph.feeds_only(it.ids.outputs[0], xnn_datatype_qbint4)) {
     flags |= kMaybePackForQb4w;
   }
-  return xnn_define_unary(graph.subgraph(), xnn_unary_convert, nullptr, it.input, it.output, flags);
+  return it.unary(xnn_unary_convert, flags);
 }
 
 // Along the last dimension (softmax), or no computation at all (copy).
 template <auto kDefine>
-xnn_status define_plain(const GraphBuilder& graph, const xnn::XNode& outer) {
-  const Plain it(graph, outer);
-  return it.good ? kDefine(graph.subgraph(), it.input, it.output, it.node.flags()) : kInvalid;
+xnn_status define_plain(const NodeCall& it) {
+  return kDefine(it.to, it.in[0], it.out[0], it.table<xnn::_XNNNode1x1>().flags());
 }
 
 template <xnn_binary_operator kType>
-xnn_status define_binary(const GraphBuilder& graph, const xnn::XNode& outer) {
-  const auto& node = *static_cast<const xnn::_XNNNode2x1*>(outer.xnode_union());
-  Ids id(graph);
-  const std::uint32_t first = id(node.input1_id());
-  const std::uint32_t second = id(node.input2_id());
-  const std::uint32_t output = id.output(node.output_id());
-  const xnn_binary_params params{Range(outer).min, Range(outer).max};
-  return id.good() ? xnn_define_binary(graph.subgraph(), kType, &params, first, second, output, node.flags())
-                   : kInvalid;
+xnn_status define_binary(const NodeCall& it) {
+  const xnn_binary_params params{it.min, it.max};
+  return xnn_define_binary(it.to, kType, &params, it.in[0], it.in[1], it.out[0],
+                           it.table<xnn::_XNNNode2x1>().flags());
 }
-
-// Whether a layer's weights and bias have the sizes that its channels ask for: XNNPACK trusts it.
-bool fits(const GraphBuilder& graph, std::uint32_t filter, std::uint32_t bias, std::size_t filter_count,
-          std::size_t outputs) {
-  const GraphValue* weights = graph.find(filter);
-  if (weights == nullptr) {
-    return false;
-  }
-  std::size_t count = 1;
-  for (const std::size_t dim : weights->dims) {
-    count *= dim;
-  }
-  if (bias == XNN_INVALID_VALUE_ID) {
-    return count == filter_count;
-  }
-  // Exporters leave sizes of 1 before the bias's own.
-  const GraphValue* offsets = graph.find(bias);
-  std::size_t biases = offsets == nullptr || offsets->dims.empty() ? 0 : 1;
-  for (std::size_t i = 0; biases != 0 && i < offsets->dims.size(); ++i) {
-    const bool last = i + 1 == offsets->dims.size();
-    biases = last ? offsets->dims[i] : (offsets->dims[i] == 1 ? 1 : 0);
-  }
-  return count == filter_count && biases == outputs;
-}
-
-// What the three kinds of convolution have in common.
-struct Convolution {
-  Convolution(const GraphBuilder& graph, const xnn::XNode& outer)
-      : node(*static_cast<const xnn::_XNNNodeConv*>(outer.xnode_union())), range(outer) {
-    Ids id(graph);
-    input = id(node.input1_id());
-    filter = id(node.filter_id());
-    bias = id.optional(node.bias_id());
-    output = id.output(node.output_id());
-    const std::size_t kernel = std::size_t{node.kernel_height()} * node.kernel_width();
-    const std::size_t outputs = std::size_t{node.groups()} * node.group_output_channels();
-    good = id.good() && fits(graph, node.filter_id(), node.bias_id(),
-                             outputs * kernel * node.group_input_channels(), outputs);
-  }
-
-  const xnn::_XNNNodeConv& node;
-  Range range;
-  std::uint32_t input, filter, bias, output;
-  bool good;
-};
 
 // Each pixel is a row: the filter [outputs, 1, 1, inputs] is a matrix.
-xnn_status define_pixels(const GraphBuilder& graph, const Convolution& it) {
-  const xnn_value& filter = graph.subgraph()->values[it.filter];
-  if (filter.datatype != xnn_datatype_qcint8 || filter.quantization.channel_dimension != 0) {
-    return kInvalid;
-  }
-  const std::size_t dims[] = {it.node.group_output_channels(), it.node.group_input_channels()};
+xnn_status define_pixels(const NodeCall& it) {
+  const auto& node = it.table<xnn::_XNNNodeConv>();
+  const xnn_value& filter = it.to->values[it.in[1]];
+  const std::size_t dims[] = {node.group_output_channels(), node.group_input_channels()};
   std::uint32_t matrix = XNN_INVALID_VALUE_ID;
   const xnn_status status = xnn_define_channelwise_quantized_tensor_value_v2(
-      graph.subgraph(), filter.datatype, 0, filter.quantization.channelwise_scale, 2, 0, dims, filter.data,
+      it.to, filter.datatype, 0, filter.quantization.channelwise_scale, 2, 0, dims, filter.data,
       XNN_INVALID_VALUE_ID, 0, &matrix);
   return status != xnn_status_success
              ? status
-             : xnn_define_fully_connected(graph.subgraph(), it.range.min, it.range.max, it.input, matrix,
-                                          it.bias, it.output, 0);
+             : xnn_define_fully_connected(it.to, it.min, it.max, it.in[0], matrix, it.in[2], it.out[0], 0);
 }
 
-xnn_status define_convolution(const GraphBuilder& graph, const xnn::XNode& outer) {
-  const Convolution it(graph, outer);
-  const xnn::_XNNNodeConv& node = it.node;
-  if (!it.good || graph.pixel_layers().has(node)) {
-    return it.good ? define_pixels(graph, it) : kInvalid;
+xnn_status define_convolution(const NodeCall& it) {
+  const auto& node = it.table<xnn::_XNNNodeConv>();
+  if (it.graph.pixel_layers().has(node)) {
+    return define_pixels(it);
   }
-  return xnn_define_convolution_2d(graph.subgraph(), node.padding_top(), node.padding_right(),
-                                   node.padding_bottom(), node.padding_left(), node.kernel_height(),
-                                   node.kernel_width(), node.subsampling_height(), node.subsampling_width(),
-                                   node.dilation_height(), node.dilation_width(), node.groups(),
-                                   node.group_input_channels(), node.group_output_channels(), it.range.min,
-                                   it.range.max, it.input, it.filter, it.bias, it.output, node.flags());
+  return xnn_define_convolution_2d(
+      it.to, node.padding_top(), node.padding_right(), node.padding_bottom(), node.padding_left(),
+      node.kernel_height(), node.kernel_width(), node.subsampling_height(), node.subsampling_width(),
+      node.dilation_height(), node.dilation_width(), node.groups(), node.group_input_channels(),
+      node.group_output_channels(), it.min, it.max, it.in[0], it.in[1], it.in[2], it.out[0], node.flags());
 }
 
 // One input channel a group.
-xnn_status define_depthwise(const GraphBuilder& graph, const xnn::XNode& outer) {
-  const Convolution it(graph, outer);
-  const xnn::_XNNNodeConv& node = it.node;
-  if (!it.good || node.group_input_channels() != 1) {
-    return kInvalid;
-  }
+xnn_status define_depthwise(const NodeCall& it) {
+  const auto& node = it.table<xnn::_XNNNodeConv>();
   return xnn_define_depthwise_convolution_2d(
-      graph.subgraph(), node.padding_top(), node.padding_right(), node.padding_bottom(), node.padding_left(),
+      it.to, node.padding_top(), node.padding_right(), node.padding_bottom(), node.padding_left(),
       node.kernel_height(), node.kernel_width(), node.subsampling_height(), node.subsampling_width(),
-      node.dilation_height(), node.dilation_width(), node.group_output_channels(), node.groups(),
-      it.range.min, it.range.max, it.input, it.filter, it.bias, it.output, node.flags());
+      node.dilation_height(), node.dilation_width(), node.group_output_channels(), node.groups(), it.min,
+      it.max, it.in[0], it.in[1], it.in[2], it.out[0], node.flags());
 }
 
-xnn_status define_transposed(const GraphBuilder& graph, const xnn::XNode& outer) {
-  const Convolution it(graph, outer);
-  const xnn::_XNNNodeConv& node = it.node;
-  if (!it.good) {
-    return kInvalid;
-  }
-  return xnn_define_deconvolution_2d(
-      graph.subgraph(), node.padding_top(), node.padding_right(), node.padding_bottom(), node.padding_left(),
-      node.adjustment_height(), node.adjustment_width(), node.kernel_height(), node.kernel_width(),
-      node.subsampling_height(), node.subsampling_width(), node.dilation_height(), node.dilation_width(),
-      node.groups(), node.group_input_channels(), node.group_output_channels(), it.range.min, it.range.max,
-      it.input, it.filter, it.bias, it.output, node.flags());
+xnn_status define_transposed(const NodeCall& it) {
+  const auto& node = it.table<xnn::_XNNNodeConv>();
+  return xnn_define_deconvolution_2d(it.to, node.padding_top(), node.padding_right(), node.padding_bottom(),
+                                     node.padding_left(), node.adjustment_height(), node.adjustment_width(),
+                                     node.kernel_height(), node.kernel_width(), node.subsampling_height(),
+                                     node.subsampling_width(), node.dilation_height(), node.dilation_width(),
+                                     node.groups(), node.group_input_channels(), node.group_output_channels(),
+                                     it.min, it.max, it.in[0], it.in[1], it.in[2], it.out[0], node.flags());
 }
 
 // The nodes of one fully-connected layer whose weights or bias come when the program runs. XNNPACK has such
@@ -270,7 +183,7 @@ class GivenLayer {
     if (lacking_ == 0 || status_ != xnn_status_success) {
       return;
     }
-    std::vector<std::size_t> dims = graph_.find(exported)->dims;
+    std::vector<std::size_t> dims = graph_.at(exported).dims;
     const std::size_t none[XNN_MAX_TENSOR_DIMS] = {};
     std::size_t after[XNN_MAX_TENSOR_DIMS] = {};
     dims[along] += lacking_;
@@ -284,16 +197,15 @@ class GivenLayer {
     *id = padded;
   }
   // The layer itself, with values that were taken.
-  xnn_status define(const Range& range, std::uint32_t input, std::uint32_t filter, std::uint32_t bias,
-                    std::uint32_t output, std::uint32_t exported_output, std::uint32_t flags) {
-    std::uint32_t result = output;
-    const bool narrows = widen(exported_output, &result);
+  xnn_status define(const NodeCall& it, std::uint32_t input, std::uint32_t filter, std::uint32_t bias) {
+    std::uint32_t result = it.out[0];
+    const bool narrows = widen(it.ids.outputs[0], &result);
     if (status_ == xnn_status_success) {
-      const PlainRows plain;
-      status_ = xnn_define_fully_connected(graph_.subgraph(), range.min, range.max, input, filter, bias,
-                                           result, flags);
+      const auto plain = plain_rows();
+      status_ = xnn_define_fully_connected(it.to, it.min, it.max, input, filter, bias, result,
+                                           it.table<xnn::XNNFullyConnected>().flags());
     }
-    return narrows && status_ == xnn_status_success ? convert(result, output) : status_;
+    return narrows && status_ == xnn_status_success ? convert(result, it.out[0]) : status_;
   }
 
  private:
@@ -301,7 +213,7 @@ class GivenLayer {
 
   // Makes a float32 value beside one of half precision.
   bool widen(std::uint32_t exported, std::uint32_t* id) {
-    const GraphValue& value = *graph_.find(exported);
+    const GraphValue& value = graph_.at(exported);
     if (value.datatype != xnn_datatype_fp16 || status_ != xnn_status_success) {
       return false;
     }
@@ -318,124 +230,70 @@ class GivenLayer {
   xnn_status status_ = xnn_status_success;
 };
 
-xnn_status define_fully_connected(const GraphBuilder& graph, const xnn::XNode& outer) {
-  const xnn::XNNFullyConnected& node = *outer.xnode_union_as_XNNFullyConnected();
-  Ids id(graph);
-  const std::uint32_t input = id(node.input1_id());
-  std::uint32_t filter = id(node.filter_id());
-  std::uint32_t bias = id.optional(node.bias_id());
-  const std::uint32_t output = id.output(node.output_id());
-  if (!id.good() || graph.find(node.filter_id())->dims.size() != 2) {
-    return kInvalid;
+xnn_status define_fully_connected(const NodeCall& it) {
+  const std::uint32_t flags = it.table<xnn::XNNFullyConnected>().flags();
+  const std::uint32_t bias = it.ids.inputs[2];
+  if (it.input(1).constant && (bias == kNoValue || it.input(2).constant)) {
+    return xnn_define_fully_connected(it.to, it.min, it.max, it.in[0], it.in[1], it.in[2], it.out[0], flags);
   }
-  const std::vector<std::size_t>& dims = graph.find(node.filter_id())->dims;
-  const std::size_t along = (node.flags() & XNN_FLAG_TRANSPOSE_WEIGHTS) != 0 ? 0 : 1;
-  if (!fits(graph, node.filter_id(), node.bias_id(), dims[0] * dims[1], dims[1 - along])) {
-    return kInvalid;
-  }
-  const Range range(outer);
-  const GraphValue* offsets = graph.find(node.bias_id());
-  if (graph.find(node.filter_id())->constant && (offsets == nullptr || offsets->constant)) {
-    return xnn_define_fully_connected(graph.subgraph(), range.min, range.max, input, filter, bias, output,
-                                      node.flags());
-  }
-  const std::size_t rank = graph.find(node.input1_id())->dims.size();
-  if (rank == 0) {
-    return kInvalid;
-  }
-  GivenLayer given(graph, dims[along]);
-  std::uint32_t rows = input;
-  given.take_padded(node.input1_id(), &rows, rank - 1);
-  given.take_padded(node.filter_id(), &filter, along);
-  given.take(node.bias_id(), &bias);
-  return given.define(range, rows, filter, bias, output, node.output_id(), node.flags());
+  const std::size_t along = (flags & XNN_FLAG_TRANSPOSE_WEIGHTS) != 0 ? 0 : 1;
+  GivenLayer given(it.graph, it.input(1).dims[along]);
+  std::uint32_t rows = it.in[0];
+  std::uint32_t filter = it.in[1];
+  std::uint32_t offsets = it.in[2];
+  given.take_padded(it.ids.inputs[0], &rows, it.input(0).dims.size() - 1);
+  given.take_padded(it.ids.inputs[1], &filter, along);
+  given.take(bias, &offsets);
+  return given.define(it, rows, filter, offsets);
 }
 
-xnn_status define_attention(const GraphBuilder& graph, const xnn::XNode& outer) {
-  const auto& node = *outer.xnode_union_as_XNNScaledDotProductAttention();
-  Ids id(graph);
-  const std::uint32_t query = id(node.query_id());
-  const std::uint32_t key = id(node.key_id());
-  const std::uint32_t value = id(node.value_id());
-  const std::uint32_t scale = id(node.scale_id());
-  const std::uint32_t mask = id(node.mask_id());
-  const std::uint32_t output = id.output(node.output_id());
-  return !id.good() ? kInvalid
-                    : xnn_define_scaled_dot_product_attention(
-                          graph.subgraph(), xnn_attention_logits_cap_type_none, nullptr, query, key, value,
-                          scale, mask, output, node.flags());
+xnn_status define_attention(const NodeCall& it) {
+  return xnn_define_scaled_dot_product_attention(it.to, xnn_attention_logits_cap_type_none, nullptr, it.in[0],
+                                                 it.in[1], it.in[2], it.in[3], it.in[4], it.out[0],
+                                                 it.table<xnn::XNNScaledDotProductAttention>().flags());
 }
 
-xnn_status define_batch_matrix_multiply(const GraphBuilder& graph, const xnn::XNode& outer) {
-  const auto& node = *outer.xnode_union_as_XNNBatchMatrixMultiply();
-  Ids id(graph);
-  const std::uint32_t first = id(node.input1_id());
-  const std::uint32_t second = id(node.input2_id());
-  const std::uint32_t output = id.output(node.output_id());
-  return !id.good() ? kInvalid
-                    : xnn_define_batch_matrix_multiply(graph.subgraph(), first, second, output, node.flags());
+xnn_status define_batch_matrix_multiply(const NodeCall& it) {
+  return xnn_define_batch_matrix_multiply(it.to, it.in[0], it.in[1], it.out[0],
+                                          it.table<xnn::_XNNNode2x1>().flags());
 }
 
 // The mean over height and width, in NHWC.
-xnn_status define_global_average(const GraphBuilder& graph, const xnn::XNode& outer) {
-  const Plain it(graph, outer);
-  if (!it.good || graph.find(it.node.input_id())->dims.size() < 3) {
-    return kInvalid;
-  }
-  const std::size_t rank = graph.find(it.node.input_id())->dims.size();
+xnn_status define_global_average(const NodeCall& it) {
+  const std::size_t rank = it.input(0).dims.size();
   const std::size_t axes[] = {rank - 3, rank - 2};
-  const bool keep = graph.find(it.node.output_id())->dims.size() == rank;
-  return xnn_define_static_reduce(graph.subgraph(), xnn_reduce_mean, 2, axes, it.input, it.output,
-                                  keep ? XNN_FLAG_KEEP_DIMS : 0);
+  return xnn_define_static_reduce(it.to, xnn_reduce_mean, 2, axes, it.in[0], it.out[0],
+                                  it.output().dims.size() == rank ? XNN_FLAG_KEEP_DIMS : 0);
 }
 
-xnn_status define_average_pooling(const GraphBuilder& graph, const xnn::XNode& outer) {
-  const OneToOne<xnn::_XNNPooling2D> it(graph, outer);
-  const Range range(outer);
-  return !it.good ? kInvalid
-                  : xnn_define_average_pooling_2d(
-                        graph.subgraph(), it.node.padding_top(), it.node.padding_right(),
-                        it.node.padding_bottom(), it.node.padding_left(), it.node.pooling_height(),
-                        it.node.pooling_width(), it.node.stride_height(), it.node.stride_width(), range.min,
-                        range.max, it.input, it.output, it.node.flags());
+xnn_status define_average_pooling(const NodeCall& it) {
+  const auto& node = it.table<xnn::_XNNPooling2D>();
+  return xnn_define_average_pooling_2d(it.to, node.padding_top(), node.padding_right(), node.padding_bottom(),
+                                       node.padding_left(), node.pooling_height(), node.pooling_width(),
+                                       node.stride_height(), node.stride_width(), it.min, it.max, it.in[0],
+                                       it.out[0], node.flags());
 }
 
-xnn_status define_max_pooling(const GraphBuilder& graph, const xnn::XNode& outer) {
-  const OneToOne<xnn::_XNNPooling2D> it(graph, outer);
-  const xnn::_XNNPooling2D& node = it.node;
-  const Range range(outer);
-  if (!it.good) {
-    return kInvalid;
-  }
+xnn_status define_max_pooling(const NodeCall& it) {
+  const auto& node = it.table<xnn::_XNNPooling2D>();
   const bool moves = node.stride_height() != 1 || node.stride_width() != 1 || node.padding_top() != 0 ||
                      node.padding_right() != 0 || node.padding_bottom() != 0 || node.padding_left() != 0;
   if (node.pooling_height() == 1 && node.pooling_width() == 1 && !moves) {
     // The largest of one element is this element. XNNPACK refuses it as meaningless, exporters make it.
-    if (std::isinf(range.min) && std::isinf(range.max)) {
-      return xnn_define_copy(graph.subgraph(), it.input, it.output, 0);
-    }
-    xnn_unary_params params{};
-    params.clamp.min = range.min;
-    params.clamp.max = range.max;
-    return xnn_define_unary(graph.subgraph(), xnn_unary_clamp, &params, it.input, it.output, 0);
+    return std::isinf(it.min) && std::isinf(it.max) ? xnn_define_copy(it.to, it.in[0], it.out[0], 0)
+                                                    : it.clamp(0);
   }
-  return xnn_define_max_pooling_2d(
-      graph.subgraph(), node.padding_top(), node.padding_right(), node.padding_bottom(), node.padding_left(),
-      node.pooling_height(), node.pooling_width(), node.stride_height(), node.stride_width(),
-      node.dilation_height(), node.dilation_width(), range.min, range.max, it.input, it.output, node.flags());
+  return xnn_define_max_pooling_2d(it.to, node.padding_top(), node.padding_right(), node.padding_bottom(),
+                                   node.padding_left(), node.pooling_height(), node.pooling_width(),
+                                   node.stride_height(), node.stride_width(), node.dilation_height(),
+                                   node.dilation_width(), it.min, it.max, it.in[0], it.out[0], node.flags());
 }
 
-xnn_status define_argmax_pooling(const GraphBuilder& graph, const xnn::XNode& outer) {
-  const auto& node = *outer.xnode_union_as_XNNArgMaxPooling2d();
-  Ids id(graph);
-  const std::uint32_t input = id(node.input_id());
-  const std::uint32_t value = id.output(node.output_value_id());
-  const std::uint32_t index = id.output(node.output_index_id());
-  return !id.good()
-             ? kInvalid
-             : xnn_define_argmax_pooling_2d(graph.subgraph(), node.padding_top(), node.padding_right(),
-                                            node.padding_bottom(), node.padding_left(), node.pooling_height(),
-                                            node.pooling_width(), input, value, index, node.flags());
+xnn_status define_argmax_pooling(const NodeCall& it) {
+  const auto& node = it.table<xnn::XNNArgMaxPooling2d>();
+  return xnn_define_argmax_pooling_2d(it.to, node.padding_top(), node.padding_right(), node.padding_bottom(),
+                                      node.padding_left(), node.pooling_height(), node.pooling_width(),
+                                      it.in[0], it.out[0], it.out[1], node.flags());
 }
 
 std::vector<std::size_t> stored_sizes(const flatbuffers::Vector<std::uint32_t>* items) {
@@ -443,91 +301,59 @@ std::vector<std::size_t> stored_sizes(const flatbuffers::Vector<std::uint32_t>* 
                           : std::vector<std::size_t>(items->begin(), items->end());
 }
 
-// Nodes with lists of sizes name as many as their input has dimensions.
-template <typename Node>
-bool names_all(const GraphBuilder& graph, const Node& it, const std::vector<std::size_t>& list) {
-  return it.good && list.size() == graph.find(it.node.input_id())->dims.size();
+xnn_status define_transpose(const NodeCall& it) {
+  const auto& node = it.table<xnn::XNNStaticTranspose>();
+  const std::vector<std::size_t> order = stored_sizes(node.perm());
+  return xnn_define_static_transpose(it.to, order.size(), order.data(), it.in[0], it.out[0], node.flags());
 }
 
-xnn_status define_transpose(const GraphBuilder& graph, const xnn::XNode& outer) {
-  const OneToOne<xnn::XNNStaticTranspose> it(graph, outer);
-  const std::vector<std::size_t> order = stored_sizes(it.node.perm());
-  return !names_all(graph, it, order) || order.size() != it.node.num_dims()
-             ? kInvalid
-             : xnn_define_static_transpose(graph.subgraph(), order.size(), order.data(), it.input, it.output,
-                                           it.node.flags());
+xnn_status define_slice(const NodeCall& it) {
+  const auto& node = it.table<xnn::XNNStaticSlice>();
+  const std::vector<std::size_t> offsets = stored_sizes(node.offsets());
+  const std::vector<std::size_t> sizes = stored_sizes(node.sizes());
+  return xnn_define_static_slice(it.to, sizes.size(), offsets.data(), sizes.data(), it.in[0], it.out[0],
+                                 node.flags());
 }
 
-xnn_status define_slice(const GraphBuilder& graph, const xnn::XNode& outer) {
-  const OneToOne<xnn::XNNStaticSlice> it(graph, outer);
-  const std::vector<std::size_t> offsets = stored_sizes(it.node.offsets());
-  const std::vector<std::size_t> sizes = stored_sizes(it.node.sizes());
-  return !names_all(graph, it, offsets) || offsets.size() != it.node.num_dims() ||
-                 sizes.size() != offsets.size()
-             ? kInvalid
-             : xnn_define_static_slice(graph.subgraph(), sizes.size(), offsets.data(), sizes.data(), it.input,
-                                       it.output, it.node.flags());
+xnn_status define_reshape(const NodeCall& it) {
+  const auto& node = it.table<xnn::XNNStaticReshape>();
+  const std::vector<std::size_t> sizes = stored_sizes(node.new_shape());
+  return xnn_define_static_reshape(it.to, sizes.size(), sizes.data(), it.in[0], it.out[0], node.flags());
 }
 
-xnn_status define_reshape(const GraphBuilder& graph, const xnn::XNode& outer) {
-  const OneToOne<xnn::XNNStaticReshape> it(graph, outer);
-  const std::vector<std::size_t> sizes = stored_sizes(it.node.new_shape());
-  return !it.good || sizes.size() != it.node.num_dims() || sizes.size() > XNN_MAX_TENSOR_DIMS
-             ? kInvalid
-             : xnn_define_static_reshape(graph.subgraph(), sizes.size(), sizes.data(), it.input, it.output,
-                                         it.node.flags());
+xnn_status define_resize_bilinear(const NodeCall& it) {
+  const auto& node = it.table<xnn::XNNStaticResizeBilinear2D>();
+  return xnn_define_static_resize_bilinear_2d(it.to, node.new_height(), node.new_width(), it.in[0], it.out[0],
+                                              node.flags());
 }
 
-xnn_status define_resize_bilinear(const GraphBuilder& graph, const xnn::XNode& outer) {
-  const OneToOne<xnn::XNNStaticResizeBilinear2D> it(graph, outer);
-  return !it.good ? kInvalid
-                  : xnn_define_static_resize_bilinear_2d(graph.subgraph(), it.node.new_height(),
-                                                         it.node.new_width(), it.input, it.output,
-                                                         it.node.flags());
+xnn_status define_pad(const NodeCall& it) {
+  const auto& node = it.table<xnn::XNNStaticConstantPad>();
+  const std::vector<std::size_t> before = stored_sizes(node.pre_paddings());
+  const std::vector<std::size_t> after = stored_sizes(node.post_paddings());
+  return xnn_define_static_constant_pad(it.to, before.data(), after.data(), node.padding_value(), it.in[0],
+                                        it.out[0], node.flags());
 }
 
-xnn_status define_pad(const GraphBuilder& graph, const xnn::XNode& outer) {
-  const OneToOne<xnn::XNNStaticConstantPad> it(graph, outer);
-  const std::vector<std::size_t> before = stored_sizes(it.node.pre_paddings());
-  const std::vector<std::size_t> after = stored_sizes(it.node.post_paddings());
-  return !names_all(graph, it, before) || before.size() != after.size()
-             ? kInvalid
-             : xnn_define_static_constant_pad(graph.subgraph(), before.data(), after.data(),
-                                              it.node.padding_value(), it.input, it.output, it.node.flags());
-}
-
-template <int kCount>
-xnn_status define_concatenate(const GraphBuilder& graph, const xnn::XNode& outer) {
-  const auto& node = *static_cast<const xnn::_XNNCat*>(outer.xnode_union());
-  Ids id(graph);
-  const std::uint32_t one = id(node.input1_id());
-  const std::uint32_t two = id(node.input2_id());
-  const std::uint32_t three = kCount > 2 ? id(node.input3_id()) : XNN_INVALID_VALUE_ID;
-  const std::uint32_t four = kCount > 3 ? id(node.input4_id()) : XNN_INVALID_VALUE_ID;
-  const std::uint32_t five = kCount > 4 ? id(node.input5_id()) : XNN_INVALID_VALUE_ID;
-  const std::uint32_t output = id.output(node.output_id());
+xnn_status define_concatenate(const NodeCall& it) {
+  const auto& node = it.table<xnn::_XNNCat>();
   const auto axis = static_cast<std::int32_t>(node.axis());
-  xnn_subgraph_t to = graph.subgraph();
-  if (!id.good()) {
-    return kInvalid;
-  }
-  switch (kCount) {
+  const std::uint32_t* in = it.in;
+  switch (it.ids.input_count) {
     case 2:
-      return xnn_define_concatenate2(to, axis, one, two, output, node.flags());
+      return xnn_define_concatenate2(it.to, axis, in[0], in[1], it.out[0], node.flags());
     case 3:
-      return xnn_define_concatenate3(to, axis, one, two, three, output, node.flags());
+      return xnn_define_concatenate3(it.to, axis, in[0], in[1], in[2], it.out[0], node.flags());
     case 4:
-      return xnn_define_concatenate4(to, axis, one, two, three, four, output, node.flags());
+      return xnn_define_concatenate4(it.to, axis, in[0], in[1], in[2], in[3], it.out[0], node.flags());
     default:
-      return xnn_define_concatenate5(to, axis, one, two, three, four, five, output, node.flags());
+      return xnn_define_concatenate5(it.to, axis, in[0], in[1], in[2], in[3], in[4], it.out[0], node.flags());
   }
 }
 
-// One function a kind. Each answers kInvalid when a value that the node names is not there, or its sizes do
-// not fit.
 struct NodeRow {
   Kind kind;
-  xnn_status (*define)(const GraphBuilder& graph, const xnn::XNode& node);
+  xnn_status (*define)(const NodeCall& it);
 };
 
 constexpr NodeRow kNodes[] = {
@@ -572,10 +398,10 @@ constexpr NodeRow kNodes[] = {
     {Kind::XNNStaticReshape, define_reshape},
     {Kind::XNNStaticResizeBilinear2D, define_resize_bilinear},
     {Kind::XNNStaticConstantPad, define_pad},
-    {Kind::XNNConcatenate2, define_concatenate<2>},
-    {Kind::XNNConcatenate3, define_concatenate<3>},
-    {Kind::XNNConcatenate4, define_concatenate<4>},
-    {Kind::XNNConcatenate5, define_concatenate<5>},
+    {Kind::XNNConcatenate2, define_concatenate},
+    {Kind::XNNConcatenate3, define_concatenate},
+    {Kind::XNNConcatenate4, define_concatenate},
+    {Kind::XNNConcatenate5, define_concatenate},
     {Kind::XNNScaledDotProductAttention, define_attention},
     {Kind::XNNBatchMatrixMultiply, define_batch_matrix_multiply},
 };
@@ -583,12 +409,9 @@ constexpr NodeRow kNodes[] = {
 }  // namespace
 
 xnn_status define_xnn_node(const GraphBuilder& graph, const xnn::XNode& node) {
-  if (node.xnode_union() == nullptr) {
-    return kInvalid;
-  }
   for (const NodeRow& row : kNodes) {
     if (row.kind == node.xnode_union_type()) {
-      return row.define(graph, node);
+      return row.define(NodeCall(graph, node));
     }
   }
   return xnn_status_unsupported_parameter;

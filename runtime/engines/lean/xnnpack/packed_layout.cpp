@@ -10,7 +10,6 @@
 #include <cstring>
 
 #include "lean/xnnpack/winograd.h"
-#include "lean/xnnpack/winograd_plan.h"
 
 namespace slipway::lean {
 namespace {

@@ -16,6 +16,7 @@
 #include "base/platform.h"
 #include "lean/data/data_store.h"
 #include "lean/xnnpack/packed_layout.h"
+#include "lean/xnnpack/payload.h"
 #include "lean/xnnpack/weights_file.h"
 
 namespace slipway::lean {
@@ -23,6 +24,8 @@ namespace slipway::lean {
 // What makes the packed form of a constant what it is, by the constant's address: everything of the node but
 // the constant's bytes. Constants that nodes use in different ways have an empty text.
 using PackingForms = std::map<const void*, std::string>;
+// For all layers of a graph that was built (its values are known to fit their nodes).
+PackingForms packing_forms(const XnnPayload& payload);
 
 // Packs weights in place of XNNPACK.
 struct Packer {

@@ -172,6 +172,18 @@ bool is_one_of(xnn_datatype type, std::initializer_list<xnn_datatype> types) {
   return false;
 }
 
+Fault types_fault(const NodeCheck& check, const LayerTypes* rows, std::size_t count, const char* filter) {
+  for (const LayerTypes* types = rows; types != rows + count; ++types) {
+    if (types->input == check.input(0).type && types->filter == check.input(1).type &&
+        types->output == check.output().type && (!check.has(2) || types->bias == check.input(2).type)) {
+      return {};
+    }
+  }
+  return std::string("an input that is ") + name_of(check.input(0).type) + ", " + filter +
+         name_of(check.input(1).type) + ", " + (check.has(2) ? name_of(check.input(2).type) : "no") +
+         " bias and a result that is " + name_of(check.output().type) + " do not go together";
+}
+
 bool same_quantization(const GraphFact& one, const GraphFact& other) {
   return !is_one_of(one.type, {xnn_datatype_qint8, xnn_datatype_quint8}) ||
          (one.scale == other.scale && one.zero_point == other.zero_point);

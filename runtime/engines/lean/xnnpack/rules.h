@@ -148,6 +148,15 @@ Fault image_fault(const NodeCheck& check);
 
 // Help for rules.
 bool is_one_of(xnn_datatype type, std::initializer_list<xnn_datatype> types);
+// What XNNPACK computes with one another in layers with weights.
+struct LayerTypes {
+  xnn_datatype input;
+  xnn_datatype filter;
+  xnn_datatype bias;
+  xnn_datatype output;
+};
+// The node's types are in no row; `filter`: what a message calls the weights, "weights that are ".
+Fault types_fault(const NodeCheck& check, const LayerTypes* rows, std::size_t count, const char* filter);
 // Whether two values of 8-bit integers mean the same numbers; of other types always.
 bool same_quantization(const GraphFact& one, const GraphFact& other);
 // The types of input and output are the same, and among these.

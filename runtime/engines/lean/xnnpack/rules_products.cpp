@@ -1,21 +1,15 @@
 // Rules of products by matrices: fully-connected layers, batched products, attention.
 #include <cmath>
+#include <iterator>
 
 #include "lean/xnnpack/rules.h"
 
 namespace slipway::lean {
 namespace {
 
-// What XNNPACK computes with one another: input, weights, bias, result. It would also take inputs in float32
-// with quantized weights, and compute wrong results (docs/proofs.md).
-struct ProductTypes {
-  xnn_datatype input;
-  xnn_datatype filter;
-  xnn_datatype bias;
-  xnn_datatype output;
-};
-
-constexpr ProductTypes kFullyConnected[] = {
+// XNNPACK would also take inputs in float32 with quantized weights, and compute wrong results
+// (docs/proofs.md).
+constexpr LayerTypes kFullyConnected[] = {
     {xnn_datatype_fp32, xnn_datatype_fp32, xnn_datatype_fp32, xnn_datatype_fp32},
     {xnn_datatype_fp16, xnn_datatype_fp32, xnn_datatype_fp32, xnn_datatype_fp16},
     {xnn_datatype_fp16, xnn_datatype_fp16, xnn_datatype_fp16, xnn_datatype_fp16},
@@ -30,18 +24,6 @@ constexpr ProductTypes kFullyConnected[] = {
     {xnn_datatype_qint8, xnn_datatype_qint8, xnn_datatype_qint32, xnn_datatype_qint8},
     {xnn_datatype_quint8, xnn_datatype_quint8, xnn_datatype_qint32, xnn_datatype_quint8},
 };
-
-Fault product_types_fault(const NodeCheck& check) {
-  for (const ProductTypes& types : kFullyConnected) {
-    if (types.input == check.input(0).type && types.filter == check.input(1).type &&
-        types.output == check.output().type && (!check.has(2) || types.bias == check.input(2).type)) {
-      return {};
-    }
-  }
-  return std::string("an input that is ") + name_of(check.input(0).type) + ", weights that are " +
-         name_of(check.input(1).type) + ", " + (check.has(2) ? name_of(check.input(2).type) : "no") +
-         " bias and a result that is " + name_of(check.output().type) + " do not go together";
-}
 
 // A row quantized by itself brings numbers of its own; the product takes one pair of them a row.
 Fault rows_fault(const NodeCheck& check) {
@@ -69,7 +51,8 @@ Fault check_fully_connected(NodeCheck& check) {
   const bool transposed = (table.flags() & XNN_FLAG_TRANSPOSE_WEIGHTS) != 0;
   Fault fault = flags_fault(table.flags(), XNN_FLAG_TRANSPOSE_WEIGHTS);
   fault = fault.empty() ? range_fault(check.node()) : fault;
-  fault = fault.empty() ? product_types_fault(check) : fault;
+  fault = fault.empty() ? types_fault(check, kFullyConnected, std::size(kFullyConnected), "weights that are ")
+                        : fault;
   if (!fault.empty()) {
     return fault;
   }

@@ -12,14 +12,10 @@
 #include <type_traits>
 #include <utility>
 
-#include "lean/xnnpack/byte_tiles.h"
-#include "lean/xnnpack/depthwise.h"
-#include "lean/xnnpack/float_tiles.h"
 #include "lean/xnnpack/im2col.h"
-#include "lean/xnnpack/int4_tiles.h"
+#include "lean/xnnpack/own_kernels.h"
 #include "lean/xnnpack/vector_kernels.h"
 #include "lean/xnnpack/winograd.h"
-#include "lean/xnnpack/winograd_plan.h"
 
 namespace slipway::lean {
 namespace {
@@ -49,14 +45,6 @@ struct Product {
   const void* bias = nullptr;
   xnn_datatype datatype = xnn_datatype_invalid;  // of weights and bias
 };
-
-std::size_t result_rows(const xnn_value& value) {
-  std::size_t rows = 1;
-  for (std::size_t i = 0; i + 1 < value.shape.num_dims; ++i) {
-    rows *= value.shape.dim[i];
-  }
-  return rows;
-}
 
 const void* data_of(const xnn_node& node, const xnn_value* values, std::size_t input) {
   return input < node.num_inputs ? values[node.inputs[input]].data : nullptr;
@@ -92,18 +80,15 @@ Product product_of(const xnn_node& node, const xnn_value* values) {
     const std::size_t taps = std::size_t{params.kernel_height} * params.kernel_width;
     // Otherwise a depthwise convolution, or a product of vectors.
     if (params.groups == 1 || params.group_input_channels != 1 || params.group_output_channels != 1) {
-      found = {result_rows(values[node.outputs[0]]),
-               params.group_output_channels,
-               taps * params.group_input_channels,
-               params.groups,
-               data_of(node, values, 1),
-               data_of(node, values, 2)};
+      found = {rows_of(values[node.outputs[0]]),   params.group_output_channels,
+               taps * params.group_input_channels, params.groups,
+               data_of(node, values, 1),           data_of(node, values, 2)};
     }
   } else if (node.type == xnn_node_type_deconvolution_2d) {
     const auto& params = node.params.deconvolution_2d;
     const std::size_t phases = std::size_t{params.upsampling_height} * params.upsampling_width;
     const std::size_t taps = std::size_t{params.kernel_height} * params.kernel_width;
-    found.rows = result_rows(values[node.outputs[0]]) / std::max<std::size_t>(phases, 1);
+    found.rows = rows_of(values[node.outputs[0]]) / std::max<std::size_t>(phases, 1);
     found.columns = params.group_output_channels;
     found.depth =
         std::max<std::size_t>(taps / std::max<std::size_t>(phases, 1), 1) * params.group_input_channels;
@@ -112,7 +97,7 @@ Product product_of(const xnn_node& node, const xnn_value* values) {
     const xnn_shape& filter = values[node.inputs[1]].shape;
     const bool transposed = (node.flags & XNN_FLAG_TRANSPOSE_WEIGHTS) != 0;
     if (filter.num_dims == 2) {
-      found = {result_rows(values[node.outputs[0]]),
+      found = {rows_of(values[node.outputs[0]]),
                filter.dim[transposed ? 1 : 0],
                filter.dim[transposed ? 0 : 1],
                1,
@@ -205,59 +190,36 @@ void pack_panels(void* context, std::size_t group, std::size_t first, std::size_
       reinterpret_cast<Element*>(job.packed + group * job.group_size()), first, first + count);
 }
 
-// What XNNPACK's config functions return as constant are variables.
-xnn_gemm_config* changeable(const xnn_gemm_config* config) {
-  return const_cast<xnn_gemm_config*>(config);
+void hide(const Changed<xnn_gemm_config>& config) {
+  if (config != nullptr) {
+    config->minmax = {};
+    config->relu = {};
+    config->linear = {};
+  }
 }
 
-class ChangedConfig {
- public:
-  explicit ChangedConfig(xnn_gemm_config* config) : config_(config) {
-    if (config != nullptr) {
-      before_ = *config;
-    }
-  }
-  ~ChangedConfig() {
-    if (config_ != nullptr) {
-      *config_ = before_;
-    }
-  }
-  ChangedConfig(const ChangedConfig&) = delete;
-  ChangedConfig& operator=(const ChangedConfig&) = delete;
-
-  void hide() {
-    if (config_ != nullptr) {
-      config_->minmax = {};
-      config_->relu = {};
-      config_->linear = {};
-    }
-  }
-
+// XNNPACK's table with one of our kernels, and its kernels of two columns hidden.
+struct OwnTile {
   template <typename Element>
-  void use(const Tiles<Element>& tiles, std::size_t lanes, TileShape shape) {
-    hide();
-    const auto put = [&](std::size_t rows) {
+  OwnTile(const xnn_gemm_config* table, const Tiles<Element>& tiles, std::size_t lanes, TileShape shape)
+      : config(change(table)), narrow(change(xnn_init_f32_gemm_nr2_config())) {
+    hide(config);
+    hide(narrow);
+    for (const std::size_t rows : {std::size_t{1}, shape.rows}) {
       const Tile<Element>& tile = tiles[shape.vectors - 1][rows - 1];
-      for (auto& function : config_->minmax.gemm[rows - 1].function) {
-        function = reinterpret_cast<xnn_gemm_ukernel_fn>(tile.gemm);
-      }
-      for (auto& function : config_->minmax.igemm[rows - 1].function) {
-        function = reinterpret_cast<xnn_igemm_ukernel_fn>(tile.igemm);
-      }
-    };
-    put(1);
-    put(shape.rows);
-    config_->mr = static_cast<std::uint8_t>(shape.rows);
-    config_->nr = static_cast<std::uint8_t>(shape.vectors * lanes);
-    config_->log2_kr = 0;
-    config_->log2_sr = 0;
-    config_->pack_gemm_goi = reinterpret_cast<xnn_packw_gemm_goi_ukernel_fn>(&pack_goi<Element>);
-    config_->pack_gemm_gio = reinterpret_cast<xnn_packw_gemm_gio_ukernel_fn>(&pack_gio<Element>);
+      put(config->minmax.gemm[rows - 1].function, tile.gemm);
+      put(config->minmax.igemm[rows - 1].function, tile.igemm);
+    }
+    config->mr = static_cast<std::uint8_t>(shape.rows);
+    config->nr = static_cast<std::uint8_t>(shape.vectors * lanes);
+    config->log2_kr = 0;
+    config->log2_sr = 0;
+    config->pack_gemm_goi = reinterpret_cast<xnn_packw_gemm_goi_ukernel_fn>(&pack_goi<Element>);
+    config->pack_gemm_gio = reinterpret_cast<xnn_packw_gemm_gio_ukernel_fn>(&pack_gio<Element>);
   }
 
- private:
-  xnn_gemm_config* config_;
-  xnn_gemm_config before_ = {};
+  Changed<xnn_gemm_config> config;
+  Changed<xnn_gemm_config> narrow;
 };
 
 using Create = xnn_create_operator_fn;
@@ -300,24 +262,7 @@ xnn_status make_packed(const Order& order) {
 
 // A layer that only XNNPACK has kernels for, of one set or of two.
 xnn_status make_theirs(const Order& order) {
-  const VectorKernels kernels(time_by_vectors(*order.node, order.values).value_or(1) < 1);
-  return make_packed(order);
-}
-
-xnn_status make_depthwise(const Order& order) {
-  const DepthwiseKernels depthwise(*order.node, order.values);
-  return order.make();
-}
-
-// A layer with 4-bit weights that have a scale for each block.
-xnn_status make_int4(const Order& order, std::size_t rows) {
-  const Int4Kernels kernels(rows);
-  return order.make();
-}
-
-// A layer in 8 bits on a processor that multiplies in 16.
-xnn_status make_bytes(const Order& order, ByteTable table) {
-  const ByteKernels kernels(table);
+  const auto kernels = vector_kernels(time_by_vectors(*order.node, order.values).value_or(1) < 1);
   return make_packed(order);
 }
 
@@ -326,20 +271,17 @@ xnn_status make_im2col(const Order& order) {
   const xnn_node product = product_over_windows(*order.node);
   Order other = order;
   other.node = &product;
-  const VectorKernels kernels(time_by_vectors(product, order.values).value_or(1) < 1);
-  const ByteKernels bytes(byte_table(product, order.values));
+  const auto kernels = vector_kernels(time_by_vectors(product, order.values).value_or(1) < 1);
+  const auto bytes = byte_kernels(byte_table(product, order.values));
   return make_packed(other);
 }
 
 // A convolution by Winograd's method.
 xnn_status make_winograd(const Order& order, const TileSet& set, const Product& product,
-                         xnn_gemm_config* table) {
+                         const xnn_gemm_config* table) {
   const WinogradSizes sizes = winograd_sizes(*order.node, order.values);
   const TileShape shape = winograd_tile(set, sizes.tiles(), sizes.channels, sizes.results);
-  ChangedConfig config(table);
-  ChangedConfig narrow(changeable(xnn_init_f32_gemm_nr2_config()));
-  config.use(set.tiles, set.lanes, shape);
-  narrow.hide();
+  const OwnTile own(table, set.tiles, set.lanes, shape);
   making.weights->offer(
       winograd_packer(set, sizes, shape.vectors * set.lanes, product.weights, product.bias, making.threads));
   const xnn_status status = order.make();
@@ -382,7 +324,7 @@ xnn_status make_their_halves(const Order& order) {
 
 template <typename Element>
 xnn_status make_product(const Order& order, const TileSet& set, const Tiles<Element>& tiles,
-                        TileElement element, xnn_gemm_config* table) {
+                        TileElement element, const xnn_gemm_config* table) {
   const Product product = product_of(*order.node, order.values);
   if (table == nullptr || product.rows == 0 || product.columns <= kFewColumns || product.depth == 0) {
     return make_theirs(order);
@@ -392,10 +334,7 @@ xnn_status make_product(const Order& order, const TileSet& set, const Tiles<Elem
     return make_winograd(order, set, product, table);
   }
   const TileShape shape = choose_tile(set, element, product.rows, product.columns, product.depth);
-  ChangedConfig config(table);
-  ChangedConfig narrow(changeable(xnn_init_f32_gemm_nr2_config()));
-  config.use(tiles, set.lanes, shape);
-  narrow.hide();
+  const OwnTile own(table, tiles, set.lanes, shape);
   offer_packing<Element>(product, shape.vectors * set.lanes);
   const xnn_status status = order.make();
   making.weights->offer({});
@@ -406,25 +345,28 @@ xnn_status make(const xnn_node* node, const xnn_value* values, std::size_t value
                 xnn_operator_data* operator_data, xnn_code_cache* code, xnn_weights_cache_t cache) {
   const Order order = {node, values, value_count, operator_data, code, cache};
   if (has_depthwise(*node, values)) {
-    return make_depthwise(order);
+    const auto kernels = depthwise_kernels(*node, values);
+    return order.make();
   }
   if (takes_im2col(*node, values)) {
     return make_im2col(order);
   }
   if (const std::size_t rows = int4_rows(*node, values); rows != 0) {
-    return make_int4(order, rows);
+    const auto kernels = int4_kernels(rows);
+    return order.make();
   }
   if (const ByteTable table = byte_table(*node, values); table != ByteTable::kNone) {
-    return make_bytes(order, table);
+    const auto kernels = byte_kernels(table);
+    return make_packed(order);
   }
   if (const TileSet* set = float_tiles(); set != nullptr && computes_in(xnn_datatype_fp32, *node, values)) {
-    return make_product(order, *set, set->tiles, TileElement::kFloat, changeable(xnn_init_f32_gemm_config()));
+    return make_product(order, *set, set->tiles, TileElement::kFloat, xnn_init_f32_gemm_config());
   }
   if (float_tiles() != nullptr && computes_in(xnn_datatype_fp16, *node, values)) {
     const TileSet* set = half_tiles();
-    return set == nullptr ? make_their_halves(order)
-                          : make_product(order, *set, set->halves, TileElement::kHalf,
-                                         changeable(xnn_init_f16_gemm_config()));
+    return set == nullptr
+               ? make_their_halves(order)
+               : make_product(order, *set, set->halves, TileElement::kHalf, xnn_init_f16_gemm_config());
   }
   return make_theirs(order);
 }

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "lean/xnnpack/int4_packing.h"
@@ -37,9 +36,6 @@ double cycles_of(const TileSet& set, TileShape shape, std::size_t rows, std::siz
 // numbers of rows share the packed weights.
 TileShape choose_tile(const TileSet& set, TileElement element, std::size_t rows, std::size_t columns,
                       std::size_t depth);
-
-// The kernel's name when it is one of ours: "slipway_f32_gemm_12x32__avx512f"; otherwise empty.
-std::string tile_name(void (*kernel)());
 
 // While it is there, layers of the graph that XNNPACK makes are given our kernels where we have some. XNNPACK
 // reads one table for each type of layer when it makes an operator, and copies what it needs: the table has

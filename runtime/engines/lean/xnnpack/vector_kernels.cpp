@@ -36,12 +36,15 @@ double parts(std::size_t count, std::size_t unit) {
   return static_cast<double>((count + unit - 1) / unit);
 }
 
-// What XNNPACK's config functions return as constant are variables.
-xnn_gemm_config* table() {
-  return const_cast<xnn_gemm_config*>(xnn_init_qs8_qc8w_gemm_config());
-}
-
 }  // namespace
+
+std::size_t rows_of(const xnn_value& value) {
+  std::size_t rows = 1;
+  for (std::size_t i = 0; i + 1 < value.shape.num_dims; ++i) {
+    rows *= value.shape.dim[i];
+  }
+  return rows;
+}
 
 bool is_bytes(const xnn_value& value) {
   return value.datatype == xnn_datatype_qint8 || value.datatype == xnn_datatype_qcint8;
@@ -75,10 +78,7 @@ ByteProduct byte_product(const xnn_node& node, const xnn_value* values) {
   } else {
     return found;
   }
-  found.rows = 1;
-  for (std::size_t i = 0; i + 1 < output.shape.num_dims; ++i) {
-    found.rows *= output.shape.dim[i];
-  }
+  found.rows = rows_of(output);
   return found;
 }
 
@@ -126,25 +126,20 @@ std::optional<double> time_by_vectors(const xnn_node& node, const xnn_value* val
                            : std::optional<double>(vector_cycles(product) / tile_cycles(product));
 }
 
-VectorKernels::VectorKernels(bool wanted) {
-  if (!wanted) {
-    return;
-  }
+Changed<xnn_gemm_config> vector_kernels(bool wanted) {
+  auto config = change(wanted ? xnn_init_qs8_qc8w_gemm_config() : nullptr);
 #if XNN_ARCH_X86_64 && defined(__ELF__)
-  xnn_gemm_config* config = table();
-  before_ = std::make_unique<xnn_gemm_config>(*config);
+  if (config == nullptr) {
+    return config;
+  }
   config->minmax = {};
-  const auto put = [config](std::size_t rows, void (*gemm)(), void (*igemm)()) {
-    for (auto& function : config->minmax.gemm[rows - 1].function) {
-      function = reinterpret_cast<xnn_gemm_ukernel_fn>(gemm);
-    }
-    for (auto& function : config->minmax.igemm[rows - 1].function) {
-      function = reinterpret_cast<xnn_igemm_ukernel_fn>(igemm);
-    }
+  const auto set = [&config](std::size_t rows, void (*gemm)(), void (*igemm)()) {
+    put(config->minmax.gemm[rows - 1].function, gemm);
+    put(config->minmax.igemm[rows - 1].function, igemm);
   };
-  put(1, xnn_qs8_qc8w_gemm_minmax_fp32_ukernel_1x16c8__avx512vnni_prfm,
+  set(1, xnn_qs8_qc8w_gemm_minmax_fp32_ukernel_1x16c8__avx512vnni_prfm,
       xnn_qs8_qc8w_igemm_minmax_fp32_ukernel_1x16c8__avx512vnni_prfm);
-  put(kVectorRows, xnn_qs8_qc8w_gemm_minmax_fp32_ukernel_7x16c8__avx512vnni_prfm,
+  set(kVectorRows, xnn_qs8_qc8w_gemm_minmax_fp32_ukernel_7x16c8__avx512vnni_prfm,
       xnn_qs8_qc8w_igemm_minmax_fp32_ukernel_7x16c8__avx512vnni_prfm);
   config->mr = kVectorRows;
   config->nr = kVectorColumns;
@@ -156,12 +151,7 @@ VectorKernels::VectorKernels(bool wanted) {
       quick != nullptr ? quick : xnn_pack_qs8_to_qu8_gemm_goi_w);
   config->pack_igemm_goki = reinterpret_cast<xnn_pack_conv_goki_w_fn>(xnn_pack_qs8_to_qu8_conv_goki_w);
 #endif
-}
-
-VectorKernels::~VectorKernels() {
-  if (before_ != nullptr) {
-    *table() = *before_;
-  }
+  return config;
 }
 
 }  // namespace slipway::lean

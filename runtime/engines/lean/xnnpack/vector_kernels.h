@@ -6,16 +6,14 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <memory>
 #include <optional>
 
-struct xnn_gemm_config;
-struct xnn_node;
-struct xnn_value;
+#include "lean/xnnpack/own_kernels.h"
 
 namespace slipway::lean {
 
+// Rows of a layer's result.
+std::size_t rows_of(const xnn_value& value);
 // Quantized to 8 bits with one scale or one for each channel.
 bool is_bytes(const xnn_value& value);
 
@@ -39,16 +37,7 @@ double vector_cycles(const ByteProduct& product);
 // kernels for it.
 std::optional<double> time_by_vectors(const xnn_node& node, const xnn_value* values);
 
-// While it is there, XNNPACK's table for products in 8 bits has VNNI's kernels, if they are wanted.
-class VectorKernels {
- public:
-  explicit VectorKernels(bool wanted);
-  ~VectorKernels();
-  VectorKernels(const VectorKernels&) = delete;
-  VectorKernels& operator=(const VectorKernels&) = delete;
-
- private:
-  std::unique_ptr<xnn_gemm_config> before_;
-};
+// XNNPACK's table for products in 8 bits with VNNI's kernels, if they are wanted.
+Changed<xnn_gemm_config> vector_kernels(bool wanted);
 
 }  // namespace slipway::lean

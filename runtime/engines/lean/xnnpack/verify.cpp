@@ -89,34 +89,21 @@ Status GraphCheck::read_values(const XnnPayload& payload) {
 
 // The node's ids become indices into the list of facts.
 Status GraphCheck::resolve(const xnn::XNode& node, Operands* operands) const {
-  const auto translate = [&](std::uint32_t* id, bool optional) {
-    if (optional && *id == XNN_INVALID_VALUE_ID) {
-      *id = kNoValue;
-      return true;
-    }
-    *id = find(*id);
-    return *id != kNoValue;
-  };
   // The bias of a layer with weights.
   const bool has_bias = node.xnode_union_type() == xnn::XNodeUnion::XNNFullyConnected ||
                         node.xnode_union_type() == xnn::XNodeUnion::XNNConv2d ||
                         node.xnode_union_type() == xnn::XNodeUnion::XNNDepthwiseConv2d ||
                         node.xnode_union_type() == xnn::XNodeUnion::XNNConvTranspose2d;
-  for (std::size_t i = 0; i < operands->input_count; ++i) {
-    const std::uint32_t id = operands->inputs[i];
-    if (!translate(&operands->inputs[i], has_bias && i == 2)) {
+  for (std::size_t i = 0; i < operands->input_count + operands->output_count; ++i) {
+    const bool input = i < operands->input_count;
+    std::uint32_t& id = input ? operands->inputs[i] : operands->outputs[i - operands->input_count];
+    const std::uint32_t index = find(id);
+    if (index == kNoValue && !(input && has_bias && i == 2 && id == XNN_INVALID_VALUE_ID)) {
       return fault("its node " + std::to_string(node.debug_handle()) + ", " +
                    xnn::EnumNameXNodeUnion(node.xnode_union_type()) +
-                   ", does not fit the values it names: " + "there is no value " + std::to_string(id));
+                   ", does not fit the values it names: there is no value " + std::to_string(id));
     }
-  }
-  for (std::size_t i = 0; i < operands->output_count; ++i) {
-    const std::uint32_t id = operands->outputs[i];
-    if (!translate(&operands->outputs[i], false)) {
-      return fault("its node " + std::to_string(node.debug_handle()) + ", " +
-                   xnn::EnumNameXNodeUnion(node.xnode_union_type()) +
-                   ", does not fit the values it names: " + "there is no value " + std::to_string(id));
-    }
+    id = index;
   }
   return {};
 }

@@ -28,7 +28,7 @@ struct PackedKey {
   Place kernel;
   Place bias;
   std::uint64_t seed = 0;  // XNNPACK's word for the kernel's layout
-  Checksum form;           // what else the node makes of them (packing.h)
+  Checksum form;           // what else the node makes of them (packed_weights.h)
 };
 
 // For which kernel they were packed; read from the operator that was made. Other kernels may have the seed.

@@ -10,7 +10,7 @@
 #include <new>
 #include <type_traits>
 
-#include "lean/xnnpack/float_tiles.h"
+#include "lean/xnnpack/own_kernels.h"
 
 namespace slipway::lean {
 namespace {

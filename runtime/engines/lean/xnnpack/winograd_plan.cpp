@@ -1,4 +1,4 @@
-#include "lean/xnnpack/winograd_plan.h"
+#include "lean/xnnpack/winograd.h"
 
 #include <xnnpack/common.h>
 
@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "lean/xnnpack/float_tiles.h"
+#include "lean/xnnpack/own_kernels.h"
 #include "selection.h"
 
 namespace slipway::lean {

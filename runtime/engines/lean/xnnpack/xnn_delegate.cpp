@@ -10,7 +10,7 @@
 #include "lean/xnnpack/im2col.h"
 #include "lean/xnnpack/kernel_choices.h"
 #include "lean/xnnpack/kernel_names.h"
-#include "lean/xnnpack/packing.h"
+#include "lean/xnnpack/packed_weights.h"
 #include "lean/xnnpack/tile_choice.h"
 #include "lean/xnnpack/winograd.h"
 #include "selection.h"
@@ -176,20 +176,9 @@ Status XnnDelegate::fault(const char* step, xnn_status status) const {
 
 Status XnnDelegate::reshape_inputs(const std::vector<TensorView*>& arguments, bool* changed) {
   for (Bound& bound : bound_) {
-    if (bound.external.id >= arguments.size() || arguments[bound.external.id] == nullptr) {
-      return {Code::kFile,
-              what_ + ": its call gives no tensor for value " + std::to_string(bound.external.id),
-              kCopyAgain};
-    }
     const TensorView& view = *arguments[bound.external.id];
     if (bound.external.output) {
       continue;
-    }
-    if (size_of(view.dtype) * 8 != bits_of(bound.external.datatype)) {
-      return {Code::kFile,
-              what_ + ": its input " + std::to_string(bound.external.id) + " is not of type " +
-                  name_of(view.dtype),
-              kCopyAgain};
     }
     if (shaped_ && bound.dims.size() == bound.external.rank && has_memory_dims(view, bound.dims)) {
       continue;

@@ -1,0 +1,369 @@
+#include "lean/xnnpack/own_kernels.h"
+
+#include <xnnpack/common.h>
+#include <xnnpack/hardware-config.h>
+#include <xnnpack/microfnptr.h>
+#include <xnnpack/microparams.h>
+#include <xnnpack/node-type.h>
+#include <xnnpack/pack.h>
+#include <xnnpack/subgraph.h>
+
+#include "lean/xnnpack/int4_tile.h"
+#include "lean/xnnpack/vector_kernels.h"
+#include "lean/xnnpack/winograd.h"
+#include "selection.h"
+
+namespace slipway::lean {
+namespace {
+
+static_assert(offsetof(xnn_qs8_qc8w_conv_minmax_params, fp32_scalar.output_zero_point) ==
+                      offsetof(ByteLimits, zero_point) &&
+                  offsetof(xnn_qs8_qc8w_conv_minmax_params, fp32_scalar.output_min) ==
+                      offsetof(ByteLimits, least) &&
+                  offsetof(xnn_qs8_qc8w_conv_minmax_params, fp32_scalar.output_max) ==
+                      offsetof(ByteLimits, greatest),
+              "our kernels read XNNPACK's parameters");
+static_assert(offsetof(xnn_f32_minmax_params, scalar.min) == offsetof(FloatLimits, least) &&
+                  offsetof(xnn_f32_minmax_params, scalar.max) == offsetof(FloatLimits, greatest),
+              "our kernels read XNNPACK's parameters");
+static_assert(offsetof(xnn_qd8_quantization_params, zero_point) == offsetof(ByteRow, zero_point) &&
+                  offsetof(xnn_qd8_quantization_params, inv_scale) == offsetof(ByteRow, scale) &&
+                  sizeof(xnn_qd8_quantization_params) == sizeof(ByteRow),
+              "our kernels read XNNPACK's parameters");
+
+static_assert(offsetof(xnn_f32_qb4w_minmax_params, scalar.min) == offsetof(Int4Limits, least) &&
+                  offsetof(xnn_f32_qb4w_minmax_params, scalar.max) == offsetof(Int4Limits, greatest) &&
+                  offsetof(xnn_f32_qb4w_minmax_params, scalar.blocksize) == offsetof(Int4Limits, block),
+              "our kernels read XNNPACK's parameters");
+
+using Function = void (*)();
+
+// Whether such kernels of ours are in this build.
+constexpr bool has_bytes() {
+  return XNN_ARCH_X86_64 != 0 && has_byte_layers();
+}
+
+// Our kernels for one row and for several; null where XNNPACK's are as good, or this build is without them.
+struct Int4Set {
+  Int4Gemm one = nullptr;
+  Int4Gemm many = nullptr;
+  std::size_t rows = 0;  // of a tile, at most
+  const char* feature = "";
+};
+
+Int4Set int4_set() {
+#if XNN_ARCH_X86_64
+  if constexpr (has_int4_layers()) {
+    const xnn_hardware_config* hardware = xnn_init_hardware_config();
+    if (hardware != nullptr && hardware->use_x86_avx512vnni) {
+      return {&avx512vnni::int4_gemm_one_on_avx512vnni, &avx512vnni::int4_gemm_on_avx512vnni, kInt4Rows,
+              "avx512vnni"};
+    }
+    if (has_only_avx2()) {
+      return {&avx2::int4_gemm_one_on_avx2, &avx2::int4_gemm_on_avx2, kInt4RowsInAvx2, "avx2"};
+    }
+  }
+#endif
+  return {};
+}
+
+// Taps of a depthwise convolution's window; 0 for other nodes.
+std::size_t window_taps(const xnn_node& node) {
+  if (node.type == xnn_node_type_depthwise_convolution_2d &&
+      node.params.depthwise_convolution_2d.depth_multiplier == 1) {
+    const auto& params = node.params.depthwise_convolution_2d;
+    return std::size_t{params.kernel_height} * params.kernel_width;
+  }
+  if (node.type == xnn_node_type_convolution_2d && node.params.convolution_2d.group_input_channels == 1 &&
+      node.params.convolution_2d.group_output_channels == 1) {
+    const auto& params = node.params.convolution_2d;
+    return std::size_t{params.kernel_height} * params.kernel_width;
+  }
+  return 0;
+}
+
+// A kernel of ours, and XNNPACK's table that it goes into.
+struct DepthwiseChoice {
+  std::size_t taps = 0;  // 0: none
+  void (*kernel)() = nullptr;
+  const xnn_dwconv_config* (*table)() = nullptr;
+  std::size_t entries = 0;
+  std::size_t channels = 0;  // of a block of packed weights
+};
+
+// Many taps more than the window has would be computed for nothing; XNNPACK has kernels for few taps.
+bool is_for(std::size_t kernel_taps, std::size_t taps) {
+  return kernel_taps >= taps && kernel_taps * 3 <= taps * 4;
+}
+
+template <typename Kernel>
+DepthwiseChoice least_for(std::size_t taps, const Kernel* kernels, std::size_t count) {
+  const Kernel* end = kernels + count;
+  const Kernel* kernel =
+      std::find_if(kernels, end, [&](const Kernel& one) { return is_for(one.taps, taps); });
+  return kernel == end ? DepthwiseChoice()
+                       : DepthwiseChoice{kernel->taps, reinterpret_cast<void (*)()>(kernel->kernel)};
+}
+
+// 0 where this processor or this build is without them.
+std::size_t byte_kernel_count() {
+  return byte_depthwise() == nullptr ? 0 : kByteDepthwiseKernels;
+}
+
+DepthwiseChoice kernel_for(const xnn_node& node, const xnn_value* values) {
+  const TileSet* set = float_tiles();
+  const std::size_t taps = window_taps(node);
+  if (taps < 2) {
+    return {};
+  }
+  const xnn_datatype type = values[node.inputs[0]].datatype;
+  DepthwiseChoice found;
+  if (type == xnn_datatype_qint8 && is_bytes(values[node.inputs[1]])) {
+    found = least_for(taps, byte_depthwise(), byte_kernel_count());
+    found.table = &xnn_init_qs8_qc8w_dwconv_config;
+    found.entries = XNN_MAX_QC8_DWCONV_UKERNELS;
+    found.channels = kByteChannels;
+  } else if (set != nullptr && type == xnn_datatype_fp32) {
+    found = least_for(taps, set->depthwise, kDepthwiseKernels);
+    found.table = &xnn_init_f32_dwconv_config;
+    found.entries = XNN_MAX_F32_DWCONV_UKERNELS;
+    found.channels = set->lanes;
+  } else if (set != nullptr && type == xnn_datatype_fp16) {
+    found = least_for(taps, set->half_depthwise, kHalfDepthwiseKernels);
+    found.table = &xnn_init_f16_dwconv_config;
+    found.entries = XNN_MAX_F16_DWCONV_UKERNELS;
+    found.channels = set->lanes;
+  }
+  return found;
+}
+
+}  // namespace
+
+const TileSet* float_tiles() {
+#if XNN_ARCH_X86_64
+  if constexpr (!has_float_layers()) {
+    return nullptr;
+  }
+  static const TileSet* const found = []() -> const TileSet* {
+    const xnn_hardware_config* hardware = xnn_init_hardware_config();
+    if (hardware == nullptr || !hardware->use_x86_f16c) {
+      return nullptr;
+    }
+    if (hardware->use_x86_avx512f) {
+      return &avx512f::kTiles;
+    }
+    return hardware->use_x86_avx2 && hardware->use_x86_fma3 ? &avx2::kTiles : nullptr;
+  }();
+  return found;
+#else
+  return nullptr;
+#endif
+}
+
+const TileSet* half_tiles() {
+#if XNN_ARCH_X86_64
+  const xnn_hardware_config* hardware = xnn_init_hardware_config();
+  return hardware == nullptr || hardware->use_x86_avx512fp16 ? nullptr : float_tiles();
+#else
+  return nullptr;
+#endif
+}
+
+bool has_only_avx2() {
+#if XNN_ARCH_X86_64
+  const xnn_hardware_config* hardware = xnn_init_hardware_config();
+  return hardware != nullptr && hardware->use_x86_avx2 && hardware->use_x86_fma3 &&
+         !hardware->use_x86_avx256skx && !hardware->use_x86_avx512skx && !hardware->use_x86_avxvnni;
+#else
+  return false;
+#endif
+}
+
+const ByteDepthwise* byte_depthwise() {
+#if XNN_ARCH_X86_64
+  if constexpr (has_byte_layers()) {
+    const xnn_hardware_config* hardware = xnn_init_hardware_config();
+    if (hardware != nullptr && hardware->use_x86_avx2 && hardware->use_x86_fma3 &&
+        !hardware->use_x86_avx256skx && !hardware->use_x86_avx512skx) {
+      return avx2::kByteDepthwise;
+    }
+  }
+#endif
+  return nullptr;
+}
+
+ByteTable byte_table(const xnn_node& node, const xnn_value* values) {
+  if (!has_bytes() || !has_only_avx2()) {
+    return ByteTable::kNone;
+  }
+  if (byte_product(node, values).rows != 0) {
+    return ByteTable::kStatic;
+  }
+  if (node.type != xnn_node_type_convolution_2d && node.type != xnn_node_type_fully_connected) {
+    return ByteTable::kNone;
+  }
+  const xnn_value& filter = values[node.inputs[1]];
+  return values[node.inputs[0]].datatype == xnn_datatype_qdint8 && filter.datatype == xnn_datatype_qcint8 &&
+                 filter.data != nullptr && values[node.outputs[0]].datatype == xnn_datatype_fp32
+             ? ByteTable::kDynamic
+             : ByteTable::kNone;
+}
+
+Changed<xnn_gemm_config> byte_kernels(ByteTable table) {
+  const bool is_static = table == ByteTable::kStatic;
+  auto config = change(table == ByteTable::kNone ? nullptr
+                       : is_static               ? xnn_init_qs8_qc8w_gemm_config()
+                                                 : xnn_init_qd8_f32_qc8w_gemm_config());
+#if XNN_ARCH_X86_64
+  if constexpr (has_bytes()) {
+    if (config == nullptr) {
+      return config;
+    }
+    config->minmax = {};
+    for (const auto& [rows, tile] :
+         {std::pair(std::size_t{1}, &avx2::kByteLine), std::pair(kByteRows, &avx2::kByteTile)}) {
+      if (is_static) {
+        put(config->minmax.gemm[rows - 1].function, tile->gemm);
+        put(config->minmax.igemm[rows - 1].function, tile->igemm);
+      } else {
+        put(config->minmax.dqgemm[rows - 1].function, tile->dynamic_gemm);
+        put(config->minmax.dqigemm[rows - 1].function, tile->dynamic_igemm);
+      }
+    }
+    config->mr = kByteRows;
+    config->nr = kByteColumns;
+    config->log2_kr = 2;
+    config->log2_sr = 0;
+    config->pack_weights_and_biases = nullptr;
+    config->packed_stride_weights_and_biases = nullptr;
+    config->pack_gemm_gio = reinterpret_cast<xnn_packw_gemm_gio_ukernel_fn>(&xnn_pack_qs8_gemm_gio_w);
+    config->pack_gemm_goi = reinterpret_cast<xnn_packw_gemm_goi_ukernel_fn>(&xnn_pack_qs8_gemm_goi_w);
+    config->pack_igemm_goki = reinterpret_cast<xnn_pack_conv_goki_w_fn>(&xnn_pack_qs8_conv_goki_w);
+  }
+#endif
+  return config;
+}
+
+std::size_t int4_rows(const xnn_node& node, const xnn_value* values) {
+  const Int4Set set = int4_set();
+  if (node.type != xnn_node_type_fully_connected || set.many == nullptr) {
+    return 0;
+  }
+  const xnn_value& filter = values[node.inputs[1]];
+  const xnn_value& output = values[node.outputs[0]];
+  if (values[node.inputs[0]].datatype != xnn_datatype_qdint8 || filter.datatype != xnn_datatype_qbint4 ||
+      output.datatype != xnn_datatype_fp32 || filter.shape.num_dims != 2 ||
+      (node.flags & XNN_FLAG_TRANSPOSE_WEIGHTS) != 0) {
+    return 0;
+  }
+  const std::size_t depth = filter.shape.dim[1];
+  const std::size_t most = std::min(set.rows, kInt4RowsBytes / std::max<std::size_t>(depth, 1));
+  // With few rows a tile reads the weights too often.
+  if (most < set.rows / 3) {
+    return 0;
+  }
+  // As many in each tile, where one does not have all.
+  const std::size_t rows = rows_of(output);
+  const std::size_t tiles = (rows + most - 1) / most;
+  return rows <= 1 ? most : (rows + tiles - 1) / tiles;
+}
+
+Changed<xnn_gemm_config> int4_kernels(std::size_t rows) {
+  auto config = change(xnn_init_qd8_f32_qb4w_gemm_config());
+  const Int4Set set = int4_set();
+  config->minmax = {};
+  put(config->minmax.dqgemm[rows - 1].function, set.many);
+  put(config->minmax.dqgemm[0].function, set.one);
+  config->mr = static_cast<std::uint8_t>(rows);
+  config->nr = kInt4Columns;
+  config->log2_kr = 2;
+  config->log2_sr = 0;
+  config->planes = 2;
+  return config;
+}
+
+bool has_depthwise(const xnn_node& node, const xnn_value* values) {
+  return kernel_for(node, values).taps != 0;
+}
+
+Changed<xnn_dwconv_config> depthwise_kernels(const xnn_node& node, const xnn_value* values) {
+  const DepthwiseChoice found = kernel_for(node, values);
+  auto configs = change(found.taps == 0 ? nullptr : found.table(), found.entries);
+  for (std::size_t i = 0; configs != nullptr && i < found.entries; ++i) {
+    xnn_dwconv_config& config = configs.get()[i];
+    config.minmax.unipass = reinterpret_cast<xnn_dwconv_unipass_ukernel_fn>(found.kernel);
+    config.linear = {};
+    config.channel_tile = static_cast<std::uint8_t>(found.channels);
+    config.channel_subtile = static_cast<std::uint8_t>(found.channels);
+    config.channel_round = 1;
+    config.primary_tile = static_cast<std::uint8_t>(found.taps);
+    config.middle_tile = 0;
+    config.last_tile = 0;
+  }
+  return configs;
+}
+
+std::string tile_name(void (*kernel)()) {
+  const auto is = [kernel](auto* ours) { return kernel == reinterpret_cast<Function>(ours); };
+  const auto text = [](std::size_t number) { return std::to_string(number); };
+  if (kernel == nullptr) {
+    return {};
+  }
+#if XNN_ARCH_X86_64
+  if constexpr (has_bytes()) {
+    static_assert(kByteRows == 6 && kByteColumns == 8 && kByteTogether == 4, "what they are called");
+    // One name for all rows: a kernel computes up to six.
+    for (const ByteTile* tile : {&avx2::kByteTile, &avx2::kByteLine}) {
+      for (const auto& [found, name] :
+           {std::pair(is(tile->gemm), "qs8_qc8w_gemm"), std::pair(is(tile->igemm), "qs8_qc8w_igemm"),
+            std::pair(is(tile->dynamic_gemm), "qd8_f32_qc8w_gemm"),
+            std::pair(is(tile->dynamic_igemm), "qd8_f32_qc8w_igemm")}) {
+        if (found) {
+          return std::string("slipway_") + name + "_6x8c4__avx2";
+        }
+      }
+    }
+  }
+#endif
+  const Int4Set int4 = int4_set();
+  if (is(int4.one) || is(int4.many)) {
+    return "slipway_qd8_f32_qb4w_gemm_" + text(is(int4.one) ? 1 : int4.rows) + "x" + text(kInt4Columns) +
+           "c" + text(kInt4Depth) + "__" + int4.feature;
+  }
+  for (std::size_t i = 0; i < byte_kernel_count(); ++i) {
+    if (is(byte_depthwise()[i].kernel)) {
+      return "slipway_qs8_qc8w_dwconv_" + text(byte_depthwise()[i].taps) + "p16c__avx2";
+    }
+  }
+  const TileSet* set = float_tiles();
+  if (set == nullptr) {
+    return {};
+  }
+  const auto tile = [&](const auto& tiles, const std::string& type) -> std::string {
+    for (std::size_t i = 0; i < kMostTileVectors * kMostTileRows; ++i) {
+      const auto& one = tiles[i / kMostTileRows][i % kMostTileRows];
+      if (is(one.gemm) || is(one.igemm)) {
+        return "slipway_" + type + (is(one.gemm) ? "_gemm_" : "_igemm_") + text(i % kMostTileRows + 1) + "x" +
+               text((i / kMostTileRows + 1) * set->lanes) + "__" + set->isa;
+      }
+    }
+    return {};
+  };
+  const auto window = [&](const auto& kernels, const std::string& type) -> std::string {
+    for (const auto& one : kernels) {
+      if (is(one.kernel)) {
+        return "slipway_" + type + "_dwconv_" + text(one.taps) + "p__" + set->isa;
+      }
+    }
+    return {};
+  };
+  for (std::string name : {tile(set->tiles, "f32"), tile(set->halves, "f16_f32acc"), winograd_name(kernel),
+                           window(set->depthwise, "f32"), window(set->half_depthwise, "f16_f32acc")}) {
+    if (!name.empty()) {
+      return name;
+    }
+  }
+  return {};
+}
+
+}  // namespace slipway::lean

@@ -1,0 +1,91 @@
+// Our kernels on 64-bit x86: which this processor has, for which nodes, what they are called, and how XNNPACK
+// is given them.
+//
+// XNNPACK has no way to be given a kernel. It reads one table for each type of layer when it makes an
+// operator, and copies what it needs; the functions that return the tables as constant return variables. So a
+// table has our kernels while such an operator is made, and XNNPACK's again behind it: one operator at a
+// time, in all of a process (TileChoice). What each kind of kernel gains is in docs/lean.md.
+#pragma once
+
+#include <xnnpack.h>
+#include <xnnpack/config-types.h>
+#include <xnnpack/config.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lean/xnnpack/byte_tile.h"
+#include "lean/xnnpack/tile_set.h"
+
+struct xnn_node;
+struct xnn_value;
+
+namespace slipway::lean {
+
+// A table that was changed, and is as before when this ends. nullptr: none.
+template <typename Config>
+struct PutBack {
+  void operator()(Config* table) const { std::copy(before.begin(), before.end(), table); }
+  std::vector<Config> before;
+};
+template <typename Config>
+using Changed = std::unique_ptr<Config, PutBack<Config>>;
+
+template <typename Config>
+Changed<Config> change(const Config* table, std::size_t count = 1) {
+  return {const_cast<Config*>(table),
+          {table == nullptr ? std::vector<Config>() : std::vector(table, table + count)}};
+}
+
+// One kernel for all kinds of cores.
+template <typename Function, typename Kernel>
+void put(Function (&functions)[XNN_MAX_UARCH_TYPES], Kernel kernel) {
+  std::fill(std::begin(functions), std::end(functions), reinterpret_cast<Function>(kernel));
+}
+
+// Products in float32: every number of rows and columns that the registers hold. XNNPACK has one shape for
+// each instruction set (7x32 with AVX-512), computes 8 columns as 32 with it, and reads the packed weights
+// once for every seven rows. Those that this processor can run, widest vectors first; nullptr where we have
+// none.
+const TileSet* float_tiles();
+// Those for float16: nullptr also where XNNPACK's are twice as fast, because they compute in half precision.
+const TileSet* half_tiles();
+
+namespace avx512f {
+extern const TileSet kTiles;
+extern const WinogradKernels kWinograd;
+}  // namespace avx512f
+namespace avx2 {
+extern const TileSet kTiles;
+extern const WinogradKernels kWinograd;
+}  // namespace avx2
+
+// Whether XNNPACK's kernels for integers are those for AVX2 here. They multiply in 16 bits, others in 8.
+bool has_only_avx2();
+
+// Layers in 8 bits where there is only AVX2. Which of XNNPACK's tables has the kernel for a node; kNone where
+// only XNNPACK has one.
+enum class ByteTable { kNone, kStatic, kDynamic };
+ByteTable byte_table(const xnn_node& node, const xnn_value* values);
+Changed<xnn_gemm_config> byte_kernels(ByteTable table);
+
+// Layers with 4-bit weights that have a scale for each block, with AVX-512's VNNI or with AVX2 alone: the
+// rows of our tile for that node; 0 where only XNNPACK has a kernel for it.
+std::size_t int4_rows(const xnn_node& node, const xnn_value* values);
+Changed<xnn_gemm_config> int4_kernels(std::size_t rows);
+
+// Depthwise convolutions: several neighbours of a row at once; in float32 and float16 windows of any size in
+// one pass, in 8 bits those of 9 and 25 pixels.
+bool has_depthwise(const xnn_node& node, const xnn_value* values);
+Changed<xnn_dwconv_config> depthwise_kernels(const xnn_node& node, const xnn_value* values);
+// Those in 8 bits, kByteDepthwiseKernels of them. Null on processors for which XNNPACK has other kernels than
+// AVX2's; those with AVX-VNNI have the same.
+const ByteDepthwise* byte_depthwise();
+
+// The kernel's name when it is one of ours: "slipway_f32_gemm_12x32__avx512f"; otherwise empty.
+std::string tile_name(void (*kernel)());
+
+}  // namespace slipway::lean

@@ -1,0 +1,291 @@
+// Rules of convolutions, of pooling, and of images that change their size: in the order NHWC.
+#include <iterator>
+
+#include "lean/xnnpack/rules.h"
+
+namespace slipway::lean {
+namespace {
+
+// What each kind takes; the last is of plain convolutions alone, the one before of those that are not
+// depthwise.
+constexpr LayerTypes kTypes[] = {
+    {xnn_datatype_fp32, xnn_datatype_fp32, xnn_datatype_fp32, xnn_datatype_fp32},
+    {xnn_datatype_fp16, xnn_datatype_fp32, xnn_datatype_fp32, xnn_datatype_fp16},
+    {xnn_datatype_qint8, xnn_datatype_qint8, xnn_datatype_qint32, xnn_datatype_qint8},
+    {xnn_datatype_qint8, xnn_datatype_qcint8, xnn_datatype_qcint32, xnn_datatype_qint8},
+    {xnn_datatype_quint8, xnn_datatype_quint8, xnn_datatype_qint32, xnn_datatype_quint8},
+    {xnn_datatype_qdint8, xnn_datatype_qcint8, xnn_datatype_fp32, xnn_datatype_fp32},
+    {xnn_datatype_qdint8, xnn_datatype_qcint8, xnn_datatype_fp32, xnn_datatype_fp16},
+};
+
+// The filter is [outputs, height, width, inputs of a group], or [1, height, width, outputs] of a depthwise
+// one.
+Fault weights_fault(const NodeCheck& check, const xnn::_XNNNodeConv& node, std::uint64_t outputs,
+                    bool depthwise) {
+  const GraphFact& filter = check.input(1);
+  const Dims& dims = check.dims(1);
+  if (!filter.constant || (check.has(2) && !check.input(2).constant)) {
+    return check.input_fault(filter.constant ? 2 : 1, "it has to be constant");
+  }
+  const std::uint64_t first = depthwise ? 1 : outputs;
+  const std::uint64_t last = depthwise ? outputs : node.group_input_channels();
+  if (dims.rank != 4 || dims[0] != first || dims[1] != node.kernel_height() ||
+      dims[2] != node.kernel_width() || dims[3] != last) {
+    return check.input_fault(
+        1, "a filter of " + std::to_string(first) + "x" + std::to_string(node.kernel_height()) + "x" +
+               std::to_string(node.kernel_width()) + "x" + std::to_string(last) + " is needed");
+  }
+  if (filter.type == xnn_datatype_qcint8 && filter.channel_dim != (depthwise ? 3U : 0U)) {
+    return check.input_fault(1, "its scales have to go along its outputs");
+  }
+  std::size_t count = 0;
+  if (check.has(2) && (!count_all(check.dims(2), &count) || count != outputs)) {
+    return check.input_fault(2,
+                             "the bias has one number for each of " + std::to_string(outputs) + " outputs");
+  }
+  return {};
+}
+
+// Each image quantized by itself has numbers of its own; XNNPACK takes one pair of them an image.
+Fault quantization_fault(const NodeCheck& check) {
+  const GraphFact& input = check.input(0);
+  const Dims& dims = check.dims(0);
+  std::size_t images = 0;
+  if (input.type == xnn_datatype_qdint8 &&
+      (input.nonbatch_dims == 0 || input.nonbatch_dims > dims.rank ||
+       !count_between(dims, 0, dims.rank - input.nonbatch_dims, &images) || images != dims[0])) {
+    return check.input_fault(0, "each of its images has to be quantized by itself");
+  }
+  return {};
+}
+
+Fault common_fault(const NodeCheck& check, const xnn::_XNNNodeConv& node, bool depthwise, bool transposed) {
+  const std::uint64_t outputs = std::uint64_t{node.groups()} * node.group_output_channels();
+  const std::uint64_t inputs = std::uint64_t{node.groups()} * node.group_input_channels();
+  Fault fault = range_fault(check.node());
+  fault = fault.empty() ? types_fault(check, kTypes,
+                                      std::size(kTypes) - (depthwise    ? 2
+                                                           : transposed ? 1
+                                                                        : 0),
+                                      "a filter that is ")
+                        : fault;
+  fault = fault.empty() ? image_fault(check) : fault;
+  if (!fault.empty()) {
+    return fault;
+  }
+  if (inputs == 0 || outputs == 0 || (depthwise && node.group_input_channels() != 1)) {
+    return "it has " + std::to_string(node.groups()) + " groups of " +
+           std::to_string(node.group_input_channels()) + " channels to " +
+           std::to_string(node.group_output_channels());
+  }
+  if (check.dims(0)[3] != inputs) {
+    return check.input_fault(0, "the filter takes " + std::to_string(inputs) + " channels");
+  }
+  fault = weights_fault(check, node, outputs, depthwise);
+  return fault.empty() ? quantization_fault(check) : fault;
+}
+
+Fault give_image(NodeCheck& check, const xnn::_XNNNodeConv& node, std::size_t height, std::size_t width) {
+  Dims result = check.dims(0);
+  result[1] = height;
+  result[2] = width;
+  result[3] = std::size_t{node.groups()} * node.group_output_channels();
+  return check.give(result);
+}
+
+Fault check_forward(NodeCheck& check, const xnn::_XNNNodeConv& node, bool depthwise) {
+  Fault fault =
+      flags_fault(node.flags(), XNN_FLAG_TENSORFLOW_SAME_PADDING | XNN_FLAG_TRANSIENT_INDIRECTION_BUFFER);
+  fault = fault.empty() ? common_fault(check, node, depthwise, false) : fault;
+  if (!fault.empty()) {
+    return fault;
+  }
+  const bool same = (node.flags() & XNN_FLAG_TENSORFLOW_SAME_PADDING) != 0;
+  std::size_t height = 0;
+  std::size_t width = 0;
+  if (!windows_along(check.dims(0)[1], window_down(node), same, &height) ||
+      !windows_along(check.dims(0)[2], window_across(node), same, &width)) {
+    return check.input_fault(0, "its kernel, stride, dilation and padding do not fit such images");
+  }
+  return give_image(check, node, height, width);
+}
+
+}  // namespace
+
+Fault check_convolution(NodeCheck& check) {
+  return check_forward(check, *check.node().xnode_union_as_XNNConv2d(), false);
+}
+
+Fault check_depthwise(NodeCheck& check) {
+  return check_forward(check, *check.node().xnode_union_as_XNNDepthwiseConv2d(), true);
+}
+
+Fault check_transposed_convolution(NodeCheck& check) {
+  const xnn::_XNNNodeConv& node = *check.node().xnode_union_as_XNNConvTranspose2d();
+  Fault fault = flags_fault(node.flags(), 0);
+  fault = fault.empty() ? common_fault(check, node, false, true) : fault;
+  if (!fault.empty()) {
+    return fault;
+  }
+  std::size_t height = 0;
+  std::size_t width = 0;
+  if (!covered_by(check.dims(0)[1], window_down(node), node.adjustment_height(), &height) ||
+      !covered_by(check.dims(0)[2], window_across(node), node.adjustment_width(), &width)) {
+    return check.input_fault(0, "its kernel, stride, dilation and padding do not fit such images");
+  }
+  return give_image(check, node, height, width);
+}
+
+namespace {
+
+// XNNPACK passes flags that only reductions have.
+constexpr std::uint32_t kKnownFlags = XNN_FLAG_TENSORFLOW_SAME_PADDING | XNN_FLAG_KEEP_DIMS;
+
+struct Pool {
+  Window rows;
+  Window columns;
+  std::uint32_t flags = 0;
+};
+
+Fault check_pool(NodeCheck& check, const Pool& pool, Dims* result) {
+  Fault fault = flags_fault(pool.flags, kKnownFlags);
+  fault = fault.empty() ? range_fault(check.node()) : fault;
+  fault = fault.empty() ? image_fault(check) : fault;
+  if (!fault.empty()) {
+    return fault;
+  }
+  const Dims& input = check.dims(0);
+  const bool same = (pool.flags & XNN_FLAG_TENSORFLOW_SAME_PADDING) != 0;
+  *result = input;
+  for (const auto& [window, along] : {std::pair{pool.rows, 1}, std::pair{pool.columns, 2}}) {
+    const auto size = static_cast<std::size_t>(along);
+    // A window over nothing but padding has no result.
+    if (!windows_along(input[size], window, same, &(*result)[size]) || window.before >= window.reach() ||
+        window.after >= window.reach()) {
+      return check.input_fault(0, "its windows, stride, dilation and padding do not fit such images");
+    }
+  }
+  // XNNPACK keeps a pointer for each pixel of each window.
+  Dims pointers;
+  pointers.rank = 5;
+  pointers.size = {(*result)[1], (*result)[2], static_cast<std::size_t>(pool.rows.kernel),
+                   static_cast<std::size_t>(pool.columns.kernel), sizeof(void*)};
+  std::size_t bytes = 0;
+  if (!count_all(pointers, &bytes)) {
+    return "its windows are too large for any memory";
+  }
+  check.take(bytes);
+  return {};
+}
+
+Pool pool_of(const xnn::_XNNPooling2D& node, bool dilated) {
+  return {{node.pooling_height(), node.stride_height(), dilated ? node.dilation_height() : 1,
+           node.padding_top(), node.padding_bottom()},
+          {node.pooling_width(), node.stride_width(), dilated ? node.dilation_width() : 1,
+           node.padding_left(), node.padding_right()},
+          node.flags()};
+}
+
+}  // namespace
+
+Fault check_average_pooling(NodeCheck& check) {
+  Dims result;
+  Fault fault = same_types(check, {xnn_datatype_fp32, xnn_datatype_fp16});
+  fault = fault.empty()
+              ? check_pool(check, pool_of(*check.node().xnode_union_as_XNNAvgPooling2d(), false), &result)
+              : fault;
+  return !fault.empty() ? fault : check.give(result);
+}
+
+Fault check_max_pooling(NodeCheck& check) {
+  const Pool pool = pool_of(*check.node().xnode_union_as_XNNMaxPooling2d(), true);
+  Dims result;
+  Fault fault =
+      same_types(check, {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_qint8, xnn_datatype_quint8});
+  fault = fault.empty() ? check_pool(check, pool, &result) : fault;
+  if (!fault.empty()) {
+    return fault;
+  }
+  if (!same_quantization(check.input(0), check.output())) {
+    return check.output_fault("its scale and zero point are not the input's");
+  }
+  return check.give(result);
+}
+
+// XNNPACK leaves the shape of the indices as it was declared.
+Fault check_argmax_pooling(NodeCheck& check) {
+  const auto& node = *check.node().xnode_union_as_XNNArgMaxPooling2d();
+  const Pool pool = {
+      {node.pooling_height(), node.pooling_height(), 1, node.padding_top(), node.padding_bottom()},
+      {node.pooling_width(), node.pooling_width(), 1, node.padding_left(), node.padding_right()},
+      node.flags()};
+  Dims result;
+  Fault fault = same_types(check, {xnn_datatype_fp32});
+  fault = fault.empty() ? check_pool(check, pool, &result) : fault;
+  fault = fault.empty() ? check.give(result) : fault;
+  if (!fault.empty()) {
+    return fault;
+  }
+  const GraphFact& indices = check.output(1);
+  if (bits_of(indices.type) != 32 || indices.declared != result) {
+    return check.output_fault("32-bit indices of " + shape_text(result) + " are needed", 1);
+  }
+  return check.give(result, 1);
+}
+
+// The mean over height and width.
+Fault check_global_average(NodeCheck& check) {
+  const Fault fault =
+      same_types(check, {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_qint8, xnn_datatype_quint8});
+  if (!fault.empty()) {
+    return fault;
+  }
+  const Dims& input = check.dims(0);
+  std::size_t count = 0;
+  if (input.rank < 3 || !count_all(input, &count) || count == 0) {
+    return check.input_fault(0, "there is no height and width to take the mean of");
+  }
+  Dims result = input;
+  if (check.output().declared.rank == input.rank) {
+    result[input.rank - 3] = result[input.rank - 2] = 1;
+  } else {
+    result.rank = input.rank - 2;
+    result[result.rank - 1] = input.last();
+  }
+  return check.give(result);
+}
+
+Fault check_resize(NodeCheck& check) {
+  const auto& node = *check.node().xnode_union_as_XNNStaticResizeBilinear2D();
+  constexpr std::uint32_t kMost = 1U << 24;  // XNNPACK's own limit
+  constexpr std::uint32_t kEither = XNN_FLAG_TENSORFLOW_LEGACY_MODE | XNN_FLAG_ALIGN_CORNERS;
+  Fault fault = flags_fault(node.flags(), kEither | XNN_FLAG_TRANSIENT_INDIRECTION_BUFFER);
+  fault =
+      fault.empty()
+          ? same_types(check, {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_qint8, xnn_datatype_quint8})
+          : fault;
+  fault = fault.empty() ? image_fault(check) : fault;
+  if (!fault.empty()) {
+    return fault;
+  }
+  if ((node.flags() & kEither) == kEither || !same_quantization(check.input(0), check.output())) {
+    return check.output_fault("its flags, or its scale, are not the input's");
+  }
+  const Dims& input = check.dims(0);
+  Dims result = input;
+  result[1] = node.new_height();
+  result[2] = node.new_width();
+  for (std::size_t i = 1; i < 3; ++i) {
+    if (result[i] == 0 || result[i] >= kMost || input[i] >= kMost) {
+      return check.input_fault(0, "it cannot become " + shape_text(result));
+    }
+  }
+  // Four pointers and two weights for each pixel; the product of two 24-bit sizes goes into 64 bits only.
+  if (result[1] > kMostBytes / 64 / result[2]) {
+    return check.input_fault(0, "it cannot become " + shape_text(result));
+  }
+  check.take(result[1] * result[2] * (4 * sizeof(void*) + 2 * sizeof(float)));
+  return check.give(result);
+}
+
+}  // namespace slipway::lean
