@@ -1,9 +1,11 @@
 #pragma once
 
+#include <dirent.h>
+#include <unistd.h>
+
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -21,8 +23,10 @@ class TemporaryFolder {
     }
   }
   ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
+    for (const std::string& name : files()) {
+      ::unlink(file(name).c_str());
+    }
+    ::rmdir(path_.c_str());
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
@@ -31,8 +35,15 @@ class TemporaryFolder {
 
   std::vector<std::string> files() const {
     std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
-      names.push_back(entry.path().filename().string());
+    DIR* folder = ::opendir(path_.c_str());
+    while (const dirent* entry = folder == nullptr ? nullptr : ::readdir(folder)) {
+      const std::string name = entry->d_name;
+      if (name != "." && name != "..") {
+        names.push_back(name);
+      }
+    }
+    if (folder != nullptr) {
+      ::closedir(folder);
     }
     return names;
   }

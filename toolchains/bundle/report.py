@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 
 
 def engines_of(target: Target) -> str:
-    """What builds today: ``executorch, lean``, ``lean in libslipway``, or ``lean, onnxruntime with the NDK``."""
+    """What builds today: ``executorch, lean``, ``lean in libslipway``, or ``lean, onnxruntime (NDK)``."""
     working = target.working_engines
-    others = [
-        f"{name} {how}" for name, how in target.engines.items() if how in (EMBEDDED, WITH_NDK) and name not in working
-    ]
+    shown = {EMBEDDED: f" {EMBEDDED}", WITH_NDK: " (NDK)"}
+    others = [name + shown[how] for name, how in target.engines.items() if how in shown and name not in working]
     return ", ".join([*working, *others]) or "none yet"
 
 

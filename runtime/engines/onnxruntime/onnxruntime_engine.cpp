@@ -1,3 +1,4 @@
+#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <onnxruntime_cxx_api.h>
@@ -7,11 +8,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
-#include <filesystem>
 #include <memory>
 #include <new>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -53,10 +52,17 @@ class Scratch {
 
 // The paths of what is in a folder; nothing when there is no such folder.
 std::vector<std::string> files_in(const std::string& path) {
+  // Not <filesystem>: the oldest libstdc++ that devices have, GCC 8's, has it in a library of its own.
   std::vector<std::string> files;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(path, ignored)) {
-    files.push_back(entry.path().string());
+  DIR* folder = path.empty() ? nullptr : ::opendir(path.c_str());
+  while (const dirent* entry = folder == nullptr ? nullptr : ::readdir(folder)) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") {
+      files.push_back(path + "/" + name);
+    }
+  }
+  if (folder != nullptr) {
+    ::closedir(folder);
   }
   return files;
 }
