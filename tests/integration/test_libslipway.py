@@ -199,7 +199,7 @@ def test_forward_is_measured_through_the_library_and_upstreams_module(tmp_path: 
     found = forward.subjects(["linear"], [2])
     result = forward.measure(found, forward.build(tmp_path / "build"), rounds=1, blocks=2, block=2)
     (row,) = result["rows"]
-    assert min(*row["ns"].values(), *row["runner_ns"].values()) > 0
+    assert min(row["ns"].values()) > 0
 
 
 def test_the_archive_is_the_folder_and_damage_is_seen(tmp_path: Path) -> None:
