@@ -29,6 +29,12 @@ _BEYOND = (9, 11)
 """The runner's exit codes for memory and for a limit."""
 COMPLEX = ("aten::_conj_physical.out", "aten::_fft_c2r.out", "aten::_fft_r2c.out", "aten::view_as_real_copy.out")
 """Operators that only exist for complex numbers, all of which the engine executorch has and lean has not."""
+LANGUAGE = (
+    "llama::custom_quantized_sdpa.out", "llama::custom_sdpa.out", "llama::fallback.out",
+    "llama::fast_hadamard_transform.out", "llama::sdpa_with_kv_cache.out", "llama::update_cache.out",
+    "llama::update_cache_with_indices.out",
+)  # fmt: skip
+"""Upstream's operators for language models that the engine lean has; its SDK, so the engine executorch, has none."""
 _STRANGE = "a program that an exporter wrote takes a fraction of what is allowed"
 
 

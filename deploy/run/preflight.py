@@ -14,7 +14,7 @@ from core.formats.bundle import Bundle, Offers
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device
 from deploy.devices.probe import TOOLS
-from deploy.run.needs import Method, ProgramNeeds, complex_only
+from deploy.run.needs import LANGUAGE, Method, ProgramNeeds, complex_only
 from toolchains.targets import load_targets
 
 Verdict = Literal["ok", "bad", "unknown"]
@@ -233,6 +233,9 @@ def _program(bundle: Bundle, needs: ProgramNeeds, method: str) -> list[Finding]:
     lacks = described.missing_operators
     if offers.engine == "lean" and lacks and complex_only(lacks) and _runs(bundle.manifest.target, "executorch"):
         otherwise = "--engine executorch, which computes with complex numbers"
+    of_language = lacks and set(lacks) <= set(LANGUAGE)
+    if offers.engine == "executorch" and of_language and _runs(bundle.manifest.target, "lean"):
+        otherwise = "--engine lean, which has them"
     return [
         _finding("program", f"readable by {engine}", "read", True),
         *_onnx(needs, described),

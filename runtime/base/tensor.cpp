@@ -1,5 +1,6 @@
 #include "slipway/tensor.h"
 
+#include <cmath>
 #include <cstring>
 
 namespace slipway {
@@ -124,6 +125,26 @@ std::string to_text(const Shape& shape) {
     text += (text.empty() ? "" : "x") + std::to_string(dim);
   }
   return text;
+}
+
+// IEEE 754 half precision: 1 sign, 5 exponent, 10 mantissa bits.
+float float16_value(std::uint16_t bits) {
+  const int exponent = (bits >> 10) & 31;
+  const int mantissa = bits & 1023;
+  float magnitude = std::ldexp(static_cast<float>(mantissa), -24);
+  if (exponent == 31) {
+    magnitude = mantissa == 0 ? INFINITY : NAN;
+  } else if (exponent != 0) {
+    magnitude = std::ldexp(static_cast<float>(1024 + mantissa), exponent - 25);
+  }
+  return (bits & 0x8000) != 0 ? -magnitude : magnitude;
+}
+
+float bfloat16_value(std::uint16_t bits) {
+  const std::uint32_t wide = std::uint32_t{bits} << 16;
+  float value = 0;
+  std::memcpy(&value, &wide, sizeof(value));
+  return value;
 }
 
 Tensor ones(DType dtype, const Shape& shape, std::size_t count) {

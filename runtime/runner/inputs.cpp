@@ -44,16 +44,6 @@ Status wrong_count(const MethodInfo& method, std::size_t given, const char* flag
           "give one for each input, in this order, apart by commas"};
 }
 
-Result<Tensor> read_input(const std::string& path) {
-  Result<MappedFile> file = MappedFile::open(path);
-  if (!file.ok()) {
-    const Status& status = file.status();
-    const Code code = status.code() == Code::kFile ? Code::kInput : status.code();
-    return Status(code, status.message(), status.fix(), status.names());
-  }
-  return parse_npy(file.value().data(), file.value().size(), path);
-}
-
 bool is_tensor(const ValueSpec& spec) {
   return spec.kind == "tensor";
 }
@@ -77,6 +67,16 @@ Result<Tensor> make_input(const ValueSpec& spec, std::size_t index, const Shape*
 }
 
 }  // namespace
+
+Result<Tensor> read_input(const std::string& path) {
+  Result<MappedFile> file = MappedFile::open(path);
+  if (!file.ok()) {
+    const Status& status = file.status();
+    const Code code = status.code() == Code::kFile ? Code::kInput : status.code();
+    return Status(code, status.message(), status.fix(), status.names());
+  }
+  return parse_npy(file.value().data(), file.value().size(), path);
+}
 
 Status check_input(const ValueSpec& spec, std::size_t index, DType dtype, const Shape& shape) {
   const std::string which = "Input " + std::to_string(index);

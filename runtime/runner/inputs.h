@@ -16,6 +16,9 @@ namespace slipway {
 Result<std::vector<Tensor>> prepare_inputs(const Options& options, const MethodInfo& method,
                                            std::string* note);
 
+// A tensor of a .npy file; what is wrong with the file is kInput.
+Result<Tensor> read_input(const std::string& path);
+
 // Whether a tensor may be given for `spec`: dtype equal, the same rank, every size within its range.
 Status check_input(const ValueSpec& spec, std::size_t index, DType dtype, const Shape& shape);
 

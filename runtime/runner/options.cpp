@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <string_view>
 #include <utility>
 
@@ -74,6 +75,14 @@ constexpr Flag kFlags[] = {
     {"profile_path", Takes::kText, &Options::profile_path, nullptr, 0},
     {"etdump_path", Takes::kText, &Options::profile_path, nullptr, 0},
     {"dump_intermediate", Takes::kText, &Options::values_path, nullptr, 0},
+    {"generate", Takes::kCount, nullptr, &Options::generate, 1},
+    {"prompt", Takes::kText, &Options::prompt_path, nullptr, 0},
+    {"stops", Takes::kValue, nullptr, nullptr, 0},
+    {"temperature", Takes::kValue, nullptr, nullptr, 0},
+    {"top_k", Takes::kValue, nullptr, nullptr, 0},
+    {"top_p", Takes::kValue, nullptr, nullptr, 0},
+    {"seed", Takes::kValue, nullptr, nullptr, 0},
+    {"stream", Takes::kNothing, nullptr, nullptr, 0},
     {"profile", Takes::kNothing, nullptr, nullptr, 0},
     {"count_instructions", Takes::kNothing, nullptr, nullptr, 0},
     {"provider", Takes::kValue, nullptr, nullptr, 0},
@@ -105,6 +114,7 @@ Status set_switch(Options* options, std::string_view name) {
   const std::pair<std::string_view, bool*> switches[] = {
       {"print_output", &options->print_output},
       {"profile", &options->profile},
+      {"stream", &options->stream},
       {"ort_spinning", &options->engine.ort_spinning},
       {"trust_provider", &options->engine.trust_provider},
       {"count_instructions", &options->count_instructions},
@@ -167,6 +177,52 @@ Status set_features(Options* options, const std::string& value) {
   return {};
 }
 
+// "1,2", which are added to the program's own; "none": nothing ends a text early.
+Status set_stops(Options* options, const std::string& value) {
+  options->own_stops = value != "none";
+  options->stops.clear();
+  for (const std::string& word : options->own_stops ? split(value, ',') : std::vector<std::string>()) {
+    std::int64_t token = 0;
+    if (!parse_number(word, INT32_MAX, &token)) {
+      return usage("--stops cannot be '" + value + "'.", "--stops 1,2 for tokens by number, or --stops none");
+    }
+    options->stops.push_back(token);
+  }
+  return {};
+}
+
+// How the next token is chosen; false: the flag is another one.
+bool is_sampling(std::string_view name) {
+  return name == "temperature" || name == "top_k" || name == "top_p" || name == "seed";
+}
+
+Status set_sampling(Options* options, std::string_view name, const std::string& value) {
+  const bool whole = name == "top_k" || name == "seed";
+  std::int64_t number = 0;
+  char* end = nullptr;
+  const double real = std::strtod(value.c_str(), &end);
+  const bool read = whole
+                        ? parse_number(value, INT32_MAX, &number)
+                        : !value.empty() && *end == '\0' && real >= 0 && real <= (name == "top_p" ? 1 : 100);
+  if (!read || (name == "top_p" && real == 0)) {
+    const char* range = whole             ? "a whole number"
+                        : name == "top_p" ? "a number above 0, at most 1"
+                                          : "a number from 0 to 100";
+    return usage("--" + std::string(name) + " wants " + range + ", not '" + value + "'.");
+  }
+  Sampling& sampling = options->sampling;
+  if (whole) {
+    if (name == "seed") {
+      sampling.seed = static_cast<std::uint64_t>(number);
+    } else {
+      sampling.top_k = static_cast<unsigned>(number);
+    }
+  } else {
+    (name == "top_p" ? sampling.top_p : sampling.temperature) = real;
+  }
+  return {};
+}
+
 Status set_value(Options* options, const Flag& flag, const std::string& value) {
   const std::string name = std::string("--") + flag.name;
   if (flag.takes == Takes::kText) {
@@ -215,6 +271,12 @@ Status set_value(Options* options, const Flag& flag, const std::string& value) {
     options->engine.weights_cache = value;
     return value.empty() ? usage(name + " needs a value.") : Status();
   }
+  if (is_sampling(flag.name)) {
+    return set_sampling(options, flag.name, value);
+  }
+  if (std::string_view(flag.name) == "stops") {
+    return set_stops(options, value);
+  }
   if (std::string_view(flag.name) == "digests") {
     return set_digests(options, value);
   }
@@ -239,6 +301,14 @@ Status check(const Options& options) {
   const bool needs_model = options.action == Action::kRun || options.action == Action::kDescribe;
   if (needs_model && options.model_path.empty()) {
     return usage("--model_path is missing.", "pte_runner --model_path FILE.pte");
+  }
+  if ((options.generate != 0) != !options.prompt_path.empty()) {
+    return usage("--prompt and --generate belong together.", "--prompt TOKENS.npy --generate 32");
+  }
+  if (options.generate != 0 && (!options.inputs.empty() || options.have_input_shapes ||
+                                !options.run_first.empty() || !options.values_path.empty())) {
+    return usage("--generate makes the inputs itself.",
+                 "drop --inputs, --input_shapes, --run_first and --dump_intermediate");
   }
   if (!options.values_path.empty() &&
       (options.profile_path.empty() || options.num_executions != 1 || options.warmup != 0)) {
@@ -342,6 +412,12 @@ Flags are --flag=value or --flag value.
   --input_shapes 1x8,2x3  inputs of ones in these shapes; without this and --inputs: the declared shapes. ONNX
                           Runtime takes sizes that an .onnx leaves open as fixed to these, also with --inputs
   --output_file PREFIX    write the outputs as PREFIX0.npy, PREFIX1.npy, ...
+  --prompt FILE.npy       the tokens (int64) that a language model reads before it writes
+  --generate N            write at most N tokens after them, each of which the model reads to write the next
+  --stops 1,2             tokens that end the text, beside those that the program names; none: nothing ends it early
+  --temperature T --top_k K --top_p P --seed S
+                          how the next token is chosen (default: T 0, always the likeliest; K 0 and P 1: among all)
+  --stream                print each token when it is there, as "token 123"
   --num_executions N      timed executions (default: 1)
   --warmup N              executions before those, not timed (default: 0)
   --cpu_threads N         threads (default: one a physical core)

@@ -7,6 +7,7 @@
 #include "slipway/engine.h"
 #include "slipway/status.h"
 #include "slipway/tensor.h"
+#include "text/sampler.h"
 
 namespace slipway {
 
@@ -36,6 +37,12 @@ struct Options {
   std::string values_path;  // the tensors that instructions gave
   bool profile = false;     // the profile by operators, in the result
   bool count_instructions = false;
+  unsigned generate = 0;            // tokens to generate; 0: the method runs as it is
+  std::string prompt_path;          // the tokens that come before them
+  bool own_stops = true;            // whether the tokens that the program names end a text
+  std::vector<std::int64_t> stops;  // others
+  Sampling sampling;
+  bool stream = false;  // each token as it comes
   EngineOptions engine;
   DigestWish digests = DigestWish::kCheap;
   bool print_output = false;

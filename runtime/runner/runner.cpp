@@ -18,6 +18,7 @@
 #include "runner/files/digests.h"
 #include "runner/files/npy.h"
 #include "runner/files/sha256.h"
+#include "runner/generate.h"
 #include "runner/inputs.h"
 #include "runner/measure.h"
 #include "runner/methods.h"
@@ -146,6 +147,36 @@ Status write_outputs(const Options& options, const std::vector<Tensor>& outputs,
   return {};
 }
 
+// One token a line, each at once.
+Status tell_token(const Options& options, std::int64_t token) {
+  std::FILE* stream = g_json.wanted && g_json.path.empty() ? stderr : stdout;
+  const bool told =
+      !options.stream ||
+      (std::fprintf(stream, "token %lld\n", static_cast<long long>(token)) > 0 && std::fflush(stream) == 0);
+  return told ? Status() : print("");
+}
+
+// Runs what is measured; the outputs.
+Result<std::vector<Tensor>> run_measured(const Options& options, Engine& engine, const ProgramInfo& program,
+                                         const MethodInfo& method, const std::vector<Tensor>& inputs,
+                                         RunReport* report) {
+  if (options.generate == 0) {
+    SLIPWAY_RETURN_IF_ERROR(measure(options, engine, method, inputs, &report->measured));
+    report->peak_rss = peak_rss_bytes();
+    return engine.outputs();
+  }
+  Result<Generated> text = generate(options, engine, program, method,
+                                    [&](std::int64_t token) { return tell_token(options, token); });
+  SLIPWAY_RETURN_IF_ERROR(text);
+  report->peak_rss = peak_rss_bytes();
+  report->measured.latencies_ms = text.value().token_ms;
+  if (report->measured.latencies_ms.empty()) {
+    report->measured.latencies_ms = {text.value().prompt_ms};
+  }
+  report->generated = std::move(text.value());
+  return outputs_of(*report->generated);
+}
+
 Status write_profile(const Options& options, Engine& engine, RunReport* report) {
   if (options.profile) {
     const Result<std::vector<ProfileRow>> rows = engine.profile_rows(options.num_executions);
@@ -219,7 +250,9 @@ Status run(const Options& options, Engine& engine) {
     SLIPWAY_RETURN_IF_ERROR(check_offers(options, other.value(), report.capabilities));
   }
   std::string note;
-  const Result<std::vector<Tensor>> inputs = prepare_inputs(options, method.value(), &note);
+  const Result<std::vector<Tensor>> inputs = options.generate != 0
+                                                 ? Result<std::vector<Tensor>>(std::vector<Tensor>())
+                                                 : prepare_inputs(options, method.value(), &note);
   SLIPWAY_RETURN_IF_ERROR(inputs);
   if (!note.empty()) {
     std::fprintf(stderr, "pte_runner: %s\n", note.c_str());
@@ -239,21 +272,24 @@ Status run(const Options& options, Engine& engine) {
   LoadOptions load{options.model_path, options.data_path, options.method_name, also_loaded(options), profile};
   load.values = !options.values_path.empty();
   load.shapes = options.input_shapes;
+  if (options.generate != 0) {
+    const std::vector<std::string> metadata = text_metadata_of(program.value());
+    load.also.insert(load.also.end(), metadata.begin(), metadata.end());
+  }
   const Status status = engine.load(load);
   report.load_ms = milliseconds_since(start);
   SLIPWAY_RETURN_IF_ERROR(status);
   guard.reset();
   guard = guard_while("executed method " + options.method_name, g_json);
   SLIPWAY_RETURN_IF_ERROR(run_earlier(options, engine, earlier.value()));
-  SLIPWAY_RETURN_IF_ERROR(measure(options, engine, method.value(), inputs.value(), &report.measured));
-  report.peak_rss = peak_rss_bytes();
-  const Result<std::vector<Tensor>> outputs = engine.outputs();
+  const Result<std::vector<Tensor>> outputs =
+      run_measured(options, engine, program.value(), method.value(), inputs.value(), &report);
   guard.reset();
   SLIPWAY_RETURN_IF_ERROR(outputs);
   report.program_path = options.model_path;
   report.program_size = program.value().size;
   report.method = options.method_name;
-  report.warmup = std::max(options.warmup, engine.least_warmup());
+  report.warmup = options.generate != 0 ? 0 : std::max(options.warmup, engine.least_warmup());
   report.threads = threads.value();
   report.cpu = cpu_info();
   report.settings = engine.settings();

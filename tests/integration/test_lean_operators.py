@@ -73,7 +73,10 @@ def test_every_kernel_takes_as_many_arguments_as_its_schema_has() -> None:
 
     import torch
 
-    for module in ("executorch.exir", "executorch.exir.passes.dim_order_ops_registry", "executorch.kernels.quantized"):
+    for module in (
+        "executorch.exir", "executorch.exir.passes.dim_order_ops_registry", "executorch.kernels.quantized",
+        "executorch.extension.llm.custom_ops.custom_ops",
+    ):  # fmt: skip
         importlib.import_module(module)
     importlib.import_module("executorch.exir.passes._quant_patterns_and_replacements")
     table = {

@@ -29,6 +29,7 @@ NAMES = [
     "bias-in-a-row", "weights-given", "weights-given-in-halves",
     "same-weights", "same-weights-in-halves", "single-windows", "inputs-written", "input-viewed",
     "views", "views-of-unplanned", "cache", "cache-in-place", "results-in-inputs",
+    "language-decoder", "language-others",
 ]  # fmt: skip
 
 
@@ -83,7 +84,7 @@ def test_a_program_does_what_pytorch_does(lean: Bundle, tmp_path: Path, name: st
         done = ran([*argv, *words, f"--method_name={run.method}"], timeout=60)
         if not run.results:
             assert done.returncode != 0, "inputs beyond what the program was exported for"
-            assert "10x4" in done.stderr, done.stderr
+            assert "10x4" in done.stderr or "max_context_length" in done.stderr, done.stderr
             continue
         assert done.returncode == 0, done.stderr
         for index, want in enumerate(run.results):

@@ -17,7 +17,7 @@ _FLOORS = (
     ("include", "base", "program", "engines/executorch"),
     ("include", "base", "engines/onnxruntime"),
     ("include", "base", "program", "fuzz"),
-    ("include", "base", "runner", "fuzz"),
+    ("include", "base", "text", "runner", "fuzz"),
     ("proof",),
 )
 _SEARCHED = ("", "include", "engines", "program")

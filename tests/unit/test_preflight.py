@@ -163,18 +163,22 @@ def test_machine_families(needs: str, machine: str, good: bool) -> None:
 @pytest.mark.parametrize(
     ("engine", "names", "advised"),
     [
-        ("lean", ("aten::_fft_r2c.out", "aten::abs.out of complex64"), True),
-        ("lean", ("aten::_fft_r2c.out", "aten::avg_pool3d.out"), False),
-        ("executorch", ("aten::_fft_r2c.out",), False),
+        ("lean", ("aten::_fft_r2c.out", "aten::abs.out of complex64"), "executorch"),
+        ("lean", ("aten::_fft_r2c.out", "aten::avg_pool3d.out"), ""),
+        ("executorch", ("aten::_fft_r2c.out",), ""),
+        ("executorch", ("llama::custom_sdpa.out", "llama::update_cache.out"), "lean"),
+        ("executorch", ("llama::custom_sdpa.out", "llama::gated_delta_rule.out"), ""),
+        ("lean", ("llama::gated_delta_rule.out",), ""),
     ],
 )
-def test_another_engine_is_advised_where_it_has_what_lacks(engine: str, names: tuple[str, ...], advised: bool) -> None:
+def test_another_engine_is_advised_where_it_has_what_lacks(engine: str, names: tuple[str, ...], advised: str) -> None:
     method = METHOD.model_copy(update={"operators": names, "missing_operators": names})
     one = bundle(engine=engine, operators=())
     found = check(one, FACTS, ProgramNeeds(methods=(method,)), "forward", upload_bytes=0, program_bytes=0)
     error = failure(found, PI, one)
     assert error is not None
-    assert ("--engine executorch" in error.hint) is advised
+    assert error.names == names
+    assert [one for one in ("executorch", "lean") if f"--engine {one}" in error.hint] == [advised] * bool(advised)
 
 
 def test_a_selective_bundle_lacks_what_it_was_not_linked_with() -> None:

@@ -21,7 +21,7 @@ TABLE = Path(__file__).with_name("isa.toml")
 UNKNOWN = "unknown"
 """The feature of an instruction that neither the disassembler nor the table knows."""
 
-_PROJECTS = ("xnnpack", "kleidiai")
+_PROJECTS = ("xnnpack", "kleidiai", "attention")
 Encodings = tuple[tuple[str, int, int], ...]
 """Feature, mask and value, in the table's order."""
 

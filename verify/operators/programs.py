@@ -12,6 +12,7 @@ from torch import nn
 
 from verify.operators.aliases import cache, results_in_inputs, views
 from verify.operators.given import input_viewed, inputs_written
+from verify.operators.language import decoder, others
 from verify.operators.lowering import Program, Run, Tensors, flat, lower
 
 
@@ -277,12 +278,19 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "cache": lambda: cache(in_place=False),
     "cache-in-place": lambda: cache(in_place=True),
     "results-in-inputs": results_in_inputs,
+    "language-decoder": decoder,
+    "language-others": others,
 }
 
 KERNELS = {
     "views": ("executorch_prim::et_view.default",),
     "views-of-unplanned": ("executorch_prim::et_view.default",),
     "cache-in-place": ("aten::copy_", "aten::index_put_", "executorch_prim::et_view.default"),
+    "language-decoder": ("llama::custom_sdpa.out", "llama::update_cache.out"),
+    "language-others": (
+        "llama::custom_quantized_sdpa.out", "llama::fast_hadamard_transform.out", "llama::sdpa_with_kv_cache.out",
+        "llama::update_cache_with_indices.out",
+    ),
     "data-dependent": ("aten::nonzero.out", "aten::masked_select.out", "aten::repeat_interleave.Tensor_out"),
-}
+}  # fmt: skip
 """Kernels that a program is there to exercise."""

@@ -197,6 +197,7 @@ def calls() -> Writer:
         writer.call(f"aten::{name}.out", x, Out(x))
     writer.call("aten::clone.out", x, None, Out(x))
     writer.call("aten::_to_copy.out", x, False, None, Out(x.half()))
+    writer.call("llama::fallback.out", x, Out(x))
     for name in ("_d2h_copy", "_h2d_copy"):
         writer.call(f"et_copy::{name}.out", x, Out(x))
     target = writer.given(x)

@@ -49,6 +49,10 @@ struct Tensor {
   std::vector<std::uint8_t> bytes;
 };
 
+// The number that the bits of a 16-bit float are.
+float float16_value(std::uint16_t bits);
+float bfloat16_value(std::uint16_t bits);
+
 // A tensor of ones.
 Tensor ones(DType dtype, const Shape& shape, std::size_t count);
 

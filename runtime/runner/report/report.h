@@ -9,6 +9,7 @@
 
 #include "base/platform.h"
 #include "runner/files/digests.h"
+#include "runner/generate.h"
 #include "runner/measure.h"
 #include "slipway/engine.h"
 #include "slipway/status.h"
@@ -45,6 +46,7 @@ struct RunReport {
   std::vector<KernelUse> kernels;
   std::vector<Fallback> fallbacks;
   std::optional<WeightsInfo> weights;
+  std::optional<Generated> generated;
   bool profiled = false;
   std::vector<ProfileRow> profile;
 };

@@ -147,6 +147,12 @@ void engine_specific_members(JsonWriter& json, const RunReport& report) {
   if (!report.measured.instructions.empty()) {
     json.key("instructions").begin_object().member("all", report.measured.instructions).end_object();
   }
+  if (report.generated) {
+    const Generated& text = *report.generated;
+    json.key("generated").begin_object().member("prompt_tokens", text.prompt_tokens);
+    json.member("prompt_ms", text.prompt_ms).member("tokens", text.tokens).member("token_ms", text.token_ms);
+    json.member("ended", text.ended).member("context", text.model.context).end_object();
+  }
   if (report.profiled) {
     json.key("profile").begin_array();
     for (const ProfileRow& row : report.profile) {

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -37,26 +36,6 @@ T load(const std::uint8_t* bytes) {
   return value;
 }
 
-// IEEE 754 half precision: 1 sign, 5 exponent, 10 mantissa bits.
-double half_to_double(std::uint16_t bits) {
-  const int exponent = (bits >> 10) & 31;
-  const int mantissa = bits & 1023;
-  double magnitude = std::ldexp(mantissa, -24);
-  if (exponent == 31) {
-    magnitude = mantissa == 0 ? INFINITY : NAN;
-  } else if (exponent != 0) {
-    magnitude = std::ldexp(1024 + mantissa, exponent - 25);
-  }
-  return (bits & 0x8000) != 0 ? -magnitude : magnitude;
-}
-
-double bfloat16_to_double(std::uint16_t bits) {
-  const std::uint32_t wide = std::uint32_t{bits} << 16;
-  float value = 0;
-  std::memcpy(&value, &wide, sizeof(value));
-  return static_cast<double>(value);
-}
-
 std::string element_text(DType dtype, const std::uint8_t* bytes) {
   switch (dtype) {
     case DType::kBool:
@@ -78,9 +57,9 @@ std::string element_text(DType dtype, const std::uint8_t* bytes) {
     case DType::kInt64:
       return std::to_string(load<std::int64_t>(bytes));
     case DType::kFloat16:
-      return format("%.5g", half_to_double(load<std::uint16_t>(bytes)));
+      return format("%.5g", double{float16_value(load<std::uint16_t>(bytes))});
     case DType::kBFloat16:
-      return format("%.4g", bfloat16_to_double(load<std::uint16_t>(bytes)));
+      return format("%.4g", double{bfloat16_value(load<std::uint16_t>(bytes))});
     case DType::kFloat32:
       return format("%.9g", static_cast<double>(load<float>(bytes)));
     case DType::kFloat64:

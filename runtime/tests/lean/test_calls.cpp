@@ -81,7 +81,8 @@ TEST(calls_have_their_results_where_the_kernels_rows_allow) {
     apart.result_again();
     CHECK_EQUAL(name + apart.fault(), name);
     for (std::size_t i = 0; i < apart.result(); ++i) {
-      const bool may = sharing == Sharing::kEach || (i == 0 && sharing != Sharing::kApart);
+      const bool may =
+          sharing == Sharing::kEach || (i == 0 && (sharing == Sharing::kFirst || sharing == Sharing::kView));
       MatrixCall exact(name);
       exact.tensor(exact.result()) = exact.tensor(i);
       CHECK_EQUAL(name + (exact.sound() ? " may" : " may not"), name + (may ? " may" : " may not"));
@@ -124,6 +125,28 @@ TEST(calls_in_place_have_their_first_argument_as_result) {
   MatrixCall put("aten::index_put_");
   put.tensor(2) = put.tensor(0);
   CHECK_CONTAINS(put.fault(), "value 0, in the memory of value 2");
+}
+
+// A cache is written while the other arguments are read.
+TEST(calls_that_write_a_cache_have_it_apart) {
+  for (const std::string& name : lean::kernel_names()) {
+    const KernelEntry& entry = *find_kernel(name);
+    const std::vector<std::size_t> caches = entry.sharing == Sharing::kCache ? std::vector<std::size_t>{1}
+                                            : entry.sharing == Sharing::kCaches
+                                                ? std::vector<std::size_t>{3, 4}
+                                                : std::vector<std::size_t>();
+    for (const std::size_t cache : caches) {
+      for (std::size_t i = 0; i < entry.arguments; ++i) {
+        if (i != cache) {
+          MatrixCall call(name);
+          CHECK_EQUAL(call.fault(), "");
+          call.tensor(cache).data = call.place(i) + 4;
+          CHECK_CONTAINS(call.fault(), "in the memory of value");
+        }
+      }
+    }
+  }
+  CHECK(find_kernel("llama::update_cache.out")->sharing == Sharing::kCache);
 }
 
 TEST(calls_with_several_results_have_them_apart) {

@@ -154,20 +154,6 @@ int width(DType dtype) {
 
 }  // namespace
 
-float half_to_float(std::uint16_t bits) {
-  const std::uint32_t sign = std::uint32_t{bits & 0x8000U} << 16;
-  const std::uint32_t exponent = bits >> 10 & 0x1fU;
-  const std::uint32_t fraction = bits & 0x3ffU;
-  if (exponent == 31) {
-    return from_bits(sign | 0x7f800000U | fraction << 13);
-  }
-  if (exponent == 0) {
-    const float magnitude = static_cast<float>(fraction) * 0x1p-24F;
-    return sign != 0 ? -magnitude : magnitude;
-  }
-  return from_bits(sign | (exponent + 112) << 23 | fraction << 13);
-}
-
 std::uint16_t float_to_half(float value) {
   const std::uint32_t bits = bits_of(value);
   const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000U);

@@ -9,18 +9,12 @@
 #include <type_traits>
 
 #include "lean/data/evalue.h"
+#include "lean/kernels/vector_math.h"
 #include "slipway/tensor.h"
 
 namespace slipway::lean {
 
-float half_to_float(std::uint16_t bits);
-std::uint16_t float_to_half(float value);  // to nearest, ties to even
-inline float bfloat16_to_float(std::uint16_t bits) {
-  const std::uint32_t wide = std::uint32_t{bits} << 16;
-  float value = 0;
-  __builtin_memcpy(&value, &wide, sizeof(value));
-  return value;
-}
+std::uint16_t float_to_half(float value);      // to nearest, ties to even
 std::uint16_t float_to_bfloat16(float value);  // to nearest, ties to even
 // Towards zero; the nearest there is beyond an integer's range, 0 for what is no number.
 std::int64_t to_int64(double value);

@@ -1,6 +1,8 @@
 // Portable kernels: plain functions over typed arguments, found by the name their operator has in a program.
 #pragma once
 
+#include <pthreadpool.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -27,6 +29,8 @@ enum class Sharing : std::uint8_t {
   kView,   // at argument 0's address: the kernel writes nothing there
   kSelf,   // the result is argument 0 itself, Tensor(a!) self
   kSelfEach,  // the same, from arguments that may lie exactly there
+  kCache,     // apart; argument 1 is written, too, Tensor(a!) cache, and lies apart from all others
+  kCaches,    // apart; so are arguments 3 and 4
 };
 
 // One that a selective build leaves out has neither name nor function: nothing refers to its code then.
@@ -53,7 +57,8 @@ bool has_kernel(std::string_view call);
 // Names of all kernels, sorted.
 std::vector<std::string> kernel_names();
 
-// What kernels keep between calls: memory for intermediate results, and how many random numbers were drawn.
+// What kernels keep between calls: memory for intermediate results, how many random numbers were drawn, and
+// threads.
 class Scratch {
  public:
   // At least `bytes` bytes, aligned for every element type; valid until the next call.
@@ -61,6 +66,8 @@ class Scratch {
 
   // 64 random bits; the same sequence for every method that is loaded.
   std::uint64_t random();
+
+  pthreadpool_t threads = nullptr;  // of somebody else; nullptr: the caller's own
 
  private:
   friend class Arguments;

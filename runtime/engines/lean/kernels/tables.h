@@ -17,30 +17,19 @@ struct KernelTable {
   std::size_t count;
 };
 
-KernelTable activation_kernels(), binary_kernels(), concatenation_kernels(), convolution_kernels(),
-    factory_kernels(), indexing_kernels(), linear_algebra_kernels(), masked_kernels(),
-    normalization_kernels(), pooling_kernels(), prim_kernels(), quantized_kernels(), reduce_kernels(),
-    scatter_gather_kernels(), sorting_kernels(), transformation_kernels(), unary_kernels(),
-    upsample_kernels(), view_kernels();
+KernelTable activation_kernels(), attention_kernels(), binary_kernels(), concatenation_kernels(),
+    convolution_kernels(), factory_kernels(), hadamard_kernels(), indexing_kernels(),
+    linear_algebra_kernels(), masked_kernels(), normalization_kernels(), pooling_kernels(), prim_kernels(),
+    quantized_kernels(), reduce_kernels(), scatter_gather_kernels(), sorting_kernels(),
+    transformation_kernels(), unary_kernels(), upsample_kernels(), view_kernels();
 
-inline constexpr KernelTable (*kGroups[])() = {activation_kernels,
-                                               binary_kernels,
-                                               concatenation_kernels,
-                                               convolution_kernels,
-                                               factory_kernels,
-                                               indexing_kernels,
-                                               linear_algebra_kernels,
-                                               masked_kernels,
-                                               normalization_kernels,
-                                               pooling_kernels,
-                                               prim_kernels,
-                                               quantized_kernels,
-                                               reduce_kernels,
-                                               scatter_gather_kernels,
-                                               sorting_kernels,
-                                               transformation_kernels,
-                                               unary_kernels,
-                                               upsample_kernels,
-                                               view_kernels};
+inline constexpr KernelTable (*kGroups[])() = {
+    activation_kernels,     attention_kernels,     binary_kernels,
+    concatenation_kernels,  convolution_kernels,   factory_kernels,
+    hadamard_kernels,       indexing_kernels,      linear_algebra_kernels,
+    masked_kernels,         normalization_kernels, pooling_kernels,
+    prim_kernels,           quantized_kernels,     reduce_kernels,
+    scatter_gather_kernels, sorting_kernels,       transformation_kernels,
+    unary_kernels,          upsample_kernels,      view_kernels};
 
 }  // namespace slipway::lean

@@ -1,4 +1,6 @@
-// Functions of float that compilers turn into loops over vectors: without branches, calls and tables.
+// Functions of float that compilers turn into loops over vectors: without branches, calls and tables. Those
+// that files with an instruction set of their own use, too, are always inlined: no copy is left that others
+// might be linked to.
 //
 // Polynomials fitted to the functions at 400 points with mpmath; test_vector_math.cpp has their errors.
 // Double goes to the C library.
@@ -10,18 +12,18 @@
 namespace slipway::lean {
 namespace detail {
 
-inline std::uint32_t word_of(float value) {
+[[gnu::always_inline]] inline std::uint32_t word_of(float value) {
   std::uint32_t word = 0;
   __builtin_memcpy(&word, &value, sizeof(word));
   return word;
 }
-inline float float_of(std::uint32_t word) {
+[[gnu::always_inline]] inline float float_of(std::uint32_t word) {
   float value = 0;
   __builtin_memcpy(&value, &word, sizeof(value));
   return value;
 }
 // 2^n for n from -126 to 127.
-inline float power_of_two(std::uint32_t n) {
+[[gnu::always_inline]] inline float power_of_two(std::uint32_t n) {
   return float_of((n + 127U) << 23);
 }
 inline float magnitude_of(float x) {
@@ -33,8 +35,20 @@ inline float with_sign_of(float magnitude, float x) {
 
 }  // namespace detail
 
+// A float16's number; also of subnormal ones, infinity and NaN.
+[[gnu::always_inline]] inline float half_to_float(std::uint16_t bits) {
+  const std::uint32_t magnitude = bits & 0x7fffU;
+  const std::uint32_t normal = (magnitude << 13) + (magnitude < 0x7c00U ? 112U << 23 : 224U << 23);
+  const float subnormal = static_cast<float>(static_cast<std::int32_t>(magnitude)) * 0x1p-24F;
+  const std::uint32_t sign = std::uint32_t{bits & 0x8000U} << 16;
+  return detail::float_of(sign | (magnitude < 0x400U ? detail::word_of(subnormal) : normal));
+}
+[[gnu::always_inline]] inline float bfloat16_to_float(std::uint16_t bits) {
+  return detail::float_of(std::uint32_t{bits} << 16);
+}
+
 // e^x; also to the subnormal numbers, to infinity and of NaN.
-inline float exp_of(float x) {
+[[gnu::always_inline]] inline float exp_of(float x) {
   // Behind these the result is 0 or infinite.
   x = x < -104.0F ? -104.0F : x;
   x = x > 89.0F ? 89.0F : x;

@@ -21,6 +21,12 @@ bool is_self(Sharing sharing) {
   return sharing == Sharing::kSelf || sharing == Sharing::kSelfEach;
 }
 
+// Whether the call writes to an argument that is not its result.
+bool is_cache(Sharing sharing, std::size_t argument) {
+  return (sharing == Sharing::kCache && argument == 1) ||
+         (sharing == Sharing::kCaches && (argument == 3 || argument == 4));
+}
+
 }  // namespace
 
 // Whether two tensors are the same elements of the same memory.
@@ -106,6 +112,8 @@ bool CallCheck::allowed(Sharing sharing, const Part& result, const Part& part) c
       return part.argument == 0 && result.begin == part.begin;
     case Sharing::kApart:
     case Sharing::kSelf:
+    case Sharing::kCache:
+    case Sharing::kCaches:
       break;
   }
   return false;
@@ -121,7 +129,9 @@ Status CallCheck::compare(const Call& call, Sharing sharing) {
                            std::to_string(b.value));
   };
   for (std::size_t i = 1; i < results_.size(); ++i) {
-    if (results_[i].value != results_[i - 1].value && results_[i].begin < results_[i - 1].end) {
+    const bool same =
+        results_[i].value == results_[i - 1].value && results_[i].argument == results_[i - 1].argument;
+    if (!same && results_[i].begin < results_[i - 1].end) {
       return shared(results_[i], results_[i - 1]);
     }
   }
@@ -154,7 +164,7 @@ Status CallCheck::kernel(const KernelEntry& entry, const std::int32_t* arguments
   bool few = add(arguments, self ? 0 : count - 1, &results_);
   const std::size_t end = self ? entry.arguments : outputs_begin(entry, arguments, count);
   for (std::size_t i = self ? 1 : 0; few && i < end; ++i) {
-    few = add(arguments, i, &others_);
+    few = add(arguments, i, is_cache(entry.sharing, i) ? &results_ : &others_);
   }
   return few ? compare(call, entry.sharing) : wrong(call, "is one of too many that name long lists");
 }

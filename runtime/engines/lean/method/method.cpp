@@ -43,6 +43,7 @@ Result<std::unique_ptr<Method>> Method::load(const XnnContext& context, const Da
                   "pte_runner --describe lists them");
   }
   std::unique_ptr<Method> method(new Method(context, store, weights, shared, *found, recorder));
+  method->scratch_.threads = context.threads();
   std::vector<const KernelEntry*> kernels;
   SLIPWAY_RETURN_IF_ERROR(method->find_operators(&kernels));
   SLIPWAY_RETURN_IF_ERROR(method->make_arenas());
