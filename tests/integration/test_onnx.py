@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 
 from core.environment import ensure_onnx
@@ -149,15 +150,20 @@ def test_the_engine_must_be_one_for_the_format(inv: Inv, mine: Path) -> None:
 
 
 def test_rows_that_are_not_fixed_are_computed_rightly(inv: Inv, tmp_path: Path) -> None:
-    """The provider alone would get them wrong: the engine keeps them from it, and says so."""
+    """The provider alone would get them wrong: the engine keeps them from it, and says so; it need not when they are."""
     import onnx
 
     ensure_onnx()
     from models.onnx.operators import CASES
 
-    file = tmp_path / "rows.onnx"
+    file, rows = tmp_path / "rows.onnx", tmp_path / "rows.npy"
     onnx.save(next(case for case in CASES if case.name == "gemm-rows").model(), file)
-    result = _deploy(inv, "--device", "local", "--program", str(file), "--input-shapes", "7x16")
-    assert result["verdict"] in ("identical", "agrees")
-    assert result["outputs"][0]["shape"] == [7, 24]
-    assert "kept from the XNNPACK provider" in " ".join(result["runner"]["placement"]["hints"])
+    numpy.save(rows, numpy.linspace(-1, 1, 7 * 16, dtype=numpy.float32).reshape(7, 16))
+    for words, said in (
+        (("--inputs", str(rows)), "kept from the XNNPACK provider"),
+        (("--input-shapes", "7x16"), "were fixed for this session by --input_shapes 7x16"),
+    ):
+        result = _deploy(inv, "--device", "local", "--program", str(file), *words)
+        assert result["verdict"] in ("identical", "agrees")
+        assert result["outputs"][0]["shape"] == [7, 24]
+        assert said in " ".join(result["runner"]["placement"]["hints"])
