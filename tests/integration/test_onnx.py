@@ -150,7 +150,7 @@ def test_the_engine_must_be_one_for_the_format(inv: Inv, mine: Path) -> None:
 
 
 def test_rows_that_are_not_fixed_are_computed_rightly(inv: Inv, tmp_path: Path) -> None:
-    """The provider alone would get them wrong: the engine keeps them from it, and says so; it need not when they are."""
+    """The provider alone would get them wrong: the engine keeps them from it, unless they are fixed."""
     import onnx
 
     ensure_onnx()

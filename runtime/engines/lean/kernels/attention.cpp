@@ -229,8 +229,9 @@ bool scales_fit(const HeadTensor& tensor) {
          tensor.zero_points->count() == rows;
 }
 
+// Of the inputs, as the runner says it: it blames their sizes for other failures.
 Status no_room_in_cache(std::int64_t start, std::size_t tokens, std::size_t room) {
-  return {Code::kExecution,
+  return {Code::kInput,
           std::to_string(tokens) + " tokens from position " + std::to_string(start) +
               " on are not in a cache of " + std::to_string(room) + " positions",
           start < 0 ? "give a position from 0 on"
