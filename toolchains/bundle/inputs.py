@@ -32,7 +32,7 @@ RECIPES: Mapping[str, tuple[str, ...]] = {
 }
 """Folders of ``recipes/`` that a build takes packages from; `hold_against` compares them with Conan's graph."""
 
-_RUNNER = ("runtime/CMakeLists.txt", "runtime/base", "runtime/include", "runtime/runner")
+_RUNNER = ("runtime/CMakeLists.txt", "runtime/base", "runtime/include", "runtime/runner", "runtime/text")
 SOURCES: Mapping[str, tuple[str, ...]] = {
     NATIVE: (PROOF,),
     "lean": (*_RUNNER, "runtime/program", "runtime/engines/lean", "runtime/library", "conanfile.py", "LICENSE"),
