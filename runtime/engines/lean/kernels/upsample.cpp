@@ -335,12 +335,12 @@ struct Plane {
   // Shares of four neighbours around a coordinate that is `t` behind the second (Keys 1981, a = -0.75).
   static void cubic(T t, T* shares) {
     constexpr T kA = T(-0.75);
-    const auto near = [](T x) { return ((kA + T(2)) * x - (kA + T(3))) * x * x + T(1); };
-    const auto far = [](T x) { return ((kA * x - T(5) * kA) * x + T(8) * kA) * x - T(4) * kA; };
-    shares[0] = far(t + T(1));
-    shares[1] = near(t);
-    shares[2] = near(T(1) - t);
-    shares[3] = far(T(2) - t);
+    const auto inner = [](T x) { return ((kA + T(2)) * x - (kA + T(3))) * x * x + T(1); };
+    const auto outer = [](T x) { return ((kA * x - T(5) * kA) * x + T(8) * kA) * x - T(4) * kA; };
+    shares[0] = outer(t + T(1));
+    shares[1] = inner(t);
+    shares[2] = inner(T(1) - t);
+    shares[3] = outer(T(2) - t);
   }
 
   T bicubic(T x, T y) const {

@@ -80,9 +80,9 @@ inline float tanh_of(float x) {
   p = p * z - 0x1.b82656p-5F;
   p = p * z + 0x1.11068ep-3F;
   p = p * z - 0x1.55553p-2F;
-  const float near = x + x * (p * z);
-  const float far = 1.0F - 2.0F / (exp_of(a + a) + 1.0F);
-  return detail::with_sign_of(a < 0.625F ? near : far, x);  // of -0, too
+  const float inner = x + x * (p * z);
+  const float outer = 1.0F - 2.0F / (exp_of(a + a) + 1.0F);
+  return detail::with_sign_of(a < 0.625F ? inner : outer, x);  // of -0, too
 }
 inline double tanh_of(double x) {
   return std::tanh(x);
@@ -98,7 +98,7 @@ inline float erf_of(float x) {
   p = p * z + 0x1.ce2d2p-4F;
   p = p * z - 0x1.81273ep-2F;
   p = p * z + 0x1.06eba8p-3F;
-  const float near = x + x * p;
+  const float inner = x + x * p;
   // 1 - e^q(a), where q is the logarithm of erfc; from 4 on it is 1.
   const float b = a > 4.0F ? 4.0F : a;
   float q = 0x1.8a367ep-13F;
@@ -108,8 +108,8 @@ inline float erf_of(float x) {
   q = q * b - 0x1.46a35p-1F;
   q = q * b - 0x1.209056p+0F;
   q = q * b - 0x1.479ae4p-12F;
-  const float far = 1.0F - exp_of(q);
-  return detail::with_sign_of(a < 1.0F ? near : far, x);
+  const float outer = 1.0F - exp_of(q);
+  return detail::with_sign_of(a < 1.0F ? inner : outer, x);
 }
 inline double erf_of(double x) {
   return std::erf(x);
