@@ -79,15 +79,27 @@ def test_a_public_declaration_without_a_comment_is_an_error(path: Path) -> None:
             pytest.fail(f"{path.name}:{line}: {found.group()}")
 
 
-def test_a_c_declaration_without_a_comment_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("comment", "name"),
+    [
+        ("/** Frees an error. */\n", "slipway_error_free"),
+        ("/** The most dimensions of a tensor. */\n", "SLIPWAY_MAX_DIMS"),
+        ("/** Types of elements. */\n", "slipway_dtype"),
+        (" /**< how to load a program */", "slipway_options"),
+    ],
+)
+def test_a_c_declaration_without_a_comment_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, comment: str, name: str
+) -> None:
     header = api_page.HEADER.read_text(encoding="utf-8")
     copy = tmp_path / "slipway.h"
     assert header[header.index("/**") :].rstrip() in _page("api.md")
-    copy.write_text(header.replace("/** Frees an error. */\n", ""), encoding="utf-8")
+    assert header.count(comment) == 1
+    copy.write_text(header.replace(comment, ""), encoding="utf-8")
     monkeypatch.setattr(api_page, "HEADER", copy)
     with pytest.raises(ConfigError, match="public declarations without a comment: 1") as caught:
         api_page.c_markdown()
-    assert "slipway_error_free" in caught.value.cause
+    assert name in caught.value.cause
 
 
 @pytest.mark.parametrize(

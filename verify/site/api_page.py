@@ -16,6 +16,12 @@ CPP = HEADER.with_suffix(".hpp")
 JAVA = ROOT / "runtime" / "bindings" / "java" / "org" / "slipway"
 PACKAGE = ROOT / "runtime" / "bindings" / "python" / "slipway_runtime"
 _COMMENT = re.compile(r"/\*\*(.*?)\*/", re.DOTALL)
+_BARE = re.compile(
+    r"(?<!\*/\n)^(?:SLIPWAY_API [^;]+;|#define SLIPWAY_\w+ \d+$|typedef (?:enum|struct) \w+ \{)"
+    r"|^typedef struct \w+ \w+;(?! */\*\*<).*",
+    re.MULTILINE,
+)
+"""Functions, constants and types of the C header without a comment: it is behind a type that is only a name."""
 
 
 def _clean(comment: str) -> str:
@@ -62,10 +68,10 @@ def c_markdown() -> str:
     """The C interface: the header, whose comments are its reference.
 
     Raises:
-        ConfigError: a function has no comment.
+        ConfigError: a declaration has no comment.
     """
     text = HEADER.read_text(encoding="utf-8")
-    _require(re.findall(r"(?<!\*/\n)^SLIPWAY_API [^;]+;", text, re.MULTILINE), HEADER.name)
+    _require(_BARE.findall(text), HEADER.name)
     return f"## C\n\n```c\n{text[text.index('/**') :].rstrip()}\n```\n"
 
 
