@@ -27,11 +27,10 @@ from core.errors import (
 )
 from deploy.transport.adb import server as adb_server
 from deploy.transport.adb.files import Files
-from deploy.transport.adb.port import PORT_VARIABLE, default_port
+from deploy.transport.adb.port import PORT_VARIABLE
 from deploy.transport.adb.server import (
     Seen,
     Server,
-    adb_program,
     attach,
     parse_devices,
     pick,
@@ -89,13 +88,6 @@ def test_the_device_that_is_named_or_the_only_one_is_taken() -> None:
         pick([Seen("a", "device"), Seen("b", "device")], "")
     assert caught.value.names == ("a", "b")
     assert caught.value.hint == "./inv devices.add --adb a"
-
-
-@pytest.mark.parametrize("text", ["x", "0", "70000", "-1"])
-def test_a_wrong_port_is_a_config_error(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setenv(PORT_VARIABLE, text)
-    with pytest.raises(ConfigError, match=PORT_VARIABLE):
-        default_port()
 
 
 class FakeServer:
@@ -346,14 +338,6 @@ def test_a_refused_file(
         files.put(tmp_path / "file", "/x", lambda _: None, Deadline.after(10))
 
 
-def test_a_line_that_breaks(line: tuple[Files, list[socket.socket]], tmp_path: Path) -> None:
-    files, ends = line
-    (tmp_path / "file").write_bytes(b"x" * 3_000_000)
-    device(ends, lambda peer, _path: peer.close())
-    with pytest.raises(UnreachableError, match="The connection to phone broke"):
-        files.put(tmp_path / "file", "/x", lambda _: None, Deadline.after(10))
-
-
 def test_a_line_that_stalls(line: tuple[Files, list[socket.socket]], tmp_path: Path) -> None:
     files, ends = line
     device(ends, lambda _peer, _path: None)
@@ -403,26 +387,3 @@ def test_adbutils_comes_from_a_folder_of_its_own_where_it_has_no_wheel(
     library = importlib.import_module("deploy.transport.adb.library")
     assert sys.modules["adbutils"].__file__ == str(tmp_path / "adbutils/__init__.py")
     assert library.AdbClient is object
-
-
-@pytest.mark.parametrize(
-    ("system", "machine", "brought"),
-    [("Linux", "x86_64", True), ("Linux", "aarch64", False), ("Darwin", "arm64", True)],
-)
-def test_which_adb_starts_servers(
-    system: str, machine: str, brought: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("platform.system", lambda: system)
-    monkeypatch.setattr("platform.machine", lambda: machine)
-    monkeypatch.delenv("ADBUTILS_ADB_PATH", raising=False)
-    own = tmp_path / "adb"
-    own.write_text("#!/bin/sh\n")
-    own.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    found = adb_program()
-    assert found.endswith("adbutils/binaries/adb") if brought else found == str(own)
-    own.unlink()
-    if not brought:
-        with pytest.raises(HostError, match="no adb on this machine") as caught:
-            adb_program()
-        assert "apt-get install adb" in caught.value.hint

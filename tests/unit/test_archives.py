@@ -8,7 +8,7 @@ import pytest
 
 from core.errors import BuildError
 from tests.support.objects import archive
-from toolchains.inspect.archives import format_of, members, objects
+from toolchains.inspect.archives import members, objects
 
 FILES = {"short.o": b"one", "a-name-longer-than-fifteen.c.o": b"four", "another-long-name.c.obj": b"\x7fELF"}
 PATH = Path("libx.a")
@@ -48,22 +48,3 @@ def test_odd_members_and_archives() -> None:
         list(members(PATH, data))
     with pytest.raises(BuildError, match="thin archive"):
         list(members(PATH, b"!<thin>\n"))
-
-
-@pytest.mark.parametrize(
-    ("head", "kind"),
-    [
-        (b"!<arch>\n", "archive"),
-        (b"\x7fELF", "elf"),
-        (b"MZ", "pe"),
-        (b"\xcf\xfa\xed\xfe", "mach-o"),
-        (b"\xca\xfe\xba\xbe", "mach-o"),
-        (b"\x64\xaa", "coff"),
-        (b"\0\0\xff\xff\2\0", "coff"),
-        (b"\0\0\xff\xff\0\0", ""),
-        (b"#!/bin/sh", ""),
-        (b"", ""),
-    ],
-)
-def test_what_a_file_is(head: bytes, kind: str) -> None:
-    assert format_of(head) == kind

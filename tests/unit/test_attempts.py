@@ -83,10 +83,3 @@ def test_idle_threads_sleep_unless_the_user_says_otherwise(monkeypatch: pytest.M
     monkeypatch.setattr("core.environment.ensure_export", lambda: None)
     command.each([Exportable("mlp-fp32", "mlp", "fp32", "pte")])
     assert seen == [own or "PASSIVE"]
-
-
-def test_a_matrix_takes_what_is_current(monkeypatch: pytest.MonkeyPatch, refusing: list[str]) -> None:
-    monkeypatch.setattr("models.request.current.current", lambda request: True)
-    program = Exportable("mlp-fp32", "mlp", "fp32", "pte")
-    assert command.each([program]) == {program: resolve("mlp", "fp32").folder}
-    assert refusing == []

@@ -9,7 +9,6 @@ from typing import Any, cast
 import pytest
 
 from commands.own import Bench
-from core.errors import UsageError
 from core.formats.bundle import Bundle
 from verify.bench import forward, measuring, operators
 from verify.bench.cases import Case
@@ -43,12 +42,6 @@ def test_engines_take_turns_and_a_ratio_above_the_aim_is_marked(
     assert failed == [["mm", "2x3", "no kernel", "", ""]]
 
 
-def test_figures_of_some_operators_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("core.environment.ensure_export", lambda: None)
-    with pytest.raises(UsageError, match="are not kept"):
-        operators.run(Bench(what="operators", only="mm", update=True))
-
-
 def _row(c: list[float], module: list[float]) -> dict[str, Any]:
     times = {"c": 500.0, "cpp": 600.0, "execute": 450.0, "module": 1000.0, "module_execute": 900.0}
     return {
@@ -57,32 +50,6 @@ def _row(c: list[float], module: list[float]) -> dict[str, Any]:
         "ns": times,
         "overhead_ns": {"c": c, "cpp": [60.0, 61.0], "module": module},
     }
-
-
-def test_a_row_marks_missed_aims_and_claims_nothing_in_the_noise() -> None:
-    found = forward.cells(_row([50.0, 52.0], [100.0, 104.0]))
-    assert found[2:7] == ["0.50 µs", "0.60 µs", "1.00 µs", "0.50", "0.60"]
-    assert found[7:] == ["51 ns", "60 ns (!)", "102 ns"]
-    assert len(found) == len(forward.HEADINGS)
-    assert forward.cells(_row([-3.0, 52.0], [100.0, 104.0]))[7] == "in the noise"
-    assert forward.cells(_row([50.0, 52.0], [-9.0, 104.0]))[7:] == ["in the noise"] * 3
-
-
-def test_programs_take_turns_and_ratios_have_geometric_means(monkeypatch: pytest.MonkeyPatch) -> None:
-    turns: list[str] = []
-
-    def run(subject: forward.Subject, built: Path, blocks: int, block: int) -> None:
-        turns.append(subject.name)
-        fast = 1.0 if subject.name == "a" else 4.0
-        subject.rounds.append({"c": fast, "cpp": fast, "execute": 1.0, "module": 8.0, "module_execute": 6.0})
-
-    monkeypatch.setattr(forward.Subject, "run", run)
-    found = [forward.Subject(name, Path(), cast("Any", None), 1) for name in ("a", "b")]
-    result = forward.measure(found, Path(), rounds=2, blocks=3, block=5)
-    assert turns == ["a", "b"] * 2
-    assert result["executions"] == 15
-    assert result["geometric"] == {"c": 0.25, "cpp": 0.25}
-    assert result["rows"][1]["overhead_ns"]["c"] == [3.0, 3.0]
 
 
 @pytest.mark.parametrize(("load", "kept"), [(0.1, True), (3.0, False)])

@@ -13,12 +13,10 @@ from typing import Any
 import pytest
 
 from core.errors import BuildError, ConfigError, HostError, NotSupportedError
-from core.files import sha256_bytes, write_json
-from core.formats.bundle import MANIFEST, RUNNER, Bundle, Checks, FileEntry, Manifest, Needs, Offers
+from core.formats.bundle import MANIFEST, RUNNER, Bundle, Checks, Offers
 from toolchains.bundle import builder, conan, conan_packages, inputs, layout, runtime_package
 from toolchains.bundle.offers import ask, operators_in
 from toolchains.compilers import families as compilers
-from toolchains.debian import fetch_source
 from toolchains.emulation import emulators
 from toolchains.inspect import needs as inspect
 from toolchains.targets import get_target
@@ -35,19 +33,6 @@ def offers(*backends: str) -> Offers:
         engine="executorch", engine_version="1.5.1", backends=backends, operators=("aten::add.out",), kleidiai=True,
         verified="native",
     )  # fmt: skip
-
-
-def put_bundle(folder: Path) -> Bundle:
-    """A bundle of one file, as a build would leave it."""
-    (folder / "bin").mkdir(parents=True)
-    (folder / RUNNER).write_bytes(b"runner")
-    entry = FileEntry(path=RUNNER, size=6, sha256=sha256_bytes(b"runner"), executable=True)
-    manifest = Manifest(
-        target="linux-arm64", engine="executorch", toolchain="zig 0.17.0", created="2026-01-01T00:00:00Z",
-        needs=Needs(os="linux", machine="aarch64"), offers=offers("XnnpackBackend"), files=(entry,),
-    )  # fmt: skip
-    write_json(folder / MANIFEST, manifest.model_dump(mode="json"))
-    return Bundle.load(folder)
 
 
 @pytest.fixture
@@ -120,12 +105,6 @@ def test_a_damaged_bundle_is_built_again(builds: list[str], damage: str) -> None
         (folder.parent / ".executorch.built.json").write_text("[", encoding="utf-8")
     assert builder.build("linux-arm64").path == folder
     assert len(builds) == 2
-
-
-def test_a_bundle_from_elsewhere_is_not_taken_for_ours(builds: list[str], dist: Path) -> None:
-    put_bundle(dist / "linux-arm64" / "executorch")
-    builder.build("linux-arm64")
-    assert len(builds) == 1
 
 
 def test_a_failed_check_leaves_the_bundle_that_was_there(
@@ -207,16 +186,6 @@ def test_a_runner_that_does_not_run_fails_the_build(tmp_path: Path, script: str,
         layout.offers(origin(), fake_runner(tmp_path, script))
 
 
-@pytest.mark.usefixtures("native")
-def test_the_runner_says_what_it_offers_without_the_callers_libraries(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LD_LIBRARY_PATH", "/somewhere")
-    script = f'[ -z "$LD_LIBRARY_PATH" ] && {capabilities("XnnpackBackend")}'
-    found = layout.offers(origin(), fake_runner(tmp_path, script))
-    assert (found.backends, found.verified) == (("XnnpackBackend",), "native")
-
-
 def test_newer_glibc_and_a_build_without_a_runner_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     binary = inspect.Binary(
         Path("pte_runner"), "aarch64", "none", "/lib/ld-linux-aarch64.so.1", "", ("libc.so.6",), ("$ORIGIN",),
@@ -237,21 +206,6 @@ def profile_value(text: str, name: str) -> str:
     return found[1]
 
 
-def test_a_profile_says_what_the_table_says_and_chooses_no_instructions() -> None:
-    text = conan.render(TARGET, COMPILERS)
-    settings = text.partition("[conf]")[0]
-    assert settings.split() == [
-        "[settings]", "os=Linux", "arch=armv8", "compiler=clang", "compiler.libcxx=libstdc++11",
-        "compiler.version=22", "compiler.cppstd=17", "build_type=Release",
-    ]  # fmt: skip
-    assert json.loads(profile_value(text, "tools.build:compiler_executables")) == {"c": "/c/cc", "cpp": "/c/c++"}
-    assert profile_value(text, "tools.cmake.cmaketoolchain:system_processor") == "aarch64"
-    assert json.loads(profile_value(text, "user.slipway:fetch")) == fetch_source.command()
-    text = conan.render(TARGET, COMPILERS)
-    assert "-march" not in text
-    assert "-mcpu" not in text
-
-
 def test_flags_compilers_and_their_place_count_in_a_packages_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "user.slipway:toolchain"
     first = profile_value(conan.render(TARGET, COMPILERS), name)
@@ -260,23 +214,6 @@ def test_flags_compilers_and_their_place_count_in_a_packages_identity(monkeypatc
     assert profile_value(conan.render(TARGET, elsewhere), name) != first
     monkeypatch.setattr(conan, "_TEMPLATE", conan._TEMPLATE.replace("{{ library }}", '["-s", "-O3"]'))
     assert profile_value(conan.render(TARGET, COMPILERS), name) != first
-
-
-def test_tools_are_built_with_what_this_machine_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path))
-    monkeypatch.setenv("SLIPWAY_CCACHE", "off")
-    reasons = {"zig": "no apt here", "gnu": ""}
-
-    def fake(name: str) -> Any:
-        made = dataclasses.replace(COMPILERS, family=name, cxx=f"/{name}/c++")
-        return SimpleNamespace(usable=lambda target: reasons[name], ensure=lambda target: made)
-
-    monkeypatch.setattr(conan, "family", fake)
-    text = conan.build_profile().read_text(encoding="utf-8")
-    assert "/gnu/c++" in text
-    assert "build_type=Debug" in text
-    reasons["zig"] = ""
-    assert "/zig/c++" in conan.build_profile().read_text(encoding="utf-8")
 
 
 def test_conan_is_kept_apart_from_other_checkouts_and_projects(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -325,16 +262,6 @@ def test_what_is_the_machines_fault_is_not_called_a_build_error(line: str, error
     found = said.error("Building", Path("/cache/logs/a.log"))
     assert type(found) is error
     assert line in found.cause
-
-
-def test_the_fetch_command_refuses_the_wrong_words(capsys: pytest.CaptureFixture[str]) -> None:
-    assert fetch_source.main(["trixie"]) == 2
-    assert "SUITE PACKAGE FILE SHA256" in capsys.readouterr().err
-
-
-def test_an_unknown_family() -> None:
-    with pytest.raises(ConfigError, match="zig, gnu, ndk"):
-        compilers.family("msvc")
 
 
 UNRUNNABLE = b"\0aten::add.out\0std::bad_alloc\0x aten::no.out\0aten::_softmax.out\0XnnpackBackend\0aten::add.out\0a::b"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import math
 import os
-import random
 import re
 from pathlib import Path
 from typing import Any
@@ -57,13 +55,6 @@ def test_bfloat16_stays_as_its_bits(tmp_path: Path, descr: str) -> None:
     assert (name, got.tolist(), got.dtype) == ("bfloat16", [0x3F80, 0x4000], np.uint16)
 
 
-@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
-def test_versions(tmp_path: Path, version: tuple[int, int]) -> None:
-    with (tmp_path / "a.npy").open("wb") as file:
-        np.lib.format.write_array(file, np.arange(3), version=version)
-    assert load(tmp_path / "a.npy")[1].tolist() == [0, 1, 2]
-
-
 def raw(header: str, body: bytes = bytes(4), magic: bytes = b"\x93NUMPY\x01\x00", length: int | None = None) -> bytes:
     data = header.encode("latin-1")
     return magic + (len(data) if length is None else length).to_bytes(2, "little") + data + body
@@ -109,31 +100,6 @@ def test_what_is_no_file_and_how_long_one_may_be(tmp_path: Path) -> None:
     assert size_of("float32", (2, 3)) == 24 + HEADER
     with pytest.raises(AnswerError, match="NumPy has no dtype"):
         size_of("f4,(", (1,))
-
-
-def test_torn_and_mixed(tmp_path: Path) -> None:
-    """Random damage to header and elements: our own error, or an array that is as long as the file."""
-    noise = random.Random(7)  # noqa: S311 - the same damage every time
-    memory = io.BytesIO()
-    np.save(memory, np.arange(6, dtype=np.float32).reshape(2, 3))
-    good = memory.getvalue()
-    file = tmp_path / "a.npy"
-    for _ in range(400):
-        data = bytearray(good)
-        for _ in range(noise.randint(1, 3)):
-            at = noise.randrange(min(len(data), 90)) if data else 0
-            if noise.random() < 0.5 and data:
-                data[at] = noise.randrange(256)
-            elif noise.random() < 0.5:
-                del data[at : at + noise.randint(1, 9)]
-            else:
-                data[at:at] = noise.choice([b"(", b"True", b"-", b"9" * 30, b"'", b"}", b"|O", b"\x00"])
-        file.write_bytes(data)
-        try:
-            _name, array = load(file)
-        except AnswerError:
-            continue
-        assert array.nbytes <= len(data)
 
 
 LOOSE = Tolerance(atol=0.1, rtol=0.0, why="test")
@@ -267,13 +233,6 @@ def test_integers_are_exact_by_default(tmp_path: Path, dtype: str) -> None:
     assert check(tmp_path, np.array([0, 1], dtype), np.array([0, 1], dtype)).verdict == "identical"
     found = check(tmp_path, np.array([0, 1], dtype), np.array([1, 1], dtype))
     assert (found.verdict, found.max_abs, found.outside) == ("differs", 1.0, 1)
-
-
-def test_integers_are_compared_as_integers(tmp_path: Path) -> None:
-    found = check(tmp_path, np.array([2**62 + 1]), np.array([2**62]))
-    assert (found.verdict, found.max_abs) == ("differs", 1.0)
-    step = Tolerance(atol=1, rtol=0, why="one step")
-    assert check(tmp_path, np.array([5], np.int8), np.array([6], np.int8), step).verdict == "agrees"
 
 
 def test_shape_dtype_and_a_reference_that_lacks_are_said(tmp_path: Path) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-import re
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ from commands.requests import Compare
 from core import environment
 from core.errors import ConfigError, UsageError
 from core.formats.samples import Sample
-from deploy.comparing import metrics, plot, report
+from deploy.comparing import metrics, report
 from deploy.comparing.model import Accuracy, Compared, Row, marked, suggested
 from deploy.comparing.run import accuracy
 from deploy.comparing.sampling import fitted, widened
@@ -162,13 +160,6 @@ def test_rows_become_batches_and_the_last_one_is_filled_up(tmp_path: Path) -> No
     assert found.of == 3
 
 
-def test_samples_along_an_axis_of_their_own(tmp_path: Path) -> None:
-    data = _npz(tmp_path, b=np.ones((5, 4, 3), np.float32), labels=np.arange(5))
-    found = reading.read(data, EXAMPLE, 2)
-    assert ([one.label for one in found.each], found.of) == ([0, 1], 5)
-    assert found.each[0].inputs[0].shape == (4, 3)
-
-
 @pytest.mark.parametrize(
     "arrays",
     [
@@ -196,13 +187,6 @@ def test_a_folder_for_each_class(tmp_path: Path) -> None:
     assert [one.label for one in reading.read(str(tmp_path), [np.zeros((1, 3, 4))], 2).each] == [0, 1]
 
 
-def test_a_function_must_give_pairs() -> None:
-    assert reading.pairs("f", [(EXAMPLE[0], "any")], EXAMPLE).each[0].label == "any"
-    for bad in ([], [1], [(1, 2, 3)], 7, [(np.zeros(3), None)]):
-        with pytest.raises(UsageError):
-            reading.pairs("f", bad, EXAMPLE)
-
-
 def test_filled_rows_do_not_count(tmp_path: Path) -> None:
     want = np.array([[1.0, 0.0], [0.0, 1.0]], np.float32)
     np.save(tmp_path / "want.npy", want)
@@ -226,54 +210,3 @@ def test_inputs_are_converted_to_what_the_program_takes(tmp_path: Path) -> None:
     assert list(widened(fitted(file, "bfloat16", tmp_path / "made"))[:2]) == [1.0, 1.0], "halves go to even"
     with pytest.raises(UsageError):
         fitted(file, "int64", tmp_path / "made")
-
-
-def test_the_line_is_the_front_of_the_two_axes_and_psnr_beyond_is_explained() -> None:
-    """`small` is in the front for its size only: a line through it would zigzag."""
-    rows = [
-        _row(name, 0.5, size, p50).model_copy(update={"accuracy": Accuracy(cosine=1.0, psnr=psnr)})
-        for name, psnr, size, p50 in (("fast", 35.0, 300, 1.0), ("exact", 136.0, 400, 2.0), ("small", 55.0, 200, 3.0))
-    ]
-    found = Compared(
-        model="net", data="", created="2026", samples=1, of=1, reference=Accuracy(), by="psnr",
-        rows=marked(rows, "psnr"),
-    )  # fmt: skip
-    assert all(one.front for one in found.rows)
-    page = report.html(found)
-    drawings = re.findall(r'<polyline points="([^"]*)"', page)
-    assert len(drawings) == 2, "for wide screens and for narrow ones"
-    for points in drawings:
-        heights = [float(point.split(",")[1]) for point in points.split()]
-        assert len(heights) == 2, "fast and exact"
-        assert heights == sorted(heights, reverse=True)
-    assert "PSNR above 100 dB is drawn at 100" in page
-    assert "PSNR, dB 136" in page
-    low = found.model_copy(update={"rows": found.rows[:1]})
-    assert "is drawn at" not in report.html(low)
-
-
-def test_a_plots_labels_cover_no_point_and_no_label() -> None:
-    """Programs so close together that labels beside their points would cover others."""
-    rows = [_row(f"qs{index}-per-tensor", 0.7 + 0.002 * (index % 4), 100, 10 + 1.2 * index) for index in range(12)]
-    drawn = plot.plot(marked(rows, "top1"), "top1")
-    drawings = re.findall(r"<svg.*?</svg>", drawn)
-    assert len(drawings) == 2
-    for drawing in drawings:
-        boxes = [
-            (float(x) - float(r), float(y) - float(r), float(x) + float(r), float(y) + float(r))
-            for x, y, r in re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)" r="([\d.]+)"', drawing)
-        ]
-        assert len(boxes) == 12
-        for x, y, css, words in re.findall(r'<text x="([\d.]+)" y="([\d.]+)" class="([a-z ]+)">(qs[^<]+)<', drawing):
-            long = 7.0 * len(words)
-            left = float(x) - (long if "end" in css else long / 2 if "middle" in css else 0)
-            boxes.append((left, float(y) - 9, left + long, float(y) + 1))
-        assert len(boxes) == 24, "a label for every point"
-        for one, other in itertools.combinations(boxes[12:], 2):
-            assert not _over(one, other)
-        for label, dot in itertools.product(boxes[12:], boxes[:12]):
-            assert not _over(label, dot)
-
-
-def _over(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
-    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]

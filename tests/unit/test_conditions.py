@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import threading
 import time
 from pathlib import Path
@@ -154,27 +153,6 @@ def test_it_is_set_back_when_the_time_is_over_and_what_cannot_be_set_is_said(sys
     found = conditions.conditions(go(tmp_path, "exit 0").text, "performance", "", 0)
     assert found.governor == ""
     assert "not set at all" in found.notes[0]
-
-
-def test_a_second_signal_does_not_end_the_setting_back(sysfs: Path, tmp_path: Path) -> None:
-    policies = [sysfs.parent.parent / f"policy{number}" / sysfs.name for number in range(1000, 1400)]
-    for policy in policies:
-        policy.parent.mkdir()
-        policy.write_text("powersave\n")
-    argv = wrapped(
-        ["sh", "-c", f"echo $PPID >{tmp_path}/pid; exec sleep 42"], str(tmp_path / "note"), "performance", ""
-    )
-    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, start_new_session=True) as child:
-        deadline = time.monotonic() + 20
-        while not (tmp_path / "pid").exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert {policy.read_text() for policy in policies} == {"performance\n"}
-        os.killpg(child.pid, signal.SIGTERM)
-        while sysfs.read_text() != "powersave\n" and time.monotonic() < deadline:
-            time.sleep(0.0005)
-        os.killpg(child.pid, signal.SIGTERM)
-    assert {policy.read_text() for policy in policies} == {"powersave\n"}
-    assert not (tmp_path / "note").exists()
 
 
 def test_the_next_session_sets_back_what_a_killed_one_left(sysfs: Path, tmp_path: Path) -> None:

@@ -155,25 +155,6 @@ def test_what_a_program_prints_takes_little_memory(
             assert f"last words\n[exit {code}]" in file.read().decode()
 
 
-def test_what_is_kept_of_a_stream(tmp_path: Path) -> None:
-    kept = output.Kept(4)
-    assert kept.text == ""
-    for piece in (b"ab", b"cdef", b"gh"):
-        kept.add(piece)
-    assert kept.text == "abcdefgh"
-    kept.add(b"ijk")
-    assert kept.text == "abcd\n[... 3 bytes are left out here ...]\nhijk"
-    for _ in range(100):
-        kept.add(b"x")
-    assert kept.text == "abcd\n[... 103 bytes are left out here ...]\nxxxx"
-    file = tmp_path / "lines"
-    file.write_bytes(b"a\n" + b"b" * (output.LINE + 1) + b"\nc")
-    with file.open("rb") as stream:
-        assert [len(line) for line in output.lines(stream)] == [2, output.LINE, 2, 1]
-        assert output.read_back(stream, 3) == ("b\nc", False)
-        assert output.read_back(stream) == (file.read_text(), True)
-
-
 def test_timeout_ends_the_whole_process_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pid_file = tmp_path / "pid"
     script = f"sleep 60 & echo $! > {pid_file}; trap '' TERM; wait; sleep 60"
@@ -214,21 +195,6 @@ def test_a_second_ctrl_c_ends_the_child_at_once(tmp_path: Path) -> None:
     assert not alive(int(done.stdout))
 
 
-def test_ctrl_c_right_after_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The child is there, and known to nobody yet."""
-
-    class Running(set[subprocess.Popen[bytes]]):
-        def add(self, child: subprocess.Popen[bytes]) -> None:
-            started.append(child)
-            raise KeyboardInterrupt
-
-    started: list[subprocess.Popen[bytes]] = []
-    monkeypatch.setattr(commands, "_running", Running())
-    with pytest.raises(KeyboardInterrupt):
-        commands.run(["sleep", "60"])
-    assert started[0].poll() is not None
-
-
 def test_ctrl_c_while_the_child_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is raised once there is somebody to end."""
     started: list[subprocess.Popen[bytes]] = []
@@ -262,19 +228,6 @@ def _bundle(folder: Path) -> Manifest:
     )
     (folder / MANIFEST).write_text(manifest.model_dump_json(), encoding="utf-8")
     return manifest
-
-
-@pytest.mark.parametrize("damage", ["changed", "missing"])
-def test_bundle_with_a_damaged_file_is_refused(tmp_path: Path, damage: str) -> None:
-    _bundle(tmp_path)
-    runner = tmp_path / "bin" / "pte_runner"
-    if damage == "changed":
-        runner.write_bytes(b"bimary")
-    else:
-        runner.unlink()
-    with pytest.raises(BundleError) as caught:
-        Bundle.load(tmp_path)
-    assert caught.value.names == (f"bin/pte_runner: {damage}",)
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../out", "bin/../../x", "", "a\\b", "a\nb"])

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import subprocess
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -197,28 +195,6 @@ def test_a_pinned_package_that_is_another_file_or_gone_is_refused(apt: type[Fake
         debian.binary("bookworm", packages[0].name, "0" * 64)
 
 
-def test_a_pinned_package_that_another_suite_still_has_is_had_from_its_folder(
-    apt: type[FakeApt], packages: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old = packages[0].read_bytes()
-    plan = FakeApt.plan
-
-    def planned(self: FakeApt, packages: Sequence[str], closure: bool) -> list[Item]:
-        return [replace(item, uri=f"http://mirror/pool/o/{item.name}") for item in plan(self, packages, closure)]
-
-    def got(self: FakeApt, uri: str, file: Path, sha256: str = "") -> None:
-        assert sha256 == hashlib.sha256(old).hexdigest()
-        if uri != "http://mirror/pool/o/old_0.9-1_amd64.deb":
-            raise AptError("Downloading failed.", "", "", "404  Not Found")
-        file.write_bytes(old)
-
-    monkeypatch.setattr(FakeApt, "plan", planned)
-    monkeypatch.setattr(FakeApt, "_get", got)
-    name = "old_1%3a0.9-1_amd64.deb"
-    file = debian.binary("bookworm", name, hashlib.sha256(old).hexdigest())
-    assert (file.name, file.read_bytes()) == (name, old)
-
-
 def test_a_pinned_package_is_fetched_once_and_replaced_by_its_update(
     apt: type[FakeApt], packages: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -252,22 +228,6 @@ def test_a_pinned_package_is_had_from_a_mirror_whose_lists_apt_refuses(
         debian.binary("bookworm", packages[0].name, "0" * 64)
 
 
-@pytest.mark.parametrize("complaint", ["Could not connect to mirror.example", "the public key is not available"])
-def test_lists_are_not_passed_by_for_another_reason(
-    complaint: str, apt: type[FakeApt], packages: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(self: FakeApt) -> None:
-        raise AptError("Reading the list failed.", "", "", complaint)
-
-    def pinned(self: FakeApt, filename: str, sha256: str, folder: Path, newest: Item | None) -> Path:
-        pytest.fail(f"{filename} was fetched")
-
-    monkeypatch.setattr(FakeApt, "refresh", refuse)
-    monkeypatch.setattr(FakeApt, "download_pinned", pinned)
-    with pytest.raises(HostError, match="Reading the list failed"):
-        debian.binary("bookworm", packages[0].name, sha256_file(packages[0]))
-
-
 def test_a_tree_is_made_once_and_survives_without_the_network(
     apt: type[FakeApt], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,20 +248,3 @@ def test_a_changed_tree_is_unpacked_again(apt: type[FakeApt], capsys: pytest.Cap
     assert debian.tree("bookworm", "amd64", ["old"]) == root
     assert (root / "usr/bin/su").read_text() == "su"
     assert f"unpacked {root.name} again: something had changed usr/bin/su" in capsys.readouterr().err
-
-
-def test_a_tree_that_failed_leaves_nothing(apt: type[FakeApt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_args: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(debian, "unpack", fail)
-    with pytest.raises(KeyboardInterrupt):
-        debian.tree("bookworm", "amd64", ["old"])
-    assert list((tmp_path / "cache/debian/bookworm-amd64/trees").iterdir()) == []
-
-
-def test_a_program_runs_through_its_own_loader(tmp_path: Path) -> None:
-    """With this machine's own root as the tree: loader and libraries are found in it, not by the kernel."""
-    argv = own_loader_argv(Path("/"), os.path.realpath("/bin/true").lstrip("/"))
-    assert "--library-path" in argv
-    subprocess.run(argv, check=True, env={"PATH": str(tmp_path)})

@@ -187,15 +187,6 @@ def test_a_kept_list_that_somebody_changed_is_read_again(archive: Archive, tmp_p
     assert names(debian.fetch("bookworm", "amd64", ["tool"])) == ["tool"]
 
 
-@pytest.mark.parametrize("by_hash", [True, False])
-def test_a_mirror_without_files_by_their_digest(archive: Archive, by_hash: bool) -> None:
-    archive.publish(by_hash=False)
-    archive.sign(by_hash=by_hash)
-    refresh()
-    assert archive.asked[-1] == "/dists/bookworm/main/binary-amd64/Packages.xz"
-    assert any("by-hash" in path for path in archive.asked) == by_hash
-
-
 def test_what_cannot_be_had_is_said(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ArchiveError, match="has no nothing") as caught:
         debian.fetch("bookworm", "amd64", ["nothing"])

@@ -10,8 +10,7 @@ from core.errors import HostError
 from toolchains.debian import apt as debian_apt
 from toolchains.debian import packages as debian
 from toolchains.debian import sources as debian_sources
-from toolchains.debian.apt import parse_uris
-from toolchains.debian.sources import Source, choose, parse_deb822, parse_list, read_sources
+from toolchains.debian.sources import Source, choose, parse_deb822, parse_list
 
 DEB822 = """\
 # the archive
@@ -105,17 +104,6 @@ def test_what_is_the_archive(line: str, is_it: bool) -> None:
     assert (choose(list(parse_list(line)), "bookworm") is not None) is is_it
 
 
-def test_sources_are_read_from_both_formats_and_unreadable_files_ignored(tmp_path: Path) -> None:
-    (tmp_path / "sources.list.d").mkdir()
-    (tmp_path / "sources.list").write_text("deb http://a.example/debian bookworm main\n")
-    (tmp_path / "sources.list.d/b.sources").write_text(DEB822)
-    (tmp_path / "sources.list.d/c.list").write_text("deb http://c.example/debian bookworm main\n")
-    (tmp_path / "sources.list.d/d.list.disabled").write_text("deb http://d.example/debian bookworm main\n")
-    (tmp_path / "sources.list.d/e.list").mkdir()
-    hosts = [source.uris[0].split("/")[2] for source in read_sources(tmp_path)]
-    assert hosts == ["a.example", "mirror.example", "mirror.example", "third.example", "c.example"]
-
-
 def test_without_an_archive_the_error_names_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(debian_sources, "read_sources", list)
     monkeypatch.setattr(debian_sources, "TEMPLATE", tmp_path / "Debian.info")
@@ -147,20 +135,6 @@ def test_a_relative_of_debian_knows_its_archive(tmp_path: Path, monkeypatch: pyt
     )
     monkeypatch.setattr(debian_sources, "TEMPLATE", template)
     assert debian_sources.find_mirror().uris == ("http://mirror.example/debian/",)
-
-
-def test_uris_and_specs() -> None:
-    text = (
-        "Reading package lists...\n"
-        "'http://m.example/pool/q/qemu_7.2.deb' qemu_1%3a7.2+dfsg-7_amd64.deb 12 SHA256:ab\n"
-        "'http://m.example/pool/z/zlib.deb' zlib1g_1.2_all.deb 34 MD5Sum:cd\n"
-    )
-    items = parse_uris(text)
-    assert [(item.name, item.size, item.sha256) for item in items] == [
-        ("qemu_1%3a7.2+dfsg-7_amd64.deb", 12, "ab"),
-        ("zlib1g_1.2_all.deb", 34, ""),
-    ]
-    assert items[0].spec == "qemu=1:7.2+dfsg-7"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from core.errors import UsageError
 from core.formats.program import Dimension, Program, Quantization, Tolerance
-from deploy.run.inputs import Given, check_inputs, header_of, shapes_of
+from deploy.run.inputs import Given, check_inputs, header_of
 from deploy.run.job import Job, load_job
 from deploy.run.needs import Method, Port, ProgramNeeds
 from deploy.run.settings import Settings
@@ -150,15 +150,6 @@ def test_sizes_that_the_export_knows(
     check_inputs(replace(job, method="another"), undescribed)  # the sizes are those of the method that was exported
 
 
-def test_the_exports_sizes_and_the_programs_own_are_both_compared(tmp_path: Path) -> None:
-    job = exported(tmp_path, (BATCH, WIDTH))
-    check_inputs(replace(job, shapes="5x24"), needs(DYNAMIC))
-    with pytest.raises(UsageError, match=r"declares float32 0\.\.8x24, --input-shapes has 5x23"):
-        check_inputs(replace(job, shapes="5x23"), needs(DYNAMIC))
-    with pytest.raises(UsageError, match=r"dimension 0 must be 2\.\.8, --input-shapes has 1x24"):
-        check_inputs(replace(job, shapes="1x24"), needs(DYNAMIC))
-
-
 def test_the_description_beside_a_program_counts_if_it_is_of_that_program(tmp_path: Path) -> None:
     described = exported(tmp_path, (BATCH, WIDTH)).program
     assert described is not None
@@ -192,11 +183,3 @@ def test_every_file_is_looked_at_before_anything_else(program: Path, tmp_path: P
     os.mkfifo(pipe)
     with pytest.raises(UsageError, match="not an ordinary file"):  # and it does not wait for one either
         header_of(pipe)
-
-
-def test_words_for_shapes_and_what_a_runner_does_not_say(program: Path) -> None:
-    check_inputs(
-        load_job(program, settings=Settings(input_shapes="5x8")), ProgramNeeds(methods=(), unchecked="no emulator")
-    )
-    assert Port(dtype="float32", shape=(2, 3)).sizes == ((2, 2), (3, 3))
-    assert [one.shape for one in shapes_of("1x3,scalar,0")] == [(1, 3), (), (0,)]

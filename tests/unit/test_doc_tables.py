@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -46,19 +45,6 @@ def test_rows_replace_those_with_the_same_keys_and_others_stay(page: Path) -> No
     assert [row["a"] for row in TABLE.rows()] == ["z", "y"]
     text = page.read_text()
     assert text.startswith("# A\n\n<!-- one -->\n") and text.endswith(PAGE[PAGE.index("<!-- /one") :])
-
-
-def test_commands_at_the_same_time_lose_no_row_of_each_other(page: Path) -> None:
-    with ThreadPoolExecutor(8) as at_once:
-        list(at_once.map(lambda number: TABLE.put([{"a": f"n{number}", "b": ""}], ("a",)), range(24)))
-    assert {row["a"] for row in TABLE.rows()} == {"x", "y", *(f"n{number}" for number in range(24))}
-
-
-def test_a_table_without_rows_says_so_and_takes_some(page: Path) -> None:
-    TABLE.put([], ("a",), keep=lambda row: False)
-    assert "Nothing is kept yet." in TABLE.text() and TABLE.rows() == []
-    TABLE.put([{"a": "x", "b": ""}], ("a",))
-    assert TABLE.rows() == [{"a": "x", "b": ""}]
 
 
 def test_a_damaged_page_is_named_and_left_alone(page: Path) -> None:

@@ -183,20 +183,6 @@ def test_what_no_machine_of_ours_runs_is_not_claimed_to_run(said: Said) -> None:
     assert not [check.detail for check in found.values() if check.detail.startswith(", ")]
 
 
-def test_a_machine_without_a_pinned_zig(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zig, "_host", lambda: "Plan9-sparc")
-    bad = {check.name: check for check in doctor.checks() if not check.ok}
-    assert "tools.toml" in bad["zig"].fix
-    assert "Plan9-sparc" in bad["linux-arm64 with zig"].detail
-
-
-def test_what_is_optional_does_not_fail(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    checks = [doctor.Check("a", True, "fine"), doctor.Check("b", False, "absent", "get it", optional=True)]
-    monkeypatch.setattr(doctor, "checks", lambda: checks)
-    doctor.report(as_json=False)
-    assert "optional" in capsys.readouterr().out
-
-
 def test_a_machine_without_apt_and_ccache_is_told_what_it_lacks(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {check.name: check for check in doctor.checks()}["ccache"]
     assert (found.ok, found.optional) == (True, True)
@@ -215,20 +201,3 @@ def test_a_machine_without_apt_and_ccache_is_told_what_it_lacks(said: Said, monk
     bad = {check.name: check for check in doctor.checks() if not check.ok and not check.optional}
     assert {"Debian packages", "linux-arm64 with zig"} <= set(bad)
     assert "SLIPWAY_DEBIAN_MIRROR" in bad["linux-arm64 with zig"].fix
-
-
-def test_targets_share_a_line_only_where_it_is_true_of_all() -> None:
-    def made(name: str, ok: bool, fix: str = "") -> doctor.Check:
-        return doctor.Check(f"{name} with gnu", ok, "", fix, True, doctor.COMPILERS, "gnu", name)
-
-    found = doctor._together(
-        [
-            made("linux-arm64", False, "sudo apt-get install g++-aarch64-linux-gnu"),
-            made("linux-x86_64", True),
-            made("linux-armv7", False, "sudo apt-get install g++-arm-linux-gnueabihf"),
-        ]
-    )
-    assert [(each.name, each.ok, each.detail, each.fix) for each in found] == [
-        ("gnu", True, "linux-x86_64", ""),
-        ("gnu", False, "linux-arm64, armv7", "sudo apt-get install g++-aarch64-linux-gnu g++-arm-linux-gnueabihf"),
-    ]

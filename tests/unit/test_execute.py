@@ -47,14 +47,6 @@ def test_what_cannot(change: dict[str, object], cause: str) -> None:
     assert cause in caught.value.cause
 
 
-def test_a_script_needs_a_disk_that_runs_programs_alone(tmp_path: Path) -> None:
-    with pytest.raises(PreflightError) as caught:
-        check(Path("tool"), None, ZERO.model_copy(update={"noexec": True}), "zero")
-    assert "noexec" in caught.value.cause
-    (tmp_path / "script").write_text("#!/bin/sh\n")
-    assert needs_of(tmp_path / "script") is None
-
-
 def test_a_library_that_goes_along_is_not_asked_of_the_device() -> None:
     import sys
 
@@ -182,11 +174,3 @@ def test_a_crash_while_describing_is_not_the_programs_fault(monkeypatch: pytest.
     error = _describe(monkeypatch, tmp_path, "import os; os.kill(os.getpid(), 11)")
     assert type(error) is CrashError
     assert "this machine" in error.what
-
-
-def test_limits_grow_with_the_program(tmp_path: Path) -> None:
-    (tmp_path / "a.onnx").write_bytes(b"x" * 1000)
-    (tmp_path / "a.onnx.data").write_bytes(b"x" * 3000)
-    assert needs.limits_for(tmp_path / "a.onnx").memory == (2 << 30) + 16 * 4000
-    (tmp_path / "a.pte").write_bytes(b"x" * 500)
-    assert needs.limits_for(tmp_path / "a.pte").memory == (2 << 30) + 16 * 500

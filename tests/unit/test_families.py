@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import platform
 import shutil
 from pathlib import Path
 
 import pytest
 
-from core.errors import ConfigError, HostError, NotSupportedError
+from core.errors import HostError, NotSupportedError
 from toolchains import ndk_folder
 from toolchains.bundle import conan
 from toolchains.compilers import families as compilers
 from toolchains.compilers import gnu, ndk
-from toolchains.compilers.zig import usable as zig_usable
 from toolchains.targets import get_target, load_targets
 
 ANDROID = [target for target in load_targets().values() if target.os == "android"]
@@ -61,18 +59,6 @@ def test_an_ndk_is_found_and_described(made_up: Path, monkeypatch: pytest.Monkey
                  "compiler.libcxx=c++_static", f"tools.android:ndk_path={made_up}"):  # fmt: skip
         assert line in text
     assert not [line for line in text if line.startswith("tools.cmake.cmaketoolchain:system_name")]
-
-
-def test_conans_settings_for_the_ndk_are_conans_own(made_up: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from conan.internal.default_settings import default_settings_yml
-    from conan.internal.model.settings import Settings
-
-    monkeypatch.setenv(ndk_folder.VARIABLE, str(made_up))
-    for target in ANDROID:
-        text = conan.render(target, ndk.ensure(target)).partition("[conf]")[0]
-        settings = Settings.loads(default_settings_yml)
-        settings.update_values([tuple(line.split("=", 1)) for line in text.splitlines() if "=" in line])
-        settings.validate()
 
 
 def test_the_ndk_makes_another_target_of_android(made_up: Path) -> None:
@@ -164,25 +150,6 @@ def test_gcc_for_windows_is_the_one_with_threads(tmp_path: Path, monkeypatch: py
     for line in ("os=Windows", "compiler=gcc", "compiler.version=12", "compiler.threads=posix",
                  'tools.build:exelinkflags=["-static"]', "tools.cmake.cmaketoolchain:system_name=Windows"):  # fmt: skip
         assert line in text
-
-
-def test_gccs_floor_of_x86_is_lifted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    programs(tmp_path, *(f"i686-linux-gnu-{tool}" for tool in ("gcc", "g++", "ar", "ranlib")))
-    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    text = conan.render(get_target("linux-x86"), gnu.ensure(get_target("linux-x86")))
-    flags = next(line for line in text.splitlines() if line.startswith("tools.build:cxxflags="))
-    assert flags.startswith('tools.build:cxxflags=["-msse2", "-mfpmath=sse", "-fPIE"')
-    assert "-ffile-prefix-map" in flags
-
-
-def test_why_there_is_no_gcc_for_armv6() -> None:
-    target = get_target("linux-armv6")
-    with pytest.raises(ConfigError, match="soft-float") as caught:
-        target.toolchain("gnu")
-    assert caught.value.hint.endswith("--toolchain zig")
-    assert "soft-float" in gnu.usable(target)
-    gnu_alone = dataclasses.replace(get_target("linux-arm64"), toolchains=("gnu",))
-    assert "built with gnu" in zig_usable(gnu_alone)
 
 
 def test_every_reason_ends_with_what_to_type(made_up: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,7 +101,6 @@ def test_a_terminal_has_one_line_for_all(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 FAILS = "import sys; sys.stderr.write('Installing the exporter\\n'); sys.exit(4)"
-LASTS = "import time; time.sleep(60)"
 
 
 @pytest.fixture
@@ -140,13 +139,6 @@ def test_its_failure_ends_the_block_with_its_reason(
     time.sleep(0.01)  # nothing comes later
 
 
-def test_a_block_that_fails_ends_it(starts: Callable[[str], list[subprocess.Popen[bytes]]]) -> None:
-    begun = starts(LASTS)
-    with pytest.raises(ZeroDivisionError), environment.beside("export"):
-        _ = 1 / 0
-    assert begun[0].returncode is not None
-
-
 def test_if_both_fail_both_reasons_are_said(
     starts: Callable[[str], list[subprocess.Popen[bytes]]],
     monkeypatch: pytest.MonkeyPatch,
@@ -158,13 +150,6 @@ def test_if_both_fail_both_reasons_are_said(
         begun[0].wait()
         _ = 1 / 0
     assert "Besides: The export packages could not be installed." in capfd.readouterr().err
-
-
-def test_ctrl_c_ends_both(starts: Callable[[str], list[subprocess.Popen[bytes]]]) -> None:
-    begun = starts(LASTS)
-    with pytest.raises(KeyboardInterrupt), environment.beside("export"):
-        raise KeyboardInterrupt
-    assert begun[0].returncode is not None
 
 
 def test_ensure_waits_for_it_and_hears_how_far_it_is(

@@ -13,7 +13,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from core.files import locks
 from core.paths import ROOT
 from models.lowering.forked import Forked, can_fork
 from tests.support.processes import alive, ended
@@ -56,17 +55,6 @@ def start(module: Path) -> Iterator[Start]:
         yield starting
 
 
-def test_it_answers_until_its_requests_end(start: Start) -> None:
-    one = start("echo_here", _ECHO)
-    for word in ("first", "second"):
-        one.stdin.write(f"{word}\n")
-        one.stdin.flush()
-        pid, _, answer = one.stdout.readline().partition(" ")
-        assert (int(pid) != os.getpid(), answer) == (True, f"{word}\n")
-    one.stdin.close()
-    assert one.wait(60) == 0
-
-
 def test_two_at_once_end_by_themselves(start: Start) -> None:
     first, second = start("echo_one", _ECHO), start("echo_two", _ECHO)
     for one in (first, second):  # the first, though the second was made with its pipes open
@@ -97,18 +85,6 @@ def test_a_runtime_with_threads_of_its_own_is_not_copied(monkeypatch: pytest.Mon
     assert not can_fork("a_runtime_that_is_loaded")
     monkeypatch.setattr(sys, "platform", "darwin")
     assert not can_fork("a_runtime_that_is_not_loaded")
-
-
-def test_it_holds_no_lock_of_the_first_process(start: Start, tmp_path: Path) -> None:
-    """The exporter's copy runs references of many programs; each program's lock must end with its own export."""
-    file = tmp_path / "one.lock"
-    with locks.held(file):
-        one = start("waiting", "import os, time\ndef main():\n    os.write(1, b'here')\n    time.sleep(600)")
-        assert one.stdout.read(4) == "here"
-        with locks.attempt(file) as free:
-            assert not free, "this process has it"
-    with locks.attempt(file) as free:
-        assert free
 
 
 def test_torch_has_one_thread_in_it(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

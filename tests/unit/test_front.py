@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import tasks
 from commands.requests import Deploy, Export
-from core import console
 from core.cli import completion, invoked, main, settings
 from core.cli.settings import check
 from core.errors import ConfigError, UsageError
@@ -58,14 +55,6 @@ def test_a_slip_of_the_hand_is_answered_with_what_was_meant(
     assert rest in err
 
 
-def test_a_slip_is_json_for_machines(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = _said(["deploy", "--json", "--devcie", "pi"], capsys)
-    said = json.loads(out)
-    assert (code, said["exit_code"], said["error"]) == (2, 2, "usage")
-    assert said["try"] == "./inv deploy --json --device pi"
-    assert err.startswith(said["what"])
-
-
 def test_called_bare_with_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = _said([], capsys)
     assert (code, err) == (0, "")
@@ -83,29 +72,6 @@ def test_called_bare_with_help_and_version(capsys: pytest.CaptureFixture[str]) -
     assert f'\nversion = "{invoked.version()}"\n' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 
-def test_names_stay_whole_on_a_narrow_terminal(inv: Inv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(console.out(), "width", 80)
-    done = inv("devices.list")
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"^ phone-armv7 +\S+ +android-armv7 ", done.stdout, re.MULTILINE), done.stdout
-    assert "cpu:arm1176" in done.stdout.split()
-    assert "--json: tags, transport, where" in done.stdout
-    targets = inv("targets").stdout.partition("Not built yet")[0].splitlines()
-    assert len(targets) <= 28, targets
-    models = inv("models", env={"SLIPWAY_DIST": str(tmp_path)}).stdout  # what is exported, is marked
-    rows = re.findall(r"^ mlp +pte +(\S.*?)(?:  |$)", models, re.MULTILINE)
-    assert rows == ["fp32, fp16, qs8, qd8_qc8w, qd8_qb4w"]
-
-
-@pytest.mark.parametrize("columns", [80, 200])
-def test_help_fits_the_terminal(columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    for words in ([], ["--help"], *([name, "--help"] for name in (tasks.ns.task_names if columns == 80 else ["test"]))):
-        description, _, _ = _said(words, capsys)[1].partition("\nOptions:\n")
-        own = [line for line in description.splitlines() if not line.startswith("  --")]
-        assert max(map(len, own)) <= min(columns, 120), words
-
-
 @pytest.mark.parametrize("name", tasks.ns.task_names)
 def test_help_shows_each_option_once(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = _said([name, "--help"], capsys)
@@ -116,20 +82,6 @@ def test_help_shows_each_option_once(name: str, capsys: pytest.CaptureFixture[st
     shown = [line.split("--")[1].split()[0].split("=")[0] for line in options.splitlines() if line.startswith("  -")]
     wanted = [argument.name.replace("_", "-") for argument in tasks.ns[name].get_arguments()]
     assert sorted(shown) == sorted(wanted)
-
-
-@pytest.mark.parametrize(
-    ("name", "least"), [("deploy", 4), ("matrix", 4), ("compare", 3), ("self.lab", 3), ("export", 3)]
-)
-def test_the_options_of_large_tasks_stand_in_groups(name: str, least: int, capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = _said([name, "--help"], capsys)
-    groups = tasks.ns[name].groups
-    assert len(groups) >= least
-    assert all(f"\n{heading}:\n" in out for heading in groups)
-    known = {argument.name.replace("_", "-") for argument in tasks.ns[name].get_arguments()}
-    grouped = [option for options in groups.values() for option in options]
-    assert set(grouped) == known
-    assert len(grouped) == len(set(grouped))
 
 
 @pytest.mark.parametrize(
@@ -224,10 +176,6 @@ def test_settings_that_nothing_reads_are_refused(found: object, environ: dict[st
     assert said in str(caught.value)
 
 
-def test_settings_that_exist_are_taken() -> None:
-    check({"device": "pi"}, ["device", "model"], {"INVOKE_SLIPWAY_MODEL": "mlp", "INVOKE_OTHER": "1"})
-
-
 def test_the_current_folders_settings_come_over_the_checkouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "invoke.yaml").write_text("slipway:\n  device: a-device\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -291,11 +239,3 @@ def test_a_wrong_setting_in_the_current_folder_stops_before_the_task(tmp_path: P
     done = subprocess.run([INV, "targets"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (ConfigError.exit_code, "")
     assert "did you mean device?" in done.stderr
-
-
-def test_a_folder_that_is_gone_has_no_settings(tmp_path: Path) -> None:
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    code = f"import os; os.chdir({str(gone)!r}); os.rmdir({str(gone)!r}); os.execv({INV!r}, ['inv', '--version'])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=os.environ)
-    assert done.returncode == 0, done.stderr

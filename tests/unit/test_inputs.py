@@ -13,7 +13,6 @@ import pytest
 
 from core.errors import BuildError
 from core.paths import ROOT
-from toolchains import tools
 from toolchains.bundle import inputs
 from toolchains.targets import get_target
 
@@ -134,17 +133,6 @@ def test_every_file_counts_somewhere_and_conan_packs_what_counts() -> None:
     }  # fmt: skip
     counted = {name for kind in inputs.SOURCES if kind != inputs.NATIVE for name, _ in inputs.files(kind)}
     assert packed == {name for name in counted if name.startswith("runtime/")} | {"LICENSE"}
-
-
-def test_tools_and_choices_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert len({inputs.digest("lean", TARGET, *facts) for facts in ((), ("zig",), ("gnu",), ("zig", True))}) == 4
-    assert inputs.digest("lean", TARGET) != inputs.digest("lean", get_target("linux-x86"))
-    before = {kind: inputs.digest(kind, TARGET) for kind in inputs.RECIPES}
-    table = tools.table()
-    monkeypatch.setattr(tools, "table", lambda: {**table, "ccache": {"size": "1G"}})
-    assert {kind: inputs.digest(kind, TARGET) for kind in inputs.RECIPES} == before
-    monkeypatch.setattr(tools, "table", lambda: {**table, "ziglang": {"version": "1"}})
-    assert not {inputs.digest(kind, TARGET) for kind in inputs.RECIPES} & set(before.values())
 
 
 def test_a_recipe_that_nothing_counts_stops_the_build() -> None:

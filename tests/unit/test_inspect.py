@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import struct
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import pytest
 from core.errors import BuildError
 from tests.support import objects
 from toolchains.inspect import needs as inspect
-from toolchains.inspect.read_elf import newest_defined
 from toolchains.targets import get_target
 
 
@@ -38,21 +36,6 @@ LIBRARY = binary(
     path=Path("lib/libexecutorch.so"), interpreter="", soname="libexecutorch.so", needed=("libc.so.6", "libm.so.6"),
     versions={"GLIBC": "2.27", "CXXABI": "1.3.9"},
 )  # fmt: skip
-
-
-@pytest.mark.parametrize("machine", ["x86_64", "aarch64", "i686"])
-def test_machines(tmp_path: Path, machine: str) -> None:
-    found = inspect.read(elf(tmp_path / "a", machine))
-    assert (found.machine, found.float_abi) == (machine, "none")
-
-
-def test_what_a_c_library_defines() -> None:
-    with Path("/proc/self/maps").open(encoding="utf-8") as maps:
-        libc = next(line.split()[-1] for line in maps if line.rstrip().endswith("/libc.so.6"))
-    version = os.confstr("CS_GNU_LIBC_VERSION")
-    assert version is not None
-    assert inspect.number("2.2.5") < inspect.number(newest_defined(Path(libc), "GLIBC")) <= inspect.number(version[6:])
-    assert newest_defined(Path(libc), "GLIBCXX") == ""
 
 
 def test_other_machines_this_one_and_half_a_file(tmp_path: Path) -> None:
@@ -91,14 +74,6 @@ def test_arm(tmp_path: Path, cpu_arch: int, vfp_args: int | None, flags: int, ex
     assert (found.machine, found.float_abi) == expected
 
 
-@pytest.mark.parametrize("content", [b"", b"\x7fELF", b"#!/bin/sh\n", b"MZ" + bytes(200)])
-def test_what_is_no_elf_file(tmp_path: Path, content: bytes) -> None:
-    file = tmp_path / "pte_runner"
-    file.write_bytes(content)
-    with pytest.raises(BuildError, match=r"pte_runner is (not a whole ELF file|damaged)"):
-        inspect.read(file)
-
-
 def test_a_good_bundle_has_needs_and_no_problems() -> None:
     needs = inspect.needs(get_target("linux-arm64"), [binary(), LIBRARY])
     assert (needs.machine, needs.libc, needs.glibc, needs.glibcxx) == ("aarch64", "glibc", "2.27", "3.4.21")
@@ -115,18 +90,6 @@ def test_libraries_without_a_program_name_their_libc(library: str, libc: str) ->
     member = dataclasses.replace(LIBRARY, path=Path("lib/libslipway.a"), member="a.o", soname="", needed=())
     for binaries in ([alone], [member, alone]):
         assert inspect.needs(get_target("linux-arm64"), binaries).libc == libc
-
-
-def test_too_new_names_file_and_bound() -> None:
-    assert inspect.newest(["2.4", "2.28", "2.17", "2.3.4"]) == "2.28"
-    assert inspect.newest([]) == ""
-    bounds = {"GLIBC": "2.28", "GLIBCXX": "3.4.25"}
-    assert inspect.too_new([binary(), LIBRARY], bounds) == []
-    newer = binary(versions={"GLIBC": "2.34", "GLIBCXX": "3.4.30"})
-    assert inspect.too_new([newer], bounds) == [
-        "pte_runner needs GLIBC 2.34 (at most 2.28)", "pte_runner needs GLIBCXX 3.4.30 (at most 3.4.25)",
-    ]  # fmt: skip
-    assert inspect.too_new([binary(versions={"GLIBC": "2.28"})], bounds) == []
 
 
 def put(tmp_path: Path, data: bytes, name: str = "libx.a") -> Path:

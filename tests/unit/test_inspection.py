@@ -79,19 +79,6 @@ def test_rows_add_up_to_the_timed_executions() -> None:
     assert [row.provider for row in found.values()] == ["XnnpackBackend"] * 2 + ["runtime", "portable", "runtime"]
 
 
-def test_calls_in_a_loop_percentiles_and_emulated_times() -> None:
-    """Upstream's Inspector keeps only the last of an instruction's calls in one execution."""
-    call = (Event("native_call_add.out", False, 2, 0, 1), Event(dump.OPERATOR, False, 2, 0, 5 * MS))
-    (row,) = rows([Execution(call * 3)], 1, {}, {})
-    assert (row.count, row.times and row.times.total) == (3, 15.0)
-    found = Times.of([each * MS for each in (5, 1, 2, 3, 4, 6, 7, 8, 9, 10)])
-    assert found == Times(10, 1.0, 1.0, 5.0, 9.0, 10.0, 55.0)
-    assert Times.of([]) is None
-    assert {(row.times, row.warmup, row.share, row.count) for row in table(emulated=True).values()} == {
-        (None, None, None, 2)
-    }
-
-
 def test_sorted_and_filtered() -> None:
     found = tuple(table().values())
     assert [row.name for row in sort(found, "max")][:2] == ["Fully Connected (NC, F32) GEMM #1 @0", "Add (ND) #1 @0"]
@@ -177,28 +164,6 @@ def test_runs_of_two_programs_are_matched_by_module_and_line() -> None:
         (None, "Convert (NC) #0 @0", ""),
         (None, "Convert (NC) #2 @0", ""),
     ]
-
-
-def test_names_of_kernels_do_not_separate_operators() -> None:
-    def run(*names: str) -> tuple[Row, ...]:
-        return rows([Execution(tuple(Event(f"{name} #1", True, 0, 0, MS) for name in names))], 1, {}, {})
-
-    found = pair(
-        run("Mean (ND) Reduce2", "Transpose (ND, X32) Transpose", "Convolution (NHWC, F32) IGEMM"),
-        run("Mean (ND)", "Transpose (ND, X8)", "Convolution (NHWC, QC8) DWConv"),
-        same_program=False,
-    )
-    assert [each.by for each in found] == ["kind and order", "kind and order", "", ""]
-
-
-def test_a_delegates_many_modules_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    origin = Origin(module=", ".join(f"layer{number} (Linear)" for number in range(50)))
-    (row,) = rows([Execution((Event("Add (ND) #1", True, 0, 0, MS),))], 1, {(0, "Add (ND) #1"): origin}, {})
-    report.rows("", [row], "run", "", {}, times=False)
-    said = " ".join(capsys.readouterr().out.split())
-    assert "47 more" in said and "layer49" not in said
-    report.rows("tsv", [row], "run", "", {}, times=False)
-    assert "layer49" in capsys.readouterr().out
 
 
 def test_a_trace_has_every_execution_and_operator() -> None:
@@ -290,28 +255,6 @@ def test_a_run_is_found_by_name_file_and_folder(dist: Path) -> None:
     assert command.find(str(copy), None) == command.Source(copy)
 
 
-def test_a_folder_of_runs_is_for_tables_only(dist: Path) -> None:
-    result = kept(dist)
-    results = dist / "results"
-    assert command.runs_in(results) == [results / f"{result.key}.json"]
-    other = kept(dist, engine="executorch")
-    kept(dist, engine="onnxruntime", files=())
-    assert command.runs_in(results) == sorted(results / f"{each.key}.json" for each in (result, other))
-    assert command.runs_in(results / result.key) == command.runs_in(dist / "none") == []
-    with pytest.raises(UsageError, match="has 2 runs, and --against is for one") as caught:
-        command.run(Inspect(run=str(results), against=result.key))
-    assert other.key in caught.value.cause
-
-
-def test_a_run_without_profile_says_the_command_that_makes_one(dist: Path) -> None:
-    result = kept(dist, files=())
-    program = result.program.model_copy(update={"model": "mlp", "scheme": "qs8"})
-    write(result.model_copy(update={"program": program}))
-    with pytest.raises(UsageError, match="pi-mlp-fp32-lean has no profile") as caught:
-        command.find(result.key, None)
-    assert caught.value.hint == "./inv deploy --device pi --model mlp --scheme qs8 --engine lean --etdump"
-
-
 def test_other_runs_that_cannot_be_inspected(dist: Path) -> None:
     with pytest.raises(UsageError, match="No run is named"):
         command.find("", None)
@@ -359,40 +302,9 @@ def test_a_program_that_was_exported_again_is_refused(dist: Path) -> None:
     assert command.find(result.key, None).program is None
 
 
-def test_values_of_a_program_whose_record_cannot_be_written_do_not_lead_in_a_circle(dist: Path) -> None:
-    result = kept(dist, files=("run.etdp", "values.bin"))
-    source = command.Source(dist / "results" / result.files[0], result, values=dist)
-    with pytest.raises(UsageError, match="is not known") as unknown:
-        command.gaps_of(source)
-    assert unknown.value.hint == "--etrecord FILE"
-    folder = dist / "programs" / result.program.name
-    folder.mkdir(parents=True)
-    _program(folder)
-    with pytest.raises(UsageError, match="is not known") as never:
-        command.gaps_of(source)
-    assert "upstream could not write it" in never.value.cause
-    assert never.value.hint.startswith(f"./inv inspect {result.key}, ")
-
-
 @pytest.mark.parametrize("given", [{"trace": "t.json"}, {"sort": "p50"}])
 def test_an_emulated_run_has_no_times_to_trace_or_sort_by(dist: Path, given: dict[str, str]) -> None:
     result = kept(dist, emulated=True)
     with pytest.raises(NotSupportedError, match="no times") as caught:
         command.run(Inspect(run=result.key, **given))
     assert "emulated" in caught.value.cause
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"values": True, "trace": "t"},
-        {"tolerance": "1"},
-        {"tsv": True, "json": True},
-        {"top": "0"},
-        {"sort": "x"},
-        {"trace": "t", "against": "pi-mlp-fp32-lean"},
-    ],
-)
-def test_senseless_options(dist: Path, given: dict[str, Any]) -> None:
-    with pytest.raises(UsageError):
-        command.run(Inspect(run=kept(dist).key, **given))

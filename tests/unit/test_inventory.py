@@ -219,23 +219,6 @@ def test_over_ssh(
     assert (device.target, device.title) == ("linux-armv7", "Raspberry Pi 2 Model B, Cortex-A7")
 
 
-def test_what_stands_there_stays_and_a_name_is_given_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file.parent.mkdir(parents=True)
-    before = '# mine\n[board] # the first\ntransport = "ssh"\nhost = "b"'
-    file.write_text(before)
-    meet(monkeypatch, PI)
-    enrol.add(ssh="shelf", name="second one's".replace(" ", "-").replace("'", ""))
-    assert file.read_text().startswith(before + "\n\n[second-ones]\n")
-    assert {"board", "second-ones"} <= set(load_devices())
-    meet(monkeypatch, PI)
-    enrol.add(ssh="shelf")
-    text = file.read_text()
-    for name in ("", "shelf", "pi"):
-        with pytest.raises(ConfigError, match="already"):
-            enrol.add(ssh="shelf", name=name)
-    assert file.read_text() == text
-
-
 @pytest.mark.parametrize("name", ["a b", "../x", "-x", "x\ny", "x" * 64])
 def test_a_name_that_is_none_is_refused_before_anything_is_written(
     file: Path, monkeypatch: pytest.MonkeyPatch, name: str

@@ -88,14 +88,6 @@ def test_what_an_arm1176_does_not_have(scan: Scanner, feature: str, those: tuple
         assert (found.functions, found.instructions) == (2, 4)
 
 
-def test_what_an_arm1176_has(scan: Scanner) -> None:
-    vfp = (0xEE300A20, 0xEE300B01, 0xEEB50A40, 0xEEB80AC0, 0xEEB70AC0, 0xED2D8B02, 0xEE000B10, 0xEC410B10, 0xEEE10A10)
-    # ldrex, ldrexd, clrex, wfe, the barrier through cp15, the thread pointer
-    system = (0xE1900F9F, 0xE1B00F9F, 0xF57FF01F, 0xE320F002, 0xEE070FBA, 0xEE1D0F70)
-    media = (0xE6A00010, 0xE7000010, 0xF5D0F000, 0)  # ssat, smlad, pld
-    assert needs(scan("linux-armv6", armv6({"f": words(*vfp, *system, *media)}))) == []
-
-
 @pytest.mark.parametrize(
     ("kernel", "word", "wrong"),
     [
@@ -184,14 +176,6 @@ def test_what_the_first_armv8_does_not_have(scan: Scanner, feature: str, those: 
 
 
 @pytest.mark.parametrize(
-    "word", [0x1E23C020, 0xD503233F, 0xD503245F, 0x0E217820, 0x7C400020, 0x5E180420, 0x4EA1D400, 0]
-)
-def test_what_every_armv8_has(scan: Scanner, word: int) -> None:
-    """fcvt to half precision, hints of later versions, fcvtl, ldr h0, dup, vector arithmetic."""
-    assert needs(scan("linux-arm64", elf("aarch64", {"f": words(word)}))) == []
-
-
-@pytest.mark.parametrize(
     ("name", "word", "wrong"),
     [
         ("kai_run_matmul_clamp_f32_qai8dxp1x8_qsi4c32p4x8_1x4x32_neon_dotprod", SDOT, []),
@@ -255,14 +239,6 @@ def test_what_the_first_x86_64_does_not_have(scan: Scanner, feature: str, codes:
 
 
 @pytest.mark.parametrize(
-    "code", ["660ffec1", "f30fbcc0", "f390", "f30f1efa", "660fc5c001", "0fa2", "f20f58c1", "0f0b", "d9fe"]
-)
-def test_what_every_x86_64_has(scan: Scanner, code: str) -> None:
-    """SSE2; tzcnt, which older CPUs take for bsf; pause, endbr64, pextrw to a register, cpuid, ud2, x87."""
-    assert needs(scan("linux-x86_64", x86({"f": bytes.fromhex(code)}))) == []
-
-
-@pytest.mark.parametrize(
     ("kernel", "code", "wrong"),
     [
         ("sse2", SSE2, []),
@@ -320,16 +296,6 @@ def test_bytes_with_another_meaning_or_none(scan: Scanner) -> None:
         scan("linux-x86_64", b"BC\xc0\xde" + bytes(40), "lto.o")
 
 
-@pytest.mark.parametrize(("code", "wrong"), [("62f3fd481bd901", []), ("62f37d481bd901", ["AVX512SKX"])])
-def test_one_bit_tells_two_instructions_apart(scan: Scanner, code: str, wrong: list[str]) -> None:
-    """vextractf64x4 is of AVX512F, vextractf32x8 of AVX512DQ, in 32-bit code too."""
-    for data in (
-        elf("i686", {KERNEL.format("avx512f"): bytes.fromhex(code)}),
-        x86({KERNEL.format("avx512f"): bytes.fromhex(code)}),
-    ):
-        assert [feature for _, feature in needs(scan("linux-x86", data))] == wrong
-
-
 def test_the_rules_of_the_table() -> None:
     rules = isa.table()
     both = rules.allowed("x86", (KERNEL.format("avx2"), KERNEL.format("avx")), "")
@@ -373,16 +339,6 @@ def test_a_planted_instruction_fails_the_build_with_the_functions_name(folder: P
     assert len(caught.value.names) == 40
 
 
-def test_what_was_looked_at_is_noted(folder: Path) -> None:
-    put(folder, archive({"f32-vadd-avx2-u8.c.o": x86({KERNEL.format("avx2"): AVX2}), "b.o": x86({"g": SSE2})}))
-    found = checks.check_native(get_target("android-x86_64"), folder)
-    (code,) = found.code
-    assert (code.path, code.functions, code.kernels, code.instructions) == ("lib/libx.a", 2, 1, 4)
-    assert (code.features, code.note, found.floor) == (("avx2",), "", "x86-64")
-    put(folder, archive({"a.o": macho("x86_64", {"f": SSE2}, minimum=(10, 15))}, "bsd"))
-    assert checks.check_native(get_target("macos-x86_64"), folder).floor == "x86-64 with sse3, ssse3, cx16"
-
-
 def test_a_check_that_saw_nothing_is_none(folder: Path) -> None:
     with pytest.raises(BuildError, match="no binaries"):
         checks.check_native(get_target("android-x86_64"), folder)
@@ -396,23 +352,3 @@ def test_a_check_that_saw_nothing_is_none(folder: Path) -> None:
     (code,) = checks.check_code(target, [file], folder, prebuilt=[file]).code
     assert code.features == ("avx",)
     assert "stripped" in code.note
-
-
-def test_what_others_compiled_is_noted_and_not_refused(folder: Path) -> None:
-    data = x86({"their_dispatched_kernel": AVX, KERNEL.format("avx2"): AVX2})
-    file = put(folder, data, "lib/libtheirs.so")
-    (code,) = checks.check_code(get_target("linux-x86_64"), [file], folder, prebuilt=[file]).code
-    assert code.note == "compiled elsewhere; 1 functions use more than the floor: their_dispatched_kernel"
-    assert code.features == ("avx2",)
-
-
-def test_a_file_is_scanned_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = put(folder, archive({"a.c.o": x86({"f": AVX})}))
-    target = get_target("linux-x86_64")
-    first = checks.scan(target, file)
-    monkeypatch.setattr(isa_scan, "scan", lambda *_: pytest.fail("scanned again"))
-    assert checks.scan(target, file) == first
-    monkeypatch.undo()
-    monkeypatch.setenv("SLIPWAY_CACHE", str(folder.parent / "cache"))
-    file.write_bytes(archive({"a.c.o": x86({"f": SSE2})}))
-    assert checks.scan(target, file).findings == ()

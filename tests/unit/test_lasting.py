@@ -20,7 +20,6 @@ from core.environment import bootstrap
 from core.errors import HostError
 from core.paths import ROOT
 from deploy.virtual import machines
-from models.warm import client
 
 MARK = "RUNNER_TRACKING_ID"
 
@@ -43,16 +42,6 @@ def test_a_virtual_device_has_no_mark_of_the_job_that_started_it(
     assert machines.spawn_supervisor(folder) == 1
     assert MARK not in started[0]
     assert started[0]["LANG"] == "C.UTF-8"
-
-
-def test_an_exporter_has_none_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[dict[str, str]] = []
-    monkeypatch.setattr("models.warm.client.subprocess.Popen", lambda *_, **how: started.append(how["env"]))
-    monkeypatch.setattr(client, "log_path", lambda _: tmp_path / "log")
-    monkeypatch.setenv(MARK, "github_1")
-    client.start(tmp_path, "mlp", 1.0)
-    assert MARK not in started[0]
-    assert started[0]["PATH"] == os.environ["PATH"]
 
 
 @pytest.mark.parametrize(

@@ -2,71 +2,15 @@
 
 from __future__ import annotations
 
-import ast
-import json
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
-from pydantic import ValidationError
 
 from commands.own import Lab as LabRequest
 from core.errors import ConfigError, MatrixError, UsageError
-from deploy.run.runner import Instructions as Runner
-from tests.conftest import Inv
-from toolchains.targets import get_target
-from verify.layers import command, report, running
+from verify.layers import command, report
 from verify.layers.command import check, planned
-from verify.layers.families import FAMILIES, FUNCTION, LLM, layers_of
-from verify.layers.model import Instructions, Lab, LayerCell, Used, Way
-from verify.layers.ways import pair_for
-
-
-def test_layers_have_their_shape() -> None:
-    (linear,) = layers_of(["linear"], ["1x256x512"])
-    assert linear.name == "linear_1x256x512"
-    assert len(layers_of(["all"], [])) == len(FAMILIES)
-    assert [layer.name for layer in layers_of(["linear"], ["llm"])] == [f"linear_{shape}" for shape in LLM]
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_a_layers_file_is_python_and_stays_as_it_is(name: str, tmp_path: Path) -> None:
-    (layer,) = layers_of([name], [])
-    file = layer.write(tmp_path)
-    functions = [one.name for one in ast.parse(file.read_text()).body if isinstance(one, ast.FunctionDef)]
-    assert functions == [FUNCTION]
-    before = file.stat().st_mtime_ns
-    assert layer.write(tmp_path) == file
-    assert file.stat().st_mtime_ns == before
-
-
-@pytest.mark.parametrize(
-    ("families", "shapes", "said"),
-    [
-        (["linar"], [], "--layers linear"),
-        (["linear"], ["1x2"], "not a shape"),
-        (["linear"], ["1x2x0"], "not a shape"),
-        (["linear"], ["1x99999x9"], "not a shape"),
-        (["linear"], ["1x16384x16384"], "more than"),
-    ],
-)
-def test_senseless_layers_are_refused(families: list[str], shapes: list[str], said: str) -> None:
-    with pytest.raises(UsageError) as raised:
-        layers_of(families, shapes)
-    assert said in str(raised.value)
-
-
-def test_what_is_compared_follows_from_the_target() -> None:
-    arm, here = get_target("linux-arm64"), get_target("linux-x86_64")
-    assert [way.kleidiai for way in (pair_for(arm, "").first, pair_for(arm, "").second)] == ["on", "off"]
-    assert pair_for(here, "").second.cpu_features == "-avx512f"
-    assert pair_for(here, "-avx2,-fma").second.cpu_features == "-avx2,-fma"
-    assert pair_for(arm, "executorch").second.engine == "executorch"
-    assert pair_for(here, "same").first.engine == pair_for(here, "same").second.engine == "lean"
-    for target, word in ((here, "kleidiai"), (here, "nonsense"), (arm, "-nonsense"), (arm, "onnxruntime")):
-        with pytest.raises(UsageError):
-            pair_for(target, word)
+from verify.layers.model import Lab, LayerCell, Used, Way
 
 
 def test_the_plan_says_what_is_impossible(tmp_path: Path) -> None:
@@ -143,16 +87,6 @@ def test_the_docs_keep_what_was_counted_and_nothing_with_a_hole(empty_tables: No
     assert report.LAB.text() == text
 
 
-def test_what_disturbs_an_execution_only_adds_instructions() -> None:
-    ran = Runner.model_validate({"all": [105, 100, 100, 900, 100]})
-    result = SimpleNamespace(runner=SimpleNamespace(instructions=ran))
-    assert running.counted(cast("Any", result)) == Instructions(median=100, least=100, most=900, executions=5)
-    nothing = SimpleNamespace(runner=SimpleNamespace(instructions=None))
-    assert running.counted(cast("Any", nothing)) is None
-    with pytest.raises(ValidationError):
-        Runner.model_validate({"all": []})
-
-
 def test_wrong_outputs_are_no_victory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = lab(emulated=False)
     check(found, tmp_path)  # nothing is wrong: it returns
@@ -173,9 +107,3 @@ def test_wrong_outputs_are_no_victory(tmp_path: Path, monkeypatch: pytest.Monkey
     failed = cell.model_copy(update={"outcome": "failed", "first": None, "second": None})
     with pytest.raises(MatrixError, match="1 of 1 cells failed"):
         check(found.model_copy(update={"cells": (failed,)}), tmp_path)
-
-
-def test_the_list_is_for_machines_too(inv: Inv) -> None:
-    done = inv("self.lab", "--list", "--layers", "linear", "--types", "pf32", "--json")
-    assert done.returncode == 0, done.stderr
-    assert [cell["key"] for cell in json.loads(done.stdout)] == ["local/linear_32x256x256-fp32"]

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import BuildError
 from core.formats.bundle import REAL_RUNNER, RUNNER, Needs, runner_argv
 from core.paths import ROOT
 from toolchains.bundle import layout, own_loader
-from toolchains.compilers import linked_in, ndk
+from toolchains.compilers import linked_in
 from toolchains.compilers.linked_in import LinkedIn, within
 from toolchains.inspect import needs as inspect
 from toolchains.inspect.binary import Binary
@@ -57,42 +56,6 @@ def test_libstdcxx_is_in_what_does_not_need_the_devices(zig_lib: Path) -> None:
     ]  # fmt: skip
     assert [one.name for one in within(linked, ["libc.so.6", "libstdc++.so.6"])] == ["zig-compiler-rt", "glibc"]
     assert alone[2].purl == "pkg:generic/libstdc%2B%2B@12.2.0-14"
-
-
-@pytest.mark.parametrize(
-    ("name", "macros", "expected"),
-    [
-        ("linux-arm64", "#define __GLIBC__ 2\n#define __GLIBC_MINOR__ 36\n", {"libgcc": "12.2.0", "glibc": "2.36"}),
-        (
-            "windows-x86_64",
-            _mingw(2, 1, 0),
-            {"libgcc": "12.2.0", "libstdc++": "12.2.0", "mingw-w64": "2.1.0"},
-        ),
-    ],
-)
-def test_gcc_says_what_its_c_library_is(
-    name: str, macros: str, expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[list[str]] = []
-
-    def answer(argv: list[str], what: str) -> subprocess.CompletedProcess[str]:
-        asked.append(argv)
-        return subprocess.CompletedProcess(argv, 0, macros, "")
-
-    monkeypatch.setattr(linked_in, "run", answer)
-    found = {one.name: one.version for one in linked_in.of_gnu("12.2.0", "/usr/bin/gcc", get_target(name))}
-    assert found == expected
-    assert len(asked) == 1
-
-
-def test_the_ndk_has_one_file_of_notices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    target = get_target("android-arm64")
-    monkeypatch.setattr(ndk, "named", lambda: str(tmp_path))
-    folder = tmp_path / "toolchains/llvm/prebuilt" / ndk._host_tag()
-    (folder / "lib/clang/18").mkdir(parents=True)
-    assert [one.texts for one in ndk.linked(target)] == [()] * 4
-    (folder / "NOTICE").write_text("terms", encoding="utf-8")
-    assert {(one.version, one.texts) for one in ndk.linked(target)} == {("18", (folder / "NOTICE",))}
 
 
 def test_texts_are_delivered_with_what_is_in_a_program(tmp_path: Path) -> None:
@@ -169,17 +132,6 @@ def test_an_emulator_is_given_the_loader_and_not_the_script() -> None:
         "/b/lib/glibc/ld-linux-aarch64.so.1", "--inhibit-cache", "--library-path", "/b/lib/glibc:/b/lib",
         "/b/bin/pte_runner.real",
     ]  # fmt: skip
-
-
-def test_what_makes_such_a_bundle(bundle: Path) -> None:
-    with pytest.raises(BuildError, match="no loader and C library"):
-        own_loader.read(bundle)
-    assert own_loader.present(bundle)
-    assert dict(own_loader.files(bundle)) == {
-        "bin/pte_runner.real": 0o755, "lib/glibc/glibc_probe": 0o755, "lib/glibc/ld-linux-test.so.1": 0o755
-    }  # fmt: skip
-    (bundle / REAL_RUNNER).unlink()
-    assert not own_loader.present(bundle)
 
 
 def library(name: str, glibc: str) -> inspect.Binary:

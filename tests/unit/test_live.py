@@ -15,7 +15,6 @@ from rich.console import Console
 from core import console
 from core.console import live, marks
 from core.console import screen as screens
-from core.console.units import clock, size, took
 from verify.picture import settled
 
 Screen = Callable[..., io.StringIO]
@@ -65,24 +64,6 @@ def test_a_pipe_gets_plain_lines(screen: Screen) -> None:
     with console.step("running \x1b[31mevil"):
         pass
     assert written.getvalue() == "running \\x1b[31mevil\n"
-
-
-def test_a_dumb_terminal_is_quiet_and_no_color_leaves_the_symbols(
-    screen: Screen, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written = screen(TERM="dumb")
-    with console.step("building") as step:
-        step.count(1, 2)
-    assert "\x1b[2K" not in written.getvalue()
-    assert written.getvalue().count("building") == 1
-    written = screen(NO_COLOR="1")
-    with console.step("building"):
-        pass
-    console.table("", ["device", "verdict"], [["pi", "DIFFERS (1 of 2)"]], stderr=True)
-    assert "✓ building" in written.getvalue()
-    assert "✗ DIFFERS\x1b[0m (1 of 2)" in written.getvalue()
-    assert "\x1b[32m" not in written.getvalue()
-    assert "31m" not in written.getvalue()
 
 
 def test_a_terminal_gets_a_live_line_and_one_that_stays(screen: Screen) -> None:
@@ -141,15 +122,6 @@ def test_a_damaged_file_of_times_costs_only_the_estimate(screen: Screen, times: 
     assert json.loads(times.read_text())["build"] >= 5
 
 
-def test_times_are_bounded(times: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "_KEPT", 10)
-    for number in range(live._KEPT + 20):
-        live.remember(f"step {number}", 1.0)
-    assert len(json.loads(times.read_text())) == live._KEPT
-    assert live.recall("step 0") is None
-    assert live.recall(f"step {live._KEPT + 19}") == 1.0
-
-
 def test_a_growing_folder_is_watched(screen: Screen, tmp_path: Path) -> None:
     screen()
     with console.step("downloading") as step, console.growing(step, tmp_path, 100, "*.whl"):
@@ -161,39 +133,6 @@ def test_a_growing_folder_is_watched(screen: Screen, tmp_path: Path) -> None:
                 break
             seen.wait(0.05)
     assert (step.done, step.total, step.unit) == (60, 100, "bytes")
-
-
-def test_steps_of_several_threads_have_a_line_each(screen: Screen) -> None:
-    written = screen()
-    both = threading.Barrier(2)
-
-    def work(name: str) -> None:
-        with console.step(name):
-            both.wait(60)
-            console.note(f"drawn by {name}")
-            both.wait(60)
-
-    threads = [threading.Thread(target=work, args=(name,)) for name in ("one", "two")]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    assert all(f"✓ \x1b[0m{name} (" in written.getvalue() for name in ("one", "two"))
-
-
-@pytest.mark.parametrize(
-    ("text", "column", "shown"),
-    [
-        ("agrees", "verdict", "✓ agrees"),
-        ("DIFFERS (3 of 5)", "verdict", "✗ DIFFERS (3 of 5)"),
-        ("ok", "state", "✓ ok"),
-        ("okay", "state", "okay"),
-        ("agrees", "finding", "agrees"),
-        ("cannot tell: too noisy", "verdict", "• cannot tell: too noisy"),
-    ],
-)
-def test_verdicts_have_symbols_in_their_columns(text: str, column: str, shown: str) -> None:
-    assert marks.cell(text, column).plain == shown
 
 
 class _Terminal(io.StringIO):
@@ -211,12 +150,6 @@ def test_errors_have_colours_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch)
     )
     monkeypatch.setenv("NO_COLOR", "1")
     assert marks.failure(said, _Terminal()) == "✗ It broke.\nCause: rust\nTry: paint"
-
-
-def test_figures_of_steps() -> None:
-    assert [clock(each) for each in (7.9, 75, 3723)] == ["0:07", "1:15", "1:02:03"]
-    assert [took(each) for each in (0.04, 59.9, 59.96, 250)] == ["0.0 s", "59.9 s", "1 min 0 s", "4 min 10 s"]
-    assert [size(each) for each in (0, 999, 10_000_000)] == ["", "999 B", "10 MB"]
 
 
 def test_the_picture_shows_what_a_terminal_shows_in_the_end(screen: Screen) -> None:

@@ -7,8 +7,7 @@ import re
 
 import markdown_it
 
-from deploy.matrix import markdown, ratios
-from deploy.matrix.model import Change
+from deploy.matrix import markdown
 from tests.support.matrices import cell, impossible, matrix, passed, problem
 
 HOSTILE = "<img src=x> [a](http://b) ![c](d) | `e` **f** &lt; \\ ~~g~~\n# h"
@@ -42,16 +41,6 @@ def test_what_failed_comes_first_with_its_cause_and_the_next_command() -> None:
     assert "100 kB" in seen
 
 
-def test_targets_are_named_where_a_device_has_several() -> None:
-    two = passed(target="android-arm64", key="pi5/android-arm64/lean/mlp-qs8")
-    assert "lean (android-arm64)" in _words(markdown.text(matrix(passed(), two)))
-    assert "(linux-arm64)" not in _words(markdown.text(matrix(passed())))
-    slow = passed(target="android-arm64", scheme="qs8", program="mlp-qs8", key="pi5/android-arm64/lean/mlp-qs8")
-    fast = passed(target="android-arm64", scheme="fp32", program="mlp-fp32", key="pi5/android-arm64/lean/mlp-fp32")
-    (ratio,) = ratios.of_schemes([slow, fast, passed()])
-    assert ratio.model == "mlp on lean (android-arm64)"
-
-
 def test_hostile_words_are_shown_and_do_nothing() -> None:
     bad = problem(what=HOSTILE, cause=HOSTILE, **{"try": HOSTILE})
     found = matrix(
@@ -67,17 +56,3 @@ def test_hostile_words_are_shown_and_do_nothing() -> None:
     assert _words(text).count(shown) == 9
     assert f"Cause: {HOSTILE.replace(chr(10), '')}" in _words(text), "a cause of two lines has a <br> between them"
     assert page.count("<br>") == 1
-
-
-def test_worse_figures_are_a_table() -> None:
-    change = Change(key="a/b", what="latency p50", before="1.000 ms", now="2.000 ms", ratio=2.0, verdict="worse")
-    seen = _words(markdown.text(matrix(baseline="baseline.json", threshold=0.1, changes=(change,))))
-    assert "Against baseline.json" in seen
-    assert re.search(r"latency p50\s+1 ms\s+2 ms\s+2.00\s+worse", seen)
-
-
-def test_it_has_a_limit() -> None:
-    cells = [passed(program=f"net{'x' * 200}{number}") for number in range(6000)]
-    text = markdown.text(matrix(*cells))
-    assert len(text.encode()) < 1 << 20
-    assert re.search(r"\d+ more rows are in the report", text)

@@ -10,11 +10,10 @@ import pytest
 
 from core.errors import ConfigError, UsageError
 from core.files import write_atomic
-from deploy.matrix import html as matrix_html
-from deploy.matrix import markdown, merge, report
+from deploy.matrix import merge
 from deploy.matrix.model import Change, Matrix
 from tests.conftest import Inv
-from tests.support.matrices import impossible, matrix, passed, problem
+from tests.support.matrices import matrix, passed, problem
 
 A, B, C = ("a/linux-arm64/lean/mlp", "b/linux-arm64/lean/mlp", "c/linux-arm64/lean/mlp")
 
@@ -34,29 +33,6 @@ def test_all_cells_are_there_once_and_the_latest_counts() -> None:
         assert (found.created, found.finished) == (early.created, late.finished)
 
 
-def test_times_of_jobs_that_ran_side_by_side_are_called_a_sum(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    two = merge.merged([_job(A, seconds=30.0), _job(B, seconds=40.0)], "all", "")
-    three = merge.merged([two, _job(C, seconds=50.0)], "all", "")
-    assert "in 1 min 10 s (sum over 2 jobs)" in markdown.text(two)
-    assert "Run in 2 min 0 s (sum over 3 jobs)" in markdown.text(three)
-    page = matrix_html.text(three)
-    assert "sum over 3 jobs" in page
-    assert "in all" not in page
-    report.report(three, tmp_path)
-    assert "in 2 min 0 s (sum over 3 jobs)." in " ".join(capsys.readouterr().out.split())
-    assert "Run in 30 s." in markdown.text(merge.merged([_job(A, seconds=30.0)], "all", ""))
-
-
-def test_a_cell_that_a_job_did_not_reach_is_another_jobs() -> None:
-    ran = _job(A, finished="2026-11-21T04:01:00.000Z")
-    left = _job(A, outcome="not run", finished="2026-11-21T05:00:00.000Z", interrupted=True)
-    found = merge.merged([ran, left], "all", "")
-    assert [cell.outcome for cell in found.cells] == ["passed"]
-    assert found.interrupted
-
-
 def test_figures_are_those_of_the_cells_that_are_kept() -> None:
     worse = Change(key=A, what="latency p50", before="1 ms", now="2 ms", ratio=2.0, verdict="worse")
     same = worse.model_copy(update={"verdict": "same"})
@@ -67,12 +43,6 @@ def test_figures_are_those_of_the_cells_that_are_kept() -> None:
     assert merge.merged([late.model_copy(update={"cells": (), "changes": ()}), early], "all", "").threshold == 0.1
     with pytest.raises(ConfigError, match="different baselines"):
         merge.merged([early, late.model_copy(update={"threshold": 0.2})], "all", "")
-
-
-def test_impossible_cells_stay_once() -> None:
-    never = impossible("no engine")
-    found = merge.merged([_job(A, impossible=(never,)), _job(B, impossible=(never,))], "all", "")
-    assert found.impossible == (never,)
 
 
 def test_the_command_writes_one_report_and_judges_it(inv: Inv, tmp_path: Path) -> None:

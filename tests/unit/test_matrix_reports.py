@@ -16,11 +16,9 @@ from core.console import screen
 from deploy.matrix import html as matrix_html
 from deploy.matrix import junit as matrix_junit
 from deploy.matrix import matrix as room
-from deploy.matrix import plots
 from deploy.matrix import report as matrix_report
 from deploy.matrix.baseline import Baseline, compare
-from deploy.matrix.model import CellResult, Matrix, Round, load_matrix
-from tests.support.drawn import texts
+from deploy.matrix.model import Matrix, Round, load_matrix
 from tests.support.matrices import EMULATED, OUTPUT, TIMES, cell, impossible, matrix, passed, problem
 
 HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7*7 }}&amp;]]>"
@@ -109,12 +107,6 @@ def test_the_page_loads_nothing_and_runs_only_its_own_script() -> None:
     assert re.findall(r"https?:|//[a-z]|url\(|@import|javascript:|\bfetch\(|XMLHttp", raw) == []
 
 
-def test_hostile_names_are_shown_as_they_are() -> None:
-    page = Page(matrix_html.text(everything(HOSTILE), earlier()))
-    assert page.text.count(HOSTILE) >= 10
-    assert "49" not in re.findall(r"\{\{.*?\}\}|49", page.text)
-
-
 @pytest.mark.parametrize(
     "evil", ["\x1b[2J\x9b1m", "\u202egpj.exe", "a\rb", "\ud800", "\n::error file=x::y", "##[error]z"]
 )
@@ -137,19 +129,6 @@ def test_what_would_be_obeyed_is_an_escape_in_every_report(
         text.encode()
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]|##\[", text)
         assert [line for line in text.splitlines() if line.lstrip().startswith("::")] == []
-
-
-def test_any_text_leaves_the_page_whole() -> None:
-    most = _elements()
-    for text in texts(12, 40):
-        assert _elements(text.encode(errors="ignore").decode() or "x") <= most
-
-
-def _elements(*words: str) -> int:
-    """How many elements the page has apart from the lines of plots' labels: a long label has several."""
-    found = Page(matrix_html.text(everything(*words), earlier())).elements
-    assert all(set(attributes) == {"x", "y", "class"} for tag, attributes in found if tag == "text")
-    return sum(tag != "text" for tag, _attributes in found)
 
 
 def test_emulated_times_are_never_shown_as_latency() -> None:
@@ -187,31 +166,6 @@ def test_tables_on_the_terminal(
     assert "10.000 ms" not in emulated
 
 
-@pytest.mark.parametrize(
-    ("cells", "there", "missing"),
-    [
-        ((passed(),), ("latency p50, p90",), ("emulated time",)),
-        ((passed(cell(EMULATED)),), ("emulated time",), ("latency p50, p90",)),
-        ((passed(), passed(cell(EMULATED))), ("latency p50, p90", "emulated time"), ()),
-    ],
-)
-def test_the_terminal_has_only_columns_with_times(
-    cells: tuple[CellResult, ...],
-    there: tuple[str, ...],
-    missing: tuple[str, ...],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
-    monkeypatch.setattr(console.out(), "width", screen.PIPED_WIDTH)
-    matrix_report.report(matrix(*cells), tmp_path)
-    out = capsys.readouterr().out
-    for head in (*there, "max error"):
-        assert head in out
-    for head in missing:
-        assert head not in out
-
-
 def test_json_is_the_matrix(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     found = everything(HOSTILE)
     room.write(found, tmp_path)
@@ -234,21 +188,6 @@ def test_history_is_bounded_and_interrupted_matrices_stay_out_of_it(tmp_path: Pa
     assert len(matrix_html.history(sorted((tmp_path / "history").iterdir()))) == 19
 
 
-def test_labels_and_dots_of_a_small_plot() -> None:
-    name = "raspberry-pi-5-in-the-cellar/linux-arm64/executorch/mobilenet_v2-small-qd8_qc8w"
-    drawn = plots.history(plots.Series(name, tuple(range(1, 201)), ("",) * 200))
-    texts = re.findall(r"<text[^>]*>([^<]*)</text>", drawn)
-    assert "".join(texts[:-1]) == name
-    assert all(len(text) <= 38 for text in texts)
-    assert texts[-1] == "200 ms"
-    dots = [(float(x), float(r)) for x, r in re.findall(r'<circle cx="([\d.]+)"[^>]* r="([\d.]+)"', drawn)]
-    assert len(dots) == 200
-    assert max(radius for _, radius in dots) == 1.0
-    few = plots.history(plots.Series("short", (0.0074, 6900.0), ("", "")))
-    assert "<title > 7.4 µs</title>" in few
-    assert ">6.9 s<" in few
-
-
 @pytest.mark.parametrize("hostile", ["odd", HOSTILE, "a\x00b\x1b[31m\ud800\ufffe"])
 def test_junit_is_xml_and_tells_each_outcome(hostile: str) -> None:
     found = everything(hostile)
@@ -268,21 +207,3 @@ def test_junit_is_xml_and_tells_each_outcome(hostile: str) -> None:
     assert "latency" not in emulated.system_out
     real = next(case for case in cases if case.classname == "shelf.linux-arm64" and not case.result)
     assert "latency_p50_ms=10.0000" in real.system_out
-
-
-def test_a_regression_is_a_failure_only_where_it_was_asked_for() -> None:
-    found = everything()
-    assert b"regression" in matrix_junit.text(found)
-    assert b"regression" not in matrix_junit.text(found.model_copy(update={"threshold": None}))
-
-
-def test_without_an_emulated_device_the_page_has_no_column_for_its_time() -> None:
-    heads = [
-        html.count("<button type=") for html in (matrix_html.text(matrix(), []), matrix_html.text(everything(), []))
-    ]
-    assert heads == [9, 10]
-    page = matrix_html.text(matrix(), [])
-    rows = re.findall(r"<tr data-outcome.*?</tr>", page, re.DOTALL)
-    assert rows
-    assert [row.count("<td") for row in rows] == [9] * len(rows)
-    assert ">emulated time<" not in page

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -19,10 +18,9 @@ from core.processes.sweep import Journal
 from deploy.devices.inventory import Device
 from deploy.matrix import devices as matrix_devices
 from deploy.matrix import run as matrix_run
-from deploy.matrix.model import CellResult, Problem
+from deploy.matrix.model import CellResult
 from deploy.matrix.plan import Cell, Exportable, Plan
 from deploy.matrix.run import Filling
-from deploy.run.result import Result
 from tests.support.matrices import EMULATED, MLP, SHELF, cell, problem
 from tests.unit.test_result import make
 
@@ -177,26 +175,10 @@ def test_resuming_repeats_only_what_did_not_pass_or_has_changed(filling: Any) ->
     assert Worker.ran == [("shelf", "mlp-fp32")]
 
 
-def test_without_resume_nothing_is_kept(filling: Any) -> None:
-    filling(cell()).go()
-    filling(cell()).go()
-    assert Worker.ran == [("shelf", "mlp-fp32")] * 2
-
-
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"cell": "shelf/linux-arm64/lean/mlp-fp32", "key": "1"}'])
 def test_a_damaged_journal_is_no_result(filling: Any, tmp_path: Path, damage: str) -> None:
     filling(cell()).go()
     (tmp_path / "cells.jsonl").write_text(damage)
-    filling(cell(), resume=True).go()
-    assert len(Worker.ran) == 2
-
-
-@pytest.mark.parametrize("change", [{"inputs": "another"}, {"key": "another"}, {"outcome": "failed"}])
-def test_a_line_that_contradicts_itself_is_no_result(filling: Any, tmp_path: Path, change: dict[str, str]) -> None:
-    filling(cell()).go()
-    file = tmp_path / "cells.jsonl"
-    line = json.loads(file.read_text())
-    file.write_text(json.dumps({**line, "result": {**line["result"], **change}}) + "\n")
     filling(cell(), resume=True).go()
     assert len(Worker.ran) == 2
 
@@ -210,15 +192,6 @@ def test_a_device_that_is_away_is_not_asked_for_every_cell(filling: Any) -> None
     assert [name for name, _program in Worker.ran].count("shelf") == 2
     assert [each.outcome for each in made.all()] == ["failed"] * 5 + ["passed"] * 5
     assert "not tried again" in made.all()[4].problem.cause
-
-
-def test_one_failure_that_passes_does_not_end_a_device(filling: Any) -> None:
-    away = problem(error="unreachable", exit_code=20)
-    programs = [replace(MLP, name=f"p{index}") for index in range(4)]
-    Worker.answers = {("shelf", "p0"): away, ("shelf", "p2"): away}
-    made = filling(*(cell(program=program) for program in programs))
-    made.go()
-    assert [each.outcome for each in made.all()] == ["failed", "passed", "failed", "passed"]
 
 
 def test_an_interruption_leaves_what_was_finished(filling: Any) -> None:
@@ -238,13 +211,6 @@ def test_a_fault_of_our_own_is_not_swallowed(filling: Any) -> None:
     with pytest.raises(ZeroDivisionError):
         made.go()
     assert set(outcomes(made).values()) == {"not run"}
-
-
-def test_results_and_problems_are_what_workers_say() -> None:
-    assert Problem.model_validate(problem().model_dump()) == problem()
-    assert problem(**{"try": "this"}).hint == "this"
-    text = make().model_dump_json()
-    assert Result.model_validate_json(text) == make()
 
 
 def test_rounds_take_turns_on_real_devices(filling: Any) -> None:

@@ -33,34 +33,15 @@ def test_every_cell_is_in_one_part(count: int) -> None:
     assert sum(len(part.bundles) for part in parts) <= len(whole.bundles) + count - 1, "neighbours stay together"
 
 
-def test_other_cells_and_other_settings_are_another_plan() -> None:
-    plans = [
-        planned(request(shard=(1, 2)), CATALOGUE),
-        planned(request(shard=(1, 2), rounds=3), CATALOGUE),
-        planned(request(shard=(1, 2), only="mlp*"), CATALOGUE),
-    ]
-    assert len({plan.shard.plan for plan in plans if plan.shard}) == 3
-
-
 @pytest.mark.parametrize("wrong", ["0/2", "3/2", "2", "a/b", "1/0", "-1/2", "2/5x"])
 def test_what_is_no_part_is_refused(wrong: str) -> None:
     with pytest.raises(UsageError, match="is not of the form PART/PARTS"):
         merge.parse_shard(wrong)
 
 
-def test_more_parts_than_cells_are_refused() -> None:
-    with pytest.raises(UsageError, match="the matrix has 12 cells only"):
-        planned(request(shard=(1, 13)), CATALOGUE)
-
-
 def made(index: int, count: int = 3, plan: str = "abc", commit: str = "c0ffee") -> Matrix:
     shard = Shard(index=index, count=count, plan=plan, cells=7)
     return matrix(passed(), name=f"part-{index}", commit=commit, shard=shard)
-
-
-def test_the_whole_is_taken() -> None:
-    merge.check_parts([made(2), made(1), made(3)])
-    merge.check_parts([matrix(passed()), matrix(passed())])  # they are not parts
 
 
 @pytest.mark.parametrize(
@@ -77,14 +58,6 @@ def test_the_whole_is_taken() -> None:
 def test_what_is_not_the_whole_is_refused(parts: list[Matrix], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         merge.check_parts(parts)
-
-
-def test_what_is_missing_is_named_with_its_command() -> None:
-    with pytest.raises(ConfigError) as caught:
-        merge.check_parts([made(1), made(3)])
-    assert caught.value.names == ("2/3",)
-    assert "--shard 2/3" in caught.value.hint
-    assert "2 cells of 7 are there" in caught.value.cause
 
 
 def test_files_of_all_parts_become_one_matrix(tmp_path: Path) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import fnmatch
 import random
 
 import pytest
 
 from core.errors import UsageError
-from deploy.matrix.words import FIELDS, Words, parse, quoted
-from tests.support.drawn import texts
+from deploy.matrix.words import FIELDS, Words, parse
 
 PHONE: Words = {
     "device": ("phone",), "tag": ("emulated", "shelf"), "target": ("android-arm64",), "engine": ("lean",),
@@ -78,16 +76,6 @@ def test_misspelt_words_are_told() -> None:
     assert "did you mean phone?" in caught.value.cause
 
 
-def test_what_an_expression_speaks_of() -> None:
-    expression = parse("linux-arm64 & mobilenet*")
-    assert expression.speaks_of("model", ["mlp", "mobilenet_v2"])
-    assert not expression.speaks_of("engine", ["lean", "executorch"])
-    assert parse("engine:l*").speaks_of("engine", [])
-    assert not parse("engine:lean").speaks_of("scheme", ["lean"])
-    assert parse("mlp*").speaks_of("program", ["mlp-qs8"])
-    assert not parse("mlp*").speaks_of("program", ["mlp-qs8"], unless=["mlp"])
-
-
 def _expression(draw: random.Random, depth: int = 4) -> tuple[str, str]:
     """An expression, and the same in Python."""
     kind = draw.choice("wwn&|" if depth else "w")
@@ -110,17 +98,3 @@ def test_logic_is_pythons_own() -> None:
     draw = random.Random(0)  # noqa: S311
     for text, python in (_expression(draw) for _ in range(200)):
         assert parse(text).fits(PHONE) is eval(python), text  # noqa: S307 - made of True, False, and, or, not
-
-
-def test_any_text_is_read_or_refused() -> None:
-    for text in texts(300, 30, "&|!()* a:[?\n\t'\"$"):
-        with contextlib.suppress(UsageError):
-            parse(text).fits(PHONE)
-
-
-def test_a_quoted_name_fits_itself_alone() -> None:
-    letters = "abyzABYZ0189_.*?[]-"
-    for name in (f"{start}{rest}" for start, rest in zip(letters * 6, texts(114, 11, letters), strict=True)):
-        expression = parse(quoted("program", name))
-        assert expression.fits({"program": (name,)}), name
-        assert not expression.fits({"program": (name + "x",), "model": (name,)}), name

@@ -156,9 +156,3 @@ def test_which_targets_an_aar_is_for() -> None:
         aar.targets_of("android")
     with pytest.raises(ConfigError, match="does not build an AAR"):
         aar.build_aar("android-arm64", "zig")
-
-
-def test_a_jdk_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(HostError, match="is not a JDK"):
-        java.jdk()

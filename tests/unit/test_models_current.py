@@ -12,9 +12,9 @@ import pytest
 
 from core.errors import ConfigError, ExportError
 from core.files import sha256_file
-from models import request, zoo
+from models import request
 from models.request import key, resolve
-from models.request.current import current, listing
+from models.request.current import current
 from models.request.options import Options
 from models.zoo.tables import CODE, HERE
 from models.zoo.trained import WEIGHTS
@@ -159,19 +159,6 @@ def test_a_damaged_export_is_not_current(tmp_path: Path, damage: str) -> None:
     assert not current(resolve("mlp", out=tmp_path))
 
 
-def test_the_list_says_what_is_exported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path))
-    pretend(resolve("mlp", "fp32"))
-    pretend(resolve("mlp", "qs8"), export_key="another")
-    rows = listing()
-    assert [(row.model, row.scheme) for row in rows if row.format == "onnx"] == zoo.everything("onnx")
-    states = {(row.model, row.scheme): (row.state, row.size) for row in rows if row.format == "pte"}
-    assert set(states) == set(zoo.everything())
-    assert states["mlp", "fp32"] == ("current", 5)
-    assert states["mlp", "qs8"] == ("outdated", 5)
-    assert states["linear", "fp32"] == ("not exported", 0)
-
-
 @pytest.mark.parametrize(
     ("content", "spec", "error", "words_of_it"),
     [
@@ -197,22 +184,6 @@ def test_a_wrong_file_is_named_before_anything_runs(
     with pytest.raises(error) as caught:
         resolve(spec.format(file=path, folder=tmp_path))
     assert words_of_it in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        "from somewhere import make_model\n",
-        "import somewhere as make_model\n",
-        "make_model = lambda: None\n",
-        "if True:\n    def other(): pass\n    make_model = other\n",
-        "from somewhere import *\n",
-    ],
-)
-def test_a_function_may_come_from_anywhere(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "net.py"
-    path.write_text(content)
-    assert resolve(f"{path}:make_model").function == "make_model"
 
 
 def test_a_users_file_is_looked_at_quickly_and_does_not_run(tmp_path: Path) -> None:

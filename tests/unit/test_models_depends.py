@@ -6,7 +6,6 @@ import json
 import os
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -155,40 +154,6 @@ def test_what_changes_behind_the_files_look_is_noticed(run: Run, tmp_path: Path)
     before = depends.looks(weights)
     weights.write_bytes(b"00000")
     assert depends.changed({"files": {str(weights): depends.file(weights, before)}}) != ""
-
-
-def test_looks_save_the_digest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    weights = tmp_path / "w.bin"
-    weights.write_bytes(b"0000")
-    assert depends.file(weights)["looks"] == [], "it was written just now, and could be again in the same tick"
-    monkeypatch.setattr(depends, "_SETTLED", 0)
-    time.sleep(0.02)
-    kept = depends.file(weights)
-    assert kept["looks"] == depends.looks(weights)
-    monkeypatch.setattr(depends, "sha256_file", lambda _: pytest.fail("computed"))
-    assert depends.changed({"files": {str(weights): kept}}) == ""
-
-
-def test_a_file_that_appears_is_noticed(run: Run, tmp_path: Path) -> None:
-    weights = tmp_path / "later.bin"
-    found = run(f"try:\n    open({str(weights)!r})\nexcept OSError:\n    pass")
-    assert depends.changed(found) == ""
-    weights.write_bytes(b"1")
-    assert depends.changed(found) == f"{weights} has appeared"
-
-
-def test_a_temporary_file_is_no_input(run: Run) -> None:
-    found = run(
-        """
-        import tempfile, pathlib
-        with tempfile.TemporaryDirectory() as folder:
-            file = pathlib.Path(folder) / "x"
-            file.write_text("1")
-            file.read_text()
-        """
-    )
-    assert found["files"] == {}
-    assert depends.changed(found) == ""
 
 
 def test_another_checkpoint_in_a_listed_folder_is_noticed(run: Run, tmp_path: Path) -> None:

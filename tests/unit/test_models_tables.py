@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from commands.export import requested
 from commands.requests import Deploy, Export
-from core.cli.request import words
-from core.environment import bootstrap
 from core.errors import ConfigError, UsageError
 from core.paths import ROOT
-from models.request import key, partitioners, resolve
-from models.request.options import PRECISIONS, Options, parse
+from models.request import partitioners, resolve
+from models.request.options import PRECISIONS, Options
 from models.request.variants import chosen, kind_of, scheme_with, suffix
-from models.zoo import combinations, everything, load_zoo
+from models.zoo import load_zoo
 from models.zoo.schemes import get_scheme, load_schemes
 
 SCHEMES = list(load_schemes())
@@ -39,18 +35,6 @@ def test_the_schemes_are_consistent_and_the_docs_name_everything() -> None:
         (row,) = [line for line in text.splitlines() if line.startswith(f"| `{model.name}` |")]
         listed = row.rstrip(" |").rpartition("|")[2].strip()
         assert listed == ("all five" if list(model.schemes) == SCHEMES else ", ".join(model.schemes))
-
-
-@pytest.mark.parametrize("name", sorted(load_zoo()))
-def test_a_models_maker_is_a_function_of_its_file(name: str) -> None:
-    model = load_zoo()[name]
-    functions = {
-        node.name: node for node in ast.parse(model.source.read_text()).body if isinstance(node, ast.FunctionDef)
-    }
-    function = functions[model.maker.partition(":")[2]]
-    assert [argument.arg for argument in function.args.args] == (["state_dict"] if model.state_dict else [])
-    assert model.schemes[0] == "fp32"
-    assert list(model.schemes) == [scheme for scheme in SCHEMES if scheme in model.schemes]
 
 
 def test_no_torch_is_needed_to_know_what_is_there() -> None:
@@ -82,32 +66,6 @@ def test_a_wrong_name_is_answered_with_the_right_ones(model: str, scheme: str, w
     assert "./inv" in caught.value.hint
 
 
-def test_options_and_combinations_are_read_from_words() -> None:
-    chosen = parse({"per_op_mode": "true", "config_precisions": "fp32, dynamic_quant", "enable_bf16": False})
-    assert chosen == Options(per_op_mode=True, config_precisions=("fp32", "dynamic_quant"))
-    assert chosen.to_json() == {"per_op_mode": True, "config_precisions": ["fp32", "dynamic_quant"]}
-    assert parse(None) == Options()
-    assert words("a, b,,c ") == ("a", "b", "c")
-    assert combinations("all", "all") == everything()
-    assert combinations("net.py:make", "all") == [("net.py:make", scheme) for scheme in load_schemes()]
-    assert combinations("net.py:make", "all", "onnx") == [("net.py:make", "fp32"), ("net.py:make", "qs8")]
-    assert combinations("all", "qd8_qb4w") == [(name, "qd8_qb4w") for name in ("linear", "mlp", "mixed")]
-    assert combinations("matmul", "all") == [("matmul", "fp32"), ("matmul", "fp16")]
-
-
-@pytest.mark.parametrize(
-    ("options", "words_of_it"),
-    [
-        ({"per_op_mod": "1"}, "did you mean per_op_mode"),
-        ({"per_op_mode": "perhaps"}, "must be true or false"),
-        ({"config_precisions": "fp23"}, "did you mean fp32"),
-    ],
-)
-def test_a_wrong_option_is_a_config_error(options: dict[str, str], words_of_it: str) -> None:
-    with pytest.raises(ConfigError, match=words_of_it):
-        parse(options)
-
-
 def test_partitioners_are_checked() -> None:
     assert partitioners.check((), Options()) == ("xnnpack",)
     assert partitioners.check(("xnnpack-dynamic", "xnnpack"), Options(config_precisions=("fp32",)))
@@ -121,23 +79,6 @@ def test_partitioners_are_checked() -> None:
     with pytest.raises(ConfigError, match="does not export for qualcomm") as caught:
         partitioners.check(("qualcomm",), Options())
     assert "SDK" in caught.value.cause
-
-
-def test_partitioners_name_options_and_functions_that_exist(tmp_path: Path) -> None:
-    known = set(Options(True, ("fp32",), True, True, ("LinearConfig",), True, "GPU").partitioner_arguments())
-    for entry in partitioners.load_partitioners().values():
-        assert set(entry.options) <= known, entry.name
-        assert entry.path.count(":") == 1, entry.name
-        assert entry.set in ("", *bootstrap.LABELS), entry.name
-    file = tmp_path / "mine.py"
-    name = f"{file}:make"
-    with pytest.raises(ConfigError, match="There is no file"):
-        partitioners.check((name,), Options())
-    file.write_text("def make():\n    return 1\n", "utf-8")
-    assert partitioners.check((name, "xnnpack"), Options()) == (name, "xnnpack")
-    before = partitioners.sources((name, "xnnpack"))
-    file.write_text("def make():\n    return 2\n", "utf-8")
-    assert partitioners.sources((name, "xnnpack")) != before
 
 
 @pytest.mark.parametrize(
@@ -171,31 +112,6 @@ def test_the_scheme_follows_its_options_and_the_last_pattern_counts() -> None:
     assert kind_of(layers, "blocks.2.mlp") == "int8"
     assert kind_of(layers, "blocks.3") == kind_of(layers, "blocks.3.mlp") == "float"
     assert kind_of(layers, "head") == kind_of((), "head") == ""
-
-
-def test_programs_of_other_options_have_other_names_and_keys() -> None:
-    requests = [
-        resolve("mlp", "qd8_qc8w"),
-        resolve("mlp", "qd8_qc8w", partitioners=("xnnpack",)),
-        resolve("mlp", "qd8_qc8w", partitioners=("xnnpack-dynamic",)),
-        resolve("mlp", "qd8_qc8w", partitioners=("vulkan", "xnnpack")),
-        resolve("mlp", "qd8_qc8w", options={"per_op_mode": True}),
-        resolve("mlp", "qd8_qc8w", options={"config_precisions": "fp32,dynamic_quant"}),
-        resolve("mlp", "qd8_qc8w", options={"bits": 4}),
-        resolve("mlp", "qd8_qc8w", options={"layers": "0:float,4:int4"}),
-    ]
-    names = [one.name for one in requests]
-    assert names[:2] == ["mlp-qd8_qc8w"] * 2
-    assert names[2:] == [
-        "mlp-qd8_qc8w-xnnpack-dynamic",
-        "mlp-qd8_qc8w-vulkan_xnnpack",
-        "mlp-qd8_qc8w-per_op_mode",
-        "mlp-qd8_qc8w-config_precisions_fp32_dynamic_quant",
-        "mlp-qd8_qc8w-bits_4",
-        "mlp-qd8_qc8w-layers_0_float_4_int4",
-    ]
-    assert len({key(one) for one in requests[1:]}) == len(requests) - 1
-    assert key(requests[0]) == key(requests[1])
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from core.errors import BuildError, BundleError, ConfigError
+from core.errors import BuildError, BundleError
 from core.formats.bundle import MANIFEST, SBOM, Checks, Native
 from toolchains.bundle import build_all, builder, conan, conan_packages, inputs, native, native_layout, sbom, sdk
 from toolchains.debian import packages as debian
 from toolchains.inspect import checks
-from toolchains.targets import get_target
 
 PIN = {"place": "debian", "file": "xnnpack.tar.xz", "sha256": "a" * 64, "suite": "forky", "package": "xnnpack"}
 
@@ -97,16 +96,6 @@ def test_damaged_packages_are_built_again(made: list[str], damage: str) -> None:
     assert len(made) == 2
 
 
-def test_auto_is_debian_where_it_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(debian, "available", lambda: "")
-    assert native.choose_source("auto") == "debian"
-    monkeypatch.setattr(debian, "available", lambda: "no apt")
-    assert native.choose_source("auto") == "git"
-    assert native.choose_source("debian") == "debian"
-    with pytest.raises(ConfigError, match="auto, debian, git"):
-        native.choose_source("svn")
-
-
 def test_libraries_headers_and_licences_of_all_packages(tmp_path: Path) -> None:
     first = package(tmp_path, "xnnpack", "lib/libXNNPACK.a", "include/xnnpack.h", "conaninfo.txt")
     second = package(tmp_path, "cpuinfo", "lib/libcpuinfo.a", "lib/cmake/x.cmake", "include/cpuinfo.h", source=PIN)
@@ -126,22 +115,6 @@ def test_two_files_of_one_name_and_no_library_are_refused(tmp_path: Path) -> Non
         native_layout.collect(graph_of(*nodes), tmp_path / "out", None)
     with pytest.raises(BuildError, match="no library"):
         native_layout.collect(graph_of(package(tmp_path, "fxdiv", "include/fxdiv.h")), tmp_path / "none", None)
-
-
-def test_kleidiai_and_android_say_why_not(tmp_path: Path) -> None:
-    with_it = graph_of(package(tmp_path, "kleidiai", "lib/libkleidiai.a", source=PIN))
-    assert native_layout.kleidiai(get_target("linux-arm64"), with_it) == (True, "kleidiai/1.0, as Debian compiled it")
-    without = graph_of(package(tmp_path, "xnnpack", "lib/libXNNPACK.a"))
-    assert native_layout.kleidiai(get_target("linux-armv7"), without) == (False, "KleidiAI is for 64-bit Arm")
-    found, why = native_layout.kleidiai(get_target("macos-arm64"), without)
-    assert not found
-    assert "--sources git" in why
-    (note,) = native_layout.notes(get_target("android-arm64"), "zig 0.17.0")
-    assert "not bionic" in note
-    assert native_layout.notes(get_target("android-arm64"), "ndk r27") == ()
-    (note,) = native_layout.notes(get_target("ios-arm64"), "zig 0.17.0")
-    assert note.startswith("no program proves them")
-    assert native_layout.notes(get_target("linux-arm64"), "zig 0.17.0") == ()
 
 
 def test_a_manifest_says_where_everything_came_from_and_a_failed_check_leaves_it(

@@ -11,60 +11,20 @@ import numpy
 import pytest
 
 from core import environment
-from core.environment import bootstrap, installer
-from core.errors import ConfigError, HostError
+from core.environment import installer
+from core.errors import HostError
 from core.formats.program import Program, Tolerance
-from core.paths import ROOT
-from core.processes.sweep import Journal
 from verify.bench import measuring
 from verify.bench.measuring import Apart, Figures, Measured, Subject
 from verify.nets import exporting, report
 from verify.nets.exporting import Export, Exporter, export
-from verify.nets.table import Exported, Input, Net, choose, load, programs
+from verify.nets.table import Exported, Net
 
 NET = Net("tiny", "torch.nn:ReLU", {"input": "1x8"}, ("fp32", "fp16"))
 FP32 = Exported(NET, "fp32")
 
 
 # --- the table
-
-
-def test_there_are_enough_nets_and_programs_of_every_scheme() -> None:
-    assert len(load()) >= 40
-    assert len(programs()) >= 75
-    assert {one.scheme for one in programs()} == {"fp32", "fp16", "qs8", "qd8_qc8w", "qd8_qb4w"}
-    assert len({one.name for one in programs()}) == len(programs())
-
-
-def test_nets_are_of_packages_in_the_lock() -> None:
-    locked = bootstrap.locked(bootstrap.lock_file("nets").read_text(encoding="utf-8"))
-    for net in load().values():
-        package = net.make.partition(":")[0].partition(".")[0].replace("_", "-")
-        assert package in {*locked, "torch", "verify"}, net.name
-
-
-def test_inputs_are_noise_or_whole_numbers() -> None:
-    assert Input.of("1x3x224x224") == Input((1, 3, 224, 224))
-    assert Input.of("1x64 <1000") == Input((1, 64), 1000)
-    for wrong in ("", "1x", "1x64<1000", "ax3"):
-        with pytest.raises(ConfigError, match="does not describe an input"):
-            Input.of(wrong)
-
-
-def test_programs_are_chosen_by_net_scheme_or_pattern() -> None:
-    assert [one.name for one in choose("resnet* qs8, vit_b_16 fp32")] == [
-        "resnet18 qs8", "resnet50 qs8", "vit_b_16 fp32",
-    ]  # fmt: skip
-    assert choose("") == programs()
-    with pytest.raises(ConfigError, match="called 'resnt'"):
-        choose("resnet18,resnt")
-
-
-def test_a_change_of_a_row_is_another_program_and_a_new_scheme_is_not() -> None:
-    other = Net("tiny", "torch.nn:ReLU", {"input": "1x9"}, ("fp32", "fp16"))
-    fewer = Net("tiny", "torch.nn:ReLU", {"input": "1x8"}, ("fp32",))
-    assert exporting.key(Exported(other, "fp32")) != exporting.key(FP32) == exporting.key(Exported(fewer, "fp32"))
-    assert exporting.key(Exported(NET, "fp16")) != exporting.key(FP32)
 
 
 # --- packages
@@ -186,21 +146,6 @@ def test_what_others_disturbed_is_measured_again_and_not_kept(
     assert sorted(calls) == ["a", "b"], "other rounds are other figures"
 
 
-def test_only_what_others_use_counts_as_a_disturbance(monkeypatch: pytest.MonkeyPatch) -> None:
-    seconds = iter([(0.0, 100.0, 10.0), (10.0, 118.0, 23.0)])  # time, all processors, our processes
-
-    def at(index: int) -> float:
-        return now[index]
-
-    now = next(seconds)
-    monkeypatch.setattr("time.monotonic", lambda: at(0))
-    monkeypatch.setattr(measuring, "_all_busy", lambda: at(1))
-    monkeypatch.setattr(measuring, "_our_busy", lambda: at(2))
-    busy = measuring._Busy()
-    now = next(seconds)
-    assert busy.others() == 0.5
-
-
 def test_outputs_beyond_the_tolerance_are_compared_with_the_float_model(tmp_path: Path) -> None:
     for name, values in (("output0", [1, 2]), ("ours0", [1, 2.5]), ("theirs0", [1, 2]), ("float0", [1, 2.5])):
         numpy.save(tmp_path / f"{name}.npy", numpy.array(values, numpy.float16 if name == "ours0" else numpy.float32))
@@ -217,12 +162,6 @@ def test_outputs_beyond_the_tolerance_are_compared_with_the_float_model(tmp_path
     assert seen is not None
     assert (seen.outside, seen.largest, seen.lean_to_float) == (1, 2.0, 0.0)
     assert seen.upstream_to_float == pytest.approx(0.125**0.5)
-
-
-def test_figures_survive_the_journal(tmp_path: Path) -> None:
-    far = Apart(outside=3, largest=float("inf"), lean_to_float=0.5, upstream_to_float=float("inf"))
-    Journal(tmp_path / "nets.jsonl", Measured).keep("a", "key", _measured(0.5, apart=far))
-    assert Journal(tmp_path / "nets.jsonl", Measured).find("a", "key") == _measured(0.5, apart=far)
 
 
 # --- tables
@@ -243,38 +182,3 @@ def test_means_are_geometric_and_marked_where_the_aim_is_missed() -> None:
         ["fp16", "1", "0.50", "0.50", "0.50 (!)", "0.10", "0.80", "none"],
         ["all", "4", "0.84 (!)", "0.84 (!)", "0.50 (!)", "0.10", "0.80", "1"],
     ]
-
-
-def test_slow_programs_are_named_the_slowest_first() -> None:
-    rows = [(FP32, _measured(1.06)), *_rows()[1:3]]
-    assert report.short(rows)[0][-1] == "2: other 2.00, tiny 1.06"
-    slow = rows[0][1].figures[1].model_copy(update={"p50_ms": (3.0, 1.0)})
-    rows[0] = (FP32, rows[0][1].model_copy(update={"figures": {**rows[0][1].figures, 1: slow}}))
-    assert report.short(rows)[0][-1] == "2: tiny 3.00, other 2.00", "the worse of one and two threads"
-
-
-def test_a_program_that_failed_is_in_no_mean() -> None:
-    rows = _rows()
-    assert [line[:2] for line in report.full(rows)] == [
-        ["tiny", "fp32"], ["other", "fp32"], ["third", "fp32"], ["tiny", "fp16"],
-    ]  # fmt: skip
-    assert report.full(rows)[0][2:] == [
-        "0.5 : 1 ms", "0.50", "0.25 : 0.5 ms", "0.50", "1 : 2 ms", "0.50", "0.2 ms", "0.10", "8 : 10 MB", "0.80",
-    ]  # fmt: skip
-    assert report.differing(rows) == [["other fp32", "2", "1.5", "0.5", "0.25"]]
-
-
-def test_the_docs_have_the_means_of_each_kind_of_processor(empty_tables: None) -> None:
-    report.keep(_rows()[:3], "a machine", 2)
-    (row,) = report.SHORT_OF[0].rows()
-    assert (row["scheme"], row["programs"]) == ("fp32", "3")
-    assert report.OUTPUTS.rows()[0]["program"] == "other fp32"
-    report.keep(_rows(), "another, AVX2, 2 processors", 2)
-    assert [one["scheme"] for one in report.SHORT_OF[1].rows()] == ["fp32", "fp16", "all"]
-    assert report.SHORT_OF[0].rows() == [row]
-
-
-def test_the_page_names_every_package() -> None:
-    text = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
-    named = {net.make.partition(".")[0].replace("_", "-") for net in load().values()} - {"verify"}
-    assert [one for one in sorted(named) if one.partition(":")[0] not in text] == []

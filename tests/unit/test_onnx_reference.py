@@ -84,20 +84,6 @@ def test_other_elements_are_named(tmp_path: Path, element: str, said: str, fix: 
     assert caught.value.names == ["x"]
 
 
-@pytest.mark.parametrize("kind", ["sequence", "map", "optional value"])
-def test_other_kinds_of_values_are_named(tmp_path: Path, kind: str) -> None:
-    from models.onnx import hostrun
-
-    # ONNX Runtime has no operator that gives a map on.
-    session = type("Session", (), {"name": "x", "type": "map(int64,tensor(float))"})
-    with pytest.raises(hostrun.Refused, match=rf"^Input x is an? {kind}: a deploy takes and gives tensors"):
-        if kind == "map":
-            hostrun._check("Input", session)
-        hostrun._run(request(tmp_path, value(kind)))
-    with pytest.raises(hostrun.Refused, match=r"^Output x is a map"):
-        hostrun._check("Output", session)
-
-
 def test_sizes_that_are_open_are_named(tmp_path: Path) -> None:
     from models.onnx import hostrun
 

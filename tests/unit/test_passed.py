@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from core import environment
-from core.errors import UsageError
 from core.files import write_atomic, write_json
 from verify.suite import ahead, choosing, exported, passed, runner, times
 from verify.suite.runner import Choice
@@ -84,25 +83,6 @@ def test_a_change_counts_for_the_files_that_depend_on_it(tree: Path, change: Cha
     change(tree)
     after = digests(tree)
     assert tuple(file for file in ALL if before[file] != after[file]) == expected
-
-
-def test_the_machine_and_the_environment_count(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = digests(tree)
-    monkeypatch.setenv("SLIPWAY_DIST", "/elsewhere")
-    assert digests(tree) == before
-    monkeypatch.setenv("SLIPWAY_OFFLINE", "1")
-    assert not set(digests(tree).values()) & set(before.values())
-    monkeypatch.delenv("SLIPWAY_OFFLINE")
-    monkeypatch.setattr("os.cpu_count", lambda: 77)
-    assert not set(digests(tree).values()) & set(before.values())
-
-
-def test_a_tree_without_git_and_a_part_of_a_run_are_not_remembered(tmp_path: Path) -> None:
-    assert passed.read(tmp_path / "nowhere") is None
-    assert passed.before(None, ALL, long=False) == {}
-    for choice in (Choice(again=True, unit=True), Choice(again=True, keyword="x")):
-        with pytest.raises(UsageError, match="--again goes with a whole run"):
-            choice.checked()
 
 
 @pytest.fixture
@@ -210,14 +190,6 @@ def test_what_is_near_a_change_comes_first_and_the_rest_stays_within_its_time(
     assert whole() == ["test_b"]
 
 
-def test_a_damaged_history_is_an_empty_one(tree: Path) -> None:
-    choosing.keep({A: 3.0}, set(), ALL, {A: "x"})
-    assert choosing.history() == choosing.History({A: 3.0, B: 0.0, PROSE: 0.0}, (), {A: "x"})
-    for text in ("{", "[]", '{"seconds": {"a": "b"}, "tree": {}, "failed": []}'):
-        choosing._file().write_text(text)
-        assert choosing.history() == choosing.History()
-
-
 def test_what_its_commands_loaded_counts_too(tree: Path) -> None:
     (tree / "core/far.py").write_text("F = 1\n")
     before = digests(tree)
@@ -235,19 +207,6 @@ def test_what_failed_runs_again_and_the_others_do_not(tree: Path, whole: Callabl
     (tree / B).write_text("import pytest\n@pytest.mark.skip\ndef test_b(): pass\n")
     assert whole() == ["test_b"]
     assert whole() == ["test_b"], "a skipped test did not pass"
-
-
-def test_a_run_that_did_not_end_keeps_nothing(tree: Path, whole: Callable[..., list[str]]) -> None:
-    (tree / A).write_text("def test_a(): pass\n")
-    (tree / B).write_text("def test_b(): raise KeyboardInterrupt\n")
-    assert whole() == ["test_a"]
-    assert whole() == ["test_a"]
-
-
-def test_a_file_that_changes_while_it_runs_is_not_kept(tree: Path, whole: Callable[..., list[str]]) -> None:
-    (tree / PROSE).write_text("def test_c(): Path(__file__).write_text('another text')\n")
-    assert whole() == ["test_a", "test_b", "test_prose"]
-    assert whole() == ["test_prose"]
 
 
 def test_after_a_week_or_when_damaged_everything_runs(tree: Path, whole: Callable[..., list[str]]) -> None:

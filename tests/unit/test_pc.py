@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import lzma
-import re
 import struct
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from core.errors import BuildError, ConfigError, HostError
+from core.errors import BuildError, ConfigError
 from deploy.virtual import pc
-from deploy.virtual.spec import TABLE, get_spec, load_specs
+from deploy.virtual.spec import get_spec
 from deploy.virtual.supervisor import PORT
 from toolchains.emulation import bochs
-
-ROM = Path(bochs.__file__).with_name("bochs_boot.S")
 
 
 def kernel(entry: int = pc.KERNEL, address: int = pc.KERNEL) -> bytes:
@@ -76,43 +73,11 @@ def test_the_page_tables_map_memory_to_itself() -> None:
         assert (page & ~0x1FFFFF) + (address & 0x1FFFFF) == address
 
 
-def test_a_command_line_that_does_not_fit_is_refused() -> None:
-    header, _ = pc.unpack_kernel(kernel())
-    pc.parameters(header, 0, "x" * 767)
-    with pytest.raises(ConfigError, match="too long"):
-        pc.parameters(header, 0, "x" * 768)
-
-
-def test_the_rom_has_the_same_addresses() -> None:
-    found = dict(re.findall(r"#define (\w+) (0x[0-9a-f]+)", ROM.read_text(encoding="utf-8")))
-    assert {name: int(value, 16) for name, value in found.items()} == {
-        "ROM": 0xD0000, "PARAMETERS": pc.PARAMETERS, "PAGES": pc.PAGES, "KERNEL": pc.KERNEL,
-    }  # fmt: skip
-
-
 def test_only_the_forward_reaches_the_machine(tmp_path: Path) -> None:
     texts = pc.configuration(tmp_path, [(tmp_path / "k", pc.KERNEL)], get_spec("avx512").bochs, tmp_path)
     assert f"hostfwd = tcp:127.0.0.1:{PORT}-10.0.2.15:22" in texts["network"]
     assert "restricted = 1" in texts["network"]
     assert f'optramimage1: file="{tmp_path}/k", address=0x1000000' in texts["bochsrc"]
-
-
-@pytest.mark.parametrize("name", ['a"b', "a$HOME", "a\nb"])
-def test_a_path_that_its_configuration_cannot_express_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(HostError, match="cannot open"):
-        pc.configuration(tmp_path / name, [], "", tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [("bochs = ", "# "), ('kernel = "linux-image-amd64"', 'kernel = "linux-image-amd64"\nqemu = ["-M"]\nnetdev = "x"')],
-    ids=["none", "both"],
-)
-def test_a_device_has_one_emulator(tmp_path: Path, old: str, new: str) -> None:
-    file = tmp_path / "virtual.toml"
-    file.write_text(TABLE.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
-    with pytest.raises(ConfigError, match="either qemu and netdev, or bochs"):
-        load_specs(file)
 
 
 def sources(folder: Path, config: str) -> Path:

@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from commands.export import divided
-from commands.requests import Deploy, program_of
 from core.errors import ConfigError, ProgramError, UsageError
 from core.formats.program import Classes, Program, Quantization, TensorFile, Tolerance
 from deploy.run import collect
@@ -117,14 +115,6 @@ def test_samples_are_part_of_the_programs_key_and_name(tmp_path: Path) -> None:
     assert key(request) != before
     with pytest.raises((UsageError, ConfigError), match="There is no data"):
         resolve("mlp", "qs8", options={"samples": str(tmp_path / "nope")})
-
-
-def test_samples_go_with_a_model_and_not_with_a_program() -> None:
-    assert program_of(Deploy(model="net.pte")) == Path("net.pte")
-    with pytest.raises(UsageError, match="--samples does not go with a program"):
-        Deploy(model="net.pte", samples="photos")
-    assert divided(Deploy(model="mlp", options="group=64")) == (((),), {"group": "64"})
-    assert divided(Deploy(model="mlp", samples="photos")) == (((),), {"samples": "photos"})
 
 
 def test_a_result_names_the_classes_of_the_picture(tmp_path: Path) -> None:

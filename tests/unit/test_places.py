@@ -13,7 +13,6 @@ from deploy.devices.inventory import Device
 from deploy.lab.places import PLACE, TOKEN, candidates
 from deploy.lab.session import _reason
 from deploy.run import execute
-from deploy.upkeep import report
 
 REFUSED = (
     "coordinator is unavailable: failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:9: Failed to "
@@ -84,22 +83,6 @@ def test_a_place_that_is_not_there(
 )
 def test_a_coordinator_that_does_not_answer(complaint: str, reason: str) -> None:
     assert _reason(complaint) == reason
-
-
-@pytest.mark.parametrize(
-    ("known", "where"),
-    [
-        ({"place": "board"}, "labgrid place board"),
-        ({"place_tags": ("board=pi4", "ram=8g")}, "labgrid place with board=pi4, ram=8g"),
-        ({}, "labgrid place $LG_PLACE"),
-    ],
-)
-@pytest.mark.parametrize("transport", ["ssh", "adb"])
-def test_where_a_labs_device_is(known: dict[str, Any], where: str, transport: str) -> None:
-    device = _device(**known).model_copy(update={"transport": transport})
-    assert report._address_of(device) == where
-    phone: Any = SimpleNamespace(serial="", state="unauthorized")
-    assert report._state(device, [phone]) == ("not asked", ""), "what adb sees is another phone"
 
 
 def test_what_runs_without_wait_is_not_advised_to_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

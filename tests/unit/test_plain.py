@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import json
 import random
 import unicodedata
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from rich.console import Console
-from rich.text import Text
 
 from core import console
-from core.console.marks import Folding
 from core.errors import RunError
 from core.plain import json_text, one_line, plain, plain_values, says
 from tests.support import drawn
@@ -124,25 +120,3 @@ def test_commands_and_paths_are_kept_whole(capsys: pytest.CaptureFixture[str], m
     monkeypatch.setattr(console.out(), "width", 12)
     console.say("models are a, b, c, d and e")
     assert capsys.readouterr().out == "models are\na, b, c, d\nand e\n"
-
-
-def test_a_piped_table_has_no_blanks_at_the_ends_of_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    console.table("times", ["operator", "note"], [["Add", ""], ["Fully Connected", "slow"]], "two")
-    console.grouped({"All": [["Add", ""], ["Fully Connected", "slow"]]}, ["operator", "note"])
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) > 8
-    assert [line for line in lines if line != line.rstrip()] == []
-
-
-@pytest.mark.parametrize(
-    ("width", "lines"),
-    [
-        (41, ["f32_gemm_5x64__avx512f_broadcast and more"]),
-        (20, ["f32_gemm_5x64__", "avx512f_broadcast", "and more"]),
-        (5, ["f32_", "gemm_", "5x64_", "_", "avx51", "2f_br", "oadca", "st", "and", "more"]),
-    ],
-)
-def test_a_long_word_breaks_where_its_parts_end(width: int, lines: list[str]) -> None:
-    screen = Console(width=width, file=io.StringIO())
-    screen.print(Folding(Text("f32_gemm_5x64__avx512f_broadcast and more", overflow="fold")))
-    assert [line.rstrip() for line in cast("io.StringIO", screen.file).getvalue().splitlines()] == lines

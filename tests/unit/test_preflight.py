@@ -57,17 +57,6 @@ def bad(found: list[Finding]) -> list[str]:
     return [finding.check for finding in found if finding.verdict == "bad"]
 
 
-@pytest.mark.parametrize(
-    ("wrote", "verdicts"), [("1.5.1", ["ok"]), ("1.4.0", ["ok"]), ("1.6.0", ["unknown"]), ("", [])]
-)
-def test_the_engine_against_the_exporter(wrote: str, verdicts: list[str]) -> None:
-    described = ProgramNeeds(methods=(METHOD,))
-    versions = {"torch": "2.13.0", "executorch": wrote} if wrote else {"torch": "2.13.0"}
-    found = check(bundle(), FACTS, described, "forward", upload_bytes=1, program_bytes=1, versions=versions)
-    assert [finding.verdict for finding in found if finding.check == "engine version"] == verdicts
-    assert bad(found) == []
-
-
 def test_all_is_well_or_all_that_lacks_is_named() -> None:
     found = rows()
     assert bad(found) == []
@@ -148,16 +137,6 @@ def test_what_the_device_does_not_tell_does_not_stop() -> None:
     assert "free some" not in fixes["free space"]
     (lack,) = (each for each in rows(FACTS.model_copy(update={"free": 1000})) if each.check == "free space")
     assert lack.fix.startswith("free some space")
-
-
-@pytest.mark.parametrize(
-    ("needs", "machine", "good"),
-    [("armv6l", "armv7l", True), ("armv6l", "aarch64", True), ("armv7l", "armv6l", False), ("i686", "x86_64", True),
-     ("x86_64", "i686", False), ("aarch64", "armv7l", False)],
-)  # fmt: skip
-def test_machine_families(needs: str, machine: str, good: bool) -> None:
-    facts = FACTS.model_copy(update={"machine": machine})
-    assert ("machine" not in bad(rows(facts, NEEDS.model_copy(update={"machine": needs})))) is good
 
 
 @pytest.mark.parametrize(

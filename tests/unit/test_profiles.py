@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import platform
 import re
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import pytest
 
 from core.errors import BuildError, ConfigError
 from core.paths import ROOT, cache_dir
-from tests.conftest import Inv
 from toolchains.bundle import conan, profiles
 from toolchains.bundle.profiles import BUILD, Profile
 from toolchains.compilers import ccache, hardening, zig
@@ -52,17 +50,6 @@ def test_conans_own_schema_takes_the_settings(target: Target) -> None:
     assert values["os"] == ("Linux" if target.os == "android" else target.conan_os)
     assert values["arch"] == {"android-armv7": "armv7hf"}.get(target.name, target.conan_arch)
     assert values.get("os.version", "") == target.os_version
-
-
-def test_cmake_is_told_that_it_cross_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without it CMAKE_SYSTEM_PROCESSOR is this machine's where Conan thinks that programs of the target run here."""
-    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(platform, "system", lambda: "Linux")
-    name = "tools.cmake.cmaketoolchain:system_name"
-    told = {target.name: profile(conan.render(target, compilers(target))).get(name) for target in ZIG}
-    assert told["linux-x86_64"] is None
-    assert told["linux-x86"] == told["android-x86_64"] == told["linux-arm64"] == "Linux"
-    assert told["windows-x86"] == "Windows"
 
 
 def test_only_the_runner_loses_its_symbols_and_no_package_depends_on_ccache() -> None:
@@ -118,14 +105,6 @@ def test_the_systems_own_ccache_is_taken_counted_and_switched_off(
 MADE = [Profile("linux-arm64", "zig", "[settings]\nos=Linux\n"), Profile(BUILD, "", "[settings]\nos=Linux\n")]
 
 
-def test_a_file_for_each_target_and_one_for_this_machine(tmp_path: Path) -> None:
-    files = profiles.write(tmp_path / "a" / "b", MADE)
-    assert [file.name for file in files] == ["linux-arm64", "build"]
-    assert files[0].read_text().splitlines()[0].endswith("linux-arm64 with zig, for --profile:host.")
-    assert files[1].read_text().splitlines()[0].endswith("build, for --profile:build.")
-    assert profiles.write(tmp_path / "a" / "b", MADE) == files
-
-
 def test_somebody_elses_profile_and_file_stay(tmp_path: Path) -> None:
     (tmp_path / "build").write_text("[settings]\nos=Macos\n", encoding="utf-8")
     with pytest.raises(ConfigError, match="did not write it"):
@@ -139,24 +118,6 @@ def test_somebody_elses_profile_and_file_stay(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(ConfigError, match="is not a folder"):
         profiles.write(tmp_path / "file", MADE)
-
-
-def test_they_are_the_profiles_of_slipways_own_builds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conan, "_text", lambda target, toolchain, build_type: f"{target.name} {toolchain} {build_type}")
-    made = profiles.make([get_target("linux-armv6")])
-    assert [profile.name for profile in made] == ["linux-armv6", "build"]
-    assert made[0].text == "linux-armv6 zig Release"
-    assert made[1].text.endswith("Debug")
-    found, reasons = profiles.usable("gnu")
-    assert "linux-armv6" in reasons
-    assert "ARMv7" in reasons["linux-armv6"]
-    assert "linux-armv6" not in {target.name for target in found}
-
-
-def test_they_are_written_and_nothing_is_built(inv: Inv) -> None:
-    done = inv("build", "--profiles", "profiles", "--sdk")
-    assert done.returncode == 2
-    assert "Try: ./inv build --profiles profiles" in done.stderr
 
 
 def test_recipes_have_the_librarys_version_and_addresses_of_their_own() -> None:
@@ -219,12 +180,3 @@ def test_a_program_without_it_is_refused_by_name(missing: str) -> None:
     with pytest.raises(BuildError) as caught:
         checks.check_hardening(target, [binary(target, without=missing)], Path("/b"))
     assert caught.value.names == (f"pte_runner {hardened.MEANINGS[missing]}",)
-
-
-def test_what_others_compiled_is_noted_and_not_refused() -> None:
-    target = get_target("linux-arm64")
-    theirs = dataclasses.replace(binary(target, "library", without="relro"), path=Path("/b/lib/libtheirs.so"))
-    (noted,) = checks.check_hardening(target, [theirs], Path("/b"), prebuilt=[theirs.path])
-    assert (noted.path, noted.lacks) == ("lib/libtheirs.so", ("relro",))
-    with pytest.raises(BuildError, match=r"libtheirs\.so has no part that becomes read-only"):
-        checks.check_hardening(target, [theirs], Path("/b"))

@@ -28,18 +28,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     progress._active.clear()
 
 
-def test_elsewhere_a_line_stays_and_the_next_one_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = io.StringIO()
-    display = Display(stream)
-    display.show("mlp-qs8", "making the model", None, time.monotonic())
-    display.show("mlp-qs8", "lowering", None, time.monotonic())
-    assert stream.getvalue() == "mlp-qs8: making the model\n"
-    monkeypatch.setattr(progress, "OFTEN", 0.0)
-    display.show("mlp-qs8", "lowering: XnnpackPartitioner", 40.0, time.monotonic())
-    display.close()
-    assert stream.getvalue().splitlines()[1] == "mlp-qs8: lowering: XnnpackPartitioner (0:00 of about 0:40)"
-
-
 def test_a_terminal_has_a_line_for_each_and_one_for_all() -> None:
     stream = Terminal()
     display = Display(stream, 3)
@@ -67,14 +55,3 @@ def test_the_last_times_seconds_are_the_estimate() -> None:
         stages.done()
         stages.close()
     assert heard == [None, pytest.approx(30.0, abs=1.0)]
-
-
-def test_a_detail_reaches_the_stage_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    heard: list[tuple[str, str, bool]] = []
-    monkeypatch.setattr(progress, "listener", [lambda name, text, _, stage: heard.append((name, text, stage))])
-    progress.at("nobody hears this")
-    stages = Stages("a", io.StringIO())
-    stages.show("quantizing")
-    progress.at("calibrating with sample 1 of 2")
-    stages.close()
-    assert heard == [("a", "quantizing", True), ("a", "quantizing: calibrating with sample 1 of 2", False)]

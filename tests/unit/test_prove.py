@@ -7,11 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import BuildError, ConfigError
-from core.paths import ROOT
-from toolchains.emulation import emulators, platforms
-from toolchains.targets import get_target, load_targets
-from verify.prove import proof, prove
+from core.errors import BuildError
+from verify.prove import proof
 from verify.prove import table as prove_table
 from verify.prove.proof import CaseResult, Row
 
@@ -48,32 +45,6 @@ def test_a_report_is_checked() -> None:
         proof.parse_report("Segmentation fault", Path("xnnpack_proof"))
 
 
-@pytest.mark.parametrize(
-    ("symbol", "is_one"),
-    [
-        ("xnn_f32_gemm_minmax_ukernel_4x8__asm_aarch32_neon_cortex_a7", True),
-        ("xnn_qs8_rsum_ukernel__scalar_imagic_u4", True),
-        ("kai_run_matmul_clamp_f32_qai8dxp1x8_qsi4cxp8x8_1x8x32_neon_dotprod", True),
-        ("kai_get_m_step_matmul_clamp_f32_qai8dxp1x8_qsi4cxp8x8_1x8x32_neon_dotprod", False),
-        ("xnn_pf32_gemm_minmax_ukernel_32x32__neonsme2_get_mr", False),
-        ("xnn_init_qp8_f32_qc4w_gemm_config", False),
-        ("memcpy", False),
-    ],
-)
-def test_kernels_are_told_from_other_functions(symbol: str, is_one: bool) -> None:
-    assert prove.is_kernel(symbol) is is_one
-
-
-def test_kernels_come_from_logs(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    log.write_text(
-        "----------------\nIN: main\n0x1:  e3a00001  mov r0, #1\n\n----------------\n"
-        "IN: xnn_f32_vadd_ukernel__neon_u8\n0x2: ...\n----------------\nIN: \n0x3: ...\n"
-        "IN: xnn_f32_vadd_ukernel__neon_u8\n"
-    )
-    assert prove.kernels_in(log) == ("xnn_f32_vadd_ukernel__neon_u8",)
-
-
 def test_new_rows_replace_those_of_the_same_cpu_and_say_why_cases_did_not_run(empty_tables: None) -> None:
     good, refused = CaseResult(outcome="passed"), CaseResult(outcome="unsupported", why="no half-precision arithmetic")
     cases = {"fc_f32_m1_k1_n1": good, "fc_f32_m2_k1_n1": good, "softmax_f16_force_m1_n2": refused}
@@ -97,23 +68,3 @@ def test_new_rows_replace_those_of_the_same_cpu_and_say_why_cases_did_not_run(em
     prove_table.publish([row("max", {"fc_f32_m1_k1_n1": good, "fc_f32_m2_k1_n1": bad})])
     assert ("linux-arm64", "max", "1 of 2", "0", "1 failed") in table()
     assert "| cortex-a53 |" in prove_table.targets_markdown(), "what failed is no proof"
-
-
-def test_every_target_has_somewhere_to_run_or_says_why_not() -> None:
-    for name, target in load_targets().items():
-        wanted = platforms.cpus(target)
-        assert wanted or target.os in ("macos", "ios") or name == "windows-arm64", name
-        assert target.qemu_cpu in wanted or not target.qemu
-    assert "sme2" in emulators.cpus(get_target("android-arm64"))
-    assert "sme2" not in emulators.cpus(get_target("linux-armv7"))
-    with pytest.raises(ConfigError, match="cortex-a53"):
-        prove.prove("linux-arm64", "pentium3")
-
-
-def test_what_the_docs_say_was_computed_by_the_programs_of_today() -> None:
-    source = (ROOT / "runtime/proof/cases.cpp").read_text(encoding="utf-8")
-    count = sum(source.count(f"      {maker}Case(") for maker in ("Float", "Static", "Dynamic", "Softmax"))
-    for item in prove_table.PROOFS.rows():
-        assert item["cases passed"] == "not run" or item["cases passed"].endswith(f" of {count}"), item
-        not_run = int(item["remark"].partition(" not run")[0] or 0) if item["CPU"] != "any" else count
-        assert item["CPU"] == "any" or int(item["cases passed"].split()[0]) + not_run == count, item

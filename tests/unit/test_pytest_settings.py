@@ -28,7 +28,3 @@ def test_a_wrong_setting(options: dict[str, Any], what: str, cause: str) -> None
     assert caught.value.what == what
     assert caught.value.cause.startswith(cause)
     assert caught.value.hint
-
-
-def test_right_settings() -> None:
-    assert settings_of({"num_executions": 2, "wait": 1.0}).num_executions == 2

@@ -189,25 +189,6 @@ def test_none_is_given_and_an_array_is_not_copied(package: Any, library: Library
     assert read(package, library, X).tobytes() == X.tobytes()
 
 
-@pytest.mark.parametrize(
-    ("value", "dtype", "want"),
-    [
-        ([1, 2], "int64", [1, 2]),
-        ([1.0, 2.0], "int32", [1, 2]),
-        ([0, 255], "uint8", [0, 255]),
-        ([1, 0], "bool", [True, False]),
-        ([True], "float32", [1.0]),
-        ([0.1], "float16", [np.float16(0.1)]),
-        (7, "int64", 7),
-        ([], "int64", []),
-    ],
-)
-def test_numbers_get_the_methods_type(package: Any, library: Library, value: Any, dtype: str, want: Any) -> None:
-    found = read(package, library, value, dtype)
-    assert found.dtype == dtype
-    np.testing.assert_array_equal(found, want)
-
-
 @pytest.mark.parametrize("option", ["program", "data_path", "weights_cache", "methods"])
 def test_a_null_character_is_refused(package: Any, library: Library, option: str) -> None:
     def load(text: Any) -> None:

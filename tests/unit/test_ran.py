@@ -12,7 +12,6 @@ from deploy.run import result
 from tests.conftest import Inv
 from tests.unit.test_result import make
 from toolchains import ran
-from toolchains.targets import load_targets
 from verify import docs
 from verify.prove.table import targets_markdown
 
@@ -58,17 +57,3 @@ def test_the_last_run_on_each_device_is_kept_and_shown(inv: Inv, own: Path) -> N
     result.write(first.model_copy(update={"created": "2026-11-20T04:00:00.000Z"}))
     assert inv("self.docs", "--update").returncode == 0
     assert ran.record() == (kept,), "an older run does not replace a later one"
-
-
-def test_what_never_ran_says_so() -> None:
-    text = targets_markdown()
-    assert text.count("| not run; ") == len(load_targets())
-    run = make().ran
-    ran.keep([run, run.model_copy(update={"engine": "lean"}), run.model_copy(update={"target": "linux-x86"})])
-    text = targets_markdown()
-    assert "| executorch, lean on pi (real): mlp-fp32, 2026-11-21 |" in text
-    assert text.count("| not run; ") == len(load_targets()) - 2
-    older = run.model_copy(update={"created": "2026-11-20T04:00:00.000Z", "program": "older"})
-    assert ran.last([run, older]) == ran.last([older, run]) == (run,)
-    differs = run.model_copy(update={"verdict": "differs", "cpu": "Cortex-A72", "device": "board"})
-    assert ran.said("linux-arm64", [differs]) == ["executorch on board (Cortex-A72): mlp-fp32, differs, 2026-11-21"]

@@ -25,22 +25,6 @@ def test_sources_and_patches_are_the_librarys() -> None:
     assert data[0]["patches"] == data[1]["patches"]
 
 
-def test_a_wrapper_is_read_with_the_kernel_it_calls() -> None:
-    text = (RECIPES / "xnnpack_internals" / "all" / "conanfile.py").read_text(encoding="utf-8")
-    (pattern,) = re.findall(r'WRAPPED = re.compile\(r"(.*)", re.DOTALL\)', text)
-    source = """
-size_t xnn_x_gemm_ukernel_4x4__a_get_mr() { return kai_get_mr(); }
-void xnn_x_gemm_ukernel_1x4__b(size_t m) { other(m); }
-void xnn_x_gemm_ukernel_4x4__a(
-    size_t m) {
-#if ENABLED
-  kai_run_matmul_four(m);
-#endif
-}
-"""
-    assert re.findall(pattern, source, re.DOTALL) == [("xnn_x_gemm_ukernel_4x4__a", "kai_run_matmul_four")]
-
-
 SPEC = importlib.util.spec_from_file_location("slipway_recipe", RECIPES / "slipway" / "all" / "conanfile.py")
 assert SPEC is not None
 assert SPEC.loader is not None

@@ -10,8 +10,7 @@ import pytest
 
 import tasks
 from core.errors import ConfigError, SlipwayError
-from verify.site import api_page, declared, messages, tasks_page
-from verify.site.text import cell
+from verify.site import api_page, messages, tasks_page
 
 
 @functools.cache
@@ -102,21 +101,6 @@ def test_a_c_declaration_without_a_comment_is_an_error(
     assert name in caught.value.cause
 
 
-@pytest.mark.parametrize(
-    ("text", "java", "code"),
-    [
-        ("namespace a { /** x */ int f(int b = {}, char c = '}') { d(); } }", False, "int f(int b = {}, char c = '}')"),
-        ("/** x */ struct S { /** y */ int a = 1; };", False, "struct S"),
-        ("class S { int a; }; /** x */ extern int b;", False, "class S"),
-        ('/** x */ public class A { /** y */ public String a() { return "}{"; } }', True, "public class A"),
-        ("/** x */ public enum E { A(1), B(2); int size; }", True, "public enum E { A(1), B(2)\n}"),
-        ("class Hidden { public int a() { return 1; } }\n/** x */ public class B {}", True, "public class B"),
-    ],
-)  # fmt: skip
-def test_declarations_are_read(text: str, java: bool, code: str) -> None:
-    assert declared.declarations(text, java=java)[0].code == code
-
-
 def test_messages_are_those_of_the_code() -> None:
     found = messages.messages()
     assert len(found) > 300
@@ -127,22 +111,3 @@ def test_messages_are_those_of_the_code() -> None:
     assert dry.hint == "the same without --dry; ./inv TASK --help says what a task does"
     own = [each for each in SlipwayError.__subclasses__() if each.__module__ == SlipwayError.__module__]
     assert set(messages.classes().values()) >= {SlipwayError, *own}
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("./inv targets lists them", "`./inv targets` lists them"),
-        ("--only 'pi & mlp*'; then", "`--only 'pi & mlp*'`; then"),
-        ("--kleidiai off, or a|b", "`--kleidiai` off, or a\\|b"),
-        ("in dist/<target>/<engine>/.", "in `dist/<target>/<engine>/`."),
-        ("<b>*x*_y_", "\\<b\\>\\*x\\*\\_y\\_"),
-        ("``a`` and `b`", "`a` and `b`"),
-        ("as --serve does. Then", "as `--serve` does. Then"),
-        ("or FILE.py:FUNCTION (x)", "or `FILE.py:FUNCTION` (x)"),
-        ("of your ~/.ssh/config", "of your `~/.ssh/config`"),
-        ("FILE.npz, --minutes 1.5", "`FILE.npz`, `--minutes 1.5`"),
-    ],
-)
-def test_words_of_the_code_become_markdown(text: str, shown: str) -> None:
-    assert cell(text) == shown

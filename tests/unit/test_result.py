@@ -25,9 +25,8 @@ from deploy.devices.facts import DeviceFacts
 from deploy.run import report
 from deploy.run.compare import Comparison
 from deploy.run.result import EMULATED, BundleUsed, ClassSeen, ProgramUsed, Result, Upload, overall, result_key, write
-from deploy.run.runner import RunnerResult, command, error_in, failure, parse_result
+from deploy.run.runner import RunnerResult, error_in, failure, parse_result
 from deploy.run.weights import load_text
-from deploy.upkeep import report as upkeep_report
 
 TENSOR = {"dtype": "float32", "shape": [1], "sha256": "0" * 64, "file": "output0.npy"}
 ANSWER: dict[str, Any] = {
@@ -76,11 +75,6 @@ def test_the_runners_own_words_come_through() -> None:
     assert isinstance(failure(8, "write: No space left on device", {}, "pi"), DeviceFullError)
 
 
-@pytest.mark.parametrize("raw", ["", "x", "[]", "{}", '{"error": 3}'])
-def test_no_error_object(raw: str) -> None:
-    assert error_in(raw) == {}
-
-
 def test_result() -> None:
     result = parse_result(json.dumps(ANSWER).encode())
     assert result.latency_ms.p50 == 1
@@ -102,26 +96,6 @@ def test_result() -> None:
 def test_bad_result(change: dict[str, Any]) -> None:
     with pytest.raises(TransferError, match="cannot be read"):
         parse_result(json.dumps({**ANSWER, **change}).encode())
-
-
-@pytest.mark.parametrize(
-    "answer", [{"message": 3, "fix": ["x"], "names": "abc"}, {"names": [1, None, {}]}, {"fix": None}]
-)
-def test_an_error_object_of_wrong_types(answer: dict[str, Any]) -> None:
-    error = failure(7, "", answer, "pi")
-    assert (error.cause, error.names) == ("", ())
-
-
-def test_command() -> None:
-    argv = command("/r", model="model.pte", inputs=["input0.npy", "input1.npy"], shapes="", method="forward",
-                   executions=3, warmup=1, threads=0, etdump=False)  # fmt: skip
-    assert argv[:2] == ["/r", "--model_path=model.pte"]
-    assert "--inputs=input0.npy,input1.npy" in argv
-    assert not [word for word in argv if "cpu_threads" in word or "etdump" in word or "input_shapes" in word]
-    more = command("/r", model="model.onnx", inputs=[], shapes="1x3", method="f", executions=1, warmup=0, threads=2,
-                   etdump=True, engine_flags=["--provider=cpu"])  # fmt: skip
-    assert more[-1] == "--provider=cpu"
-    assert {"--input_shapes=1x3", "--cpu_threads=2", "--etdump_path=run.etdp"} <= set(more)
 
 
 LOOSE = Tolerance(atol=1e-5, rtol=0, why="fp32")
@@ -177,15 +151,6 @@ def test_a_difference_is_shown_then_raised(capsys: pytest.CaptureFixture[str]) -
     assert "DIFFERS (7 of 1,000)" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("verdicts", "expected"),
-    [(["identical"], "identical"), (["identical", "agrees"], "agrees"), (["agrees", "differs"], "differs"),
-     (["no reference", "identical"], "no reference"), ([], "no reference")],
-)  # fmt: skip
-def test_overall(verdicts: list[str], expected: str) -> None:
-    assert overall(tuple(GOOD.model_copy(update={"verdict": verdict}) for verdict in verdicts)) == expected
-
-
 def test_written_twice_over_under_a_safe_name(dist: Path) -> None:
     result = make()
     path = write(result)
@@ -195,15 +160,6 @@ def test_written_twice_over_under_a_safe_name(dist: Path) -> None:
     write(result.model_copy(update={"created": "2026-11-21T04:00:01.000Z"}))
     assert len(list((dist / "results/history").iterdir())) == 2
     assert result_key("a/b", "../c d", "e") == "a_b-.._c_d-e"
-
-
-def test_devices_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    upkeep_report.devices(True)
-    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
-    assert rows["local"]["state"] == "up"
-    assert rows["pi"]["virtual"] == "pi"
-    upkeep_report.devices(name="local")
-    assert "this machine" in capsys.readouterr().out
 
 
 def test_classes_are_shown_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,6 @@ from cyclonedx.validation.json import JsonStrictValidator
 from core.formats.bundle import FileEntry
 from tests.unit.test_native import PIN, graph_of, package
 from toolchains.bundle import sbom
-from toolchains.compilers.linked_in import GCC, LinkedIn
 
 FILES = (FileEntry(path="lib/libXNNPACK.a", size=1, sha256="b" * 64),)
 GIT = {"place": "git", "url": "https://example.org/cpuinfo.git", "commit": "c" * 40}
@@ -74,24 +73,3 @@ def test_it_names_versions_licences_sources_and_files(document: dict[str, Any]) 
     assert "cmake" not in {item["name"] for item in document["components"]}
     edges = {item["ref"]: item.get("dependsOn", []) for item in document["dependencies"]}
     assert edges["pkg:conan/xnnpack@1.0?rrev=abc"] == ["pkg:conan/cpuinfo@1.0?rrev=abc"]
-
-
-def test_what_the_compilers_linked_in_is_a_part_of_it(tmp_path: Path) -> None:
-    both = package(tmp_path, "kleidiai", "lib/libkleidiai.a", source=PIN) | {"license": "Apache-2.0 AND BSD-3-Clause"}
-    document = sbom.write(graph_of(both), "slipway-native-linux-arm64", "0123", FILES)
-    assert component(document, "kleidiai")["licenses"] == [{"expression": "Apache-2.0 AND BSD-3-Clause"}]
-    assert problems(document) == ""
-    xnnpack = package(tmp_path, "xnnpack", "lib/libXNNPACK.a", source=PIN)
-    linked = [
-        LinkedIn("libstdc++", "12.2.0-14+deb12u1", GCC, "https://gcc.gnu.org"),
-        LinkedIn("musl", "1.2.5", "MIT", "https://musl.libc.org"),
-    ]
-    document = sbom.write(graph_of(xnnpack), "slipway-lean-linux-arm64", "0123", FILES, linked, "zig 0.17.0")
-    assert problems(document) == ""
-    library = component(document, "libstdc++")
-    assert library["purl"] == "pkg:generic/libstdc%2B%2B@12.2.0-14%2Bdeb12u1"
-    assert library["licenses"] == [{"expression": "GPL-3.0-or-later WITH GCC-exception-3.1"}]
-    assert library["properties"] == [{"name": "slipway:linked_in_by", "value": "zig 0.17.0"}]
-    of = {item["ref"]: item.get("dependsOn", []) for item in document["dependencies"]}
-    assert of[document["metadata"]["component"]["bom-ref"]][-2:] == [library["purl"], "pkg:generic/musl@1.2.5"]
-    assert of["pkg:generic/musl@1.2.5"] == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 from pathlib import Path
 
 import pytest
@@ -55,15 +54,6 @@ def test_every_change_is_seen(folder: Path) -> None:
     (folder / "bin/link").symlink_to("/bin/sh")
     (folder / "bin/tool").chmod(0o644)
     assert sealed.damage(folder) == ["bin/link", "bin/more", "bin/tool", "read me"]
-
-
-def test_a_copy_is_read_once_and_then_known(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(folder, copy, symlinks=True)
-    assert sealed.whole(copy)
-    monkeypatch.setattr(sealed, "sha256_file", lambda *_: pytest.fail("read again"))
-    assert sealed.damage(copy) == []
-    assert sealed.damage(folder) == []
 
 
 def put_zig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, list[str]]:
@@ -137,17 +127,6 @@ def rot(file: Path) -> None:
         entry[1] = listing[name]
     text["summary"] = sealed._summary(listing)
     (folder / sealed.SEAL).write_text(json.dumps(text, indent=2), encoding="utf-8")
-
-
-def test_a_cache_as_it_was_made(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    seals.report(as_json=True)
-    rows = json.loads(capsys.readouterr().out)
-    assert [(Path(row["folder"]).relative_to(cache).as_posix(), row["damaged"]) for row in rows] == [
-        (name, []) for name in sorted(FOLDERS)
-    ]
-    assert all(row["bytes"] == 105 for row in rows)
-    seals.report(as_json=False)
-    assert capsys.readouterr().out.count("as it was made") == 4
 
 
 def test_a_bit_that_changed_below_the_file_system_is_found(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,24 +20,6 @@ def test_the_same_programs_give_the_same_selection() -> None:
     assert first.options == ("operators=aten/add.out+aten/mul.out", "backends=XnnpackBackend", "types=all")
 
 
-def test_nothing_at_all_is_needed() -> None:
-    assert select(["a"], [], []).options == ("operators=none", "backends=none", "types=all")
-
-
-@pytest.mark.parametrize(
-    ("programs", "name"),
-    [(("a", "b"), "a+b"), (("my model (1)",), "my-model-1"), (("../..",), "program"), (("-x",), "x")],
-)
-def test_names_are_good_for_folders(programs: tuple[str, ...], name: str) -> None:
-    assert Selection(programs, (), ()).name == name
-
-
-def test_long_names_are_cut_and_stay_apart() -> None:
-    one, two = (Selection(("m" * 60 + end,), (), ()).name for end in "ab")
-    assert len(one) == len(two) == 48
-    assert one != two
-
-
 def test_what_is_no_operator_is_refused() -> None:
     with pytest.raises(UsageError, match="is not an operator"):
         select(["a"], ["aten::add;rm"], [])

@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
-from core.errors import BuildError
 from core.paths import ROOT
-from verify.site import build, pages
+from verify.site import pages
 
 
 def test_links_move_with_their_pages() -> None:
@@ -41,23 +39,3 @@ def test_every_page_is_staged_with_the_sources_that_it_links_to(tmp_path: Path) 
     deploying = (tmp_path / "deploy.md").read_text(encoding="utf-8")
     assert "[Models](models.md" in deploying and "[models.md]" not in deploying
     assert text.count("\n| ") > 300
-
-
-def test_a_link_to_a_folder_is_named_with_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = tmp_path / "docs" / "a.md"
-    page.parent.mkdir()
-    (tmp_path / "models").mkdir()
-    page.write_text("# A\n\n[models](../models)\n", encoding="utf-8")
-    monkeypatch.setattr(pages, "ROOT", tmp_path)
-    monkeypatch.setattr(pages, "pages", lambda: {"a.md": page})
-    with pytest.raises(BuildError, match=r"docs/a\.md links to a folder: models\.") as caught:
-        pages.stage(tmp_path / "models")
-    assert "link to a file of the folder" in caught.value.hint
-
-
-def test_the_navigation_has_every_page_once() -> None:
-    """MkDocs says so, too, but takes seconds."""
-    text = build.CONFIG.read_text(encoding="utf-8")
-    nav = yaml.safe_load(text[text.index("\nnav:") :])["nav"]
-    listed = [page for section in nav for group in section.values() for page in group]
-    assert sorted(listed) == sorted([*pages.pages(), pages.COMMANDS])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import random
 import shutil
 import socket
 import struct
@@ -75,20 +74,6 @@ def openssh(file: Path, record: str) -> bool:
     return any(text and not text.startswith("#") for text in done.stdout.splitlines())
 
 
-@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="what it says is in the table above as well")
-def test_random_lists_as_openssh_reads_them(tmp_path: Path) -> None:
-    noise = random.Random(3)  # noqa: S311 - the same lists every time
-    parts = ["a", "b", "ab", "*", "?", "a*", "*b", "a?", ".", "a.b", "*.b", "[a]:7", "[*]:7", "!a", "!*b", "!?", "!ab",
-             "A"]  # fmt: skip
-    hosts = ["a", "b", "ab", "aab", "a.b", "[a]:7", "ba"]
-    file = tmp_path / "known_hosts"
-    for _ in range(40):
-        names = ",".join(noise.choice(parts) for _ in range(noise.randint(1, 4)))
-        file.write_text(line(names) + "\n")
-        host = noise.choice(hosts)
-        assert bool(ssh_known.read([file], host).keys) is openssh(file, host), (names, host)
-
-
 def test_marks(tmp_path: Path) -> None:
     file = tmp_path / "known_hosts"
     file.write_text(
@@ -153,9 +138,3 @@ def test_an_error_of_another_class_is_a_lost_connection(transport: AuthTransport
     assert isinstance(found, LOST)
     assert type(error).__name__ in str(found)
     assert transport.get_exception() is None
-
-
-@pytest.mark.parametrize("error", [paramiko.SSHException("MAC"), OSError(104, "reset"), EOFError()])
-def test_an_error_that_is_understood_stays(transport: AuthTransport, error: Exception) -> None:
-    transport.saved_exception = error
-    assert transport.get_exception() is error

@@ -44,18 +44,6 @@ def test_steps_are_counted_and_said_once(screen: tuple[bool, io.StringIO]) -> No
     assert text.count("✓ \x1b[0m[1/2] compiling (") == (1 if terminal else 0)
 
 
-def test_the_compilers_counting_is_shown_on_a_terminal_only(screen: tuple[bool, io.StringIO]) -> None:
-    terminal, written = screen
-    with Steps(1) as steps:
-        steps.begin("compiling")
-        for line in SAID:
-            steps.heard(line)
-        if steps._step is not None and steps._step._shown is not None:
-            steps._step._shown[0].refresh()
-    assert ("40/40" in written.getvalue()) is terminal
-    assert "Building C object" not in written.getvalue()
-
-
 def test_a_quiet_build_says_nothing_and_the_bar_goes_when_one_fails(screen: tuple[bool, io.StringIO]) -> None:
     terminal, written = screen
     with Steps(1, quiet=True) as steps:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,6 @@ from tests.support import order
 from toolchains.targets import get_target
 from verify.suite import ahead, exported, runner, shards, times
 from verify.suite.runner import REST, UNITS, Choice
-from verify.suite.times import Case, Step, Suite, Times
 
 QUICK = tuple(word for name in ("hypothesispytest", "xdist", "labgrid") for word in ("-p", f"no:{name}"))
 """Options against plugins that take a second to load."""
@@ -115,36 +112,6 @@ def test_a_run_keeps_its_times_and_those_of_the_last_whole_one_stay(folder: Path
     assert whole.ended in times.TIMES.text()
 
 
-def test_what_a_run_left_out_is_said(dist: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    times.keep(RUN.steps, [], 0.5, "./inv test --all", ["3 files of tests"], 659.0)
-    times.show(update=False)
-    said = " ".join(capsys.readouterr().err.split())
-    assert "./inv test --all took 10:59 min" in said, "side by side"
-    assert "left out: 3 files of tests" in said
-    assert not (dist / "tests/times-all.json").exists()
-
-
-RUN = Times(
-    "2026-01-02T03:04:05+00:00", 2, 0.5,
-    (Step(UNITS, "passed", 59.9), Step(REST, "passed", 605.4)),
-    (Suite("tests/unit/test_a.py", 3, 61.0, 2.5),),
-    (Case("tests/unit/test_a.py", "test_x[a|b]", 7.25, 0.5),),
-)  # fmt: skip
-
-
-def test_figures_are_kept_for_the_docs(dist: Path, empty_tables: None) -> None:
-    many = [Case("tests/unit/test_a.py", f"test_{number:03}[a|b]", float(number)) for number in range(200)]
-    times.keep(RUN.steps, many, 1.25, "./inv test --all", took=665.0)
-    times.show(update=True)
-    text = times.TIMES.text()
-    assert f"on {os.cpu_count()} cores took 11:05 min" in text
-    assert "| unit tests | passed | 59.9 s |\n| integration and fault tests | passed | 10:05 min |" in text
-    slowest = [line.split("`")[1] for line in text.splitlines() if "::" in line]
-    assert slowest == [f"test_a::test_{number:03}[a\\|b]" for number in range(199, 179, -1)]
-    assert times.SUITES.rows()[0]["tests"] == "200"
-    assert times.seconds() == {"tests/unit/test_a.py": 19900.0}
-
-
 @pytest.mark.parametrize("count", [1, 2, 6])
 def test_each_file_is_in_one_part_and_the_parts_are_balanced(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = {f"tests/integration/test_{number}.py": 10.0 * number for number in range(1, 30)}
@@ -166,43 +133,6 @@ def test_the_parts_of_a_run_are_all_of_it() -> None:
     assert [step.files for part in parts for step in part if step.name != REST and step.files] == []
 
 
-def test_checks_run_side_by_side(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Each waits for a file that the other makes; what they print does not mix."""
-    code = (
-        "import pathlib, sys, time\n_, own, other, code = sys.argv\nprint(own)\npathlib.Path(own).touch()\n"
-        "end = time.monotonic() + 60\nwhile not pathlib.Path(other).exists():\n    time.sleep(0.01)\n"
-        "    assert time.monotonic() < end\nprint(own, flush=True)\nsys.exit(int(code))\n"
-    )
-    words = (("a", "b", "0"), ("b", "a", "5"))
-    ran = runner._beside([runner.Step(one[0], (sys.executable, "-Sc", code, *one), beside=True) for one in words])
-    assert [step.outcome for step in ran] == ["passed", "failed (exit 5)"]
-    assert capfd.readouterr().out.split() in (["a", "a", "b", "b"], ["b", "b", "a", "a"])
-
-
-@pytest.mark.parametrize(
-    ("failing", "hint"),
-    [
-        (["ruff check", "mypy"], "./inv test --lint"),
-        ([UNITS], "./inv test -v -k NAME"),
-        (["ruff check", UNITS], "./inv test -v -k NAME"),
-    ],
-)
-def test_the_next_command_fits_what_failed(
-    failing: list[str], hint: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def steps(choice: Choice) -> list[runner.Step]:
-        return [
-            runner.Step(name, (sys.executable, "-c", f"raise SystemExit({int(name in failing)})"))
-            for name in (*LINT, UNITS)
-        ]
-
-    monkeypatch.setattr(runner, "steps", steps)
-    with pytest.raises(runner.TestsFailedError) as caught:
-        runner.run(Choice(fast=True))
-    assert caught.value.hint == hint
-    assert caught.value.what == f"Failed: {', '.join(failing)}."
-
-
 def test_every_name_is_a_files_and_what_is_built_is_offered() -> None:
     named = [*order.FIRST, *order.LAST]
     assert len(set(named)) == len(named)
@@ -212,19 +142,3 @@ def test_every_name_is_a_files_and_what_is_built_is_offered() -> None:
     assert len(set(ahead.PRODUCTS)) == len(ahead.PRODUCTS)
     for name, engine in ahead.PRODUCTS:
         assert engine == "native" or get_target(name).engine(engine) == engine
-
-
-def test_files_stay_together_long_ones_come_first() -> None:
-    (name,) = order.BY_PARAMETER
-    file = f"tests/integration/{name}.py"
-    assert order.unit(f"{file}::test_a[pi3]") == order.unit(f"{file}::test_b[pi3]") != order.unit(f"{file}::test_b[pi]")
-    nodes = [f"{file}::test_it[{machine}]" for machine in ("pi-zero", "pi3", "phone-armv7")]
-    assert sorted((nodes[1], nodes[2], nodes[0]), key=order.rank) == nodes
-    nodes = [f"tests/integration/{name}.py::test_it[x::y]" for name in ("test_selective", "test_build", "test_zoo")]
-    assert sorted(nodes, key=order.rank) == nodes[::-1]
-    zoo = "tests/integration/test_zoo.py"
-    assert order.unit(f"{zoo}::test_a[mlp::x]") == order.unit(f"{zoo}::test_b") == zoo
-    (apart,) = order.APART
-    assert order.unit(f"tests/integration/{apart}.py::test_a[1]") != order.unit(
-        f"tests/integration/{apart}.py::test_a[2]"
-    )

@@ -123,40 +123,6 @@ def test_half_a_line_costs_one_cell() -> None:
     assert {name: one.value for name, one in journal().all()} == {"a": 1, "b": 1}
 
 
-def test_somebody_elses_lines_are_passed_over() -> None:
-    work = Work()
-    sweep("counting", work.cells("a"), journal())
-    foreign = ["", "[]", "null", '"cell"', "\udcff".encode("utf-8", "surrogateescape").decode("latin-1"), "{}",
-               '{"cell": "b", "key": "k", "result": {"value": "many"}}']  # fmt: skip
-    with file().open("a", encoding="utf-8") as more:
-        more.write("\n".join(foreign) + "\n")
-    sweep("counting", work.cells("a", "b"), journal())
-    assert work.ran == ["a", "b"]
-
-
-@pytest.mark.parametrize("odd", ["../../a\n$(b)/'c", "\u2028", "\x85", "\x0b\x1c", "\r\n"])
-def test_line_breaks_of_any_kind_in_names_and_results_are_kept(odd: str) -> None:
-    journal().keep(odd, odd, Number(value=1, words=odd))
-    found = journal().find(odd, odd)
-    assert found is not None
-    assert found.words == odd
-    assert [path.name for path in file().parent.iterdir()] == ["numbers.jsonl"], "names make no paths"
-
-
-def test_two_writers_lose_nothing() -> None:
-    one, other = journal(), journal()
-    names = [f"{who}{number}" for number in range(20) for who in "xy"]
-    threads = [
-        threading.Thread(target=lambda who=who, to=to: [to.keep(f"{who}{n}", "k", Number(value=n)) for n in range(20)])
-        for who, to in (("x", one), ("y", other))
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(name for name, _ in journal().all()) == sorted(names)
-
-
 def test_a_journal_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeps, "_SPARE", 5)
     for value in range(9):

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from core.errors import ConfigError, MismatchError, UsageError
-from core.paths import cache_dir
+from core.errors import MismatchError
 from verify.fuzz import build as fuzz_build
 from verify.fuzz import sweeping
 from verify.fuzz.sweeping import Part
@@ -73,66 +69,3 @@ def test_a_sweep_that_ends_by_itself_is_no_success(part: Part) -> None:
     Path(part.argv[0]).write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
     with pytest.raises(MismatchError, match="ended by itself"):
         sweeping.attempt(part)
-
-
-def test_one_fault_is_one_group() -> None:
-    report = "ERROR: AddressSanitizer: SEGV on unknown address 0x12\n#0 (/x/sweep+0x1f)\n"
-    assert sweeping.what({"outcome": "crashed", "report": report}) == "crashed: AddressSanitizer: SEGV"
-    assert sweeping.what({"outcome": "crashed", "report": "signal 11 at 0x9"}) == "crashed: signal 11"
-    assert sweeping.what({"outcome": "no words", "report": "1234 of 0x5"}) == "no words: N of N"
-
-
-def test_wrong_words_are_told() -> None:
-    with pytest.raises(UsageError, match="no form shiped"):
-        sweeping.run("shiped", "", 1, as_json=False)
-    with pytest.raises(ConfigError, match="No program is called 'mlp-x\\*'"):
-        sweeping.programs("mlp-x*")
-
-
-def test_packages_that_are_there_are_taken_without_conans_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from toolchains.bundle import conan
-
-    profile = tmp_path / "profile"
-    profile.write_text("[settings]\n", encoding="utf-8")
-    monkeypatch.setattr(conan, "profile", lambda target: profile)
-    monkeypatch.setattr(conan, "build_profile", lambda: profile)
-    monkeypatch.setattr(fuzz_build, "cache_dir", lambda *parts: tmp_path / "cache" / "one")
-    (tmp_path / "cache" / "one").mkdir(parents=True)
-    (tmp_path / "flatc").touch()
-    here = str(tmp_path)
-    found = fuzz_build.Dependencies(here, here, {"EXECUTORCH_SCHEMA_DIR": here}, f"{here};/nowhere", here, here)
-    kept = tmp_path / "cache" / "one" / "dependencies.json"
-    kept.write_text(json.dumps(asdict(found)), encoding="utf-8")
-
-    @contextlib.contextmanager
-    def held(name: str, waiting: str = "") -> Iterator[None]:
-        raise AssertionError(f"{name} is another build's")
-        yield
-
-    monkeypatch.setattr(fuzz_build, "locked", held)
-    assert fuzz_build.dependencies(tmp_path / "log") == found
-    (tmp_path / "flatc").unlink()
-    with pytest.raises(AssertionError, match="another build's"):
-        fuzz_build.dependencies(tmp_path / "log")
-
-
-def test_packages_stay_as_they_are_while_it_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from core.files import locks
-    from toolchains.bundle import conan_packages
-
-    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
-    here = str(tmp_path)
-    found = fuzz_build.Dependencies(here, here, {}, "", here, here)
-    builders = cache_dir("locks") / f"{conan_packages.BUILDERS}.lock"
-    free: list[bool] = []
-
-    def compiled(*words: object) -> None:
-        with locks.attempt(builders) as given:
-            free.append(given)
-
-    monkeypatch.setattr(fuzz_build, "dependencies", lambda log: found)
-    monkeypatch.setattr(fuzz_build, "_cmake", compiled)
-    fuzz_build.build(fuzz_build.GUARDED, "sweep_program", tmp_path / "log")
-    assert free == [False]
-    with locks.attempt(builders) as given:
-        assert given

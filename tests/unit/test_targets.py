@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from core.errors import ConfigError, HostError, NotSupportedError
-from toolchains.targets import ENGINES, WORKS, Target, get_target, host_target, load_targets, parse_target
+from core.errors import ConfigError, NotSupportedError
+from toolchains.targets import get_target, host_target, load_targets, parse_target
 
 NAMES = {
     "linux-x86_64", "linux-x86", "linux-arm64", "linux-armv7", "linux-armv6",
@@ -24,33 +24,6 @@ def row(**changes: Any) -> dict[str, Any]:
         "toolchains": ["zig"], "zig_triple": "aarch64-linux-gnu.2.28", "proof": "QEMU",
     }  # fmt: skip
     return {key: value for key, value in {**base, **changes}.items() if value is not None}
-
-
-def test_what_works_on_which_target() -> None:
-    working = {name: target.working_engines for name, target in load_targets().items() if target.working_engines}
-    assert working == {
-        "linux-x86_64": ("executorch", "lean", "onnxruntime"),
-        "linux-arm64": ("executorch", "lean", "onnxruntime"),
-        "linux-armv7": ("lean", "onnxruntime"),
-        "linux-armv6": ("lean",),
-        "linux-x86": ("lean",),
-        **{name: ("lean",) for name in NAMES if name.startswith(("android-", "windows-", "macos-"))},
-    }
-
-
-@pytest.mark.parametrize("target", load_targets().values(), ids=lambda target: target.name)
-def test_a_row_is_complete(target: Target) -> None:
-    assert target.name == f"{target.os}-{target.arch}"
-    assert target.proof
-    assert target.cpu_features
-    assert {"executorch", "lean"} <= set(target.engines)
-    assert (target.machine in ("armv6l", "armv7l")) == (target.float_abi == "hard")
-    # What is not run says so, and what has an emulator names its models.
-    assert bool(target.qemu) == bool(target.qemu_cpus) == (target.os in ("linux", "android"))
-    if target.zig_triple:
-        triples = {"x86_64": "x86_64", "aarch64": "aarch64", "armv7l": "arm", "armv6l": "arm", "i686": "x86"}
-        assert target.zig_triple.startswith(triples[target.machine] + "-")
-        assert not target.max_glibc or target.zig_triple.endswith("." + target.max_glibc)
 
 
 def test_an_unknown_target_names_near_ones_or_all() -> None:
@@ -94,25 +67,6 @@ def test_every_target_builds_and_ios_has_its_engine_in_the_library_alone() -> No
         get_target("ios-arm64").engine("executorch")
 
 
-def test_the_simulator_is_another_platform_with_the_same_instructions() -> None:
-    phone = get_target("ios-arm64")
-    simulator = phone.simulator()
-    assert (phone.platform, phone.apple_sdk) == ("ios", "iphoneos")
-    assert (simulator.platform, simulator.apple_sdk) == ("ios_simulator", "iphonesimulator")
-    assert simulator.zig_triple == f"{phone.zig_triple}-simulator"
-    assert simulator.os_version == phone.os_version
-    assert {target.apple_sdk for name, target in load_targets().items() if name != "ios-arm64"} == {""}
-
-
-def test_a_good_row_and_the_order_of_engines() -> None:
-    target = parse_target("linux-arm64", row(engines={"lean": WORKS}))
-    assert target.toolchains == ("zig",)
-    assert target.working_engines == ("lean",)
-    target = parse_target("linux-arm64", row(engines={"lean": WORKS, "executorch": WORKS}))
-    assert target.working_engines == ("executorch", "lean")
-    assert set(ENGINES) >= set(target.engines)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -152,27 +106,3 @@ def test_this_machine_is_one_of_the_targets(
     monkeypatch.setattr(platform, "system", lambda: system)
     monkeypatch.setattr(platform, "machine", lambda: machine)
     assert host_target().name == name
-
-
-@pytest.mark.parametrize(("system", "machine"), [("Linux", "riscv64"), ("FreeBSD", "x86_64")])
-def test_a_machine_that_the_table_lacks(monkeypatch: pytest.MonkeyPatch, system: str, machine: str) -> None:
-    monkeypatch.setattr(platform, "system", lambda: system)
-    monkeypatch.setattr(platform, "machine", lambda: machine)
-    with pytest.raises(HostError, match=rf"{system} on {machine}.*is not one of Slipway's targets"):
-        host_target()
-
-
-def test_shared_libraries_for_armv6_have_glibc_and_its_processor() -> None:
-    """Its programs are static; a wheel's library is loaded by Raspberry Pi OS's Python."""
-    target = get_target("linux-armv6")
-    shared = target.with_shared_libraries()
-    assert (target.libc, shared.libc, shared.max_glibc) == ("static", "glibc", "2.28")
-    assert (shared.zig_cpu, shared.machine, shared.isa_floor) == (target.zig_cpu, "armv6l", target.isa_floor)
-    assert shared.with_shared_libraries() == shared
-    assert get_target("linux-arm64").with_shared_libraries() is get_target("linux-arm64")
-
-
-@pytest.mark.parametrize("shared", [{"libc": "other"}, {"toolchains": "zig"}, {"nothing": "x"}, {"libc": 1}])
-def test_what_differs_in_shared_libraries_is_checked(shared: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError):
-        parse_target("linux-test", row(shared=shared))

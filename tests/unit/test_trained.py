@@ -19,7 +19,6 @@ import pytest
 from core.environment import bootstrap
 from core.errors import HostError
 from core.files import sha256_bytes, write_atomic
-from core.paths import ROOT
 from models.request import key, resolve
 from models.zoo import load_zoo, trained
 from models.zoo.trained import ADDRESS, RANDOM, TRAINED, WEIGHTS, File, fetch, load_trained
@@ -151,17 +150,3 @@ def test_without_either_weights_stay_random_and_it_says_so(
     (tmp_path / "cache" / "data" / "failed-mobilenet_v2").unlink()
     fetch(["mobilenet_v2"])
     assert resolve("mobilenet_v2").options.weights == TRAINED
-
-
-def test_the_table_is_whole_and_its_packages_are_locked() -> None:
-    locked = bootstrap.locked(bootstrap.lock_file("data").read_text(encoding="utf-8"))
-    page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
-    for model, one in load_trained().items():
-        weights = one.weights
-        assert f"| `{weights.name}` | `{model}` | `{weights.sha256}` | `./inv export --model {model}` |" in page
-        assert {file.package for file in one.files} <= set(locked)
-        assert one.picture not in one.calibration
-        assert len({file.sha256 for file in one.files}) == len(one.files)
-        assert all(file.licence for file in one.files)
-        digits = one.weights.name.removesuffix(".pth").rpartition("-")[2]
-        assert one.weights.sha256.startswith(digits), "torchvision's names say whose files they are"

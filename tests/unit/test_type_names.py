@@ -6,17 +6,12 @@ import json
 
 import pytest
 
-from commands.matrix import catalogue
 from core.errors import ConfigError
 from core.paths import ROOT
-from deploy.devices.inventory import Device
-from deploy.matrix.matrix import MatrixRequest
-from deploy.matrix.plan import Selection, plan
-from deploy.matrix.words import parse
 from models.request import resolve
 from models.request.report import zoo
 from models.zoo import combinations
-from models.zoo.schemes import load_schemes, load_type_names, scheme_of, schemes_of, type_of
+from models.zoo.schemes import load_schemes, load_type_names, scheme_of, type_of
 
 NAMES = {
     "pf32": "fp32", "pf16": "fp16", "pqs8_qc8w": "qs8", "qp8_f32_qc8w": "qd8_qc8w", "qp8_f32_qb4w": "qd8_qb4w",
@@ -40,15 +35,6 @@ def test_an_export_by_either_name_is_the_same(name: str, scheme: str) -> None:
     assert scheme_of(f"{name}_gemm") == scheme
 
 
-def test_a_matrix_takes_them_in_options_and_expressions() -> None:
-    assert schemes_of(["pf32", "fp32", "qs8"]) == ("fp32", "qs8")
-    device = {"a": Device(name="a", transport="local")}
-    _, programs = catalogue(MatrixRequest())
-    for only, schemes in (("mlp & pf16", ()), ("mlp", ("fp16",)), ("mlp & fp16", ())):
-        found = plan(device, programs, Selection(parse(only), engines=("lean",), schemes=schemes))
-        assert [cell.program.name for cell in found.cells] == ["mlp-fp16"]
-
-
 def test_the_docs_and_json_have_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     text = (ROOT / "docs/models.md").read_text(encoding="utf-8")
     for row in load_type_names().values():
@@ -58,13 +44,3 @@ def test_the_docs_and_json_have_the_table(capsys: pytest.CaptureFixture[str]) ->
     rows = json.loads(capsys.readouterr().out)
     assert {row["scheme"]: row["arms_name"]["name"] for row in rows} == {v: k for k, v in NAMES.items()}
     assert {row["arms_name"]["weights"] for row in rows if row["scheme"] == "fp16"} == {"float16"}
-
-
-@pytest.mark.parametrize("columns", [60, 80, 120])
-def test_no_name_is_broken_on_a_narrow_terminal(
-    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    zoo(as_json=False)
-    words = capsys.readouterr().out.split()
-    assert set(NAMES) | set(NAMES.values()) <= set(words)

@@ -98,10 +98,6 @@ def test_who_is_right_is_what_pytorch_says(tmp_path: Path, ours: list[float], th
     assert sound.who_is_right(case(tmp_path), [tmp_path / "ours.npy"])[0] == right
 
 
-def test_nobody_is_right_without_pytorch(tmp_path: Path) -> None:
-    assert sound.who_is_right(case(tmp_path, eager=0), [tmp_path / "ours.npy"])[0] == ""
-
-
 def test_numbers_are_quantized_as_xnnpack_does_it() -> None:
     """By hand: a reach of 3 in 255 steps of 1/85, zero on -43; 0.01 is 1 step, and by itself all of 255."""
     numbers, steps = upstream_exact.quantized_rows(np.array([[-1, 0.01, 2], [0, 0, 0]], np.float32))
@@ -123,19 +119,6 @@ def publish(tests: Sequence[Test], cells: Mapping[str, Cell], *cpus: str) -> Non
     agree_kept.publish(sound.families(tests), columns)
 
 
-def test_what_is_said_of_several_programs_is_said_once(empty_tables: None, tmp_path: Path) -> None:
-    tests = [Test(NAME, "passed", "", tuple(case(tmp_path, number=number) for number in range(3)))]
-    cells = {f"{NAME} #{number}": Cell(outcome="refused", right="both", why="none | a") for number in (0, 2)}
-    cells[f"{NAME} #1"] = Cell(outcome="differs", right="lean", why="2.7")
-    publish(tests, cells, "native", "Nehalem")
-    assert [tuple(row.values()) for row in agree_kept.REMARKS.rows()] == [
-        ("xnnpack/test/ops", "refused; upstream's runtime refuses it, too", "2", "none / a"),
-        ("xnnpack/test/ops", "differs; lean is right", "1", ""),
-    ]
-    publish(tests, dict.fromkeys(cells, Cell(outcome="exact")))
-    assert agree_kept.REMARKS.rows() == [], "the family ran again"
-
-
 @pytest.mark.usefixtures("workers")
 def test_the_docs_count_whole_families(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = [f"{upstream_suites.OURS}test_program[{name}]" for name in ("state-a", "state-b", "sizes-a")]
@@ -146,42 +129,6 @@ def test_the_docs_count_whole_families(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sound.Choice("state-", kept=True).tests(jobs=1, whole=True) == []
     assert upstream_suites.chosen("state-") == ours[:2]
     assert sound.family_of(ours[0]) == "ours, state"
-
-
-@pytest.mark.usefixtures("workers")
-def test_what_is_kept_is_looked_at_without_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upstream_suites, "names", lambda: ["one", "two", "three"])
-    monkeypatch.setattr(upstream_suites, "our_names", list)
-    upstream_suites.collect(["two"], jobs=1)
-
-    def tests(some: sound.Choice) -> list[str]:
-        return [test.name for test in some.tests(jobs=1, whole=False)]
-
-    assert tests(sound.Choice(kept=True)) == ["two"]
-    assert tests(sound.Choice("t")) == ["two", "three"]
-
-
-def test_a_sample_is_the_same_whatever_else_ran(tmp_path: Path) -> None:
-    cases = [case(tmp_path, number=number) for number in range(400)]
-    some = sound.Choice(sample=4)
-    taken = [one.number for one in cases if some.takes(one)]
-    assert 70 < len(taken) < 130
-    assert [one.number for one in cases[::2] if some.takes(one)] == [number for number in taken if number % 2 == 0]
-    assert all(sound.Choice().takes(one) for one in cases)
-
-
-def test_publishing_keeps_other_places_and_families(empty_tables: None, tmp_path: Path) -> None:
-    tests = [Test(NAME, "passed", "", (case(tmp_path),))]
-    for cpu, outcome in (("native", "differs"), ("Nehalem", "exact"), ("native", "exact")):
-        publish(tests, {f"{NAME} #0": Cell.model_validate({"outcome": outcome})}, cpu)
-    publish([Test(ADD, "passed", "", ())], {})
-    publish(tests, {}, "Haswell")  # nothing of it ran
-    assert [(row["tests"], row["CPU"], row["exact"]) for row in agree_kept.COUNTS.rows()] == [
-        ("xnnpack/test/ops", "native", "1"), ("xnnpack/test/ops", "Nehalem", "1"),
-        ("operators, flow portable", "native", "0"),
-    ]  # fmt: skip
-    said = "1 programs with inputs, 2 comparisons: 2 agree, 0 are refused, 0 differ, 0 failed.\n"
-    assert agree_kept.corpus() == said
 
 
 def test_what_the_docs_say_is_missing_is_known() -> None:

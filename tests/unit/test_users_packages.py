@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import json
-import pickle
 import subprocess
 import sys
 import textwrap
@@ -107,18 +105,6 @@ def test_a_user_imports_his_own_at_any_time(write: Write, how: str) -> None:
     body = textwrap.indent(textwrap.dedent(LAZY[how]), "    ")
     repo = write(net=f"def make():\n{body}", models__init=init, models__own="class Part: his = 1")
     assert run(repo / "net.py").his == 1
-
-
-def test_what_is_kept_of_him_can_be_pickled_and_found_by_its_name(write: Write) -> None:
-    repo = write(net="from models.own import Part", models__own="class Part:\n    def __init__(self): self.his = 1")
-    side = Side(repo / "net.py")
-    with side.entered():
-        part = import_file(repo / "net.py").Part()
-        assert pickle.loads(pickle.dumps(part)).his == 1  # noqa: S301  # its own
-        assert sys.modules["models.own"].Part is type(part)
-        assert inspect.getmodule(type(part)) is sys.modules["models.own"]
-    with side.entered():
-        assert type(pickle.loads(pickle.dumps(part))) is type(part)  # noqa: S301  # its own
 
 
 def test_ours_find_ours_meanwhile(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,35 +220,6 @@ def test_a_function_of_samples_is_loaded_in_the_same_way(write: Write) -> None:
     with pytest.raises(ExportError, match="line 4 failed"), reading.users_code(file, "Calling"):
         sys.modules.pop("core.own")
         function()
-
-
-def test_a_folder_that_replaces_a_package_of_ours_does_not_confuse_inspect(write: Write) -> None:
-    inspect.getmodule(zoo.load_zoo, models.__file__)  # it remembers files by the names of modules
-    for name, module in sys.modules.items():
-        if getattr(module, "__file__", None):
-            inspect._filesbymodname[name] = str(module.__file__)  # type: ignore[attr-defined]
-    repo = write(net="import models.own", models__own="")
-    with Side(repo / "net.py").entered():
-        import_file(repo / "net.py")
-        assert sys.modules["models"].__file__ is None
-        assert inspect.getmodule(None, str(repo / "none.py")) is None
-
-
-@pytest.mark.parametrize("name", ["models.yolo", "timm.layers", "part.more"])
-def test_no_package_is_installed_that_has_the_name_of_his_own(write: Write, name: str) -> None:
-    repo = write(net="", models__init="", timm__layer="", part="")
-    said = packages.advice(ModuleNotFoundError("no", name=name), repo / "net.py")
-    assert "models --add" not in said
-    assert f"{name.partition('.')[0]} is your own, in {repo}" in said
-
-
-def test_a_package_of_his_project_is_found_above_the_file(write: Write) -> None:
-    repo = write(tools__net="", timm__init="", setup="")
-    said = packages.advice(ModuleNotFoundError("no", name="timm"), repo / "tools/net.py")
-    assert said == f"sys.path.insert(0, {str(repo)!r}) before the import in {repo}/tools/net.py: your timm is there"
-    # Outside of the project it is another one's.
-    deeper = write("repo/timm/tools", net="", setup="")
-    assert "models --add nets" in packages.advice(ModuleNotFoundError("no", name="nets"), deeper / "net.py")
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))

@@ -25,7 +25,7 @@ from deploy.virtual import image
 from deploy.virtual import machines as virtual
 from deploy.virtual.spec import get_spec, load_specs
 from deploy.virtual.state import Folder, State, read_state
-from deploy.virtual.supervisor import MOST_PRINTED, Launch, connections
+from deploy.virtual.supervisor import MOST_PRINTED, Launch
 from toolchains.debian.apt import AptError
 
 # Stands for QEMU: listens where it is told, like a forwarded port, and says which process it is.
@@ -110,18 +110,6 @@ def test_the_table_is_right() -> None:
         virtual.ensure("pie")
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "[device.pi]\n", "[system]\n[device.pi]\ntitle = 1\n", "[system\n"],
-    ids=["empty", "half", "types", "toml"],
-)
-def test_a_wrong_table_is_a_config_error(tmp_path: Path, text: str) -> None:
-    file = tmp_path / "virtual.toml"
-    file.write_text(text)
-    with pytest.raises(ConfigError, match="not a table of virtual devices"):
-        load_specs(file)
-
-
 def test_a_process_is_known_by_more_than_its_pid(sleeper: subprocess.Popen[bytes]) -> None:
     process = Process.of(sleeper.pid)
     assert process.alive
@@ -180,20 +168,6 @@ def test_a_machine_that_is_up_is_found_at_once_and_counts_as_used(
     assert folder.idle_seconds() < 10
 
 
-def test_an_unreadable_state_is_no_state(folder: Folder) -> None:
-    for text in ("", "{}", "[]", '{"supervisor": 1}', "\x00"):
-        folder.state.write_text(text)
-        assert read_state(folder) is None
-        assert virtual.stop("pi") is False
-
-
-@pytest.mark.parametrize("text", ["soon", "0", "-1", "nan"])
-def test_a_wrong_idle_time_is_a_config_error(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setenv(virtual.IDLE_VARIABLE, text)
-    with pytest.raises(ConfigError, match=virtual.IDLE_VARIABLE):
-        virtual._idle_seconds(get_spec("pi"))
-
-
 def test_keys_are_made_once_and_for_their_owner_alone(folder: Folder) -> None:
     public = virtual.ensure_key(folder, folder.key)
     assert public.startswith("ssh-ed25519 AAAA")
@@ -205,21 +179,6 @@ def test_keys_are_made_once_and_for_their_owner_alone(folder: Folder) -> None:
 
     key = paramiko.Ed25519Key.from_private_key_file(str(folder.key))
     assert f"ssh-ed25519 {key.get_base64()}" == public
-
-
-def test_the_end_of_a_log_and_open_connections(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        assert connections(port) == 0
-        with socket.create_connection(("127.0.0.1", port)), socket.create_connection(("127.0.0.1", port)):
-            assert connections(port) == 2
-    assert connections(port, tmp_path / "nothing") == 0
-    file = tmp_path / "console.log"
-    with file.open("wb") as console:
-        console.truncate(8 << 30)
-        console.seek(0, os.SEEK_END)
-        console.write(b"\npanic\n" + b"x" * 100 + b"\n")
-    assert virtual.last_lines(file, 2) == "panic\n" + "x" * 100
 
 
 @contextlib.contextmanager
@@ -355,22 +314,6 @@ def test_a_port_that_was_taken_meanwhile_is_not_the_end(folder: Folder) -> None:
         with socket.create_connection(("127.0.0.1", state.port), 5):
             pass
         assert (folder.path / "machine.pid.tries").read_text() == "xxx"
-
-
-def test_a_machine_that_goes_on_without_its_port_is_begun_again(folder: Folder) -> None:
-    """As Bochs does, which reads the port from a file."""
-    goes_on = PICKY.replace("sys.exit(", "print(").replace("'tcp'\")", "'tcp'\", flush=True); time.sleep(600)")
-    program = f"import time\n{goes_on}".replace("Could not", "could not")
-    with up(folder, program, 600, texts={"network": "forward {port}"}) as (_, state):
-        assert (folder.path / "machine.pid.tries").read_text() == "xxx"
-        assert (folder.path / "network").read_text() == f"forward {state.port}"
-
-
-def test_a_machine_that_does_not_start_is_no_machine(folder: Folder) -> None:
-    with supervised(folder, "raise SystemExit('machine: no such board')", 600) as child:
-        assert child.wait(60) == 1
-        assert read_state(folder) is None
-        assert "no such board" in folder.log.read_text()
 
 
 @pytest.mark.parametrize(("output", "suites"), [("Mirror sync in progress?", ["trixie", "sid"]), ("404", ["trixie"])])

@@ -14,9 +14,6 @@ import yaml
 
 import tasks
 from core.paths import ROOT
-from deploy.matrix.report import _job
-from tests.support.actions import outputs_of
-from tests.support.matrices import cell
 from verify.suite import shells
 
 BIN = Path(sys.executable).parent
@@ -76,20 +73,6 @@ def test_what_is_known_to_be_unsafe_is_not_there() -> None:
     """Expressions in scripts, actions by tags, too many rights, credentials left behind, and more."""
     _tool("zizmor", "--offline", "--no-progress", "--quiet", "--persona", "regular", *WORKFLOWS, ACTION)
     _tool("hadolint", ROOT / ".ci/Containerfile")
-
-
-def test_the_workflows_may_read_and_a_pull_request_runs_a_few_cells() -> None:
-    for file in WORKFLOWS:
-        assert _read(file)["permissions"] == {"contents": "read"}
-        assert "secrets." not in file.read_text(encoding="utf-8")
-        assert "pull_request_target" not in file.read_text(encoding="utf-8")
-    found = _read(ROOT / ".github" / "workflows" / "device-matrix.yml")
-    assert "pull_request" in found[True]  # YAML 1.1 reads `on` so
-    given = found["jobs"]["cells"]["with"]
-    assert given["only"].startswith("${{ github.event_name == 'pull_request' && '(local | pi) & (linear | mlp) &")
-    # Only whoever may start the workflow by hand names a runner.
-    assert given["runner"] == "${{ inputs.runner || 'ubuntu-24.04' }}"
-    assert "inputs" not in (found[True]["pull_request"] or {})
 
 
 def test_shellcheck_reads_their_scripts(tmp_path: Path) -> None:
@@ -159,16 +142,3 @@ def test_their_options_exist() -> None:
     used -= {"--no-install-recommends", "--depth", "--force", "--global", "--add"}
     assert {"--models", "--schemes", "--engines", "--merge", "--baseline", "--name", "--shard"} <= used
     assert used <= options, used - options
-
-
-def test_what_a_job_uses_is_printed_and_every_part_has_a_machine() -> None:
-    given = set(_job("pi", "linux-arm64", "lean", [cell()]))
-    used = set(
-        re.findall(r"\{\{ matrix\.(\w+)", str(_read(ROOT / ".github" / "workflows" / "matrix.yml")["jobs"]["run"]))
-    )
-    assert {"name", "only"} <= used <= given
-    (job,) = _read(ROOT / ".github" / "workflows" / "tests.yml")["jobs"].values()
-    parts = job["strategy"]["matrix"]["part"]
-    assert parts == list(range(1, len(parts) + 1))
-    assert ["${{ matrix.part }}/" + str(len(parts))] == [step["env"]["PART"] for step in job["steps"] if "env" in step]
-    assert outputs_of("a=b=c\nd<<x\ne\nf\nx\ng=\n") == {"a": "b=c", "d": "e\nf", "g": ""}
