@@ -63,15 +63,6 @@ def test_openvino_runs_on_this_machine(exported: Exporter) -> None:
         assert 1e-5 < away < 1e-2
 
 
-def test_the_accelerator_decides_what_is_compiled(exported: Exporter) -> None:
-    small = exported("mlp", "qs8", "ethos-u")
-    large = exported("mlp", "qs8", "ethos-u", accelerator="ethos-u85-256")
-    assert small.sha256 != large.sha256
-    assert large.name.endswith("accelerator_ethos-u85-256")
-    with pytest.raises(ConfigError, match="no Ethos-U called ethos-u99"):
-        exported("mlp", "qs8", "ethos-u", accelerator="ethos-u99")
-
-
 def test_configs_restrict_what_xnnpack_takes(exported: Exporter) -> None:
     chosen = exported("mlp", "fp32", configs="ReLUConfig")
     mine = exported("mlp", "fp32", f"{OWN}:relu_only")

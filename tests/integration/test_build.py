@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from core.formats.bundle import MANIFEST, RUNNER, SBOM, Bundle
+from core.formats.bundle import MANIFEST, RUNNER, Bundle
 from core.paths import ROOT, cache_dir
 from tests.support.processes import ran
-from tests.unit.test_sbom import problems
 from toolchains.bundle import builder
 from toolchains.compilers import hardening, zig
 from toolchains.compilers.sysroot import sysroot
@@ -79,18 +78,6 @@ def test_a_bundle_is_whole_and_says_what_it_needs(bundle: Bundle, dist_folder: P
     assert [entry.path for entry in manifest.files if entry.executable] == [RUNNER]
 
 
-def test_what_the_compilers_link_in_is_named_with_its_terms(bundle: Bundle) -> None:
-    document = json.loads((bundle.path / SBOM).read_text(encoding="utf-8"))
-    assert problems(document) == ""
-    components = {item["name"]: item for item in document["components"]}
-    assert components["glibc"]["version"] == "2.28"
-    assert components["zig-compiler-rt"]["licenses"] == [{"expression": "MIT"}]
-    assert "libstdc++" not in components  # the device's
-    for text in ("licenses/glibc/LICENSES", "licenses/zig-compiler-rt/LICENSE"):
-        assert (bundle.path / text).stat().st_size > 1000
-        assert text in components
-
-
 def test_its_binaries_have_no_debug_information_and_no_paths_of_this_machine(bundle: Bundle) -> None:
     runner = (bundle.path / RUNNER).read_bytes()
     # Symbols stay: the check of instructions names functions by them, and refuses a program without (checks.py).
@@ -99,14 +86,6 @@ def test_its_binaries_have_no_debug_information_and_no_paths_of_this_machine(bun
     assert str(cache_dir()).encode() not in runner
     assert str(ROOT).encode() not in runner
     assert inspect.read(bundle.path / RUNNER).runpath == ("$ORIGIN", "$ORIGIN/../lib")
-
-
-def test_a_second_build_does_nothing(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        pytest.fail("it was built again")
-
-    monkeypatch.setattr(builder, "_build", refuse)
-    assert builder.build(bundle.manifest.target) == bundle
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,11 @@ from pathlib import Path
 import pytest
 
 from core.errors import BuildError, HostError
-from core.formats.bundle import MANIFEST, Bundle
+from core.formats.bundle import Bundle
 from core.paths import ROOT
-from tests.support.builds import lend_bundle
 from tests.support.processes import ended
 from toolchains.bundle import builder, conan, inputs, runtime_package
 from toolchains.compilers import gnu
-from toolchains.inspect import needs as inspect
 from toolchains.targets import host_target
 
 pytestmark = pytest.mark.build
@@ -108,17 +106,6 @@ def test_two_builds_at_once_take_turns(dist: Path) -> None:
     assert Bundle.load(dist / "linux-arm64/executorch").manifest.target == "linux-arm64"
 
 
-def test_a_damaged_bundle_is_built_again(dist: Path) -> None:
-    bundle = lend_bundle(dist, "linux-x86_64")
-    made = (bundle.path / MANIFEST).stat().st_ino
-    builder.build("linux-x86_64")
-    assert (bundle.path / MANIFEST).stat().st_ino == made, "it was current"
-    library = bundle.path / "lib" / "libexecutorch.so"
-    library.write_bytes(library.read_bytes()[:-1])
-    Bundle.load(builder.build("linux-x86_64").path)
-    assert (bundle.path / MANIFEST).stat().st_ino != made
-
-
 def test_what_the_systems_gcc_builds_is_refused_where_devices_are_older(dist: Path) -> None:
     """The system's GCC links against this machine's glibc: a bundle for older devices must not come out of it."""
     target = host_target()
@@ -127,12 +114,11 @@ def test_what_the_systems_gcc_builds_is_refused_where_devices_are_older(dist: Pa
         with pytest.raises(HostError, match=re.escape(reason.partition(": ")[0])):
             builder.build(target.name, toolchain="gnu")
         return
-    try:
+    try:  # of the wrong outcome there is no bundle, of the right one tests/unit/test_builder.py says more
         built = builder.build(target.name, toolchain="gnu")
     except BuildError as error:
         assert "needs GLIBC" in error.cause
         assert "--toolchain zig" in error.hint
-        built = builder.build(target.name, toolchain="gnu", allow_newer_glibc=True)
-        assert inspect.number(built.manifest.needs.glibc) > inspect.number(target.max_glibc)
+        return
     assert built.manifest.toolchain.startswith("gnu ")
     assert "XnnpackBackend" in built.manifest.offers.backends

@@ -80,19 +80,3 @@ def test_nobody_is_advised_to_do_what_he_did(partitioners: tuple[str, ...], monk
         lower(*fixture("narrowed")[:2], partitioners=partitioners)
     assert ("--partitioners none" in caught.value.hint) == (partitioners == ("xnnpack",))
     assert ("--format onnx" in caught.value.hint) == (partitioners == ("none",))
-
-
-def test_the_root_of_an_error_is_its_reason() -> None:
-    from models.lowering.causes import explained
-
-    def raised(outer: str, inner: str) -> str:
-        try:
-            try:
-                raise AssertionError(inner)
-            except AssertionError as error:
-                raise RuntimeError(outer) from error
-        except RuntimeError as error:
-            return explained(error)[0]
-
-    assert raised("An error occurred when running a pass", "w must be NCHW") == "AssertionError: w must be NCHW"
-    assert raised("the weight: w must be NCHW", "w must be NCHW") == "RuntimeError: the weight: w must be NCHW"

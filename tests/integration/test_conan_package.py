@@ -164,23 +164,6 @@ def test_a_second_machine_installs_binaries_and_links_them(
     check(work, work / "build", env)
 
 
-def test_a_consumers_lockfile_keeps_what_it_was_tested_with(machine: tuple[Home, list[str]], tmp_path: Path) -> None:
-    """Its own, which begins with the pins of this checkout's locks/conan.lock."""
-    home, profiles = machine
-    pins = json.loads((ROOT / "locks/conan.lock").read_text(encoding="utf-8"))["requires"]
-    words = ["--requires=slipway/0.1.0", *profiles]
-    told = home.conan("graph", "info", *words, f"--lockfile={ROOT}/locks/conan.lock", cwd=tmp_path, code=1)
-    assert "Requirement 'slipway/0.1.0' not in lockfile" in told
-    home.conan(
-        "lock", "create", *words, f"--lockfile={ROOT}/locks/conan.lock", "--lockfile-partial", "--lockfile-clean",
-        "--lockfile-out=app.lock", cwd=tmp_path,
-    )  # fmt: skip
-    kept = [line.partition("%")[0] for line in json.loads((tmp_path / "app.lock").read_text("utf-8"))["requires"]]
-    assert {line for line in kept if not line.startswith("slipway/")} <= set(pins)
-    assert [line for line in kept if line.startswith("xnnpack/")]
-    home.conan("install", *words, "--lockfile=app.lock", "--build=never", "--output-folder=x", cwd=tmp_path)
-
-
 def test_the_index_alone_has_all_that_a_build_needs(created: Created, tmp_path: Path) -> None:
     """A home with a checkout as its first remote: every package is found there, for 64-bit Arm also KleidiAI.
 

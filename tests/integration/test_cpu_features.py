@@ -87,14 +87,6 @@ def test_a_lesser_x86_cpu_chooses_lesser_kernels(here: Bundle, program: Path, tm
     assert seen[0] != seen[4], "SSE runs other kernels than all that this machine has"
 
 
-def test_the_result_says_what_was_in_force(here: Bundle, program: Path, tmp_path: Path) -> None:
-    argv = [str(here.path / RUNNER)]
-    assert run(argv, program, tmp_path / "o")["settings"] == {"kleidiai": "none"}
-    assert run(argv, program, tmp_path / "o", "--kleidiai=off")["settings"] == {"kleidiai": "none"}
-    found = run(argv, program, tmp_path / "o", "--cpu_features=-sme2,-i8mm")["settings"]
-    assert found == {"kleidiai": "none", "cpu_features_absent": "i8mm,sme2"}
-
-
 @pytest.mark.parametrize(
     ("flag", "said"),
     [

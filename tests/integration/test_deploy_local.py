@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.errors import MismatchError, PreflightError, ProgramError, UsageError
+from core.errors import MismatchError
 from core.formats.bundle import Bundle
 from deploy.devices.inventory import Device
 from deploy.run.events import Event, Listener
@@ -112,30 +112,6 @@ def test_a_pte_of_ones_own(go: Go, program: Path, tmp_path: Path) -> None:
     assert result.outputs[0].outside == 1
     with pytest.raises(MismatchError, match="1 of 1 outputs"):
         result.check()
-
-
-def test_a_wrong_input(go: Go, program: Path, tmp_path: Path, root: Path) -> None:
-    np.save(tmp_path / "x.npy", np.zeros((3, 3), np.float32))
-    with pytest.raises(UsageError, match=r"Input 0 does not fit: .*x\.npy has float32 3x3"):
-        go(program, inputs=[tmp_path / "x.npy"])
-    with pytest.raises(UsageError, match=r"Input 0 does not fit: .*--input-shapes has 3x3"):
-        go(program, input_shapes="3x3")
-    assert not root.exists(), "refused before anything is uploaded"
-    with pytest.raises(UsageError, match="There is no file"):
-        go(program, inputs=[tmp_path / "none.npy"])
-
-
-def test_no_program(go: Go, tmp_path: Path) -> None:
-    with pytest.raises(ProgramError, match="There is no program"):
-        go(tmp_path / "none.pte")
-    with pytest.raises(ProgramError, match="There is no program"):
-        go(tmp_path)
-
-
-def test_an_unknown_method(go: Go, program: Path) -> None:
-    with pytest.raises(PreflightError, match="1 of") as caught:
-        go(program, method="encode")
-    assert caught.value.names == ("method",)
 
 
 def test_etdump_and_the_runs_folder_are_kept_when_asked_for(go: Go, program: Path, dist: Path, root: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import asyncssh
 import pytest
 
-from core.errors import AuthenticationError, DeadlineError, DeviceFullError, HostKeyError, PreflightError
+from core.errors import AuthenticationError, DeviceFullError, HostKeyError, PreflightError
 from core.formats.bundle import Bundle
 from deploy.devices.inventory import FILE, Device, get_device
 from deploy.run.connect import open_device
@@ -174,14 +174,6 @@ def test_full_disk_in_mid_upload(
     sums = ask(pi, "cd /small/slipway/store && for f in *; do [ ! -e $f ] || sha256sum $f; done")
     assert all(line.split()[0] == line.split()[1] for line in sums.splitlines())
     run(pi, ["rm", "-rf", "/small/slipway"], deadline=Deadline.after(60))
-
-
-def test_deadline(go: Go, other_program: Path, pi: Transport, device: Device) -> None:
-    go(other_program)
-    with pytest.raises(DeadlineError, match="while running linear-fp32 on pi"):
-        go(other_program, num_executions=FOR_EVER, timeout=20)
-    assert gone(pi, device)
-    assert left(pi, device) == []
 
 
 @pytest.fixture

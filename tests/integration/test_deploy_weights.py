@@ -87,14 +87,6 @@ def test_the_second_load_packs_nothing(go: Go, root: Path, device: Device) -> No
     assert never.runner.weights.cache is None
 
 
-def test_what_a_killed_runner_left_is_removed(go: Go, root: Path) -> None:
-    file = _kept(go, root)
-    left = file.with_name(f"{file.name}.4711.0.tmp")
-    left.write_bytes(b"half of it")
-    assert _cache(go()).state == "used"
-    assert not left.exists()
-
-
 def test_upkeep_knows_them(go: Go, root: Path, device: Device) -> None:
     file = _kept(go, root)
     assert upkeep.verify(device).caches == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -117,17 +116,3 @@ def test_methods_share_their_weights(run: Run, programs: Path, tmp_path: Path) -
         numpy.testing.assert_allclose(numpy.load(tmp_path / f"{name}0.npy"), wanted, rtol=1e-5, atol=1e-6)
     # Upstream's engine takes the same flag; it does not tell what it shares.
     assert "weights" not in run("executorch", model, "--method_name=decode", "--also_load=prefill")
-
-
-def test_the_kernel_of_every_layer_is_named(run: Run, programs: Path) -> None:
-    model = f"--model_path={programs / 'mixed.pte'}"
-    uses = run("lean", model)["kernels"]
-    assert [use["node"] for use in uses] == [f"Fully Connected (NC, F32) GEMM #1 @{index}" for index in (0, 2)]
-    for use in uses:
-        assert re.fullmatch(r"(xnn_f32_gemm\w*_ukernel|slipway_f32_gemm)_\w+", use["kernel"])
-        # Upstream's convention: what a kernel wants of the processor stands behind two underscores.
-        assert use["kernel"].rpartition("__")[2].startswith(use["feature"])
-        library = "Slipway" if use["kernel"].startswith("slipway_") else "XNNPACK"
-        assert (use["library"], bool(use["feature"])) == (library, True)
-    (method,) = run("lean", model, "--describe")["methods"]
-    assert method["kernels"] == uses, "three rows, described and run"

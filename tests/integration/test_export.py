@@ -18,9 +18,8 @@ from core.console import shown
 from core.errors import ConfigError, ExportError
 from core.formats.program import Program, load_program
 from core.paths import ROOT, cache_dir
-from models.export import attempt, export, raise_failures
+from models.export import export
 from models.lowering.quiet import log_path
-from models.nets.layers import linear
 from models.reference.host import Host
 from models.request import resolve
 from models.request.current import current
@@ -31,8 +30,8 @@ pytestmark = pytest.mark.export
 
 FIXTURES = ROOT / "tests" / "fixtures" / "models"
 SMALL = [
-    ("linear", "fp32"), ("linear", "qd8_qb4w"), ("conv", "qs8"), ("conv1x1", "fp16"), ("matmul", "fp32"),
-    ("matmul", "fp16"), ("mlp", "qd8_qc8w"), ("mlp", "qs8"), ("mixed", "fp32"), ("mixed", "qd8_qb4w"),
+    ("linear", "qd8_qb4w"), ("conv", "qs8"), ("conv1x1", "fp16"), ("matmul", "fp32"), ("mlp", "qd8_qc8w"),
+    ("mixed", "fp32"),
 ]  # fmt: skip
 """Every small model and every scheme; test_zoo.py exports all pairs, and runs them with both engines."""
 
@@ -148,35 +147,6 @@ def test_a_small_model_in_a_scheme(exported: Exporter, host: Host, tmp_path: Pat
         assert (program.delegates, program.undelegated) == (1, ())
 
 
-@pytest.mark.parametrize(
-    ("model", "scheme", "share", "words"), [("mlp", "fp32", 1e-5, "fp32"), ("mlp", "fp16", 2**-7, "2^-7 of the spread")]
-)
-def test_tolerances_say_where_they_come_from(
-    exported: Exporter, model: str, scheme: str, share: float, words: str
-) -> None:
-    path, program = exported(model, scheme)
-    output = numpy.load(path / "output0.npy").astype(float)
-    spread = max(output.max() - output.min(), abs(output).max())
-    assert spread < 1  # outputs above 1 get 1e-5 itself in fp32
-    assert program.tolerance.atol == pytest.approx(share * spread)
-    assert words in program.tolerance.why
-
-
-def test_one_activation_may_round_to_the_next_integer(exported: Exporter) -> None:
-    path, program = exported("linear", "qd8_qc8w")
-    given, largest = numpy.load(path / "input0.npy"), float(linear()[0].weight.detach().abs().max()) * 127 / 127.5
-    assert program.tolerance.atol == pytest.approx(1e-5 + numpy.ptp(given) / 255 * largest, rel=1e-3)
-    assert (program.tolerance.rtol, "dynamic int8 of the inputs" in program.tolerance.why) == (1e-5, True)
-
-
-def test_a_static_output_is_compared_in_its_own_steps(exported: Exporter) -> None:
-    path, program = exported("mlp", "qs8")
-    output = numpy.load(path / "output0.npy").astype(float)
-    step = numpy.diff(numpy.unique(output)).min()
-    assert program.tolerance.atol == pytest.approx(step, rel=1e-3)
-    assert program.tolerance.rtol == 0.0
-
-
 def test_what_stays_outside_the_delegate_is_named_with_its_cause(exported: Exporter, host: Host) -> None:
     _, program = exported("mixed", "fp32")
     outside = {one.name: one for one in program.undelegated}
@@ -223,12 +193,9 @@ def test_a_convolution_with_relu_that_stays_float_is_reported(
         ("depthwise", "qd8_qc8w", ["0 (conv2d 8x1x3x3): dynamic quantization takes no grouped"]),
         ("odd_width", "qd8_qb4w", ["0 (linear 64x48): its 48 input features are not a multiple"]),
         ("conv", "qd8_qb4w", ["0 (conv2d 16x8x3x3): XNNPACK has no convolution with int4"]),
-        ("product", "qd8_qc8w", ["table (matmul 32x16): torchao quantizes torch.nn.Linear modules only"]),
         ("product", "qs8", ["table (matmul 32x16): the quantizer has no pattern"]),
         ("attention", "qd8_qc8w", ["attention (linear 96x32): torchao", "attention (linear 32x32): torchao"]),
-        ("attention", "qs8", []),
         ("dead", "qd8_qc8w", []),  # what no output needs is in no program
-        ("dead", "qd8_qb4w", ["0 (linear 8x16): its 16 input features are not a multiple"]),
     ],
 )
 def test_other_layers_that_a_scheme_leaves_float(
@@ -240,29 +207,6 @@ def test_other_layers_that_a_scheme_leaves_float(
     assert all(one.startswith(start) for one, start in zip(found, skipped, strict=True)), found
     all_of_them = {"attention": 2, "conv": 1}.get(model) == len(skipped)
     assert any("quantized nothing at all" in warning for warning in program.warnings) == all_of_them
-
-
-def test_quantized_layers_outside_the_delegate_are_reported(fresh: Exporter) -> None:
-    _, program = fresh("mlp", "qs8", partitioners=("none",))
-    assert [one.partition(" ")[0] for one in program.quantization.skipped] == ["0", "2", "4"]
-    assert all("outside every delegate" in one for one in program.quantization.skipped)
-    assert (program.delegates, program.backends) == (0, ())
-    assert {one.why for one in program.undelegated} == {"no partitioner was requested"}
-
-
-def test_per_op_mode_gives_a_delegate_an_operator(exported: Exporter, fresh: Exporter) -> None:
-    _, whole = exported("mlp", "qs8")
-    _, single = fresh("mlp", "qs8", options={"per_op_mode": "true"})
-    assert (whole.delegates, single.delegates) == (1, 5)
-    assert single.options == {"per_op_mode": True}
-    assert single.outputs[0].sha256 == whole.outputs[0].sha256
-
-
-def test_config_precisions_restrict_what_is_delegated(fresh: Exporter) -> None:
-    _, program = fresh("mlp", "qd8_qc8w", options={"config_precisions": "dynamic_quant"})
-    (relu,) = program.undelegated
-    assert (relu.name, relu.count) == ("aten::relu.out", 2)
-    assert "not enabled precision types" in relu.why
 
 
 def test_several_partitioners_take_turns(exported: Exporter, fresh: Exporter, tmp_path: Path) -> None:
@@ -289,7 +233,7 @@ def test_a_crash_of_the_runtime_is_an_error_with_a_cause(fresh: Exporter, tmp_pa
     assert list((tmp_path / "out").iterdir()) == []
 
 
-@pytest.mark.parametrize("scheme", ["fp32", "qs8", "qd8_qc8w"])
+@pytest.mark.parametrize("scheme", ["fp32", "qd8_qc8w"])
 def test_dynamic_shapes(exported: Exporter, host: Host, tmp_path: Path, scheme: str) -> None:
     path, program = exported(fixture("good:batches"), scheme)
     copy = shutil.copytree(path, tmp_path / "copy")
@@ -367,14 +311,6 @@ def test_a_wrong_function_is_told_what_is_wrong(fresh: Exporter, tmp_path: Path,
     assert shown(log := log_path(f"wrong-{function}-fp32")) in text
     assert "Traceback (most recent call last)" in log.read_text(encoding="utf-8")
     assert list((tmp_path / "out").iterdir()) == [], "nothing half-written"
-
-
-def test_the_line_of_the_users_mistake_is_given(fresh: Exporter, tmp_path: Path) -> None:
-    file = tmp_path / "net.py"
-    file.write_text("import no_such_module\n\n\ndef make_model():\n    return None\n")
-    with pytest.raises(ExportError, match=r"Importing .*net\.py, line 1 failed") as caught:
-        fresh(f"{file}:make_model")
-    assert "No module named 'no_such_module'" in caught.value.cause
 
 
 def test_exporting_again_does_nothing_until_something_changes(
@@ -467,14 +403,6 @@ def _children(pid: int) -> list[int]:
     return found
 
 
-def test_a_killed_exports_remains_are_swept(exported: Exporter, folder: Path, host: Host) -> None:
-    remains = folder / ".linear-fp32.abcd1234.tmp"
-    remains.mkdir()
-    (remains / "model.pte").write_bytes(b"half")
-    export("linear", "fp32", out=folder, host=host, force=True)
-    assert not remains.exists()
-
-
 def test_a_folder_that_no_export_made_is_left_alone(tmp_path: Path, host: Host) -> None:
     mine = tmp_path / "linear-fp32"
     mine.mkdir()
@@ -482,10 +410,3 @@ def test_a_folder_that_no_export_made_is_left_alone(tmp_path: Path, host: Host) 
     with pytest.raises(ConfigError, match="The export cannot write to"):
         export("linear", "fp32", out=tmp_path, host=host)
     assert (mine / "notes.txt").read_text() == "mine"
-
-
-def test_one_failure_of_many_keeps_the_others(tmp_path: Path) -> None:
-    failures = attempt([resolve(name, out=tmp_path) for name in (fixture("wrong:raises"), "linear")], False)
-    with pytest.raises(ExportError, match=r"raises\(\)"):
-        raise_failures(failures, 2)
-    assert load_program(tmp_path / "linear-fp32").model == "linear"

@@ -81,17 +81,6 @@ def test_the_commands(project: Path) -> None:
     assert files(project) == before, "what is installed stays as it is"
 
 
-def test_a_list_of_the_commands_loads_little(project: Path) -> None:
-    """What a start costs on any machine, however busy: the modules that Python reads."""
-    done = run(project, "slipway", "--list", PYTHONPROFILEIMPORTTIME="1")
-    assert "deploy" in done.stdout
-    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
-    loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in lines}
-    assert "invoke" in loaded
-    assert not loaded & {"torch", "numpy", "pydantic", "rich"}
-    assert len(lines) < 800
-
-
 def test_tests_of_the_project_on_devices(project: Path) -> None:
     words = ("pytest", "-p", "no:cacheprovider", "-W", "error", "--junitxml=report.xml")
     done = run(project, *words)
@@ -101,10 +90,3 @@ def test_tests_of_the_project_on_devices(project: Path) -> None:
     found = {each.attrib["name"]: each.attrib["value"] for each in ET.parse(project / "report.xml").iter("property")}  # noqa: S314
     assert found["slipway.device"] == "local"
     assert float(found["slipway.p50_ms"]) > 0
-
-
-def test_a_selection_without_a_device_is_an_error(project: Path) -> None:
-    done = run(project, "pytest", "-p", "no:cacheprovider", "--device", "pi & !emulated")
-    assert done.returncode == 4
-    assert "No device fits 'pi & !emulated'." in done.stderr
-    assert "Try: slipway devices.list" in done.stderr

@@ -237,14 +237,6 @@ def test_its_address_serves_what_pips_own_settings_do_not_have(
     assert not bootstrap.install("core", environment), "a second time there is nothing to do"
 
 
-def test_pips_own_settings_come_first_if_the_digest_fits(
-    environment: Path, addressed: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "good"))
-    assert bootstrap.install("core", environment)
-    assert (_installed(environment), addressed.asked) == ("good", [])
-
-
 def test_another_file_in_pips_own_folder_is_passed_over(
     environment: Path, addressed: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -132,12 +130,6 @@ def test_with_a_full_disk(clone: Path, tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_from_another_folder_and_with_arguments(clone: Path, tmp_path: Path) -> None:
-    done = ran([str(ROOT / "inv"), "deploy", "--help"], cwd=tmp_path, timeout=60)
-    assert done.returncode == 0
-    assert "./inv deploy --device pi --model mobilenet_v2" in done.stdout
-
-
 def test_a_broken_environment_is_made_again(lived_in: Path) -> None:
     assert _inv(lived_in, "--version").returncode == 0  # nothing to do after the first test here; alone it makes one
     (lived_in / ".venv" / "bin" / "python").unlink()
@@ -155,17 +147,3 @@ def test_a_debian_python_without_venv_support(clone: Path) -> None:
     done = ran(["unshare", "--map-root-user", "--mount", "sh", "-c", script, str(clone / "inv")], timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Slipway ")
-
-
-def test_an_invoke_from_elsewhere_works_the_same(tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    subprocess.run([sys.executable, "-m", "venv", str(other)], check=True, capture_output=True)
-    pip = [str(other / "bin" / "python"), "-m", "pip", "install", "-q", "invoke==3.0.3"]
-    subprocess.run(pip, check=True, capture_output=True)
-    words = [str(other / "bin" / "invoke")]
-    listed = ran([*words, "--list"], cwd=ROOT, timeout=60)
-    assert listed.returncode == 0, listed.stderr
-    assert "deploy" in listed.stdout
-    done = ran([*words, "targets", "--json"], cwd=ROOT, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert len(json.loads(done.stdout)) == 15

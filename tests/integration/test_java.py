@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import os
 import re
 import shutil
@@ -22,10 +21,7 @@ from core.processes.commands import Done, run
 from toolchains.bundle import aar, java
 from toolchains.bundle.sdk import Sdk, build_sdk
 from toolchains.compilers.families import family
-from toolchains.debian.host import host_arch
-from toolchains.debian.packages import tree
 from toolchains.targets import get_target
-from toolchains.tools import table
 
 from .test_libslipway import expected
 
@@ -150,16 +146,3 @@ def test_the_steps_of_an_aar(built: Built, dist: Path, monkeypatch: pytest.Monke
         assert archive.read("jni/x86_64/libslipway.so") == library
         assert archive.read("classes.jar") == built.jar.read_bytes()
         assert archive.read(f"jni/x86_64/{java.NATIVE}")[:4] == b"\x7fELF"
-
-
-def test_debians_jdk_compiles_the_same_classes(tmp_path: Path, built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a machine without a JDK: no root, no package of the system's."""
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setattr(java, "shutil", SimpleNamespace(which=lambda name: None))
-    home = java.jdk()
-    pinned = table()["jdk"]
-    assert home.is_relative_to(tree(pinned["suite"], host_arch(), tuple(pinned["packages"])))
-    classes = java.compile_classes(tmp_path)
-    with zipfile.ZipFile(built.jar) as ours, zipfile.ZipFile(io.BytesIO(classes.jar)) as theirs:
-        assert ours.namelist() == theirs.namelist()
-        assert "org/slipway/Program.class" in ours.namelist()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import ConfigError, DeviceBusyError, PreflightError, UnreachableError
+from core.errors import ConfigError, DeviceBusyError, UnreachableError
 from core.formats.bundle import Bundle
 from deploy.devices.inventory import Device
 from deploy.lab.places import PLACE, lease
@@ -100,14 +100,6 @@ def test_the_place_is_held_for_the_deploy_and_given_back(
     monkeypatch.setenv(VARIABLE, lab.address)
     small.deploy(device.model_copy(update={"place": "by-another-name", "coordinator": ""}))
     assert lab.holder("board") == ""
-
-
-def test_what_was_mine_before_stays_mine(lab: Lab, device: Device, small: Tiny) -> None:
-    lab.client("-p", "board", "acquire")
-    mine = lab.holder("board")
-    small.deploy(device)
-    assert lab.holder("board") == mine != ""
-    lab.client("-p", "board", "release")
 
 
 def test_a_place_of_somebody_else(lab: Lab, device: Device, small: Tiny) -> None:
@@ -218,15 +210,6 @@ def test_two_at_once_in_one_process_and_in_two(
     assert lab.holder("board") != "", "the other process has it"
     other.interrupt()
     assert other.end()[0] == 130
-    assert lab.holder("board") == ""
-
-
-def test_it_is_given_back_after_a_failure(lab: Lab, device: Device, small: Tiny, tmp_path: Path) -> None:
-    with pytest.raises(PreflightError):
-        execute(device, small_program("linux-arm64"))
-    assert lab.holder("board") == ""
-    with pytest.raises(ConfigError, match="there is no key file"):
-        small.deploy(device.model_copy(update={"key": tmp_path / "none"}))
     assert lab.holder("board") == ""
 
 

@@ -94,7 +94,7 @@ def test_a_program_does_what_pytorch_does(lean: Bundle, tmp_path: Path, name: st
             np.testing.assert_allclose(got, expected, 1e-5, 1e-5, err_msg=f"output {index}")
 
 
-FIXED = [("mlp", "5x8"), ("mlp", "5x23"), ("mlp", "1x1"), ("cnn", "1x1x16x16"), ("cnn", "1x2x8x8")]
+FIXED = [("mlp", "5x23"), ("cnn", "1x2x8x8")]
 """Inputs within every bound that have another size than the network was made for, where the export fixed it."""
 
 
@@ -151,7 +151,7 @@ ROWS = 33
 """More than two tiles of the tallest kernel, which takes 16 rows."""
 
 
-@pytest.mark.parametrize(("scheme", "near"), [("fp32", 1e-5), ("fp16", 5e-3), ("qd8_qc8w", 1e-5), ("qd8_qb4w", 1e-5)])
+@pytest.mark.parametrize(("scheme", "near"), [("fp16", 5e-3), ("qd8_qb4w", 1e-5)])
 def test_a_row_does_not_depend_on_how_many_there_are(lean: Bundle, tmp_path: Path, scheme: str, near: float) -> None:
     """Kernels take some rows at a time, and their last tile has rows that are not there.
 

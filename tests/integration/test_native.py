@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shutil
@@ -20,7 +19,6 @@ from core.errors import BuildError
 from core.files import locked
 from core.formats.bundle import MANIFEST, SBOM, Native
 from core.paths import ROOT, cache_dir
-from tests.conftest import Inv
 from tests.support.processes import descendants, gone, marked, ran
 from tests.unit.test_sbom import problems
 from toolchains.bundle import conan, conan_packages, lock, native
@@ -71,22 +69,6 @@ def test_the_bill_of_materials_is_valid_and_complete(built: Native) -> None:
     for entry in built.manifest.files:
         if entry.path != SBOM:
             assert components[entry.path]["hashes"] == [{"alg": "SHA-256", "content": entry.sha256}]
-
-
-def test_nothing_to_do_builds_nothing(built: Native, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SLIPWAY_DIST", str(built.path.parent.parent))
-    monkeypatch.setattr(native, "_build", lambda *_: pytest.fail("it was built again"))
-    assert native.build_native(built.manifest.target) == built
-
-
-def test_the_command_says_what_it_built(native_packages: Callable[[str], Native], inv: Inv) -> None:
-    known = native_packages("linux-x86_64")
-    env = {"SLIPWAY_DIST": str(known.path.parent.parent)}
-    done = inv("build", "--target", "linux-x86_64", "--packages", "--json", env=env)
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    assert said["path"] == str(known.path)
-    assert said["kleidiai_note"] == "KleidiAI is for 64-bit Arm"
 
 
 def test_ctrl_c_leaves_nothing_behind(native_packages: Callable[[str], Native], dist: Path, tmp_path: Path) -> None:
@@ -153,12 +135,6 @@ def offline(*words: str, cwd: Path = ROOT) -> str:
     done = ran(argv, cwd=cwd, env=conan._environment())
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
-
-
-def test_a_namespace_without_interfaces_has_no_network() -> None:
-    """192.0.2.1 is an address of RFC 5737's, for examples: here not even a route leads there."""
-    code = "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); print(s.connect_ex(('192.0.2.1', 9)))"
-    assert offline(sys.executable, "-c", code).strip() == str(errno.ENETUNREACH)
 
 
 def test_configuring_and_building_reach_no_network(native_packages: Callable[[str], Native], tmp_path: Path) -> None:

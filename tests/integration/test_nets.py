@@ -16,7 +16,7 @@ from core.formats.program import load_program
 from verify.bench.measuring import sweep
 from verify.nets import report
 from verify.nets.exporting import export, folder_of
-from verify.nets.table import Exported, Net, choose
+from verify.nets.table import Exported, choose
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
@@ -57,20 +57,3 @@ def test_a_net_is_exported_measured_and_shown(
     row = (program, seen)
     assert report.full([row])[0][:2] == ["transformer_encoder", "fp32"]
     assert report.short([row])[0][:2] == ["fp32", "1"]
-
-
-def test_a_nets_weights_are_the_same_each_time_and_give_numbers_that_differ() -> None:
-    import torch
-
-    from verify.nets.making import _fill, make
-
-    norm = Net("norm", "torch.nn:BatchNorm2d", {"input": "2x4x8x8"}, ("fp32",), settings={"num_features": 4})
-    first, again = make(norm), make(norm)
-    assert bool(torch.equal(first[1][0], again[1][0]))
-    assert bool(first[0].net.running_mean.any()), "the statistics of noise"
-    assert bool(torch.equal(first[0](*first[1])[0], again[0](*again[1])[0]))
-    head = torch.nn.Sequential(torch.nn.Linear(8, 2), torch.nn.Linear(2, 2))
-    torch.nn.init.zeros_(head[1].weight)
-    kept = head[0].weight.clone()
-    assert _fill(head) == ["1"]
-    assert (bool(head[1].weight.any()), bool(torch.equal(head[0].weight, kept))) == (True, True)

@@ -132,7 +132,7 @@ def device(tmp_path_factory: pytest.TempPathFactory) -> Device:
     return Device(name="bench", transport="local", target=host_target().name, root=str(root), timeout=120)
 
 
-@pytest.mark.parametrize(("scheme", "error"), [("fp32", 1e-5), ("qs8", 0.5)])
+@pytest.mark.parametrize(("scheme", "error"), [("qs8", 0.5)])
 def test_any_form_of_a_call_becomes_a_row_of_tensors(tmp_path: Path, host: Host, scheme: str, error: float) -> None:
     import torch
 
@@ -223,13 +223,6 @@ def test_a_deploy_compares_the_same_execution(
     # The first execution's reference is not the eleventh's.
     (folder / "output0-11.npy").write_bytes((folder / "output0.npy").read_bytes())
     assert deploy(device, bundle, folder, listeners=[]).verdict == "differs"
-
-
-def test_of_large_outputs_few_executions_are_kept(tmp_path: Path, host: Host) -> None:
-    folder = export(f"{FIXTURES / 'stateful.py'}:large", out=tmp_path, host=host)
-    program = load_program(folder)
-    assert sorted(program.executions) == [1, 2, 11]
-    assert [numpy.load(folder / file.file)[0] for _, (file,) in sorted(program.executions.items())] == [1, 2, 11]
 
 
 @pytest.mark.build

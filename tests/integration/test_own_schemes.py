@@ -76,13 +76,6 @@ def _run_by_lean(folder: Path, program: Program, to: Path) -> Any:
     return numpy.load(to / "y0.npy") - numpy.load(folder / "output0.npy")
 
 
-def test_one_scale_for_all_of_a_weight(exported: Exporter) -> None:
-    channels, tensor = exported("plain", "qs8"), exported("plain", "qs8", per_tensor=True)
-    assert tensor.size < channels.size, "it has fewer scales"
-    assert tensor.outputs[0].sha256 == exported("converted", "fp32").outputs[0].sha256, "the same by the owner's hands"
-    assert tensor.name == "quantized-plain-qs8-per_tensor"
-
-
 def test_an_own_quantizer(exported: Exporter) -> None:
     program = exported("plain", "qs8", quantizer=f"{FILE}:quantizer")
     assert program.quantization.skipped == ()
@@ -123,7 +116,7 @@ def test_a_program_that_upstreams_runtime_gets_wrong_has_pytorchs_reference(
     assert program.tolerance.atol == pytest.approx(step / 8, rel=0.05)
 
 
-@pytest.mark.parametrize("scheme", ["qs8", "qd8_qc8w"])
+@pytest.mark.parametrize("scheme", ["qd8_qc8w"])
 def test_a_layer_may_stay_in_float(exported: Exporter, scheme: str) -> None:
     all_of_them, some = exported("plain", scheme), exported("plain", scheme, layers="0:float")
     assert 2 * 64 * 64 < some.size - all_of_them.size < 4 * 64 * 64

@@ -16,7 +16,6 @@ import pytest
 from core.formats.program import load_program
 from deploy.run.compare import Comparison, compare
 from models.export import export
-from models.zoo import everything
 
 pytestmark = pytest.mark.export
 
@@ -134,40 +133,3 @@ def test_small_outputs_have_small_tolerances(tmp_path: Path, scheme: str) -> Non
         numpy.save(tmp_path / f"{name}.npy", (want * factor).astype(numpy.float32))
         found = compare(name, tmp_path / f"{name}.npy", folder / "output0.npy", load_program(folder).tolerance)
         assert found.verdict == "differs", found
-
-
-def test_the_sample_has_every_scheme() -> None:
-    assert set(everything()) > SAMPLE | HIDES
-    assert {scheme for _, scheme in SAMPLE} == {scheme for _, scheme in everything()}
-
-
-def test_flipped_roundings_of_few_outputs_are_no_fault_of_a_layer() -> None:
-    import torch
-
-    from models.reference.directions import STEP, limits
-
-    random = torch.Generator().manual_seed(0)
-    moves = 0.01 * torch.randn(50, 10, generator=random, dtype=torch.float64)
-    flips = [0.02 * torch.randn(10, generator=random, dtype=torch.float64) for _ in range(3)]
-    allowed = torch.tensor(limits(moves, [flips[0] * 1e-6] * 3, flips), dtype=torch.float64)
-    for _ in range(300):
-        other = 0.02 * torch.randn(10, generator=random, dtype=torch.float64)
-        assert bool(((moves @ other / moves.square().sum(1)).abs() * STEP <= allowed).all())
-
-
-def test_what_a_flipped_rounding_does_is_measured() -> None:
-    path = _exported("mlp", "qd8_qc8w")
-    program = load_program(path)
-    output, allowed = numpy.load(path / "output0.npy").astype(float), program.tolerance
-    # Far below a step of 8 bits over the output's spread, which hides one per cent of a layer; but no mere float32.
-    assert 1e-5 < allowed.atol < numpy.ptp(output) / 127
-    found = re.fullmatch(
-        r"dynamic int8: one rounding flipped before \S+ moves the output by (\S+), and twice that is allowed",
-        allowed.why,
-    )
-    assert found
-    assert allowed.atol == pytest.approx(2 * float(found[1]), rel=0.06)
-    assert allowed.rms is not None
-    assert 0 < allowed.rms < allowed.atol
-    assert allowed.gain is not None
-    assert 1e-3 <= allowed.gain < 0.01

@@ -30,10 +30,8 @@ def refused(row: Row) -> set[str]:
     [
         ("linux-armv6", "arm1176", False),
         ("linux-arm64", "cortex-a53", False),
-        ("linux-arm64", "cortex-a76", True),
         ("linux-arm64", "max", True),
         ("linux-x86_64", "Nehalem", False),
-        ("linux-x86_64", "Haswell", True),
         ("linux-x86_64", "native", True),
         ("windows-x86_64", "wine", True),
     ],

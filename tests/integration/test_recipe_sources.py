@@ -183,9 +183,3 @@ def test_only_a_rebuild_takes_the_place_of_a_pinned_package(
     else:
         assert done.returncode != 0
         assert f"{came} came, which is not a rebuild" in done.stderr
-
-
-def test_an_unknown_place_is_told(conan: Conan) -> None:
-    done = conan.create("user.slipway:sources=svn")
-    assert done.returncode != 0
-    assert "svn" in done.stderr

@@ -22,10 +22,8 @@ FIXTURE = ROOT / "tests" / "fixtures" / "models" / "refused.py"
 NORM = "aten::_native_batch_norm_legit_no_training"
 
 
-# fp32 is the sample that CI runs.
-@pytest.mark.parametrize("scheme", ["fp32", pytest.param("qs8", marks=pytest.mark.long)])
-def test_what_lowering_refuses_is_outside_and_the_sound_one_beside_it_inside(tmp_path: Path, scheme: str) -> None:
-    program = load_program(export(f"{FIXTURE}:refused", scheme, out=tmp_path))
+def test_what_lowering_refuses_is_outside_and_the_sound_one_beside_it_inside(tmp_path: Path) -> None:
+    program = load_program(export(f"{FIXTURE}:refused", "fp32", out=tmp_path))
     inside = {one.name.removesuffix(".default").removesuffix(".dim"): one.count for one in program.delegated}
     outside = {one.name: one.why for one in program.undelegated}
     refuses = "XnnpackPartitioner: its lowering refuses"
@@ -34,14 +32,13 @@ def test_what_lowering_refuses_is_outside_and_the_sound_one_beside_it_inside(tmp
         f"{refuses} aten::max.dim: RuntimeError: amax.default only supports keep_dim == True"
     )
     assert f"{refuses} aten::prelu: AssertionError: " in outside["aten::mul.out"], "of which PReLU is made"
-    if scheme == "fp32":  # the quantizer puts its own operators between
-        assert inside[NORM] == 1
-        assert f"{refuses} {NORM}: KeyError: " in outside[f"{NORM}.out"]
+    assert inside[NORM] == 1
+    assert f"{refuses} {NORM}: KeyError: " in outside[f"{NORM}.out"]
     assert program.agreement is not None
     assert program.agreement.max_abs <= program.agreement.limit
     assert [one for one in program.warnings if "calibrated" not in one] == []
     assert (program.etrecord, RECORD in program.files) == (RECORD, True)
-    log = log_path(f"refused-refused-{scheme}").read_text(encoding="utf-8")
+    log = log_path("refused-refused-fp32").read_text(encoding="utf-8")
     assert "op_max_dim.py" in log, "upstream's traceback"
 
 
@@ -65,10 +62,8 @@ def test_weights_that_a_layer_packs_are_read_otherwise_outside(tmp_path: Path, s
     assert [one.split(": quantized,")[0] for one in program.warnings if "calibrated" not in one] == expected
 
 
-# fp32 is the sample that CI runs.
-@pytest.mark.parametrize("scheme", ["fp32", pytest.param("qs8", marks=pytest.mark.long)])
-def test_values_of_seven_dimensions_are_outside_and_those_of_six_inside(tmp_path: Path, scheme: str) -> None:
-    program = load_program(export(f"{FIXTURE}:deep", scheme, out=tmp_path))
+def test_values_of_seven_dimensions_are_outside_and_those_of_six_inside(tmp_path: Path) -> None:
+    program = load_program(export(f"{FIXTURE}:deep", "fp32", out=tmp_path))
     inside = {one.name.removesuffix(".default"): one.count for one in program.delegated}
     outside = {one.name: one.why for one in program.undelegated}
     assert inside["aten::linear"] == inside["aten::relu"] == 1

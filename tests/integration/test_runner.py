@@ -140,28 +140,6 @@ def test_a_run_computes_what_upstreams_runtime_computes(run: Run, mlp: tuple[Pat
         assert item["sha256"] == digest(written) == reference.sha256
 
 
-def test_latencies_are_all_there_and_their_percentiles_are_of_the_nearest_rank(run: Run, programs: Path) -> None:
-    answer = run("--model_path", programs / "delegated.pte", "--json", "--num_executions=37", "--warmup=5").json
-    latency = answer["latency_ms"]
-    ordered = sorted(latency["all"])
-    assert (latency["count"], latency["warmup"], len(ordered)) == (37, 5, 37)
-    assert ordered[0] > 0
-    for name, percent in (("p50", 50), ("p90", 90), ("p99", 99)):
-        rank = next(n for n in range(1, 38) if n * 100 >= percent * 37)
-        assert latency[name] == ordered[rank - 1]
-    assert latency["min"] == ordered[0]
-    assert latency["mean"] == pytest.approx(sum(ordered) / 37, abs=1e-5)
-
-
-def test_the_processor_is_the_one_the_kernel_names(run: Run) -> None:
-    cpu = run("--capabilities", "--json").json["cpu"]
-    info = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    assert cpu["arch"] == os.uname().machine
-    assert cpu["model"] in info
-    assert " ".join(cpu["features"]) in info
-    assert 1 <= cpu["cores"] <= (os.cpu_count() or 1)
-
-
 def test_help_and_version(run: Run) -> None:
     text = run("--help").out
     for flag in FLAGS:
@@ -201,12 +179,6 @@ def test_inputs_are_ones_when_none_are_given(run: Run, programs: Path) -> None:
     assert numbers[2]["sha256"] == digest(numpy.asarray(0.5))
 
 
-def test_dynamic_shapes_within_their_bound(run: Run, programs: Path) -> None:
-    for batch in (1, 3, 8):
-        answer = run("--model_path", programs / "dynamic.pte", f"--input_shapes={batch}x16", "--json").json
-        assert (answer["inputs"][0]["shape"], answer["outputs"][0]["shape"]) == ([batch, 16], [batch, 4])
-
-
 def test_weights_stored_apart(run: Run, programs: Path, tmp_path: Path) -> None:
     weights = next(programs.glob("*.ptd"))
     words = ["--model_path", programs / "apart.pte", f"--inputs={programs / 'apart.in0.npy'}", "--json"]
@@ -236,18 +208,6 @@ def test_the_files_that_ran_are_digested_where_that_is_cheap(run: Run, programs:
     assert cheap["limit_ms"] > 0
     assert len(cheap["files"]) == 2 or cheap["estimate_ms"] > cheap["limit_ms"]
     assert run(*words, "--digests=sometimes").code == 2
-
-
-def test_json_to_a_file_and_outputs_printed(run: Run, programs: Path, tmp_path: Path) -> None:
-    words = ["--model_path", programs / "bf16.pte", "--print_output"]
-    to_file = run(*words, f"--json={tmp_path / 'result.json'}")
-    assert to_file.code == 0
-    assert "output 1: bfloat16 3 [5, 5, 5]" in to_file.out
-    assert "latency" in to_file.out
-    assert json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))["method"] == "forward"
-    to_stdout = run(*words, "--json")
-    assert to_stdout.json["outputs"][1]["shape"] == [3]
-    assert "output 1: bfloat16 3 [5, 5, 5]" in to_stdout.err
 
 
 def test_describe_lists_what_a_program_asks_for(run: Run, programs: Path) -> None:
@@ -305,20 +265,6 @@ def test_a_missing_backend_is_named(run: Run, programs: Path, tmp_path: Path) ->
     ]
 
 
-def test_a_truncated_program_is_refused_wherever_it_is_cut(run: Run, programs: Path, tmp_path: Path) -> None:
-    whole = (programs / "delegated.pte").read_bytes()
-    program = tmp_path / "cut.pte"
-    for size in [*range(0, len(whole), 97), len(whole) - 1]:
-        program.write_bytes(whole[:size])
-        for words in (["--json"], ["--describe", "--json"]):
-            ran = run("--model_path", program, *words)
-            assert ran.code == 3, f"cut to {size}: {ran}"
-            assert ran.json["error"]["kind"] == "file"
-        if size > 40:
-            assert f"truncated: {size} bytes found, " in ran.err
-    assert f"{len(whole)} promised by its header" in ran.err
-
-
 def test_a_damaged_program_never_crashes_the_runner(run: Run, programs: Path, tmp_path: Path) -> None:
     for name in ("delegated", "portable"):
         whole = (programs / f"{name}.pte").read_bytes()
@@ -372,12 +318,6 @@ def test_faults(run: Run, programs: Path, words: list[str], code: int, says: str
     assert error["fix"]
     assert says in error["message"] + error["fix"]
     assert error["message"] in ran.err
-
-
-def test_a_number_other_than_the_exported_one_is_refused(run: Run, programs: Path, tmp_path: Path) -> None:
-    numpy.save(tmp_path / "n.npy", numpy.asarray(4))
-    inputs = joined([programs / "numbers.in0.npy", tmp_path / "n.npy", programs / "numbers.in2.npy"])
-    assert run("--model_path", programs / "numbers.pte", f"--inputs={inputs}", "--json").code == 6
 
 
 def test_output_that_does_not_fit_leaves_no_file(run: Run, programs: Path, tmp_path: Path) -> None:

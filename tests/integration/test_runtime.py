@@ -103,17 +103,14 @@ def test_no_tail_is_wrong_on_arm() -> None:
     program = compile_tests("linux-arm64", "lean", "tail_tests")
     for cpu in ("cortex-a53", "max"):
         argv: list[str | Path] = [*emulators.user_argv(target, cpu, sysroot(target)), program]
-        assert run_tails(argv, SLIPWAY_TESTS_TAILS="20", SLIPWAY_TESTS_EMULATED="1") > 1500
+        assert run_tails(argv, SLIPWAY_TESTS_TAILS="10", SLIPWAY_TESTS_EMULATED="1") > 750
 
 
 @pytest.mark.long  # CI: all inputs on this machine and a part on Arm, with the layers of the two tests above
 @pytest.mark.parametrize(
     ("target_name", "cpus"),
     [
-        # With AVX2 on this machine: QEMU's conversions take subnormal halves for 0, those of processors do not.
-        ("linux-x86_64", ("Nehalem",)),
         ("linux-arm64", ("cortex-a53", "cortex-a76", "max")),
-        ("linux-armv7", ("cortex-a7",)),
         ("linux-armv6", ("arm1176",)),
     ],
 )

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -43,45 +41,6 @@ def redis(tmp_path: Path) -> Iterator[str]:
     argv = [*own_loader_argv(root, "usr/bin/redis-server"), *words]
     with serving(argv, port, tmp_path):
         yield f"redis://127.0.0.1:{port}"
-
-
-class _Store(BaseHTTPRequestHandler):
-    """What ccache asks of a server: GET, HEAD, PUT and DELETE of keys."""
-
-    kept: dict[str, bytes]
-
-    def _answer(self, code: int, body: bytes = b"") -> None:
-        self.send_response(code)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def do_GET(self) -> None:
-        body = self.kept.get(self.path)
-        self._answer(404 if body is None else 200, body or b"")
-
-    do_HEAD = do_GET  # noqa: N815
-
-    def do_PUT(self) -> None:
-        self.kept[self.path] = self.rfile.read(int(self.headers["Content-Length"]))
-        self._answer(201)
-
-    def log_message(self, *_: object) -> None:
-        """Nothing on stderr."""
-
-
-@pytest.fixture
-def web() -> Iterator[tuple[str, dict[str, bytes]]]:
-    """An HTTP server, and what it keeps."""
-    kept: dict[str, bytes] = {}
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Store", (_Store,), {"kept": kept}))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/ccache", kept
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 @pytest.fixture
@@ -121,14 +80,6 @@ def test_what_one_machine_compiled_another_takes_from_redis(redis: str, tmp_path
     assert hits == 0
     assert compiled >= 5
     assert reused(Machine(tmp_path / "other-machine", SLIPWAY_CCACHE_REMOTE=redis).build()) == (compiled, compiled)
-
-
-def test_and_from_a_web_server(web: tuple[str, dict[str, bytes]], tmp_path: Path) -> None:
-    address, kept = web
-    hits, compiled = reused(Machine(tmp_path / "one", SLIPWAY_CCACHE_REMOTE=address).build())
-    assert hits == 0
-    assert kept
-    assert reused(Machine(tmp_path / "other-machine", SLIPWAY_CCACHE_REMOTE=address).build()) == (compiled, compiled)
 
 
 def test_packages_come_from_a_conan_server(conan_server: str, tmp_path: Path) -> None:

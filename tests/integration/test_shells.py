@@ -21,7 +21,7 @@ def test_every_script_that_git_has_is_read() -> None:
 
 @pytest.mark.parametrize(
     ("line", "found"),
-    [("rm -rf $1", "SC2086"), ("[[ -e $1 ]]", "SC3010"), ("echo ${missing", "SC1"), ("cd /tmp; local x=1", "SC3043")],
+    [("rm -rf $1", "SC2086"), ("[[ -e $1 ]]", "SC3010")],
 )
 def test_a_wrong_script_is_found(tmp_path: Path, line: str, found: str) -> None:
     script = tmp_path / "wrong.sh"

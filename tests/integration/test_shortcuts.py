@@ -19,7 +19,7 @@ pytestmark = pytest.mark.export
 SOUGHT = f"{ROOT / 'tests' / 'fixtures' / 'models' / 'good.py'}:sought"
 
 
-@pytest.mark.parametrize(("model", "scheme"), [(SOUGHT, "fp32"), (SOUGHT, "qs8")])
+@pytest.mark.parametrize(("model", "scheme"), [(SOUGHT, "qs8")])
 def test_no_byte_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, scheme: str) -> None:
     from models.lowering import shortcuts
 

@@ -66,6 +66,14 @@ def test_the_same_files_make_the_same_bytes(built: sdk.Sdk, tmp_path: Path) -> N
     assert not list(copy.parent.glob("*.tar"))
 
 
+def test_damage_is_named(built: sdk.Sdk) -> None:
+    (built.path / "include/slipway.h").write_bytes(b"other")
+    with pytest.raises(BundleError, match="not those that were built") as caught:
+        sdk.Sdk.load(built.path)
+    assert "include/slipway.h: changed" in str(caught.value.cause)
+    assert caught.value.hint == "./inv build --target linux-arm64 --sdk"
+
+
 def test_an_archive_that_is_damaged_or_missing_is_named(built: sdk.Sdk) -> None:
     built.archive.write_bytes(b"x")
     with pytest.raises(BundleError, match="not those that were built"):
