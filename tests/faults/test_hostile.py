@@ -345,9 +345,3 @@ def test_ordinary_output_is_untouched(anyhow: Device) -> None:
     with open_device(anyhow) as transport:
         done = run(transport, ["printf", r"\033[1mb\033[0m\r\n\377"], deadline=Deadline.after(30))
     assert done.stdout == b"\x1b[1mb\x1b[0m\r\n\xff"
-
-
-def test_a_store_survives_it_all(anyhow: Device, small: Tiny) -> None:
-    """After an attack the same device serves an honest bundle."""
-    attempt(lambda: hostile(tiny.make(small.data.parent / "evil"), "exec cat /dev/zero\n").deploy(anyhow, timeout=30))
-    assert small.deploy(anyhow).verdict == "identical"

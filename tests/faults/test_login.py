@@ -75,22 +75,6 @@ def test_nobody_there(device: Device) -> None:
     assert 1.0 < time.monotonic() - begun < 10, "tried again with pauses, and not for ever"
 
 
-def test_something_else_answers(device: Device) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-        import threading
-
-        def talk() -> None:
-            for _ in range(3):
-                connection, _ = listener.accept()
-                connection.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n")
-                connection.close()
-
-        threading.Thread(target=talk, daemon=True).start()
-        with pytest.raises(UnreachableError, match="does not speak SSH"):
-            open_device(device.model_copy(update={"port": port}))
-
-
 def test_key_file_missing_or_no_key(device: Device, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no key file"):
         open_device(device.model_copy(update={"key": tmp_path / "none"}))

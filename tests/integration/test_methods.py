@@ -79,7 +79,7 @@ def test_decode_finds_what_prefill_left(folder: Path, device: Device, dist: Path
     assert (alone.verdict, alone.program.method, len(alone.outputs)) == ("identical", "prefill", 1)
 
 
-@pytest.mark.parametrize("scheme", ["qd8_qb4w", pytest.param("qs8", marks=pytest.mark.long)])
+@pytest.mark.parametrize("scheme", ["qd8_qb4w"])
 def test_methods_in_a_scheme_generate_the_hosts_tokens(device: Device, dist: Path, tmp_path: Path, scheme: str) -> None:
     folder = export(MODEL, scheme, out=tmp_path)
     program = load_program(folder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import warnings
 from pathlib import Path
 
@@ -44,23 +43,6 @@ def test_each_pattern_has_the_operator_without_which_it_is_not_sought() -> None:
         assert graphs
         for pattern in graphs:
             assert any(part in str(node.target) for node in pattern.graph.nodes), pattern.graph
-
-
-def test_torch_creates_its_operators_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from torch._export import utils
-
-    from models.lowering import shortcuts
-
-    created: list[str] = []
-    monkeypatch.setattr(utils, "_materialize_cpp_cia_ops", lambda: created.append("all"))
-    monkeypatch.setattr(shortcuts, "_SEEN", set())
-    before = gc.get_threshold()
-    for _ in range(2):
-        with shortcuts.in_torch():
-            assert utils._collect_all_valid_cia_ops() == utils._collect_all_valid_cia_ops()
-    assert created == ["all"]
-    utils._materialize_cpp_cia_ops()
-    assert (created, gc.get_threshold()) == (["all", "all"], before)
 
 
 def test_a_copy_of_the_exporters_process_computes_with_large_tensors(

@@ -21,7 +21,7 @@ from verify.fuzz.build import GUARDED, build
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
-CASES = (("conv", "qs8", 9), ("mlp", "fp32", 9), ("linear", "qd8_qb4w", 9))
+CASES = (("conv", "qs8", 18), ("mlp", "fp32", 9), ("linear", "qd8_qb4w", 9))
 """Model, scheme, and of how many patches one is tried."""
 
 
@@ -80,7 +80,7 @@ def test_a_loop_without_end_is_refused_for_its_rounds(sweep: Path, runner: Path)
 
 @pytest.mark.parametrize(("model", "scheme", "every"), CASES[:1])
 def test_the_runner_as_shipped_answers_for_each(sweep: Path, runner: Path, model: str, scheme: str, every: int) -> None:
-    argv = (sweep, program(model, scheme), "--run", f"--every={2 * every}", f"--runner={runner}")
+    argv = (sweep, program(model, scheme), "--run", f"--every={every}", f"--runner={runner}")
     findings, last = tried(*argv)
     assert not findings, [f"{one['path']} {one['was']} -> {one['now']}: {one['outcome']}" for one in findings]
     assert last["tried"] > 80
@@ -94,26 +94,6 @@ def test_what_is_swept_is_the_same_program(sweep: Path, runner: Path, tmp_path: 
     subprocess.run([sweep, whole, f"--spread={spread}"], check=True, timeout=60)
     assert answer(runner, spread, tmp_path / "a") == answer(runner, whole, tmp_path / "b")
     assert spread.stat().st_size > whole.stat().st_size
-
-
-def test_every_kind_of_number_is_found(sweep: Path) -> None:
-    """Of the program, its headers, and the graph within, those that had their defaults among them."""
-    said = subprocess.run(
-        [sweep, program("conv", "qs8"), "--list"], capture_output=True, text=True, check=True, timeout=60
-    ).stdout
-    paths = {line.split("\t")[4] for line in said.splitlines()}
-    graph = "execution_plan[0].delegates[0]/graph."
-    for path in (
-        "header.segment_base", "version", "segments[0].offset", "execution_plan[0].non_const_buffer_sizes[1]",
-        "execution_plan[0].values[0].val<Tensor>.sizes[0]", "execution_plan[0].values[0].val<Tensor>.sizes.length",
-        "execution_plan[0].delegates[0].processed.index", "execution_plan[0].values[0].val_type",
-        f"{graph}header.graph_size", f"{graph}num_externs", f"{graph}xvalues[0].xvalue_union<XNNTensorValue>.dims[1]",
-        f"{graph}xnodes[1].xnode_union_type", f"{graph}xnodes[0].debug_handle",
-    ):  # fmt: skip
-        assert path in paths
-    assert any(path.endswith("quant_params<PerTensorQuant>.zero_point") for path in paths)
-    assert any("XNNConv2d>.padding_left" in path for path in paths)
-    assert any("XNNConv2d>.adjustment_width" in path for path in paths), "a number that has its default is there, too"
 
 
 def test_memory_between_guarded_pages_ends_what_leaves_it(sweep: Path) -> None:

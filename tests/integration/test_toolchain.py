@@ -27,7 +27,7 @@ def target(request: pytest.FixtureRequest) -> Target:
     return get_target(request.param)
 
 
-@pytest.mark.parametrize("flags", [["-O0"], ["-O2"], ["-O2", "-fno-rtti", "-D_GLIBCXX_ASSERTIONS"]], ids=" ".join)
+@pytest.mark.parametrize("flags", [["-O0"], ["-O2", "-fno-rtti", "-D_GLIBCXX_ASSERTIONS"]], ids=" ".join)
 def test_everyday_code_runs_on_old_systems(target: Target, tmp_path: Path, flags: list[str]) -> None:
     program = tmp_path / "program"
     if "-fno-rtti" in flags:

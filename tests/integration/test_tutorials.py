@@ -52,16 +52,6 @@ def test_the_one_for_the_pi(tmp_path: Path) -> None:
     assert "net-make_model-fp32/`" in text
 
 
-def test_the_one_for_the_phone_has_options_that_exist() -> None:
-    """tests/integration/test_virtual_phone.py deploys over adb; here only the words are looked at."""
-    import tasks
-
-    options = {f"--{each.name.replace('_', '-')}" for each in tasks.ns["deploy"].get_arguments()}
-    found = commands(consoles.section("tutorials.md", "From a model to your own phone"), "pocket")
-    assert [words[0] for words in found] == ["deploy", "deploy", "deploy"]
-    assert {word for words in found for word in words if word.startswith("--")} <= options
-
-
 @pytest.mark.virtual
 def test_the_one_for_a_network_of_timm(inv: Inv, tmp_path: Path) -> None:
     page = consoles.section("tutorials.md", "From a network of timm to a checked result")

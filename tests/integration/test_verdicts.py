@@ -148,17 +148,6 @@ def test_inputs_have_an_order_that_upstream_runs() -> None:
     assert not images(picture)
 
 
-@pytest.mark.filterwarnings("ignore:ComplexHalf")
-def test_a_type_that_no_file_holds_is_named() -> None:
-    import torch
-
-    from models.loading.reference import to_numpy
-
-    assert to_numpy(torch.zeros(2, dtype=torch.complex64)).dtype.str == "<c8"
-    with pytest.raises(ExportError, match="is a tensor of complex32"):
-        to_numpy(torch.zeros(2, dtype=torch.complex32))
-
-
 def test_float64_says_nothing_where_it_has_no_meaning() -> None:
     import torch
 

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,12 +78,6 @@ def test_it_is_a_phone_as_far_as_adb_sees(phone: AdbTransport) -> None:
     assert ask(phone, script).splitlines() == ["shell", HERE, "/system/bin/sh", "given"]
 
 
-def test_every_name_in_system_bin_is_a_program(phone: AdbTransport) -> None:
-    toys = set(ask(phone, "toybox").split())
-    names = set(ask(phone, "ls /system/bin").split())
-    assert names - toys == {"sh", "toybox", "getprop"}
-
-
 def test_streams_statuses_and_words(phone: AdbTransport) -> None:
     done = run(phone, ["sh", "-c", "head -c 300000 /dev/zero; echo oops >&2; exit 3"], deadline=soon(), check=False)
     assert (done.code, len(done.stdout), done.stderr) == (3, 300000, b"oops\n")
@@ -141,18 +134,6 @@ def test_a_deadline_ends_the_whole_group(phone: AdbTransport, trap: str) -> None
     with pytest.raises(DeadlineError, match="while running"):
         run(phone, ["sh", "-c", f"{trap} sleep 4242 & sleep 4242"], deadline=Deadline.after(3))
     assert ask(phone, "ps -A -o args | grep -c '^sleep 4242'; true") == "0\n"
-
-
-def test_a_closed_stream_ends_the_whole_group(phone: AdbTransport) -> None:
-    from deploy.transport.supervise import supervised
-
-    channel = phone.start(supervised(["sh", "-c", "sleep 4243 & sleep 4243"], seconds=99))
-    end = time.monotonic() + 30
-    while ask(phone, "ps -A -o args | grep -c '^sleep 4243'; true") != "2\n":
-        assert time.monotonic() < end
-    channel.close()
-    while ask(phone, "ps -A -o args | grep -c '^sleep 4243'; true") != "0\n":
-        assert time.monotonic() < end
 
 
 def test_static_programs_run(tmp_path: Path) -> None:
@@ -248,14 +229,6 @@ def test_a_phone_of_a_lab(phone: AdbTransport, tmp_path: Path, monkeypatch: pyte
         lab.close()
 
 
-def test_a_port_where_no_adbd_listens(phone: AdbTransport) -> None:
-    server = virtual_adb.private_server()
-    begun = time.monotonic()
-    with pytest.raises(UnreachableError, match="cannot be reached by adb"):
-        adb_server.attach(server, "127.0.0.1:9", Deadline.after(4))
-    assert time.monotonic() - begun < 30
-
-
 def test_the_server_is_private_and_alone(phone: AdbTransport) -> None:
     port = virtual_adb.ensure_server()
     assert port != 5037
@@ -268,21 +241,6 @@ def test_the_server_is_private_and_alone(phone: AdbTransport) -> None:
     assert not 5555 <= serial.port <= 5585
 
 
-def test_two_at_once(phone: AdbTransport) -> None:
-    answers: list[str] = []
-
-    def work(number: int) -> None:
-        with open_adb(get_device("phone", FILE)) as transport:
-            answers.append(ask(transport, f"echo {number}"))
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(answers) == ["0\n", "1\n", "2\n", "3\n"]
-
-
 def test_a_server_that_is_gone_is_started_again(machine: None) -> None:
     state = read_state(Folder.of(virtual_adb.NAME))
     assert state is not None
@@ -293,18 +251,6 @@ def test_a_server_that_is_gone_is_started_again(machine: None) -> None:
             ask(transport, "echo lost")
     with open_adb(get_device("phone", FILE)) as transport:
         assert ask(transport, "echo found") == "found\n"
-
-
-def test_use_and_disuse(machine: None) -> None:
-    """The server keeps its connection for ever: only commands count as use."""
-    folder = Folder.of("phone")
-    with open_adb(get_device("phone", FILE)) as transport:
-        os.utime(folder.last_used, (1, 1))
-        transport._touched = 0
-        ask(transport, "true")
-        assert folder.idle_seconds() < 30
-    launch = json.loads(folder.launch.read_text())
-    assert launch["connections_count"] is False
 
 
 def test_several_and_none_chosen(phone: AdbTransport, monkeypatch: pytest.MonkeyPatch) -> None:

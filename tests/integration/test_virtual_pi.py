@@ -119,12 +119,6 @@ def test_it_reaches_nothing(ssh: paramiko.SSHClient) -> None:
             server.accept()
 
 
-def test_the_second_time_it_is_there(pi: Endpoint) -> None:
-    assert virtual.ensure("pi") == pi
-    state = virtual.status("pi")
-    assert (str(state), state.port) == ("up", pi.port)
-
-
 def test_the_image_is_cached_and_always_the_same(tmp_path: Path) -> None:
     spec = get_spec("pi")
     first = virtual_image.image(spec)

@@ -169,7 +169,7 @@ def test_several_at_once_without_leaving_an_exporter(here: Path, tmp_path: Path)
 
     def run(model: str, *words: str) -> tuple[int, str]:
         done = ran(
-            [str(ROOT / "inv"), "export", "--model", model, "--scheme", "all", "--jobs", "2", *words],
+            [str(ROOT / "inv"), "export", "--model", model, "--scheme", "fp32,qs8", "--jobs", "2", *words],
             cwd=here,
             env={**os.environ, **variables},
             timeout=600,
@@ -180,13 +180,13 @@ def test_several_at_once_without_leaving_an_exporter(here: Path, tmp_path: Path)
     code, said = run("linear")
     assert code == 0, said
     made = {one.name: load_program(one).sha256 for one in (tmp_path / "programs").iterdir()}
-    assert set(made) == {f"linear-{scheme}" for scheme in ("fp32", "fp16", "qs8", "qd8_qc8w", "qd8_qb4w")}
+    assert set(made) == {f"linear-{scheme}" for scheme in ("fp32", "qs8")}
     assert made["linear-qs8"] == load_program(exporting("linear", "qs8", out=tmp_path / "alone")).sha256
     lines = said.splitlines()  # on a busy machine one may come again, with its time
-    assert [lines.count(f"{name}: loading the exporter") for name in made] == [1] * 5, "in copies of one process"
+    assert [lines.count(f"{name}: loading the exporter") for name in made] == [1] * 2, "in copies of one process"
 
     code, said = run("net.py:crashing")
-    assert (code, said.count("ended with SIGSEGV")) == (6, 10), said  # when it ends, and in the list of failures
+    assert (code, said.count("ended with SIGSEGV")) == (6, 4), said  # when it ends, and in the list of failures
     assert "Traceback" not in said
     assert server(here) == before
     assert not list((here / "cache" / "warm").glob("*/once-*"))
@@ -234,22 +234,3 @@ def test_it_ends_by_itself(tmp_path: Path) -> None:
         time.sleep(0.05)
     (tmp_path / "gone" / "socket").unlink()
     assert gone.wait(120) == 0
-
-
-def test_a_command_that_says_nothing_is_no_export(tmp_path: Path) -> None:
-    child = _light(tmp_path / "own")
-    try:
-        while not (tmp_path / "own" / "socket").exists():
-            assert child.poll() is None
-            time.sleep(0.05)
-        for words in (b"", b"not JSON\n", b"[1, 2"):
-            connection = client.connect(tmp_path / "own")
-            assert connection is not None
-            with connection:
-                connection.sendall(words)
-                connection.shutdown(socket.SHUT_WR)
-                assert connection.recv(100) == b"", "no copy was made, so nothing has ended"
-        assert child.poll() is None
-    finally:
-        child.terminate()
-        assert child.wait(60) == 0

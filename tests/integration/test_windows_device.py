@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,6 @@ from core.formats.bundle import RUNNER, Bundle
 from core.paths import ROOT
 from deploy.devices.identify import choose_target
 from deploy.devices.inventory import Device
-from deploy.devices.probe import probe
 from deploy.run.connect import open_device
 from deploy.run.execute import execute
 from deploy.run.pipeline import deploy
@@ -186,32 +184,6 @@ def test_somebody_elses_folder_is_refused(device: Device, root: Path) -> None:
         root.chmod(0o777)
         with pytest.raises(RootError, match="others may write"):
             store.open([], soon(), make=True)
-
-
-def test_two_at_once_make_one_root(device: Device) -> None:
-    found: list[str] = []
-
-    def one() -> None:
-        with open_device(device) as transport, Store(transport, where(device)) as store:
-            assert store.open([], soon(), make=True, wait=60) is not None
-            found.append(store.lock.id)
-
-    threads = [threading.Thread(target=one) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    assert len(found) == 2
-    assert len(set(found)) == 1
-
-
-def test_the_probe_answers_without_a_store(device: Device) -> None:
-    with open_device(device) as transport:
-        facts = probe(transport, device.root, None, soon())
-    assert facts.memory_total > 1 << 28
-    assert facts.cores >= 1
-    assert (facts.free or 0) > 1 << 20
-    assert facts.writable
 
 
 def test_the_front_door_on_windows_names_the_way_in(server: Server) -> None:

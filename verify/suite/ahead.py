@@ -43,8 +43,8 @@ WAYS = 3
 """So many of them serve the tests that run on a machine where others never ran."""
 
 LONG = frozenset({"android-x86", "android-x86_64", "macos-x86_64"})
-"""Targets whose C++ library CI does not build, a minute of both processors each: it builds those of another target of
-their system, and of other targets of their instruction set. `./inv test --all` builds them, too."""
+"""Targets whose C++ library is not built ahead, a minute of both processors each: tests build those of another target
+of their system, and of other targets of their instruction set. A test of `./inv test --all` needs that of macOS."""
 
 _FIRST = ("linux-armv6", "windows-x86_64", "android-armv7")
 
