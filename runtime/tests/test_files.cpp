@@ -31,21 +31,6 @@ TEST(write_file_replaces_and_leaves_nothing_else) {
   CHECK_EQUAL(status.st_mode & 0777, 0666 & ~mask);
 }
 
-TEST(write_file_into_no_folder) {
-  const TemporaryFolder folder;
-  const Status status = write_file(folder.file("none/a"), "x", 1);
-  CHECK(status.code() == Code::kOutput);
-  CHECK_CONTAINS(status.message(), "none/a");
-}
-
-TEST(write_file_over_a_folder) {
-  const TemporaryFolder folder;
-  CHECK(::mkdir(folder.file("d").c_str(), 0777) == 0);
-  CHECK(write_file(folder.file("d"), "x", 1).code() == Code::kOutput);
-  CHECK_EQUAL(folder.files().size(), std::size_t{1});
-  ::rmdir(folder.file("d").c_str());
-}
-
 // What is there and is no file is not renamed over: bytes go through it, or nothing is written.
 TEST(write_file_onto_what_is_no_file) {
   const TemporaryFolder folder;
@@ -186,18 +171,6 @@ TEST(crash_guard_renames_over_no_device_and_no_link) {
 }
 #endif
 
-TEST(a_crash_is_never_called_a_damaged_file) {
-  for (const Ending ending :
-       {Ending::kSegment, Ending::kBus, Ending::kInstruction, Ending::kArithmetic, Ending::kAbort}) {
-    const Status status = status_of(ending, "loaded a.pte");
-    CHECK(status.code() == Code::kCrash);
-    CHECK(status.message().find("damaged") == std::string::npos);
-    CHECK_CONTAINS(status.message(), "a defect of Slipway or of this device");
-    CHECK_CONTAINS(status.fix(), "report it");
-  }
-  CHECK(status_of(Ending::kTime, "loaded a.pte").code() == Code::kLimit);
-}
-
 #ifndef SLIPWAY_SANITIZE
 // pthreadpool waits for ever for a thread that the system did not start.
 TEST(threads_that_cannot_start_are_refused) {
@@ -221,13 +194,5 @@ TEST(threads_that_cannot_start_are_refused) {
   CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 #endif
-
-TEST(processor_is_known) {
-  const CpuInfo cpu = cpu_info();
-  CHECK(!cpu.arch.empty());
-  CHECK(cpu.cores >= 1);
-  CHECK(usable_cores() >= 1 && usable_cores() <= 4096);
-  CHECK(peak_rss_bytes() > 0);
-}
 
 }  // namespace

@@ -29,28 +29,6 @@ Status inputs_status(const Options& options, const MethodInfo& method) {
   return inputs.ok() ? Status() : inputs.status();
 }
 
-TEST(inputs_are_ones_unless_given) {
-  std::string note;
-  const auto inputs = prepare_inputs({}, method_with({tensor_spec(DType::kFloat32, {2, 3})}), &note);
-  CHECK(inputs.ok() && inputs.value().size() == 1 && inputs.value()[0].bytes.size() == 24);
-  CHECK_CONTAINS(note, "float32 2x3");
-}
-
-TEST(inputs_that_are_none_have_one_value) {
-  ValueSpec spec;
-  spec.kind = "none";
-  spec.dtype = spec.exported.dtype = DType::kNone;
-  const MethodInfo method = method_with({tensor_spec(DType::kFloat32, {2, 3}), spec});
-  std::string note;
-  const auto inputs = prepare_inputs({}, method, &note);
-  CHECK(inputs.ok() && inputs.value().size() == 2 && inputs.value()[1].dtype == DType::kNone);
-  CHECK(check_input(spec, 1, DType::kNone, {}).ok());
-  const Status given = check_input(spec, 1, DType::kFloat32, {2});
-  CHECK_CONTAINS(given.message(), "expected None");
-  CHECK_CONTAINS(given.fix(), "V0");
-  CHECK(!check_input(tensor_spec(DType::kFloat32, {}), 0, DType::kNone, {}).ok());
-}
-
 TEST(inputs_in_the_shapes_asked_for) {
   const MethodInfo method = method_with({tensor_spec(DType::kInt64, {8, 4}, Dynamism::kBounded)});
   Options options;

@@ -22,15 +22,6 @@ TEST(json_replaces_what_is_not_utf8) {
   CHECK_EQUAL(json_escape("\xED\xA0\x80"), replacement + replacement + replacement);  // a surrogate
 }
 
-TEST(json_structure) {
-  JsonWriter json;
-  json.begin_object().member("a", 1).member("b", true).key("c").begin_array();
-  json.begin_object().end_object().begin_array().end_array().end_array();
-  json.member("d", std::vector<std::string>{"x", "y"}).member("e", std::vector<double>{});
-  json.member("f", "text").end_object();
-  CHECK_EQUAL(json.text(), R"({"a":1,"b":true,"c":[{},[]],"d":["x","y"],"e":[],"f":"text"})");
-}
-
 TEST(json_numbers) {
   JsonWriter json;
   json.begin_array().value(0.0).value(1.5).value(-0.000001).value(NAN);

@@ -14,31 +14,6 @@ void options_refused(const std::vector<std::string>& words, const std::string& w
   }
 }
 
-TEST(options_defaults) {
-  const Result<Options> options = parse_options({"--model_path", "a.pte"});
-  CHECK(options.ok());
-  CHECK_EQUAL(options.value().method_name, "forward");
-  CHECK_EQUAL(options.value().num_executions, 1U);
-  CHECK_EQUAL(options.value().warmup, 0U);
-  CHECK_EQUAL(options.value().cpu_threads, 0U);
-  CHECK(!options.value().json && !options.value().print_output && !options.value().have_input_shapes);
-}
-
-TEST(options_both_forms) {
-  const Result<Options> options =
-      parse_options({"--model_path=a=b.pte", "--inputs", "x.npy,y.npy", "--num_executions=7", "--warmup", "2",
-                     "--json=out.json", "--output_file=o", "--cpu_threads", "3", "--etdump_path=e",
-                     "--print_output", "--data_path=w.ptd", "--weights_cache=w"});
-  CHECK(options.ok());
-  CHECK_EQUAL(options.value().model_path, "a=b.pte");
-  CHECK_EQUAL(options.value().inputs.size(), std::size_t{2});
-  CHECK_EQUAL(options.value().inputs[1], "y.npy");
-  CHECK_EQUAL(options.value().num_executions, 7U);
-  CHECK_EQUAL(options.value().json_path, "out.json");
-  CHECK_EQUAL(options.value().engine.weights_cache, "w");
-  CHECK(options.value().json && options.value().print_output);
-}
-
 TEST(options_earlier_runs) {
   const Result<Options> options =
       parse_options({"--model_path=a", "--run_first=prefill=x.npy,y=z.npy", "--run_first", "reset"});

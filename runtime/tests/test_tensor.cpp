@@ -23,16 +23,6 @@ TEST(count_refuses_what_overflows) {
   CHECK(!count_elements({std::int64_t{1} << 61}, 4, &count));
 }
 
-TEST(ones_of_every_type) {
-  for (const DType dtype : {DType::kBool, DType::kUInt8, DType::kInt8, DType::kUInt16, DType::kInt16,
-                            DType::kUInt32, DType::kInt32, DType::kUInt64, DType::kInt64, DType::kFloat16,
-                            DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
-    const Tensor tensor = ones(dtype, {3}, 3);
-    CHECK_EQUAL(tensor.bytes.size(), 3 * size_of(dtype));
-    CHECK_EQUAL(values_text(tensor, 9), dtype == DType::kBool ? "[true, true, true]" : "[1, 1, 1]");
-  }
-}
-
 TEST(memory_order_there_and_back) {
   // 1x2x2x3 in channels-last: c is innermost.
   const Shape shape{1, 2, 2, 3};

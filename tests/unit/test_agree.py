@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -70,49 +69,6 @@ def executor(target: str, cpu: str, key: str = "runner") -> Executor:
     """A place whose bundle nobody asks for."""
     platform = Platform(get_target(target), cpu, f"qemu -cpu {cpu}")
     return Executor(cast("Any", None), platform, key)
-
-
-class Looks:
-    """Stands for running a program: notes what is asked for, and is interrupted after so many."""
-
-    def __init__(self, until: int = 99) -> None:
-        self.asked: list[tuple[str, str]] = []
-        self.until = until
-
-    def __call__(self, executor: Executor, program: Compared) -> Cell:
-        if len(self.asked) == self.until:
-            raise KeyboardInterrupt
-        self.asked.append((executor.platform.cpu, program.about.name))
-        return Cell(outcome="exact")
-
-
-def test_a_sweep_goes_on_where_it_was_interrupted(
-    program: Compared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path / "dist"))
-    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "large.pte").write_bytes(bytes(100))
-    large = replace(program, about=replace(ABOUT, name="mlp fp16"), file=tmp_path / "large.pte")
-    executors = [executor("linux-arm64", "cortex-a53"), executor("linux-armv6", "arm1176")]
-
-    def sweep(*executors: Executor, until: int = 99, again: bool = False) -> list[tuple[str, str]]:
-        looks = Looks(until)
-        monkeypatch.setattr(agree, "look", looks)
-        with contextlib.suppress(KeyboardInterrupt):
-            agree.compare(agree.of_zoo([large, program]), executors, again)
-        return looks.asked
-
-    assert sweep(*executors, until=3) == [
-        ("cortex-a53", "mlp fp32"), ("arm1176", "mlp fp32"), ("cortex-a53", "mlp fp16"),
-    ], "small programs first"  # fmt: skip
-    assert sweep(*executors) == [("arm1176", "mlp fp16")]
-    assert sweep(*executors) == []
-    newer = executor("linux-armv6", "arm1176", "another runner")
-    assert sweep(executors[0], newer) == [("arm1176", "mlp fp32"), ("arm1176", "mlp fp16")]
-    large.file.write_bytes(bytes(101))
-    large = replace(large)  # what it knew of its files is forgotten
-    assert sweep(executors[0], newer) == [("cortex-a53", "mlp fp16"), ("arm1176", "mlp fp16")]
-    assert len(sweep(executors[0], again=True)) == 2
 
 
 def test_a_wrong_cell_fails_the_command(program: Compared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

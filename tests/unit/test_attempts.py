@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -65,21 +64,3 @@ def test_a_matrix_tries_each_program_once(refusing: list[str], monkeypatch: pyte
     for program, error in found.items():
         assert isinstance(error, SlipwayError)
         assert error.what.startswith(program.name) or "group does not go with" in error.what
-
-
-@pytest.mark.parametrize("own", ["", "ACTIVE"])
-def test_idle_threads_sleep_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch, own: str) -> None:
-    seen: list[str] = []
-
-    def attempt(requests: Sequence[Request], force: bool, at_once: int) -> dict[str, SlipwayError]:
-        seen.append(os.environ["OMP_WAIT_POLICY"])
-        return {}
-
-    monkeypatch.setenv("OMP_WAIT_POLICY", own)
-    if not own:
-        monkeypatch.delenv("OMP_WAIT_POLICY")
-    monkeypatch.setattr(client, "attempt", attempt)
-    monkeypatch.setattr("models.request.current.current", lambda request: False)
-    monkeypatch.setattr("core.environment.ensure_export", lambda: None)
-    command.each([Exportable("mlp-fp32", "mlp", "fp32", "pte")])
-    assert seen == [own or "PASSIVE"]

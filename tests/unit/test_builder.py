@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from core.errors import BuildError, ConfigError, HostError, NotSupportedError
+from core.errors import BuildError, HostError
 from core.formats.bundle import MANIFEST, RUNNER, Bundle, Checks, Offers
 from toolchains.bundle import builder, conan, conan_packages, inputs, layout, runtime_package
 from toolchains.bundle.offers import ask, operators_in
@@ -120,24 +120,6 @@ def test_a_failed_check_leaves_the_bundle_that_was_there(
         builder.build("linux-arm64", force=True)
     assert Bundle.load(before.path) == before
     assert {path.name for path in (dist / "linux-arm64").iterdir()} == {"executorch", ".executorch.built.json"}
-
-
-@pytest.mark.parametrize(
-    ("words", "error"),
-    [
-        (("linux-arm", "", ""), ConfigError),
-        (("linux-arm64", "tflite", ""), ConfigError),
-        (("linux-arm64", "executorch", "msvc"), ConfigError),
-        (("ios-arm64", "", ""), NotSupportedError),
-        (("linux-x86", "onnxruntime", ""), NotSupportedError),
-    ],
-)
-def test_mistakes_end_before_anything_is_done(
-    builds: list[str], words: tuple[str, str, str], error: type[Exception]
-) -> None:
-    with pytest.raises(error):
-        builder.build(*words)
-    assert builds == []
 
 
 def origin(**changes: Any) -> layout.Origin:

@@ -175,18 +175,6 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path: Path, arrays: dict[str, An
         reading.read(_npz(tmp_path, **arrays), EXAMPLE, 99)
 
 
-def test_a_folder_for_each_class(tmp_path: Path) -> None:
-    for name, value in (("dogs", 2.0), ("cats", 1.0)):
-        (tmp_path / name).mkdir()
-        for number in range(2):
-            np.save(tmp_path / name / f"{number}.npy", np.full((3, 4), value))
-    found = reading.read(str(tmp_path), [np.zeros((1, 3, 4), np.float32)], 99)
-    assert [(one.label, one.inputs[0].shape, one.inputs[0].max()) for one in found.each] == [
-        (0, (1, 3, 4), 1.0), (0, (1, 3, 4), 1.0), (1, (1, 3, 4), 2.0), (1, (1, 3, 4), 2.0),
-    ]  # fmt: skip
-    assert [one.label for one in reading.read(str(tmp_path), [np.zeros((1, 3, 4))], 2).each] == [0, 1]
-
-
 def test_filled_rows_do_not_count(tmp_path: Path) -> None:
     want = np.array([[1.0, 0.0], [0.0, 1.0]], np.float32)
     np.save(tmp_path / "want.npy", want)

@@ -37,19 +37,6 @@ def test_the_runner_is_given_its_own_names_once_checked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "flag"),
-    [
-        ("", ""),
-        ("-sme2,-sme", "-sme2,-sme"),
-        ("-SSE4.1, -avx512vnni,-avx512_vnni", "-sse4_1,-avx512_vnni"),
-        ("-asimddp", "-dotprod"),
-    ],
-)
-def test_features_have_one_name(text: str, flag: str) -> None:
-    assert cpu_features(text) == flag
-
-
-@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("-dotprodd", "-dotprod"),

@@ -34,17 +34,6 @@ def program(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("ports", "shapes"),
-    [
-        ((DYNAMIC,), "5x24"), ((DYNAMIC,), "8x24"), ((DYNAMIC, FIXED), "1x24,2"), ((DYNAMIC, NUMBER), "1x24,scalar"),
-        ((FREE,), "1000000x3"), ((), ""),
-    ],
-)  # fmt: skip
-def test_shapes_that_fit(program: Path, ports: tuple[Port, ...], shapes: str) -> None:
-    check_inputs(load_job(program, settings=Settings(input_shapes=shapes)), needs(*ports))
-
-
-@pytest.mark.parametrize(
     ("ports", "shapes", "says"),
     [
         ((DYNAMIC,), "5x8", "Input 0 does not fit: the method declares float32 0..8x24, --input-shapes has 5x8"),

@@ -8,7 +8,6 @@ import pytest
 
 from core.cli import main
 from core.paths import ROOT
-from deploy.run.program_files import check_whole
 
 INPUTS = ("--inputs", "missing.npy")
 
@@ -82,19 +81,3 @@ def test_a_damaged_program_before_a_build(
     monkeypatch.setattr("toolchains.bundle.builder.build", lambda *_: pytest.fail("it built"))
     assert main.run(["--search-root", str(ROOT), "deploy", "--device", "local", "--model", name]) == 10
     assert what in capsys.readouterr().err.splitlines()[0]
-
-
-@pytest.mark.parametrize(
-    ("name", "data"),
-    [
-        ("a.pte", PTE),
-        ("old.pte", PTE[:8] + bytes(99)),
-        ("a.onnx", ONNX),
-        ("a.ort", ORT),
-        ("ort.onnx", ORT),
-        ("onnx.ort", ONNX),
-    ],
-)
-def test_a_whole_program_goes_on(name: str, data: bytes, tmp_path: Path) -> None:
-    (tmp_path / name).write_bytes(data)
-    check_whole(tmp_path / name)

@@ -19,7 +19,6 @@ from toolchains import doctor
 from toolchains.compilers import zig
 from toolchains.debian import packages as debian
 from toolchains.emulation import emulators
-from toolchains.targets import get_target
 
 
 @pytest.fixture
@@ -169,35 +168,3 @@ def test_emulators_are_run(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_a_program_says(script: str, found: tuple[bool, str]) -> None:
     assert doctor._said(["sh", "-c", script]) == found
     assert doctor._said(["/nowhere/zig"]) == (False, "/nowhere/zig: No such file or directory")
-
-
-def test_what_no_machine_of_ours_runs_is_not_claimed_to_run(said: Said) -> None:
-    """Neither an emulator nor Wine runs programs of macOS and of Windows on Arm."""
-    found = {check.name: check for check in doctor.checks()}
-    for name in ("macos-arm64", "macos-x86_64", "windows-arm64"):
-        if emulators.is_native(get_target(name)):
-            continue
-        row = found[f"running {name}"]
-        assert (row.ok, row.optional) == (False, True)
-        assert row.detail == f"not run here: {get_target(name).proof}"
-    assert not [check.detail for check in found.values() if check.detail.startswith(", ")]
-
-
-def test_a_machine_without_apt_and_ccache_is_told_what_it_lacks(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = {check.name: check for check in doctor.checks()}["ccache"]
-    assert (found.ok, found.optional) == (True, True)
-    monkeypatch.setenv("SLIPWAY_CCACHE", "off")
-    found = {check.name: check for check in doctor.checks()}["ccache"]
-    assert (found.ok, found.fix) == (False, "unset SLIPWAY_CCACHE")
-    monkeypatch.delenv("SLIPWAY_CCACHE")
-    monkeypatch.setattr(debian, "available", lambda: "This machine names no mirror: it has no apt")
-    monkeypatch.setattr(debian, "fix", lambda: "export SLIPWAY_DEBIAN_MIRROR=ADDRESS")
-    monkeypatch.setenv("PATH", "/nowhere")
-    found = {check.name: check for check in doctor.checks()}["ccache"]
-    assert not found.ok
-    assert "no ccache is installed" in found.detail
-    monkeypatch.setattr(debian, "available", lambda: "This machine names no mirror: it has no apt")
-    monkeypatch.setattr(debian, "fix", lambda: "export SLIPWAY_DEBIAN_MIRROR=ADDRESS")
-    bad = {check.name: check for check in doctor.checks() if not check.ok and not check.optional}
-    assert {"Debian packages", "linux-arm64 with zig"} <= set(bad)
-    assert "SLIPWAY_DEBIAN_MIRROR" in bad["linux-arm64 with zig"].fix

@@ -61,17 +61,6 @@ def test_an_ndk_is_found_and_described(made_up: Path, monkeypatch: pytest.Monkey
     assert not [line for line in text if line.startswith("tools.cmake.cmaketoolchain:system_name")]
 
 
-def test_the_ndk_makes_another_target_of_android(made_up: Path) -> None:
-    """Android's own C library, and its own convention for floats; nothing here can run such a program."""
-    arm = get_target("android-armv7")
-    assert (arm.libc, arm.float_abi, bool(arm.qemu)) == ("static", "hard", True)
-    made = arm.built_with("ndk")
-    assert (made.libc, made.float_abi, made.qemu, made.qemu_cpus) == ("bionic", "soft", "", ())
-    assert "not run" in made.proof
-    assert arm.built_with("zig") is arm
-    assert get_target("linux-arm64").built_with("zig") == get_target("linux-arm64")
-
-
 def test_onnx_runtime_is_built_for_android_where_an_ndk_is_named(
     made_up: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,24 +104,6 @@ def test_a_wrong_folder_is_not_passed_over(made_up: Path, monkeypatch: pytest.Mo
     (made_up / "toolchains/llvm/prebuilt/linux-x86_64/bin/aarch64-linux-android24-clang++").unlink()
     assert "lacks" in ndk.usable(target)
     assert ndk.usable(get_target("android-x86")) == ""
-
-
-@pytest.mark.parametrize(
-    ("name", "package"),
-    [
-        ("linux-arm64", "g++-aarch64-linux-gnu"),
-        ("linux-armv7", "g++-arm-linux-gnueabihf"),
-        ("linux-x86", "g++-i686-linux-gnu"),
-        ("windows-x86_64", "g++-mingw-w64-x86-64-posix"),
-        ("windows-x86", "g++-mingw-w64-i686-posix"),
-    ],
-)
-def test_gccs_package(name: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/apt-get" if name == "apt-get" else None)
-    assert gnu.usable(get_target(name)).endswith(f" is not installed: sudo apt-get install {package}")
-    with pytest.raises(HostError) as caught:
-        gnu.ensure(get_target(name))
-    assert caught.value.hint == f"sudo apt-get install {package}"
 
 
 def test_gcc_for_windows_is_the_one_with_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,18 +72,6 @@ def test_called_bare_with_help_and_version(capsys: pytest.CaptureFixture[str]) -
     assert f'\nversion = "{invoked.version()}"\n' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", tasks.ns.task_names)
-def test_help_shows_each_option_once(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = _said([name, "--help"], capsys)
-    assert (code, err) == (0, "")
-    assert out.startswith(f"Usage: ./inv {name}")
-    heading = next(iter(getattr(tasks.ns[name], "groups", {}) or ["Options"]))
-    _, _, options = out.partition(f"\n{heading}:\n")
-    shown = [line.split("--")[1].split()[0].split("=")[0] for line in options.splitlines() if line.startswith("  -")]
-    wanted = [argument.name.replace("_", "-") for argument in tasks.ns[name].get_arguments()]
-    assert sorted(shown) == sorted(wanted)
-
-
 @pytest.mark.parametrize(
     ("words", "some", "others"),
     [

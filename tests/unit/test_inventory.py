@@ -15,7 +15,7 @@ from deploy.devices.inventory import CPU, FILE, VARIABLE, Device, get_device, lo
 from deploy.lab.labgrid import Service, located
 from deploy.upkeep import enrol
 from toolchains.emulation import emulators
-from toolchains.targets import host_target, load_targets
+from toolchains.targets import load_targets
 
 SSH = '[board]\ntransport = "ssh"\ntarget = "linux-arm64"\nhost = "board.local"\n'
 
@@ -24,17 +24,6 @@ def write(tmp_path: Path, text: str) -> Path:
     file = tmp_path / "devices.toml"
     file.write_text(text, encoding="utf-8")
     return file
-
-
-def test_shipped() -> None:
-    devices = load_devices(FILE)
-    own = [name for name in devices if not name.startswith(CPU)]
-    assert own == ["local", "pi-zero", "pi2", "pi3", "pi", "pi5", "sme", "avx512", "phone", "phone-armv7", "wine"]
-    assert devices["local"].transport == "local"
-    assert not devices["local"].emulated
-    assert (devices["pi"].transport, devices["pi"].virtual, devices["pi"].target) == ("ssh", "pi", "linux-arm64")
-    assert devices["pi"].emulated
-    assert get_device("local", FILE).target == host_target().name
 
 
 def test_every_emulated_cpu_is_a_device_with_all_its_targets() -> None:

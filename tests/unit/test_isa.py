@@ -10,7 +10,7 @@ import pytest
 
 from core.errors import BuildError
 from tests.support.objects import HARD_V6, Functions, archive, coff, elf, macho, words
-from toolchains.inspect import checks, isa, isa_scan
+from toolchains.inspect import checks, isa_scan
 from toolchains.inspect.isa_scan import Scan
 from toolchains.targets import get_target
 
@@ -294,23 +294,6 @@ def test_bytes_with_another_meaning_or_none(scan: Scanner) -> None:
     assert needs(found)[0][1] == "an instruction that this check does not know"
     with pytest.raises(BuildError, match="build without -flto"):
         scan("linux-x86_64", b"BC\xc0\xde" + bytes(40), "lto.o")
-
-
-def test_the_rules_of_the_table() -> None:
-    rules = isa.table()
-    both = rules.allowed("x86", (KERNEL.format("avx2"), KERNEL.format("avx")), "")
-    assert both == rules.allowed("x86", (KERNEL.format("avx"),), "")
-    assert rules.allowed("x86", ("main",), "main.cpp.o") is None
-    rules = isa.table()
-    floors = {feature for floor in rules.floors.values() for feature in floor}
-    for name, architecture in rules.architectures.items():
-        known = {rule.feature for rule in architecture.rules}
-        known |= {row[0] for row in (*architecture.encodings, *architecture.unknown)} | {"thumb2"}
-        known |= {row["feature"] for row in architecture.vectors}
-        used = {item for kernels in architecture.words.values() for _, features in kernels for item in features}
-        assert used <= known, name
-        floors -= known
-    assert not floors
 
 
 @pytest.fixture

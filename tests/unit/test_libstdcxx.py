@@ -2,29 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
-from toolchains.compilers.libstdcxx import Symbol, stub_sources, within
+from toolchains.compilers.libstdcxx import Symbol, stub_sources
 
 NEWEST = {"GLIBCXX": "3.4.25", "CXXABI": "1.3.11"}
-
-
-@pytest.mark.parametrize(
-    ("version", "expected"),
-    [
-        ("GLIBCXX_3.4", True),
-        ("GLIBCXX_3.4.9", True),
-        ("GLIBCXX_3.4.25", True),
-        ("GLIBCXX_3.4.26", False),
-        ("CXXABI_1.3.11", True),
-        ("CXXABI_1.3.12", False),
-        ("CXXABI_TM_1", False),
-        ("GLIBCXX_LDBL_3.4", False),
-        ("GCC_3.0", False),
-    ],
-)
-def test_bounds(version: str, expected: bool) -> None:
-    assert within(version, NEWEST) is expected
 
 
 def test_the_newest_version_within_the_bound_is_taken_and_data_keeps_its_kind() -> None:

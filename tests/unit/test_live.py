@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -66,20 +65,6 @@ def test_a_pipe_gets_plain_lines(screen: Screen) -> None:
     assert written.getvalue() == "running \\x1b[31mevil\n"
 
 
-def test_a_terminal_gets_a_live_line_and_one_that_stays(screen: Screen) -> None:
-    written = screen()
-    with console.step("building") as step:
-        step.now("xnnpack")
-        step.count(3, 40)
-        assert step._shown is not None
-        step._shown[0].refresh()
-        console.note("a note")
-    text = written.getvalue()
-    assert "building: xnnpack" in text
-    assert "3/40" in text
-    assert re.search(r"✓ \x1b\[0mbuilding \(\d+\.\d s\)\n$", text)
-
-
 def test_a_failure_has_its_mark_and_is_not_kept_as_an_estimate(screen: Screen, times: Path) -> None:
     written = screen()
     with pytest.raises(RuntimeError), console.step("building", "build") as step:
@@ -109,17 +94,6 @@ def test_the_last_time_and_a_rate_are_estimates(screen: Screen) -> None:
         assert re.fullmatch(r"10 MB of 40 MB, 5 MB/s, \d:\d\d of about \d:\d\d", live.far(step, 5e6))
         step.bytes(1234, None)
         assert re.fullmatch(r"1.23 kB, \d:\d\d", live.far(step, None))
-
-
-@pytest.mark.parametrize("damaged", ["", "[1]", '{"build": "soon"}', '{"build": -1}', '{"build": 1e999}', "\0"])
-def test_a_damaged_file_of_times_costs_only_the_estimate(screen: Screen, times: Path, damaged: str) -> None:
-    screen()
-    times.parent.mkdir()
-    times.write_text(damaged)
-    with console.step("building", "build") as step:
-        assert step.before is None
-        step.begun -= 5
-    assert json.loads(times.read_text())["build"] >= 5
 
 
 def test_a_growing_folder_is_watched(screen: Screen, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import re
 import markdown_it
 
 from deploy.matrix import markdown
-from tests.support.matrices import cell, impossible, matrix, passed, problem
+from tests.support.matrices import cell, matrix, passed, problem
 
 HOSTILE = "<img src=x> [a](http://b) ![c](d) | `e` **f** &lt; \\ ~~g~~\n# h"
 
@@ -19,26 +19,6 @@ def _rendered(text: str) -> str:
 
 def _words(text: str) -> str:
     return html.unescape(re.sub(r"<[^>]+>", "", _rendered(text)))
-
-
-def test_what_failed_comes_first_with_its_cause_and_the_next_command() -> None:
-    wrong = problem(
-        what="pi5 cannot be reached.", cause="no route", error="unreachable", **{"try": "./inv devices.probe"}
-    )
-    found = matrix(
-        passed(), passed(outcome="failed", problem=wrong, latency=None, key="pi5/linux-arm64/lean/mlp-qs8"),
-        impossible=(impossible("no engine"),), command="./inv matrix", commit="abc", host="bench",
-    )  # fmt: skip
-    text = markdown.text(found)
-    seen = _words(text)
-    assert seen.index("1 of 2 cells failed") < seen.index("pi5 cannot be reached.") < seen.index("largest error")
-    assert "Cause: no route" in seen
-    assert "Try: ./inv devices.probe" in seen
-    assert "Run in 1 min 0 s on bench at abc by ./inv matrix." in seen
-    assert "1 combination cannot be run" in seen
-    assert _rendered(text).count("<tr>") == 3
-    assert "10 ms" in seen
-    assert "100 kB" in seen
 
 
 def test_hostile_words_are_shown_and_do_nothing() -> None:

@@ -162,15 +162,3 @@ def test_variants_are_programs_of_their_own_where_they_make_sense() -> None:
         catalogue(MatrixRequest(models=("mlp",), schemes=("fp32",)), "group=64")
     with pytest.raises(ConfigError, match="no partitioner 'nowhere'"):
         catalogue(MatrixRequest(models=("mlp",), schemes=("fp32",)), "nowhere")
-
-
-def test_runs_without_kernels_take_the_engine_that_can() -> None:
-    limits = ("off", "")
-    assert keys(devices=("local",), models=("matmul",), schemes=("fp32",), limits=limits) == [
-        "local/linux-x86_64/lean/matmul-fp32"
-    ]
-    found = select(
-        devices=("local",), models=("matmul",), schemes=("fp32",), engines=("lean", "executorch"), limits=limits
-    )
-    assert [cell.engine for cell in found.cells] == ["lean"]
-    assert [cell.why_not for cell in found.impossible] == ["the engine executorch cannot turn KleidiAI off"]

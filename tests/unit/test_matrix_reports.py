@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 from junitparser import JUnitXml
 
-from core import console
-from core.console import screen
 from deploy.matrix import html as matrix_html
 from deploy.matrix import junit as matrix_junit
 from deploy.matrix import matrix as room
@@ -141,29 +139,6 @@ def test_emulated_times_are_never_shown_as_latency() -> None:
     real = matrix_html.text(matrix(), [])
     assert "<h2>Latency</h2>" in real
     assert "10 ms, load" not in Page(real).text
-
-
-def test_the_report_has_plots_with_their_figures() -> None:
-    text = matrix_html.text(everything(), earlier())
-    for words in ("Latency of real devices", "Largest absolute error", "Sizes of bundles", "Sizes of programs"):
-        assert f'aria-label="{words}' in text
-    assert "shelf/linux-arm64/lean/mlp-fp32: fastest 19, p50 20, p90 11" in text
-    assert "baseline 10 ms" in text
-    assert text.count("<polyline") == 1  # one real cell was in the earlier matrices too
-
-
-def test_tables_on_the_terminal(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(console.out(), "width", screen.PIPED_WIDTH)  # whatever runs the tests says COLUMNS is
-    matrix_report.report(everything(), tmp_path)
-    out = capsys.readouterr().out
-    shown = ("20 ms, 11 ms", "passed (kept)", "DIFFERS", "FAILED", "not run", "Impossible", "Against odd", "worse")
-    for words in shown:
-        assert words in out
-    emulated = next(line for line in out.splitlines() if line.startswith(" emu "))
-    assert emulated.count(" 10 ms ") == 1
-    assert "10.000 ms" not in emulated
 
 
 def test_json_is_the_matrix(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -4,29 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.run.runner import FROM_PROFILE, ProfileRow, RunnerResult, completed, named_kernels
+from deploy.run.runner import ProfileRow, RunnerResult, completed, named_kernels
 
 
 def row(name: str) -> ProfileRow:
     return ProfileRow(name=name, operator=name, provider="XnnpackBackend", count=1, total_ms=1.0)
-
-
-@pytest.mark.parametrize(
-    ("name", "kernel", "library"),
-    [
-        ("Fully Connected (NC, PF32) GEMM #1 @0", "pf32_gemm_*", "KleidiAI"),
-        ("Fully Connected (NC, QP8, F32, QB4W) GEMM #1 @0", "qp8_f32_qb4w_gemm_*", "KleidiAI"),
-        ("Fully Connected (NC, PQS8, QC8W) GEMM #1 @0", "pqs8_qc8w_gemm_*", "KleidiAI"),
-        ("Convolution (NHWC, PQS8, QC8W) IGEMM #1 @0", "pqs8_qc8w_igemm_*", "KleidiAI"),
-        ("Fully Connected (NC, QDU8, F32, QC8W) GEMM #1 @0", "qdu8_f32_qc8w_gemm_*", "XNNPACK"),
-        ("Fully Connected (NC, F32) GEMM #1 @0", "f32_gemm_*", "XNNPACK"),
-        ("Convolution (NHWC, F32) DWConv #1 @0", "f32_dwconv_*", "XNNPACK"),
-    ],
-)
-def test_the_family_is_in_the_name(name: str, kernel: str, library: str) -> None:
-    (found,) = named_kernels([row(name)])
-    assert (found.kernel, found.library, found.feature, found.known) == (kernel, library, "", FROM_PROFILE)
-    assert found.node == name.removesuffix(" @0")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from core.formats.program import Program, Tolerance
 from verify.bench import measuring
 from verify.bench.measuring import Apart, Figures, Measured, Subject
 from verify.nets import exporting, report
-from verify.nets.exporting import Export, Exporter, export
+from verify.nets.exporting import Exporter, export
 from verify.nets.table import Exported, Net
 
 NET = Net("tiny", "torch.nn:ReLU", {"input": "1x8"}, ("fp32", "fp16"))
@@ -85,26 +85,6 @@ def test_a_crash_is_that_programs_and_the_next_is_exported(dist: Path) -> None:
     found = export([Exported(NET, "fp16"), FP32])
     assert "ended with 3" in found["tiny fp16"].error
     assert (found["tiny fp32"].error, found["tiny fp32"].folder) == ("", "tiny-fp32")
-
-
-def test_a_program_is_exported_again_if_it_is_gone_or_asked_for(dist: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[str] = []
-    real = Exporter.export
-
-    def counted(self: Exporter, program: Exported) -> Export:
-        calls.append(program.name)
-        return real(self, program)
-
-    monkeypatch.setattr(Exporter, "export", counted)
-    both = [Exported(NET, "fp16"), FP32]
-    export(both)
-    export(both)
-    assert calls == ["tiny fp16", "tiny fp32"], "a failure is kept, too"
-    (dist / "nets" / "tiny-fp32" / "program.json").unlink()
-    export(both)
-    assert calls[2:] == ["tiny fp32"]
-    export([FP32], again=True)
-    assert calls[3:] == ["tiny fp32"]
 
 
 # --- measuring

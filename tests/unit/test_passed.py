@@ -7,7 +7,6 @@ import re
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 
 from core import environment
-from core.files import write_atomic, write_json
+from core.files import write_atomic
 from verify.suite import ahead, choosing, exported, passed, runner, times
 from verify.suite.runner import Choice
 
@@ -149,26 +148,6 @@ def test_what_passed_does_not_run_again(
     assert whole() == ["test_b"]
 
 
-def test_what_never_ran_here_is_left_out_unless_it_is_new(
-    tree: Path, whole: Callable[..., list[str]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(choosing, "WAYS", (A,))
-    assert whole() == ["test_a"]
-    assert "2 files of tests have not run on this machine yet" in capsys.readouterr().err
-    (tree / "core/a.py").write_text("A = 2\n")
-    assert whole() == ["test_a"]
-    monkeypatch.setattr(choosing, "WAYS", (A, B))
-    assert whole() == ["test_b"]
-    monkeypatch.setattr(choosing, "WAYS", (A, PROSE))
-    assert whole() == ["test_prose"]
-    (tree / "core/a.py").write_text("A = 3\n")
-    assert whole() == ["test_a", "test_b"], "it ran before, and its inputs have changed"
-    monkeypatch.setattr(choosing, "WAYS", ())
-    choosing._file().unlink()
-    assert whole() == []
-    assert whole(long=True) == ["test_a", "test_b", "test_prose"]
-
-
 def test_what_is_near_a_change_comes_first_and_the_rest_stays_within_its_time(
     tree: Path, whole: Callable[..., list[str]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,13 +186,3 @@ def test_what_failed_runs_again_and_the_others_do_not(tree: Path, whole: Callabl
     (tree / B).write_text("import pytest\n@pytest.mark.skip\ndef test_b(): pass\n")
     assert whole() == ["test_b"]
     assert whole() == ["test_b"], "a skipped test did not pass"
-
-
-def test_after_a_week_or_when_damaged_everything_runs(tree: Path, whole: Callable[..., list[str]]) -> None:
-    whole()
-    (first, second, third) = sorted((tree.parent / "cache/tests/passed").glob("*.json"))
-    first.write_text("{")
-    old = datetime.now(timezone.utc) - timedelta(days=8)
-    write_json(second, {"ended": old.isoformat(), "tests": 1})
-    write_json(third, {"ended": 5})
-    assert whole() == ["test_a", "test_b", "test_prose"]

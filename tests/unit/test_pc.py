@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import lzma
 import struct
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -42,35 +41,6 @@ def test_a_kernel_is_unpacked_with_its_empty_memory() -> None:
 def test_another_kernel_is_refused(packed: bytes) -> None:
     with pytest.raises(ConfigError, match="The kernel"):
         pc.unpack_kernel(packed)
-
-
-def test_the_parameters_say_where_everything_is() -> None:
-    page = pc.parameters(pc.unpack_kernel(kernel())[0], 12345, "quiet x=1")
-    assert struct.unpack_from("<II", page, 0x218) == (pc.RAMDISK, 12345)
-    (command,) = struct.unpack_from("<I", page, 0x228)
-    assert page[command - pc.PARAMETERS :].split(b"\0")[0] == b"quiet x=1"
-    ranges = [struct.unpack_from("<QQI", page, 0x2D0 + 20 * index) for index in range(page[0x1E8])]
-    assert all(one[0] + one[1] <= other[0] for one, other in pairwise(ranges))
-    usable = [(begin, begin + size) for begin, size, kind in ranges if kind == 1]
-    for begin, size in ((pc.KERNEL, 1), (pc.PARAMETERS, len(page)), (pc.RAMDISK, 12345)):
-        assert any(low <= begin and begin + size <= high for low, high in usable)
-
-
-def test_the_page_tables_map_memory_to_itself() -> None:
-    """Walked as a processor does."""
-    memory = pc.parameters(pc.unpack_kernel(kernel())[0], 0, "")
-
-    def entry(table: int, index: int) -> int:
-        (value,) = struct.unpack_from("<Q", memory, table - pc.PARAMETERS + 8 * index)
-        assert value & 1
-        return int(value)
-
-    for address in (0, pc.KERNEL, pc.RAMDISK + 0x1FFFFF, 0xFEE00000, 0xFFFFFFFF):
-        second = entry(pc.PAGES, address >> 39 & 511) & ~0xFFF
-        third = entry(second, address >> 30 & 511) & ~0xFFF
-        page = entry(third, address >> 21 & 511)
-        assert page & 0x80
-        assert (page & ~0x1FFFFF) + (address & 0x1FFFFF) == address
 
 
 def test_only_the_forward_reaches_the_machine(tmp_path: Path) -> None:

@@ -92,20 +92,6 @@ def test_nothing_gets_through_the_console(capfd: pytest.CaptureFixture[str]) -> 
         assert "[bold]b[/bold] [link=http://x]l[/link] :warning:" in " ".join(stream.split())
 
 
-@pytest.mark.parametrize(("width", "gone"), [(200, []), (40, ["note"]), (20, ["note", "p50"])])
-def test_a_narrow_table_leaves_out_what_it_may(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int, gone: list[str]
-) -> None:
-    monkeypatch.setattr(console.out(), "width", width)
-    rows = [["Fully Connected", "7.0", "why " * 9], ["Add", "1.5", ""]]
-    console.table("times", ["operator", "p50", "note"], iter(rows), "two", optional=("note", "p50", "nothing"))
-    shown = capsys.readouterr().out
-    head = shown.splitlines()[2].split()
-    assert head == [name for name in ("operator", "p50", "note") if name not in gone]
-    assert "Fully Connected" in shown
-    assert " ".join(shown.split()).endswith(f"with --json: {', '.join(gone)}" if gone else "two")
-
-
 def test_commands_and_paths_are_kept_whole(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(console.out(), "width", 20)
     said = "next: ./inv inspect shelf-net-make_model-fp32-lean --values"

@@ -129,15 +129,6 @@ def ended(child: subprocess.Popen[str]) -> int:
     return child.pid
 
 
-@pytest.mark.parametrize("mine_first", [False, True])
-def test_who_has_it_for_longest_is_named_first(lock: Path, mine_first: bool) -> None:
-    now = time.time()
-    pids = [os.getpid(), 1] if mine_first else [1, os.getpid()]
-    for ago, pid in enumerate(reversed(pids)):
-        written(lock, pid, now - 10 * ago)
-    assert [holder.pid for holder in locks.holders(lock)] == pids
-
-
 def test_a_dead_holder_and_a_damaged_note_are_left_out(lock: Path) -> None:
     dead = ended(holding(lock))
     assert lock.with_suffix(".holders").joinpath(f"{dead}.json").is_file()

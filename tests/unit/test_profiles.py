@@ -21,7 +21,6 @@ from toolchains.inspect import hardening as hardened
 from toolchains.inspect import needs as inspect
 from toolchains.inspect.binary import Kind
 from toolchains.targets import Target, get_target, load_targets
-from toolchains.tools import systems
 
 ZIG = [target for target in load_targets().values() if "zig" in target.toolchains]
 
@@ -159,19 +158,6 @@ def test_every_target_promises_something_and_its_profile_has_the_flags(target: T
         assert {*flags.compile, *flags.optimized, "-fstack-protector-strong"} <= set(words)
     assert json.loads(values["tools.build:exelinkflags+"]) == [*flags.link, *flags.program]
     assert json.loads(values["tools.build:sharedlinkflags"]) == ["-s", *flags.link]
-
-
-def test_what_has_nothing_to_watch_is_not_asked_for_it() -> None:
-    for row in systems()["hardening"].values():
-        assert set(row["promises"]) <= set(ALL)
-        assert set(row) <= {"compile", "optimized", "link", "program", "promises"}
-    target = get_target("linux-arm64")
-    assert hardened.lacking(target, binary(target, "library", without="stack_protector")) == ()
-    assert hardened.lacking(target, binary(target, "object", without="pie")) == ()
-    target = get_target("linux-x86_64")
-    values = profile(conan.render(target, compilers(target), "Debug"))
-    assert "FORTIFY" not in values["tools.build:cflags"]
-    assert "-fstack-protector-strong" in values["tools.build:cflags"]
 
 
 @pytest.mark.parametrize("missing", ["pie", "relro", "bind_now", "nx", "stack_protector", "fortify", "assertions"])

@@ -8,24 +8,14 @@ from pathlib import Path
 
 import pytest
 
-import tasks
-from core.errors import ConfigError, SlipwayError
-from verify.site import api_page, messages, tasks_page
+from core.errors import ConfigError
+from verify.site import api_page, tasks_page
 
 
 @functools.cache
 def _page(name: str) -> str:
     """What the site has on a page."""
     return tasks_page.markdown() if name == "commands.md" else api_page.markdown()
-
-
-def test_every_task_and_option_is_there() -> None:
-    text = _page("commands.md")
-    for name in tasks.ns.task_names:
-        section = text.split(f"\n## {name}\n")[1].split("\n## ")[0]
-        for argument in tasks.ns[name].get_arguments():
-            shown = argument.name.upper() if argument.positional else f"--{argument.name.replace('_', '-')}"
-            assert re.search(rf"`{re.escape(shown)}[` ]", section), f"{name} {shown}"
 
 
 def test_every_name_of_the_python_and_the_java_package_is_there() -> None:
@@ -76,38 +66,3 @@ def test_a_public_declaration_without_a_comment_is_an_error(path: Path) -> None:
         with pytest.raises(ConfigError, match=rf"{re.escape(path.name)} has public declarations without a comment"):
             api_page.commented(text[: found.start()] + text[found.end() :], path.name, java=java)
             pytest.fail(f"{path.name}:{line}: {found.group()}")
-
-
-@pytest.mark.parametrize(
-    ("comment", "name"),
-    [
-        ("/** Frees an error. */\n", "slipway_error_free"),
-        ("/** The most dimensions of a tensor. */\n", "SLIPWAY_MAX_DIMS"),
-        ("/** Types of elements. */\n", "slipway_dtype"),
-        (" /**< how to load a program */", "slipway_options"),
-    ],
-)
-def test_a_c_declaration_without_a_comment_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, comment: str, name: str
-) -> None:
-    header = api_page.HEADER.read_text(encoding="utf-8")
-    copy = tmp_path / "slipway.h"
-    assert header[header.index("/**") :].rstrip() in _page("api.md")
-    assert header.count(comment) == 1
-    copy.write_text(header.replace(comment, ""), encoding="utf-8")
-    monkeypatch.setattr(api_page, "HEADER", copy)
-    with pytest.raises(ConfigError, match="public declarations without a comment: 1") as caught:
-        api_page.c_markdown()
-    assert name in caught.value.cause
-
-
-def test_messages_are_those_of_the_code() -> None:
-    found = messages.messages()
-    assert len(found) > 300
-    kinds = {each.kind for each in found}
-    assert {"usage", "config", "host", "build", "export", "unreachable", "host-key", "mismatch", "matrix"} <= kinds
-    (dry,) = [each for each in found if each.what.startswith("--dry is refused")]
-    assert (dry.kind, dry.code) == ("usage", 2)
-    assert dry.hint == "the same without --dry; ./inv TASK --help says what a task does"
-    own = [each for each in SlipwayError.__subclasses__() if each.__module__ == SlipwayError.__module__]
-    assert set(messages.classes().values()) >= {SlipwayError, *own}

@@ -12,7 +12,7 @@ import pytest
 from core.errors import HostError
 from core.files import sealed, write_json
 from toolchains import seals
-from toolchains.compilers import ccache, zig
+from toolchains.compilers import zig
 
 
 @pytest.fixture
@@ -85,17 +85,6 @@ def test_a_changed_zig_is_fetched_again(
     assert program.with_name(name).read_bytes() == good
     assert len(fetched) == 2
     assert f"something has changed ziglang/{name} of zig" in capsys.readouterr().err
-
-
-def test_a_changed_launcher_of_compilers_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(ccache, "_program", lambda: ["/usr/bin/ccache"])
-    launcher = ccache._launcher(tmp_path)
-    assert launcher is not None
-    good = launcher.read_bytes()
-    change(launcher, bytes(len(good)))
-    assert ccache._launcher(tmp_path) == launcher
-    assert launcher.read_bytes() == good
 
 
 FOLDERS = ("tools/zig 1", "debian/trixie-amd64/trees/qemu", "images/pi", "toolchains/libstdcxx/arm64")

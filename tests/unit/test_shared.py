@@ -26,24 +26,6 @@ def test_nothing_is_shared_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "CCACHE_REMOTE_STORAGE" not in {**conan._environment(), **ccache.environment(Path("log"))}
 
 
-def test_servers_for_packages_and_objects(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SLIPWAY_CONAN_REMOTE", "https://conan.example.org/slipway")
-    monkeypatch.setenv("CONAN_LOGIN_USERNAME", "me")
-    monkeypatch.setenv("CONAN_PASSWORD_SLIPWAY_SHARED", "secret")
-    monkeypatch.setenv("CONAN_HOME_OF_ANOTHER", "x")
-    assert conan.uploads() is False
-    kept = conan._environment()
-    assert kept["CONAN_LOGIN_USERNAME"] == "me"
-    assert kept["CONAN_PASSWORD_SLIPWAY_SHARED"] == "secret"
-    assert "CONAN_HOME_OF_ANOTHER" not in kept
-    monkeypatch.setenv("SLIPWAY_CONAN_UPLOAD", "on")
-    assert conan.uploads() is True
-    monkeypatch.setenv("SLIPWAY_CCACHE_REMOTE", "redis://127.0.0.1:6379")
-    assert ccache.environment(Path("log"))["CCACHE_REMOTE_STORAGE"] == "redis://127.0.0.1:6379"
-    monkeypatch.setenv("SLIPWAY_CCACHE", "off")
-    assert ccache.environment(Path("log")) == {}
-
-
 @pytest.mark.parametrize("wrong", ["conan.example.org", "ftp://x", "https://me:secret@conan.example.org", "http://a b"])
 def test_an_address_that_is_none_is_refused_and_not_quoted(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
     monkeypatch.setenv("SLIPWAY_CONAN_REMOTE", wrong)

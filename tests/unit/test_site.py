@@ -4,28 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from core.paths import ROOT
 from verify.site import pages
-
-
-def test_links_move_with_their_pages() -> None:
-    text, sources = pages.moved("[a](docs/deploy.md#the-inventory), ![b](docs/deploy.svg)", ROOT / "README.md")
-    assert text == "[a](deploy.md#the-inventory), ![b](deploy.svg)"
-    assert sources == set()
-    text, sources = pages.moved("[`x`](../CHANGELOG.md) [y](../.github/workflows/a.yml) [z](#w)", ROOT / "docs/a.md")
-    assert text == "[`x`](changelog.md) [y](files/github/workflows/a.yml) [z](#w)"
-    assert sources == {".github/workflows/a.yml"}
-
-
-@pytest.mark.parametrize(
-    "same",
-    ["`[a](b.md)`", "```text\n[a](b.md)\n```\n", "[a](https://example.org/b.md)", "[a](deploy.md)", "``a`b``"],
-)
-def test_code_and_the_webs_addresses_stay(same: str) -> None:
-    text, _ = pages.moved(same, ROOT / "docs" / "a.md")
-    assert text == same
 
 
 def test_every_page_is_staged_with_the_sources_that_it_links_to(tmp_path: Path) -> None:

@@ -42,17 +42,3 @@ def test_steps_are_counted_and_said_once(screen: tuple[bool, io.StringIO]) -> No
     assert text.index("[1/2] compiling") < text.index("      xnnpack/cci.20241108") < text.index("[2/2] reading")
     assert text.count("[1/2] compiling\n") == (0 if terminal else 1)
     assert text.count("✓ \x1b[0m[1/2] compiling (") == (1 if terminal else 0)
-
-
-def test_a_quiet_build_says_nothing_and_the_bar_goes_when_one_fails(screen: tuple[bool, io.StringIO]) -> None:
-    terminal, written = screen
-    with Steps(1, quiet=True) as steps:
-        steps.begin("compiling")
-        for line in SAID:
-            steps.heard(line)
-    assert "[1/1]" not in written.getvalue()
-    assert terminal or not written.getvalue()
-    with pytest.raises(RuntimeError, match="broken"), Steps(1) as steps:
-        steps.heard("[1/2] Building C object a.c.o")
-        raise RuntimeError("broken")
-    assert steps._step is None

@@ -40,22 +40,6 @@ def count(monkeypatch: pytest.MonkeyPatch) -> list[Part]:
     return tried
 
 
-def test_what_was_tried_is_not_tried_again(part: Part, monkeypatch: pytest.MonkeyPatch) -> None:
-    tried = count(monkeypatch)
-    [(_, first)] = sweeping.sweep([part], again=False)
-    assert first.sums["ran"] == 9
-    Path(part.argv[0]).touch()
-    [(_, second)] = sweeping.sweep([part], again=False)
-    assert (second, len(tried)) == (first, 1)
-    part.file.write_bytes(b"another program")
-    sweeping.sweep([part], again=False)
-    assert len(tried) == 2, "of another program nothing is known"
-    with Path(part.argv[0]).open("a", encoding="utf-8") as tool:
-        tool.write("# another engine\n")
-    sweeping.sweep([part], again=False)
-    assert len(tried) == 3
-
-
 def test_a_finding_fails_the_command_and_is_told(part: Part, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(MismatchError, match="1 changed programs") as caught:
         sweeping.report([(part, sweeping.attempt(part))], as_json=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import invoke
 import pytest
@@ -63,16 +62,6 @@ def test_a_mistake_ends_in_words_and_an_exit_code(inv: Inv) -> None:
     assert (done.returncode, json.loads(done.stdout)["error"]) == (3, "config")
     assert "did you mean linux-arm64" in done.stderr
     assert "Try: ./inv targets" in done.stderr
-
-
-def test_settings_come_from_the_environment_and_from_invoke_yaml(inv: Inv, tmp_path: Path) -> None:
-    file = tmp_path / "invoke.yaml"
-    file.write_text("slipway:\n  target: from-a-file\n", encoding="utf-8")
-    for words, env, said in (((), {"INVOKE_SLIPWAY_TARGET": "the-environment"}, "the-environment"),
-                             (("--config", str(file)), {}, "from-a-file")):  # fmt: skip
-        done = inv(*words, "build", env=env)
-        assert done.returncode == 3
-        assert said in done.stderr
 
 
 def test_unfinished_targets_refuse_with_what_they_need(inv: Inv) -> None:

@@ -39,13 +39,3 @@ def test_what_families_need_besides() -> None:
     assert 'set(CMAKE_OSX_SYSROOT "/sdk")' in text
     assert "set(CMAKE_OSX_DEPLOYMENT_TARGET 15.0)" in text
     assert "set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE BOTH)" in text
-
-
-def test_programs_are_hardened_as_the_library_is() -> None:
-    text = toolchain_file.text(get_target("linux-armv6"), PLAIN)
-    assert "set(CMAKE_POSITION_INDEPENDENT_CODE ON)\n" in text
-    assert "-fPIE" not in text
-    assert '-z,now,-z,noexecstack -pie")\n' in text
-    assert "-fstack-protector-strong" in text
-    fortified = 'set(CMAKE_CXX_FLAGS_RELEASE_INIT "-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3")\n'
-    assert fortified in toolchain_file.text(get_target("linux-arm64"), PLAIN)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from core.errors import ConfigError
-from core.paths import ROOT
 from models.request import resolve
-from models.request.report import zoo
 from models.zoo import combinations
 from models.zoo.schemes import load_schemes, load_type_names, scheme_of, type_of
 
@@ -33,14 +29,3 @@ def test_an_export_by_either_name_is_the_same(name: str, scheme: str) -> None:
     assert (arms.name, arms.folder, arms.scheme) == (ours.name, ours.folder, ours.scheme)
     assert combinations("mlp", name) == [("mlp", scheme)]
     assert scheme_of(f"{name}_gemm") == scheme
-
-
-def test_the_docs_and_json_have_the_table(capsys: pytest.CaptureFixture[str]) -> None:
-    text = (ROOT / "docs/models.md").read_text(encoding="utf-8")
-    for row in load_type_names().values():
-        line = f"| `{row.name}` | `{row.scheme}` | {row.activations} | {row.weights} | {row.output} | {row.layers} |"
-        assert line in text
-    zoo(as_json=True)
-    rows = json.loads(capsys.readouterr().out)
-    assert {row["scheme"]: row["arms_name"]["name"] for row in rows} == {v: k for k, v in NAMES.items()}
-    assert {row["arms_name"]["weights"] for row in rows if row["scheme"] == "fp16"} == {"float16"}

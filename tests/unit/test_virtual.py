@@ -222,16 +222,6 @@ def let_be_idle(folder: Folder, seconds: float) -> None:
     os.utime(folder.last_used, (then, then))
 
 
-def test_disuse_ends_machine_and_supervisor(folder: Folder) -> None:
-    with up(folder, f"import time; time.sleep(1)\n{MACHINE}", 2.0) as (child, state):
-        assert state.qemu.pid == int((folder.path / "machine.pid").read_text())
-        assert child.wait(60) == 0
-        assert time.time() - state.since > 1.9, "its time begins when it is up"
-        assert not state.qemu.alive
-        assert read_state(folder) is None
-        assert "not used for 2 s" in folder.log.read_text()
-
-
 def test_an_open_connection_and_use_keep_the_machine(folder: Folder) -> None:
     with up(folder, MACHINE, 600) as (child, state):
         with socket.create_connection(("127.0.0.1", state.port)):
@@ -288,15 +278,6 @@ def test_what_ends_the_machine_besides(folder: Folder, reason: str) -> None:
         assert not state.qemu.alive
     if reason == "prints without end":
         assert "ending the machine" in folder.log.read_text()
-
-
-def test_stop_ends_supervisor_and_machine(folder: Folder) -> None:
-    with up(folder, MACHINE, 600) as (child, state):
-        assert str(virtual.status("pi")) == "booting"
-        assert virtual.stop("pi") is True
-        assert child.wait(60) == 0
-        assert not state.qemu.alive
-        assert not folder.state.exists()
 
 
 def test_a_lock_of_the_caller_is_not_kept_for_as_long_as_the_machine_runs(folder: Folder) -> None:

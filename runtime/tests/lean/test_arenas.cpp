@@ -68,11 +68,6 @@ TEST(arenas_are_used_up_to_the_end_of_their_last_tensor) {
   CHECK(made.used() == std::vector<std::size_t>({0, 80, 20}));
 }
 
-TEST(arenas_tensors_may_share_bytes_and_the_longest_counts) {
-  const PlannedProgram made({{{0, 1000}, {{1, 0, 100}, {1, 96, 4}}}});
-  CHECK(made.used() == std::vector<std::size_t>({0, 400}));
-}
-
 TEST(arenas_hold_no_tensor_that_is_not_planned) {
   const PlannedProgram made({{{0, 1000}, {{1, kUnplanned, 100}, {1, 8, 1}}}});
   CHECK(made.used() == std::vector<std::size_t>({0, 12}));
@@ -108,11 +103,6 @@ TEST(arenas_that_methods_plan_differently_are_their_own) {
   CHECK(!SharedArenas(lacking.program()).has(2));
   const PlannedProgram empty({{{0, 64, 0}, {}}, {{0, 64, 0}, {}}});
   CHECK(!SharedArenas(empty.program()).has(2));
-}
-
-TEST(arenas_of_a_single_method_are_not_shared) {
-  const PlannedProgram made({{{0, 64, 256}, {{2, 0, 2}}}});
-  CHECK(!SharedArenas(made.program()).has(2));
 }
 
 TEST(blocks_are_zero_aligned_and_stay_apart) {

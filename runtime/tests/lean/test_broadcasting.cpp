@@ -47,14 +47,6 @@ Shape broadcast(const Shape& a, const Shape& b) {
   return shape;
 }
 
-// How often a row is visited for `operands` of `out`.
-std::size_t rows_of(Floats& out, const Floats& in) {
-  std::size_t rows = 0;
-  for_each_row(out.view, std::array<Operand, 1>{operand_of(in.view, out.view)},
-               [&](std::uint8_t*, std::int64_t, const auto&, const auto&, std::size_t) { ++rows; });
-  return rows;
-}
-
 // out = 1000 a + b, compared element by element with what index arithmetic says.
 void check_sum(const Shape& a_shape, const Shape& b_shape, const std::vector<std::uint8_t>& out_order,
                const std::vector<std::uint8_t>& b_order = {}) {
@@ -113,20 +105,4 @@ TEST(broadcast_results_and_operands_in_any_memory_order) {
   check_sum({2, 3, 4, 5}, {3, 1, 1}, {0, 2, 3, 1});
   check_sum({2, 3, 4, 5}, {2, 3, 4, 5}, {0, 2, 3, 1}, {0, 1, 2, 3});
   check_sum({2, 3, 4}, {2, 3, 4}, {0, 1, 2}, {2, 0, 1});
-}
-
-TEST(broadcast_dimensions_are_merged_into_rows_where_all_operands_allow) {
-  Floats out({2, 3, 4});
-  CHECK_EQUAL(rows_of(out, Floats({2, 3, 4})), std::size_t{1});
-  CHECK_EQUAL(rows_of(out, Floats({1})), std::size_t{1});
-  CHECK_EQUAL(rows_of(out, Floats({3, 4})), std::size_t{2});
-  CHECK_EQUAL(rows_of(out, Floats({3, 1})), std::size_t{6});
-  CHECK_EQUAL(rows_of(out, Floats({2, 1, 1})), std::size_t{2});
-  Floats last_first({2, 3}, 0, {1, 0});
-  CHECK_EQUAL(rows_of(last_first, Floats({2, 3}, 0, {1, 0})), std::size_t{1});
-}
-
-TEST(broadcast_without_elements_visits_no_row) {
-  Floats out({2, 0, 4});
-  CHECK_EQUAL(rows_of(out, Floats({4})), std::size_t{0});
 }

@@ -35,10 +35,6 @@ std::size_t constants_behind(Before before) {
 
 }  // namespace
 
-TEST(a_constant_that_a_call_is_given_stays_one) {
-  CHECK_EQUAL(constants_behind([](auto&) { return std::vector<InstructionOffset>(); }), std::size_t{1});
-}
-
 TEST(a_value_that_another_tensor_is_moved_to_is_no_constant) {
   const auto moved = [](flatbuffers::FlatBufferBuilder& builder) {
     return std::vector<InstructionOffset>{pte::CreateInstruction(builder, pte::InstructionArguments::MoveCall,

@@ -260,26 +260,6 @@ TEST(memory_places_need_no_more_than_the_first_that_are_free) {
   CHECK(ours * 100 <= least * 104);
 }
 
-TEST(memory_places_use_gaps) {
-  // The third lies between the first two, the fourth below all that stays.
-  const std::vector<Life> lives = {{0, 1, 640}, {0, 9, 512}, {2, 9, 64}, {2, 9, 576}};
-  CHECK_EQUAL(find_places(lives).size, std::size_t{640 + 512});
-  CHECK_EQUAL(least_size(lives), std::size_t{640 + 512});
-}
-
-TEST(memory_places_of_a_chain_are_two) {
-  std::vector<Life> lives;
-  for (std::size_t i = 0; i < 50; ++i) {
-    lives.push_back({i, i + 1, 4096});
-  }
-  CHECK_EQUAL(find_places(lives).size, std::size_t{2 * 4096});
-}
-
-TEST(memory_places_of_nothing) {
-  CHECK_EQUAL(find_places({}).size, std::size_t{0});
-  CHECK_EQUAL(find_places({{0, 5, 0}}).size, std::size_t{0});
-}
-
 TEST(work_memory_grows_and_says_so) {
   WorkMemory memory;
   CHECK(memory.hold(0));

@@ -84,12 +84,6 @@ TEST(moves_of_runs_and_of_single_elements) {
   check_move({{3, 200, 100}, {10, 10, 10}, {10, 1, 1}});  // merged
 }
 
-TEST(moves_of_short_rows_go_by_columns) {
-  check_move({{50, 2, 1}, {2, 1, 50}});
-  check_move({{50, 3, 10}, {3, 1, 1}});
-  check_move({{6, 100, 50}, {25, 4, 2}, {2, 2, 1}, {2, 1, 150}});
-}
-
 TEST(moves_repeat_and_turn_around) {
   check_move({{5, 12, 0}, {12, 1, 1}});
   check_move({{5, 12, 1}, {12, 1, 0}});
@@ -109,22 +103,6 @@ TEST(moves_of_no_elements_touch_nothing) {
   nothing.add(0, 1, 1);
   nothing.prepare(4);
   nothing.run(nullptr, nullptr);
-}
-
-TEST(moves_say_how_many_bytes_lie_together) {
-  const auto bytes = [](const std::vector<Dimension>& dimensions) {
-    Move move;
-    for (const Dimension& one : dimensions) {
-      move.add(one.size, one.to, one.from);
-    }
-    move.prepare(4);
-    return move.bytes_together();
-  };
-  CHECK_EQUAL(bytes({{2, 6, 6}, {6, 1, 1}}), std::size_t{48});
-  CHECK_EQUAL(bytes({}), std::size_t{4});
-  CHECK_EQUAL(bytes({{2, 7, 6}, {6, 1, 1}}), std::size_t{0});
-  CHECK_EQUAL(bytes({{2, 1, 6}}), std::size_t{0});
-  CHECK_EQUAL(bytes({{0, 1, 1}}), std::size_t{0});
 }
 
 TEST(moves_of_any_number_of_bytes) {

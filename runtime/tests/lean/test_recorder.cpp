@@ -201,16 +201,6 @@ TEST(values_are_those_of_the_last_execution_in_its_order) {
   }
 }
 
-TEST(a_profile_without_values_has_times_only) {
-  const TemporaryFolder folder;
-  const auto engine = looped(folder, false);
-  const std::vector<std::uint8_t> file = engine->profile().value();
-  for (const etd::RunData* run : *flatbuffers::GetSizePrefixedRoot<etd::ETDump>(file.data())->run_data()) {
-    CHECK(recorded_in(*run, {}).empty());
-  }
-  CHECK(engine->values().value().empty());
-}
-
 TEST(rounds_of_a_loop_are_calls_and_a_branch_not_taken_is_absent) {
   const TemporaryFolder folder;
   const auto engine = looped(folder, false);

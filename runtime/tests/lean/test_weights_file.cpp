@@ -228,19 +228,3 @@ TEST(weights_are_not_kept_of_a_program_that_changes) {
   identity.changed += std::int64_t{3600} * 1000000000;
   CHECK_CONTAINS(kept.write().message(), "set the clock, or copy the file anew");
 }
-
-TEST(weights_are_not_taken_from_a_file_that_others_may_change) {
-  Kept kept;
-  CHECK(kept.write().ok());
-  CHECK(::chmod(kept.path.c_str(), 0666) == 0);
-  CHECK(kept.open().status().code() == Code::kUsage);
-  CHECK(::chmod(kept.path.c_str(), 0644) == 0);
-  CHECK(kept.open().ok());
-}
-
-TEST(weights_that_cannot_be_written_leave_nothing) {
-  Kept kept;
-  kept.path = kept.folder.file("none/weights");
-  CHECK(kept.write().code() == Code::kOutput);
-  CHECK_EQUAL(kept.folder.files().size(), std::size_t{1});
-}

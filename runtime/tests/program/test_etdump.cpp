@@ -66,26 +66,4 @@ TEST(etdump_rows_say_where_the_time_went) {
   CHECK_EQUAL(total, 14.0);
 }
 
-TEST(etdump_rows_keep_the_time_of_each_call) {
-  std::vector<TraceBlock> blocks = two_executions();
-  blocks[2].events[1].end += 4'000'000;
-  for (const ProfileRow& row : rows_of(blocks, 2)) {
-    if (row.name == "Add (ND) #2 @0") {
-      CHECK((row.times_ms == std::vector<double>{2, 6}));
-    }
-    CHECK_EQUAL(row.times_ms.size(), row.count);
-  }
-}
-
-TEST(etdump_rows_leave_warm_up_executions_out) {
-  std::vector<TraceBlock> blocks = two_executions();
-  blocks[1].events.back().end += 90'000'000;  // the first is cold
-  double total = 0;
-  for (const ProfileRow& row : rows_of(blocks, 1)) {
-    CHECK_EQUAL(row.count, std::uint64_t{1});
-    total += row.total_ms;
-  }
-  CHECK_EQUAL(total, 7.0);
-}
-
 }  // namespace
