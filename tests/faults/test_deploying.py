@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import time
 from pathlib import Path
 
 import pytest
 
-from core.errors import MissingOperatorError, ProgramError, RunError, TransferError
+from core.errors import MissingOperatorError, RunError, TransferError
 from core.formats.bundle import Bundle
 from deploy.devices.inventory import Device
 from deploy.run.events import Event
@@ -43,19 +42,6 @@ def nothing_partial(board: server.Device) -> None:
     assert left(board, "incoming", "runs") == []
     for file in (board.home / ".slipway/store").glob("*"):
         assert sha256_file(file) == file.name
-
-
-def test_truncated_program(board: server.Device, device: Device, bundle: Bundle, program: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(program, copy)
-    whole = (copy / "model.pte").read_bytes()
-    (copy / "model.pte").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ProgramError, match="is truncated") as caught:
-        go(device, bundle, copy)
-    assert caught.value.exit_code == 10
-    with pytest.raises(ProgramError, match="cannot be loaded by executorch"):
-        go(device, bundle, copy / "model.pte")
-    assert not (board.home / ".slipway").exists(), "found before the device was touched"
 
 
 LACKING = """\

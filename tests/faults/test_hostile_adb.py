@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import resource
 import socket
 import struct
@@ -112,15 +111,6 @@ def test_output_without_end(phone: Phone, stream: int, mark: bytes, most: str) -
     assert server.ended.wait(10), "the stream was left open"
 
 
-def test_output_that_drips(phone: Phone) -> None:
-    transport, server = phone(for_ever(packet(1, b"x"), 0.05))
-    begun = time.monotonic()
-    with pytest.raises(DeadlineError):
-        run(transport, ["yes"], deadline=Deadline.after(1))
-    assert time.monotonic() - begun < 20
-    assert server.ended.wait(10)
-
-
 @pytest.mark.parametrize("head", [b"\x01\xff\xff\xff\xff", b"\x02\x00\x00\x00\x40", b"\x7f\x01\x00\x00\x00"])
 def test_packets_that_are_none(phone: Phone, head: bytes) -> None:
     def speak(peer: socket.socket) -> None:
@@ -187,16 +177,3 @@ def test_what_a_phone_is_called(phone: Phone, capfd: pytest.CaptureFixture[str])
     shown = capfd.readouterr().out
     assert all(letter.isprintable() or letter == "\n" for letter in shown)
     assert r"a\x1b[2J\x9b1m" in shown
-
-
-def test_no_descriptor_is_left(phone: Phone, tmp_path: Path) -> None:
-    transport, _server = phone(for_ever(DATA))
-    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
-    for _ in range(5):
-        with pytest.raises(AnswerError):
-            transport.get("/x", tmp_path / "got", 1 << 16, Deadline.after(60))
-    transport.close()
-    end = time.monotonic() + 30
-    while len(os.listdir("/proc/self/fd")) > before + 1 and time.monotonic() < end:  # noqa: PTH208
-        time.sleep(0.05)
-    assert len(os.listdir("/proc/self/fd")) <= before + 1  # noqa: PTH208

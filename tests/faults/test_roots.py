@@ -192,14 +192,6 @@ def test_a_root_that_is_a_link(small: Tiny, common: Path, tmp_path: Path) -> Non
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-def test_a_marker_that_is_a_link(small: Tiny, tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    root.mkdir()
-    (tmp_path / "marker").write_text("slipway-root 1 0123456789abcdef0123456789abcdef\n")
-    (root / ".slipway-root").symlink_to(tmp_path / "marker")
-    refused([lambda: small.deploy(at(root))], ".slipway-root", "is a link")
-
-
 @pytest.mark.parametrize("mode", [0o757, 0o777, 0o1777])
 @pytest.mark.parametrize("place", ["root", "root/store", "root/.slipway-root"])
 def test_folders_that_others_may_write_to(small: Tiny, tmp_path: Path, place: str, mode: int) -> None:

@@ -110,28 +110,6 @@ def test_the_disk_fills_up(board: server.Device, device: Device, root: Path, blo
     assert files(root) == []
 
 
-@pytest.mark.parametrize("cut_after", [1, 1_500_000, SIZE])
-def test_cut_in_mid_upload_then_again(
-    board: server.Device, device: Device, root: Path, blob: Blob, cut_after: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    board.faults.cut_after = cut_after
-    with pytest.raises(UnreachableError, match="connection to board broke") as caught:
-        upload(device, root, blob)
-    assert caught.value.exit_code == 20
-    assert not (root / "store").exists() or files(root / "store") == []
-    assert len(files(root)) == 1, "what could not be cleaned up for want of a connection"
-    board.faults.cut_after = 0
-    with open_device(device) as transport, Store(transport, str(root)) as store:
-        survey = store.open([], soon(), wait=60)
-        assert survey is not None
-        left = survey.stale
-        assert left == (files(root)[0],)
-        store.discard(left, soon())
-        assert files(root) == []
-        store.upload([blob], lambda _: None, soon())
-    assert files(root) == [f"store/{blob.sha256}"]
-
-
 def test_only_its_own_folders_are_ever_removed(device: Device, root: Path, board: server.Device) -> None:
     (root / "store").mkdir(parents=True)
     precious = [board.home / "precious", root / "store/precious"]

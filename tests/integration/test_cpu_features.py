@@ -102,14 +102,6 @@ def test_words_are_strict(here: Bundle, program: Path, tmp_path: Path, flag: str
     assert said in error["message"] + error["fix"]
 
 
-@pytest.mark.parametrize("flag", ["--kleidiai=off", "--cpu_features=-avx2"])
-def test_another_engine_says_that_it_cannot(program: Path, tmp_path: Path, flag: str) -> None:
-    argv = [str(builder.build("linux-x86_64", "executorch").path / RUNNER)]
-    error = run(argv, program, tmp_path / "o", flag)["error"]
-    assert error["kind"] == "usage"
-    assert "engine executorch cannot" in error["message"]
-
-
 def test_each_choice_has_its_own_packed_weights(here: Bundle, program: Path, tmp_path: Path) -> None:
     """A cache that another choice left is not used; that would compute with weights packed for other kernels."""
     argv, cache = [str(here.path / RUNNER)], f"--weights_cache={tmp_path / 'weights'}"

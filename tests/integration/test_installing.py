@@ -177,19 +177,6 @@ def test_modules_of_the_current_folder_are_not_imported(
     assert not (planted / "ran").exists()
 
 
-def test_pip_is_renewed_first_and_a_source_without_it_does_not_matter(
-    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    digest = _digest(_wheel(tmp_path / "good", "1.0", "good"))
-    text = "".join(f"{pin} \\\n    --hash=sha256:{digest}\n" for pin in ("slipway-sample==1.0", "pip==99.0"))
-    bootstrap.lock_file("core").write_text(text)
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "good"))
-    assert bootstrap.install("core", environment)
-    assert _installed(environment) == "good"
-    said = (environment / ".slipway" / "setup.log").read_text()
-    assert said.index("No matching distribution found for pip==99.0") < said.index("Successfully installed")
-
-
 # --- wheels with an address ---
 
 
@@ -250,15 +237,6 @@ def test_another_file_in_pips_own_folder_is_passed_over(
     addressed.data = good
     assert bootstrap.install("core", environment)
     assert _installed(environment) == "good"
-
-
-def test_a_python_without_such_a_wheel_is_told(
-    environment: Path, addressed: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
-    with pytest.raises(installer.SetupError, match=r"^There is no slipway_sample==1\.0 for Python 3"):
-        bootstrap.install("core", environment)
-    assert addressed.asked == []
 
 
 def test_the_same_wheel_under_a_new_lock_is_kept(environment: Path, addressed: Served) -> None:

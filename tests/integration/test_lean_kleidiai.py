@@ -43,26 +43,12 @@ EXPECTED: dict[tuple[str, str], dict[tuple[str, str], int]] = {
     ("qd8-pixel", "sme2"): {(CONVOLUTION, QC8W_SME2): 1},
     ("qd8-image", "sme2"): {(CONVOLUTION, QC8W_SME2): 1},  # each point by itself, as upstream's engine does
     ("f16", "cortex-a76"): {(LINEAR, NEON): 3, (CONVOLUTION, NEON): 2, (PRODUCT, NEON): 2},
-    ("f16", "max"): {
-        (LINEAR, F16_MAX): 2,
-        (LINEAR, F16_MAX_ROW): 1,
-        (CONVOLUTION, F16_MAX): 2,
-        (PRODUCT, F16_MAX): 1,
-        (PRODUCT, F16_MAX_ROW): 1,
-    },
     ("f16", "sme2"): {
         (LINEAR, F16_SME2): 2,
         (LINEAR, F16_SME2_ROW): 1,
         (CONVOLUTION, F16_SME2): 2,
         (PRODUCT, F16_SME2): 1,
         (PRODUCT, F16_SME2_ROW): 1,
-    },
-    ("f32-kinds", "max"): {
-        (LINEAR, F32_MAX): 2,
-        (LINEAR, F32_MAX_ROW): 1,
-        (CONVOLUTION, F32_MAX): 2,
-        (PRODUCT, F32_MAX): 1,
-        (PRODUCT, F32_MAX_ROW): 1,
     },
     ("f32-kinds", "sme2"): {
         (LINEAR, F32_SME2): 2,

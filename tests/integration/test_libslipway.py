@@ -287,25 +287,6 @@ def audit(*words: str) -> str:
     return run([sys.executable, "-m", "auditwheel", *words]).stdout
 
 
-@pytest.mark.long  # the checks on every build read the same attributes of the targets that CI builds
-def test_the_armv6_library_is_for_that_processor_alone() -> None:
-    """The scan for instructions above ARM1176's read all of it, and its own attributes say the same."""
-    from elftools.elf.elffile import ELFFile
-
-    sdk = build_sdk("linux-armv6", shared=True)
-    assert (sdk.path.name, sdk.manifest.libc, sdk.manifest.shared) == ("sdk-glibc", "glibc", True)
-    (code,) = [code for code in sdk.manifest.checks.code if code.path == "lib/libslipway.so"]
-    assert code.note == ""
-    assert code.functions > 1000
-    with (sdk.path / "lib/libslipway.so.1").open("rb") as file:
-        section = ELFFile(file).get_section_by_name(".ARM.attributes")
-        found = {item.tag: item.value for part in section.iter_subsections() for sub in part.iter_subsubsections()
-                 for item in sub.iter_attributes()}  # fmt: skip
-    # ARM's ABI for attributes: 6 is ARMv6, 7 ARMv6KZ; 2 is VFPv2; 1 says that numbers are passed in its registers.
-    assert found["TAG_CPU_ARCH"] in (6, 7)
-    assert (found["TAG_FP_ARCH"], found["TAG_ABI_VFP_ARGS"]) == (2, 1)
-
-
 def test_the_package_has_types(tmp_path: Path) -> None:
     """mypy, as a user runs it over a program with the installed package: right use passes, wrong use is named."""
     wheel = write_wheel(build_sdk("linux-x86_64", shared=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from core.errors import ConfigError, ExportError, UsageError
+from core.errors import ConfigError, UsageError
 from core.formats.program import load_program
 from models.export import export
 from models.loading import Prepared, load
@@ -155,32 +154,3 @@ def test_trained_weights_see_a_cat(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert 0.6 < float(best.values[0]) < 0.8
     photos = resolve("mobilenet_v2", "qs8", options={"weights": "random"})
     assert taking.classes(photos, _taken(photos), tmp_path) is None, "random weights name nothing"
-
-
-def test_mobilenet_is_torchvisions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from models import loading
-    from models.nets.mobilenet_v2 import PARAMETERS, MobileNetV2
-
-    net = MobileNetV2()
-    assert sum(one.numel() for one in net.parameters()) == PARAMETERS == 3_504_872
-    names = list(net.state_dict())
-    assert len(names) == 314
-    assert names[0] == "features.0.0.weight"
-    assert {"features.1.conv.1.weight", "features.2.conv.1.0.weight", "features.18.1.running_var"} <= set(names)
-    assert names[-2:] == ["classifier.1.weight", "classifier.1.bias"]
-    file = tmp_path / "weights.pth"
-    state = {name: torch.zeros_like(one) for name, one in net.state_dict().items()}
-    state["classifier.1.bias"] = torch.arange(1000.0)
-    torch.save(state, file)
-    monkeypatch.setenv("SLIPWAY_WEIGHTS", str(file))
-    model = loading.load(resolve("mobilenet_v2"))
-    with torch.no_grad():
-        assert torch.equal(model.module(*model.inputs)[0], torch.arange(1000.0))
-    del state["classifier.1.bias"]
-    torch.save(state, file)
-    with pytest.raises(ExportError, match="does not hold weights for mobilenet_v2") as caught:
-        loading.load(resolve("mobilenet_v2"))
-    assert "classifier.1.bias" in caught.value.cause
-    file.write_bytes(os.urandom(1000))
-    with pytest.raises(ExportError, match="does not hold weights"):
-        loading.load(resolve("mobilenet_v2"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -167,16 +166,3 @@ def test_float64_says_nothing_where_it_has_no_meaning() -> None:
     assert found(lambda x: x.sum(), half, scheme="qs8") == []
     assert found(lambda x: x + torch.rand(2), half) == []
     assert found(lambda x: x.view(torch.int16) + 1, half) == []
-
-
-def test_a_runs_values_are_read_by_their_strides() -> None:
-    import torch
-
-    from models.inspection.dump import _ordered
-
-    right = torch.randn(2, 3, 4, 5)
-    memory = right.permute(0, 2, 3, 1).contiguous()
-    for stored, strides in ((memory.reshape(right.shape), [60, 1, 15, 3]), (right, [60, 20, 5, 1]), (right, None)):
-        assert torch.equal(_ordered(stored, SimpleNamespace(sizes=list(right.shape), strides=strides)), right)
-    # Of damaged strides none are followed.
-    assert torch.equal(_ordered(right, SimpleNamespace(sizes=list(right.shape), strides=[60, 20, 5, 9])), right)

@@ -9,7 +9,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +30,6 @@ from tests.integration.test_runtime import LAYERS, compile_tests
 from tests.support.deploying import program
 from tests.support.devices import ask, facts_of, own_devices, refuses, runs_programs
 from toolchains.bundle.builder import build
-from toolchains.targets import get_target
-from verify.agree import on_device
-from verify.agree.look import Executor, judge, look
-from verify.agree.look import execute as compute
-from verify.agree.programs import prepare, table
 
 __all__ = ["program"]
 
@@ -250,22 +245,3 @@ def test_the_kernels_of_avx512_compute_right(machine: Machine, tmp_path: Path) -
     assert int(found[1]) > 150
     assert set(re.findall(r"(?m)^kernel (\S+)", said)) >= AVX512_KERNELS
     assert sum(int(count) for count in LAYERS.findall(said)) > 100
-
-
-@pytest.mark.build
-@pytest.mark.export
-@on("avx512")
-def test_comparisons_are_made_on_a_device(machine: Machine, tmp_path: Path) -> None:
-    """A program that agrees, with the features that it ran with, and one that ends early."""
-    target = get_target("linux-x86_64")
-    executor = Executor.of(build(target.name, "lean"), on_device.platform_of(target, machine.name))
-    programs = [table()[name] for name in ("mlp fp32", "mlp qs8")]
-    plain, quantized = sorted(prepare(programs), key=lambda one: one.about.name)
-    cut = tmp_path / "model.pte"
-    cut.write_bytes(plain.file.read_bytes()[:-100])
-    (tmp_path / "run").mkdir()
-    answer = compute(executor, quantized, tmp_path / "run")
-    damaged = look(executor, replace(plain, file=cut))
-    assert {"avx512f", "avx512_vnni", "avx512_fp16"} <= set(answer.features)
-    assert judge(quantized, answer.outputs).outcome == "exact"
-    assert (damaged.outcome, bool(damaged.why)) == ("failed", True)

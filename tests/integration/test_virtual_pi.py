@@ -16,7 +16,6 @@ import pytest
 
 from core.errors import UnreachableError
 from core.paths import ROOT
-from deploy.transport.processes import Process
 from deploy.virtual import image as virtual_image
 from deploy.virtual import machines as virtual
 from deploy.virtual.machines import Endpoint
@@ -172,22 +171,6 @@ def test_ctrl_c_while_it_boots_leaves_nothing(own: Folder) -> None:
         assert child.wait(90) != 0
     assert processes_of(own) == []
     assert not own.state.exists()
-
-
-def test_a_starter_that_is_killed_is_no_hindrance(own: Folder) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", ENSURE], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE
-    ) as child:
-        wait_for(lambda: read_state(own), 120)
-        child.kill()
-    left = read_state(own)
-    assert left is not None
-    virtual.ensure("pi")
-    assert not left.qemu.alive
-    now = read_state(own)
-    assert now is not None
-    assert now.running
-    assert Process.of(now.qemu.pid) == now.qemu
 
 
 def test_a_machine_that_does_not_answer_is_ended_and_explained(own: Folder, monkeypatch: pytest.MonkeyPatch) -> None:

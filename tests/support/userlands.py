@@ -16,8 +16,6 @@ USERLANDS = ("busybox", "toybox")
 SHELLS = {"tcsh": "bin/tcsh", "zsh": "bin/zsh", "fish": "usr/bin/fish"}
 """Login shells, each in Debian's package of its name."""
 
-_SCRIPTS = ("sh",)
-
 
 def userland(name: str, folder: Path) -> Path:
     """A folder with nothing but ``name``'s programs, ``sh`` among them, to be all of a PATH."""

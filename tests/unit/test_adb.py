@@ -298,24 +298,6 @@ def take(peer: socket.socket) -> bytes:
         data += peer.recv(size, socket.MSG_WAITALL)
 
 
-def test_a_file_is_put(line: tuple[Files, list[socket.socket]], tmp_path: Path) -> None:
-    files, ends = line
-    data = bytes(range(256)) * 700
-    (tmp_path / "file").write_bytes(data)
-    got: list[bytes] = []
-
-    def answer(peer: socket.socket, path: bytes) -> None:
-        got.extend([path, take(peer)])
-        peer.sendall(b"OKAY" + bytes(4))
-
-    thread = device(ends, answer)
-    told: list[int] = []
-    files.put(tmp_path / "file", "/data/a,b", told.append, Deadline.after(10))
-    thread.join()
-    assert got == [b"/data/a,b,33188", data]
-    assert sum(told) == len(data)
-
-
 @pytest.mark.parametrize(
     ("said", "error", "what"),
     [
@@ -360,15 +342,6 @@ def test_a_file_that_is_cut_on_its_way_here_is_none(
     device(ends, answer)
     with pytest.raises(UnreachableError, match="The connection to phone broke"):
         files.get("/x", tmp_path / "file", 100, Deadline.after(10))
-    assert not (tmp_path / "file").exists()
-
-
-def test_a_file_longer_than_allowed_is_none(line: tuple[Files, list[socket.socket]], tmp_path: Path) -> None:
-    files, ends = line
-    whole = b"DATA" + struct.pack("<I", 26) + bytes(26) + b"DONE" + bytes(4)
-    device(ends, lambda peer, _path: peer.sendall(whole))
-    with pytest.raises(TransferError, match="longer than expected"):
-        files.get("/x", tmp_path / "file", 25, Deadline.after(10))
     assert not (tmp_path / "file").exists()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,8 +17,7 @@ from toolchains.targets import get_target
 from verify.agree import agree
 from verify.agree import kept as agree_kept
 from verify.agree import look as agree_look
-from verify.agree import programs as agree_programs
-from verify.agree.kept import Cell, Column
+from verify.agree.kept import Cell
 from verify.agree.look import Executor
 from verify.agree.programs import About, Compared
 
@@ -80,27 +78,3 @@ def test_a_wrong_cell_fails_the_command(program: Compared, tmp_path: Path, monke
     monkeypatch.setattr(environment, "ensure_export", lambda: None)
     with pytest.raises(MismatchError, match="mlp fp32 on linux-armv6 arm1176"):
         agree.run(Agree(target="linux-armv6", program="mlp fp32"))
-
-
-def test_the_docs_count_places_where_all_programs_ran(empty_tables: None) -> None:
-    names = list(agree_programs.table())
-    exact, near = Cell(outcome="exact"), Cell(outcome="agrees", max_abs=2.4e-7)
-    some = {
-        names[0]: near, names[1]: Cell(outcome="refused", why="no half precision"),
-        names[2]: Cell(outcome="differs", max_abs=0.5), names[3]: Cell(outcome="too slow", why="over 300 s"),
-    }  # fmt: skip
-    whole = Column("linux-armv6", "arm1176", "qemu-arm", {**dict.fromkeys(names, exact), **some})
-    for columns in (
-        [whole, replace(whole, cpu="cortex-a7", cells=some)],
-        [replace(whole, target="linux-arm64", cpu="max")],
-    ):
-        agree_kept.publish({agree_kept.ZOO: names}, columns)
-    counts = (str(len(names)), str(len(names) - 4), "1", "1", "1", "0", "1")
-    assert [tuple(row.values()) for row in agree_kept.COUNTS.rows()] == [
-        (agree_kept.ZOO, target, cpu, "qemu-arm", *counts)
-        for target, cpu in (("linux-arm64", "max"), ("linux-armv6", "arm1176"))
-    ]
-    text = agree_kept.in_short()
-    counted = f"{2 * len(names) - 8} exact, 2 within tolerance, 2 differs, 2 refused, 0 failed, 2 not run"
-    assert text.startswith(f"{len(names)} programs, each on 2 combinations of target and CPU: {counted}.\n")
-    assert "ios-arm64: Mach-O check only: an app" in text and "linux-armv6:" not in text

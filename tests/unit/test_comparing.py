@@ -85,22 +85,6 @@ def test_differences_that_are_only_rounding_count_as_equal() -> None:
     assert [one.program for one in marked(rows, "psnr") if one.front] == ["b"]
 
 
-def test_the_report_says_emulated_instead_of_times() -> None:
-    rows = marked(
-        [_row("fp32", 0.8, 400, 4.0), _row("<int8>", 0.8, 100, 1.0), _row("emu", 0.8, 9, None, device="pi")], "top1"
-    )
-    found = Compared(
-        model="net", data="a.npz", created="2026", samples=10, of=20, reference=Accuracy(top1=0.8), by="top1", rows=rows
-    )
-    columns, table = report.table(found)
-    assert table[-1][columns.index("p50")] == table[-1][columns.index("load")] == "emulated"
-    page = report.html(found)
-    assert [page.count(f'class="plot {css}"') for css in ("broad", "slim")] == [2, 2]
-    assert "<int8>" not in page
-    assert "http" not in page.replace("http-equiv", "")
-    assert Compared.model_validate_json(found.model_dump_json()) == found
-
-
 def test_a_failure_is_one_line_and_its_message_is_behind_it() -> None:
     why = {
         "error": "export",

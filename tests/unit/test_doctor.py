@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from core import console, environment
+from core import environment
 from core.environment import bootstrap
 from core.errors import HostError
 from tests.support.timing import quickest
@@ -37,12 +34,6 @@ def said(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[bool, str]]:
 Said = dict[str, tuple[bool, str]]
 
 
-class Usage(NamedTuple):
-    total: float
-    used: float
-    free: float
-
-
 def test_it_is_quick_and_asks_no_network(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     import socket
 
@@ -54,34 +45,6 @@ def test_it_is_quick_and_asks_no_network(said: Said, monkeypatch: pytest.MonkeyP
     assert {"linux-arm64 with zig", "linux-arm64 with gnu", "running linux-arm64"} <= set(names)
     assert len(set(names)) == len(names)
     assert [check for check in doctor.checks() if not check.ok and not check.fix] == []
-
-
-def test_trouble_comes_first_and_all_of_it_fits_a_screen(
-    said: Said, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A terminal of 80 columns and 24 lines, the last of which is the shell's."""
-    monkeypatch.setattr(console.out(), "width", 80)
-    doctor.report(as_json=False)
-    shown = capsys.readouterr().out
-    lines = shown.splitlines()
-    assert len(lines) <= 23, shown
-    assert max(map(len, lines)) <= 80
-    monkeypatch.setattr(console.out(), "width", 100)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(100, 99, 1e9))
-    with pytest.raises(HostError, match="lacks disk"):
-        doctor.report(as_json=False)
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].strip() == "Missing"
-    assert lines[1].split()[:2] == ["disk", "MISSING"]
-    assert len(lines) <= 40
-    assert [line.strip() for line in lines if line and line[0] != " "][1:4] == list(doctor.GROUPS)
-    assert sum("disk" in line.split() for line in lines) == 2  # once in its group, once as a word of the fix
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(100, 99, 1e9))
-    with pytest.raises(HostError, match="lacks disk") as caught:
-        doctor.report(as_json=True)
-    assert "SLIPWAY_CACHE" in caught.value.hint
-    listed = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
-    assert listed["disk"]["ok"] is False
 
 
 def _row(name: str) -> doctor.Check:

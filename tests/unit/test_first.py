@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import re
 import signal
 import subprocess
 import sys
@@ -12,11 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from core import console, environment
+from core import environment
 from core.console import first, live
-from core.console import screen as screens
 from core.console.first import SECONDS, Whole
 from core.environment import bootstrap, install_bar
 from core.errors import HostError
@@ -81,23 +77,6 @@ def test_it_goes_on_where_the_packages_were_installed(
         found.end("packages")
         clock.now += 10
         assert found.share() > 0.1
-
-
-def test_a_terminal_has_one_line_for_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path))
-    written = io.StringIO()
-    made = Console(file=written, force_terminal=True, width=120, _environ={"TERM": "xterm"})
-    for module in (console, screens):
-        monkeypatch.setattr(module, "err", lambda: made)
-    with live.first(), live.part("runner"), console.step("building"), console.step("installing", announce=False) as one:
-        one.part(0.5)
-        one.now("12/34")
-        live._screens[made][0].refresh()
-    text = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", written.getvalue())
-    lines = [line for line in re.split(r"[\r\n]+", text) if "installing" in line]
-    assert lines
-    assert all("building; installing: 12/34" in line and "left" in line for line in lines)
-    assert "✓ building" in text
 
 
 FAILS = "import sys; sys.stderr.write('Installing the exporter\\n'); sys.exit(4)"

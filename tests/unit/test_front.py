@@ -13,7 +13,7 @@ import pytest
 
 import tasks
 from commands.requests import Deploy, Export
-from core.cli import completion, invoked, main, settings
+from core.cli import invoked, main, settings
 from core.cli.settings import check
 from core.errors import ConfigError, UsageError
 from core.paths import ROOT
@@ -100,18 +100,6 @@ def test_the_shell_is_offered(
     assert (code, err) == (0, "")
     assert set(some) <= set(found)
     assert not set(others) & set(found)
-
-
-def test_names_are_offered_but_of_a_damaged_inventory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    offered = [argument for name in tasks.ns.task_names for argument in tasks.ns[name].get_arguments()]
-    assert [one.name for one in offered if one.offered and not completion.names(one)] == []
-    assert len([one for one in offered if one.offered]) > 20
-    file = tmp_path / "devices.toml"
-    file.write_text("[pi\n", encoding="utf-8")
-    monkeypatch.setenv("SLIPWAY_DEVICES_FILE", str(file))
-    assert _said(["--complete", "--", "deploy", "--device", ""], capsys) == (0, "\n", "")
 
 
 def test_bash_completes_with_it(inv: Inv) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,9 @@ import pytest
 
 from commands import inspect as command
 from commands.requests import Inspect
-from core import console
 from core.errors import AnswerError, ConfigError, NotSupportedError, ProgramError, UsageError
 from deploy.run.result import Result, write
-from models.inspection import dump, graph, report
+from models.inspection import dump, graph
 from models.inspection.against import pair
 from models.inspection.dump import Event, Execution
 from models.inspection.origins import Origin, check
@@ -180,29 +178,6 @@ def test_a_trace_has_every_execution_and_operator() -> None:
     assert [event["name"] for event in complete if event["tid"] == 2] == [dump.DELEGATE, "mul.out"] * 3
     named = [event["args"]["name"] for event in made["traceEvents"] if event["ph"] == "M"]
     assert named[0] == "run" and made["otherData"] == {"device": "pi"}
-
-
-@pytest.fixture
-def wide(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A terminal that folds no cell."""
-    monkeypatch.setenv("COLUMNS", "250")
-    console.out.cache_clear()
-    yield
-    console.out.cache_clear()
-
-
-@pytest.mark.usefixtures("wide")
-def test_tables_and_tsv(capsys: pytest.CaptureFixture[str]) -> None:
-    report.rows("", tuple(table().values()), "run: operators", "a caption", {}, times=True)
-    shown = capsys.readouterr().out
-    assert all(words in shown for words in ("up (Linear)", "net.py:4", "avx2", "90000.0", "45.5", "a caption"))
-    report.rows("", tuple(table(emulated=True).values()), "run: operators", "", {}, times=False)
-    assert "warm-up" not in capsys.readouterr().out
-    report.rows("tsv", tuple(table().values()), "run: operators", "", {}, times=True)
-    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    assert {len(line) for line in lines} == {len(lines[0])}
-    linear = dict(zip(lines[0], lines[1], strict=True))
-    assert (linear["delegated"], linear["p90_ms"], linear["warmup_p50_ms"]) == ("1", "6.000000", "90.000000")
 
 
 def etdump(size: int = 40) -> bytes:

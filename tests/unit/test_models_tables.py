@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import subprocess
 import sys
 from typing import Any
@@ -14,27 +13,9 @@ from commands.requests import Deploy, Export
 from core.errors import ConfigError, UsageError
 from core.paths import ROOT
 from models.request import partitioners, resolve
-from models.request.options import PRECISIONS, Options
-from models.request.variants import chosen, kind_of, scheme_with, suffix
-from models.zoo import load_zoo
-from models.zoo.schemes import get_scheme, load_schemes
-
-SCHEMES = list(load_schemes())
-
-
-def test_the_schemes_are_consistent_and_the_docs_name_everything() -> None:
-    for scheme in load_schemes().values():
-        assert bool(scheme.weight_bits) == (scheme.method in ("pt2e", "torchao")), scheme.name
-        assert bool(scheme.weight_bits) == scheme.weights.startswith("int"), scheme.name
-        assert (scheme.group == 0) or f"one scale per {scheme.group} " in scheme.weights, scheme.name
-    text = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
-    options = [field.name for field in dataclasses.fields(Options)]
-    for name in (*load_zoo(), *load_schemes(), *partitioners.load_partitioners(), *options, *PRECISIONS, "none"):
-        assert name in text, name
-    for model in load_zoo().values():
-        (row,) = [line for line in text.splitlines() if line.startswith(f"| `{model.name}` |")]
-        listed = row.rstrip(" |").rpartition("|")[2].strip()
-        assert listed == ("all five" if list(model.schemes) == SCHEMES else ", ".join(model.schemes))
+from models.request.options import Options
+from models.request.variants import kind_of, scheme_with
+from models.zoo.schemes import get_scheme
 
 
 def test_no_torch_is_needed_to_know_what_is_there() -> None:
@@ -125,18 +106,6 @@ def test_dynamic_layers_need_a_backend(partitioners: tuple[str, ...], options: d
     assert ",".join(partitioners) in caught.value.cause
     resolve("mlp", "qs8", partitioners=partitioners, options=options)
     resolve("mlp", "qd8_qb4w", partitioners=("xnnpack-float", "vulkan"))
-
-
-def test_a_long_name_ends_in_a_digest_and_a_variant_names_its_options() -> None:
-    layers = tuple(f"blocks.{number}.mlp:float" for number in range(20))
-    first, second = suffix((), Options(layers=layers)), suffix((), Options(layers=(*layers, "head:float")))
-    assert len(first) <= 61
-    assert first != second
-    assert chosen("") == ((), {})
-    assert chosen("vulkan+xnnpack") == chosen("vulkan,xnnpack") == (("vulkan", "xnnpack"), {})
-    assert chosen("none;group=64;layers=0:int8,4:float") == (("none",), {"group": "64", "layers": "0:int8,4:float"})
-    with pytest.raises(UsageError, match="group twice"):
-        chosen("group=32;group=64")
 
 
 def test_several_lists_of_partitioners_make_a_program_each() -> None:

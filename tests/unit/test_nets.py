@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import numpy
 import pytest
@@ -97,33 +97,6 @@ def _measured(p50: float, others: float = 0.0, apart: Apart | None = None) -> Me
         for threads in report.THREADS
     }
     return Measured(figures=figures, others=others, apart=apart, executions=9, cached_load_ms=0.2)
-
-
-def test_what_others_disturbed_is_measured_again_and_not_kept(
-    dist: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bundles = cast("Any", (SimpleNamespace(), SimpleNamespace()))
-    calls: list[str] = []
-
-    def measure(bundles: Any, subject: Subject, rounds: int) -> Measured:
-        calls.append(subject.name)
-        return _measured(1.0, others=0.5 if subject.name == "b" else 0.1)
-
-    monkeypatch.setattr(measuring, "measure", measure)
-    monkeypatch.setattr(measuring, "bundle_digest", lambda bundle: "runner")
-    dist.mkdir()
-    both = [Subject(name, dist / name, ()) for name in ("a", "b")]
-    for one in both:
-        one.file.write_text(one.name)
-    seen = measuring.sweep("nets", bundles, both, 2)
-    assert (list(seen), list(measuring.undisturbed(seen))) == (["a", "b"], ["a"])
-    assert "1 programs were measured" in capsys.readouterr().err.replace("\n", " ")
-    calls.clear()
-    measuring.sweep("nets", bundles, both, 2)
-    assert calls == ["b"]
-    calls.clear()
-    measuring.sweep("nets", bundles, both, 3)
-    assert sorted(calls) == ["a", "b"], "other rounds are other figures"
 
 
 def test_outputs_beyond_the_tolerance_are_compared_with_the_float_model(tmp_path: Path) -> None:

@@ -24,9 +24,8 @@ from core.formats.program import Tolerance
 from deploy.devices.facts import DeviceFacts
 from deploy.run import report
 from deploy.run.compare import Comparison
-from deploy.run.result import EMULATED, BundleUsed, ClassSeen, ProgramUsed, Result, Upload, overall, result_key, write
+from deploy.run.result import EMULATED, BundleUsed, ProgramUsed, Result, Upload, overall, result_key, write
 from deploy.run.runner import RunnerResult, error_in, failure, parse_result
-from deploy.run.weights import load_text
 
 TENSOR = {"dtype": "float32", "shape": [1], "sha256": "0" * 64, "file": "output0.npy"}
 ANSWER: dict[str, Any] = {
@@ -162,22 +161,6 @@ def test_written_twice_over_under_a_safe_name(dist: Path) -> None:
     assert result_key("a/b", "../c d", "e") == "a_b-.._c_d-e"
 
 
-def test_classes_are_shown_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
-    seen = (ClassSeen(name="tabby", device=0.651, host=0.65, model=0.7),)
-    plain = make()
-    for scheme, columns, row in (
-        ("fp32", "pi +this machine", r"tabby +65\.1% +65\.0%"),
-        ("qs8", "pi +this machine +float model", r"tabby +65\.1% +65\.0% +70\.0%"),
-    ):
-        program = plain.program.model_copy(update={"scheme": scheme})
-        report.result(plain.model_copy(update={"classes": seen, "picture": "a.png, a cat", "program": program}))
-        assert re.search(rf"a\.png, a cat +{columns} *\n[^\n]+\n *{row} *\n", capsys.readouterr().out)
-    report.result(plain.model_copy(update={"classes": seen}), as_json=True)
-    assert json.loads(capsys.readouterr().out)["classes"][0]["host"] == 0.65
-    report.result(plain)
-    assert "this machine" not in capsys.readouterr().out
-
-
 def answer(cache: str) -> RunnerResult:
     weights = f'"weights": {{"bytes": 1, "blocks": 2, "shared": 0, "shared_bytes": 0, "packed": 0{cache}}},'
     return parse_result(
@@ -188,20 +171,3 @@ def answer(cache: str) -> RunnerResult:
             '"threads": 1, "inputs": [], "outputs": []}'
         ).encode()
     )
-
-
-@pytest.mark.parametrize(
-    ("cache", "text"),
-    [
-        ("", "0.90 ms"),
-        (', "cache": {"path": "w", "state": "used", "found": 2, "packing_load_ms": 7.366}',
-         "0.90 ms with the weights cache kept on the device, 7.37 ms without"),
-        (', "cache": {"path": "w", "state": "made", "why": "there was none"}',
-         "0.90 ms; the weights cache for the next load was written (there was none)"),
-        (', "cache": {"path": "w", "state": "none", "why": "Cannot write w: No space left on device."}',
-         "0.90 ms; no weights cache: Cannot write w: No space left on device."),
-        (', "cache": {"path": "w", "state": "used", "found": 0}', "0.90 ms"),
-    ],
-)  # fmt: skip
-def test_what_a_result_says_of_the_load(cache: str, text: str) -> None:
-    assert load_text(answer(cache)) == text

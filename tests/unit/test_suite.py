@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from core import environment
-from core.errors import HostError, UsageError
+from core.errors import HostError
 from core.paths import ROOT
-from tests.conftest import Inv
 from tests.support import order
 from toolchains.targets import get_target
 from verify.suite import ahead, exported, runner, shards, times
@@ -41,28 +40,6 @@ def test_each_choice_runs_its_steps() -> None:
     for choice, left_out in ((Choice(), True), (Choice(all=True), False), (Choice(keyword="x"), False)):
         assert ("not long" in argv(choice, REST)) is left_out
     assert argv(Choice(keyword="x y"), REST)[-2:] == ("-k", "x y")
-
-
-@pytest.mark.parametrize(
-    "choice",
-    [
-        Choice(fast=True, all=True), Choice(unit=True, lint=True), Choice(lint=True, keyword="x"), Choice(shard="1/2"),
-        Choice(all=True, shard="1/2", keyword="x"),
-    ],
-)  # fmt: skip
-def test_what_contradicts_itself_is_refused(choice: Choice) -> None:
-    with pytest.raises(UsageError) as caught:
-        runner.run(choice)
-    assert caught.value.hint.startswith("./inv test --")
-
-
-def test_the_command_line_refuses_options_that_do_nothing(inv: Inv, dist: Path) -> None:
-    for words in (("--update",), ("--times", "--fast"), ("--all", "--shard", "3/2")):
-        done = inv("test", *words)
-        assert (done.returncode, "Try: " in done.stderr) == (2, True), done.stderr
-    done = inv("test", "--times")
-    assert done.returncode == 4
-    assert "Try: ./inv test" in done.stderr
 
 
 @pytest.fixture

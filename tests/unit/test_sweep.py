@@ -8,7 +8,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from pydantic import BaseModel, ConfigDict
 
 from core.paths import dist_part
 from core.processes import commands
-from core.processes import sweep as sweeps
 from core.processes.sweep import Cell, Journal, sweep
 
 
@@ -121,13 +119,3 @@ def test_half_a_line_costs_one_cell() -> None:
     lines = file().read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["cell"] for line in (lines[0], lines[2])] == ["a", "b"], "the next line begins anew"
     assert {name: one.value for name, one in journal().all()} == {"a": 1, "b": 1}
-
-
-def test_a_journal_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweeps, "_SPARE", 5)
-    for value in range(9):
-        sweep("counting", [Cell("a", "k", partial(Number, value=value))], journal(), again=True)
-    assert dict(journal().all()) == {"a": Number(value=8)}
-    assert len(file().read_text(encoding="utf-8").splitlines()) <= 1 + 5 + 1
-    journal().forget()
-    assert not dict(journal().all())

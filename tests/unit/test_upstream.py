@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.errors import ExportError, UsageError
+from core.errors import ExportError
 from verify.agree import kept as agree_kept
 from verify.agree import sound
 from verify.agree.kept import Cell, Column
@@ -110,25 +110,9 @@ def test_numbers_are_quantized_as_xnnpack_does_it() -> None:
     assert upstream_exact.unpacked(bytes([0x98, 0xF7, 0x0F, 0x05]), 2, 3).tolist() == [[0, 1, -1], [7, -8, -3]]
 
 
-ADD = "test/suite/operators/test_add.py::test_add[portable-float32]"
-LISTED = [NAME, ADD]
-
-
 def publish(tests: Sequence[Test], cells: Mapping[str, Cell], *cpus: str) -> None:
     columns = [Column("linux-x86_64", cpu, "here", cells) for cpu in cpus or ("native",)]
     agree_kept.publish(sound.families(tests), columns)
-
-
-@pytest.mark.usefixtures("workers")
-def test_the_docs_count_whole_families(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = [f"{upstream_suites.OURS}test_program[{name}]" for name in ("state-a", "state-b", "sizes-a")]
-    monkeypatch.setattr(upstream_suites, "names", lambda: LISTED)
-    monkeypatch.setattr(upstream_suites, "our_names", lambda: ours)
-    with pytest.raises(UsageError):
-        sound.Choice("state-a").tests(jobs=1, whole=True)
-    assert sound.Choice("state-", kept=True).tests(jobs=1, whole=True) == []
-    assert upstream_suites.chosen("state-") == ours[:2]
-    assert sound.family_of(ours[0]) == "ours, state"
 
 
 def test_what_the_docs_say_is_missing_is_known() -> None:

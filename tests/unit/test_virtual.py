@@ -18,12 +18,11 @@ from typing import Any
 
 import pytest
 
-from core.errors import ConfigError
 from core.paths import ROOT
 from deploy.transport.processes import Process
 from deploy.virtual import image
 from deploy.virtual import machines as virtual
-from deploy.virtual.spec import get_spec, load_specs
+from deploy.virtual.spec import get_spec
 from deploy.virtual.state import Folder, State, read_state
 from deploy.virtual.supervisor import MOST_PRINTED, Launch
 from toolchains.debian.apt import AptError
@@ -88,26 +87,6 @@ def wait_for(what: Callable[[], object], seconds: float = 60) -> None:
     while not what():
         assert time.monotonic() < end, "it did not happen in time"
         time.sleep(0.02)
-
-
-def test_the_table_is_right() -> None:
-    names = {"pi-zero", "pi2", "pi3", "pi", "pi5", "sme", "avx512", "phone", "phone-armv7"}
-    assert set(load_specs()) == names
-    pi = get_spec("pi")
-    assert (pi.arch, pi.user, pi.idle_minutes) == ("arm64", "pi", 15)
-    for spec in load_specs().values():
-        home = "/data/local/tmp" if spec.system.login == "adb" else f"/home/{spec.user}"
-        assert {home, "/small"} <= set(spec.tmpfs), spec.name
-        assert bool(spec.properties) == (spec.system.login == "adb"), spec.name
-    from deploy.devices.inventory import FILE, load_devices
-
-    rows = {device.virtual: device for device in load_devices(FILE).values() if device.virtual}
-    assert set(rows) == set(load_specs())
-    for name, spec in load_specs().items():
-        assert rows[name].transport == spec.system.login
-        assert rows[name].emulated
-    with pytest.raises(ConfigError, match="did you mean pi"):
-        virtual.ensure("pie")
 
 
 def test_a_process_is_known_by_more_than_its_pid(sleeper: subprocess.Popen[bytes]) -> None:
