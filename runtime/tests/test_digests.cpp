@@ -5,8 +5,6 @@
 #include "check.h"
 #include "runner/files/digests.h"
 #include "runner/files/sha256.h"
-#include "runner/options.h"
-#include "runner/report/report.h"
 #include "temporary_folder.h"
 
 namespace {

@@ -28,8 +28,6 @@ TEST(summary_sorts) {
   CHECK_EQUAL(summary.mean, 2.5);
 }
 
-using slipway::InstructionCounter;
-
 TEST(a_result_has_the_instructions_of_each_execution) {
   CHECK(slipway::parse_options({"--model_path=a.pte", "--count_instructions"}).value().count_instructions);
   CHECK(!slipway::parse_options({"--model_path=a.pte"}).value().count_instructions);

@@ -1,7 +1,6 @@
 #include <numeric>
 
 #include "check.h"
-#include "runner/options.h"
 #include "runner/roofline/roofline.h"
 #include "runner/roofline/roofline_loops.h"
 

@@ -232,7 +232,7 @@ def check(folder: Path, built: Path, env: dict[str, str] | None = None) -> None:
         assert (folder / "out.bin").read_bytes() == want, file.name
 
 
-# CI has the other one as a sample: both compile the whole engine.
+# Both would compile the whole engine: of the second one it is enough that all is found.
 @pytest.mark.parametrize("found", ["by Conan's generators", pytest.param("in an install tree", marks=pytest.mark.long)])
 def test_the_sources_build_inside_another_project(created: Created, tmp_path: Path, found: str) -> None:
     """``add_subdirectory(runtime)``: the packages are found, and nothing comes from the checkout."""
@@ -262,6 +262,7 @@ def test_the_sources_build_inside_another_project(created: Created, tmp_path: Pa
         paths += [f"-DCMAKE_PREFIX_PATH={prefix}", f"-DSLIPWAY_XNNPACK_INTERNALS={own}"]
         toolchain = tmp_path / "toolchain.cmake"
         toolchain_file.write(tmp_path, get_target(TARGET), family("zig").ensure(get_target(TARGET)))
-    examples.configure(tmp_path, tmp_path / "build", toolchain, paths)
+    examples.configure(tmp_path, tmp_path / "build", toolchain, paths, build=found != "in an install tree")
     assert not list((tmp_path / "build").rglob("pte_runner"))
-    check(tmp_path, tmp_path / "build")
+    if found != "in an install tree":
+        check(tmp_path, tmp_path / "build")

@@ -66,15 +66,16 @@ grep -c "Schema error" said || true
 
 
 def configure(
-    source: Path, folder: Path, toolchain: Path, words: Sequence[str] = (), env: dict[str, str] | None = None
-) -> Path:
-    """Configure and build a project into ``folder`` as its author would, with a toolchain file; ``folder``."""
+    source: Path, folder: Path, toolchain: Path, words: Sequence[str] = (), env: dict[str, str] | None = None,
+    build: bool = True,
+) -> Path:  # fmt: skip
+    """Configure and ``build`` a project into ``folder`` as its author would, with a toolchain file; ``folder``."""
     argv: list[str | Path] = [
         conan.program("cmake"), "-S", source, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
         f"-DCMAKE_MAKE_PROGRAM={conan.program('ninja')}", f"-DCMAKE_TOOLCHAIN_FILE={toolchain}", *words,
     ]  # fmt: skip
     building: list[str | Path] = [conan.program("cmake"), "--build", folder]
-    for command in (argv, building):
+    for command in (argv, building) if build else (argv,):
         done = ran(command, env=env)
         assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-3000:]
     return folder

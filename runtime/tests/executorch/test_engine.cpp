@@ -10,10 +10,6 @@ std::unique_ptr<Engine> engine() {
   return make_engine(nullptr);
 }
 
-bool has(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 TEST(engine_executes) {
   const TemporaryFolder folder;
   const auto running = engine();
