@@ -105,11 +105,6 @@ def test_they_agree_with_the_kernels_of_a_cortex_a7(tests: dict[str, Test]) -> N
     assert (len(cells), [cell for cell in cells if not cell.good]) == (2, [])
 
 
-def test_a_test_without_a_program_says_why(tests: dict[str, Test]) -> None:
-    assert (tests[SKIPPED].outcome, tests[SKIPPED].cases) == ("skipped", ())
-    assert "NaN and Inf are not enforced" in tests[SKIPPED].why
-
-
 def planted(case: Case, folder: Path, kinds: tuple[str, ...]) -> Case:
     """The case with an error in an element of some of its files."""
     shutil.copytree(case.folder, folder, dirs_exist_ok=True)

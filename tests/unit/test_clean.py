@@ -49,11 +49,3 @@ def test_results_and_the_cache_go_and_a_users_own_files_stay(
     }  # fmt: skip
     clean(cache=True, as_json=True)
     assert _left(cache) == ["mine/file"]
-
-
-def test_nothing_at_all_is_left_of_what_was_all_ours(dist: Path, cache: Path) -> None:
-    (dist / "programs" / "a").mkdir(parents=True)
-    cache_dir("logs")
-    clean(cache=True, as_json=True)
-    assert not dist.exists()
-    assert not cache.exists()

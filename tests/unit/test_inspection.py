@@ -15,7 +15,7 @@ from models.inspection import dump, graph
 from models.inspection.against import pair
 from models.inspection.dump import Event, Execution
 from models.inspection.origins import Origin, check
-from models.inspection.rows import Kernel, Row, Times, matches, rows, sort
+from models.inspection.rows import Kernel, Row, Times, rows
 from models.inspection.trace import trace
 from tests.unit.test_core import _program
 from tests.unit.test_result import make
@@ -75,23 +75,6 @@ def test_rows_add_up_to_the_timed_executions() -> None:
     assert sum(row.share or 0 for row in found.values()) == pytest.approx(1)
     assert found["Fully Connected (NC, F32) GEMM #1 @0"].share == pytest.approx(10 / 22)
     assert [row.provider for row in found.values()] == ["XnnpackBackend"] * 2 + ["runtime", "portable", "runtime"]
-
-
-def test_sorted_and_filtered() -> None:
-    found = tuple(table().values())
-    assert [row.name for row in sort(found, "max")][:2] == ["Fully Connected (NC, F32) GEMM #1 @0", "Add (ND) #1 @0"]
-    assert sort(found, "warmup")[0].name == "Fully Connected (NC, F32) GEMM #1 @0"
-    assert sort(found, "order") == found
-
-    def only(*words: str) -> list[str]:
-        return [row.name.partition(" ")[0] for row in found if matches(row, words)]
-
-    assert only("portable") == only("net.py:6") == only("aten.mul*") == ["mul.out"]
-    assert only("UP (lin", "avx2") == ["Fully"]
-    assert only("up (linear) [x]") == []
-    assert len(only()) == 5
-    with pytest.raises(UsageError, match="no order 'speed'"):
-        sort(found, "speed")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -71,16 +70,3 @@ def test_a_failure_has_its_mark_and_is_not_kept_as_an_estimate(screen: Screen, t
         raise RuntimeError
     assert "✗ \x1b[0mbuilding (1 min 4" in written.getvalue()
     assert not times.exists()
-
-
-def test_a_growing_folder_is_watched(screen: Screen, tmp_path: Path) -> None:
-    screen()
-    with console.step("downloading") as step, console.growing(step, tmp_path, 100, "*.whl"):
-        (tmp_path / "unpacked.py").write_bytes(b"x" * 1000)
-        (tmp_path / "some.whl").write_bytes(b"x" * 60)
-        seen = threading.Event()
-        for _ in range(2000):
-            if step.done >= 60:
-                break
-            seen.wait(0.05)
-    assert (step.done, step.total, step.unit) == (60, 100, "bytes")

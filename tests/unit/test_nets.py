@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
-import numpy
 import pytest
 
 from core import environment
 from core.environment import installer
 from core.errors import HostError
-from core.formats.program import Program, Tolerance
-from verify.bench import measuring
-from verify.bench.measuring import Apart, Figures, Measured, Subject
+from verify.bench.measuring import Apart, Figures, Measured
 from verify.nets import exporting, report
 from verify.nets.exporting import Exporter, export
 from verify.nets.table import Exported, Net
@@ -97,24 +92,6 @@ def _measured(p50: float, others: float = 0.0, apart: Apart | None = None) -> Me
         for threads in report.THREADS
     }
     return Measured(figures=figures, others=others, apart=apart, executions=9, cached_load_ms=0.2)
-
-
-def test_outputs_beyond_the_tolerance_are_compared_with_the_float_model(tmp_path: Path) -> None:
-    for name, values in (("output0", [1, 2]), ("ours0", [1, 2.5]), ("theirs0", [1, 2]), ("float0", [1, 2.5])):
-        numpy.save(tmp_path / f"{name}.npy", numpy.array(values, numpy.float16 if name == "ours0" else numpy.float32))
-    numpy.save(tmp_path / "ours0.npy", numpy.array([1, 2.5], numpy.float32))
-    program = cast(
-        "Program",
-        SimpleNamespace(
-            outputs=[SimpleNamespace(file="output0.npy")],
-            tolerance_of=lambda index: Tolerance(atol=0.25, rtol=0.0, why=""),
-        ),
-    )
-    subject = Subject("a", tmp_path / "a.pte", (), program=program, floats=(tmp_path / "float0.npy",))
-    seen = measuring.apart(subject, tmp_path / "ours", tmp_path / "theirs")
-    assert seen is not None
-    assert (seen.outside, seen.largest, seen.lean_to_float) == (1, 2.0, 0.0)
-    assert seen.upstream_to_float == pytest.approx(0.125**0.5)
 
 
 # --- tables

@@ -19,7 +19,6 @@ from deploy.run.settings import Settings
 from models.request import key, resolve, sample_files
 from models.samples import reading
 from models.samples.pictures import Preparation, decode
-from models.samples.taking import is_noise
 
 IMAGE = np.zeros((1, 3, 8, 8), np.float32)
 PLAIN = Preparation(resize=8, mean=(0.0, 0.5, 0.0), std=(1.0, 0.5, 1.0))
@@ -87,19 +86,6 @@ def test_folders_of_pictures_with_classes(tmp_path: Path) -> None:
     twice = reading.read(str(tmp_path), [IMAGE], 9, PLAIN, ("cat", "zebra", "cat"))
     assert [one.label for one in twice.each] == [0, 0, 1], "a name that two classes have names neither"
     assert len(sample_files.files(str(tmp_path), 2)) == 2
-
-
-def test_noise_is_known_and_real_numbers_are_not_taken_for_it() -> None:
-    from_seed = np.random.default_rng(0)
-    normal = from_seed.standard_normal((1, 3, 32, 32)).astype(np.float32)
-    uniform = from_seed.random((4, 300)).astype(np.float32)
-    for noise in (normal, uniform, np.ones((2, 500), np.float32), normal.astype(np.float16)):
-        assert is_noise(noise)
-    smooth = np.cumsum(normal, axis=-1)
-    smooth = (smooth - smooth.mean()) / smooth.std()
-    features = from_seed.gamma(2.0, size=(8, 64)).astype(np.float32)
-    for real in (smooth, normal * 3, normal + 1, features, normal[:, :1, :4, :4], np.arange(1000), normal * np.nan):
-        assert not is_noise(real)
 
 
 def test_samples_are_part_of_the_programs_key_and_name(tmp_path: Path) -> None:
