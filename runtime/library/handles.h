@@ -13,11 +13,14 @@
 #include <utility>
 #include <vector>
 
+#include "base/checksum.h"
 #include "base/platform.h"
 #include "lean/loaded_program.h"
 #include "slipway/engine.h"
 #include "slipway/slipway.h"
 #include "slipway/status.h"
+#include "text/sampler.h"
+#include "text/session.h"
 
 namespace slipway {
 
@@ -87,6 +90,14 @@ struct slipway_method {
   bool settled = false;
 };
 
+struct slipway_session {
+  slipway_program* program;
+  slipway::TextSession text;
+  slipway::Sampler sampler;
+  std::optional<slipway::Checksum> owner;
+  std::vector<std::uint8_t> saved;  // what slipway_session_save_memory gave last
+};
+
 struct slipway_program {
   // In the order in which they need one another.
   slipway::Threads threads;
@@ -94,4 +105,5 @@ struct slipway_program {
   std::optional<slipway::Pages> copy;  // of a program that does not lie as it must
   std::optional<slipway::lean::LoadedProgram> loaded;
   std::vector<std::unique_ptr<slipway_method>> methods;
+  std::unique_ptr<slipway_session> session;
 };
