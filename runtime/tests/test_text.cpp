@@ -157,8 +157,8 @@ TEST(text_that_was_saved_goes_on) {
   CHECK(other.first == memory.first && other.second == memory.second);
   CHECK_EQUAL(later.position(), 3);
   CHECK(later.scores() == session.scores());
-  // Of the first memory, 17 bytes; of the second, all.
-  CHECK_EQUAL(file.size(), (5 + 3 * 4 + 2) * sizeof(std::uint64_t) + 17 + 7 + kVocabulary * sizeof(float));
+  // Of the first memory, three words; of the second, all.
+  CHECK_EQUAL(file.size(), (5 + 3 * 4 + 2) * sizeof(std::uint64_t) + 24 + 7 + kVocabulary * sizeof(float));
   TextSession fresh = session_of(adder, method(4), {});
   const std::vector<std::uint8_t> empty = saved(fresh, memory);
   CHECK(restore_text(empty.data(), empty.size(), "saved", kOwner, other.state(), &later).ok());

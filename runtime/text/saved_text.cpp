@@ -102,7 +102,7 @@ Status restore_text(const std::uint8_t* data, std::size_t size, const std::strin
       return damaged(name);
     }
     stored.push_back(next);
-    next += part[1];
+    next += static_cast<std::size_t>(part[1]);
   }
   if (next != data + size) {
     return damaged(name);
