@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <initializer_list>
 #include <memory>
 #include <new>
 #include <optional>
@@ -47,6 +48,17 @@ slipway_error* guarded(Call call) {
     return error_of(Status(Code::kCrash, std::string("The library failed: ") + error.what() + ".",
                            "export the model again, and report it if that does not help"));
   }
+}
+
+// The same with addresses that must be there: `needs` says which.
+template <typename Call>
+slipway_error* guarded(const char* needs, std::initializer_list<const void*> addresses, Call call) {
+  for (const void* address : addresses) {
+    if (address == nullptr) {
+      return usage_error(needs, "give none of them as NULL");
+    }
+  }
+  return guarded(call);
 }
 
 std::int32_t to_public(DType dtype);

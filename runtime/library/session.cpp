@@ -74,11 +74,10 @@ const Checksum& owner_of(slipway_session* session) {
 // Calls what changes the session: what was saved in memory ends.
 template <typename Call>
 slipway_error* changed(slipway_session* session, Call call) {
-  if (session == nullptr) {
-    return usage_error("The session is NULL.", "do not give NULL");
-  }
-  session->saved = {};
-  return guarded(call);
+  return guarded("This needs a session.", {session}, [&] {
+    session->saved = {};
+    return call();
+  });
 }
 
 Status restore(slipway_session* session, const void* data, std::size_t size, const std::string& name) {
@@ -93,11 +92,9 @@ extern "C" {
 
 slipway_error* slipway_session_create(slipway_program* program, const char* method,
                                       slipway_session** session) {
-  if (program == nullptr || session == nullptr) {
-    return slipway::usage_error("slipway_session_create needs a program and an address for its result.",
-                                "give neither as NULL");
-  }
-  return slipway::guarded([&] { return slipway::create(program, method, session); });
+  const char* needs = "slipway_session_create needs a program and an address for its result.";
+  return slipway::guarded(needs, {program, session},
+                          [&] { return slipway::create(program, method, session); });
 }
 
 void slipway_session_free(slipway_session* session) {
@@ -139,11 +136,8 @@ slipway_error* slipway_session_set_sampling(slipway_session* session, double tem
 }
 
 slipway_error* slipway_session_sample(slipway_session* session, int64_t* id) {
-  if (session == nullptr || id == nullptr) {
-    return slipway::usage_error("slipway_session_sample needs a session and an address for its result.",
-                                "give neither as NULL");
-  }
-  return slipway::guarded([&] {
+  const char* needs = "slipway_session_sample needs a session and an address for its result.";
+  return slipway::guarded(needs, {session, id}, [&] {
     const slipway::Result<std::int64_t> picked = session->text.pick(session->sampler);
     SLIPWAY_RETURN_IF_ERROR(picked);
     *id = picked.value();
@@ -172,10 +166,7 @@ const int64_t* slipway_session_stops(const slipway_session* session, size_t* cou
 }
 
 slipway_error* slipway_session_save(slipway_session* session, const char* path) {
-  if (session == nullptr || path == nullptr) {
-    return slipway::usage_error("slipway_session_save needs a session and a path.", "give neither as NULL");
-  }
-  return slipway::guarded([&] {
+  return slipway::guarded("slipway_session_save needs a session and a path.", {session, path}, [&] {
     std::vector<std::uint64_t> head;
     const slipway::Checksum& owner = slipway::owner_of(session);
     return slipway::write_file(
@@ -184,11 +175,8 @@ slipway_error* slipway_session_save(slipway_session* session, const char* path) 
 }
 
 slipway_error* slipway_session_save_memory(slipway_session* session, const void** data, size_t* size) {
-  if (session == nullptr || data == nullptr || size == nullptr) {
-    return slipway::usage_error("slipway_session_save_memory needs a session and addresses for its results.",
-                                "give all three");
-  }
-  return slipway::guarded([&] {
+  const char* needs = "slipway_session_save_memory needs a session and addresses for its results.";
+  return slipway::guarded(needs, {session, data, size}, [&] {
     std::vector<std::uint64_t> head;
     std::vector<std::uint8_t> all;
     const slipway::Checksum& owner = slipway::owner_of(session);
@@ -205,10 +193,7 @@ slipway_error* slipway_session_save_memory(slipway_session* session, const void*
 }
 
 slipway_error* slipway_session_restore(slipway_session* session, const char* path) {
-  if (path == nullptr) {
-    return slipway::usage_error("slipway_session_restore needs a path.", "do not give NULL");
-  }
-  return slipway::changed(session, [&] {
+  return slipway::guarded("slipway_session_restore needs a session and a path.", {session, path}, [&] {
     const slipway::Result<slipway::MappedFile> file = slipway::MappedFile::open(path);
     SLIPWAY_RETURN_IF_ERROR(file);
     return slipway::restore(session, file.value().data(), file.value().size(), path);
@@ -216,12 +201,9 @@ slipway_error* slipway_session_restore(slipway_session* session, const char* pat
 }
 
 slipway_error* slipway_session_restore_memory(slipway_session* session, const void* data, size_t size) {
-  if (session == nullptr || data == nullptr) {
-    return slipway::usage_error("slipway_session_restore_memory needs a session and memory.",
-                                "give neither as NULL");
-  }
   // What a session saved itself may be given back to it.
-  return slipway::guarded([&] { return slipway::restore(session, data, size, "The saved text in memory"); });
+  return slipway::guarded("slipway_session_restore_memory needs a session and memory.", {session, data},
+                          [&] { return slipway::restore(session, data, size, "The saved text in memory"); });
 }
 
 }  // extern "C"
