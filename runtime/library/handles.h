@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <initializer_list>
 #include <memory>
 #include <new>
 #include <optional>
@@ -13,11 +14,14 @@
 #include <utility>
 #include <vector>
 
+#include "base/checksum.h"
 #include "base/platform.h"
 #include "lean/loaded_program.h"
 #include "slipway/engine.h"
 #include "slipway/slipway.h"
 #include "slipway/status.h"
+#include "text/sampler.h"
+#include "text/session.h"
 
 namespace slipway {
 
@@ -44,6 +48,17 @@ slipway_error* guarded(Call call) {
     return error_of(Status(Code::kCrash, std::string("The library failed: ") + error.what() + ".",
                            "export the model again, and report it if that does not help"));
   }
+}
+
+// The same with addresses that must be there: `needs` says which.
+template <typename Call>
+slipway_error* guarded(const char* needs, std::initializer_list<const void*> addresses, Call call) {
+  for (const void* address : addresses) {
+    if (address == nullptr) {
+      return usage_error(needs, "give none of them as NULL");
+    }
+  }
+  return guarded(call);
 }
 
 std::int32_t to_public(DType dtype);
@@ -87,6 +102,14 @@ struct slipway_method {
   bool settled = false;
 };
 
+struct slipway_session {
+  slipway_program* program;
+  slipway::TextSession text;
+  slipway::Sampler sampler;
+  std::optional<slipway::Checksum> owner;
+  std::vector<std::uint8_t> saved;  // what slipway_session_save_memory gave last
+};
+
 struct slipway_program {
   // In the order in which they need one another.
   slipway::Threads threads;
@@ -94,4 +117,5 @@ struct slipway_program {
   std::optional<slipway::Pages> copy;  // of a program that does not lie as it must
   std::optional<slipway::lean::LoadedProgram> loaded;
   std::vector<std::unique_ptr<slipway_method>> methods;
+  std::unique_ptr<slipway_session> session;
 };

@@ -172,10 +172,8 @@ int slipway_method_input_copied(const slipway_method* method, size_t index) {
 }
 
 slipway_error* slipway_method_execute(slipway_method* method) {
-  if (method == nullptr) {
-    return slipway::usage_error("The method is NULL.", "do not give NULL");
-  }
-  return slipway::guarded([&] { return slipway::execute(method); });
+  return slipway::guarded("slipway_method_execute needs a method.", {method},
+                          [&] { return slipway::execute(method); });
 }
 
 slipway_error* slipway_method_forward(slipway_method* method, const slipway_tensor* inputs, size_t count) {

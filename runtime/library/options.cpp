@@ -20,10 +20,7 @@ Result<Threads> start_threads(std::uint32_t count) {
 namespace {
 
 slipway_error* set_text(slipway_options* options, std::string slipway_options::* member, const char* text) {
-  if (options == nullptr || text == nullptr) {
-    return usage_error("An option needs options and a text.", "give neither as NULL");
-  }
-  return guarded([&] {
+  return guarded("An option needs options and a text.", {options, text}, [&] {
     options->*member = text;
     return Status();
   });
@@ -35,10 +32,7 @@ slipway_error* set_text(slipway_options* options, std::string slipway_options::*
 extern "C" {
 
 slipway_error* slipway_pool_create(uint32_t threads, slipway_pool** pool) {
-  if (pool == nullptr) {
-    return slipway::usage_error("slipway_pool_create has no address for its result.", "give one");
-  }
-  return slipway::guarded([&] {
+  return slipway::guarded("slipway_pool_create needs an address for its result.", {pool}, [&] {
     slipway::Result<slipway::Threads> started = slipway::start_threads(threads);
     SLIPWAY_RETURN_IF_ERROR(started);
     *pool = new slipway_pool{std::move(started.value())};
@@ -65,11 +59,10 @@ void slipway_options_free(slipway_options* options) {
 }
 
 slipway_error* slipway_options_set_pool(slipway_options* options, const slipway_pool* pool) {
-  if (options == nullptr || pool == nullptr) {
-    return slipway::usage_error("slipway_options_set_pool needs options and a pool.", "give neither as NULL");
-  }
-  options->threads = pool->threads;
-  return nullptr;
+  return slipway::guarded("slipway_options_set_pool needs options and a pool.", {options, pool}, [&] {
+    options->threads = pool->threads;
+    return slipway::Status();
+  });
 }
 
 slipway_error* slipway_options_set_data_path(slipway_options* options, const char* path) {
@@ -81,11 +74,7 @@ slipway_error* slipway_options_set_weights_cache(slipway_options* options, const
 }
 
 slipway_error* slipway_options_add_method(slipway_options* options, const char* name) {
-  if (options == nullptr || name == nullptr) {
-    return slipway::usage_error("slipway_options_add_method needs options and a name.",
-                                "give neither as NULL");
-  }
-  return slipway::guarded([&] {
+  return slipway::guarded("slipway_options_add_method needs options and a name.", {options, name}, [&] {
     std::vector<std::string>& all = options->methods;
     if (std::find(all.begin(), all.end(), name) == all.end()) {
       all.emplace_back(name);
@@ -95,11 +84,10 @@ slipway_error* slipway_options_add_method(slipway_options* options, const char* 
 }
 
 slipway_error* slipway_options_set_max_jumps(slipway_options* options, uint32_t jumps) {
-  if (options == nullptr) {
-    return slipway::usage_error("slipway_options_set_max_jumps needs options.", "do not give NULL");
-  }
-  options->max_jumps = jumps;
-  return nullptr;
+  return slipway::guarded("slipway_options_set_max_jumps needs options.", {options}, [&] {
+    options->max_jumps = jumps;
+    return slipway::Status();
+  });
 }
 
 }  // extern "C"

@@ -76,26 +76,13 @@ Result<std::unique_ptr<slipway_program>> load_program(const slipway_options& opt
   return program;
 }
 
-slipway_error* load_into(slipway_program** program, const slipway_options* options, Origin origin) {
+Status load_into(slipway_program** program, const slipway_options* options, Origin origin) {
   const slipway_options defaults;
   Result<std::unique_ptr<slipway_program>> loaded =
       load_program(options == nullptr ? defaults : *options, std::move(origin));
-  if (!loaded.ok()) {
-    return error_of(loaded.status());
-  }
+  SLIPWAY_RETURN_IF_ERROR(loaded);
   *program = loaded.value().release();
-  return nullptr;
-}
-
-// Calls what has made its own error, or throws.
-template <typename Call>
-slipway_error* contained_error(Call call) {
-  slipway_error* error = nullptr;
-  slipway_error* thrown = guarded([&] {
-    error = call();
-    return Status();
-  });
-  return thrown == nullptr ? error : thrown;
+  return {};
 }
 
 }  // namespace
@@ -111,20 +98,14 @@ extern "C" {
 
 slipway_error* slipway_program_load(const char* path, const slipway_options* options,
                                     slipway_program** program) {
-  if (path == nullptr || program == nullptr) {
-    return slipway::usage_error("slipway_program_load needs a path and an address for its result.",
-                                "give neither as NULL");
-  }
-  return slipway::contained_error([&] { return slipway::load_into(program, options, {path, true, {}}); });
+  return slipway::guarded("slipway_program_load needs a path and an address for its result.", {path, program},
+                          [&] { return slipway::load_into(program, options, {path, true, {}}); });
 }
 
 slipway_error* slipway_program_load_memory(const void* data, size_t size, const slipway_options* options,
                                            slipway_program** program) {
-  if (data == nullptr || program == nullptr) {
-    return slipway::usage_error("slipway_program_load_memory needs memory and an address for its result.",
-                                "give neither as NULL");
-  }
-  return slipway::contained_error([&] {
+  const char* needs = "slipway_program_load_memory needs memory and an address for its result.";
+  return slipway::guarded(needs, {data, program}, [&] {
     auto mapped = slipway::MappedFile::borrow(static_cast<const std::uint8_t*>(data), size);
     return slipway::load_into(program, options, {"The program in memory", false, std::move(mapped)});
   });
@@ -132,15 +113,13 @@ slipway_error* slipway_program_load_memory(const void* data, size_t size, const 
 
 slipway_error* slipway_program_load_descriptor(int descriptor, uint64_t offset, uint64_t size,
                                                const slipway_options* options, slipway_program** program) {
-  if (program == nullptr) {
-    return slipway::usage_error("slipway_program_load_descriptor has no address for its result.", "give one");
-  }
-  return slipway::contained_error([&] {
+  const char* needs = "slipway_program_load_descriptor needs an address for its result.";
+  return slipway::guarded(needs, {program}, [&] {
     const std::string name = "file descriptor " + std::to_string(descriptor);
     slipway::Result<slipway::MappedFile> mapped =
         slipway::MappedFile::open_part(descriptor, offset, size, name);
     return mapped.ok() ? slipway::load_into(program, options, {name, false, std::move(mapped.value())})
-                       : slipway::error_of(mapped.status());
+                       : mapped.status();
   });
 }
 
@@ -158,19 +137,14 @@ slipway_method* slipway_program_method_at(const slipway_program* program, size_t
 
 slipway_error* slipway_program_find_method(const slipway_program* program, const char* name,
                                            slipway_method** method) {
-  if (program == nullptr || name == nullptr || method == nullptr) {
-    return slipway::usage_error("slipway_program_find_method needs a program, a name and an address.",
-                                "give all three");
-  }
-  for (const std::unique_ptr<slipway_method>& candidate : program->methods) {
-    if (candidate->info.name == name) {
-      *method = candidate.get();
-      return nullptr;
-    }
-  }
-  return slipway::guarded([&] {
+  const char* needs = "slipway_program_find_method needs a program, a name and an address.";
+  return slipway::guarded(needs, {program, name, method}, [&] {
     std::string names;
     for (const std::unique_ptr<slipway_method>& candidate : program->methods) {
+      if (candidate->info.name == name) {
+        *method = candidate.get();
+        return slipway::Status();
+      }
       names += (names.empty() ? "" : ", ") + candidate->info.name;
     }
     return slipway::Status(slipway::Code::kUsage, "Method " + std::string(name) + " is not ready.",
@@ -179,10 +153,7 @@ slipway_error* slipway_program_find_method(const slipway_program* program, const
 }
 
 slipway_error* slipway_program_keep_weights(slipway_program* program) {
-  if (program == nullptr) {
-    return slipway::usage_error("slipway_program_keep_weights needs a program.", "do not give NULL");
-  }
-  return slipway::guarded([&] {
+  return slipway::guarded("slipway_program_keep_weights needs a program.", {program}, [&] {
     program->loaded->keep_weights();
     const std::optional<slipway::WeightsInfo> info = program->loaded->weights();
     if (!info || !info->cache) {

@@ -12,25 +12,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The numbers that a method without inputs gives.
-Result<std::vector<std::int64_t>> numbers_of(Engine& engine, const std::string& method) {
-  SLIPWAY_RETURN_IF_ERROR(engine.choose(method));
-  SLIPWAY_RETURN_IF_ERROR(engine.set_inputs({}));
-  SLIPWAY_RETURN_IF_ERROR(engine.execute());
-  const Result<std::vector<Tensor>> outputs = engine.outputs();
-  SLIPWAY_RETURN_IF_ERROR(outputs);
-  std::vector<std::int64_t> numbers;
-  for (const Tensor& output : outputs.value()) {
-    std::int64_t number = 0;
-    const bool flag = output.dtype == DType::kBool && output.bytes.size() == 1;
-    if (flag || (output.dtype == DType::kInt64 && output.bytes.size() == sizeof number)) {
-      std::memcpy(&number, output.bytes.data(), output.bytes.size());
-      numbers.push_back(number);
-    }
-  }
-  return numbers;
-}
-
 Result<std::vector<std::int64_t>> read_prompt(const std::string& path) {
   const Result<Tensor> tensor = read_input(path);
   SLIPWAY_RETURN_IF_ERROR(tensor);
@@ -47,7 +28,9 @@ Result<std::vector<std::int64_t>> read_prompt(const std::string& path) {
   return tokens;
 }
 
-Result<std::vector<Tensor>> run_once(Engine& engine, const std::vector<Tensor>& inputs) {
+Result<std::vector<Tensor>> run_once(Engine& engine, const std::string& method,
+                                     const std::vector<Tensor>& inputs) {
+  SLIPWAY_RETURN_IF_ERROR(engine.choose(method));
   SLIPWAY_RETURN_IF_ERROR(engine.set_inputs(inputs));
   SLIPWAY_RETURN_IF_ERROR(engine.execute());
   return engine.outputs();
@@ -65,21 +48,16 @@ Result<Generated> generate(const Options& options, Engine& engine, const Program
                            const MethodInfo& method, const std::function<Status(std::int64_t)>& told) {
   const Result<std::vector<std::int64_t>> prompt = read_prompt(options.prompt_path);
   SLIPWAY_RETURN_IF_ERROR(prompt);
-  TextMetadata metadata;
-  for (const std::string& name : text_metadata_of(program)) {
-    Result<std::vector<std::int64_t>> numbers = numbers_of(engine, name);
-    SLIPWAY_RETURN_IF_ERROR(numbers);
-    metadata.emplace_back(name, std::move(numbers.value()));
-  }
-  Result<TextModel> model = text_model_of(method, metadata);
-  SLIPWAY_RETURN_IF_ERROR(model);
-  SLIPWAY_RETURN_IF_ERROR(engine.choose(method.name));
+  Result<TextSession> opened = TextSession::open(
+      program, method, [&engine](const std::string& name, const std::vector<Tensor>& inputs) {
+        return run_once(engine, name, inputs);
+      });
+  SLIPWAY_RETURN_IF_ERROR(opened);
+  TextSession& session = opened.value();
   std::vector<std::int64_t> stops = options.stops;
   if (options.own_stops) {
-    stops.insert(stops.end(), model.value().stops.begin(), model.value().stops.end());
+    stops.insert(stops.end(), session.model().stops.begin(), session.model().stops.end());
   }
-  TextSession session(std::move(model.value()),
-                      [&](const std::vector<Tensor>& inputs) { return run_once(engine, inputs); });
   Sampler sampler(options.sampling);
   Generated found;
   found.model = session.model();
@@ -88,12 +66,10 @@ Result<Generated> generate(const Options& options, Engine& engine, const Program
   for (;;) {
     const Clock::time_point start = Clock::now();
     SLIPWAY_RETURN_IF_ERROR(session.read(next));
-    const std::int64_t token = sampler.pick(session.scores().data(), session.scores().size());
+    const Result<std::int64_t> picked = session.pick(sampler);
     const double took = milliseconds_since(start);
-    if (token < 0) {
-      return Status(Code::kExecution, "The model's scores are not numbers.",
-                    "check the program's weights, or its numbers with ./inv inspect");
-    }
+    SLIPWAY_RETURN_IF_ERROR(picked);
+    const std::int64_t token = picked.value();
     if (found.tokens.empty()) {
       found.prompt_ms = took;
       found.first_scores = session.scores();

@@ -25,7 +25,7 @@ struct Generated {
 };
 
 // Reads the prompt and writes the tokens that `options` wants; the program is loaded with
-// text_metadata_of(program) besides. `told` gets each token as it comes.
+// text_methods_of(program) besides. `told` gets each token as it comes.
 Result<Generated> generate(const Options& options, Engine& engine, const ProgramInfo& program,
                            const MethodInfo& method, const std::function<Status(std::int64_t)>& told);
 

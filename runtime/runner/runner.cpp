@@ -273,8 +273,8 @@ Status run(const Options& options, Engine& engine) {
   load.values = !options.values_path.empty();
   load.shapes = options.input_shapes;
   if (options.generate != 0) {
-    const std::vector<std::string> metadata = text_metadata_of(program.value());
-    load.also.insert(load.also.end(), metadata.begin(), metadata.end());
+    const std::vector<std::string> others = text_methods_of(program.value());
+    load.also.insert(load.also.end(), others.begin(), others.end());
   }
   const Status status = engine.load(load);
   report.load_ms = milliseconds_since(start);

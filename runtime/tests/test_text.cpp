@@ -2,6 +2,7 @@
 // read.
 #include "check.h"
 #include "text/sampler.h"
+#include "text/saved_text.h"
 #include "text/session.h"
 
 namespace {
@@ -68,8 +69,9 @@ MethodInfo method(std::int64_t at_once, bool each_position = false) {
 TextSession session_of(Adder& adder, const MethodInfo& info, const TextMetadata& metadata) {
   Result<TextModel> model = text_model_of(info, metadata);
   CHECK(model.ok());
-  return TextSession(std::move(model.value()),
-                     [&adder](const std::vector<Tensor>& inputs) { return adder(inputs); });
+  return TextSession(
+      std::move(model.value()),
+      [&adder](const std::string&, const std::vector<Tensor>& inputs) { return adder(inputs); });
 }
 
 std::int64_t likeliest(const TextSession& session) {
@@ -121,6 +123,138 @@ TEST(text_goes_back_and_reads_on_as_if_nothing_had_been_there) {
   CHECK(session.go_back(-1).code() == Code::kUsage);
 }
 
+struct Memory {
+  std::vector<std::uint8_t> first = std::vector<std::uint8_t>(40);
+  std::vector<std::uint8_t> second = std::vector<std::uint8_t>(7);
+
+  StateMemory state() { return {{first.data(), first.size()}, {second.data(), second.size()}}; }
+};
+
+const Checksum kOwner{1, 2};
+
+std::vector<std::uint8_t> saved(const TextSession& session, Memory& memory) {
+  std::vector<std::uint64_t> head;
+  std::vector<std::uint8_t> all;
+  for (const FilePart& part : save_text(session, memory.state(), kOwner, &head)) {
+    const auto* begin = static_cast<const std::uint8_t*>(part.data);
+    all.insert(all.end(), begin, begin + part.size);
+  }
+  return all;
+}
+
+TEST(text_that_was_saved_goes_on) {
+  Adder adder;
+  TextSession session = session_of(adder, method(4), {});
+  CHECK(session.read({1, 2, 3}).ok());
+  Memory memory;
+  memory.first[16] = 5;
+  memory.second = {0, 0, 0, 0, 0, 0, 9};
+  const std::vector<std::uint8_t> file = saved(session, memory);
+  Memory other;
+  other.first.assign(40, 7);
+  TextSession later = session_of(adder, method(4), {});
+  CHECK(restore_text(file.data(), file.size(), "saved", kOwner, other.state(), &later).ok());
+  CHECK(other.first == memory.first && other.second == memory.second);
+  CHECK_EQUAL(later.position(), 3);
+  CHECK(later.scores() == session.scores());
+  // Of the first memory, three words; of the second, all.
+  CHECK_EQUAL(file.size(), (5 + 3 * 4 + 2) * sizeof(std::uint64_t) + 24 + 7 + kVocabulary * sizeof(float));
+  TextSession fresh = session_of(adder, method(4), {});
+  const std::vector<std::uint8_t> empty = saved(fresh, memory);
+  CHECK(restore_text(empty.data(), empty.size(), "saved", kOwner, other.state(), &later).ok());
+  CHECK(later.position() == 0 && later.scores().empty());
+}
+
+TEST(text_that_was_saved_is_checked_before_anything_changes) {
+  Adder adder;
+  TextSession session = session_of(adder, method(4), {{"get_max_context_len", {8}}});
+  CHECK(session.read({1, 2, 3}).ok());
+  Memory memory;
+  memory.first[16] = memory.second[3] = 5;
+  const std::vector<std::uint8_t> file = saved(session, memory);
+  CHECK(session.go_back(1).ok());
+  const Memory before = memory;
+  const auto refused = [&](const std::vector<std::uint8_t>& bytes, const Checksum& owner, StateMemory state) {
+    const Status status = restore_text(bytes.data(), bytes.size(), "x.text", owner, state, &session);
+    CHECK(memory.first == before.first && memory.second == before.second && session.position() == 1);
+    CHECK_CONTAINS(status.message(), "x.text is ");
+    return status.code();
+  };
+  for (std::size_t i = 0; i < file.size(); ++i) {
+    std::vector<std::uint8_t> bad = file;
+    bad[i] ^= 4;
+    CHECK(refused(bad, kOwner, memory.state()) == Code::kFile);
+    CHECK(refused({file.data(), file.data() + i}, kOwner, memory.state()) == Code::kFile);
+  }
+  std::vector<std::uint8_t> longer = file;
+  longer.push_back(0);
+  CHECK(refused(longer, kOwner, memory.state()) == Code::kFile);
+  CHECK(refused(file, {1, 3}, memory.state()) == Code::kInput);
+  CHECK(refused(file, kOwner, {{memory.first.data(), 40}}) == Code::kFile);
+  CHECK(refused(file, kOwner, {{memory.first.data(), 40}, {memory.second.data(), 6}}) == Code::kFile);
+  CHECK(restore_text(file.data(), file.size(), "x", kOwner, memory.state(), &session).ok());
+  CHECK_EQUAL(session.position(), 3);
+  TextSession narrow = session_of(adder, method(4), {{"get_max_context_len", {2}}});
+  CHECK(!restore_text(file.data(), file.size(), "x", kOwner, memory.state(), &narrow).ok());
+}
+
+TEST(text_of_embeddings_in_order) {
+  // Rows of one number, which is the token's.
+  MethodInfo embedding;
+  embedding.name = "token_embedding";
+  embedding.inputs = {value(DType::kInt64, {1, 3}, Dynamism::kBounded)};
+  embedding.outputs = {value(DType::kFloat32, {1, 3, 1}, Dynamism::kBounded)};
+  MethodInfo decoder = method(4);
+  decoder.inputs[0] = value(DType::kFloat32, {1, 4, 1}, Dynamism::kBounded);
+  Adder adder;
+  const TextSession::Execute execute = [&](const std::string& name,
+                                           std::vector<Tensor> inputs) -> Result<std::vector<Tensor>> {
+    const bool rows = name == "token_embedding";
+    Tensor other{rows ? DType::kFloat32 : DType::kInt64, inputs[0].shape, {}};
+    for (std::int64_t i = 0; i < inputs[0].shape[1]; ++i) {
+      const auto* given = inputs[0].bytes.data();
+      const float row = rows ? static_cast<float>(reinterpret_cast<const std::int64_t*>(given)[i]) : 0;
+      const std::int64_t token = rows ? 0 : std::lround(reinterpret_cast<const float*>(given)[i]);
+      const auto* bytes =
+          rows ? reinterpret_cast<const std::uint8_t*>(&row) : reinterpret_cast<const std::uint8_t*>(&token);
+      other.bytes.insert(other.bytes.end(), bytes, bytes + (rows ? sizeof row : sizeof token));
+    }
+    inputs[0] = other;
+    return rows ? std::vector<Tensor>{other} : adder(inputs);
+  };
+  ProgramInfo program;
+  program.methods = {embedding, decoder};
+  CHECK(text_methods_of(program) == std::vector<std::string>{"token_embedding"});
+  Result<TextSession> session = TextSession::open(program, decoder, execute);
+  CHECK(session.ok());
+  CHECK_EQUAL(session.value().model().width, 1);
+  const float rows[] = {2, 3, 4, 5};
+  CHECK(session.value().read({1}).ok());
+  CHECK(session.value().read_rows(rows, 4).ok());
+  CHECK_EQUAL(session.value().position(), 5);
+  CHECK(session.value().read({6}).ok());
+  CHECK_EQUAL(likeliest(session.value()), 1);  // 21
+  CHECK_EQUAL(adder.calls.size(), std::size_t{4});
+  CHECK(session.value().read({kVocabulary}).code() == Code::kInput);
+  CHECK(session.value().read_rows(rows, 0).code() == Code::kInput);
+  program.methods = {decoder};
+  CHECK_CONTAINS(TextSession::open(program, decoder, execute).status().message(),
+                 "no method token_embedding");
+  Adder plain;
+  CHECK(session_of(plain, method(4), {}).read_rows(rows, 1).code() == Code::kUsage);
+}
+
+TEST(text_without_scores_has_no_next_token) {
+  Adder adder;
+  TextSession session = session_of(adder, method(4), {});
+  Sampler sampler({});
+  CHECK(session.pick(sampler).status().code() == Code::kUsage);
+  CHECK(session.read({3}).ok());
+  CHECK_EQUAL(session.pick(sampler).value(), 3);
+  session.go_on(1, std::vector<float>(kVocabulary, std::numeric_limits<float>::quiet_NaN()));
+  CHECK(session.pick(sampler).status().code() == Code::kExecution);
+}
+
 TEST(text_that_does_not_fit_is_refused_before_anything_is_read) {
   Adder adder;
   TextSession session =
@@ -155,7 +289,7 @@ TEST(text_model_of_other_methods_is_refused) {
 
 TEST(text_stops_are_those_of_the_metadata) {
   const Result<TextModel> model = text_model_of(method(4), {{"get_eos_ids", {2, 7}}, {"get_eos_id", {2}}});
-  CHECK((model.value().stops == std::vector<std::int64_t>{2, 7, 2}));
+  CHECK((model.value().stops == std::vector<std::int64_t>{2, 7}));
 }
 
 TEST(sampler_takes_the_first_of_the_likeliest_and_no_nan) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 namespace slipway {
 namespace {
@@ -10,6 +11,13 @@ constexpr const char* kContext = "get_max_context_len";
 constexpr const char* kLongest = "get_max_seq_len";
 constexpr const char* kDynamic = "enable_dynamic_shape";
 constexpr const char* kStops[] = {"get_eos_ids", "get_eos_id"};
+constexpr const char* kEmbedding = "token_embedding";
+
+bool is_metadata(const MethodInfo& method) {
+  const bool known = method.name == kContext || method.name == kLongest || method.name == kDynamic ||
+                     std::find(std::begin(kStops), std::end(kStops), method.name) != std::end(kStops);
+  return known && method.inputs.empty();
+}
 
 const std::vector<std::int64_t>* find(const TextMetadata& metadata, const std::string& name) {
   const auto found =
@@ -27,10 +35,34 @@ bool is_float(DType dtype) {
   return dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16;
 }
 
-Tensor of_numbers(const std::int64_t* numbers, std::size_t count, const Shape& shape) {
-  Tensor tensor{DType::kInt64, shape, std::vector<std::uint8_t>(count * sizeof(std::int64_t))};
+template <typename Number>
+Tensor tensor_of(DType dtype, const Number* numbers, const Shape& shape) {
+  std::size_t count = 1;
+  for (const std::int64_t size : shape) {
+    count *= static_cast<std::size_t>(size);
+  }
+  Tensor tensor{dtype, shape, std::vector<std::uint8_t>(count * sizeof(Number))};
   std::memcpy(tensor.bytes.data(), numbers, tensor.bytes.size());
   return tensor;
+}
+
+// The numbers that a method without inputs gave.
+std::vector<std::int64_t> numbers_of(const std::vector<Tensor>& outputs) {
+  std::vector<std::int64_t> numbers;
+  for (const Tensor& output : outputs) {
+    std::int64_t number = 0;
+    const bool flag = output.dtype == DType::kBool && output.bytes.size() == 1;
+    if (flag || (output.dtype == DType::kInt64 && output.bytes.size() == sizeof number)) {
+      std::memcpy(&number, output.bytes.data(), output.bytes.size());
+      numbers.push_back(number);
+    }
+  }
+  return numbers;
+}
+
+// The tokens that a method reads at once, by its first input's shape `[1, n]` or `[1, n, width]`.
+std::int64_t at_once_by(const ValueSpec& tokens) {
+  return tokens.dynamism == Dynamism::kUnbounded ? INT32_MAX : tokens.shape[1];
 }
 
 // The last `count` elements.
@@ -52,27 +84,27 @@ std::vector<float> last_of(const Tensor& tensor, std::size_t count) {
 
 }  // namespace
 
-std::vector<std::string> text_metadata_of(const ProgramInfo& program) {
+std::vector<std::string> text_methods_of(const ProgramInfo& program) {
   std::vector<std::string> names;
   for (const MethodInfo& method : program.methods) {
-    const bool known = method.name == kContext || method.name == kLongest || method.name == kDynamic ||
-                       std::find(std::begin(kStops), std::end(kStops), method.name) != std::end(kStops);
-    if (known && method.inputs.empty()) {
+    if (is_metadata(method) || method.name == kEmbedding) {
       names.push_back(method.name);
     }
   }
   return names;
 }
 
-Result<TextModel> text_model_of(const MethodInfo& method, const TextMetadata& metadata) {
+Result<TextModel> text_model_of(const MethodInfo& method, const TextMetadata& metadata,
+                                const MethodInfo* embedding) {
   if (method.inputs.size() != 2 || method.outputs.empty()) {
     return no_text(method, "it takes " + std::to_string(method.inputs.size()) + " inputs");
   }
   const ValueSpec& tokens = method.inputs[0];
   const ValueSpec& position = method.inputs[1];
   const ValueSpec& scores = method.outputs[0];
-  const bool integers = tokens.dtype == DType::kInt64 && position.dtype == DType::kInt64;
-  if (!integers || tokens.shape.size() != 2 || tokens.shape[0] != 1 || position.shape.size() != 1) {
+  const bool rows = tokens.dtype == DType::kFloat32 && tokens.shape.size() == 3 && tokens.shape[2] > 0;
+  const bool reads = rows || (tokens.dtype == DType::kInt64 && tokens.shape.size() == 2);
+  if (!reads || tokens.shape[0] != 1 || position.dtype != DType::kInt64 || position.shape.size() != 1) {
     return no_text(method, std::string("its inputs are ") + name_of(tokens.dtype) + " " +
                                to_text(tokens.shape) + " and " + name_of(position.dtype) + " " +
                                to_text(position.shape));
@@ -82,9 +114,17 @@ Result<TextModel> text_model_of(const MethodInfo& method, const TextMetadata& me
     return no_text(method,
                    std::string("its output is ") + name_of(scores.dtype) + " " + to_text(scores.shape));
   }
+  if (rows && (embedding == nullptr || embedding->inputs.size() != 1 || embedding->outputs.size() != 1 ||
+               embedding->inputs[0].dtype != DType::kInt64 || embedding->inputs[0].shape.size() != 2 ||
+               embedding->outputs[0].dtype != DType::kFloat32 || embedding->outputs[0].shape.size() != 3 ||
+               embedding->outputs[0].shape[2] != tokens.shape[2])) {
+    return no_text(method, std::string("it reads embeddings, and no method ") + kEmbedding +
+                               " that makes them of tokens is ready");
+  }
   TextModel model;
   model.method = method.name;
   model.vocabulary = scores.shape.back();
+  model.width = rows ? tokens.shape[2] : 0;
   const std::vector<std::int64_t>* longest = find(metadata, kLongest);
   const std::vector<std::int64_t>* context = find(metadata, kContext);
   context = context != nullptr ? context : longest;
@@ -96,7 +136,8 @@ Result<TextModel> text_model_of(const MethodInfo& method, const TextMetadata& me
   model.each_position = position.dynamism != Dynamism::kStatic;
   const std::vector<std::int64_t>* dynamic = find(metadata, kDynamic);
   if (open && (dynamic == nullptr || dynamic->front() != 0)) {
-    model.at_once = tokens.dynamism == Dynamism::kBounded ? tokens.shape[1] : INT32_MAX;
+    model.at_once =
+        rows ? std::min(at_once_by(tokens), at_once_by(embedding->inputs[0])) : at_once_by(tokens);
     if (longest != nullptr && longest->front() > 0) {
       model.at_once = std::min(model.at_once, longest->front());
     }
@@ -104,21 +145,53 @@ Result<TextModel> text_model_of(const MethodInfo& method, const TextMetadata& me
   }
   for (const char* name : kStops) {
     if (const std::vector<std::int64_t>* stops = find(metadata, name); stops != nullptr) {
-      model.stops.insert(model.stops.end(), stops->begin(), stops->end());
+      std::copy_if(stops->begin(), stops->end(), std::back_inserter(model.stops), [&](std::int64_t stop) {
+        return std::find(model.stops.begin(), model.stops.end(), stop) == model.stops.end();
+      });
     }
   }
   return model;
 }
 
-Status TextSession::execute(const std::int64_t* tokens, std::size_t count) {
-  const auto wide = static_cast<std::int64_t>(count);
-  std::vector<std::int64_t> places(model_.each_position ? count : 1);
+Result<TextSession> TextSession::open(const ProgramInfo& program, const MethodInfo& method, Execute execute) {
+  TextMetadata metadata;
+  const MethodInfo* embedding = nullptr;
+  for (const MethodInfo& other : program.methods) {
+    embedding = other.name == kEmbedding ? &other : embedding;
+    if (is_metadata(other)) {
+      const Result<std::vector<Tensor>> outputs = execute(other.name, {});
+      SLIPWAY_RETURN_IF_ERROR(outputs);
+      metadata.emplace_back(other.name, numbers_of(outputs.value()));
+    }
+  }
+  Result<TextModel> model = text_model_of(method, metadata, embedding);
+  SLIPWAY_RETURN_IF_ERROR(model);
+  return TextSession(std::move(model.value()), std::move(execute));
+}
+
+Status TextSession::check_room(std::size_t count) const {
+  if (count == 0) {
+    return {Code::kInput, "There is no token to read.", "give a prompt of at least one token"};
+  }
+  // Also of a program that does not say how much it holds.
+  const std::int64_t most = model_.context != 0 ? model_.context : INT32_MAX;
+  if (count > static_cast<std::uint64_t>(std::max<std::int64_t>(most - position_, 0))) {
+    return {Code::kInput,
+            "A text of " + std::to_string(static_cast<std::uint64_t>(position_) + count) +
+                " tokens does not fit into the context of " + std::to_string(most) + ".",
+            "a shorter prompt, or export with a longer context"};
+  }
+  return {};
+}
+
+Status TextSession::execute(Tensor tokens, std::int64_t count) {
+  std::vector<std::int64_t> places(model_.each_position ? static_cast<std::size_t>(count) : 1);
   for (std::size_t i = 0; i < places.size(); ++i) {
     places[i] = position_ + static_cast<std::int64_t>(i);
   }
-  Result<std::vector<Tensor>> outputs =
-      execute_({of_numbers(tokens, count, {1, wide}),
-                of_numbers(places.data(), places.size(), {static_cast<std::int64_t>(places.size())})});
+  const Shape row{static_cast<std::int64_t>(places.size())};
+  const Result<std::vector<Tensor>> outputs =
+      execute_(model_.method, {std::move(tokens), tensor_of(DType::kInt64, places.data(), row)});
   SLIPWAY_RETURN_IF_ERROR(outputs);
   const auto vocabulary = static_cast<std::size_t>(model_.vocabulary);
   const bool enough = !outputs.value().empty() && is_float(outputs.value()[0].dtype) &&
@@ -128,34 +201,60 @@ Status TextSession::execute(const std::int64_t* tokens, std::size_t count) {
             "export the program again"};
   }
   scores_ = last_of(outputs.value()[0], vocabulary);
-  position_ += wide;
+  position_ += count;
   return {};
 }
 
-Status TextSession::read(const std::vector<std::int64_t>& tokens) {
-  if (tokens.empty()) {
-    return {Code::kInput, "There is no token to read.", "give a prompt of at least one token"};
-  }
-  for (const std::int64_t token : tokens) {
-    if (token < 0 || token >= model_.vocabulary) {
+Status TextSession::read(const std::int64_t* tokens, std::size_t count) {
+  SLIPWAY_RETURN_IF_ERROR(check_room(count));
+  for (std::size_t i = 0; i < count; ++i) {
+    if (tokens[i] < 0 || tokens[i] >= model_.vocabulary) {
       return {Code::kInput,
-              "Token " + std::to_string(token) + " is outside of the model's vocabulary of " +
+              "Token " + std::to_string(tokens[i]) + " is outside of the model's vocabulary of " +
                   std::to_string(model_.vocabulary) + " tokens.",
               "the tokenizer that belongs to this model"};
     }
   }
-  const auto count = static_cast<std::int64_t>(tokens.size());
-  if (model_.context != 0 && count > model_.context - position_) {
-    return {Code::kInput,
-            "A text of " + std::to_string(position_ + count) + " tokens does not fit into the context of " +
-                std::to_string(model_.context) + ".",
-            "a shorter prompt, or export with a longer context"};
-  }
-  for (std::int64_t begin = 0; begin < count; begin += model_.at_once) {
-    const std::int64_t piece = std::min(model_.at_once, count - begin);
-    SLIPWAY_RETURN_IF_ERROR(execute(tokens.data() + begin, static_cast<std::size_t>(piece)));
+  const auto all = static_cast<std::int64_t>(count);
+  for (std::int64_t begin = 0; begin < all; begin += model_.at_once) {
+    const std::int64_t piece = std::min(model_.at_once, all - begin);
+    Tensor given = tensor_of(DType::kInt64, tokens + begin, {1, piece});
+    if (model_.width != 0) {
+      Result<std::vector<Tensor>> rows = execute_(kEmbedding, {given});
+      SLIPWAY_RETURN_IF_ERROR(rows);
+      given = std::move(rows.value().front());
+    }
+    SLIPWAY_RETURN_IF_ERROR(execute(std::move(given), piece));
   }
   return {};
+}
+
+Status TextSession::read_rows(const float* rows, std::size_t count) {
+  if (model_.width == 0) {
+    return {Code::kUsage, "Method " + model_.method + " reads tokens, and no embeddings.",
+            "give it the numbers of tokens"};
+  }
+  SLIPWAY_RETURN_IF_ERROR(check_room(count));
+  const auto all = static_cast<std::int64_t>(count);
+  for (std::int64_t begin = 0; begin < all; begin += model_.at_once) {
+    const std::int64_t piece = std::min(model_.at_once, all - begin);
+    const Shape shape{1, piece, model_.width};
+    SLIPWAY_RETURN_IF_ERROR(execute(tensor_of(DType::kFloat32, rows + begin * model_.width, shape), piece));
+  }
+  return {};
+}
+
+Result<std::int64_t> TextSession::pick(Sampler& sampler) const {
+  if (scores_.empty()) {
+    return Status(Code::kUsage, "There are no scores to choose the next token by.",
+                  "give the model a token to read first");
+  }
+  const std::int64_t token = sampler.pick(scores_.data(), scores_.size());
+  if (token < 0) {
+    return Status(Code::kExecution, "The model's scores are not numbers.",
+                  "check the program's weights, or its numbers with ./inv inspect");
+  }
+  return token;
 }
 
 Status TextSession::go_back(std::int64_t position) {
@@ -165,9 +264,15 @@ Status TextSession::go_back(std::int64_t position) {
                 std::to_string(position) + ".",
             "a position from 0 to the session's own"};
   }
-  position_ = position;
-  scores_.clear();
+  if (position < position_) {
+    go_on(position, {});
+  }
   return {};
+}
+
+void TextSession::go_on(std::int64_t position, std::vector<float> scores) {
+  position_ = position;
+  scores_ = std::move(scores);
 }
 
 }  // namespace slipway

@@ -11,6 +11,7 @@
 #include "slipway/engine.h"
 #include "slipway/status.h"
 #include "slipway/tensor.h"
+#include "text/sampler.h"
 
 namespace slipway {
 
@@ -18,27 +19,37 @@ namespace slipway {
 // A method that gives several numbers (get_eos_ids) has them all.
 using TextMetadata = std::vector<std::pair<std::string, std::vector<std::int64_t>>>;
 
-// The names of constant methods that a session reads, as far as the program has them.
-std::vector<std::string> text_metadata_of(const ProgramInfo& program);
+// The names of methods that a session runs besides its own, as far as the program has them: constant ones,
+// and "token_embedding".
+std::vector<std::string> text_methods_of(const ProgramInfo& program);
 
 // What a method that reads tokens declares: `(tokens int64 [1, n], position int64 [1] or [n])`, and scores
-// `[1, vocabulary]` or `[1, n, vocabulary]`, as export_llm and optimum-executorch write it.
+// `[1, vocabulary]` or `[1, n, vocabulary]`, as export_llm and optimum-executorch write it. In a program of
+// several methods it reads embeddings, `float32 [1, n, width]`, which "token_embedding" makes of tokens and
+// other methods of pictures and sounds.
 struct TextModel {
   std::string method;
   std::int64_t context = 0;  // tokens that its cache holds; 0: the program does not say
   std::int64_t at_once = 1;  // tokens that one execution reads at most
   std::int64_t vocabulary = 0;
+  std::int64_t width = 0;      // numbers of an embedding; 0: it reads tokens
   bool each_position = false;  // whether it wants the position of each token, and not the first one's alone
-  std::vector<std::int64_t> stops;  // tokens that end a text
+  std::vector<std::int64_t> stops;  // tokens that end a text, each once
 };
 
-// kUsage where the method takes or gives something else.
-Result<TextModel> text_model_of(const MethodInfo& method, const TextMetadata& metadata);
+// kUsage where the method takes or gives something else. `embedding`: the program's "token_embedding", if
+// any.
+Result<TextModel> text_model_of(const MethodInfo& method, const TextMetadata& metadata,
+                                const MethodInfo* embedding = nullptr);
 
 class TextSession {
  public:
-  // Runs the model once; the outputs.
-  using Execute = std::function<Result<std::vector<Tensor>>(const std::vector<Tensor>& inputs)>;
+  // Runs a method of the program once; the outputs.
+  using Execute = std::function<Result<std::vector<Tensor>>(const std::string& method,
+                                                            const std::vector<Tensor>& inputs)>;
+
+  // Runs text_methods_of(program) for what they say. kUsage as text_model_of.
+  static Result<TextSession> open(const ProgramInfo& program, const MethodInfo& method, Execute execute);
 
   TextSession(TextModel model, Execute execute) : model_(std::move(model)), execute_(std::move(execute)) {}
 
@@ -51,14 +62,24 @@ class TextSession {
   // Reads tokens, at least one, in as few executions as the model allows. Afterwards scores() are those of
   // the token that follows. kInput: no room for all of them (nothing is read then), or a token that the
   // vocabulary does not have.
-  Status read(const std::vector<std::int64_t>& tokens);
+  Status read(const std::int64_t* tokens, std::size_t count);
+  Status read(const std::vector<std::int64_t>& tokens) { return read(tokens.data(), tokens.size()); }
+  // The same of embeddings, `count` rows of the model's width. kUsage for a model that reads tokens alone.
+  Status read_rows(const float* rows, std::size_t count);
   // One for each token of the vocabulary; empty before the first read().
   const std::vector<float>& scores() const { return scores_; }
+  // The next token by these scores, which is not read. kUsage where there are none, kExecution where none of
+  // them is a number.
+  Result<std::int64_t> pick(Sampler& sampler) const;
   // Goes back: what was read after the first `position` tokens is forgotten. 0 begins another text.
   Status go_back(std::int64_t position);
+  // Takes up a text that was saved: so many tokens were read, and these were the scores then.
+  void go_on(std::int64_t position, std::vector<float> scores);
 
  private:
-  Status execute(const std::int64_t* tokens, std::size_t count);
+  Status check_room(std::size_t count) const;
+  // Reads what one execution can.
+  Status execute(Tensor tokens, std::int64_t count);
 
   TextModel model_;
   Execute execute_;

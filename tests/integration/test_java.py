@@ -18,12 +18,13 @@ import pytest
 from core.errors import BuildError
 from core.paths import ROOT
 from core.processes.commands import Done, run
+from tests.support import language
 from toolchains.bundle import aar, java
 from toolchains.bundle.sdk import Sdk, build_sdk
 from toolchains.compilers.families import family
 from toolchains.targets import get_target
 
-from .test_libslipway import expected
+from .test_libslipway import expected, spoken
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
@@ -81,9 +82,18 @@ def test_the_example_computes_what_the_runner_computes(built: Built, tmp_path: P
     assert "none.pte" in done.stderr
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_the_language_example_writes_what_the_runner_writes(built: Built, tmp_path: Path) -> None:
+    want = spoken(TARGET, tmp_path)
+    done = built.java(tmp_path, ROOT / "runtime/examples/Generate.java", "speaker.pte", "ids.txt", "12")
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, want, "")
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_what_the_java_api_promises(built: Built, tmp_path: Path) -> None:
-    """Sources, errors, threads, closing; the JVM checks every call of its interface (-Xcheck:jni)."""
+    """Sources, errors, threads, closing, sessions; the JVM checks every call of its interface (-Xcheck:jni)."""
     expected(TARGET, tmp_path)
+    shutil.copytree(language.programs(), tmp_path, dirs_exist_ok=True)
     done = built.java(tmp_path, CHECK, "model.pte", tmp_path)
     assert done.stdout == "0 failures\n", done.stdout + done.stderr
     assert not re.search(r"WARNING|FATAL", done.stderr), done.stderr

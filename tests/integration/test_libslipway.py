@@ -18,7 +18,7 @@ from core.formats.program import load_program
 from core.paths import ROOT
 from core.processes.commands import Done, run
 from models.export import export
-from tests.support import examples
+from tests.support import examples, language
 from tests.support.processes import ran
 from toolchains.bundle import builder
 from toolchains.bundle.sdk import Sdk, build_sdk
@@ -112,6 +112,34 @@ def expected(target: str, folder: Path) -> bytes:
     return outputs.tobytes()
 
 
+def spoken(target: str, folder: Path) -> list[str]:
+    """What the bundle's pte_runner writes after ids.txt; the programs and ids.txt are left in ``folder``."""
+    shutil.copytree(language.programs(), folder, dirs_exist_ok=True)
+    np.save(folder / "prompt.npy", np.array(language.PROMPT))
+    (folder / "ids.txt").write_text("\n".join(map(str, language.PROMPT)), encoding="ascii")
+    bundle = builder.build(target, "lean")
+    words = ["--model_path={}/speaker.pte", "--prompt={}/prompt.npy", "--generate=12", "--output_file={}/text"]
+    works(folder, target, bundle.path / runner_in(bundle.path), *words)
+    found = [str(token) for token in np.load(folder / "text0.npy")]
+    assert len(found) == 5
+    assert int(found[-1]) in language.STOPS
+    return found
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_language_examples_write_what_the_runner_writes(sdk: Sdk, built: Path, tmp_path: Path) -> None:
+    target = sdk.manifest.target
+    want = spoken(target, tmp_path)
+    for name in ("generate", "generate_cpp"):
+        for program in ("speaker", "several"):
+            words = [f"{{}}/{program}.pte", "{}/ids.txt", "12"]
+            assert works(tmp_path, target, built / name, *words).split() == want, (name, program)
+        (tmp_path / "wrong.txt").write_text("1 64", encoding="ascii")
+        words = ["{}/speaker.pte", "{}/wrong.txt", "12"]
+        done = run_in(tmp_path, get_target(target), built / name, words)
+        assert (done.returncode, done.stdout, "Token 64 is outside" in done.stderr) == (6, "", True)
+
+
 def test_the_examples_compute_what_the_runner_computes(sdk: Sdk, built: Path, tmp_path: Path) -> None:
     target = sdk.manifest.target
     want = expected(target, tmp_path)
@@ -134,14 +162,17 @@ def test_the_c_example_is_short_and_says_what_went_wrong(sdk: Sdk, built: Path, 
     assert re.search(r"none\.pte: (No such file|[Ff]ile not found)", done.stderr), done.stderr
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_what_the_headers_promise(sdk: Sdk, tmp_path: Path) -> None:
-    """Sources, errors, copies, two programs on one pool, packed weights: check.cpp says what failed."""
+    """Sources, errors, copies, two programs on one pool, packed weights, sessions: check.cpp says what failed."""
     libraries = ["slipway::lean", *(["slipway::slipway"] if sdk.manifest.shared else [])]
     shutil.copy(program(), tmp_path / "model.pte")
-    shutil.copy(program("conv"), tmp_path / "other.pte")
+    shutil.copy(program("conv"), tmp_path / "image.pte")
+    shutil.copytree(language.programs(), tmp_path, dirs_exist_ok=True)
     for number, library in enumerate(libraries):
         folder = with_library(sdk, configure(sdk, CHECK, tmp_path / str(number), f"-DLINK={library}"))
-        said = works(tmp_path, sdk.manifest.target, folder / "check", "{}/model.pte", "{}/other.pte")
+        programs = [f"{{}}/{name}.pte" for name in ("model", "image", "speaker", "other", "several")]
+        said = works(tmp_path, sdk.manifest.target, folder / "check", *programs)
         assert said.splitlines()[-1].endswith(": 0 failures"), said
 
 
@@ -239,6 +270,15 @@ def test_the_wheel_in_a_fresh_environment(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "wheel.bin").read_bytes() == want
     assert done.stdout.splitlines() == SAID
+    said = spoken("linux-x86_64", tmp_path)
+    env = {**os.environ, "PYTHONPATH": str(Path(np.__file__).parents[1])}
+    for name in ("speaker", "several"):
+        done = ran([python, EXAMPLES / "generate.py", f"{name}.pte", "ids.txt", "12"], cwd=tmp_path, env=env)
+        assert (done.stdout.split(), done.stderr) == (said, "")
+    done = ran([python, EXAMPLES / "generate.py", "model.pte", "ids.txt", "12"], cwd=tmp_path, env=env)
+    assert (done.returncode, "Method forward does not read tokens" in done.stderr) == (2, True)
+    done = ran([python, "-c", _SESSIONS], cwd=tmp_path, env=env)
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 # The sample that CI runs is the wheel of this machine, in the test before.
@@ -333,6 +373,82 @@ try:
     program.execute("other", copy=True)
 except slipway_runtime.InputError as error:
     print(error.code + 1, error.message.upper(), error.fix.upper())
+with slipway_runtime.Session(program) as session:
+    session.feed([1, 2])
+    token: int = session.sample() + session.stops[0] + session.position
+    saved: bytes = session.to_bytes()
+"""
+_SESSIONS = """
+import numpy as np
+import slipway_runtime
+from slipway_runtime import Error, InputError, Session
+
+
+def after(session, ids, count):
+    found = []
+    for _ in range(count):
+        session.feed(ids)
+        ids = [session.sample()]
+        found += ids
+    return found
+
+
+def fails(code, said, call, *words):
+    try:
+        call(*words)
+    except Error as error:
+        assert error.code == code and said in error.message, (error.code, error.message)
+        assert isinstance(error, InputError) == (code == 6)
+    else:
+        raise AssertionError(said)
+
+
+prompt = [1, 15, 27]
+program = slipway_runtime.load("speaker.pte")
+with Session(program) as session:
+    assert (session.position, session.context, session.width, session.logits) == (0, 40, 0, None)
+    text = after(session, prompt, 12)
+    assert session.logits.dtype == np.float32 and session.logits.shape == (64,)
+    session.truncate(3)
+    assert after(session, np.array(text[:1], np.uint8), 11) == text[1:]
+    fails(2, "cannot go back to 15", session.truncate, 15)
+    fails(2, "already", Session, program)
+    fails(2, "no embeddings", session.feed_embeddings, np.zeros((1, 32)))
+    for ids, said in (([64], "Token 64"), ([], "no token"), ([1] * 27, "A text of 41"), ([0.5], "whole numbers")):
+        fails(6, said, session.feed, ids)
+    session.reset()
+    session.feed(prompt + text[:4])
+    session.save("text.saved")
+    saved = session.to_bytes()
+    assert open("text.saved", "rb").read() == saved
+    fails(3, "damaged", session.restore, saved[:-1])
+    fails(3, "Cannot read", session.restore, "none.saved")
+fails(2, "closed", session.feed, prompt)
+with Session(slipway_runtime.load("other.pte")) as other:
+    other.feed(prompt)
+    logits = other.logits
+    fails(6, "another program", other.restore, "text.saved")
+    assert other.position == 3 and np.array_equal(other.logits, logits)
+for source in (saved, "text.saved"):
+    with Session(program, "forward") as session:  # the second one on this program
+        fails(2, "no scores", session.sample)
+        session.restore(source)
+        assert session.position == 7
+        assert [session.sample(), *after(session, text[4:5], 7)] == text[4:]
+        session.reset()
+        fails(2, "Sampling needs", session.set_sampling, -1)
+        session.set_sampling(temperature=2, seed=1)
+        drawn = after(session, prompt, 12)
+        session.reset()
+        session.set_sampling(temperature=2, seed=1)
+        assert after(session, prompt, 12) == drawn != text
+fails(2, "does not read tokens", Session, slipway_runtime.load("model.pte"))
+several = slipway_runtime.load("several.pte")
+with Session(several) as session:
+    (rows,) = several.execute("token_embedding", np.array([prompt]), copy=True)
+    session.feed_embeddings(rows[0])
+    assert [session.sample(), *after(session, text[:1], 11)] == text
+    fails(6, "rows of 32", session.feed_embeddings, rows)
 """
 _SCRIPT = """
 import gc, threading

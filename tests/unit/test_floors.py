@@ -13,7 +13,7 @@ from core.paths import ROOT
 _LEAN = tuple(f"engines/lean/{floor}" for floor in ("data", "kernels", "xnnpack", "kleidiai", "method"))
 # Folders, the lowest first. A file may include what a row has before its own folder; tests may include everything.
 _FLOORS = (
-    ("include", "base", "program", *_LEAN, "engines/lean", "library"),
+    ("include", "base", "program", *_LEAN, "engines/lean", "text", "library"),
     ("include", "base", "program", "engines/executorch"),
     ("include", "base", "engines/onnxruntime"),
     ("include", "base", "program", "fuzz"),

@@ -71,6 +71,15 @@ Method* LoadedProgram::find(const std::string& name) const {
   return nullptr;
 }
 
+Checksum LoadedProgram::checksum() const {
+  std::vector<Checksum> sums;
+  for (const MappedFile* file : store_->files()) {
+    sums.push_back(checksum_of(file->data(), file->size()));
+  }
+  store_->forget_all();
+  return checksum_of(sums.data(), sums.size() * sizeof(Checksum));
+}
+
 std::vector<Fallback> LoadedProgram::fallbacks() const {
   std::vector<Fallback> all;
   for (const std::unique_ptr<Method>& method : methods_) {

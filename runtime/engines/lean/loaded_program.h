@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/checksum.h"
 #include "lean/data/arenas.h"
 #include "lean/data/data_store.h"
 #include "lean/method/method.h"
@@ -44,6 +45,8 @@ class LoadedProgram {
   // nullptr when it was not loaded.
   Method* find(const std::string& name) const;
 
+  // Of all bytes of its files.
+  Checksum checksum() const;
   std::vector<Fallback> fallbacks() const;
   std::optional<WeightsInfo> weights() const;
   // Writes the file of packed weights, if there is to be one.

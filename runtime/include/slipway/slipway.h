@@ -10,11 +10,11 @@
  * throws or handles signals.
  *
  * **Handles** are opaque. Every `..._create` and `..._load` has a `..._free`; freeing NULL does nothing.
- * Methods belong to their program and end with it.
+ * Methods and sessions belong to their program and end with it.
  *
- * **Threads.** Use a program, its methods and its options from one thread at a time. Two threads may use two
- * programs at the same time, also when the programs share a pool: then their work takes turns on the pool.
- * Call functions without a handle, and those that only read a pool or an error, at any time.
+ * **Threads.** Use a program, its methods, session and options from one thread at a time. Two threads may use
+ * two programs at the same time, also when the programs share a pool: then their work takes turns on the
+ * pool. Call functions without a handle, and those that only read a pool or an error, at any time.
  *
  * **Versions.** A program that was compiled with this header runs with every later library of the same
  * SLIPWAY_ABI_VERSION. Later libraries may add functions; structs and numbers stay as they are.
@@ -127,6 +127,7 @@ typedef struct slipway_options slipway_options; /**< how to load a program */
 typedef struct slipway_pool slipway_pool;       /**< threads that compute */
 typedef struct slipway_program slipway_program; /**< a program that is loaded */
 typedef struct slipway_method slipway_method;   /**< one of its methods */
+typedef struct slipway_session slipway_session; /**< a text that a language model reads and writes */
 
 /** @name The library @{ */
 
@@ -311,6 +312,113 @@ SLIPWAY_API slipway_error* slipway_method_forward(slipway_method* method, const 
  */
 SLIPWAY_API slipway_error* slipway_method_output(slipway_method* method, size_t index,
                                                  slipway_tensor* output);
+
+/** @} @name Language models @{ */
+
+/**
+ * Begins a text with a program that reads the numbers of tokens, as export_llm and optimum-executorch write
+ * it: `forward(tokens int64 [1, n], position int64 [1] or [n])`, which gives logits `[1, vocabulary]` or
+ * `[1, n, vocabulary]`. Or with a program of several methods, where `token_embedding(tokens)` makes float32
+ * `[1, n, width]` for `text_decoder(embeddings, position)`.
+ *
+ * The text is in the program's own memory: a program has one session at a time, and its method runs in no
+ * other way meanwhile. For a second text, load the program once more.
+ *
+ * @param method which reads; NULL: "forward", or "text_decoder".
+ * @param[out] session to free with slipway_session_free, or with its program.
+ * @return SLIPWAY_USAGE when the method is not ready or reads no tokens, or the program has a session.
+ */
+SLIPWAY_API slipway_error* slipway_session_create(slipway_program* program, const char* method,
+                                                  slipway_session** session);
+/** Frees a session; not after its program, which has freed it then. */
+SLIPWAY_API void slipway_session_free(slipway_session* session);
+
+/**
+ * Lets the model read tokens, in as few executions as it allows. Logits are then those of the token that
+ * follows.
+ *
+ * @return SLIPWAY_INPUT when there is none, one is not in the vocabulary, or not all fit into the context:
+ * nothing is read then. SLIPWAY_EXECUTION, SLIPWAY_MEMORY: slipway_session_position says how many were read.
+ */
+SLIPWAY_API slipway_error* slipway_session_feed(slipway_session* session, const int64_t* ids, size_t count);
+/**
+ * The same with embeddings in the place of tokens: what a vision encoder makes of a picture.
+ *
+ * @param rows `count` times slipway_session_width numbers.
+ * @return SLIPWAY_USAGE when the model reads tokens alone; others as slipway_session_feed.
+ */
+SLIPWAY_API slipway_error* slipway_session_feed_embeddings(slipway_session* session, const float* rows,
+                                                           size_t count);
+/** The numbers of an embedding; 0 when the model reads tokens alone. */
+SLIPWAY_API size_t slipway_session_width(const slipway_session* session);
+
+/**
+ * The scores of each token of the vocabulary to be the next; NULL before the first feed and after a
+ * truncation.
+ *
+ * @param[out] count how many; may be NULL. They are valid until the next feed, truncation or restoration.
+ */
+SLIPWAY_API const float* slipway_session_logits(const slipway_session* session, size_t* count);
+/**
+ * How slipway_session_sample chooses, from now on. At first all are 0, and top_p is 1.
+ *
+ * @param temperature 0: the likeliest token, always.
+ * @param top_k of the likeliest tokens only so many; 0: all.
+ * @param top_p only the likeliest tokens whose probabilities together reach it; 1: all.
+ * @param seed the same one gives the same text.
+ * @return SLIPWAY_USAGE when a number is out of its range.
+ */
+SLIPWAY_API slipway_error* slipway_session_set_sampling(slipway_session* session, double temperature,
+                                                        uint32_t top_k, double top_p, uint64_t seed);
+/**
+ * Chooses the next token. To go on, feed it.
+ *
+ * @return SLIPWAY_USAGE when there are no logits, SLIPWAY_EXECUTION when none of them is a number.
+ */
+SLIPWAY_API slipway_error* slipway_session_sample(slipway_session* session, int64_t* id);
+/**
+ * The tokens that end a text, as the program names them (get_eos_ids).
+ *
+ * @param[out] count how many. They are valid as long as the session.
+ */
+SLIPWAY_API const int64_t* slipway_session_stops(const slipway_session* session, size_t* count);
+
+/** How many tokens were read. */
+SLIPWAY_API int64_t slipway_session_position(const slipway_session* session);
+/** How many tokens a text has at most; 0: the program does not say. */
+SLIPWAY_API int64_t slipway_session_context(const slipway_session* session);
+/**
+ * Goes back: the model forgets what it read after the first `position` tokens. 0 begins another text.
+ *
+ * @return SLIPWAY_USAGE when fewer tokens were read.
+ */
+SLIPWAY_API slipway_error* slipway_session_truncate(slipway_session* session, int64_t position);
+
+/**
+ * Writes the text to a file: what the model remembers of it, its position and its logits. It replaces a file
+ * of that name when it is whole. Sampling is not part of it.
+ *
+ * @return SLIPWAY_OUTPUT
+ */
+SLIPWAY_API slipway_error* slipway_session_save(slipway_session* session, const char* path);
+/**
+ * The same in memory.
+ *
+ * @param[out] data valid until this session feeds, truncates, restores a file or saves to memory again.
+ * @param[out] size in bytes.
+ */
+SLIPWAY_API slipway_error* slipway_session_save_memory(slipway_session* session, const void** data,
+                                                       size_t* size);
+/**
+ * Goes on with a text that was saved by the same method of the same program, also on another device. All of
+ * it is checked first: the session stays as it is after an error.
+ *
+ * @return SLIPWAY_FILE when it cannot be read or is damaged, SLIPWAY_INPUT when it is another program's.
+ */
+SLIPWAY_API slipway_error* slipway_session_restore(slipway_session* session, const char* path);
+/** The same from memory; `size` in bytes. */
+SLIPWAY_API slipway_error* slipway_session_restore_memory(slipway_session* session, const void* data,
+                                                          size_t size);
 
 /** @} */
 

@@ -438,6 +438,100 @@ class Program {
   Handle program_;
 };
 
+/** How a Session chooses the next token. The values here are the defaults. */
+struct Sampling {
+  double temperature = 0;  /**< 0: the likeliest token, always */
+  std::uint32_t top_k = 0; /**< of the likeliest tokens only so many; 0: all */
+  double top_p = 1;        /**< only the likeliest whose probabilities together reach it; 1: all */
+  std::uint64_t seed = 0;  /**< the same one gives the same text */
+};
+
+/** A text that a language model reads and writes. Its program must outlive it, and has one session at a time.
+ */
+class Session {
+ public:
+  /** Begins a text; `method` as slipway_session_create, "" for its NULL. */
+  static Result<Session> create(const Program& program, const std::string& method = "") {
+    slipway_session* session = nullptr;
+    if (slipway_error* error = slipway_session_create(program.c_program(),
+                                                      method.empty() ? nullptr : method.c_str(), &session)) {
+      return Error(error);
+    }
+    return Session(session);
+  }
+
+  /** Lets the model read tokens; logits() are then those of the token that follows. */
+  Status feed(const std::vector<std::int64_t>& ids) {
+    return slipway_session_feed(session_.get(), ids.data(), ids.size());
+  }
+  /** The same with embeddings: `count` rows of width() numbers. */
+  Status feed_embeddings(const float* rows, std::size_t count) {
+    return slipway_session_feed_embeddings(session_.get(), rows, count);
+  }
+  /** The numbers of an embedding; 0 when the model reads tokens alone. */
+  std::size_t width() const { return slipway_session_width(session_.get()); }
+
+  /** The next token's scores, valid until the next feed; nullptr before the first one. */
+  const float* logits(std::size_t* count = nullptr) const {
+    return slipway_session_logits(session_.get(), count);
+  }
+  /** How sample() chooses, from now on. */
+  Status set_sampling(const Sampling& sampling) {
+    return slipway_session_set_sampling(session_.get(), sampling.temperature, sampling.top_k, sampling.top_p,
+                                        sampling.seed);
+  }
+  /** Chooses the next token. To go on, feed it. */
+  Result<std::int64_t> sample() {
+    std::int64_t id = 0;
+    if (slipway_error* error = slipway_session_sample(session_.get(), &id)) {
+      return Error(error);
+    }
+    return id;
+  }
+  /** The tokens that end a text, as the program names them. */
+  std::vector<std::int64_t> stops() const {
+    std::size_t count = 0;
+    const std::int64_t* ids = slipway_session_stops(session_.get(), &count);
+    return {ids, ids + count};
+  }
+
+  /** How many tokens were read. */
+  std::int64_t position() const { return slipway_session_position(session_.get()); }
+  /** How many tokens a text has at most; 0: the program does not say. */
+  std::int64_t context() const { return slipway_session_context(session_.get()); }
+  /** Forgets what was read after the first `position` tokens. */
+  Status truncate(std::int64_t position) { return slipway_session_truncate(session_.get(), position); }
+  /** Begins another text. */
+  Status reset() { return truncate(0); }
+
+  /** Writes the text to a file, as slipway_session_save. */
+  Status save(const std::string& path) { return slipway_session_save(session_.get(), path.c_str()); }
+  /** The same in memory. */
+  Result<std::vector<std::uint8_t>> save() {
+    const void* data = nullptr;
+    std::size_t size = 0;
+    if (slipway_error* error = slipway_session_save_memory(session_.get(), &data, &size)) {
+      return Error(error);
+    }
+    const auto* bytes = static_cast<const std::uint8_t*>(data);
+    return std::vector<std::uint8_t>(bytes, bytes + size);
+  }
+  /** Goes on with a text of the same program that was saved in a file. */
+  Status restore(const std::string& path) { return slipway_session_restore(session_.get(), path.c_str()); }
+  /** The same from memory. */
+  Status restore(const std::vector<std::uint8_t>& saved) {
+    return slipway_session_restore_memory(session_.get(), saved.data(), saved.size());
+  }
+
+  /** The C API's session; this object still owns it. */
+  slipway_session* c_session() const { return session_.get(); }
+
+ private:
+  explicit Session(slipway_session* session) : session_(session, &slipway_session_free) {}
+
+  std::unique_ptr<slipway_session, void (*)(slipway_session*)> session_;
+};
+
 }  // namespace v1
 }  // namespace slipway
 

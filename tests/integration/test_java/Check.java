@@ -13,11 +13,12 @@ import org.slipway.Method;
 import org.slipway.Options;
 import org.slipway.Pool;
 import org.slipway.Program;
+import org.slipway.Session;
 import org.slipway.SlipwayException;
 import org.slipway.Tensor;
 import org.slipway.TensorSpec;
 
-/** What the Java API promises: Check model.pte. Prints what failed, then how much. */
+/** What the Java API promises: Check model.pte folder. Prints what failed, then how much. */
 public final class Check {
   private static int failures;
 
@@ -72,8 +73,75 @@ public final class Check {
     return number.getInt(file.getFD());
   }
 
+  /** The likeliest ones after these. */
+  private static long[] after(Session session, long[] ids, int count) {
+    long[] found = new long[count];
+    for (int i = 0; i < count; i++) {
+      session.feed(i == 0 ? ids : new long[] {found[i - 1]});
+      found[i] = session.sample();
+    }
+    return found;
+  }
+
+  private static void sessions(String folder, String none) {
+    long[] prompt = {1, 15, 27};
+    Program program = Program.load(folder + "/speaker.pte");
+    Session session = new Session(program);
+    check(session.context() == 40 && session.width() == 0 && session.logits().length == 0, "a new session");
+    check(Arrays.equals(session.stops(), new long[] {63, 62}), "stops");
+    long[] text = after(session, prompt, 12);
+    check(session.position() == 14 && session.logits().length == 64, "position and logits");
+    session.truncate(3);
+    check(after(session, new long[] {text[0]}, 1)[0] == text[1], "after going back");
+    refuses(SlipwayException.Code.USAGE, "cannot go back to 5", () -> session.truncate(5));
+    refuses(SlipwayException.Code.INPUT, "Token 64 is outside", () -> session.feed(64));
+    refuses(SlipwayException.Code.INPUT, "no token", () -> session.feed());
+    refuses(SlipwayException.Code.INPUT, "A text of 41", () -> session.feed(new long[37]));
+    refuses(SlipwayException.Code.USAGE, "no embeddings", () -> session.feedEmbeddings(1));
+    refuses(SlipwayException.Code.USAGE, "Sampling needs", () -> session.setSampling(-1, 0, 1, 0));
+    refuses(SlipwayException.Code.USAGE, "already", () -> new Session(program));
+    refuses(SlipwayException.Code.USAGE, "not ready", () -> new Session(program, "back"));
+    String file = folder + "/text.saved";
+    session.save(file);
+    byte[] saved = session.toBytes();
+    try (Program other = Program.load(folder + "/other.pte");
+        Session stranger = new Session(other);
+        Program twin = Program.load(folder + "/speaker.pte");
+        Session second = new Session(twin)) {
+      refuses(SlipwayException.Code.INPUT, "another program", () -> stranger.restore(file));
+      refuses(SlipwayException.Code.FILE, "damaged", () -> second.restore(Arrays.copyOf(saved, saved.length - 1)));
+      refuses(SlipwayException.Code.FILE, "none.saved", () -> second.restore("none.saved"));
+      second.restore(file);
+      check(second.position() == 4 && second.sample() == text[1], "a text from a file");
+      second.reset();
+      second.restore(saved);
+      check(after(second, new long[] {text[1]}, 1)[0] == text[2], "a text from memory");
+    }
+    session.close();
+    session.close();
+    fails(IllegalStateException.class, "session was closed", session::sample);
+    Session last = new Session(program, "forward");
+    check(Arrays.equals(after(last, prompt, 12), text), "the next session");
+    program.close();
+    fails(IllegalStateException.class, "program was closed", last::position);
+    last.close();
+    try (Program several = Program.load(folder + "/several.pte");
+        Session session2 = new Session(several)) {
+      Tensor ids = Tensor.allocate(DType.INT64, 1, 3);
+      ids.asLongBuffer().put(prompt);
+      float[] rows = several.method("token_embedding").forward(ids)[0].toFloatArray();
+      session2.feedEmbeddings(rows);
+      check(session2.position() == 3 && session2.sample() == text[0], "embeddings");
+      fails(IllegalArgumentException.class, "rows of 32", () -> session2.feedEmbeddings(1, 2));
+    }
+    try (Program image = Program.load(none)) {
+      refuses(SlipwayException.Code.USAGE, "does not read tokens", () -> new Session(image));
+    }
+  }
+
   public static void main(String[] args) throws Exception {
     String path = args[0];
+    sessions(args[1], path);
     Program program = Program.load(path);
     Method forward = program.method("forward");
     long[] shape = forward.inputs().get(0).shape();

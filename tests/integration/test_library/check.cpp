@@ -1,4 +1,5 @@
-// What slipway.h and slipway.hpp promise, held to account: check model.pte other.pte. Prints what failed.
+// What slipway.h and slipway.hpp promise, held to account: check model.pte image.pte speaker.pte other.pte
+// several.pte. Prints what failed.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -250,6 +251,109 @@ void check_weights_cache(const std::string& path, const Bytes& expected) {
   EXPECT(without.ok() && !without->keep_weights().ok());
 }
 
+using Ids = std::vector<std::int64_t>;
+
+// The likeliest ones after these.
+Ids after(slipway::Session& session, Ids ids, int count) {
+  Ids found;
+  for (int i = 0; i < count; ++i) {
+    const auto read = session.feed(ids);
+    const auto next = session.sample();
+    EXPECT(read.ok() && next.ok());
+    ids = {next.ok() ? *next : 0};
+    found.push_back(ids[0]);
+  }
+  return found;
+}
+
+template <typename Outcome>
+bool refused(const Outcome& outcome, slipway_code code, const std::string& words) {
+  const bool right = !outcome.ok() && outcome.error().code() == code && !outcome.error().fix().empty() &&
+                     outcome.error().message().find(words) != std::string::npos;
+  std::printf("%s", right ? "" : outcome.ok() ? "no error\n" : (outcome.error().message() + "\n").c_str());
+  return right;
+}
+
+// Two texts at once, errors, going back, and texts that were saved.
+void check_sessions(const std::string& path, const std::string& other, const std::string& several,
+                    const std::string& none) {
+  const Ids prompt{1, 15, 27};
+  auto program = slipway::Program::load(path);
+  auto twin = slipway::Program::load(path);
+  auto session = slipway::Session::create(*program);
+  auto second = slipway::Session::create(*twin, "forward");
+  EXPECT(session.ok() && second.ok());
+  EXPECT(session->context() == 40 && session->position() == 0 && session->logits() == nullptr);
+  EXPECT((session->stops() == Ids{63, 62}));
+  const Ids text = after(*session, prompt, 12);
+  std::size_t count = 0;
+  EXPECT(session->logits(&count) != nullptr && count == 64);
+  // Token by token in turns with the other, which has read something else before.
+  EXPECT(second->feed({5, 6}).ok() && session->reset().ok() && second->truncate(0).ok());
+  EXPECT(session->feed(prompt).ok());
+  for (const std::int64_t id : prompt) {
+    EXPECT(second->feed({id}).ok());
+  }
+  for (const std::int64_t id : text) {
+    EXPECT(*session->sample() == id && *second->sample() == id);
+    EXPECT(session->feed({id}).ok() && second->feed({id}).ok());
+  }
+  EXPECT(session->truncate(4).ok() && session->logits() == nullptr);
+  EXPECT(refused(session->sample(), SLIPWAY_USAGE, "no scores"));
+  EXPECT(refused(session->truncate(5), SLIPWAY_USAGE, "cannot go back to 5"));
+  EXPECT(refused(session->truncate(-1), SLIPWAY_USAGE, "cannot go back to -1"));
+  EXPECT(refused(session->feed({64}), SLIPWAY_INPUT, "Token 64 is outside"));
+  EXPECT(refused(session->feed({}), SLIPWAY_INPUT, "no token"));
+  EXPECT(refused(session->feed(Ids(37, 1)), SLIPWAY_INPUT, "A text of 41 tokens"));
+  EXPECT(refused(session->feed_embeddings(nullptr, 0), SLIPWAY_USAGE, "no embeddings"));
+  EXPECT(refused(session->set_sampling({-1, 0, 1, 0}), SLIPWAY_USAGE, "Sampling needs"));
+  EXPECT(refused(session->set_sampling({1, 0, 0, 0}), SLIPWAY_USAGE, "Sampling needs"));
+  EXPECT(refused(slipway::Session::create(*program), SLIPWAY_USAGE, "already"));
+  EXPECT(refused(slipway::Session::create(*slipway::Program::load(none)), SLIPWAY_USAGE,
+                 "does not read tokens"));
+  EXPECT(
+      refused(slipway::Session::create(*slipway::Program::load(path), "back"), SLIPWAY_USAGE, "not ready"));
+  EXPECT(session->feed({text[1]}).ok() && *session->sample() == text[2]);
+  // Of two caches 15 positions, at which something was read; 64 scores, and what tells them from others.
+  const auto saved = session->save();
+  EXPECT(saved.ok() && saved->size() < 15 * 2 * 128 + 64 * 4 + 300);
+  const std::string file = path + ".saved";
+  EXPECT(session->save(file).ok() && read(file) == Bytes(saved->begin(), saved->end()));
+  EXPECT(refused(session->save(file + "/none"), SLIPWAY_OUTPUT, ""));
+  EXPECT(second->restore(file).ok() && second->position() == 5);
+  EXPECT((after(*second, {*second->sample()}, 5) == Ids(text.begin() + 3, text.begin() + 8)));
+  EXPECT(second->restore(*saved).ok() && second->feed({text[2]}).ok() && *second->sample() == text[3]);
+  auto cut = *saved;
+  cut.pop_back();
+  EXPECT(refused(second->restore(cut), SLIPWAY_FILE, "damaged"));
+  cut[cut.size() / 2] ^= 1;
+  cut.push_back(saved->back());
+  EXPECT(refused(second->restore(cut), SLIPWAY_FILE, "damaged"));
+  EXPECT(refused(second->restore(path), SLIPWAY_FILE, "no saved text"));
+  auto stranger = slipway::Program::load(other);
+  auto third = slipway::Session::create(*stranger);
+  EXPECT(refused(third->restore(file), SLIPWAY_INPUT, "another program"));
+  EXPECT(second->position() == 6 && *second->sample() == text[3]);
+  std::remove(file.c_str());
+  // The program may have another session when this one is gone; and frees the last one.
+  {
+    const auto ended = std::move(*session);
+  }
+  slipway_session* last = nullptr;
+  EXPECT(slipway_session_create(program->c_program(), nullptr, &last) == nullptr);
+  EXPECT(slipway_session_position(last) == 0);
+  slipway_session_free(nullptr);
+  auto methods = slipway::Program::load(several);
+  auto fourth = slipway::Session::create(*methods);
+  EXPECT(fourth.ok() && fourth->width() == 32);
+  EXPECT(after(*fourth, prompt, 12) == text && fourth->reset().ok());
+  const auto rows = methods->execute("token_embedding",
+                                     {slipway::from_blob(const_cast<std::int64_t*>(prompt.data()), {1, 3})});
+  EXPECT(rows.ok() && fourth->feed({prompt[0]}).ok());
+  EXPECT(fourth->feed_embeddings(rows->at(0).const_data<float>() + 32, 2).ok() &&
+         *fourth->sample() == text[0]);
+}
+
 // What the process does at each signal.
 std::vector<void (*)(int)> handlers() {
   std::vector<void (*)(int)> all;
@@ -266,7 +370,7 @@ std::vector<void (*)(int)> handlers() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
+  if (argc != 6) {
     return 2;
   }
   const auto before = handlers();
@@ -279,6 +383,7 @@ int main(int argc, char** argv) {
   check_copies(argv[1], one);
   check_threads(argv[1], argv[2], one, two);
   check_weights_cache(argv[1], one);
+  check_sessions(argv[3], argv[4], argv[5], argv[1]);
   EXPECT(handlers() == before);
   std::printf("slipway %s: %d failures\n", slipway_version(), failures.load());
   return failures == 0 ? 0 : 1;

@@ -311,3 +311,114 @@ jobject Java_org_slipway_Native_output(JNIEnv* env, jclass, jlong method, jint i
   env->SetLongArrayRegion(numbers, 0, 2 + SLIPWAY_MAX_DIMS, told);
   return env->NewDirectByteBuffer(size == 0 ? nothing : tensor.data, static_cast<jlong>(size));
 }
+
+jlong Java_org_slipway_Native_createSession(JNIEnv* env, jclass, jlong program, jbyteArray method) {
+  slipway_session* session = nullptr;
+  const Text text(env, method);
+  if (text.good()) {
+    succeeded(env, slipway_session_create(pointer<slipway_program>(program), text.get(), &session));
+  }
+  return number(session);
+}
+
+void Java_org_slipway_Native_freeSession(JNIEnv*, jclass, jlong session) {
+  slipway_session_free(pointer<slipway_session>(session));
+}
+
+void Java_org_slipway_Native_feed(JNIEnv* env, jclass, jlong session, jlongArray ids) {
+  if (jlong* elements = env->GetLongArrayElements(ids, nullptr)) {
+    succeeded(env,
+              slipway_session_feed(pointer<slipway_session>(session), reinterpret_cast<int64_t*>(elements),
+                                   static_cast<size_t>(env->GetArrayLength(ids))));
+    env->ReleaseLongArrayElements(ids, elements, JNI_ABORT);
+  }
+}
+
+void Java_org_slipway_Native_feedEmbeddings(JNIEnv* env, jclass, jlong session, jfloatArray rows,
+                                            jint count) {
+  if (jfloat* elements = env->GetFloatArrayElements(rows, nullptr)) {
+    succeeded(env, slipway_session_feed_embeddings(pointer<slipway_session>(session), elements,
+                                                   static_cast<size_t>(count)));
+    env->ReleaseFloatArrayElements(rows, elements, JNI_ABORT);
+  }
+}
+
+jfloatArray Java_org_slipway_Native_logits(JNIEnv* env, jclass, jlong session) {
+  size_t count = 0;
+  const float* scores = slipway_session_logits(pointer<slipway_session>(session), &count);
+  jfloatArray array = env->NewFloatArray(static_cast<jsize>(count));
+  if (array != nullptr && scores != nullptr) {
+    env->SetFloatArrayRegion(array, 0, static_cast<jsize>(count), scores);
+  }
+  return array;
+}
+
+void Java_org_slipway_Native_setSampling(JNIEnv* env, jclass, jlong session, jdouble temperature, jint top_k,
+                                         jdouble top_p, jlong seed) {
+  succeeded(env,
+            slipway_session_set_sampling(pointer<slipway_session>(session), temperature,
+                                         static_cast<uint32_t>(top_k), top_p, static_cast<uint64_t>(seed)));
+}
+
+jlong Java_org_slipway_Native_sample(JNIEnv* env, jclass, jlong session) {
+  int64_t id = 0;
+  succeeded(env, slipway_session_sample(pointer<slipway_session>(session), &id));
+  return static_cast<jlong>(id);
+}
+
+jlongArray Java_org_slipway_Native_stops(JNIEnv* env, jclass, jlong session) {
+  size_t count = 0;
+  const int64_t* ids = slipway_session_stops(pointer<slipway_session>(session), &count);
+  return numbers_of(env, reinterpret_cast<const jlong*>(ids), count);
+}
+
+jlong Java_org_slipway_Native_sessionNumber(JNIEnv*, jclass, jlong session, jint index) {
+  auto* text = pointer<slipway_session>(session);
+  return static_cast<jlong>(index == 0   ? slipway_session_position(text)
+                            : index == 1 ? slipway_session_context(text)
+                                         : static_cast<int64_t>(slipway_session_width(text)));
+}
+
+void Java_org_slipway_Native_truncate(JNIEnv* env, jclass, jlong session, jlong position) {
+  succeeded(env, slipway_session_truncate(pointer<slipway_session>(session), position));
+}
+
+void Java_org_slipway_Native_saveText(JNIEnv* env, jclass, jlong session, jbyteArray path) {
+  const Text text(env, path);
+  if (text.good()) {
+    succeeded(env, slipway_session_save(pointer<slipway_session>(session), text.get()));
+  }
+}
+
+jbyteArray Java_org_slipway_Native_savedText(JNIEnv* env, jclass, jlong session) {
+  const void* data = nullptr;
+  size_t size = 0;
+  if (!succeeded(env, slipway_session_save_memory(pointer<slipway_session>(session), &data, &size))) {
+    return nullptr;
+  }
+  if (size > INT32_MAX) {
+    throw_failure(env, SLIPWAY_MEMORY, "The text has more bytes than an array of Java's.",
+                  "save it to a file");
+    return nullptr;
+  }
+  jbyteArray array = env->NewByteArray(static_cast<jsize>(size));
+  if (array != nullptr) {
+    env->SetByteArrayRegion(array, 0, static_cast<jsize>(size), static_cast<const jbyte*>(data));
+  }
+  return array;
+}
+
+void Java_org_slipway_Native_restoreText(JNIEnv* env, jclass, jlong session, jbyteArray path) {
+  const Text text(env, path);
+  if (text.good()) {
+    succeeded(env, slipway_session_restore(pointer<slipway_session>(session), text.get()));
+  }
+}
+
+void Java_org_slipway_Native_restoreBytes(JNIEnv* env, jclass, jlong session, jbyteArray saved) {
+  if (jbyte* elements = env->GetByteArrayElements(saved, nullptr)) {
+    succeeded(env, slipway_session_restore_memory(pointer<slipway_session>(session), elements,
+                                                  static_cast<size_t>(env->GetArrayLength(saved))));
+    env->ReleaseByteArrayElements(saved, elements, JNI_ABORT);
+  }
+}

@@ -7,7 +7,8 @@
 
 Arrays are not copied: inputs are read where they are, and outputs are read-only views of the program's memory, valid
 until its next execution (``numpy.array(logits)`` keeps one). Use a program from one thread at a time; two threads
-may use two programs, also on one `Pool`. While a program runs, Python's other threads run, too.
+may use two programs, also on one `Pool`. While a program runs, Python's other threads run, too. A `Session` is a text
+that a language model reads and writes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from slipway_runtime._api import (
     load,
     version,
 )
+from slipway_runtime._session import Session
 
-__all__ = ["ABI_VERSION", "Error", "InputError", "Method", "Pool", "Program", "Spec", "__version__", "load", "version"]
+__all__ = ["ABI_VERSION", "Error", "InputError", "Method", "Pool", "Program", "Session", "Spec", "__version__", "load",
+           "version"]  # fmt: skip
 
 __version__ = version()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 
 ABI_VERSION = 1
@@ -68,6 +68,16 @@ _FALLIBLE: dict[str, list[object]] = {
     "method_output_spec": [c_void_p, c_size_t, POINTER(Spec)],
     "method_forward": [c_void_p, POINTER(Tensor), c_size_t],
     "method_output": [c_void_p, c_size_t, POINTER(Tensor)],
+    "session_create": [c_void_p, c_char_p, POINTER(c_void_p)],
+    "session_feed": [c_void_p, c_void_p, c_size_t],
+    "session_feed_embeddings": [c_void_p, c_void_p, c_size_t],
+    "session_set_sampling": [c_void_p, c_double, c_uint32, c_double, c_uint64],
+    "session_sample": [c_void_p, POINTER(c_int64)],
+    "session_truncate": [c_void_p, c_int64],
+    "session_save": [c_void_p, c_char_p],
+    "session_save_memory": [c_void_p, POINTER(c_void_p), POINTER(c_size_t)],
+    "session_restore": [c_void_p, c_char_p],
+    "session_restore_memory": [c_void_p, c_char_p, c_size_t],
 }
 """Functions that return an error, without their ``slipway_``."""
 _OTHERS: dict[str, tuple[object, list[object]]] = {
@@ -89,6 +99,12 @@ _OTHERS: dict[str, tuple[object, list[object]]] = {
     "method_input_count": (c_size_t, [c_void_p]),
     "method_output_count": (c_size_t, [c_void_p]),
     "method_input_copied": (c_int, [c_void_p, c_size_t]),
+    "session_free": (None, [c_void_p]),
+    "session_width": (c_size_t, [c_void_p]),
+    "session_logits": (POINTER(ctypes.c_float), [c_void_p, POINTER(c_size_t)]),
+    "session_stops": (POINTER(c_int64), [c_void_p, POINTER(c_size_t)]),
+    "session_position": (c_int64, [c_void_p]),
+    "session_context": (c_int64, [c_void_p]),
 }
 
 

@@ -174,9 +174,6 @@ Result<Tensor> Method::output(std::size_t index) const {
 
 namespace {
 
-// What the first instruction with a value does.
-enum class FirstUse : std::uint8_t { kNone, kRead, kWritten };
-
 const std::vector<std::int32_t>* list_at(const std::vector<EValue>& values, std::int32_t index) {
   const auto* list = std::get_if<TensorList>(&values[static_cast<std::size_t>(index)]);
   return list == nullptr ? nullptr : &list->items;
@@ -208,20 +205,18 @@ std::size_t outputs_begin(const std::vector<EValue>& values, const std::int32_t*
 
 }  // namespace
 
-// An exporter leaves out a view of an input: it is a value of its own in the same memory, which no
-// instruction writes. Such an input is copied to that memory, wherever it is given. Values that take the
-// memory later, when nobody needs the input any more, are written before they are read.
-void Method::find_shared_inputs() {
-  std::vector<FirstUse> uses(values_.size(), FirstUse::kNone);
+std::vector<Method::FirstUse> Method::first_uses() const {
+  std::vector<FirstUse> uses(values_.size());
+  std::size_t when = 0;
   bool jumps = false;  // what follows may be left out
-  const auto use = [&](std::int64_t index, FirstUse how) {
-    if (index >= 0 && uses[static_cast<std::size_t>(index)] == FirstUse::kNone) {
-      uses[static_cast<std::size_t>(index)] = jumps ? FirstUse::kRead : how;
+  const auto use = [&](std::int64_t index, Use how) {
+    if (index >= 0 && uses[static_cast<std::size_t>(index)].how == Use::kNone) {
+      uses[static_cast<std::size_t>(index)] = {jumps ? Use::kRead : how, ++when};
     }
   };
-  const auto use_all = [&](std::int32_t index, FirstUse how) {
+  const auto use_all = [&](std::int32_t index, Use how) {
     // A list's tensors are used with it the first time: a damaged file may name a long one many times.
-    const bool again = uses[static_cast<std::size_t>(index)] != FirstUse::kNone;
+    const bool again = uses[static_cast<std::size_t>(index)].how != Use::kNone;
     use(index, how);
     if (const std::vector<std::int32_t>* list = again ? nullptr : list_at(values_, index)) {
       for (const std::int32_t item : *list) {
@@ -234,38 +229,83 @@ void Method::find_shared_inputs() {
     if (instruction.action == Action::kKernel) {
       const std::size_t outputs = outputs_begin(values_, arguments, instruction.count);
       for (std::size_t i = 0; i < instruction.count; ++i) {
-        use_all(arguments[i], i < outputs ? FirstUse::kRead : FirstUse::kWritten);
+        use_all(arguments[i], i < outputs ? Use::kRead : Use::kWritten);
       }
     } else if (is_delegate(instruction)) {
       for (const bool written : {false, true}) {
         for (std::size_t i = 0; i < instruction.count; ++i) {
           if (instruction.delegate->produces(i) == written) {
-            use(arguments[i], written ? FirstUse::kWritten : FirstUse::kRead);
+            use(arguments[i], written ? Use::kWritten : Use::kRead);
           }
         }
       }
     } else if (instruction.action == Action::kMove) {
-      use(static_cast<std::int64_t>(instruction.from), FirstUse::kRead);
-      use(static_cast<std::int64_t>(instruction.to), FirstUse::kWritten);
+      use(static_cast<std::int64_t>(instruction.from), Use::kRead);
+      use(static_cast<std::int64_t>(instruction.to), Use::kWritten);
     } else if (instruction.action == Action::kJumpFalse) {
-      use(static_cast<std::int64_t>(instruction.from), FirstUse::kRead);
+      use(static_cast<std::int64_t>(instruction.from), Use::kRead);
       jumps = true;
     }
   }
   for (const std::int32_t output : *plan_->outputs()) {
-    use(output, FirstUse::kRead);
+    use(output, Use::kRead);
   }
+  return uses;
+}
+
+// An exporter leaves out a view of an input: it is a value of its own in the same memory, which no
+// instruction writes. Such an input is copied to that memory, wherever it is given. Values that take the
+// memory later, when nobody needs the input any more, are written before they are read.
+void Method::find_shared_inputs() {
+  const std::vector<FirstUse> uses = first_uses();
   for (std::size_t i = 0; i < input_memory_.size(); ++i) {
     const auto own = static_cast<std::size_t>(plan_->inputs()->Get(static_cast<flatbuffers::uoffset_t>(i)));
     const auto [memory, size] = input_memory_[i];
     bool shared = false;
     for (std::size_t value = 0; value < values_.size(); ++value) {
       const auto* view = std::get_if<TensorView>(&values_[value]);
-      shared = shared || (view != nullptr && value != own && uses[value] == FirstUse::kRead &&
+      shared = shared || (view != nullptr && value != own && uses[value].how == Use::kRead &&
                           view->data < memory + size && memory < view->data + view->capacity);
     }
     shared_inputs_.push_back(shared);
   }
+}
+
+// An exporter leaves out views of other values, too: what was written before, under another name, is no
+// state.
+std::vector<std::pair<std::uint8_t*, std::size_t>> Method::state() const {
+  std::vector<FirstUse> uses = first_uses();
+  for (const std::int32_t input : *plan_->inputs()) {
+    uses[static_cast<std::size_t>(input)] = {Use::kWritten, 0};
+  }
+  const auto view_at = [&](std::size_t index, Use how) {
+    const auto* view = uses[index].how == how ? std::get_if<TensorView>(&values_[index]) : nullptr;
+    return view == nullptr || view->constant || view->capacity == 0 ? nullptr : view;
+  };
+  std::vector<std::pair<std::uint8_t*, std::size_t>> found;
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    const TensorView* view = view_at(i, Use::kRead);
+    bool left = view != nullptr;
+    for (std::size_t j = 0; left && j < values_.size(); ++j) {
+      const TensorView* other = view_at(j, Use::kWritten);
+      left = other == nullptr || uses[j].when > uses[i].when || other->data >= view->data + view->capacity ||
+             view->data >= other->data + other->capacity;
+    }
+    if (left) {
+      found.emplace_back(view->data, view->capacity);
+    }
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<std::pair<std::uint8_t*, std::size_t>> joined;
+  for (const auto& [data, size] : found) {
+    if (joined.empty() || data >= joined.back().first + joined.back().second) {
+      joined.emplace_back(data, size);
+    } else {
+      const std::size_t end = static_cast<std::size_t>(data - joined.back().first) + size;
+      joined.back().second = std::max(joined.back().second, end);
+    }
+  }
+  return joined;
 }
 
 std::vector<KernelUse> Method::kernels() const {

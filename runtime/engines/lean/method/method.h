@@ -57,18 +57,26 @@ class Method {
   Result<Tensor> output(std::size_t index) const;
   // An output that lies in memory in row-major order, as the last execution left it; nullptr for others.
   const TensorView* output_in_place(std::size_t index) const;
+  // Memory that an execution reads before it writes there: what the last one left (caches and other mutable
+  // buffers). By address, each byte once.
+  std::vector<std::pair<std::uint8_t*, std::size_t>> state() const;
   // Whether shapes are the same at every execution.
   bool fixed_shapes() const;
   // What the program declares of the method.
   const pte::ExecutionPlan& plan() const { return *plan_; }
   // Of all delegates' layers, by the instructions that call them.
   std::vector<KernelUse> kernels() const;
-  // Of the last execution, in nanoseconds by the layers' names; empty without a recorder.
   // Of all delegates.
   std::vector<Fallback> fallbacks() const;
 
  private:
   enum class Action : std::uint8_t { kKernel, kDelegate, kMove, kJumpFalse, kFree };
+  // What the first instruction with a value does, and when.
+  enum class Use : std::uint8_t { kNone, kRead, kWritten };
+  struct FirstUse {
+    Use how = Use::kNone;
+    std::size_t when = 0;
+  };
 
   struct Instruction {
     Action action;
@@ -104,6 +112,7 @@ class Method {
   Status make_delegates();
   Status make_instructions(const std::vector<const KernelEntry*>& kernels);
   bool only_delegates_read(std::int32_t value) const;
+  std::vector<FirstUse> first_uses() const;
   void find_shared_inputs();
   Status run_kernel(const Instruction& instruction);
   Status run_delegate(const Instruction& instruction);

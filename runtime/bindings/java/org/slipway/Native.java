@@ -71,4 +71,33 @@ final class Native {
 
   /** An output's memory; its type, rank and sizes go to {@code numbers}, which has room for {@link #OUTPUT_NUMBERS}. */
   static native ByteBuffer output(long method, int index, long[] numbers);
+
+  static native long createSession(long program, byte[] method);
+
+  static native void freeSession(long session);
+
+  static native void feed(long session, long[] ids);
+
+  static native void feedEmbeddings(long session, float[] rows, int count);
+
+  static native float[] logits(long session);
+
+  static native void setSampling(long session, double temperature, int topK, double topP, long seed);
+
+  static native long sample(long session);
+
+  static native long[] stops(long session);
+
+  /** Its position, its context or its width. */
+  static native long sessionNumber(long session, int index);
+
+  static native void truncate(long session, long position);
+
+  static native void saveText(long session, byte[] path);
+
+  static native byte[] savedText(long session);
+
+  static native void restoreText(long session, byte[] path);
+
+  static native void restoreBytes(long session, byte[] saved);
 }

@@ -144,6 +144,16 @@ public final class Program implements AutoCloseable {
     }
   }
 
+  /** The native handle. Hold this object's lock while it is used. */
+  long handle() {
+    requireOpen();
+    return handle;
+  }
+
+  boolean isOpen() {
+    return handle != 0;
+  }
+
   /** Frees the program, its methods and the memory of its outputs. */
   @Override
   public synchronized void close() {
