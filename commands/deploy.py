@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from commands.answer import check_prompt, prompted
 from commands.export import exported, installed_beside, requested
 from commands.requests import Deploy, program_of
 from core.cli.request import words
@@ -29,13 +30,14 @@ def run(request: Deploy) -> None:
     from toolchains.bundle.builder import build
     from toolchains.targets import get_target
 
+    check_prompt(request)
     program, device = program_of(request), get_device(request.device)
     target = request.target or device.target
     bundle = find_bundle(request.bundle, target) if request.bundle else None
     engine = bundle.manifest.engine if bundle else request.engine
     if program and not engine and format_at(program) == "onnx":
         engine = "onnxruntime"
-    if (request.kleidiai or request.cpu_features) and not engine:
+    if (request.kleidiai or request.cpu_features or request.prompt) and not engine:
         engine = LEAN  # no other engine can
     settings = _settings(request, device, engine)
     if program:
@@ -44,7 +46,11 @@ def run(request: Deploy) -> None:
         check_engine(program, engine)
         check_whole(program)
     kind = ENGINES[engine if bundle else get_target(target).engine(engine)]
-    with installed_beside(list if program else partial(requested, request, kind), device.virtual) as requests:
+    with (
+        prompted(request, program) as (prompt, listeners),
+        installed_beside(list if program else partial(requested, request, kind), device.virtual) as requests,
+    ):
+        settings = settings.model_copy(update={"text": prompt})
         with part("runner"):
             bundle = bundle or build(target, engine, request.toolchain)
         if program is None:
@@ -52,13 +58,13 @@ def run(request: Deploy) -> None:
                 (path,) = exported(requests)
         else:
             path = program
-        if request.generate:
+        if request.generate and not request.prompt:
             from deploy.run.settings import generating
 
             settings = generating(path, request.generate, settings)
         own = partial(_compute, path, settings) if program and kind == "onnx" else None
         with part("run"):
-            found = deploy(device, bundle, path, settings, compute=own)
+            found = deploy(device, bundle, path, settings, compute=own, listeners=listeners)
     report.result(found, request.json)
 
 

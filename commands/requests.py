@@ -250,7 +250,22 @@ class Deploy(Limited):
         "onnxruntime: threads of its own pool (default: 1 beside XNNPACK's pool, else --cpu-threads)", group=WHERE
     )
     ort_spinning: bool = option("onnxruntime: let that pool's threads spin while they wait", False, group=WHERE)
-    generate: int = whole("tokens to generate, for a program of models.generating.greedy()", 1, 0, group=HOW)
+    prompt: str = option("text that a language model goes on from, with --program and its tokenizer", group=HOW)
+    tokenizer: str = option(
+        "the model's tokenizer.json (default: the one beside the program); tokenizer_config.json beside it has the "
+        "template of chats",
+        group=HOW,
+    )
+    generate: int = whole(
+        "tokens to generate: with --prompt (default: 128), or for a program of models.generating.greedy()",
+        1, 0, group=HOW,
+    )  # fmt: skip
+    temperature: float = real("with --prompt: how freely tokens are chosen; 0: always the likeliest", 0, 0, group=HOW)
+    top_k: int = whole("with --prompt: choose among the k likeliest tokens (default: all)", 1, 0, group=HOW)
+    top_p: float = real(
+        "with --prompt: choose among the likeliest tokens that together have this probability", 0.01, 1, group=HOW
+    )
+    seed: int = whole("with --prompt: where the random choice of tokens begins", 0, 0, group=HOW)
     cpu_affinity: str = option("cores to keep the run to, as 0,2-3", setting=True, group=HOW)
     profile: bool = option("also show the time by operator", False, group=HOW)
     etdump: bool = option(

@@ -30,6 +30,19 @@ EMULATED = (1, 0)
 """The same on an emulated device, whose times are not latency figures."""
 
 
+class Prompt(BaseModel):
+    """What a language model reads, as numbers of a tokenizer, and how it goes on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tokens: Path
+    """``.npy`` file, int64 ``[n]``."""
+    vocabulary: int
+    """Tokens that the tokenizer has."""
+    flags: tuple[str, ...]
+    """The runner's, for how many tokens are generated and how each is chosen."""
+
+
 class Settings(BaseModel):
     """How to run. The defaults are those of one deploy to a real device."""
 
@@ -77,6 +90,8 @@ class Settings(BaseModel):
     """Shapes to fill with ones without ``inputs``: ``1x3x224x224``. To these, open sizes of an ``.onnx`` are fixed."""
     expected: tuple[Path, ...] = ()
     """``.npy`` files to compare the outputs with."""
+    text: Prompt | None = None
+    """What a language model reads and how it goes on, in place of inputs."""
 
     @classmethod
     def parse(cls, words: Mapping[str, Any], **others: Any) -> Settings:

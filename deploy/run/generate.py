@@ -1,0 +1,62 @@
+"""Programs that generate a token in each execution: how often they run, and how fast."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from core.console.units import duration
+from core.errors import UsageError
+from deploy.run.events import Event
+from deploy.run.needs import Method
+from deploy.run.runner import Generated
+from deploy.run.settings import Prompt
+
+_PADDING = 1024
+"""Scores that a model may have beyond its tokens: exporters round the number up."""
+
+
+def check_vocabulary(prompt: Prompt, method: Method | None) -> None:
+    """Refuse a tokenizer that is not the model's, as far as the numbers of tokens show it.
+
+    Args:
+        method: the program's; ``None``: it could not be described here.
+
+    Raises:
+        UsageError: the tokenizer has more tokens than the model has scores, or far fewer.
+    """
+    scores = method.outputs[0].shape[-1:] if method and method.outputs else ()
+    if scores and not scores[0] - _PADDING <= prompt.vocabulary <= scores[0]:
+        raise UsageError(
+            f"The tokenizer has {prompt.vocabulary:,} tokens, and the program scores {scores[0]:,}.",
+            "the tokenizer belongs to another model",
+            "--tokenizer with the tokenizer.json of the model that was exported",
+        )
+
+
+def tokens(tell: Callable[[Event], None]) -> Callable[[bytes], None]:
+    """What takes the runner's output in pieces and tells of each token in it; other lines are left out."""
+    rest = b""
+
+    def hear(piece: bytes) -> None:
+        nonlocal rest
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            if found := re.fullmatch(rb"token ([0-9]{1,9})\r?", line):
+                tell(Event("run", "token", done=int(found[1])))
+
+    return hear
+
+
+def written(found: Generated, load_ms: float, emulated: bool) -> list[list[str]]:
+    """A report's rows: reading and writing speed as llama-bench names them, the first token with the load, the end."""
+    ends = {"stop": "the model ended its text", "context": f"the context of {found.context} tokens is full"}
+    said = [["ended", ends.get(found.ended, "--generate reached")]]
+    counts = [("pp", found.prompt_tokens, [found.prompt_ms]), ("tg", len(found.token_ms), found.token_ms)]
+    speeds = [
+        [f"{name}{count}", "emulated" if emulated else f"{1000 * count / sum(took):.1f} tokens/s"]
+        for name, count, took in counts
+        if count and sum(took) > 0
+    ]
+    first = [] if emulated else [["first token", duration(load_ms + found.prompt_ms)]]
+    return [*speeds, *first, *said]
