@@ -10,16 +10,21 @@ from pathlib import Path
 
 import numpy as np
 
-from commands.requests import Deploy, program_of
+from commands.requests import Deploy, Export, program_of
 from core.console.live import paused
 from core.errors import UsageError
 from core.plain import plain
 from deploy.run.events import Event, Listener
+from deploy.run.result import Result
 from deploy.run.settings import Prompt
+from models.text.source import is_language, zoo
 
 _USUAL = 128
 """Tokens to generate."""
 _SAMPLING = ("temperature", "top_k", "top_p", "seed")
+_NEAR = 0.03
+"""Of the scores' spread: so far may a score be from this machine's, and a chosen token from the likeliest one.
+One rounding of an 8-bit activation that falls otherwise moves all later ones."""
 
 
 def check_prompt(request: Deploy) -> None:
@@ -41,11 +46,12 @@ def check_prompt(request: Deploy) -> None:
             "the runner makes the model's inputs from the prompt, token by token",
             "leave it out",
         )
-    if not program_of(request):
+    if not program_of(request) and not is_language(request.model):
         raise UsageError(
-            "--prompt goes with --program.",
-            "only a language model's program reads text",
-            './inv deploy --program x.pte --tokenizer tokenizer.json --prompt "Hi"',
+            f"--prompt does not go with {request.model}.",
+            f"only language models read text: {', '.join(zoo())}, a folder of Hugging Face, a GGUF file, or a program",
+            './inv deploy --model smollm2_135m --prompt "Why is the sky blue?"',
+            [request.model],
         )
     if request.top_p > 1:
         raise UsageError(f"--top-p cannot be {request.top_p:g}.", "it is a probability", "--top-p 0.9")
@@ -85,7 +91,7 @@ def prompted(request: Deploy, program: Path | None) -> Iterator[tuple[Prompt | N
         yield None, None
         return
     from deploy.run.report import ConsoleListener
-    from models.text import Tokenizer
+    from models.text.tokenizer import Tokenizer
 
     beside = (program if program.is_dir() else program.parent) / "tokenizer.json"
     tokenizer = Tokenizer(Path(request.tokenizer) if request.tokenizer else beside)
@@ -99,3 +105,62 @@ def prompted(request: Deploy, program: Path | None) -> Iterator[tuple[Prompt | N
         np.save(file, np.array(numbers, dtype=np.int64))
         answer = _Answer(tokenizer.decoding(), request.json)
         yield Prompt(tokens=file, vocabulary=tokenizer.size, flags=tuple(flags)), [answer, ConsoleListener()]
+
+
+def exported(request: Deploy | Export) -> Path:
+    """The program of the language model that a request names, exported if it is not current.
+
+    Raises:
+        SlipwayError: as `models.text.source`.
+    """
+    from models.request.options import pairs
+    from models.text import source
+
+    scheme = request.scheme if "scheme" in request.typed else ""
+    language = source.find(request.model, scheme, pairs(request.options))
+    return source.exported(language, isinstance(request, Export) and request.force)
+
+
+def judged(found: Result, program: Path, prompt: Prompt) -> Result:
+    """The result with what upstream's runtime on this machine says of its scores and of its tokens.
+
+    That runtime reads the same prompt and the same tokens. The first one's scores are compared. Each token that was
+    taken as the likeliest must be the likeliest there, too, or nearly so.
+    """
+    from core.environment import venv
+    from core.environment.bootstrap import is_installed
+    from core.formats.program import Tolerance
+    from core.paths import results_dir
+    from deploy.run.compare import Comparison, compare
+    from deploy.run.result import overall, write
+    from models.text.source import answers
+
+    generated = found.runner.generated
+    if generated is None or not is_installed(venv(), "export"):
+        return found
+    read = np.concatenate([np.load(prompt.tokens), np.array(generated.tokens[:-1], dtype=np.int64)])
+    with tempfile.TemporaryDirectory(prefix="slipway-answers-") as scratch:
+        file = program / "model.pte" if program.is_dir() else program
+        scores = answers(file, read, generated.prompt_tokens, Path(scratch))
+        if scores is None:
+            return found
+        first = Path(scratch) / "first.npy"
+        np.save(first, scores[:1])
+        near = Tolerance(atol=_NEAR * float(np.ptp(scores[0])), rtol=0, why="roundings of 8-bit activations")
+        rows = [compare("scores", results_dir() / found.key / "output1.npy", first, near)]
+    if "--temperature=0" in prompt.flags:
+        chosen = np.array(generated.tokens)
+        behind = scores.max(axis=1) - np.take_along_axis(scores, chosen[:, None], axis=1)[:, 0]
+        outside = int((behind > _NEAR * np.ptp(scores, axis=1)).sum())
+        different = int((chosen != scores.argmax(axis=1)).sum())
+        verdict = "differs" if outside else "agrees" if different else "identical"
+        rows.append(
+            Comparison(
+                name="tokens", dtype="int64", shape=chosen.shape, verdict=verdict, different=different,
+                outside=outside, elements=len(chosen), tolerance=Tolerance(atol=0, rtol=0, why="exact"),
+            )
+        )  # fmt: skip
+    outputs = tuple(rows)
+    result = found.model_copy(update={"outputs": outputs, "verdict": overall(outputs)})
+    write(result)
+    return result

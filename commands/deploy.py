@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from commands.answer import check_prompt, prompted
+from commands.answer import check_prompt, judged, prompted
+from commands.answer import exported as exported_language
 from commands.export import exported, installed_beside, requested
 from commands.requests import Deploy, program_of
 from core.cli.request import words
@@ -17,6 +18,7 @@ from deploy.run.job import Computed, check_engine, require_files, require_progra
 from deploy.run.pipeline import deploy
 from deploy.run.program_files import check_whole
 from deploy.run.settings import Settings
+from models.text.source import is_language
 
 
 def run(request: Deploy) -> None:
@@ -31,7 +33,9 @@ def run(request: Deploy) -> None:
     from toolchains.targets import get_target
 
     check_prompt(request)
-    program, device = program_of(request), get_device(request.device)
+    device, program = get_device(request.device), program_of(request)
+    if program is None and (request.prompt or is_language(request.model)):
+        program = exported_language(request)
     target = request.target or device.target
     bundle = find_bundle(request.bundle, target) if request.bundle else None
     engine = bundle.manifest.engine if bundle else request.engine
@@ -65,6 +69,9 @@ def run(request: Deploy) -> None:
         own = partial(_compute, path, settings) if program and kind == "onnx" else None
         with part("run"):
             found = deploy(device, bundle, path, settings, compute=own, listeners=listeners)
+        if prompt:
+            with part("compare"):
+                found = judged(found, path, prompt)
     report.result(found, request.json)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from core.console.units import duration
 from core.errors import UsageError
+from deploy.run.compare import Comparison
 from deploy.run.events import Event
 from deploy.run.needs import Method
 from deploy.run.runner import Generated
@@ -60,3 +61,14 @@ def written(found: Generated, load_ms: float, emulated: bool) -> list[list[str]]
     ]
     first = [] if emulated else [["first token", duration(load_ms + found.prompt_ms)]]
     return [*speeds, *first, *said]
+
+
+def agreement(outputs: Sequence[Comparison]) -> str:
+    """How far the text is that of this machine: ``63 of 64 tokens the same; scores within 0.012 of 2``."""
+    said = []
+    for one in outputs:
+        if one.name == "tokens":
+            said.append(f"{one.elements - one.different} of {one.elements} tokens the same")
+        elif one.max_abs is not None and one.tolerance is not None:
+            said.append(f"the first one's scores within {one.max_abs:.2g}, {one.tolerance.atol:.2g} allowed")
+    return "; ".join(reversed(said)) or "not compared"

@@ -146,7 +146,8 @@ def generated(value: Result) -> list[list[str]]:
     if value.runner.generated:
         from deploy.run import generate
 
-        return generate.written(value.runner.generated, value.runner.load_ms, value.emulated)
+        said = generate.written(value.runner.generated, value.runner.load_ms, value.emulated)
+        return [*said, *([["against the host", generate.agreement(value.outputs)]] if value.outputs else [])]
     latency = value.runner.latency_ms
     if value.program.generation is None or latency.warmup:
         return []

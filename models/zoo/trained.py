@@ -158,7 +158,7 @@ def fetch(models: Iterable[str]) -> bool:
             try:
                 if _lately(failed):
                     raise HostError("The last attempt failed less than an hour ago.", "", f"rm {failed}")
-                _bring(missing)
+                bring(missing)
                 came = True
             except HostError as error:
                 why = " ".join(filter(None, [error.what, error.cause]))
@@ -176,7 +176,7 @@ def _lately(failed: Path) -> bool:
     return failed.is_file() and time.time() - failed.stat().st_mtime < _AGAIN
 
 
-def _bring(files: list[File]) -> None:
+def bring(files: list[File]) -> None:
     """Put files into the cache: from their packages, as pip's settings give them, else from their owners' addresses.
 
     Raises:
