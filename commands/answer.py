@@ -7,10 +7,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from commands.requests import Deploy, Export, program_of
+from commands.requests import Chat, Deploy, Export, program_of
 from core.console.live import paused
 from core.errors import UsageError
 from core.plain import plain
@@ -19,7 +20,10 @@ from deploy.run.result import Result
 from deploy.run.settings import Prompt
 from models.text.source import is_language, zoo
 
-_USUAL = 128
+if TYPE_CHECKING:
+    from models.text.tokenizer import Tokenizer
+
+_USUAL = 256
 """Tokens to generate."""
 _SAMPLING = ("temperature", "top_k", "top_p", "seed")
 _NEAR = 0.03
@@ -91,23 +95,51 @@ def prompted(request: Deploy, program: Path | None) -> Iterator[tuple[Prompt | N
         yield None, None
         return
     from deploy.run.report import ConsoleListener
-    from models.text.tokenizer import Tokenizer
 
-    beside = (program if program.is_dir() else program.parent) / "tokenizer.json"
-    tokenizer = Tokenizer(Path(request.tokenizer) if request.tokenizer else beside)
+    tokenizer = _tokenizer(request, program)
     numbers = tokenizer.encode(request.prompt)
-    flags = [f"--generate={request.generate or _USUAL}", "--stream", f"--temperature={request.temperature:g}"]
-    flags += [f"--top_k={request.top_k}", f"--top_p={request.top_p:g}", f"--seed={request.seed}"]
-    if tokenizer.stops:
-        flags.append(f"--stops={','.join(map(str, tokenizer.stops))}")
+    flags = flags_of(request, tokenizer)
     with tempfile.TemporaryDirectory(prefix="slipway-prompt-") as folder:
         file = Path(folder) / "prompt.npy"
         np.save(file, np.array(numbers, dtype=np.int64))
         answer = _Answer(tokenizer.decoding(), request.json)
-        yield Prompt(tokens=file, vocabulary=tokenizer.size, flags=tuple(flags)), [answer, ConsoleListener()]
+        yield Prompt(tokens=file, vocabulary=tokenizer.size, flags=flags), [answer, ConsoleListener()]
 
 
-def exported(request: Deploy | Export) -> Path:
+def _tokenizer(request: Deploy | Chat, program: Path) -> Tokenizer:
+    from models.text.tokenizer import Tokenizer
+
+    beside = (program if program.is_dir() else program.parent) / "tokenizer.json"
+    return Tokenizer(Path(request.tokenizer) if request.tokenizer else beside)
+
+
+def program_and_tokenizer(request: Chat) -> tuple[Path, Tokenizer]:
+    """What a talk needs: the program, exported if it is a model's, and its tokenizer.
+
+    Raises:
+        SlipwayError: there is no such model, or a file cannot be read.
+    """
+    if not request.program and not is_language(request.model):
+        raise UsageError(
+            f"{request.model} is no language model.",
+            f"they are {', '.join(zoo())}, a folder of Hugging Face, a GGUF file, or --program x.pte",
+            "./inv chat --model smollm2_135m",
+            [request.model],
+        )
+    program = Path(request.program) if request.program else exported(request)
+    return program, _tokenizer(request, program)
+
+
+def flags_of(request: Deploy | Chat, tokenizer: Tokenizer) -> tuple[str, ...]:
+    """The runner's, for what is generated."""
+    flags = [f"--generate={request.generate or _USUAL}", "--stream", f"--temperature={request.temperature:g}"]
+    flags += [f"--top_k={request.top_k}", f"--top_p={request.top_p:g}", f"--seed={request.seed}"]
+    if tokenizer.stops:
+        flags.append(f"--stops={','.join(map(str, tokenizer.stops))}")
+    return tuple(flags)
+
+
+def exported(request: Deploy | Export | Chat) -> Path:
     """The program of the language model that a request names, exported if it is not current.
 
     Raises:

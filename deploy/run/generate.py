@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
 
 from core.console.units import duration
 from core.errors import UsageError
@@ -11,8 +15,11 @@ from deploy.run.compare import Comparison
 from deploy.run.events import Event
 from deploy.run.needs import Method
 from deploy.run.runner import Generated
-from deploy.run.settings import Prompt
+from deploy.run.settings import Prompt, Turn
+from deploy.transport.base import Transport
+from deploy.transport.deadline import Deadline
 
+_TURN = re.compile(rb"turn (stop|length|context)((?: [0-9]{1,12}(?:\.[0-9]{1,9})?){6})\r?")
 _PADDING = 1024
 """Scores that a model may have beyond its tokens: exporters round the number up."""
 
@@ -35,8 +42,8 @@ def check_vocabulary(prompt: Prompt, method: Method | None) -> None:
         )
 
 
-def tokens(tell: Callable[[Event], None]) -> Callable[[bytes], None]:
-    """What takes the runner's output in pieces and tells of each token in it; other lines are left out."""
+def hearing(tell: Callable[[Event], None], turn: Callable[[Turn], None]) -> Callable[[bytes], None]:
+    """What takes the runner's output in pieces, and tells of each token and of each text's end in it."""
     rest = b""
 
     def hear(piece: bytes) -> None:
@@ -45,8 +52,22 @@ def tokens(tell: Callable[[Event], None]) -> Callable[[bytes], None]:
         for line in lines:
             if found := re.fullmatch(rb"token ([0-9]{1,9})\r?", line):
                 tell(Event("run", "token", done=int(found[1])))
+            elif found := _TURN.fullmatch(line):
+                numbers = [float(number) for number in found[2].split()]
+                held, room, read, read_ms, wrote, wrote_ms = numbers
+                turn(Turn(found[1].decode(), int(held), int(room), int(read), read_ms, int(wrote), wrote_ms))
 
     return hear
+
+
+def send_turn(transport: Transport, folder: str, number: int, tokens: Sequence[int] | None, deadline: Deadline) -> None:
+    """Give the runner that waits in ``folder`` what comes next; nothing: it ends."""
+    with tempfile.TemporaryDirectory(prefix="slipway-turn-") as scratch:
+        file, end = Path(scratch) / "tokens.npy", Path(scratch) / "end"
+        np.save(file, np.array([-1] if tokens is None else tokens, dtype=np.int64))
+        end.touch()
+        transport.put(file, f"{folder}/turn{number}.npy", lambda _: None, deadline)
+        transport.put(end, f"{folder}/turn{number}.end", lambda _: None, deadline)
 
 
 def written(found: Generated, load_ms: float, emulated: bool) -> list[list[str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +80,21 @@ class Tokenizer:
         """The numbers of a prompt's tokens, as the only turn of a chat if there is a template.
 
         Raises:
+            UsageError: as `talk`.
+        """
+        return self.talk([("user", prompt)])
+
+    def talk(self, turns: Sequence[tuple[str, str]]) -> list[int]:
+        """The numbers of a talk's tokens, up to where the next answer begins.
+
+        Args:
+            turns: who said what, the newest last: ``user`` or ``assistant``. Without a template of chats, they are
+                joined line by line.
+
+        Raises:
             UsageError: it is empty or has characters that no text has, or the template refuses it.
         """
+        prompt = turns[-1][1]
         if found := _CONTROL.search(prompt):
             raise UsageError(
                 f"The prompt has the control character U+{ord(found[0]):04X} at position {found.start() + 1}.",
@@ -90,14 +103,14 @@ class Tokenizer:
                 ["prompt"],
             )
         if self._template:
-            numbers = self._tokenizer.encode(self._chat(prompt), add_special_tokens=False).ids
+            numbers = self._tokenizer.encode(self._chat(turns), add_special_tokens=False).ids
         else:
-            numbers = self._tokenizer.encode(prompt).ids
+            numbers = self._tokenizer.encode("\n".join(text for _, text in turns)).ids
         if not numbers:
             raise UsageError("The prompt is empty.", "a model goes on from one token at least", '--prompt "Hi"')
         return [int(number) for number in numbers]
 
-    def _chat(self, prompt: str) -> str:
+    def _chat(self, turns: Sequence[tuple[str, str]]) -> str:
         from jinja2 import TemplateError
         from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -106,7 +119,7 @@ class Tokenizer:
 
         try:
             made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True).from_string(self._template)
-            messages = [{"role": "user", "content": prompt}]
+            messages = [{"role": role, "content": text} for role, text in turns]
             return made.render(messages=messages, add_generation_prompt=True, raise_exception=refuse, **self._special)
         except TemplateError as error:
             raise UsageError(

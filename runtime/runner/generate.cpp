@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <thread>
+#include <utility>
 
+#include "base/platform.h"
 #include "runner/inputs.h"
 #include "runner/measure.h"
 
@@ -59,12 +62,7 @@ Tensor tensor_of(DType dtype, const void* data, std::size_t count) {
   return tensor;
 }
 
-}  // namespace
-
-Result<Generated> generate(const Options& options, Engine& engine, const ProgramInfo& program,
-                           const MethodInfo& method, const std::function<Status(std::int64_t)>& told) {
-  const Result<std::vector<std::int64_t>> prompt = read_prompt(options.prompt_path);
-  SLIPWAY_RETURN_IF_ERROR(prompt);
+Result<TextSession> begin(Engine& engine, const ProgramInfo& program, const MethodInfo& method) {
   TextMetadata metadata;
   for (const std::string& name : text_metadata_of(program)) {
     Result<std::vector<std::int64_t>> numbers = numbers_of(engine, name);
@@ -74,18 +72,16 @@ Result<Generated> generate(const Options& options, Engine& engine, const Program
   Result<TextModel> model = text_model_of(method, metadata);
   SLIPWAY_RETURN_IF_ERROR(model);
   SLIPWAY_RETURN_IF_ERROR(engine.choose(method.name));
-  std::vector<std::int64_t> stops = options.stops;
-  if (options.own_stops) {
-    stops.insert(stops.end(), model.value().stops.begin(), model.value().stops.end());
-  }
-  TextSession session(std::move(model.value()),
-                      [&](const std::vector<Tensor>& inputs) { return run_once(engine, inputs); });
-  Sampler sampler(options.sampling);
-  Generated found;
-  found.model = session.model();
-  found.prompt_tokens = static_cast<std::int64_t>(prompt.value().size());
-  std::vector<std::int64_t> next = prompt.value();
-  for (;;) {
+  return TextSession(std::move(model.value()),
+                     [&engine](const std::vector<Tensor>& inputs) { return run_once(engine, inputs); });
+}
+
+// Reads `next`, and writes after it until something ends the text; adds to `found`.
+Status write_text(const Options& options, TextSession& session, Sampler& sampler,
+                  std::vector<std::int64_t> next, const std::vector<std::int64_t>& stops,
+                  const std::function<Status(std::int64_t)>& told, Generated* found) {
+  found->prompt_tokens += static_cast<std::int64_t>(next.size());
+  for (unsigned written = 1;; ++written) {
     const Clock::time_point start = Clock::now();
     SLIPWAY_RETURN_IF_ERROR(session.read(next));
     const std::int64_t token = sampler.pick(session.scores().data(), session.scores().size());
@@ -94,20 +90,70 @@ Result<Generated> generate(const Options& options, Engine& engine, const Program
       return Status(Code::kExecution, "The model's scores are not numbers.",
                     "check the program's weights, or its numbers with ./inv inspect");
     }
-    if (found.tokens.empty()) {
-      found.prompt_ms = took;
-      found.first_scores = session.scores();
-    } else {
-      found.token_ms.push_back(took);
+    if (found->tokens.empty()) {
+      found->first_scores = session.scores();
     }
-    found.tokens.push_back(token);
+    if (written == 1) {
+      found->prompt_ms += took;
+    } else {
+      found->token_ms.push_back(took);
+    }
+    found->tokens.push_back(token);
     SLIPWAY_RETURN_IF_ERROR(told(token));
     const bool stopped = std::find(stops.begin(), stops.end(), token) != stops.end();
-    if (stopped || found.tokens.size() >= options.generate || session.full()) {
-      found.ended = stopped ? "stop" : found.tokens.size() >= options.generate ? "length" : "context";
-      return found;
+    if (stopped || written >= options.generate || session.full()) {
+      found->ended = stopped ? "stop" : written >= options.generate ? "length" : "context";
+      return {};
     }
     next = {token};
+  }
+}
+
+// What comes after text number `turn`, as --turns has it; waits for it.
+Result<std::vector<std::int64_t>> next_turn(unsigned turn) {
+  const std::string name = "turn" + std::to_string(turn);
+  while (!exists(name + ".end")) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  Result<std::vector<std::int64_t>> read = read_prompt(name + ".npy");
+  SLIPWAY_RETURN_IF_ERROR(read);
+  if (read.value().empty()) {
+    return Status(Code::kInput, name + ".npy is empty.", "begin it with the tokens that stay");
+  }
+  return read;
+}
+
+}  // namespace
+
+Result<Generated> generate(const Options& options, Engine& engine, const ProgramInfo& program,
+                           const MethodInfo& method, const TextListener& listener) {
+  Result<std::vector<std::int64_t>> next = read_prompt(options.prompt_path);
+  SLIPWAY_RETURN_IF_ERROR(next);
+  Result<TextSession> session = begin(engine, program, method);
+  SLIPWAY_RETURN_IF_ERROR(session);
+  std::vector<std::int64_t> stops = options.stops;
+  if (options.own_stops) {
+    const std::vector<std::int64_t>& own = session.value().model().stops;
+    stops.insert(stops.end(), own.begin(), own.end());
+  }
+  Sampler sampler(options.sampling);
+  Generated found;
+  found.model = session.value().model();
+  for (unsigned turn = 1;; ++turn) {
+    SLIPWAY_RETURN_IF_ERROR(
+        write_text(options, session.value(), sampler, std::move(next.value()), stops, listener.token, &found));
+    if (!options.turns) {
+      return found;
+    }
+    SLIPWAY_RETURN_IF_ERROR(listener.turn(found, session.value().position()));
+    next = next_turn(turn);
+    SLIPWAY_RETURN_IF_ERROR(next);
+    const std::int64_t kept = next.value().front();
+    if (kept < 0) {
+      return found;
+    }
+    SLIPWAY_RETURN_IF_ERROR(session.value().go_back(kept));
+    next.value().erase(next.value().begin());
   }
 }
 

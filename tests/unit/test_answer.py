@@ -12,7 +12,7 @@ from deploy.run import generate
 from deploy.run.events import Event
 from deploy.run.needs import Method, Port
 from deploy.run.runner import Generated
-from deploy.run.settings import Prompt
+from deploy.run.settings import Prompt, Turn
 from tests.conftest import Inv
 
 PTE = str(ROOT / "tests/fixtures/damaged/no-scales.pte")
@@ -20,15 +20,17 @@ PTE = str(ROOT / "tests/fixtures/damaged/no-scales.pte")
 
 def test_tokens_are_told_as_they_come_and_nothing_else_is() -> None:
     told: list[Event] = []
-    hear = generate.tokens(told.append)
+    turns: list[Turn] = []
+    hear = generate.hearing(told.append, turns.append)
     for piece in (
         b"@@before\ncpu 0\ntok",
         b"en 12\r\ntoken 7\ntoken ",
         b"-3\ntoken 12345678901\n token 4\n",
-        b"token 9",
+        b"turn stop 41 1024 12 83.5 9 310.25\nturn off 1 2 3 4 5 6\ntoken 9",
     ):
         hear(piece)
     assert [event.done for event in told] == [12, 7]
+    assert turns == [Turn("stop", 41, 1024, 12, 83.5, 9, 310.25)]
     hear(b"\n@@after\n")
     assert [(event.step, event.kind, event.done) for event in told[2:]] == [("run", "token", 9)]
 
