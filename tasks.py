@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import invoke
 
-from commands import devices, own, requests
+from commands import devices, language, own, requests
 from core.cli import (
     handover,  # noqa: F401  # first of all: another program's Invoke gives way to ./inv
     invoked,
@@ -85,8 +85,9 @@ def models(request: requests.Models) -> None:
         add_packages(request)
     else:
         from models.request import report
+        from models.text.source import listing
 
-        report.zoo(request.json)
+        report.zoo(request.json, listing())
 
 
 @task(requests.Deploy)
@@ -96,8 +97,8 @@ def deploy(request: requests.Deploy) -> None:
     command.run(request)
 
 
-@task(requests.Chat)
-def chat(request: requests.Chat) -> None:
+@task(language.Chat)
+def chat(request: language.Chat) -> None:
     from commands import chat as command
 
     command.run(request)

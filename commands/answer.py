@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from commands.requests import Chat, Deploy, Export, program_of
+from commands.language import Chat
+from commands.requests import Deploy, Export, program_of
 from core.console.live import paused
 from core.errors import UsageError
 from core.plain import plain
@@ -37,10 +38,19 @@ def check_prompt(request: Deploy) -> None:
     Raises:
         UsageError: it names the option.
     """
-    if "prompt" not in request.typed:
+    typed = request.typed & {"prompt", "prompt_file"}
+    if len(typed) == 2:
+        raise UsageError("--prompt cannot be used with --prompt-file.", "a model reads one", "leave one out")
+    if not typed:
         if wrong := sorted(request.typed & {"tokenizer", *_SAMPLING}):
             raise UsageError(
                 f"--{wrong[0].replace('_', '-')} goes with --prompt.", "", './inv deploy --program x.pte --prompt "Hi"'
+            )
+        if not program_of(request) and is_language(request.model):
+            raise UsageError(
+                f"{request.model} needs a prompt.",
+                "it is a language model",
+                f'./inv deploy --model {request.model} --prompt "Why is the sky blue?"',
             )
         return
     others = {"inputs", "input_shapes", "expected", "values", "etdump", "num_executions", "warmup"}
@@ -91,19 +101,27 @@ def prompted(request: Deploy, program: Path | None) -> Iterator[tuple[Prompt | N
     Raises:
         UsageError: the prompt or the tokenizer cannot be read. HostError: its library could not be installed.
     """
-    if "prompt" not in request.typed or program is None:
+    if program is None or not request.typed & {"prompt", "prompt_file"}:
         yield None, None
         return
     from deploy.run.report import ConsoleListener
 
+    text = request.prompt or _text_of(Path(request.prompt_file))
     tokenizer = _tokenizer(request, program)
-    numbers = tokenizer.encode(request.prompt)
+    numbers = tokenizer.encode(text)
     flags = flags_of(request, tokenizer)
     with tempfile.TemporaryDirectory(prefix="slipway-prompt-") as folder:
         file = Path(folder) / "prompt.npy"
         np.save(file, np.array(numbers, dtype=np.int64))
         answer = _Answer(tokenizer.decoding(), request.json)
         yield Prompt(tokens=file, vocabulary=tokenizer.size, flags=flags), [answer, ConsoleListener()]
+
+
+def _text_of(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8").rstrip("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} cannot be read.", str(error), "a file of text in UTF-8", [str(file)]) from error
 
 
 def _tokenizer(request: Deploy | Chat, program: Path) -> Tokenizer:
@@ -177,7 +195,7 @@ def judged(found: Result, program: Path, prompt: Prompt) -> Result:
         if scores is None:
             return found
         first = Path(scratch) / "first.npy"
-        np.save(first, scores[:1])
+        np.save(first, scores[0])
         near = Tolerance(atol=_NEAR * float(np.ptp(scores[0])), rtol=0, why="roundings of 8-bit activations")
         rows = [compare("scores", results_dir() / found.key / "output1.npy", first, near)]
     if "--temperature=0" in prompt.flags:

@@ -34,14 +34,15 @@ def run(request: Deploy) -> None:
 
     check_prompt(request)
     device, program = get_device(request.device), program_of(request)
-    if program is None and (request.prompt or is_language(request.model)):
+    if program is None and is_language(request.model):
         program = exported_language(request)
     target = request.target or device.target
     bundle = find_bundle(request.bundle, target) if request.bundle else None
     engine = bundle.manifest.engine if bundle else request.engine
     if program and not engine and format_at(program) == "onnx":
         engine = "onnxruntime"
-    if (request.kleidiai or request.cpu_features or request.prompt) and not engine:
+    text = request.typed & {"prompt", "prompt_file"}
+    if (request.kleidiai or request.cpu_features or text) and not engine:
         engine = LEAN  # no other engine can
     settings = _settings(request, device, engine)
     if program:
@@ -62,7 +63,7 @@ def run(request: Deploy) -> None:
                 (path,) = exported(requests)
         else:
             path = program
-        if request.generate and not request.prompt:
+        if request.generate and not text:
             from deploy.run.settings import generating
 
             settings = generating(path, request.generate, settings)

@@ -42,32 +42,40 @@ def check_vocabulary(prompt: Prompt, method: Method | None) -> None:
         )
 
 
-def hearing(tell: Callable[[Event], None], turn: Callable[[Turn], None]) -> Callable[[bytes], None]:
-    """What takes the runner's output in pieces, and tells of each token and of each text's end in it."""
-    rest = b""
+def hearing(
+    transport: Transport, folder: str, prompt: Prompt | None, tell: Callable[[Event], None], deadline: Deadline
+) -> Callable[[bytes], None]:
+    """What takes the runner's output in pieces, tells of each token in it, and sends what comes after each text.
+
+    Args:
+        folder: in which the runner waits.
+        prompt: what it reads; ``None``: nothing is heard.
+    """
+    rest, count = b"", 0
 
     def hear(piece: bytes) -> None:
-        nonlocal rest
+        nonlocal rest, count
         *lines, rest = (rest + piece).split(b"\n")
         for line in lines:
             if found := re.fullmatch(rb"token ([0-9]{1,9})\r?", line):
                 tell(Event("run", "token", done=int(found[1])))
-            elif found := _TURN.fullmatch(line):
-                numbers = [float(number) for number in found[2].split()]
-                held, room, read, read_ms, wrote, wrote_ms = numbers
-                turn(Turn(found[1].decode(), int(held), int(room), int(read), read_ms, int(wrote), wrote_ms))
+            elif prompt and prompt.turn and (found := _TURN.fullmatch(line)):
+                count += 1
+                held, room, read, read_ms, wrote, wrote_ms = map(float, found[2].split())
+                said = Turn(found[1].decode(), int(held), int(room), int(read), read_ms, int(wrote), wrote_ms)
+                _send(transport, f"{folder}/turn{count}", prompt.turn(said), deadline)
 
-    return hear
+    return hear if prompt else lambda _: None
 
 
-def send_turn(transport: Transport, folder: str, number: int, tokens: Sequence[int] | None, deadline: Deadline) -> None:
-    """Give the runner that waits in ``folder`` what comes next; nothing: it ends."""
+def _send(transport: Transport, stem: str, tokens: Sequence[int] | None, deadline: Deadline) -> None:
+    """Give the runner what comes next; nothing: it ends."""
     with tempfile.TemporaryDirectory(prefix="slipway-turn-") as scratch:
         file, end = Path(scratch) / "tokens.npy", Path(scratch) / "end"
         np.save(file, np.array([-1] if tokens is None else tokens, dtype=np.int64))
         end.touch()
-        transport.put(file, f"{folder}/turn{number}.npy", lambda _: None, deadline)
-        transport.put(end, f"{folder}/turn{number}.end", lambda _: None, deadline)
+        transport.put(file, f"{stem}.npy", lambda _: None, deadline)
+        transport.put(end, f"{stem}.end", lambda _: None, deadline)
 
 
 def written(found: Generated, load_ms: float, emulated: bool) -> list[list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from core.console.units import counted
@@ -38,7 +38,7 @@ from deploy.run.result import (
     result_key,
     write,
 )
-from deploy.run.settings import ONCE, Prompt, Settings, Turn
+from deploy.run.settings import ONCE, Settings
 from deploy.run.weights import cache_flags, cache_name
 from deploy.scripts import script
 from deploy.store import gc
@@ -374,7 +374,7 @@ class Session:
                 doing=f"running {self.job.name} on {self.device.name}",
                 check=False,
                 most=hearing.RUN,
-                hear=self._hearing(store, settings.text) if settings.text else lambda _: None,
+                hear=generate.hearing(self.transport, store.run_folder, settings.text, self.steps.tell, self.deadline),
             )
             self.sent = files.brought(done.stdout)
             said = collect.read_result(self.transport, store, self.sent, self.deadline)
@@ -386,18 +386,6 @@ class Session:
             for line in self.conditions.notes:
                 step.note(line)
             return runner.completed(runner.parse_result(said))
-
-    def _hearing(self, store: Store, prompt: Prompt) -> Callable[[bytes], None]:
-        """What hears a text while it is written, and sends what comes after it."""
-        count = 0
-
-        def turn(said: Turn) -> None:
-            nonlocal count
-            count += 1
-            if prompt.turn:
-                generate.send_turn(self.transport, store.run_folder, count, prompt.turn(said), self.deadline)
-
-        return generate.hearing(self.steps.tell, turn)
 
     def _others(self, store: Store, settings: Settings) -> tuple[Comparison, ...]:
         """The outputs at other sizes and of other methods; conditions and times stay those of the run itself."""

@@ -72,6 +72,18 @@ def zoo() -> Mapping[str, Mapping[str, Any]]:
     return read("zoo/language.toml")
 
 
+def listing() -> list[dict[str, Any]]:
+    """Those of the zoo, for ``./inv models``, each with the schemes in which it is exported already."""
+    return [
+        {
+            "model": name, "title": row["title"], "description": row["description"], "format": "pte",
+            "schemes": list(SCHEMES),
+            "exported": [scheme for scheme in SCHEMES if find(name, scheme).program.is_file()],
+        }
+        for name, row in zoo().items()
+    ]  # fmt: skip
+
+
 def is_language(model: str) -> bool:
     """Whether ``model`` names a language model: one of the zoo, a GGUF file or a folder of Hugging Face."""
     path = Path(model).expanduser()

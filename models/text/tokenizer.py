@@ -13,16 +13,85 @@ from pathlib import Path
 from typing import Any
 
 from core.environment import apart
-from core.errors import UsageError
+from core.errors import SlipwayError, UsageError
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-class Tokenizer:
-    """A ``tokenizer.json``, with the template of chats and the end of texts of the files beside it."""
+class _Json:
+    """``tokenizer.json``, of Hugging Face."""
 
     def __init__(self, file: Path) -> None:
-        """Read ``file``.
+        _enter("text")
+        import tokenizers  # type: ignore[import-not-found,unused-ignore]
+
+        self._made: Any = tokenizers.Tokenizer.from_file(str(file))
+        self._new_stream: Any = tokenizers.decoders.DecodeStream
+        self.size = int(self._made.get_vocab_size(with_added_tokens=True))
+        self.ends: tuple[int, ...] = ()
+
+    def number(self, token: str) -> int | None:
+        found: int | None = self._made.token_to_id(token)
+        return found
+
+    def encode(self, text: str, whole: bool) -> list[int]:
+        """The numbers; ``whole``: a template has written all of the text, the special tokens too."""
+        return [int(number) for number in self._made.encode(text, add_special_tokens=not whole).ids]
+
+    def decoding(self) -> Callable[[int], str]:
+        stream = self._new_stream(skip_special_tokens=True)
+        return lambda number: stream.step(self._made, number) or ""
+
+
+class _Model:
+    """``tokenizer.model``, of SentencePiece or of tiktoken."""
+
+    def __init__(self, file: Path) -> None:
+        _enter("language", "text")
+        from pytorch_tokenizers import get_tokenizer  # type: ignore[import-not-found,unused-ignore]
+
+        self._made: Any = get_tokenizer(str(file))
+        self._special: dict[str, int] = getattr(self._made, "special_tokens", {})
+        self.size = int(self._made.n_words)
+        turn = self._special.get("<|eot_id|>")
+        self.ends = (int(self._made.eos_id), *([turn] if turn is not None else []))
+
+    def number(self, token: str) -> int | None:
+        return self._special.get(token)
+
+    def encode(self, text: str, whole: bool) -> list[int]:
+        more = {"allowed_special": "all"} if self._special and whole else {}
+        return [int(number) for number in self._made.encode(text, bos=not whole, eos=False, **more)]
+
+    def decoding(self) -> Callable[[int], str]:
+        numbers: list[int] = []
+        shown = ""
+
+        def step(number: int) -> str:
+            nonlocal shown
+            if number in self.ends or number in self._special.values():
+                return ""
+            numbers.append(number)
+            text = str(self._made.decode(numbers))
+            if text.endswith("\ufffd"):  # half of a character
+                return ""
+            found, shown = text[len(shown) :], text
+            return found
+
+        return step
+
+
+def _enter(*sets: str) -> None:
+    for name in sets:
+        if (folder := str(apart(name))) not in sys.path:
+            sys.path.append(folder)
+
+
+class Tokenizer:
+    """A tokenizer, with the template of chats and the end of texts of the files beside it."""
+
+    def __init__(self, file: Path) -> None:
+        """Read ``file``: ``tokenizer.json``, or ``tokenizer.model`` of SentencePiece or tiktoken.
 
         Raises:
             UsageError: it is missing, or it or a file beside it is damaged. HostError: the library is not here.
@@ -34,23 +103,19 @@ class Tokenizer:
                 "--tokenizer with the tokenizer.json of the model that was exported",
                 [str(file)],
             )
-        folder = str(apart("text"))
-        if folder not in sys.path:
-            sys.path.append(folder)
-        import tokenizers  # type: ignore[import-not-found,unused-ignore]
-
         self.file = file
         try:
-            self._tokenizer: Any = tokenizers.Tokenizer.from_file(str(file))
-        except Exception as error:  # the library raises nothing more exact
+            self._made = (_Json if file.suffix == ".json" else _Model)(file)
+        except SlipwayError:
+            raise
+        except Exception as error:  # the libraries raise nothing more exact
             raise UsageError(
                 f"{file} is not a tokenizer.", str(error)[:300], "the model's own tokenizer.json", [str(file)]
             ) from error
-        self._new_stream: Any = tokenizers.decoders.DecodeStream
         self._special, self._template = self._beside()
         end = self._special.get("eos_token", "")
-        number = self._tokenizer.token_to_id(end) if end else None
-        self.stops: tuple[int, ...] = () if number is None else (number,)
+        number = self._made.number(end) if end else None
+        self.stops: tuple[int, ...] = self._made.ends if number is None else (number,)
         """Tokens that end a text, as far as the files say so."""
 
     def _beside(self) -> tuple[dict[str, str], str]:
@@ -74,7 +139,7 @@ class Tokenizer:
     @property
     def size(self) -> int:
         """Tokens, special ones included."""
-        return int(self._tokenizer.get_vocab_size(with_added_tokens=True))
+        return self._made.size
 
     def encode(self, prompt: str) -> list[int]:
         """The numbers of a prompt's tokens, as the only turn of a chat if there is a template.
@@ -103,12 +168,12 @@ class Tokenizer:
                 ["prompt"],
             )
         if self._template:
-            numbers = self._tokenizer.encode(self._chat(turns), add_special_tokens=False).ids
+            numbers = self._made.encode(self._chat(turns), whole=True)
         else:
-            numbers = self._tokenizer.encode("\n".join(text for _, text in turns)).ids
+            numbers = self._made.encode("\n".join(text for _, text in turns), whole=False)
         if not numbers:
             raise UsageError("The prompt is empty.", "a model goes on from one token at least", '--prompt "Hi"')
-        return [int(number) for number in numbers]
+        return numbers
 
     def _chat(self, turns: Sequence[tuple[str, str]]) -> str:
         from jinja2 import TemplateError
@@ -128,5 +193,4 @@ class Tokenizer:
 
     def decoding(self) -> Callable[[int], str]:
         """What gives the text of one token after another; empty while a character is not complete."""
-        stream = self._new_stream(skip_special_tokens=True)
-        return lambda number: stream.step(self._tokenizer, number) or ""
+        return self._made.decoding()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from core.errors import UsageError
@@ -13,15 +14,38 @@ from deploy.run.events import Event
 from deploy.run.needs import Method, Port
 from deploy.run.runner import Generated
 from deploy.run.settings import Prompt, Turn
+from deploy.transport.deadline import NEVER
 from tests.conftest import Inv
 
 PTE = str(ROOT / "tests/fixtures/damaged/no-scales.pte")
 
 
+class Sent:
+    """A transport that remembers what it puts."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, list[int]] = {}
+
+    def put(self, local: Path, remote: str, *_: object) -> None:
+        self.files[remote] = np.load(local).tolist() if remote.endswith(".npy") else []
+
+
 def test_tokens_are_told_as_they_come_and_nothing_else_is() -> None:
     told: list[Event] = []
     turns: list[Turn] = []
-    hear = generate.hearing(told.append, turns.append)
+
+    def turn(said: Turn) -> None:
+        turns.append(said)
+
+    sent = Sent()
+    prompt = Prompt(tokens=Path("prompt.npy"), vocabulary=9, flags=(), turn=turn)
+    hear = generate.hearing(
+        sent,  # type: ignore[arg-type]
+        "/runs/1",
+        prompt,
+        told.append,
+        NEVER,
+    )
     for piece in (
         b"@@before\ncpu 0\ntok",
         b"en 12\r\ntoken 7\ntoken ",
@@ -31,6 +55,7 @@ def test_tokens_are_told_as_they_come_and_nothing_else_is() -> None:
         hear(piece)
     assert [event.done for event in told] == [12, 7]
     assert turns == [Turn("stop", 41, 1024, 12, 83.5, 9, 310.25)]
+    assert sent.files == {"/runs/1/turn1.npy": [-1], "/runs/1/turn1.end": []}
     hear(b"\n@@after\n")
     assert [(event.step, event.kind, event.done) for event in told[2:]] == [("run", "token", 9)]
 
@@ -62,7 +87,10 @@ def test_speeds_are_those_of_reading_and_of_writing() -> None:
     ("words", "what"),
     [
         (("--temperature", "1"), "--temperature goes with --prompt."),
-        (("--model", "mlp", "--prompt", "Hi"), "--prompt goes with --program."),
+        (("--model", "mlp", "--prompt", "Hi"), "--prompt does not go with mlp."),
+        (("--model", "smollm2_135m"), "smollm2_135m needs a prompt."),
+        (("--prompt", "Hi", "--prompt-file", "x.txt"), "--prompt cannot be used with --prompt-file."),
+        (("--program", PTE, "--prompt-file", "missing.txt"), "missing.txt cannot be read."),
         (("--program", PTE, "--prompt", "Hi", "--values"), "--prompt cannot be used with --values."),
         (("--program", PTE, "--prompt", "Hi", "--top-p", "2"), "--top-p cannot be 2."),
         (("--program", PTE, "--prompt", "Hi", "--tokenizer", "missing.json"), "There is no tokenizer missing.json."),
