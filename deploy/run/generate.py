@@ -78,18 +78,19 @@ def _send(transport: Transport, stem: str, tokens: Sequence[int] | None, deadlin
         transport.put(end, f"{stem}.end", lambda _: None, deadline)
 
 
+def speeds(found: Generated) -> dict[str, float]:
+    """Tokens a second of reading and of writing, by llama-bench's names: ``pp128`` and ``tg32``."""
+    counts = [("pp", found.prompt_tokens, found.prompt_ms), ("tg", len(found.token_ms), sum(found.token_ms))]
+    return {f"{name}{count}": 1000 * count / took for name, count, took in counts if count and took > 0}
+
+
 def written(found: Generated, load_ms: float, emulated: bool) -> list[list[str]]:
     """A report's rows: reading and writing speed as llama-bench names them, the first token with the load, the end."""
     ends = {"stop": "the model ended its text", "context": f"the context of {found.context} tokens is full"}
     said = [["ended", ends.get(found.ended, "--generate reached")]]
-    counts = [("pp", found.prompt_tokens, [found.prompt_ms]), ("tg", len(found.token_ms), found.token_ms)]
-    speeds = [
-        [f"{name}{count}", "emulated" if emulated else f"{1000 * count / sum(took):.1f} tokens/s"]
-        for name, count, took in counts
-        if count and sum(took) > 0
-    ]
+    pace = [[name, "emulated" if emulated else f"{each:.1f} tokens/s"] for name, each in speeds(found).items()]
     first = [] if emulated else [["first token", duration(load_ms + found.prompt_ms)]]
-    return [*speeds, *first, *said]
+    return [*pace, *first, *said]
 
 
 def agreement(outputs: Sequence[Comparison]) -> str:

@@ -218,6 +218,7 @@ def _export(words: dict[str, Any], said: TextIO) -> None:
     with contextlib.ExitStack() as stack:
         if scheme == "qd8_qb4w":
             stack.enter_context(_head_in_int8())
+        shortcuts.torchao_by_shape()
         stack.enter_context(shortcuts.in_torch())
         stack.enter_context(shortcuts.in_lowering())
         export_llama(config)

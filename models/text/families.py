@@ -109,7 +109,7 @@ def shape_of(config: Mapping[str, Any], context: int, turned_as_hf: bool) -> dic
     }
 
 
-def _refuse(why: str, hint: str = "docs/language.md lists what can be exported") -> None:
+def _refuse(why: str, hint: str = "docs/models.md, Language models, lists what can be exported") -> None:
     raise ExportError("This language model cannot be exported.", why, hint)
 
 
@@ -132,6 +132,6 @@ def names_of(name: str) -> tuple[str, ...]:
     raise ExportError(
         "This language model cannot be exported.",
         f"upstream's transformer has no weight for {name}",
-        "docs/language.md lists what can be exported",
+        "docs/models.md, Language models, lists what can be exported",
         [name],
     )

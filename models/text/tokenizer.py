@@ -149,6 +149,10 @@ class Tokenizer:
         """
         return self.talk([("user", prompt)])
 
+    def plain(self, text: str) -> list[int]:
+        """The numbers of a text's tokens, without any template."""
+        return self._made.encode(text, whole=False)
+
     def talk(self, turns: Sequence[tuple[str, str]]) -> list[int]:
         """The numbers of a talk's tokens, up to where the next answer begins.
 
