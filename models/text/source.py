@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from core.console import note, shown
 from core.console.units import size
 from core.environment import apart, ensure_export
+from core.environment.install_bar import Size
 from core.errors import ConfigError, ExportError
 from core.files import locked, new_folder, sha256_bytes, sha256_file, write_json
 from core.paths import IMPORTS, programs_dir
@@ -163,7 +164,8 @@ def exported(language: Language, force: bool = False) -> Path:
     """
     with locked(f"program-{sha256_bytes(os.fspath(language.folder).encode())[:16]}"):
         if language.file and not language.path.is_file():
-            bring([language.file])
+            megabytes = zoo()[language.model]["megabytes"]
+            bring([language.file], Size(language.file.name, megabytes, megabytes))
         ensure_export()
         key, record = _key(language), language.folder / _RECORD
         try:

