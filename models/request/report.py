@@ -68,7 +68,7 @@ def zoo(as_json: bool, languages: Sequence[Mapping[str, Any]]) -> None:
         ["model", "file", "SHA-256", "here", "get them with"],
         [
             [model, one["file"], one["sha256"], "yes" if one["here"] else "no", one["get"]]
-            for model, one in weights.items()
+            for model, one in {**weights, **{each["model"]: each["trained"] for each in languages}}.items()
         ],
         caption="The other models are small ones of Slipway's own: nobody trained them, and their weights are random",
         optional=("SHA-256", "here"),

@@ -75,14 +75,18 @@ def zoo() -> Mapping[str, Mapping[str, Any]]:
 
 def listing() -> list[dict[str, Any]]:
     """Those of the zoo, for ``./inv models``, each with the schemes in which it is exported already."""
-    return [
-        {
-            "model": name, "title": row["title"], "description": row["description"], "format": "pte",
-            "schemes": list(SCHEMES),
-            "exported": [scheme for scheme in SCHEMES if find(name, scheme).program.is_file()],
-        }
-        for name, row in zoo().items()
-    ]  # fmt: skip
+    found = []
+    for name, row in zoo().items():
+        file = find(name).file
+        assert file is not None  # noqa: S101 - the zoo's come from a file
+        found.append(
+            {
+                "model": name, "title": row["title"], "description": row["description"], "format": "pte",
+                "schemes": list(SCHEMES), "trained": file.described(row["title"], name),
+                "exported": [scheme for scheme in SCHEMES if find(name, scheme).program.is_file()],
+            }
+        )  # fmt: skip
+    return found
 
 
 def is_language(model: str) -> bool:

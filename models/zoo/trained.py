@@ -51,6 +51,14 @@ class File:
         """Where it is in the cache."""
         return cache_dir("data") / f"{self.sha256[:16]}-{self.name}"
 
+    def described(self, about: str, model: str) -> dict[str, str]:
+        """A model's file for a list: its name, digest and sources, where it is, and how to get it."""
+        return {
+            "about": about, "file": self.name, "sha256": self.sha256, "licence": self.licence,
+            "package": self.package, "address": self.address, "here": str(self.here) if self.here.is_file() else "",
+            "get": f"./inv export --model {model}",
+        }  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -72,13 +80,8 @@ class Trained:
         return (self.weights, self.classes, self.picture, *self.calibration)
 
     def described(self, model: str) -> dict[str, str]:
-        """The file of weights for a list: its name, digest and sources, where it is, and how to get it."""
-        file, here = self.weights, self.weights.here
-        return {
-            "about": self.about, "file": file.name, "sha256": file.sha256, "licence": file.licence,
-            "package": file.package, "address": file.address, "here": str(here) if here.is_file() else "",
-            "get": f"./inv export --model {model}",
-        }  # fmt: skip
+        """The file of weights for a list."""
+        return self.weights.described(self.about, model)
 
     @property
     def names(self) -> tuple[str, ...]:
