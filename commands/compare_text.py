@@ -105,7 +105,7 @@ def perplexity(program: Path, tokens: np.ndarray[Any, Any]) -> float | None:
         scores = answers(program, tokens, 1, Path(folder))
     if scores is None:
         return None
-    before = scores[:-1].astype(np.float64)
+    before = scores[1:-1].astype(np.float64)
     most = before.max(axis=1)
     of_all = most + np.log(np.exp(before - most[:, None]).sum(axis=1))
     return float(np.exp((of_all - before[np.arange(len(before)), tokens[1:]]).mean()))

@@ -1,7 +1,8 @@
 """What upstream's runtime answers: ``python -m models.text.answers PROGRAM TOKENS.npy COUNT SCORES.npy``.
 
 It reads the first COUNT tokens (int64 ``[n]``) as the prompt, and then each of the others alone. The scores (float32
-``[n - COUNT + 1, vocabulary]``) are those of what follows the prompt, and of what follows each token after it.
+``[n - COUNT + 2, vocabulary]``) are those of what follows the prompt when its tokens were read one by one; then those
+of what follows the prompt read at once, and of what follows each token after it.
 A process of its own: the operators of language models stay in a process once they are loaded.
 """
 
@@ -31,9 +32,10 @@ def main(program: str, tokens: str, count: int, scores: str) -> None:
 
     at_once = max(1, constant("get_max_seq_len", 2) - 1) if constant("enable_dynamic_shape", 0) else 1
     each = len(method.metadata.input_tensor_meta(1).sizes()) and method.metadata.input_tensor_meta(1).sizes()[0] != 1
-    found, at = [], 0
-    for size in (*([at_once] * (count // at_once)), count % at_once, *([1] * (len(read) - count))):
-        if size:
+    found = []
+    for sizes in ([1] * count, [at_once] * (count // at_once) + [count % at_once] + [1] * (len(read) - count)):
+        at = 0
+        for size in filter(None, sizes):
             position = torch.arange(at, at + size) if each else torch.tensor([at])
             logits = method.execute([read[None, at : at + size], position])[0]
             at += size

@@ -245,7 +245,8 @@ def answers(program: Path, tokens: np.ndarray[Any, Any], count: int, scratch: Pa
         scratch: a folder for files.
 
     Returns:
-        The scores of what follows the prompt, and each token after it: float32 ``[n - count + 1, vocabulary]``.
+        The scores of what follows the prompt read token by token; then of what follows it read at once, and each token
+        after it: float32 ``[n - count + 2, vocabulary]``.
     """
     import numpy as np
 
