@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import invoke
 
-from commands import devices, own, requests
+from commands import devices, language, own, requests
 from core.cli import (
     handover,  # noqa: F401  # first of all: another program's Invoke gives way to ./inv
     invoked,
@@ -35,10 +35,10 @@ DEFAULTS = {
     "cooldown": "",
 }
 HEADINGS = {
-    "Build, export, deploy": ("deploy", "build", "export", "models", "targets", "doctor"),
+    "Build, export, deploy": ("deploy", "chat", "build", "export", "models", "targets", "doctor"),
     "Devices": (
         "devices.list", "devices.add", "devices.trust", "devices.start", "devices.stop", "devices.run",
-        "devices.verify", "devices.rollback", "devices.gc",
+        "devices.verify", "devices.rollback",
     ),
     "Measure and compare": ("matrix", "compare", "inspect"),
     "For this checkout": ("clean", "test"),
@@ -85,13 +85,21 @@ def models(request: requests.Models) -> None:
         add_packages(request)
     else:
         from models.request import report
+        from models.text.source import listing
 
-        report.zoo(request.json)
+        report.zoo(request.json, listing())
 
 
 @task(requests.Deploy)
 def deploy(request: requests.Deploy) -> None:
     from commands import deploy as command
+
+    command.run(request)
+
+
+@task(language.Chat)
+def chat(request: language.Chat) -> None:
+    from commands import chat as command
 
     command.run(request)
 
@@ -119,6 +127,13 @@ def inspect(request: requests.Inspect) -> None:
 
 @task(requests.Clean)
 def clean(request: requests.Clean) -> None:
+    if request.device:
+        from deploy.devices.inventory import get_device
+        from deploy.upkeep import report, upkeep
+
+        days = None if request.days < 0 else request.days
+        report.collected(request.device, upkeep.collect(get_device(request.device), days), request.json)
+        return
     from core.files.clean import clean as remove
 
     if request.cache:
@@ -194,15 +209,6 @@ def devices_rollback(request: devices.Rollback) -> None:
 
     done = upkeep.rollback(get_device(request.name), request.target, request.engine)
     report.rolled(request.name, done, request.json)
-
-
-@task(devices.Collect, "gc")
-def devices_gc(request: devices.Collect) -> None:
-    from deploy.devices.inventory import get_device
-    from deploy.upkeep import report, upkeep
-
-    days = None if request.days < 0 else request.days
-    report.collected(request.name, upkeep.collect(get_device(request.name), days), request.json)
 
 
 @task(devices.Verify, "verify")
@@ -292,10 +298,10 @@ def lock(_request: own.Lock) -> None:
 
 
 ns = invoke.Collection(
-    targets, doctor, build, export, models, deploy, matrix, compare, inspect, test, clean,
+    targets, doctor, build, export, models, deploy, chat, matrix, compare, inspect, test, clean,
     invoke.Collection(
         "devices", devices_list, devices_add, devices_run, devices_start, devices_stop, devices_trust,
-        devices_rollback, devices_gc, devices_verify,
+        devices_rollback, devices_verify,
     ),
     invoke.Collection("self", prove, operators, agree, fuzz, bench, docs, lab, lock),
 )  # fmt: skip

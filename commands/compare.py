@@ -33,11 +33,17 @@ def run(request: Compare) -> None:
         MatrixError: a program failed or differs. UsageError, ConfigError, ExportError: see `models.samples.floats`.
     """
     from models.request import sample_files
+    from models.text.source import is_language
     from models.zoo import trained
     from models.zoo.schemes import load_schemes, schemes_of
     from toolchains.bundle.builder import build
 
     model = request.model
+    if is_language(model):
+        from commands import compare_text
+
+        compare_text.run(request)
+        return
     sample_files.check(request.samples)
     trained.fetch([model])  # before the float model and the programs are made, which must have the same weights
     schemes = schemes_of(words(request.schemes or "all"))

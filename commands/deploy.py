@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from commands.answer import check_prompt, judged, prompted
+from commands.answer import exported as exported_language
 from commands.export import exported, installed_beside, requested
 from commands.requests import Deploy, program_of
 from core.cli.request import words
@@ -16,6 +18,7 @@ from deploy.run.job import Computed, check_engine, require_files, require_progra
 from deploy.run.pipeline import deploy
 from deploy.run.program_files import check_whole
 from deploy.run.settings import Settings
+from models.text.source import is_language
 
 
 def run(request: Deploy) -> None:
@@ -29,13 +32,17 @@ def run(request: Deploy) -> None:
     from toolchains.bundle.builder import build
     from toolchains.targets import get_target
 
-    program, device = program_of(request), get_device(request.device)
+    check_prompt(request)
+    device, program = get_device(request.device), program_of(request)
+    if program is None and is_language(request.model):
+        program = exported_language(request)
     target = request.target or device.target
     bundle = find_bundle(request.bundle, target) if request.bundle else None
     engine = bundle.manifest.engine if bundle else request.engine
     if program and not engine and format_at(program) == "onnx":
         engine = "onnxruntime"
-    if (request.kleidiai or request.cpu_features) and not engine:
+    text = request.typed & {"prompt", "prompt_file"}
+    if (request.kleidiai or request.cpu_features or text) and not engine:
         engine = LEAN  # no other engine can
     settings = _settings(request, device, engine)
     if program:
@@ -44,7 +51,11 @@ def run(request: Deploy) -> None:
         check_engine(program, engine)
         check_whole(program)
     kind = ENGINES[engine if bundle else get_target(target).engine(engine)]
-    with installed_beside(list if program else partial(requested, request, kind), device.virtual) as requests:
+    with (
+        prompted(request, program) as (prompt, listeners),
+        installed_beside(list if program else partial(requested, request, kind), device.virtual) as requests,
+    ):
+        settings = settings.model_copy(update={"text": prompt})
         with part("runner"):
             bundle = bundle or build(target, engine, request.toolchain)
         if program is None:
@@ -52,13 +63,16 @@ def run(request: Deploy) -> None:
                 (path,) = exported(requests)
         else:
             path = program
-        if request.generate:
+        if request.generate and not text:
             from deploy.run.settings import generating
 
             settings = generating(path, request.generate, settings)
         own = partial(_compute, path, settings) if program and kind == "onnx" else None
         with part("run"):
-            found = deploy(device, bundle, path, settings, compute=own)
+            found = deploy(device, bundle, path, settings, compute=own, listeners=listeners)
+        if prompt:
+            with part("compare"):
+                found = judged(found, path, prompt)
     report.result(found, request.json)
 
 

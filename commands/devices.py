@@ -96,20 +96,6 @@ class Rollback(Reported):
     engine: str = option("which engine's bundle, when the device has several")
 
 
-class Collect(Reported):
-    """Remove old programs and bundles from a device; current bundles and the ones before them stay.
-
-    A deploy does the same by itself, within the limits of the inventory.
-
-    Example: ./inv devices.gc local --days 7
-    """
-
-    name: str = option("the device", positional=True, names=device_names)
-    days: float = real(
-        "remove files that were not used for this number of days (default: the device's store_days, else 30)", 0, -1
-    )
-
-
 class Verify(Reported):
     """Have a device compute the digest of every file that it keeps, and name damaged files.
 

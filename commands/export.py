@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 def run(request: Export) -> None:
     """Export what the arguments of ``./inv export`` name, and print it."""
     from models.request import report
+    from models.text.source import is_language
 
+    if is_language(request.model):
+        from commands.answer import exported as exported_language
+
+        exported_language(request)
+        return
     requests = fetched(partial(requested, request, request.format))
     report.programs(exported(requests, request.force, request.jobs), request.json)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from commands.language import Sampled
 from commands.shared import (
     ACCURACY,
     CELLS,
@@ -197,7 +198,7 @@ class Models(Reported):
             raise UsageError("--model goes with --add.", "the list has all models", "./inv models")
 
 
-class Deploy(Limited):
+class Deploy(Limited, Sampled):
     """Build, export, push to a device, run there, and check the outputs against the host.
 
     It does only the steps that are not done yet: builds the bundle if needed, exports the program if needed, boots a
@@ -250,7 +251,8 @@ class Deploy(Limited):
         "onnxruntime: threads of its own pool (default: 1 beside XNNPACK's pool, else --cpu-threads)", group=WHERE
     )
     ort_spinning: bool = option("onnxruntime: let that pool's threads spin while they wait", False, group=WHERE)
-    generate: int = whole("tokens to generate, for a program of models.generating.greedy()", 1, 0, group=HOW)
+    prompt: str = option("text that a language model answers", group=HOW)
+    prompt_file: str = option("the same from a file, in UTF-8", group=HOW)
     cpu_affinity: str = option("cores to keep the run to, as 0,2-3", setting=True, group=HOW)
     profile: bool = option("also show the time by operator", False, group=HOW)
     etdump: bool = option(
@@ -433,11 +435,29 @@ class Inspect(Reported):
 
 
 class Clean(Reported):
-    """Remove what builds, exports and runs left in dist/; running virtual devices are stopped with --cache."""
+    """Remove what builds, exports and runs left in dist/, or old programs and bundles from a device with --device.
+
+    --cache also stops running virtual devices. On a device, current bundles and the ones before them stay. A deploy
+    removes old files by itself, within the limits of the inventory.
+
+    Example: ./inv clean --device local --days 7
+    """
 
     cache: bool = option(
         "also remove the cache outside the checkout: downloads, Conan packages, tools, device images", False
     )
+    device: str = option("remove from this device instead", names=device_names)
+    days: float = real(
+        "with --device: what was not used for this number of days (default: the device's store_days, else 30)", 0, -1
+    )
+
+    def _check(self) -> None:
+        if self.device and self.cache:
+            raise UsageError(
+                "--device cannot be used with --cache.", "it leaves this machine alone", "./inv clean --cache"
+            )
+        if "days" in self.typed and not self.device:
+            raise UsageError("--days goes with --device.", "", "./inv clean --device pi --days 7")
 
 
 def program_of(request: Deploy) -> Path | None:

@@ -23,9 +23,10 @@ def device_names() -> Iterable[str]:
 
 def model_names() -> Iterable[str]:
     """Those of the zoo."""
+    from models.text.source import zoo
     from models.zoo import load_zoo
 
-    return load_zoo()
+    return [*load_zoo(), *zoo()]
 
 
 def scheme_names() -> Iterable[str]:

@@ -41,6 +41,8 @@ LABELS = {
     "arm": Size("what exports for Ethos-U and VGF need", 70, 200),
     "server": Size("Conan's server, for tests", 1, 5),
     "adb": Size("the client of adb", 7, 10),
+    "text": Size("tokenizers of language models", 4, 10),
+    "language": Size("what exports language models", 9, 40),
     "data": Size("trained weights, names of classes and photographs", 27, 60),
 }
 """The sets: extras of the project in pyproject.toml.

@@ -17,11 +17,11 @@ class Event:
     """An event of a step.
 
     ``progress`` carries ``done`` and ``total`` in bytes; ``end`` and ``fail`` the step's ``seconds``; ``findings``
-    a preflight's.
+    a preflight's; ``token`` the number of a token that a language model wrote, in ``done``.
     """
 
     step: str
-    kind: Literal["start", "progress", "note", "findings", "end", "fail"]
+    kind: Literal["start", "progress", "note", "findings", "token", "end", "fail"]
     text: str = ""
     seconds: float = 0.0
     done: int = 0

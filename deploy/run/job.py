@@ -239,6 +239,8 @@ def load_job(path: Path, program: Program | None = None, settings: Settings = DE
         ProgramError: missing, truncated or changed. UsageError: an input or expected file is missing.
     """
     inputs, shapes, expected, method = settings.inputs, settings.input_shapes, settings.expected, settings.method
+    if settings.text:
+        inputs = (settings.text.tokens,)
     require_files((*inputs, *expected))
     if path.is_dir() or program is not None:
         program = _with_method(program or load_program(path), method)

@@ -13,6 +13,7 @@ from core.formats.bundle import Bundle
 from core.formats.program import Program
 from deploy.devices.conditions import mask_of
 from deploy.devices.inventory import Device
+from deploy.run import generate
 from deploy.run.attempts import connected
 from deploy.run.events import Listener, Steps
 from deploy.run.inputs import check_inputs
@@ -59,7 +60,10 @@ def deploy(
         job = load_job(path, program, settings)
         check_bundle(job, bundle)
         needs = describe(bundle, job.model.source, job.model.sha256)
-        check_inputs(job, needs)
+        if settings.text:
+            generate.check_vocabulary(settings.text, needs.method(job.method))
+        else:
+            check_inputs(job, needs)
         job = job.with_weights(needs, settings.data)
         if compute and job.program is None and not job.references and not lacking(needs, job.method):
             found = compute()

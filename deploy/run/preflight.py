@@ -75,7 +75,7 @@ def check(
     """
     return [
         *_machine(bundle, facts), *_system(bundle, facts),
-        *_room(facts, upload_bytes, program_bytes + _planned(needs, method), output_bytes),
+        *_room(facts, upload_bytes, program_bytes + _planned(needs, method), output_bytes, _smaller(needs)),
         *_versions(bundle, versions or {}), *_program(bundle, needs, method),
     ]  # fmt: skip
 
@@ -168,7 +168,14 @@ def _planned(needs: ProgramNeeds, method: str) -> int:
     return described.planned_bytes if described else 0
 
 
-def _room(facts: DeviceFacts, upload_bytes: int, program_bytes: int, output_bytes: int) -> list[Finding]:
+def _smaller(needs: ProgramNeeds) -> str:
+    """What takes less memory than the program does."""
+    if any(method.name in ("get_max_context_len", "get_max_seq_len") for method in needs.methods):
+        return "the model exported with a shorter context: --options context=256"
+    return "a smaller model"
+
+
+def _room(facts: DeviceFacts, upload_bytes: int, program_bytes: int, output_bytes: int, smaller: str) -> list[Finding]:
     """Disk and memory: the program, what it has planned, and the runner itself."""
     space = space_needed(upload_bytes, output_bytes)
     enough = None if facts.free is None else facts.free >= space
@@ -189,7 +196,7 @@ def _room(facts: DeviceFacts, upload_bytes: int, program_bytes: int, output_byte
             size(memory),
             size(available) if available else "",
             available >= memory if available else None,
-            "end other programs on the device, or a smaller model",
+            f"end other programs on the device, or {smaller}",
             "on the device, see that /proc/meminfo can be read",
         ),
     ]

@@ -29,7 +29,8 @@ def result(value: Result, as_json: bool = False) -> None:
     if as_json:
         console.print_json(value.model_dump(mode="json"))
     else:
-        _outputs(value)
+        if not value.runner.generated:
+            _outputs(value)
         _classes(value)
         _summary(value)
     value.check()
@@ -103,6 +104,7 @@ def _summary(value: Result) -> None:
     from deploy.run.weights import load_text
 
     latency, upload = value.runner.latency_ms, value.upload
+    text, threads = value.runner.generated, value.runner.threads
     times = "emulated" if value.emulated else ""
     moved = f"{size(upload.bytes)} in {counted(upload.files, 'file')}"
     there = (
@@ -119,11 +121,13 @@ def _summary(value: Result) -> None:
         ["engine", f"{value.bundle.engine} {value.bundle.engine_version} for {value.bundle.target}"],
         *_engine_rows(value),
         ["load", times or load_text(value.runner)],
-        ["latency p50", times or duration(latency.p50)],
-        ["latency p90", times or duration(latency.p90)],
+        *([] if text else [["latency p50", times or duration(latency.p50)]]),
+        *([] if text else [["latency p90", times or duration(latency.p90)]]),
         *generated(value),
         *_conditions(value),
-        ["executions", f"{latency.count} after {latency.warmup} warm-up, {value.runner.threads} threads"],
+        ["threads", str(threads)]
+        if text
+        else ["executions", f"{latency.count} after {latency.warmup} warm-up, {threads} threads"],
         ["peak RSS", size(value.runner.peak_rss_bytes)],
         ["uploaded", "; ".join(uploaded)],
         *_verified(value),
@@ -139,6 +143,11 @@ def _summary(value: Result) -> None:
 
 def generated(value: Result) -> list[list[str]]:
     """Tokens per second, of a program that generates: the prompt's and those that followed."""
+    if value.runner.generated:
+        from deploy.run import generate
+
+        said = generate.written(value.runner.generated, value.runner.load_ms, value.emulated)
+        return [*said, *([["against the host", generate.agreement(value.outputs)]] if value.outputs else [])]
     latency = value.runner.latency_ms
     if value.program.generation is None or latency.warmup:
         return []

@@ -167,6 +167,21 @@ class ProfileRow(_Answer):
     """Of single calls; ``None`` from a runner that does not report them."""
 
 
+class Generated(_Answer):
+    """What a language model wrote after its prompt."""
+
+    prompt_tokens: Count
+    prompt_ms: Milliseconds
+    """From the prompt's first token to the choice of the text's first."""
+    tokens: tuple[Count, ...] = Field(min_length=1)
+    token_ms: tuple[Milliseconds, ...] = ()
+    """Of each token but the first."""
+    ended: str = ""
+    """Why it wrote no more: ``stop``, ``length`` or ``context``."""
+    context: Count = 0
+    """Tokens that the program's cache holds; 0: unknown."""
+
+
 class FileDigest(_Answer):
     """SHA-256 of a file that ran, as the runner read it."""
 
@@ -209,6 +224,7 @@ class RunnerResult(_Answer):
     """Kernels of every matrix product, linear layer and convolution, from engines that report them."""
     fallbacks: tuple[Fallback, ...] = ()
     weights: Weights | None = None
+    generated: Generated | None = None
     digests: Digests | None = None
     """``None`` from runners that do not compute digests."""
     profile: tuple[ProfileRow, ...] = ()

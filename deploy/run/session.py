@@ -18,7 +18,7 @@ from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device
 from deploy.devices.probe import probe
 from deploy.devices.roots import device_root
-from deploy.run import collect, preflight, runner
+from deploy.run import collect, generate, preflight, runner
 from deploy.run.compare import Comparison
 from deploy.run.cooling import cool_down
 from deploy.run.events import Step, Steps
@@ -343,11 +343,13 @@ class Session:
 
     def _run(self, store: Store, settings: Settings, case: Sized | None = None) -> runner.RunnerResult:
         executions, warmup = settings.executions
+        names = list(case.inputs) if case else self.job.input_names
+        text = [f"--prompt={self.above}/{names[0]}", *settings.text.flags] if settings.text else []
         argv = runner.command(
             runner_in(self.bundle.path),
             model=f"{self.above}/{self.job.model_name}",
             data=f"{self.above}/{self.job.data_name}" if self.job.data_name else "",
-            inputs=[f"{self.above}/{name}" for name in (case.inputs if case else self.job.input_names)],
+            inputs=[] if settings.text else [f"{self.above}/{name}" for name in names],
             first=[(name, [f"{self.above}/{file}" for file in files]) for name, files in (case or self.job).first],
             shapes=self.job.shapes,
             method=(case.method if case else "") or self.job.method,
@@ -356,7 +358,7 @@ class Session:
             threads=settings.threads,
             etdump=settings.etdump,
             values=settings.values,
-            engine_flags=[*settings.engine_flags, *settings.limits, *cache_flags(store, self.cache)],
+            engine_flags=[*settings.engine_flags, *settings.limits, *cache_flags(store, self.cache), *text],
         )
         note = store.path("governor")
         cooled = cool_down(self.transport, self.device.name, settings.cooldown, self.steps, self.deadline)
@@ -372,6 +374,7 @@ class Session:
                 doing=f"running {self.job.name} on {self.device.name}",
                 check=False,
                 most=hearing.RUN,
+                hear=generate.hearing(self.transport, store.run_folder, settings.text, self.steps.tell, self.deadline),
             )
             self.sent = files.brought(done.stdout)
             said = collect.read_result(self.transport, store, self.sent, self.deadline)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
@@ -28,6 +28,37 @@ ONCE = {"num_executions": 1, "warmup": 0, "etdump": False, "values": False, "coo
 """Changes to settings for a run that only gives outputs."""
 EMULATED = (1, 0)
 """The same on an emulated device, whose times are not latency figures."""
+
+
+class Turn(NamedTuple):
+    """What the runner says when a text has ended and it waits for the next one; the counts are of all texts so far."""
+
+    ended: str
+    """Why: ``stop``, ``length`` or ``context``."""
+    position: int
+    """Tokens that the model holds."""
+    context: int
+    """Tokens that it can hold; 0: unknown."""
+    prompt_tokens: int
+    prompt_ms: float
+    tokens: int
+    """Of each text, those after its first."""
+    token_ms: float
+
+
+class Prompt(BaseModel):
+    """What a language model reads, as numbers of a tokenizer, and how it goes on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tokens: Path
+    """``.npy`` file, int64 ``[n]``."""
+    vocabulary: int
+    """Tokens that the tokenizer has."""
+    flags: tuple[str, ...]
+    """The runner's, for how many tokens are generated and how each is chosen."""
+    turn: Callable[[Turn], Sequence[int] | None] | None = None
+    """Called when a text has ended: how many of the tokens so far stay, and those that come next; ``None``: no more."""
 
 
 class Settings(BaseModel):
@@ -77,6 +108,8 @@ class Settings(BaseModel):
     """Shapes to fill with ones without ``inputs``: ``1x3x224x224``. To these, open sizes of an ``.onnx`` are fixed."""
     expected: tuple[Path, ...] = ()
     """``.npy`` files to compare the outputs with."""
+    text: Prompt | None = None
+    """What a language model reads and how it goes on, in place of inputs."""
 
     @classmethod
     def parse(cls, words: Mapping[str, Any], **others: Any) -> Settings:

@@ -178,6 +178,7 @@ def run(
     doing: str = "",
     check: bool = True,
     most: int = 0,
+    hear: Callable[[bytes], None] = lambda _: None,
 ) -> Completed:
     """Run ``argv`` on the device to its end, in a process group of its own.
 
@@ -190,6 +191,7 @@ def run(
         doing: completes "... while" in errors.
         check: raise `RunError` when the exit status is not 0.
         most: bytes that it may print; `MAX_OUTPUT` when 0.
+        hear: called with each piece of its standard output, as it comes.
 
     Raises:
         DeadlineError: the time was over. UnreachableError: the connection broke. RunError: see ``check``.
@@ -203,9 +205,12 @@ def run(
     heard = channel.heard
     heard.limit, heard.doing = most or MAX_OUTPUT, doing
     try:
-        code = None
+        code, given = None, 0
         while code is None:
             code = channel.pump(deadline.left(_TICK))
+            if len(heard.stdout) > given:
+                hear(bytes(heard.stdout[given:]))
+                given = len(heard.stdout)
             if code is None:
                 deadline.check(doing)
     except BaseException:

@@ -51,7 +51,7 @@ class Checked:
                 f"{len(self.damaged)} of {self.files} files in the store of {device} are damaged.",
                 f"their SHA-256 is not the one they are named after: {shown}",
                 f"./inv deploy --device {device} uploads again what it needs of them, "
-                f"./inv devices.gc {device} --days 0 removes what no current bundle needs",
+                f"./inv clean --device {device} --days 0 removes what no current bundle needs",
                 self.damaged,
             )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import gc
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -83,6 +84,62 @@ def _graphs_that_have(
             return call(self, graph_module)
 
     return _replaced(look, "call", call_if_there)
+
+
+_torchao: list[Any] = []
+"""What torchao's operators are registered with; they stay for the process's life."""
+
+
+def torchao_by_shape() -> None:
+    """Let torchao's affine operators give only shapes where only shapes are asked for. Imports torchao.
+
+    Their code is some twenty operators each, of which every pass over a graph asks the shapes, a costly question where
+    sizes are open: two thirds of the time of a language model's export.
+    """
+    if _torchao:
+        return
+    import torch
+    from torch._inductor.decomposition import decompositions  # has the code by operator
+    from torch._subclasses import FakeTensor
+    from torch._subclasses.functional_tensor import FunctionalTensor
+    from torch.fx.experimental.proxy_tensor import get_proxy_mode
+    from torchao.quantization import quant_primitives as code
+
+    def shape_alone(value: Any) -> bool:
+        return isinstance(value, (FakeTensor, FunctionalTensor)) and get_proxy_mode() is None
+
+    def choose(input, mapping_type, block_size, target_dtype, *args, **options):  # type: ignore[no-untyped-def]  # noqa: A002
+        if not shape_alone(input) or args or not options.keys() <= {"scale_dtype", "zero_point_dtype", "keepdim"}:
+            return chosen(input, mapping_type, block_size, target_dtype, *args, **options)
+        sizes, reduced = code._get_reduction_params(block_size, input.size())
+        keep = bool(options.get("keepdim"))
+        sizes = [1 if at in reduced else size for at, size in enumerate(sizes) if keep or at not in reduced]
+        scale = input.new_empty(sizes, dtype=options.get("scale_dtype") or input.dtype)
+        return scale, input.new_empty(sizes, dtype=options.get("zero_point_dtype") or torch.int32)
+
+    def quantize(input, block_size, scale, zero_point, output_dtype, *args, **options):  # type: ignore[no-untyped-def]  # noqa: A002
+        if shape_alone(input) and output_dtype in (torch.int8, torch.uint8):
+            return input.new_empty(input.shape, dtype=output_dtype)
+        return quantized(input, block_size, scale, zero_point, output_dtype, *args, **options)
+
+    def dequantize(input, block_size, scale, zero_point, input_dtype, *args, output_dtype=torch.float32, **options):  # type: ignore[no-untyped-def]  # noqa: A002
+        if shape_alone(input) and len(args) < 3:
+            return input.new_empty(input.shape, dtype=output_dtype)
+        return dequantized(
+            input, block_size, scale, zero_point, input_dtype, *args, output_dtype=output_dtype, **options
+        )
+
+    chosen, quantized, dequantized = (
+        decompositions[getattr(torch.ops.torchao, name).default]
+        for name in ("choose_qparams_affine", "quantize_affine", "dequantize_affine")
+    )
+    library = torch.library.Library("torchao", "IMPL")
+    warnings.filterwarnings("ignore", message="Warning only once for all operators")
+    for name, by in (
+        ("choose_qparams_affine", choose), ("quantize_affine", quantize), ("dequantize_affine", dequantize),
+    ):  # fmt: skip
+        library.impl(name, by, "CompositeImplicitAutograd", allow_override=True)
+    _torchao.append(library)
 
 
 @contextlib.contextmanager

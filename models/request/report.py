@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from core import console
 from core.console.units import size
@@ -15,8 +15,12 @@ if TYPE_CHECKING:
     from models.request.current import Row
 
 
-def zoo(as_json: bool) -> None:
-    """The zoo: a row for each model and format; as JSON an object for each scheme, too."""
+def zoo(as_json: bool, languages: Sequence[Mapping[str, Any]]) -> None:
+    """The zoo: a row for each model and format; as JSON an object for each scheme, too.
+
+    Args:
+        languages: the language models, as `models.text.source.listing` gives them.
+    """
     from models.request.current import listing
     from models.zoo import load_zoo
     from models.zoo.schemes import load_type_names, type_of
@@ -36,6 +40,7 @@ def zoo(as_json: bool) -> None:
                 }
                 for row in rows
             ]
+            + list(languages)
         )
         return
     lines: dict[tuple[str, str], list[Row]] = {}
@@ -52,11 +57,18 @@ def zoo(as_json: bool) -> None:
         optional=("what it is",),
     )
     console.table(
+        "Language models",
+        ["model", "schemes", "exported", "what it is"],
+        [[one["model"], ", ".join(one["schemes"]), ", ".join(one["exported"]), one["title"]] for one in languages],
+        caption='Talk with one by ./inv chat --model NAME, or ask it once: ./inv deploy --model NAME --prompt "..."',
+        optional=("what it is",),
+    )
+    console.table(
         "Trained weights",
         ["model", "file", "SHA-256", "here", "get them with"],
         [
             [model, one["file"], one["sha256"], "yes" if one["here"] else "no", one["get"]]
-            for model, one in weights.items()
+            for model, one in {**weights, **{each["model"]: each["trained"] for each in languages}}.items()
         ],
         caption="The other models are small ones of Slipway's own: nobody trained them, and their weights are random",
         optional=("SHA-256", "here"),

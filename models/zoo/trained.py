@@ -17,6 +17,7 @@ from pathlib import Path
 
 from core.console import note
 from core.environment import bootstrap
+from core.environment.install_bar import Size
 from core.environment.installer import SetupError
 from core.errors import HostError
 from core.files import locked, sha256_bytes, sha256_file, write_atomic
@@ -50,6 +51,14 @@ class File:
         """Where it is in the cache."""
         return cache_dir("data") / f"{self.sha256[:16]}-{self.name}"
 
+    def described(self, about: str, model: str) -> dict[str, str]:
+        """A model's file for a list: its name, digest and sources, where it is, and how to get it."""
+        return {
+            "about": about, "file": self.name, "sha256": self.sha256, "licence": self.licence,
+            "package": self.package, "address": self.address, "here": str(self.here) if self.here.is_file() else "",
+            "get": f"./inv export --model {model}",
+        }  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -71,13 +80,8 @@ class Trained:
         return (self.weights, self.classes, self.picture, *self.calibration)
 
     def described(self, model: str) -> dict[str, str]:
-        """The file of weights for a list: its name, digest and sources, where it is, and how to get it."""
-        file, here = self.weights, self.weights.here
-        return {
-            "about": self.about, "file": file.name, "sha256": file.sha256, "licence": file.licence,
-            "package": file.package, "address": file.address, "here": str(here) if here.is_file() else "",
-            "get": f"./inv export --model {model}",
-        }  # fmt: skip
+        """The file of weights for a list."""
+        return self.weights.described(self.about, model)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -158,7 +162,7 @@ def fetch(models: Iterable[str]) -> bool:
             try:
                 if _lately(failed):
                     raise HostError("The last attempt failed less than an hour ago.", "", f"rm {failed}")
-                _bring(missing)
+                bring(missing)
                 came = True
             except HostError as error:
                 why = " ".join(filter(None, [error.what, error.cause]))
@@ -176,24 +180,27 @@ def _lately(failed: Path) -> bool:
     return failed.is_file() and time.time() - failed.stat().st_mtime < _AGAIN
 
 
-def _bring(files: list[File]) -> None:
+def bring(files: list[File], label: Size = bootstrap.LABELS["data"]) -> None:
     """Put files into the cache: from their packages, as pip's settings give them, else from their owners' addresses.
+
+    Args:
+        label: what is said of it.
 
     Raises:
         HostError: one cannot be had, or has other bytes.
     """
     try:
-        _from_packages(files)
+        _from_packages(files, label)
     except HostError:
         served = [file for file in files if file.address]
         if not served:
             raise
         for file in served:
             _from_owner(file)
-        _from_packages([file for file in files if not file.address])
+        _from_packages([file for file in files if not file.address], label)
 
 
-def _from_packages(files: list[File]) -> None:
+def _from_packages(files: list[File], label: Size) -> None:
     """Put files into the cache from their packages.
 
     Raises:
@@ -201,7 +208,7 @@ def _from_packages(files: list[File]) -> None:
     """
     packages = dict.fromkeys(file.package for file in files)
     if packages:
-        with _unpacked(list(packages)) as folder:
+        with _unpacked(list(packages), label) as folder:
             for file in files:
                 _keep(file, (folder / file.path).read_bytes())
 
@@ -218,7 +225,7 @@ def _keep(file: File, data: bytes) -> None:
 
 
 @contextmanager
-def _unpacked(packages: list[str]) -> Iterator[Path]:
+def _unpacked(packages: list[str], label: Size) -> Iterator[Path]:
     """A folder for the block with packages' files, which pip got and checked.
 
     Raises:
@@ -231,8 +238,8 @@ def _unpacked(packages: list[str]) -> Iterator[Path]:
         listing, folder = Path(scratch) / "lock.txt", Path(scratch) / "files"
         listing.write_text("".join(lines[package] for package in packages), encoding="utf-8")
         try:
-            with shown(bootstrap.LABELS["data"]):
-                bootstrap.install_listed(listing, venv(), folder, bootstrap.LABELS["data"])
+            with shown(label):
+                bootstrap.install_listed(listing, venv(), folder, label)
         except SetupError as error:
             raise host_error(str(error)) from error
         yield folder

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <thread>
+#include <utility>
 
+#include "base/platform.h"
 #include "runner/inputs.h"
 #include "runner/measure.h"
 
@@ -42,48 +45,85 @@ Tensor tensor_of(DType dtype, const void* data, std::size_t count) {
   return tensor;
 }
 
-}  // namespace
-
-Result<Generated> generate(const Options& options, Engine& engine, const ProgramInfo& program,
-                           const MethodInfo& method, const std::function<Status(std::int64_t)>& told) {
-  const Result<std::vector<std::int64_t>> prompt = read_prompt(options.prompt_path);
-  SLIPWAY_RETURN_IF_ERROR(prompt);
-  Result<TextSession> opened = TextSession::open(
-      program, method, [&engine](const std::string& name, const std::vector<Tensor>& inputs) {
-        return run_once(engine, name, inputs);
-      });
-  SLIPWAY_RETURN_IF_ERROR(opened);
-  TextSession& session = opened.value();
-  std::vector<std::int64_t> stops = options.stops;
-  if (options.own_stops) {
-    stops.insert(stops.end(), session.model().stops.begin(), session.model().stops.end());
-  }
-  Sampler sampler(options.sampling);
-  Generated found;
-  found.model = session.model();
-  found.prompt_tokens = static_cast<std::int64_t>(prompt.value().size());
-  std::vector<std::int64_t> next = prompt.value();
-  for (;;) {
+// Reads `next`, and writes after it until something ends the text; adds to `found`.
+Status write_text(const Options& options, TextSession& session, Sampler& sampler,
+                  std::vector<std::int64_t> next, const std::vector<std::int64_t>& stops,
+                  const std::function<Status(std::int64_t)>& told, Generated* found) {
+  found->prompt_tokens += static_cast<std::int64_t>(next.size());
+  for (unsigned written = 1;; ++written) {
     const Clock::time_point start = Clock::now();
     SLIPWAY_RETURN_IF_ERROR(session.read(next));
     const Result<std::int64_t> picked = session.pick(sampler);
     const double took = milliseconds_since(start);
     SLIPWAY_RETURN_IF_ERROR(picked);
     const std::int64_t token = picked.value();
-    if (found.tokens.empty()) {
-      found.prompt_ms = took;
-      found.first_scores = session.scores();
-    } else {
-      found.token_ms.push_back(took);
+    if (found->tokens.empty()) {
+      found->first_scores = session.scores();
     }
-    found.tokens.push_back(token);
+    if (written == 1) {
+      found->prompt_ms += took;
+    } else {
+      found->token_ms.push_back(took);
+    }
+    found->tokens.push_back(token);
     SLIPWAY_RETURN_IF_ERROR(told(token));
     const bool stopped = std::find(stops.begin(), stops.end(), token) != stops.end();
-    if (stopped || found.tokens.size() >= options.generate || session.full()) {
-      found.ended = stopped ? "stop" : found.tokens.size() >= options.generate ? "length" : "context";
-      return found;
+    if (stopped || written >= options.generate || session.full()) {
+      found->ended = stopped ? "stop" : written >= options.generate ? "length" : "context";
+      return {};
     }
     next = {token};
+  }
+}
+
+// What comes after text number `turn`, as --turns has it; waits for it.
+Result<std::vector<std::int64_t>> next_turn(unsigned turn) {
+  const std::string name = "turn" + std::to_string(turn);
+  while (!exists(name + ".end")) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  Result<std::vector<std::int64_t>> read = read_prompt(name + ".npy");
+  SLIPWAY_RETURN_IF_ERROR(read);
+  if (read.value().empty()) {
+    return Status(Code::kInput, name + ".npy is empty.", "begin it with the tokens that stay");
+  }
+  return read;
+}
+
+}  // namespace
+
+Result<Generated> generate(const Options& options, Engine& engine, const ProgramInfo& program,
+                           const MethodInfo& method, const TextListener& listener) {
+  Result<std::vector<std::int64_t>> next = read_prompt(options.prompt_path);
+  SLIPWAY_RETURN_IF_ERROR(next);
+  Result<TextSession> session = TextSession::open(
+      program, method, [&engine](const std::string& name, const std::vector<Tensor>& inputs) {
+        return run_once(engine, name, inputs);
+      });
+  SLIPWAY_RETURN_IF_ERROR(session);
+  std::vector<std::int64_t> stops = options.stops;
+  if (options.own_stops) {
+    const std::vector<std::int64_t>& own = session.value().model().stops;
+    stops.insert(stops.end(), own.begin(), own.end());
+  }
+  Sampler sampler(options.sampling);
+  Generated found;
+  found.model = session.value().model();
+  for (unsigned turn = 1;; ++turn) {
+    SLIPWAY_RETURN_IF_ERROR(write_text(options, session.value(), sampler, std::move(next.value()), stops,
+                                       listener.token, &found));
+    if (!options.turns) {
+      return found;
+    }
+    SLIPWAY_RETURN_IF_ERROR(listener.turn(found, session.value().position()));
+    next = next_turn(turn);
+    SLIPWAY_RETURN_IF_ERROR(next);
+    const std::int64_t kept = next.value().front();
+    if (kept < 0) {
+      return found;
+    }
+    SLIPWAY_RETURN_IF_ERROR(session.value().go_back(kept));
+    next.value().erase(next.value().begin());
   }
 }
 

@@ -24,10 +24,17 @@ struct Generated {
   std::vector<float> first_scores;  // those of the token that follows the prompt
 };
 
+// Who hears of a text while it is written.
+struct TextListener {
+  std::function<Status(std::int64_t)> token;  // each, as it comes
+  // A text has ended, and the next one is waited for; with all that was written so far, and the tokens read.
+  std::function<Status(const Generated& found, std::int64_t position)> turn;
+};
+
 // Reads the prompt and writes the tokens that `options` wants; the program is loaded with
-// text_methods_of(program) besides. `told` gets each token as it comes.
+// text_methods_of(program) besides.
 Result<Generated> generate(const Options& options, Engine& engine, const ProgramInfo& program,
-                           const MethodInfo& method, const std::function<Status(std::int64_t)>& told);
+                           const MethodInfo& method, const TextListener& listener);
 
 // The tokens written [n], and the scores of the first of them [vocabulary].
 std::vector<Tensor> outputs_of(const Generated& generated);

@@ -83,6 +83,7 @@ constexpr Flag kFlags[] = {
     {"top_p", Takes::kValue, nullptr, nullptr, 0},
     {"seed", Takes::kValue, nullptr, nullptr, 0},
     {"stream", Takes::kNothing, nullptr, nullptr, 0},
+    {"turns", Takes::kNothing, nullptr, nullptr, 0},
     {"profile", Takes::kNothing, nullptr, nullptr, 0},
     {"count_instructions", Takes::kNothing, nullptr, nullptr, 0},
     {"provider", Takes::kValue, nullptr, nullptr, 0},
@@ -115,6 +116,7 @@ Status set_switch(Options* options, std::string_view name) {
       {"print_output", &options->print_output},
       {"profile", &options->profile},
       {"stream", &options->stream},
+      {"turns", &options->turns},
       {"ort_spinning", &options->engine.ort_spinning},
       {"trust_provider", &options->engine.trust_provider},
       {"count_instructions", &options->count_instructions},
@@ -305,6 +307,9 @@ Status check(const Options& options) {
   if ((options.generate != 0) != !options.prompt_path.empty()) {
     return usage("--prompt and --generate belong together.", "--prompt TOKENS.npy --generate 32");
   }
+  if (options.turns && options.generate == 0) {
+    return usage("--turns goes with --prompt.", "--prompt TOKENS.npy --generate 32 --stream --turns");
+  }
   if (options.generate != 0 && (!options.inputs.empty() || options.have_input_shapes ||
                                 !options.run_first.empty() || !options.values_path.empty())) {
     return usage("--generate makes the inputs itself.",
@@ -418,6 +423,8 @@ Flags are --flag=value or --flag value.
   --temperature T --top_k K --top_p P --seed S
                           how the next token is chosen (default: T 0, always the likeliest; K 0 and P 1: among all)
   --stream                print each token when it is there, as "token 123"
+  --turns                 go on with turn1.npy when turn1.end is there, then turn2.npy, ...: int64, how many of the
+                          tokens read so far stay (-1: that was all), and tokens to read after these
   --num_executions N      timed executions (default: 1)
   --warmup N              executions before those, not timed (default: 0)
   --cpu_threads N         threads (default: one a physical core)

@@ -43,6 +43,7 @@ struct Options {
   std::vector<std::int64_t> stops;  // others
   Sampling sampling;
   bool stream = false;  // each token as it comes
+  bool turns = false;   // after each text, the next one is waited for
   EngineOptions engine;
   DigestWish digests = DigestWish::kCheap;
   bool print_output = false;

@@ -74,6 +74,7 @@ ELSEWHERE = (
     ("embedding.md", "cmake ", "tests/integration/test_libslipway.py and test_engine_sdks.py"),
     ("embedding.md", "pip install", "it takes an Arm device; tests/integration/test_libslipway.py"),
     ("build.md", "./inv doctor", "tests/integration/test_hosts.py has it without a mirror"),
+    ("howto.md", "./inv deploy --device pi --program llama.pte", "tests/integration/test_answer.py"),
     ("howto.md", "source ", "tests/integration/test_shells.py"),
     ("howto.md", "export INVOKE", "it is for the reader's shell; tests/unit/test_tasks.py"),
     ("lean.md", "pte_runner ", "tests/integration/test_weights_cache.py"),

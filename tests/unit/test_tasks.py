@@ -24,7 +24,7 @@ from tests.conftest import Inv
 
 NAMES = {
     "targets", "doctor", "build", "export", "deploy", "devices.list", "devices.add", "devices.run", "devices.start",
-    "devices.stop", "devices.trust", "devices.rollback", "devices.gc", "devices.verify", "models",
+    "devices.stop", "devices.trust", "devices.rollback", "chat", "devices.verify", "models",
     "test", "clean", "matrix", "compare", "inspect",
     "self.operators", "self.prove", "self.bench", "self.fuzz", "self.agree", "self.lock", "self.docs", "self.lab",
 }  # fmt: skip

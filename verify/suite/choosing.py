@@ -56,6 +56,7 @@ PROVES: Mapping[str, str] = {
     "runtime/program": "runtime",
     "runtime/runner": "runner",
     "runtime/tests": "runtime",
+    "runtime/text": "answer",
     "toolchains": "build",
     "toolchains/bundle": "sdk",
     "toolchains/compilers": "build_faults hardening",

@@ -1,0 +1,50 @@
+"""What commands that let a language model write have in common, and the options of ``./inv chat``."""
+
+from __future__ import annotations
+
+from commands.shared import HOW, WHAT, WHERE, device_names, scheme_names
+from core.cli.request import Request, option, real, whole
+
+
+class Sampled(Request):
+    """What commands that let a language model write have in common."""
+
+    tokenizer: str = option(
+        "the model's tokenizer.json (default: the one beside the program); tokenizer_config.json beside it has the "
+        "template of chats",
+        group=HOW,
+    )
+    generate: int = whole(
+        "tokens to generate at most (default: 256 for a language model)",
+        1, 0, group=HOW,
+    )  # fmt: skip
+    temperature: float = real("how freely tokens are chosen; 0: always the likeliest", 0, 0, group=HOW)
+    top_k: int = whole("choose among the k likeliest tokens (default: all)", 1, 0, group=HOW)
+    top_p: float = real("choose among the likeliest tokens that together have this probability", 0.01, 1, group=HOW)
+    seed: int = whole("where the random choice of tokens begins", 0, 0, group=HOW)
+
+
+class Chat(Sampled):
+    """Talk with a language model on a device: it stays loaded, and keeps what it has read between your lines.
+
+    /reset forgets the talk, /stats shows the speed, /exit or Ctrl-D ends it. If the connection breaks, the talk goes on
+    over a new one.
+
+    Example: ./inv chat --device pi --model smollm2_135m
+    """
+
+    letters = False
+    resumes = "the same command again; what was built, exported and uploaded is kept"
+
+    model: str = option(
+        "a language model: of the zoo, a folder of Hugging Face or a GGUF file (default: smollm2_135m)", "smollm2_135m",
+        group=WHAT,
+    )  # fmt: skip
+    scheme: str = option("how it is quantized (default: qd8_qb4w)", names=scheme_names, group=WHAT)
+    options: str = option("options of the export: context=2048;group=64", group=WHAT)
+    program: str = option("instead of --model: its .pte file", group=WHAT)
+    device: str = option(
+        "a device of devices.toml; ./inv devices.list shows them (default: local)",
+        setting=True, names=device_names, group=WHERE,
+    )  # fmt: skip
+    cpu_threads: str = option("threads on the device, 0 for its physical cores (default: 0)", setting=True, group=HOW)

@@ -1,0 +1,163 @@
+"""``./inv deploy --prompt`` and ``./inv chat``: text in, text out, of a language model in a folder of Hugging Face."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import struct
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.paths import ROOT
+from models.text.tokenizer import Tokenizer
+from tests.conftest import Inv
+
+pytestmark = [pytest.mark.build, pytest.mark.export]
+
+WORDS = ("<end>", "why", "is", "the", "sky", "so", "blue", "?", *(f"w{number}" for number in range(56)))
+WIDE, HEADS, OWN, INNER = 64, 4, 2, 128
+"""Of the model: elements of a token, heads, those of keys and values, and elements inside of a layer."""
+
+
+def tokenizer(folder: Path, words: tuple[str, ...] = WORDS) -> Path:
+    """A ``tokenizer.json`` of whole words, with the end of texts beside it."""
+    end = {"id": 0, "content": "<end>", "special": True}
+    end |= dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    vocabulary = {word: number for number, word in enumerate(words)}
+    folder.mkdir(exist_ok=True)
+    file = folder / "tokenizer.json"
+    file.write_text(
+        json.dumps(
+            {
+                "version": "1.0", "truncation": None, "padding": None, "added_tokens": [end], "normalizer": None,
+                "pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": None, "decoder": None,
+                "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "<end>"},
+            }
+        )
+    )  # fmt: skip
+    (folder / "tokenizer_config.json").write_text('{"eos_token": "<end>"}')
+    return file
+
+
+def weights() -> dict[str, np.ndarray[Any, Any]]:
+    """Of a Llama with two layers, by Hugging Face's names."""
+    head = WIDE // HEADS
+    shapes = {"model.embed_tokens": (len(WORDS), WIDE), "model.norm": (WIDE,), "lm_head": (len(WORDS), WIDE)}
+    for layer in range(2):
+        rows = {
+            "self_attn.q_proj": (WIDE, WIDE), "self_attn.k_proj": (OWN * head, WIDE), "self_attn.o_proj": (WIDE, WIDE),
+            "self_attn.v_proj": (OWN * head, WIDE), "mlp.gate_proj": (INNER, WIDE), "mlp.up_proj": (INNER, WIDE),
+            "mlp.down_proj": (WIDE, INNER), "input_layernorm": (WIDE,), "post_attention_layernorm": (WIDE,),
+        }  # fmt: skip
+        shapes |= {f"model.layers.{layer}.{name}": shape for name, shape in rows.items()}
+    random = np.random.default_rng(5)
+    return {
+        f"{name}.weight": random.normal(0.4 * (len(shape) == 1), 0.4, shape).astype("<f4")
+        for name, shape in shapes.items()
+    }
+
+
+def hugging_face(folder: Path) -> Path:
+    """The folder of a small language model, as its authors would publish it."""
+    tokenizer(folder)
+    config = {
+        "model_type": "llama", "hidden_size": WIDE, "num_hidden_layers": 2, "num_attention_heads": HEADS,
+        "num_key_value_heads": OWN, "intermediate_size": INNER, "vocab_size": len(WORDS), "rms_norm_eps": 1e-5,
+        "rope_theta": 10000.0, "max_position_embeddings": 64, "eos_token_id": 0, "bos_token_id": 0,
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config))
+    header: dict[str, object] = {}
+    data = b""
+    for name, weight in weights().items():
+        at = [len(data), len(data) + weight.nbytes]
+        header[name] = {"dtype": "F32", "shape": list(weight.shape), "data_offsets": at}
+        data += weight.tobytes()
+    text = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory, inv: Inv) -> Path:
+    """The program, by upstream's exporter of language models."""
+    folder = tmp_path_factory.mktemp("language")
+    model = hugging_face(folder / "tiny")
+    done = inv("export", "--model", str(model), "--options", "context=48", env={"SLIPWAY_DIST": str(folder)})
+    assert done.returncode == 0, done.stderr
+    assert "tiny-qd8_qb4w: " in done.stderr
+    return folder / "programs/tiny-qd8_qb4w/model.pte"
+
+
+@pytest.mark.parametrize("device", ["local", "pi"])
+def test_a_model_goes_on_from_a_prompt(net: Path, device: str, inv: Inv) -> None:
+    words = ("deploy", "--device", device, "--program", str(net), "--prompt", "why is the sky", "--generate", "9")
+    done = inv(*words)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"([3-9]) of \1 tokens the same", done.stdout)
+    assert ("tokens/s" in done.stdout) == (device == "local")
+    done = inv(*words, "--temperature", "0.1", "--seed", "3", "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["runner"]["generated"]["prompt_tokens"] == 4
+    assert [one["name"] for one in result["outputs"]] == ["scores"]
+    assert result["verdict"] in ("identical", "agrees")
+
+
+def test_a_talk_keeps_what_was_read(net: Path) -> None:
+    said = "why is\n/stats\n\nthe sky\n/reset\nwhy is\n/stats\n" + "blue " * 50 + "\n"
+    argv = [str(ROOT / "inv"), "chat", "--program", str(net), "--generate", "5"]
+    done = subprocess.run(argv, input=said, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    answers = done.stdout.splitlines()
+    assert len(answers) == 3
+    assert answers[0] == answers[2] != answers[1]
+    assert "holds 6 of 48 tokens" in done.stderr
+    assert "The model has forgotten the talk." in done.stderr
+    assert "and the model holds 48" in done.stderr
+
+
+def test_what_a_tokenizer_writes_it_reads(tmp_path: Path) -> None:
+    """The formats of other libraries: tiktoken's, and SentencePiece's."""
+    text = "Grüße, 世界 🙂!"
+    tiktoken = tmp_path / "bytes.model"
+    tiktoken.write_bytes(b"".join(b"%s %d\n" % (base64.b64encode(bytes([byte])), byte) for byte in range(256)))
+    made = Tokenizer(tiktoken)
+    numbers = made.encode(text)
+    assert numbers[1:] == list(text.encode())  # the first one begins a text
+    step = made.decoding()
+    assert "".join(step(number) for number in numbers[1:]) == text
+    assert len(made.stops) == 2
+    piece = tmp_path / "piece.model"
+    import sentencepiece  # type: ignore[import-not-found,unused-ignore]
+
+    with piece.open("wb") as file:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter([text, "why is the sky blue ?"] * 20), model_writer=file, vocab_size=300,
+            hard_vocab_limit=False, byte_fallback=True,
+        )  # fmt: skip
+    made = Tokenizer(piece)
+    step = made.decoding()
+    assert "".join(step(number) for number in made.encode("the sky")[1:]).strip() == "the sky"
+
+
+def test_what_is_not_the_models_text_is_refused(net: Path, tmp_path: Path, inv: Inv) -> None:
+    own, other = tokenizer(tmp_path / "own"), tokenizer(tmp_path / "other", (*WORDS, "green"))
+    damaged = tmp_path / "damaged.json"
+    damaged.write_text(own.read_text()[:-9])
+    for file, prompt, what in (
+        (own, "why\x1b[2J", "The prompt has the control character U+001B at position 4."),
+        (own, os.fsdecode(b"why\xff"), "--prompt is not UTF-8"),
+        (own, " ", "The prompt is empty."),
+        (damaged, "why", f"{damaged} is not a tokenizer."),
+        (other, "why", "The tokenizer has 65 tokens, and the program scores 64."),
+    ):
+        done = inv("deploy", "--device", "local", "--program", str(net), "--tokenizer", str(file), "--prompt", prompt)
+        assert (done.returncode, done.stdout) == (2, ""), done.stderr
+        assert what in done.stderr
+        assert "Traceback" not in done.stderr

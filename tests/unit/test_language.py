@@ -1,0 +1,170 @@
+"""Language models: what their files say, what is exported of them, and a talk's tokens. Without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commands.chat import Talk, stats
+from core.errors import ConfigError, ExportError
+from deploy.run.settings import Turn
+from models.text import families, source
+
+CONFIG = {
+    "model_type": "llama", "hidden_size": 576, "num_hidden_layers": 30, "num_attention_heads": 9,
+    "num_key_value_heads": 3, "vocab_size": 49152, "intermediate_size": 1536, "rms_norm_eps": 1e-5,
+    "rope_theta": 100000, "max_position_embeddings": 8192,
+}  # fmt: skip
+
+
+def test_gguf_says_the_same_as_hugging_face() -> None:
+    fields = {
+        "general.architecture": "llama", "llama.embedding_length": 576, "llama.block_count": 30,
+        "llama.attention.head_count": 9, "llama.attention.head_count_kv": 3, "llama.feed_forward_length": 1536,
+        "llama.attention.layer_norm_rms_epsilon": 1e-5, "llama.rope.freq_base": 100000.0,
+        "llama.context_length": 8192, "tokenizer.ggml.tokens": ["a"] * 49152,
+    }  # fmt: skip
+    shape = families.shape_of(CONFIG, 1024, turned_as_hf=True)
+    assert shape == families.shape_of(families.config_of(fields), 1024, turned_as_hf=True)
+    assert (shape["head_dim"], shape["rope_theta"], shape["use_scaled_rope"]) == (64, 100000.0, False)
+
+
+@pytest.mark.parametrize(
+    ("change", "want"),
+    [
+        ({"model_type": "qwen2", "sliding_window": 128, "use_sliding_window": False}, {"attention_qkv_bias": True}),
+        ({"model_type": "qwen3", "head_dim": 128}, {"use_qk_norm": True, "qk_norm_before_rope": True, "head_dim": 128}),
+        ({"model_type": "phi3", "partial_rotary_factor": 0.75}, {"partial_rotary_factor": 0.75}),
+        (
+            {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}},
+            {"use_scaled_rope": True, "rope_scale_factor": 8},
+        ),
+        ({"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}, "rope_theta": None}, {"rope_theta": 5e5}),
+        ({"model_type": "mistral", "sliding_window": 4096}, {"use_qk_norm": False}),
+    ],
+)
+def test_families_that_can_be_exported(change: dict[str, Any], want: dict[str, Any]) -> None:
+    shape = families.shape_of({**CONFIG, **change}, 1024, turned_as_hf=True)
+    assert {name: shape[name] for name in want} == want
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"model_type": "gemma3"}, "its architecture is 'gemma3'"),
+        ({"rope_scaling": {"type": "yarn"}}, "its positions are scaled by 'yarn'"),
+        ({"model_type": "mistral", "sliding_window": 512}, "its attention sees 512 tokens"),
+        ({"max_position_embeddings": 512}, "it was trained for 512 tokens, not 1024"),
+        ({"hidden_size": None}, "its configuration lacks"),
+    ],
+)
+def test_others_are_refused_with_the_reason(change: dict[str, Any], why: str) -> None:
+    with pytest.raises(ExportError) as caught:
+        families.shape_of({**CONFIG, **change}, 1024, turned_as_hf=True)
+    assert caught.value.cause.startswith(why)
+
+
+def test_weights_have_the_names_of_upstreams_transformer() -> None:
+    assert families.names_of("model.embed_tokens.weight") == families.names_of("token_embd.weight")
+    assert families.names_of("model.layers.7.self_attn.q_proj.bias") == ("layers.7.attention.wq.bias",)
+    assert families.names_of("blk.7.ffn_gate.weight") == ("layers.7.feed_forward.w1.weight",)
+    assert len(families.names_of("model.layers.0.self_attn.qkv_proj.weight")) == 3
+    assert families.names_of("rope_freqs.weight") == ()
+    for unknown in ("model.layers.0.mlp.experts.1.weight", "blk.0.attn_q.scale", "visual.patch.weight"):
+        with pytest.raises(ExportError, match="cannot be exported"):
+            families.names_of(unknown)
+
+
+def test_a_model_is_found_by_its_name_and_its_files(tmp_path: Path) -> None:
+    folder = tmp_path / "My model"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    (tmp_path / "x.gguf").touch()
+    assert source.is_language("smollm2_135m")
+    assert source.is_language(str(folder))
+    assert not source.is_language("mobilenet_v2")
+    assert source.find("smollm2_135m").name == "smollm2_135m-qd8_qb4w"
+    assert source.find(str(tmp_path / "x.gguf"), "fp32", {"context": "64"}).context == 64
+    with pytest.raises(ConfigError, match="has no weights"):
+        source.find(str(folder))
+    (folder / "model.safetensors").touch()
+    assert source.find(str(folder)).name == "My_model-qd8_qb4w"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "options", "what"),
+    [
+        ("qs8", {}, "cannot be exported as qs8"),
+        ("", {"bits": "4"}, "has no option bits"),
+        ("", {"context": "0"}, "Option context cannot be '0'"),
+        ("", {"group": "48"}, "Option group cannot be '48'"),
+    ],
+)
+def test_what_it_cannot_have_is_refused(scheme: str, options: dict[str, str], what: str) -> None:
+    with pytest.raises(ConfigError, match=what):
+        source.find("smollm2_135m", scheme, options)
+
+
+class Letters:
+    """A tokenizer in which a token is a letter, and a turn ends with a full stop."""
+
+    def talk(self, turns: list[tuple[str, str]]) -> list[int]:
+        return [ord(letter) for _, text in turns for letter in f"{text}."]
+
+    def decoding(self) -> Callable[[int], str]:
+        return chr
+
+
+def talk_of(*lines: str) -> tuple[Talk, list[str]]:
+    said = iter(lines)
+    shown: list[str] = []
+
+    def ask() -> str:
+        try:
+            return next(said)
+        except StopIteration:
+            raise EOFError from None
+
+    return Talk(Letters(), ask, shown.append), shown  # type: ignore[arg-type]
+
+
+def answered(talk: Talk, text: str, held: int, context: int = 100) -> list[int] | None:
+    for letter in text:
+        talk.token(ord(letter))
+    return talk.turn(Turn("stop", held, context, held, 100.0, len(text) - 1, 50.0))
+
+
+def test_a_talk_reads_only_what_is_new() -> None:
+    talk, shown = talk_of("Hi", "/stats", "Bye", "/reset", "New")
+    assert talk.first == [ord(letter) for letter in "Hi."]
+    # The model holds "Hi.yo" and has written the full stop, which it has not read.
+    assert answered(talk, "yo.", held=5) == [5, *map(ord, "..Bye.")]
+    assert "".join(shown) == "yo.\n"
+    # The template writes what the model said as it was; after a reset only what is equal from the beginning stays.
+    assert answered(talk, "x", held=11) == [0, *map(ord, "New.")]
+    assert answered(talk, "z", held=4) is None
+
+
+def test_a_line_that_does_not_fit_is_not_sent() -> None:
+    talk, _ = talk_of("Hi", "much too long", "ok")
+    assert answered(talk, "yo", held=4, context=12) == [4, *map(ord, "o.ok.")]
+
+
+def test_a_talk_goes_on_over_another_connection() -> None:
+    talk, shown = talk_of("Hi", "How", "End")
+    assert answered(talk, "yo", held=4) is not None
+    talk.token(ord("f"))  # and the connection breaks
+    talk.begin()
+    again = answered(talk, "yo", held=4)
+    assert again == [4, *map(ord, "o.How.")]
+    answered(talk, "fine", held=12)
+    assert "".join(shown) == "yo\nffine\n"
+
+
+def test_stats_are_those_of_all_answers() -> None:
+    said = Turn("stop", 41, 1024, 12, 60.0, 9, 300.0)
+    assert stats(said) == "holds 41 of 1024 tokens; pp 200.0 tokens/s; tg 30.0 tokens/s"
+    assert stats(None) == "there is no answer yet"
