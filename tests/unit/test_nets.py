@@ -196,7 +196,7 @@ def test_only_what_others_use_counts_as_a_disturbance(monkeypatch: pytest.Monkey
     monkeypatch.setattr("time.monotonic", lambda: at(0))
     monkeypatch.setattr(measuring, "_all_busy", lambda: at(1))
     monkeypatch.setattr(measuring, "_our_busy", lambda: at(2))
-    busy = measuring._Busy()
+    busy = measuring.Busy()
     now = next(seconds)
     assert busy.others() == 0.5
 
