@@ -60,7 +60,7 @@ def test_all_runtimes_take_turns_and_one_that_fails_has_its_reason(dist: Path, m
         return found
 
     def case(cell: Wanted, runtime: str, lean: Bundle, *flags: str) -> Case:
-        return Case(cell.name, runtime, (), cell.folder("torch", 32) / "model.pt", (), flags)
+        return Case(cell.name, runtime, (), Wanted("ds_cnn", 32).folder("torch") / "model.pt", (), flags)
 
     monkeypatch.setattr(Case, "run", run)
     monkeypatch.setattr(cells, "_case", case)
@@ -139,7 +139,7 @@ def test_figures_are_kept_if_nobody_else_computed(
     found: Any = {name: one.model_copy(update={"others": others}) for name, one in CELLS.items()}
     monkeypatch.setattr(report, "sweep", lambda *_: found)
     monkeypatch.setattr(report, "engine", lambda name: LEAN_BUNDLE)
-    monkeypatch.setattr(report, "about", lambda rounds: "by whom")
+    monkeypatch.setattr(report, "about", lambda cells, rounds: "by whom")
     report.run(Peers(update=True))
     assert ("| resnet18 fp32 | 1 / 0.5 |" in report.TABLE.text()) is kept
 

@@ -20,7 +20,6 @@ from core.environment import bootstrap
 from core.errors import BuildError, SlipwayError
 from core.files import sha256_bytes, sha256_file
 from core.formats.bundle import Bundle
-from core.formats.program import load_program
 from core.paths import dist_part
 from core.processes import sweep as sweeping
 from core.processes.commands import run as run_command
@@ -28,9 +27,10 @@ from core.processes.sweep import Journal
 from deploy.run.needs import bundle_digest, runner_here
 from models.request import versions
 from verify.bench.cases import Case
-from verify.bench.measuring import QUIET, Busy, Watched, distance, fitting, take_turns
+from verify.bench.measuring import QUIET, Busy, Watched, fitting, take_turns
 from verify.nets import exporting
 from verify.nets.exporting import Export, Exporter
+from verify.nets.report import THREADS, subject
 from verify.nets.table import Exported, load
 
 LEAN, TORCH = "lean", "torch"
@@ -49,7 +49,6 @@ NETS = {
     "lstm": "qd8_qc8w",
 }
 """Lean's scheme in 8 bits; the others quantize activations at run time, too, where it does."""
-THREADS = (1, 2)
 AIM_MS = 400.0
 """How long the executions of one process take, all together."""
 _MOST = 2000
@@ -63,24 +62,23 @@ _CONVERTING = Path(__file__).with_name("converting.py")
 class Runtime:
     """A runtime beside lean."""
 
-    name: str
     package: str
     """In the lock."""
     file: str
     """Of a model that is converted for it."""
+    floats_only: str = ""
+    """Why it has nothing in 8 bits."""
 
 
 RUNTIMES = {
-    one.name: one
-    for one in (
-        Runtime("onnxruntime", "onnxruntime", "model.onnx"),
-        Runtime("litert", "ai-edge-litert", "model.tflite"),
-        Runtime("ncnn", "ncnn", "model.ncnn.param"),
-        Runtime("openvino", "openvino", "model.xml"),
-        Runtime(TORCH, "torch", "model.pt"),
-        Runtime("compiled", "torch", "model.pt2"),
-    )
+    "onnxruntime": Runtime("onnxruntime", "model.onnx"),
+    "litert": Runtime("ai-edge-litert", "model.tflite"),
+    "ncnn": Runtime("ncnn", "model.ncnn.param", "ncnn's wheels have no tool that quantizes"),
+    "openvino": Runtime("openvino", "model.xml"),
+    TORCH: Runtime("torch", "model.pt", "PyTorch's wheel has no quantizer"),
+    "compiled": Runtime("torch", "model.pt2", "PyTorch's wheel has no quantizer"),
 }
+"""By name."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +98,9 @@ class Wanted:
         """Lean's."""
         return Exported(load()[self.net], "fp32" if self.bits == 32 else NETS[self.net])
 
-    def folder(self, runtime: str, bits: int = 0) -> Path:
-        """Of a conversion, also of that in other ``bits``."""
-        return dist_part("nets") / runtime / f"{self.net}-{bits or self.bits}"
+    def folder(self, runtime: str) -> Path:
+        """Of its conversion."""
+        return dist_part("nets") / runtime / f"{self.net}-{self.bits}"
 
 
 class Figure(BaseModel):
@@ -131,64 +129,62 @@ class Measured(Watched):
     """What multiply-adds or bytes take at that speed, whichever takes longer."""
 
 
-def convert(cells: Sequence[Wanted], runtimes: Sequence[str], again: bool) -> dict[tuple[str, str], Export]:
-    """Convert what is not there yet: by runtime and cell. What 8 bits begin with comes before them."""
+def convert(cells: Sequence[Wanted], runtimes: Sequence[str], again: bool) -> dict[tuple[str, str], str]:
+    """Convert what is not there yet; by runtime and cell why there is nothing, empty if there is."""
     environment.ensure_export()
-    keys = [sha256_file(_CONVERTING), sha256_file(bootstrap.lock_file("peers")), *map(sha256_file, exporting.CODE)]
+    files = [_CONVERTING, bootstrap.lock_file("peers"), *exporting.CODE]
+    keys = [*map(sha256_file, files), *versions()]
     wanted = dict.fromkeys(Wanted(one.net, bits) for one in cells for bits in sorted({32, one.bits}, reverse=True))
+    todo = {
+        f"{runtime} {one.name}": (runtime, one)
+        for one in wanted
+        for runtime in dict.fromkeys([TORCH, *runtimes])  # which computes what all are compared with
+        if one.bits == 32 or not RUNTIMES[runtime].floats_only
+    }
     with Exporter("verify.peers.converting", ("nets", "peers")) as exporter:
 
         def work(runtime: str, one: Wanted) -> Export:
+            out, floats = one.folder(runtime), Wanted(one.net, 32).folder(runtime)
+            out.parent.mkdir(parents=True, exist_ok=True)
             request = {
-                "net": one.net, "runtime": runtime, "bits": one.bits, "out": str(one.folder(runtime)),
-                "floats": str(one.folder(runtime, 32)), "dynamic": NETS[one.net] != "qs8",
+                "net": one.net, "runtime": runtime, "bits": one.bits, "out": str(out), "floats": str(floats),
+                "dynamic": NETS[one.net] != "qs8",
             }  # fmt: skip
-            return exporter.ask(f"{runtime}/{one.folder(runtime).name}", request)
+            return exporter.ask(f"{runtime}/{out.name}", request)
 
-        todo = [(runtime, one) for one in wanted for runtime in dict.fromkeys([TORCH, *runtimes])]
         sweep = [
             sweeping.Cell(
-                f"{runtime} {one.name}",
-                sha256_bytes(json.dumps([*keys, one.program.net.digest, versions()]).encode()),
-                partial(work, runtime, one),
+                name, sha256_bytes(json.dumps([keys, one.program.net.digest]).encode()), partial(work, runtime, one)
             )
-            for runtime, one in todo
+            for name, (runtime, one) in todo.items()
         ]
         found = sweeping.sweep(
-            "converting",
-            sweep,
-            Journal.of("peers-convert", Export),
-            again=again,
-            remark=exporting.remark,
+            "converting", sweep, Journal.of("peers-convert", Export), again=again, remark=exporting.remark,
             holds=lambda made: bool(made.error) or (dist_part("nets") / made.folder).is_dir(),
-        )
-    return {(runtime, one.name): found[f"{runtime} {one.name}"] for runtime, one in todo}
+        )  # fmt: skip
+    why = {(runtime, one.name): RUNTIMES[runtime].floats_only for one in cells for runtime in runtimes}
+    return why | {(todo[name][0], todo[name][1].name): made.error for name, made in found.items()}
 
 
 def apart(prefix: str, floats: Path) -> float:
-    """How far outputs at ``prefix`` are from torch's in ``floats``."""
+    """How far outputs at ``prefix`` are from torch's in ``floats``; their shapes need not have a batch."""
     worst = 0.0
-    for want in sorted(floats.glob("output*.npy")):
+    for want in floats.glob("output*.npy"):
         got = Path(f"{prefix}{want.stem.removeprefix('output')}.npy")
         if not got.is_file():
             return math.inf
-        right = numpy.load(want)
-        values = numpy.load(got)
-        if values.size != right.size:
+        right, values = (numpy.load(file).ravel().astype(numpy.float64) for file in (want, got))
+        if right.shape != values.shape:
             return math.inf
-        numpy.save(got, values.reshape(right.shape))  # ncnn has no batches
-        scale = float(numpy.sqrt(numpy.mean(numpy.square(right.astype(numpy.float64)))))
-        worst = max(worst, distance(got, want) / (scale or 1.0))
+        worst = max(worst, float(numpy.linalg.norm(values - right) / (numpy.linalg.norm(right) or 1.0)))
     return worst
 
 
 def _case(cell: Wanted, runtime: str, lean: Bundle, *flags: str) -> Case:
     if runtime == LEAN:
-        folder = exporting.folder_of(cell.program)
-        program = load_program(folder, verify=False)
-        inputs = tuple(folder / one.file for one in program.inputs)
-        return Case(cell.name, LEAN, runner_here(lean), folder / program.file, inputs, flags)
-    inputs = tuple(sorted(cell.folder(TORCH, 32).glob("input*.npy")))
+        one = subject(cell.program)
+        return Case(cell.name, LEAN, runner_here(lean), one.file, one.inputs, flags)
+    inputs = tuple(sorted(Wanted(cell.net, 32).folder(TORCH).glob("input*.npy")))
     runner = (sys.executable, _RUNNING, runtime, environment.apart("peers"))
     return Case(cell.name, runtime, runner, cell.folder(runtime) / RUNTIMES[runtime].file, inputs, flags)
 
@@ -203,7 +199,7 @@ def measure(cell: Wanted, runtimes: Mapping[str, str], lean: Bundle, rounds: int
     found = {name: Figure(error=why) for name, why in runtimes.items() if why}
     limits = roofline(lean)
     executions, far = {}, {}
-    floats = cell.folder(TORCH, 32)
+    floats = Wanted(cell.net, 32).folder(TORCH)
     with tempfile.TemporaryDirectory(prefix=".measuring-", dir=dist_part("nets")) as place:
         for name in (name for name in runtimes if name not in found):
             prefix = f"{place}/{name}"
@@ -256,9 +252,10 @@ def sweep(
     made = convert(cells, runtimes, again)
     work, code = [], [sha256_file(_RUNNING), bundle_digest(lean), rounds]
     for one in cells:
-        why = {LEAN: programs[one.program.name].error} | {name: made[name, one.name].error for name in runtimes}
-        files = [exporting.folder_of(one.program) / "model.pte"] if not why[LEAN] else []
-        files += [one.folder(name) / RUNTIMES[name].file for name in runtimes if not why[name]]
+        if broken := made[TORCH, Wanted(one.net, 32).name]:
+            raise BuildError(f"{one.net} has no outputs to compare with.", broken, "./inv self.peers --again")
+        why = {LEAN: programs[one.program.name].error} | {name: made[name, one.name] for name in runtimes}
+        files = [_case(one, name, lean).program for name in why if not why[name]]
         key = sha256_bytes(json.dumps([code, why, [sha256_file(file) for file in files]]).encode())
         work.append(sweeping.Cell(one.name, key, partial(measure, one, why, lean, rounds)))
     random.shuffle(work)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,10 +95,6 @@ def _ncnn(job: Job) -> None:
             file.unlink()
 
 
-def _ncnn8(job: Job) -> None:
-    raise ExportError("The wheels of ncnn and pnnx have no tool that quantizes.", "", "")
-
-
 def _openvino(job: Job) -> None:
     import openvino
 
@@ -119,6 +116,7 @@ def _openvino8(job: Job) -> None:
 def _torch(job: Job) -> None:
     """Beside it, what all are compared with: inputs, outputs, multiply-adds and bytes."""
     program = torch.export.export(job.net, job.inputs).module(check_guards=False)
+    program.graph._tracer_cls = torch.fx.Tracer  # whoever loads it has not the exporter's
     torch.save(torch.fx.GraphModule(program, program.graph), job.folder / "model.pt")
     outputs = reference.eager(job.net, job.inputs)
     for name, values in (("input", job.inputs), ("output", outputs)):
@@ -145,17 +143,13 @@ def _compiled(job: Job) -> None:
     )
 
 
-def _torch8(job: Job) -> None:
-    raise ExportError("torch's wheel has no quantizer.", "", "")
-
-
-WAYS: dict[str, tuple[Callable[[Job], None], Callable[[Job], None]]] = {
+WAYS: dict[str, tuple[Callable[[Job], None], ...]] = {
     "onnxruntime": (_onnxruntime, _onnxruntime8),
     "litert": (_litert, _litert8),
-    "ncnn": (_ncnn, _ncnn8),
+    "ncnn": (_ncnn,),
     "openvino": (_openvino, _openvino8),
-    "torch": (_torch, _torch8),
-    "compiled": (_compiled, _torch8),
+    "torch": (_torch,),
+    "compiled": (_compiled,),
 }
 """In fp32, and in 8 bits."""
 
@@ -170,26 +164,20 @@ def convert(asked: dict[str, Any]) -> Path:
     Raises:
         ExportError: its tools cannot.
     """
-    out, bits = Path(asked["out"]), asked["bits"]
-    folder = out.with_name(f".{out.name}")
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    try:
-        net, inputs, _, samples = make(load()[asked["net"]])
-        with torch.no_grad():
-            WAYS[asked["runtime"]][bits == 8](
-                Job(net, inputs, samples, folder, Path(asked["floats"]), asked["dynamic"])
-            )
+    out = Path(asked["out"])
+    with tempfile.TemporaryDirectory(prefix=".converting-", dir=out.parent) as fresh:
+        folder = Path(fresh, "model")
+        folder.mkdir()
+        try:
+            net, inputs, _, samples = make(load()[asked["net"]])
+            job = Job(net, inputs, samples, folder, Path(asked["floats"]), asked["dynamic"])
+            with torch.no_grad():
+                WAYS[asked["runtime"]][asked["bits"] == 8](job)
+        except (Exception, SystemExit) as error:  # whatever the tools raise
+            why = f"{type(error).__name__}: {str(error).strip()[:300]}"
+            raise ExportError("It cannot be converted.", why, "./inv self.peers --runtimes onnxruntime") from error
         shutil.rmtree(out, ignore_errors=True)
         folder.rename(out)
-    except ExportError:
-        raise
-    except BaseException as error:  # whatever the tools raise, also SystemExit
-        if isinstance(error, KeyboardInterrupt):
-            raise
-        raise ExportError(f"{type(error).__name__}:", str(error).strip()[:300], "") from error
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     return out
 
 

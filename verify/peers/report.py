@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from commands.own import Peers
 from core import console
-from core.environment import bootstrap, ensure_export
+from core.environment.lock import requirements
 from core.errors import UsageError
 from verify.bench.cases import machine
 from verify.bench.measuring import engine, undisturbed
 from verify.corpus import pick
-from verify.peers.cells import FAR, LEAN, NETS, RUNTIMES, THREADS, Figure, Measured, Wanted, sweep
+from verify.nets.report import THREADS
+from verify.peers.cells import FAR, LEAN, NETS, RUNTIMES, Figure, Measured, Wanted, sweep
 from verify.tables import Table, table_of
 
 TABLE = Table("docs/speed.md", "peers")
@@ -111,22 +112,16 @@ def reasons(cells: Cells) -> list[tuple[str, str, str]]:
     return [(one, short.get(tuple(names), ", ".join(names)), error) for (one, error), names in why.items()]
 
 
-def about(rounds: int) -> str:
-    """Versions, processor and how it was measured."""
-    pins = {
-        name: lines.partition(" ")[0].partition("==")[2]
-        for set_ in ("export", "peers")
-        for name, lines in bootstrap.locked(bootstrap.lock_file(set_).read_text(encoding="utf-8")).items()
-    }
-    named = ", ".join(f"{one.name} {pins.get(one.package) or _torch()}" for one in RUNTIMES.values())
-    return f"{rounds} processes of each runtime and number of threads in turns and random order; {named}; {machine()}"
-
-
-def _torch() -> str:
-    from importlib.metadata import version
-
-    ensure_export()
-    return version("torch")
+def about(cells: Cells, rounds: int) -> str:
+    """Versions, processor, what it can do at most, and how it was measured."""
+    pins = dict(pin.partition(" ;")[0].split("==") for name in ("export", "peers") for pin in requirements(name))
+    named = ", ".join(f"{name} {pins[one.package]}" for name, one in RUNTIMES.items())
+    peaks = [max(seen.roofline[threads] for seen in cells.values()) for threads in THREADS]
+    return (
+        f"{rounds} processes of each runtime and number of threads in turns and random order; {named}; {machine()}, at "
+        f"most {' / '.join(f'{flops:.0f}' for flops, _ in peaks)} GFLOPS and "
+        f"{' / '.join(f'{read:.0f}' for _, read in peaks)} GB/s\n"
+    )
 
 
 def run(request: Peers) -> None:
@@ -146,7 +141,7 @@ def run(request: Peers) -> None:
         "latency": latencies(cells), "rest": _table(cells, _rest), "outputs": _table(cells, _apart),
         "reasons": [["runtime", "net", "why there is no figure"], *map(list, reasons(cells))],
     }  # fmt: skip
-    said = about(request.runs)
+    said = about(cells, request.runs)
     if request.update and len(undisturbed(cells)) == len(cells):
         text = "\n".join(table_of(table[0], table[1:]) for table in tables.values())
         TABLE.write(f"{goal(cells)}\n{text}\n{said}\n")

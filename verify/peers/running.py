@@ -43,15 +43,10 @@ def _litert(model: str, threads: int, inputs: Sequence[Any]) -> Loaded:
     (names,) = made.get_signature_list().values()
     runner = made.get_signature_runner()
     takes, gives = runner.get_input_details(), runner.get_output_details()
-    for name, value in zip(_numbered(names["inputs"]), inputs, strict=True):
+    for name, value in zip(sorted(names["inputs"]), inputs, strict=True):
         made.set_tensor(takes[name]["index"], value.astype(takes[name]["dtype"]))
-    outputs = [gives[name]["index"] for name in _numbered(names["outputs"])]
+    outputs = [gives[name]["index"] for name in sorted(names["outputs"])]
     return made.invoke, lambda: [made.get_tensor(index) for index in outputs]
-
-
-def _numbered(names: Sequence[str]) -> list[str]:
-    """``output_2`` before ``output_10``."""
-    return sorted(names, key=lambda name: int("".join(filter(str.isdigit, name)) or 0))
 
 
 def _ncnn(model: str, threads: int, inputs: Sequence[Any]) -> Loaded:
@@ -62,17 +57,15 @@ def _ncnn(model: str, threads: int, inputs: Sequence[Any]) -> Loaded:
     for file, load in ((model, net.load_param), (model.replace(".param", ".bin"), net.load_model)):
         if load(file):
             raise RuntimeError(f"ncnn cannot load {Path(file).name}")
-    narrow = [value.astype(numpy.int32) if value.dtype == numpy.int64 else value for value in inputs]
-    given = {
-        f"in{index}": ncnn.Mat(value[0] if value.ndim > 1 else value).clone() for index, value in enumerate(narrow)
-    }
+    whole = [value.astype(numpy.int32) if value.dtype == numpy.int64 else value for value in inputs]
+    given = [ncnn.Mat(value[0] if value.ndim > 1 else value).clone() for value in whole]  # it has no batches
     last: list[Any] = []
 
     def execute() -> None:
         last.clear()
         extractor = net.create_extractor()
-        for name, value in given.items():
-            extractor.input(name, value)
+        for index, value in enumerate(given):
+            extractor.input(f"in{index}", value)
         for name in net.output_names():
             failed, found = extractor.extract(name)
             if failed:
@@ -103,7 +96,6 @@ def _torch(model: str, threads: int, inputs: Sequence[Any]) -> Loaded:
     import torch
 
     torch.set_num_threads(threads)
-    torch.inference_mode(True).__enter__()  # as long as the process
     called = torch.load(model, weights_only=False)
     return _called(lambda given: called(*given), inputs)
 
@@ -122,7 +114,8 @@ def _called(model: Callable[[list[Any]], Any], inputs: Sequence[Any]) -> Loaded:
     last: list[Any] = []
 
     def execute() -> None:
-        last[:] = model([torch.from_numpy(value) for value in inputs])  # the list is taken
+        with torch.inference_mode():
+            last[:] = model([torch.from_numpy(value) for value in inputs])  # the list is taken
 
     return execute, lambda: [one.numpy() for one in last]
 
@@ -156,8 +149,8 @@ def main() -> None:
     for name in ("runtime", "packages", "--model_path", "--inputs", "--output_file"):
         parser.add_argument(name)
     for name in ("--num_executions", "--warmup", "--cpu_threads"):
-        parser.add_argument(name, type=int, default=1)
-    parser.add_argument("--json", action="store_true")
+        parser.add_argument(name, type=int)
+    parser.add_argument("--json", action="store_true")  # as it always answers
     asked = parser.parse_args()
     sys.path.insert(0, asked.packages)
     inputs = [numpy.load(file) for file in asked.inputs.split(",")]
