@@ -272,6 +272,13 @@ def bench(request: own.Bench) -> None:
     import_module("verify.nets.report" if request.what == "nets" else f"verify.bench.{request.what}").run(request)
 
 
+@task(own.Peers)
+def peers(request: own.Peers) -> None:
+    from verify.peers.report import run
+
+    run(request)
+
+
 @task(own.Docs)
 def docs(request: own.Docs) -> None:
     from verify import docs as generated
@@ -303,7 +310,7 @@ ns = invoke.Collection(
         "devices", devices_list, devices_add, devices_run, devices_start, devices_stop, devices_trust,
         devices_rollback, devices_verify,
     ),
-    invoke.Collection("self", prove, operators, agree, fuzz, bench, docs, lab, lock),
+    invoke.Collection("self", prove, operators, agree, fuzz, bench, peers, docs, lab, lock),
 )  # fmt: skip
 ns.configure({"slipway": DEFAULTS})
 invoked.TASKS.update(HEADINGS)

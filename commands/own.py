@@ -165,6 +165,22 @@ class Bench(Reported):
             )  # fmt: skip
 
 
+class Peers(Reported):
+    """Measure the engine lean beside other runtimes, as their wheels come: twelve nets, in fp32 and in 8 bits.
+
+    The runtimes are ONNX Runtime, LiteRT, ncnn, OpenVINO, PyTorch and PyTorch compiled ahead of time. Conversions are
+    kept in dist/nets, figures in dist/sweeps: after an interruption, the same command continues.
+
+    Example: ./inv self.peers --only 'resnet18,lstm fp32' --runtimes onnxruntime,ncnn
+    """
+
+    runs: int = whole("processes of each runtime and number of threads (default: 3)", 1, 3)
+    only: str = option("names of nets or cells, as 'resnet18,* 8bit' (default: all)")
+    runtimes: str = option("comma-separated names of the others (default: all)")
+    again: bool = option("convert and measure also what was before", False)
+    update: bool = option("keep the figures for the docs, if the machine was quiet", False)
+
+
 class Docs(Reported):
     """Build the documentation as a site in dist/site, which needs no network; a dead link is an error.
 

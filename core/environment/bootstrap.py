@@ -35,6 +35,7 @@ LABELS = {
     "test": Size("the test tools", 60, 150),
     "lock": Size("uv, which makes the locks", 25, 60),
     "nets": Size("packages with nets to measure engines with", 50, 200),
+    "peers": Size("other runtimes to measure engines beside", 400, 1300),
     "docs": Size("what builds the documentation", 20, 60),
     "coreml": Size("what exports for Core ML need", 30, 90),
     "openvino": Size("what exports for OpenVINO need", 60, 180),

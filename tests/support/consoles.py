@@ -97,6 +97,7 @@ ELSEWHERE = (
     ("*", "./inv models --add", "it asks a package index; tests/integration/test_tutorials.py"),
     ("*", "./inv self.operators", "tests/integration/test_lean_operators.py"),
     ("*", "./inv build --profiles", "tests/integration/test_conan_package.py"),
+    ("*", "./inv self.peers", "half an hour, and a gigabyte of packages; tests/integration/test_peers.py"),
     ("*", "./inv self.prove", "tests/integration/test_prove.py"),
     ("*", "./inv test", "it is what runs the tests"),
 )  # fmt: skip

@@ -61,6 +61,7 @@ LEVELS = (
     "verify.bench",
     "verify.layers",
     "verify.nets",
+    "verify.peers",
     "verify.prove",
     "verify.fuzz",
     "verify.upstream",

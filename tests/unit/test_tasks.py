@@ -27,6 +27,7 @@ NAMES = {
     "devices.stop", "devices.trust", "devices.rollback", "chat", "devices.verify", "models",
     "test", "clean", "matrix", "compare", "inspect",
     "self.operators", "self.prove", "self.bench", "self.fuzz", "self.agree", "self.lock", "self.docs", "self.lab",
+    "self.peers",
 }  # fmt: skip
 
 

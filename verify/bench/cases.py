@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import os
 import platform
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from core import console
 from core.errors import BuildError
-from core.formats.bundle import Bundle
 from core.processes.commands import run as run_command
 
 BUSY = 0.5
@@ -26,7 +26,9 @@ class Case:
     """A program on an engine of this machine, and what was measured of it."""
 
     name: str
-    bundle: Bundle
+    engine: str
+    runner: Sequence[str | Path]
+    """Words that start `pte_runner`, or what takes its flags and answers as it does."""
     program: Path
     inputs: tuple[Path, ...]
     flags: tuple[str, ...] = ()
@@ -35,18 +37,13 @@ class Case:
     latency: list[float] = field(default_factory=list)
     """Of all executions of all processes."""
     rss: list[int] = field(default_factory=list)
-
-    @property
-    def engine(self) -> str:
-        """The bundle's."""
-        return self.bundle.manifest.engine
+    library_bytes: int = 0
+    """Of the libraries in its process; not of the runner's own."""
 
     def run(self, threads: int, executions: int, warmup: int = 3) -> list[float]:
         """One process; its figures are added. Returns the times of its executions in milliseconds."""
-        from deploy.run.needs import runner_here
-
         done = run_command(
-            [*runner_here(self.bundle), f"--model_path={self.program}", f"--inputs={','.join(map(str, self.inputs))}",
+            [*self.runner, f"--model_path={self.program}", f"--inputs={','.join(map(str, self.inputs))}",
              f"--num_executions={executions}", f"--warmup={warmup}", f"--cpu_threads={threads}", "--json",
              *self.flags],
             timeout=_SECONDS, error=BuildError, what=f"Running {self.name} on {self.engine}",
@@ -56,6 +53,7 @@ class Case:
         self.load.append(answer["load_ms"])
         self.latency += times
         self.rss.append(answer["peak_rss_bytes"])
+        self.library_bytes = answer.get("library_bytes", 0)
         return times
 
 

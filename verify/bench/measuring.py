@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy
 from pydantic import BaseModel, ConfigDict
@@ -29,7 +30,7 @@ from core.formats.program import Program
 from core.processes import sweep as sweeping
 from core.processes.sweep import Journal
 from deploy.run.compare import compare
-from deploy.run.needs import bundle_digest
+from deploy.run.needs import bundle_digest, runner_here
 from verify.bench.cases import Case
 
 WARMUP = 3
@@ -90,10 +91,17 @@ class Apart(BaseModel):
     upstream_to_float: float
 
 
-class Measured(BaseModel):
-    """A cell of the sweep: one program."""
+class Watched(BaseModel):
+    """A cell of a sweep that measures."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+    others: float = 0.0
+    """Processors that other processes used meanwhile."""
+
+
+class Measured(Watched):
+    """One program."""
 
     figures: dict[int, Figures] = {}
     """By the number of threads."""
@@ -102,8 +110,6 @@ class Measured(BaseModel):
     apart: Apart | None = None
     executions: int = 0
     """Of each process."""
-    others: float = 0.0
-    """Processors that other processes used meanwhile."""
     error: str = ""
     """Why it was not measured."""
 
@@ -113,7 +119,7 @@ class Measured(BaseModel):
         return ours / theirs
 
 
-def _distance(got: Path, want: Path) -> float:
+def distance(got: Path, want: Path) -> float:
     """Root mean square of the differences, also between types; infinite where shapes or infinities differ."""
     ours, theirs = (numpy.load(file, allow_pickle=False).astype(numpy.float64) for file in (got, want))
     if ours.shape != theirs.shape:
@@ -139,12 +145,15 @@ def apart(subject: Subject, ours: Path, theirs: Path) -> Apart | None:
         if index < len(subject.floats):
             both = (got, Path(f"{theirs}{index}.npy"))
             to_float = [
-                max(far, _distance(file, subject.floats[index])) for far, file in zip(to_float, both, strict=True)
+                max(far, distance(file, subject.floats[index])) for far, file in zip(to_float, both, strict=True)
             ]
     return Apart(outside=outside, largest=largest, lean_to_float=to_float[0], upstream_to_float=to_float[1])
 
 
-class _Busy:
+Seen = TypeVar("Seen", bound=Watched)
+
+
+class Busy:
     """How many processors others used since this was made: of all that were busy, those that our children were not."""
 
     def __init__(self) -> None:
@@ -193,24 +202,21 @@ def _measure(bundles: tuple[Bundle, Bundle], subject: Subject, place: Path, roun
     most = subject.threads[-1]
 
     def case(bundle: Bundle, *flags: str) -> Case:
-        return Case(subject.name, bundle, subject.file, subject.inputs, flags)
+        return Case(subject.name, bundle.manifest.engine, runner_here(bundle), subject.file, subject.inputs, flags)
 
     tried = [case(one, f"--output_file={at}").run(most, 2, 1) for one, at in zip(bundles, prefixes, strict=True)]
     far = apart(subject, *prefixes)
-    executions = max(_LEAST, min(subject.most, int(subject.aim_ms / max(min(map(min, tried)), 1e-3))))
+    executions = fitting(subject.aim_ms, min(map(min, tried)), subject.most)
     pairs = {threads: tuple(map(case, bundles)) for threads in subject.threads}
     loading = [*map(case, bundles), case(bundles[0], f"--weights_cache={place / 'weights'}")] if far else []
     for cached in loading[2:]:
         cached.run(most, 1, 0)  # writes the cache
         cached.load.clear()
-    busy = _Busy()
+    busy = Busy()
     for done in range(rounds):
         turns = [(threads, one, executions) for threads, pair in pairs.items() for one in pair]
         turns += [(most, one, 1) for one in loading] * (LOADS * (done + 1) // rounds - LOADS * done // rounds)
-        random.shuffle(turns)
-        for threads, one, count in turns:
-            _back_memory()
-            one.run(threads, count, WARMUP if count > 1 else 0)
+        take_turns(turns)
     for timed, loaded in zip(pairs[most], loading, strict=False):
         timed.load += loaded.load
     return Measured(
@@ -218,6 +224,19 @@ def _measure(bundles: tuple[Bundle, Bundle], subject: Subject, place: Path, roun
         cached_load_ms=round(statistics.median(loading[2].load), 3) if loading else 0.0,
         apart=far, executions=executions, others=busy.others(),
     )  # fmt: skip
+
+
+def fitting(aim_ms: float, one_ms: float, most: int) -> int:
+    """How many executions of ``one_ms`` take ``aim_ms``, within bounds."""
+    return max(_LEAST, min(most, int(aim_ms / max(one_ms, 1e-3))))
+
+
+def take_turns(turns: list[tuple[int, Case, int]]) -> None:
+    """A process for each, in random order: number of threads, what is measured, and how often it executes."""
+    random.shuffle(turns)
+    for threads, one, count in turns:
+        _back_memory()
+        one.run(threads, count, WARMUP if count > 1 else 0)
 
 
 def _figures(ours: Case, theirs: Case) -> Figures:
@@ -254,8 +273,8 @@ def sweep(
     return {one.name: found[one.name] for one in subjects}
 
 
-def engines() -> tuple[Bundle, Bundle]:
-    """This machine's bundles, built if need be: lean, and upstream's.
+def engine(name: str) -> Bundle:
+    """This machine's bundle of an engine, built if need be.
 
     Raises:
         NotSupportedError: not on Linux.
@@ -267,10 +286,15 @@ def engines() -> tuple[Bundle, Bundle]:
     from toolchains.bundle.builder import build
     from toolchains.targets import host_target
 
-    return build(host_target().name, "lean"), build(host_target().name, "executorch")
+    return build(host_target().name, name)
 
 
-def undisturbed(seen: Mapping[str, Measured]) -> dict[str, Measured]:
+def engines() -> tuple[Bundle, Bundle]:
+    """Lean's and upstream's."""
+    return engine("lean"), engine("executorch")
+
+
+def undisturbed(seen: Mapping[str, Seen]) -> dict[str, Seen]:
     """What is worth keeping: measured while nobody else computed. Says how many are not."""
     found = {name: one for name, one in seen.items() if one.others <= QUIET}
     if left := len(seen) - len(found):

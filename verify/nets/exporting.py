@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 
 _LEAST = (3, 11)
 """The oldest Python that all packages have a version for."""
-COMMAND = [sys.executable, "-m", "verify.nets.making"]
-_CODE = ("making.py", "parts.py")
+COMMAND = [sys.executable, "-m"]
+CODE = tuple(Path(__file__).with_name(name) for name in ("making.py", "parts.py"))
+"""What makes nets."""
 
 
 class Export(BaseModel):
@@ -62,7 +63,7 @@ def key(program: Exported) -> str:
     Not of the exporter's own code: a program of last week's is as good for a comparison of engines. ``--again`` exports
     anew.
     """
-    own = [sha256_file(Path(__file__).with_name(name)) for name in _CODE]
+    own = [sha256_file(file) for file in CODE]
     lock = sha256_file(bootstrap.lock_file("nets"))
     return sha256_bytes(
         json.dumps([program.net.digest, repr(get_scheme(program.scheme)), own, lock, versions()]).encode()
@@ -70,10 +71,15 @@ def key(program: Exported) -> str:
 
 
 class Exporter:
-    """A process that makes and exports nets; starts with the first, and again after a crash."""
+    """A process that makes and exports nets; starts with the first, and again after a crash.
 
-    def __init__(self, packages: Path | None = None) -> None:
-        self._packages = packages
+    Args:
+        module: what it runs, which reads requests (`verify.nets.making.serve`).
+        sets: whose packages it has on its path.
+    """
+
+    def __init__(self, module: str = "verify.nets.making", sets: Sequence[str] = ("nets",)) -> None:
+        self._module, self._sets = module, sets
         self._child: subprocess.Popen[str] | None = None
         self.log = log_path("nets")
 
@@ -99,16 +105,15 @@ class Exporter:
         return code
 
     def _environment(self) -> Mapping[str, str]:
-        if self._packages is None:
-            if sys.version_info < _LEAST:
-                raise NotSupportedError(
-                    "The packages with nets do not install here.", "some of them need Python 3.11",
-                    "SLIPWAY_PYTHON=python3.11",
-                )  # fmt: skip
-            environment.ensure_export()
-            environment.idle_threads_sleep()
-            self._packages = environment.apart("nets")
-        path = [os.fspath(IMPORTS), os.fspath(self._packages), *filter(None, [os.environ.get("PYTHONPATH")])]
+        if sys.version_info < _LEAST:
+            raise NotSupportedError(
+                "The packages with nets do not install here.", "some of them need Python 3.11",
+                "SLIPWAY_PYTHON=python3.11",
+            )  # fmt: skip
+        environment.ensure_export()
+        environment.idle_threads_sleep()
+        packages = [os.fspath(environment.apart(one)) for one in self._sets]
+        path = [os.fspath(IMPORTS), *packages, *filter(None, [os.environ.get("PYTHONPATH")])]
         # Nothing is downloaded: weights are random.
         return {**os.environ, "PYTHONPATH": os.pathsep.join(path), "HF_HUB_OFFLINE": "1"}
 
@@ -118,7 +123,7 @@ class Exporter:
             with self.log.open("a", encoding="utf-8") as log:
                 # A session of its own: only we receive Ctrl-C, and we end it.
                 self._child = subprocess.Popen(
-                    COMMAND,
+                    [*COMMAND, self._module],
                     cwd=ROOT, env=self._environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
                     text=True, start_new_session=True,
                 )  # fmt: skip
@@ -126,10 +131,14 @@ class Exporter:
 
     def export(self, program: Exported) -> Export:
         """Export it, or say why that failed."""
+        request = {"net": program.net.name, "scheme": program.scheme, "out": os.fspath(dist_part("nets"))}
+        return self.ask(program.folder, request)
+
+    def ask(self, folder: str, request: Mapping[str, object]) -> Export:
+        """What came of a request."""
         begun = time.monotonic()
         child = self._running()
         assert child.stdin and child.stdout
-        request = {"net": program.net.name, "scheme": program.scheme, "out": os.fspath(dist_part("nets"))}
         try:
             child.stdin.write(json.dumps(request) + "\n")
             child.stdin.flush()
@@ -140,7 +149,7 @@ class Exporter:
             error = str(json.loads(line).get("error", ""))
         else:
             error = f"the exporter's process ended with {self._end()}; see {self.log.name}"
-        return Export(folder=program.folder, seconds=round(time.monotonic() - begun, 1), error=error)
+        return Export(folder=folder, seconds=round(time.monotonic() - begun, 1), error=error)
 
 
 def journal() -> Journal[Export]:
@@ -153,12 +162,13 @@ def export(programs: Sequence[Exported], again: bool = False) -> dict[str, Expor
     environment.ensure_export()  # before the keys, which name its versions
     with Exporter() as exporter:
         cells = [sweeping.Cell(one.name, key(one), partial(exporter.export, one)) for one in programs]
-        return sweeping.sweep("exporting", cells, journal(), again=again, holds=_holds, remark=_remark)
+        return sweeping.sweep("exporting", cells, journal(), again=again, holds=_holds, remark=remark)
 
 
 def _holds(made: Export) -> bool:
     return bool(made.error) or (dist_part("nets") / made.folder / DESCRIPTION).is_file()
 
 
-def _remark(made: Export) -> str:
+def remark(made: Export) -> str:
+    """What the sweep says of it."""
     return made.error.replace("\n", " ")

@@ -10,6 +10,7 @@ import importlib.machinery
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -174,21 +175,24 @@ def export(program: Exported, out: Path, host: Host) -> Path:
     return folder
 
 
-def main() -> None:
-    """Answer requests until there are no more."""
+def serve(work: Callable[[dict[str, Any]], Path]) -> None:
+    """Do what each line of the standard input asks for, and answer with the folder or the error."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)  # what packages print must not mix with the answers
     keep = prepare_packages()
-    with Host(log_path("nets")) as host:
-        for line in sys.stdin:
-            asked = json.loads(line)
-            try:
-                folder = export(Exported(load()[asked["net"]], asked["scheme"]), Path(asked["out"]), host)
-                answer = {"folder": os.fspath(folder)}
-            except SlipwayError as error:
-                answer = {"error": f"{error.what} {error.cause}"}
-            answers.write(json.dumps(answer) + "\n")
+    for line in sys.stdin:
+        try:
+            answer = {"folder": os.fspath(work(json.loads(line)))}
+        except SlipwayError as error:
+            answer = {"error": f"{error.what} {error.cause}"}
+        answers.write(json.dumps(answer) + "\n")
     del keep
+
+
+def main() -> None:
+    """Answer requests until there are no more."""
+    with Host(log_path("nets")) as host:
+        serve(lambda asked: export(Exported(load()[asked["net"]], asked["scheme"]), Path(asked["out"]), host))
 
 
 if __name__ == "__main__":

@@ -61,3 +61,16 @@ def transformer_encoder() -> Any:
     """torch's own encoder, four layers."""
     layer = nn.TransformerEncoderLayer(256, 4, 1024, batch_first=True)
     return nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
+
+
+def ds_cnn() -> Any:
+    """The keyword spotter of MLPerf Tiny: 49 frames of 10 coefficients to 12 words."""
+
+    def block(inputs: int, kernel: tuple[int, int], stride: int, groups: int = 1) -> list[Any]:
+        padding = (kernel[0] // 2, (kernel[1] - 1) // 2)
+        layer = nn.Conv2d(inputs, 64, kernel, stride, padding, groups=groups, bias=False)
+        return [layer, nn.BatchNorm2d(64), nn.ReLU()]
+
+    separable = [layer for _ in range(4) for layer in (*block(64, (3, 3), 1, 64), *block(64, (1, 1), 1))]
+    layers = [*block(1, (10, 4), 2), *separable, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 12)]
+    return nn.Sequential(*layers)

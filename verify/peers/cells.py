@@ -1,0 +1,266 @@
+"""What is measured: a net in fp32 or in 8 bits, on all runtimes in turns, and their outputs beside torch's."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy
+from pydantic import BaseModel, ConfigDict
+
+from core import environment
+from core.environment import bootstrap
+from core.errors import BuildError, SlipwayError
+from core.files import sha256_bytes, sha256_file
+from core.formats.bundle import Bundle
+from core.paths import dist_part
+from core.processes import sweep as sweeping
+from core.processes.commands import run as run_command
+from core.processes.sweep import Journal
+from deploy.run.needs import bundle_digest, runner_here
+from models.request import versions
+from verify.bench.cases import Case
+from verify.bench.measuring import QUIET, Busy, Watched, fitting, take_turns
+from verify.nets import exporting
+from verify.nets.exporting import Export, Exporter
+from verify.nets.report import THREADS, subject
+from verify.nets.table import Exported, load
+
+LEAN, TORCH = "lean", "torch"
+NETS = {
+    "mobilenet_v2": "qs8",
+    "mobilenet_v3_small": "qs8",
+    "efficientnet_b0": "qs8",
+    "resnet18": "qs8",
+    "resnet50": "qs8",
+    "vit_tiny": "qd8_qc8w",
+    "bert_tiny": "qd8_qc8w",
+    "whisper_encoder": "qd8_qc8w",
+    "yolo9_t": "qs8",
+    "unet2d": "qs8",
+    "ds_cnn": "qs8",
+    "lstm": "qd8_qc8w",
+}
+"""Lean's scheme in 8 bits; the others quantize activations at run time, too, where it does."""
+AIM_MS = 400.0
+"""How long the executions of one process take, all together."""
+_MOST = 2000
+FAR = {32: 1e-2, 8: 0.7}
+"""Distance from torch's outputs, in parts of their size, beyond which a runtime computes something else."""
+_RUNNING = Path(__file__).with_name("running.py")
+_CONVERTING = Path(__file__).with_name("converting.py")
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A runtime beside lean."""
+
+    package: str
+    """In the lock."""
+    file: str
+    """Of a model that is converted for it."""
+    floats_only: str = ""
+    """Why it has nothing in 8 bits."""
+
+
+RUNTIMES = {
+    "onnxruntime": Runtime("onnxruntime", "model.onnx"),
+    "litert": Runtime("ai-edge-litert", "model.tflite"),
+    "ncnn": Runtime("ncnn", "model.ncnn.param", "ncnn's wheels have no tool that quantizes"),
+    "openvino": Runtime("openvino", "model.xml"),
+    TORCH: Runtime("torch", "model.pt", "PyTorch's wheel has no quantizer"),
+    "compiled": Runtime("torch", "model.pt2", "PyTorch's wheel has no quantizer"),
+}
+"""By name."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A cell."""
+
+    net: str
+    bits: int
+
+    @property
+    def name(self) -> str:
+        """``resnet18 fp32`` or ``resnet18 8bit``."""
+        return f"{self.net} {'fp32' if self.bits == 32 else '8bit'}"
+
+    @property
+    def program(self) -> Exported:
+        """Lean's."""
+        return Exported(load()[self.net], "fp32" if self.bits == 32 else NETS[self.net])
+
+    def folder(self, runtime: str) -> Path:
+        """Of its conversion."""
+        return dist_part("nets") / runtime / f"{self.net}-{self.bits}"
+
+
+class Figure(BaseModel):
+    """Of one runtime: medians over processes; load, memory and libraries with the most threads."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+    p50_ms: dict[int, float] = {}
+    load_ms: float = 0.0
+    peak_rss_bytes: int = 0
+    model_bytes: int = 0
+    library_bytes: int = 0
+    apart: float = 0.0
+    """From torch's outputs in fp32, in parts of their root mean square; the largest of all outputs."""
+    error: str = ""
+    """Why it was not measured."""
+
+
+class Measured(Watched):
+    """A cell's result."""
+
+    figures: dict[str, Figure]
+    roofline: dict[int, tuple[float, float]]
+    """By the number of threads: 10^9 operations in float32 and 10^9 bytes a second, at most."""
+    limit_ms: dict[int, float]
+    """What multiply-adds or bytes take at that speed, whichever takes longer."""
+
+
+def convert(cells: Sequence[Wanted], runtimes: Sequence[str], again: bool) -> dict[tuple[str, str], str]:
+    """Convert what is not there yet; by runtime and cell why there is nothing, empty if there is."""
+    environment.ensure_export()
+    files = [_CONVERTING, bootstrap.lock_file("peers"), *exporting.CODE]
+    keys = [*map(sha256_file, files), *versions()]
+    wanted = dict.fromkeys(Wanted(one.net, bits) for one in cells for bits in sorted({32, one.bits}, reverse=True))
+    todo = {
+        f"{runtime} {one.name}": (runtime, one)
+        for one in wanted
+        for runtime in dict.fromkeys([TORCH, *runtimes])  # which computes what all are compared with
+        if one.bits == 32 or not RUNTIMES[runtime].floats_only
+    }
+    with Exporter("verify.peers.converting", ("nets", "peers")) as exporter:
+
+        def work(runtime: str, one: Wanted) -> Export:
+            out, floats = one.folder(runtime), Wanted(one.net, 32).folder(runtime)
+            out.parent.mkdir(parents=True, exist_ok=True)
+            request = {
+                "net": one.net, "runtime": runtime, "bits": one.bits, "out": str(out), "floats": str(floats),
+                "dynamic": NETS[one.net] != "qs8",
+            }  # fmt: skip
+            return exporter.ask(f"{runtime}/{out.name}", request)
+
+        sweep = [
+            sweeping.Cell(
+                name, sha256_bytes(json.dumps([keys, one.program.net.digest]).encode()), partial(work, runtime, one)
+            )
+            for name, (runtime, one) in todo.items()
+        ]
+        found = sweeping.sweep(
+            "converting", sweep, Journal.of("peers-convert", Export), again=again, remark=exporting.remark,
+            holds=lambda made: bool(made.error) or (dist_part("nets") / made.folder).is_dir(),
+        )  # fmt: skip
+    why = {(runtime, one.name): RUNTIMES[runtime].floats_only for one in cells for runtime in runtimes}
+    return why | {(todo[name][0], todo[name][1].name): made.error for name, made in found.items()}
+
+
+def apart(prefix: str, floats: Path) -> float:
+    """How far outputs at ``prefix`` are from torch's in ``floats``; their shapes need not have a batch."""
+    worst = 0.0
+    for want in floats.glob("output*.npy"):
+        got = Path(f"{prefix}{want.stem.removeprefix('output')}.npy")
+        if not got.is_file():
+            return math.inf
+        right, values = (numpy.load(file).ravel().astype(numpy.float64) for file in (want, got))
+        if right.shape != values.shape:
+            return math.inf
+        worst = max(worst, float(numpy.linalg.norm(values - right) / (numpy.linalg.norm(right) or 1.0)))
+    return worst
+
+
+def _case(cell: Wanted, runtime: str, lean: Bundle, *flags: str) -> Case:
+    if runtime == LEAN:
+        one = subject(cell.program)
+        return Case(cell.name, LEAN, runner_here(lean), one.file, one.inputs, flags)
+    inputs = tuple(sorted(Wanted(cell.net, 32).folder(TORCH).glob("input*.npy")))
+    runner = (sys.executable, _RUNNING, runtime, environment.apart("peers"))
+    return Case(cell.name, runtime, runner, cell.folder(runtime) / RUNTIMES[runtime].file, inputs, flags)
+
+
+def measure(cell: Wanted, runtimes: Mapping[str, str], lean: Bundle, rounds: int) -> Measured:
+    """One cell.
+
+    Args:
+        runtimes: by name why there is nothing to measure; empty if there is.
+        rounds: processes for each runtime and number of threads.
+    """
+    found = {name: Figure(error=why) for name, why in runtimes.items() if why}
+    limits = roofline(lean)
+    executions, far = {}, {}
+    floats = Wanted(cell.net, 32).folder(TORCH)
+    with tempfile.TemporaryDirectory(prefix=".measuring-", dir=dist_part("nets")) as place:
+        for name in (name for name in runtimes if name not in found):
+            prefix = f"{place}/{name}"
+            try:
+                took = min(_case(cell, name, lean, f"--output_file={prefix}").run(THREADS[-1], 2, 1))
+                executions[name], far[name] = fitting(AIM_MS, took, _MOST), apart(prefix, floats)
+            except SlipwayError as error:
+                found[name] = Figure(error=f"{error.what} {error.cause}".splitlines()[-1])
+    cases = {(threads, name): _case(cell, name, lean) for threads in THREADS for name in executions}
+    busy = Busy()
+    for _ in range(rounds):
+        take_turns([(threads, one, executions[name]) for (threads, name), one in cases.items()])
+    for name in executions:
+        found[name] = _figure({threads: cases[threads, name] for threads in THREADS}, far[name])
+    work = json.loads((floats / "work.json").read_text(encoding="utf-8"))
+    moved = work["weights"] * cell.bits // 8 + work["moved_bytes"]
+    limit = {
+        threads: max(2 * work["multiply_adds"] / (flops * 1e6), moved / (read * 1e6))
+        for threads, (flops, read) in limits.items()
+    }
+    return Measured(
+        figures={name: found[name] for name in runtimes}, roofline=limits, limit_ms=limit, others=busy.others()
+    )
+
+
+def _figure(cases: Mapping[int, Case], far: float) -> Figure:
+    most = cases[THREADS[-1]]
+    libraries = most.library_bytes or Path(most.runner[-1]).stat().st_size
+    files = [most.program] if most.engine == LEAN else most.program.parent.glob("model*")
+    return Figure(
+        p50_ms={threads: round(float(numpy.median(one.latency)), 4) for threads, one in cases.items()},
+        load_ms=round(float(numpy.median(most.load)), 3), peak_rss_bytes=int(numpy.median(most.rss)),
+        model_bytes=sum(one.stat().st_size for one in files), library_bytes=libraries, apart=far,
+    )  # fmt: skip
+
+
+def roofline(lean: Bundle) -> dict[int, tuple[float, float]]:
+    """What this processor can do at most, by the number of threads: GFLOPS and GB/s."""
+    words = [*runner_here(lean), "--roofline", f"--cpu_threads={THREADS[-1]}", "--json"]
+    done = run_command(words, error=BuildError, what="Measuring the roofline")
+    points = json.loads(done.stdout)["roofline"]
+    return {one["threads"]: (one["gflops"], one["gbytes_per_s"]) for one in points}
+
+
+def sweep(
+    cells: Sequence[Wanted], runtimes: Sequence[str], lean: Bundle, rounds: int, again: bool
+) -> dict[str, Measured]:
+    """Export, convert and measure what is not there yet; results by the cells' names, in their order."""
+    programs = exporting.export([one.program for one in cells], again)
+    made = convert(cells, runtimes, again)
+    work, code = [], [sha256_file(_RUNNING), bundle_digest(lean), rounds]
+    for one in cells:
+        if broken := made[TORCH, Wanted(one.net, 32).name]:
+            raise BuildError(f"{one.net} has no outputs to compare with.", broken, "./inv self.peers --again")
+        why = {LEAN: programs[one.program.name].error} | {name: made[name, one.name] for name in runtimes}
+        files = [_case(one, name, lean).program for name in why if not why[name]]
+        key = sha256_bytes(json.dumps([code, why, [sha256_file(file) for file in files]]).encode())
+        work.append(sweeping.Cell(one.name, key, partial(measure, one, why, lean, rounds)))
+    random.shuffle(work)
+    found = sweeping.sweep(
+        "measuring", work, Journal.of("peers", Measured), again=again, holds=lambda seen: seen.others <= QUIET,
+        remark=lambda seen: f"others used {seen.others} processors" if seen.others > QUIET else "",
+    )  # fmt: skip
+    return {one.name: found[one.name] for one in cells}
