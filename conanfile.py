@@ -29,7 +29,7 @@ def provider_rules(text):
 
     table = tomllib.loads(text)
     rows = [f"TEXT(outside, {json.dumps(table.pop('outside'))})"]
-    lists = ("fused", "fused_into", "passing", "never_folded")
+    lists = ("fused", "fused_into", "passing", "never_folded", "heavy")
     rows += [f"LIST({name}, {words(table.pop(name))[1:-1]})" for name in lists]
     for rule in table.pop("rule"):
         check, default = rule.pop("check"), rule.pop("default", None)

@@ -56,7 +56,8 @@ def test_an_ndk_is_found_and_described(made_up: Path, monkeypatch: pytest.Monkey
     assert found.cxx == f"{found.cc}++"
     text = conan.render(chosen, found).splitlines()
     for line in ("os=Android", "os.api_level=24", "compiler=clang", "compiler.version=18",
-                 "compiler.libcxx=c++_static", f"tools.android:ndk_path={made_up}"):  # fmt: skip
+                 "compiler.libcxx=c++_static", f"tools.android:ndk_path={made_up}",
+                 "tools.android:cmake_legacy_toolchain=False"):  # fmt: skip
         assert line in text
     assert not [line for line in text if line.startswith("tools.cmake.cmaketoolchain:system_name")]
 

@@ -114,5 +114,6 @@ def ensure(target: Target) -> Compilers:
         found["ar"],
         found["ranlib"],
         conan=settings,
-        conf={CONF: os.fspath(root)},
+        # The older of its two toolchain files loses the flags that Conan gives it.
+        conf={CONF: os.fspath(root), "tools.android:cmake_legacy_toolchain": "False"},
     )

@@ -4,10 +4,11 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include "profile.h"
 
 namespace slipway::onnx {
 namespace {
@@ -75,16 +76,6 @@ bool is_expected(const std::string& line) {
   return line.rfind("Schema error: ", 0) == 0 && line.find("already registered") != std::string::npos;
 }
 
-std::string contents(int file) {
-  std::string text;
-  char block[4096];
-  ::lseek(file, 0, SEEK_SET);
-  for (ssize_t got = 0; (got = ::read(file, block, sizeof(block))) > 0;) {
-    text.append(block, static_cast<std::size_t>(got));
-  }
-  return text;
-}
-
 // Without the lines that are expected and the empty one behind each of them.
 std::string unexpected(const std::string& text) {
   std::string rest;
@@ -145,8 +136,10 @@ QuietErrors::~QuietErrors() {
     std::fflush(stderr);
     ::dup2(standard_error_, STDERR_FILENO);
     ::close(standard_error_);
-    const std::string rest = unexpected(contents(kept_));
-    std::fwrite(rest.data(), 1, rest.size(), stderr);
+    if (const Result<std::string> text = read_file(kept_); text.ok()) {
+      const std::string rest = unexpected(text.value());
+      std::fwrite(rest.data(), 1, rest.size(), stderr);
+    }
   }
   if (kept_ >= 0) {
     ::close(kept_);

@@ -111,6 +111,14 @@ int Scratch::take() {
 using onnx::contained;
 using onnx::Format;
 
+// With one thread: most sessions compute nothing.
+Ort::SessionOptions plain_options(Format format) {
+  Ort::SessionOptions options;
+  options.SetIntraOpNumThreads(1);
+  options.AddConfigEntry(kOrtSessionOptionsConfigLoadModelFormat, format == Format::kOrt ? "ORT" : "ONNX");
+  return options;
+}
+
 Status no_folder() {
   return {Code::kOutput, "ONNX Runtime needs a folder to write to, and there is none.",
           "set TMPDIR to a folder that can be written to"};
@@ -182,7 +190,6 @@ class OnnxRuntimeEngine : public Engine {
   unsigned executions_ = 0;
   Placement placement_;
   std::unique_ptr<Ort::Session> session_;
-  std::vector<std::string> output_names_;
   std::vector<Ort::Value> inputs_;
   std::vector<Ort::Value> outputs_;
 };
@@ -243,11 +250,8 @@ Status OnnxRuntimeEngine::examine(const std::string& model_path, std::vector<std
   const Result<onnx::Model> model = onnx::read_model(model_path);
   SLIPWAY_RETURN_IF_ERROR(model);
   const Status status = contained(Code::kFile, [&]() -> Status {
-    Ort::SessionOptions options;
-    options.SetIntraOpNumThreads(1);
+    Ort::SessionOptions options = plain_options(model.value().format);
     options.SetGraphOptimizationLevel(ORT_DISABLE_ALL);
-    options.AddConfigEntry(kOrtSessionOptionsConfigLoadModelFormat,
-                           model.value().format == Format::kOrt ? "ORT" : "ONNX");
     const Ort::Session session(env_, model_path.c_str(), options);
     return {};
   });
@@ -261,8 +265,7 @@ Status OnnxRuntimeEngine::examine(const std::string& model_path, std::vector<std
 // The provider's documentation recommends just this: its own pool as large as there are cores, ONNX Runtime's
 // of one thread and without spinning, so that the two do not contend.
 Ort::SessionOptions OnnxRuntimeEngine::session_options(Format format) const {
-  Ort::SessionOptions options;
-  options.AddConfigEntry(kOrtSessionOptionsConfigLoadModelFormat, format == Format::kOrt ? "ORT" : "ONNX");
+  Ort::SessionOptions options = plain_options(format);
   options.AddConfigEntry(kOrtSessionOptionsConfigAllowIntraOpSpinning, options_.ort_spinning ? "1" : "0");
   options.SetIntraOpNumThreads(static_cast<int>(guard_.whole ? threads_ : ort_threads()));
   if (xnnpack() && !guard_.whole) {
@@ -291,11 +294,8 @@ Ort::Session OnnxRuntimeEngine::guarded_session(const std::string& path, Ort::Se
 
 // Whether it is the provider that refuses a model, not ONNX Runtime.
 bool OnnxRuntimeEngine::loads_without_provider(const std::string& path, Format format) const {
-  Ort::SessionOptions options;
-  options.AddConfigEntry(kOrtSessionOptionsConfigLoadModelFormat, format == Format::kOrt ? "ORT" : "ONNX");
-  options.SetIntraOpNumThreads(1);
   try {
-    const Ort::Session session(env_, path.c_str(), options);
+    const Ort::Session session(env_, path.c_str(), plain_options(format));
     return true;
   } catch (const Ort::Exception&) {
     return false;
@@ -327,10 +327,8 @@ Ort::Session OnnxRuntimeEngine::exact_session(const std::string& path, const Scr
 // pools to the XNNPACK provider: such a model does not import the operator set that the provider has them in.
 // Written back as .onnx it does. Returns the path of that.
 std::string OnnxRuntimeEngine::unfold(const std::string& path, const std::string& folder) {
-  Ort::SessionOptions options;
-  options.SetIntraOpNumThreads(1);
+  Ort::SessionOptions options = plain_options(Format::kOrt);
   options.SetGraphOptimizationLevel(ORT_DISABLE_ALL);
-  options.AddConfigEntry(kOrtSessionOptionsConfigLoadModelFormat, "ORT");
   options.AddConfigEntry(kOrtSessionOptionsConfigSaveModelFormat, "ONNX");
   std::string unfolded = folder + "/model.onnx";
   options.SetOptimizedModelFilePath(unfolded.c_str());
@@ -381,7 +379,6 @@ Status OnnxRuntimeEngine::load_session(const LoadOptions& options) {
             "--provider cpu, which runs it"};
   }
   profile_file_ = profile_folder.take();
-  output_names_ = graph_.outputs;
   return {};
 }
 
@@ -403,7 +400,7 @@ Status OnnxRuntimeEngine::run_session() {
     inputs.push_back(name.c_str());
   }
   std::vector<const char*> outputs;
-  for (const std::string& name : output_names_) {
+  for (const std::string& name : graph_.outputs) {
     outputs.push_back(name.c_str());
   }
   outputs_ = session_->Run(Ort::RunOptions(), inputs.data(), inputs_.data(), inputs_.size(), outputs.data(),
@@ -447,7 +444,7 @@ Result<std::vector<Tensor>> OnnxRuntimeEngine::outputs() {
                               ? onnx::to_dtype(value.GetTensorTypeAndShapeInfo().GetElementType())
                               : DType::kUnknown;
       if (dtype == DType::kUnknown) {
-        return {Code::kExecution, "Output " + output_names_[i] + " is of a kind that has no file form.",
+        return {Code::kExecution, "Output " + graph_.outputs[i] + " is of a kind that has no file form.",
                 "export a model whose outputs are tensors of bools, integers or floats"};
       }
       Tensor tensor{dtype, value.GetTensorTypeAndShapeInfo().GetShape(), {}};

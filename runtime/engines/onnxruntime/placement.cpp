@@ -104,7 +104,7 @@ Placement placement_of(const Graph& graph, const std::vector<NodeEvent>& events,
     placement.hints = kept_away(pools.guard);
   }
   std::set<std::pair<std::string, std::string>> seen;
-  std::vector<std::string> heavy;
+  std::vector<std::string> costly;
   std::size_t open = 0;
   for (const NodeEvent& event : events) {
     if (!seen.insert({event.name, event.op}).second) {
@@ -119,8 +119,8 @@ Placement placement_of(const Graph& graph, const std::vector<NodeEvent>& events,
       open += verdict.open ? 1 : 0;
     }
     if (event.provider == kCpu &&
-        (is_compute_heavy(event.op) || (node && is_compute_heavy(node->full_op())))) {
-      heavy.push_back(event.op + " " + event.name);
+        (contains(heavy(), event.op) || (node && contains(heavy(), node->full_op())))) {
+      costly.push_back(event.op + " " + event.name);
     }
     placement.nodes.push_back({event.name, event.op, event.provider, std::move(why)});
   }
@@ -134,9 +134,9 @@ Placement placement_of(const Graph& graph, const std::vector<NodeEvent>& events,
     placement.hints.push_back("the model leaves sizes of " + list(pools.fixed) +
                               " open: they were fixed for this session by --input_shapes " + pools.shapes);
   }
-  if (pools.xnnpack && !heavy.empty() && pools.ort_threads < pools.cores) {
-    placement.hints.push_back(std::to_string(heavy.size()) + " compute-heavy " +
-                              (heavy.size() == 1 ? "node" : "nodes") + " (" + list(heavy) + ") ran on " +
+  if (pools.xnnpack && !costly.empty() && pools.ort_threads < pools.cores) {
+    placement.hints.push_back(std::to_string(costly.size()) + " compute-heavy " +
+                              (costly.size() == 1 ? "node" : "nodes") + " (" + list(costly) + ") ran on " +
                               kCpu + ", whose pool has " + std::to_string(pools.ort_threads) +
                               (pools.ort_threads == 1 ? " thread" : " threads") + ": try --ort_threads " +
                               std::to_string(pools.cores) + ", with and without --ort_spinning");

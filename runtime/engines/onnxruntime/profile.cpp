@@ -66,25 +66,10 @@ class JsonParser {
     if (take("[")) {
       return array(value, depth);
     }
-    if (take("\"")) {
-      value->kind = JsonValue::Kind::kText;
-      return string(&value->text);
-    }
-    if (take("null")) {
-      return true;
-    }
-    for (const bool flag : {true, false}) {
-      if (take(flag ? "true" : "false")) {
-        value->kind = JsonValue::Kind::kBoolean;
-        value->boolean = flag;
-        return true;
-      }
-    }
-    return number(value);
+    return take("\"") ? string(&value->text) : bare(&value->text);
   }
 
   bool object(JsonValue* value, int depth) {
-    value->kind = JsonValue::Kind::kObject;
     if (take("}")) {
       return true;
     }
@@ -100,7 +85,6 @@ class JsonParser {
   }
 
   bool array(JsonValue* value, int depth) {
-    value->kind = JsonValue::Kind::kArray;
     if (take("]")) {
       return true;
     }
@@ -152,14 +136,12 @@ class JsonParser {
     return true;
   }
 
-  bool number(JsonValue* value) {
-    const std::size_t end = text_.find_first_not_of("+-.0123456789eE", at_);
-    const std::string digits(text_.substr(at_, end == std::string_view::npos ? end : end - at_));
-    char* stop = nullptr;
-    value->kind = JsonValue::Kind::kNumber;
-    value->number = std::strtod(digits.c_str(), &stop);
-    at_ += digits.size();
-    return !digits.empty() && *stop == '\0';
+  // A number, true, false or null, as it is written.
+  bool bare(std::string* text) {
+    const std::size_t end = std::min(text_.find_first_of(" \n\r\t,:{}[]\"", at_), text_.size());
+    *text = text_.substr(at_, end - at_);
+    at_ = end;
+    return !text->empty();
   }
 
   std::string_view text_;
@@ -190,8 +172,8 @@ bool parse_json(std::string_view text, JsonValue* value) {
 
 Result<std::vector<NodeEvent>> read_profile(const std::string& text) {
   JsonValue document;
-  if (!parse_json(text, &document) || document.kind != JsonValue::Kind::kArray) {
-    return no_profile("it is not a JSON array");
+  if (!parse_json(text, &document) || document.items.empty()) {
+    return no_profile("it is not a JSON array of events");
   }
   std::vector<NodeEvent> events;
   for (const JsonValue& event : document.items) {
@@ -201,7 +183,7 @@ Result<std::vector<NodeEvent>> read_profile(const std::string& text) {
     }
     const JsonValue& arguments = event["args"];
     events.push_back({name.substr(0, name.size() - (sizeof(kSuffix) - 1)), arguments["op_name"].text,
-                      arguments["provider"].text, static_cast<std::uint64_t>(event["dur"].number)});
+                      arguments["provider"].text, std::strtoull(event["dur"].text.c_str(), nullptr, 10)});
   }
   return events;
 }

@@ -26,17 +26,12 @@ Result<std::vector<NodeEvent>> read_profile(const std::string& text);
 std::vector<ProfileRow> by_operator(const std::vector<NodeEvent>& events, std::size_t timed,
                                     std::size_t executions);
 
-// What is in the file of an open profile, from its beginning.
+// What is in an open file, from its beginning.
 Result<std::string> read_file(int descriptor);
 
-// A JSON value (RFC 8259). What is not there reads as null: value["a"]["b"].text is empty then.
+// A JSON value (RFC 8259). What is not there reads as nothing: value["a"]["b"].text is empty then.
 struct JsonValue {
-  enum class Kind { kNull, kBoolean, kNumber, kText, kArray, kObject };
-
-  Kind kind = Kind::kNull;
-  bool boolean = false;
-  double number = 0;
-  std::string text;
+  std::string text;  // of a string; of a number, true, false or null as it is written
   std::vector<JsonValue> items;
   std::map<std::string, JsonValue> members;
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <set>
 #include <unordered_set>
 #include <utility>
@@ -316,40 +315,6 @@ std::string Judge::initializer(const std::string& name) const {
     producer = neighbours_.producer(found);
   }
   return graph_.constants.count(found) != 0 ? found : "";
-}
-
-bool is_compute_heavy(const std::string& full_op) {
-  static const char* const kHeavy[] = {
-      "Conv",
-      "ConvInteger",
-      "ConvTranspose",
-      "Einsum",
-      "GRU",
-      "Gemm",
-      "LSTM",
-      "MatMul",
-      "MatMulInteger",
-      "QLinearConv",
-      "QLinearMatMul",
-      "RNN",
-      "com.microsoft:Attention",
-      "com.microsoft:DynamicQuantizeLSTM",
-      "com.microsoft:DynamicQuantizeMatMul",
-      "com.microsoft:FusedConv",
-      "com.microsoft:FusedGemm",
-      "com.microsoft:FusedMatMul",
-      "com.microsoft:GroupQueryAttention",
-      "com.microsoft:MatMulIntegerToFloat",
-      "com.microsoft:MatMulNBits",
-      "com.microsoft:MultiHeadAttention",
-      "com.microsoft:NhwcFusedConv",
-      "com.microsoft:QAttention",
-      "com.microsoft:QGemm",
-      "com.microsoft:QLinearConv",
-      "com.microsoft:QLinearConvTranspose",
-      "com.microsoft.nchwc:Conv",
-  };
-  return std::find(std::begin(kHeavy), std::end(kHeavy), full_op) != std::end(kHeavy);
 }
 
 namespace {

@@ -63,6 +63,7 @@ const std::vector<std::string>& fused();
 const std::vector<std::string>& fused_into();
 const std::vector<std::string>& passing();
 const std::vector<std::string>& never_folded();
+const std::vector<std::string>& heavy();
 
 bool contains(const std::vector<std::string>& names, const std::string& name);
 
@@ -111,9 +112,6 @@ class Judge {
   Neighbours neighbours_;
   bool dynamic_ = false;  // an input of the model has a dimension that is not fixed
 };
-
-// Whether the operator is of those that take most of a model's time wherever they occur.
-bool is_compute_heavy(const std::string& full_op);
 
 // Where the nodes will run, as far as the rules tell. ONNX Runtime decides on the optimized graph, where
 // nodes are fused and folded, so this is an expectation; the result of a run says what became of it.

@@ -21,7 +21,7 @@ bool Reader::fail() {
 bool Reader::varint(std::uint64_t* value) {
   *value = 0;
   for (unsigned shift = 0; shift < 64; shift += 7) {
-    if (next_ == end_) {
+    if (ended()) {
       return fail();
     }
     const std::uint8_t byte = *next_++;
@@ -45,7 +45,7 @@ bool Reader::fixed(std::size_t size, std::uint64_t* value) {
 }
 
 bool Reader::next(Field* field) {
-  if (failed_ || next_ == end_) {
+  if (failed_ || ended()) {
     return false;
   }
   std::uint64_t tag = 0;
@@ -86,21 +86,12 @@ bool append_integers(const Field& field, std::vector<std::int64_t>* numbers) {
   if (field.kind != Kind::kBytes) {
     return false;
   }
-  const std::uint8_t* next = field.bytes.data;
-  const std::uint8_t* const end = next + field.bytes.size;
-  while (next != end) {
-    std::uint64_t value = 0;
-    unsigned shift = 0;
-    do {
-      if (next == end || shift >= 64) {
-        return false;
-      }
-      value |= std::uint64_t{*next & 0x7Fu} << shift;
-      shift += 7;
-    } while ((*next++ & 0x80u) != 0);
+  Reader packed(field.bytes);
+  std::uint64_t value = 0;
+  while (!packed.ended() && packed.varint(&value)) {
     numbers->push_back(static_cast<std::int64_t>(value));
   }
-  return true;
+  return !packed.failed();
 }
 
 void append_bytes(unsigned number, Bytes content, std::string* message) {

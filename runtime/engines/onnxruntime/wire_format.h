@@ -35,13 +35,15 @@ class Reader {
   explicit Reader(Bytes message) : next_(message.data), end_(message.data + message.size) {}
 
   bool next(Field* field);
+  // A number without a tag, of packed ones.
+  bool varint(std::uint64_t* value);
+  bool ended() const { return next_ == end_; }
   bool failed() const { return failed_; }
   // Where the next field begins.
   const std::uint8_t* at() const { return next_; }
 
  private:
   bool fail();
-  bool varint(std::uint64_t* value);
   bool fixed(std::size_t size, std::uint64_t* value);
 
   const std::uint8_t* next_;
