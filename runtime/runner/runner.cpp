@@ -157,8 +157,9 @@ Status tell_token(const Options& options, std::int64_t token) {
   return told ? Status() : print("");
 }
 
-// "turn stop 41 1024 12 83.0 9 310.5": why the text ended, the tokens that the model holds and those that it can
-// hold (0: unknown); and of all texts so far the tokens read at once, their milliseconds, those of further ones.
+// "turn stop 41 1024 12 83.0 9 310.5": why the text ended, the tokens that the model holds and those that it
+// can hold (0: unknown); and of all texts so far the tokens read at once, their milliseconds, those of
+// further ones.
 Status tell_turn(const Generated& found, std::int64_t position) {
   const double took = std::accumulate(found.token_ms.begin(), found.token_ms.end(), 0.0);
   return print("turn " + std::string(found.ended) + " " + std::to_string(position) + " " +
@@ -176,10 +177,10 @@ Result<std::vector<Tensor>> run_measured(const Options& options, Engine& engine,
     report->peak_rss = peak_rss_bytes();
     return engine.outputs();
   }
-  Result<Generated> text = generate(
-      options, engine, program, method,
-      {[&](std::int64_t token) { return tell_token(options, token); },
-       [](const Generated& found, std::int64_t position) { return tell_turn(found, position); }});
+  Result<Generated> text =
+      generate(options, engine, program, method,
+               {[&](std::int64_t token) { return tell_token(options, token); },
+                [](const Generated& found, std::int64_t position) { return tell_turn(found, position); }});
   SLIPWAY_RETURN_IF_ERROR(text);
   report->peak_rss = peak_rss_bytes();
   report->measured.latencies_ms = text.value().token_ms;
