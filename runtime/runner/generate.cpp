@@ -46,7 +46,7 @@ Tensor tensor_of(DType dtype, const void* data, std::size_t count) {
 }
 
 // Reads `next`, and writes after it until something ends the text; adds to `found`.
-Status write_text(const Options& options, TextSession& session, Sampler& sampler,
+Status write_answer(const Options& options, TextSession& session, Sampler& sampler,
                   std::vector<std::int64_t> next, const std::vector<std::int64_t>& stops,
                   const std::function<Status(std::int64_t)>& told, Generated* found) {
   found->prompt_tokens += static_cast<std::int64_t>(next.size());
@@ -110,7 +110,7 @@ Result<Generated> generate(const Options& options, Engine& engine, const Program
   Generated found;
   found.model = session.value().model();
   for (unsigned turn = 1;; ++turn) {
-    SLIPWAY_RETURN_IF_ERROR(write_text(options, session.value(), sampler, std::move(next.value()), stops,
+    SLIPWAY_RETURN_IF_ERROR(write_answer(options, session.value(), sampler, std::move(next.value()), stops,
                                        listener.token, &found));
     if (!options.turns) {
       return found;
