@@ -82,14 +82,12 @@ def test_the_example_computes_what_the_runner_computes(built: Built, tmp_path: P
     assert "none.pte" in done.stderr
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_the_language_example_writes_what_the_runner_writes(built: Built, tmp_path: Path) -> None:
     want = spoken(TARGET, tmp_path)
     done = built.java(tmp_path, ROOT / "runtime/examples/Generate.java", "speaker.pte", "ids.txt", "12")
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, want, "")
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_what_the_java_api_promises(built: Built, tmp_path: Path) -> None:
     """Sources, errors, threads, closing, sessions; the JVM checks every call of its interface (-Xcheck:jni)."""
     expected(TARGET, tmp_path)

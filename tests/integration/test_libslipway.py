@@ -126,7 +126,6 @@ def spoken(target: str, folder: Path) -> list[str]:
     return found
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_the_language_examples_write_what_the_runner_writes(sdk: Sdk, built: Path, tmp_path: Path) -> None:
     target = sdk.manifest.target
     want = spoken(target, tmp_path)
@@ -162,7 +161,6 @@ def test_the_c_example_is_short_and_says_what_went_wrong(sdk: Sdk, built: Path, 
     assert re.search(r"none\.pte: (No such file|[Ff]ile not found)", done.stderr), done.stderr
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_what_the_headers_promise(sdk: Sdk, tmp_path: Path) -> None:
     """Sources, errors, copies, two programs on one pool, packed weights, sessions: check.cpp says what failed."""
     libraries = ["slipway::lean", *(["slipway::slipway"] if sdk.manifest.shared else [])]

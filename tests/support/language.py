@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from pathlib import Path
 from typing import Any
 
 from core.files import write_atomic
 from core.paths import dist_dir
 
-CONTEXT, VOCABULARY, WIDTH = 40, 64, 32
+CONTEXT, WIDTH = 40, 32
 STOPS = [63, 62]
 PROMPT = [1, 15, 27]
 """Five tokens follow, the last of them a stop."""
@@ -19,6 +20,12 @@ PROMPT = [1, 15, 27]
 def programs() -> Path:
     """A folder with ``speaker.pte``, ``other.pte``, the same with other weights, and ``several.pte``, whose
     ``text_decoder`` reads what its ``token_embedding`` makes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # upstream's exporter has many
+        return _programs()
+
+
+def _programs() -> Path:
     import torch
     from torch import nn
 

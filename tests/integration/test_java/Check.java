@@ -100,7 +100,6 @@ public final class Check {
     refuses(SlipwayException.Code.USAGE, "no embeddings", () -> session.feedEmbeddings(1));
     refuses(SlipwayException.Code.USAGE, "Sampling needs", () -> session.setSampling(-1, 0, 1, 0));
     refuses(SlipwayException.Code.USAGE, "already", () -> new Session(program));
-    refuses(SlipwayException.Code.USAGE, "not ready", () -> new Session(program, "back"));
     String file = folder + "/text.saved";
     session.save(file);
     byte[] saved = session.toBytes();
@@ -120,6 +119,7 @@ public final class Check {
     session.close();
     session.close();
     fails(IllegalStateException.class, "session was closed", session::sample);
+    refuses(SlipwayException.Code.USAGE, "not ready", () -> new Session(program, "back"));
     Session last = new Session(program, "forward");
     check(Arrays.equals(after(last, prompt, 12), text), "the next session");
     program.close();
