@@ -42,11 +42,19 @@ def _litert(model: str, threads: int, inputs: Sequence[Any]) -> Loaded:
     made.allocate_tensors()
     (names,) = made.get_signature_list().values()
     runner = made.get_signature_runner()
-    takes, gives = runner.get_input_details(), runner.get_output_details()
-    for name, value in zip(sorted(names["inputs"]), inputs, strict=True):
-        made.set_tensor(takes[name]["index"], value.astype(takes[name]["dtype"]))
-    outputs = [gives[name]["index"] for name in sorted(names["outputs"])]
-    return made.invoke, lambda: [made.get_tensor(index) for index in outputs]
+    takes = [runner.get_input_details()[name] for name in sorted(names["inputs"])]
+    gives = [runner.get_output_details()[name] for name in sorted(names["outputs"])]
+    for one, value in zip(takes, inputs, strict=True):
+        scale, zero = one["quantization"]  # in 8 bits it takes and gives integers
+        whole = numpy.clip(numpy.rint(value / scale) + zero, -128, 127) if scale else value
+        made.set_tensor(one["index"], whole.astype(one["dtype"]))
+
+    def output(one: Any) -> Any:
+        scale, zero = one["quantization"]
+        found = made.get_tensor(one["index"])
+        return (found.astype(numpy.float32) - zero) * scale if scale else found
+
+    return made.invoke, lambda: [output(one) for one in gives]
 
 
 def _ncnn(model: str, threads: int, inputs: Sequence[Any]) -> Loaded:
