@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -207,11 +208,13 @@ def _providers(value: Result) -> None:
     placement = value.runner.placement
     fallen = Counter((node.operator, node.why) for node in placement.nodes if node.why) if placement else Counter()
     if placement and fallen:
+        # The runner's options have underscores, ours have dashes.
+        hints = re.sub(r"--\w+", lambda option: option[0].replace("_", "-"), "\n".join(placement.hints))
         console.table(
             "Not on the requested provider",
             ["operator", "count", "why"],
             [[operator, str(count), why] for (operator, why), count in fallen.most_common()],
-            caption="\n".join(placement.hints),
+            caption=hints,
         )
     if value.runner.profile:
         total = sum(row.total_ms for row in value.runner.profile) or 1.0

@@ -113,8 +113,12 @@ def _quantized(file: str) -> bool:
     """Whether the model computes with quantized integers."""
     import onnx
 
+    operators = ("QuantizeLinear", "QLinear", "QGemm")
+    if (data := Path(file).read_bytes())[4:8] == b"ORTM":
+        # ONNX Runtime's own format, a FlatBuffer: a text follows its length.
+        return any(b"\0" + name.encode() in data for name in operators)
     model = onnx.load(file, load_external_data=False)
-    return any(node.op_type.startswith(("QuantizeLinear", "QLinear", "QGemm")) for node in model.graph.node)
+    return any(node.op_type.startswith(operators) for node in model.graph.node)
 
 
 def _session(onnxruntime: Any, file: str, options: Any) -> Any:

@@ -102,6 +102,30 @@ def test_sizes_that_are_open_are_named(tmp_path: Path) -> None:
         assert not isinstance(other.value, hostrun.Refused)
 
 
+@pytest.mark.parametrize(("operator", "quantized"), [("QuantizeLinear", True), ("DynamicQuantizeLinear", False)])
+def test_a_model_in_onnx_runtimes_own_format_runs(tmp_path: Path, operator: str, quantized: bool) -> None:
+    import onnx
+    import onnxruntime
+    from onnx import TensorProto, helper
+
+    from models.onnx import hostrun
+
+    scale = helper.make_tensor("scale", TensorProto.FLOAT, [], [0.5])
+    zero = helper.make_tensor("zero", TensorProto.UINT8, [], [3])
+    inputs, others = (["x", "scale", "zero"], []) if quantized else (["x"], ["step", "middle"])
+    node = helper.make_node(operator, inputs, ["y", *others])
+    result = helper.make_tensor_value_info("y", TensorProto.UINT8, None)
+    graph = helper.make_graph([node], "one", [tensor("FLOAT", 4)], [result], [scale, zero] if quantized else [])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), tmp_path / "a.onnx")
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "a.ort")
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    onnxruntime.InferenceSession(tmp_path / "a.onnx", options, providers=["CPUExecutionProvider"])
+    for file in ("a.onnx", "a.ort"):
+        asked = {"folder": str(tmp_path), "file": str(tmp_path / file), "inputs": [], "fill": True, "shapes": ""}
+        assert hostrun._run(asked)["quantized"] is quantized
+
+
 @pytest.mark.parametrize("names", [(), ("x",)])
 def test_the_advice_of_the_other_end_is_passed_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]

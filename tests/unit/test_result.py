@@ -141,6 +141,16 @@ def test_a_table_never_shows_emulated_times_as_latency(capsys: pytest.CaptureFix
     assert (value["emulated"], value["latency_note"]) == (True, EMULATED)
 
 
+def test_a_hint_of_the_runners_names_what_a_user_types(capsys: pytest.CaptureFixture[str]) -> None:
+    placement = {
+        "nodes": [{"name": "my_node", "operator": "Conv", "provider": "CPUExecutionProvider", "why": "open sizes"}],
+        "hints": ["Conv my_node: --input_shapes 1x3 fixes them"],
+    }
+    value = make().model_copy(update={"runner": parse_result(json.dumps({**ANSWER, "placement": placement}).encode())})
+    report.result(value)
+    assert "Conv my_node: --input-shapes 1x3 fixes them" in capsys.readouterr().out
+
+
 def test_a_difference_is_shown_then_raised(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(MismatchError, match="1 of 2 outputs of mlp-fp32 on pi") as caught:
         report.result(make(outputs=(GOOD, WRONG)))
