@@ -19,7 +19,7 @@ from core.plain import plain
 from deploy.run.events import Event, Listener
 from deploy.run.result import Result
 from deploy.run.settings import Prompt
-from models.text.source import is_language, zoo
+from models.text.source import context_of, is_language, zoo
 
 if TYPE_CHECKING:
     from models.text.tokenizer import Tokenizer
@@ -110,12 +110,24 @@ def prompted(request: Deploy, program: Path | None) -> Iterator[tuple[Prompt | N
     text = request.prompt or _text_of(Path(request.prompt_file))
     tokenizer = _tokenizer(request, program)
     numbers = tokenizer.encode(text)
+    if room := context_of(program if program.is_dir() else program.parent):
+        _check_room(len(numbers), room)
     flags = flags_of(request, tokenizer)
     with tempfile.TemporaryDirectory(prefix="slipway-prompt-") as folder:
         file = Path(folder) / "prompt.npy"
         np.save(file, np.array(numbers, dtype=np.int64))
         answer = _Answer(tokenizer.decoding(), request.json)
         yield Prompt(tokens=file, vocabulary=tokenizer.size, flags=flags), [answer, ConsoleListener()]
+
+
+def _check_room(tokens: int, room: int) -> None:
+    if tokens >= room:
+        raise UsageError(
+            f"The prompt has {tokens} tokens, and the program holds {room}, its answer included.",
+            "it was exported for so many",
+            f"a shorter prompt, or an export with more: --options context={2 * tokens}",
+            ["prompt"],
+        )
 
 
 def _text_of(file: Path) -> str:

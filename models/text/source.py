@@ -150,6 +150,14 @@ def find(model: str, scheme: str = "", options: Mapping[str, str] | None = None)
     return Language(model, stem, path.resolve(), None, scheme, **numbers)
 
 
+def context_of(folder: Path) -> int:
+    """Tokens that the program of `exported` in ``folder`` holds; 0 if it is another's."""
+    try:
+        return int(json.loads((folder / _RECORD).read_text(encoding="utf-8"))["context"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+
+
 def _key(language: Language) -> str:
     """Of all that decides what the program is."""
     path = language.path

@@ -156,6 +156,7 @@ def test_what_is_not_the_models_text_is_refused(net: Path, tmp_path: Path, inv: 
         (own, " ", "The prompt is empty."),
         (damaged, "why", f"{damaged} is not a tokenizer."),
         (other, "why", "The tokenizer has 65 tokens, and the program scores 64."),
+        (own, "sky " * 48, "The prompt has 48 tokens, and the program holds 48, its answer included."),
     ):
         done = inv("deploy", "--device", "local", "--program", str(net), "--tokenizer", str(file), "--prompt", prompt)
         assert (done.returncode, done.stdout) == (2, ""), done.stderr
