@@ -275,7 +275,7 @@ def test_the_wheel_in_a_fresh_environment(tmp_path: Path) -> None:
         assert (done.stdout.split(), done.stderr) == (said, "")
     done = ran([python, EXAMPLES / "generate.py", "model.pte", "ids.txt", "12"], cwd=tmp_path, env=env)
     assert (done.returncode, "Method forward does not read tokens" in done.stderr) == (2, True)
-    done = ran([python, "-c", _SESSIONS], cwd=tmp_path, env=env)
+    done = ran([python, "-c", language.SESSIONS], cwd=tmp_path, env=env)
     assert (done.stdout, done.stderr) == ("", "")
 
 
@@ -375,78 +375,6 @@ with slipway_runtime.Session(program) as session:
     session.feed([1, 2])
     token: int = session.sample() + session.stops[0] + session.position
     saved: bytes = session.to_bytes()
-"""
-_SESSIONS = """
-import numpy as np
-import slipway_runtime
-from slipway_runtime import Error, InputError, Session
-
-
-def after(session, ids, count):
-    found = []
-    for _ in range(count):
-        session.feed(ids)
-        ids = [session.sample()]
-        found += ids
-    return found
-
-
-def fails(code, said, call, *words):
-    try:
-        call(*words)
-    except Error as error:
-        assert error.code == code and said in error.message, (error.code, error.message)
-        assert isinstance(error, InputError) == (code == 6)
-    else:
-        raise AssertionError(said)
-
-
-prompt = [1, 15, 27]
-program = slipway_runtime.load("speaker.pte")
-with Session(program) as session:
-    assert (session.position, session.context, session.width, session.logits) == (0, 40, 0, None)
-    text = after(session, prompt, 12)
-    assert session.logits.dtype == np.float32 and session.logits.shape == (64,)
-    session.truncate(3)
-    assert after(session, np.array(text[:1], np.uint8), 11) == text[1:]
-    fails(2, "cannot go back to 15", session.truncate, 15)
-    fails(2, "already", Session, program)
-    fails(2, "no embeddings", session.feed_embeddings, np.zeros((1, 32)))
-    for ids, said in (([64], "Token 64"), ([], "no token"), ([1] * 27, "A text of 41"), ([0.5], "whole numbers")):
-        fails(6, said, session.feed, ids)
-    session.reset()
-    session.feed(prompt + text[:4])
-    session.save("text.saved")
-    saved = session.to_bytes()
-    assert open("text.saved", "rb").read() == saved
-    fails(3, "damaged", session.restore, saved[:-1])
-    fails(3, "Cannot read", session.restore, "none.saved")
-fails(2, "closed", session.feed, prompt)
-with Session(slipway_runtime.load("other.pte")) as other:
-    other.feed(prompt)
-    logits = other.logits
-    fails(6, "another program", other.restore, "text.saved")
-    assert other.position == 3 and np.array_equal(other.logits, logits)
-for source in (saved, "text.saved"):
-    with Session(program, "forward") as session:  # the second one on this program
-        fails(2, "no scores", session.sample)
-        session.restore(source)
-        assert session.position == 7
-        assert [session.sample(), *after(session, text[4:5], 7)] == text[4:]
-        session.reset()
-        fails(2, "Sampling needs", session.set_sampling, -1)
-        session.set_sampling(temperature=2, seed=1)
-        drawn = after(session, prompt, 12)
-        session.reset()
-        session.set_sampling(temperature=2, seed=1)
-        assert after(session, prompt, 12) == drawn != text
-fails(2, "does not read tokens", Session, slipway_runtime.load("model.pte"))
-several = slipway_runtime.load("several.pte")
-with Session(several) as session:
-    (rows,) = several.execute("token_embedding", np.array([prompt]), copy=True)
-    session.feed_embeddings(rows[0])
-    assert [session.sample(), *after(session, text[:1], 11)] == text
-    fails(6, "rows of 32", session.feed_embeddings, rows)
 """
 _SCRIPT = """
 import gc, threading
