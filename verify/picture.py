@@ -1,4 +1,4 @@
-"""Draw the README's picture from a real run: ``python -m verify.picture``.
+"""Draw the README's pictures from real runs: ``python -m verify.picture deploy``, or ``answer``.
 
 The text is what the command left on a terminal; nothing is added but the prompt.
 """
@@ -11,8 +11,10 @@ import io
 import os
 import pty
 import re
+import shlex
 import struct
 import subprocess
+import sys
 import termios
 
 from rich._export_format import CONSOLE_SVG_FORMAT
@@ -25,7 +27,10 @@ from core.files import write_atomic
 from core.paths import ROOT
 from models.zoo.trained import WEIGHTS
 
-COMMAND = ("./inv", "deploy", "--device", "pi", "--model", "mobilenet_v2")
+COMMANDS = {
+    "deploy": "./inv deploy --device pi --model mobilenet_v2",
+    "answer": './inv deploy --device pi --model smollm2_135m --prompt "Why is the sky blue?" --generate 48',
+}
 COLUMNS = 104
 
 # Rich's own template loads a font from the web, and draws a window; a picture in a README should load nothing.
@@ -54,13 +59,13 @@ def settled(said: str) -> str:
     return "\n".join(lines)
 
 
-def run() -> tuple[int, str]:
+def run(command: str) -> tuple[int, str]:
     """The command in a terminal of its own: exit code, and what it wrote."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, COLUMNS, 0, 0))
     env = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "NO_COLOR", WEIGHTS}}
     child = subprocess.Popen(
-        COMMAND, cwd=ROOT, env={**env, "TERM": "xterm"}, stdin=theirs, stdout=theirs, stderr=theirs
+        shlex.split(command), cwd=ROOT, env={**env, "TERM": "xterm"}, stdin=theirs, stdout=theirs, stderr=theirs
     )
     os.close(theirs)
     said = b""
@@ -71,17 +76,18 @@ def run() -> tuple[int, str]:
     return child.wait(), said.decode(errors="replace")
 
 
-def main() -> None:
-    """Run the command, which must succeed, and write ``docs/deploy.svg``."""
-    code, said = run()
+def main(name: str) -> None:
+    """Run the command, which must succeed, and write ``docs/<name>.svg``."""
+    command = COMMANDS[name]
+    code, said = run(command)
     if code:
-        raise RunError(f"{' '.join(COMMAND)} failed (exit {code}).", settled(said), "run it by hand")
+        raise RunError(f"{command} failed (exit {code}).", settled(said), "run it by hand")
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
-    console.print(Text(f"$ {' '.join(COMMAND)}", style="bold green"))
+    console.print(Text(f"$ {command}", style="bold green"))
     console.print(Text.from_ansi(settled(said).replace(str(ROOT), ".")))
     picture = console.export_svg(theme=DIMMED_MONOKAI, code_format=TEMPLATE, font_aspect_ratio=0.6, unique_id="slipway")
-    write_atomic(ROOT / "docs" / "deploy.svg", picture)
+    write_atomic(ROOT / "docs" / f"{name}.svg", picture)
 
 
 if __name__ == "__main__":
-    main()
+    main(*(sys.argv[1:] or ["deploy"]))
