@@ -47,8 +47,8 @@ Tensor tensor_of(DType dtype, const void* data, std::size_t count) {
 
 // Reads `next`, and writes after it until something ends the text; adds to `found`.
 Status write_answer(const Options& options, TextSession& session, Sampler& sampler,
-                  std::vector<std::int64_t> next, const std::vector<std::int64_t>& stops,
-                  const std::function<Status(std::int64_t)>& told, Generated* found) {
+                    std::vector<std::int64_t> next, const std::vector<std::int64_t>& stops,
+                    const std::function<Status(std::int64_t)>& told, Generated* found) {
   found->prompt_tokens += static_cast<std::int64_t>(next.size());
   for (unsigned written = 1;; ++written) {
     const Clock::time_point start = Clock::now();
@@ -111,7 +111,7 @@ Result<Generated> generate(const Options& options, Engine& engine, const Program
   found.model = session.value().model();
   for (unsigned turn = 1;; ++turn) {
     SLIPWAY_RETURN_IF_ERROR(write_answer(options, session.value(), sampler, std::move(next.value()), stops,
-                                       listener.token, &found));
+                                         listener.token, &found));
     if (!options.turns) {
       return found;
     }
