@@ -146,6 +146,11 @@ def _json(file: Path) -> dict[str, Any]:
     return found
 
 
+def _in_pairs(weight: torch.Tensor, head: int) -> torch.Tensor:
+    """Rows of queries or keys in the original's order, which turns neighbours; Hugging Face turns halves of a head."""
+    return weight.unflatten(0, (-1, 2, head // 2)).transpose(1, 2).flatten(0, 2)
+
+
 def _state(source: _Gguf | _Folder, shape: dict[str, Any]) -> dict[str, torch.Tensor]:
     """The weights by the names of upstream's transformer."""
     queries, keys = (shape[heads] * shape["head_dim"] for heads in ("n_heads", "n_kv_heads"))
@@ -153,8 +158,9 @@ def _state(source: _Gguf | _Folder, shape: dict[str, Any]) -> dict[str, torch.Te
     for name, weight in source.weights():
         into = families.names_of(name)
         sizes = [queries, keys, keys] if len(into) == 3 else [len(weight) // max(1, len(into))] * len(into)
-        if into:
-            found |= dict(zip(into, (part.contiguous() for part in weight.split(sizes)), strict=True))
+        for one, part in zip(into, weight.split(sizes) if into else (), strict=True):
+            turn = source.turned_as_hf and not shape["use_hf_rope"] and one.split(".")[-2] in ("wq", "wk")
+            found[one] = (_in_pairs(part, shape["head_dim"]) if turn else part).contiguous()
     if "tok_embeddings.weight" not in found:
         raise ExportError("The model has no weights.", "its files hold no embedding", "the model's own files")
     found.setdefault("output.weight", found["tok_embeddings.weight"])

@@ -41,6 +41,8 @@ SPLIT = {
     "mlp.gate_up_proj": ("feed_forward.w1", "feed_forward.w3"),
 }
 """Weights of which several follow one another in one."""
+_LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+"""How Llama 3 scales positions, besides its factor: upstream's numbers are fixed."""
 _IGNORED = re.compile(r"rope_freqs\.weight|.*\.rotary_emb\.inv_freq")
 
 
@@ -88,6 +90,8 @@ def shape_of(config: Mapping[str, Any], context: int, turned_as_hf: bool) -> dic
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind not in ("default", "llama3"):
         _refuse(f"its positions are scaled by {kind!r}; upstream's transformer knows llama3's way")
+    if any(rope.get(name, usual) != usual for name, usual in _LLAMA3.items()):
+        _refuse("its positions are scaled with other numbers than Llama 3's")
     longest = int(config.get("max_position_embeddings") or 0)
     window = config.get("sliding_window") if config.get("use_sliding_window", family != "qwen2") else None
     if window and int(window) < context:
@@ -101,7 +105,8 @@ def shape_of(config: Mapping[str, Any], context: int, turned_as_hf: bool) -> dic
         "rope_theta": float(config.get("rope_theta") or rope.get("rope_theta") or 10000.0),
         "use_scaled_rope": kind == "llama3",
         **({"rope_scale_factor": int(rope["factor"])} if kind == "llama3" else {}),
-        "use_hf_rope": turned_as_hf,
+        # Upstream scales positions only where rows are in the original's order (`exporting` puts them there).
+        "use_hf_rope": turned_as_hf and kind != "llama3",
         "attention_qkv_bias": family == "qwen2" or bool(config.get("attention_bias")),
         "use_qk_norm": family == "qwen3",
         "qk_norm_before_rope": family == "qwen3",

@@ -14,6 +14,7 @@ import pytest
 
 from core.formats.program import load_program
 from core.paths import ROOT
+from models.users import packages
 from tests.conftest import Inv
 from tests.support.builds import lend_bundle
 from tests.support.devices import own_devices
@@ -56,6 +57,20 @@ def programs(inv: Inv, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def expected(programs: Path) -> list[int]:
     found = subprocess.run([sys.executable, "-c", ITS_OWN], capture_output=True, text=True, timeout=600, check=True)
     return [int(word) for word in found.stdout.splitlines()[-1].split()]
+
+
+@pytest.mark.long  # of what ./inv test exports, test_answer.py has one family
+def test_each_family_computes_what_transformers_computes() -> None:
+    """The names of weights and the numbers of shapes, as `models.text` gives them to upstream's transformer."""
+    packages.install(packages.wanted(FOLDER / "llama.py"))
+    enter = ITS_OWN.partition("import torch")[0]
+    code = f"{enter}import runpy\nrunpy.run_path({str(FOLDER / 'families.py')!r})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=True)
+    found = [line.split() for line in done.stdout.splitlines()]
+    assert len(found) == 8
+    for name, far, unknown, lacks in found:
+        assert float(far) < 1e-4, name
+        assert (unknown, lacks) == ("0", "0"), name
 
 
 @pytest.fixture(scope="module")

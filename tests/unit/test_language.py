@@ -40,7 +40,7 @@ def test_gguf_says_the_same_as_hugging_face() -> None:
         ({"model_type": "phi3", "partial_rotary_factor": 0.75}, {"partial_rotary_factor": 0.75}),
         (
             {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}},
-            {"use_scaled_rope": True, "rope_scale_factor": 8},
+            {"use_scaled_rope": True, "rope_scale_factor": 8, "use_hf_rope": False},
         ),
         ({"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}, "rope_theta": None}, {"rope_theta": 5e5}),
         ({"model_type": "mistral", "sliding_window": 4096}, {"use_qk_norm": False}),
@@ -56,6 +56,10 @@ def test_families_that_can_be_exported(change: dict[str, Any], want: dict[str, A
     [
         ({"model_type": "gemma3"}, "its architecture is 'gemma3'"),
         ({"rope_scaling": {"type": "yarn"}}, "its positions are scaled by 'yarn'"),
+        (
+            {"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 2.0}},
+            "its positions are scaled with other numbers",
+        ),
         ({"model_type": "mistral", "sliding_window": 512}, "its attention sees 512 tokens"),
         ({"max_position_embeddings": 512}, "it was trained for 512 tokens, not 1024"),
         ({"hidden_size": None}, "its configuration lacks"),

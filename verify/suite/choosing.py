@@ -46,6 +46,7 @@ PROVES: Mapping[str, str] = {
     "models/reference": "export",
     "models/request": "own_models",
     "models/samples": "samples",
+    "models/text": "answer",
     "models/warm": "warm",
     "recipes": "recipes recipe_sources",
     "runtime/base": "runtime",
