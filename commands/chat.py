@@ -36,10 +36,13 @@ class Talk:
         tokenizer: the model's.
         ask: gives the user's next line; raises EOFError at the end.
         show: shows a piece of an answer.
+        emulated: whether the device's times say nothing.
     """
 
-    def __init__(self, tokenizer: Tokenizer, ask: Callable[[], str], show: Callable[[str], None]) -> None:
-        self._tokenizer, self._ask, self._show = tokenizer, ask, show
+    def __init__(
+        self, tokenizer: Tokenizer, ask: Callable[[], str], show: Callable[[str], None], emulated: bool = False
+    ) -> None:
+        self._tokenizer, self._ask, self._show, self._emulated = tokenizer, ask, show, emulated
         self._turns: list[tuple[str, str]] = []
         self._seen = 0
         """Answers that the user has seen; over another connection, the first one is computed again and not shown."""
@@ -98,7 +101,7 @@ class Talk:
                 self._turns.clear()
                 console.note("The model has forgotten the talk.")
             elif text == "/stats":
-                console.note(stats(self._last))
+                console.note(stats(self._last, self._emulated))
             elif text.startswith("/"):
                 console.note(_HELP)
             elif text:
@@ -117,13 +120,16 @@ class Talk:
                 return tokens
 
 
-def stats(last: Turn | None) -> str:
-    """``holds 41 of 1024 tokens; pp 210.5 and tg 31.2 tokens/s``: of all answers so far."""
+def stats(last: Turn | None, emulated: bool) -> str:
+    """``holds 41 of 1024 tokens; pp 210.5 tokens/s; tg 31.2 tokens/s``: of all answers so far."""
     if last is None:
         return "there is no answer yet"
     said = [f"holds {last.position}" + (f" of {last.context}" if last.context else "") + " tokens"]
     speeds = [("pp", last.prompt_tokens, last.prompt_ms), ("tg", last.tokens, last.token_ms)]
-    said += [f"{name} {1000 * count / took:.1f} tokens/s" for name, count, took in speeds if took > 0]
+    if emulated:
+        said.append("its speed is emulated")
+    else:
+        said += [f"{name} {1000 * count / took:.1f} tokens/s" for name, count, took in speeds if took > 0]
     return "; ".join(said)
 
 
@@ -183,7 +189,7 @@ def run(request: Chat) -> None:
     program, tokenizer = program_and_tokenizer(request)
     bundle = build(device.target, LEAN, "")
     console.note(_HELP)
-    talk = Talk(tokenizer, _asker(), _show)
+    talk = Talk(tokenizer, _asker(), _show, device.emulated)
     if not talk.first:
         return
     with tempfile.TemporaryDirectory(prefix="slipway-chat-") as folder:

@@ -170,5 +170,6 @@ def test_a_talk_goes_on_over_another_connection() -> None:
 
 def test_stats_are_those_of_all_answers() -> None:
     said = Turn("stop", 41, 1024, 12, 60.0, 9, 300.0)
-    assert stats(said) == "holds 41 of 1024 tokens; pp 200.0 tokens/s; tg 30.0 tokens/s"
-    assert stats(None) == "there is no answer yet"
+    assert stats(said, emulated=False) == "holds 41 of 1024 tokens; pp 200.0 tokens/s; tg 30.0 tokens/s"
+    assert stats(said, emulated=True) == "holds 41 of 1024 tokens; its speed is emulated"
+    assert stats(None, emulated=False) == "there is no answer yet"
