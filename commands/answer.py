@@ -68,8 +68,6 @@ def check_prompt(request: Deploy) -> None:
             './inv deploy --model smollm2_135m --prompt "Why is the sky blue?"',
             [request.model],
         )
-    if request.top_p > 1:
-        raise UsageError(f"--top-p cannot be {request.top_p:g}.", "it is a probability", "--top-p 0.9")
 
 
 class _Answer:
@@ -110,7 +108,7 @@ def prompted(request: Deploy, program: Path | None) -> Iterator[tuple[Prompt | N
     text = request.prompt or _text_of(Path(request.prompt_file))
     tokenizer = _tokenizer(request, program)
     numbers = tokenizer.encode(text)
-    if room := context_of(program if program.is_dir() else program.parent):
+    if room := context_of(program):
         _check_room(len(numbers), room)
     flags = flags_of(request, tokenizer)
     with tempfile.TemporaryDirectory(prefix="slipway-prompt-") as folder:
@@ -179,17 +177,26 @@ def exported(request: Deploy | Export | Chat) -> Path:
     from models.request.options import pairs
     from models.text import source
 
+    if wrong := sorted(request.typed & {"partitioners", "samples", "format", "method"}):
+        raise UsageError(
+            f"--{wrong[0]} does not go with {request.model}.",
+            "a language model is exported by upstream's own exporter, which chooses that itself",
+            "leave it out",
+        )
     scheme = request.scheme if "scheme" in request.typed else ""
     language = source.find(request.model, scheme, pairs(request.options))
     return source.exported(language, isinstance(request, Export) and request.force)
 
 
-def judged(found: Result, program: Path, prompt: Prompt) -> Result:
+def judged(found: Result, program: Path, prompt: Prompt, *, greedy: bool) -> Result:
     """The result with what upstream's runtime on this machine says of its scores and of its tokens.
 
     That runtime reads the same prompt and the same tokens. The first one's scores are compared: they may differ by
     twice of what its own do if it reads the prompt token by token. Each token that was taken as the likeliest must be
     the likeliest there, too, or as near to that.
+
+    Args:
+        greedy: whether each token was taken so.
     """
     from core.environment import venv
     from core.environment.bootstrap import is_installed
@@ -213,7 +220,7 @@ def judged(found: Result, program: Path, prompt: Prompt) -> Result:
         atol = max(_TIMES * float(np.abs(scores[0] - other).max()), _LEAST * float(np.ptp(scores[0])))
         near = Tolerance(atol=atol, rtol=0, why="upstream's runtime, when it reads the prompt in another order")
         rows = [compare("scores", results_dir() / found.key / "output1.npy", first, near)]
-    if "--temperature=0" in prompt.flags:
+    if greedy:
         chosen = np.array(generated.tokens)
         behind = scores.max(axis=1) - np.take_along_axis(scores, chosen[:, None], axis=1)[:, 0]
         outside = int((behind > atol).sum())

@@ -22,6 +22,7 @@ from deploy.devices.inventory import get_device
 from deploy.run.engine_flags import LEAN
 from deploy.run.events import Event
 from deploy.run.settings import Prompt, Settings, Turn
+from models.text.source import context_of
 from models.text.tokenizer import Tokenizer
 
 _SECONDS = 12 * 3600.0
@@ -37,17 +38,24 @@ class Talk:
         ask: gives the user's next line; raises EOFError at the end.
         show: shows a piece of an answer.
         emulated: whether the device's times say nothing.
+        context: tokens that the program holds, if that is known before it runs; else 0.
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, ask: Callable[[], str], show: Callable[[str], None], emulated: bool = False
+        self,
+        tokenizer: Tokenizer,
+        ask: Callable[[], str],
+        show: Callable[[str], None],
+        emulated: bool = False,
+        context: int = 0,
     ) -> None:
         self._tokenizer, self._ask, self._show, self._emulated = tokenizer, ask, show, emulated
         self._turns: list[tuple[str, str]] = []
         self._seen = 0
         """Answers that the user has seen; over another connection, the first one is computed again and not shown."""
         self._last: Turn | None = None
-        self.first = self._asked(0) or []
+        self._over = False
+        self.first = self._asked(context) or []
         """The tokens of the first line; empty: the user wants none."""
         self.begin()
 
@@ -69,6 +77,8 @@ class Talk:
 
     def turn(self, said: Turn) -> list[int] | None:
         """An answer has ended: how many tokens stay, and those that come next; ``None``: that was all."""
+        if self._over:  # the connection broke when the device was told so
+            return None
         if self._here < self._seen:
             console.note("The connection is there again; the model reads the talk once more.")
             tokens: list[int] | None = self._tokenizer.talk(self._turns)
@@ -80,6 +90,7 @@ class Talk:
             self._last = said
             tokens = self._asked(said.context)
         if tokens is None:
+            self._over = True
             return None
         pairs = zip(self._held[: said.position], tokens, strict=False)
         same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
@@ -189,7 +200,7 @@ def run(request: Chat) -> None:
     program, tokenizer = program_and_tokenizer(request)
     bundle = build(device.target, LEAN, "")
     console.note(_HELP)
-    talk = Talk(tokenizer, _asker(), _show, device.emulated)
+    talk = Talk(tokenizer, _asker(), _show, device.emulated, context_of(program))
     if not talk.first:
         return
     with tempfile.TemporaryDirectory(prefix="slipway-chat-") as folder:

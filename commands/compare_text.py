@@ -68,7 +68,9 @@ def run(request: Compare) -> None:
                 flags = (f"--generate={_WRITTEN + 1}", "--stops=none", "--temperature=0")
                 asked = Prompt(tokens=prompt, vocabulary=tokenizer.size, flags=flags)
                 settings = Settings.parse(vars(request), text=asked).on(device)
-                found = judged(deploy(device, build(device.target, LEAN), program, settings), program, asked)
+                found = judged(
+                    deploy(device, build(device.target, LEAN), program, settings), program, asked, greedy=True
+                )
             wrote = found.runner.generated
             assert wrote is not None  # noqa: S101 - a run with a prompt
             rows.append(

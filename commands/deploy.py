@@ -72,7 +72,7 @@ def run(request: Deploy) -> None:
             found = deploy(device, bundle, path, settings, compute=own, listeners=listeners)
         if prompt:
             with part("compare"):
-                found = judged(found, path, prompt)
+                found = judged(found, path, prompt, greedy=request.temperature == 0)
     report.result(found, request.json)
 
 

@@ -25,7 +25,11 @@ def run(request: Export) -> None:
     if is_language(request.model):
         from commands.answer import exported as exported_language
 
-        exported_language(request)
+        program = exported_language(request)
+        if request.json:
+            from core import console
+
+            console.print_json({"path": str(program.parent), "file": program.name, "size": program.stat().st_size})
         return
     requests = fetched(partial(requested, request, request.format))
     report.programs(exported(requests, request.force, request.jobs), request.json)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from commands.shared import HOW, WHAT, WHERE, device_names, scheme_names
+from commands.shared import DEVICE, HOW, WHAT, scheme_names
 from core.cli.request import Request, option, real, whole
+from core.errors import UsageError
 
 
 class Sampled(Request):
@@ -22,6 +23,10 @@ class Sampled(Request):
     top_k: int = whole("choose among the k likeliest tokens (default: all)", 1, 0, group=HOW)
     top_p: float = real("choose among the likeliest tokens that together have this probability", 0.01, 1, group=HOW)
     seed: int = whole("where the random choice of tokens begins", 0, 0, group=HOW)
+
+    def _check(self) -> None:
+        if self.top_p > 1:
+            raise UsageError(f"--top-p cannot be {self.top_p:g}.", "it is a probability", "--top-p 0.9")
 
 
 class Chat(Sampled):
@@ -43,8 +48,5 @@ class Chat(Sampled):
     scheme: str = option("how it is quantized (default: qd8_qb4w)", names=scheme_names, group=WHAT)
     options: str = option("options of the export: context=2048;group=64", group=WHAT)
     program: str = option("instead of --model: its .pte file", group=WHAT)
-    device: str = option(
-        "a device of devices.toml; ./inv devices.list shows them (default: local)",
-        setting=True, names=device_names, group=WHERE,
-    )  # fmt: skip
+    device: str = DEVICE
     cpu_threads: str = option("threads on the device, 0 for its physical cores (default: 0)", setting=True, group=HOW)

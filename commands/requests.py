@@ -10,6 +10,7 @@ from commands.shared import (
     ACCURACY,
     CELLS,
     COMPARED,
+    DEVICE,
     ENGINES,
     FAILS,
     HOW,
@@ -232,10 +233,7 @@ class Deploy(Limited, Sampled):
         group=WHAT,
     )
     expected: str = option("with --program: comma-separated .npy files to compare the outputs with", group=WHAT)
-    device: str = option(
-        "a device of devices.toml; ./inv devices.list shows them (default: local)",
-        setting=True, names=device_names, group=WHERE,
-    )  # fmt: skip
+    device: str = DEVICE
     target: str = option("instead of the device's own target", names=target_names, group=WHERE)
     engine: str = option(
         "which runtime (default: by the program's format, then the target's own default)",
@@ -268,6 +266,7 @@ class Deploy(Limited, Sampled):
     keep_run: bool = option("leave the run's folder on the device", False, group=STAYS)
 
     def _check(self) -> None:
+        Sampled._check(self)
         _check_program(self)
         if ";" in self.partitioners:
             raise UsageError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from core.cli.request import Reported, one_of, option
 
@@ -46,6 +47,12 @@ def target_names() -> Iterable[str]:
 ENGINES = one_of("executorch", "lean", "onnxruntime")
 SEVERAL_ENGINES = one_of("executorch", "lean", "onnxruntime", "default", "all")
 TOOLCHAINS = one_of("zig", "gnu", "ndk")
+
+
+DEVICE: Any = option(
+    "a device of devices.toml; ./inv devices.list shows them (default: local)",
+    setting=True, names=device_names, group=WHERE,
+)  # fmt: skip
 
 
 class Measured(Reported):

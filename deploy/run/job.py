@@ -268,7 +268,8 @@ def load_job(path: Path, program: Program | None = None, settings: Settings = DE
     if path.name == DESCRIPTION:
         return load_job(path.parent, None, settings)
     return Job(
-        name=path.stem,
+        # The usual name of a file says nothing; its folder's does, and keeps two models' results apart.
+        name=path.resolve().parent.name if path.stem == "model" else path.stem,
         model=_blob(path),
         inputs=tuple(_blob(file) for file in inputs),
         references=tuple(expected),

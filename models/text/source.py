@@ -150,8 +150,9 @@ def find(model: str, scheme: str = "", options: Mapping[str, str] | None = None)
     return Language(model, stem, path.resolve(), None, scheme, **numbers)
 
 
-def context_of(folder: Path) -> int:
-    """Tokens that the program of `exported` in ``folder`` holds; 0 if it is another's."""
+def context_of(program: Path) -> int:
+    """Tokens that a program of `exported` holds, of its file or folder; 0 if it is another's."""
+    folder = program if program.is_dir() else program.parent
     try:
         return int(json.loads((folder / _RECORD).read_text(encoding="utf-8"))["context"])
     except (OSError, ValueError, KeyError, TypeError):

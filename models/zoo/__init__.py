@@ -82,6 +82,13 @@ def get_model(name: str) -> ZooModel:
     """
     if name not in _load():
         zoo = load_zoo()
+        if name in read("zoo/language.toml"):
+            raise ConfigError(
+                f"{name} is a language model, which reads a prompt.",
+                "this takes models that read tensors",
+                f"./inv chat --model {name}, or ./inv compare --model {name}",
+                [name],
+            )
         raise ConfigError(
             f"There is no model {name!r} in the zoo.",
             f"{suggestion(name, zoo)}the zoo has {', '.join(zoo)}; a model of your own is path/to/file.py:function",

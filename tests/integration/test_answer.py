@@ -88,8 +88,10 @@ def net(tmp_path_factory: pytest.TempPathFactory, inv: Inv) -> Path:
     """The program, by upstream's exporter of language models."""
     folder = tmp_path_factory.mktemp("language")
     model = hugging_face(folder / "tiny")
-    done = inv("export", "--model", str(model), "--options", "context=48", env={"SLIPWAY_DIST": str(folder)})
+    words = ("export", "--model", str(model), "--options", "context=48", "--json")
+    done = inv(*words, env={"SLIPWAY_DIST": str(folder)})
     assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["path"] == str(folder / "programs/tiny-qd8_qb4w")
     assert "tiny-qd8_qb4w: " in done.stderr
     return folder / "programs/tiny-qd8_qb4w/model.pte"
 

@@ -89,6 +89,10 @@ def test_speeds_are_those_of_reading_and_of_writing() -> None:
         (("--temperature", "1"), "--temperature goes with --prompt."),
         (("--model", "mlp", "--prompt", "Hi"), "--prompt does not go with mlp."),
         (("--model", "smollm2_135m"), "smollm2_135m needs a prompt."),
+        (
+            ("--model", "smollm2_135m", "--prompt", "Hi", "--partitioners", "none"),
+            "--partitioners does not go with smollm2_135m.",
+        ),
         (("--prompt", "Hi", "--prompt-file", "x.txt"), "--prompt cannot be used with --prompt-file."),
         (("--program", PTE, "--prompt-file", "missing.txt"), "missing.txt cannot be read."),
         (("--program", PTE, "--prompt", "Hi", "--values"), "--prompt cannot be used with --values."),

@@ -12,6 +12,7 @@ from commands.chat import Talk, stats
 from core.errors import ConfigError, ExportError
 from deploy.run.settings import Turn
 from models.text import families, source
+from models.zoo import get_model
 
 CONFIG = {
     "model_type": "llama", "hidden_size": 576, "num_hidden_layers": 30, "num_attention_heads": 9,
@@ -166,6 +167,24 @@ def test_a_talk_goes_on_over_another_connection() -> None:
     assert again == [4, *map(ord, "o.How.")]
     answered(talk, "fine", held=12)
     assert "".join(shown) == "yo\nffine\n"
+
+
+def test_a_talk_that_is_over_stays_over() -> None:
+    talk, _ = talk_of("Hi")
+    assert answered(talk, "yo", held=4) is None
+    talk.begin()  # the device had not heard of it
+    assert answered(talk, "yo", held=4) is None
+
+
+def test_the_first_line_must_fit_too() -> None:
+    said = iter(["much too long", "ok"])
+    talk = Talk(Letters(), lambda: next(said), lambda _: None, context=12)  # type: ignore[arg-type]
+    assert talk.first == [ord(letter) for letter in "ok."]
+
+
+def test_other_commands_say_where_a_language_model_goes() -> None:
+    with pytest.raises(ConfigError, match="smollm2_135m is a language model"):
+        get_model("smollm2_135m")
 
 
 def test_stats_are_those_of_all_answers() -> None:
