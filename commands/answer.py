@@ -177,7 +177,8 @@ def exported(request: Deploy | Export | Chat) -> Path:
     from models.request.options import pairs
     from models.text import source
 
-    if wrong := sorted(request.typed & {"partitioners", "samples", "format", "method"}):
+    onnx = {"format"} if isinstance(request, Export) and request.format != "pte" else set()
+    if wrong := sorted(request.typed & {"partitioners", "samples", "method"} | onnx):
         raise UsageError(
             f"--{wrong[0]} does not go with {request.model}.",
             "a language model is exported by upstream's own exporter, which chooses that itself",
