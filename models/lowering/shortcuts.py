@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import gc
 import warnings
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,12 +20,15 @@ atexit.register(gc.freeze)
 
 @contextlib.contextmanager
 def _replaced(owner: Any, name: str, by: Any) -> Iterator[None]:
-    before = getattr(owner, name)
+    before = getattr(owner, name, None)
     setattr(owner, name, by)
     try:
         yield
     finally:
-        setattr(owner, name, before)
+        if before is None:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, before)
 
 
 @contextlib.contextmanager
@@ -86,6 +90,38 @@ def _graphs_that_have(
     return _replaced(look, "call", call_if_there)
 
 
+_WRITTEN: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+"""Graphs that a pass without rules of its own has written, as they were then."""
+
+
+def _written_once() -> contextlib.AbstractContextManager[None]:
+    """Let passes that changed nothing leave the graph as it is.
+
+    Each of XNNPACK's passes writes the whole graph anew when it ends, shapes included, also if it found nothing to do:
+    sixteen times for each delegate.
+    """
+    from executorch.exir.pass_base import ExportPass, PassResult, _ExportPassBase
+
+    write = _ExportPassBase.call
+    rules = ["_fx", *(name for name in dir(ExportPass) if name[0] != "_" and name not in ("call", "ensures", "requires"))]
+
+    def text(module: Any) -> str:
+        nodes = module.graph.nodes
+        lines = [f"{node.name} {node.op} {node.target} {node.args} {node.kwargs}" for node in nodes]
+        return "\n".join([*lines, *(str(id(node.meta.get("val"))) for node in nodes if node.op == "placeholder")])
+
+    def write_if_changed(self: Any, graph_module: Any) -> Any:
+        if any(getattr(type(self), name) is not getattr(ExportPass, name) for name in rules):
+            return write(self, graph_module)
+        if _WRITTEN.get(graph_module.graph) == text(graph_module):
+            return PassResult(graph_module, False)
+        result = write(self, graph_module)
+        _WRITTEN[result.graph_module.graph] = text(result.graph_module)
+        return result
+
+    return _replaced(_ExportPassBase, "call", write_if_changed)
+
+
 _torchao: list[Any] = []
 """What torchao's operators are registered with; they stay for the process's life."""
 
@@ -142,10 +178,20 @@ def torchao_by_shape() -> None:
     _torchao.append(library)
 
 
+def _origins_shared() -> contextlib.AbstractContextManager[None]:
+    """Let nodes share the chain of nodes that they come from.
+
+    Every pass makes the chain of each node one longer, and copies all of it. Nobody changes a link of it.
+    """
+    from torch.fx.traceback import NodeSource
+
+    return _replaced(NodeSource, "__deepcopy__", lambda self, memo: self)
+
+
 @contextlib.contextmanager
 def in_torch() -> Iterator[None]:
     """Let torch.export repeat less while the context is open. Imports torch."""
-    with _operators_once(), _rare_cycles():
+    with _operators_once(), _rare_cycles(), _origins_shared():
         yield
 
 
@@ -176,6 +222,7 @@ def in_lowering() -> Iterator[None]:
     from executorch.backends.xnnpack.partition.graphs import bilinear_2d, sdpa
 
     with (
+        _written_once(),
         _graphs_that_have("upsample_bilinear2d", bilinear_2d, Resize, "get_graphs_dict", {}),
         _graphs_that_have("softmax", sdpa, Attention, "get_graphs", []),
     ):
