@@ -158,19 +158,29 @@ def installed_beside(find: Callable[[], list[ExportRequest]], device: str) -> It
         yield requests
 
 
+def _language(one: Exportable) -> Path | SlipwayError:
+    """The file of a language model's program."""
+    from models.text.source import exported, find
+
+    try:
+        return exported(find(one.source or one.model, one.scheme))
+    except SlipwayError as error:
+        return error
+
+
 def each(programs: Sequence[Exportable]) -> dict[Exportable, Path | SlipwayError]:
     """The folder of each program of a matrix, or the error that it ended with."""
     from models.request import resolve
     from models.request.variants import chosen
     from models.zoo import trained
 
-    trained.fetch(dict.fromkeys(one.model for one in programs))
-    found: dict[Exportable, Path | SlipwayError] = {}
-    for kind, variant in dict.fromkeys((one.format, one.variant) for one in programs):
+    trained.fetch(dict.fromkeys(one.model for one in programs if not one.text))
+    found: dict[Exportable, Path | SlipwayError] = {one: _language(one) for one in programs if one.text}
+    for kind, variant in dict.fromkeys((one.format, one.variant) for one in programs if not one.text):
         # Those of a kind together, since the exporter takes long to load.
         requests: dict[Exportable, ExportRequest] = {}
         for one in programs:
-            if (one.format, one.variant) != (kind, variant):
+            if one in found or (one.format, one.variant) != (kind, variant):
                 continue
             try:
                 names, options = chosen(variant)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -53,12 +54,15 @@ def run(request: Matrix) -> None:
         report.print_matrix(plan) if request.print_matrix else report.planned(plan, request.json)
         return
 
+    from commands.compare_text import Pace
+
     def built(target: str, engine: str) -> Bundle:
         from toolchains.bundle.builder import build
 
         return build(target, engine, request.toolchain)
 
-    _report(request, *matrix.run(asked, programs, built, export.each))
+    with tempfile.TemporaryDirectory(prefix="slipway-matrix-") as folder:
+        _report(request, *matrix.run(asked, programs, built, export.each, Pace(Path(folder))))
 
 
 def _report(request: Matrix, found: MatrixFound, folder: Path) -> None:
@@ -78,6 +82,7 @@ def catalogue(request: MatrixRequest, variants: str = "") -> tuple[MatrixRequest
         ConfigError: one goes with none of them. UsageError: an option that is not KEY=VALUE.
     """
     from models.request import resolve
+    from models.text import source as language
     from models.zoo import everything
     from models.zoo.schemes import ONNX_SCHEMES, type_of
 
@@ -86,10 +91,21 @@ def catalogue(request: MatrixRequest, variants: str = "") -> tuple[MatrixRequest
         for kind in ("pte", "onnx")
         for model, scheme in everything(kind)
     ]
+    found += [
+        Exportable(f"{model}-{scheme}", model, scheme, "pte", also=type_of(scheme), text=True)
+        for model in language.zoo()
+        for scheme in language.SCHEMES
+    ]
     names = []
     for name in request.models:
         if ":" not in name and "/" not in name:
             names.append(name)
+            continue
+        if language.is_language(name):
+            for scheme in request.schemes or language.SCHEMES[:1]:
+                one = language.find(name, scheme)
+                found.append(Exportable(one.name, one.stem, scheme, "pte", name, type_of(scheme), text=True))
+            names.append(one.stem)
             continue
         for scheme in request.schemes or SCHEMES:
             for kind in ("pte", "onnx") if scheme in ONNX_SCHEMES else ("pte",):
@@ -115,7 +131,7 @@ def _varied(request: MatrixRequest, programs: Sequence[Exportable], text: str) -
         asked = (not request.models or one.model in request.models) and (
             not request.schemes or one.scheme in request.schemes or "all" in request.schemes
         )
-        if one.format != "pte" or not asked:
+        if one.format != "pte" or one.text or not asked:
             continue
         try:
             program = resolve(one.source or one.model, one.scheme, partitioners=names, options=options)

@@ -30,7 +30,7 @@ from deploy.matrix import report as matrix_report
 from deploy.matrix.model import PATIENCE, CellResult, Change, Impossible, Matrix
 from deploy.matrix.people import exact
 from deploy.matrix.plan import Cell, Exportable, Plan, Selection, plan
-from deploy.matrix.run import JOURNAL, Build, Export, Filling
+from deploy.matrix.run import JOURNAL, Build, Export, Filling, Language
 from deploy.matrix.words import parse
 from deploy.run.result import now
 from deploy.run.settings import DEFAULT, Settings
@@ -101,12 +101,19 @@ def planned(request: MatrixRequest, catalogue: Sequence[Exportable]) -> Plan:
     )
 
 
-def run(request: MatrixRequest, catalogue: Sequence[Exportable], build: Build, export: Export) -> tuple[Matrix, Path]:
+def run(
+    request: MatrixRequest,
+    catalogue: Sequence[Exportable],
+    build: Build,
+    export: Export,
+    language: Language | None = None,
+) -> tuple[Matrix, Path]:
     """Fill the matrix and write its reports; Ctrl-C is raised again when they are written.
 
     Args:
         catalogue: every program that can be exported.
         build, export: make a bundle, a program.
+        language: what the cells of language models need besides; ``None``: there are none.
 
     Returns:
         The matrix and its folder; `check` judges it.
@@ -122,9 +129,9 @@ def run(request: MatrixRequest, catalogue: Sequence[Exportable], build: Build, e
         interrupted = True
         with matrix_report.Live(len(chosen.cells)) as live:
             filling = Filling(
-                chosen, build, export, live, request.settings, journal=Journal(folder / JOURNAL, CellResult),
-                resume=request.resume, jobs=request.jobs or max(2, os.cpu_count() or 2),
-                rounds=request.turns,
+                chosen, build, export, live, request.settings, language=language,
+                journal=Journal(folder / JOURNAL, CellResult), resume=request.resume, rounds=request.turns,
+                jobs=request.jobs or max(2, os.cpu_count() or 2),
             )  # fmt: skip
             try:
                 filling.go()

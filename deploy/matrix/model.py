@@ -16,6 +16,7 @@ from core.formats.bundle import Bundle
 from core.formats.program import DESCRIPTION, load_program
 from core.strict_json import parse_json
 from deploy.matrix.plan import Cell, Shard
+from deploy.run.generate import speeds
 from deploy.run.needs import bundle_digest
 from deploy.run.result import Result, tolerance_text
 from deploy.run.settings import Settings
@@ -144,6 +145,8 @@ class CellResult(Measured):
     uploaded_bytes: int = 0
     peak_rss_bytes: int = 0
     outputs: tuple[Output, ...] = ()
+    pace: dict[str, float] = Field(default_factory=dict)
+    """Of a language model on a real device: tokens a second that it reads and writes, ``pp128`` and ``tg32``."""
 
     @property
     def max_abs(self) -> float | None:
@@ -247,6 +250,10 @@ def load_matrix(path: Path) -> Matrix:
 
 def inputs_of(cell: Cell, bundle: Bundle, folder: Path, settings: Settings) -> str:
     """Digest of everything that decides the cell's result."""
+    if cell.program.text:
+        said = {"bundle": bundle_digest(bundle), "file": sha256_file(folder), "device": cell.device.name}
+        said["settings"] = settings.model_dump_json(exclude={*PATIENCE, "text"})
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
     program = load_program(folder, verify=False)
     device = cell.device.model_dump(mode="json", exclude={"title", "tags", "fixtures", "targets", "timeout"})
     facts = {
@@ -304,6 +311,7 @@ def filled(cell: Cell, bundle: Bundle, result: Result, inputs: str) -> CellResul
         threads=result.runner.threads, program_bytes=result.program.size, program_sha256=result.program.sha256,
         bundle_bytes=sum(entry.size for entry in bundle.manifest.files), bundle_digest=result.bundle.digest,
         uploaded_bytes=result.upload.bytes, peak_rss_bytes=result.runner.peak_rss_bytes, outputs=outputs,
+        pace=speeds(result.runner.generated) if result.runner.generated and not result.emulated else {},
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from core.errors import ConfigError, NotSupportedError, UsageError
 from core.formats.program import ENGINES
 from deploy.devices.inventory import HOST, Device
 from deploy.matrix.words import Expression, Words
-from deploy.run.engine_flags import why_no_limits
+from deploy.run.engine_flags import LEAN, why_no_limits
 from toolchains.targets import Target, get_target, host_target
 
 SMALL = ("linear", "conv", "matmul", "mlp")
@@ -40,6 +40,8 @@ class Exportable:
     """Other partitioners or options (`models.request.variants.chosen`); empty: the usual ones."""
     why_not: str = ""
     """Why it cannot be exported; empty if it can."""
+    text: bool = False
+    """Whether it is a language model: it reads a text, and is measured by how fast it reads and writes."""
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,8 @@ def _candidates(devices: Mapping[str, Device], catalogue: Sequence[Exportable], 
         models = _pick("model", selection.models, models)
     elif not (only.speaks_of("model", models) or only.speaks_of("program", names)):
         models = tuple(model for model in models if model in SMALL) or models
+    languages = {program.model: program.scheme for program in reversed(catalogue) if program.text}
+    usual: dict[str, str] = {}
     if selection.schemes:
         schemes = _pick("scheme", selection.schemes, schemes)
     elif not (
@@ -172,6 +176,7 @@ def _candidates(devices: Mapping[str, Device], catalogue: Sequence[Exportable], 
         or only.speaks_of("program", names, unless=[p.model for p in catalogue])
     ):
         schemes = tuple(scheme for scheme in schemes if scheme in SCHEMES)
+        usual = languages
     known: dict[tuple[str, str, str], list[Exportable]] = {}
     for program in catalogue:
         known.setdefault((program.model, program.scheme, program.format), []).append(program)
@@ -180,10 +185,10 @@ def _candidates(devices: Mapping[str, Device], catalogue: Sequence[Exportable], 
             continue
         for target in _targets(device):
             at = device.model_copy(update={"target": target.name})
-            for engine, why_engine in _engines(target, selection):
-                kind = ENGINES.get(engine, "pte")
-                for model in models:
-                    for scheme in schemes:
+            for model in models:
+                for scheme in (usual[model],) if model in usual else schemes:
+                    for engine, why_engine in _engines(target, selection, model in languages):
+                        kind = ENGINES.get(engine, "pte")
                         found = known.get((model, scheme, kind), [])
                         why = why_engine or ("" if found else _no_scheme(model, scheme, kind, catalogue))
                         for program in found or [Exportable(f"{model}-{scheme}", model, scheme, kind)]:
@@ -200,17 +205,27 @@ def _targets(device: Device) -> list[Target]:
     return [get_target(name) for name in names]
 
 
-def _engines(target: Target, selection: Selection) -> list[tuple[str, str]]:
-    """The engines to try on a target, each with the reason why it does not work there (empty: it does)."""
+def _engines(target: Target, selection: Selection, text: bool) -> list[tuple[str, str]]:
+    """The engines to try on a target, each with the reason why it does not work there (empty: it does).
+
+    Args:
+        text: whether for a language model.
+    """
     requested = selection.engines or (("all",) if selection.only.speaks_of("engine", ENGINES) else (DEFAULT,))
     names: dict[str, None] = {}
     for word in requested:
-        if word == DEFAULT:
+        if word == DEFAULT and text:
+            names[LEAN] = None
+        elif word == DEFAULT:
             usual = [name for name in target.working_engines if not _no_limits(name, selection)]
             names |= dict.fromkeys(usual[:1] or target.working_engines[:1] or (DEFAULT,))
         else:
             names |= dict.fromkeys(ENGINES if word == "all" else _pick("engine", (word,), ENGINES))
-    return [(name, _no_engine(target, name) or _no_limits(name, selection)) for name in names]
+    never = f"language models run on the engine {LEAN}"
+    return [
+        (name, never if text and name != LEAN else _no_engine(target, name) or _no_limits(name, selection))
+        for name in names
+    ]
 
 
 def _no_limits(engine: str, selection: Selection) -> str:

@@ -75,9 +75,10 @@ def report(found: Matrix, folder: Path, as_json: bool = False) -> None:
         "outcome": [_MARKS[cell.outcome] + (" (kept)" if cell.reused else "") for cell in found.cells],
         "latency p50, p90": [_latency(cell) for cell in found.cells],
         "emulated time": [duration(cell.emulated_time.p50) if cell.emulated_time else "" for cell in found.cells],
+        "tokens/s": [_pace(cell) for cell in found.cells],
         "max error": ["" if cell.max_abs is None else f"{cell.max_abs:.3g}" for cell in found.cells],
     }
-    times = ("latency p50, p90", "emulated time")
+    times = ("latency p50, p90", "emulated time", "tokens/s")
     columns = {head: values for head, values in columns.items() if head not in times or any(values)}
     console.table(
         f"Matrix {found.name}" + (f": {found.only}" if found.only else ""),
@@ -123,6 +124,10 @@ def _latency(cell: CellResult) -> str:
     if cell.latency is None:
         return ""
     return f"{duration(cell.latency.p50)}, {duration(cell.latency.p90)}" + (" throttled" if cell.throttled else "")
+
+
+def _pace(cell: CellResult) -> str:
+    return ", ".join(f"{name} {each:.1f}" for name, each in cell.pace.items())
 
 
 def _time(cell: CellResult) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from core.console.units import counted
 from core.errors import SlipwayError
@@ -21,10 +21,22 @@ from deploy.matrix.people import AWAY
 from deploy.matrix.plan import Cell, Exportable, Plan
 from deploy.matrix.report import Live
 from deploy.run.result import Result
-from deploy.run.settings import Settings
+from deploy.run.settings import Prompt, Settings
 
 Build = Callable[[str, str], Bundle]
 """Gives the bundle of a target and an engine."""
+
+
+class Language(Protocol):
+    """What only language models need, and `models` has."""
+
+    def prompt(self, program: Path) -> Prompt:
+        """What the program reads, and how much it writes."""
+
+    def judged(self, found: Result, program: Path) -> Result:
+        """The result with what upstream's runtime on this machine says of it."""
+
+
 Export = Callable[[Sequence[Exportable]], Mapping[Exportable, "Path | SlipwayError"]]
 """Gives the folder of each program, or the error with which its export ended."""
 
@@ -44,6 +56,8 @@ class Filling(Runner[Cell, CellResult]):
     """Is told what goes on, from several threads."""
     settings: Callable[[Cell], Settings]
     """The settings of a cell's deploy."""
+    language: Language | None = None
+    """What the cells of language models need besides; ``None``: there are none."""
     rounds: int = 1
     """Processes of each cell on a real device; the rounds of a device's cells take turns, in random order."""
     _bundles: dict[tuple[str, str], Bundle | Problem] = field(default_factory=dict)
@@ -86,10 +100,16 @@ class Filling(Runner[Cell, CellResult]):
             raise TypeError(cell.key)  # such cells are finished before they get here
         return bundle, path
 
+    def _settings(self, cell: Cell, path: Path) -> Settings:
+        settings = self.settings(cell)
+        if self.language is None or not cell.program.text:
+            return settings
+        return settings.model_copy(update={"text": self.language.prompt(path)})
+
     def _known(self, cell: Cell) -> bool:
         """Whether the journal has the cell already; a program that cannot be read fails here."""
         bundle, path = self._parts(cell)
-        inputs = _or_problem(partial(inputs_of, cell, bundle, path, self.settings(cell)))
+        inputs = _or_problem(partial(inputs_of, cell, bundle, path, self._settings(cell, path)))
         if isinstance(inputs, Problem):
             self._finish(unfilled(cell, "failed", inputs))
             return True
@@ -150,13 +170,14 @@ class Filling(Runner[Cell, CellResult]):
     def _run(self, worker: Worker, cell: Cell, which: str = "") -> CellResult | None:
         """Deploy one cell; ``None`` when that was interrupted."""
         bundle, path = self._parts(cell)
-        settings = self.settings(cell)
+        settings = self._settings(cell, path)
         inputs = inputs_of(cell, bundle, path, settings)
         label = f"{cell.program.name} on {cell.engine}" + (f", {which}" if which else "")
         self.watcher.working(cell.device.name, label)
         for said in worker.run(cell.device, bundle, path, settings):
             if isinstance(said, Result):
-                return filled(cell, bundle, said, inputs)
+                found = self.language.judged(said, path) if self.language and cell.program.text else said
+                return filled(cell, bundle, found, inputs)
             if isinstance(said, Problem):
                 return unfilled(cell, "failed", said, inputs=inputs)
             self.watcher.working(cell.device.name, f"{label}: {said}")

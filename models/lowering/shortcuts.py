@@ -103,7 +103,10 @@ def _written_once() -> contextlib.AbstractContextManager[None]:
     from executorch.exir.pass_base import ExportPass, PassResult, _ExportPassBase
 
     write = _ExportPassBase.call
-    rules = ["_fx", *(name for name in dir(ExportPass) if name[0] != "_" and name not in ("call", "ensures", "requires"))]
+    rules = [
+        "_fx",
+        *(name for name in dir(ExportPass) if name[0] != "_" and name not in ("call", "ensures", "requires")),
+    ]
 
     def text(module: Any) -> str:
         nodes = module.graph.nodes
@@ -185,7 +188,7 @@ def _origins_shared() -> contextlib.AbstractContextManager[None]:
     """
     from torch.fx.traceback import NodeSource
 
-    return _replaced(NodeSource, "__deepcopy__", lambda self, memo: self)
+    return _replaced(NodeSource, "__deepcopy__", lambda self, _: self)
 
 
 @contextlib.contextmanager

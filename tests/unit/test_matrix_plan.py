@@ -162,3 +162,17 @@ def test_variants_are_programs_of_their_own_where_they_make_sense() -> None:
         catalogue(MatrixRequest(models=("mlp",), schemes=("fp32",)), "group=64")
     with pytest.raises(ConfigError, match="no partitioner 'nowhere'"):
         catalogue(MatrixRequest(models=("mlp",), schemes=("fp32",)), "nowhere")
+
+
+def test_a_language_model_runs_on_lean_in_its_usual_scheme_unless_another_is_named() -> None:
+    words = [Exportable(f"words-{scheme}", "words", scheme, "pte", text=True) for scheme in ("qd8_qb4w", "fp32")]
+
+    def those(*models: str, **parts: Any) -> list[str]:
+        chosen = plan(DEVICES, [*CATALOGUE, *words], Selection(devices=("pi",), models=models, **parts))
+        return [cell.key for cell in (*chosen.cells, *chosen.impossible)]
+
+    assert those("words") == ["pi/linux-arm64/lean/words-qd8_qb4w"]
+    assert those("words", schemes=("fp32",)) == ["pi/linux-arm64/lean/words-fp32"]
+    assert those("mlp", "words")[:2] == [f"pi/linux-arm64/{ENGINE}/mlp-fp32", f"pi/linux-arm64/{ENGINE}/mlp-qs8"]
+    with pytest.raises(NotSupportedError, match="language models run on the engine lean"):
+        those("words", engines=("executorch",))

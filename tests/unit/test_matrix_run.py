@@ -21,6 +21,8 @@ from deploy.matrix import run as matrix_run
 from deploy.matrix.model import CellResult
 from deploy.matrix.plan import Cell, Exportable, Plan
 from deploy.matrix.run import Filling
+from deploy.run.result import Result
+from deploy.run.settings import Prompt, Settings
 from tests.support.matrices import EMULATED, MLP, SHELF, cell, problem
 from tests.unit.test_result import make
 
@@ -241,3 +243,22 @@ def test_a_later_round_that_fails_fails_its_cell(filling: Any, monkeypatch: pyte
     monkeypatch.setattr(Worker, "run", fails_then)
     made.go()
     assert [each.outcome for each in made.all()] == ["failed"]
+
+
+def test_a_language_models_cell_is_measured_and_judged_by_its_text(filling: Any) -> None:
+    """A program of another kind beside it is neither: its result stays what it is."""
+    asked: list[str] = []
+
+    class Speech:
+        def prompt(self, program: Path) -> Prompt:
+            asked.append(program.name)
+            return Prompt(tokens=program, vocabulary=3, flags=())
+
+        def judged(self, found: Result, program: Path) -> Result:
+            return found.model_copy(update={"verdict": "differs"})
+
+    words = Exportable("words-fp32", "words", "fp32", "pte", text=True)
+    found = filling(cell(), cell(program=words), settings=lambda _cell: Settings(), language=Speech())
+    found.go()
+    assert [each.outcome for each in found.all()] == ["passed", "differs"]
+    assert set(asked) == {"words-fp32"}
