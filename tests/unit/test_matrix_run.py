@@ -255,7 +255,8 @@ def test_a_language_models_cell_is_measured_and_judged_by_its_text(filling: Any)
             return Prompt(tokens=program, vocabulary=3, flags=())
 
         def judged(self, found: Result, program: Path) -> Result:
-            return found.model_copy(update={"verdict": "differs"})
+            wrong = tuple(one.model_copy(update={"verdict": "differs"}) for one in found.outputs)
+            return found.model_copy(update={"outputs": wrong})
 
     words = Exportable("words-fp32", "words", "fp32", "pte", text=True)
     found = filling(cell(), cell(program=words), settings=lambda _cell: Settings(), language=Speech())
