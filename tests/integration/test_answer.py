@@ -17,6 +17,8 @@ import pytest
 from core.paths import ROOT
 from models.text.tokenizer import Tokenizer
 from tests.conftest import Inv
+from tests.faults import server
+from toolchains.targets import host_target
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
@@ -122,6 +124,32 @@ def test_a_talk_keeps_what_was_read(net: Path) -> None:
     assert "holds 6 of 48 tokens" in done.stderr
     assert "The model has forgotten the talk." in done.stderr
     assert "and the model holds 48" in done.stderr
+
+
+def test_a_talk_goes_on_after_the_connection_broke(net: Path, tmp_path: Path) -> None:
+    """It is reset between two answers: the second one is what it is without that."""
+    words = [str(ROOT / "inv"), "chat", "--program", str(net), "--generate", "5"]
+    lines = ["why is\n", "the sky\n"]
+    whole = subprocess.run(words, input="".join(lines), capture_output=True, text=True, timeout=300, check=True)
+    with server.serve(tmp_path / "board") as board:
+        (tmp_path / "devices.toml").write_text(
+            f'[board]\nhost = "127.0.0.1"\nport = {board.port}\nuser = "{server.USER}"\nkey = "{board.client_key}"\n'
+            f'known_hosts = "{board.known_hosts}"\ntarget = "{host_target().name}"\n'
+        )
+        with subprocess.Popen(
+            [*words, "--device", "board"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, env={**os.environ, "SLIPWAY_DEVICES_FILE": str(tmp_path / "devices.toml")},
+        ) as child:  # fmt: skip
+            assert child.stdin is not None
+            assert child.stdout is not None
+            child.stdin.write(lines[0])
+            child.stdin.flush()
+            first = child.stdout.readline()
+            board.cut()
+            rest, said = child.communicate(lines[1], timeout=300)
+    assert child.returncode == 0, said
+    assert first + rest == whole.stdout
+    assert "The connection is there again; the model reads the talk once more." in said
 
 
 def test_what_a_tokenizer_writes_it_reads(tmp_path: Path) -> None:
