@@ -133,7 +133,8 @@ def test_a_talk_goes_on_after_the_connection_broke(net: Path, tmp_path: Path) ->
     whole = subprocess.run(words, input="".join(lines), capture_output=True, text=True, timeout=300, check=True)
     with server.serve(tmp_path / "board") as board:
         (tmp_path / "devices.toml").write_text(
-            f'[board]\nhost = "127.0.0.1"\nport = {board.port}\nuser = "{server.USER}"\nkey = "{board.client_key}"\n'
+            f'[board]\ntransport = "ssh"\nhost = "127.0.0.1"\nport = {board.port}\nuser = "{server.USER}"\n'
+            f'key = "{board.client_key}"\n'
             f'known_hosts = "{board.known_hosts}"\ntarget = "{host_target().name}"\n'
         )
         with subprocess.Popen(
