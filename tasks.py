@@ -234,13 +234,6 @@ def test(request: own.Test) -> None:
     )  # fmt: skip
 
 
-@task(own.Prove)
-def prove(request: own.Prove) -> None:
-    from verify.prove import prove as command
-
-    command.run(request)
-
-
 @task(own.Operators)
 def operators(request: own.Operators) -> None:
     from verify.operators.onnx import run
@@ -310,7 +303,7 @@ ns = invoke.Collection(
         "devices", devices_list, devices_add, devices_run, devices_start, devices_stop, devices_trust,
         devices_rollback, devices_verify,
     ),
-    invoke.Collection("self", prove, operators, agree, fuzz, bench, peers, docs, lab, lock),
+    invoke.Collection("self", operators, agree, fuzz, bench, peers, docs, lab, lock),
 )  # fmt: skip
 ns.configure({"slipway": DEFAULTS})
 invoked.TASKS.update(HEADINGS)

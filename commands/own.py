@@ -36,32 +36,6 @@ class Test(Request):
             raise UsageError("--times goes with --update only.", "it runs no test", "./inv test --times")
 
 
-class Prove(Reported):
-    """Prove that XNNPACK and KleidiAI compute correctly for a target, on every CPU model that runs here.
-
-    Runs dist/<target>/native/bin/xnnpack_proof under QEMU, Wine and natively, and shows which kernels ran.
-    Build the packages first: ./inv build --target NAME --packages. Exit code 0 means that nothing failed. What passed
-    is kept in dist/sweeps: after an interruption, the same command continues.
-
-    Example: ./inv self.prove --target linux-arm64 --cpu cortex-a76
-    """
-
-    letters = False
-
-    target: str = option(
-        "whose native packages to prove, or all: every target's that were built (default: linux-x86_64)",
-        setting=True, names=target_names,
-    )  # fmt: skip
-    cpu: str = option("one CPU model (cortex-a53), native or wine (default: all that the target has)")
-    quick: bool = option("do not look for the names of the kernels that ran", False)
-    again: bool = option("prove also what passed before with the same program and CPU", False)
-    update: bool = option("also put the results into docs/proofs.md", False)
-
-    def _check(self) -> None:
-        if self.target == "all" and self.cpu:
-            raise UsageError("--target all cannot be used with --cpu.", "", "./inv self.prove --target all")
-
-
 class Operators(Reported):
     """Run every operator of ONNX Runtime's XNNPACK provider, in each form, against the CPU provider.
 

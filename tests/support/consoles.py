@@ -30,7 +30,7 @@ RUN = {
         "./inv deploy --device cpu:cortex-a53",
         "./inv deploy --device cpu:cortex-a7",
         "./inv deploy --device wine",
-        "./inv build --target linux-armv6 --packages",
+        "./inv build --target linux-armv6",
         "./inv devices.run pi-zero",
     ),
     "embedding.md": ("cmake -S runtime/examples -B build -D", "cmake --build build", "build/run_once "),
@@ -83,7 +83,6 @@ ELSEWHERE = (
     ("proofs.md", "cd dist/tests", "tests/integration/test_runtime.py"),
     ("proofs.md", "./tail_tests", "tests/integration/test_runtime.py"),
     ("proofs.md", "SLIPWAY_TESTS_", "tests/integration/test_runtime.py"),
-    ("proofs.md", "dist/linux-x86_64/native/bin/xnnpack_proof", "tests/integration/test_native.py"),
     ("devices.md", "adb connect", "it takes adb; tests/integration/test_virtual_phone.py"),
     ("*", "./inv self.agree", "hours on all CPUs; tests/integration/test_agree.py"),
     ("*", "./inv self.bench", "hours, and it writes tracked figures; tests/unit/test_bench.py"),
@@ -100,7 +99,6 @@ ELSEWHERE = (
     ("*", "./inv self.operators", "tests/integration/test_lean_operators.py"),
     ("*", "./inv build --profiles", "tests/integration/test_conan_package.py"),
     ("*", "./inv self.peers", "half an hour, and a gigabyte of packages; tests/integration/test_peers.py"),
-    ("*", "./inv self.prove", "tests/integration/test_prove.py"),
     ("*", "./inv test", "it is what runs the tests"),
 )  # fmt: skip
 """Page, how a command begins, and why no test types it, or which test runs what it runs. The first that fits counts."""

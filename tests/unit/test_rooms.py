@@ -62,7 +62,6 @@ LEVELS = (
     "verify.layers",
     "verify.nets",
     "verify.peers",
-    "verify.prove",
     "verify.fuzz",
     "verify.upstream",
     "verify.agree",
