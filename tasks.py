@@ -283,13 +283,6 @@ def docs(request: own.Docs) -> None:
         report(request.json)
 
 
-@task(own.Lab)
-def lab(request: own.Lab) -> None:
-    from verify.layers.command import run
-
-    run(request)
-
-
 @task(own.Lock)
 def lock(_request: own.Lock) -> None:
     from core.environment.lock import make
@@ -303,7 +296,7 @@ ns = invoke.Collection(
         "devices", devices_list, devices_add, devices_run, devices_start, devices_stop, devices_trust,
         devices_rollback, devices_verify,
     ),
-    invoke.Collection("self", operators, agree, fuzz, bench, peers, docs, lab, lock),
+    invoke.Collection("self", operators, agree, fuzz, bench, peers, docs, lock),
 )  # fmt: skip
 ns.configure({"slipway": DEFAULTS})
 invoked.TASKS.update(HEADINGS)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from commands.shared import device_names, model_names, scheme_names, target_names
+from commands.shared import device_names, target_names
 from core.cli.request import Reported, Request, one_of, option, real, whole
 from core.errors import UsageError
 
-COMPARED, RUNS, REPORTS = "What is compared", "Where and how it runs", "Reports"
 KINDS = ("nets", "operators", "forward", "transfers")
 
 
@@ -165,63 +164,6 @@ class Docs(Reported):
     """
 
     update: bool = option("build nothing: keep the runs in dist/results for the table of targets", False)
-
-
-class Lab(Reported):
-    """Run layers in every data type two ways in turns, with KleidiAI and without, and say what differs.
-
-    Exports each layer, builds what it takes, and runs every variant on the devices, round by round. A difference is
-    reported only if it is larger than chance. The reports are in dist/lab/NAME: lab.json, lab.md. On 64-bit Arm the
-    other way is without KleidiAI, on x86 without AVX-512; --against chooses another.
-
-    Example: ./inv self.lab --device sme --layers linear,conv,bmm --types all
-    """
-
-    letters = False
-
-    layers: str = option(
-        "comma-separated: linear, conv1x1, conv, conv-stride, depthwise, bmm, bmm2, or all", group=COMPARED
-    )
-    shape: str = option(
-        "comma-separated ROWSxDEPTHxOUTPUTS, for convolutions SIDExINxOUT; llm: 1 and 128 rows, to 4096 deep",
-        group=COMPARED,
-    )  # fmt: skip
-    model: str = option(
-        "instead of layers: models of the zoo, or yours as file.py:function (comma-separated)",
-        names=model_names, group=COMPARED,
-    )  # fmt: skip
-    types: str = option(
-        "comma-separated schemes or Arm's names for them, as pf32,qp8_f32_qc8w (default: all)",
-        names=scheme_names, group=COMPARED,
-    )  # fmt: skip
-    against: str = option(
-        "the other way: kleidiai (without it), CPU features to leave unused (-avx512f), executorch, or same",
-        group=COMPARED,
-    )  # fmt: skip
-    device: str = option("comma-separated devices of the inventory (default: local)", names=device_names, group=RUNS)
-    rounds: int = whole("processes of each way, in turns (default: 7, at least 5)", 5, 7, group=RUNS)
-    cpu_threads: str = option("threads on the devices (default: 1)", setting=True, group=RUNS)
-    pin_governor: str = option(
-        "CPU frequency governor for the runs, such as performance; set back afterwards", setting=True, group=RUNS
-    )
-    cooldown: str = option("degrees Celsius to which a device may cool down before each run", setting=True, group=RUNS)
-    timeout: str = option("seconds for one run (default: each device's own, else 600)", setting=True, group=RUNS)
-    jobs: int = whole("devices served at once (default: 4)", 1, 4, group=RUNS)
-    name: str = option("the reports' folder, dist/lab/NAME (default: default)", "default", group=REPORTS)
-    resume: bool = option(
-        "keep the cells of that folder whose bundles, program, device and settings are unchanged",
-        False, group=REPORTS,
-    )  # fmt: skip
-    update: bool = option(
-        "keep kernels, agreement and instructions of virtual devices in docs/speed.md", False, group=REPORTS
-    )
-    list: bool = option("only list what would run, and the impossible ones with the reason", False, group=REPORTS)
-
-    def _check(self) -> None:
-        if self.model and (self.layers or self.shape):
-            raise UsageError(
-                "--model cannot be used with --layers or --shape.", "a model has its own", "--model mobilenet_v2"
-            )
 
 
 class Lock(Request):

@@ -1,5 +1,5 @@
 """The runner of cells that are measured on devices: a process for each device (`deploy.matrix.worker`), one run at a
-time on each. What it runs is the matrix's (`deploy.matrix.run`) or the layers' of ``./inv self.lab``.
+time on each. What it runs is the matrix's (`deploy.matrix.run`).
 """
 
 from __future__ import annotations

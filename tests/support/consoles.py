@@ -35,7 +35,6 @@ RUN = {
     ),
     "embedding.md": ("cmake -S runtime/examples -B build -D", "cmake --build build", "build/run_once "),
     "howto.md": ("./inv deploy --device pi", "./inv deploy --device local", "./inv inspect"),
-    "speed.md": ("./inv self.lab --device local",),
     "lean.md": ("./inv build", "./inv deploy"),
     "matrix.md": ("./inv matrix --devices local --engines lean",),
     "models.md": (
@@ -93,7 +92,6 @@ ELSEWHERE = (
     ("*", "./inv export", "tests/integration/test_export.py"),
     ("*", "./inv self.fuzz", "hours; tests/integration/test_damaged_programs.py"),
     ("*", "./inv inspect", "tests/integration/test_inspect.py"),
-    ("*", "./inv self.lab", "hours, and a device of the reader's; tests/unit/test_layers.py"),
     ("*", "./inv matrix", "tests/integration/test_matrix.py"),
     ("*", "./inv models --add", "it asks a package index; tests/integration/test_tutorials.py"),
     ("*", "./inv self.operators", "tests/integration/test_lean_operators.py"),

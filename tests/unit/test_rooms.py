@@ -59,7 +59,6 @@ LEVELS = (
     "verify.operators",
     "verify.sound",
     "verify.bench",
-    "verify.layers",
     "verify.nets",
     "verify.peers",
     "verify.fuzz",
