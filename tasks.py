@@ -260,9 +260,10 @@ def fuzz(request: own.Fuzz) -> None:
 
 @task(own.Bench)
 def bench(request: own.Bench) -> None:
-    from importlib import import_module
+    from verify.bench import operators
+    from verify.nets import report
 
-    import_module("verify.nets.report" if request.what == "nets" else f"verify.bench.{request.what}").run(request)
+    (report if request.what == "nets" else operators).run(request)
 
 
 @task(own.Peers)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from commands.shared import device_names, target_names
+from commands.shared import target_names
 from core.cli.request import Reported, Request, one_of, option, real, whole
 from core.errors import UsageError
 
-KINDS = ("nets", "operators", "forward", "transfers")
+KINDS = ("nets", "operators")
 
 
 class Test(Request):
@@ -106,7 +106,7 @@ class Fuzz(Reported):
 
 
 class Bench(Reported):
-    """Measure the engine lean beside upstream's (nets, operators, one forward()), or transfers to a device.
+    """Measure the engine lean beside upstream's: nets, or single operators.
 
     The figures are ratios, measured in turns. What nets exported is kept in dist/nets, what it measured in dist/sweeps:
     after an interruption, the same command continues.
@@ -114,11 +114,10 @@ class Bench(Reported):
     Example: ./inv self.bench --what nets --only resnet18
     """
 
-    what: str = option(f"{', '.join(KINDS)} to the --device (default: nets)", "nets", names=one_of(*KINDS))
+    what: str = option(f"{' or '.join(KINDS)} (default: nets)", "nets", names=one_of(*KINDS))
     runs: int = whole("rounds (default: 5)", 1, 5)
-    only: str = option("nets: names of nets or programs, as 'resnet18,* qs8'; operators: names of uses")
-    again: bool = option("nets, operators: export and measure also what was before", False)
-    device: str = option("transfers: the device, whose files are also sent by scp or adb push", names=device_names)
+    only: str = option("names of nets or programs, as 'resnet18,* qs8', or of uses of operators")
+    again: bool = option("export and measure also what was before", False)
     update: bool = option("keep the figures for the docs, if the machine was quiet", False)
 
     def _check(self) -> None:
@@ -126,16 +125,6 @@ class Bench(Reported):
             raise UsageError(
                 f"--what {self.what!r} is not measured.", f"it is one of {', '.join(KINDS)}", "./inv self.bench"
             )
-        if bool(self.device) != (self.what == "transfers"):
-            raise UsageError(
-                "--device goes with --what transfers.", "transfers need one",
-                "./inv self.bench --what transfers --device local",
-            )  # fmt: skip
-        if (self.only or self.again) and self.what not in ("nets", "operators"):
-            raise UsageError(
-                "--only and --again go with nets or operators.", "they choose programs",
-                "./inv self.bench --what nets",
-            )  # fmt: skip
 
 
 class Peers(Reported):

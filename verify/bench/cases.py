@@ -1,4 +1,4 @@
-"""A program on an engine, measured process by process; and when figures are kept for the docs.
+"""A program on an engine, measured process by process.
 
 Whoever measures lets processes of all engines alternate, so that what else the machine does meets all of them alike.
 """
@@ -12,12 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from core import console
 from core.errors import BuildError
 from core.processes.commands import run as run_command
 
-BUSY = 0.5
-"""Load average above which figures are not worth keeping."""
 _SECONDS = 600.0
 
 
@@ -55,18 +52,6 @@ class Case:
         self.rss.append(answer["peak_rss_bytes"])
         self.library_bytes = answer.get("library_bytes", 0)
         return times
-
-
-def quiet(load: float, most: float = BUSY) -> bool:
-    """Whether figures are worth keeping; says it if they are not.
-
-    Args:
-        load: load average before they were taken.
-        most: load average above which they are not.
-    """
-    if load > most:
-        console.note(f"Warning: the machine was busy (load average {load:.2f}): nothing was kept")
-    return load <= most
 
 
 def machine() -> str:
