@@ -221,11 +221,8 @@ def devices_verify(request: devices.Verify) -> None:
 
 @task(own.Test)
 def test(request: own.Test) -> None:
-    from verify.suite import runner, times
+    from verify.suite import runner
 
-    if request.times:
-        times.show(update=request.update)
-        return
     runner.run(
         runner.Choice(
             unit=request.unit, lint=request.lint, fast=request.fast, all=request.all, again=request.again,
