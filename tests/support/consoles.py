@@ -83,7 +83,7 @@ ELSEWHERE = (
     ("proofs.md", "./tail_tests", "tests/integration/test_runtime.py"),
     ("proofs.md", "SLIPWAY_TESTS_", "tests/integration/test_runtime.py"),
     ("devices.md", "adb connect", "it takes adb; tests/integration/test_virtual_phone.py"),
-    ("*", "./inv self.agree", "hours on all CPUs; tests/integration/test_agree.py"),
+    ("*", "./inv self.agree", "hours on all CPUs; tests/integration/test_architectures.py and test_sound_programs.py"),
     ("*", "./inv self.bench", "hours, and it writes tracked figures; tests/unit/test_nets.py"),
     ("*", "./inv build", "tests/integration/test_build.py"),
     ("*", "./inv deploy", f"{DEVICE}; tests/integration/test_deploy_local.py"),
