@@ -117,13 +117,12 @@ class SlipwayRuntimeConan(ConanFile):
     }
     default_options: ClassVar = {"engine": "executorch", "operators": "all", "backends": "all", "types": "all",
                                 "library": "no"}  # fmt: skip
-    # By kind, as toolchains/bundle/inputs.py counts them: a stray file is no new revision. Tests, fuzz targets and the
-    # proof are not in the package.
+    # By kind, as toolchains/bundle/inputs.py counts them: a stray file is no new revision. Tests and fuzz targets
+    # are not in the package.
     exports_sources = (
         "runtime/*.cpp", "runtime/*.h", "runtime/*.in", "runtime/*.sh", "runtime/*.toml", "runtime/*.hpp",
         "runtime/*.ld", "runtime/*.map", "runtime/*.cmake", "runtime/*CMakeLists.txt",
-        "LICENSE", "!runtime/tests/*", "!runtime/fuzz/*", "!runtime/proof/*",
-        "!runtime/bindings/*", "!runtime/examples/*",
+        "LICENSE", "!runtime/tests/*", "!runtime/fuzz/*", "!runtime/bindings/*", "!runtime/examples/*",
     )  # fmt: skip
     # A dependency's recipe may change without its version: the runner that took files from it is another then.
     package_id_embed_mode = "recipe_revision_mode"

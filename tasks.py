@@ -221,24 +221,14 @@ def devices_verify(request: devices.Verify) -> None:
 
 @task(own.Test)
 def test(request: own.Test) -> None:
-    from verify.suite import runner, times
+    from verify.suite import runner
 
-    if request.times:
-        times.show(update=request.update)
-        return
     runner.run(
         runner.Choice(
             unit=request.unit, lint=request.lint, fast=request.fast, all=request.all, again=request.again,
             shard=request.shard, keyword=request.keyword,
         )
     )  # fmt: skip
-
-
-@task(own.Prove)
-def prove(request: own.Prove) -> None:
-    from verify.prove import prove as command
-
-    command.run(request)
 
 
 @task(own.Operators)
@@ -267,9 +257,10 @@ def fuzz(request: own.Fuzz) -> None:
 
 @task(own.Bench)
 def bench(request: own.Bench) -> None:
-    from importlib import import_module
+    from verify.bench import operators
+    from verify.nets import report
 
-    import_module("verify.nets.report" if request.what == "nets" else f"verify.bench.{request.what}").run(request)
+    (report if request.what == "nets" else operators).run(request)
 
 
 @task(own.Peers)
@@ -290,13 +281,6 @@ def docs(request: own.Docs) -> None:
         report(request.json)
 
 
-@task(own.Lab)
-def lab(request: own.Lab) -> None:
-    from verify.layers.command import run
-
-    run(request)
-
-
 @task(own.Lock)
 def lock(_request: own.Lock) -> None:
     from core.environment.lock import make
@@ -310,7 +294,7 @@ ns = invoke.Collection(
         "devices", devices_list, devices_add, devices_run, devices_start, devices_stop, devices_trust,
         devices_rollback, devices_verify,
     ),
-    invoke.Collection("self", prove, operators, agree, fuzz, bench, peers, docs, lab, lock),
+    invoke.Collection("self", operators, agree, fuzz, bench, peers, docs, lock),
 )  # fmt: skip
 ns.configure({"slipway": DEFAULTS})
 invoked.TASKS.update(HEADINGS)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from commands.shared import device_names, model_names, scheme_names, target_names
+from commands.shared import target_names
 from core.cli.request import Reported, Request, one_of, option, real, whole
 from core.errors import UsageError
 
-COMPARED, RUNS, REPORTS = "What is compared", "Where and how it runs", "Reports"
-KINDS = ("nets", "operators", "forward", "transfers")
+KINDS = ("nets", "operators")
 
 
 class Test(Request):
@@ -26,40 +25,6 @@ class Test(Request):
     unit: bool = option("unit tests only", False)
     lint: bool = option("style and types only: ruff, mypy, clang-format and shellcheck", False)
     keyword: str = option("only tests whose names match, as pytest's -k; long ones, too")
-    times: bool = option("run nothing; show where the minutes of the last run went, and what it left out", False)
-    update: bool = option("with --times: keep the figures of the last run of all tests in docs/development.md", False)
-
-    def _check(self) -> None:
-        if self.update and not self.times:
-            raise UsageError("--update goes with --times.", "it keeps figures that are there", "./inv test --times")
-        if self.times and self.typed - {"times", "update"}:
-            raise UsageError("--times goes with --update only.", "it runs no test", "./inv test --times")
-
-
-class Prove(Reported):
-    """Prove that XNNPACK and KleidiAI compute correctly for a target, on every CPU model that runs here.
-
-    Runs dist/<target>/native/bin/xnnpack_proof under QEMU, Wine and natively, and shows which kernels ran.
-    Build the packages first: ./inv build --target NAME --packages. Exit code 0 means that nothing failed. What passed
-    is kept in dist/sweeps: after an interruption, the same command continues.
-
-    Example: ./inv self.prove --target linux-arm64 --cpu cortex-a76
-    """
-
-    letters = False
-
-    target: str = option(
-        "whose native packages to prove, or all: every target's that were built (default: linux-x86_64)",
-        setting=True, names=target_names,
-    )  # fmt: skip
-    cpu: str = option("one CPU model (cortex-a53), native or wine (default: all that the target has)")
-    quick: bool = option("do not look for the names of the kernels that ran", False)
-    again: bool = option("prove also what passed before with the same program and CPU", False)
-    update: bool = option("also put the results into docs/proofs.md", False)
-
-    def _check(self) -> None:
-        if self.target == "all" and self.cpu:
-            raise UsageError("--target all cannot be used with --cpu.", "", "./inv self.prove --target all")
 
 
 class Operators(Reported):
@@ -133,7 +98,7 @@ class Fuzz(Reported):
 
 
 class Bench(Reported):
-    """Measure the engine lean beside upstream's (nets, operators, one forward()), or transfers to a device.
+    """Measure the engine lean beside upstream's: nets, or single operators.
 
     The figures are ratios, measured in turns. What nets exported is kept in dist/nets, what it measured in dist/sweeps:
     after an interruption, the same command continues.
@@ -141,11 +106,10 @@ class Bench(Reported):
     Example: ./inv self.bench --what nets --only resnet18
     """
 
-    what: str = option(f"{', '.join(KINDS)} to the --device (default: nets)", "nets", names=one_of(*KINDS))
+    what: str = option(f"{' or '.join(KINDS)} (default: nets)", "nets", names=one_of(*KINDS))
     runs: int = whole("rounds (default: 5)", 1, 5)
-    only: str = option("nets: names of nets or programs, as 'resnet18,* qs8'; operators: names of uses")
-    again: bool = option("nets, operators: export and measure also what was before", False)
-    device: str = option("transfers: the device, whose files are also sent by scp or adb push", names=device_names)
+    only: str = option("names of nets or programs, as 'resnet18,* qs8', or of uses of operators")
+    again: bool = option("export and measure also what was before", False)
     update: bool = option("keep the figures for the docs, if the machine was quiet", False)
 
     def _check(self) -> None:
@@ -153,16 +117,6 @@ class Bench(Reported):
             raise UsageError(
                 f"--what {self.what!r} is not measured.", f"it is one of {', '.join(KINDS)}", "./inv self.bench"
             )
-        if bool(self.device) != (self.what == "transfers"):
-            raise UsageError(
-                "--device goes with --what transfers.", "transfers need one",
-                "./inv self.bench --what transfers --device local",
-            )  # fmt: skip
-        if (self.only or self.again) and self.what not in ("nets", "operators"):
-            raise UsageError(
-                "--only and --again go with nets or operators.", "they choose programs",
-                "./inv self.bench --what nets",
-            )  # fmt: skip
 
 
 class Peers(Reported):
@@ -191,63 +145,6 @@ class Docs(Reported):
     """
 
     update: bool = option("build nothing: keep the runs in dist/results for the table of targets", False)
-
-
-class Lab(Reported):
-    """Run layers in every data type two ways in turns, with KleidiAI and without, and say what differs.
-
-    Exports each layer, builds what it takes, and runs every variant on the devices, round by round. A difference is
-    reported only if it is larger than chance. The reports are in dist/lab/NAME: lab.json, lab.md. On 64-bit Arm the
-    other way is without KleidiAI, on x86 without AVX-512; --against chooses another.
-
-    Example: ./inv self.lab --device sme --layers linear,conv,bmm --types all
-    """
-
-    letters = False
-
-    layers: str = option(
-        "comma-separated: linear, conv1x1, conv, conv-stride, depthwise, bmm, bmm2, or all", group=COMPARED
-    )
-    shape: str = option(
-        "comma-separated ROWSxDEPTHxOUTPUTS, for convolutions SIDExINxOUT; llm: 1 and 128 rows, to 4096 deep",
-        group=COMPARED,
-    )  # fmt: skip
-    model: str = option(
-        "instead of layers: models of the zoo, or yours as file.py:function (comma-separated)",
-        names=model_names, group=COMPARED,
-    )  # fmt: skip
-    types: str = option(
-        "comma-separated schemes or Arm's names for them, as pf32,qp8_f32_qc8w (default: all)",
-        names=scheme_names, group=COMPARED,
-    )  # fmt: skip
-    against: str = option(
-        "the other way: kleidiai (without it), CPU features to leave unused (-avx512f), executorch, or same",
-        group=COMPARED,
-    )  # fmt: skip
-    device: str = option("comma-separated devices of the inventory (default: local)", names=device_names, group=RUNS)
-    rounds: int = whole("processes of each way, in turns (default: 7, at least 5)", 5, 7, group=RUNS)
-    cpu_threads: str = option("threads on the devices (default: 1)", setting=True, group=RUNS)
-    pin_governor: str = option(
-        "CPU frequency governor for the runs, such as performance; set back afterwards", setting=True, group=RUNS
-    )
-    cooldown: str = option("degrees Celsius to which a device may cool down before each run", setting=True, group=RUNS)
-    timeout: str = option("seconds for one run (default: each device's own, else 600)", setting=True, group=RUNS)
-    jobs: int = whole("devices served at once (default: 4)", 1, 4, group=RUNS)
-    name: str = option("the reports' folder, dist/lab/NAME (default: default)", "default", group=REPORTS)
-    resume: bool = option(
-        "keep the cells of that folder whose bundles, program, device and settings are unchanged",
-        False, group=REPORTS,
-    )  # fmt: skip
-    update: bool = option(
-        "keep kernels, agreement and instructions of virtual devices in docs/speed.md", False, group=REPORTS
-    )
-    list: bool = option("only list what would run, and the impossible ones with the reason", False, group=REPORTS)
-
-    def _check(self) -> None:
-        if self.model and (self.layers or self.shape):
-            raise UsageError(
-                "--model cannot be used with --layers or --shape.", "a model has its own", "--model mobilenet_v2"
-            )
 
 
 class Lock(Request):

@@ -137,7 +137,7 @@ def command() -> list[str]:
     return [sys.executable, "-m", "slipway"] if INSTALLED else [os.fspath(ROOT / "inv")]
 
 
-DIST_PARTS = ("android", "lab", "matrix", "nets", "programs", "results", "site", "sweeps", "tests", "wheels")
+DIST_PARTS = ("android", "matrix", "nets", "programs", "results", "site", "sweeps", "tests", "wheels")
 """Every folder of ``dist/`` but the targets'; ``./inv clean`` removes them."""
 
 

@@ -11,9 +11,10 @@ from core.files import write_atomic
 from core.paths import ROOT, results_dir
 from deploy.run import result
 from toolchains import ran
+from toolchains.bundle.report import compilers_of, engines_of, not_run
+from toolchains.targets import load_targets
 from verify import rooms
 from verify.agree import kept
-from verify.prove.table import targets_markdown
 from verify.tables import Table
 
 
@@ -48,6 +49,26 @@ def filled(page: str, tables: Mapping[str, str]) -> str:
     for name, table in tables.items():
         text = Table(page, name).within(text, table)
     return text
+
+
+def targets_markdown() -> str:
+    """The README's table of targets: what a user gets today, where it ran, and where the zoo agrees with upstream's."""
+    lines = [
+        "| target | ISA floor | compilers | engines that build today | ran last | agrees with upstream's runtime on |",
+        "|---|---|---|---|---|---|",
+    ]
+    agreeing, runs = kept.agreeing(), ran.last(ran.record())
+    for target in load_targets().values():
+        cells = [
+            target.name,
+            target.isa_floor,
+            compilers_of(target),
+            engines_of(target),
+            "; ".join(ran.said(target.name, runs)) or not_run(target),
+            ", ".join(cpu for name, cpu in agreeing if name == target.name) or "not run",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def readme() -> str:

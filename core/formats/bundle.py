@@ -259,15 +259,13 @@ class NativeManifest(_Model):
     """The KleidiAI version, or why it is left out."""
     notes: tuple[str, ...] = ()
     """What a user must know about these packages: ``static musl, no bionic``."""
-    proof: str = ""
-    """The program that proves them, ``bin/xnnpack_proof``; empty when there is none."""
     checks: Checks | None = None
     packages: tuple[NativePackage, ...]
     files: tuple[FileEntry, ...]
 
 
 class Native(_Model):
-    """Native packages on this machine: libraries, headers, the proof program."""
+    """Native packages on this machine: libraries and headers."""
 
     path: Path
     manifest: NativeManifest

@@ -1,6 +1,4 @@
-"""The runner of cells that are measured on devices: a process for each device (`deploy.matrix.worker`), one run at a
-time on each. What it runs is the matrix's (`deploy.matrix.run`) or the layers' of ``./inv self.lab``.
-"""
+"""A process for each device (`deploy.matrix.worker`), which deploys one cell at a time."""
 
 from __future__ import annotations
 
@@ -11,32 +9,16 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
 
 from core.errors import INTERRUPTED, HostError, SlipwayError
 from core.formats.bundle import Bundle
 from core.paths import IMPORTS, cache_dir
-from core.processes.sweep import Journal
 from deploy.devices.inventory import Device
-from deploy.matrix.model import Measured, Problem
+from deploy.matrix.model import Problem
 from deploy.run.result import Result, result_key
 from deploy.run.settings import Settings
-
-
-class OnDevice(Protocol):
-    """What runs on a device."""
-
-    @property
-    def device(self) -> Device:
-        """Where."""
-
-
-Item = TypeVar("Item", bound=OnDevice)
-Cell = TypeVar("Cell", bound=Measured)
 
 CLEANUP = 30.0
 """Seconds that a worker has, after Ctrl-C, to end what runs on its device and give back the lock."""
@@ -147,72 +129,3 @@ def _close(child: subprocess.Popen[str]) -> None:
         if pipe is not None:
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()
-
-
-@dataclass(kw_only=True)
-class Runner(Generic[Item, Cell]):
-    """Cells that are being filled. `results` is valid at any moment: a missing cell was not run."""
-
-    journal: Journal[Cell]
-    """Has each cell as soon as it is finished, so that what was interrupted can continue."""
-    resume: bool = False
-    jobs: int = 2
-    """Devices at once."""
-    results: dict[str, Cell] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _over: bool = False
-    """Nothing new begins."""
-
-    def serve(self, worker: Worker, items: Sequence[Item]) -> None:
-        """Run one device's items in their order, until `_over`."""
-        raise NotImplementedError
-
-    def keep(self, cell: Cell) -> None:
-        """Add a result."""
-        with self._lock:
-            self.journal.keep(cell.key, cell.inputs, cell)
-            self.results[cell.key] = cell
-
-    def run_all(self, items: Iterable[Item]) -> None:
-        """Serve each device's items by a worker of its own, several devices at once.
-
-        If one of them raises, or at Ctrl-C, every deploy is interrupted, and killed if it does not end within
-        `CLEANUP`; then the exception is raised again.
-        """
-        queues: dict[str, list[Item]] = {}
-        for item in items:
-            queues.setdefault(item.device.name, []).append(item)
-        # This machine's own times are measured while no emulator and no other deploy keeps it busy.
-        alone = {name: queue for name, queue in queues.items() if queue[0].device.measured_here}
-        for name in alone:
-            self._together({name: queues.pop(name)})
-        self._together(queues)
-
-    def _together(self, queues: Mapping[str, Sequence[Item]]) -> None:
-        if not queues:
-            return
-        workers = {name: Worker(name) for name in queues}
-        with ThreadPoolExecutor(max_workers=min(self.jobs, len(queues))) as pool:
-            running = {pool.submit(self._serve, workers[name], queue) for name, queue in queues.items()}
-            try:
-                left = running
-                while left:  # short waits: Ctrl-C is heard between them on every system
-                    done, left = wait(left, timeout=0.2)
-                    for each in done:
-                        each.result()
-            except BaseException:
-                self._over = True
-                for worker in workers.values():
-                    worker.interrupt()
-                try:
-                    wait(running, timeout=CLEANUP)
-                finally:
-                    for worker in workers.values():
-                        worker.kill()
-                raise
-
-    def _serve(self, worker: Worker, items: Sequence[Item]) -> None:
-        try:
-            self.serve(worker, items)
-        finally:
-            worker.close()

@@ -94,8 +94,8 @@ class Output(_Model):
     """The absolute part of the tolerance."""
 
 
-class Measured(_Model):
-    """A cell's result."""
+class CellResult(_Model):
+    """One cell of the matrix. Sizes in bytes."""
 
     key: str
     """``pi/linux-arm64/lean/mlp-qs8``."""
@@ -103,11 +103,6 @@ class Measured(_Model):
     """Digest of everything that decides the result: bundle, program, reference, device, settings."""
     reused: bool = False
     """Whether an earlier run left it, and this one found nothing changed."""
-
-
-class CellResult(Measured):
-    """One cell of the matrix. Sizes in bytes."""
-
     device: str
     title: str = ""
     tags: tuple[str, ...] = ()

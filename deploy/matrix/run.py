@@ -6,7 +6,9 @@ A finished cell is in the journal (`core.processes.sweep`) at once, so that an i
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,7 +17,8 @@ from typing import Any, Protocol
 from core.console.units import counted
 from core.errors import SlipwayError
 from core.formats.bundle import Bundle
-from deploy.matrix.devices import Runner, Worker
+from core.processes.sweep import Journal
+from deploy.matrix.devices import CLEANUP, Worker
 from deploy.matrix.model import CellResult, Problem, filled, inputs_of, joined, unfilled
 from deploy.matrix.people import AWAY
 from deploy.matrix.plan import Cell, Exportable, Plan
@@ -46,8 +49,8 @@ _ENOUGH = 2
 
 
 @dataclass
-class Filling(Runner[Cell, CellResult]):
-    """A matrix that is being filled."""
+class Filling:
+    """A matrix that is being filled. `results` is valid at any moment: a missing cell was not run."""
 
     plan: Plan
     build: Build
@@ -56,10 +59,19 @@ class Filling(Runner[Cell, CellResult]):
     """Is told what goes on, from several threads."""
     settings: Callable[[Cell], Settings]
     """The settings of a cell's deploy."""
+    journal: Journal[CellResult]
+    """Has each cell as soon as it is finished, so that what was interrupted can continue."""
     language: Language | None = None
     """What the cells of language models need besides; ``None``: there are none."""
     rounds: int = 1
     """Processes of each cell on a real device; the rounds of a device's cells take turns, in random order."""
+    resume: bool = False
+    jobs: int = 2
+    """Devices at once."""
+    results: dict[str, CellResult] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _over: bool = False
+    """Nothing new begins."""
     _bundles: dict[tuple[str, str], Bundle | Problem] = field(default_factory=dict)
     _programs: dict[Exportable, Path | Problem] = field(default_factory=dict)
 
@@ -71,7 +83,7 @@ class Filling(Runner[Cell, CellResult]):
         if not self.resume:
             self.journal.forget()
         self._prepare()
-        self.run_all(
+        self._run_all(
             cell
             for cell in self.plan.cells
             if cell.key not in self.results and (not self._known(cell) or self._lacks_rounds(cell))
@@ -125,10 +137,13 @@ class Filling(Runner[Cell, CellResult]):
             return False
         return len(found.rounds) < self.rounds
 
-    def serve(self, worker: Worker, items: Sequence[Cell]) -> None:
-        """Every cell once, then the further rounds."""
-        self._all_of(worker, [cell for cell in items if cell.key not in self.results])
-        self._more_rounds(worker, items)
+    def _serve(self, worker: Worker, cells: Sequence[Cell]) -> None:
+        """Every cell of a device once, then the further rounds."""
+        try:
+            self._all_of(worker, [cell for cell in cells if cell.key not in self.results])
+            self._more_rounds(worker, cells)
+        finally:
+            worker.close()
 
     def _more_rounds(self, worker: Worker, cells: Sequence[Cell]) -> None:
         """Run the cells that passed again, in turns: what disturbs a device for a while then disturbs all of them."""
@@ -143,7 +158,7 @@ class Filling(Runner[Cell, CellResult]):
                 again = self._run(worker, cell, which)
                 if again is None or self._over:
                     return
-                self.keep(joined(known, again))
+                self._keep(joined(known, again))
 
     def _all_of(self, worker: Worker, cells: Sequence[Cell]) -> None:
         away: list[Problem] = []
@@ -184,10 +199,53 @@ class Filling(Runner[Cell, CellResult]):
         return None
 
     def _finish(self, cell: CellResult) -> CellResult:
-        self.keep(cell)
+        self._keep(cell)
         with self._lock:
             self.watcher.finished(cell)
         return cell
+
+    def _keep(self, cell: CellResult) -> None:
+        with self._lock:
+            self.journal.keep(cell.key, cell.inputs, cell)
+            self.results[cell.key] = cell
+
+    def _run_all(self, cells: Iterable[Cell]) -> None:
+        """Serve each device's cells by a worker of its own, several devices at once.
+
+        If one of them raises, or at Ctrl-C, every deploy is interrupted, and killed if it does not end within
+        `CLEANUP`; then the exception is raised again.
+        """
+        queues: dict[str, list[Cell]] = {}
+        for cell in cells:
+            queues.setdefault(cell.device.name, []).append(cell)
+        # This machine's own times are measured while no emulator and no other deploy keeps it busy.
+        alone = {name: queue for name, queue in queues.items() if queue[0].device.measured_here}
+        for name in alone:
+            self._together({name: queues.pop(name)})
+        self._together(queues)
+
+    def _together(self, queues: Mapping[str, Sequence[Cell]]) -> None:
+        if not queues:
+            return
+        workers = {name: Worker(name) for name in queues}
+        with ThreadPoolExecutor(max_workers=min(self.jobs, len(queues))) as pool:
+            running = {pool.submit(self._serve, workers[name], queue) for name, queue in queues.items()}
+            try:
+                left = running
+                while left:  # short waits: Ctrl-C is heard between them on every system
+                    done, left = wait(left, timeout=0.2)
+                    for each in done:
+                        each.result()
+            except BaseException:
+                self._over = True
+                for worker in workers.values():
+                    worker.interrupt()
+                try:
+                    wait(running, timeout=CLEANUP)
+                finally:
+                    for worker in workers.values():
+                        worker.kill()
+                raise
 
 
 def _or_problem(make: Callable[[], Any]) -> Any:

@@ -85,7 +85,6 @@ constexpr Flag kFlags[] = {
     {"stream", Takes::kNothing, nullptr, nullptr, 0},
     {"turns", Takes::kNothing, nullptr, nullptr, 0},
     {"profile", Takes::kNothing, nullptr, nullptr, 0},
-    {"count_instructions", Takes::kNothing, nullptr, nullptr, 0},
     {"provider", Takes::kValue, nullptr, nullptr, 0},
     {"ort_threads", Takes::kValue, nullptr, nullptr, 1},
     {"ort_spinning", Takes::kNothing, nullptr, nullptr, 0},
@@ -119,7 +118,6 @@ Status set_switch(Options* options, std::string_view name) {
       {"turns", &options->turns},
       {"ort_spinning", &options->engine.ort_spinning},
       {"trust_provider", &options->engine.trust_provider},
-      {"count_instructions", &options->count_instructions},
   };
   for (const auto& [known, flag] : switches) {
     if (name == known) {
@@ -429,8 +427,6 @@ Flags are --flag=value or --flag value.
   --warmup N              executions before those, not timed (default: 0)
   --cpu_threads N         threads (default: one a physical core)
   --profile               the profile of the timed executions by operators, in the result; recording costs time
-  --count_instructions    the instructions of each timed execution, in the result, where the device counts them:
-                          Slipway's own virtual devices do
   --profile_path FILE     record the engine's own profile (ETDump, or ONNX Runtime's JSON); warm-up executions
                           are in it (--etdump_path is the same)
   --dump_intermediate FILE  also write the tensors that operators gave, which --etdump_path names: of one execution

@@ -236,7 +236,7 @@ def check(folder: Path, built: Path, env: dict[str, str] | None = None) -> None:
 @pytest.mark.parametrize("found", ["by Conan's generators", pytest.param("in an install tree", marks=pytest.mark.long)])
 def test_the_sources_build_inside_another_project(created: Created, tmp_path: Path, found: str) -> None:
     """``add_subdirectory(runtime)``: the packages are found, and nothing comes from the checkout."""
-    shutil.copytree(ROOT / "runtime", tmp_path / "runtime", ignore=shutil.ignore_patterns("tests", "fuzz", "proof"))
+    shutil.copytree(ROOT / "runtime", tmp_path / "runtime", ignore=shutil.ignore_patterns("tests", "fuzz"))
     shutil.copy(ROOT / "runtime/examples/run_once.c", tmp_path)
     (tmp_path / "CMakeLists.txt").write_text(_PROJECT, encoding="utf-8")
     (tmp_path / "conanfile.txt").write_text(_PACKAGES, encoding="utf-8")

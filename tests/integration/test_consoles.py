@@ -14,7 +14,7 @@ from core.formats.program import load_program
 from core.paths import ROOT
 from models.export import export
 from tests.support import consoles
-from tests.support.builds import lend_bundle, lend_native, lend_program
+from tests.support.builds import lend_bundle, lend_program
 from tests.support.processes import ran
 from tests.support.warm import warm
 from toolchains.bundle import conan
@@ -64,9 +64,9 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dic
     """A folder with the files that pages name, and the variables for commands there."""
     folder = tmp_path_factory.mktemp("reader")
     dist = folder / "dist"
-    for target, engine in (("linux-arm64", "executorch"), ("linux-arm64", "lean"), ("linux-x86_64", "lean")):
-        lend_bundle(dist, target, engine)
-    lend_native(dist, "linux-armv6")
+    for target in ("linux-arm64", "linux-armv6", "linux-x86_64"):
+        lend_bundle(dist, target, "lean")
+    lend_bundle(dist, "linux-arm64", "executorch")
     mlp, other = lend_program(dist, "mlp", "fp32"), lend_program(dist, "mlp", "qs8")
     shutil.copy(mlp / "model.pte", folder / "model.pte")
     shutil.copy(other / "model.pte", folder / "other.pte")

@@ -25,7 +25,6 @@ from deploy.transport.deadline import Deadline
 from deploy.virtual import machines as virtual
 from tests.support import examples
 from tests.support.deploying import Deploying, bundle, other_program, program
-from verify.bench.transfers import measure
 
 __all__ = ["bundle", "other_program", "program"]
 
@@ -224,11 +223,3 @@ def test_this_side_dies_during_the_run(
     while left(pi, device):
         assert time.monotonic() < end, "the lock's holder on the device tidies up"
     assert go(other_program, wait=0).verdict in {"identical", "agrees"}
-
-
-def test_transfers_are_measured_against_scp(pi: Transport) -> None:
-    rows = {row["way"]: row for row in measure("pi", 1, 2)}
-    assert {"slipway store", "slipway put", "scp"} <= set(rows)
-    assert rows["slipway store"]["ratio"] == 1.0
-    assert all(row["median_s"] > 0 and row["mb_per_s"] > 0 for row in rows.values())
-    assert ask(pi, "ls -d .slipway/bench-* 2>/dev/null; true") == "", "nothing is left on the device"

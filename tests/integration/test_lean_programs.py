@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from core.formats.bundle import Bundle
 from models.lowering import shortcuts
+from tests.support.named import named
 from tests.support.processes import ran
+from verify.agree.look import execute, native
+from verify.agree.programs import About, Compared
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
 
@@ -23,20 +27,8 @@ def _hastened() -> Iterator[None]:
         yield
 
 
-NAMES = [
-    "dynamic", "dynamic-delegated", "data-dependent", "channels-last", "channels-last-input", "shared-state",
-    "separate-state",
-    "bias-in-a-row", "weights-given", "weights-given-in-halves",
-    "same-weights", "same-weights-in-halves", "single-windows", "inputs-written", "input-viewed",
-    "views", "views-of-unplanned", "cache", "cache-in-place", "results-in-inputs",
-    "language-decoder", "language-others",
-]  # fmt: skip
-
-
-EACH = [
-    "flow-branch-of-layers", "flow-each", "flow-carried", "state-written", "state-methods", "state-methods-delegated",
-    "made-lines-weights-apart",
-]  # fmt: skip
+NAMES = named("verify/operators/programs.py", "PROGRAMS")
+EACH = named("verify/sound/table.py", "EACH")
 """Of `verify.sound`: of each kind one in every run of the tests."""
 
 
@@ -60,38 +52,33 @@ def test_a_program_does_what_pytorch_does(lean: Bundle, tmp_path: Path, name: st
     assert set(KERNELS.get(name, ())) <= set(program.operators)
     missing = set(program.operators) - set(lean.manifest.offers.operators)
     assert not missing
-    (tmp_path / "model.pte").write_bytes(program.buffer)
-    argv = [str(lean.path / "bin" / "pte_runner"), f"--model_path={tmp_path / 'model.pte'}", "--warmup=0"]
-    for file, blob in program.data.items():
-        (tmp_path / f"{file}.ptd").write_bytes(blob)
-        argv.append(f"--data_path={tmp_path / f'{file}.ptd'}")
-    for run in program.runs:
-        for index, one in enumerate(run.inputs):
-            np.save(tmp_path / f"in{index}.npy", one.contiguous().numpy())
-        names = ",".join(str(tmp_path / f"in{index}.npy") for index in range(len(run.inputs)))
-        earlier = []
-        for place, (method, inputs) in enumerate(run.first):
-            for index, one in enumerate(inputs):
-                np.save(tmp_path / f"first{place}-{index}.npy", one.contiguous().numpy())
-            files = ",".join(str(tmp_path / f"first{place}-{index}.npy") for index in range(len(inputs)))
-            earlier.append(f"--run_first={method}={files}")
-        words = [
-            *earlier,
-            f"--inputs={names}",
-            f"--output_file={tmp_path / 'out'}",
-            f"--num_executions={run.executions}",
-        ]
-        done = ran([*argv, *words, f"--method_name={run.method}"], timeout=60)
+    file, data = tmp_path / "model.pte", tuple(tmp_path / f"{one}.ptd" for one in program.data)
+    file.write_bytes(program.buffer)
+    for one, blob in zip(data, program.data.values(), strict=True):
+        one.write_bytes(blob)
+    for number, run in enumerate(program.runs):
+        folder = tmp_path / f"run{number}"
+        folder.mkdir()
+        inputs = _saved(tmp_path / f"{number}-in", run.inputs)
+        first = tuple((to, _saved(tmp_path / f"{number}-{at}-", given)) for at, (to, given) in enumerate(run.first))
+        about = Compared(About(name), file, inputs, (), (), run.executions, run.method, data, first)
+        answer = execute(native(lean), about, folder)
         if not run.results:
-            assert done.returncode != 0, "inputs beyond what the program was exported for"
-            assert ("max_context_length" if name.startswith("language") else "10x4") in done.stderr, done.stderr
+            wanted = "max_context_length" if name.startswith("language") else "10x4"
+            assert wanted in str(answer.error), "inputs beyond what the program was exported for"
             continue
-        assert done.returncode == 0, done.stderr
-        for index, want in enumerate(run.results):
-            got = np.load(tmp_path / f"out{index}.npy")
-            expected = want.detach().contiguous().numpy()
+        assert not answer.error
+        for index, (output, want) in enumerate(zip(answer.outputs, run.results, strict=True)):
+            got, expected = np.load(output), want.detach().contiguous().numpy()
             assert (got.dtype, got.shape) == (expected.dtype, expected.shape), f"output {index}"
             np.testing.assert_allclose(got, expected, 1e-5, 1e-5, err_msg=f"output {index}")
+
+
+def _saved(prefix: Path, values: Sequence[Any]) -> tuple[Path, ...]:
+    files = tuple(prefix.with_name(f"{prefix.name}{index}.npy") for index in range(len(values)))
+    for file, value in zip(files, values, strict=True):
+        np.save(file, value.contiguous().numpy())
+    return files
 
 
 FIXED = [("mlp", "5x23"), ("cnn", "1x2x8x8")]
@@ -185,10 +172,3 @@ def test_a_row_does_not_depend_on_how_many_there_are(lean: Bundle, tmp_path: Pat
     assert np.abs(alone - want).max() < 0.1 * np.ptp(want), "4 bits are near the model, too"
     for count in range(2, ROWS + 1):
         np.testing.assert_allclose(run(inputs[:count]), alone[:count], near, near, err_msg=f"{count} rows")
-
-
-def test_all_programs_are_tested() -> None:
-    from verify.operators.programs import PROGRAMS
-    from verify.sound.table import EACH as OTHERS
-
-    assert (list(PROGRAMS), list(OTHERS)) == (NAMES, EACH)

@@ -14,7 +14,6 @@ from tests.conftest import Inv
 from tests.support import consoles
 from tests.support.builds import lend_bundle, lend_native, lend_program
 from tests.support.warm import warm
-from verify.layers.report import load
 
 RUNNING_NOW = "./inv test"
 """The one command not run here: it is the one that runs this test (.ci/run calls nothing else)."""
@@ -91,19 +90,3 @@ def test_documented_command(inv: Inv, own_folders: dict[str, str], command: str)
     done = inv(*words[1:], env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
-    if words[:4] == ["./inv", "self.lab", "--device", "sme"]:
-        check_counts(Path(env["SLIPWAY_DIST"]) / "lab" / "sme")
-
-
-def check_counts(folder: Path) -> None:
-    """The virtual machine counted each execution, and both ways are not the same work."""
-    cells = load(folder).cells
-    assert {cell.outcome for cell in cells} == {"measured"}
-    for cell in cells:
-        counts = [way.instructions for way in cell.ways if way.instructions is not None]
-        assert len(counts) == 2, cell.key
-        # 16,384 products: an instruction of NEON or SME2 computes 4 or more, and no way needs 4 instructions for each.
-        assert all(500 < each.least <= each.median < 65536 for each in counts), cell.key
-        assert counts[0].least != counts[1].least
-        assert cell.instructions == counts[0].least / counts[1].least
-    assert "instructions" in (folder / "lab.md").read_text(encoding="utf-8")

@@ -98,7 +98,7 @@ def test_it_builds_and_runs(target: Target, tmp_path: Path) -> None:
         assert ".".join(map(str, binary.build_version.minos[:2])) == target.os_version
     else:
         assert isinstance(binary, lief.ELF.Binary)
-        # A proof program's kernels are known by its symbols; debug information would carry this machine's paths.
+        # Kernels are known by a program's symbols; debug information would carry this machine's paths.
         assert {"answer", "floor_mean"} <= names
         assert [section.name for section in binary.sections if str(section.name).startswith(".debug")] == []
         assert binary.has_interpreter == (target.libc == "glibc")

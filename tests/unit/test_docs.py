@@ -13,7 +13,6 @@ from core.environment import lock
 from core.paths import ROOT
 from tests.support import consoles
 from verify import docs as update
-from verify.prove import table as prove_table
 
 ROOMS = {path.name for path in ROOT.iterdir() if not path.name.startswith(".") and path.name != "dist"}
 """What stands at the top of the checkout."""
@@ -30,7 +29,7 @@ def test_generated_parts_are_up_to_date(name: str) -> None:
 
 
 def test_the_readme_has_the_targets_and_contributors_are_sent_to_files_that_exist() -> None:
-    assert prove_table.targets_markdown() in _read("README.md")
+    assert update.targets_markdown() in _read("README.md")
     text = _read("docs/architecture.md")
     named = {name for name in re.findall(r"`([\w./]+)`", text) if "/" in name or "." in name}
     ours = {name for name in named if name.partition("/")[0] in ROOMS and "NAME" not in name}

@@ -18,7 +18,6 @@ _FLOORS = (
     ("include", "base", "engines/onnxruntime"),
     ("include", "base", "program", "fuzz"),
     ("include", "base", "text", "runner", "fuzz"),
-    ("proof",),
 )
 _SEARCHED = ("", "include", "engines", "program")
 """Folders that files are included from by their path, besides the including file's own."""

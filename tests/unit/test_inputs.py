@@ -61,7 +61,6 @@ def changes(checkout: Path, kind: str, name: str) -> bool:
         ("lean", "recipes/xnnpack_internals/all/conanfile.py"),
         ("executorch", "runtime/engines/executorch/threads.cpp"),
         ("onnxruntime", "recipes/onnxruntime/all/conandata.yml"),
-        ("native", "runtime/proof/cases.cpp"),
         ("native", "recipes/kleidiai/all/fortify/fortify.c"),
     ],
 )
@@ -74,7 +73,6 @@ def test_a_file_that_goes_in_counts(checkout: Path, kind: str, name: str) -> Non
     [
         ("lean", "runtime/tests/test_npy.cpp"),
         ("lean", "runtime/fuzz/sweep.cpp"),
-        ("lean", "runtime/proof/cases.cpp"),
         ("lean", "runtime/engines/onnxruntime/onnx_file.cpp"),
         ("lean", "runtime/engines/executorch/threads.cpp"),
         ("lean", "recipes/onnxruntime/all/conandata.yml"),

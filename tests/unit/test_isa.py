@@ -328,7 +328,7 @@ def test_a_check_that_saw_nothing_is_none(folder: Path) -> None:
     put(folder, archive({"a.o": elf("x86_64", {})}))
     with pytest.raises(BuildError, match="has no code for android-x86_64"):
         checks.check_native(get_target("android-x86_64"), folder)
-    file = put(folder, elf("x86_64", {"f": AVX + b"\xc3"}, stripped=True), "bin/proof")
+    file = put(folder, elf("x86_64", {"f": AVX + b"\xc3"}, stripped=True), "bin/program")
     target = get_target("android-x86_64")
     with pytest.raises(BuildError, match="no table of symbols"):
         checks.check_code(target, [file], folder)

@@ -16,7 +16,6 @@ from core.errors import BuildError, ExportError
 from core.formats.bundle import Bundle, Manifest
 from core.processes.sweep import Journal
 from deploy.devices.inventory import Device
-from deploy.matrix import devices as matrix_devices
 from deploy.matrix import run as matrix_run
 from deploy.matrix.model import CellResult
 from deploy.matrix.plan import Cell, Exportable, Plan
@@ -82,7 +81,7 @@ class Watcher:
 @pytest.fixture
 def filling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     Worker.answers, Worker.ran, Worker.busy, Worker.together, Worker.meeting = {}, [], set(), set(), None
-    monkeypatch.setattr(matrix_devices, "Worker", Worker)
+    monkeypatch.setattr(matrix_run, "Worker", Worker)
     inputs = {"value": "1"}
     monkeypatch.setattr(matrix_run, "inputs_of", lambda cell, *_rest: f"{cell.key} {inputs['value']}")
 

@@ -57,12 +57,12 @@ def made(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[st
     monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
     node = package(tmp_path / "conan", "xnnpack", "lib/libXNNPACK.a", "include/xnnpack.h", source=PIN)
 
-    def packages(job: Any, steps: Any, scratch: Path) -> tuple[dict[str, Any], None]:
+    def packages(job: Any, steps: Any, scratch: Path) -> dict[str, Any]:
         found.append(f"{job.target.name} {job.toolchain} {job.sources}")
-        return graph_of(node), None
+        return graph_of(node)
 
     ready = SimpleNamespace(family="zig", version="0.17.0")
-    fake = SimpleNamespace(ensure=lambda target: ready, usable=lambda target: "", linked=lambda target: ())
+    fake = SimpleNamespace(ensure=lambda target: ready, usable=lambda target: "")
     monkeypatch.setattr(native, "_packages", packages)
     monkeypatch.setattr(conan, "conan", lambda *words, **options: "")  # it would empty the folders of sources
     monkeypatch.setattr(conan_packages, "again", lambda request, sources, log, heard: found.append(f"again {sources}"))
@@ -99,12 +99,10 @@ def test_damaged_packages_are_built_again(made: list[str], damage: str) -> None:
 def test_libraries_headers_and_licences_of_all_packages(tmp_path: Path) -> None:
     first = package(tmp_path, "xnnpack", "lib/libXNNPACK.a", "include/xnnpack.h", "conaninfo.txt")
     second = package(tmp_path, "cpuinfo", "lib/libcpuinfo.a", "lib/cmake/x.cmake", "include/cpuinfo.h", source=PIN)
-    proof = tmp_path / "xnnpack_proof"
-    proof.write_text("", encoding="utf-8")
     out = tmp_path / "out"
-    native_layout.collect(graph_of(first, second), out, proof)
+    native_layout.collect(graph_of(first, second), out)
     assert sorted(file.relative_to(out).as_posix() for file in out.rglob("*") if file.is_file()) == [
-        "bin/xnnpack_proof", "include/cpuinfo.h", "include/xnnpack.h", "lib/libXNNPACK.a", "lib/libcpuinfo.a",
+        "include/cpuinfo.h", "include/xnnpack.h", "lib/libXNNPACK.a", "lib/libcpuinfo.a",
         "licenses/cpuinfo/LICENSE", "licenses/cpuinfo/source.json", "licenses/xnnpack/LICENSE",
     ]  # fmt: skip
 
@@ -112,9 +110,9 @@ def test_libraries_headers_and_licences_of_all_packages(tmp_path: Path) -> None:
 def test_two_files_of_one_name_and_no_library_are_refused(tmp_path: Path) -> None:
     nodes = [package(tmp_path, name, "lib/libx.a") for name in ("a", "b")]
     with pytest.raises(BuildError, match=r"Two packages have lib/libx\.a"):
-        native_layout.collect(graph_of(*nodes), tmp_path / "out", None)
+        native_layout.collect(graph_of(*nodes), tmp_path / "out")
     with pytest.raises(BuildError, match="no library"):
-        native_layout.collect(graph_of(package(tmp_path, "fxdiv", "include/fxdiv.h")), tmp_path / "none", None)
+        native_layout.collect(graph_of(package(tmp_path, "fxdiv", "include/fxdiv.h")), tmp_path / "none")
 
 
 def test_a_manifest_says_where_everything_came_from_and_a_failed_check_leaves_it(
@@ -154,7 +152,6 @@ def test_one_failure_does_not_stop_the_others(
     fake = lambda name: SimpleNamespace(  # noqa: E731
         usable=lambda target: why.get(name, ""),
         ensure=lambda target: SimpleNamespace(family=name, version="1"),
-        linked=lambda target: (),
     )
     monkeypatch.setattr(native, "family", fake)
     monkeypatch.setattr(native, "build_native", fails_once)

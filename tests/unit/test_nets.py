@@ -19,12 +19,6 @@ NET = Net("tiny", "torch.nn:ReLU", {"input": "1x8"}, ("fp32", "fp16"))
 FP32 = Exported(NET, "fp32")
 
 
-# --- the table
-
-
-# --- packages
-
-
 def test_packages_go_into_a_folder_of_their_own_whole_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -48,8 +42,6 @@ def test_packages_go_into_a_folder_of_their_own_whole_or_not_at_all(
     assert len(asked) == 2, "a third time there is nothing to do"
     assert "--require-hashes" in asked[1]
 
-
-# --- exporting
 
 _CHILD = """
 import json, pathlib, sys
@@ -82,9 +74,6 @@ def test_a_crash_is_that_programs_and_the_next_is_exported(dist: Path) -> None:
     assert (found["tiny fp32"].error, found["tiny fp32"].folder) == ("", "tiny-fp32")
 
 
-# --- measuring
-
-
 def _measured(p50: float, others: float = 0.0, apart: Apart | None = None) -> Measured:
     rss = (8_000_000, 10_000_000)
     figures = {
@@ -92,9 +81,6 @@ def _measured(p50: float, others: float = 0.0, apart: Apart | None = None) -> Me
         for threads in report.THREADS
     }
     return Measured(figures=figures, others=others, apart=apart, executions=9, cached_load_ms=0.2)
-
-
-# --- tables
 
 
 def _rows() -> list[report.Row]:

@@ -13,7 +13,7 @@ from commands.own import Peers
 from core.environment import bootstrap
 from core.errors import BuildError, ConfigError, UsageError
 from core.formats.bundle import Bundle
-from verify.bench.cases import Case
+from verify.bench.measuring import Case
 from verify.nets.table import load
 from verify.peers import cells, report
 from verify.peers.cells import LEAN, NETS, RUNTIMES, Figure, Measured, Wanted

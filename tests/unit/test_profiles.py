@@ -52,7 +52,7 @@ def test_conans_own_schema_takes_the_settings(target: Target) -> None:
 
 
 def test_only_the_runner_loses_its_symbols_and_no_package_depends_on_ccache() -> None:
-    """What proves packages to work is asked which kernels ran, by its symbol table."""
+    """Other programs keep their table of symbols, by which the check of instructions knows kernels."""
     text = conan.render(get_target("linux-arm64"), compilers(get_target("linux-arm64")))
     assert any(line.startswith("slipway-runtime/*:tools.build:exelinkflags+=") for line in text.splitlines())
     assert "tools.build:exelinkflags" not in profile(text)

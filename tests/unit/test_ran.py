@@ -13,7 +13,6 @@ from tests.conftest import Inv
 from tests.unit.test_result import make
 from toolchains import ran
 from verify import docs
-from verify.prove.table import targets_markdown
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +22,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ran.RECORD.write_text("[]", encoding="utf-8")
     (tmp_path / "README.md").write_text("<!-- targets -->\n<!-- /targets -->\n", encoding="utf-8")
     monkeypatch.setattr(docs, "ROOT", tmp_path)
-    monkeypatch.setattr(docs, "readme", lambda: f"<!-- targets -->\n{targets_markdown()}<!-- /targets -->\n")
+    monkeypatch.setattr(docs, "readme", lambda: f"<!-- targets -->\n{docs.targets_markdown()}<!-- /targets -->\n")
     monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path / "dist"))
     return tmp_path
 

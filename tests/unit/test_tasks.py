@@ -26,8 +26,7 @@ NAMES = {
     "targets", "doctor", "build", "export", "deploy", "devices.list", "devices.add", "devices.run", "devices.start",
     "devices.stop", "devices.trust", "devices.rollback", "chat", "devices.verify", "models",
     "test", "clean", "matrix", "compare", "inspect",
-    "self.operators", "self.prove", "self.bench", "self.fuzz", "self.agree", "self.lock", "self.docs", "self.lab",
-    "self.peers",
+    "self.operators", "self.bench", "self.fuzz", "self.agree", "self.lock", "self.docs", "self.peers",
 }  # fmt: skip
 
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from core.errors import ExportError
-from verify.agree import kept as agree_kept
 from verify.agree import sound
-from verify.agree.kept import Cell, Column
 from verify.upstream import exact as upstream_exact
 from verify.upstream import suites as upstream_suites
-from verify.upstream.suites import Case, Test
+from verify.upstream.suites import Case
 
 NAME = "xnnpack/test/ops/test_abs.py::TestAbs::test_fp32_abs"
 
@@ -108,11 +106,6 @@ def test_numbers_are_quantized_as_xnnpack_does_it() -> None:
     assert upstream_exact.product(image, 2, weights).ravel().tolist() == pytest.approx([2 / 85, 6])
     assert upstream_exact.product(image, 1, weights).ravel().tolist() == pytest.approx([0.02, 6])
     assert upstream_exact.unpacked(bytes([0x98, 0xF7, 0x0F, 0x05]), 2, 3).tolist() == [[0, 1, -1], [7, -8, -3]]
-
-
-def publish(tests: Sequence[Test], cells: Mapping[str, Cell], *cpus: str) -> None:
-    columns = [Column("linux-x86_64", cpu, "here", cells) for cpu in cpus or ("native",)]
-    agree_kept.publish(sound.families(tests), columns)
 
 
 def test_what_the_docs_say_is_missing_is_known() -> None:

@@ -20,8 +20,6 @@ from toolchains.targets import Target
 
 NATIVE = "native"
 """The kind of build that makes native packages; the other kinds are engines, which make bundles."""
-PROOF = "runtime/proof"
-"""Folder of the program that proves native packages."""
 
 _XNNPACK = ("cpuinfo", "flatbuffers", "fxdiv", "kleidiai", "pthreadpool", "slipway_sources", "xnnpack")
 RECIPES: Mapping[str, tuple[str, ...]] = {
@@ -34,7 +32,7 @@ RECIPES: Mapping[str, tuple[str, ...]] = {
 
 _RUNNER = ("runtime/CMakeLists.txt", "runtime/base", "runtime/include", "runtime/runner", "runtime/text")
 SOURCES: Mapping[str, tuple[str, ...]] = {
-    NATIVE: (PROOF,),
+    NATIVE: (),
     "lean": (*_RUNNER, "runtime/program", "runtime/engines/lean", "runtime/library", "conanfile.py", "LICENSE"),
     "executorch": (*_RUNNER, "runtime/program", "runtime/engines/executorch", "conanfile.py", "LICENSE"),
     "onnxruntime": (*_RUNNER, "runtime/engines/onnxruntime", "conanfile.py", "LICENSE"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,7 @@ from core.errors import ConfigError, HostError
 from core.files import new_folder
 from core.files.locks import Clock
 from core.formats.bundle import Native
-from core.paths import ROOT, cache_dir, native_dir
+from core.paths import cache_dir, native_dir
 from toolchains import tools
 from toolchains.bundle import inputs
 from toolchains.bundle.making import Making
@@ -106,20 +105,18 @@ def _build(job: _Job, digest: str) -> None:
     clock = Clock()
     job.log.write_text("", encoding="utf-8")
     key = f"native {job.target.name} {job.toolchain}"
-    with Steps(5, quiet=job.quiet, key=key) as steps, tempfile.TemporaryDirectory(prefix="slipway-native-") as scratch:
+    with Steps(4, quiet=job.quiet, key=key) as steps, tempfile.TemporaryDirectory(prefix="slipway-native-") as scratch:
         steps.begin(f"preparing {job.toolchain} for {job.target.name}")
-        chosen = family(job.toolchain)
-        compilers = chosen.ensure(job.target)
-        toolchain, linked = f"{compilers.family} {compilers.version}", chosen.linked(job.target)
-        origin = native_layout.Origin(job.target, toolchain, job.sources, digest, linked)
+        compilers = family(job.toolchain).ensure(job.target)
+        origin = native_layout.Origin(job.target, f"{compilers.family} {compilers.version}", job.sources, digest)
         steps.begin(f"building the packages (sources: {job.sources})")
         if job.force:
             conan_packages.again(partial(_request, job, force=True), job.sources, job.log, steps.heard)
         with new_folder(job.folder) as new:
             with conan_packages.building(job.sources, job.log):
-                graph, proof = _packages(job, steps, Path(scratch))
+                graph = _packages(job, steps, Path(scratch))
                 steps.begin("collecting libraries, headers and licences")
-                native_layout.collect(graph, new, proof)
+                native_layout.collect(graph, new)
             steps.begin("reading the binaries: architecture, C library, instructions")
             checked = checks.check_native(job.target, new)
             native_layout.describe(origin, new, graph, checked)
@@ -141,35 +138,11 @@ def _request(job: _Job, force: bool) -> conan_packages.Request:
     )
 
 
-def _packages(job: _Job, steps: Steps, scratch: Path) -> tuple[dict[str, Any], Path | None]:
-    """Build the packages that Conan lacks, and the program that proves them; Conan's graph and that program."""
+def _packages(job: _Job, steps: Steps, scratch: Path) -> dict[str, Any]:
+    """Build the packages that Conan lacks; Conan's graph."""
     from toolchains.bundle import conan_packages
 
     request = _request(job, force=False)
     graph = conan_packages.install(request, [f"--output-folder={scratch / 'install'}"], steps.heard, steps.heard)
     inputs.hold_against(inputs.NATIVE, graph)
-    if job.target.os == "ios":
-        return graph, None  # zig links nothing for iOS, and an iPhone starts apps alone
-    steps.begin("building the program that proves them")
-    return graph, _proof(job, steps, request.words, scratch)
-
-
-def _proof(job: _Job, steps: Steps, words: Sequence[str], scratch: Path) -> Path | None:
-    """The proof program of ``runtime/proof``, linked with the packages and with its symbols kept."""
-    from toolchains.bundle import conan
-
-    reference: str = tools.table()["native"]["proof"]
-    out = scratch / "proof"
-    out.mkdir()
-    confs = {
-        "tools.cmake.cmake_layout:test_folder": scratch,
-        "tools.cmake.cmaketoolchain:user_presets": "",
-        "user.slipway:proof_out": out,
-    }
-    conan.conan(
-        ["test", ROOT / inputs.PROOF, reference, *words, *(f"--conf={name}={value}" for name, value in confs.items())],
-        log=job.log,
-        what=f"Building the proof program for {job.target.name}",
-        heard=steps.heard,
-    )
-    return next((file for file in sorted(out.iterdir()) if file.is_file()), None)
+    return graph

@@ -11,9 +11,7 @@ from core.errors import BuildError
 from core.files import write_json
 from core.formats.bundle import MANIFEST, SBOM, Checks, NativeManifest, NativePackage
 from toolchains.bundle import sbom
-from toolchains.bundle.layout import copy, entries, linked_into
-from toolchains.compilers.linked_in import LinkedIn
-from toolchains.inspect.needs import read
+from toolchains.bundle.layout import copy, entries
 from toolchains.targets import Target
 
 LIBRARIES = (".a", ".lib", ".so", ".dylib", ".dll")
@@ -29,12 +27,10 @@ class Origin:
     sources: Literal["debian", "git"]
     digest: str
     """Of everything they were made from."""
-    linked: tuple[LinkedIn, ...] = ()
-    """What the compilers link in: into the proof program, for the libraries are static."""
 
 
-def collect(graph: sbom.Graph, out: Path, proof: Path | None) -> None:
-    """Copy libraries, headers and licences of every package of the graph, and the proof program, to ``out``.
+def collect(graph: sbom.Graph, out: Path) -> None:
+    """Copy libraries, headers and licences of every package of the graph to ``out``.
 
     Raises:
         BuildError: two packages have a file of the same name, or there are no libraries.
@@ -54,8 +50,6 @@ def collect(graph: sbom.Graph, out: Path, proof: Path | None) -> None:
             copy(file, target, 0o644)
     if not (out / "lib").is_dir():
         raise BuildError("The packages have no library.", "Conan's graph is empty", "./inv build --packages --force")
-    if proof is not None:
-        copy(proof, out / "bin" / proof.name, 0o755)
 
 
 def kleidiai(target: Target, graph: sbom.Graph) -> tuple[bool, str]:
@@ -72,8 +66,6 @@ def kleidiai(target: Target, graph: sbom.Graph) -> tuple[bool, str]:
 
 def notes(target: Target, toolchain: str) -> tuple[str, ...]:
     """What a user must know about these packages."""
-    if target.os == "ios":
-        return ("no program proves them: an iPhone starts apps alone",)
     if target.os == "android" and toolchain.partition(" ")[0] != "ndk":
         return ("Android without an NDK: static programs with musl, not bionic; they use no library of Android's",)
     return ()
@@ -82,13 +74,11 @@ def notes(target: Target, toolchain: str) -> tuple[str, ...]:
 def describe(origin: Origin, folder: Path, graph: sbom.Graph, checked: Checks | None = None) -> NativeManifest:
     """Write the bill of materials and the manifest of what is in ``folder``."""
     target = origin.target
-    linked = linked_into([read(file) for file in (folder / "bin").glob("*")], origin.linked, folder)
     delivered = entries(folder)
     name = f"slipway-native-{target.name}"
-    document = sbom.write(graph, name, origin.digest[:16], delivered, linked, origin.toolchain)
+    document = sbom.write(graph, name, origin.digest[:16], delivered)
     write_json(folder / SBOM, document)
     with_kleidiai, why = kleidiai(target, graph)
-    proof = next((entry.path for entry in delivered if entry.path.startswith("bin/")), "")
     manifest = NativeManifest(
         target=target.name,
         toolchain=origin.toolchain,
@@ -99,7 +89,6 @@ def describe(origin: Origin, folder: Path, graph: sbom.Graph, checked: Checks | 
         kleidiai=with_kleidiai,
         kleidiai_note=why,
         notes=notes(target, origin.toolchain),
-        proof=proof,
         checks=checked,
         packages=tuple(
             NativePackage(

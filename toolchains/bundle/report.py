@@ -121,7 +121,7 @@ def bundle(built: Bundle, as_json: bool) -> None:
 
 
 def native(built: Native, as_json: bool) -> None:
-    """What a build of native packages left: where they are, what they are made from, what proves them."""
+    """What a build of native packages left: where they are, and what they are made from."""
     manifest = built.manifest
     if as_json:
         console.print_json({"path": str(built.path), **manifest.model_dump(mode="json")})
@@ -137,7 +137,6 @@ def native(built: Native, as_json: bool) -> None:
         ["C library", manifest.libc],
         ["compilers", manifest.toolchain],
         ["checked", _checked(manifest.checks)],
-        ["proof", manifest.proof or "none"],
         *(["note", note] for note in manifest.notes),
     ]
     console.table(f"Native packages of {manifest.target}", ["", ""], rows)

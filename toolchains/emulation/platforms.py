@@ -34,15 +34,12 @@ class Platform:
         """Whether the CPU is emulated; Wine does not emulate it."""
         return self.cpu not in (NATIVE, WINE)
 
-    def run(
-        self, program: Path, words: Sequence[str], qemu: tuple[str, ...] = (), *, timeout: float = _TIMEOUT
-    ) -> Done:
+    def run(self, program: Path, words: Sequence[str], *, timeout: float = _TIMEOUT) -> Done:
         """Run the program with arguments; every exit status is accepted.
 
         Under Wine it sees its own folder and nothing else, as ``Z:\\work``.
 
         Args:
-            qemu: options for the emulator, if there is one.
             timeout: seconds.
 
         Raises:
@@ -51,7 +48,7 @@ class Platform:
         if self.cpu == WINE:
             argv, env = wine.argv(self.target, program, words), wine.environment(self.target)
         else:
-            argv = [*self.before[:1], *qemu, *self.before[1:], os.fspath(program), *words]
+            argv = [*self.before, os.fspath(program), *words]
             # The caller's environment must not give the program a library, or the emulator an option.
             env = {name: value for name, value in os.environ.items() if not name.startswith(("LD_", "QEMU_"))}
         return run(argv, env=env, error=None, timeout=timeout, what=f"{program.name} ({self.how})")

@@ -199,14 +199,7 @@ def check_files(target: Target, files: Sequence[Path], folder: Path) -> Checks:
             f"fix the recipe or the compiler, then ./inv build --target {target.name} --packages --force",
             found,
         )
-    # zig's guard of the stack leaves nothing to be seen in a program for Windows. The runner brings one of its own; the
-    # proof, which no device runs, does not: what it lacks is noted, and anything else is refused.
-    plain = [
-        item.path
-        for item in binaries
-        if target.os == "windows" and hardening.lacking(target, item) == ("stack_protector",)
-    ]
-    hardened = check_hardening(target, binaries, folder, prebuilt=plain)
+    hardened = check_hardening(target, binaries, folder)
     # An import library names what its DLL has, and has no code of its own.
     code = [file for file in files if not file.name.endswith(".dll.a")]
     return check_code(target, code, folder).model_copy(update={"hardening": hardened})

@@ -118,6 +118,11 @@ def publish(families: Families, columns: Sequence[Column]) -> None:
     REMARKS.put(said, ("tests", "outcome", "reason"), keep=lambda row: row["tests"] not in whole)
 
 
+def agreeing() -> list[tuple[str, str]]:
+    """Every target with a CPU model on which all programs of the zoo that were compared agree."""
+    return [_place(row) for row in COUNTS.rows() if row["tests"] == ZOO and row["differs"] == row["failed"] == "0"]
+
+
 def _place(row: Row) -> tuple[str, str]:
     return row["target"], row["CPU"]
 

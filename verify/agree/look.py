@@ -158,13 +158,14 @@ def look(executor: Executor, program: Compared, seconds: float = SECONDS) -> Cel
         return Cell(outcome="refused" if refused else "failed", why=why)
 
 
-def _native(bundle: Bundle) -> Executor:
+def native(bundle: Bundle) -> Executor:
+    """This machine's own CPU."""
     return Executor.of(bundle, platforms.platform_for(get_target(bundle.manifest.target), platforms.NATIVE))
 
 
 def look_native(bundle: Bundle, program: Compared) -> Cell:
     """A program on this machine's own bundle."""
-    return look(_native(bundle), program)
+    return look(native(bundle), program)
 
 
 def outputs_of(bundle: Bundle, program: Path, inputs: Sequence[Path], folder: Path) -> list[Any]:
@@ -173,7 +174,7 @@ def outputs_of(bundle: Bundle, program: Path, inputs: Sequence[Path], folder: Pa
     Raises:
         MismatchError: the runner failed; with what it said.
     """
-    answer = execute(_native(bundle), Compared(About(program.name), program, tuple(inputs), (), ()), folder)
+    answer = execute(native(bundle), Compared(About(program.name), program, tuple(inputs), (), ()), folder)
     if answer.error:
         raise MismatchError(f"{program} does not run on {bundle.path}.", str(answer.error), "run it by hand")
     return [np.load(file) for file in answer.outputs]

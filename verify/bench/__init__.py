@@ -1,4 +1,4 @@
-"""Figures: of the engine lean beside upstream's, and of transfers."""
+"""Figures of the engine lean beside upstream's: processes of both in turns."""
 
 import os
 

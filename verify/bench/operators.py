@@ -13,8 +13,7 @@ from commands.own import Bench
 from core import console
 from core.errors import UsageError
 from core.paths import dist_part
-from verify.bench.cases import machine
-from verify.bench.measuring import Measured, Subject, engines, sweep, undisturbed
+from verify.bench.measuring import Measured, Subject, engines, machine, sweep, undisturbed
 from verify.corpus import pick
 from verify.tables import Table, table_of
 

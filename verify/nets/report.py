@@ -9,8 +9,7 @@ from commands.own import Bench
 from core import console
 from core.errors import ConfigError, UsageError
 from core.formats.program import load_program
-from verify.bench.cases import machine
-from verify.bench.measuring import Measured, Subject, engines, sweep, undisturbed
+from verify.bench.measuring import Measured, Subject, engines, machine, sweep, undisturbed
 from verify.nets.exporting import export, folder_of
 from verify.nets.table import FLOAT, Exported, choose
 from verify.tables import Table, table_of

@@ -26,8 +26,7 @@ from core.processes.commands import run as run_command
 from core.processes.sweep import Journal
 from deploy.run.needs import bundle_digest, runner_here
 from models.request import versions
-from verify.bench.cases import Case
-from verify.bench.measuring import QUIET, Busy, Watched, fitting, take_turns
+from verify.bench.measuring import QUIET, Busy, Case, Watched, fitting, take_turns
 from verify.nets import exporting
 from verify.nets.exporting import Export, Exporter
 from verify.nets.report import THREADS, subject

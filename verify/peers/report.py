@@ -9,8 +9,7 @@ from commands.own import Peers
 from core import console
 from core.environment.lock import requirements
 from core.errors import UsageError
-from verify.bench.cases import machine
-from verify.bench.measuring import engine, undisturbed
+from verify.bench.measuring import engine, machine, undisturbed
 from verify.corpus import pick
 from verify.nets.report import THREADS
 from verify.peers.cells import FAR, LEAN, NETS, RUNTIMES, Figure, Measured, Wanted, sweep

@@ -9,21 +9,16 @@ from __future__ import annotations
 import posixpath
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from core.errors import BuildError
 from core.paths import ROOT
-from verify.site import api_page, messages, tasks_page
+from verify.site import tasks_page
 
 DOCS = "docs"
 OUTER = {"README.md": "index.md", "CHANGELOG.md": "changelog.md"}
 """Pages above ``docs/``, and their names in the site."""
-FILLED: Mapping[str, Callable[[], str]] = {
-    "<!-- messages -->": messages.markdown,
-    "<!-- api -->": api_page.markdown,
-}
-"""Marks of what only the site has, because it repeats what the code says."""
 COMMANDS = "commands.md"
 """A page that only the site has."""
 SOURCES = "files"
@@ -124,9 +119,6 @@ def stage(folder: Path) -> None:
         text = titled(text, titles)
         # MkDocs' Markdown reads what is inside of HTML only where that is said.
         text = text.replace("<details>", '<details markdown="1">')
-        for mark, made in FILLED.items():
-            if mark in text:
-                text = text.replace(mark, made())
         (folder / name).write_text(text, encoding="utf-8")
         linked |= sources
     for picture in (ROOT / DOCS).glob("*.svg"):

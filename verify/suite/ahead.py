@@ -32,8 +32,6 @@ PRODUCTS = (
     ("linux-arm64", "lean"),
     ("linux-arm64", "native"),
     ("linux-armv6", "lean"),
-    ("linux-armv6", "native"),
-    ("windows-x86_64", "native"),
     ("windows-x86_64", "lean"),
     ("android-armv7", "lean"),
 )

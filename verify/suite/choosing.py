@@ -63,7 +63,6 @@ PROVES: Mapping[str, str] = {
     "toolchains/compilers": "build_faults hardening",
     "toolchains/debian": "debian",
     "toolchains/inspect": "toolchain",
-    "verify/prove": "prove",
 }
 """The files of tests, besides `WAYS`, that look closest at the code of a folder."""
 

@@ -55,7 +55,6 @@ FOLDERS: Mapping[str, tuple[str, ...]] = {
     "runtime/engines/onnxruntime": ("onnx",),
     "runtime/library": _LEAN,
     "runtime/fuzz": ("fuzz",),
-    "runtime/proof": ("native", "prov", "proof"),
     "runtime/tests": ('"runtime"', "cpp_tests"),
     "runtime/bindings": ("bindings", "java", "aar", "wheel", "slipway_runtime", "python_package"),
     "runtime/examples": ("example",),

@@ -13,8 +13,8 @@ from toolchains.bundle.native import build_native
 def native(target: str) -> Native:
     """A target's native packages: built once for all tests that want them, not to be changed.
 
-    Each target costs a minute of both cores the first time: linux-x86_64, linux-arm64, linux-armv6 and windows-x86_64
-    are the ones that tests may build.
+    Each target costs a minute of both cores the first time: linux-x86_64 and linux-arm64 are the ones that tests may
+    build.
     """
     with patch.dict(os.environ, SLIPWAY_DIST=os.fspath(cache_dir("tests", "dist"))):
         return build_native(target)

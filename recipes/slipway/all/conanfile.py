@@ -12,7 +12,7 @@ required_conan_version = ">=2.4"
 
 _KINDS = ("*.cpp", "*.h", "*.hpp", "*.in", "*.map", "*.cmake", "*CMakeLists.txt")
 _OTHERS = (
-    *("tests/*", "fuzz/*", "proof/*", "bindings/*", "examples/*"),
+    *("tests/*", "fuzz/*", "bindings/*", "examples/*"),
     *("engines/executorch/*", "engines/onnxruntime/*"),
 )
 _BACKENDS = ("XnnpackBackend",)

@@ -2,7 +2,7 @@
 #include <iostream>
 #include <slipway/slipway.hpp>
 
-// linear.pte is a layer of one weight (verify/bench/programs/smallest.py): y = -0.00748682 x + 0.5364436.
+// linear.pte is torch.nn.Linear(1, 1): y = -0.00748682 x + 0.5364436.
 int main(int argc, char** argv) {
   auto program = slipway::Program::load(argc == 2 ? argv[1] : "");
   if (!program.ok()) {

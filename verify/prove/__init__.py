@@ -1,1 +1,0 @@
-"""The proof program of native packages on every CPU model."""
