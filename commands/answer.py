@@ -43,7 +43,7 @@ def check_prompt(request: Deploy) -> None:
     if len(typed) == 2:
         raise UsageError("--prompt cannot be used with --prompt-file.", "a model reads one", "leave one out")
     if not typed:
-        if wrong := sorted(request.typed & {"tokenizer", *_SAMPLING}):
+        if wrong := sorted(request.typed & {"generate", "tokenizer", *_SAMPLING}):
             raise UsageError(
                 f"--{wrong[0].replace('_', '-')} goes with --prompt.", "", './inv deploy --program x.pte --prompt "Hi"'
             )

@@ -63,10 +63,6 @@ def run(request: Deploy) -> None:
                 (path,) = exported(requests)
         else:
             path = program
-        if request.generate and not text:
-            from deploy.run.settings import generating
-
-            settings = generating(path, request.generate, settings)
         own = partial(_compute, path, settings) if program and kind == "onnx" else None
         with part("run"):
             found = deploy(device, bundle, path, settings, compute=own, listeners=listeners)

@@ -247,8 +247,6 @@ class Program(_Model):
     """The user's own file; another of the same name in another folder gets a program of its own."""
     state: tuple[str, ...] = ()
     """Buffers that an execution changes: the next one finds them changed."""
-    generation: tuple[int, int] | None = None
-    """Of a program that generates a token in each execution: tokens of its prompt, and of its output."""
     executions: dict[int, tuple[TensorFile, ...]] = Field(default_factory=dict)
     """Of a program with state: the outputs of each execution that the reference has, the first one's, too."""
     cases: tuple[Case, ...] = ()
