@@ -12,10 +12,9 @@ import pytest
 
 from core.errors import HostError
 from core.files import sealed, sha256_file
-from toolchains.debian import apt as debian_apt
 from toolchains.debian import packages as debian
-from toolchains.debian.apt import AptError
-from toolchains.debian.client import Item
+from toolchains.debian.client import ArchiveError, Item
+from toolchains.debian.reader import Reader
 from toolchains.debian.tree import library_folders, own_loader_argv, unpack
 
 
@@ -91,8 +90,8 @@ def test_only_what_is_kept_stays(tmp_path: Path, packages: list[Path]) -> None:
     assert not (root / "etc").exists()
 
 
-class FakeApt(debian_apt.Apt):
-    """apt with an archive in a folder; counts what it is asked."""
+class FakeReader(Reader):
+    """An archive in a folder; counts what it is asked."""
 
     archive: ClassVar[dict[str, bytes]] = {}
     lists: ClassVar[dict[str, bytes] | None] = None
@@ -100,73 +99,73 @@ class FakeApt(debian_apt.Apt):
 
     @property
     def lists_age(self) -> float:
-        return float("inf") if FakeApt.lists is None else 0.0
+        return float("inf") if FakeReader.lists is None else 0.0
 
     def refresh(self) -> None:
         self.asked.append("refresh")
-        FakeApt.lists = dict(self.archive)
+        FakeReader.lists = dict(self.archive)
 
     def plan(self, packages: Sequence[str], closure: bool) -> list[Item]:
         self.asked.append("plan")
-        lists = FakeApt.lists or {}
+        lists = FakeReader.lists or {}
         known = {name.split("_")[0] for name in lists} | {Item("", name, 0, "").spec for name in lists}
         names = [
             name for name in sorted(lists)
             if closure or {name.split("_")[0], Item("", name, 0, "").spec} & set(packages)
         ]  # fmt: skip
         if not set(packages) <= known:
-            raise AptError("Looking up failed.", "", "", "E: Unable to locate package")
+            raise ArchiveError("Looking up failed.", "", "", absent=True)
         return [Item("", name, len(lists[name]), hashlib.sha256(lists[name]).hexdigest()) for name in names]
 
     def download(self, items: Sequence[Item], folder: Path) -> None:
         self.asked.append("download " + " ".join(item.spec for item in items))
         for item in items:
             if item.name not in self.archive:
-                raise AptError("Downloading failed.", "", "", "404  Not Found")
+                raise ArchiveError("Downloading failed.", "", "", absent=True)
             (folder / item.name).write_bytes(self.archive[item.name])
 
 
 @pytest.fixture
-def apt(tmp_path: Path, packages: list[Path], monkeypatch: pytest.MonkeyPatch) -> type[FakeApt]:
+def archive(tmp_path: Path, packages: list[Path], monkeypatch: pytest.MonkeyPatch) -> type[FakeReader]:
     """The client over an archive that holds `packages`."""
     monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(debian, "Apt", FakeApt)
-    FakeApt.archive = {file.name: file.read_bytes() for file in packages}
-    FakeApt.lists = None
-    FakeApt.asked = []
-    return FakeApt
+    monkeypatch.setattr(debian, "Reader", FakeReader)
+    FakeReader.archive = {file.name: file.read_bytes() for file in packages}
+    FakeReader.lists = None
+    FakeReader.asked = []
+    return FakeReader
 
 
-def test_what_a_request_brought_is_not_downloaded_again(apt: type[FakeApt], packages: list[Path]) -> None:
+def test_what_a_request_brought_is_not_downloaded_again(archive: type[FakeReader], packages: list[Path]) -> None:
     first = debian.fetch("bookworm", "amd64", ["old"])
-    assert apt.asked == ["refresh", "plan", "download old=1:1.0-1"]
+    assert archive.asked == ["refresh", "plan", "download old=1:1.0-1"]
     assert [sha256_file(file) for file in first] == [sha256_file(packages[0])]
-    apt.asked.clear()
+    archive.asked.clear()
     assert debian.fetch("bookworm", "amd64", ["old"]) == first
-    assert apt.asked == []
+    assert archive.asked == []
     debian.fetch("bookworm", "amd64", ["old"])
-    apt.asked.clear()
+    archive.asked.clear()
     files = debian.fetch("bookworm", "amd64", ["old"], closure=True)
-    assert apt.asked == ["plan", "download new=2.0"]
+    assert archive.asked == ["plan", "download new=2.0"]
     assert [file.name for file in files] == ["new_2.0_amd64.deb", "old_1%3a1.0-1_amd64.deb"]
 
 
-def test_a_changed_file_in_the_cache_is_found_out(apt: type[FakeApt]) -> None:
+def test_a_changed_file_in_the_cache_is_found_out(archive: type[FakeReader]) -> None:
     (file,) = debian.fetch("bookworm", "amd64", ["old"])
     right = file.read_bytes()
     file.write_bytes(right[:-1] + bytes([right[-1] ^ 1]))
-    apt.asked.clear()
+    archive.asked.clear()
     assert debian.fetch("bookworm", "amd64", ["old"]) == [file]
-    assert apt.asked == ["plan", "download old=1:1.0-1"]
+    assert archive.asked == ["plan", "download old=1:1.0-1"]
     assert file.read_bytes() == right
     file.unlink()
     debian.fetch("bookworm", "amd64", ["old"])
     assert file.read_bytes() == right
 
 
-def test_a_file_with_another_digest_than_the_list_says_is_refused(apt: type[FakeApt], tmp_path: Path) -> None:
-    apt.lists = dict(apt.archive)
-    apt.archive["old_1%3a1.0-1_amd64.deb"] += b"x"
+def test_a_file_with_another_digest_than_the_list_says_is_refused(archive: type[FakeReader], tmp_path: Path) -> None:
+    archive.lists = dict(archive.archive)
+    archive.archive["old_1%3a1.0-1_amd64.deb"] += b"x"
     with pytest.raises(HostError, match="not the file"):
         debian.fetch("bookworm", "amd64", ["old"])
     folder = tmp_path / "cache/debian/bookworm-amd64"
@@ -174,19 +173,21 @@ def test_a_file_with_another_digest_than_the_list_says_is_refused(apt: type[Fake
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
 
 
-def test_lists_that_are_out_of_date_are_read_again_once(apt: type[FakeApt], packages: list[Path]) -> None:
-    apt.lists = {"old_0.9_amd64.deb": b"gone from the archive"}
+def test_lists_that_are_out_of_date_are_read_again_once(archive: type[FakeReader], packages: list[Path]) -> None:
+    archive.lists = {"old_0.9_amd64.deb": b"gone from the archive"}
     files = debian.fetch("bookworm", "amd64", ["old"])
     assert [file.name for file in files] == [packages[0].name]
-    assert apt.asked == ["plan", "download old=0.9", "refresh", "plan", "download old=1:1.0-1"]
-    apt.asked.clear()
-    apt.lists = dict(apt.archive)
+    assert archive.asked == ["plan", "download old=0.9", "refresh", "plan", "download old=1:1.0-1"]
+    archive.asked.clear()
+    archive.lists = dict(archive.archive)
     with pytest.raises(HostError, match="Looking up"):
         debian.fetch("bookworm", "amd64", ["nosuch"])
-    assert apt.asked == ["plan", "refresh", "plan"]
+    assert archive.asked == ["plan", "refresh", "plan"]
 
 
-def test_a_pinned_package_that_is_another_file_or_gone_is_refused(apt: type[FakeApt], packages: list[Path]) -> None:
+def test_a_pinned_package_that_is_another_file_or_gone_is_refused(
+    archive: type[FakeReader], packages: list[Path]
+) -> None:
     with pytest.raises(HostError, match=r"no longer has old 1:0\.9-1 for amd64") as caught:
         debian.binary("bookworm", "old_1%3a0.9-1_amd64.deb", "0" * 64)
     assert "there is 1:1.0-1 now" in caught.value.cause
@@ -196,7 +197,7 @@ def test_a_pinned_package_that_is_another_file_or_gone_is_refused(apt: type[Fake
 
 
 def test_a_pinned_package_is_fetched_once_and_replaced_by_its_update(
-    apt: type[FakeApt], packages: list[Path], capsys: pytest.CaptureFixture[str]
+    archive: type[FakeReader], packages: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = debian.binary("bookworm", "old_1%3a1.0-1+deb12u1_amd64.deb", "0" * 64)
     assert file.name == packages[0].name
@@ -204,24 +205,24 @@ def test_a_pinned_package_is_fetched_once_and_replaced_by_its_update(
     name, digest = packages[0].name, sha256_file(packages[0])
     file = debian.binary("bookworm", name, digest)
     assert (file.name, sha256_file(file)) == (name, digest)
-    apt.asked.clear()
-    apt.archive.clear()  # gone from the archive: it is here
+    archive.asked.clear()
+    archive.archive.clear()  # gone from the archive: it is here
     assert debian.binary("bookworm", name, digest) == file
-    assert apt.asked == []
+    assert archive.asked == []
 
 
-def test_a_pinned_package_is_had_from_a_mirror_whose_lists_apt_refuses(
-    apt: type[FakeApt], packages: list[Path], monkeypatch: pytest.MonkeyPatch
+def test_a_pinned_package_is_had_from_a_mirror_whose_lists_are_refused(
+    archive: type[FakeReader], packages: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(self: FakeApt) -> None:
-        raise AptError("Reading the list failed.", "", "", "File has unexpected size. Mirror sync in progress?")
+    def refuse(self: FakeReader) -> None:
+        raise ArchiveError("Reading the list failed.", "", "", half_updated=True)
 
-    def pinned(self: FakeApt, filename: str, sha256: str, folder: Path, newest: object = None) -> Path:
+    def pinned(self: FakeReader, filename: str, sha256: str, folder: Path, newest: object = None) -> Path:
         (folder / filename).write_bytes(packages[0].read_bytes())
         return folder / filename
 
-    monkeypatch.setattr(FakeApt, "refresh", refuse)
-    monkeypatch.setattr(FakeApt, "download_pinned", pinned)
+    monkeypatch.setattr(FakeReader, "refresh", refuse)
+    monkeypatch.setattr(FakeReader, "download_pinned", pinned)
     file = debian.binary("bookworm", packages[0].name, sha256_file(packages[0]))
     assert file.read_bytes() == packages[0].read_bytes()
     with pytest.raises(HostError, match="Reading the list failed"):
@@ -229,7 +230,7 @@ def test_a_pinned_package_is_had_from_a_mirror_whose_lists_apt_refuses(
 
 
 def test_a_tree_is_made_once_and_survives_without_the_network(
-    apt: type[FakeApt], monkeypatch: pytest.MonkeyPatch
+    archive: type[FakeReader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = debian.tree("bookworm", "amd64", ["old"])
     assert (root / "usr/bin/su").read_text() == "su"
@@ -241,7 +242,7 @@ def test_a_tree_is_made_once_and_survives_without_the_network(
         own_loader_argv(root, "usr/bin/nothing")
 
 
-def test_a_changed_tree_is_unpacked_again(apt: type[FakeApt], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_changed_tree_is_unpacked_again(archive: type[FakeReader], capsys: pytest.CaptureFixture[str]) -> None:
     root = debian.tree("bookworm", "amd64", ["old"])
     (root / "usr/bin/su").write_text("us", encoding="utf-8")
     sealed._SEEN.clear()  # as in the next process

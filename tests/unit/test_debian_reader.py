@@ -1,4 +1,4 @@
-"""Debian's archive without apt: a small archive made here, and attacks on it."""
+"""Debian's archive: a small archive made here, and attacks on it."""
 
 from __future__ import annotations
 
@@ -37,13 +37,11 @@ def debs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture
 def archive(tmp_path: Path, debs: list[Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive]:
-    """The archive, served, and this machine one without apt that trusts its key."""
+    """The archive, served, and this machine trusts its key."""
     made = Archive(tmp_path / "archive", KEY, packages=list(debs))
     made.publish()
     keyring = tmp_path / "keys.pgp"
     keyring.write_bytes(bytes(KEY.extract_certificate()))
-    monkeypatch.setattr(debian, "missing_programs", lambda: ["apt-get"])
-    monkeypatch.setattr("toolchains.debian.deb._dpkg", lambda: False)
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
     monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("SLIPWAY_DEBIAN_KEYRING", str(keyring))
@@ -203,7 +201,7 @@ def test_what_cannot_be_had_is_said(archive: Archive, monkeypatch: pytest.Monkey
     assert caught.value.retry
     assert "network" in caught.value.hint
     monkeypatch.setenv("SLIPWAY_DEBIAN_MIRROR", "ftp://127.0.0.1:9")
-    with pytest.raises(ArchiveError, match="cannot be read without apt"):
+    with pytest.raises(ArchiveError, match="cannot be read"):
         refresh()
 
 

@@ -1,9 +1,13 @@
-"""One file from a mirror, where there is no apt to fetch it."""
+"""One file from a mirror."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import http.client
+import shlex
+import shutil
+import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -36,14 +40,15 @@ def get(
     """
     if urlsplit(uri).scheme not in _SCHEMES:
         raise ArchiveError(
-            f"{uri} cannot be read without apt.",
+            f"{uri} cannot be read.",
             f"only addresses that begin with {', '.join(_SCHEMES)} can",
             "set SLIPWAY_DEBIAN_MIRROR to such an address",
         )
     digest, count = hashlib.sha256(), 0
     try:
         request = urllib.request.Request(uri, headers={"User-Agent": "slipway"})  # noqa: S310 - checked above
-        with urllib.request.urlopen(request, timeout=SECONDS) as source, file.open("wb") as out:  # noqa: S310
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler(_proxies()))
+        with opener.open(request, timeout=SECONDS) as source, file.open("wb") as out:
             while chunk := source.read(_CHUNK):
                 count += len(chunk)
                 if count > (size or most or count):
@@ -65,6 +70,22 @@ def get(
     except BaseException:
         _remove(file)
         raise
+
+
+def _proxies() -> dict[str, str]:
+    """Those of the environment, else those that this system's apt uses."""
+    return {**_apts_proxies(), **urllib.request.getproxies()}
+
+
+@functools.cache
+def _apts_proxies() -> dict[str, str]:
+    if not shutil.which("apt-config"):
+        return {}
+    settings = {scheme: f"Acquire::{scheme}::Proxy" for scheme in ("http", "https")}
+    argv = ["apt-config", "shell", *(word for pair in settings.items() for word in pair)]
+    said = subprocess.run(argv, capture_output=True, text=True, check=False).stdout
+    found = (line.partition("=") for line in said.splitlines())
+    return {scheme: word for scheme, _, quoted in found for word in shlex.split(quoted) if word != "DIRECT"}
 
 
 def _remove(file: Path) -> None:
