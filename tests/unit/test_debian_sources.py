@@ -151,14 +151,16 @@ def test_without_apt_the_error_says_what_to_set(tmp_path: Path, monkeypatch: pyt
     assert f"export {debian_sources.VARIABLE}=" in caught.value.hint
 
 
-def test_proxies_are_the_environments_else_apts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_apts_own_settings_are_read_and_the_environment_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = tmp_path / "apt-config"
-    program.write_text("#!/bin/sh\necho \"http='http://apt.example:3142'\"\necho \"https='DIRECT'\"\n")
+    program.write_text("""#!/bin/sh\ntest "$3" = Acquire::http::Proxy && echo "found='http://apt.example:3142'"\n""")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("urllib.request.getproxies", dict)
-    debian_http._apts_proxies.cache_clear()
+    debian_sources.apts_setting.cache_clear()
     assert debian_http._proxies() == {"http": "http://apt.example:3142"}
     monkeypatch.setattr("urllib.request.getproxies", lambda: {"http": "http://own.example"})
     assert debian_http._proxies() == {"http": "http://own.example"}
-    debian_http._apts_proxies.cache_clear()
+    debian_sources.apts_setting.cache_clear()

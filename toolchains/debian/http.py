@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import http.client
-import shlex
-import shutil
-import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -15,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from toolchains.debian.client import ArchiveError
+from toolchains.debian.sources import apts_setting
 
 SECONDS = 60.0
 """A mirror that sends nothing for so long is given up."""
@@ -65,6 +62,8 @@ def get(
     except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
         _remove(file)
         cause = str(error.reason if isinstance(error, urllib.error.URLError) else error) or type(error).__name__
+        if proxy := _proxies().get(urlsplit(uri).scheme):
+            cause += f"; the proxy is {proxy}"
         absent = urlsplit(uri).scheme == "file"
         raise ArchiveError(f"Downloading {uri} failed.", cause, _NETWORK, retry=not absent, absent=absent) from error
     except BaseException:
@@ -74,18 +73,9 @@ def get(
 
 def _proxies() -> dict[str, str]:
     """Those of the environment, else those that this system's apt uses."""
-    return {**_apts_proxies(), **urllib.request.getproxies()}
-
-
-@functools.cache
-def _apts_proxies() -> dict[str, str]:
-    if not shutil.which("apt-config"):
-        return {}
-    settings = {scheme: f"Acquire::{scheme}::Proxy" for scheme in ("http", "https")}
-    argv = ["apt-config", "shell", *(word for pair in settings.items() for word in pair)]
-    said = subprocess.run(argv, capture_output=True, text=True, check=False).stdout
-    found = (line.partition("=") for line in said.splitlines())
-    return {scheme: word for scheme, _, quoted in found for word in shlex.split(quoted) if word != "DIRECT"}
+    apts = {scheme: apts_setting(f"Acquire::{scheme}::Proxy") for scheme in ("http", "https")}
+    own = {scheme: proxy for scheme, proxy in apts.items() if proxy not in ("", "DIRECT")}
+    return {**own, **urllib.request.getproxies()}
 
 
 def _remove(file: Path) -> None:
