@@ -41,7 +41,7 @@ def run(request: Deploy) -> None:
     engine = bundle.manifest.engine if bundle else request.engine
     if program and not engine and format_at(program) == "onnx":
         engine = "onnxruntime"
-    text = request.typed & {"prompt", "prompt_file"}
+    text = "prompt" in request.typed
     if (request.kleidiai or request.cpu_features or text) and not engine:
         engine = LEAN  # no other engine can
     settings = _settings(request, device, engine)
@@ -87,18 +87,9 @@ def _settings(request: Deploy, device: Device, engine: str) -> Settings:
         data=Path(request.data) if request.data else None,
         method=request.method,
         keep_run=request.keep_run,
-        weights_cache=not request.no_weights_cache,
         etdump=request.etdump or request.values,
         values=request.values,
-        engine_flags=tuple(
-            engine_flags(
-                engine,
-                provider=request.provider,
-                ort_threads=request.ort_threads,
-                ort_spinning=request.ort_spinning,
-                profile=request.profile,
-            )
-        ),
+        engine_flags=tuple(engine_flags(engine, provider=request.provider, profile=request.profile)),
     )
     check_limits(engine, settings.kleidiai, settings.cpu_features)
     return settings.on(device)
