@@ -57,7 +57,7 @@ def run(root: Path, home: Path, words: Sequence[str], **more: str) -> subprocess
     return ran([*unshared, "sh", "-c", ENTER, "sh", root, ROOT, home, root, *words], env=env, timeout=600)
 
 
-@pytest.mark.long  # CI: the reader in tests/unit/test_debian_reader.py, and on the real archive in test_debian.py
+@pytest.mark.long  # CI: the reader in tests/unit/test_debian.py, and on the real archive in test_debian.py
 def test_without_apt_the_front_door_says_what_to_set_and_then_works(root: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()

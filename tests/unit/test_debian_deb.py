@@ -18,6 +18,7 @@ from tests.support.archive import Archive, make_deb
 from toolchains.debian import deb, keys
 from toolchains.debian import sources as debian_sources
 from toolchains.debian.sources import Mirror
+from toolchains.debian.tree import library_folders, unpack
 
 
 @pytest.fixture
@@ -60,6 +61,58 @@ def test_it_unpacks_as_dpkg_does(tmp_path: Path, package: Path) -> None:
     assert sealed.contents(one) == sealed.contents(other)
     assert deb.control(package, "Depends") == "libc6 (>= 2.36)"
     assert deb.control(package, "Recommends") == ""
+
+
+@pytest.fixture
+def packages(tmp_path: Path) -> list[Path]:
+    """Two packages, one in the layout before merged-/usr and one after."""
+    files = {"lib/x86_64-linux-gnu/liba.so.1": "a", "usr/bin/su": "su", "etc/a.conf": "a"}
+    old = make_deb(tmp_path, "old", files, "1:1.0-1")
+    root, own = tmp_path / "old-root", "/lib/x86_64-linux-gnu/liba.so.1"
+    (root / "usr/bin/su").chmod(0o4755)
+    for path, target in {
+        "lib64/ld.so": own, "usr/lib/x86_64-linux-gnu/liba.so": own, "etc/outside": "/nowhere/else"
+    }.items():  # fmt: skip
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).symlink_to(target)
+    new = make_deb(tmp_path, "new", {"usr/lib/x86_64-linux-gnu/private/libb.so.2": "b"})
+    (tmp_path / "new-root/lib").symlink_to("usr/lib")
+    for name, file in (("old", old), ("new", new)):
+        argv = ["dpkg-deb", "-Zxz", "--build", "--root-owner-group", tmp_path / f"{name}-root", file]
+        subprocess.run(argv, check=True, capture_output=True)
+    return [old, new]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_unpacking_merges_usr_and_makes_links_relative(tmp_path: Path, packages: list[Path], order: int) -> None:
+    root = tmp_path / "tree"
+    root.mkdir()
+    if order == 1:
+        unpack(packages[::-1], root)
+    else:
+        unpack(packages[:1], root)
+    assert (root / "lib").readlink() == Path("usr/lib")
+    assert (root / "lib64").readlink() == Path("usr/lib64")
+    assert (root / "lib64/ld.so").read_text() == "a"
+    assert not (root / "usr/lib64/ld.so").readlink().is_absolute()
+    assert (root / "usr/lib/x86_64-linux-gnu/liba.so").read_text() == "a"
+    assert (root / "etc/outside").readlink() == Path("/nowhere/else")
+    assert (root / "usr/bin/su").stat().st_mode & 0o7777 == 0o755
+    moved = tmp_path / "moved"
+    root.rename(moved)
+    assert (moved / "lib64/ld.so").read_text() == "a"
+    if order == 1:
+        base = moved / "usr/lib/x86_64-linux-gnu"
+        assert library_folders(moved) == [base, base / "private"]
+
+
+def test_only_what_is_kept_stays(tmp_path: Path, packages: list[Path]) -> None:
+    root = tmp_path / "tree"
+    root.mkdir()
+    unpack(packages[:1], root, keep=["usr/bin/*"])
+    left = sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if not path.is_dir())
+    assert left == ["usr/bin/su"]
+    assert not (root / "etc").exists()
 
 
 def test_a_damaged_package_is_refused(tmp_path: Path, package: Path) -> None:
