@@ -67,8 +67,6 @@ class Line:
 
     def __init__(self, size: Size, scratch: Path, target: Path) -> None:
         self.doing = ""
-        self.fetched = 0
-        """Bytes that were fetched by others than pip."""
         self.unpacking = False
         self._size, self._scratch, self._target = size, scratch, target
         self._begun = time.monotonic()
@@ -95,7 +93,7 @@ class Line:
         while not self._over.wait(_TICK):
             now = time.monotonic()
             if not self.unpacking:
-                size = _bytes_in(self._scratch) + self.fetched
+                size = _bytes_in(self._scratch)
                 rate = 0.7 * rate + 0.3 * max(size - seen, 0) / (now - looked)
                 seen, looked, most = size, now, max(most, size)
             elif now - counted > _LOOK:
