@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from core.cli.near import did_you_mean, near
 from core.errors import ConfigError, HostError, NotSupportedError
@@ -204,11 +205,9 @@ def _instead(name: str) -> str:
 def load_targets() -> dict[str, Target]:
     """All targets by name, in the table's order. tests/unit/test_targets.py checks the rows."""
     with TABLE.open("rb") as file:
-        rows = tomllib.load(file)
-    return {
-        name: Target(name, **{key: tuple(one) if isinstance(one, list) else one for key, one in row.items()})
-        for name, row in rows.items()
-    }
+        rows: dict[str, dict[str, Any]] = tomllib.load(file)
+    lists = {name: {key: tuple(one) for key, one in row.items() if isinstance(one, list)} for name, row in rows.items()}
+    return {name: Target(name, **{**row, **lists[name]}) for name, row in rows.items()}
 
 
 def get_target(name: str) -> Target:

@@ -78,7 +78,7 @@ def packages(tmp_path: Path) -> list[Path]:
     new = make_deb(tmp_path, "new", {"usr/lib/x86_64-linux-gnu/private/libb.so.2": "b"})
     (tmp_path / "new-root/lib").symlink_to("usr/lib")
     for name, file in (("old", old), ("new", new)):
-        argv = ["dpkg-deb", "-Zxz", "--build", "--root-owner-group", tmp_path / f"{name}-root", file]
+        argv: list[str | Path] = ["dpkg-deb", "-Zxz", "--build", "--root-owner-group", tmp_path / f"{name}-root", file]
         subprocess.run(argv, check=True, capture_output=True)
     return [old, new]
 
