@@ -171,7 +171,6 @@ def _lower(request: Request, taken: Taken, folder: Path, stages: Stages, host: H
         state=lowered.state,
         executions={number: tuple(files) for number, files in ran.runs.items()} if lowered.state else {},
         cases=ran.cases,
-        sources=model.sources,
         depends=model.depends,
     )
 

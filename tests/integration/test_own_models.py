@@ -68,7 +68,7 @@ def test_retrained_weights_and_only_changed_models_are_exported(
     assert outputs() == [2.0, 1.0]
     assert f"exporting again: {weights} has changed" in capfd.readouterr().err.replace("\n", "")
     file.write_text(text.replace("return x + self.bias", "return x - self.bias"))
-    assert [current(resolve(model, out=tmp_path / "out")) for model in models] == [False, True]
+    assert [current(resolve(model, out=tmp_path / "out")) for model in models] == [False, False]
     program = load_program(export(models[0], options={"depends": "env:MY_STEP"}, out=tmp_path / "out", host=host))
     assert set(program.depends["variables"]) == {"MY_STEP"}
     with pytest.raises(ExportError, match="no file nowhere"):
@@ -107,7 +107,7 @@ def test_packages_of_the_users_may_be_named_as_ours_are(tmp_path: Path, host: Ho
     program = load_program(export(model, host=host, **how))
     assert program.agreement is not None
     assert program.agreement.max_abs < 1e-5
-    assert set(program.sources) == {str(tmp_path / name) for name in REPOSITORY if name != "net.py"}
+    assert set(program.depends["files"]) == {str(tmp_path / name) for name in REPOSITORY if name != "net.py"}
     assert current(resolve(model, **how))
     (tmp_path / "core/acts.py").write_text(REPOSITORY["core/acts.py"].replace("relu", "tanh"))
     assert not current(resolve(model, **how))
