@@ -27,7 +27,6 @@ def run(request: Deploy) -> None:
     Raises:
         SlipwayError: of the class that names the failure; see ``docs/deploy.md``.
     """
-    from core.console.live import part
     from deploy.run import report
     from toolchains.bundle.builder import build
     from toolchains.targets import get_target
@@ -41,7 +40,7 @@ def run(request: Deploy) -> None:
     engine = bundle.manifest.engine if bundle else request.engine
     if program and not engine and format_at(program) == "onnx":
         engine = "onnxruntime"
-    text = request.typed & {"prompt", "prompt_file"}
+    text = "prompt" in request.typed
     if (request.kleidiai or request.cpu_features or text) and not engine:
         engine = LEAN  # no other engine can
     settings = _settings(request, device, engine)
@@ -56,23 +55,12 @@ def run(request: Deploy) -> None:
         installed_beside(list if program else partial(requested, request, kind), device.virtual) as requests,
     ):
         settings = settings.model_copy(update={"text": prompt})
-        with part("runner"):
-            bundle = bundle or build(target, engine, request.toolchain)
-        if program is None:
-            with part("export"):
-                (path,) = exported(requests)
-        else:
-            path = program
-        if request.generate and not text:
-            from deploy.run.settings import generating
-
-            settings = generating(path, request.generate, settings)
+        bundle = bundle or build(target, engine, request.toolchain)
+        path = program or exported(requests)[0]
         own = partial(_compute, path, settings) if program and kind == "onnx" else None
-        with part("run"):
-            found = deploy(device, bundle, path, settings, compute=own, listeners=listeners)
+        found = deploy(device, bundle, path, settings, compute=own, listeners=listeners)
         if prompt:
-            with part("compare"):
-                found = judged(found, path, prompt, greedy=request.temperature == 0)
+            found = judged(found, path, prompt, greedy=request.temperature == 0)
     report.result(found, request.json)
 
 
@@ -91,18 +79,9 @@ def _settings(request: Deploy, device: Device, engine: str) -> Settings:
         data=Path(request.data) if request.data else None,
         method=request.method,
         keep_run=request.keep_run,
-        weights_cache=not request.no_weights_cache,
         etdump=request.etdump or request.values,
         values=request.values,
-        engine_flags=tuple(
-            engine_flags(
-                engine,
-                provider=request.provider,
-                ort_threads=request.ort_threads,
-                ort_spinning=request.ort_spinning,
-                profile=request.profile,
-            )
-        ),
+        engine_flags=tuple(engine_flags(engine, provider=request.provider, profile=request.profile)),
     )
     check_limits(engine, settings.kleidiai, settings.cpu_features)
     return settings.on(device)

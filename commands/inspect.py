@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from commands.requests import Inspect
 from core.cli.near import near
-from core.console import note, shown
+from core.console import shown
 from core.errors import ConfigError, MismatchError, NotSupportedError, ProgramError, UsageError
-from core.files import sha256_file, write_atomic
+from core.files import sha256_file
 from core.formats.program import DESCRIPTION, load_program
 from core.paths import programs_dir, results_dir
-from core.plain import json_text
 from core.strict_json import JsonError, parse_json
 from deploy.run.result import Result
 from deploy.run.runner import ETDUMP, VALUES
@@ -97,19 +96,17 @@ def run(request: Inspect) -> None:
         _values(request, source, patterns)
         return
     other = find(request.against, None) if request.against else None
-    _check(request, source, other)
+    _check(request, source)
     first = read(source)
     if other is not None:
         _against(request, first, read(other), patterns)
         return
-    if request.trace:
-        _trace(first, Path(request.trace))
     _print(request, first, patterns)
 
 
 def _several(request: Inspect, runs: Sequence[Path], patterns: list[str]) -> None:
     """Print a table for each run in a folder."""
-    single = ("values", "tolerance", "against", "trace", "etrecord", "tsv", "json")
+    single = ("values", "against", "etrecord", "json")
     other = next((name for name in single if name in request.typed), "")
     if other:
         raise UsageError(
@@ -119,7 +116,7 @@ def _several(request: Inspect, runs: Sequence[Path], patterns: list[str]) -> Non
         )
     for path in runs:
         source = find(str(path), None)
-        _check(request, source, None)
+        _check(request, source)
         _print(request, read(source), patterns)
 
 
@@ -131,31 +128,23 @@ def _print(request: Inspect, first: Run, patterns: list[str]) -> None:
     rows = [row for row in sort(first.rows, _order(request, source)) if matches(row, patterns)]
     shown_rows = rows[: request.top or None]
     caption = _caption(first, len(shown_rows))
-    report.rows(_how(request), shown_rows, _title(first), caption, first.facts, times=not source.emulated)
-
-
-def _how(request: Inspect) -> str:
-    return "json" if request.json else "tsv" if request.tsv else ""
+    report.rows(request.json, shown_rows, _title(first), caption, first.facts, times=not source.emulated)
 
 
 def _order(request: Inspect, source: Source) -> str:
     return request.sort or ("order" if source.emulated else "share")
 
 
-def _check(request: Inspect, source: Source, other: Source | None) -> None:
-    """Refuse options that do not go together, before anything heavy is imported."""
+def _check(request: Inspect, source: Source) -> None:
+    """Refuse what the run does not have, before anything heavy is imported."""
     from models.inspection.rows import TIMES, sort
 
     sort((), _order(request, source))
-    if request.trace and other is not None:
-        raise UsageError(
-            "--trace cannot be used with --against.", "a trace shows one run", "./inv inspect RUN --trace FILE"
-        )
-    if source.emulated and (request.trace or request.sort in TIMES):
+    if source.emulated and request.sort in TIMES:
         raise NotSupportedError(
             f"{source.name} has no times to show.",
             f"{source.result.device if source.result else ''} is emulated: its times are the emulator's",
-            "the same without --trace, and with --sort order, name, module, kernel or count",
+            "the same with --sort order, name, module, kernel or count",
         )
 
 
@@ -341,12 +330,12 @@ def _values(request: Inspect, source: Source, patterns: list[str]) -> None:
     from models.inspection import report
     from models.inspection.rows import contains
 
-    gaps = gaps_of(source, None if request.tolerance < 0 else request.tolerance)
+    gaps = gaps_of(source)
     wrong = [gap for gap in gaps if not gap.ok]
     shown_gaps = [gap for gap in gaps if contains((gap.name, gap.origin.module, gap.origin.source), patterns)]
     shown_gaps = shown_gaps[: request.top or None]
     facts = {"run": source.name, "first": wrong[0].name if wrong else None}
-    report.gaps(_how(request), shown_gaps, source.name, len(gaps), facts)
+    report.gaps(request.json, shown_gaps, source.name, len(gaps), facts)
     if wrong:
         first = wrong[0]
         raise MismatchError(
@@ -354,12 +343,12 @@ def _values(request: Inspect, source: Source, patterns: list[str]) -> None:
             f"{first.origin.source or 'no line'}.",
             f"its relative error is {first.error:.3g}, and {first.limit:.3g} is allowed; "
             f"{len(wrong)} of {len(gaps)} operators are beyond theirs, also those that only compute with wrong inputs",
-            "look at its weights, and at its scheme with ./inv export; --tolerance allows more",
+            "look at its weights, and at its scheme with ./inv export",
             [gap.name for gap in wrong],
         )
 
 
-def gaps_of(source: Source, limit: float | None = None) -> tuple[Gap, ...]:
+def gaps_of(source: Source) -> tuple[Gap, ...]:
     """How far each operator of a run is from PyTorch.
 
     Raises:
@@ -404,7 +393,7 @@ def gaps_of(source: Source, limit: float | None = None) -> tuple[Gap, ...]:
 
             check(executions, load(source.record), source.record)
             stages.show("computing with PyTorch")
-            gaps = compare(given, dump.names(executions), source.record, source.program, limit)
+            gaps = compare(given, dump.names(executions), source.record, source.program)
         finally:
             stages.close()
     if not gaps:
@@ -414,14 +403,6 @@ def gaps_of(source: Source, limit: float | None = None) -> tuple[Gap, ...]:
             again.replace("--etdump", "--values").replace("--engine executorch", "--engine lean"),
         )
     return gaps
-
-
-def _trace(found: Run, path: Path) -> None:
-    from models.inspection.trace import trace
-
-    made = trace(found.executions, found.timed, found.rows, found.source.name, found.facts)
-    write_atomic(path, json_text(made) + "\n")
-    note(f"{shown(path)}: {len(made['traceEvents']):,} events; open it in https://ui.perfetto.dev")
 
 
 def _against(request: Inspect, one: Run, other: Run, patterns: list[str]) -> None:
@@ -443,4 +424,4 @@ def _against(request: Inspect, one: Run, other: Run, patterns: list[str]) -> Non
         texts.append(f"{' and '.join(emulated)}: emulated, so times are not shown")
     texts += dict.fromkeys([*one.notes, *other.notes])
     names, facts = (one.source.name, other.source.name), {"one": one.facts, "other": other.facts}
-    report.pairs(_how(request), kept, names, "; ".join(texts), facts, times=times)
+    report.pairs(request.json, kept, names, "; ".join(texts), facts, times=times)

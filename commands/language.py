@@ -15,10 +15,7 @@ class Sampled(Request):
         "template of chats",
         group=HOW,
     )
-    generate: int = whole(
-        "tokens to generate at most (default: 256 for a language model)",
-        1, 0, group=HOW,
-    )  # fmt: skip
+    generate: int = whole("tokens to generate at most (default: 256)", 1, 0, group=HOW)
     temperature: float = real("how freely tokens are chosen; 0: always the likeliest", 0, 0, group=HOW)
     top_k: int = whole("choose among the k likeliest tokens (default: all)", 1, 0, group=HOW)
     top_p: float = real("choose among the likeliest tokens that together have this probability", 0.01, 1, group=HOW)

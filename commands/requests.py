@@ -18,7 +18,6 @@ from commands.shared import (
     SAMPLES,
     SEVERAL_ENGINES,
     STAYS,
-    TOOLCHAINS,
     VARIANTS,
     WHAT,
     WHERE,
@@ -74,7 +73,7 @@ class Build(Reported):
     )  # fmt: skip
     toolchain: str = option(
         "which compilers: zig, gnu or ndk (default: the target's own default)",
-        setting=True, names=TOOLCHAINS,
+        setting=True, names=one_of("zig", "gnu", "ndk"),
     )  # fmt: skip
     ops_from: str = option(
         "link only what these programs need (comma-separated files or folders; the engine lean, --sdk)"
@@ -245,12 +244,7 @@ class Deploy(Limited, Sampled):
     provider: str = option(
         "onnxruntime: xnnpack or cpu (default: xnnpack)", names=one_of("xnnpack", "cpu"), group=WHERE
     )
-    ort_threads: str = option(
-        "onnxruntime: threads of its own pool (default: 1 beside XNNPACK's pool, else --cpu-threads)", group=WHERE
-    )
-    ort_spinning: bool = option("onnxruntime: let that pool's threads spin while they wait", False, group=WHERE)
     prompt: str = option("text that a language model answers", group=HOW)
-    prompt_file: str = option("the same from a file, in UTF-8", group=HOW)
     cpu_affinity: str = option("cores to keep the run to, as 0,2-3", setting=True, group=HOW)
     profile: bool = option("also show the time by operator", False, group=HOW)
     etdump: bool = option(
@@ -260,9 +254,6 @@ class Deploy(Limited, Sampled):
         "also bring back what each operator gave (run.values), for ./inv inspect --values; one execution",
         False, group=HOW,
     )  # fmt: skip
-    no_weights_cache: bool = option(
-        "lean: pack the weights in this run, and keep none on the device", False, group=STAYS
-    )
     keep_run: bool = option("leave the run's folder on the device", False, group=STAYS)
 
     def _check(self) -> None:
@@ -274,10 +265,8 @@ class Deploy(Limited, Sampled):
                 "they make a program each",
                 f"./inv matrix --variants {shlex.quote(' '.join(self.partitioners.replace(' ', '').split(';')))}",
             )
-        if self.bundle and self.typed & {"engine", "toolchain"}:
-            raise UsageError(
-                "--bundle cannot be used with --engine or --toolchain.", "the bundle sets both", "leave them out"
-            )
+        if self.bundle and "engine" in self.typed:
+            raise UsageError("--bundle cannot be used with --engine.", "the bundle sets it", "leave it out")
 
 
 class Matrix(Limited):
@@ -412,22 +401,12 @@ class Inspect(Reported):
     )
     top: int = whole("only the first N rows", 1, 0)
     etrecord: str = option("the program's ETRecord (default: the one of dist/programs)")
-    trace: str = option("also write this file, a trace for Perfetto or chrome://tracing")
     values: bool = option("compare what each operator gave with PyTorch's (of a deploy with --values)", False)
-    tolerance: float = real("with --values: the largest relative error, as 0.001 (default: by the types)", 0, -1)
-    tsv: bool = option("print tab-separated values", False)
 
     def _check(self) -> None:
-        if self.tsv and self.json:
+        if other := next((name for name in ("against", "sort") if self.values and name in self.typed), ""):
             raise UsageError(
-                "--tsv and --json cannot be used together.", "each prints all of the output", "leave one out"
-            )
-        if not self.values and "tolerance" not in self.typed:
-            return
-        other = next((name for name in ("against", "sort", "trace") if name in self.typed), "")
-        if other or not self.values:
-            raise UsageError(
-                f"--values cannot be used with --{other}." if other else "--tolerance needs --values.",
+                f"--values cannot be used with --{other}.",
                 "it compares numbers, not times",
                 "./inv inspect RUN --values",
             )

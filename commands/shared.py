@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from core.cli.request import Reported, one_of, option
+from core.cli.request import Reported, one_of, option, setting
 
 WHAT, WHERE = "What to run", "Where, and with which runtime"
 HOW, FAILS, STAYS = "How to run and to measure it", "When it takes long or fails", "What stays"
@@ -46,7 +46,6 @@ def target_names() -> Iterable[str]:
 
 ENGINES = one_of("executorch", "lean", "onnxruntime")
 SEVERAL_ENGINES = one_of("executorch", "lean", "onnxruntime", "default", "all")
-TOOLCHAINS = one_of("zig", "gnu", "ndk")
 
 
 DEVICE: Any = option(
@@ -68,21 +67,14 @@ class Measured(Reported):
         setting=True, group=HOW,
     )  # fmt: skip
     cpu_threads: str = option("threads on the device, 0 for its physical cores (default: 0)", setting=True, group=HOW)
-    pin_governor: str = option(
-        "CPU frequency governor for the run, such as performance; set back afterwards", setting=True, group=HOW
-    )
+    pin_governor: str = setting("CPU frequency governor for the run, such as performance; set back afterwards")
     cooldown: str = option("degrees Celsius to which the device may cool down before each run", setting=True, group=HOW)
     timeout: str = option(
         "seconds from connecting to the last byte (default: the device's own, else 600)", setting=True, group=FAILS
     )
     wait: str = option("seconds to wait while another deploy uses the device (default: 300)", setting=True, group=FAILS)
-    retries: str = option(
-        "further attempts after transient errors, such as a broken connection (default: 2)", setting=True, group=FAILS
-    )
-    toolchain: str = option(
-        "which compilers build the runtime (default: the target's own default)",
-        setting=True, names=TOOLCHAINS, group=WHERE,
-    )  # fmt: skip
+    retries: str = setting("further attempts after transient errors, such as a broken connection (default: 2)")
+    toolchain: str = setting("which compilers build the runtime: zig, gnu or ndk (default: the target's own default)")
 
 
 class Limited(Measured):

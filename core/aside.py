@@ -24,7 +24,7 @@ from core.paths import IMPORTS, INSTALLED, ROOT
 PREFIX = "slipway."
 NAMES = frozenset(["commands", "core", "deploy", "models", "tasks", "tests", "toolchains", "verify"])
 """What lies at the top of the checkout and can be imported."""
-OFFERED = frozenset(["models.generating", "models.methods"])
+OFFERED = frozenset(["models.methods"])
 """Modules that users' files import from us (docs/models.md), unless a package of the user's has them, too."""
 _FOLDERS = tuple(os.fspath(ROOT / name) + os.sep for name in sorted(NAMES - {"tests"}))
 

@@ -76,7 +76,7 @@ def _make_pte(request: Request, folder: Path, stages: Stages, host: Host, strict
     torch.manual_seed(0)
     stages.show("making the model")
     model = loading.load(request)
-    model = replace(model, strict=strict or bool(getattr(model.module, "strict", False)))
+    model = replace(model, strict=strict)
     with model.entered():
         return _lower(request, taking.take(request, model), folder, stages, host)
 
@@ -113,10 +113,9 @@ def _lower(request: Request, taken: Taken, folder: Path, stages: Stages, host: H
     warnings = [*taken.warnings, *(f"not quantized: {layer}" for layer in skipped)]
     if nothing:
         warnings.append(f"{request.scheme.name} quantized nothing at all: the program computes in float")
-    tokens = bool(getattr(model.module, "generation", None))
-    first, remarks = referencing.run_earlier(request, scheme, folder, host, before, methods, want_before, tokens)
+    first, remarks = referencing.run_earlier(request, scheme, folder, host, before, methods, want_before)
     ran = referencing.make(
-        request, scheme, folder, host, model.module, quantized, lowered, placement,
+        request, scheme, folder, host, quantized, lowered, placement,
         want=want, method=model.method, first=first,
     )  # fmt: skip
 
@@ -172,8 +171,6 @@ def _lower(request: Request, taken: Taken, folder: Path, stages: Stages, host: H
         state=lowered.state,
         executions={number: tuple(files) for number, files in ran.runs.items()} if lowered.state else {},
         cases=ran.cases,
-        generation=getattr(model.module, "generation", None),
-        sources=model.sources,
         depends=model.depends,
     )
 

@@ -1,8 +1,4 @@
-"""Several methods in one program: functions of one module that share its weights and its state. Imports torch.
-
-A causal language model has ``prefill``, which reads a prompt at once, and ``decode``, which makes one token. In the
-program both find the same buffers.
-"""
+"""Several methods in one program: functions of one module that share its weights and its state. Imports torch."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from core.errors import ExportError
 
 
 class Methods(Mapping[str, Any]):
-    """Example inputs by the names of the module's methods: ``Methods(prefill=(tokens,), decode=(token,))``.
+    """Example inputs by the names of the module's methods: ``Methods(reset=(x,), add=(x,))``.
 
     The last one is what a deploy measures. Those before it run once each, in this order, in the same process: it finds
     what they leave in the module's buffers.

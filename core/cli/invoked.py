@@ -130,6 +130,9 @@ class Slipway(Program):  # type: ignore[misc]  # Invoke carries no types
         for heading, rows in _groups(context, getattr(body, "groups", {})).items():
             print(f"{heading}:\n")  # noqa: T201
             self.print_columns(rows)
+        if others := list(body.request.only_settings().items()):
+            print("Settings, in the environment or without INVOKE_SLIPWAY_ in invoke.yaml:\n")  # noqa: T201
+            self.print_columns(others)
 
 
 def _width() -> int:

@@ -30,6 +30,8 @@ class Option(NamedTuple):
     """What the Tab key offers; in lists with commas, for the part after the last comma."""
     setting: bool = False
     """Whether ``invoke.yaml`` and ``INVOKE_SLIPWAY_<NAME>`` have it, too."""
+    typed: bool = True
+    """Whether the command line has it; else it is only a setting."""
     positional: bool = False
     read: Callable[[str, Any], Any] | None = None
     """Makes the value, of the option's name and what was typed."""
@@ -48,6 +50,11 @@ def whole(meaning: str, least: float, usual: int, **others: Any) -> Any:
 def real(meaning: str, least: float, usual: float, **others: Any) -> Any:
     """Declare an option that takes any number."""
     return Option(meaning, read=lambda name, value: number(name, value, least, usual, whole=False), **others)
+
+
+def setting(meaning: str) -> Any:
+    """Declare what only ``invoke.yaml`` and ``INVOKE_SLIPWAY_<NAME>`` have."""
+    return Option(meaning, setting=True, typed=False)
 
 
 def one_of(*names: str) -> Names:
@@ -103,9 +110,19 @@ class Request:
     def groups(cls) -> dict[str, list[str]]:
         """The headings of ``--help``, each with the options below it, as they are typed."""
         found: dict[str, list[str]] = {}
-        for name, each in cls.fields.items():
+        for name, each in cls.typeable().items():
             found.setdefault(each.group, []).append(name.replace("_", "-"))
         return {} if "" in found else found
+
+    @classmethod
+    def typeable(cls) -> dict[str, Option]:
+        """What the command line has."""
+        return {name: each for name, each in cls.fields.items() if each.typed}
+
+    @classmethod
+    def only_settings(cls) -> dict[str, str]:
+        """The variables of what the command line has not, with their meaning."""
+        return {agreement.VARIABLE + name.upper(): one.meaning for name, one in cls.fields.items() if not one.typed}
 
 
 class Reported(Request):

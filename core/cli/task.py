@@ -31,7 +31,7 @@ class _Task(invoke.Task):  # type: ignore[misc]  # Invoke carries no types
 
     def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Any]:
         # Invoke's takes the help texts away from the second caller that asks for them.
-        self.help = {name: option.meaning for name, option in self.request.fields.items()}
+        self.help = {name: option.meaning for name, option in self.request.typeable().items()}
         found: list[Any] = super().get_arguments(ignore_unknown_help)
         for argument in found:
             argument.offered = self.request.fields[argument.attr_name or argument.name].names
@@ -75,7 +75,7 @@ def task(request: type[AnyRequest], name: str = "", **others: Any) -> Callable[[
 
         guarded.__doc__, guarded.__name__, guarded.__module__ = request.__doc__, function.__name__, function.__module__
         guarded.__signature__ = _signature(request)  # type: ignore[attr-defined]
-        positional = [name for name, option in request.fields.items() if option.positional]
+        positional = [name for name, option in request.typeable().items() if option.positional]
         declared = _Task(guarded, name or None, positional=positional, auto_shortflags=request.letters, **others)
         declared.request = request
         return declared
@@ -91,7 +91,7 @@ def _signature(request: type[Request]) -> inspect.Signature:
             inspect.Parameter("context", kind),
             *(
                 inspect.Parameter(name, kind, default=inspect.Parameter.empty if each.positional else each.default)
-                for name, each in request.fields.items()
+                for name, each in request.typeable().items()
             ),
         ],
         __validate_parameters__=False,

@@ -5,22 +5,20 @@ Runs before anything is installed, so it uses the standard library only.
 
 from __future__ import annotations
 
-import ast
 import os
 import platform
 import re
 import shutil
-import subprocess
 import sys
 import urllib.parse
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.environment.installer import REFUSED, Installation, explain_disk, fail, pip_words
+from core.environment.installer import REFUSED, Installation, explain_disk, fail, last_lines, pip_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from core.files.download import DownloadError, Way
+    from typing import NoReturn
 
 MIRROR = "SLIPWAY_TORCH_MIRROR"
 """The variable that names another folder of these wheels, by an address that begins with http or https."""
@@ -89,30 +87,27 @@ def fetch(wheel: Wheel, doing: Installation) -> Path:
     Raises:
         SetupError: neither has it, or only other bytes.
     """
-    from core.files.download import DownloadError, download
-
     folder = _folder(doing)
     file = folder / wheel.file
-    if file.is_file():  # only checked files get this name
-        return file
     folder.mkdir(parents=True, exist_ok=True)
-    listing = folder / "listing.txt"
-    listing.write_text(f"{wheel.pin} --hash=sha256:{wheel.sha256}\n", encoding="utf-8")
-    asked = folder / "asked"
-    said = doing.pip([*pip_words(doing.python, "download"), "--dest", str(asked), "-r", str(listing)], 1)
-    if not said:
-        (asked / wheel.file).replace(file)
-        return file
-    explain_disk(said, folder)
-    doing.line.doing = f"downloading {wheel.pin}"
 
-    def watch(have: int) -> None:
-        doing.line.fetched = have
+    def ask(source: str) -> str:
+        """What pip said; empty if it has the file."""
+        listing, asked = folder / "listing.txt", folder / "asked"
+        listing.write_text(f"{source} --hash=sha256:{wheel.sha256}\n", encoding="utf-8")
+        said = doing.pip([*pip_words(doing.python, "download"), "--dest", str(asked), "-r", str(listing)], 1)
+        if said:
+            explain_disk(said, folder)
+        else:
+            (asked / wheel.file).replace(file)
+        return said
 
-    try:
-        download(wheel.served(), file, wheel.sha256, way=_way(doing.python), watch=watch)
-    except DownloadError as error:
-        _explain(wheel, said, error, doing.log)
+    if (
+        not file.is_file()  # only checked files get this name
+        and (said := ask(wheel.pin))
+        and (of_address := ask(f"{wheel.package} @ {wheel.served()}"))
+    ):
+        _explain(wheel, said, of_address, doing.log)
     return file
 
 
@@ -125,41 +120,21 @@ def _folder(doing: Installation) -> Path:
     return doing.venv / ".slipway" / "wheels"
 
 
-def _way(python: Path) -> Way:
-    """The proxy and the authorities of pip's own settings, which are for its index as for this address."""
-    from core.files.download import Way
-
-    shown = subprocess.run(
-        [str(python), "-I", "-m", "pip", "config", "list"], capture_output=True, text=True, check=False
-    ).stdout
-    found: dict[str, str] = {}
-    for line in shown.splitlines():
-        name, _, value = line.partition("=")
-        found[name] = ast.literal_eval(value) if value[:1] in "'\"" else value
-
-    def setting(name: str) -> str:
-        return next(
-            filter(None, (found.get(f"{part}.{name}") for part in (":env:", "download", "install", "global"))), ""
-        )
-
-    return Way(setting("proxy"), setting("cert"))
-
-
-def _explain(wheel: Wheel, said: str, error: DownloadError, log: Path) -> None:
+def _explain(wheel: Wheel, said: str, of_address: str, log: Path) -> NoReturn:
     """Raise `SetupError`: what pip's sources and the address did, and both ways out."""
-    other = REFUSED.search(said)
+    other, found = REFUSED.search(said), REFUSED.search(of_address)
     pips = f"another file of that name, SHA-256 {other[3]}" if other else "no such file"
     at = wheel.served()
     ways = f"put {wheel.address} from another machine into a folder, then PIP_FIND_LINKS=FOLDER and the same command"
-    if error.found:
+    if found:
         fail(
             f"{wheel.pin} was not installed: {at} has another file than Slipway's lock names.",
-            f"its SHA-256 is {error.found}, not {wheel.sha256}; pip's own sources have {pips}; see {log}",
+            f"its SHA-256 is {found[3]}, not {wheel.sha256}; pip's own sources have {pips}; see {log}",
             f"see what is between, as a proxy; else {ways}",
         )
+    why = last_lines(of_address).rpartition("ERROR: ")[2].strip()
     fail(
         f"{wheel.pin} could not be downloaded.",
-        f"{at}: {error}; pip's own sources have {pips}; see {log}",
-        "the same command again once the network or the proxy (https_proxy) works: it goes on where it ended. "
-        f"Or {ways}",
+        f"{at}: {why}; pip's own sources have {pips}; see {log}",
+        f"the same command again once the network or the proxy (https_proxy) works. Or {ways}",
     )

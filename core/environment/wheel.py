@@ -18,7 +18,6 @@ import base64
 import hashlib
 import io
 import re
-import tarfile
 import tokenize
 import zipfile
 from collections.abc import Iterator
@@ -29,8 +28,6 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 ROOMS = ("core", "toolchains", "models", "deploy", "commands", "verify")
 _DATA = ("locks", "recipes", "runtime")
 _FILES = ("LICENSE", "README.md", "conanfile.py", "pyproject.toml", "tasks.py")
-_SOURCE = (*ROOMS, *_DATA, *_FILES)
-"""What an archive of sources has: enough to build the wheel again."""
 _LEFT_OUT = {"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"}
 _HOME = "slipway/_dist/slipway"
 _DATE = (1980, 1, 1, 0, 0, 0)
@@ -57,8 +54,8 @@ def get_requires_for_build_wheel(_config_settings: dict[str, Any] | None = None)
 
 
 def files() -> Iterator[tuple[str, Path]]:
-    """Every file of the archives, by its path in the checkout, in one order."""
-    for name in sorted(_SOURCE):
+    """Every file of the wheel, by its path in the checkout, in one order."""
+    for name in sorted((*ROOMS, *_DATA, *_FILES)):
         top = ROOT / name
         for file in [top] if top.is_file() else sorted(top.rglob("*")):
             path = file.relative_to(ROOT)
@@ -100,23 +97,6 @@ def build_wheel(
             entry.external_attr = (0o100000 | modes.get(path, 0o644)) << 16
             archive.writestr(entry, data)
     temporary.replace(target)
-    return name
-
-
-def build_sdist(sdist_directory: str, _config_settings: dict[str, Any] | None = None) -> str:
-    """Write an archive of the sources into a folder; its file name."""
-    project = _project()
-    top = f"slipway-{project['version']}"
-    name: str = f"{top}.tar.gz"
-    temporary = Path(sdist_directory, f".{name}.tmp")
-    with tarfile.open(temporary, "w:gz", format=tarfile.PAX_FORMAT) as archive:
-        entry = tarfile.TarInfo(f"{top}/PKG-INFO")
-        data = _metadata(project).encode()
-        entry.size = len(data)
-        archive.addfile(entry, io.BytesIO(data))
-        for path, file in files():
-            archive.add(file, f"{top}/{path}", recursive=False)
-    temporary.replace(Path(sdist_directory, name))
     return name
 
 

@@ -241,14 +241,10 @@ class Program(_Model):
     """Notes for users of the program."""
     files: dict[str, int] = Field(default_factory=dict)
     """Every file beside the description, with its size in bytes."""
-    sources: dict[str, str] = Field(default_factory=dict)
-    """Modules that the user's own file imported, with their SHA-256."""
     source: str = ""
     """The user's own file; another of the same name in another folder gets a program of its own."""
     state: tuple[str, ...] = ()
     """Buffers that an execution changes: the next one finds them changed."""
-    generation: tuple[int, int] | None = None
-    """Of a program that generates a token in each execution: tokens of its prompt, and of its output."""
     executions: dict[int, tuple[TensorFile, ...]] = Field(default_factory=dict)
     """Of a program with state: the outputs of each execution that the reference has, the first one's, too."""
     cases: tuple[Case, ...] = ()
@@ -256,7 +252,7 @@ class Program(_Model):
     before: tuple[Method, ...] = ()
     """Of a program with several methods: those that run once before ``method``, in this order."""
     depends: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """What the user's function read besides: ``files``, ``folders``, ``variables`` and ``packages``."""
+    """What the user's function read, modules included: ``files``, ``folders``, ``variables`` and ``packages``."""
 
     def tolerance_of(self, output: int) -> Tolerance:
         """The tolerance of output number ``output``."""

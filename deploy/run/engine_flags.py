@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from core.cli.near import nearest
-from core.cli.request import number
 from core.errors import UsageError
 
 ENGINE = "onnxruntime"
@@ -27,34 +26,23 @@ _ALIASES = {
 """Other names of theirs, in /proc/cpuinfo and in compilers' flags; plain ones."""
 
 
-def engine_flags(
-    engine: str, *, provider: str = "", ort_threads: str = "", ort_spinning: bool = False, profile: bool = False
-) -> list[str]:
+def engine_flags(engine: str, *, provider: str = "", profile: bool = False) -> list[str]:
     """The flags for the requested settings of ``engine``.
 
     Raises:
-        UsageError: a setting for another engine than ONNX Runtime, or a senseless value.
+        UsageError: a provider that there is not, or for another engine than ONNX Runtime.
     """
     if provider and provider not in PROVIDERS:
         raise UsageError(
             f"There is no provider {provider!r}.", f"they are {', '.join(PROVIDERS)}", "--provider xnnpack"
         )
-    flags = []
-    if provider:
-        flags.append(f"--provider={provider}")
-    if ort_threads:
-        flags.append(f"--ort_threads={number('ort-threads', ort_threads, 1, most=THREADS)}")
-    if ort_spinning:
-        flags.append("--ort_spinning")
-    if flags and engine != ENGINE:
-        names = ", ".join(flag.partition("=")[0].replace("_", "-") for flag in flags)
+    if provider and engine != ENGINE:
         raise UsageError(
-            f"{names} {'is' if len(flags) == 1 else 'are'} for the engine {ENGINE}.",
+            f"--provider is for the engine {ENGINE}.",
             f"the engine here is {engine or 'the default one of the target, for .pte files'}",
-            f"--engine {ENGINE}, or without {names}",
+            f"--engine {ENGINE}, or without --provider",
         )
-    # Every engine has one.
-    return [*flags, "--profile"] if profile else flags
+    return [*([f"--provider={provider}"] if provider else []), *(["--profile"] if profile else [])]
 
 
 def kleidiai_switch(text: str) -> str:

@@ -316,7 +316,6 @@ def _with_method(program: Program, name: str) -> Program:
     changes = {
         "method": name, "inputs": one.inputs, "outputs": one.outputs, "tolerances": one.tolerances, "sizes": (),
         "before": program.before[:place], "executions": {1: one.outputs} if program.state else {}, "cases": (),
-        "generation": None,
     }  # fmt: skip
     return program.model_copy(update=changes)
 

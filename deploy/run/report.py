@@ -124,7 +124,7 @@ def _summary(value: Result) -> None:
         ["load", times or load_text(value.runner)],
         *([] if text else [["latency p50", times or duration(latency.p50)]]),
         *([] if text else [["latency p90", times or duration(latency.p90)]]),
-        *generated(value),
+        *_generated(value),
         *_conditions(value),
         ["threads", str(threads)]
         if text
@@ -142,30 +142,14 @@ def _summary(value: Result) -> None:
     _providers(value)
 
 
-def generated(value: Result) -> list[list[str]]:
-    """Tokens per second, of a program that generates: the prompt's and those that followed."""
-    if value.runner.generated:
-        from deploy.run import generate
-
-        said = generate.written(value.runner.generated, value.runner.load_ms, value.emulated)
-        return [*said, *([["against the host", generate.agreement(value.outputs)]] if value.outputs else [])]
-    latency = value.runner.latency_ms
-    if value.program.generation is None or latency.warmup:
+def _generated(value: Result) -> list[list[str]]:
+    """Tokens per second of a language model, and how far its text is the host's."""
+    if not value.runner.generated:
         return []
-    prompt = value.program.generation[0]
-    parts: list[tuple[str, int, float]]
-    if value.methods:
-        before = sum(one.latency_ms for one in value.methods)
-        parts = [("prompt, at once", prompt, before), ("generated", len(latency.all), sum(latency.all))]
-    else:
-        # The execution that reads the prompt's last token generates the first one.
-        read, made = latency.all[: prompt - 1], latency.all[prompt - 1 :]
-        parts = [("prompt", len(read), sum(read)), ("generated", len(made), sum(made))]
-    return [
-        [name, f"{count} tokens" + ("" if value.emulated else f", {1000 * count / took:.1f} tokens/s")]
-        for name, count, took in parts
-        if took > 0
-    ]
+    from deploy.run import generate
+
+    said = generate.written(value.runner.generated, value.runner.load_ms, value.emulated)
+    return [*said, *([["against the host", generate.agreement(value.outputs)]] if value.outputs else [])]
 
 
 def _verified(value: Result) -> list[list[str]]:

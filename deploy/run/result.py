@@ -52,8 +52,6 @@ class ProgramUsed(_Model):
     reference_engine: str = ""
     state: tuple[str, ...] = ()
     """What an execution changes for the next one."""
-    generation: tuple[int, int] | None = None
-    """Of a program that generates a token in each execution: tokens of its prompt, and of its output."""
     execution: int = 0
     """Of a program with state: the execution whose outputs were compared, counted from the load."""
 

@@ -482,7 +482,6 @@ class Session:
                 reference_engine=self.job.reference_engine,
                 state=program.state if program else (),
                 execution=self.job.execution,
-                generation=program.generation if program else None,
             ),
             preflight=tuple(found),
             upload=upload,

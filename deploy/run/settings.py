@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from core.cli.request import number
-from core.errors import UsageError
-from core.formats.program import DESCRIPTION, load_program
 from deploy.devices.conditions import governor
 from deploy.devices.inventory import Device
 from deploy.run.engine_flags import THREADS, cpu_features, kleidiai_switch, limit_flags
@@ -159,34 +157,6 @@ class Settings(BaseModel):
 
 
 DEFAULT = Settings()
-
-
-def generating(path: Path, tokens: int, settings: Settings) -> Settings:
-    """Settings with which a program generates ``tokens`` tokens: an execution for each, and for each of its prompt.
-
-    Raises:
-        UsageError: the program does not generate, or not so many.
-    """
-    folder = path if path.is_dir() else path.parent
-    program = load_program(folder, verify=False) if (folder / DESCRIPTION).is_file() else None
-    if program is None or program.generation is None:
-        raise UsageError(
-            f"{path.name} does not generate tokens.",
-            "it was not exported from models.generating.greedy()",
-            "docs/models.md, Generating text",
-            ["generate"],
-        )
-    prompt, length = program.generation
-    if tokens > length:
-        raise UsageError(
-            f"{program.name} generates at most {length} tokens, not {tokens}.",
-            "its function says so",
-            f"--generate {length}, or greedy(..., length={tokens}) in {program.model}",
-            ["generate"],
-        )
-    # With methods, `prefill` reads the prompt and generates the first token.
-    executions = max(1, tokens - 1) if program.before else prompt - 1 + tokens
-    return settings.model_copy(update={"num_executions": executions, "warmup": 0})
 
 
 def _or_none(value: int) -> int | None:

@@ -65,14 +65,12 @@ def compare(
     names: Mapping[int, str],
     record: Path,
     program: Path | None,
-    limit: float | None = None,
 ) -> tuple[Gap, ...]:
     """The gap of every operator whose result is known on both sides, in the order in which they ran.
 
     Args:
         names: of the instructions, as `dump.names` gives them.
         program: the ``.pte``; without it nothing inside of delegates is compared.
-        limit: instead of the usual tolerances.
     """
     with silent():
         etrecord = load(record)
@@ -85,7 +83,7 @@ def compare(
         claims = list(_claims(_results(given, names, outputs), graphs, handles))
         with torch.no_grad():
             Replay(module, claims).settle(*etrecord._representative_inputs[0])
-    return tuple(_gap_of(claim, limit) for claim in claims if claim.at is not None)
+    return tuple(_gap_of(claim) for claim in claims if claim.at is not None)
 
 
 def _counts(module: Any, names: Mapping[int, str], handles: Mapping[int, Any]) -> dict[int, int]:
@@ -122,7 +120,7 @@ def _claims(
         yield Claim(value, node, f"{name} @{value.instruction}", own, whole=node is None and name == DELEGATE)
 
 
-def _gap_of(claim: Claim, limit: float | None) -> Gap:
+def _gap_of(claim: Claim) -> Gap:
     node, tensor = claim.node, claim.value.tensor
     usual = COARSE.get(tensor.dtype, FLOAT)
     if node is not None and node.scale:
@@ -136,7 +134,7 @@ def _gap_of(claim: Claim, limit: float | None) -> Gap:
         str(tensor.dtype).removeprefix("torch."),
         claim.error,
         claim.max_abs,
-        usual + (INSIDE if claim.whole else 1.0) * claim.noise if limit is None else limit,
+        usual + (INSIDE if claim.whole else 1.0) * claim.noise,
     )
 
 

@@ -16,6 +16,7 @@ from models import methods
 from models.loading import calling
 from models.request import Request
 from models.users import packages
+from models.users.depends import file as noted
 from models.users.users_code import Side, import_file, last_lines, users_code
 from models.users.watching import watching
 from models.zoo import trained
@@ -40,8 +41,8 @@ class Prepared:
     """Samples for static quantization; empty if the model has none."""
     side: Side | None = None
     """What the user's file imports; ``None`` for a model of the zoo."""
-    depends: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """What else the user's code read (`models.users.depends`)."""
+    found: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What the user's function depends on (`models.users.depends`)."""
     strict: bool = False
     """For torch.export: read the code of the model instead of following one execution."""
     method: str = "forward"
@@ -54,9 +55,12 @@ class Prepared:
         return self.side.entered() if self.side else contextlib.nullcontext()
 
     @property
-    def sources(self) -> dict[str, str]:
-        """Modules of the user's own that were imported so far, with their SHA-256."""
-        return self.side.sources() if self.side else {}
+    def depends(self) -> dict[str, dict[str, Any]]:
+        """The same with the modules of the user's own that were imported since."""
+        if self.side is None:
+            return {}
+        modules = {str(path): noted(path) for path in self.side.sources()}
+        return {**self.found, "files": dict(sorted({**self.found["files"], **modules}.items()))}
 
 
 def _call_users(request: Request) -> Any:
@@ -72,7 +76,7 @@ def _call_users(request: Request) -> Any:
 
 
 def _depends(request: Request, side: Side) -> dict[str, dict[str, Any]]:
-    """What the user's file read besides the modules that it imported.
+    """What the user's file depends on.
 
     Raises:
         ExportError: a file that the user has named does not exist.
@@ -88,8 +92,7 @@ def _depends(request: Request, side: Side) -> dict[str, dict[str, Any]]:
             raise ExportError(
                 f"There is no file {word}.", "named by the option depends", "depends=FILE,env:NAME", [word]
             )
-    found, sources = side.watch.found(files, variables), side.sources()
-    return {**found, "files": {path: one for path, one in found["files"].items() if path not in sources}}
+    return side.watch.found(files, variables)
 
 
 def _call_zoo(request: Request) -> Any:
@@ -181,7 +184,7 @@ def load(request: Request) -> Prepared:
     side = Side(request.source)
     with side.entered(), watching(side.watch):
         parts = _each(_call_users(request), maker)
-        return replace(_prepared(parts), side=side, depends=_depends(request, side))
+        return replace(_prepared(parts), side=side, found=_depends(request, side))
 
 
 def _evaluate(module: Any) -> None:

@@ -52,30 +52,6 @@ class Block(nn.Module):  # type: ignore[misc]  # torch's types are not read here
         return self.norm2(x + self._feed(x))
 
 
-class VisionTransformer(nn.Module):  # type: ignore[misc]
-    """Patches as tokens, one more for the class."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.patches = nn.Conv2d(3, 32, 8, 8)
-        self.cls = nn.Parameter(torch.randn(1, 1, 32))
-        self.places = nn.Parameter(torch.randn(1, 17, 32))
-        self.blocks = nn.Sequential(*(Block(32, 4, True, nn.GELU()) for _ in range(2)))
-        self.norm = nn.LayerNorm(32)
-        self.head = nn.Linear(32, 10)
-
-    def forward(self, x: Any) -> Any:
-        """``[n, 3, 32, 32] -> [n, 10]``."""
-        x = self.patches(x).flatten(2).transpose(1, 2)
-        x = torch.cat([self.cls.expand(x.shape[0], -1, -1), x], 1) + self.places
-        return self.head(self.norm(self.blocks(x))[:, 0])
-
-
-def vit() -> tuple[Any, ...]:
-    """ViT, two layers of 32."""
-    return made(VisionTransformer(), torch.randn(2, 3, 32, 32))
-
-
 class Encoder(nn.Module):  # type: ignore[misc]
     """BERT's encoder with its mask of padding, pooler and probabilities."""
 
@@ -105,32 +81,6 @@ def bert() -> tuple[Any, ...]:
     tokens = torch.randint(1, WORDS, (2, 12))
     tokens[1, 8:] = 0
     return made(Encoder(), tokens, torch.randint(0, 2, (2, 12)))
-
-
-class Causal(nn.Module):  # type: ignore[misc]
-    """GPT-2's decoder over a whole sequence; its head is the embedding again."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.words = nn.Embedding(WORDS, 32)
-        self.places = nn.Parameter(torch.randn(16, 32))
-        self.blocks = nn.ModuleList(Block(32, 4, True, nn.GELU(approximate="tanh")) for _ in range(2))
-        self.norm = nn.LayerNorm(32)
-
-    def forward(self, tokens: Any) -> Any:
-        """``int64 [n, tokens]`` to scores ``[n, tokens, WORDS]`` and the likeliest next words."""
-        size = tokens.shape[1]
-        mask = torch.ones(size, size, dtype=torch.bool).tril()
-        x = self.words(tokens) + self.places[:size]
-        for block in self.blocks:
-            x = block(x, mask)
-        x = functional.linear(self.norm(x), self.words.weight)
-        return x, x[:, -1].topk(5).indices
-
-
-def gpt2() -> tuple[Any, ...]:
-    """GPT-2, two layers of 32."""
-    return made(Causal(), torch.randint(0, WORDS, (1, 10)))
 
 
 class Cached(nn.Module):  # type: ignore[misc]

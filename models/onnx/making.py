@@ -268,6 +268,5 @@ def make(request: Request, folder: Path, stages: Stages, host: Host) -> Program:
         versions=versions(request.format),
         seconds=round(stages.seconds, 2),
         files={path.name: path.stat().st_size for path in sorted(folder.iterdir())},
-        sources=prepared.sources,
         depends=prepared.depends,
     )

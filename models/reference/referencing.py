@@ -123,13 +123,11 @@ def run_earlier(
     quantized: Mapping[str, Quantized],
     lowered: Mapping[str, Lowered],
     want: Sequence[Sequence[Any]],
-    tokens: bool = False,
 ) -> tuple[tuple[Method, ...], list[str]]:
     """Execute the methods before the last one, each after those before it; their descriptions, and warnings.
 
     Args:
         want: outputs of the model in PyTorch, of each of them.
-        tokens: the first output is what was generated.
 
     Raises:
         ExportError: this machine's runtime lacks something for them, or refuses them.
@@ -151,10 +149,7 @@ def run_earlier(
         outputs = host.run_often(folder, request.file, inputs, (1,), name, f"-{name}", first)[1]
         computed = [reference.load(folder, file) for file in outputs]
         types = tolerances.output_types(quantized[name].program)
-        if tokens:
-            agreement = tolerances.same_tokens(scheme, right[0], computed[0])
-        else:
-            agreement = tolerances.agreement(scheme, right, computed, types=types)
+        agreement = tolerances.agreement(scheme, right, computed, types=types)
         if agreement.max_abs > agreement.limit:
             warnings.append(
                 f"method {name} is {agreement.max_abs:.4g} away from the model, more than {agreement.limit:.4g}: "
@@ -175,7 +170,6 @@ def make(
     scheme: Scheme,
     folder: Path,
     host: Host,
-    module: Any,
     quantized: Quantized,
     lowered: Lowered,
     placement: Delegation,
@@ -205,26 +199,22 @@ def make(
         runs = {1: [reference.save(folder, f"output{index}", one) for index, one in enumerate(computed)]}
     else:
         size = sum(one.nbytes for one in reference.numbers(want[1]))
-        often = state.kept(state.count(module), size) if lowered.state else (1,)
+        often = state.kept(size) if lowered.state else (1,)
         before = [(one.name, one.inputs) for one in first]
         runs = host.run_often(folder, request.file, inputs, often, method, first=before)
     outputs = {number: [reference.load(folder, file) for file in files] for number, files in runs.items()}
     both = [number for number in want if number in outputs]
     alone = not lowered.state and not first
-    # A program that generates has whole numbers as outputs: they must be the same, whatever rounding does.
+    # Whole numbers must be the same, whatever rounding does.
     # PyTorch would run it here without the methods before it, on another state than theirs.
     counts = not first and not all(map(tolerances.is_whole, outputs[max(outputs)]))
     measured = perturbing.measure(quantized.program, quantized.inputs, sorted(outputs)) if counts else ()
     types = tolerances.output_types(quantized.program)
     true = exact.find(quantized.program, scheme, quantized.inputs) if counts and alone else []
-    if getattr(module, "generation", None):
-        agreement = tolerances.same_tokens(scheme, want[both[-1]][0], outputs[both[-1]][0])
-    else:
-        compared = [
-            tolerances.agreement(scheme, want[number], outputs[number], types=types, measured=measured)
-            for number in both
-        ]
-        agreement = max(compared, key=lambda one: one.max_abs / one.limit)
+    compared = [
+        tolerances.agreement(scheme, want[number], outputs[number], types=types, measured=measured) for number in both
+    ]
+    agreement = max(compared, key=lambda one: one.max_abs / one.limit)
     trusted = not missing
     if agreement.max_abs > agreement.limit and (near := _in_float64(scheme, true, outputs[1], types, measured)):
         warnings.append(

@@ -349,19 +349,3 @@ def farthest(want: Any, got: Any) -> float:
     difference = (one - other).abs()
     difference[(one == other) | (one.isnan() & other.isnan())] = 0.0  # equal infinities
     return float(difference.nan_to_num(ENDLESS, ENDLESS).clamp(max=ENDLESS).max()) if one.numel() else 0.0
-
-
-def same_tokens(scheme: Scheme, model: Any, program: Any) -> Agreement:
-    """Compare the tokens that the float model in PyTorch generates with the program's.
-
-    A scheme that rounds may choose another token, and everything after it differs: only fp32 must give the same.
-    """
-    same = model.shape == program.shape
-    different = int((model != program).sum()) if same else model.numel()
-    share = different / max(model.numel(), 1)
-    return Agreement(
-        max_abs=share,
-        limit=0.0 if scheme.method == "none" else 1.0,
-        why=f"share of tokens that differ: {different} of {model.numel()} are not those that the model in PyTorch "
-        f"generates, as it was before {scheme.name}",
-    )

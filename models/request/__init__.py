@@ -19,7 +19,7 @@ from core.paths import ROOT, programs_dir
 from models.request import sample_files, variants
 from models.request.options import Options, parse
 from models.request.partitioners import check, sets, sources, why_not
-from models.users import closure, packages
+from models.users import packages
 from models.users.depends import version
 from models.zoo import ZooModel, get_model, trained
 from models.zoo.schemes import ONNX_SCHEMES, Scheme, get_scheme, scheme_of
@@ -266,7 +266,7 @@ def _samples(samples: str) -> str:
 
 def _samples_digest(samples: str) -> str:
     if sample_files.is_function(samples):
-        return closure.digest(*_user_file(samples))
+        return sha256_file(_user_file(samples)[0])
     return sha256_bytes("".join(f"{sha256_file(file)} {file}\n" for file in sample_files.files(samples)).encode())
 
 
@@ -292,11 +292,11 @@ def key(request: Request) -> str:
     parts = {
         "model": request.model if request.zoo else [str(request.source), request.function],
         "maker": request.zoo.maker if request.zoo else "",
-        "source": sha256_file(request.source) if request.zoo else closure.digest(request.source, request.function),
+        "source": sha256_file(request.source),
         "scheme": repr(request.scheme),
         "partitioners": [request.partitioners, sources(request.partitioners), sets(request.partitioners)],
         "options": request.options.to_json(),
-        "quantizer": closure.digest(*_user_file(request.options.quantizer)) if request.options.quantizer else "",
+        "quantizer": sha256_file(_user_file(request.options.quantizer)[0]) if request.options.quantizer else "",
         "packages": [request.packages, packages.pins(request.packages)],
         "weights": own.digest if own else sha256_file(Path(weights).expanduser()) if weights else "",
         "samples": _samples_digest(samples) if samples else "",

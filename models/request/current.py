@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.errors import SlipwayError
-from core.files import sha256_file
 from models.request import Request, key, resolve
 from models.users.depends import changed
 from models.zoo import load_zoo
@@ -21,11 +20,6 @@ def _same_files(folder: Path, sizes: Mapping[str, int]) -> bool:
     return all((folder / name).is_file() and (folder / name).stat().st_size == size for name, size in sizes.items())
 
 
-def _same_sources(digests: Mapping[str, str]) -> bool:
-    """Whether the modules that the user's file imported are unchanged."""
-    return all(Path(name).is_file() and sha256_file(Path(name)) == digest for name, digest in digests.items())
-
-
 def stale(request: Request) -> str:
     """Why the request's folder does not have the complete and current result of the export; empty if it has."""
     try:
@@ -34,8 +28,6 @@ def stale(request: Request) -> str:
             return "files of the export are missing or have another size"
         if found["export_key"] != key(request):
             return "its model, options, packages or exporter have changed"
-        if not _same_sources(found["sources"]):
-            return "a module that the model's file imports has changed"
         return changed(found.get("depends", {}))
     except FileNotFoundError:
         return "it was not exported"

@@ -15,7 +15,6 @@ from core.errors import ConfigError, ExportError, HostError
 from core.files import sha256_file
 from models.request import backends
 from models.request.options import Options
-from models.users import closure
 from models.zoo.tables import read
 
 DEFAULT = ("xnnpack",)
@@ -92,7 +91,7 @@ def sets(names: Sequence[str]) -> dict[str, str]:
 
 def sources(names: Sequence[str]) -> list[str]:
     """What the user's own partitioners are, by digest of their code."""
-    return [closure.digest(*_own(name)) for name in names if is_own(name)]
+    return [sha256_file(_own(name)[0]) for name in names if is_own(name)]
 
 
 def check(names: Sequence[str], options: Options) -> tuple[str, ...]:

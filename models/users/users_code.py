@@ -17,7 +17,6 @@ from typing import Any
 
 from core.aside import aside
 from core.errors import ExportError
-from core.files import sha256_file
 from core.paths import IMPORTS
 from models.users import packages
 from models.users.watching import Watch
@@ -84,12 +83,12 @@ class Side:
         self._folders += fresh
         sys.path[len(self._folders) - len(fresh) : 0] = fresh
 
-    def sources(self) -> dict[str, str]:
-        """The files of the modules that were imported so far, but for the user's own file; with their SHA-256."""
+    def sources(self) -> list[Path]:
+        """The files of the modules that were imported so far, but for the user's own file."""
         modules = self.watch.modules() if _active is self else self._modules
         files = [getattr(module, "__file__", None) for module in modules.values()]
         paths = {Path(file).resolve() for file in files if file}
-        return {os.fspath(path): sha256_file(path) for path in sorted(paths) if path != self.source and path.is_file()}
+        return [path for path in sorted(paths) if path != self.source and path.is_file()]
 
     def _enter(self) -> None:
         self._before = list(sys.path)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
-import selectors
 import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +41,10 @@ IDLE = 600.0
 """Seconds after which the process ends that nobody has asked."""
 SOCKET = "socket"
 BUSY = "busy"
-"""A file beside it while exports run."""
+"""A file beside it that exports lock."""
+MARK = "\x1f"
+"""Before what an exporter says; other lines were printed by the export."""
 _LOADING = 180.0
-_ENDING = 20.0
 _LEAST = 3 << 20
 """KiB of free memory, below which nothing stays in memory."""
 
@@ -108,36 +110,43 @@ def home() -> Path:
 
 
 def connect(folder: Path) -> socket.socket | None:
-    """A connection to the exporter that serves in ``folder``; ``None`` if there is none of this user's."""
-    import struct
-
+    """A connection to the exporter that serves in ``folder``; ``None`` if there is none."""
     connection = socket.socket(socket.AF_UNIX)
-    handle = -1
     try:
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        connection.connect(f"/proc/self/fd/{handle}/{SOCKET}")
-        _, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        if user == os.getuid():
-            return connection
+        with opened(folder) as path:
+            connection.connect(f"{path}/{SOCKET}")
     except OSError:
-        pass
+        connection.close()
+        return None
+    return connection
+
+
+@contextlib.contextmanager
+def opened(folder: Path) -> Iterator[str]:
+    """Another path of the folder, which is short: a socket's may have 107 characters."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        yield f"/proc/self/fd/{handle}"
     finally:
-        if handle >= 0:
-            os.close(handle)
-    connection.close()
-    return None
+        os.close(handle)
+
+
+def busy(folder: Path) -> bool:
+    """Whether exports run: each has a share of the lock."""
+    with (folder / BUSY).open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def _end_others(base: Path, keep: Path) -> None:
     """Let exporters of older code end: without its socket one ends. Those that export now stay until they are idle."""
     for other in base.iterdir():
-        if other == keep:
-            continue
-        if (connection := connect(other)) is not None:
-            connection.close()
-            if (other / BUSY).exists():
-                continue
-        shutil.rmtree(other, ignore_errors=True)
+        with contextlib.suppress(OSError):  # it ends just now
+            if other != keep and not busy(other):
+                shutil.rmtree(other)
 
 
 def start(folder: Path, wanted: str, idle: float) -> subprocess.Popen[bytes]:
@@ -171,62 +180,40 @@ def exporter(display: Display, name: str, keep: bool) -> Iterator[Path | None]:
         name: the export that waits for it.
         keep: let it wait for further commands afterwards.
     """
-    wanted = key()
-    base = home()
+    wanted, base = key(), home()
     folder = base / (wanted[:32] if keep else f"once-{os.getpid()}")
     child: subprocess.Popen[bytes] | None = None
-    with locked(f"warm-{base.name}" if keep else f"warm-{base.name}-{os.getpid()}"):
-        ready = connect(folder)
-        if ready is not None:
-            ready.close()
-        else:
-            if keep:
-                _end_others(base, folder)
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(mode=0o700)
-            child = start(folder, wanted, IDLE)
-            display.show(name, "loading the exporter", None, time.monotonic())
-            try:
-                _await(folder, child)
-            except BaseException:
-                if not keep:
-                    child.kill()
-                raise
-            if not (folder / SOCKET).exists():
-                child.kill()
-                child.wait()
-                shutil.rmtree(folder, ignore_errors=True)
-                folder = None  # type: ignore[assignment]  # as the caller expects
     try:
-        yield folder
+        with locked(f"warm-{base.name}-{folder.name if not keep else ''}"):
+            if (ready := connect(folder)) is not None:
+                ready.close()
+            else:
+                if keep:
+                    _end_others(base, folder)
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir(mode=0o700)
+                child = start(folder, wanted, IDLE)
+                display.show(name, "loading the exporter", None, time.monotonic())
+                _await(folder, child)
+        there = (folder / SOCKET).exists()
+        keep = keep and there
+        yield folder if there else None
     finally:
-        if child is not None and not keep and folder is not None:
-            child.terminate()
+        if child is not None and not keep:
+            child.kill()
             child.wait()
             shutil.rmtree(folder, ignore_errors=True)
 
 
-@dataclass
-class _Asked:
-    """An export that was asked for."""
+def _ask(connection: socket.socket, request: Request, force: bool, display: Display) -> SlipwayError | bool:
+    """Ask for one export, and show what it does and prints.
 
-    request: Request
-    connection: socket.socket
-    output: int
-    begun: float
-    answer: dict[str, Any] = field(default_factory=dict)
-    heard: bytes = b""
-    printed: bytes = b""
-    ended: int | None = None
-
-
-def _ask(folder: Path, request: Request, force: bool) -> _Asked | None:
-    """Ask for one export; ``None`` if nobody answers."""
-    connection = connect(folder)
-    if connection is None:
-        return None
-    umask = os.umask(0)
+    Returns:
+        Whether it is done, or its error; ``False``: it must be exported in another way.
+    """
+    begun, umask = time.monotonic(), os.umask(0)
     os.umask(umask)
+    display.show(request.name, "loading the exporter", None, begun)
     message = {
         "model": request.model,
         "scheme": request.scheme.name,
@@ -239,127 +226,57 @@ def _ask(folder: Path, request: Request, force: bool) -> _Asked | None:
         "umask": umask,
         "environment": dict(os.environ),
     }
-    mine, theirs = os.pipe()
-    try:
-        data = json.dumps(message).encode() + b"\n"
-        sent = socket.send_fds(connection, [data], [theirs])
-        connection.sendall(data[sent:])
-    except OSError:
-        os.close(mine)
-        connection.close()
-        return None
-    finally:
-        os.close(theirs)
-    return _Asked(request, connection, mine, time.monotonic())
+    outcome: SlipwayError | bool = False
+    with contextlib.suppress(OSError), connection.makefile("rw", encoding="utf-8", errors="replace") as stream:
+        stream.write(json.dumps(message) + "\n")
+        stream.flush()
+        for line in stream:
+            if not line.startswith(MARK):
+                display.say(line)
+                continue
+            kind, value = json.loads(line.removeprefix(MARK))
+            if kind == "stage":
+                name, text, expected, stage = value
+                display.show(name, text, expected, begun, stage=stage)
+            elif kind == "error":
+                outcome = revived(value)
+            elif kind == "done":
+                outcome = True
+            elif value < 0 and not outcome:
+                sweep(request)
+                outcome = crashed(request.name, -value)
+    return outcome
 
 
-class Exports:
-    """Several exports, some of them at once.
+def _all(
+    folder: Path, requests: Sequence[Request], force: bool, at_once: int, display: Display
+) -> list[SlipwayError | bool]:
+    """What comes of each request; some are served at once. Ctrl-C ends them, and waits for that."""
+    asked: set[socket.socket] = set()
+    over = threading.Event()
 
-    Args:
-        at_once: how many.
-    """
+    def one(request: Request) -> SlipwayError | bool:
+        connection = None if over.is_set() else connect(folder)
+        if connection is None:
+            display.done(request.name)
+            return False
+        with connection:
+            asked.add(connection)
+            try:
+                return _ask(connection, request, force, display)
+            finally:
+                asked.discard(connection)
+                display.done(request.name)
 
-    def __init__(self, folder: Path, requests: Sequence[Request], force: bool, at_once: int, display: Display) -> None:
-        self.folder = folder
-        self.waiting = list(requests)
-        self.force = force
-        self.at_once = at_once
-        self.display = display
-        self.outcome: dict[str, Path | SlipwayError | None] = {}
-        """By the request's name; ``None``: it must be exported in another way."""
-        self.running: list[_Asked] = []
-        self.selector = selectors.DefaultSelector()
-
-    def run(self) -> None:
-        """Until all have ended. Ctrl-C ends them, and waits for that."""
+    with ThreadPoolExecutor(at_once) as pool:
         try:
-            while self.waiting or self.running:
-                while self.waiting and len(self.running) < self.at_once:
-                    self._begin(self.waiting.pop(0))
-                self._step(1.0)
+            return list(pool.map(one, requests))
         except BaseException:
-            self._stop()
+            over.set()
+            for connection in list(asked):
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_WR)
             raise
-        finally:
-            self.selector.close()
-
-    def _begin(self, request: Request) -> None:
-        one = _ask(self.folder, request, self.force)
-        if one is None:
-            self.outcome[request.name] = None
-            self.display.done(request.name)
-            return
-        self.running.append(one)
-        self.display.show(request.name, "loading the exporter", None, one.begun)
-        self.selector.register(one.connection, selectors.EVENT_READ, (one, self._hear))
-        self.selector.register(one.output, selectors.EVENT_READ, (one, self._print))
-
-    def _step(self, seconds: float) -> None:
-        for event, _ in self.selector.select(seconds):
-            one, react = event.data
-            react(one)
-
-    def _stop(self) -> None:
-        self.waiting = []
-        for one in self.running:
-            with contextlib.suppress(OSError):
-                one.connection.shutdown(socket.SHUT_WR)
-        end = time.monotonic() + _ENDING
-        with contextlib.suppress(KeyboardInterrupt):  # a second one does not wait
-            while self.running and time.monotonic() < end:
-                self._step(0.5)
-
-    def _hear(self, one: _Asked) -> None:
-        try:
-            data = one.connection.recv(1 << 16)
-        except OSError:
-            data = b""
-        *lines, one.heard = (one.heard + data).split(b"\n")
-        for line in lines:
-            message = json.loads(line)
-            if "stage" in message:
-                name, text, expected, stage = message["stage"]
-                self.display.show(str(name), str(text), expected, one.begun, stage=bool(stage))
-            elif "ended" in message:
-                one.ended = int(message["ended"])
-            else:
-                one.answer = message
-        if not data:
-            self.selector.unregister(one.connection)
-            one.connection.close()
-            self._finish(one)
-
-    def _print(self, one: _Asked) -> None:
-        data = os.read(one.output, 1 << 16)
-        if not data:
-            self.selector.unregister(one.output)
-            return
-        *lines, one.printed = (one.printed + data).split(b"\n")
-        if lines:
-            self.display.say("".join(line.decode(errors="replace") + "\n" for line in lines))
-
-    def _finish(self, one: _Asked) -> None:
-        """It has ended: what it printed last, and its outcome."""
-        os.set_blocking(one.output, False)
-        with contextlib.suppress(BlockingIOError, KeyError):
-            while one.output in self.selector.get_map():
-                self._print(one)
-        with contextlib.suppress(KeyError):
-            self.selector.unregister(one.output)
-        os.close(one.output)
-        self.running.remove(one)
-        self.display.done(one.request.name)
-        name = one.request.name
-        if "folder" in one.answer:
-            self.outcome[name] = Path(one.answer["folder"])
-        elif "error" in one.answer:
-            self.outcome[name] = revived(one.answer["error"])
-        elif one.ended is not None and one.ended < 0:
-            sweep(one.request)
-            self.outcome[name] = crashed(name, -one.ended)
-        else:
-            self.outcome[name] = None
 
 
 def revived(told: dict[str, Any]) -> SlipwayError:
@@ -384,31 +301,27 @@ def crashed(name: str, number: int) -> ExportError:
     )  # fmt: skip
 
 
-def export(requests: Sequence[Request], force: bool, at_once: int, keep: bool) -> dict[str, Path | SlipwayError | None]:
-    """Export by the warm exporter; the outcome of each request by its name.
+def export(requests: Sequence[Request], force: bool, at_once: int, keep: bool) -> list[SlipwayError | bool]:
+    """Export by the warm exporter.
 
     Args:
         at_once: how many together.
         keep: leave the exporter running for further commands.
 
     Returns:
-        folders and errors; ``None`` for what must be exported in another way, as the exporter is not there.
+        For each request whether it is done, or its error; ``False``: it must be exported in another way.
     """
-    outcome: dict[str, Path | SlipwayError | None] = {request.name: None for request in requests}
     display = Display(sys.stderr, len(requests))
     try:
         with exporter(display, requests[0].name, keep) as folder:
-            if folder is None:
-                display.done(requests[0].name)
-            else:
-                exports = Exports(folder, requests, force, at_once, display)
-                exports.run()
-                outcome.update(exports.outcome)
+            if folder is not None:
+                return _all(folder, requests, force, at_once, display)
+            display.done(requests[0].name)
     except OSError:
         pass  # the folder is not private, or cannot be made
     finally:
         display.close()
-    return outcome
+    return [False] * len(requests)
 
 
 def attempt(outdated: Sequence[Request], force: bool, at_once: int) -> dict[str, SlipwayError]:
@@ -420,14 +333,13 @@ def attempt(outdated: Sequence[Request], force: bool, at_once: int) -> dict[str,
     Returns:
         The failures by the requests' names. A failure does not stop the others.
     """
-    keep = usable()
-    outcome: dict[str, Path | SlipwayError | None] = {request.name: None for request in outdated}
-    if keep or (at_once > 1 and len(outdated) > 1):
-        outcome = export(outdated, force, at_once, keep)
-    failures = {name: one for name, one in outcome.items() if isinstance(one, SlipwayError)}
-    if len(outdated) > 1:
-        for name, error in failures.items():
-            note(here.failed(name, error))
-    left = [request for request in outdated if outcome[request.name] is None]
+    keep, several = usable(), len(outdated) > 1
+    found: list[SlipwayError | bool] = [False] * len(outdated)
+    if keep or (at_once > 1 and several):
+        found = export(outdated, force, at_once, keep)
+    failures = {one.name: error for one, error in zip(outdated, found, strict=True) if isinstance(error, SlipwayError)}
+    for name, error in failures.items() if several else ():
+        note(here.failed(name, error))
+    left = [one for one, done in zip(outdated, found, strict=True) if done is False]
     with paused():  # it shows itself what it does
         return {**failures, **here.attempt(left, force)}

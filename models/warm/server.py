@@ -11,26 +11,27 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import gc
 import importlib
 import json
 import os
-import selectors
+import select
+import shutil
 import signal
 import socket
-import struct
 import sys
 import time
+import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from core.cli.start import again
 from core.errors import SlipwayError
 from core.processes.interrupts import from_ctrl_c
 from models.lowering import progress
-from models.warm.client import BUSY, SOCKET, code, key
+from models.warm.client import BUSY, MARK, SOCKET, busy, code, key, opened
 
 LOADS = (
     "torch",
@@ -53,57 +54,10 @@ LOADS = (
     "core.formats.program",
 )
 """What exports load. It must not start a thread, nor the runtime of references (`models.lowering.forked`)."""
-MOST = 1 << 20
-"""Bytes of a request."""
 _GRACE = 10.0
 """Seconds for an export to clean up after its command is gone."""
 _LOOK = 5.0
 """Seconds between two looks at the socket and at the clock."""
-
-
-def may_connect(connection: socket.socket) -> bool:
-    """Whether the other end belongs to the same user."""
-    _, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    return bool(user == os.getuid())
-
-
-@dataclass
-class _Export:
-    """An export that runs."""
-
-    pid: int
-    connection: socket.socket
-    end: float = float("inf")
-    """On the monotonic clock: when it is killed."""
-
-
-def _send(connection: socket.socket, message: dict[str, Any]) -> None:
-    with contextlib.suppress(OSError):
-        connection.sendall(json.dumps(message).encode() + b"\n")
-
-
-def _receive(connection: socket.socket) -> tuple[dict[str, Any], int]:
-    """A request and the descriptor for the copy's output.
-
-    Raises:
-        ValueError: it is none. OSError: nothing came in time.
-    """
-    connection.settimeout(5.0)
-    data, descriptors, _, _ = socket.recv_fds(connection, MOST, 1)
-    if not data or len(descriptors) != 1:
-        for one in descriptors:
-            os.close(one)
-        raise ValueError("no request")
-    try:
-        while not data.endswith(b"\n"):
-            more = connection.recv(MOST)
-            if not more or len(data) > MOST:
-                raise ValueError("an unfinished request")
-            data += more
-        return json.loads(data), descriptors[0]
-    except (OSError, ValueError):
-        os.close(descriptors[0])
-        raise
 
 
 def _take_over(request: dict[str, Any], added: Mapping[str, str]) -> None:
@@ -113,184 +67,120 @@ def _take_over(request: dict[str, Any], added: Mapping[str, str]) -> None:
     os.umask(request["umask"])
     os.chdir(request["cwd"])
     time.tzset()
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
 
 
 def _export(connection: socket.socket, request: dict[str, Any], added: Mapping[str, str]) -> int:
-    """Export; send stages, then ``folder`` or ``error``. Exit code 0 if one of them was sent."""
+    """Export; say stages, then that it is done, or the error. Exit code 0 if one of them was said."""
     _take_over(request, added)
 
-    def send(message: dict[str, Any]) -> None:
-        connection.sendall(json.dumps(message).encode() + b"\n")
+    def say(kind: str, value: Any) -> None:
+        connection.sendall(f"{MARK}{json.dumps([kind, value])}\n".encode())
 
-    def heard(name: str, text: str, expected: float | None, stage: bool) -> None:
-        send({"stage": [name, text, expected, stage]})
-
-    progress.listener[:] = [heard]
+    progress.listener[:] = [lambda *stage: say("stage", stage)]
     from models.export import export
 
     try:
-        folder = export(
+        export(
             request["model"],
             request["scheme"],
             partitioners=request["partitioners"],
             options=request["options"],
             force=request["force"],
-            out=Path(request["out"]) if request["out"] else None,
+            out=Path(request["out"]),
             format=request["format"],
         )
     except SlipwayError as error:
-        send({"error": {"class": type(error).__name__, "parts": [error.what, error.cause, error.hint, error.names]}})
+        say("error", {"class": type(error).__name__, "parts": [error.what, error.cause, error.hint, error.names]})
         return 0
     except (KeyboardInterrupt, Exception) as error:
         if not from_ctrl_c(error):
             raise
         return 130
-    send({"folder": os.fspath(folder)})
+    say("done", None)
     return 0
 
 
-class Server:
-    """Accepts commands, makes copies, and reports how they end."""
-
-    def __init__(self, listening: socket.socket, folder: Path, idle: float, added: Mapping[str, str]) -> None:
-        self.listening = listening
-        self.added = dict(added)
-        """Variables that libraries have set."""
-        self.folder = folder
-        self.idle = idle
-        self.running: dict[int, _Export] = {}
-        self.selector = selectors.DefaultSelector()
-        self.selector.register(listening, selectors.EVENT_READ)
-        self.own = (folder / SOCKET).lstat().st_ino
-        self.wake, wake = os.pipe()
-        for end in (self.wake, wake):
-            os.set_blocking(end, False)
-        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        self.selector.register(self.wake, selectors.EVENT_READ)
-
-    def serve(self) -> None:
-        """Until it has been idle for long enough, or the socket is gone."""
-        used = looked = time.monotonic()
-        while True:
-            for event, _ in self.selector.select(1.0 if self.running else _LOOK):
-                if event.fileobj is self.listening:
-                    self._accept()
-                elif event.fileobj == self.wake:
-                    with contextlib.suppress(BlockingIOError):
-                        os.read(self.wake, 4096)
-                else:
-                    self._gone(event.data)
-            self._reap()
-            now = time.monotonic()
-            if self.running:
-                used = now
-            for one in self.running.values():
-                if now > one.end:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.killpg(one.pid, signal.SIGKILL)
-            if now - looked > _LOOK:
-                looked = now
-                if not self._there() and not self.running:
-                    return
-            if now - used > self.idle:
-                return
-
-    def _there(self) -> bool:
-        """Whether the socket still is this process's own."""
-        try:
-            return (self.folder / SOCKET).lstat().st_ino == self.own
-        except OSError:
-            return False
-
-    def _accept(self) -> None:
-        connection, _ = self.listening.accept()
-        if not may_connect(connection):
-            connection.close()
-            return
-        try:
-            request, output = _receive(connection)
-        except (OSError, ValueError):
-            connection.close()
-            return
-        with contextlib.suppress(OSError):
-            (self.folder / BUSY).touch()
-        pid = os.fork()
-        if pid == 0:
-            self._become(connection, request, output)
-        os.close(output)
-        connection.settimeout(None)
-        self.running[pid] = _Export(pid, connection)
-        self.selector.register(connection, selectors.EVENT_READ, self.running[pid])
-
-    def _become(self, connection: socket.socket, request: dict[str, Any], output: int) -> None:
-        """What a copy does. It never returns."""
-        code = 1
-        try:
-            os.setsid()
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            sys.unraisablehook = again
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            signal.signal(signal.SIGTERM, signal.default_int_handler)
-            self.selector.close()
-            self.listening.close()
-            for one in self.running.values():
-                one.connection.close()
-            os.dup2(output, 1)
-            os.dup2(output, 2)
-            os.close(output)
-            gc.freeze()  # a look for cycles would copy all pages of the first process
-            connection.settimeout(None)
-            code = _export(connection, request, self.added)
-        except BaseException:  # noqa: BLE001  # whatever it is, it must not run the first process's own ends
-            import traceback
-
-            os.write(2, traceback.format_exc().encode())
-        finally:
-            with contextlib.suppress(BaseException):
-                sys.stdout.flush()
-                sys.stderr.flush()
-            os._exit(code)
-
-    def _gone(self, export: _Export) -> None:
-        """The command has ended, or says something: nothing is expected, so both end the export."""
-        self.selector.unregister(export.connection)
-        export.end = time.monotonic() + _GRACE
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(export.pid, signal.SIGINT)
-
-    def _reap(self) -> None:
-        for pid in list(self.running):
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            if ended:
-                one = self.running.pop(pid)
-                with contextlib.suppress(KeyError):
-                    self.selector.unregister(one.connection)
-                # What it started itself and left behind.
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(pid, signal.SIGKILL)
-                if not self.running:
-                    (self.folder / BUSY).unlink(missing_ok=True)
-                _send(one.connection, {"ended": os.waitstatus_to_exitcode(status)})
-                one.connection.close()
-
-
-def listen(folder: Path) -> socket.socket:
-    """A socket in ``folder``, which only this user may enter; its path may be longer than a socket's."""
-    listening = socket.socket(socket.AF_UNIX)
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    before = os.umask(0o177)
+def _become(connection: socket.socket, request: dict[str, Any], added: Mapping[str, str]) -> NoReturn:
+    """What a copy does. It never returns."""
+    code = 1
     try:
-        listening.bind(f"/proc/self/fd/{handle}/{SOCKET}.new")
+        os.setsid()
+        sys.unraisablehook = again
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        for number in (1, 2):  # what it prints is the command's to show
+            os.dup2(connection.fileno(), number)
+        gc.freeze()  # a look for cycles would copy all pages of the first process
+        code = _export(connection, request, added)
+    except BaseException:  # noqa: BLE001  # whatever it is, it must not run the first process's own ends
+        os.write(2, traceback.format_exc().encode())
     finally:
-        os.umask(before)
-        os.close(handle)
-    listening.listen(64)
-    return listening
+        with contextlib.suppress(BaseException):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _serve(connection: socket.socket, folder: Path, added: Mapping[str, str]) -> None:
+    """Read a request, export in a copy of this process, end that if the command is gone, and say how it ended."""
+    connection.settimeout(5.0)
+    line = connection.makefile("rb").readline()
+    if not line:
+        return  # somebody asked whether anybody is here
+    connection.settimeout(None)
+    lock = (folder / BUSY).open("a")  # closed when this process and the copy have ended
+    fcntl.flock(lock, fcntl.LOCK_SH)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    pid = os.fork()
+    if pid == 0:
+        _become(connection, json.loads(line), added)
+    events, ended, end = select.poll(), os.pidfd_open(pid), None
+    events.register(ended, select.POLLIN)
+    events.register(connection, select.POLLIN)
+    while ended not in (ready := dict(events.poll(1000))):
+        if ready:  # the end of the connection: nothing else comes
+            events.unregister(connection)
+            os.kill(pid, signal.SIGINT)
+            end = time.monotonic() + _GRACE
+        elif end is not None and time.monotonic() > end:
+            os.killpg(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    # What it started itself and left behind.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+    with contextlib.suppress(OSError):
+        connection.sendall(f"{MARK}{json.dumps(['ended', os.waitstatus_to_exitcode(status)])}\n".encode())
+
+
+def _there(folder: Path, own: int) -> bool:
+    """Whether the socket still is this process's own."""
+    try:
+        return (folder / SOCKET).lstat().st_ino == own
+    except OSError:
+        return False
+
+
+def serve(listening: socket.socket, folder: Path, idle: float, added: Mapping[str, str]) -> None:
+    """Until it has been idle for long enough, or the socket is gone."""
+    own, used = (folder / SOCKET).lstat().st_ino, time.monotonic()
+    listening.settimeout(_LOOK)
+    while _there(folder, own) and time.monotonic() - used < idle:
+        try:
+            connection, _ = listening.accept()
+        except TimeoutError:
+            if busy(folder):
+                used = time.monotonic()
+            continue
+        used = time.monotonic()
+        if os.fork() == 0:
+            try:
+                listening.close()
+                _serve(connection, folder, added)
+            finally:
+                os._exit(0)
+        connection.close()
+    if _there(folder, own):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def main(folder: Path, wanted: str, idle: float) -> int:
@@ -305,23 +195,14 @@ def main(folder: Path, wanted: str, idle: float) -> int:
     added = {name: value for name, value in os.environ.items() if name not in before}
     gc.collect()
     gc.freeze()
-    with contextlib.suppress(FileNotFoundError):
-        (folder / f"{SOCKET}.new").unlink()
-    listening = listen(folder)
-    (folder / f"{SOCKET}.new").rename(folder / SOCKET)
-    server = Server(listening, folder, idle, added)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    try:
-        server.serve()
-    finally:
-        if server._there():
-            (folder / SOCKET).unlink()
-            (folder / BUSY).unlink(missing_ok=True)
-            with contextlib.suppress(OSError):
-                folder.rmdir()
-        for one in server.running.values():
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(one.pid, signal.SIGKILL)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the processes that serve
+    with socket.socket(socket.AF_UNIX) as listening:
+        os.umask(0o177)
+        with opened(folder) as path:
+            listening.bind(f"{path}/{SOCKET}.new")
+        listening.listen(64)
+        (folder / f"{SOCKET}.new").rename(folder / SOCKET)
+        serve(listening, folder, idle, added)
     return 0
 
 

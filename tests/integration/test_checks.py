@@ -17,8 +17,6 @@ from toolchains.targets import get_target
 pytestmark = pytest.mark.build
 
 PLAIN = "int plain(int a) { return a * 3; }\n"
-MOVW = PLAIN + '__asm__(".text\\n.type planted,%function\\nplanted: .inst 0xe3000001\\n bx lr\\n");\n'
-NEON = PLAIN + '__asm__(".fpu neon\\n.text\\n.type planted,%function\\nplanted: vadd.i32 q0, q1, q2\\n bx lr\\n");\n'
 POOL = PLAIN + "double pool(double a) { return a * 1.2345678901234567; }\n"
 AVX = """
 #include <immintrin.h>
@@ -69,14 +67,6 @@ def refused(folder: Path, target: str, *files: Path) -> BuildError:
 def triple(target: str) -> list[str]:
     row = get_target(target)
     return [row.zig_triple, *([f"-mcpu={row.zig_cpu}"] if row.zig_cpu else [])]
-
-
-@pytest.mark.parametrize(("code", "instruction"), [(MOVW, "movw r0, #1"), (NEON, "vadd.i32 q0, q1, q2")])
-def test_planted_in_armv6(tmp_path: Path, code: str, instruction: str) -> None:
-    name, *cpu = triple("linux-armv6")
-    error = refused(tmp_path, "linux-armv6", cc(tmp_path, name, code, *cpu))
-    assert error.names == ("planted",)
-    assert f"planted in libx.a(source.c.o) has {instruction}" in error.cause
 
 
 @pytest.mark.parametrize(

@@ -73,8 +73,6 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dic
     for name, kept in (("image", "input0"), ("scores", "output0")):
         shutil.copy(mlp / f"{kept}.npy", folder / f"{name}.npy")
     (folder / "net.py").write_text(NET, encoding="utf-8")
-    (folder / "models" / "nets").mkdir(parents=True)
-    shutil.copy(ROOT / "models" / "nets" / "talking.py", folder / "models" / "nets")
     _pictures(folder / "photos")
     _onnx(folder)
     with warm() as own:  # the devices are those that other tests use, too

@@ -40,7 +40,6 @@ RUN = {
     "models.md": (
         "./inv export --model net.py:make_model --scheme qs8",
         "./inv deploy --device pi",
-        "./inv deploy --device local --model models/nets/talking.py",
         "./inv deploy",
     ),
     "onnx.md": (

@@ -10,7 +10,7 @@ from typing import Any
 from core.files import write_atomic
 from core.paths import dist_dir
 
-CONTEXT, WIDTH = 40, 32
+CONTEXT, WIDTH, VOCABULARY = 40, 32, 64
 STOPS = [63, 62]
 PROMPT = [1, 15, 27]
 """Five tokens follow, the last of them a stop."""
@@ -29,9 +29,28 @@ def _programs() -> Path:
     import torch
     from torch import nn
 
-    from models.nets.talking import Speaker
+    class Speaker(nn.Module):  # type: ignore[misc]  # torch's types are not read here
+        """One layer of attention over a cache of keys and values, called with tokens and their positions."""
 
-    class Decoder(Speaker):  # type: ignore[misc,unused-ignore]
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding = nn.Embedding(VOCABULARY, WIDTH)
+            self.places = nn.Embedding(CONTEXT, WIDTH)
+            self.query, self.key, self.value = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
+            self.head = nn.Sequential(nn.Linear(WIDTH, 2 * WIDTH), nn.GELU(), nn.Linear(2 * WIDTH, VOCABULARY))
+            self.register_buffer("keys", torch.zeros(1, CONTEXT, WIDTH))
+            self.register_buffer("values", torch.zeros(1, CONTEXT, WIDTH))
+
+        def forward(self, token: Any, position: Any) -> Any:
+            """Scores ``[1, tokens, vocabulary]`` of the next ones."""
+            x = self.embedding(token) + self.places(position)
+            self.keys.index_copy_(1, position, self.key(x))
+            self.values.index_copy_(1, position, self.value(x))
+            scores = self.query(x) @ self.keys.transpose(1, 2) / WIDTH**0.5
+            later = torch.arange(CONTEXT) > position.unsqueeze(-1)
+            return self.head(x + scores.masked_fill(later, float("-inf")).softmax(-1) @ self.values)
+
+    class Decoder(Speaker):
         """The part that reads embeddings."""
 
         def __init__(self, speaker: Any) -> None:

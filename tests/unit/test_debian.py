@@ -1,250 +1,302 @@
-"""The Debian client without a network: packages, the cache, unpacking."""
+"""Debian's archive: a small archive made here, attacks on it, and what is kept of it."""
 
 from __future__ import annotations
 
 import hashlib
-import subprocess
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator
+from email.utils import formatdate
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
-from core.errors import HostError
+from core.errors import ConfigError, HostError
 from core.files import sealed, sha256_file
-from toolchains.debian import apt as debian_apt
+from tests.support.archive import Archive, make_deb, make_key
 from toolchains.debian import packages as debian
-from toolchains.debian.apt import AptError
-from toolchains.debian.client import Item
-from toolchains.debian.tree import library_folders, own_loader_argv, unpack
+from toolchains.debian import release as debian_release
+from toolchains.debian.client import ArchiveError
+from toolchains.debian.reader import Reader
+from toolchains.debian.tree import own_loader_argv
+
+KEY = make_key()
+"""Made once: it signs every archive here."""
+DAY = 86400.0
 
 
-def build_deb(folder: Path, name: str, version: str, files: dict[str, str], links: dict[str, str]) -> Path:
-    """A real package, made by dpkg-deb."""
-    root = folder / f"{name}-root"
-    (root / "DEBIAN").mkdir(parents=True)
-    (root / "DEBIAN/control").write_text(
-        f"Package: {name}\nVersion: {version}\nArchitecture: amd64\nMaintainer: T <t@t.example>\n"
-        f"Depends: libc6 (>= 2.36)\nDescription: test\n"
-    )
-    for path, text in files.items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(text)
-    for path, target in links.items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).symlink_to(target)
-    if "usr/bin/su" in files:
-        (root / "usr/bin/su").chmod(0o4755)
-    out = folder / f"{name}_{version.replace(':', '%3a')}_amd64.deb"
-    subprocess.run(["dpkg-deb", "--build", "--root-owner-group", root, out], check=True, capture_output=True)
-    return out
-
-
-@pytest.fixture
-def packages(tmp_path: Path) -> list[Path]:
-    """Two packages, one in the layout before merged-/usr and one after."""
+@pytest.fixture(scope="module")
+def debs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("debs")
     return [
-        build_deb(
-            tmp_path,
-            "old",
-            "1:1.0-1",
-            {"lib/x86_64-linux-gnu/liba.so.1": "a", "usr/bin/su": "su", "etc/a.conf": "a"},
-            {
-                "lib64/ld.so": "/lib/x86_64-linux-gnu/liba.so.1",
-                "usr/lib/x86_64-linux-gnu/liba.so": "/lib/x86_64-linux-gnu/liba.so.1",
-                "etc/outside": "/nowhere/else",
-            },
-        ),
-        build_deb(tmp_path, "new", "2.0", {"usr/lib/x86_64-linux-gnu/private/libb.so.2": "b"}, {"lib": "usr/lib"}),
+        make_deb(folder, "tool", {"usr/bin/tool": "tool"}, "1:2.0-1", depends="libtool1 (>= 1), absent | choice"),
+        make_deb(folder, "libtool1", {"usr/lib/x86_64-linux-gnu/libtool.so.1": "library"}, depends="virtual"),
+        make_deb(folder, "choice", {"usr/share/choice": "choice"}),
+        make_deb(folder, "enemy", {"usr/share/enemy": "enemy"}, Provides="virtual", Conflicts="choice"),
+        make_deb(folder, "provider", {"usr/share/provider": "provider"}, Provides="virtual"),
     ]
 
 
-@pytest.mark.parametrize("order", [1, -1])
-def test_unpacking_merges_usr_and_makes_links_relative(tmp_path: Path, packages: list[Path], order: int) -> None:
-    root = tmp_path / "tree"
-    root.mkdir()
-    if order == 1:
-        unpack(packages[::-1], root)
-    else:
-        unpack(packages[:1], root)
-    assert (root / "lib").readlink() == Path("usr/lib")
-    assert (root / "lib64").readlink() == Path("usr/lib64")
-    assert (root / "lib64/ld.so").read_text() == "a"
-    assert not (root / "usr/lib64/ld.so").readlink().is_absolute()
-    assert (root / "usr/lib/x86_64-linux-gnu/liba.so").read_text() == "a"
-    assert (root / "etc/outside").readlink() == Path("/nowhere/else")
-    assert (root / "usr/bin/su").stat().st_mode & 0o7777 == 0o755
-    moved = tmp_path / "moved"
-    root.rename(moved)
-    assert (moved / "lib64/ld.so").read_text() == "a"
-    if order == 1:
-        base = moved / "usr/lib/x86_64-linux-gnu"
-        assert library_folders(moved) == [base, base / "private"]
-
-
-def test_only_what_is_kept_stays(tmp_path: Path, packages: list[Path]) -> None:
-    root = tmp_path / "tree"
-    root.mkdir()
-    unpack(packages[:1], root, keep=["usr/bin/*"])
-    left = sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if not path.is_dir())
-    assert left == ["usr/bin/su"]
-    assert not (root / "etc").exists()
-
-
-class FakeApt(debian_apt.Apt):
-    """apt with an archive in a folder; counts what it is asked."""
-
-    archive: ClassVar[dict[str, bytes]] = {}
-    lists: ClassVar[dict[str, bytes] | None] = None
-    asked: ClassVar[list[str]] = []
-
-    @property
-    def lists_age(self) -> float:
-        return float("inf") if FakeApt.lists is None else 0.0
-
-    def refresh(self) -> None:
-        self.asked.append("refresh")
-        FakeApt.lists = dict(self.archive)
-
-    def plan(self, packages: Sequence[str], closure: bool) -> list[Item]:
-        self.asked.append("plan")
-        lists = FakeApt.lists or {}
-        known = {name.split("_")[0] for name in lists} | {Item("", name, 0, "").spec for name in lists}
-        names = [
-            name for name in sorted(lists)
-            if closure or {name.split("_")[0], Item("", name, 0, "").spec} & set(packages)
-        ]  # fmt: skip
-        if not set(packages) <= known:
-            raise AptError("Looking up failed.", "", "", "E: Unable to locate package")
-        return [Item("", name, len(lists[name]), hashlib.sha256(lists[name]).hexdigest()) for name in names]
-
-    def download(self, items: Sequence[Item], folder: Path) -> None:
-        self.asked.append("download " + " ".join(item.spec for item in items))
-        for item in items:
-            if item.name not in self.archive:
-                raise AptError("Downloading failed.", "", "", "404  Not Found")
-            (folder / item.name).write_bytes(self.archive[item.name])
-
-
 @pytest.fixture
-def apt(tmp_path: Path, packages: list[Path], monkeypatch: pytest.MonkeyPatch) -> type[FakeApt]:
-    """The client over an archive that holds `packages`."""
+def archive(tmp_path: Path, debs: list[Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive]:
+    """The archive, served, and this machine trusts its key."""
+    made = Archive(tmp_path / "archive", KEY, packages=list(debs))
+    made.publish()
+    keyring = tmp_path / "keys.pgp"
+    keyring.write_bytes(bytes(KEY.extract_certificate()))
+    monkeypatch.setattr(debian_release, "apts_setting", lambda _: "")
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
     monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(debian, "Apt", FakeApt)
-    FakeApt.archive = {file.name: file.read_bytes() for file in packages}
-    FakeApt.lists = None
-    FakeApt.asked = []
-    return FakeApt
+    monkeypatch.setenv("SLIPWAY_DEBIAN_KEYRING", str(keyring))
+    monkeypatch.delenv(debian_release.EXPIRED_VARIABLE, raising=False)
+    with made.served():
+        monkeypatch.setenv("SLIPWAY_DEBIAN_MIRROR", made.uri)
+        yield made
 
 
-def test_what_a_request_brought_is_not_downloaded_again(apt: type[FakeApt], packages: list[Path]) -> None:
-    first = debian.fetch("bookworm", "amd64", ["old"])
-    assert apt.asked == ["refresh", "plan", "download old=1:1.0-1"]
-    assert [sha256_file(file) for file in first] == [sha256_file(packages[0])]
-    apt.asked.clear()
-    assert debian.fetch("bookworm", "amd64", ["old"]) == first
-    assert apt.asked == []
-    debian.fetch("bookworm", "amd64", ["old"])
-    apt.asked.clear()
-    files = debian.fetch("bookworm", "amd64", ["old"], closure=True)
-    assert apt.asked == ["plan", "download new=2.0"]
-    assert [file.name for file in files] == ["new_2.0_amd64.deb", "old_1%3a1.0-1_amd64.deb"]
+def refresh() -> None:
+    Reader("bookworm", "amd64").refresh()
 
 
-def test_a_changed_file_in_the_cache_is_found_out(apt: type[FakeApt]) -> None:
-    (file,) = debian.fetch("bookworm", "amd64", ["old"])
-    right = file.read_bytes()
-    file.write_bytes(right[:-1] + bytes([right[-1] ^ 1]))
-    apt.asked.clear()
-    assert debian.fetch("bookworm", "amd64", ["old"]) == [file]
-    assert apt.asked == ["plan", "download old=1:1.0-1"]
-    assert file.read_bytes() == right
-    file.unlink()
-    debian.fetch("bookworm", "amd64", ["old"])
-    assert file.read_bytes() == right
+def names(files: list[Path]) -> list[str]:
+    return sorted(file.name.partition("_")[0] for file in files)
 
 
-def test_a_file_with_another_digest_than_the_list_says_is_refused(apt: type[FakeApt], tmp_path: Path) -> None:
-    apt.lists = dict(apt.archive)
-    apt.archive["old_1%3a1.0-1_amd64.deb"] += b"x"
-    with pytest.raises(HostError, match="not the file"):
-        debian.fetch("bookworm", "amd64", ["old"])
-    folder = tmp_path / "cache/debian/bookworm-amd64"
-    assert list((folder / "pool").iterdir()) == []
-    assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
+def test_packages_come_with_what_they_need_and_the_second_time_from_the_cache(archive: Archive) -> None:
+    files = debian.fetch("bookworm", "amd64", ["tool"], closure=True)
+    # "absent" is not in the archive, so its alternative; "enemy" provides what is needed, but conflicts with that.
+    assert names(files) == ["choice", "libtool1", "provider", "tool"]
+    assert files[0].name == "tool_1%3a2.0-1_amd64.deb"
+    assert sha256_file(files[0]) == sha256_file(archive.packages[0])
+    asked = len(archive.asked)
+    assert debian.fetch("bookworm", "amd64", ["tool"], closure=True) == files
+    assert names(debian.fetch("bookworm", "amd64", ["tool"])) == ["tool"]
+    assert len(archive.asked) == asked, "the lists are fresh and the files are kept"
+    assert names(debian.fetch("bookworm", "amd64", ["enemy=1.0-1"])) == ["enemy"]
+    assert archive.asked[asked:] == ["/pool/enemy_1.0-1_amd64.deb"]
+    root = debian.tree("bookworm", "amd64", ["tool"], closure=True)
+    assert (root / "usr/bin/tool").read_text() == "tool"
+    assert debian.versions(root)["tool"] == "1:2.0-1"
 
 
-def test_lists_that_are_out_of_date_are_read_again_once(apt: type[FakeApt], packages: list[Path]) -> None:
-    apt.lists = {"old_0.9_amd64.deb": b"gone from the archive"}
-    files = debian.fetch("bookworm", "amd64", ["old"])
-    assert [file.name for file in files] == [packages[0].name]
-    assert apt.asked == ["plan", "download old=0.9", "refresh", "plan", "download old=1:1.0-1"]
-    apt.asked.clear()
-    apt.lists = dict(apt.archive)
-    with pytest.raises(HostError, match="Looking up"):
-        debian.fetch("bookworm", "amd64", ["nosuch"])
-    assert apt.asked == ["plan", "refresh", "plan"]
+def flip(file: Path) -> None:
+    """Change one bit in the middle."""
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
 
 
-def test_a_pinned_package_that_is_another_file_or_gone_is_refused(apt: type[FakeApt], packages: list[Path]) -> None:
-    with pytest.raises(HostError, match=r"no longer has old 1:0\.9-1 for amd64") as caught:
-        debian.binary("bookworm", "old_1%3a0.9-1_amd64.deb", "0" * 64)
-    assert "there is 1:1.0-1 now" in caught.value.cause
-    assert "toolchains.debian.pins bookworm amd64 old" in caught.value.hint
+def swap(file: Path, old: bytes, new: bytes) -> None:
+    file.write_bytes(file.read_bytes().replace(old, new))
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-10])
+
+
+ATTACKS: dict[str, tuple[Callable[[Archive], object], str]] = {
+    "a changed byte": (lambda a: flip(a.signed), "signature"),
+    "a changed word": (lambda a: swap(a.signed, b"binary-amd64", b"binary-amd65"), "signature"),
+    "cut short": (lambda a: cut(a.signed), "signature"),
+    "another key": (lambda a: a.sign(key=make_key()), "signature"),
+    "no signature": (lambda a: a.signed.write_text("Origin: Debian\nCodename: bookworm\n"), "signature"),
+    "too long": (lambda a: a.signed.write_bytes(a.signed.read_bytes() + b"\n" * (5 << 20)), "more than 4194304"),
+    "another suite": (lambda a: a.sign(Codename="buster"), "not Debian bookworm's"),
+    "another archive": (lambda a: a.sign(Origin="Debian Backports"), "not Debian bookworm's"),
+    "no date": (lambda a: a.sign(Date=""), "no date"),
+    "expired": (lambda a: a.sign(until=time.time() - DAY), "was valid until"),
+    "from the future": (lambda a: a.sign(Date=formatdate(time.time() + DAY)), "in the future"),
+    "a changed list": (lambda a: flip(a.list_file), "not the file that was expected"),
+    "a list cut short": (lambda a: cut(a.list_file), "of"),
+    "a longer list": (lambda a: a.list_file.write_bytes(a.list_file.read_bytes() + b"x"), "more than"),
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_lists_that_are_not_debians_are_refused_in_words(archive: Archive, tmp_path: Path, attack: str) -> None:
+    change, words = ATTACKS[attack]
+    change(archive)
+    with pytest.raises(ArchiveError) as caught:
+        debian.fetch("bookworm", "amd64", ["tool"])
+    assert words in str(caught.value)
+    assert "SLIPWAY_DEBIAN_MIRROR" in caught.value.hint or "clock" in caught.value.hint
+    left = [path for path in (tmp_path / "cache/debian").rglob("*") if path.is_file()]
+    assert left == [], "nothing of it is kept"
+
+
+@pytest.mark.parametrize("change", [flip, cut])
+def test_a_changed_package_is_refused(archive: Archive, tmp_path: Path, change: Callable[[Path], None]) -> None:
+    change(archive.folder / "pool" / archive.packages[2].name)
+    with pytest.raises(ArchiveError, match="not the file that was expected") as caught:
+        debian.fetch("bookworm", "amd64", ["choice"])
+    assert caught.value.half_updated
+    assert list((tmp_path / "cache").rglob("*.deb")) == []
+
+
+def test_what_was_left_and_what_is_not_signed_does_not_count(archive: Archive, tmp_path: Path) -> None:
+    left = tmp_path / "cache/debian/bookworm-amd64/.lists.abc/list.xz"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"half")
+    refresh()
+    assert not left.parent.exists()
+    signed = archive.signed.read_bytes()
+    other = b"Codename: sid\nSHA256:\n " + b"0" * 64 + b" 1 main/binary-amd64/Packages.xz\n\n"
+    archive.signed.write_bytes(other + signed)
+    refresh()
+    assert names(debian.fetch("bookworm", "amd64", ["choice"])) == ["choice"]
+
+
+def test_an_older_list_never_takes_the_place_of_a_newer_one(
+    archive: Archive, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refresh()
+    archive.packages.pop()
+    archive.publish(Date=formatdate(time.time() - DAY))
+    with pytest.raises(ArchiveError, match="older than the one that was read before"):
+        refresh()
+    monkeypatch.setattr(debian, "FRESH_SECONDS", -1)
+    assert names(debian.fetch("bookworm", "amd64", ["provider"])) == ["provider"], "the newer one serves on"
+    assert "is older than" in capsys.readouterr().err
+    archive.publish(Date=formatdate(time.time() - 60))
+    refresh()
+    with pytest.raises(ArchiveError, match="has no provider=2"):
+        debian.fetch("bookworm", "amd64", ["provider=2"])
+
+
+def test_lists_past_their_end_are_accepted_only_by_ones_own_setting(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive.sign(until=time.time() - 3 * DAY)
+    monkeypatch.setenv(debian_release.EXPIRED_VARIABLE, "2")
+    with pytest.raises(ArchiveError, match="was valid until"):
+        refresh()
+    monkeypatch.setenv(debian_release.EXPIRED_VARIABLE, "4")
+    refresh()
+    monkeypatch.setenv(debian_release.EXPIRED_VARIABLE, "for ever")
+    with pytest.raises(ConfigError, match="not a number of days"):
+        refresh()
+    monkeypatch.setattr(debian_release, "apts_setting", {"Acquire::Check-Valid-Until": "false"}.get)
+    refresh()  # as this system's apt accepts them
+
+
+def test_a_kept_list_that_somebody_changed_is_read_again(archive: Archive, tmp_path: Path) -> None:
+    refresh()
+    (kept,) = (tmp_path / "cache/debian/bookworm-amd64/archive").glob("*.xz")
+    flip(kept)
+    with pytest.raises(ArchiveError, match="damaged"):
+        Reader("bookworm", "amd64").plan(["tool"], closure=False)
+    flip(kept)
+    kept.write_bytes(b"")
+    assert names(debian.fetch("bookworm", "amd64", ["tool"])) == ["tool"]
+
+
+def test_what_cannot_be_had_is_said(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ArchiveError, match="has no nothing") as caught:
+        debian.fetch("bookworm", "amd64", ["nothing"])
+    assert caught.value.absent
+    with pytest.raises(ArchiveError, match="no list of packages for arm64"):
+        debian.fetch("bookworm", "arm64", ["tool"])
+    with pytest.raises(ArchiveError, match="404"):
+        debian.fetch("trixie", "amd64", ["tool"])
+    with pytest.raises(ArchiveError, match=r"no Debian \.\./bookworm"):
+        Reader("../bookworm", "amd64").refresh()
+    monkeypatch.setenv("SLIPWAY_DEBIAN_MIRROR", "http://127.0.0.1:9")
+    with pytest.raises(ArchiveError, match="failed") as caught:
+        refresh()
+    assert caught.value.retry
+    assert "network" in caught.value.hint
+    monkeypatch.setenv("SLIPWAY_DEBIAN_MIRROR", "ftp://127.0.0.1:9")
+    with pytest.raises(ArchiveError, match="cannot be read"):
+        refresh()
+
+
+@pytest.mark.parametrize("path", ["../outside.deb", "/etc/passwd", "http://other.example/x.deb"])
+def test_a_list_names_files_of_the_archive_only(archive: Archive, path: str) -> None:
+    extra = f"Package: bad\nVersion: 1\nArchitecture: all\nFilename: {path}\nSize: 1\nSHA256: {'0' * 64}\n"
+    archive.publish(extra=extra)
+    with pytest.raises(ArchiveError, match="not a path in the archive"):
+        debian.fetch("bookworm", "amd64", ["bad"])
+
+
+def test_sources_and_pinned_packages_behind_newer_ones(archive: Archive) -> None:
+    tarball = archive.folder / "pool/tool_2.0.orig.tar.xz"
+    tarball.write_bytes(b"upstream")
+    digest = hashlib.sha256(b"upstream").hexdigest()
+    rows = "".join(
+        f" {digest} 8 {name}\n"
+        for name in ("tool_2.0-1.dsc", "tool_2.0.orig.tar.xz", "tool_2.0.orig.tar.xz.asc", "tool_2.0-1.debian.tar.xz")
+    )
+    old = f"Package: tool\nVersion: 1.9\nDirectory: pool\nChecksums-Sha256:\n {digest} 8 tool_1.9.orig.tar.xz\n"
+    new = f"Package: tool\nVersion: 2.0-1\nDirectory: pool\nChecksums-Sha256:\n{rows}"
+    archive.write_list("main/source/Sources.xz", f"{old}\n{new}")
+    archive.sign()
+    assert debian.source("bookworm", "tool", tarball.name, digest).read_bytes() == b"upstream"
     with pytest.raises(HostError, match="not the file that was pinned"):
-        debian.binary("bookworm", packages[0].name, "0" * 64)
+        debian.source("bookworm", "tool", tarball.name, "0" * 64)
+    with pytest.raises(HostError, match="no longer has"):
+        debian.source("bookworm", "tool", "tool_1.9.orig.tar.xz", digest)
+    name = "choice_0.9-1_amd64.deb"
+    (archive.folder / "pool" / name).write_bytes(b"older")
+    assert debian.binary("bookworm", name, hashlib.sha256(b"older").hexdigest()).read_bytes() == b"older"
+    with pytest.raises(HostError, match=r"no longer has choice 0\.8-1 for amd64") as caught:
+        debian.binary("bookworm", "choice_0.8-1_amd64.deb", "0" * 64)
+    assert "there is 1.0-1 now" in caught.value.cause
+    assert "toolchains.debian.pins bookworm amd64 choice" in caught.value.hint
+    with pytest.raises(HostError, match="not the file that was pinned"):
+        debian.binary("bookworm", "choice_1.0-1_amd64.deb", "0" * 64)
+
+
+def test_a_changed_file_in_the_cache_is_found_out(archive: Archive) -> None:
+    (file,) = debian.fetch("bookworm", "amd64", ["choice"])
+    right = file.read_bytes()
+    flip(file)
+    archive.asked.clear()
+    assert debian.fetch("bookworm", "amd64", ["choice"]) == [file]
+    assert archive.asked == ["/pool/choice_1.0-1_amd64.deb"]
+    assert file.read_bytes() == right
+
+
+def test_lists_that_are_out_of_date_are_read_again_once(archive: Archive, tmp_path: Path) -> None:
+    refresh()
+    archive.packages[2] = make_deb(tmp_path, "choice", {"usr/share/choice": "newer"}, "1.1-1")
+    (archive.folder / "pool/choice_1.0-1_amd64.deb").unlink()
+    archive.publish()
+    archive.asked.clear()
+    (file,) = debian.fetch("bookworm", "amd64", ["choice"])
+    assert file.name == "choice_1.1-1_amd64.deb"
+    assert archive.asked.count("/dists/bookworm/InRelease") == 1
 
 
 def test_a_pinned_package_is_fetched_once_and_replaced_by_its_update(
-    apt: type[FakeApt], packages: list[Path], capsys: pytest.CaptureFixture[str]
+    archive: Archive, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = debian.binary("bookworm", "old_1%3a1.0-1+deb12u1_amd64.deb", "0" * 64)
-    assert file.name == packages[0].name
-    assert "old 1:1.0-1+deb12u1 is gone from Debian bookworm: 1:1.0-1 took its place" in capsys.readouterr().err
-    name, digest = packages[0].name, sha256_file(packages[0])
+    name, digest = "choice_1.0-1_amd64.deb", sha256_file(archive.packages[2])
+    assert debian.binary("bookworm", "choice_1.0-1+deb12u1_amd64.deb", "0" * 64).name == name
+    assert "choice 1.0-1+deb12u1 is gone from Debian bookworm: 1.0-1 took its place" in capsys.readouterr().err
+    archive.asked.clear()
     file = debian.binary("bookworm", name, digest)
-    assert (file.name, sha256_file(file)) == (name, digest)
-    apt.asked.clear()
-    apt.archive.clear()  # gone from the archive: it is here
-    assert debian.binary("bookworm", name, digest) == file
-    assert apt.asked == []
+    assert (file.name, sha256_file(file), archive.asked) == (name, digest, [])
 
 
-def test_a_pinned_package_is_had_from_a_mirror_whose_lists_apt_refuses(
-    apt: type[FakeApt], packages: list[Path], monkeypatch: pytest.MonkeyPatch
+def test_a_pinned_package_is_had_from_a_mirror_whose_lists_are_refused(archive: Archive) -> None:
+    name, digest = "choice_1.0-1_amd64.deb", sha256_file(archive.packages[2])
+    cut(archive.list_file)
+    assert sha256_file(debian.binary("bookworm", name, digest)) == digest
+    with pytest.raises(HostError, match="not the file that was expected"):
+        debian.binary("bookworm", name, "0" * 64)
+
+
+def test_a_tree_is_made_once_and_again_when_it_was_changed(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def refuse(self: FakeApt) -> None:
-        raise AptError("Reading the list failed.", "", "", "File has unexpected size. Mirror sync in progress?")
-
-    def pinned(self: FakeApt, filename: str, sha256: str, folder: Path, newest: object = None) -> Path:
-        (folder / filename).write_bytes(packages[0].read_bytes())
-        return folder / filename
-
-    monkeypatch.setattr(FakeApt, "refresh", refuse)
-    monkeypatch.setattr(FakeApt, "download_pinned", pinned)
-    file = debian.binary("bookworm", packages[0].name, sha256_file(packages[0]))
-    assert file.read_bytes() == packages[0].read_bytes()
-    with pytest.raises(HostError, match="Reading the list failed"):
-        debian.binary("bookworm", packages[0].name, "0" * 64)
-
-
-def test_a_tree_is_made_once_and_survives_without_the_network(
-    apt: type[FakeApt], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = debian.tree("bookworm", "amd64", ["old"])
-    assert (root / "usr/bin/su").read_text() == "su"
-    assert debian.versions(root) == {"old": "1:1.0-1"}
-    assert root.name.startswith("old-")
-    monkeypatch.setattr(debian, "fetch", lambda *_args: pytest.fail("asked again"))
-    assert debian.tree("bookworm", "amd64", ["old"]) == root
+    root = debian.tree("bookworm", "amd64", ["tool"])
+    assert root.name.startswith("tool-")
+    with monkeypatch.context() as patch:
+        patch.setattr(debian, "fetch", lambda *_args: pytest.fail("asked again"))
+        assert debian.tree("bookworm", "amd64", ["tool"]) == root
     with pytest.raises(HostError, match="not in the unpacked packages"):
         own_loader_argv(root, "usr/bin/nothing")
-
-
-def test_a_changed_tree_is_unpacked_again(apt: type[FakeApt], capsys: pytest.CaptureFixture[str]) -> None:
-    root = debian.tree("bookworm", "amd64", ["old"])
-    (root / "usr/bin/su").write_text("us", encoding="utf-8")
+    (root / "usr/bin/tool").write_text("loot", encoding="utf-8")
     sealed._SEEN.clear()  # as in the next process
-    assert debian.tree("bookworm", "amd64", ["old"]) == root
-    assert (root / "usr/bin/su").read_text() == "su"
-    assert f"unpacked {root.name} again: something had changed usr/bin/su" in capsys.readouterr().err
+    assert debian.tree("bookworm", "amd64", ["tool"]) == root
+    assert (root / "usr/bin/tool").read_text() == "tool"
+    assert f"unpacked {root.name} again: something had changed usr/bin/tool" in capsys.readouterr().err

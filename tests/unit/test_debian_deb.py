@@ -1,11 +1,10 @@
-"""What is in a package, with dpkg-deb and without, and Debian's keys out of its own package."""
+"""What is in a package, beside dpkg-deb, and Debian's keys out of its own package."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import os
-import shutil
 import subprocess
 import tarfile
 from pathlib import Path
@@ -19,11 +18,7 @@ from tests.support.archive import Archive, make_deb
 from toolchains.debian import deb, keys
 from toolchains.debian import sources as debian_sources
 from toolchains.debian.sources import Mirror
-
-
-@pytest.fixture
-def without_dpkg(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deb, "_dpkg", lambda: False)
+from toolchains.debian.tree import library_folders, unpack
 
 
 @pytest.fixture
@@ -55,22 +50,72 @@ def seen(root: Path) -> dict[str, tuple[Any, ...]]:
     return found
 
 
-def test_both_ways_unpack_the_same(tmp_path: Path, package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_unpacks_as_dpkg_does(tmp_path: Path, package: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     one.mkdir()
     other.mkdir()
-    deb.extract(package, one)
-    field = deb.control(package, "Depends")
-    monkeypatch.setattr(deb, "_dpkg", lambda: False)
+    subprocess.run(["dpkg-deb", "--extract", package, one], check=True)
     deb.extract(package, other)
     assert seen(one) == seen(other)
     assert len(seen(one)) == 12
     assert sealed.contents(one) == sealed.contents(other)
-    assert deb.control(package, "Depends") == field == "libc6 (>= 2.36)"
+    assert deb.control(package, "Depends") == "libc6 (>= 2.36)"
     assert deb.control(package, "Recommends") == ""
 
 
-def test_a_damaged_package_is_refused(tmp_path: Path, package: Path, without_dpkg: None) -> None:
+@pytest.fixture
+def packages(tmp_path: Path) -> list[Path]:
+    """Two packages, one in the layout before merged-/usr and one after."""
+    files = {"lib/x86_64-linux-gnu/liba.so.1": "a", "usr/bin/su": "su", "etc/a.conf": "a"}
+    old = make_deb(tmp_path, "old", files, "1:1.0-1")
+    root, own = tmp_path / "old-root", "/lib/x86_64-linux-gnu/liba.so.1"
+    (root / "usr/bin/su").chmod(0o4755)
+    for path, target in {
+        "lib64/ld.so": own, "usr/lib/x86_64-linux-gnu/liba.so": own, "etc/outside": "/nowhere/else"
+    }.items():  # fmt: skip
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).symlink_to(target)
+    new = make_deb(tmp_path, "new", {"usr/lib/x86_64-linux-gnu/private/libb.so.2": "b"})
+    (tmp_path / "new-root/lib").symlink_to("usr/lib")
+    for name, file in (("old", old), ("new", new)):
+        argv: list[str | Path] = ["dpkg-deb", "-Zxz", "--build", "--root-owner-group", tmp_path / f"{name}-root", file]
+        subprocess.run(argv, check=True, capture_output=True)
+    return [old, new]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_unpacking_merges_usr_and_makes_links_relative(tmp_path: Path, packages: list[Path], order: int) -> None:
+    root = tmp_path / "tree"
+    root.mkdir()
+    if order == 1:
+        unpack(packages[::-1], root)
+    else:
+        unpack(packages[:1], root)
+    assert (root / "lib").readlink() == Path("usr/lib")
+    assert (root / "lib64").readlink() == Path("usr/lib64")
+    assert (root / "lib64/ld.so").read_text() == "a"
+    assert not (root / "usr/lib64/ld.so").readlink().is_absolute()
+    assert (root / "usr/lib/x86_64-linux-gnu/liba.so").read_text() == "a"
+    assert (root / "etc/outside").readlink() == Path("/nowhere/else")
+    assert (root / "usr/bin/su").stat().st_mode & 0o7777 == 0o755
+    moved = tmp_path / "moved"
+    root.rename(moved)
+    assert (moved / "lib64/ld.so").read_text() == "a"
+    if order == 1:
+        base = moved / "usr/lib/x86_64-linux-gnu"
+        assert library_folders(moved) == [base, base / "private"]
+
+
+def test_only_what_is_kept_stays(tmp_path: Path, packages: list[Path]) -> None:
+    root = tmp_path / "tree"
+    root.mkdir()
+    unpack(packages[:1], root, keep=["usr/bin/*"])
+    left = sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if not path.is_dir())
+    assert left == ["usr/bin/su"]
+    assert not (root / "etc").exists()
+
+
+def test_a_damaged_package_is_refused(tmp_path: Path, package: Path) -> None:
     whole = package.read_bytes()
     for data in (b"", whole[:50], whole[:-40], whole.replace(b"data.tar.xz", b"data.tar.zz")):
         package.write_bytes(data)
@@ -101,7 +146,7 @@ ESCAPES = {
 
 
 @pytest.mark.parametrize("name", ESCAPES)
-def test_nothing_is_written_outside(tmp_path: Path, package: Path, without_dpkg: None, name: str) -> None:
+def test_nothing_is_written_outside(tmp_path: Path, package: Path, name: str) -> None:
     members = {"debian-binary": b"2.0\n", "control.tar.xz": archived([]), "data.tar.xz": archived(ESCAPES[name])}
     data = b"!<arch>\n"
     for member, content in members.items():
@@ -120,11 +165,10 @@ def test_recipes_find_a_program_of_that_name(tmp_path: Path, package: Path, monk
     assert deb.stand_in() is None, "this machine has its own"
     words = ["dpkg-deb", "--fsys-tarfile", str(package)]
     own = subprocess.run(words, check=True, capture_output=True).stdout
-    monkeypatch.setattr(deb, "_dpkg", lambda: False)
+    monkeypatch.setenv("PATH", str(tmp_path))
     folder = deb.stand_in()
     assert folder is not None
-    program = shutil.which("dpkg-deb", path=str(folder))
-    assert program is not None
+    program = folder / "dpkg-deb"
     done = subprocess.run([program, *words[1:]], check=True, capture_output=True)
     assert done.stdout == own
     package.write_bytes(b"!<arch>\n")
@@ -143,9 +187,7 @@ def pinned(package: Path, file: bytes) -> dict[str, Any]:
     }
 
 
-def test_keys_come_out_of_the_pinned_package(
-    tmp_path: Path, without_dpkg: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_come_out_of_the_pinned_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
     package = make_deb(tmp_path, "keys", {"usr/share/keyrings/debian-archive-keyring.gpg": "the keys"})

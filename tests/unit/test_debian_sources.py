@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import HostError
-from toolchains.debian import apt as debian_apt
+from toolchains.debian import http as debian_http
 from toolchains.debian import packages as debian
 from toolchains.debian import sources as debian_sources
 from toolchains.debian.sources import Source, choose, parse_deb822, parse_list
@@ -137,25 +137,6 @@ def test_a_relative_of_debian_knows_its_archive(tmp_path: Path, monkeypatch: pyt
     assert debian_sources.find_mirror().uris == ("http://mirror.example/debian/",)
 
 
-@pytest.mark.parametrize(
-    ("output", "retry", "absent", "hint"),
-    [
-        ("E: Unable to locate package nosuch", False, True, "mirror"),
-        ("E: Failed to fetch http://m.example/x.deb  404  Not Found [IP: 10.0.0.1 80]", False, True, "mirror"),
-        ("E: Failed to fetch http://m.example/x  Could not resolve 'm.example'", True, False, "network"),
-        ("E: Failed to fetch http://m.example/x  Connection timed out [IP: 10.0.0.1 80]", True, False, "network"),
-        ("E: Failed to fetch http://m.example/x  503  Service Unavailable", True, False, "again"),
-        ("E: GPG error: http://m.example trixie InRelease: NO_PUBKEY 6ED0E7B82643E131", False, False, "keyring"),
-        ("E: Write error - write (28: No space left on device)", False, False, "space"),
-    ],
-)
-def test_what_apt_says_becomes_a_cause_and_a_hint(output: str, retry: bool, absent: bool, hint: str) -> None:
-    error = debian_apt.Apt("trixie", "amd64")._error(["apt-get", "update"], "Reading", output)
-    assert (error.retry, error.absent) == (retry, absent)
-    assert hint in error.hint
-    assert output.removeprefix("E: ") in error.cause
-
-
 def test_without_apt_the_error_says_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -165,7 +146,21 @@ def test_without_apt_the_error_says_what_to_set(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(debian_sources, "TEMPLATE", tmp_path / "Debian.info")
     assert "it has no apt" in debian.available()
     assert debian_sources.VARIABLE in debian.fix()
-    assert "by Slipway itself" in debian.how()
     with pytest.raises(HostError, match="names no mirror") as caught:
         debian.fetch("bookworm", "amd64", ["hello"])
     assert f"export {debian_sources.VARIABLE}=" in caught.value.hint
+
+
+def test_apts_own_settings_are_read_and_the_environment_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "apt-config"
+    program.write_text("""#!/bin/sh\ntest "$3" = Acquire::http::Proxy && echo "found='http://apt.example:3142'"\n""")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("urllib.request.getproxies", dict)
+    debian_sources.apts_setting.cache_clear()
+    assert debian_http._proxies() == {"http": "http://apt.example:3142"}
+    monkeypatch.setattr("urllib.request.getproxies", lambda: {"http": "http://own.example"})
+    assert debian_http._proxies() == {"http": "http://own.example"}
+    debian_sources.apts_setting.cache_clear()

@@ -37,7 +37,7 @@ def arm64(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_mac_is_told_what_works_there(macos: None) -> None:
     found = {check.name: check for check in doctor.checks()}
     assert {name for name, check in found.items() if not check.ok and not check.optional} <= {"disk", "pip"}
-    assert "by Slipway itself" in found["Debian packages"].detail
+    assert "signatures checked" in found["Debian packages"].detail
     assert found["linux-arm64 with zig"].ok, "zig with the libraries of Debian's archive"
     assert found["macos-arm64 with zig"].ok
     assert not found["running linux-arm64"].ok

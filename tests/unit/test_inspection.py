@@ -16,7 +16,6 @@ from models.inspection.against import pair
 from models.inspection.dump import Event, Execution
 from models.inspection.origins import Origin, check
 from models.inspection.rows import Kernel, Row, Times, rows
-from models.inspection.trace import trace
 from tests.unit.test_core import _program
 from tests.unit.test_result import make
 
@@ -147,22 +146,6 @@ def test_runs_of_two_programs_are_matched_by_module_and_line() -> None:
     ]
 
 
-def test_a_trace_has_every_execution_and_operator() -> None:
-    made = trace(RUNS, 2, tuple(table().values()), "run", {"device": "pi"})
-    complete = [event for event in made["traceEvents"] if event["ph"] == "X"]
-    assert [event["name"] for event in complete if event["tid"] == 1] == [
-        "execution 1 (warm-up)", "execution 2 (timed)", "execution 3 (timed)",
-    ]  # fmt: skip
-    (cold, *_) = complete
-    assert (cold["name"], cold["cat"], cold["ts"], cold["dur"], cold["tid"]) == (
-        "Fully Connected (NC, F32) GEMM #1", "warm-up", 0.0, 90_000.0, 3,
-    )  # fmt: skip
-    assert cold["args"]["kernel"] == "xnn_f32_gemm__avx2" and cold["args"]["module"] == "up (Linear)"
-    assert [event["name"] for event in complete if event["tid"] == 2] == [dump.DELEGATE, "mul.out"] * 3
-    named = [event["args"]["name"] for event in made["traceEvents"] if event["ph"] == "M"]
-    assert named[0] == "run" and made["otherData"] == {"device": "pi"}
-
-
 def etdump(size: int = 40) -> bytes:
     return (size - 4).to_bytes(4, "little") + b"\x08\0\0\0ED00" + bytes(size - 12)
 
@@ -260,9 +243,8 @@ def test_a_program_that_was_exported_again_is_refused(dist: Path) -> None:
     assert command.find(result.key, None).program is None
 
 
-@pytest.mark.parametrize("given", [{"trace": "t.json"}, {"sort": "p50"}])
-def test_an_emulated_run_has_no_times_to_trace_or_sort_by(dist: Path, given: dict[str, str]) -> None:
+def test_an_emulated_run_has_no_times_to_sort_by(dist: Path) -> None:
     result = kept(dist, emulated=True)
     with pytest.raises(NotSupportedError, match="no times") as caught:
-        command.run(Inspect(run=result.key, **given))
+        command.run(Inspect(run=result.key, sort="p50"))
     assert "emulated" in caught.value.cause

@@ -26,16 +26,12 @@ def test_engines_read_their_format_and_take_their_flags() -> None:
     with pytest.raises(UsageError, match=r"onnxruntime reads .onnx files, and a.pte is a .pte"):
         check_engine(Path("a.pte"), "onnxruntime")
     assert engine_flags("executorch") == []
-    assert engine_flags("onnxruntime", provider="cpu", ort_threads="2", ort_spinning=True, profile=True) == [
-        "--provider=cpu", "--ort_threads=2", "--ort_spinning", "--profile",
-    ]  # fmt: skip
+    assert engine_flags("onnxruntime", provider="cpu", profile=True) == ["--provider=cpu", "--profile"]
     assert engine_flags("lean", profile=True) == engine_flags("", profile=True) == ["--profile"]
     with pytest.raises(UsageError, match="no provider 'gpu'"):
         engine_flags("onnxruntime", provider="gpu")
-    with pytest.raises(UsageError, match="ort-threads"):
-        engine_flags("onnxruntime", ort_threads="0")
-    with pytest.raises(UsageError, match="--ort-threads is for the engine onnxruntime"):
-        engine_flags("executorch", ort_threads="1")
+    with pytest.raises(UsageError, match="--provider is for the engine onnxruntime"):
+        engine_flags("executorch", provider="cpu")
 
 
 @pytest.fixture

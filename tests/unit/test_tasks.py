@@ -18,7 +18,6 @@ from core.cli.task import task
 from core.errors import BuildError, UsageError
 from core.paths import ROOT
 from deploy.devices.inventory import get_device
-from deploy.run.engine_flags import engine_flags
 from deploy.run.settings import Settings
 from tests.conftest import Inv
 
@@ -53,8 +52,6 @@ def test_threads_have_a_bound() -> None:
     with pytest.raises(UsageError, match="at least 0 and at most 1024"):
         Settings.parse({"cpu_threads": "100000"})
     assert Settings.parse({"cpu_threads": "1024"}).threads == 1024
-    with pytest.raises(UsageError, match="--ort-threads"):
-        engine_flags("onnxruntime", ort_threads="1025")
 
 
 def test_a_mistake_ends_in_words_and_an_exit_code(inv: Inv) -> None:
@@ -90,10 +87,9 @@ def test_json_is_one_document(own: bool, capsys: pytest.CaptureFixture[str], mon
     assert said == {"builds": ["failed"]} if own else said["error"] == "build"
 
 
-@pytest.mark.parametrize("typed", [set(), {"no_weights_cache"}, {"keep_run"}, {"etdump"}, {"values"}])
+@pytest.mark.parametrize("typed", [set(), {"keep_run"}, {"etdump"}, {"values"}])
 def test_how_a_program_runs_is_what_was_typed(typed: set[str]) -> None:
     found = deploy._settings(Deploy(tasks.DEFAULTS, **dict.fromkeys(typed, True)), get_device("local"), "lean")
-    assert found.weights_cache is ("no_weights_cache" not in typed)
     assert found.keep_run is ("keep_run" in typed)
     assert (found.values, found.etdump) == ("values" in typed, bool({"etdump", "values"} & typed))
 

@@ -204,10 +204,10 @@ def test_the_files_of_his_packages_are_what_an_export_depends_on(write: Write) -
     with side.entered():
         with watching(side.watch):
             module = import_file(repo / "net.py")
-        assert set(side.sources()) == {str(repo / "models" / name) for name in ("__init__.py", "part.py")}
+        assert set(side.sources()) == {repo / "models" / name for name in ("__init__.py", "part.py")}
         with watching(side.watch):
             module.make()
-    assert str(repo / "core/late.py") in side.sources()
+    assert repo / "core/late.py" in side.sources()
 
 
 def test_a_function_of_samples_is_loaded_in_the_same_way(write: Write) -> None:

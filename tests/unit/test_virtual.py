@@ -25,7 +25,7 @@ from deploy.virtual import machines as virtual
 from deploy.virtual.spec import get_spec
 from deploy.virtual.state import Folder, State, read_state
 from deploy.virtual.supervisor import MOST_PRINTED, Launch
-from toolchains.debian.apt import AptError
+from toolchains.debian.client import ArchiveError
 
 # Stands for QEMU: listens where it is told, like a forwarded port, and says which process it is.
 MACHINE = """
@@ -276,14 +276,14 @@ def test_a_port_that_was_taken_meanwhile_is_not_the_end(folder: Folder) -> None:
         assert (folder.path / "machine.pid.tries").read_text() == "xxx"
 
 
-@pytest.mark.parametrize(("output", "suites"), [("Mirror sync in progress?", ["trixie", "sid"]), ("404", ["trixie"])])
-def test_a_half_updated_suite_is_replaced(output: str, suites: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("half", "suites"), [(True, ["trixie", "sid"]), (False, ["trixie"])])
+def test_a_half_updated_suite_is_replaced(half: bool, suites: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def tree(suite: str, *_: object, **__: object) -> Path:
         asked.append(suite)
         if suite == "trixie":
-            raise AptError("Reading the list failed.", "", "", output)
+            raise ArchiveError("Reading the list failed.", "", "", half_updated=half)
         return Path(suite)
 
     monkeypatch.setattr("toolchains.debian.packages.tree", tree)
@@ -292,6 +292,6 @@ def test_a_half_updated_suite_is_replaced(output: str, suites: list[str], monkey
     if len(suites) == 2:
         assert image.trees(spec) == (Path("bookworm"), Path("sid"))
     else:
-        with pytest.raises(AptError):
+        with pytest.raises(ArchiveError):
             image.trees(spec)
     assert asked == ["bookworm", *suites]

@@ -1,4 +1,4 @@
-"""What is in a ``.deb``: by dpkg-deb where it is installed, else by python-debian.
+"""What is in a ``.deb``, read by python-debian.
 
 ``python -m toolchains.debian.deb --fsys-tarfile FILE`` writes the archive of its files, as ``dpkg-deb`` does: recipes
 call it by that name (`stand_in`).
@@ -22,17 +22,12 @@ from typing import IO, Any
 from core.errors import HostError, SlipwayError, UsageError
 from core.files import keep_text
 from core.paths import IMPORTS, cache_dir
-from core.processes.commands import run
 
 _HINT = "free some space when the disk is full; else ./inv clean --cache, then the same command again"
 
 
-def _dpkg() -> bool:
-    return shutil.which("dpkg-deb") is not None
-
-
 def need_reader() -> None:
-    """Install python-debian and the OpenPGP library the first time; hosts with apt never need them."""
+    """Install python-debian and the OpenPGP library the first time."""
     from core.environment import ensure
 
     ensure("debian")
@@ -59,9 +54,6 @@ def extract(package: Path, root: Path) -> None:
     Raises:
         HostError: it is damaged, has a file outside of ``root``, or the disk is full.
     """
-    if _dpkg():
-        run(["dpkg-deb", "--extract", package, root], what=f"Unpacking {package.name}", hint=_HINT)
-        return
     # Whole first: tarfile takes an archive that ends early for one that ends there.
     with tempfile.TemporaryFile() as plain:
         write_files_archive(package, plain)
@@ -107,8 +99,6 @@ def _extract_entry(tar: tarfile.TarFile, entry: tarfile.TarInfo, root: Path, pac
 
 def control(package: Path, field: str) -> str:
     """A field of a package's description: ``control(file, "Depends")``; empty if it has none."""
-    if _dpkg():
-        return run(["dpkg-deb", "--field", package, field], what=f"Reading {package.name}").stdout.strip()
     deb = _opened(package)
     try:
         return str(deb.debcontrol().get(field, "")).strip()
@@ -138,7 +128,7 @@ def write_files_archive(package: Path, out: IO[bytes]) -> None:
 
 def stand_in() -> Path | None:
     """A folder for ``PATH`` with a program ``dpkg-deb``, for recipes on a machine without it; else nothing."""
-    if _dpkg():
+    if shutil.which("dpkg-deb"):
         return None
     folder = cache_dir("tools", "deb")
     words = ["/usr/bin/env", f"PYTHONPATH={IMPORTS}", sys.executable, "-m", "toolchains.debian.deb"]

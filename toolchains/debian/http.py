@@ -1,4 +1,4 @@
-"""One file from a mirror, where there is no apt to fetch it."""
+"""One file from a mirror."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from toolchains.debian.client import ArchiveError
+from toolchains.debian.sources import apts_setting
 
 SECONDS = 60.0
 """A mirror that sends nothing for so long is given up."""
@@ -36,14 +37,15 @@ def get(
     """
     if urlsplit(uri).scheme not in _SCHEMES:
         raise ArchiveError(
-            f"{uri} cannot be read without apt.",
+            f"{uri} cannot be read.",
             f"only addresses that begin with {', '.join(_SCHEMES)} can",
             "set SLIPWAY_DEBIAN_MIRROR to such an address",
         )
     digest, count = hashlib.sha256(), 0
     try:
         request = urllib.request.Request(uri, headers={"User-Agent": "slipway"})  # noqa: S310 - checked above
-        with urllib.request.urlopen(request, timeout=SECONDS) as source, file.open("wb") as out:  # noqa: S310
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler(_proxies()))
+        with opener.open(request, timeout=SECONDS) as source, file.open("wb") as out:
             while chunk := source.read(_CHUNK):
                 count += len(chunk)
                 if count > (size or most or count):
@@ -60,11 +62,20 @@ def get(
     except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
         _remove(file)
         cause = str(error.reason if isinstance(error, urllib.error.URLError) else error) or type(error).__name__
+        if proxy := _proxies().get(urlsplit(uri).scheme):
+            cause += f"; the proxy is {proxy}"
         absent = urlsplit(uri).scheme == "file"
         raise ArchiveError(f"Downloading {uri} failed.", cause, _NETWORK, retry=not absent, absent=absent) from error
     except BaseException:
         _remove(file)
         raise
+
+
+def _proxies() -> dict[str, str]:
+    """Those of the environment, else those that this system's apt uses."""
+    apts = {scheme: apts_setting(f"Acquire::{scheme}::Proxy") for scheme in ("http", "https")}
+    own = {scheme: proxy for scheme, proxy in apts.items() if proxy not in ("", "DIRECT")}
+    return {**own, **urllib.request.getproxies()}
 
 
 def _remove(file: Path) -> None:

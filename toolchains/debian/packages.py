@@ -1,4 +1,4 @@
-"""Debian packages without root, through this system's apt, or by our own reader where there is no apt.
+"""Debian packages without root: fetched once, kept, unpacked.
 
 Serves sysroots, emulators, kernels and upstream tarballs. Every file is checked against the archive's signed
 lists, then kept; the same request again is answered from the cache with no network.
@@ -13,23 +13,18 @@ import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from core import console
 from core.errors import HostError
 from core.files import disk_errors, locked, new_folder, sealed, sha256_bytes, sha256_file, write_json
 from core.paths import cache_dir
-from toolchains.debian.apt import Apt, missing_programs
 from toolchains.debian.client import FRESH_SECONDS, ArchiveError, Item
 from toolchains.debian.host import host_arch
+from toolchains.debian.reader import Reader
 from toolchains.debian.sources import find_mirror
 from toolchains.debian.tree import unpack
-
-if TYPE_CHECKING:
-    from toolchains.debian.reader import Reader
-
-    Archive = Apt | Reader
 
 T = TypeVar("T")
 
@@ -65,21 +60,6 @@ def fix() -> str:
     except HostError as error:
         return error.hint
     return ""
-
-
-def how() -> str:
-    """The way to the archive, for people."""
-    if missing_programs():
-        return "read by Slipway itself, signatures checked"
-    return "through apt, from its own mirror, without root"
-
-
-def _client(suite: str, arch: str, sources: bool = False) -> Archive:
-    if not missing_programs():
-        return Apt(suite, arch, sources)
-    from toolchains.debian.reader import Reader
-
-    return Reader(suite, arch, sources)
 
 
 def _key(suite: str, arch: str, packages: Sequence[str], closure: bool) -> str:
@@ -136,42 +116,40 @@ def fetch(suite: str, arch: str, packages: Sequence[str], closure: bool = False)
         if files is None:
             find_mirror()
             with disk_errors("downloading Debian packages"):
-                files = _download(_client(suite, arch), packages, closure, key)
+                files = _download(Reader(suite, arch), packages, closure, key)
     return files
 
 
-def _download(apt: Archive, packages: Sequence[str], closure: bool, key: str) -> list[Path]:
-    _sweep(apt.folder, ".download.*")
-    try:
-        return _downloaded(apt, packages, closure, key)
-    finally:
-        for file in (apt.folder / "cache").glob("*.bin"):
-            file.unlink()  # apt's index of its lists: 35 MB, made again in half a second
-
-
-def _downloaded(apt: Archive, packages: Sequence[str], closure: bool, key: str) -> list[Path]:
-    items = _with_lists(apt, lambda: _fill_pool(apt, packages, closure))
-    pool = _pool(apt.suite, apt.arch)
+def _download(archive: Reader, packages: Sequence[str], closure: bool, key: str) -> list[Path]:
+    _sweep(archive.folder, ".download.*")
+    items = _with_lists(archive, lambda: _fill_pool(archive, packages, closure))
+    pool = _pool(archive.suite, archive.arch)
     entries = [{"name": item.name, "size": item.size, "sha256": sha256_file(pool / item.name)} for item in items]
     write_json(
-        _record_file(apt.suite, apt.arch, key),
-        {"suite": apt.suite, "arch": apt.arch, "packages": sorted(packages), "closure": closure, "files": entries},
+        _record_file(archive.suite, archive.arch, key),
+        {
+            "suite": archive.suite,
+            "arch": archive.arch,
+            "packages": sorted(packages),
+            "closure": closure,
+            "files": entries,
+        },
     )
     return [pool / item.name for item in items]
 
 
-def _with_lists(apt: Archive, action: Callable[[], T]) -> T:
+def _with_lists(archive: Reader, action: Callable[[], T]) -> T:
     """``action``, with lists that are not old; again with new ones if they lack what it needs.
 
     The archive moves on: a file the lists name may be gone, a package they lack may have come.
     """
-    fresh = apt.lists_age > FRESH_SECONDS and _refresh(apt)
+    fresh = archive.lists_age > FRESH_SECONDS and _refresh(archive)
     try:
         return action()
     except ArchiveError as error:
         if fresh or not error.absent:
             raise
-        apt.refresh()
+        archive.refresh()
         return action()
 
 
@@ -181,11 +159,11 @@ def _sweep(folder: Path, pattern: str) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _refresh(apt: Archive) -> bool:
+def _refresh(archive: Reader) -> bool:
     """Read the lists again. Without a network the old lists are used: the files may be here already."""
-    had = apt.lists_age != float("inf")
+    had = archive.lists_age != float("inf")
     try:
-        apt.refresh()
+        archive.refresh()
     except ArchiveError as error:
         if not (had and error.retry):
             raise
@@ -194,20 +172,20 @@ def _refresh(apt: Archive) -> bool:
     return True
 
 
-def _fill_pool(apt: Archive, packages: Sequence[str], closure: bool) -> list[Item]:
-    items = apt.plan(packages, closure)
+def _fill_pool(archive: Reader, packages: Sequence[str], closure: bool) -> list[Item]:
+    items = archive.plan(packages, closure)
     if not items:
         raise HostError(
             f"The archive has no files for {', '.join(packages)}.",
-            f"suite {apt.suite}",
+            f"suite {archive.suite}",
             "set SLIPWAY_DEBIAN_MIRROR to a complete Debian mirror",
         )
-    pool = _pool(apt.suite, apt.arch)
+    pool = _pool(archive.suite, archive.arch)
     missing = [item for item in items if not _intact(pool / item.name, item.size, item.sha256)]
     if missing:
         with tempfile.TemporaryDirectory(prefix=".download.", dir=pool.parent) as name:
             folder = Path(name)
-            apt.download(missing, folder)
+            archive.download(missing, folder)
             for item in missing:
                 file = folder / item.name
                 if not _intact(file, item.size, item.sha256):
@@ -294,20 +272,20 @@ def source(suite: str, package: str, filename: str, sha256: str) -> Path:
         if file.is_file() and sha256_file(file) == sha256:
             return file
         find_mirror()
-        apt = _client(suite, "amd64", sources=True)
-        return _with_lists(apt, lambda: _download_source(apt, package, file, sha256))
+        archive = Reader(suite, "amd64", sources=True)
+        return _with_lists(archive, lambda: _download_source(archive, package, file, sha256))
 
 
-def _download_source(apt: Archive, package: str, file: Path, sha256: str) -> Path:
-    items = apt.plan_source(package)
+def _download_source(archive: Reader, package: str, file: Path, sha256: str) -> Path:
+    items = archive.plan_source(package)
     if file.name not in {item.name for item in items}:
         raise HostError(
-            f"Debian {apt.suite} no longer has {file.name}.",
+            f"Debian {archive.suite} no longer has {file.name}.",
             f"it has {', '.join(item.name for item in items) or 'nothing'}",
             "pin the version that is there, digest included",
         )
     with tempfile.TemporaryDirectory(prefix=".source.", dir=file.parent) as name:
-        apt.download_source(package, items, Path(name))
+        archive.download(items, Path(name))
         got = sha256_file(Path(name, file.name))
         if got != sha256:
             raise HostError(
@@ -366,13 +344,13 @@ def binary(suite: str, filename: str, sha256: str) -> Path:
 
 
 def _despite_lists(suite: str, filename: str, sha256: str, refused: ArchiveError, newest: Item | None = None) -> Path:
-    """A pinned file from a mirror that is being updated, whose lists apt refuses, or from one whose lists name only
+    """A pinned file from a mirror that is being updated, whose lists are refused, or from one whose lists name only
     ``newest``; ``refused`` if it cannot be had."""
     arch = filename.removesuffix(".deb").rpartition("_")[2]
     pool = _pool(suite, arch)
     with locked(f"debian-{suite}-{arch}"), tempfile.TemporaryDirectory(prefix=".pinned.", dir=pool.parent) as name:
         try:
-            file = _client(suite, arch).download_pinned(filename, sha256, Path(name), newest)
+            file = Reader(suite, arch).download_pinned(filename, sha256, Path(name), newest)
         except (ArchiveError, OSError) as error:
             raise refused from error
         if sha256_file(file) != sha256:
@@ -389,7 +367,7 @@ def _newest(suite: str, arch: str, package: str) -> Item | None:
     """The file of ``package`` that the lists name, if they have one."""
     with locked(f"debian-{suite}-{arch}"):
         try:
-            items = _client(suite, arch).plan([package], closure=False)
+            items = Reader(suite, arch).plan([package], closure=False)
         except ArchiveError:
             return None
     return next(iter(items), None)

@@ -1,4 +1,4 @@
-"""Debian's archive without apt: read by ourselves, checked by the archive's own keys.
+"""Debian's archive, read without root and without apt, on any Linux, and checked by the archive's own keys.
 
 The signed list of a suite names its lists of packages by digest, and these name the packages by digest. Everything is
 refused that does not match; what was read is kept, and checked again each time that it is used.
@@ -16,12 +16,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote as quote_path
+from urllib.parse import unquote
 
 from core.console import step
 from core.errors import HostError
 from core.files import disk_errors, sha256_bytes, write_atomic
+from core.paths import cache_dir
 from toolchains.debian import http, release
-from toolchains.debian.client import ArchiveError, Client, Item, downloading, retrying
+from toolchains.debian.client import ArchiveError, Item, downloading, retrying
 from toolchains.debian.closure import Closure, find
 from toolchains.debian.deb import need_reader
 from toolchains.debian.index import Index, source_files
@@ -34,8 +37,18 @@ _PLAIN = re.compile(r"[a-z0-9][a-z0-9.+-]*")
 
 
 @dataclass(frozen=True)
-class Reader(Client):
-    """Debian's archive over HTTP."""
+class Reader:
+    """The archive for one suite and architecture. Callers hold the lock ``debian-<suite>-<arch>``."""
+
+    suite: str
+    arch: str
+    sources: bool = False
+    """Read the list of source packages instead of that of binary ones."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder of this suite and architecture in the cache."""
+        return cache_dir("debian", f"{self.suite}-{'source' if self.sources else self.arch}")
 
     @property
     def _kept(self) -> Path:
@@ -172,12 +185,25 @@ class Reader(Client):
             )
         return items
 
-    def download_source(self, _package: str, items: Sequence[Item], folder: Path) -> None:
-        """Download upstream's tarballs of a source package into ``folder``."""
-        self.download(items, folder)
+    def download_pinned(self, filename: str, sha256: str, folder: Path, newest: Item | None = None) -> Path:
+        """Download a file whose digest is known, while the list of packages is refused or knows only ``newest``.
 
-    def _get(self, uri: str, file: Path, sha256: str = "") -> None:
-        http.get(uri, file, sha256=sha256)
+        A mirror in the middle of its update has signed digests of lists that it has not got yet. The list is read
+        unsigned here, only for the folder of the file in the archive.
+        """
+        package, version, arch = filename.removesuffix(".deb").split("_")
+        if newest is not None:
+            # Names in the archive lack the version's epoch.
+            name = f"{package}_{unquote(version).rpartition(':')[2]}_{arch}.deb"
+            http.get(f"{newest.uri.rpartition('/')[0]}/{quote_path(name)}", folder / filename, sha256=sha256)
+            return folder / filename
+        mirror = find_mirror().uris[0]
+        packages = folder / "Packages.xz"
+        http.get(f"{mirror.rstrip('/')}/dists/{self.suite}/{self._list_path}", packages)
+        index = Index(lzma.decompress(packages.read_bytes()).decode("utf-8"))
+        item = find(index, f"{package}={unquote(version)}", self.suite).item(mirror)
+        http.get(item.uri, folder / filename, sha256=sha256)
+        return folder / filename
 
 
 class _AbsentError(Exception):

@@ -11,6 +11,7 @@ from pathlib import Path
 from core.errors import ConfigError
 from toolchains.debian.client import ArchiveError
 from toolchains.debian.deb import need_reader
+from toolchains.debian.sources import apts_setting
 
 EXPIRED_VARIABLE = "SLIPWAY_DEBIAN_EXPIRED_DAYS"
 """Environment variable: days for which lists are still accepted after their own end of validity."""
@@ -118,7 +119,15 @@ def check_age(suite: str, new: Release, kept: Release | None, now: float) -> Non
             f"this machine's clock says {shown(now)}",
             "set the clock, then the same command again",
         )
-    if new.valid_until is not None and now > new.valid_until + _days_after_end() * _DAY:
+    checked = apts_setting("Acquire::Check-Valid-Until").lower() not in (
+        "false",
+        "no",
+        "0",
+        "off",
+        "without",
+        "disable",
+    )
+    if checked and new.valid_until is not None and now > new.valid_until + _days_after_end() * _DAY:
         raise ArchiveError(
             f"The mirror's list of Debian {suite} was valid until {shown(new.valid_until)}.",
             "the mirror is no longer updated, or this machine's clock is wrong",

@@ -6,8 +6,12 @@ Read from the system's own apt configuration, so that no host is named here. Bot
 
 from __future__ import annotations
 
+import functools
 import os
 import re
+import shlex
+import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,6 +163,15 @@ def choose(sources: list[Source], codename: str) -> Source | None:
     """The entry that carries Debian's main archive, or ``None``."""
     best = max(sources, key=lambda source: _score(source, codename), default=None)
     return best if best is not None and _score(best, codename) else None
+
+
+@functools.cache
+def apts_setting(name: str) -> str:
+    """A setting of this system's apt, ``Acquire::http::Proxy``; empty if it has none, or no apt."""
+    if not shutil.which("apt-config"):
+        return ""
+    said = subprocess.run(["apt-config", "shell", "found", name], capture_output=True, text=True, check=False).stdout
+    return next(iter(shlex.split(said.partition("=")[2])), "")
 
 
 def find_keyring(source: Source | None = None) -> Path | None:

@@ -135,11 +135,11 @@ Placement placement_of(const Graph& graph, const std::vector<NodeEvent>& events,
                               " open: they were fixed for this session by --input_shapes " + pools.shapes);
   }
   if (pools.xnnpack && !costly.empty() && pools.ort_threads < pools.cores) {
-    placement.hints.push_back(std::to_string(costly.size()) + " compute-heavy " +
-                              (costly.size() == 1 ? "node" : "nodes") + " (" + list(costly) + ") ran on " +
-                              kCpu + ", whose pool has " + std::to_string(pools.ort_threads) +
-                              (pools.ort_threads == 1 ? " thread" : " threads") + ": try --ort_threads " +
-                              std::to_string(pools.cores) + ", with and without --ort_spinning");
+    placement.hints.push_back(
+        std::to_string(costly.size()) + " compute-heavy " + (costly.size() == 1 ? "node" : "nodes") + " (" +
+        list(costly) + ") ran on " + kCpu + ", whose pool has " + std::to_string(pools.ort_threads) +
+        (pools.ort_threads == 1 ? " thread" : " threads") +
+        ": try --provider cpu, or pte_runner --ort_threads " + std::to_string(pools.cores));
   }
   return placement;
 }
