@@ -5,23 +5,6 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 
-class State(BaseModel):
-    """The device's state during the probe; unknown values are ``None`` or empty."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    governor: str = ""
-    frequency_khz: int | None = None
-    max_frequency_khz: int | None = None
-    temperature_c: float | None = None
-    """Of the warmest zone."""
-    zones: dict[str, float] = {}
-    """Degrees Celsius by the zone's own name; a second zone of a name is ``name#2``."""
-    load1: float | None = None
-    memory_available: int = 0
-    """Bytes, as MemAvailable in ``/proc/meminfo``."""
-
-
 class DeviceFacts(BaseModel):
     """A device's description of itself. Sizes in bytes; versions as texts; unknown values empty or ``None``."""
 
@@ -44,6 +27,8 @@ class DeviceFacts(BaseModel):
     abis: tuple[str, ...] = ()
     """Android's ABIs, the preferred first: ``arm64-v8a``, ``armeabi-v7a``."""
     memory_total: int = 0
+    memory_available: int = 0
+    """During the probe; 0: unknown."""
     libc: str = ""
     """``glibc``, ``musl``, ``bionic`` or empty."""
     glibc: str = ""
@@ -64,4 +49,3 @@ class DeviceFacts(BaseModel):
     """Whether the file system of ``root`` refuses to run programs."""
     writable: bool = True
     """Whether ``root``, or the nearest folder above it that exists, may be written to."""
-    state: State = State()

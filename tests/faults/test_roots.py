@@ -267,7 +267,7 @@ def test_nothing_is_written_through_a_link(board: server.Device, device: Device,
 def test_commands_are_short_enough_for_dropbear() -> None:
     from deploy.store.store import WORDS
 
-    names = [file.stem for file in Path(scripts.__file__).parent.glob("*.sh")]
+    names = scripts.names()
     assert len(names) > 15
     longest = max(len(scripts.script(name)) for name in names if name != "open")  # that is two commands in one
     assert longest + WORDS < 8700

@@ -82,7 +82,6 @@ class SshChannel:
             raise broken(self._name, error) from error
 
     def pump(self, seconds: float) -> int | None:
-        """See `deploy.transport.base.Channel`."""
         end = time.monotonic() + seconds
         channel = self._channel
         if self._drain():
@@ -136,18 +135,15 @@ class SshChannel:
         )
 
     def send(self, data: bytes) -> None:
-        """See `deploy.transport.base.Channel`."""
         with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
             self._channel.sendall(data)
 
     def end_input(self) -> None:
-        """See `deploy.transport.base.Channel`."""
         self._portable = ""
         with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
             self._channel.shutdown_write()
 
     def close(self) -> None:
-        """See `deploy.transport.base.Channel`."""
         with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
             self._channel.close()
 

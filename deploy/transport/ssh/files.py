@@ -66,7 +66,6 @@ class Files:
         self._no_sftp = False
 
     def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int = 0) -> None:
-        """See `deploy.transport.base.Transport.put`."""
         with self._guarded(local.name, remote, deadline):
             sftp = self._open(deadline)
             if sftp is None:
@@ -75,7 +74,6 @@ class Files:
                 self._put_sftp(sftp, local, remote, progress, deadline, offset)
 
     def get(self, remote: str, local: Path, limit: int, deadline: Deadline) -> None:
-        """See `deploy.transport.base.Transport.get`."""
         with self._guarded(local.name, remote, deadline), receiving(local, limit, self._name) as take:
             self._get_cat(remote, take, deadline)
 
