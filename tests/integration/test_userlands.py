@@ -11,7 +11,7 @@ import pytest
 from core.errors import DeviceBusyError
 from core.files import sha256_file
 from deploy.devices.conditions import Files, snapshot, wrapped
-from deploy.devices.identify import choose_target
+from deploy.devices.facts import choose_target
 from deploy.devices.probe import probe
 from deploy.scripts import script
 from deploy.store import gc

@@ -18,7 +18,7 @@ import pytest
 from core.formats.bundle import Bundle
 from core.paths import cache_dir
 from deploy.devices.conditions import snapshot
-from deploy.devices.identify import choose_target
+from deploy.devices.facts import choose_target
 from deploy.devices.inventory import FILE, get_device, load_devices
 from deploy.run.connect import open_device
 from deploy.run.execute import execute

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.errors import NotSupportedError, TransferError
-from deploy.devices.facts import DeviceFacts
-from deploy.devices.identify import choose_target
+from deploy.devices.facts import DeviceFacts, choose_target
 from deploy.devices.probe import Mac, parse, parse_mac
 from toolchains.targets import load_targets
 
