@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from core.files import sha256_file, write_json
 from core.formats.bundle import Bundle, FileEntry, Manifest, Needs, Offers
 from deploy.devices.inventory import Device
-from deploy.run.events import Listener
+from deploy.run.events import Event, Listener
 from deploy.run.pipeline import deploy
 from deploy.run.result import Result
 from deploy.run.settings import Settings
@@ -85,6 +86,21 @@ def make(
     model.write_bytes(noise.randbytes(MODEL))
     np.save(data, np.arange(elements, dtype=np.float32) + seed)
     return Tiny(Bundle.load(path), model, data)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    return make(tmp_path_factory.mktemp("tiny"))
+
+
+def local(root: Path | str) -> Device:
+    """A device that is this machine."""
+    return Device(name="board", transport="local", target=host_target().name, root=str(root))
+
+
+def phase(event: Event) -> str:
+    """The phase of a deploy that begins with ``event``; what comes after the comparison is the release."""
+    return event.step if event.kind == "start" else "release" if (event.step, event.kind) == ("compare", "end") else ""
 
 
 def marked_root(root: Path) -> Path:
