@@ -37,9 +37,8 @@ class LocalChannel:
             hint = f"see that it is there and may be executed: ls -l {argv[0]}"
             raise HostError(f"{argv[0]} cannot be started on this machine.", str(error), hint) from error
         self.heard = Heard("this machine")
-        self.stdout, self.stderr = self.heard.stdout, self.heard.stderr
         self._selector = selectors.DefaultSelector()
-        for pipe, sink in ((self._child.stdout, self.stdout), (self._child.stderr, self.stderr)):
+        for pipe, sink in ((self._child.stdout, self.heard.stdout), (self._child.stderr, self.heard.stderr)):
             assert pipe is not None  # noqa: S101 - PIPE was asked for
             self._selector.register(pipe, selectors.EVENT_READ, sink)
 

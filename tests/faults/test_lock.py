@@ -195,7 +195,7 @@ def test_a_slow_contender_undoes_nobody(root: Path) -> None:
         first.open([], soon(), make=True)
     transport = LocalTransport()
     slow = transport.start(["sh", "-c", text, "slipway", str(root), "slow", "slow", "", "no", "0" * 32])
-    while b"looked" not in slow.stdout:
+    while b"looked" not in slow.heard.stdout:
         assert slow.pump(0.1) is None
     with session(root) as second, session(root) as third:
         second.open([], soon())
@@ -208,7 +208,7 @@ def test_a_slow_contender_undoes_nobody(root: Path) -> None:
         slow.send(b"\n")
         while slow.pump(0.1) is None:
             assert time.monotonic() < end, "it took the lock, and stays"
-        assert b"busy 3:" in slow.stdout
+        assert b"busy 3:" in slow.heard.stdout
         third.lock.check()
         assert generations(root) == ["3"]
     slow.close()

@@ -175,7 +175,7 @@ def test_the_shell_protocol_cut_anywhere() -> None:
             for part in (raw[:cut], raw[cut:]):
                 there.sendall(part)
                 code = channel.pump(0.05) if part and code is None else code
-            assert (code, bytes(channel.stdout), bytes(channel.stderr)) == (7, b"output\n", b"err\n"), cut
+            assert (code, bytes(channel.heard.stdout), bytes(channel.heard.stderr)) == (7, b"output\n", b"err\n"), cut
 
 
 def test_input_has_an_end_and_a_stream_without_a_status_is_a_broken_connection() -> None:

@@ -48,7 +48,6 @@ class AdbChannel:
         self._used = used
         self._buffer = bytearray()
         self.heard = Heard(name)
-        self.stdout, self.stderr = self.heard.stdout, self.heard.stderr
 
     def pump(self, seconds: float) -> int | None:
         self._used()
@@ -179,7 +178,7 @@ class AdbTransport(Transport):
         finally:
             channel.close()
         if code:
-            raise refusal(self.name, local.name, remote, channel.stderr.decode(errors="replace").strip())
+            raise refusal(self.name, local.name, remote, channel.heard.stderr.decode(errors="replace").strip())
 
     def get(self, remote: str, local: Path, limit: int, deadline: Deadline) -> None:
         self._used()

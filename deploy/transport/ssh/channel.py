@@ -65,7 +65,6 @@ class SshChannel:
         """Start ``what``: an argv, or a line that is for the login's own shell and prints the mark."""
         self._name, self._sessions, self._deadline = name, sessions, deadline
         self.heard = Heard(name)
-        self.stdout, self.stderr = self.heard.stdout, self.heard.stderr
         self._portable = "" if isinstance(what, str) or sessions.not_posix else portable(what)
         """What is left to try."""
         self._start(what if isinstance(what, str) else spoken(what, sessions))

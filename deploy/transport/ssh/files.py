@@ -185,15 +185,15 @@ class Files:
             silence, code = Deadline.after(_SILENCE), None
             while code is None:
                 code = channel.pump(1.0)
-                if channel.stdout:
-                    take(bytes(channel.stdout))
-                    channel.stdout.clear()
+                if channel.heard.stdout:
+                    take(bytes(channel.heard.stdout))
+                    channel.heard.stdout.clear()
                     silence = Deadline.after(_SILENCE)
                 deadline.check(f"fetching {remote}")
                 if silence.over:
                     raise TimeoutError(f"nothing came for {_SILENCE:.0f} s")
             if code != 0:
-                raise OSError(channel.stderr[-4096:].decode(errors="replace").strip())
+                raise OSError(channel.heard.stderr[-4096:].decode(errors="replace").strip())
         finally:
             channel.close()
 
@@ -216,7 +216,7 @@ class Files:
             try:
                 while channel.pump(patience.left(1.0)) is None:
                     patience.check("looking at the disk")
-                left = natural(channel.stdout.decode(errors="replace").split()[3])
+                left = natural(channel.heard.stdout.decode(errors="replace").split()[3])
             finally:
                 channel.close()
         except (SlipwayError, OSError, EOFError, paramiko.SSHException, IndexError):
