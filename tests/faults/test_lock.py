@@ -20,7 +20,7 @@ from deploy.transport.base import run
 from deploy.transport.deadline import Deadline
 from deploy.transport.local import LocalTransport
 from deploy.virtual.state import Process
-from tests.support.processes import ended, gone, marked
+from tests.support.processes import ended, gone, marked, wait_for
 
 
 def soon() -> Deadline:
@@ -201,13 +201,9 @@ def test_a_slow_contender_undoes_nobody(root: Path) -> None:
         second.open([], soon())
         second.lock.release()
         third.open([], soon())
-        end = time.monotonic() + 20
-        while generations(root) != ["3"]:  # the holder forgets those before it once it has said that it is ready
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        wait_for(lambda: generations(root) == ["3"])  # it forgets those before it once it has said that it is ready
         slow.send(b"\n")
-        while slow.pump(0.1) is None:
-            assert time.monotonic() < end, "it took the lock, and stays"
+        wait_for(lambda: slow.pump(0.1) is not None, 20)  # else it took the lock, and stays
         assert b"busy 3:" in slow.heard.stdout
         third.lock.check()
         assert generations(root) == ["3"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import random
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from deploy.run.events import Event, Listener
 from deploy.run.pipeline import deploy
 from deploy.run.result import Result
 from deploy.run.settings import Settings
-from tests.support.processes import marked
+from tests.support.processes import gone, marked
 from toolchains.targets import host_target
 
 PAYLOAD = 300_000
@@ -148,7 +148,6 @@ def settled(home: Path, root: Path) -> list[str]:
 
 def processes(home: Path) -> list[str]:
     """Processes that work in ``home`` or name it, once those that are just ending have had a moment."""
-    end = time.monotonic() + 20
-    while marked(str(home)) and time.monotonic() < end:
-        time.sleep(0.02)
+    with contextlib.suppress(AssertionError):
+        gone(str(home))
     return [f"process {pid}: {' '.join(argv)[:60]}" for pid, argv in marked(str(home)).items()]

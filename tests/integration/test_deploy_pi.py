@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from deploy.transport.deadline import Deadline
 from deploy.virtual import machines as virtual
 from tests.support import examples
 from tests.support.deploying import Deploying, bundle, other_program, program
+from tests.support.processes import ended
 from verify.bench.transfers import measure
 
 __all__ = ["bundle", "other_program", "program"]
@@ -86,10 +86,7 @@ def runners(pi: Transport, device: Device) -> list[str]:
 
 
 def gone(pi: Transport, device: Device, seconds: float = 20) -> bool:
-    end = time.monotonic() + seconds
-    while left := runners(pi, device):
-        assert time.monotonic() < end, left
-    return True
+    return ended(lambda: runners(pi, device), seconds)
 
 
 def test_the_examples_of_libslipway_compute_what_the_runner_computes(pi: Transport, tmp_path: Path) -> None:
@@ -191,9 +188,7 @@ def test_interrupted_and_killed_during_the_run(
     deploying.process.kill()
     deploying.end()
     assert gone(pi, device), "sshd closes the lifeline, the supervisor ends the run"
-    end = time.monotonic() + 30
-    while left(pi, device):
-        assert time.monotonic() < end, "the lock's holder on the device tidies up"
+    assert ended(lambda: left(pi, device), 30), "the lock's holder on the device tidies up"
     assert go(other_program, wait=0).verdict in {"identical", "agrees"}
 
 

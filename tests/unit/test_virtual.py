@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from deploy.virtual import machines as virtual
 from deploy.virtual.spec import get_spec
 from deploy.virtual.state import Folder, Process, State, read_state
 from deploy.virtual.supervisor import MOST_PRINTED, Launch
+from tests.support.processes import wait_for
 from toolchains.debian.apt import AptError
 
 # Stands for QEMU: listens where it is told, like a forwarded port, and says which process it is.
@@ -78,13 +79,6 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(["sleep", "60"]) as child:
         yield child
         child.kill()
-
-
-def wait_for(what: Callable[[], object], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def test_a_process_is_known_by_more_than_its_pid(sleeper: subprocess.Popen[bytes]) -> None:
