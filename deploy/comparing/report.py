@@ -6,18 +6,22 @@ import json
 import math
 from pathlib import Path
 
+from markupsafe import Markup
+
 from core import console
 from core.console.units import duration
 from core.files import write_atomic
 from core.formats.program import ENGINES
-from deploy.comparing.model import BEYOND, Accuracy, Compared, Row
-from deploy.comparing.plot import NAMES, plot
+from deploy.comparing import metrics
+from deploy.comparing.model import BEYOND, Accuracy, Compared, Row, accurate
+from deploy.matrix import plots
 from deploy.matrix.html import template
 from deploy.run.preflight import size
 
 JSON = "compare.json"
 REPORT = "compare.html"
 TEMPLATE = Path(__file__).with_name("compare.html.j2")
+NAMES = {"metric": "metric", "top1": "top-1", "psnr": "PSNR, dB"}
 
 
 def write(found: Compared, folder: Path) -> None:
@@ -108,10 +112,34 @@ def html(found: Compared) -> str:
         found=found,
         columns=columns,
         rows=list(zip(rows, [*[None] * (len(rows) - len(found.rows)), *found.rows], strict=True)),
+        first=len(rows) - len(found.rows),
         engines=[name for name in ENGINES if any(one.engine == name for one in found.rows)],
-        plots=[(device, plot([one for one in found.rows if one.device == device], found.by)) for device in devices],
+        plots=[(device, plot(found, device)) for device in devices],
         accuracy=NAMES[found.by],
         beyond=BEYOND
         if found.by == "psnr" and any((one.accuracy.psnr or 0.0) > BEYOND for one in found.rows)
         else None,
     )
+
+
+def plot(found: Compared, device: str) -> Markup:
+    """Accuracy over the median latency, on an emulated device over the size; the numbers are those of the rows.
+
+    The line is the front of the two figures that are drawn, so it only rises: a point may be in the front for its size.
+    """
+    shown = [
+        (number, one)
+        for number, one in enumerate(found.rows, 1)
+        if one.device == device and one.usable and math.isfinite(accurate(one.accuracy, found.by))
+    ]
+    emulated = any(one.emulated for _, one in shown)
+    unit, what = ("kB", "size of the program") if emulated else ("ms", "median latency")
+    at = [(one.size / 1e3 if emulated else max(one.p50 or 0.0, 1e-6), accurate(one.accuracy, found.by))
+          for _, one in shown]  # fmt: skip
+    points = []
+    for (number, one), (x, y), best in zip(shown, at, metrics.front([(x, -y) for x, y in at]), strict=True):
+        exact = one.accuracy.psnr if found.by == "psnr" else y
+        title = f"{one.program} on {one.engine}: {NAMES[found.by]} {exact:.4g}, {x:.4g} {unit}"
+        points.append(plots.Point(x, y, number, title, f"e-{one.engine}", best, one.front))
+    words = "{:.1%}".format if found.by == "top1" else "{:.4g}".format
+    return plots.scatter(points, words, f"{what}, {unit}", f"{NAMES[found.by]} over {what}")

@@ -28,6 +28,12 @@ _LINE = 1024
 _MOST = 1 << 50
 """The largest plausible number of kilohertz, steps, times or kilobytes."""
 
+_ZONE = re.compile(
+    r"zone (-?[0-9]{1,9}) (.*\S) *|Temperature\{mValue=(-?[0-9]{1,9}(?:\.[0-9]{1,9})?),.*?mName=([^,}]*).*\}"
+)
+"""Linux counts in thousandths of a degree Celsius; Android's thermal service in whole ones."""
+_COLDEST, _WARMEST = -60.0, 200.0
+"""Zones outside of this range measure something else, or are switched off."""
 _BITS = {0: "under-voltage", 1: "clock capped", 2: "throttled", 3: "soft temperature limit"}
 """Of a Raspberry Pi's ``get_throttled``: now; 16 higher: since it was switched on."""
 
@@ -162,12 +168,11 @@ def snapshot(text: str, part: str = "now") -> Snapshot:
         if key == "cpu" and len(words) == 4 and (clock := natural(words[2], _MOST)) is not None:
             frequencies[value] = clock
             governors[words[3]] = None
-        elif (
-            key == "zone" and re.fullmatch(r"-?[0-9]{1,6}", value) and len(words) > 2 and -60_000 < int(value) < 200_000
-        ):
-            name = " ".join(words[2:])
-            number = sum(each.partition("#")[0] == name for each in zones) + 1
-            zones[name if number == 1 else f"{name}#{number}"] = int(value) / 1000
+        elif (zone := _ZONE.fullmatch(line[:_LINE])) is not None:
+            name, degrees = zone[2] or zone[4], float(zone[3]) if zone[3] else int(zone[1]) / 1000
+            if _COLDEST < degrees < _WARMEST:
+                number = sum(each.partition("#")[0] == name for each in zones) + 1
+                zones[name if number == 1 else f"{name}#{number}"] = degrees
         elif key == "cooling" and count is not None and re.search("cpu|processor", line, re.IGNORECASE):
             sums["cooling"] = sums.get("cooling", 0) + count
         elif key == "count" and count is not None:

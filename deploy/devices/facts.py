@@ -1,25 +1,25 @@
-"""Facts about a device: read by the probe, kept in every result."""
+"""Facts about a device: read by the probe, kept in every result; and the target that they stand for."""
 
 from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
+from core.errors import NotSupportedError
 
-class State(BaseModel):
-    """The device's state during the probe; unknown values are ``None`` or empty."""
+_ANDROID = {
+    "arm64-v8a": "android-arm64", "armeabi-v7a": "android-armv7", "x86_64": "android-x86_64", "x86": "android-x86",
+}  # fmt: skip
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+_OTHERS = {
+    ("Windows", "x86_64"): "windows-x86_64", ("Windows", "i686"): "windows-x86",
+    ("Windows", "aarch64"): "windows-arm64",
+    ("Darwin", "arm64"): "macos-arm64", ("Darwin", "x86_64"): "macos-x86_64",
+}  # fmt: skip
+"""By ``uname -s`` and ``uname -m``, or what stands for them."""
 
-    governor: str = ""
-    frequency_khz: int | None = None
-    max_frequency_khz: int | None = None
-    temperature_c: float | None = None
-    """Of the warmest zone."""
-    zones: dict[str, float] = {}
-    """Degrees Celsius by the zone's own name; a second zone of a name is ``name#2``."""
-    load1: float | None = None
-    memory_available: int = 0
-    """Bytes, as MemAvailable in ``/proc/meminfo``."""
+_HARD_FLOAT = ("/lib/ld-linux-armhf.so.3", "/lib/ld-musl-armhf.so.1")
+_LOADER_64 = ("/lib/ld-linux-aarch64.so.1", "/lib/ld-musl-aarch64.so.1")
+_X86_64 = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-musl-x86_64.so.1")
 
 
 class DeviceFacts(BaseModel):
@@ -44,6 +44,8 @@ class DeviceFacts(BaseModel):
     abis: tuple[str, ...] = ()
     """Android's ABIs, the preferred first: ``arm64-v8a``, ``armeabi-v7a``."""
     memory_total: int = 0
+    memory_available: int = 0
+    """During the probe; 0: unknown."""
     libc: str = ""
     """``glibc``, ``musl``, ``bionic`` or empty."""
     glibc: str = ""
@@ -64,4 +66,35 @@ class DeviceFacts(BaseModel):
     """Whether the file system of ``root`` refuses to run programs."""
     writable: bool = True
     """Whether ``root``, or the nearest folder above it that exists, may be written to."""
-    state: State = State()
+
+
+def choose_target(facts: DeviceFacts) -> str:
+    """The target for a device: on Android by its list of ABIs, else by its machine, its loaders and its CPU.
+
+    Raises:
+        NotSupportedError: the device cannot run any target.
+    """
+    if facts.abis:
+        found = next((_ANDROID[abi] for abi in facts.abis if abi in _ANDROID), "")
+        said = f"its ABIs are {', '.join(facts.abis)}"
+    else:
+        found = _linux(facts) if facts.system == "Linux" else _OTHERS.get((facts.system, facts.machine), "")
+        said = f"it is {facts.system} on {facts.machine} with {', '.join(facts.loaders) or 'no known loader'}"
+    if not found:
+        raise NotSupportedError("No target runs on this device.", said, "./inv targets")
+    return found
+
+
+def _linux(facts: DeviceFacts) -> str:
+    """A 64-bit kernel may have a 32-bit system: its loaders show that. Without loaders, static programs run."""
+    machine, loaders = facts.machine, set(facts.loaders)
+    if machine in {"aarch64", "arm64"}:
+        return "linux-armv7" if loaders & set(_HARD_FLOAT) and not loaders & set(_LOADER_64) else "linux-arm64"
+    if machine in {"x86_64", "amd64"}:
+        return "linux-x86" if "/lib/ld-linux.so.2" in loaders and not loaders & set(_X86_64) else "linux-x86_64"
+    if machine in {"i686", "i586"}:
+        return "linux-x86"
+    if machine in {"armv7l", "armv8l"}:
+        # linux-armv7 needs NEON, which a Tegra 2 or an Armada lacks; and a hard-float system, if it is not static.
+        return "linux-armv7" if "neon" in facts.cpu_features or "asimd" in facts.cpu_features else "linux-armv6"
+    return "linux-armv6" if machine == "armv6l" and "vfp" in facts.cpu_features else ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from core.errors import AnswerError, TransferError
 from core.plain import one_line, plain, says
-from deploy.devices.facts import DeviceFacts, State
+from deploy.devices.facts import DeviceFacts
 from deploy.devices.roots import refusal
 from deploy.scripts import script
 from deploy.transport.base import Transport, run
@@ -39,7 +39,7 @@ _LINE = 4000
 _LINES = 2000
 """Lines of a part: Android has some 1,000 properties."""
 _MOST = 1 << 50
-"""The largest plausible number of kibibytes, kilohertz or cores."""
+"""The largest plausible number of kibibytes or cores."""
 
 DARWIN = "Darwin"
 """The name of a Mac's system."""
@@ -119,7 +119,6 @@ def parse(text: str) -> DeviceFacts:
         parts, "getconf"
     ).removeprefix("glibc ")
     loaders = tuple(dict.fromkeys(parts["loaders"]))
-    zones = _zones(parts["zones"])
     properties = _properties(parts["android"])
     mac = parse_mac(parts["darwin"])
     return DeviceFacts(
@@ -135,6 +134,7 @@ def parse(text: str) -> DeviceFacts:
         api_level=_integer(properties.get("ro.build.version.sdk", "")),
         abis=_abis(properties),
         memory_total=memory.get("MemTotal", 0) or mac.memory_total,
+        memory_available=memory.get("MemAvailable", memory.get("MemFree", 0)),
         libc=_libc(glibc, loaders),
         glibc=glibc,
         glibcxx=_glibcxx(parts["glibcxx"]),
@@ -146,15 +146,6 @@ def parse(text: str) -> DeviceFacts:
         free=_free(next(reversed(parts["df"]), "")),
         noexec=_noexec(parts["mounts"], _first(parts, "near")),
         writable=_first(parts, "writable") == "yes",
-        state=State(
-            governor=_first(parts, "governor"),
-            frequency_khz=_integer(_first(parts, "frequency")),
-            max_frequency_khz=_integer(_first(parts, "maxfrequency")),
-            temperature_c=max(zones.values(), default=None),
-            zones=zones,
-            load1=_number((_first(parts, "load").split() or [mac.load])[0]),
-            memory_available=memory.get("MemAvailable", memory.get("MemFree", 0)),
-        ),
     )
 
 
@@ -188,10 +179,6 @@ def _first(parts: _Parts, name: str) -> str:
 
 def _integer(text: str) -> int | None:
     return natural(text, _MOST)
-
-
-def _number(text: str) -> float | None:
-    return float(text) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text) else None
 
 
 def _newest(lines: list[str], pattern: str) -> str:
@@ -254,26 +241,6 @@ def _noexec(mounts: list[str], folder: str) -> bool:
     return "noexec" in options.split(",")
 
 
-_COLDEST, _WARMEST = -60.0, 200.0
-"""Zones outside of this range measure something else, or are switched off."""
-
-
-def _zones(lines: list[str]) -> dict[str, float]:
-    """Degrees Celsius by zone: Linux counts in thousandths; Android's thermal service in whole ones."""
-    zones: dict[str, float] = {}
-    for line in lines:
-        if service := re.fullmatch(r"Temperature\{mValue=(-?[0-9]{1,9}(?:\.[0-9]{1,9})?),.*?mName=([^,}]*).*\}", line):
-            value, name = float(service[1]), service[2]
-        elif zone := re.fullmatch(r"(-?[0-9]{1,9}) (.*)", line):
-            value, name = int(zone[1]) / 1000, zone[2]
-        else:
-            continue
-        if _COLDEST < value < _WARMEST:
-            number = sum(each.partition("#")[0] == name for each in zones) + 1
-            zones[name if number == 1 else f"{name}#{number}"] = value
-    return zones
-
-
 def _properties(lines: list[str]) -> dict[str, str]:
     """What ``getprop`` prints: ``[key]: [value]``."""
     matches = (re.fullmatch(r"\[([^\]]+)\]: \[(.*)\]", line) for line in lines)
@@ -318,7 +285,6 @@ class Mac:
     features: tuple[str, ...] = ()
     """As ``/proc/cpuinfo`` of Linux names them."""
     memory_total: int = 0
-    load: str = ""
 
 
 def parse_mac(lines: Sequence[str]) -> Mac:
@@ -338,10 +304,8 @@ def parse_mac(lines: Sequence[str]) -> Mac:
         values.get(f"machdep.cpu.{each}", "") for each in ("features", "leaf7_features", "extfeatures")
     ).split()
     x86 = [_X86.get(name, name.lower()) for name in names]
-    load = values.get("vm.loadavg", "").strip("{} ").split()
     return Mac(
         values.get("machdep.cpu.brand_string", ""),
         tuple(dict.fromkeys([*arm, *x86])),
         natural(values.get("hw.memsize", ""), 1 << 60) or 0,
-        load[0] if load else "",
     )

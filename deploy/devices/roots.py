@@ -38,7 +38,7 @@ def refusal(device: str, why: str, path: str) -> RootError:
     """The error for a root that Slipway refuses to use; nothing in it was changed.
 
     Args:
-        why: the reason that ``deploy/scripts/lib/root.sh`` reports.
+        why: the reason that ``deploy/scripts/lock.sh`` reports.
         path: the path concerned; of a folder that is not Slipway's, a file in it.
     """
     file = f" for {device} in devices.toml"

@@ -32,15 +32,18 @@ def text(found: Matrix, earlier: Sequence[Matrix] = ()) -> str:
         earlier: matrices of the same name, the oldest first; the last may be this one.
     """
     cells = found.cells
-    return _template().render(
+    return template(TEMPLATE).render(
         found=found,
         engines=[name for name in ENGINES if any(cell.engine == name for cell in cells)],
         tiles=_tiles(found),
         grid=_grid(found),
         marks=_MARKS,
         latency=plots.latency(cells),
-        bundles=plots.bars(_bundles(cells), size, "Sizes of bundles"),
-        programs=plots.bars(_programs(cells), size, "Sizes of programs"),
+        bundles=plots.bars(
+            {f"{c.engine} · {c.target}": (c.bundle_bytes, f"e-{c.engine}") for c in cells if c.bundle_bytes},
+            "Sizes of bundles",
+        ),
+        programs=plots.bars({c.program: (c.program_bytes, "") for c in cells if c.program_bytes}, "Sizes of programs"),
         errors=plots.errors(cells),
         history=_history(found, earlier),
         verdicts=_verdicts(found),
@@ -55,10 +58,6 @@ def text(found: Matrix, earlier: Sequence[Matrix] = ()) -> str:
         ],
         impossible=_reasons(found.impossible),
     )
-
-
-def _template() -> Template:
-    return template(TEMPLATE)
 
 
 @functools.cache
@@ -154,19 +153,6 @@ def _grid(found: Matrix) -> dict[str, Any]:
         "columns": sorted(columns),
         "rows": [(key, emulated.get(key[0], False), cells) for key, cells in sorted(rows.items())],
     }
-
-
-def _bundles(cells: Sequence[CellResult]) -> list[plots.Bar]:
-    found = {(cell.target, cell.engine): cell.bundle_bytes for cell in cells if cell.bundle_bytes}
-    return [
-        plots.Bar(f"{engine} · {target}", count, size(count), f"e-{engine}")
-        for (target, engine), count in sorted(found.items())
-    ]
-
-
-def _programs(cells: Sequence[CellResult]) -> list[plots.Bar]:
-    found = {cell.program: cell.program_bytes for cell in cells if cell.program_bytes}
-    return [plots.Bar(name, count, size(count)) for name, count in sorted(found.items())]
 
 
 def _history(found: Matrix, earlier: Sequence[Matrix]) -> list[Markup]:

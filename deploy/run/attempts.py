@@ -5,19 +5,17 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from core.errors import SlipwayError, UnreachableError
 from deploy.devices.inventory import Device
-from deploy.run.connect import borrowed, open_device, ready
+from deploy.lab.labgrid import Borrowed, borrowed
+from deploy.run.connect import open_device, ready
 from deploy.run.events import Event, Steps
 from deploy.run.session import Session
 from deploy.transport.base import Transport
 from deploy.transport.deadline import NEVER, Deadline
 from deploy.transport.retry import retrying
-
-if TYPE_CHECKING:
-    from deploy.lab.labgrid import Borrowed
 
 _Session = TypeVar("_Session", bound=Session)
 _Found = TypeVar("_Found")

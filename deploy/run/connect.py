@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +12,6 @@ from deploy.transport.base import Transport
 from deploy.transport.deadline import NEVER, Deadline
 
 if TYPE_CHECKING:
-    from deploy.lab.labgrid import Borrowed
     from deploy.transport.adb.transport import AdbTransport
     from deploy.transport.ssh.config import Address
 
@@ -63,22 +60,6 @@ def open_device(device: Device, deadline: Deadline = NEVER) -> Transport:
 
         return open_place(device, deadline, connect)
     return connect(device, deadline)
-
-
-@contextlib.contextmanager
-def borrowed(device: Device, wait: float, say: Callable[[str], None]) -> Iterator[Borrowed]:
-    """Hold a lab's device for the block, as the device that the block yields; other devices need nothing.
-
-    Args:
-        wait: seconds to wait for it while others use it; ``say`` is called with what is waited for.
-
-    Raises:
-        ConfigError, DeviceBusyError, UnreachableError
-    """
-    from deploy.lab import labgrid
-
-    with labgrid.borrowed(device, wait, say) as held:
-        yield held
 
 
 def open_adb(device: Device, deadline: Deadline = NEVER) -> AdbTransport:

@@ -19,7 +19,8 @@ from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device
 from deploy.devices.probe import probe
 from deploy.devices.roots import device_root
-from deploy.run.connect import borrowed, open_device, ready
+from deploy.lab.labgrid import borrowed
+from deploy.run.connect import open_device, ready
 from deploy.run.machine import machine_of
 from deploy.run.preflight import RUNS, at_least
 from deploy.store.store import Blob, Store, Survey

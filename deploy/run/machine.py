@@ -60,7 +60,6 @@ class EmulatedCpu(Machine):
     cpu: str
 
     def prepare(self) -> None:
-        """See `Machine.prepare`."""
         from toolchains.emulation import cpu_features, emulators
 
         known = emulators.cpus(self.target)
@@ -130,13 +129,11 @@ class UnderWine(Machine):
     target: Target
 
     def prepare(self) -> None:
-        """See `Machine.prepare`."""
         from toolchains.emulation import wine
 
         wine.require(self.target)
 
     def facts(self, facts: DeviceFacts, needs: Needs | None) -> DeviceFacts:
-        """See `Machine.facts`."""
         from toolchains.emulation import wine
 
         libraries = tuple(name for name in (needs.libraries if needs else ()) if wine.system_has(self.target, name))
@@ -148,7 +145,6 @@ class UnderWine(Machine):
         )  # fmt: skip
 
     def argv(self, words: Sequence[str], root: str, cwd: str, needs: Needs | None) -> list[str]:
-        """See `Machine.argv`."""
         del needs
         from toolchains.emulation import wine
 

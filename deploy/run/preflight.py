@@ -188,7 +188,7 @@ def _room(facts: DeviceFacts, upload_bytes: int, program_bytes: int, output_byte
         "on the device, see why df -Pk prints no number for the root's folder",
     ).model_copy(update={"error": "device-full"})
     memory = program_bytes + _RUNNER_MEMORY
-    available = facts.state.memory_available
+    available = facts.memory_available
     return [
         disk,
         _finding(

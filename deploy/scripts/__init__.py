@@ -1,7 +1,7 @@
 """The shell scripts that run on a device: POSIX sh, run by dash, busybox, mksh with toybox, and bash.
 
-File names come as arguments, never inside a script's text; ``$1`` of most is the store's root. ``lib/`` has functions;
-a line ``. ./lib/NAME.sh`` stands for that file's text, since a device gets each script whole, in one command.
+File names come as arguments, never inside a script's text; ``$1`` of most is the store's root. The files are functions.
+A device gets the lines of a function ``command_NAME`` behind the other functions that these need, in one command.
 """
 
 from __future__ import annotations
@@ -11,18 +11,31 @@ import re
 from pathlib import Path
 
 _HERE = Path(__file__).parent
-_INCLUDE = re.compile(r"\. \./((?:lib/)?[a-z_]+)\.sh")
+_FUNCTION = re.compile(r"^([a-z_]+)\(\) \{(?: ([^\n]*) \}|\n(.*?)^\})$", re.MULTILINE | re.DOTALL)
+"""A function: on one line, or up to the first line that is a brace."""
+_WORD = re.compile(r"(?<![\w$/.{-])[a-z_]+(?![\w=/*.])")
+_COMMAND = "command_"
 
 
 @functools.cache
 def script(name: str, mac: bool = False) -> str:
-    """``NAME.sh`` as a device gets it: with what it includes, each file once, and without indentation and comments.
+    """The command ``name`` as a device gets it: without indentation and comments.
 
-    For a Mac each ``lib/NAME.mac.sh`` comes instead of ``lib/NAME.sh``.
+    For a Mac the functions of ``mac.sh`` come in place of others of their names.
 
     dropbear takes no long commands, and slow devices read every byte.
     """
-    return "".join(f"{line}\n" for line in _lines(name, set(), mac))
+    functions = _functions(mac)
+    body = functions[_COMMAND + name]
+    needed: set[str] = set()
+    texts = [body]
+    while texts:
+        for word in _WORD.findall(texts.pop()):
+            if word in functions and word not in needed:
+                needed.add(word)
+                texts.append(functions[word])
+    before = "".join(f"{each}() {{\n{text}}}\n" for each, text in functions.items() if each in needed)
+    return before + body
 
 
 @functools.cache
@@ -32,19 +45,16 @@ def for_mac() -> dict[str, str]:
 
 
 def names() -> list[str]:
-    """All of them, without those below ``lib/``."""
-    return sorted(file.stem for file in _HERE.glob("*.sh"))
+    """Of all commands."""
+    return sorted(name.removeprefix(_COMMAND) for name in _functions(mac=False) if name.startswith(_COMMAND))
 
 
-def _lines(name: str, seen: set[str], mac: bool) -> list[str]:
-    found: list[str] = []
-    own = _HERE / f"{name}.mac.sh"
-    for line in (own if mac and own.is_file() else _HERE / f"{name}.sh").read_text(encoding="utf-8").splitlines():
-        text = line.strip()
-        include = _INCLUDE.fullmatch(text)
-        if include is None:
-            found += [text] if text and not text.startswith("#") else []
-        elif include[1] not in seen:
-            seen.add(include[1])
-            found += _lines(include[1], seen, mac)
+@functools.cache
+def _functions(mac: bool) -> dict[str, str]:
+    """The lines of every function, by its name."""
+    found: dict[str, str] = {}
+    for file in [*sorted(set(_HERE.glob("*.sh")) - {_HERE / "mac.sh"}), *([_HERE / "mac.sh"] if mac else [])]:
+        for name, one, more in _FUNCTION.findall(file.read_text(encoding="utf-8")):
+            lines = (line.strip() for line in (one or more).splitlines())
+            found[name] = "".join(f"{line}\n" for line in lines if line and not line.startswith("#"))
     return found

@@ -117,7 +117,7 @@ class DeviceLock:
             pause = min(pause * 1.6, 5.0)
 
     def ask(self, names: Sequence[str], question: Sequence[str], deadline: Deadline) -> Answer:
-        """One attempt to take the lock, together with the probe: all in one round trip.
+        """One attempt to take the lock, together with the probe if there is a question: all in one round trip.
 
         Args:
             question: the probe's words; the device finds the root by them and does not make one.
@@ -133,10 +133,6 @@ class DeviceLock:
     def fits(self, names: Sequence[str], question: Sequence[str]) -> bool:
         """Whether the device accepts a command as long as that of `ask`."""
         return len(quoted(self._words(names, "", False, question)).encode()) <= self._transport.longest
-
-    def look(self, names: Sequence[str], deadline: Deadline) -> Answer:
-        """The same as `ask` for a device that was probed already."""
-        return self._attempt(names, "", make=False, deadline=deadline)
 
     def check(self) -> None:
         """Check that the lock is still ours.

@@ -168,7 +168,7 @@ class Store:
         else:  # one trip more
             facts = probe(self._transport, self.root, needs, deadline)
             self.lock.root = facts.root
-            answer = self.lock.look(first, deadline)
+            answer = self.lock.ask(first, [], deadline)
         if answer.kind != "acquired":
             return facts, answer.kind, None
         return facts, answer.kind, self._completed(self._parse(answer.lines), others, deadline)

@@ -64,9 +64,6 @@ class Channel(Protocol):
     """A command running on the device; its output collects in ``heard``, within limits."""
 
     heard: Heard
-    stdout: bytearray
-    """Of `Heard`, as is ``stderr``."""
-    stderr: bytearray
 
     def pump(self, seconds: float) -> int | None:
         """Collect a piece of output, for at most ``seconds``; the exit status once the command ended.

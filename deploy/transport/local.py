@@ -37,14 +37,12 @@ class LocalChannel:
             hint = f"see that it is there and may be executed: ls -l {argv[0]}"
             raise HostError(f"{argv[0]} cannot be started on this machine.", str(error), hint) from error
         self.heard = Heard("this machine")
-        self.stdout, self.stderr = self.heard.stdout, self.heard.stderr
         self._selector = selectors.DefaultSelector()
-        for pipe, sink in ((self._child.stdout, self.stdout), (self._child.stderr, self.stderr)):
+        for pipe, sink in ((self._child.stdout, self.heard.stdout), (self._child.stderr, self.heard.stderr)):
             assert pipe is not None  # noqa: S101 - PIPE was asked for
             self._selector.register(pipe, selectors.EVENT_READ, sink)
 
     def pump(self, seconds: float) -> int | None:
-        """See `deploy.transport.base.Channel`."""
         if self._selector.get_map():
             for key, _ in self._selector.select(seconds):
                 pipe = key.fileobj
@@ -60,13 +58,11 @@ class LocalChannel:
         return code if code >= 0 else 128 - code
 
     def send(self, data: bytes) -> None:
-        """See `deploy.transport.base.Channel`."""
         if self._child.stdin is not None:
             with contextlib.suppress(OSError, ValueError):
                 self._child.stdin.write(data)
 
     def end_input(self) -> None:
-        """See `deploy.transport.base.Channel`."""
         _close(self._child.stdin)
 
     def close(self) -> None:
@@ -96,7 +92,6 @@ class LocalTransport(Transport):
         self.name = name
 
     def start(self, argv: Sequence[str], _deadline: Deadline = NEVER, /) -> LocalChannel:
-        """See `deploy.transport.base.Transport`."""
         return LocalChannel(argv)
 
     def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int = 0) -> None:
@@ -122,7 +117,6 @@ class LocalTransport(Transport):
             ) from error
 
     def get(self, remote: str, local: Path, limit: int, deadline: Deadline) -> None:
-        """See `deploy.transport.base.Transport`."""
         doing = f"fetching {local.name}"
         deadline.check(doing)
         try:

@@ -19,19 +19,15 @@ class Wrapped(Transport):
 
     @property
     def longest(self) -> int:
-        """See `deploy.transport.base.Transport`."""
         return self.inner.longest
 
     def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> Channel:
-        """See `deploy.transport.base.Transport`."""
         return self.inner.start(argv, deadline)
 
     def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int = 0) -> None:
-        """See `deploy.transport.base.Transport`."""
         self.inner.put(local, remote, progress, deadline, offset)
 
     def get(self, remote: str, local: Path, limit: int, deadline: Deadline) -> None:
-        """See `deploy.transport.base.Transport`."""
         self.inner.get(remote, local, limit, deadline)
 
     def close(self) -> None:
@@ -43,5 +39,4 @@ class MacTransport(Wrapped):
     """A Mac: it gets the scripts that know its programs. Others stay as short as dropbear needs them."""
 
     def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> Channel:
-        """See `deploy.transport.base.Transport`."""
         return self.inner.start([for_mac().get(word, word) for word in argv], deadline)

@@ -11,8 +11,7 @@ from typing import Any
 
 from core.errors import ConfigError, UsageError
 from core.files import locked, write_atomic
-from deploy.devices.facts import DeviceFacts
-from deploy.devices.identify import choose_target
+from deploy.devices.facts import DeviceFacts, choose_target
 from deploy.devices.inventory import Device, load_devices, parse, user_file
 from deploy.devices.probe import probe
 from deploy.devices.roots import device_root

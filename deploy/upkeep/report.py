@@ -45,18 +45,10 @@ def devices(as_json: bool = False, name: str = "") -> None:
         return
     models = [] if name else [device for device, _, _ in rows if device.cpu]
     cells = [
-        [
-            device.name,
-            state,
-            device.target,
-            at or _address_of(device),
-            device.title,
-            device.transport,
-            " ".join(device.tags),
-        ]
-        for device, state, at in rows
-        if device not in models
-    ]
+        [device.name, state, device.target, at or _address_of(device), device.title, device.transport,
+         " ".join(device.tags)]
+        for device, state, at in rows if device not in models
+    ]  # fmt: skip
     cells += [["–", seen.state, "?", seen.serial, seen.model, "adb", ""] for seen in strangers]
     console.table(
         "Devices",
@@ -170,38 +162,38 @@ def trusted(hosts: Sequence[Trusted], as_json: bool = False) -> None:
 
 def rolled(device: str, value: Rolled, as_json: bool = False) -> None:
     """Print the bundle that is current now."""
-    if as_json:
-        console.print_json({"device": device, **dataclasses.asdict(value)})
-        return
     rows = [["current", value.now], ["the one before", value.before or "none"]]
-    console.table(f"Bundles of {device}", ["", "bundle"], rows)
+    _of_device(device, value, as_json, rows, f"Bundles of {device}", ["", "bundle"])
 
 
 def collected(device: str, value: Collected, as_json: bool = False) -> None:
     """Print what was removed."""
-    if as_json:
-        console.print_json({"device": device, **dataclasses.asdict(value)})
-        return
     from deploy.run.preflight import size
 
     rows = [
         ["removed", f"{len(value.removed)} entries, {size(value.bytes)}"],
         ["left", f"{counted(value.left_files, 'file')}, {size(value.left_bytes)}"],
     ]
-    console.table(f"Store of {device}", ["", ""], rows)
+    _of_device(device, value, as_json, rows, f"Store of {device}", ["", ""])
 
 
 def checked(device: str, value: Checked, as_json: bool = False) -> None:
     """Print what a full look found; then raise `TransferError` when something is damaged."""
+    from deploy.run.preflight import size
+
+    rows = [["verified", f"{counted(value.files, 'file')}, {size(value.bytes)} read"]]
+    rows += [["damaged", path] for path in value.damaged]
+    if value.caches:
+        packed = counted(value.caches, "file")
+        rows.append(["removed", f"{packed} of packed weights, which the next runs make again"])
+    _of_device(device, value, as_json, rows, f"Store of {device}", ["", ""])
+    value.check(device)
+
+
+def _of_device(
+    device: str, value: Rolled | Collected | Checked, as_json: bool, rows: list[list[str]], title: str, head: list[str]
+) -> None:
     if as_json:
         console.print_json({"device": device, **dataclasses.asdict(value)})
     else:
-        from deploy.run.preflight import size
-
-        rows = [["verified", f"{counted(value.files, 'file')}, {size(value.bytes)} read"]]
-        rows += [["damaged", path] for path in value.damaged]
-        if value.caches:
-            packed = counted(value.caches, "file")
-            rows.append(["removed", f"{packed} of packed weights, which the next runs make again"])
-        console.table(f"Store of {device}", ["", ""], rows)
-    value.check(device)
+        console.table(title, head, rows)

@@ -13,7 +13,8 @@ from core.errors import BundleError, ConfigError, TransferError
 from deploy.devices.inventory import Device
 from deploy.devices.probe import probe
 from deploy.devices.roots import device_root
-from deploy.run.connect import borrowed, open_device, ready
+from deploy.lab.labgrid import borrowed
+from deploy.run.connect import open_device, ready
 from deploy.scripts import script
 from deploy.store import gc
 from deploy.store.gc import Collected

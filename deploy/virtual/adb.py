@@ -6,15 +6,13 @@ user's own server, devices and ``~/.android`` are left alone.
 
 from __future__ import annotations
 
-import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from core.errors import HostError
 from core.files import locked
 from deploy.transport.adb.port import HOST
-from deploy.virtual.machines import abandon, gone, last_lines, spawn_supervisor
-from deploy.virtual.state import Folder, State, read_state
+from deploy.virtual.machines import last_lines, supervised, up
+from deploy.virtual.state import Folder, State
 from deploy.virtual.supervisor import PORT, Launch
 
 if TYPE_CHECKING:
@@ -33,11 +31,10 @@ def ensure_server() -> int:
         HostError: this machine has no adb, or it does not start.
     """
     folder = Folder.of(NAME)
-    folder.touch()
-    state = _up(folder)
+    state = up(folder)
     if state is None:
         with locked(folder.lock):
-            state = _up(folder) or _start(folder)
+            state = up(folder) or _start(folder)
     return state.port
 
 
@@ -46,11 +43,6 @@ def private_server() -> Server:
     from deploy.transport.adb.server import Server
 
     return Server(host=HOST, port=ensure_server())
-
-
-def _up(folder: Folder) -> State | None:
-    state = read_state(folder)
-    return state if state is not None and state.ready and state.running else None
 
 
 def _start(folder: Folder) -> State:
@@ -63,20 +55,9 @@ def _start(folder: Folder) -> State:
     argv = ("/usr/bin/env", *settings, adb_program(), "-L", f"tcp:localhost:{PORT}", "nodaemon", "server")
     Launch(argv, _IDLE_SECONDS).write(folder)
     folder.private(folder.log, "")
-    pid = spawn_supervisor(folder)
-    end = time.monotonic() + _START_SECONDS
-    try:
-        while time.monotonic() < end and not gone(pid):
-            state = read_state(folder)
-            if state is not None and state.supervisor.pid == pid and _answers(state.port):
-                state = replace(state, ready=True)
-                state.write(folder.state)
-                return state
-            time.sleep(0.05)
-    except BaseException:
-        abandon(folder, pid)
-        raise
-    abandon(folder, pid)
+    state = supervised(folder, _START_SECONDS, lambda state: _answers(state.port), "it did not answer")
+    if isinstance(state, State):
+        return state
     hint = f"see {folder.log}, then the same command again"
     raise HostError("The adb server of the virtual devices did not start.", last_lines(folder.log), hint)
 

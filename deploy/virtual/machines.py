@@ -98,12 +98,12 @@ def ensure(name: str) -> Endpoint:
     """
     spec, folder = get_spec(name), Folder.of(name)
     with disk_errors(f"starting {name}"):
-        state = _up(folder)
+        state = up(folder)
         _check_host(spec)
         _check_kvm(spec, folder, running=state is not None)
         if state is None:
             with locked(folder.lock):
-                state = _up(folder) or _boot(spec, folder)
+                state = up(folder) or _boot(spec, folder)
     return Endpoint(HOST, state.port, spec.user, folder.key, folder.known_hosts)
 
 
@@ -136,7 +136,8 @@ def toucher(name: str) -> Callable[[], None]:
     return Folder.of(name).touch
 
 
-def _up(folder: Folder) -> State | None:
+def up(folder: Folder) -> State | None:
+    """The state of what answers already; it counts as used."""
     # Touch first, then read: the supervisor removes the state before it checks the touch for the last time.
     folder.touch()
     state = read_state(folder)
@@ -182,14 +183,22 @@ def _boot(spec: Spec, folder: Folder) -> State:
     with step(f"booting virtual device {spec.name}", f"boot {spec.name}"):
         public = _prepare(folder, files.initrd)
         _launch(spec, files, folder)
-        pid = spawn_supervisor(folder)
-        try:
-            state = _await_answer(spec, folder, pid, public)
-        except BaseException:
-            abandon(folder, pid)
-            raise
-        folder.touch()
-        return state
+
+        def answered(state: State) -> bool:
+            write_atomic(folder.known_hosts, f"[{HOST}]:{state.port} {public}\n")
+            return answers(spec.system.login, HOST, state.port)
+
+        late = f"its {spec.system.login} server did not answer within {spec.boot_seconds:.0f} s"
+        state = supervised(folder, spec.boot_seconds, answered, late)
+        if isinstance(state, State):
+            folder.touch()
+            return state
+    raise UnreachableError(
+        f"The virtual device {spec.name} did not come up: {state}.",
+        f"the last lines of {folder.console} and {folder.log.name}:\n"
+        f"{last_lines(folder.console)}\n{last_lines(folder.log)}",
+        f"./inv devices.start {spec.name}   (again; with other work on this machine it may just be slow)",
+    )
 
 
 def _prepare(folder: Folder, initrd: Path) -> str:
@@ -279,26 +288,28 @@ def gone(pid: int) -> bool:
         return True
 
 
-def _await_answer(spec: Spec, folder: Folder, pid: int, public: str) -> State:
-    end = time.monotonic() + spec.boot_seconds
-    while time.monotonic() < end:
-        state = read_state(folder)
-        if state is not None and state.supervisor.pid == pid:
-            write_atomic(folder.known_hosts, f"[{HOST}]:{state.port} {public}\n")
-            if answers(spec.system.login, HOST, state.port):
+def supervised(folder: Folder, seconds: float, answered: Callable[[State], bool], late: str) -> State | str:
+    """Start a supervisor over the orders in ``folder``, and wait until what it runs has ``answered``.
+
+    Returns:
+        Its state, or why it is not up: it ended, or is ``late``. Nothing of it is left then.
+    """
+    pid = spawn_supervisor(folder)
+    end = time.monotonic() + seconds
+    try:
+        while time.monotonic() < end and not gone(pid):
+            state = read_state(folder)
+            if state is not None and state.supervisor.pid == pid and answered(state):
                 state = replace(state, ready=True)
                 state.write(folder.state)
                 return state
-        if gone(pid):
-            break
-        time.sleep(0.1)
-    why = "it ended" if gone(pid) else f"its {spec.system.login} server did not answer within {spec.boot_seconds:.0f} s"
-    raise UnreachableError(
-        f"The virtual device {spec.name} did not come up: {why}.",
-        f"the last lines of {folder.console} and {folder.log.name}:\n"
-        f"{last_lines(folder.console)}\n{last_lines(folder.log)}",
-        f"./inv devices.start {spec.name}   (again; with other work on this machine it may just be slow)",
-    )
+            time.sleep(0.1)
+    except BaseException:
+        abandon(folder, pid)
+        raise
+    why = "it ended" if gone(pid) else late
+    abandon(folder, pid)
+    return why
 
 
 _TAIL = 16 << 10

@@ -1,6 +1,8 @@
 """The stored state of a virtual device: one folder each, ``devices/<name>`` in the cache.
 
-``SLIPWAY_DEVICES`` moves these folders alone; downloads and images stay shared.
+``SLIPWAY_DEVICES`` moves these folders alone; downloads and images stay shared. A process is identified so that a later
+one with the same number is never mistaken for it: the kernel reuses a pid; pid, start time and boot together are one's
+own.
 """
 
 from __future__ import annotations
@@ -8,14 +10,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from core.files import sha256_bytes, write_atomic, write_json
 from core.paths import cache_dir
-from deploy.transport.processes import Process
 
 VARIABLE = "SLIPWAY_DEVICES"
 
@@ -25,11 +26,31 @@ def _root() -> Path:
     return Path(base).expanduser().absolute() if base else cache_dir("devices")
 
 
-@dataclass(frozen=True)
 class Folder:
     """The paths of a device's files."""
 
-    path: Path
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lock = f"device-{path.name}-{sha256_bytes(str(path).encode())[:12]}"
+        """Name of the lock that a process holds while it starts the device."""
+        self.key = path / "id_ed25519"
+        """The private key that opens the device."""
+        self.host_key = path / "host_ed25519_key"
+        """The device's own private key."""
+        self.known_hosts = path / "known_hosts"
+        """The device's address and public key."""
+        self.initrd = path / "initrd.cpio"
+        """The image's archive with the keys behind it."""
+        self.console = path / "console.log"
+        """What the machine wrote on its serial port."""
+        self.log = path / "supervisor.log"
+        """What QEMU and its supervisor wrote."""
+        self.launch = path / "launch.json"
+        """The supervisor's orders."""
+        self.state = path / "state.json"
+        """`State`, while the machine runs."""
+        self.last_used = path / "last-used"
+        """Its time of change is the time of last use."""
 
     @classmethod
     def of(cls, name: str) -> Folder:
@@ -44,41 +65,6 @@ class Folder:
         root = _root()
         return [cls(path) for path in sorted(root.iterdir()) if path.is_dir()] if root.is_dir() else []
 
-    @property
-    def lock(self) -> str:
-        """Name of the lock that a process holds while it starts the device."""
-        return f"device-{self.path.name}-{sha256_bytes(str(self.path).encode())[:12]}"
-
-    @property
-    def key(self) -> Path:
-        """The private key that opens the device."""
-        return self.path / "id_ed25519"
-
-    @property
-    def host_key(self) -> Path:
-        """The device's own private key."""
-        return self.path / "host_ed25519_key"
-
-    @property
-    def known_hosts(self) -> Path:
-        """The device's address and public key."""
-        return self.path / "known_hosts"
-
-    @property
-    def initrd(self) -> Path:
-        """The image's archive with the keys behind it."""
-        return self.path / "initrd.cpio"
-
-    @property
-    def console(self) -> Path:
-        """What the machine wrote on its serial port."""
-        return self.path / "console.log"
-
-    @property
-    def log(self) -> Path:
-        """What QEMU and its supervisor wrote."""
-        return self.path / "supervisor.log"
-
     def printed(self) -> int:
         """Bytes of `console` and `log` together."""
         size = 0
@@ -86,21 +72,6 @@ class Folder:
             with contextlib.suppress(OSError):
                 size += file.stat().st_size
         return size
-
-    @property
-    def launch(self) -> Path:
-        """The supervisor's orders."""
-        return self.path / "launch.json"
-
-    @property
-    def state(self) -> Path:
-        """`State`, while the machine runs."""
-        return self.path / "state.json"
-
-    @property
-    def last_used(self) -> Path:
-        """Its time of change is the time of last use."""
-        return self.path / "last-used"
 
     def touch(self) -> None:
         """Mark the device as used."""
@@ -116,6 +87,85 @@ class Folder:
     def private(self, path: Path, text: str) -> None:
         """Write a file that only its owner may read."""
         write_atomic(path, text, mode=0o600)
+
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def _start_time(pid: int) -> int:
+    """Clock ticks from boot to the process's start; 0 when there is none, or only its remains (a zombie)."""
+    try:
+        # The program's name, in parentheses, may itself hold spaces and parentheses.
+        words = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return 0 if words[0] in "ZX" else int(words[19])
+
+
+def _boot() -> str:
+    try:
+        return _BOOT_ID.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process of this machine, identified uniquely."""
+
+    pid: int
+    start_time: int
+    boot: str
+
+    @classmethod
+    def of(cls, pid: int) -> Process:
+        """The process that has this pid now."""
+        return cls(pid, _start_time(pid), _boot())
+
+    @property
+    def alive(self) -> bool:
+        """Whether this very process still runs."""
+        return (
+            self.pid > 0 and self.start_time > 0 and _start_time(self.pid) == self.start_time and _boot() == self.boot
+        )
+
+    def send(self, number: signal.Signals) -> bool:
+        """Send a signal to this very process; false when it is gone.
+
+        The handle is taken first and the identity looked at afterwards, so that the number cannot change hands
+        in between.
+        """
+        try:
+            handle = os.pidfd_open(self.pid)
+        except OSError:
+            return False
+        try:
+            if not self.alive:
+                return False
+            signal.pidfd_send_signal(handle, number)
+        except (ProcessLookupError, PermissionError):
+            return False
+        finally:
+            os.close(handle)
+        return True
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until it is gone; false when it still runs after ``seconds``."""
+        end = time.monotonic() + seconds
+        while self.alive:
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def end(self, grace: float) -> bool:
+        """TERM, then KILL after ``grace`` seconds; true when it was there and is gone."""
+        if not self.send(signal.SIGTERM):
+            return False
+        if not self.wait(grace):
+            self.send(signal.SIGKILL)
+            self.wait(5)
+        return True
 
 
 @dataclass(frozen=True)
@@ -138,24 +188,13 @@ class State:
 
     def write(self, file: Path) -> None:
         """Store it."""
-        value: dict[str, Any] = dict(vars(self))
-        write_json(file, value | {"supervisor": self.supervisor.to_json(), "qemu": self.qemu.to_json()})
+        write_json(file, asdict(self))
 
 
 def read_state(folder: Folder) -> State | None:
     """The stored state, or ``None`` if it is missing or unreadable."""
     try:
         value = json.loads(folder.state.read_text(encoding="utf-8"))
-        supervisor, qemu = Process.from_json(value["supervisor"]), Process.from_json(value["qemu"])
-        if supervisor is None or qemu is None:
-            return None
-        return State(
-            supervisor,
-            qemu,
-            int(value["port"]),
-            float(value["since"]),
-            float(value["idle_limit"]),
-            bool(value["ready"]),
-        )
+        return State(**{**value, **{name: Process(**value[name]) for name in ("supervisor", "qemu")}})
     except (OSError, ValueError, KeyError, TypeError):
         return None

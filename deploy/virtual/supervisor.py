@@ -23,8 +23,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from deploy.transport.processes import Process
-from deploy.virtual.state import Folder, State, read_state
+from deploy.virtual.state import Folder, Process, State, read_state
 
 PORT = "{port}"
 """Placeholder for the port in the launch file's argv and texts."""

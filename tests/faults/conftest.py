@@ -9,9 +9,11 @@ import pytest
 
 from deploy.devices.inventory import Device
 from tests.faults import server
+from tests.faults.tiny import small
 from tests.support.deploying import bundle, other_program, program
+from toolchains.targets import host_target
 
-__all__ = ["bundle", "other_program", "program"]
+__all__ = ["bundle", "other_program", "program", "small"]
 
 
 @pytest.fixture
@@ -27,17 +29,6 @@ def board(tmp_path: Path, with_sftp: bool) -> Iterator[server.Device]:
 
 
 @pytest.fixture
-def inventory(board: server.Device, tmp_path: Path) -> Path:
-    file = tmp_path / "devices.toml"
-    file.write_text(
-        f'[board]\ntransport = "ssh"\ntarget = "host"\nhost = "127.0.0.1"\nport = {board.port}\n'
-        f'user = "{server.USER}"\nkey = "{board.client_key}"\nknown_hosts = "{board.known_hosts}"\ntimeout = 120\n',
-        encoding="utf-8",
-    )
-    return file
-
-
-@pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user's home with an empty ``.ssh``."""
     folder = tmp_path / "user"
@@ -49,7 +40,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def device(inventory: Path) -> Device:
-    from deploy.devices.inventory import get_device
-
-    return get_device("board", inventory)
+def device(board: server.Device) -> Device:
+    return Device(
+        name="board", transport="ssh", host="127.0.0.1", port=board.port, user=server.USER, key=board.client_key,
+        known_hosts=board.known_hosts, target=host_target().name, timeout=120,
+    )  # fmt: skip

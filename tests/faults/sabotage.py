@@ -77,7 +77,7 @@ class Sabotage(LocalTransport):
     def _end(self, channel: LocalChannel) -> None:
         """Let the command do its work; one that stays (the lock's holder) has done it when it says so."""
         for _ in range(300):
-            if channel.pump(0.1) is not None or b"\nready\n" in channel.stdout:
+            if channel.pump(0.1) is not None or b"\nready\n" in channel.heard.stdout:
                 return
 
     def _restart(self) -> None:

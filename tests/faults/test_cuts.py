@@ -34,11 +34,6 @@ TIDYING = (20, 4)
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    return tiny.make(tmp_path_factory.mktemp("tiny"))
-
-
-@pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     return tiny.make(tmp_path_factory.mktemp("large"), elements=tiny.LARGE)
 
@@ -61,10 +56,7 @@ def follow(proxy: Proxy) -> Callable[[Event], None]:
     """Tells the proxy in which phase the deploy is."""
 
     def listen(event: Event) -> None:
-        if event.kind == "start":
-            proxy.phase = event.step
-        elif (event.step, event.kind) == ("compare", "end"):
-            proxy.phase = "release"
+        proxy.phase = tiny.phase(event) or proxy.phase
 
     return listen
 

@@ -91,9 +91,9 @@ def test_the_runner_is_killed(board: server.Device, device: Device, bundle: Bund
 
 
 def test_interrupted_three_times_during_the_run(
-    board: server.Device, inventory: Path, bundle: Bundle, other_program: Path
+    board: server.Device, device: Device, bundle: Bundle, other_program: Path
 ) -> None:
-    deploying = Deploying(inventory, "board", bundle, other_program, FOR_EVER)
+    deploying = Deploying(device, bundle, other_program, FOR_EVER)
     deploying.wait_for(lambda: bool(runners(str(board.home))))
     for _ in range(3):
         deploying.interrupt()

@@ -22,10 +22,9 @@ from core.paths import ROOT
 from deploy.devices.inventory import Device
 from deploy.run.connect import open_device
 from deploy.transport.base import run
-from tests.faults import server, tiny
+from tests.faults import tiny
 from tests.faults.tiny import Tiny
 from tests.support.processes import gone, ran
-from toolchains.targets import host_target
 
 pytestmark = pytest.mark.usefixtures("dist")  # results go to a folder of the test's own
 
@@ -41,15 +40,9 @@ def anyhow(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Device]:
     """A device of each kind; nothing runs on it when the test is over."""
     if request.param == "local":
         (tmp_path / "board/home").mkdir(parents=True)
-        yield Device(
-            name="board", transport="local", target=host_target().name, root=str(tmp_path / "board/home/.slipway")
-        )
+        yield tiny.local(tmp_path / "board/home/.slipway")
     else:
-        board: server.Device = request.getfixturevalue("board")
-        yield Device(
-            name="board", transport="ssh", host="127.0.0.1", port=board.port, user="pi", key=board.client_key,
-            known_hosts=board.known_hosts, target=host_target().name,
-        )  # fmt: skip
+        yield request.getfixturevalue("device")
     assert gone(str(tmp_path / "board"))
 
 
@@ -85,15 +78,14 @@ def peak() -> int:
 
 MEASURED = """
 import resource, sys, time
-from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from core.errors import SlipwayError
 from deploy.transport.deadline import Deadline
-from deploy.devices.inventory import get_device
+from deploy.devices.inventory import Device
 from deploy.run.connect import open_device
 from deploy.store.store import Store
 from deploy.transport.base import run
-device = get_device("board", Path(sys.argv[2]))
+device = Device.model_validate_json(sys.argv[2])
 with open_device(device) as transport:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     begun = time.monotonic()
@@ -113,10 +105,8 @@ with open_device(device) as transport:
 
 
 def measured(device: Device, tmp_path: Path, *words: str) -> tuple[str, float, int]:
-    inventory = tmp_path / "measured.toml"
-    rows = {key: value for key, value in device.model_dump(mode="json", exclude_defaults=True).items() if key != "name"}
-    inventory.write_text("[board]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in rows.items()))
-    done = ran([sys.executable, "-c", MEASURED, str(ROOT), str(inventory), *words], timeout=150, cwd=tmp_path)
+    argv = [sys.executable, "-c", MEASURED, str(ROOT), device.model_dump_json(), *words]
+    done = ran(argv, timeout=150, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     name, took, grown = done.stdout.split()
     return name, float(took), int(grown)
@@ -306,7 +296,7 @@ def test_answers_that_are_none(name: str, small: Tiny, tmp_path: Path) -> None:
     (tmp_path / "board").mkdir()
     text = tmp_path / "answer"
     text.write_bytes(answer(ANSWERS[name]).encode("latin-1"))
-    board = Device(name="board", transport="local", target=host_target().name, root=str(tmp_path / "board/.slipway"))
+    board = tiny.local(tmp_path / "board/.slipway")
     evil = hostile(small, f'cp {text} "$json"; cp "$inputs" "${{output}}0.npy"; exit 0\n')
     error = attempt(lambda: evil.deploy(board))
     assert (type(error).__name__, error.exit_code, error.kind) == ("AnswerError", 26, "answer")
@@ -332,7 +322,7 @@ def test_arrays_that_are_none(name: str, small: Tiny, tmp_path: Path) -> None:
     file.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(4))
     text = tmp_path / "answer"
     text.write_text(answer(lambda good: good))
-    board = Device(name="board", transport="local", target=host_target().name, root=str(tmp_path / "board/.slipway"))
+    board = tiny.local(tmp_path / "board/.slipway")
     evil = hostile(small, f'cp {text} "$json"; cp {file} "${{output}}0.npy"; exit 0\n')
     error = attempt(lambda: evil.deploy(board))
     assert (type(error).__name__, error.exit_code) == ("AnswerError", 26)

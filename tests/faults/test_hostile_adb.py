@@ -2,65 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import resource
 import socket
 import struct
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from core.errors import AnswerError, DeadlineError, SlipwayError, TransferError, UnreachableError
+from core.errors import AnswerError, DeadlineError, DeviceFullError, SlipwayError, TransferError, UnreachableError
 from deploy.transport.adb.server import Server, listed
 from deploy.transport.adb.transport import AdbTransport
 from deploy.transport.base import run
 from deploy.transport.deadline import Deadline
 from deploy.transport.hearing import MARK
+from tests.support.adb import AdbServer, Speak, adb, okay, packet
 
-Speak = Callable[[socket.socket], None]
+__all__ = ["adb"]
 
-
-class HostileServer:
-    """Grants every request; a ``shell`` or ``sync`` service then speaks as it is told."""
-
-    def __init__(self, speak: Speak, host: bytes = b"") -> None:
-        self._speak, self._host = speak, host
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = int(self._listener.getsockname()[1])
-        self.ended = threading.Event()
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                peer, _ = self._listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(peer,), daemon=True).start()
-
-    def _serve(self, peer: socket.socket) -> None:
-        with peer, contextlib.suppress(OSError, ValueError):
-            while length := peer.recv(4, socket.MSG_WAITALL):
-                request = peer.recv(int(length, 16), socket.MSG_WAITALL).decode()
-                if request.startswith("host:") and not request.startswith("host:transport"):
-                    peer.sendall(self._host)
-                    return
-                peer.sendall(b"OKAY")
-                if not request.startswith("host:"):
-                    try:
-                        self._speak(peer)
-                    finally:
-                        self.ended.set()
-
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
-
-Phone = Callable[..., tuple[AdbTransport, HostileServer]]
+Phone = Callable[..., tuple[AdbTransport, AdbServer]]
 
 
 @pytest.fixture(autouse=True)
@@ -70,20 +31,12 @@ def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def phone() -> Iterator[Phone]:
-    made: list[HostileServer] = []
+def phone(adb: Callable[..., AdbServer]) -> Phone:
+    def start(speak: Speak = lambda _: None, host: bytes = b"") -> tuple[AdbTransport, AdbServer]:
+        server = adb(other=host, speak=speak)
+        return AdbTransport(Server("127.0.0.1", server.port), "abc", "phone"), server
 
-    def start(speak: Speak = lambda _: None, host: bytes = b"") -> tuple[AdbTransport, HostileServer]:
-        made.append(HostileServer(speak, host))
-        return AdbTransport(Server("127.0.0.1", made[-1].port), "abc", "phone"), made[-1]
-
-    yield start
-    for server in made:
-        server.close()
-
-
-def packet(kind: int, data: bytes) -> bytes:
-    return struct.pack("<BI", kind, len(data)) + data
+    return start
 
 
 def for_ever(data: bytes, pause: float = 0, first: bytes = b"") -> Speak:
@@ -134,6 +87,8 @@ DATA = struct.pack("<4sI", b"DATA", 65536) + bytes(65536)
         (for_ever(struct.pack("<4sI", b"FAIL", 0xFFFFFFFF) + b"\x1b[2J" * 20000), TransferError),
         (for_ever(b"D", 1.0), DeadlineError), (for_ever(struct.pack("<4sI", b"DATA", 1) + b"x", 0.3), DeadlineError),
         (for_ever(b"\xff" * 64), TransferError), (lambda peer: peer.close(), UnreachableError),
+        (lambda peer: (peer.sendall(DATA + DATA[:100]), peer.close()), UnreachableError),
+        (lambda peer: peer.recv(1 << 16), DeadlineError),
     ],
 )  # fmt: skip
 def test_files_that_are_none(phone: Phone, tmp_path: Path, speak: Speak, error: type[SlipwayError]) -> None:
@@ -147,6 +102,24 @@ def test_files_that_are_none(phone: Phone, tmp_path: Path, speak: Speak, error: 
     assert list(tmp_path.iterdir()) == []
     assert "\x1b" not in str(caught.value)
     assert len(str(caught.value)) < 20_000
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "what"),
+    [
+        (b"couldn't create file: Permission denied", TransferError, "could not be moved"),
+        (b"write failed: No space left on device", DeviceFullError, "No space left on phone"),
+    ],
+)
+def test_a_refused_file(phone: Phone, tmp_path: Path, said: bytes, error: type[SlipwayError], what: str) -> None:
+    def refuse(peer: socket.socket) -> None:
+        peer.sendall(b"FAIL" + struct.pack("<I", len(said)) + said)
+        while peer.recv(1 << 16):
+            pass
+
+    (tmp_path / "file").write_bytes(b"x" * 300_000)
+    with pytest.raises(error, match=what):
+        phone(refuse)[0].put(tmp_path / "file", "/x", lambda _: None, Deadline.after(10))
 
 
 HOSTS = [
@@ -167,8 +140,8 @@ def test_a_server_that_answers_nonsense(phone: Phone, said: bytes) -> None:
 
 def test_what_a_phone_is_called(phone: Phone, capfd: pytest.CaptureFixture[str]) -> None:
     """A serial and a model with control sequences: listed, and only shown."""
-    text = "a\x1b[2J\x9b1m  device model:\x1b]0;x\x07\u202e\n".encode()
-    _transport, server = phone(host=b"OKAY%04x" % len(text) + text)
+    text = "a\x1b[2J\x9b1m  device model:\x1b]0;x\x07\u202e\n"
+    _transport, server = phone(host=okay(text))
     from core import console
 
     (seen,) = listed(Server("127.0.0.1", server.port))

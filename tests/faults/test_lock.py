@@ -19,8 +19,8 @@ from deploy.store.store import Store
 from deploy.transport.base import run
 from deploy.transport.deadline import Deadline
 from deploy.transport.local import LocalTransport
-from deploy.transport.processes import Process
-from tests.support.processes import ended, gone, marked
+from deploy.virtual.state import Process
+from tests.support.processes import ended, gone, marked, wait_for
 
 
 def soon() -> Deadline:
@@ -195,20 +195,16 @@ def test_a_slow_contender_undoes_nobody(root: Path) -> None:
         first.open([], soon(), make=True)
     transport = LocalTransport()
     slow = transport.start(["sh", "-c", text, "slipway", str(root), "slow", "slow", "", "no", "0" * 32])
-    while b"looked" not in slow.stdout:
+    while b"looked" not in slow.heard.stdout:
         assert slow.pump(0.1) is None
     with session(root) as second, session(root) as third:
         second.open([], soon())
         second.lock.release()
         third.open([], soon())
-        end = time.monotonic() + 20
-        while generations(root) != ["3"]:  # the holder forgets those before it once it has said that it is ready
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        wait_for(lambda: generations(root) == ["3"])  # it forgets those before it once it has said that it is ready
         slow.send(b"\n")
-        while slow.pump(0.1) is None:
-            assert time.monotonic() < end, "it took the lock, and stays"
-        assert b"busy 3:" in slow.stdout
+        wait_for(lambda: slow.pump(0.1) is not None, 20)  # else it took the lock, and stays
+        assert b"busy 3:" in slow.heard.stdout
         third.lock.check()
         assert generations(root) == ["3"]
     slow.close()

@@ -23,18 +23,12 @@ from deploy.upkeep import upkeep
 from tests.faults import server, tiny
 from tests.faults.tiny import Tiny
 from tests.support.processes import gone
-from toolchains.targets import host_target
 
 pytestmark = pytest.mark.usefixtures("dist")  # results go to a folder of the test's own
 
 STRANGER = 12345
 """Another user's number."""
 AS_ROOT = os.geteuid() == 0
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    return tiny.make(tmp_path_factory.mktemp("tiny"))
 
 
 @pytest.fixture
@@ -45,10 +39,6 @@ def common(tmp_path: Path) -> Iterator[Path]:
     folder.chmod(0o1777)
     yield folder
     assert gone(str(tmp_path))
-
-
-def at(root: Path | str) -> Device:
-    return Device(name="board", transport="local", target=host_target().name, root=str(root))
 
 
 def state(folder: Path) -> dict[str, tuple[str, int, bytes | str]]:
@@ -106,11 +96,11 @@ def test_a_home_that_has_folders_of_our_names(
 def test_an_empty_folder_is_taken_and_marked(small: Tiny, tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir(mode=0o755)
-    small.deploy(at(root))
+    small.deploy(tiny.local(root))
     words = (root / ".slipway-root").read_text().split()
     assert words[:2] == ["slipway-root", "1"]
     assert len(words[2]) == 32
-    small.deploy(at(root))
+    small.deploy(tiny.local(root))
     assert (root / ".slipway-root").read_text().split() == words
     private = [path for path in root.iterdir() if path.stat().st_mode & 0o077]
     assert private == []
@@ -121,7 +111,7 @@ def test_a_marker_of_another_kind(small: Tiny, tmp_path: Path, text: str) -> Non
     root = tmp_path / "root"
     root.mkdir()
     (root / ".slipway-root").write_text(text + "\n")
-    refused([lambda: small.deploy(at(root))], ".slipway-root")
+    refused([lambda: small.deploy(tiny.local(root))], ".slipway-root")
     assert [path.name for path in root.iterdir()] == [".slipway-root"]
 
 
@@ -129,7 +119,7 @@ def test_a_marker_that_a_power_cut_left_empty(small: Tiny, tmp_path: Path) -> No
     root = tmp_path / "root"
     root.mkdir()
     (root / ".slipway-root").touch(0o600)
-    small.deploy(at(root))
+    small.deploy(tiny.local(root))
     assert (root / ".slipway-root").read_text().startswith("slipway-root 1 ")
 
 
@@ -154,7 +144,7 @@ def test_a_root_that_another_user_planted(small: Tiny, common: Path, tmp_path: P
     planted(root, small, elsewhere)
     before = state(tmp_path)
     why = "belongs to another user" if AS_ROOT else "runs"
-    refused(everything(small, at(root), tmp_path / "tmp")[:1], str(root), why)
+    refused(everything(small, tiny.local(root), tmp_path / "tmp")[:1], str(root), why)
     assert state(tmp_path / "elsewhere") == {"thesis": before["elsewhere/thesis"]}
     assert state(root) == {name.removeprefix("tmp/slipway/"): what for name, what in before.items()
                            if name.startswith("tmp/slipway/")}  # fmt: skip
@@ -166,7 +156,7 @@ def test_a_root_that_is_not_the_logins(small: Tiny, common: Path) -> None:
         root = common / "slipway"
         root.mkdir(mode=0o755)
         os.chown(root, STRANGER, STRANGER)
-    refused([lambda: small.deploy(at(root))], str(root), "belongs to another user")
+    refused([lambda: small.deploy(tiny.local(root))], str(root), "belongs to another user")
 
 
 @pytest.mark.parametrize(
@@ -177,10 +167,10 @@ def test_links_inside(small: Tiny, common: Path, tmp_path: Path, name: str) -> N
     elsewhere.mkdir()
     (elsewhere / "1").mkdir()
     (elsewhere / "1/thesis").write_text("ten years of work")
-    small.deploy(at(root))
+    small.deploy(tiny.local(root))
     shutil.rmtree(root / name)
     (root / name).symlink_to(elsewhere)
-    refused([lambda: small.deploy(at(root))], f"{root}/{name}", "is a link")
+    refused([lambda: small.deploy(tiny.local(root))], f"{root}/{name}", "is a link")
     assert (elsewhere / "1/thesis").read_text() == "ten years of work"
     assert [path.name for path in elsewhere.iterdir()] == ["1"]
 
@@ -188,16 +178,18 @@ def test_links_inside(small: Tiny, common: Path, tmp_path: Path, name: str) -> N
 def test_a_root_that_is_a_link(small: Tiny, common: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (common / "slipway").symlink_to(tmp_path / "elsewhere")
-    refused([lambda: small.deploy(at(common / "slipway"))], f"{common}/slipway", "is a link")
+    refused([lambda: small.deploy(tiny.local(common / "slipway"))], f"{common}/slipway", "is a link")
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 @pytest.mark.parametrize("mode", [0o757, 0o777, 0o1777])
 @pytest.mark.parametrize("place", ["root", "root/store", "root/.slipway-root"])
 def test_folders_that_others_may_write_to(small: Tiny, tmp_path: Path, place: str, mode: int) -> None:
-    small.deploy(at(tmp_path / "root"))
+    small.deploy(tiny.local(tmp_path / "root"))
     (tmp_path / place).chmod(mode)
-    refused([lambda: small.deploy(at(tmp_path / "root"))], str(tmp_path / place), "others may write", "chmod go-w")
+    refused(
+        [lambda: small.deploy(tiny.local(tmp_path / "root"))], str(tmp_path / place), "others may write", "chmod go-w"
+    )
 
 
 @pytest.mark.parametrize("exists", [True, False])
@@ -206,12 +198,12 @@ def test_a_folder_above_that_others_may_write_to(small: Tiny, tmp_path: Path, ex
     above = tmp_path / "above"
     above.mkdir()
     if exists:
-        small.deploy(at(above / "a/root"))
+        small.deploy(tiny.local(above / "a/root"))
     above.chmod(0o777)
-    refused([lambda: small.deploy(at(above / "a/root"))], str(above), "others may write")
+    refused([lambda: small.deploy(tiny.local(above / "a/root"))], str(above), "others may write")
     assert exists or list(above.iterdir()) == []
     above.chmod(0o1777)
-    small.deploy(at(above / "a/root"))
+    small.deploy(tiny.local(above / "a/root"))
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root makes another user's links")
@@ -220,7 +212,9 @@ def test_a_link_of_another_user_above(small: Tiny, common: Path, tmp_path: Path,
     (tmp_path / "elsewhere").mkdir()
     (common / "link").symlink_to(tmp_path / "elsewhere")
     os.chown(common / "link", STRANGER, STRANGER, follow_symlinks=False)
-    refused([lambda: small.deploy(at(f"{common}/link{below}/root"))], f"{common}/link", "belongs to another user")
+    refused(
+        [lambda: small.deploy(tiny.local(f"{common}/link{below}/root"))], f"{common}/link", "belongs to another user"
+    )
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
@@ -228,7 +222,7 @@ def test_a_link_of_ones_own_above(small: Tiny, tmp_path: Path) -> None:
     """As a home on another disk has one."""
     (tmp_path / "disk").mkdir()
     (tmp_path / "home").symlink_to(tmp_path / "disk")
-    small.deploy(at(tmp_path / "home/.slipway"))
+    small.deploy(tiny.local(tmp_path / "home/.slipway"))
     assert (tmp_path / "disk/.slipway/.slipway-root").is_file()
 
 
@@ -241,11 +235,11 @@ def test_no_home(small: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """It went to /tmp, where others write too."""
     monkeypatch.setattr(attempts, "open_device", lambda *_: Homeless("board"))
     name = f"slipway-{os.getpid()}"
-    refused([lambda: small.deploy(at(name))], "HOME", "devices.toml")
+    refused([lambda: small.deploy(tiny.local(name))], "HOME", "devices.toml")
     with Store(Homeless("board"), name) as store, pytest.raises(SlipwayError):
         store.open([], Deadline.after(20), make=True)
     assert not Path(tempfile.gettempdir(), name).exists()
-    small.deploy(at(tmp_path / "root"))
+    small.deploy(tiny.local(tmp_path / "root"))
 
 
 @pytest.mark.parametrize("with_sftp", [True, False], ids=["sftp", "cat"])
@@ -267,7 +261,7 @@ def test_nothing_is_written_through_a_link(board: server.Device, device: Device,
 def test_commands_are_short_enough_for_dropbear() -> None:
     from deploy.store.store import WORDS
 
-    names = [file.stem for file in Path(scripts.__file__).parent.glob("*.sh")]
+    names = scripts.names()
     assert len(names) > 15
     longest = max(len(scripts.script(name)) for name in names if name != "open")  # that is two commands in one
     assert longest + WORDS < 8700

@@ -12,6 +12,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,8 +23,8 @@ from deploy.run import attempts
 from deploy.run.events import Event
 from tests.faults import outcomes, sabotage, tiny
 from tests.faults.tiny import Tiny
+from tests.support.deploying import Deploying
 from tests.support.processes import gone, marked, ran
-from toolchains.targets import host_target
 
 pytestmark = pytest.mark.usefixtures("dist")  # results go to a folder of the test's own
 
@@ -44,86 +45,66 @@ def home(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def device(home: Path) -> Device:
-    return Device(name="board", transport="local", target=host_target().name, root=str(home / ".slipway"))
+    return tiny.local(home / ".slipway")
 
 
-class Phases:
-    """Which step is going on; what comes after the comparison is the release."""
+Struck = Callable[..., tuple[str, list[str], bool]]
 
-    now = "connect"
 
-    def __call__(self, event: Event) -> None:
-        if event.kind == "start":
-            self.now = event.step
-        elif (event.step, event.kind) == ("compare", "end"):
-            self.now = "release"
+@pytest.fixture
+def struck(small: Tiny, device: Device, home: Path, monkeypatch: pytest.MonkeyPatch) -> Struck:
+    """A deploy whose operation ``at`` goes wrong, and one after it: how it ended, its phases, whether it was struck."""
+
+    def call(fault: str, at: int, damaged: bool = False) -> tuple[str, list[str], bool]:
+        transport = sabotage.Sabotage(home, fault, at)
+        phases = ["connect"]
+        with monkeypatch.context() as patch:
+            patch.setattr(attempts, "open_device", lambda *_: transport)
+            note = [lambda event: phases.append(tiny.phase(event))]
+            told = outcomes.outcome(lambda: small.deploy(device, listeners=note, timeout=20))
+        assert gone(str(home), 15), (fault, at)
+        assert transport.struck or told == outcomes.DONE
+        assert damaged or tiny.whole(home, Path(device.root)) == [], (fault, at)
+        small.deploy(device)
+        assert tiny.settled(home, Path(device.root)) == [], (fault, at)
+        return told, [phase for phase in phases if phase], transport.struck
+
+    return call
 
 
 @pytest.mark.parametrize("fault", sabotage.FAULTS)
-def test_every_operation(fault: str, small: Tiny, device: Device, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_operation(fault: str, struck: Struck, device: Device) -> None:
     """On a new device, so that a deploy has everything to do."""
-    root = Path(device.root)
     seen: dict[str, Counter[str]] = defaultdict(Counter)
-    at, struck = 0, True
-    while struck:
-        transport = sabotage.Sabotage(home, fault, at)
-        monkeypatch.setattr(attempts, "open_device", lambda *_, way=transport: way)
-        subprocess.run(["rm", "-rf", str(root)], check=True)
-        phases, when = Phases(), "connect"
-
-        def note(event: Event, phases: Phases = phases) -> None:
-            phases(event)
-
-        told = outcomes.outcome(lambda note=note: small.deploy(device, listeners=[note], timeout=20))  # type: ignore[misc]
-        struck = transport.struck
-        when = phases.now
-        if struck:
-            seen[when][told] += 1
-        assert gone(str(home), 15), (fault, at)
-        assert tiny.whole(home, root) == [], (fault, at)
-        monkeypatch.undo()
-        monkeypatch.setenv("SLIPWAY_DIST", str(home.parent / "dist"))
-        small.deploy(device)
-        assert tiny.settled(home, root) == [], (fault, at)
+    at = 0
+    while True:
+        subprocess.run(["rm", "-rf", device.root], check=True)
+        told, phases, happened = struck(fault, at)
+        if not happened:
+            break
+        seen[phases[-1]][told] += 1
         at += 1
-    assert at > 12
+    assert at > 11
     for phase, counted in seen.items():
         outcomes.check(fault, phase, counted)
 
 
 @pytest.mark.parametrize("fault", sabotage.FAULTS)
-def test_every_operation_of_a_deploy_that_verifies(
-    fault: str, small: Tiny, device: Device, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_operation_of_a_deploy_that_verifies(fault: str, struck: Struck, small: Tiny, device: Device) -> None:
     """A file was changed on a device that has everything: whatever goes wrong meanwhile, it does not run."""
-    root = Path(device.root)
     small.deploy(device)
     seen: Counter[str] = Counter()
     for at in range(1, 4):  # the digests, then a look at what else there is of the damaged file, then the upload
-        (program,) = (root / "programs").iterdir()
+        (program,) = Path(device.root, "programs").iterdir()
         file = program / "model.pte"
         file.chmod(0o644)
         file.write_bytes(bytes(file.stat().st_size))
-        transport = sabotage.Sabotage(home, fault, at)
-        monkeypatch.setattr(attempts, "open_device", lambda *_, way=transport: way)
-        phases, ran = Phases(), False
-
-        def note(event: Event, phases: Phases = phases) -> None:
-            nonlocal ran
-            phases(event)
-            ran = ran or event.step == "run"
-
-        told = outcomes.outcome(lambda note=note: small.deploy(device, listeners=[note], timeout=20))  # type: ignore[misc]
-        assert transport.struck
-        assert not ran or told == outcomes.DONE
+        told, phases, happened = struck(fault, at, damaged=True)
+        assert happened
+        assert "run" not in phases or told == outcomes.DONE
         if at < 3:
-            assert phases.now == "verify"
+            assert phases[-1] == "verify"
             seen[told] += 1
-        assert gone(str(home), 15), (fault, at)
-        monkeypatch.undo()
-        monkeypatch.setenv("SLIPWAY_DIST", str(home.parent / "dist"))
-        small.deploy(device)
-        assert tiny.settled(home, root) == [], (fault, at)
     outcomes.check(fault, "verify", seen)
 
 
@@ -144,18 +125,22 @@ def test_round_trips(device: Device, home: Path, tmp_path: Path, monkeypatch: py
     assert tiny.settled(home, Path(device.root)) == []
 
 
+def full(tmp_path: Path, what: str) -> list[Any]:
+    (tmp_path / "disk").mkdir()
+    folders = {name: str(tmp_path / "disk" / name) for name in ("SLIPWAY_DIST", "SLIPWAY_CACHE") if what == "results"}
+    argv = ["unshare", "-rm", sys.executable, "-m", "tests.faults.full", what, str(tmp_path)]
+    done = ran(argv, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT), **folders})
+    assert done.returncode == 0, done.stderr[-2000:]
+    rows: list[Any] = json.loads(done.stdout.splitlines()[-1])
+    return rows
+
+
 def test_the_disk_is_full_at_every_step(tmp_path: Path) -> None:
     """On a real file system of 4 MB, mounted in a namespace of its own."""
-    done = ran(
-        ["unshare", "-rm", sys.executable, "-m", "tests.faults.full_disk", str(tmp_path)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert done.returncode == 0, done.stderr
     seen: dict[str, Counter[str]] = defaultdict(Counter)
-    for step, left, told, wrong in json.loads(done.stdout.splitlines()[-1]):
+    for step, left, told, wrong in full(tmp_path, "device"):
         assert wrong == [], (step, left)
-        seen[step][told] += 1
+        seen[step][told["error"]] += 1
     for step, counted in seen.items():
         outcomes.check("disk full", step, counted)
     assert sum(counted["device-full"] for counted in seen.values()) >= 5
@@ -163,16 +148,8 @@ def test_the_disk_is_full_at_every_step(tmp_path: Path) -> None:
 
 def test_no_room_on_this_machine_at_any_step(tmp_path: Path) -> None:
     """Results and cache on a real file system without a byte, or without an inode, that is left."""
-    (tmp_path / "disk").mkdir()
-    folders = {name: str(tmp_path / "disk" / name) for name in ("SLIPWAY_DIST", "SLIPWAY_CACHE")}
-    done = ran(
-        ["unshare", "-rm", sys.executable, "-m", "tests.faults.no_room", str(tmp_path)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **folders},
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    rows = json.loads(done.stdout.splitlines()[-1])
-    for what, step, told, wrong in rows:
+    rows = full(tmp_path, "results")
+    for step, what, told, wrong in rows:
         assert wrong == [], (what, step)
         assert (told["error"], told["exit_code"]) == ("host", 4), (what, step, told)
         assert told["cause"], (what, step, told)
@@ -244,19 +221,10 @@ def test_two_at_once(small: Tiny, another: Tiny, device: Device, home: Path, wai
 
 def test_a_run_that_is_left_behind_on_the_device_is_ended(small: Tiny, device: Device, home: Path) -> None:
     """This side is killed outright in mid-run."""
-    code = (
-        "import sys; from pathlib import Path; from tests.faults import tiny; from core.formats.bundle import Bundle;"
-        "from deploy.devices.inventory import Device;"
-        "t = tiny.Tiny(Bundle.load(Path(sys.argv[1])), Path(sys.argv[2]), Path(sys.argv[3]));"
-        "t.deploy(Device.model_validate_json(sys.argv[4]), num_executions=5000)"
-    )
-    words = [str(small.bundle.path), str(small.model), str(small.data), device.model_dump_json()]
-    child = subprocess.Popen([sys.executable, "-c", code, *words], cwd=ROOT)
-    while ["sleep", "4242"] not in marked(str(home)).values():
-        assert child.poll() is None
-        time.sleep(0.05)
-    child.kill()
-    child.wait()
+    deploying = Deploying(device, small.bundle, small.model, 5000)
+    deploying.wait_for(lambda: ["sleep", "4242"] in marked(str(home)).values())
+    deploying.process.kill()
+    deploying.end()
     assert gone(str(home), 15)
     small.deploy(device, wait=0)
     assert tiny.settled(home, Path(device.root)) == []

@@ -27,7 +27,6 @@ from deploy.upkeep import upkeep
 from tests.faults import tiny
 from tests.faults.sabotage import Sabotage
 from tests.faults.tiny import Tiny
-from toolchains.targets import host_target
 
 pytestmark = pytest.mark.usefixtures("dist")  # results go to a folder of the test's own
 
@@ -50,7 +49,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def device(root: Path) -> Device:
-    return Device(name="board", transport="local", target=host_target().name, root=str(root))
+    return tiny.local(root)
 
 
 def seen(result: Result) -> Verified:

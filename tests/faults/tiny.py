@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import random
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from core.files import sha256_file, write_json
 from core.formats.bundle import Bundle, FileEntry, Manifest, Needs, Offers
 from deploy.devices.inventory import Device
-from deploy.run.events import Listener
+from deploy.run.events import Event, Listener
 from deploy.run.pipeline import deploy
 from deploy.run.result import Result
 from deploy.run.settings import Settings
-from tests.support.processes import marked
+from tests.support.processes import gone, marked
 from toolchains.targets import host_target
 
 PAYLOAD = 300_000
@@ -87,6 +88,21 @@ def make(
     return Tiny(Bundle.load(path), model, data)
 
 
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    return make(tmp_path_factory.mktemp("tiny"))
+
+
+def local(root: Path | str) -> Device:
+    """A device that is this machine."""
+    return Device(name="board", transport="local", target=host_target().name, root=str(root))
+
+
+def phase(event: Event) -> str:
+    """The phase of a deploy that begins with ``event``; what comes after the comparison is the release."""
+    return event.step if event.kind == "start" else "release" if (event.step, event.kind) == ("compare", "end") else ""
+
+
 def marked_root(root: Path) -> Path:
     """Make ``root`` one that Slipway takes for its own."""
     root.mkdir(mode=0o700, parents=True)
@@ -132,7 +148,6 @@ def settled(home: Path, root: Path) -> list[str]:
 
 def processes(home: Path) -> list[str]:
     """Processes that work in ``home`` or name it, once those that are just ending have had a moment."""
-    end = time.monotonic() + 20
-    while marked(str(home)) and time.monotonic() < end:
-        time.sleep(0.02)
+    with contextlib.suppress(AssertionError):
+        gone(str(home))
     return [f"process {pid}: {' '.join(argv)[:60]}" for pid, argv in marked(str(home)).items()]

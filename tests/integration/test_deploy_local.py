@@ -143,10 +143,8 @@ def test_the_device_is_never_trusted_with_paths(
     assert result.files == (f"{result.key}/output0.npy",)
 
 
-def test_several_at_once(device: Device, bundle: Bundle, program: Path, root: Path, tmp_path: Path, dist: Path) -> None:
-    inventory = tmp_path / "devices.toml"
-    inventory.write_text(f'[bench]\ntransport = "local"\nroot = "{root}"\n')
-    at_once = [Deploying(inventory, "bench", bundle, program, 2000) for _ in range(3)]
+def test_several_at_once(device: Device, bundle: Bundle, program: Path, root: Path, dist: Path) -> None:
+    at_once = [Deploying(device, bundle, program, 2000) for _ in range(3)]
     ends = [each.end() for each in at_once]
     assert [code for code, _ in ends] == [0, 0, 0], ends
     (folder,) = (root / "bundles").iterdir()

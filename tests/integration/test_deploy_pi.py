@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import asyncssh
 import pytest
 
-from core.errors import AuthenticationError, DeviceFullError, HostKeyError, PreflightError
+from core.errors import AuthenticationError, DeviceFullError, PreflightError
 from core.formats.bundle import Bundle
 from deploy.devices.inventory import FILE, Device, get_device
 from deploy.run.connect import open_device
@@ -25,6 +24,7 @@ from deploy.transport.deadline import Deadline
 from deploy.virtual import machines as virtual
 from tests.support import examples
 from tests.support.deploying import Deploying, bundle, other_program, program
+from tests.support.processes import ended
 
 __all__ = ["bundle", "other_program", "program"]
 
@@ -85,10 +85,7 @@ def runners(pi: Transport, device: Device) -> list[str]:
 
 
 def gone(pi: Transport, device: Device, seconds: float = 20) -> bool:
-    end = time.monotonic() + seconds
-    while left := runners(pi, device):
-        assert time.monotonic() < end, left
-    return True
+    return ended(lambda: runners(pi, device), seconds)
 
 
 def test_the_examples_of_libslipway_compute_what_the_runner_computes(pi: Transport, tmp_path: Path) -> None:
@@ -122,29 +119,14 @@ def test_wrong_architecture(go: Go, program: Path, bundle: Bundle, pi: Transport
     assert ask(pi, 'ls -d "$1" 2>/dev/null; true', device.root) == ""
 
 
-def as_real(end: virtual.Endpoint, **changes: object) -> Device:
-    """The Pi as if it were a real device: not started, known by the given files."""
-    return Device(name="shelf", transport="ssh", target="linux-arm64", host=end.host, port=end.port, user=end.user,
-                  key=end.key, known_hosts=end.known_hosts).model_copy(update=changes)  # fmt: skip
-
-
 def test_key_refused_by_a_real_sshd(tmp_path: Path) -> None:
+    end = virtual.ensure("pi")
     key = tmp_path / "id"
     key.write_bytes(asyncssh.generate_private_key("ssh-ed25519").export_private_key("openssh"))
     key.chmod(0o600)  # others who may read it are refused before it is tried
     with pytest.raises(AuthenticationError, match="refused to log in"):
-        open_device(as_real(virtual.ensure("pi"), key=key))
-
-
-def test_changed_host_key(tmp_path: Path) -> None:
-    end = virtual.ensure("pi")
-    other = asyncssh.generate_private_key("ssh-ed25519").export_public_key("openssh").decode()
-    (tmp_path / "known").write_text(f"[{end.host}]:{end.port} {other}")
-    with pytest.raises(HostKeyError, match="has changed") as caught:
-        open_device(as_real(end, known_hosts=tmp_path / "known"))
-    assert len(set(caught.value.names)) == 2
-    with open_device(as_real(end)) as transport:
-        assert run(transport, ["uname", "-m"], deadline=Deadline.after(60)).text == "aarch64\n"
+        open_device(Device(name="shelf", transport="ssh", target="linux-arm64", host=end.host, port=end.port,
+                           user=end.user, key=key, known_hosts=end.known_hosts))  # fmt: skip
 
 
 def test_full_disk_is_foreseen(go: Go, program: Path, pi: Transport, device: Device) -> None:
@@ -175,18 +157,10 @@ def test_full_disk_in_mid_upload(
     run(pi, ["rm", "-rf", "/small/slipway"], deadline=Deadline.after(60))
 
 
-@pytest.fixture
-def inventory(device: Device, tmp_path: Path) -> Path:
-    file = tmp_path / "devices.toml"
-    rest = f'target = "linux-arm64"\nvirtual = "pi"\nroot = "{device.root}"\n'
-    file.write_text(f'[pi]\ntransport = "ssh"\n{rest}', encoding="utf-8")
-    return file
-
-
 def test_interrupted_during_the_upload(
-    go: Go, arm: Bundle, program: Path, pi: Transport, device: Device, inventory: Path, dist: Path
+    go: Go, arm: Bundle, program: Path, pi: Transport, device: Device, dist: Path
 ) -> None:
-    deploying = Deploying(inventory, "pi", arm, program)
+    deploying = Deploying(device, arm, program)
     script = 'set -- "$1"/incoming/*.part; [ ! -e "$1" ] || stat -c %s "$1"'
     deploying.wait_for(lambda: int(ask(pi, script, device.root) or "0") > 100_000)
     deploying.interrupt()
@@ -197,29 +171,21 @@ def test_interrupted_during_the_upload(
     assert go(program).verdict in {"identical", "agrees"}
 
 
-def test_interrupted_during_the_run(
-    go: Go, arm: Bundle, other_program: Path, pi: Transport, device: Device, inventory: Path, dist: Path
+def test_interrupted_and_killed_during_the_run(
+    go: Go, arm: Bundle, other_program: Path, pi: Transport, device: Device, dist: Path
 ) -> None:
     go(other_program)
-    deploying = Deploying(inventory, "pi", arm, other_program, FOR_EVER)
+    deploying = Deploying(device, arm, other_program, FOR_EVER)
     deploying.wait_for(lambda: bool(runners(pi, device)))
     deploying.interrupt()
     code, said = deploying.end()
     assert (code, said.splitlines()[-1]) == (130, "Interrupted.")
     assert gone(pi, device, 2)
     assert left(pi, device) == []
-
-
-def test_this_side_dies_during_the_run(
-    go: Go, arm: Bundle, other_program: Path, pi: Transport, device: Device, inventory: Path, dist: Path
-) -> None:
-    go(other_program)
-    deploying = Deploying(inventory, "pi", arm, other_program, FOR_EVER)
+    deploying = Deploying(device, arm, other_program, FOR_EVER)
     deploying.wait_for(lambda: bool(runners(pi, device)))
     deploying.process.kill()
     deploying.end()
     assert gone(pi, device), "sshd closes the lifeline, the supervisor ends the run"
-    end = time.monotonic() + 30
-    while left(pi, device):
-        assert time.monotonic() < end, "the lock's holder on the device tidies up"
+    assert ended(lambda: left(pi, device), 30), "the lock's holder on the device tidies up"
     assert go(other_program, wait=0).verdict in {"identical", "agrees"}

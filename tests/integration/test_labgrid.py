@@ -24,7 +24,7 @@ from deploy.run.pipeline import deploy
 from deploy.run.settings import Settings
 from deploy.virtual import machines as virtual
 from tests.faults import server, tiny
-from tests.faults.tiny import Tiny
+from tests.faults.tiny import Tiny, small
 from tests.support.deploying import Deploying, program
 from tests.support.lab import Lab, service
 from tests.support.processes import marked
@@ -32,7 +32,7 @@ from tests.support.small_program import small_program
 from toolchains.bundle.builder import build
 from toolchains.targets import host_target
 
-__all__ = ["program"]
+__all__ = ["program", "small"]
 
 pytestmark = [pytest.mark.usefixtures("dist"), pytest.mark.virtual, pytest.mark.build, pytest.mark.export]
 
@@ -63,27 +63,12 @@ def lab(tmp_path_factory: pytest.TempPathFactory, board: server.Device) -> Itera
     running.close()
 
 
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    return tiny.make(tmp_path_factory.mktemp("tiny"))
-
-
 @pytest.fixture
 def device(lab: Lab, board: server.Device) -> Device:
     return Device(
         name="desk", transport="ssh", source="labgrid", coordinator=lab.address, place="board",
         target=host_target().name, key=Path(board.client_key), known_hosts=Path(board.known_hosts),
     )  # fmt: skip
-
-
-def inventory(folder: Path, device: Device) -> Path:
-    """A file with ``device``, for another process."""
-    file = folder / "devices.toml"
-    file.write_text(
-        f'[{device.name}]\ntransport = "ssh"\nsource = "labgrid"\ncoordinator = "{device.coordinator}"\n'
-        f'place = "{device.place}"\nkey = "{device.key}"\nknown_hosts = "{device.known_hosts}"\n'
-    )
-    return file
 
 
 def test_the_place_is_held_for_the_deploy_and_given_back(
@@ -141,9 +126,9 @@ def test_a_place_is_waited_for(lab: Lab, device: Device, small: Tiny) -> None:
     lab.client("cancel-reservation", token)
 
 
-def test_ctrl_c_ends_the_wait(lab: Lab, device: Device, small: Tiny, tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_wait(lab: Lab, device: Device, small: Tiny) -> None:
     lab.client("-p", "board", "acquire", user="somebody")
-    running = Deploying(inventory(tmp_path, device), "desk", small.bundle, small.model)
+    running = Deploying(device, small.bundle, small.model)
     running.wait_for(lambda: "name=board" in lab.client("reservations"))
     running.interrupt()
     assert running.end()[0] == 130
@@ -174,9 +159,7 @@ def test_a_place_by_its_tags(lab: Lab, device: Device, small: Tiny, monkeypatch:
         small.deploy(device.model_copy(update={"place": ""}))
 
 
-def test_two_at_once_in_one_process_and_in_two(
-    lab: Lab, device: Device, small: Tiny, board: server.Device, tmp_path: Path
-) -> None:
+def test_two_at_once_in_one_process_and_in_two(lab: Lab, device: Device, small: Tiny, board: server.Device) -> None:
     """The one that ends first leaves the place to the other, and the last one releases it.
 
     gRPC gives two channels of a process one connection, by which the coordinator knows a session.
@@ -185,7 +168,7 @@ def test_two_at_once_in_one_process_and_in_two(
     third = lease(device)
     first.close()
     assert lab.holder("board") != ""
-    other = Deploying(inventory(tmp_path, device), "desk", small.bundle, small.model, 5000)
+    other = Deploying(device, small.bundle, small.model, 5000)
     other.wait_for(lambda: ["sleep", "4242"] in marked(str(board.home)).values())
     failed: list[BaseException] = []
 

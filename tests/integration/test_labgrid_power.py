@@ -19,12 +19,14 @@ from core.errors import UnreachableError
 from core.paths import ROOT, cache_dir
 from deploy.devices.inventory import Device
 from deploy.run.events import Event
-from tests.faults import server, tiny
-from tests.faults.tiny import Tiny
+from tests.faults import server
+from tests.faults.tiny import Tiny, small
 from tests.support.lab import Lab, Switch, power, service, switching
 from tests.support.ports import reserved
 from tests.support.processes import ran
 from toolchains.targets import host_target
+
+__all__ = ["small"]
 
 pytestmark = [pytest.mark.usefixtures("dist"), pytest.mark.virtual]
 
@@ -60,11 +62,6 @@ class Board:
             "target": host_target().name, "key": self.folder / "id", "known_hosts": self.folder / "known_hosts",
             **words,
         })  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    return tiny.make(tmp_path_factory.mktemp("tiny"))
 
 
 @dataclass(frozen=True)

@@ -65,12 +65,7 @@ def test_a_whole_deploy(mac: server.Device, tmp_path: Path, dist: Path) -> None:
 
 def test_ctrl_c_ends_its_whole_group(mac: server.Device, tmp_path: Path) -> None:
     small = tiny.make(tmp_path / "tiny", mac=True)
-    inventory = tmp_path / "devices.toml"
-    inventory.write_text(
-        f'[studio]\ntransport = "ssh"\nhost = "127.0.0.1"\nport = {mac.port}\nuser = "{server.USER}"\n'
-        f'target = "macos-arm64"\nkey = "{mac.client_key}"\nknown_hosts = "{mac.known_hosts}"\n'
-    )
-    running = Deploying(inventory, "studio", small.bundle, small.model, 5000)
+    running = Deploying(table(mac), small.bundle, small.model, 5000)
     running.wait_for(lambda: ["sleep", "4242"] in [argv[-2:] for argv in marked(str(mac.home)).values()])
     running.interrupt()
     assert running.end()[0] == 130

@@ -10,9 +10,10 @@ import pytest
 
 from core.errors import DeviceBusyError
 from core.files import sha256_file
-from deploy.devices.conditions import Files, wrapped
-from deploy.devices.identify import choose_target
+from deploy.devices.conditions import Files, snapshot, wrapped
+from deploy.devices.facts import choose_target
 from deploy.devices.probe import probe
+from deploy.scripts import script
 from deploy.store import gc
 from deploy.store.store import Blob, Store
 from deploy.transport.base import Transport, run
@@ -71,7 +72,9 @@ def test_the_probe(transport: Transport, tmp_path: Path) -> None:
         unknown = probe(transport.inner, str(tmp_path / "x"), None, soon())
         assert unknown.model_copy(update={"free": facts.free}) == facts, "a device that is just being added"
         assert (facts.board, facts.cpu, facts.memory_total) == ("Mac14,2", "Apple M2", 17_179_869_184)
-        assert (facts.state.load1, facts.state.memory_available) == (1.52, bsd.AVAILABLE)
+        assert facts.memory_available == bsd.AVAILABLE
+        told = snapshot(run(transport, ["sh", "-c", script("state"), "slipway", "/sys"], deadline=soon()).text)
+        assert (told.load1, told.memory_available) == (1.52, bsd.AVAILABLE)
         assert {"asimd", "asimddp", "i8mm", "bf16"} <= set(facts.cpu_features)
         assert "sme" not in facts.cpu_features
         assert choose_target(facts) == "macos-arm64"

@@ -17,13 +17,15 @@ import pytest
 
 from core.formats.bundle import Bundle
 from core.paths import cache_dir
-from deploy.devices.identify import choose_target
+from deploy.devices.conditions import snapshot
+from deploy.devices.facts import choose_target
 from deploy.devices.inventory import FILE, get_device, load_devices
 from deploy.run.connect import open_device
 from deploy.run.execute import execute
 from deploy.run.pipeline import deploy
 from deploy.run.result import EMULATED, Result
 from deploy.run.settings import Settings
+from deploy.scripts import script
 from deploy.virtual import machines as virtual
 from tests.conftest import Inv
 from tests.integration.test_runtime import LAYERS, compile_tests
@@ -136,7 +138,8 @@ def test_the_zero_has_its_memory_its_sensor_and_the_time(machine: Machine) -> No
     with open_device(device) as transport:
         facts = facts_of(device, transport)
         assert abs(int(ask(transport, "date +%s")) - time.time()) < 600
-    assert set(facts.state.zones) == {"cpu-thermal"}
+        state = snapshot(ask(transport, script("state"), "/sys"))
+    assert set(state.temperatures_c) == {"cpu-thermal"}
     assert 400 << 20 < facts.memory_total < 512 << 20
 
 

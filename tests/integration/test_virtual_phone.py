@@ -16,7 +16,7 @@ from core.errors import ConfigError, DeadlineError, DeviceFullError, TransferErr
 from core.files import sha256_bytes
 from core.formats.bundle import Bundle
 from core.paths import ROOT
-from deploy.devices.identify import choose_target
+from deploy.devices.facts import choose_target
 from deploy.devices.inventory import FILE, VARIABLE, Device, get_device
 from deploy.run.connect import open_adb, open_device
 from deploy.run.pipeline import deploy

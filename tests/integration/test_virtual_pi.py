@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import paramiko
@@ -21,6 +21,7 @@ from deploy.virtual import machines as virtual
 from deploy.virtual.machines import Endpoint
 from deploy.virtual.spec import get_spec
 from deploy.virtual.state import Folder, read_state
+from tests.support.processes import gone, marked, wait_for
 
 pytestmark = pytest.mark.virtual
 
@@ -44,26 +45,6 @@ def run(client: paramiko.SSHClient, command: str) -> tuple[int, str]:
     return out.channel.recv_exit_status(), text
 
 
-def processes_of(folder: Folder) -> list[str]:
-    """Command lines of this machine's processes that name the device's folder."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (process / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if str(folder.path).encode() in words:
-            found.append(words.replace(b"\0", b" ").decode())
-    return found
-
-
-def wait_for(what: Callable[[], object], seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.05)
-
-
 @pytest.fixture(scope="module")
 def pi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
     """One machine for most tests here, with a state of its own."""
@@ -72,9 +53,9 @@ def pi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
         patch.delenv(virtual.IDLE_VARIABLE, raising=False)
         yield virtual.ensure("pi")
         folder = Folder.of("pi")
-        assert processes_of(folder)
+        assert marked(str(folder.path))
         assert virtual.stop("pi")
-        assert processes_of(folder) == []
+        assert marked(str(folder.path)) == {}
 
 
 @pytest.fixture
@@ -91,7 +72,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Folder]:
     folder = Folder.of("pi")
     yield folder
     virtual.stop("pi")
-    assert processes_of(folder) == []
+    assert marked(str(folder.path)) == {}
 
 
 def test_it_is_a_pi_as_far_as_programs_see(ssh: paramiko.SSHClient) -> None:
@@ -135,7 +116,7 @@ def test_disuse_ends_everything(own: Folder, monkeypatch: pytest.MonkeyPatch) ->
     assert str(virtual.status("pi")) == "up"
     state = read_state(own)
     assert state is not None
-    wait_for(lambda: not processes_of(own), 20)
+    assert gone(str(own.path))
     assert str(virtual.status("pi")) == "down"
     assert not state.qemu.alive
     # And it comes back with the same keys.
@@ -155,10 +136,10 @@ def test_three_at_once_start_one_machine_and_power_off_ends_it(own: Folder) -> N
     ports = {child.communicate(timeout=280)[0] for child in children}
     assert [child.returncode for child in children] == [0, 0, 0]
     assert ports == {f"{virtual.status('pi').port}\n".encode()}
-    assert sum("-kernel" in line for line in processes_of(own)) == 1
+    assert sum("-kernel" in argv for argv in marked(str(own.path)).values()) == 1
     with login(virtual.ensure("pi"), user="root") as client:
         run(client, "poweroff")
-        wait_for(lambda: not processes_of(own), 30)
+        assert gone(str(own.path), 30)
     assert str(virtual.status("pi")) == "down"
 
 
@@ -169,7 +150,7 @@ def test_ctrl_c_while_it_boots_leaves_nothing(own: Folder) -> None:
         wait_for(lambda: read_state(own), 120)
         child.send_signal(signal.SIGINT)
         assert child.wait(90) != 0
-    assert processes_of(own) == []
+    assert marked(str(own.path)) == {}
     assert not own.state.exists()
 
 
@@ -179,9 +160,9 @@ def test_a_machine_that_does_not_answer_is_ended_and_explained(own: Folder, monk
     with pytest.raises(UnreachableError, match="did not come up: it ended") as caught:
         virtual.ensure("pi")
     assert "panic" in caught.value.cause
-    assert processes_of(own) == []
+    assert marked(str(own.path)) == {}
     hasty = get_spec("pi").model_copy(update={"boot_seconds": 1.5})
     monkeypatch.setattr(virtual, "get_spec", lambda _name: hasty)
     with pytest.raises(UnreachableError, match="did not answer within"):
         virtual.ensure("pi")
-    assert processes_of(own) == []
+    assert marked(str(own.path)) == {}

@@ -14,7 +14,7 @@ from core.errors import DeadlineError, DeviceBusyError, RootError, TransferError
 from core.files import sha256_file
 from core.formats.bundle import RUNNER, Bundle
 from core.paths import ROOT
-from deploy.devices.identify import choose_target
+from deploy.devices.facts import choose_target
 from deploy.devices.inventory import Device
 from deploy.run.connect import open_device
 from deploy.run.execute import execute

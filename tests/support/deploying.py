@@ -1,7 +1,7 @@
 """What tests of deploying share: the real bundle, a real program, and a deploy as a process of its own.
 
-Run as a program (``python -m tests.support.deploying INVENTORY DEVICE BUNDLE WHERE [EXECUTIONS]``) it deploys and ends
-as the command line does, so that tests can send it a real SIGINT.
+Run as a program (``python -m tests.support.deploying DEVICE BUNDLE WHERE EXECUTIONS``, a device as JSON) it deploys
+and ends as the command line does, so that tests can send it a real SIGINT.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from core.cli.start import again, ended
 from core.errors import SlipwayError
 from core.formats.bundle import Bundle
 from core.paths import ROOT
+from deploy.devices.inventory import Device
 
 
 @pytest.fixture(scope="session")
@@ -45,11 +46,11 @@ def other_program() -> Path:
 
 
 class Deploying:
-    def __init__(self, inventory: Path, device: str, bundle: Bundle, where: Path, executions: int = 1) -> None:
-        argv = [sys.executable, "-m", "tests.support.deploying", str(inventory), device, str(bundle.path), str(where)]
+    def __init__(self, device: Device, bundle: Bundle, where: Path, executions: int = 1) -> None:
+        words = [device.model_dump_json(), str(bundle.path), str(where), str(executions)]
         self.process = subprocess.Popen(
-            [*argv, str(executions)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            [sys.executable, "-m", "tests.support.deploying", *words], cwd=ROOT, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)},
         )  # fmt: skip
 
     def wait_for(self, happened: Callable[[], bool], seconds: float = 60) -> None:
@@ -73,14 +74,13 @@ class Deploying:
         return self.process.returncode, said
 
 
-def main(inventory: str, device: str, bundle: str, where: str, executions: str) -> int:
+def main(device: str, bundle: str, where: str, executions: str) -> int:
     """Deploy; the exit code is the command line's."""
-    from deploy.devices.inventory import get_device
     from deploy.run.pipeline import deploy
     from deploy.run.settings import Settings
 
     try:
-        chosen = get_device(device, Path(inventory))
+        chosen = Device.model_validate_json(device)
         settings = Settings(num_executions=int(executions), warmup=0)
         result = deploy(chosen, Bundle.load(Path(bundle)), Path(where), settings)
         result.check()

@@ -74,6 +74,14 @@ def ended(alive: Callable[[], object], seconds: float = 20.0) -> bool:
     return True
 
 
+def wait_for(what: Callable[[], object], seconds: float = 60) -> None:
+    """Wait until ``what`` is true; it is an error when it does not happen in time."""
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.02)
+
+
 def gone(folder: str, seconds: float = 20.0, setting: str = "") -> bool:
     """Whether no process of ``folder`` (see `marked`) is left, or the last one goes within ``seconds``."""
     return ended(lambda: marked(folder, setting), seconds)

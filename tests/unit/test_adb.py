@@ -1,17 +1,12 @@
-"""adb without a phone: what its server says, whom to use, the shell protocol's packets, and files over a bad line."""
+"""adb without a phone: what its server says, whom to use, and the shell protocol's packets."""
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import socket
-import struct
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,14 +14,10 @@ from core import environment
 from core.errors import (
     AuthenticationError,
     ConfigError,
-    DeadlineError,
-    DeviceFullError,
     HostError,
-    TransferError,
     UnreachableError,
 )
 from deploy.transport.adb import server as adb_server
-from deploy.transport.adb.files import Files
 from deploy.transport.adb.port import PORT_VARIABLE
 from deploy.transport.adb.server import (
     Seen,
@@ -39,6 +30,9 @@ from deploy.transport.adb.server import (
 )
 from deploy.transport.adb.transport import AdbChannel
 from deploy.transport.deadline import Deadline
+from tests.support.adb import AdbServer, adb, okay, packet
+
+__all__ = ["adb"]
 
 LISTING = """\
 R5CT200ABCD            device usb:1-2 product:o1s model:SM_G991B device:o1s transport_id:3
@@ -90,57 +84,10 @@ def test_the_device_that_is_named_or_the_only_one_is_taken() -> None:
     assert caught.value.hint == "./inv devices.add --adb a"
 
 
-class FakeServer:
-    """As much of adb's server as choosing a device takes: one request a connection, answered from a table."""
-
-    def __init__(self, answers: dict[str, list[bytes]]) -> None:
-        self.answers = answers
-        self.asked: list[str] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                peer, _ = self._listener.accept()
-            except OSError:
-                return
-            with peer:
-                length = peer.recv(4, socket.MSG_WAITALL)
-                if not length:
-                    continue
-                request = peer.recv(int(length, 16), socket.MSG_WAITALL).decode()
-                self.asked.append(request)
-                queue = self.answers.get(request, [b"FAIL0003no!"])
-                peer.sendall(queue.pop(0) if len(queue) > 1 else queue[0])
-
-    def close(self) -> None:
-        self._listener.close()
-
-
-def okay(text: str) -> bytes:
-    return b"OKAY%04x" % len(text.encode()) + text.encode()
-
-
-@pytest.fixture
-def fake() -> Iterator[Callable[..., FakeServer]]:
-    made: list[FakeServer] = []
-
-    def start(**answers: Any) -> FakeServer:
-        table = {key.replace("_", ":", 1): value for key, value in answers.items()}
-        made.append(FakeServer(table))
-        return made[-1]
-
-    yield start
-    for server in made:
-        server.close()
-
-
 def test_a_server_that_answers_is_used_whatever_its_version(
-    fake: Callable[..., FakeServer], monkeypatch: pytest.MonkeyPatch
+    adb: Callable[..., AdbServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = fake(host_version=[okay("0028")])
+    server = adb({"host:version": [okay("0028")]})
     monkeypatch.setenv(PORT_VARIABLE, str(server.port))
     monkeypatch.setattr(
         adb_server, "adb_program", lambda: pytest.fail("adb itself would end a server of another version")
@@ -163,33 +110,33 @@ def test_a_server_that_answers_is_used_whatever_its_version(
     ],
     ids=["old", "another protocol", "nonsense"],
 )
-def test_a_server_that_will_not_do(fake: Callable[..., FakeServer], answer: bytes, what: str) -> None:
+def test_a_server_that_will_not_do(adb: Callable[..., AdbServer], answer: bytes, what: str) -> None:
     with pytest.raises(HostError, match=what) as caught:
-        running_server(fake(host_version=[answer]).port)
+        running_server(adb({"host:version": [answer]}).port)
     assert PORT_VARIABLE in caught.value.hint
 
 
-def test_a_device_that_is_appearing_is_waited_for_and_no_other(fake: Callable[..., FakeServer]) -> None:
+def test_a_device_that_is_appearing_is_waited_for_and_no_other(adb: Callable[..., AdbServer]) -> None:
     states = [okay("abc  offline\n"), okay("abc  authorizing\n"), okay("abc  device\n")]
-    server = fake(**{"host_devices-l": states})
+    server = adb({"host:devices-l": states})
     assert attach(Server("127.0.0.1", server.port), "abc", Deadline.after(20)) == "abc"
     assert server.asked.count("host:devices-l") == 3
-    server = fake(**{"host_devices-l": [okay("abc  offline\n")]})
+    server = adb({"host:devices-l": [okay("abc  offline\n")]})
     with pytest.raises(UnreachableError, match="adb says offline"):
         attach(Server("127.0.0.1", server.port), "abc", Deadline.after(1))
     assert len(server.asked) > 1
-    server = fake(**{"host_devices-l": [okay("")]})
+    server = adb({"host:devices-l": [okay("")]})
     with pytest.raises(UnreachableError, match="adb sees no device abc"):
         attach(Server("127.0.0.1", server.port), "abc", Deadline.after(20))
     assert server.asked == ["host:devices-l"]
 
 
-def test_an_address_is_connected_first(fake: Callable[..., FakeServer]) -> None:
+def test_an_address_is_connected_first(adb: Callable[..., AdbServer]) -> None:
     where = "192.168.1.7:5555"
-    server = fake(
-        **{
-            "host_devices-l": [okay(""), okay(f"{where}  device\n")],
-            f"host_connect:{where}": [okay(f"connected to {where}")],
+    server = adb(
+        {
+            "host:devices-l": [okay(""), okay(f"{where}  device\n")],
+            f"host:connect:{where}": [okay(f"connected to {where}")],
         }
     )
     assert attach(Server("127.0.0.1", server.port), where, Deadline.after(20)) == where
@@ -203,9 +150,9 @@ def test_an_address_is_connected_first(fake: Callable[..., FakeServer]) -> None:
         ("failed to connect to '192.168.1.7:5555': Connection refused", UnreachableError),
     ],
 )
-def test_an_address_that_refuses(fake: Callable[..., FakeServer], said: str, error: type[Exception]) -> None:
+def test_an_address_that_refuses(adb: Callable[..., AdbServer], said: str, error: type[Exception]) -> None:
     where = "192.168.1.7:5555"
-    server = fake(**{"host_devices-l": [okay("")], f"host_connect:{where}": [okay(said)]})
+    server = adb({"host:devices-l": [okay("")], f"host:connect:{where}": [okay(said)]})
     with pytest.raises(error):
         attach(Server("127.0.0.1", server.port), where, Deadline.after(1))
 
@@ -215,10 +162,6 @@ class Stream:
 
     def __init__(self, conn: socket.socket) -> None:
         self.conn = conn
-
-
-def packet(kind: int, data: bytes) -> bytes:
-    return struct.pack("<BI", kind, len(data)) + data
 
 
 def test_the_shell_protocol_cut_anywhere() -> None:
@@ -232,7 +175,7 @@ def test_the_shell_protocol_cut_anywhere() -> None:
             for part in (raw[:cut], raw[cut:]):
                 there.sendall(part)
                 code = channel.pump(0.05) if part and code is None else code
-            assert (code, bytes(channel.stdout), bytes(channel.stderr)) == (7, b"output\n", b"err\n"), cut
+            assert (code, bytes(channel.heard.stdout), bytes(channel.heard.stderr)) == (7, b"output\n", b"err\n"), cut
 
 
 def test_input_has_an_end_and_a_stream_without_a_status_is_a_broken_connection() -> None:
@@ -252,97 +195,6 @@ def test_input_has_an_end_and_a_stream_without_a_status_is_a_broken_connection()
             channel.pump(1)
         channel.send(b"nobody hears it")
         channel.end_input()
-
-
-@pytest.fixture
-def line() -> Iterator[tuple[Files, list[socket.socket]]]:
-    """The file side of a device, and the far ends of the streams it opened."""
-    ends: list[socket.socket] = []
-    near: list[socket.socket] = []
-
-    def open_stream(service: str, seconds: float) -> Stream:
-        assert service == "sync:"
-        here, there = socket.socketpair()
-        here.settimeout(seconds)
-        ends.append(there)
-        near.append(here)
-        return Stream(here)
-
-    yield Files(open_stream, "phone"), ends
-    for each in (*ends, *near):
-        each.close()
-
-
-def device(ends: list[socket.socket], answer: Callable[[socket.socket, bytes], None]) -> threading.Thread:
-    """Takes one request for a file on the newest stream and goes on as ``answer`` does."""
-
-    def serve() -> None:
-        while not ends:
-            time.sleep(0.005)
-        peer = ends[-1]
-        with contextlib.suppress(OSError, struct.error):  # the near end has closed: that was to be seen
-            _kind, size = struct.unpack("<4sI", peer.recv(8, socket.MSG_WAITALL))
-            answer(peer, peer.recv(size, socket.MSG_WAITALL))
-
-    thread = threading.Thread(target=serve, daemon=True)
-    thread.start()
-    return thread
-
-
-def take(peer: socket.socket) -> bytes:
-    data = b""
-    while True:
-        kind, size = struct.unpack("<4sI", peer.recv(8, socket.MSG_WAITALL))
-        if kind == b"DONE":
-            return data
-        data += peer.recv(size, socket.MSG_WAITALL)
-
-
-@pytest.mark.parametrize(
-    ("said", "error", "what"),
-    [
-        (b"couldn't create file: Permission denied", TransferError, "could not be moved"),
-        (b"write failed: No space left on device", DeviceFullError, "No space left on phone"),
-    ],
-)
-def test_a_refused_file(
-    line: tuple[Files, list[socket.socket]], tmp_path: Path, said: bytes, error: type[Exception], what: str
-) -> None:
-    files, ends = line
-    (tmp_path / "file").write_bytes(b"x" * 300_000)
-
-    def answer(peer: socket.socket, _path: bytes) -> None:
-        peer.sendall(b"FAIL" + struct.pack("<I", len(said)) + said)
-        take(peer)
-
-    device(ends, answer)
-    with pytest.raises(error, match=what):
-        files.put(tmp_path / "file", "/x", lambda _: None, Deadline.after(10))
-
-
-def test_a_line_that_stalls(line: tuple[Files, list[socket.socket]], tmp_path: Path) -> None:
-    files, ends = line
-    device(ends, lambda _peer, _path: None)
-    with pytest.raises(DeadlineError, match="while moving file"):
-        files.get("/x", tmp_path / "file", 10, Deadline.after(0.3))
-    assert not (tmp_path / "file").exists()
-
-
-@pytest.mark.parametrize("cut", range(0, 40, 3))
-def test_a_file_that_is_cut_on_its_way_here_is_none(
-    line: tuple[Files, list[socket.socket]], tmp_path: Path, cut: int
-) -> None:
-    files, ends = line
-    whole = b"DATA" + struct.pack("<I", 26) + bytes(26) + b"DONE" + bytes(4)
-
-    def answer(peer: socket.socket, _path: bytes) -> None:
-        peer.sendall(whole[:cut])
-        peer.close()
-
-    device(ends, answer)
-    with pytest.raises(UnreachableError, match="The connection to phone broke"):
-        files.get("/x", tmp_path / "file", 100, Deadline.after(10))
-    assert not (tmp_path / "file").exists()
 
 
 def test_adbutils_comes_from_a_folder_of_its_own_where_it_has_no_wheel(

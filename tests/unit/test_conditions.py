@@ -25,6 +25,8 @@ cpu 1 700000 ondemand
 zone 48312 cpu-thermal
 zone 51000 cpu-thermal
 zone -274000 broken
+Temperature{mValue=33.4, mType=3, mName=skin, mStatus=0}
+Temperature{mValue=NaN, mType=0, mName=cpu, mStatus=0}
 cooling 0 cpufreq-cpu0
 cooling 3 fan
 throttled=0x50000
@@ -45,7 +47,7 @@ def test_what_the_device_tells() -> None:
     before = snapshot(TEXT, "before")
     assert before.governors == ("ondemand",)
     assert before.frequencies_khz == {"0": 600_000, "1": 700_000}
-    assert before.temperatures_c == {"cpu-thermal": 48.312, "cpu-thermal#2": 51.0}
+    assert before.temperatures_c == {"cpu-thermal": 48.312, "cpu-thermal#2": 51.0, "skin": 33.4}
     assert (before.hottest_c, before.cooling, before.throttled_bits) == (51.0, 0, 0x50000)
     assert (before.load1, before.memory_available) == (0.25, 1_024_000)
     assert snapshot("", "before") == Snapshot()

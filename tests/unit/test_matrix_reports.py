@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 from pathlib import Path
 
+import markdown_it
 import pytest
 from junitparser import JUnitXml
 
 from deploy.matrix import html as matrix_html
 from deploy.matrix import junit as matrix_junit
+from deploy.matrix import markdown
 from deploy.matrix import matrix as room
 from deploy.matrix import report as matrix_report
 from deploy.matrix.baseline import Baseline, compare
@@ -182,3 +185,31 @@ def test_junit_is_xml_and_tells_each_outcome(hostile: str) -> None:
     assert "latency" not in emulated.system_out
     real = next(case for case in cases if case.classname == "shelf.linux-arm64" and not case.result)
     assert "latency_p50_ms=10.0000" in real.system_out
+
+
+WORDS = "<img src=x> [a](http://b) ![c](d) | `e` **f** &lt; \\ ~~g~~\n# h"
+
+
+def _rendered(text: str) -> str:
+    return str(markdown_it.MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(text))
+
+
+def _read(text: str) -> str:
+    return html.unescape(re.sub(r"<[^>]+>", "", _rendered(text)))
+
+
+def test_hostile_words_are_shown_and_do_nothing() -> None:
+    bad = problem(what=WORDS, cause=WORDS, **{"try": WORDS})
+    found = matrix(
+        passed(cell(), outcome="failed", problem=bad, latency=None, device=WORDS, program=WORDS, key=WORDS),
+        command=WORDS, host=WORDS, commit=WORDS,
+    )  # fmt: skip
+    text = markdown.text(found)
+    page = _rendered(text)
+    assert re.findall(r"<(?:img|a|h1|s|em)[ >]", page) == []
+    assert page.count("<tr>") == 2
+    assert page.count("</td>") == 7
+    shown = " ".join(WORDS.split())
+    assert _read(text).count(shown) == 9
+    assert f"Cause: {WORDS.replace(chr(10), '')}" in _read(text), "a cause of two lines has a <br> between them"
+    assert page.count("<br>") == 1

@@ -9,7 +9,7 @@ import pytest
 
 from core.errors import DeviceFullError, MissingOperatorError, PreflightError
 from core.formats.bundle import Bundle, Manifest, Needs, Offers
-from deploy.devices.facts import DeviceFacts, State
+from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device
 from deploy.devices.probe import TOOLS
 from deploy.run.needs import Method, ProgramNeeds
@@ -22,7 +22,7 @@ NEEDS = Needs(
 FACTS = DeviceFacts(
     system="Linux", machine="aarch64", kernel="6.1", root="/home/pi/.slipway", cpu_features=("fp", "asimd", "crc32"),
     libc="glibc", glibc="2.36", glibcxx="3.4.30", loaders=("/lib/ld-linux-aarch64.so.1",),
-    libraries=("libc.so.6", "libstdc++.so.6"), tools=TOOLS, free=1 << 30, state=State(memory_available=1 << 30),
+    libraries=("libc.so.6", "libstdc++.so.6"), tools=TOOLS, free=1 << 30, memory_available=1 << 30,
 )  # fmt: skip
 METHOD = Method(name="forward", backends=("XnnpackBackend",), operators=("aten::add.out",))
 PI = Device(name="pi", transport="ssh", host="pi", target="linux-arm64")
@@ -94,7 +94,7 @@ def test_all_is_well_or_all_that_lacks_is_named() -> None:
         ({"noexec": True}, ["runs programs"]),
         ({"writable": False}, ["may write"]),
         ({"free": 1000}, ["free space"]),
-        ({"state": State(memory_available=1 << 20)}, ["memory"]),
+        ({"memory_available": 1 << 20}, ["memory"]),
     ],
 )  # fmt: skip
 def test_each_lack_has_its_row(change: dict[str, Any], expected: list[str]) -> None:
@@ -127,7 +127,7 @@ def test_space_and_memory_that_a_run_takes() -> None:
 
 
 def test_what_the_device_does_not_tell_does_not_stop() -> None:
-    silent = FACTS.model_copy(update={"free": None, "glibcxx": "", "cpu_features": (), "state": State()})
+    silent = FACTS.model_copy(update={"free": None, "glibcxx": "", "cpu_features": (), "memory_available": 0})
     found = rows(silent)
     assert bad(found) == []
     unknown = {finding.check for finding in found if finding.verdict == "unknown"}

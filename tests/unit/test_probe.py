@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.errors import NotSupportedError, TransferError
-from deploy.devices.facts import DeviceFacts
-from deploy.devices.identify import choose_target
+from deploy.devices.facts import DeviceFacts, choose_target
 from deploy.devices.probe import Mac, parse, parse_mac
 from toolchains.targets import load_targets
 
@@ -58,9 +57,6 @@ MemTotal:        3885396 kB
 MemFree:          100000 kB
 MemAvailable:    3500000 kB
 
-@@load
-0.42 0.30 0.20 1/200 999
-
 @@loaders
 /lib/ld-linux-aarch64.so.1
 
@@ -80,20 +76,6 @@ GLIBCXX_3.4.30
 sha256sum
 stat
 
-@@governor
-ondemand
-
-@@frequency
-1500000
-
-@@maxfrequency
-1800000
-
-@@zones
-41381 cpu-thermal
-48200 gpu-thermal
--274000 modem
-
 @@end
 """
 
@@ -106,11 +88,7 @@ def test_a_pi() -> None:
     assert (facts.libc, facts.glibc, facts.glibcxx) == ("glibc", "2.36", "3.4.30")
     assert facts.libraries == ("libc.so.6",)
     assert (facts.root, facts.free, facts.writable) == ("/home/pi/.slipway", 20_000_000 * 1024, True)
-    assert facts.memory_total == 3885396 * 1024
-    state = facts.state
-    assert (state.governor, state.frequency_khz, state.max_frequency_khz) == ("ondemand", 1500000, 1800000)
-    assert (state.temperature_c, state.load1, state.memory_available) == (48.2, 0.42, 3500000 * 1024)
-    assert state.zones == {"cpu-thermal": 41.381, "gpu-thermal": 48.2}
+    assert (facts.memory_total, facts.memory_available) == (3885396 * 1024, 3500000 * 1024)
     assert (facts.android, facts.api_level, facts.abis) == ("", None, ())
 
 
@@ -122,7 +100,6 @@ def test_noexec_and_what_is_not_told() -> None:
     bare = "\n@@system\nLinux\nx86_64\n6.1\n@@root\n/x\n@@end\n"
     facts = parse(bare)
     assert (facts.free, facts.glibc, facts.libc, facts.cpu_features, facts.cores) == (None, "", "", (), 1)
-    assert facts.state.temperature_c is None
     facts = parse(PI.replace("ld-linux-aarch64.so.1", "ld-linux-armhf.so.3"))
     assert (facts.machine, facts.loaders) == ("aarch64", ("/lib/ld-linux-armhf.so.3",))
 
@@ -162,7 +139,7 @@ PHONE = PI.replace(
 )
 
 
-def test_a_phone_and_zones_of_androids_service() -> None:
+def test_a_phone() -> None:
     facts = parse(PHONE)
     assert (facts.android, facts.api_level, facts.board) == ("14", 34, "Acme A [5]: x")
     assert facts.abis == ("arm64-v8a", "armeabi-v7a", "armeabi")
@@ -171,15 +148,6 @@ def test_a_phone_and_zones_of_androids_service() -> None:
         "[ro.product.cpu.abi]: [armeabi-v7a]\n[ro.product.cpu.abi2]: [armeabi]",
     )
     assert parse(old).abis == ("armeabi-v7a", "armeabi")
-    text = PI.replace("gpu-thermal", "cpu-thermal")
-    assert parse(text).state.zones == {"cpu-thermal": 41.381, "cpu-thermal#2": 48.2}
-    text = PI.replace(
-        "41381 cpu-thermal\n48200 gpu-thermal\n-274000 modem",
-        "Temperature{mValue=33.4, mType=3, mName=skin, mStatus=0}\n"
-        "Temperature{mValue=NaN, mType=0, mName=cpu, mStatus=0}",
-    )
-    state = parse(text).state
-    assert (state.zones, state.temperature_c) == ({"skin": 33.4}, 33.4)
 
 
 def device(machine: str, *loaders: str, **more: object) -> DeviceFacts:
@@ -232,16 +200,15 @@ machdep.cpu.leaf7_features: BMI1 AVX2 BMI2
 machdep.cpu.extfeatures: SYSCALL LZCNT
 hw.optional.arm64: 0
 hw.memsize: 17179869184
-vm.loadavg: { 2.10 1.93 1.88 }
 """
 
 
 def test_an_intel_mac_an_arm_one_and_nonsense() -> None:
     mac = parse_mac(INTEL.splitlines())
-    assert (mac.cpu[:17], mac.memory_total, mac.load) == ("Intel(R) Core(TM)", 17_179_869_184, "2.10")
+    assert (mac.cpu[:17], mac.memory_total) == ("Intel(R) Core(TM)", 17_179_869_184)
     assert {"sse2", "pni", "ssse3", "sse4_1", "sse4_2", "avx", "avx2", "fma", "f16c", "abm"} <= set(mac.features)
     assert "asimd" not in mac.features
     lines = ["hw.optional.arm64: 1", "hw.optional.arm.FEAT_I8MM: 1", "hw.optional.arm.FEAT_SME2: 0"]
     assert parse_mac(lines).features == ("fp", "asimd", "i8mm")
     assert parse_mac([]) == Mac()
-    assert parse_mac(["no colon", "hw.memsize: -1", "vm.loadavg: {}", "hw.optional.arm.FEAT_NEW: 1"]) == Mac()
+    assert parse_mac(["no colon", "hw.memsize: -1", "hw.optional.arm.FEAT_NEW: 1"]) == Mac()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import signal
@@ -11,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,12 +18,12 @@ from typing import Any
 import pytest
 
 from core.paths import ROOT
-from deploy.transport.processes import Process
 from deploy.virtual import image
 from deploy.virtual import machines as virtual
 from deploy.virtual.spec import get_spec
-from deploy.virtual.state import Folder, State, read_state
+from deploy.virtual.state import Folder, Process, State, read_state
 from deploy.virtual.supervisor import MOST_PRINTED, Launch
+from tests.support.processes import wait_for
 from toolchains.debian.client import ArchiveError
 
 # Stands for QEMU: listens where it is told, like a forwarded port, and says which process it is.
@@ -82,22 +81,12 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
         child.kill()
 
 
-def wait_for(what: Callable[[], object], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.02)
-
-
 def test_a_process_is_known_by_more_than_its_pid(sleeper: subprocess.Popen[bytes]) -> None:
     process = Process.of(sleeper.pid)
     assert process.alive
-    assert Process.from_json(json.loads(json.dumps(process.to_json()))) == process
     assert not replace(process, start_time=process.start_time - 1).alive
     assert not replace(process, boot="another").alive
     assert not Process(0, 0, process.boot).alive
-    assert Process.from_json({"pid": "x"}) is None
-    assert Process.from_json(None) is None
     with subprocess.Popen(["true"]) as child:
         process = Process.of(child.pid)
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # ended, and still in the table
@@ -134,6 +123,9 @@ def test_stop_all_ends_what_is_ours_and_tells_which(folder: Folder, sleeper: sub
     assert virtual.stop_all() == ["formerly"]
     assert not process.alive
     assert virtual.stop_all() == []
+    for damaged in ("", "[]", "{}", '{"supervisor": {"pid": 1}}', '{"supervisor": 1, "qemu": 2}'):
+        folder.state.write_text(damaged)
+        assert read_state(folder) is None
 
 
 def test_a_machine_that_is_up_is_found_at_once_and_counts_as_used(

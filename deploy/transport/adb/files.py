@@ -52,7 +52,6 @@ class Files:
         self._stream: Any = None
 
     def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline) -> None:
-        """See `deploy.transport.base.Transport.put`."""
         with self._guarded(local.name, remote, deadline) as connection, local.open("rb") as source:
             _send(connection, b"SEND", _path(remote) + f",{_MODE}".encode())
             while piece := source.read(_PIECE):
@@ -65,7 +64,6 @@ class Files:
             _answer(connection, deadline)
 
     def get(self, remote: str, local: Path, limit: int, deadline: Deadline) -> None:
-        """See `deploy.transport.base.Transport.get`."""
         with self._guarded(local.name, remote, deadline) as connection, receiving(local, limit, self._name) as take:
             _send(connection, b"RECV", _path(remote))
             while True:

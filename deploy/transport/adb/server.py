@@ -20,20 +20,15 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tenacity import Retrying, retry_if_exception_type, wait_random_exponential
-from tenacity.stop import stop_base
 
 from core.errors import AuthenticationError, ConfigError, HostError, UnreachableError
 from core.plain import says
 from deploy.transport.adb.library import AdbClient, AdbConnection, AdbError
 from deploy.transport.adb.port import HOST, PORT_VARIABLE, default_port, listens
-
-if TYPE_CHECKING:
-    from tenacity import RetryCallState
-
-    from deploy.transport.deadline import Deadline
+from deploy.transport.deadline import Deadline
 
 OLDEST = 39
 """Oldest protocol version of a server: 1.0.39 is the first that lists and routes as this module does."""
@@ -46,8 +41,6 @@ _LEAST = 0.1
 
 _PASSING = frozenset({"offline", "connecting", "authorizing", "absent"})
 _TAGS = re.compile(r"\s+(?:usb|product|model|device|features|transport_id):")
-
-__all__ = ["Seen", "Server", "attach", "listed", "parse_devices", "pick", "users_server"]
 
 
 @dataclass(frozen=True)
@@ -302,14 +295,6 @@ class _PassingError(UnreachableError):
     """A device that is not ready yet and may be soon."""
 
 
-class _StopAt(stop_base):
-    def __init__(self, deadline: Deadline) -> None:
-        self._deadline = deadline
-
-    def __call__(self, retry_state: RetryCallState) -> bool:  # noqa: ARG002 - tenacity's
-        return self._deadline.over
-
-
 def attach(server: Server, serial: str, deadline: Deadline) -> str:
     """The serial of a device that is ready: ``serial``, ``ANDROID_SERIAL``, or the only one.
 
@@ -319,8 +304,6 @@ def attach(server: Server, serial: str, deadline: Deadline) -> str:
     Raises:
         ConfigError, AuthenticationError, UnreachableError: as `pick` has it. DeadlineError.
     """
-    from deploy.transport.deadline import Deadline
-
     patience = Deadline.after(deadline.left(PATIENCE))
     chosen = serial or os.environ.get("ANDROID_SERIAL", "")
     deadline.check(f"looking for {chosen or 'a device'} through adb")
@@ -342,7 +325,7 @@ def attach(server: Server, serial: str, deadline: Deadline) -> str:
     policy = Retrying(
         retry=retry_if_exception_type(_PassingError),
         wait=wait_random_exponential(multiplier=0.1, max=2),
-        stop=_StopAt(patience),
+        stop=lambda _: patience.over,
         reraise=True,
     )
     return policy(once)

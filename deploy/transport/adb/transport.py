@@ -48,10 +48,8 @@ class AdbChannel:
         self._used = used
         self._buffer = bytearray()
         self.heard = Heard(name)
-        self.stdout, self.stderr = self.heard.stdout, self.heard.stderr
 
     def pump(self, seconds: float) -> int | None:
-        """See `deploy.transport.base.Channel`."""
         self._used()
         if not select.select([self._socket], [], [], seconds)[0]:
             return None
@@ -102,12 +100,10 @@ class AdbChannel:
             raise broken(self._name, error) from error
 
     def send(self, data: bytes) -> None:
-        """See `deploy.transport.base.Channel`."""
         with contextlib.suppress(OSError):
             self._socket.sendall(_HEAD.pack(_STDIN, len(data)) + data)
 
     def end_input(self) -> None:
-        """See `deploy.transport.base.Channel`."""
         with contextlib.suppress(OSError):
             self._socket.sendall(_HEAD.pack(_CLOSE_STDIN, 0))
 
@@ -132,7 +128,6 @@ class AdbTransport(Transport):
         self._files = Files(self._open, name)
 
     def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> AdbChannel:
-        """See `deploy.transport.base.Transport`."""
         service = f"shell,v2,raw:export HOME={HOME} TMPDIR={HOME}; cd {HOME}; exec {quoted(marked(argv))}"
         if len(service.encode()) > _LONGEST:
             raise TransferError(
@@ -183,10 +178,9 @@ class AdbTransport(Transport):
         finally:
             channel.close()
         if code:
-            raise refusal(self.name, local.name, remote, channel.stderr.decode(errors="replace").strip())
+            raise refusal(self.name, local.name, remote, channel.heard.stderr.decode(errors="replace").strip())
 
     def get(self, remote: str, local: Path, limit: int, deadline: Deadline) -> None:
-        """See `deploy.transport.base.Transport`."""
         self._used()
         self._files.get(remote, local, limit, deadline)
 

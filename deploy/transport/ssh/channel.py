@@ -65,7 +65,6 @@ class SshChannel:
         """Start ``what``: an argv, or a line that is for the login's own shell and prints the mark."""
         self._name, self._sessions, self._deadline = name, sessions, deadline
         self.heard = Heard(name)
-        self.stdout, self.stderr = self.heard.stdout, self.heard.stderr
         self._portable = "" if isinstance(what, str) or sessions.not_posix else portable(what)
         """What is left to try."""
         self._start(what if isinstance(what, str) else spoken(what, sessions))
@@ -82,7 +81,6 @@ class SshChannel:
             raise broken(self._name, error) from error
 
     def pump(self, seconds: float) -> int | None:
-        """See `deploy.transport.base.Channel`."""
         end = time.monotonic() + seconds
         channel = self._channel
         if self._drain():
@@ -136,18 +134,15 @@ class SshChannel:
         )
 
     def send(self, data: bytes) -> None:
-        """See `deploy.transport.base.Channel`."""
         with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
             self._channel.sendall(data)
 
     def end_input(self) -> None:
-        """See `deploy.transport.base.Channel`."""
         self._portable = ""
         with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
             self._channel.shutdown_write()
 
     def close(self) -> None:
-        """See `deploy.transport.base.Channel`."""
         with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
             self._channel.close()
 

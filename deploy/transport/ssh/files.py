@@ -66,7 +66,6 @@ class Files:
         self._no_sftp = False
 
     def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int = 0) -> None:
-        """See `deploy.transport.base.Transport.put`."""
         with self._guarded(local.name, remote, deadline):
             sftp = self._open(deadline)
             if sftp is None:
@@ -75,7 +74,6 @@ class Files:
                 self._put_sftp(sftp, local, remote, progress, deadline, offset)
 
     def get(self, remote: str, local: Path, limit: int, deadline: Deadline) -> None:
-        """See `deploy.transport.base.Transport.get`."""
         with self._guarded(local.name, remote, deadline), receiving(local, limit, self._name) as take:
             self._get_cat(remote, take, deadline)
 
@@ -187,15 +185,15 @@ class Files:
             silence, code = Deadline.after(_SILENCE), None
             while code is None:
                 code = channel.pump(1.0)
-                if channel.stdout:
-                    take(bytes(channel.stdout))
-                    channel.stdout.clear()
+                if channel.heard.stdout:
+                    take(bytes(channel.heard.stdout))
+                    channel.heard.stdout.clear()
                     silence = Deadline.after(_SILENCE)
                 deadline.check(f"fetching {remote}")
                 if silence.over:
                     raise TimeoutError(f"nothing came for {_SILENCE:.0f} s")
             if code != 0:
-                raise OSError(channel.stderr[-4096:].decode(errors="replace").strip())
+                raise OSError(channel.heard.stderr[-4096:].decode(errors="replace").strip())
         finally:
             channel.close()
 
@@ -218,7 +216,7 @@ class Files:
             try:
                 while channel.pump(patience.left(1.0)) is None:
                     patience.check("looking at the disk")
-                left = natural(channel.stdout.decode(errors="replace").split()[3])
+                left = natural(channel.heard.stdout.decode(errors="replace").split()[3])
             finally:
                 channel.close()
         except (SlipwayError, OSError, EOFError, paramiko.SSHException, IndexError):

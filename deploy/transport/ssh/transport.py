@@ -35,19 +35,15 @@ class SshTransport(Transport):
 
     @property
     def longest(self) -> int:
-        """See `deploy.transport.base.Transport`."""
         return (_LONGEST if self._sessions.patient else _SHORT) - ROOM
 
     def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> SshChannel:
-        """See `deploy.transport.base.Transport`."""
         return SshChannel(self._sessions, self.name, argv, deadline)
 
     def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int = 0) -> None:
-        """See `deploy.transport.base.Transport`."""
         self._files.put(local, remote, progress, deadline, offset)
 
     def get(self, remote: str, local: Path, limit: int, deadline: Deadline) -> None:
-        """See `deploy.transport.base.Transport`."""
         self._files.get(remote, local, limit, deadline)
 
     def close(self) -> None:

@@ -90,11 +90,9 @@ class WindowsTransport(SshTransport):
 
     @property
     def longest(self) -> int:
-        """See `deploy.transport.base.Transport`."""
         return _LONGEST
 
     def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> SshChannel:
-        """See `deploy.transport.base.Transport`."""
         return SshChannel(self._sessions, self.name, f".\\{self._agent} {token(translated(argv))}", deadline)
 
 

@@ -1,4 +1,4 @@
-// What the device is, and how it is doing: the answers of lib/probe.sh and lib/state.sh, as far as Windows
+// What the device is, and how it is doing: the answers of deploy/scripts/probe.sh, as far as Windows
 // has them.
 
 #include "agent.h"

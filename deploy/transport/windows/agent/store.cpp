@@ -1,5 +1,5 @@
-// The store: what deploy/scripts/*.sh of the same names do. There are no symbolic links, which need a right
-// on Windows: current/KEY and previous/KEY are small files that name the bundle.
+// The store: what the commands of the same names in deploy/scripts do. There are no symbolic links, which
+// need a right on Windows: current/KEY and previous/KEY are small files that name the bundle.
 
 #include "agent.h"
 
