@@ -197,24 +197,6 @@ std::vector<std::uint64_t> whole(const Field& field, std::uint64_t now) {
 
 }  // namespace
 
-std::size_t width_of(reflection::BaseType type) {
-  switch (type) {
-    case reflection::Short:
-    case reflection::UShort:
-      return 2;
-    case reflection::Int:
-    case reflection::UInt:
-    case reflection::Float:
-      return 4;
-    case reflection::Long:
-    case reflection::ULong:
-    case reflection::Double:
-      return 8;
-    default:
-      return 1;
-  }
-}
-
 std::vector<Field> find_fields(const std::uint8_t* data, std::size_t size, std::size_t ends) {
   std::vector<Field> found;
   if (size >= kHeaderEnd && std::memcmp(data + 8, "eh00", 4) == 0) {

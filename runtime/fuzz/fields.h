@@ -20,7 +20,9 @@ struct Field {
 };
 
 // Bytes a number of this type takes.
-std::size_t width_of(reflection::BaseType type);
+inline std::size_t width_of(reflection::BaseType type) {
+  return flatbuffers::GetTypeSize(type);
+}
 
 // All of them. Of a list of numbers, `ends` at either end; none of what is data: weights, graphs as bytes.
 std::vector<Field> find_fields(const std::uint8_t* data, std::size_t size, std::size_t ends);

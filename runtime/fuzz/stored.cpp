@@ -3,6 +3,7 @@
 #include <flatbuffers/flatbuffer_builder.h>
 #include <flatbuffers/verifier.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -110,43 +111,20 @@ class Copier {
     return builder_.CreateVector(first, size).o;
   }
 
-  template <typename T>
-  uoffset_t numbers(const std::uint8_t* first, uoffset_t length) {
-    std::vector<T> items(length);
-    if (length > 0) {
-      std::memcpy(items.data(), first, length * sizeof(T));
-    }
-    return builder_.CreateVector(items).o;
-  }
-
   uoffset_t list(const reflection::Type& type, const std::uint8_t* address) {
     const auto length = number_at<uoffset_t>(address);
     const std::uint8_t* first = address + sizeof(uoffset_t);
-    switch (type.element()) {
-      case reflection::UByte: {
-        const auto other = replaced_.find(first);
-        return other == replaced_.end() ? bytes(first, length)
-                                        : bytes(other->second.data(), other->second.size());
-      }
-      case reflection::UType:
-      case reflection::Bool:
-      case reflection::Byte:
-        return numbers<std::uint8_t>(first, length);
-      case reflection::Short:
-      case reflection::UShort:
-        return numbers<std::uint16_t>(first, length);
-      case reflection::Int:
-      case reflection::UInt:
-        return numbers<std::uint32_t>(first, length);
-      case reflection::Float:
-        return numbers<float>(first, length);
-      case reflection::Long:
-      case reflection::ULong:
-        return numbers<std::uint64_t>(first, length);
-      case reflection::Double:
-        return numbers<double>(first, length);
-      default:
-        break;
+    if (type.element() == reflection::UByte) {
+      const auto other = replaced_.find(first);
+      return other == replaced_.end() ? bytes(first, length)
+                                      : bytes(other->second.data(), other->second.size());
+    }
+    if (type.element() < reflection::String) {
+      const std::size_t width = flatbuffers::GetTypeSize(type.element());
+      std::uint8_t* to = nullptr;
+      const uoffset_t made = builder_.CreateUninitializedVector(length, width, width, &to);
+      std::copy_n(first, length * width, to);
+      return made;
     }
     std::vector<flatbuffers::Offset<flatbuffers::Table>> items;
     for (uoffset_t i = 0; i < length; ++i) {

@@ -1,7 +1,7 @@
 // What the fuzzer and the sweep know of a program's form: its schemas, and where XNNPACK's graphs lie in it.
 #pragma once
 
-#include <flatbuffers/reflection_generated.h>
+#include <flatbuffers/reflection.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -53,11 +53,7 @@ inline const std::uint8_t* follow(const std::uint8_t* address) {
 
 // Address of a table's field, null where it is not stored.
 inline const std::uint8_t* field_at(const std::uint8_t* table, std::uint16_t slot) {
-  const std::uint8_t* entries = table - number_at<flatbuffers::soffset_t>(table);
-  const auto length = number_at<flatbuffers::voffset_t>(entries);
-  const auto field_offset =
-      slot + sizeof(flatbuffers::voffset_t) <= length ? number_at<flatbuffers::voffset_t>(entries + slot) : 0;
-  return field_offset == 0 ? nullptr : table + field_offset;
+  return reinterpret_cast<const flatbuffers::Table*>(table)->GetAddressOf(slot);
 }
 
 // Whether the file is a program of a well-formed flatbuffer: what follows can be walked without a look at its

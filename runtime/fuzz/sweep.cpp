@@ -20,6 +20,7 @@
 
 #include "fields.h"
 #include "runner/files/sha256.h"
+#include "runner/report/json.h"
 #include "stored.h"
 #include "trial.h"
 
@@ -59,30 +60,20 @@ Arguments parse(int argc, char** argv) {
   return given;
 }
 
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e) {
-      char code[8];
-      std::snprintf(code, sizeof code, "\\u%04x", static_cast<unsigned>(static_cast<unsigned char>(c)));
-      out += code;
-    } else {
-      out += c;
-    }
-  }
-  return out + "\"";
+std::string hexadecimal(std::uint64_t value) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%" PRIx64, value);
+  return text;
 }
 
 void print_finding(const Field& field, const Patch& patch, std::size_t number, std::uint64_t old,
                    const Trial& trial) {
-  std::printf("{\"patch\":%zu,\"path\":%s,\"offset\":%zu,\"width\":%zu,\"value\":\"%" PRIx64
-              "\",\"was\":%s,\"now\":%s,\"outcome\":\"%s\",\"report\":%s}\n",
-              number, quoted(field.path).c_str(), field.offset, width_of(field.type), patch.value,
-              quoted(shown(field, old)).c_str(), quoted(shown(field, patch.value)).c_str(),
-              name_of(trial.outcome), quoted(trial.report).c_str());
+  JsonWriter json;
+  json.begin_object().member("patch", number).member("path", field.path).member("offset", field.offset);
+  json.member("width", width_of(field.type)).member("value", hexadecimal(patch.value));
+  json.member("was", shown(field, old)).member("now", shown(field, patch.value));
+  json.member("outcome", name_of(trial.outcome)).member("report", trial.report).end_object();
+  std::printf("%s\n", json.text().c_str());
   std::fflush(stdout);
 }
 
@@ -143,12 +134,13 @@ int run(const std::vector<std::uint8_t>& file, const std::vector<Field>& fields,
                         trial);
         }
       });
-  std::string text;
+  JsonWriter json;
+  json.begin_object().member("fields", fields.size()).member("patches", patches.size());
+  json.member("tried", chosen.size()).key("sums").begin_object();
   for (const auto& [name, number] : sums) {
-    text += (text.empty() ? "" : ",") + quoted(name) + ":" + std::to_string(number);
+    json.member(name, number);
   }
-  std::printf("{\"fields\":%zu,\"patches\":%zu,\"tried\":%zu,\"sums\":{%s}}\n", fields.size(), patches.size(),
-              chosen.size(), text.c_str());
+  std::printf("%s\n", json.end_object().end_object().text().c_str());
   return done ? 0 : 1;
 }
 
@@ -202,9 +194,9 @@ int main_of(int argc, char** argv) {
   if (given.has("list")) {
     for (std::size_t i = 0; i < patches.size(); ++i) {
       const Field& field = fields[patches[i].field];
-      std::printf("%zu\t%zu\t%zu\t%" PRIx64 "\t%s\t%s\t%s\n", i, field.offset, width_of(field.type),
-                  patches[i].value, field.path.c_str(), shown(field, stored(file.data(), field)).c_str(),
-                  shown(field, patches[i].value).c_str());
+      std::printf("%zu\t%zu\t%zu\t%s\t%s\t%s\t%s\n", i, field.offset, width_of(field.type),
+                  hexadecimal(patches[i].value).c_str(), field.path.c_str(),
+                  shown(field, stored(file.data(), field)).c_str(), shown(field, patches[i].value).c_str());
     }
     return 0;
   }

@@ -45,100 +45,94 @@ bool parse_number(std::string_view text, std::int64_t limit, std::int64_t* value
   return number <= limit;
 }
 
-// How a flag takes its value.
-enum class Takes { kNothing, kValue, kText, kCount };
-
-// One row a flag: its name, the member it sets, and for counts the smallest allowed.
-struct Flag {
-  const char* name;
-  Takes takes;
-  std::string Options::* text;
-  unsigned Options::* count;
-  unsigned least;
-};
-
 constexpr unsigned kMost = 1000000;
 constexpr unsigned kMostJumps = 1000000000;
 
-constexpr Flag kFlags[] = {
-    {"model_path", Takes::kText, &Options::model_path, nullptr, 0},
-    {"data_path", Takes::kText, &Options::data_path, nullptr, 0},
-    {"inputs", Takes::kValue, nullptr, nullptr, 0},
-    {"input_shapes", Takes::kValue, nullptr, nullptr, 0},
-    {"output_file", Takes::kText, &Options::output_prefix, nullptr, 0},
-    {"num_executions", Takes::kCount, nullptr, &Options::num_executions, 1},
-    {"warmup", Takes::kCount, nullptr, &Options::warmup, 0},
-    {"cpu_threads", Takes::kCount, nullptr, &Options::cpu_threads, 1},
-    {"method_name", Takes::kText, &Options::method_name, nullptr, 0},
-    {"also_load", Takes::kValue, nullptr, nullptr, 0},
-    {"run_first", Takes::kText, nullptr, nullptr, 0},
-    {"profile_path", Takes::kText, &Options::profile_path, nullptr, 0},
-    {"etdump_path", Takes::kText, &Options::profile_path, nullptr, 0},
-    {"dump_intermediate", Takes::kText, &Options::values_path, nullptr, 0},
-    {"generate", Takes::kCount, nullptr, &Options::generate, 1},
-    {"prompt", Takes::kText, &Options::prompt_path, nullptr, 0},
-    {"stops", Takes::kValue, nullptr, nullptr, 0},
-    {"temperature", Takes::kValue, nullptr, nullptr, 0},
-    {"top_k", Takes::kValue, nullptr, nullptr, 0},
-    {"top_p", Takes::kValue, nullptr, nullptr, 0},
-    {"seed", Takes::kValue, nullptr, nullptr, 0},
-    {"stream", Takes::kNothing, nullptr, nullptr, 0},
-    {"turns", Takes::kNothing, nullptr, nullptr, 0},
-    {"profile", Takes::kNothing, nullptr, nullptr, 0},
-    {"provider", Takes::kValue, nullptr, nullptr, 0},
-    {"ort_threads", Takes::kValue, nullptr, nullptr, 1},
-    {"ort_spinning", Takes::kNothing, nullptr, nullptr, 0},
-    {"weights_cache", Takes::kValue, nullptr, nullptr, 0},
-    {"kleidiai", Takes::kValue, nullptr, nullptr, 0},
-    {"cpu_features", Takes::kValue, nullptr, nullptr, 0},
-    {"max_jumps", Takes::kValue, nullptr, nullptr, 1},
-    {"trust_provider", Takes::kNothing, nullptr, nullptr, 0},
-    {"digests", Takes::kValue, nullptr, nullptr, 0},
-    {"print_output", Takes::kNothing, nullptr, nullptr, 0},
-    {"describe", Takes::kNothing, nullptr, nullptr, 0},
-    {"roofline", Takes::kNothing, nullptr, nullptr, 0},
-    {"capabilities", Takes::kNothing, nullptr, nullptr, 0},
-    {"version", Takes::kNothing, nullptr, nullptr, 0},
-    {"help", Takes::kNothing, nullptr, nullptr, 0},
-};
+Status need_value(const std::string& name, const std::string& value) {
+  return value.empty() ? usage(name + " needs a value.") : Status();
+}
 
-Status set_action(Options* options, Action action) {
-  if (options->action != Action::kRun && options->action != action) {
-    return usage("--describe, --roofline, --capabilities, --version and --help exclude each other.");
+// What a flag does: `name` begins with its dashes, `value` is empty for flags that take none.
+using Setter = Status (*)(Options* options, const std::string& name, const std::string& value);
+
+// The member of the options themselves, or of what the engine is told.
+template <typename Member>
+Member& member_of(Options* options, Member Options::* member) {
+  return options->*member;
+}
+template <typename Member>
+Member& member_of(Options* options, Member EngineOptions::* member) {
+  return options->engine.*member;
+}
+
+template <auto kMember>
+Status set_text(Options* options, const std::string& name, const std::string& value) {
+  member_of(options, kMember) = value;
+  return need_value(name, value);
+}
+
+template <auto kMember, unsigned kLeast, unsigned kGreatest>
+Status set_count(Options* options, const std::string& name, const std::string& value) {
+  std::int64_t number = 0;
+  if (!parse_number(value, kGreatest, &number) || number < kLeast) {
+    return usage(name + " wants a whole number from " + std::to_string(kLeast) + " to " +
+                 std::to_string(kGreatest) + ", not '" + value + "'.");
   }
-  options->action = action;
+  member_of(options, kMember) = static_cast<unsigned>(number);
   return {};
 }
 
-Status set_switch(Options* options, std::string_view name) {
-  const std::pair<std::string_view, bool*> switches[] = {
-      {"print_output", &options->print_output},
-      {"profile", &options->profile},
-      {"stream", &options->stream},
-      {"turns", &options->turns},
-      {"ort_spinning", &options->engine.ort_spinning},
-      {"trust_provider", &options->engine.trust_provider},
-  };
-  for (const auto& [known, flag] : switches) {
-    if (name == known) {
-      *flag = true;
-      return {};
-    }
+template <auto kMember>
+Status set_switch(Options* options, const std::string& /*name*/, const std::string& /*value*/) {
+  member_of(options, kMember) = true;
+  return {};
+}
+
+template <Action kAction>
+Status set_action(Options* options, const std::string& /*name*/, const std::string& /*value*/) {
+  if (options->action != Action::kRun && options->action != kAction) {
+    return usage("--describe, --roofline, --capabilities, --version and --help exclude each other.");
   }
-  const std::pair<std::string_view, Action> actions[] = {{"describe", Action::kDescribe},
-                                                         {"roofline", Action::kRoofline},
-                                                         {"capabilities", Action::kCapabilities},
-                                                         {"version", Action::kVersion}};
-  for (const auto& [known, action] : actions) {
-    if (name == known) {
-      return set_action(options, action);
-    }
+  options->action = kAction;
+  return {};
+}
+
+template <std::vector<std::string> Options::* kMember>
+Status set_names(Options* options, const std::string& name, const std::string& value) {
+  std::vector<std::string>& names = options->*kMember;
+  names = split(value, ',');
+  if (std::find(names.begin(), names.end(), "") != names.end()) {
+    return usage(name + " has an empty name in '" + value + "'.",
+                 name == "--inputs" ? "give a.npy,b.npy, without blanks" : "give A,B, without blanks");
   }
-  return set_action(options, Action::kHelp);
+  return {};
+}
+
+Status set_shapes(Options* options, const std::string& /*name*/, const std::string& value) {
+  Result<std::vector<Shape>> shapes = parse_shapes(value);
+  SLIPWAY_RETURN_IF_ERROR(shapes);
+  options->input_shapes = std::move(shapes.value());
+  options->have_input_shapes = true;
+  return {};
+}
+
+Status set_provider(Options* options, const std::string& /*name*/, const std::string& value) {
+  options->engine.provider = value;
+  return value == "xnnpack" || value == "cpu"
+             ? Status()
+             : usage("There is no provider '" + value + "'.", "--provider xnnpack, or --provider cpu");
+}
+
+Status set_kleidiai(Options* options, const std::string& /*name*/, const std::string& value) {
+  options->engine.kleidiai = value;
+  return value == "on" || value == "off"
+             ? Status()
+             : usage("--kleidiai cannot be '" + value + "'.", "--kleidiai on, or --kleidiai off");
 }
 
 // "prefill=a.npy,b.npy", or "prefill" alone.
-Status add_run(Options* options, const std::string& value) {
+Status add_run(Options* options, const std::string& name, const std::string& value) {
+  SLIPWAY_RETURN_IF_ERROR(need_value(name, value));
   const std::size_t equals = value.find('=');
   EarlierRun run{value.substr(0, equals), {}};
   if (equals != std::string::npos) {
@@ -152,7 +146,7 @@ Status add_run(Options* options, const std::string& value) {
   return {};
 }
 
-Status set_digests(Options* options, const std::string& value) {
+Status set_digests(Options* options, const std::string& /*name*/, const std::string& value) {
   const std::pair<std::string_view, DigestWish> wishes[] = {
       {"cheap", DigestWish::kCheap}, {"always", DigestWish::kAlways}, {"never", DigestWish::kNever}};
   for (const auto& [known, wish] : wishes) {
@@ -165,7 +159,7 @@ Status set_digests(Options* options, const std::string& value) {
 }
 
 // "-sme2,-i8mm": what is left unused.
-Status set_features(Options* options, const std::string& value) {
+Status set_features(Options* options, const std::string& /*name*/, const std::string& value) {
   options->engine.unused_features.clear();
   for (const std::string& word : split(value, ',')) {
     if (word.size() < 2 || word.front() != '-') {
@@ -178,7 +172,7 @@ Status set_features(Options* options, const std::string& value) {
 }
 
 // "1,2", which are added to the program's own; "none": nothing ends a text early.
-Status set_stops(Options* options, const std::string& value) {
+Status set_stops(Options* options, const std::string& /*name*/, const std::string& value) {
   options->own_stops = value != "none";
   options->stops.clear();
   for (const std::string& word : options->own_stops ? split(value, ',') : std::vector<std::string>()) {
@@ -191,111 +185,77 @@ Status set_stops(Options* options, const std::string& value) {
   return {};
 }
 
-// How the next token is chosen; false: the flag is another one.
-bool is_sampling(std::string_view name) {
-  return name == "temperature" || name == "top_k" || name == "top_p" || name == "seed";
+template <typename Number, Number Sampling::* kMember>
+Status set_whole(Options* options, const std::string& name, const std::string& value) {
+  std::int64_t number = 0;
+  const bool read = parse_number(value, INT32_MAX, &number);
+  options->sampling.*kMember = static_cast<Number>(number);
+  return read ? Status() : usage(name + " wants a whole number, not '" + value + "'.");
 }
 
-Status set_sampling(Options* options, std::string_view name, const std::string& value) {
-  const bool whole = name == "top_k" || name == "seed";
-  std::int64_t number = 0;
+// A share above 0, or a temperature.
+template <double Sampling::* kMember, bool kShare>
+Status set_real(Options* options, const std::string& name, const std::string& value) {
   char* end = nullptr;
   const double real = std::strtod(value.c_str(), &end);
-  const bool read = whole
-                        ? parse_number(value, INT32_MAX, &number)
-                        : !value.empty() && *end == '\0' && real >= 0 && real <= (name == "top_p" ? 1 : 100);
-  if (!read || (name == "top_p" && real == 0)) {
-    const char* range = whole             ? "a whole number"
-                        : name == "top_p" ? "a number above 0, at most 1"
-                                          : "a number from 0 to 100";
-    return usage("--" + std::string(name) + " wants " + range + ", not '" + value + "'.");
-  }
-  Sampling& sampling = options->sampling;
-  if (whole) {
-    if (name == "seed") {
-      sampling.seed = static_cast<std::uint64_t>(number);
-    } else {
-      sampling.top_k = static_cast<unsigned>(number);
-    }
-  } else {
-    (name == "top_p" ? sampling.top_p : sampling.temperature) = real;
-  }
-  return {};
+  options->sampling.*kMember = real;
+  const bool inside = kShare ? real > 0 && real <= 1 : real >= 0 && real <= 100;
+  return !value.empty() && *end == '\0' && inside
+             ? Status()
+             : usage(name + " wants " + (kShare ? "a number above 0, at most 1" : "a number from 0 to 100") +
+                     ", not '" + value + "'.");
 }
 
-Status set_value(Options* options, const Flag& flag, const std::string& value) {
-  const std::string name = std::string("--") + flag.name;
-  if (flag.takes == Takes::kText) {
-    if (value.empty()) {
-      return usage(name + " needs a value.");
-    }
-    if (flag.text == nullptr) {
-      return add_run(options, value);
-    }
-    options->*flag.text = value;
-    return {};
-  }
-  const bool pool = std::string_view(flag.name) == "ort_threads";
-  const bool jumps = std::string_view(flag.name) == "max_jumps";
-  if (flag.takes == Takes::kCount || pool || jumps) {
-    const bool threads = pool || flag.count == &Options::cpu_threads;
-    const std::int64_t most = jumps ? kMostJumps : threads ? kMostThreads : kMost;
-    std::int64_t number = 0;
-    if (!parse_number(value, most, &number) || number < flag.least) {
-      return usage(name + " wants a whole number from " + std::to_string(flag.least) + " to " +
-                   std::to_string(most) + ", not '" + value + "'.");
-    }
-    (pool    ? options->engine.ort_threads
-     : jumps ? options->engine.max_jumps
-             : options->*flag.count) = static_cast<unsigned>(number);
-    return {};
-  }
-  if (std::string_view(flag.name) == "provider") {
-    if (value != "xnnpack" && value != "cpu") {
-      return usage("There is no provider '" + value + "'.", "--provider xnnpack, or --provider cpu");
-    }
-    options->engine.provider = value;
-    return {};
-  }
-  if (std::string_view(flag.name) == "kleidiai") {
-    if (value != "on" && value != "off") {
-      return usage("--kleidiai cannot be '" + value + "'.", "--kleidiai on, or --kleidiai off");
-    }
-    options->engine.kleidiai = value;
-    return {};
-  }
-  if (std::string_view(flag.name) == "cpu_features") {
-    return set_features(options, value);
-  }
-  if (std::string_view(flag.name) == "weights_cache") {
-    options->engine.weights_cache = value;
-    return value.empty() ? usage(name + " needs a value.") : Status();
-  }
-  if (is_sampling(flag.name)) {
-    return set_sampling(options, flag.name, value);
-  }
-  if (std::string_view(flag.name) == "stops") {
-    return set_stops(options, value);
-  }
-  if (std::string_view(flag.name) == "digests") {
-    return set_digests(options, value);
-  }
-  const bool inputs = std::string_view(flag.name) == "inputs";
-  if (inputs || std::string_view(flag.name) == "also_load") {
-    std::vector<std::string>& names = inputs ? options->inputs : options->also_load;
-    names = split(value, ',');
-    if (std::find(names.begin(), names.end(), "") != names.end()) {
-      return usage(name + " has an empty name in '" + value + "'.",
-                   inputs ? "give a.npy,b.npy, without blanks" : "give A,B, without blanks");
-    }
-    return {};
-  }
-  Result<std::vector<Shape>> shapes = parse_shapes(value);
-  SLIPWAY_RETURN_IF_ERROR(shapes);
-  options->input_shapes = std::move(shapes.value());
-  options->have_input_shapes = true;
-  return {};
-}
+struct Flag {
+  const char* name;
+  Setter set;
+  bool takes_value = true;
+};
+
+constexpr bool kAlone = false;  // a flag that takes no value
+
+constexpr Flag kFlags[] = {
+    {"model_path", set_text<&Options::model_path>},
+    {"data_path", set_text<&Options::data_path>},
+    {"inputs", set_names<&Options::inputs>},
+    {"input_shapes", set_shapes},
+    {"output_file", set_text<&Options::output_prefix>},
+    {"num_executions", set_count<&Options::num_executions, 1, kMost>},
+    {"warmup", set_count<&Options::warmup, 0, kMost>},
+    {"cpu_threads", set_count<&Options::cpu_threads, 1, kMostThreads>},
+    {"method_name", set_text<&Options::method_name>},
+    {"also_load", set_names<&Options::also_load>},
+    {"run_first", add_run},
+    {"profile_path", set_text<&Options::profile_path>},
+    {"etdump_path", set_text<&Options::profile_path>},
+    {"dump_intermediate", set_text<&Options::values_path>},
+    {"generate", set_count<&Options::generate, 1, kMost>},
+    {"prompt", set_text<&Options::prompt_path>},
+    {"stops", set_stops},
+    {"temperature", set_real<&Sampling::temperature, false>},
+    {"top_k", set_whole<unsigned, &Sampling::top_k>},
+    {"top_p", set_real<&Sampling::top_p, true>},
+    {"seed", set_whole<std::uint64_t, &Sampling::seed>},
+    {"stream", set_switch<&Options::stream>, kAlone},
+    {"turns", set_switch<&Options::turns>, kAlone},
+    {"profile", set_switch<&Options::profile>, kAlone},
+    {"count_instructions", set_switch<&Options::count_instructions>, kAlone},
+    {"provider", set_provider},
+    {"ort_threads", set_count<&EngineOptions::ort_threads, 1, kMostThreads>},
+    {"ort_spinning", set_switch<&EngineOptions::ort_spinning>, kAlone},
+    {"weights_cache", set_text<&EngineOptions::weights_cache>},
+    {"kleidiai", set_kleidiai},
+    {"cpu_features", set_features},
+    {"max_jumps", set_count<&EngineOptions::max_jumps, 1, kMostJumps>},
+    {"trust_provider", set_switch<&EngineOptions::trust_provider>, kAlone},
+    {"digests", set_digests},
+    {"print_output", set_switch<&Options::print_output>, kAlone},
+    {"describe", set_action<Action::kDescribe>, kAlone},
+    {"roofline", set_action<Action::kRoofline>, kAlone},
+    {"capabilities", set_action<Action::kCapabilities>, kAlone},
+    {"version", set_action<Action::kVersion>, kAlone},
+    {"help", set_action<Action::kHelp>, kAlone},
+};
 
 Status check(const Options& options) {
   const bool needs_model = options.action == Action::kRun || options.action == Action::kDescribe;
@@ -379,18 +339,14 @@ Result<Options> parse_options(const std::vector<std::string>& words) {
     if (flag == std::end(kFlags)) {
       return usage("Unknown flag --" + name + ".");
     }
-    Status status;
-    if (flag->takes == Takes::kNothing) {
-      status =
-          equals == std::string::npos ? set_switch(&options, name) : usage("--" + name + " takes no value.");
-    } else if (equals != std::string::npos) {
-      status = set_value(&options, *flag, word.substr(equals + 1));
-    } else if (i + 1 < words.size()) {
-      status = set_value(&options, *flag, words[++i]);
-    } else {
-      status = usage("--" + name + " needs a value.");
+    if (flag->takes_value ? equals == std::string::npos && i + 1 == words.size()
+                          : equals != std::string::npos) {
+      return usage("--" + name + (flag->takes_value ? " needs a value." : " takes no value."));
     }
-    SLIPWAY_RETURN_IF_ERROR(status);
+    const std::string value = !flag->takes_value            ? ""
+                              : equals == std::string::npos ? words[++i]
+                                                            : word.substr(equals + 1);
+    SLIPWAY_RETURN_IF_ERROR(flag->set(&options, "--" + name, value));
   }
   SLIPWAY_RETURN_IF_ERROR(check(options));
   return options;
@@ -427,6 +383,8 @@ Flags are --flag=value or --flag value.
   --warmup N              executions before those, not timed (default: 0)
   --cpu_threads N         threads (default: one a physical core)
   --profile               the profile of the timed executions by operators, in the result; recording costs time
+  --count_instructions    the instructions of each timed execution, in the result, where the device counts them:
+                          Slipway's own virtual devices do
   --profile_path FILE     record the engine's own profile (ETDump, or ONNX Runtime's JSON); warm-up executions
                           are in it (--etdump_path is the same)
   --dump_intermediate FILE  also write the tensors that operators gave, which --etdump_path names: of one execution

@@ -29,24 +29,6 @@ Status inputs_status(const Options& options, const MethodInfo& method) {
   return inputs.ok() ? Status() : inputs.status();
 }
 
-TEST(inputs_in_the_shapes_asked_for) {
-  const MethodInfo method = method_with({tensor_spec(DType::kInt64, {8, 4}, Dynamism::kBounded)});
-  Options options;
-  options.have_input_shapes = true;
-  options.input_shapes = {{3, 4}};
-  std::string note;
-  const auto inputs = prepare_inputs(options, method, &note);
-  CHECK(inputs.ok() && inputs.value()[0].shape == (Shape{3, 4}));
-  options.input_shapes = {{9, 4}};
-  const Status above = inputs_status(options, method);
-  CHECK(above.code() == Code::kInput);
-  CHECK_CONTAINS(above.message(), "expected int64 at most 8x4, given int64 9x4");
-  options.input_shapes = {{3, 4, 1}};
-  CHECK(inputs_status(options, method).code() == Code::kInput);
-  options.input_shapes = {{3, 4}, {1}};
-  CHECK_CONTAINS(inputs_status(options, method).message(), "takes 1 inputs (int64 at most 8x4), 2 given");
-}
-
 TEST(dimensions_that_are_fixed_beside_free_ones) {
   ValueSpec spec = tensor_spec(DType::kFloat32, {1, 3, 8}, Dynamism::kUnbounded);
   CHECK(check_input(spec, 0, DType::kFloat32, {9, 9, 9}).ok());
@@ -73,30 +55,6 @@ TEST(a_failure_is_the_inputs_only_when_they_differ_from_the_bounds) {
                  "Input 1: declared float32 at most 8x24, given float32 5x8. cannot multiply");
   CHECK(blame_inputs({Code::kMemory, "none left"}, method, narrow).code() == Code::kMemory);
   CHECK(blame_inputs({}, method, narrow).ok());
-}
-
-TEST(inputs_from_files) {
-  const TemporaryFolder folder;
-  folder.write("good.npy", format_npy(ones(DType::kFloat32, {2}, 2)));
-  folder.write("type.npy", format_npy(ones(DType::kFloat64, {2}, 2)));
-  folder.write("shape.npy", format_npy(ones(DType::kFloat32, {3}, 3)));
-  const MethodInfo method = method_with({tensor_spec(DType::kFloat32, {2})});
-  Options options;
-  options.inputs = {folder.file("good.npy")};
-  CHECK(inputs_status(options, method).ok());
-  options.have_input_shapes = true;
-  options.input_shapes = {{2}};
-  CHECK(inputs_status(options, method).ok());
-  options.input_shapes = {{1}};
-  CHECK_CONTAINS(inputs_status(options, method).message(), "shape 2, and --input_shapes says 1");
-  options.have_input_shapes = false;
-  options.inputs = {folder.file("type.npy")};
-  CHECK_CONTAINS(inputs_status(options, method).message(), "expected float32 2, given float64 2");
-  CHECK_CONTAINS(inputs_status(options, method).fix(), "astype('float32')");
-  options.inputs = {folder.file("shape.npy")};
-  CHECK_CONTAINS(inputs_status(options, method).message(), "expected float32 2, given float32 3");
-  options.inputs = {folder.file("none.npy")};
-  CHECK(inputs_status(options, method).code() == Code::kInput);
 }
 
 TEST(inputs_of_other_kinds) {

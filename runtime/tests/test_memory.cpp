@@ -100,6 +100,16 @@ TEST(caches_of_the_last_level_count_once_each) {
   CHECK_EQUAL(last_level_caches(root.path()), kMebi / 2 + kMebi);
 }
 
+TEST(roofline_reads_more_than_the_caches_hold_and_less_than_the_memory_has) {
+  CHECK_EQUAL(roofline_buffer(0, {}), 128 * kMebi);
+  CHECK_EQUAL(roofline_buffer(kMebi, {}), 128 * kMebi);
+  CHECK_EQUAL(roofline_buffer(100 * kMebi, {}), 400 * kMebi);
+  CHECK_EQUAL(roofline_buffer(0, 4096 * kMebi), 128 * kMebi);
+  CHECK_EQUAL(roofline_buffer(0, 320 * kMebi), 80 * kMebi);
+  CHECK_EQUAL(roofline_buffer(0, 20 * kMebi), 16 * kMebi);
+  CHECK_EQUAL(roofline_buffer(100 * kMebi, 320 * kMebi), 200 * kMebi);
+}
+
 #ifndef SLIPWAY_SANITIZE
 // QEMU's user mode answers setrlimit for memory with success and sets nothing: it would limit itself.
 bool memory_limits_hold() {

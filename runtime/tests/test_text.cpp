@@ -198,52 +198,6 @@ TEST(text_that_was_saved_is_checked_before_anything_changes) {
   CHECK(!restore_text(file.data(), file.size(), "x", kOwner, memory.state(), &narrow).ok());
 }
 
-TEST(text_of_embeddings_in_order) {
-  // Rows of one number, which is the token's.
-  MethodInfo embedding;
-  embedding.name = "token_embedding";
-  embedding.inputs = {value(DType::kInt64, {1, 3}, Dynamism::kBounded)};
-  embedding.outputs = {value(DType::kFloat32, {1, 3, 1}, Dynamism::kBounded)};
-  MethodInfo decoder = method(4);
-  decoder.inputs[0] = value(DType::kFloat32, {1, 4, 1}, Dynamism::kBounded);
-  Adder adder;
-  const TextSession::Execute execute = [&](const std::string& name,
-                                           std::vector<Tensor> inputs) -> Result<std::vector<Tensor>> {
-    const bool rows = name == "token_embedding";
-    Tensor other{rows ? DType::kFloat32 : DType::kInt64, inputs[0].shape, {}};
-    for (std::int64_t i = 0; i < inputs[0].shape[1]; ++i) {
-      const auto* given = inputs[0].bytes.data();
-      const float row = rows ? static_cast<float>(reinterpret_cast<const std::int64_t*>(given)[i]) : 0;
-      const std::int64_t token = rows ? 0 : std::lround(reinterpret_cast<const float*>(given)[i]);
-      const auto* bytes =
-          rows ? reinterpret_cast<const std::uint8_t*>(&row) : reinterpret_cast<const std::uint8_t*>(&token);
-      other.bytes.insert(other.bytes.end(), bytes, bytes + (rows ? sizeof row : sizeof token));
-    }
-    inputs[0] = other;
-    return rows ? std::vector<Tensor>{other} : adder(inputs);
-  };
-  ProgramInfo program;
-  program.methods = {embedding, decoder};
-  CHECK(text_methods_of(program) == std::vector<std::string>{"token_embedding"});
-  Result<TextSession> session = TextSession::open(program, decoder, execute);
-  CHECK(session.ok());
-  CHECK_EQUAL(session.value().model().width, 1);
-  const float rows[] = {2, 3, 4, 5};
-  CHECK(session.value().read({1}).ok());
-  CHECK(session.value().read_rows(rows, 4).ok());
-  CHECK_EQUAL(session.value().position(), 5);
-  CHECK(session.value().read({6}).ok());
-  CHECK_EQUAL(likeliest(session.value()), 1);  // 21
-  CHECK_EQUAL(adder.calls.size(), std::size_t{4});
-  CHECK(session.value().read({kVocabulary}).code() == Code::kInput);
-  CHECK(session.value().read_rows(rows, 0).code() == Code::kInput);
-  program.methods = {decoder};
-  CHECK_CONTAINS(TextSession::open(program, decoder, execute).status().message(),
-                 "no method token_embedding");
-  Adder plain;
-  CHECK(session_of(plain, method(4), {}).read_rows(rows, 1).code() == Code::kUsage);
-}
-
 TEST(text_without_scores_has_no_next_token) {
   Adder adder;
   TextSession session = session_of(adder, method(4), {});

@@ -30,6 +30,13 @@ for block in Inspector(etdump_path=sys.argv[1], etrecord=sys.argv[2]).event_bloc
         events.append([block.name, event.name, event.is_delegated_op, event.perf_data.raw, event.op_types])
 print(json.dumps(events))
 """
+VALUES = """
+import json, sys
+from executorch.devtools import Inspector
+for block in Inspector(etdump_path=sys.argv[1], debug_buffer_path=sys.argv[2]).event_blocks:
+    if block.name == "Execute":
+        print(json.dumps({event.name: [each.tolist() for each in event.debug_data] for event in block.events}))
+"""
 WEIGHTS = 2 * 1024 * 1024 * 4
 """Bytes of both layers."""
 
@@ -98,6 +105,36 @@ def test_upstreams_inspector_reads_the_lean_engines_etdump(run: Run, programs: P
     assert operators == [
         ["aten.linear.default"], ["aten.native_layer_norm.default"], ["aten.linear.default"], ["aten.cumsum.default"]
     ]  # fmt: skip
+
+
+def test_rounds_of_a_loop_are_calls_that_give_values_each(run: Run, tmp_path: Path) -> None:
+    import torch
+
+    from verify.sound.table import programs as sound_programs
+
+    torch.manual_seed(3)
+    words, inputs = {}, {}
+    for kind in ("each", "branch"):
+        made = sound_programs()[f"flow-{kind}"]()
+        (tmp_path / f"{kind}.pte").write_bytes(made.buffer)
+        inputs[kind] = [value.numpy() for value in made.runs[0].inputs]
+        files = [tmp_path / f"{kind}{place}.npy" for place in range(len(inputs[kind]))]
+        for file, value in zip(files, inputs[kind], strict=True):
+            numpy.save(file, value)
+        words[kind] = (f"--model_path={tmp_path / f'{kind}.pte'}", f"--inputs={','.join(map(str, files))}")
+    rows, other = inputs["each"]
+    profile = run("lean", *words["each"], "--profile", f"--num_executions={EXECUTIONS}")["profile"]
+    counts = {row["operator"]: row["count"] for row in profile}
+    assert (counts["mul.out"], counts["executorch_prim::sub.Scalar"]) == (len(rows) * EXECUTIONS, EXECUTIONS)
+    operators = {row["operator"] for row in run("lean", *words["branch"], "--profile")["profile"]}
+    assert "mul.out" in operators and "add.out" not in operators, "of a branch that is not taken"
+    dump, values = tmp_path / "run.etdp", tmp_path / "run.values"
+    run("lean", *words["each"], f"--etdump_path={dump}", f"--dump_intermediate={values}")
+    done = ran([sys.executable, "-c", VALUES, dump, values])
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    numpy.testing.assert_allclose(found["native_call_mul.out"], rows * other, rtol=1e-6)
+    numpy.testing.assert_allclose(found["native_call_sum.IntList_out"], rows.sum(1), rtol=1e-5)
 
 
 def test_methods_share_their_weights(run: Run, programs: Path, tmp_path: Path) -> None:

@@ -93,6 +93,18 @@ def test_images_of_any_size(lean: Bundle, net: Any, program: Path, tmp_path: Pat
             assert layers(answer) == LAYERS
 
 
+def test_a_pixel_that_is_no_number_is_in_no_result_beyond_its_windows(
+    lean: Bundle, program: Path, tmp_path: Path
+) -> None:
+    x = np.random.default_rng(5).standard_normal(LARGEST, np.float32)
+    plain, _ = run(lean, program, tmp_path, x)
+    x[1, :, 20, 10] = np.nan
+    odd, _ = run(lean, program, tmp_path, x)
+    beyond = np.ones(plain.shape, bool)
+    beyond[1, :, 16:25, 6:15] = False  # four windows of 3x3, one after the other
+    assert np.array_equal(odd[beyond], plain[beyond])
+
+
 def test_a_cache_of_weights_keeps_transformed_ones(lean: Bundle, program: Path, tmp_path: Path) -> None:
     x = np.random.default_rng(7).standard_normal(LARGEST, np.float32)
     plain, _ = run(lean, program, tmp_path, x)

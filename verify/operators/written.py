@@ -198,6 +198,12 @@ def calls() -> Writer:
     writer.call("aten::clone.out", x, None, Out(x))
     writer.call("aten::_to_copy.out", x, False, None, Out(x.half()))
     writer.call("llama::fallback.out", x, Out(x))
+    odd = 2**53 + 1  # float64 has its neighbours only
+    writer.call("aten::full.out", [3], odd, Out(torch.full((3,), odd)))
+    writer.call("aten::constant_pad_nd.out", torch.tensor([7]), [1, 0], odd, Out(torch.tensor([odd, 7])))
+    terms = torch.tensor([1]), torch.tensor([[2]]), torch.tensor([[3]])
+    writer.call("aten::addmm.out", *terms, odd, 0, Out(torch.tensor([[odd]])))
+    writer.call("aten::addmm.out", *terms, 0, odd, Out(torch.tensor([[6 * odd]])))
     for name in ("_d2h_copy", "_h2d_copy"):
         writer.call(f"et_copy::{name}.out", x, Out(x))
     target = writer.given(x)

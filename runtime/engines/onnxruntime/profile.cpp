@@ -5,148 +5,14 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
+#include "base/text.h"
+
 namespace slipway::onnx {
 namespace {
-
-constexpr int kDeepestJson = 64;
-
-void append_utf8(unsigned long code, std::string* text) {
-  const auto add = [&](unsigned long byte) { text->push_back(static_cast<char>(byte)); };
-  if (code < 0x80) {
-    add(code);
-  } else if (code < 0x800) {
-    add(0xC0 | code >> 6);
-    add(0x80 | (code & 0x3F));
-  } else {  // surrogates are kept one by one: names of nodes are compared, not shown
-    add(0xE0 | code >> 12);
-    add(0x80 | (code >> 6 & 0x3F));
-    add(0x80 | (code & 0x3F));
-  }
-}
-
-class JsonParser {
- public:
-  explicit JsonParser(std::string_view text) : text_(text) {}
-
-  bool document(JsonValue* value) {
-    if (!parse(value, 0)) {
-      return false;
-    }
-    blanks();
-    return at_ == text_.size();
-  }
-
- private:
-  void blanks() {
-    while (at_ < text_.size() &&
-           (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\r' || text_[at_] == '\t')) {
-      ++at_;
-    }
-  }
-
-  bool take(std::string_view wanted) {
-    blanks();
-    if (text_.substr(at_, wanted.size()) != wanted) {
-      return false;
-    }
-    at_ += wanted.size();
-    return true;
-  }
-
-  bool parse(JsonValue* value, int depth) {
-    if (depth > kDeepestJson) {
-      return false;
-    }
-    if (take("{")) {
-      return object(value, depth);
-    }
-    if (take("[")) {
-      return array(value, depth);
-    }
-    return take("\"") ? string(&value->text) : bare(&value->text);
-  }
-
-  bool object(JsonValue* value, int depth) {
-    if (take("}")) {
-      return true;
-    }
-    do {
-      std::string name;
-      JsonValue member;
-      if (!take("\"") || !string(&name) || !take(":") || !parse(&member, depth + 1)) {
-        return false;
-      }
-      value->members[std::move(name)] = std::move(member);
-    } while (take(","));
-    return take("}");
-  }
-
-  bool array(JsonValue* value, int depth) {
-    if (take("]")) {
-      return true;
-    }
-    do {
-      value->items.emplace_back();
-      if (!parse(&value->items.back(), depth + 1)) {
-        return false;
-      }
-    } while (take(","));
-    return take("]");
-  }
-
-  bool string(std::string* text) {
-    while (at_ < text_.size()) {
-      const char c = text_[at_++];
-      if (c == '"') {
-        return true;
-      }
-      if (c != '\\') {
-        text->push_back(c);
-      } else if (!escape(text)) {
-        return false;
-      }
-    }
-    return false;
-  }
-
-  bool escape(std::string* text) {
-    static constexpr std::string_view kNames = "\"\\/bfnrt";
-    static constexpr std::string_view kValues = "\"\\/\b\f\n\r\t";
-    if (at_ == text_.size()) {
-      return false;
-    }
-    const char c = text_[at_++];
-    if (c == 'u') {
-      const std::string digits(text_.substr(at_, 4));
-      if (digits.size() != 4 || digits.find_first_not_of("0123456789abcdefABCDEF") != std::string::npos) {
-        return false;
-      }
-      at_ += 4;
-      append_utf8(std::strtoul(digits.c_str(), nullptr, 16), text);
-      return true;
-    }
-    const std::size_t index = kNames.find(c);
-    if (index == std::string_view::npos) {
-      return false;
-    }
-    text->push_back(kValues[index]);
-    return true;
-  }
-
-  // A number, true, false or null, as it is written.
-  bool bare(std::string* text) {
-    const std::size_t end = std::min(text_.find_first_of(" \n\r\t,:{}[]\"", at_), text_.size());
-    *text = text_.substr(at_, end - at_);
-    at_ = end;
-    return !text->empty();
-  }
-
-  std::string_view text_;
-  std::size_t at_ = 0;
-};
 
 constexpr char kSuffix[] = "_kernel_time";
 
@@ -158,32 +24,34 @@ bool ends_with(const std::string& text, const std::string& end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
+// What stands behind `key`, up to the quote that ends it.
+std::string text_behind(std::string_view line, std::string_view key) {
+  std::string found;
+  const std::size_t begin = line.find(key);
+  std::size_t at = begin == std::string_view::npos ? line.size() : begin + key.size();
+  for (; at < line.size() && line[at] != '"'; ++at) {
+    at += line[at] == '\\' && at + 1 < line.size() ? 1 : 0;
+    found += line[at];
+  }
+  return found;
+}
+
 }  // namespace
 
-const JsonValue& JsonValue::operator[](const std::string& name) const {
-  static const JsonValue null;
-  const auto found = members.find(name);
-  return found == members.end() ? null : found->second;
-}
-
-bool parse_json(std::string_view text, JsonValue* value) {
-  return JsonParser(text).document(value);
-}
-
 Result<std::vector<NodeEvent>> read_profile(const std::string& text) {
-  JsonValue document;
-  if (!parse_json(text, &document) || document.items.empty()) {
+  const std::vector<std::string_view> lines = pieces(text, "\r\n");
+  if (lines.size() < 3 || lines.front() != "[" || lines.back() != "]") {
     return no_profile("it is not a JSON array of events");
   }
   std::vector<NodeEvent> events;
-  for (const JsonValue& event : document.items) {
-    const std::string& name = event["name"].text;
-    if (event["cat"].text != "Node" || !ends_with(name, kSuffix)) {
+  for (const std::string_view line : lines) {
+    const std::string name = text_behind(line, R"("name" :")");
+    if (text_behind(line, R"({"cat" : ")") != "Node" || !ends_with(name, kSuffix)) {
       continue;
     }
-    const JsonValue& arguments = event["args"];
-    events.push_back({name.substr(0, name.size() - (sizeof(kSuffix) - 1)), arguments["op_name"].text,
-                      arguments["provider"].text, std::strtoull(event["dur"].text.c_str(), nullptr, 10)});
+    events.push_back({name.substr(0, name.size() - (sizeof(kSuffix) - 1)),
+                      text_behind(line, R"("op_name" : ")"), text_behind(line, R"("provider" : ")"),
+                      std::strtoull(text_behind(line, R"("dur" :)").c_str(), nullptr, 10)});
   }
   return events;
 }

@@ -1,11 +1,9 @@
-// ONNX Runtime's profile: a JSON array of events, of which those of category "Node" are the kernels'
-// executions. https://onnxruntime.ai/docs/performance/tune-performance/profiling-tools.html
+// ONNX Runtime's profile: a JSON array of events, one a line, of which those of category "Node" are the
+// kernels' executions. https://onnxruntime.ai/docs/performance/tune-performance/profiling-tools.html
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "slipway/engine.h"
@@ -28,17 +26,5 @@ std::vector<ProfileRow> by_operator(const std::vector<NodeEvent>& events, std::s
 
 // What is in an open file, from its beginning.
 Result<std::string> read_file(int descriptor);
-
-// A JSON value (RFC 8259). What is not there reads as nothing: value["a"]["b"].text is empty then.
-struct JsonValue {
-  std::string text;  // of a string; of a number, true, false or null as it is written
-  std::vector<JsonValue> items;
-  std::map<std::string, JsonValue> members;
-
-  const JsonValue& operator[](const std::string& name) const;
-};
-
-// False when the text is no JSON document, or is nested deeper than 64 levels.
-bool parse_json(std::string_view text, JsonValue* value);
 
 }  // namespace slipway::onnx

@@ -130,25 +130,17 @@ WideVectors wide_vectors() {
 
 #include "runner/roofline/roofline_vector.h"
 
-const RooflineLoops kRooflineBase = ON(kLoops);
-
-RooflineLoopsList roofline_loops() {
-  RooflineLoopsList list = {{&kRooflineBase}, 1};
+const RooflineLoops& best_roofline_loops() {
 #if defined(__i386__) || defined(__x86_64__)
   const WideVectors has = wide_vectors();
-  if (has.avx2) {
-    list.items[list.size++] = &avx2::kRoofline;
-  }
   if (has.avx512f) {
-    list.items[list.size++] = &avx512f::kRoofline;
+    return avx512f::kRoofline;
+  }
+  if (has.avx2) {
+    return avx2::kRoofline;
   }
 #endif
-  return list;
-}
-
-const RooflineLoops& best_roofline_loops() {
-  const RooflineLoopsList list = roofline_loops();
-  return *list.items[list.size - 1];
+  return ON(kLoops);
 }
 
 }  // namespace slipway

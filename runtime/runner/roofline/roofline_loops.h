@@ -22,15 +22,6 @@ inline constexpr std::size_t kRooflineUnroll = 4;
 // The widest that this program has loops for and this processor can run.
 const RooflineLoops& best_roofline_loops();
 
-// All that this processor can run, the narrowest first; for tests.
-struct RooflineLoopsList {
-  const RooflineLoops* items[3];
-  std::size_t size;
-};
-RooflineLoopsList roofline_loops();
-
-// What every processor has that this program is built for.
-extern const RooflineLoops kRooflineBase;
 namespace avx2 {
 extern const RooflineLoops kRoofline;
 }

@@ -81,6 +81,18 @@ std::unique_ptr<GivenTensors> arguments_for(const GraphCheck& check, Dynamism dy
   return arguments;
 }
 
+// A sound graph's check, with what it reads.
+struct Checked {
+  explicit Checked(const GraphRecipe& recipe)
+      : read(recipe), found(GraphCheck::read(*read.payload, "Delegate 0")) {
+    CHECK(found.ok());
+  }
+  GraphCheck* operator->() { return &found.value(); }
+
+  const Read read;
+  Result<GraphCheck> found;
+};
+
 Status run(const GraphRecipe& recipe) {
   const Read read(recipe);
   Result<GraphCheck> check = GraphCheck::read(*read.payload, "Delegate 0");
@@ -263,14 +275,12 @@ TEST(a_shape_may_be_declared_with_its_channels_before_the_rest_as_pytorch_has_it
   using Declared = std::vector<std::uint32_t>;
   for (const Declared& declared : {Declared{1, 5, 6, 3}, Declared{1, 3, 5, 6}}) {
     recipe.values[1].dims = declared;
-    const Read read(recipe);
-    Result<GraphCheck> check = GraphCheck::read(*read.payload, "Delegate 0");
-    CHECK(check.ok());
+    Checked check(recipe);
     GivenTensors given;
     given.add(xnn_datatype_fp32, dims_of({1, 6, 3, 5}), Dynamism::kStatic);
     given.add(xnn_datatype_fp32, dims_of({1, 5, 6, 3}), Dynamism::kStatic);
-    CHECK(check.value().accept(given.all()).ok());
-    CHECK(check.value().shapes()[1] == dims_of({1, 5, 6, 3}));
+    CHECK(check->accept(given.all()).ok());
+    CHECK(check->shapes()[1] == dims_of({1, 5, 6, 3}));
   }
   for (const Declared& declared : {Declared{1, 6, 3, 5}, Declared{1, 3, 4, 6}, Declared{5, 1, 3, 6}}) {
     recipe.values[1].dims = declared;
@@ -304,61 +314,44 @@ TEST(the_shapes_of_a_call_go_through_the_graph_before_xnnpack_sees_them) {
   for (const GraphRecipe& one : sound_graphs()) {
     recipe = one.kind == xnn::XNodeUnion::XNNFullyConnected && one.quantized_by == 1 ? one : recipe;
   }
-  const Read read(recipe);
-  Result<GraphCheck> check = GraphCheck::read(*read.payload, "Delegate 0");
-  CHECK(check.ok());
-  GivenTensors good;
+  Checked checked(recipe);
   const std::size_t depth = recipe.values[0].dims[1];
   // The output is the first external value: the input behind the conversion is the last that was made.
-  const auto arguments_of = [&](GivenTensors* arguments, const Dims& input, const Dims& output) {
+  const auto accept = [&](const Dims& input, const Dims& output, void (*change)(TensorView&) = nullptr) {
     std::vector<std::pair<std::uint32_t, bool>> order;
-    for (const GraphFact& fact : check.value().facts()) {
+    for (const GraphFact& fact : checked->facts()) {
       if (fact.input || fact.output) {
         order.emplace_back(fact.external_id, fact.input);
       }
     }
     std::sort(order.begin(), order.end());
+    GivenTensors arguments;
     for (const auto& [id, is_input] : order) {
-      arguments->add(xnn_datatype_fp32, is_input ? input : output);
+      TensorView& view = arguments.add(xnn_datatype_fp32, is_input ? input : output);
+      if (change != nullptr) {
+        change(view);
+      }
     }
+    return checked->accept(arguments.all());
   };
-  arguments_of(&good, dims_of({5, depth}), dims_of({5, 6}));
-  CHECK(check.value().accept(good.all()).ok());
-  CHECK(check.value().accept(good.all()).ok());
-
-  GivenTensors narrow;
-  arguments_of(&narrow, dims_of({5, depth - 1}), dims_of({5, 6}));
-  const Status refused = check.value().accept(narrow.all());
-  CHECK(refused.code() == Code::kExecution);
-  CHECK_CONTAINS(refused.message(), "rows of " + std::to_string(depth));
-
-  GivenTensors small;
-  arguments_of(&small, dims_of({5, depth}), dims_of({4, 6}));
-  const Status no_room = check.value().accept(small.all());
-  CHECK(no_room.code() == Code::kFile);
-  CHECK_CONTAINS(no_room.message(), "does not fit the tensor float32 4x6");
-
-  GivenTensors deep;
-  arguments_of(&deep, dims_of({1, 5, depth}), dims_of({5, 6}));
-  CHECK(check.value().accept(deep.all()).code() == Code::kFile);
-
-  GivenTensors sixteen;
-  arguments_of(&sixteen, dims_of({5, depth}), dims_of({5, 6}));
-  for (TensorView* view : sixteen.all()) {
-    view->rank = 16;
-    std::fill(view->sizes.begin(), view->sizes.end(), 1);
-  }
-  CHECK(check.value().accept(sixteen.all()).code() == Code::kFile);
-
-  GivenTensors halves;
-  arguments_of(&halves, dims_of({5, depth}), dims_of({5, 6}));
-  for (TensorView* view : halves.all()) {
-    view->dtype = DType::kInt32;  // as wide
-  }
-  CHECK(check.value().accept(halves.all()).code() == Code::kFile);
-
-  CHECK(check.value().accept({}).code() == Code::kFile);
-  CHECK(check.value().accept(good.all()).ok());
+  const Dims rows = dims_of({5, depth});
+  const Dims results = dims_of({5, 6});
+  CHECK(accept(rows, results).ok());
+  const Status narrow = accept(dims_of({5, depth - 1}), results);
+  CHECK(narrow.code() == Code::kExecution);
+  CHECK_CONTAINS(narrow.message(), "rows of " + std::to_string(depth));
+  const Status small = accept(rows, dims_of({4, 6}));
+  CHECK(small.code() == Code::kFile);
+  CHECK_CONTAINS(small.message(), "does not fit the tensor float32 4x6");
+  CHECK(accept(dims_of({1, 5, depth}), results).code() == Code::kFile);
+  const auto sixteen = [](TensorView& view) {
+    view.rank = 16;
+    std::fill(view.sizes.begin(), view.sizes.end(), 1);
+  };
+  CHECK(accept(rows, results, sixteen).code() == Code::kFile);
+  CHECK(accept(rows, results, [](TensorView& view) { view.dtype = DType::kInt32; }).code() == Code::kFile);
+  CHECK(checked->accept({}).code() == Code::kFile);
+  CHECK(accept(rows, results).ok());
 }
 
 TEST(memory_is_planned_anew_for_other_shapes) {
@@ -366,14 +359,12 @@ TEST(memory_is_planned_anew_for_other_shapes) {
   constexpr std::size_t kMany = 1 << 18;
   GraphRecipe recipe = plain_graph(xnn::XNodeUnion::XNNAdd, {{1, 5}, {kMany, 5}, {kMany, 5}});
   recipe.inside = true;
-  const Read read(recipe);
-  Result<GraphCheck> check = GraphCheck::read(*read.payload, "Delegate 0");
-  CHECK(check.ok());
+  Checked check(recipe);
   PackedWeights weights(any_store());
   XnnContext context;  // with memory of its own
   CHECK(context.start().ok());
   Result<std::unique_ptr<XnnDelegate>> made =
-      XnnDelegate::load(context, *read.payload, weights, "Delegate 0", false);
+      XnnDelegate::load(context, *check.read.payload, weights, "Delegate 0", false);
   CHECK(made.ok());
   for (const std::size_t rows : {std::size_t{1}, kMany, std::size_t{3}, kMany}) {
     GivenTensors arguments;
@@ -381,8 +372,8 @@ TEST(memory_is_planned_anew_for_other_shapes) {
       TensorView& view = arguments.add(xnn_datatype_fp32, dims_of({count, 5}));
       std::fill_n(view.as<float>(), view.count(), -1.5F);
     }
-    CHECK(check.value().accept(arguments.all()).ok());
-    CHECK(made.value()->execute(arguments.all(), &check.value()).ok());
+    CHECK(check->accept(arguments.all()).ok());
+    CHECK(made.value()->execute(arguments.all(), &check.found.value()).ok());
     const TensorView& sum = *arguments.all()[2];
     CHECK(std::all_of(sum.as<float>(), sum.as<float>() + sum.count(), [](float one) { return one == 3; }));
   }
@@ -392,10 +383,8 @@ TEST(a_graph_that_needs_more_memory_than_there_is_is_refused_before_it_asks_for_
   constexpr std::uint32_t kSide = 1U << 20;  // squared, of float32: 4 TiB
   GraphRecipe recipe = plain_graph(xnn::XNodeUnion::XNNAbs, {{kSide, kSide}, {kSide, kSide}});
   recipe.inside = true;
-  const Read read(recipe);
-  Result<GraphCheck> check = GraphCheck::read(*read.payload, "Delegate 0");
-  CHECK(check.ok());
-  CHECK_EQUAL(check.value().peak(), std::size_t{4} * kSide * kSide);
+  Checked check(recipe);
+  CHECK_EQUAL(check->peak(), std::size_t{4} * kSide * kSide);
   // Nobody looks at the elements.
   TensorView view;
   view.dtype = DType::kFloat32;
@@ -405,7 +394,7 @@ TEST(a_graph_that_needs_more_memory_than_there_is_is_refused_before_it_asks_for_
   view.order = {0, 1};
   view.capacity = SIZE_MAX;
   TensorView result = view;
-  const Status refused = check.value().accept({&view, &result});
+  const Status refused = check->accept({&view, &result});
   CHECK(refused.code() == Code::kMemory);
   CHECK_CONTAINS(refused.message(), "Delegate 0");
 }
@@ -413,15 +402,13 @@ TEST(a_graph_that_needs_more_memory_than_there_is_is_refused_before_it_asks_for_
 TEST(a_declared_shape_is_a_bound_of_values_that_are_dynamic_only) {
   // 7: the bound of (rows * rows) / rows, which an exporter takes apart.
   GraphRecipe recipe = plain_graph(xnn::XNodeUnion::XNNAdd, {{1, 5}, {3, 5}, {7, 5}});
-  const Read read(recipe);
   for (const Dynamism dynamism : {Dynamism::kBounded, Dynamism::kStatic}) {
-    Result<GraphCheck> check = GraphCheck::read(*read.payload, "Delegate 0");
-    CHECK(check.ok());
+    Checked check(recipe);
     GivenTensors given;
     given.add(xnn_datatype_fp32, dims_of({1, 5}), dynamism);
     given.add(xnn_datatype_fp32, dims_of({3, 5}), dynamism);
     given.add(xnn_datatype_fp32, dims_of({7, 5}));  // dynamic in both
-    const Status accepted = check.value().accept(given.all());
+    const Status accepted = check->accept(given.all());
     CHECK(accepted.ok() == (dynamism == Dynamism::kBounded));
     if (!accepted.ok()) {
       CHECK(accepted.code() == Code::kFile);

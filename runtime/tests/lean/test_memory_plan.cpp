@@ -155,46 +155,6 @@ TEST(memory_plan_overwrites_an_input_that_nothing_needs) {
   CHECK(graph.values[4].data == nullptr);
 }
 
-TEST(memory_plan_overwrites_no_input_of_another_size_or_operator) {
-  PlannedGraph graph(
-      {1000, 10, 1000, 1000, 1000},
-      {{kConv, {0}, 1}, {kBinary, {1, 0}, 2}, {xnn_node_type_static_transpose, {2}, 3}, {kConv, {3}, 4}});
-  graph.operators[1].workspace_size = 640;
-  graph.plan();
-  CHECK(!graph.same(1, 2));
-  CHECK(!graph.same(2, 3));
-  CHECK(graph.operators[1].workspace != graph.values[1].data);
-  CHECK(graph.operators[1].workspace != graph.values[2].data);
-}
-
-TEST(memory_plan_overwrites_no_input_of_another_element_size_and_none_with_scales_of_rows) {
-  for (const bool rows : {false, true}) {
-    PlannedGraph graph({1000, 1000, 1000, 1000, 1000},
-                       {{kConv, {0}, 1}, {kUnary, {1}, 2}, {kUnary, {2}, 3}, {kConv, {3}, 4}});
-    graph.values[2].datatype = rows ? xnn_datatype_qdint8 : xnn_datatype_fp16;
-    graph.values[2].size = rows ? 1000 : 2000;
-    for (const std::uint32_t value : {1U, 3U}) {
-      graph.values[value].datatype = rows ? xnn_datatype_qint8 : xnn_datatype_fp32;
-      graph.values[value].size = rows ? 1000 : 4000;
-    }
-    graph.plan();
-    CHECK(!graph.overlap(1, 2));
-    CHECK(!graph.overlap(2, 3));
-  }
-}
-
-TEST(memory_plan_keeps_a_place_for_the_last_value_in_it) {
-  PlannedGraph graph({1000, 1000, 1000, 1000, 100, 1000}, {{kConv, {0}, 1},
-                                                           {kUnary, {1}, 2},
-                                                           {xnn_node_type_softmax, {2}, 3},
-                                                           {kConv, {3}, 4},
-                                                           {kBinary, {3, 4}, 5}});
-  graph.plan();
-  CHECK(graph.same(1, 2));
-  CHECK(graph.same(1, 3));
-  CHECK(!graph.overlap(3, 4));
-}
-
 TEST(memory_plan_aligns_values_and_leaves_room_to_read_behind_them) {
   PlannedGraph graph({7, 1, 5, 16, 17, 33, 100, 301, 7}, {});
   for (std::uint32_t value = 1; value < 8; ++value) {
@@ -258,24 +218,4 @@ TEST(memory_places_need_no_more_than_the_first_that_are_free) {
   }
   CHECK(ours <= simple);
   CHECK(ours * 100 <= least * 104);
-}
-
-TEST(work_memory_grows_and_says_so) {
-  WorkMemory memory;
-  CHECK(memory.hold(0));
-  CHECK_EQUAL(memory.version(), std::size_t{0});
-  CHECK(memory.hold(100));
-  CHECK_EQUAL(memory.version(), std::size_t{1});
-  const std::uint8_t* before = memory.data();
-  CHECK(before != nullptr);
-  CHECK(memory.hold(50));
-  CHECK(memory.data() == before);
-  CHECK_EQUAL(memory.version(), std::size_t{1});
-  CHECK(memory.hold(std::size_t{1} << 22));
-  CHECK_EQUAL(memory.version(), std::size_t{2});
-  memory.data()[(std::size_t{1} << 22) - 1] = 1;
-  CHECK(!memory.hold(SIZE_MAX));
-  CHECK_EQUAL(memory.version(), std::size_t{3});
-  CHECK(memory.hold(64));
-  CHECK(memory.data() != nullptr);
 }

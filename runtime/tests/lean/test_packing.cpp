@@ -1,4 +1,5 @@
 // What decides how a layer's weights are packed: graphs of the same form share them, others do not.
+#include <xnnpack/common.h>
 
 #include "check.h"
 #include "graph_maker.h"
@@ -101,5 +102,23 @@ TEST(packing_of_convolutions_depends_on_kernel_and_groups) {
     other.parameters[i] += 1;
     const bool counts = i == 4 || i == 5 || (i >= 10 && i <= 12);
     CHECK_EQUAL(forms_of(other) != forms, counts);
+  }
+}
+
+TEST("what packed weights leave of their last line is zero") {
+  PackedWeights weights(any_store());
+  const std::uint8_t kernel = 0;
+  weights.expect({}, {{&kernel, "form"}});
+  xnn_weights_cache_t provider = weights.provider();
+  constexpr std::size_t kLine = XNN_ALLOCATION_ALIGNMENT;
+  std::memset(provider->reserve_space(provider->context, kLine), 0xa5, kLine);
+  constexpr std::size_t kSize = 10;
+  weights.offer({&kernel, nullptr, kSize, [](std::uint8_t* to) { std::memset(to, 1, kSize); }});
+  const xnn_weights_cache_look_up_key key = {5, &kernel, nullptr};
+  const std::size_t index = provider->look_up(provider->context, &key);
+  CHECK_EQUAL(weights.size(), kLine);
+  const auto* data = static_cast<const std::uint8_t*>(provider->offset_to_addr(provider->context, index));
+  for (std::size_t i = 0; i < kLine; ++i) {
+    CHECK_EQUAL(static_cast<int>(data[i]), i < kSize ? 1 : 0);
   }
 }

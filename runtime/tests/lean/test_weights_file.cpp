@@ -1,8 +1,4 @@
 // The file of packed weights: what is written is found, and nothing else is, whatever happened to the file.
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <thread>
 
@@ -181,37 +177,6 @@ TEST(weights_lie_in_the_file_whatever_its_table_says) {
       CHECK(kept.found() < 2);
     }
   }
-}
-
-TEST(weights_are_of_this_program_and_this_processor) {
-  Kept kept;
-  CHECK(kept.write().ok());
-  kept.owner.processor = {1, 3};
-  CHECK_CONTAINS(kept.refused(), "another processor");
-  kept.owner.processor = {1, 2};
-  kept.owner.files.push_back(kept.owner.files.front());
-  CHECK_CONTAINS(kept.refused(), "another program's");
-  kept.owner.files.pop_back();
-
-  // Other bytes of the same length, also with the times of the ones before.
-  struct stat before = {};
-  CHECK(::stat(kept.folder.file("model.pte").c_str(), &before) == 0);
-  std::string text = kept.folder.read("model.pte");
-  text[20] = '!';
-  kept.folder.write_text("model.pte", text);
-  const timespec times[2] = {before.st_atim, before.st_mtim};
-  CHECK(::utimensat(AT_FDCWD, kept.folder.file("model.pte").c_str(), times, 0) == 0);
-  kept.read_program();
-  CHECK_CONTAINS(kept.refused(), "another runner's");
-
-  // The same bytes in another file.
-  text[20] = Kept().folder.read("model.pte")[20];
-  kept.folder.write_text("model.pte", text);
-  kept.read_program();
-  const Result<WeightsFile> file = kept.open();
-  CHECK(file.ok());
-  CHECK(!file.value().as_written());
-  CHECK_EQUAL(kept.found(), std::size_t{2});
 }
 
 TEST(weights_are_not_kept_of_a_program_that_changes) {

@@ -45,65 +45,6 @@ TEST(engine_executes_on_both_providers) {
   }
 }
 
-TEST(engine_profiles_the_timed_executions) {
-  const TemporaryFolder folder;
-  const auto running = engine();
-  CHECK(running->set_threads(1).ok());
-  CHECK(running->load({folder.write_text("a.onnx", make_model(conv_model())), "", "forward", {}, true}).ok());
-  const std::vector<Tensor> inputs{ones(DType::kFloat32, {1, 1, 4, 4}, 16)};
-  for (int i = 0; i < 3; ++i) {
-    CHECK(running->set_inputs(inputs).ok() && running->execute().ok());
-  }
-  CHECK(running->outputs().ok());
-  const auto profile = running->profile();
-  CHECK(profile.ok());
-  CHECK_CONTAINS(std::string(profile.value().begin(), profile.value().end()), "\"Node\"");
-  const auto rows = running->profile_rows(2);
-  CHECK(rows.ok() && !rows.value().empty());
-  CHECK(std::all_of(rows.value().begin(), rows.value().end(),
-                    [](const ProfileRow& row) { return row.count == 2; }));
-}
-
-TEST(runner_says_where_nodes_ran) {
-  const TemporaryFolder folder;
-  const std::string model = "--model_path=" + folder.write_text("a.pte", make_model(conv_model()));
-  const Outcome outcome = run(folder, {model, "--num_executions=2", "--cpu_threads=2", "--profile"});
-  CHECK_EQUAL(outcome.code, 0);
-  CHECK_CONTAINS(outcome.json, R"("count":2,"warmup":1)");
-  CHECK_CONTAINS(outcome.json, R"("xnnpack_threads":"2","ort_threads":"1","ort_spinning":"0")");
-  CHECK_CONTAINS(outcome.json, R"("operator":"Conv","provider":"XnnpackExecutionProvider","why":"")");
-  CHECK_CONTAINS(outcome.json, R"("why":"not in the XNNPACK provider's table")");
-  CHECK_CONTAINS(outcome.json, R"("profile":[{)");
-  const Outcome described = run(folder, {model, "--describe"});
-  CHECK_EQUAL(described.code, 0);
-  CHECK_CONTAINS(described.json, R"("opsets":{"ai.onnx":17})");
-  CHECK_CONTAINS(described.json, R"("coverage":{"CPUExecutionProvider":1,"XnnpackExecutionProvider":2})");
-}
-
-TEST(runner_exit_codes) {
-  const TemporaryFolder folder;
-  const std::string model = "--model_path=" + folder.write_text("a.onnx", make_model(conv_model()));
-  CHECK_EQUAL(run(folder, {model, "--method_name=backward"}).code, 2);
-  CHECK_EQUAL(run(folder, {model, "--provider=dnnl"}).code, 2);
-  CHECK_EQUAL(run(folder, {"--model_path=" + folder.file("none.onnx")}).code, 3);
-  CHECK_EQUAL(run(folder, {"--model_path=" + folder.write_text("b.onnx", "no model")}).code, 3);
-  ModelRecipe mystery = conv_model();
-  mystery.nodes.at(1).op = "Mystery";
-  const std::string strange = "--model_path=" + folder.write_text("op.onnx", make_model(mystery));
-  const Outcome missing = run(folder, {strange});
-  CHECK_EQUAL(missing.code, 4);
-  CHECK_CONTAINS(missing.json, R"("kind":"missing-operator","exit_code":4)");
-  CHECK_CONTAINS(missing.json, R"("names":["Mystery"])");
-  CHECK_CONTAINS(run(folder, {strange, "--describe"}).json, R"("missing_operators":["Mystery"])");
-  CHECK_EQUAL(run(folder, {model, "--input_shapes=1x1x4x5"}).code, 6);
-  CHECK_EQUAL(run(folder, {model, "--output_file=" + folder.file("none/y")}).code, 8);
-  ModelRecipe recent = conv_model();
-  recent.ir_version = 99;
-  const Outcome future = run(folder, {"--model_path=" + folder.write_text("new.onnx", make_model(recent))});
-  CHECK_EQUAL(future.code, 3);
-  CHECK_CONTAINS(future.json, "IR version");
-}
-
 TEST(runner_takes_any_batch_where_the_model_does) {
   const TemporaryFolder folder;
   ModelRecipe recipe = conv_model();

@@ -67,54 +67,6 @@ TEST(an_initializer_that_is_an_input_is_no_constant) {
   CHECK_EQUAL(read(make_model(recipe)).value().constants.count("w"), std::size_t{1});
 }
 
-std::string why(const ModelRecipe& recipe) {
-  const auto graph = read(make_model(recipe));
-  CHECK(graph.ok());
-  return Judge(graph.value())(graph.value().nodes.back()).why;
-}
-
-TEST(documented_limits_keep_xnnpack_away) {
-  const Message image = value("x", {1, 1, 8, 8});
-  const Message weights = constant("w", {1, 1, 3, 3}, 1);
-  CHECK_EQUAL(why(one({"Conv", {"x", "w"}, {"y"}, "", "", {}}, {image}, {weights})), "");
-  for (const char* op : {"Conv", "ConvTranspose"}) {
-    CHECK_EQUAL(
-        why(one({op, {"x", "w"}, {"y"}, "", "", {}}, {value("x", {1, 1, 8})}, {constant("w", {1, 1, 3}, 1)})),
-        "");  // 1.21 takes it all the same
-    CHECK_EQUAL(why(one({op, {"x", "w"}, {"y"}, "", "", {}}, {value("x", {1, 1, 8, 8, 8})},
-                        {constant("w", {1, 1, 3, 3, 3}, 1)})),
-                "neither a 1D nor a 2D convolution");
-    ModelRecipe old = one({op, {"x", "w"}, {"y"}, "", "", {}}, {image}, {weights});
-    old.opset = 10;
-    CHECK_EQUAL(why(old), "of an operator set before 11");
-  }
-  CHECK_CONTAINS(why(one({"Conv", {"x", "w"}, {"y"}, "", "", {}}, {image, value("w", {1, 1, 3, 3})})),
-                 "its weights are given at run time");
-  CHECK_CONTAINS(why(one({"Conv", {"x", "w", "b"}, {"y"}, "", "", {}}, {image, value("b", {1})}, {weights})),
-                 "its bias is given at run time");
-  CHECK_CONTAINS(
-      why(one(
-          {"MaxPool", {"x"}, {"y"}, "", "", {attribute("kernel_shape", std::vector<std::int64_t>{2, 2, 2})}},
-          {value("x", {1, 1, 4, 4, 4})})),
-      "not a 2D pooling");
-  const NodeRecipe softmax{"Softmax", {"x"}, {"y"}, "", "", {attribute("axis", std::int64_t{1})}};
-  CHECK_CONTAINS(why(one(softmax, {image})), "not over the last axis");
-  ModelRecipe old = one(softmax, {image});
-  old.opset = 12;
-  CHECK_EQUAL(why(old), "");
-  CHECK_CONTAINS(
-      why(one({"Resize", {"x"}, {"y"}, "", "", {attribute("mode", std::string("nearest"))}}, {image})),
-      "not bilinear");
-  CHECK_EQUAL(why(one({"Resize", {"x"}, {"y"}, "", "", {attribute("mode", std::string("linear"))}}, {image})),
-              "");
-  CHECK_CONTAINS(why(one({"MatMul", {"x", "w"}, {"y"}, "", "", {}}, {image}, {constant("w", {8, 2}, 1)})),
-                 "A is neither a vector nor a 2D matrix");
-  CHECK_EQUAL(why(one({"Erf", {"x"}, {"y"}, "", "", {}}, {image})), "not in the XNNPACK provider's table");
-  CHECK_CONTAINS(
-      why(one({"QLinearSoftmax", {"x", "s", "z", "s", "z"}, {"y"}, "", "com.microsoft", {}}, {image})),
-      "only as its float operator");
-}
-
 TEST(what_constants_alone_give_is_constant) {
   ModelRecipe recipe = conv_model();
   recipe.nodes.insert(recipe.nodes.begin(), {"Identity", {"v"}, {"w"}, "id", "", {}});

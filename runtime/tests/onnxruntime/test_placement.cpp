@@ -12,32 +12,19 @@ namespace {
 using namespace slipway;
 using namespace slipway::onnx;
 
-TEST(json_is_read) {
-  JsonValue value;
-  CHECK(parse_json(R"( {"a": [1, -2.5e1, true, null], "b": {"c": "x\n\"\u00e4\\"}} )", &value));
-  CHECK_EQUAL(value["a"].items.size(), std::size_t{4});
-  CHECK_EQUAL(value["a"].items.at(1).text, "-2.5e1");
-  CHECK_EQUAL(value["b"]["c"].text, "x\n\"\xC3\xA4\\");
-  CHECK_EQUAL(value["none"]["at all"].text, "");
+// As ONNX Runtime writes it, an event a line.
+std::string node_event(const std::string& name, const std::string& op, int microseconds) {
+  return R"({"cat" : "Node","pid" :1,"tid" :1,"dur" :)" + std::to_string(microseconds) +
+         R"(,"ts" :1,"ph" : "X","name" :")" + name + R"(_kernel_time","args" : {"op_name" : ")" + op +
+         R"(","provider" : "CPUExecutionProvider"}},)" + "\n";
 }
 
-TEST(json_that_is_none_is_refused) {
-  JsonValue value;
-  for (const char* text : {"", "{", "[1,", "[1 2]", "\"a", "{\"a\" 1}", "[1] 2", "\"\\x\""}) {
-    CHECK(!parse_json(text, &value));
-  }
-  CHECK(!parse_json(std::string(1000, '['), &value));
-}
-
-constexpr char kProfile[] = R"([
-{"cat" : "Session","pid" :1,"tid" :1,"dur" :5,"ts" :1,"ph" : "X","name" :"model_run","args" : {}},
-{"cat" : "Node","pid" :1,"tid" :1,"dur" :20,"ts" :1,"ph" : "X","name" :"conv_token_5_kernel_time",
- "args" : {"op_name" : "Conv","provider" : "CPUExecutionProvider"}},
-{"cat" : "Node","pid" :1,"tid" :1,"dur" :1000,"ts" :1,"ph" : "X","name" :"flat_kernel_time",
- "args" : {"op_name" : "Flatten","provider" : "CPUExecutionProvider"}},
-{"cat" : "Node","pid" :1,"tid" :1,"dur" :40,"ts" :1,"ph" : "X","name" :"conv_token_5_kernel_time",
- "args" : {"op_name" : "Conv","provider" : "CPUExecutionProvider"}}
-])";
+const std::string kProfile =
+    "[\n"
+    R"({"cat" : "Session","dur" :5,"name" :"model_run","args" : {}},)"
+    "\n" +
+    node_event("conv_token_5", "Conv", 20) + node_event("flat", "Flatten", 1000) +
+    node_event("conv_token_5", "Conv", 40) + "]\n";
 
 TEST(profile_is_summed_up) {
   const auto events = read_profile(kProfile);

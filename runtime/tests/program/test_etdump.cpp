@@ -17,28 +17,6 @@ std::vector<TraceBlock> two_executions() {
   return {{kLoadBlock, {{kMethodInit, false, -1, 0, 0, 400'000}}}, once, once};
 }
 
-TEST(etdump_is_read_as_it_was_written) {
-  const std::vector<TraceBlock> blocks = two_executions();
-  const std::vector<std::uint8_t> file = write_etdump(blocks);
-  const auto read = read_etdump(file.data(), file.size());
-  CHECK(read.ok());
-  CHECK_EQUAL(read.value().size(), blocks.size());
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    CHECK_EQUAL(read.value()[i].name, blocks[i].name);
-    CHECK_EQUAL(read.value()[i].events.size(), blocks[i].events.size());
-    for (std::size_t j = 0; j < blocks[i].events.size(); ++j) {
-      const TraceEvent& got = read.value()[i].events[j];
-      const TraceEvent& expected = blocks[i].events[j];
-      CHECK_EQUAL(got.name, expected.name);
-      CHECK_EQUAL(got.delegated, expected.delegated);
-      CHECK_EQUAL(got.chain, expected.chain);
-      CHECK_EQUAL(got.instruction, expected.instruction);
-      CHECK_EQUAL(got.start, expected.start);
-      CHECK_EQUAL(got.end, expected.end);
-    }
-  }
-}
-
 TEST(etdump_cut_short_is_refused) {
   const std::vector<std::uint8_t> file = write_etdump(two_executions());
   for (std::size_t size = 0; size < file.size(); size += 8) {

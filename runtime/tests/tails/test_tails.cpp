@@ -395,6 +395,26 @@ TEST("deep layers with 4-bit weights leave no tail out") {
                              !sweep.lacks("slipway_qd8_f32_qb4w_gemm_6x16c4__avx2")));
 }
 
+// So many weights that all threads pack them together, and that they are read for many rows at a time.
+TEST("wide and deep layers leave no tail out") {
+  TailSweep sweep;
+  for (const Types* types : {&kFloats, &kRounded, &kChannels, &kDynamic, &kDynamicHalves}) {
+    for (const std::uint32_t seed : {1U, 2U}) {  // with threads, and without
+      Layer rows = connected(*types).layer;
+      rows.width = 90;
+      rows.columns = 1103;
+      rows.depth = 601;
+      sweep.run_layer(rows, seed);
+      Layer window = windows(Kind::kConvolution, *types, 3, 1, 1).layer;
+      window.height = 5;
+      window.width = 9;
+      window.columns = 303;
+      window.depth = 250;
+      sweep.run_layer(window, seed);
+    }
+  }
+}
+
 TEST("convolutions leave no tail out") {
   TailSweep sweep;
   std::vector<LayerFamily> all;

@@ -29,6 +29,21 @@ constexpr DType dtype_of() {
                                     : DType::kInt64;
 }
 
+// Calls f with an unsigned number as wide as an element of `size` bytes: 1, 2, 4 or 8.
+template <typename F>
+auto in_bits(std::size_t size, F f) {
+  switch (size) {
+    case 1:
+      return f(std::uint8_t{});
+    case 2:
+      return f(std::uint16_t{});
+    case 4:
+      return f(std::uint32_t{});
+    default:
+      return f(std::uint64_t{});
+  }
+}
+
 bool is_floating(DType dtype);
 bool is_integral(DType dtype);  // bool is not
 Domain domain_of(DType dtype);

@@ -41,25 +41,21 @@ Status fill_tensor(Arguments& arguments) {
   if (value.count() != 1) {
     return {Code::kExecution, "the value to fill with is not one number", "export the model again"};
   }
-  const Status resized = resize(&out, arguments.tensor(0).shape());
-  if (resized.ok()) {
-    Operand operand;
-    operand.data = value.data;
-    operand.dtype = value.dtype;
-    copy(out, operand);
-  }
-  return resized;
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, arguments.tensor(0).shape()));
+  Operand operand;
+  operand.data = value.data;
+  operand.dtype = value.dtype;
+  copy(out, operand);
+  return {};
 }
 
 // aten::ones.out(SymInt[] size, *, Tensor(a!) out), aten::zeros.out
 template <std::int64_t kNumber>
 Status all_of(Arguments& arguments) {
   TensorView& out = arguments.tensor(1);
-  const Status resized = resize(&out, arguments.integers(0));
-  if (resized.ok()) {
-    fill(out, {static_cast<double>(kNumber), kNumber, true});
-  }
-  return resized;
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, arguments.integers(0)));
+  fill(out, {static_cast<double>(kNumber), kNumber, true});
+  return {};
 }
 // aten::empty.out(SymInt[] size, *, MemoryFormat? memory_format=None, Tensor(a!) out)
 Status empty(Arguments& arguments) {

@@ -336,9 +336,7 @@ Status put_into(TensorView& target, const std::vector<TensorView*>& indices, con
                 bool accumulate) {
   Lookup lookup;
   SLIPWAY_RETURN_IF_ERROR(lookup.prepare(target, indices));
-  TensorView result;
-  result.rank = static_cast<std::uint8_t>(lookup.shape.size());
-  std::copy(lookup.shape.begin(), lookup.shape.end(), result.sizes.begin());
+  const TensorView result = shaped(lookup.shape);
   Shape shape;
   const Status fits = broadcast_shape(values, result, &shape);
   if (!fits.ok() || shape != lookup.shape) {

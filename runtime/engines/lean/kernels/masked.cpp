@@ -113,16 +113,7 @@ Status nonzero(Arguments& arguments) {
     copy(straight, whole(in));
     data = straight.data;
   }
-  switch (size_of(in.dtype)) {
-    case 1:
-      return nonzero_of<std::uint8_t>(in, data, out);
-    case 2:
-      return nonzero_of<std::uint16_t>(in, data, out);
-    case 4:
-      return nonzero_of<std::uint32_t>(in, data, out);
-    default:
-      return nonzero_of<std::uint64_t>(in, data, out);
-  }
+  return in_bits(size_of(in.dtype), [&](auto bits) { return nonzero_of<decltype(bits)>(in, data, out); });
 }
 
 // aten::masked_select.out(Tensor self, Tensor mask, *, Tensor(a!) out): the elements whose mask is true,
@@ -132,14 +123,12 @@ Status masked_select(Arguments& arguments) {
   const TensorView& mask = arguments.tensor(1);
   TensorView& out = arguments.tensor(2);
   SLIPWAY_RETURN_IF_ERROR(arguments.fault());
-  TensorView both;
   Shape shape;
   const Status fits = broadcast_shape(in, mask, &shape);
   if (!fits.ok() || in.dtype != out.dtype || mask.dtype != DType::kBool) {
     return fits.ok() ? mismatch("a mask or the result has the wrong type") : fits;
   }
-  both.rank = static_cast<std::uint8_t>(shape.size());
-  std::copy(shape.begin(), shape.end(), both.sizes.begin());
+  const TensorView both = shaped(shape);
   const Operand elements = operand_of(in, both);
   const Operand flags = operand_of(mask, both);
   const auto holds = [&](std::size_t i) { return *at(mask, offset_of(i, shape, flags.steps)) != 0; };
@@ -176,14 +165,11 @@ Status masked_scatter(Arguments& arguments) {
   TensorView& out = arguments.tensor(3);
   SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   Shape shape;
-  Status done = broadcast_shape(in, mask, &shape);
-  if (done.ok() && (in.dtype != out.dtype || source.dtype != out.dtype || mask.dtype != DType::kBool)) {
-    done = mismatch("a mask or what is put in has the wrong type");
+  SLIPWAY_RETURN_IF_ERROR(broadcast_shape(in, mask, &shape));
+  if (in.dtype != out.dtype || source.dtype != out.dtype || mask.dtype != DType::kBool) {
+    return mismatch("a mask or what is put in has the wrong type");
   }
-  if (done.ok()) {
-    done = resize(&out, shape);
-  }
-  SLIPWAY_RETURN_IF_ERROR(done);
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
   copy(out, operand_of(in, out));
   const Operand flags = operand_of(mask, out);
   const auto out_steps = out.strides();
@@ -248,16 +234,8 @@ void choose_by_flags(const std::array<Operand, 3>& operands, TensorView& out) {
   for_each_row(
       out, operands,
       [&](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps, std::size_t length) {
-        switch (size_of(out.dtype)) {
-          case 1:
-            return choose_row<std::uint8_t>(from, steps, to, to_step, length);
-          case 2:
-            return choose_row<std::uint16_t>(from, steps, to, to_step, length);
-          case 4:
-            return choose_row<std::uint32_t>(from, steps, to, to_step, length);
-          default:
-            return choose_row<std::uint64_t>(from, steps, to, to_step, length);
-        }
+        in_bits(size_of(out.dtype),
+                [&](auto bits) { choose_row<decltype(bits)>(from, steps, to, to_step, length); });
       });
 }
 
@@ -269,16 +247,8 @@ Status where(Arguments& arguments) {
   TensorView& out = arguments.tensor(3);
   SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   Shape shape;
-  Status done = broadcast_shape(a, b, &shape);
-  SLIPWAY_RETURN_IF_ERROR(done);
-  TensorView both;
-  both.rank = static_cast<std::uint8_t>(shape.size());
-  std::copy(shape.begin(), shape.end(), both.sizes.begin());
-  done = broadcast_shape(condition, both, &shape);
-  if (done.ok()) {
-    done = resize(&out, shape);
-  }
-  SLIPWAY_RETURN_IF_ERROR(done);
+  SLIPWAY_RETURN_IF_ERROR(broadcast_shape(a, b, &shape));
+  SLIPWAY_RETURN_IF_ERROR(resize_to_both(condition, shaped(shape), &out));
   const std::array<Operand, 3> operands = {operand_of(condition, out), operand_of(a, out),
                                            operand_of(b, out)};
   if (condition.dtype == DType::kBool && a.dtype == out.dtype && b.dtype == out.dtype) {
@@ -307,16 +277,8 @@ Status clamp_tensors(Arguments& arguments) {
   const TensorView& first = low != nullptr ? *low : in;
   const TensorView& last = high != nullptr ? *high : in;
   Shape shape;
-  Status done = broadcast_shape(in, first, &shape);
-  SLIPWAY_RETURN_IF_ERROR(done);
-  TensorView both;
-  both.rank = static_cast<std::uint8_t>(shape.size());
-  std::copy(shape.begin(), shape.end(), both.sizes.begin());
-  done = broadcast_shape(both, last, &shape);
-  if (done.ok()) {
-    done = resize(&out, shape);
-  }
-  SLIPWAY_RETURN_IF_ERROR(done);
+  SLIPWAY_RETURN_IF_ERROR(broadcast_shape(in, first, &shape));
+  SLIPWAY_RETURN_IF_ERROR(resize_to_both(shaped(shape), last, &out));
   const bool has_low = low != nullptr;
   const bool has_high = high != nullptr;
   in_domain(domain_of(out.dtype), [&](auto zero) {

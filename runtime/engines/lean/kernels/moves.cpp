@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "lean/kernels/elements.h"
+
 namespace slipway::lean {
 namespace {
 
@@ -55,16 +57,7 @@ void move_plane(std::uint8_t* to_bytes, const std::uint8_t* from_bytes, const Mo
 
 void move_plane_of(std::size_t element, std::uint8_t* to, const std::uint8_t* from, const MoveAxis& a,
                    const MoveAxis& b) {
-  switch (element) {
-    case 1:
-      return move_plane<std::uint8_t>(to, from, a, b);
-    case 2:
-      return move_plane<std::uint16_t>(to, from, a, b);
-    case 4:
-      return move_plane<std::uint32_t>(to, from, a, b);
-    default:
-      return move_plane<std::uint64_t>(to, from, a, b);
-  }
+  in_bits(element, [&](auto bits) { move_plane<decltype(bits)>(to, from, a, b); });
 }
 
 template <typename Bits>
@@ -178,16 +171,7 @@ void Move::run(std::uint8_t* to, const std::uint8_t* from) const {
 
 void pick(std::size_t element, const std::uint8_t* from, const std::int64_t* places, std::size_t count,
           std::uint8_t* to) {
-  switch (element) {
-    case 1:
-      return pick_bits<std::uint8_t>(from, places, count, to);
-    case 2:
-      return pick_bits<std::uint16_t>(from, places, count, to);
-    case 4:
-      return pick_bits<std::uint32_t>(from, places, count, to);
-    default:
-      return pick_bits<std::uint64_t>(from, places, count, to);
-  }
+  in_bits(element, [&](auto bits) { pick_bits<decltype(bits)>(from, places, count, to); });
 }
 
 void pick_runs(std::size_t run, const std::uint8_t* from, const std::int64_t* places, std::int64_t element,

@@ -14,12 +14,10 @@ namespace {
 Status sym_size(Arguments& arguments) {
   const TensorView& in = arguments.tensor(0);
   std::size_t dim = 0;
-  const Status wrapped = wrap_dim(arguments.integer(1), in.rank, &dim);
-  if (wrapped.ok()) {
-    const std::int64_t size = in.sizes[dim];  // the result may be the tensor's own value
-    arguments.value(2) = size;
-  }
-  return wrapped;
+  SLIPWAY_RETURN_IF_ERROR(wrap_dim(arguments.integer(1), in.rank, &dim));
+  const std::int64_t size = in.sizes[dim];  // the result may be the tensor's own value
+  arguments.value(2) = size;
+  return {};
 }
 
 // aten::sym_numel(Tensor self) -> SymInt
@@ -181,12 +179,10 @@ Status et_view(Arguments& arguments) {
   view.data = in.data;
   view.capacity = in.capacity;
   view.constant = false;
-  const Status resized = resize(&view, shape);
-  if (resized.ok()) {
-    view.constant = in.constant;
-    out = view;
-  }
-  return resized;
+  SLIPWAY_RETURN_IF_ERROR(resize(&view, shape));
+  view.constant = in.constant;
+  out = view;
+  return {};
 }
 
 // executorch_prim::et_copy_index.tensor(Tensor self, Tensor copy_from, int index) -> Tensor: row `index` of

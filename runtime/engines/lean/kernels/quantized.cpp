@@ -44,16 +44,14 @@ struct Parameters {
 // Each element with its scale and its zero point.
 template <typename F>
 Status map_each(const TensorView& in, const Parameters& parameters, TensorView& out, F f) {
-  const Status resized = resize(&out, in.shape());
-  if (resized.ok()) {
-    map<float>(out, std::array<Operand, 3>{operand_of(in, out), parameters.scale, parameters.zero_point},
-               [f](const float* const* inputs, float* result, std::size_t count) {
-                 for (std::size_t i = 0; i < count; ++i) {
-                   result[i] = f(inputs[0][i], inputs[1][i], inputs[2][i]);
-                 }
-               });
-  }
-  return resized;
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
+  map<float>(out, std::array<Operand, 3>{operand_of(in, out), parameters.scale, parameters.zero_point},
+             [f](const float* const* inputs, float* result, std::size_t count) {
+               for (std::size_t i = 0; i < count; ++i) {
+                 result[i] = f(inputs[0][i], inputs[1][i], inputs[2][i]);
+               }
+             });
+  return {};
 }
 
 Status per_tensor(Arguments& arguments, Parameters* parameters) {

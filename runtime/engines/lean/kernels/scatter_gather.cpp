@@ -22,10 +22,9 @@ Status embedding(Arguments& arguments) {
   }
   Shape shape = indices.shape();
   shape.push_back(weight.sizes[1]);
-  const Status resized = resize(&out, shape);
-  SLIPWAY_RETURN_IF_ERROR(resized);
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
   if (out.count() == 0) {
-    return resized;
+    return {};
   }
   const std::size_t row = static_cast<std::size_t>(weight.sizes[1]) * size_of(weight.dtype);
   std::size_t done = 0;
@@ -109,19 +108,6 @@ void gather_bits(const std::uint8_t* from, std::int64_t line_step, std::int64_t 
     results[line * to_step] = elements[line * line_step + places[i] * place_step];
   }
 }
-void gather_row(std::size_t size, const std::uint8_t* from, std::int64_t line_step, std::int64_t place_step,
-                const std::int64_t* places, std::size_t count, std::uint8_t* to, std::int64_t to_step) {
-  switch (size) {
-    case 1:
-      return gather_bits<std::uint8_t>(from, line_step, place_step, places, count, to, to_step);
-    case 2:
-      return gather_bits<std::uint16_t>(from, line_step, place_step, places, count, to, to_step);
-    case 4:
-      return gather_bits<std::uint32_t>(from, line_step, place_step, places, count, to, to_step);
-    default:
-      return gather_bits<std::uint64_t>(from, line_step, place_step, places, count, to, to_step);
-  }
-}
 
 // aten::gather.out(Tensor self, int dim, Tensor index, *, bool sparse_grad=False, Tensor(a!) out)
 Status gather(Arguments& arguments) {
@@ -148,7 +134,6 @@ Status gather(Arguments& arguments) {
   const std::int64_t step = in_steps[dim];
   in_steps[dim] = 0;
   const std::int64_t length = in.rank == 0 ? 1 : in.sizes[dim];
-  const std::size_t size = size_of(out.dtype);
   for (const std::int64_t position : positions) {
     if (position < 0 || position >= length) {
       return mismatch("index " + std::to_string(position) + " is outside " + to_text(in.shape()));
@@ -163,8 +148,10 @@ Status gather(Arguments& arguments) {
   const Shape rows = in.rank == 0 ? Shape{} : Shape(shape.begin(), shape.end() - 1);
   Steps<2> walk(rows, {&out_steps, &in_steps});
   for (std::size_t done = 0; done < positions.size(); done += row) {
-    gather_row(size, at(in, walk.offsets[1]), in_steps[last], step, positions.data() + done, row,
-               at(out, walk.offsets[0]), out_steps[last]);
+    in_bits(size_of(out.dtype), [&](auto bits) {
+      gather_bits<decltype(bits)>(at(in, walk.offsets[1]), in_steps[last], step, positions.data() + done, row,
+                                  at(out, walk.offsets[0]), out_steps[last]);
+    });
     walk.next();
   }
   return {};

@@ -53,6 +53,13 @@ Status resize_to_both(const TensorView& a, const TensorView& b, TensorView* out)
   return fits.ok() ? resize(out, shape) : fits;
 }
 
+TensorView shaped(const Shape& shape) {
+  TensorView view;
+  view.rank = static_cast<std::uint8_t>(shape.size());
+  std::copy(shape.begin(), shape.end(), view.sizes.begin());
+  return view;
+}
+
 Operand operand_of(const TensorView& in, const TensorView& out) {
   Operand operand;
   operand.data = in.data;
@@ -299,11 +306,9 @@ void advance(Operand* operand, std::int64_t elements) {
 }
 
 Status copy_as(TensorView& out, const Shape& shape, const Operand& operand) {
-  const Status resized = resize(&out, shape);
-  if (resized.ok()) {
-    copy(out, operand);
-  }
-  return resized;
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
+  copy(out, operand);
+  return {};
 }
 
 namespace {

@@ -32,6 +32,8 @@ Operand whole(const TensorView& in);
 Status broadcast_shape(const TensorView& a, const TensorView& b, Shape* shape);
 // Gives `out` that shape.
 Status resize_to_both(const TensorView& a, const TensorView& b, TensorView* out);
+// A tensor of that shape, without type or memory.
+TensorView shaped(const Shape& shape);
 // `in` seen from `out`, whose shape it broadcasts to (broadcast_shape has seen to it).
 Operand operand_of(const TensorView& in, const TensorView& out);
 

@@ -146,39 +146,22 @@ Status logit(Arguments& arguments) {
   });
 }
 
-// Both bounds optional; NaN stays NaN.
-Status bounded(Arguments& arguments, std::optional<double> low, std::optional<double> high,
-               std::optional<std::int64_t> low_int, std::optional<std::int64_t> high_int,
-               std::size_t out_at) {
-  return apply_unary(arguments, out_at, domain_of(arguments.tensor(out_at).dtype), [=](auto x) {
+// aten::clamp.out(Tensor self, Scalar? min=None, Scalar? max=None, *, Tensor(a!) out); NaN stays NaN.
+Status clamp(Arguments& arguments) {
+  const auto bound = [&](std::size_t i) {
+    return arguments.is_none(i) ? std::nullopt : std::optional<Number>(arguments.number(i));
+  };
+  const Domain domain = domain_of(arguments.tensor(3).dtype);
+  return apply_unary(arguments, 3, domain, [low = bound(1), high = bound(2)](auto x) {
     using T = decltype(x);
-    if constexpr (std::is_floating_point_v<T>) {
-      if (low && x < T(*low)) {
-        x = T(*low);
-      }
-      if (high && x > T(*high)) {
-        x = T(*high);
-      }
-    } else {
-      if (low_int && x < *low_int) {
-        x = *low_int;
-      }
-      if (high_int && x > *high_int) {
-        x = *high_int;
-      }
+    if (low && x < low->as<T>()) {
+      x = low->as<T>();
+    }
+    if (high && x > high->as<T>()) {
+      x = high->as<T>();
     }
     return x;
   });
-}
-
-std::optional<std::int64_t> whole(Arguments& arguments, std::size_t i) {
-  return arguments.is_none(i) ? std::nullopt : std::optional<std::int64_t>(arguments.number(i).integer);
-}
-
-// aten::clamp.out(Tensor self, Scalar? min=None, Scalar? max=None, *, Tensor(a!) out)
-Status clamp(Arguments& arguments) {
-  return bounded(arguments, arguments.optional_real(1), arguments.optional_real(2), whole(arguments, 1),
-                 whole(arguments, 2), 3);
 }
 
 constexpr KernelEntry kUnaryTable[] = {

@@ -163,11 +163,9 @@ Status expand_copy(Arguments& arguments) {
       return mismatch("cannot expand " + to_text(in.shape()) + " to " + to_text(shape));
     }
   }
-  const Status resized = resize(&out, shape);
-  if (resized.ok()) {
-    copy(out, operand_of(in, out));
-  }
-  return resized;
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
+  copy(out, operand_of(in, out));
+  return {};
 }
 
 // aten::diagonal_copy.out(Tensor self, int offset=0, int dim1=0, int dim2=1, *, Tensor(a!) out)
@@ -290,11 +288,9 @@ Status copy_in_place(Arguments& arguments) {
     return done.ok() ? mismatch(to_text(source.shape()) + " does not go into " + to_text(self.shape()))
                      : done;
   }
-  const Status writable = resize(&self, shape);
-  if (writable.ok()) {
-    copy(self, operand_of(source, self));
-  }
-  return writable;
+  SLIPWAY_RETURN_IF_ERROR(resize(&self, shape));
+  copy(self, operand_of(source, self));
+  return {};
 }
 
 constexpr KernelEntry kViewTable[] = {

@@ -208,14 +208,6 @@ Result<std::vector<std::string>> known_features(const std::vector<std::string>& 
   return known;
 }
 
-std::vector<std::string> all_features() {
-  std::vector<std::string> names;
-  for (const Feature& feature : kFeatures) {
-    names.emplace_back(feature.name);
-  }
-  return names;
-}
-
 UnusedFeatures leave_unused(const std::vector<std::string>& names) {
   UnusedFeatures done;
   if (names.empty()) {

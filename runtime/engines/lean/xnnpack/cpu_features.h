@@ -14,9 +14,6 @@ namespace slipway::lean {
 // or a feature that every processor of this kind has; the nearest name is suggested then.
 Result<std::vector<std::string>> known_features(const std::vector<std::string>& names);
 
-// Every name that known_features() returns, on any processor.
-std::vector<std::string> all_features();
-
 struct UnusedFeatures {
   std::vector<std::string> unused;  // were there, with those that build on them
   std::vector<std::string> absent;  // no kernel here would have used them

@@ -22,29 +22,20 @@ struct Int4Limits {
   float greatest;
   std::size_t block;  // elements of the depth with one scale: a multiple of 32
 };
-using Int4Gemm = void (*)(std::size_t rows, std::size_t columns, std::size_t depth, const std::int8_t* a,
+using Int4Function = void(std::size_t rows, std::size_t columns, std::size_t depth, const std::int8_t* a,
                           std::size_t a_stride, const void* weights, float* c, std::size_t c_stride,
                           std::size_t panel_stride, const Int4Limits* limits, const ByteRow* quantized);
 
+using Int4Gemm = Int4Function*;
+
 namespace avx512vnni {
 // Both compute any number of rows up to the most; what they are called by says how many a layer's tiles have.
-void int4_gemm_one_on_avx512vnni(std::size_t rows, std::size_t columns, std::size_t depth,
-                                 const std::int8_t* a, std::size_t a_stride, const void* weights, float* c,
-                                 std::size_t c_stride, std::size_t panel_stride, const Int4Limits* limits,
-                                 const ByteRow* quantized);
-void int4_gemm_on_avx512vnni(std::size_t rows, std::size_t columns, std::size_t depth, const std::int8_t* a,
-                             std::size_t a_stride, const void* weights, float* c, std::size_t c_stride,
-                             std::size_t panel_stride, const Int4Limits* limits, const ByteRow* quantized);
+Int4Function int4_gemm_one_on_avx512vnni, int4_gemm_on_avx512vnni;
 }  // namespace avx512vnni
 
 namespace avx2 {
 // The same, of at most kInt4RowsInAvx2.
-void int4_gemm_one_on_avx2(std::size_t rows, std::size_t columns, std::size_t depth, const std::int8_t* a,
-                           std::size_t a_stride, const void* weights, float* c, std::size_t c_stride,
-                           std::size_t panel_stride, const Int4Limits* limits, const ByteRow* quantized);
-void int4_gemm_on_avx2(std::size_t rows, std::size_t columns, std::size_t depth, const std::int8_t* a,
-                       std::size_t a_stride, const void* weights, float* c, std::size_t c_stride,
-                       std::size_t panel_stride, const Int4Limits* limits, const ByteRow* quantized);
+Int4Function int4_gemm_one_on_avx2, int4_gemm_on_avx2;
 }  // namespace avx2
 
 }  // namespace slipway::lean

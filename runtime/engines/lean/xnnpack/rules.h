@@ -33,6 +33,15 @@ struct GraphFact {
 // What is wrong, in words; empty when nothing is.
 using Fault = std::string;
 
+// Leaves the function with what is wrong; goes on when nothing is.
+#define SLIPWAY_RETURN_IF_FAULT(found) \
+  do {                                 \
+    Fault slipway_fault = (found);     \
+    if (!slipway_fault.empty()) {      \
+      return slipway_fault;            \
+    }                                  \
+  } while (false)
+
 inline constexpr std::uint32_t kNoValue = UINT32_MAX;
 inline constexpr std::size_t kMostInputs = 5;
 inline constexpr std::size_t kMostOutputs = 2;
@@ -83,44 +92,26 @@ class NodeCheck {
   std::size_t scratch_ = 0;
 };
 
+// What is wrong with a node; gives its outputs their shapes.
+using NodeCheckFunction = Fault(NodeCheck& check);
+
 // A kind of node: where its values' ids are, and its rule.
 struct NodeRule {
   xnn::XNodeUnion kind;
   Operands (*operands)(const xnn::XNode&);
-  Fault (*check)(NodeCheck&);
+  NodeCheckFunction* check;
 };
 
 // nullptr for a kind that the schema does not have.
 const NodeRule* rule_of(xnn::XNodeUnion kind);
 std::size_t rule_count();
 
-// The rules, by families.
-Fault check_unary(NodeCheck& check);  // element by element, one type
-Fault check_convert(NodeCheck& check);
-Fault check_clamp(NodeCheck& check);
-Fault check_binary(NodeCheck& check);
-Fault check_softmax(NodeCheck& check);
-Fault check_copy(NodeCheck& check);
-
-Fault check_fully_connected(NodeCheck& check);
-Fault check_batch_matrix_multiply(NodeCheck& check);
-Fault check_attention(NodeCheck& check);
-
-Fault check_convolution(NodeCheck& check);
-Fault check_depthwise(NodeCheck& check);
-Fault check_transposed_convolution(NodeCheck& check);
-
-Fault check_average_pooling(NodeCheck& check);
-Fault check_max_pooling(NodeCheck& check);
-Fault check_argmax_pooling(NodeCheck& check);
-Fault check_global_average(NodeCheck& check);
-Fault check_resize(NodeCheck& check);
-
-Fault check_transpose(NodeCheck& check);
-Fault check_slice(NodeCheck& check);
-Fault check_reshape(NodeCheck& check);
-Fault check_pad(NodeCheck& check);
-Fault check_concatenate(NodeCheck& check);
+// The rules, by families; check_unary: element by element, of one type.
+NodeCheckFunction check_unary, check_convert, check_clamp, check_binary, check_softmax, check_copy;
+NodeCheckFunction check_fully_connected, check_batch_matrix_multiply, check_attention;
+NodeCheckFunction check_convolution, check_depthwise, check_transposed_convolution;
+NodeCheckFunction check_average_pooling, check_max_pooling, check_argmax_pooling, check_global_average;
+NodeCheckFunction check_resize, check_transpose, check_slice, check_reshape, check_pad, check_concatenate;
 
 struct Window {
   std::uint64_t kernel = 1;

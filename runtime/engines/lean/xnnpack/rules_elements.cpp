@@ -63,16 +63,14 @@ Fault check_dynamic(NodeCheck& check) {
 }  // namespace
 
 Fault check_unary(NodeCheck& check) {
-  const Fault fault = same_types(check, kNumbers);
-  return !fault.empty() ? fault : check.give(check.dims(0));
+  SLIPWAY_RETURN_IF_FAULT(same_types(check, kNumbers));
+  return check.give(check.dims(0));
 }
 
 Fault check_clamp(NodeCheck& check) {
-  Fault fault = range_fault(check.node());
-  if (fault.empty()) {
-    fault = same_types(check, kNumbers);
-  }
-  return !fault.empty() ? fault : check.give(check.dims(0));
+  SLIPWAY_RETURN_IF_FAULT(range_fault(check.node()));
+  SLIPWAY_RETURN_IF_FAULT(same_types(check, kNumbers));
+  return check.give(check.dims(0));
 }
 
 Fault check_convert(NodeCheck& check) {
@@ -89,20 +87,12 @@ Fault check_convert(NodeCheck& check) {
 }
 
 Fault check_binary(NodeCheck& check) {
-  Fault fault = range_fault(check.node());
-  if (fault.empty()) {
-    fault = same_types(check, kNumbers);
-  }
-  if (!fault.empty()) {
-    return fault;
-  }
+  SLIPWAY_RETURN_IF_FAULT(range_fault(check.node()));
+  SLIPWAY_RETURN_IF_FAULT(same_types(check, kNumbers));
   if (check.input(1).type != check.input(0).type) {
     return check.input_fault(1, std::string("the other input is ") + name_of(check.input(0).type));
   }
-  fault = sum_fault(check);
-  if (!fault.empty()) {
-    return fault;
-  }
+  SLIPWAY_RETURN_IF_FAULT(sum_fault(check));
   Dims result;
   if (!broadcast(check.dims(0), check.dims(1), &result)) {
     return check.input_fault(1, "the other input is " + shape_text(check.dims(0)));
@@ -111,10 +101,7 @@ Fault check_binary(NodeCheck& check) {
 }
 
 Fault check_softmax(NodeCheck& check) {
-  const Fault fault = same_types(check, {xnn_datatype_fp32, xnn_datatype_fp16});
-  if (!fault.empty()) {
-    return fault;
-  }
+  SLIPWAY_RETURN_IF_FAULT(same_types(check, {xnn_datatype_fp32, xnn_datatype_fp16}));
   if (check.dims(0).rank == 0 || check.dims(0).last() == 0) {
     return check.input_fault(0, "there is nothing along its last dimension");
   }
@@ -158,17 +145,14 @@ Fault lists_fault(const NodeCheck& check, std::size_t one, std::size_t other) {
 }  // namespace
 
 Fault check_copy(NodeCheck& check) {
-  const Fault fault = movable_fault(check, 0);
-  return !fault.empty() ? fault : check.give(check.dims(0));
+  SLIPWAY_RETURN_IF_FAULT(movable_fault(check, 0));
+  return check.give(check.dims(0));
 }
 
 Fault check_transpose(NodeCheck& check) {
   const auto& node = *check.node().xnode_union_as_XNNStaticTranspose();
-  Fault fault = movable_fault(check, 0);
-  fault = fault.empty() ? lists_fault(check, node.num_dims(), length(node.perm())) : fault;
-  if (!fault.empty()) {
-    return fault;
-  }
+  SLIPWAY_RETURN_IF_FAULT(movable_fault(check, 0));
+  SLIPWAY_RETURN_IF_FAULT(lists_fault(check, node.num_dims(), length(node.perm())));
   const Dims& input = check.dims(0);
   Dims result;
   result.rank = input.rank;
@@ -187,12 +171,9 @@ Fault check_transpose(NodeCheck& check) {
 // A size of 0: all that there is.
 Fault check_slice(NodeCheck& check) {
   const auto& node = *check.node().xnode_union_as_XNNStaticSlice();
-  Fault fault = movable_fault(check, 0);
-  fault = fault.empty() ? lists_fault(check, length(node.offsets()), length(node.sizes())) : fault;
-  fault = fault.empty() ? lists_fault(check, node.num_dims(), length(node.sizes())) : fault;
-  if (!fault.empty()) {
-    return fault;
-  }
+  SLIPWAY_RETURN_IF_FAULT(movable_fault(check, 0));
+  SLIPWAY_RETURN_IF_FAULT(lists_fault(check, length(node.offsets()), length(node.sizes())));
+  SLIPWAY_RETURN_IF_FAULT(lists_fault(check, node.num_dims(), length(node.sizes())));
   const Dims& input = check.dims(0);
   Dims result = input;
   for (std::size_t i = 0; i < input.rank; ++i) {
@@ -210,10 +191,7 @@ Fault check_slice(NodeCheck& check) {
 // One size may be 0: what is left.
 Fault check_reshape(NodeCheck& check) {
   const auto& node = *check.node().xnode_union_as_XNNStaticReshape();
-  const Fault fault = movable_fault(check, 0);
-  if (!fault.empty()) {
-    return fault;
-  }
+  SLIPWAY_RETURN_IF_FAULT(movable_fault(check, 0));
   if (length(node.new_shape()) != node.num_dims() || node.num_dims() > XNN_MAX_TENSOR_DIMS) {
     return "its new shape has " + std::to_string(length(node.new_shape())) + " sizes, and says " +
            std::to_string(node.num_dims());
@@ -247,12 +225,8 @@ Fault check_reshape(NodeCheck& check) {
 Fault check_pad(NodeCheck& check) {
   const auto& node = *check.node().xnode_union_as_XNNStaticConstantPad();
   constexpr std::size_t kMostAround = std::size_t{1} << 30;
-  Fault fault = movable_fault(check, 0);
-  fault =
-      fault.empty() ? lists_fault(check, length(node.pre_paddings()), length(node.post_paddings())) : fault;
-  if (!fault.empty()) {
-    return fault;
-  }
+  SLIPWAY_RETURN_IF_FAULT(movable_fault(check, 0));
+  SLIPWAY_RETURN_IF_FAULT(lists_fault(check, length(node.pre_paddings()), length(node.post_paddings())));
   Dims result = check.dims(0);
   for (std::size_t i = 0; i < result.rank; ++i) {
     const std::size_t before = at(node.pre_paddings(), i);
@@ -279,10 +253,7 @@ Fault check_concatenate(NodeCheck& check) {
   Dims result = first;
   result[along] = 0;
   for (std::size_t i = 0; i < check.inputs(); ++i) {
-    const Fault fault = movable_fault(check, i);
-    if (!fault.empty()) {
-      return fault;
-    }
+    SLIPWAY_RETURN_IF_FAULT(movable_fault(check, i));
     const Dims& dims = check.dims(i);
     Dims same = dims;
     if (same.rank == first.rank) {

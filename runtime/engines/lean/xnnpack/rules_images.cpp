@@ -62,17 +62,13 @@ Fault quantization_fault(const NodeCheck& check) {
 Fault common_fault(const NodeCheck& check, const xnn::_XNNNodeConv& node, bool depthwise, bool transposed) {
   const std::uint64_t outputs = std::uint64_t{node.groups()} * node.group_output_channels();
   const std::uint64_t inputs = std::uint64_t{node.groups()} * node.group_input_channels();
-  Fault fault = range_fault(check.node());
-  fault = fault.empty() ? types_fault(check, kTypes,
+  SLIPWAY_RETURN_IF_FAULT(range_fault(check.node()));
+  SLIPWAY_RETURN_IF_FAULT(types_fault(check, kTypes,
                                       std::size(kTypes) - (depthwise    ? 2
                                                            : transposed ? 1
                                                                         : 0),
-                                      "a filter that is ")
-                        : fault;
-  fault = fault.empty() ? image_fault(check) : fault;
-  if (!fault.empty()) {
-    return fault;
-  }
+                                      "a filter that is "));
+  SLIPWAY_RETURN_IF_FAULT(image_fault(check));
   if (inputs == 0 || outputs == 0 || (depthwise && node.group_input_channels() != 1)) {
     return "it has " + std::to_string(node.groups()) + " groups of " +
            std::to_string(node.group_input_channels()) + " channels to " +
@@ -81,8 +77,8 @@ Fault common_fault(const NodeCheck& check, const xnn::_XNNNodeConv& node, bool d
   if (check.dims(0)[3] != inputs) {
     return check.input_fault(0, "the filter takes " + std::to_string(inputs) + " channels");
   }
-  fault = weights_fault(check, node, outputs, depthwise);
-  return fault.empty() ? quantization_fault(check) : fault;
+  SLIPWAY_RETURN_IF_FAULT(weights_fault(check, node, outputs, depthwise));
+  return quantization_fault(check);
 }
 
 Fault give_image(NodeCheck& check, const xnn::_XNNNodeConv& node, std::size_t height, std::size_t width) {
@@ -94,12 +90,9 @@ Fault give_image(NodeCheck& check, const xnn::_XNNNodeConv& node, std::size_t he
 }
 
 Fault check_forward(NodeCheck& check, const xnn::_XNNNodeConv& node, bool depthwise) {
-  Fault fault =
-      flags_fault(node.flags(), XNN_FLAG_TENSORFLOW_SAME_PADDING | XNN_FLAG_TRANSIENT_INDIRECTION_BUFFER);
-  fault = fault.empty() ? common_fault(check, node, depthwise, false) : fault;
-  if (!fault.empty()) {
-    return fault;
-  }
+  SLIPWAY_RETURN_IF_FAULT(
+      flags_fault(node.flags(), XNN_FLAG_TENSORFLOW_SAME_PADDING | XNN_FLAG_TRANSIENT_INDIRECTION_BUFFER));
+  SLIPWAY_RETURN_IF_FAULT(common_fault(check, node, depthwise, false));
   const bool same = (node.flags() & XNN_FLAG_TENSORFLOW_SAME_PADDING) != 0;
   std::size_t height = 0;
   std::size_t width = 0;
@@ -122,11 +115,8 @@ Fault check_depthwise(NodeCheck& check) {
 
 Fault check_transposed_convolution(NodeCheck& check) {
   const xnn::_XNNNodeConv& node = *check.node().xnode_union_as_XNNConvTranspose2d();
-  Fault fault = flags_fault(node.flags(), 0);
-  fault = fault.empty() ? common_fault(check, node, false, true) : fault;
-  if (!fault.empty()) {
-    return fault;
-  }
+  SLIPWAY_RETURN_IF_FAULT(flags_fault(node.flags(), 0));
+  SLIPWAY_RETURN_IF_FAULT(common_fault(check, node, false, true));
   std::size_t height = 0;
   std::size_t width = 0;
   if (!covered_by(check.dims(0)[1], window_down(node), node.adjustment_height(), &height) ||
@@ -148,12 +138,9 @@ struct Pool {
 };
 
 Fault check_pool(NodeCheck& check, const Pool& pool, Dims* result) {
-  Fault fault = flags_fault(pool.flags, kKnownFlags);
-  fault = fault.empty() ? range_fault(check.node()) : fault;
-  fault = fault.empty() ? image_fault(check) : fault;
-  if (!fault.empty()) {
-    return fault;
-  }
+  SLIPWAY_RETURN_IF_FAULT(flags_fault(pool.flags, kKnownFlags));
+  SLIPWAY_RETURN_IF_FAULT(range_fault(check.node()));
+  SLIPWAY_RETURN_IF_FAULT(image_fault(check));
   const Dims& input = check.dims(0);
   const bool same = (pool.flags & XNN_FLAG_TENSORFLOW_SAME_PADDING) != 0;
   *result = input;
@@ -190,22 +177,18 @@ Pool pool_of(const xnn::_XNNPooling2D& node, bool dilated) {
 
 Fault check_average_pooling(NodeCheck& check) {
   Dims result;
-  Fault fault = same_types(check, {xnn_datatype_fp32, xnn_datatype_fp16});
-  fault = fault.empty()
-              ? check_pool(check, pool_of(*check.node().xnode_union_as_XNNAvgPooling2d(), false), &result)
-              : fault;
-  return !fault.empty() ? fault : check.give(result);
+  SLIPWAY_RETURN_IF_FAULT(same_types(check, {xnn_datatype_fp32, xnn_datatype_fp16}));
+  SLIPWAY_RETURN_IF_FAULT(
+      check_pool(check, pool_of(*check.node().xnode_union_as_XNNAvgPooling2d(), false), &result));
+  return check.give(result);
 }
 
 Fault check_max_pooling(NodeCheck& check) {
   const Pool pool = pool_of(*check.node().xnode_union_as_XNNMaxPooling2d(), true);
   Dims result;
-  Fault fault =
-      same_types(check, {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_qint8, xnn_datatype_quint8});
-  fault = fault.empty() ? check_pool(check, pool, &result) : fault;
-  if (!fault.empty()) {
-    return fault;
-  }
+  SLIPWAY_RETURN_IF_FAULT(
+      same_types(check, {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_qint8, xnn_datatype_quint8}));
+  SLIPWAY_RETURN_IF_FAULT(check_pool(check, pool, &result));
   if (!same_quantization(check.input(0), check.output())) {
     return check.output_fault("its scale and zero point are not the input's");
   }
@@ -220,12 +203,9 @@ Fault check_argmax_pooling(NodeCheck& check) {
       {node.pooling_width(), node.pooling_width(), 1, node.padding_left(), node.padding_right()},
       node.flags()};
   Dims result;
-  Fault fault = same_types(check, {xnn_datatype_fp32});
-  fault = fault.empty() ? check_pool(check, pool, &result) : fault;
-  fault = fault.empty() ? check.give(result) : fault;
-  if (!fault.empty()) {
-    return fault;
-  }
+  SLIPWAY_RETURN_IF_FAULT(same_types(check, {xnn_datatype_fp32}));
+  SLIPWAY_RETURN_IF_FAULT(check_pool(check, pool, &result));
+  SLIPWAY_RETURN_IF_FAULT(check.give(result));
   const GraphFact& indices = check.output(1);
   if (bits_of(indices.type) != 32 || indices.declared != result) {
     return check.output_fault("32-bit indices of " + shape_text(result) + " are needed", 1);
@@ -235,11 +215,8 @@ Fault check_argmax_pooling(NodeCheck& check) {
 
 // The mean over height and width.
 Fault check_global_average(NodeCheck& check) {
-  const Fault fault =
-      same_types(check, {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_qint8, xnn_datatype_quint8});
-  if (!fault.empty()) {
-    return fault;
-  }
+  SLIPWAY_RETURN_IF_FAULT(
+      same_types(check, {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_qint8, xnn_datatype_quint8}));
   const Dims& input = check.dims(0);
   std::size_t count = 0;
   if (input.rank < 3 || !count_all(input, &count) || count == 0) {
@@ -259,15 +236,10 @@ Fault check_resize(NodeCheck& check) {
   const auto& node = *check.node().xnode_union_as_XNNStaticResizeBilinear2D();
   constexpr std::uint32_t kMost = 1U << 24;  // XNNPACK's own limit
   constexpr std::uint32_t kEither = XNN_FLAG_TENSORFLOW_LEGACY_MODE | XNN_FLAG_ALIGN_CORNERS;
-  Fault fault = flags_fault(node.flags(), kEither | XNN_FLAG_TRANSIENT_INDIRECTION_BUFFER);
-  fault =
-      fault.empty()
-          ? same_types(check, {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_qint8, xnn_datatype_quint8})
-          : fault;
-  fault = fault.empty() ? image_fault(check) : fault;
-  if (!fault.empty()) {
-    return fault;
-  }
+  SLIPWAY_RETURN_IF_FAULT(flags_fault(node.flags(), kEither | XNN_FLAG_TRANSIENT_INDIRECTION_BUFFER));
+  SLIPWAY_RETURN_IF_FAULT(
+      same_types(check, {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_qint8, xnn_datatype_quint8}));
+  SLIPWAY_RETURN_IF_FAULT(image_fault(check));
   if ((node.flags() & kEither) == kEither || !same_quantization(check.input(0), check.output())) {
     return check.output_fault("its flags, or its scale, are not the input's");
   }

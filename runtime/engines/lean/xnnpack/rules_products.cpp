@@ -49,13 +49,10 @@ bool may_come_later(const GraphFact& fact) {
 Fault check_fully_connected(NodeCheck& check) {
   const auto& table = *check.node().xnode_union_as_XNNFullyConnected();
   const bool transposed = (table.flags() & XNN_FLAG_TRANSPOSE_WEIGHTS) != 0;
-  Fault fault = flags_fault(table.flags(), XNN_FLAG_TRANSPOSE_WEIGHTS);
-  fault = fault.empty() ? range_fault(check.node()) : fault;
-  fault = fault.empty() ? types_fault(check, kFullyConnected, std::size(kFullyConnected), "weights that are ")
-                        : fault;
-  if (!fault.empty()) {
-    return fault;
-  }
+  SLIPWAY_RETURN_IF_FAULT(flags_fault(table.flags(), XNN_FLAG_TRANSPOSE_WEIGHTS));
+  SLIPWAY_RETURN_IF_FAULT(range_fault(check.node()));
+  SLIPWAY_RETURN_IF_FAULT(
+      types_fault(check, kFullyConnected, std::size(kFullyConnected), "weights that are "));
   const GraphFact& filter = check.input(1);
   const Dims& weights = check.dims(1);
   if (!filter.constant && !may_come_later(filter)) {
@@ -94,10 +91,7 @@ Fault check_fully_connected(NodeCheck& check) {
   if (!filter.constant && (!count_all(input, &count) || count == 0)) {
     return check.input_fault(0, "weights that come when the program runs take no empty input");
   }
-  fault = rows_fault(check);
-  if (!fault.empty()) {
-    return fault;
-  }
+  SLIPWAY_RETURN_IF_FAULT(rows_fault(check));
   Dims result = input;
   result[result.rank - 1] = outputs;
   return check.give(result);
@@ -105,10 +99,7 @@ Fault check_fully_connected(NodeCheck& check) {
 
 Fault check_batch_matrix_multiply(NodeCheck& check) {
   const auto& table = *check.node().xnode_union_as_XNNBatchMatrixMultiply();
-  Fault fault = flags_fault(table.flags(), XNN_FLAG_TRANSPOSE_B);
-  if (!fault.empty()) {
-    return fault;
-  }
+  SLIPWAY_RETURN_IF_FAULT(flags_fault(table.flags(), XNN_FLAG_TRANSPOSE_B));
   const GraphFact& one = check.input(0);
   const GraphFact& other = check.input(1);
   const bool dynamic = one.type == xnn_datatype_qdint8;
@@ -149,10 +140,7 @@ Fault check_batch_matrix_multiply(NodeCheck& check) {
     }
     result[result.rank - i] = first == 1 ? second : first;
   }
-  fault = rows_fault(check);
-  if (!fault.empty()) {
-    return fault;
-  }
+  SLIPWAY_RETURN_IF_FAULT(rows_fault(check));
   result[result.rank - 2] = a[a.rank - 2];
   result[result.rank - 1] = columns;
   return check.give(result);
