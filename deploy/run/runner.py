@@ -68,6 +68,12 @@ class Latency(_Answer):
     all: tuple[Milliseconds, ...] = ()
 
 
+class Instructions(_Answer):
+    """Instructions that the device counted: of programs, in each timed execution."""
+
+    all: tuple[Count, ...] = Field(min_length=1)
+
+
 class Tensor(_Answer):
     """An input or output: NumPy's dtype name, shape, SHA-256 of its raw bytes, and its file's name."""
 
@@ -203,6 +209,7 @@ class RunnerResult(_Answer):
     method: str
     load_ms: Milliseconds
     latency_ms: Latency
+    instructions: Instructions | None = None
     """``None`` unless requested, and where nothing counts them."""
     peak_rss_bytes: Count
     threads: Count

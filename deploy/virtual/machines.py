@@ -238,9 +238,10 @@ def _qemu(spec: Spec, files: Image, folder: Folder, words: str) -> list[str]:
     from toolchains.emulation import kvm
     from toolchains.emulation.emulators import system_argv
 
-    machine = kvm.machine_argv(spec.name, spec.arch, spec.qemu) if kvm.wanted() else spec.qemu
+    own = kvm.wanted()
+    machine = kvm.machine_argv(spec.name, spec.arch, spec.qemu) if own else spec.qemu
     return [
-        *system_argv(spec.arch, spec.emulator), *machine, "-nodefaults", "-display", "none",
+        *system_argv(spec.arch, spec.emulator, count=not own), *machine, "-nodefaults", "-display", "none",
         "-monitor", "none", "-serial", f"file:{folder.console}", "-no-reboot",
         "-kernel", str(files.kernel), "-initrd", str(folder.initrd), "-append", words,
         # restrict: the machine reaches nothing; only this forward reaches it.

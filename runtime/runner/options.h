@@ -34,8 +34,9 @@ struct Options {
   std::vector<std::string> also_load;
   std::vector<EarlierRun> run_first;
   std::string profile_path;
-  std::string values_path;          // the tensors that instructions gave
-  bool profile = false;             // the profile by operators, in the result
+  std::string values_path;  // the tensors that instructions gave
+  bool profile = false;     // the profile by operators, in the result
+  bool count_instructions = false;
   unsigned generate = 0;            // tokens to generate; 0: the method runs as it is
   std::string prompt_path;          // the tokens that come before them
   bool own_stops = true;            // whether the tokens that the program names end a text

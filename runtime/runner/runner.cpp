@@ -173,7 +173,7 @@ Result<std::vector<Tensor>> run_measured(const Options& options, Engine& engine,
                                          const MethodInfo& method, const std::vector<Tensor>& inputs,
                                          RunReport* report) {
   if (options.generate == 0) {
-    SLIPWAY_RETURN_IF_ERROR(measure(options, engine, method, inputs, &report->latencies_ms));
+    SLIPWAY_RETURN_IF_ERROR(measure(options, engine, method, inputs, &report->measured));
     report->peak_rss = peak_rss_bytes();
     return engine.outputs();
   }
@@ -183,9 +183,9 @@ Result<std::vector<Tensor>> run_measured(const Options& options, Engine& engine,
                 [](const Generated& found, std::int64_t position) { return tell_turn(found, position); }});
   SLIPWAY_RETURN_IF_ERROR(text);
   report->peak_rss = peak_rss_bytes();
-  report->latencies_ms = text.value().token_ms;
-  if (report->latencies_ms.empty()) {
-    report->latencies_ms = {text.value().prompt_ms};
+  report->measured.latencies_ms = text.value().token_ms;
+  if (report->measured.latencies_ms.empty()) {
+    report->measured.latencies_ms = {text.value().prompt_ms};
   }
   report->generated = std::move(text.value());
   return outputs_of(*report->generated);

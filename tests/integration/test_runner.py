@@ -49,6 +49,7 @@ FLAGS = [
     "num_executions", "warmup", "cpu_threads", "profile", "profile_path", "etdump_path", "provider", "ort_threads",
     "max_jumps", "weights_cache", "kleidiai", "cpu_features", "digests", "ort_spinning", "print_output", "json",
     "describe", "roofline", "capabilities", "version", "help", "dump_intermediate",
+    "count_instructions",
 ]  # fmt: skip
 
 

@@ -167,6 +167,32 @@ def test_outputs_agree_with_the_hosts(machine: Machine, bundle: Bundle, program:
     assert (bundle.manifest.needs.libc == "static") == (machine.engine == "lean")
 
 
+BUSY = """#!/bin/sh
+(i=0; while [ $i -lt 40000 ]; do i=$((i + 1)); done) &
+set -e
+cp pte_runner run && chmod +x run
+./run --model_path=model.pte --inputs=input0.npy --count_instructions --num_executions=9 --warmup=1 \\
+  --cpu_threads=1 --json=result.json >&2
+cat result.json
+wait
+"""
+
+
+@pytest.mark.build
+@pytest.mark.export
+@on("pi3", "phone-armv7")
+def test_what_runs_beside_a_program_is_not_in_its_count(machine: Machine, program: Path, tmp_path: Path) -> None:
+    """A shell's loop is longer than the program's start: executions that run beside it would differ from each other."""
+    (tmp_path / "beside").write_text(BUSY, encoding="ascii")
+    runner = build(get_device(machine.name, FILE).target, "lean").path / "bin" / "pte_runner"
+    files = [runner, program / "model.pte", program / "input0.npy"]
+    done = execute(get_device(machine.name, FILE), tmp_path / "beside", files=files)
+    assert done.code == 0, done.stderr
+    counts = json.loads(done.stdout)["instructions"]["all"]
+    assert len(counts) == 9
+    assert max(counts) - min(counts) < 1000
+
+
 @on("pi2")
 def test_it_is_added_by_its_name_in_the_users_ssh_configuration(machine: Machine, inv: Inv, tmp_path: Path) -> None:
     """As a user has a real one: a Host of ``~/.ssh/config``, its key on record, nothing in any inventory."""

@@ -38,6 +38,7 @@ def test_a_device_of_this_machines_architecture_has_its_processor(
     assert "cortex-a72" in spec.qemu, "the table stays as it is"
     words = launched(tmp_path, monkeypatch)
     assert words[:3] == ["qemu", "-accel", "kvm"]
+    assert "-plugin" not in words
     machines._check_kvm(get_spec("pi"), Folder.of("pi"), running=True)
     monkeypatch.delenv(kvm.VARIABLE)
     words = launched(tmp_path, monkeypatch)
@@ -45,7 +46,7 @@ def test_a_device_of_this_machines_architecture_has_its_processor(
     with pytest.raises(HostError, match="runs already, emulated") as caught:
         machines._check_kvm(get_spec("pi"), Folder.of("pi"), running=True)
     assert "./inv devices.stop pi" in caught.value.hint
-    assert words[0] == "qemu"
+    assert words[:3] == ["qemu", "-plugin", "counts"]
     assert words[words.index("-cpu") + 1] == "cortex-a72"
     assert "-accel" not in words
 
@@ -64,7 +65,9 @@ def test_other_devices_are_refused_in_words(arm64: Path, name: str, cause: str) 
 def launched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The words that start the virtual Pi."""
     monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(emulators, "system_argv", lambda arch, suite: ["qemu"])
+    monkeypatch.setattr(
+        emulators, "system_argv", lambda arch, suite, *, count: ["qemu", *(["-plugin", "counts"] if count else [])]
+    )
     folder = Folder.of("pi")
     machines._launch(get_spec("pi"), Image(Path("vmlinuz"), Path("initrd"), None), folder)
     return list(Launch.read(folder).argv)

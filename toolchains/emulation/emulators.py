@@ -17,6 +17,7 @@ from core.processes.commands import run
 from toolchains.debian import packages as debian
 from toolchains.debian.host import host_arch
 from toolchains.debian.tree import own_loader_argv
+from toolchains.emulation.instructions import plugin_argv
 from toolchains.targets import Target
 
 _USER = "qemu-user"
@@ -93,12 +94,13 @@ def unpacked(target: Target) -> Path | None:
     return program if program.is_file() else None
 
 
-def system_argv(arch: str, suite: str = "forky") -> list[str]:
-    """QEMU for a whole machine.
+def system_argv(arch: str, suite: str = "forky", *, count: bool = True) -> list[str]:
+    """QEMU for a whole machine; Debian's also counts the instructions of programs (`instructions`).
 
     Args:
         arch: Debian's name, ``arm64``, ``armhf`` or ``armel``.
         suite: whose QEMU; a newer one models processors that an older one does not know.
+        count: whether it counts; only emulated instructions can be.
 
     Raises:
         NotSupportedError: no machine of that architecture.
@@ -111,7 +113,7 @@ def system_argv(arch: str, suite: str = "forky") -> list[str]:
         return [_installed((program,), why)]
     root = debian.tree(suite, host_arch(), [_SYSTEM], closure=True)
     argv = own_loader_argv(root, f"usr/bin/{program}")
-    return [*argv, "-L", str(root / "usr/share/qemu")]
+    return [*argv, "-L", str(root / "usr/share/qemu"), *(plugin_argv(argv) if count else [])]
 
 
 def _installed(names: tuple[str, ...], why: str) -> str:

@@ -1,6 +1,7 @@
 """Virtual devices on this machine's own processor, by KVM, where it is of the device's architecture.
 
-Only on request: the device's processor is then this machine's own instead of the one that the device is described with.
+Only on request: the device's processor is then this machine's own instead of the one that the device is described with,
+and instructions are not counted.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ struct RunReport {
   std::optional<Digests> digests;  // nothing: they were not wanted
   std::string method;
   double load_ms = 0;
-  std::vector<double> latencies_ms;  // of each execution that is no warm-up
+  Measured measured;
   unsigned warmup = 0;
   std::uint64_t peak_rss = 0;
   unsigned threads = 0;

@@ -144,6 +144,9 @@ void engine_specific_members(JsonWriter& json, const RunReport& report) {
     }
     json.end_object();
   }
+  if (!report.measured.instructions.empty()) {
+    json.key("instructions").begin_object().member("all", report.measured.instructions).end_object();
+  }
   if (report.generated) {
     const Generated& text = *report.generated;
     json.key("generated").begin_object().member("prompt_tokens", text.prompt_tokens);
@@ -166,7 +169,7 @@ void engine_specific_members(JsonWriter& json, const RunReport& report) {
 }  // namespace
 
 std::string run_json(const RunReport& report) {
-  const LatencySummary latency = summarize(report.latencies_ms);
+  const LatencySummary latency = summarize(report.measured.latencies_ms);
   JsonWriter json;
   json.begin_object().member("schema", 1);
   engine_member(json, report.engine);
@@ -174,9 +177,9 @@ std::string run_json(const RunReport& report) {
   json.member("path", report.program_path).member("size", report.program_size).end_object();
   json.member("method", report.method).member("load_ms", report.load_ms);
   json.key("latency_ms").begin_object();
-  json.member("count", report.latencies_ms.size()).member("warmup", report.warmup);
+  json.member("count", report.measured.latencies_ms.size()).member("warmup", report.warmup);
   json.member("min", latency.min).member("p50", latency.p50).member("p90", latency.p90);
-  json.member("p99", latency.p99).member("mean", latency.mean).member("all", report.latencies_ms);
+  json.member("p99", latency.p99).member("mean", latency.mean).member("all", report.measured.latencies_ms);
   json.end_object();
   json.member("peak_rss_bytes", report.peak_rss).member("threads", report.threads);
   tensors_member(json, "inputs", report.inputs, false);

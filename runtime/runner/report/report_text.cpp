@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -154,7 +155,7 @@ std::string profile_text(const RunReport& report) {
 }  // namespace
 
 std::string run_text(const RunReport& report) {
-  const LatencySummary latency = summarize(report.latencies_ms);
+  const LatencySummary latency = summarize(report.measured.latencies_ms);
   std::string text = "program    " + report.program_path + ", method " + report.method + "\n";
   text += "engine     " + report.engine.name + " " + report.engine.version + ", " +
           joined(report.capabilities.backends) + format(", %u threads\n", report.threads);
@@ -166,8 +167,13 @@ std::string run_text(const RunReport& report) {
   text += format("load       %.3f ms\n", report.load_ms);
   text += format(
       "latency    min %.3f  p50 %.3f  p90 %.3f  p99 %.3f  mean %.3f ms (%zu executions, %u to warm up)\n",
-      latency.min, latency.p50, latency.p90, latency.p99, latency.mean, report.latencies_ms.size(),
+      latency.min, latency.p50, latency.p90, latency.p99, latency.mean, report.measured.latencies_ms.size(),
       report.warmup);
+  if (const std::vector<std::uint64_t>& counts = report.measured.instructions; !counts.empty()) {
+    const auto [least, most] = std::minmax_element(counts.begin(), counts.end());
+    text += "executed   " + std::to_string(*least) + " to " + std::to_string(*most) +
+            " instructions in each execution\n";
+  }
   text += format("peak RSS   %.1f MiB\n", static_cast<double>(report.peak_rss) / (1024.0 * 1024.0));
   for (std::size_t i = 0; i < report.inputs.size(); ++i) {
     text += tensor_line("input ", i, report.inputs[i]);
