@@ -20,7 +20,7 @@ COMMAND = ["deploy", "--device", "pi", "--model", "mobilenet_v2"]
 MOST = {"clone/.venv": 1100, "cache": 1800}
 """MB on disk at most; what is said before a first start is about their sum."""
 
-# CI: the parts, in tests/unit/test_beside.py, test_lock.py and test_inv.py, and the same command on a machine that is
+# CI: the parts, in tests/unit/test_first.py, test_lock.py and test_inv.py, and the same command on a machine that is
 # not fresh, in test_readme.py.
 pytestmark = pytest.mark.long
 
