@@ -221,8 +221,11 @@ def devices_verify(request: devices.Verify) -> None:
 
 @task(own.Test)
 def test(request: own.Test) -> None:
-    from verify.suite import runner
+    from verify.suite import runner, times
 
+    if request.times:
+        times.show(update=request.update)
+        return
     runner.run(
         runner.Choice(
             unit=request.unit, lint=request.lint, fast=request.fast, all=request.all, again=request.again,

@@ -25,6 +25,14 @@ class Test(Request):
     unit: bool = option("unit tests only", False)
     lint: bool = option("style and types only: ruff, mypy, clang-format and shellcheck", False)
     keyword: str = option("only tests whose names match, as pytest's -k; long ones, too")
+    times: bool = option("run nothing; show where the minutes of the last run went, and what it left out", False)
+    update: bool = option("with --times: keep the figures of the last run of all tests in docs/development.md", False)
+
+    def _check(self) -> None:
+        if self.update and not self.times:
+            raise UsageError("--update goes with --times.", "it keeps figures that are there", "./inv test --times")
+        if self.times and self.typed - {"times", "update"}:
+            raise UsageError("--times goes with --update only.", "it runs no test", "./inv test --times")
 
 
 class Operators(Reported):

@@ -15,7 +15,7 @@ import pytest
 
 from core import environment
 from core.files import write_atomic
-from verify.suite import ahead, choosing, exported, passed, runner
+from verify.suite import ahead, choosing, exported, passed, runner, times
 from verify.suite.runner import Choice
 
 FILES = {
@@ -117,14 +117,14 @@ def whole(tree: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str
                     report += f'<testcase classname="{classname}" name="{name}">{result}</testcase>'
             if "__file__" in text:
                 (tree / file).write_text(text + "#", encoding="utf-8")
-        write_atomic(runner.junit(runner.REST), f"<testsuites><testsuite>{report}</testsuite></testsuites>")
+        write_atomic(times.report(runner.REST), f"<testsuites><testsuite>{report}</testsuite></testsuites>")
         return SimpleNamespace(returncode=code)
 
     monkeypatch.setattr(subprocess, "run", quick)
     from junitparser import JUnitXml
 
     def run(*, again: bool = False, long: bool = False) -> list[str]:
-        report = runner.junit(runner.REST)
+        report = times.report(runner.REST)
         with contextlib.suppress(runner.TestsFailedError):
             runner.run(Choice(again=again, all=long))
         if not report.is_file():

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from core import console, environment
 from core.errors import SlipwayError, UsageError
-from core.paths import ROOT, dist_part
+from core.paths import ROOT
 from core.processes.commands import quote
-from verify.suite import ahead, choosing, exported, passed, shards
+from verify.suite import ahead, choosing, exported, passed, shards, times
 from verify.suite.choosing import Waiting
 from verify.suite.passed import Passed
 
@@ -43,21 +43,7 @@ class Step:
     beside: bool = False
 
 
-@dataclass(frozen=True)
-class Ended:
-    """A step that ran; ``seconds`` of wall time."""
-
-    name: str
-    outcome: str
-    seconds: float
-
-
 UNITS, REST = "unit tests", "integration and fault tests"
-
-
-def junit(step: str) -> Path:
-    """Where pytest leaves its report of a step."""
-    return dist_part("tests") / f"{step.replace(' ', '-')}.xml"
 
 
 def _python(*words: str) -> tuple[str, ...]:
@@ -88,7 +74,7 @@ def _lint() -> list[Step]:
 
 
 def _pytest(name: str, folders: Sequence[str], choice: Choice) -> Step:
-    options = ["--durations=10", "-q", f"--junit-xml={junit(name)}"]
+    options = ["--durations=10", "-q", f"--junit-xml={times.report(name)}"]
     if choice.keyword:
         options += ["-k", choice.keyword]
     elif not choice.all:
@@ -149,6 +135,14 @@ class Choice:
     def whole(self) -> bool:
         """Tests of all kinds run: those that passed before need not."""
         return not (self.unit or self.lint or self.fast or self.keyword)
+
+    @property
+    def command(self) -> str:
+        """What was typed."""
+        given = [f"--{name}" for name in ("unit", "lint", "fast", "all", "again") if getattr(self, name)]
+        for name in ("shard", "keyword"):
+            given += [f"--{name}", getattr(self, name)] if getattr(self, name) else []
+        return quote(["./inv", "test", *given])
 
 
 def _side_by_side(step: Step) -> Step:
@@ -269,15 +263,20 @@ def _plan(step: Step, choice: Choice, inputs: passed.Inputs | None) -> Plan:
 
 
 def _run(choice: Choice, inputs: passed.Inputs | None, planned: Sequence[Plan]) -> None:
+    load = os.getloadavg()[0]
     environment.ensure_test()
     if not choice.lint:
         environment.ensure("onnx")
     if any(plan.runs and plan.step.files for plan in planned) or choice.keyword:
         environment.ensure_export()
         environment.ensure("labgrid")
+    start = time.monotonic()
     done = _beside([plan.step for plan in planned if plan.step.beside])
     done += [_tests(plan, choice, inputs) for plan in planned if not plan.step.beside]
     console.table("", ["step", "outcome", "time"], [[one.name, one.outcome, f"{one.seconds:.1f} s"] for one in done])
+    left = [text for plan in planned for text in plan.said]
+    took = time.monotonic() - start
+    times.keep(done, times.read(times.report(one.name) for one in done), load, choice.command, left, took)
     failed = [one.name for one in done if one.outcome.startswith("failed")]
     if failed:
         raise TestsFailedError(f"Failed: {', '.join(failed)}.", "see above", _again(failed), failed)
@@ -285,12 +284,12 @@ def _run(choice: Choice, inputs: passed.Inputs | None, planned: Sequence[Plan]) 
 
 def _begin(step: Step) -> float:
     console.note(f"── {step.name}: {quote(step.argv[1:8])}{' …' if len(step.argv) > 8 else ''}")
-    junit(step.name).unlink(missing_ok=True)
+    times.report(step.name).unlink(missing_ok=True)
     return time.monotonic()
 
 
-def _ended(step: Step, outcome: str, start: float) -> Ended:
-    return Ended(step.name, outcome, round(time.monotonic() - start, 1))
+def _ended(step: Step, outcome: str, start: float) -> times.Step:
+    return times.Step(step.name, outcome, round(time.monotonic() - start, 1))
 
 
 def _outcome(code: int, *, none: bool = False) -> str:
@@ -298,10 +297,10 @@ def _outcome(code: int, *, none: bool = False) -> str:
     return "passed" if code == 0 or (none and code == 5) else f"failed (exit {code})"
 
 
-def _beside(steps: Sequence[Step]) -> list[Ended]:
+def _beside(steps: Sequence[Step]) -> list[times.Step]:
     """Run steps at the same time; what each of them says is shown when it ends."""
 
-    def one(step: Step) -> Ended:
+    def one(step: Step) -> times.Step:
         start = time.monotonic()
         ran = subprocess.run(step.argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
         ended = _ended(step, _outcome(ran.returncode), start)
@@ -316,7 +315,7 @@ def _beside(steps: Sequence[Step]) -> list[Ended]:
         return list(pool.map(one, steps))
 
 
-def _tests(plan: Plan, choice: Choice, inputs: passed.Inputs | None) -> Ended:
+def _tests(plan: Plan, choice: Choice, inputs: passed.Inputs | None) -> times.Step:
     step, start = plan.step, _begin(plan.step)
     for text in plan.said:
         console.note(text)
@@ -330,7 +329,7 @@ def _tests(plan: Plan, choice: Choice, inputs: passed.Inputs | None) -> Ended:
         passed.learn(Path(loaded), plan.rest)
     if step.files and code in (0, 1):  # 1: some failed; otherwise it did not end
         there = _files("tests/integration", "tests/faults") if choice.shard else step.files
-        passed.keep(inputs, junit(step.name), plan.rest, there, long=choice.all)
+        passed.keep(inputs, times.report(step.name), plan.rest, there, long=choice.all)
     return _ended(step, _outcome(code, none=bool(choice.keyword)), start)
 
 
