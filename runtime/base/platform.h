@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -31,30 +32,33 @@ class MappedFile {
   static Result<MappedFile> open_part(int descriptor, std::uint64_t offset, std::uint64_t size,
                                       const std::string& name);
   // Memory that somebody else owns: it is neither given back nor forgotten.
-  static MappedFile borrow(const std::uint8_t* data, std::size_t size) { return {data, size}; }
+  static MappedFile borrow(const std::uint8_t* data, std::size_t size) { return {data, size, {}, false}; }
 
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&& other) noexcept;
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-  ~MappedFile();
-
-  const std::uint8_t* data() const { return data_; }
-  std::size_t size() const { return size_; }
+  const std::uint8_t* data() const { return data_.get(); }
+  std::size_t size() const { return data_.get_deleter().size; }
   const FileIdentity& identity() const { return identity_; }
 
   // Gives the memory of a part of the file back to the system; reading it again reads the file again.
   void forget(const std::uint8_t* data, std::size_t size) const;
 
  private:
-  MappedFile(const std::uint8_t* data, std::size_t size, const FileIdentity& identity)
-      : data_(data), size_(size), identity_(identity) {}
-  MappedFile(const std::uint8_t* data, std::size_t size) : data_(data), size_(size), ours_(false) {}
+  struct Unmap {
+    std::size_t size;
+    bool ours;
+    void operator()(const std::uint8_t* data) const;
+  };
 
-  const std::uint8_t* data_ = nullptr;
-  std::size_t size_ = 0;
+  // Whether it is a part that the system mapped for this object.
+  bool is_ours(const std::uint8_t* part, std::size_t bytes) const {
+    return data_.get_deleter().ours && part >= data() && part <= data() + size() &&
+           bytes <= size() - static_cast<std::size_t>(part - data());
+  }
+
+  MappedFile(const std::uint8_t* data, std::size_t size, const FileIdentity& identity, bool ours = true)
+      : data_(data, {size, ours}), identity_(identity) {}
+
+  std::unique_ptr<const std::uint8_t, Unmap> data_;
   FileIdentity identity_;
-  bool ours_ = true;
 };
 
 // Zeroed memory by pages, aligned to them: in large ones where the system has those and the size is worth it.
@@ -63,20 +67,18 @@ class Pages {
   // nullptr data() when there is none.
   static Pages allocate(std::size_t size);
 
-  Pages(Pages&& other) noexcept;
-  Pages& operator=(Pages&& other) noexcept;
-  Pages(const Pages&) = delete;
-  Pages& operator=(const Pages&) = delete;
-  ~Pages();
-
-  std::uint8_t* data() const { return data_; }
-  std::size_t size() const { return size_; }
+  std::uint8_t* data() const { return data_.get(); }
+  std::size_t size() const { return data_.get_deleter().size; }
 
  private:
-  Pages(std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
+  struct Free {
+    std::size_t size;
+    void operator()(std::uint8_t* data) const;
+  };
 
-  std::uint8_t* data_ = nullptr;
-  std::size_t size_ = 0;
+  Pages(std::uint8_t* data, std::size_t size) : data_(data, {size}) {}
+
+  std::unique_ptr<std::uint8_t, Free> data_;
 };
 
 // Writes a file under a temporary name beside `path`, syncs it and renames it into place: under its final

@@ -275,16 +275,15 @@ Result<MappedFile> MappedFile::open_part(int descriptor, std::uint64_t offset, s
   return MappedFile(data.value(), static_cast<std::size_t>(wanted), identity_of(status));
 }
 
-MappedFile::~MappedFile() {
-  if (data_ != nullptr && ours_) {
-    const std::size_t before = in_page(data_);
-    ::munmap(const_cast<std::uint8_t*>(data_) - before, mapped_size(before + size_));
+void MappedFile::Unmap::operator()(const std::uint8_t* data) const {
+  if (ours) {
+    const std::size_t before = in_page(data);
+    ::munmap(const_cast<std::uint8_t*>(data) - before, mapped_size(before + size));
   }
 }
 
 void MappedFile::forget(const std::uint8_t* data, std::size_t size) const {
-  if (!ours_ || data < data_ || data > data_ + size_ ||
-      size > size_ - static_cast<std::size_t>(data - data_)) {
+  if (!is_ours(data, size)) {
     return;
   }
   // Whole pages, also those it shares with its neighbours: nobody writes to them.
@@ -323,10 +322,8 @@ Pages Pages::allocate(std::size_t size) {
   return {data, size};
 }
 
-Pages::~Pages() {
-  if (data_ != nullptr) {
-    ::munmap(data_, size_);
-  }
+void Pages::Free::operator()(std::uint8_t* data) const {
+  ::munmap(data, size);
 }
 
 namespace {

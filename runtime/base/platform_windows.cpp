@@ -235,19 +235,17 @@ Result<MappedFile> MappedFile::open_part(int /*descriptor*/, std::uint64_t /*off
                 "load it from its path or from memory");
 }
 
-MappedFile::~MappedFile() {
-  if (data_ != nullptr && ours_) {
-    ::UnmapViewOfFile(data_);
+void MappedFile::Unmap::operator()(const std::uint8_t* data) const {
+  if (ours) {
+    ::UnmapViewOfFile(data);
   }
 }
 
 void MappedFile::forget(const std::uint8_t* data, std::size_t size) const {
-  if (!ours_ || data < data_ || data > data_ + size_ ||
-      size > size_ - static_cast<std::size_t>(data - data_)) {
-    return;
-  }
   // Pages that are not locked leave the working set when they are unlocked; the call says that they were not.
-  ::VirtualUnlock(const_cast<std::uint8_t*>(data), size);
+  if (is_ours(data, size)) {
+    ::VirtualUnlock(const_cast<std::uint8_t*>(data), size);
+  }
 }
 
 Pages Pages::allocate(std::size_t size) {
@@ -255,10 +253,8 @@ Pages Pages::allocate(std::size_t size) {
   return {static_cast<std::uint8_t*>(memory), memory == nullptr ? 0 : size};
 }
 
-Pages::~Pages() {
-  if (data_ != nullptr) {
-    ::VirtualFree(data_, 0, MEM_RELEASE);
-  }
+void Pages::Free::operator()(std::uint8_t* data) const {
+  ::VirtualFree(data, 0, MEM_RELEASE);
 }
 
 Status write_file(const std::string& path, const void* data, std::size_t size) {

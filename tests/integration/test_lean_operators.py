@@ -30,8 +30,9 @@ def lean() -> Bundle:
     return build(host_target().name, "lean")
 
 
-_ENTRY = re.compile(r'\{"([\w:.]+)",\s*[^{}]*?,\s*(\d+)(?:,\s*Sharing::\w+)?\}')
-"""A kernel in the table of its group, and how many arguments it takes."""
+_ENTRY = re.compile(r'\{"([\w:.]+)",\s*(?:typed<(\w+)[^{}]*?>|[^{}]*?,\s*(\d+))(?:,\s*Sharing::\w+)?\}')
+"""A kernel in the table of its group: the function whose parameters are its arguments, or how many it takes."""
+_FUNCTION = re.compile(r"^Status (\w+)\(([^{]*?)\) \{", re.MULTILINE)
 SEED = 11
 
 
@@ -75,11 +76,11 @@ def test_every_kernel_takes_as_many_arguments_as_its_schema_has() -> None:
     ):  # fmt: skip
         importlib.import_module(module)
     importlib.import_module("executorch.exir.passes._quant_patterns_and_replacements")
-    table = {
-        name: int(count)
-        for source in (ROOT / "runtime" / "engines" / "lean" / "kernels").glob("*.cpp")
-        for name, count in _ENTRY.findall(source.read_text(encoding="utf-8"))
-    }
+    table = {}
+    for source in (ROOT / "runtime" / "engines" / "lean" / "kernels").glob("*.cpp"):
+        text = source.read_text(encoding="utf-8")
+        taken = {name: given.count(",") + 1 - given.count("Scratch&") for name, given in _FUNCTION.findall(text)}
+        table |= {name: int(count or taken[function]) for name, function, count in _ENTRY.findall(text)}
     assert len(table) > 250
     for name, count in table.items():
         base, _, overload = name.partition(".")

@@ -52,61 +52,18 @@ double elu_of(double x, double alpha) {
   return x <= 0 ? alpha * std::expm1(x) : x;
 }
 
-double absolute(double x) {
-  return std::fabs(x);
-}
-double acosh(double x) {
-  return x < 1 ? std::numeric_limits<double>::quiet_NaN() : std::acosh(x);  // not in Zig's C library
-}
-double clamp(double x) {
-  return clamped(x, kLow, kHigh);
-}
-double elu(double x) {
-  return elu_of(x, 1);
-}
-double elu_less(double x) {
-  return elu_of(x, 0.25);
-}
-double gelu(double x) {
-  return x / 2 * std::erfc(-x * std::sqrt(0.5));
-}
-double gelu_by_tanh(double x) {
+constexpr auto absolute = [](double x) { return std::fabs(x); };
+constexpr auto clamp = [](double x) { return clamped(x, kLow, kHigh); };
+constexpr auto elu = [](double x) { return elu_of(x, 1); };
+constexpr auto gelu = [](double x) { return x / 2 * std::erfc(-x * std::sqrt(0.5)); };
+constexpr auto gelu_by_tanh = [](double x) {
   const double inner = std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x);
   return x * sigmoid(2 * inner);
-}
-double hardsigmoid(double x) {
-  return clamped(x + 3, 0, 6) / 6;
-}
-double hardswish(double x) {
-  return x * clamped(x + 3, 0, 6) / 6;
-}
-double leaky(double x) {
-  return x > 0 ? x : x * kSlope;
-}
-double logit(double x) {
-  return std::log(x / (1 - x));
-}
-double negated(double x) {
-  return -x;
-}
-double reciprocal(double x) {
-  return 1 / x;
-}
-double relu(double x) {
-  return x < 0 ? 0 : x;
-}
-double reciprocal_root(double x) {
-  return 1 / std::sqrt(x);
-}
-double sign(double x) {
-  return x > 0 ? 1 : x < 0 ? -1 : x;
-}
-double silu(double x) {
-  return x * sigmoid(x);
-}
-double square(double x) {
-  return x * x;
-}
+};
+constexpr auto hardswish = [](double x) { return x * clamped(x + 3, 0, 6) / 6; };
+constexpr auto leaky = [](double x) { return x > 0 ? x : x * kSlope; };
+constexpr auto negated = [](double x) { return -x; };
+constexpr auto reciprocal_root = [](double x) { return 1 / std::sqrt(x); };
 
 // What a function is allowed beside the nearest half and its neighbours.
 enum Allowance : unsigned {
@@ -143,7 +100,8 @@ std::vector<Function> functions() {
       {"clamp", clamp, kFlushes | kLosesNan, Node::XNNClamp},
       {"cos", std::cos, kNoAllowance, Node::XNNCos},
       {"elu", elu, kFlushes | kPlainZero | kTwoSteps, Node::XNNELU, 1},
-      {"elu of 0.25", elu_less, kFlushes | kPlainZero | kTwoSteps, Node::XNNELU, 0.25F},
+      {"elu of 0.25", [](double x) { return elu_of(x, 0.25); }, kFlushes | kPlainZero | kTwoSteps,
+       Node::XNNELU, 0.25F},
       {"exp", std::exp, kNoAllowance, Node::XNNExp},
       {"floor", std::floor, kFlushes, Node::XNNFloor},
       {"gelu", gelu, kTwoSteps | kNoLimits, Node::XNNGelu},
@@ -155,7 +113,7 @@ std::vector<Function> functions() {
       {"sigmoid", sigmoid, kNoAllowance, Node::XNNSigmoid},
       {"sin", std::sin, kNoAllowance, Node::XNNSin},
       {"sqrt", std::sqrt, kNoAllowance, Node::XNNSquareRoot},
-      {"square", square, kFlushes, Node::XNNSquare},
+      {"square", [](double x) { return x * x; }, kFlushes, Node::XNNSquare},
       {"tanh", std::tanh, kNoAllowance, Node::XNNTanh},
       {"aten::clamp.out", clamp, kNoAllowance, Node::NONE, 0, {low, high}},
       {"aten::hardtanh.out", clamp, kNoAllowance, Node::NONE, 0, {low, high}},
@@ -168,42 +126,49 @@ std::vector<Function> functions() {
        0,
        {EValue(std::string_view("tanh"))}},
       {"aten::leaky_relu.out", leaky, kNoAllowance, Node::NONE, 0, {EValue(kSlope)}},
-      {"aten::logit.out", logit, kNoAllowance, Node::NONE, 0, {EValue()}},
+      {"aten::logit.out",
+       [](double x) { return std::log(x / (1 - x)); },
+       kNoAllowance,
+       Node::NONE,
+       0,
+       {EValue()}},
   };
-  for (const Function& plain : {Function{"abs", absolute},
-                                {"acos", std::acos},
-                                {"acosh", acosh},
-                                {"asin", std::asin},
-                                {"asinh", std::asinh},
-                                {"atan", std::atan},
-                                {"atanh", std::atanh},
-                                {"ceil", std::ceil},
-                                {"cos", std::cos},
-                                {"cosh", std::cosh},
-                                {"erf", std::erf},
-                                {"exp", std::exp},
-                                {"expm1", std::expm1},
-                                {"floor", std::floor},
-                                {"hardsigmoid", hardsigmoid},
-                                {"hardswish", hardswish, kNoLimits},
-                                {"log", std::log},
-                                {"log10", std::log10},
-                                {"log1p", std::log1p},
-                                {"log2", std::log2},
-                                {"neg", negated},
-                                {"reciprocal", reciprocal},
-                                {"relu", relu},
-                                {"round", std::nearbyint},
-                                {"rsqrt", reciprocal_root},
-                                {"sigmoid", sigmoid},
-                                {"sign", sign},
-                                {"silu", silu, kNoLimits},
-                                {"sin", std::sin},
-                                {"sinh", std::sinh},
-                                {"sqrt", std::sqrt},
-                                {"tan", std::tan},
-                                {"tanh", std::tanh},
-                                {"trunc", std::trunc}}) {
+  for (const Function& plain :
+       {Function{"abs", absolute},
+        {"acos", std::acos},
+        // Zig's C library gives numbers below 1, too.
+        {"acosh", [](double x) { return x < 1 ? std::numeric_limits<double>::quiet_NaN() : std::acosh(x); }},
+        {"asin", std::asin},
+        {"asinh", std::asinh},
+        {"atan", std::atan},
+        {"atanh", std::atanh},
+        {"ceil", std::ceil},
+        {"cos", std::cos},
+        {"cosh", std::cosh},
+        {"erf", std::erf},
+        {"exp", std::exp},
+        {"expm1", std::expm1},
+        {"floor", std::floor},
+        {"hardsigmoid", [](double x) { return clamped(x + 3, 0, 6) / 6; }},
+        {"hardswish", hardswish, kNoLimits},
+        {"log", std::log},
+        {"log10", std::log10},
+        {"log1p", std::log1p},
+        {"log2", std::log2},
+        {"neg", negated},
+        {"reciprocal", [](double x) { return 1 / x; }},
+        {"relu", [](double x) { return x < 0 ? 0 : x; }},
+        {"round", std::nearbyint},
+        {"rsqrt", reciprocal_root},
+        {"sigmoid", sigmoid},
+        {"sign", [](double x) { return x > 0 || x < 0 ? std::copysign(1.0, x) : x; }},
+        {"silu", [](double x) { return x * sigmoid(x); }, kNoLimits},
+        {"sin", std::sin},
+        {"sinh", std::sinh},
+        {"sqrt", std::sqrt},
+        {"tan", std::tan},
+        {"tanh", std::tanh},
+        {"trunc", std::trunc}}) {
     all.push_back(plain);
   }
   return all;

@@ -14,52 +14,43 @@
 namespace slipway::lean {
 namespace {
 
-// aten::gelu.out(Tensor self, *, str approximate='none', Tensor(a!) out)
-Status gelu(Arguments& arguments) {
-  const auto* text = std::get_if<std::string_view>(&arguments.value(1));
+Status gelu(const TensorView& in, const EValue& approximate, TensorView& out) {
+  const auto* text = std::get_if<std::string_view>(&approximate);
   if (text != nullptr && *text != "tanh" && *text != "none") {
     return mismatch("gelu is not approximated by \"" + std::string(*text) + "\": tanh and none are known");
   }
   if (text != nullptr && *text == "tanh") {
-    return apply_real(arguments, 2, [](auto x) {
+    return apply_real(in, out, [](auto x) {
       using T = decltype(x);
       constexpr T kSqrtTwoOverPi = T(0.79788456080286535588);
       return T(0.5) * x * (T(1) + tanh_of(kSqrtTwoOverPi * (x + T(0.044715) * x * x * x)));
     });
   }
-  return apply_real(arguments, 2, [](auto x) {
+  return apply_real(in, out, [](auto x) {
     using T = decltype(x);
     constexpr T kSqrtHalf = T(0.70710678118654752440);
     return T(0.5) * x * (T(1) + erf_of(x * kSqrtHalf));
   });
 }
 
-// aten::leaky_relu.out(Tensor self, Scalar negative_slope=0.01, *, Tensor(a!) out)
-Status leaky_relu(Arguments& arguments) {
-  const double slope = arguments.real(1);
-  return apply_real(arguments, 2, [slope](auto x) {
+Status leaky_relu(const TensorView& in, double slope, TensorView& out) {
+  return apply_real(in, out, [slope](auto x) {
     return x > 0 ? x : static_cast<decltype(x)>(x * static_cast<decltype(x)>(slope));
   });
 }
 
-// aten::elu.out(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1, *, Tensor(a!) out)
-Status elu(Arguments& arguments) {
-  const double alpha = arguments.real(1);
-  const double scale = arguments.real(2);
-  const double input_scale = arguments.real(3);
-  return apply_real(arguments, 4, [=](auto x) {
+Status elu(const TensorView& in, double alpha, double scale, double input_scale, TensorView& out) {
+  return apply_real(in, out, [=](auto x) {
     using T = decltype(x);
     return x <= 0 ? static_cast<T>(T(alpha) * T(scale) * std::expm1(x * T(input_scale)))
                   : static_cast<T>(x * T(scale));
   });
 }
 
-// aten::glu.out(Tensor self, int dim=-1, *, Tensor(a!) out): one half times the sigmoid of the other.
-Status glu(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  TensorView& out = arguments.tensor(2);
+// One half times the sigmoid of the other.
+Status glu(const TensorView& in, std::int64_t dim_given, TensorView& out) {
   std::size_t dim = 0;
-  const Status wrapped = wrap_dim(arguments.integer(1), in.rank, &dim);
+  const Status wrapped = wrap_dim(dim_given, in.rank, &dim);
   if (!wrapped.ok() || in.sizes[dim] % 2 != 0) {
     return wrapped.ok() ? mismatch("cannot halve " + to_text(in.shape())) : wrapped;
   }
@@ -90,14 +81,11 @@ Status glu(Arguments& arguments) {
 
 // aten::_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out)
 template <bool Log>
-Status softmax(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  TensorView& out = arguments.tensor(3);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+Status softmax(const TensorView& in, std::int64_t dim, Unused /*half_to_float*/, TensorView& out) {
   SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
   return in_floats(in.dtype, [&](auto zero) {
     using T = decltype(zero);
-    return along<T>(in, out, arguments.integer(1), [](T* line, std::size_t count) {
+    return along<T>(in, out, dim, [](T* line, std::size_t count) {
       constexpr std::size_t kLanes = 16;
       T lanes[kLanes];
       std::fill_n(lanes, kLanes, line[0]);
@@ -134,12 +122,12 @@ Status softmax(Arguments& arguments) {
 }
 
 constexpr KernelEntry kActivationTable[] = {
-    {"aten::_log_softmax.out", softmax<true>, 4, Sharing::kEach},
-    {"aten::_softmax.out", softmax<false>, 4, Sharing::kEach},
-    {"aten::elu.out", elu, 5, Sharing::kEach},
-    {"aten::gelu.out", gelu, 3, Sharing::kEach},
-    {"aten::glu.out", glu, 3},
-    {"aten::leaky_relu.out", leaky_relu, 3, Sharing::kEach},
+    {"aten::_log_softmax.out", typed<softmax<true>>, Sharing::kEach},
+    {"aten::_softmax.out", typed<softmax<false>>, Sharing::kEach},
+    {"aten::elu.out", typed<elu>, Sharing::kEach},
+    {"aten::gelu.out", typed<gelu>, Sharing::kEach},
+    {"aten::glu.out", typed<glu>},
+    {"aten::leaky_relu.out", typed<leaky_relu>, Sharing::kEach},
 };
 
 }  // namespace

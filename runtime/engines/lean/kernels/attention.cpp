@@ -371,23 +371,14 @@ Status put_tokens(const TensorView& value, TensorView& cache, std::int64_t start
   return {};
 }
 
-// llama::update_cache.out(Tensor value, Tensor(a!) cache, SymInt start_pos, *, Tensor(b!) out). Nothing reads
-// its result.
-Status update_cache(Arguments& arguments) {
-  const TensorView& value = arguments.tensor(0);
-  TensorView& cache = arguments.tensor(1);
-  const std::int64_t start = arguments.integer(2);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+// Nothing reads its result.
+Status update_cache(const TensorView& value, TensorView& cache, std::int64_t start, Unused /*out*/) {
   return put_tokens(value, cache, start);
 }
 
-// llama::update_cache_with_indices.out(Tensor value, Tensor(a!) cache, SymInt start_pos, Tensor indices, *,
-// Tensor(b!) out): each token at a position of its own, [batch, tokens].
-Status update_cache_with_indices(Arguments& arguments) {
-  const TensorView& value = arguments.tensor(0);
-  TensorView& cache = arguments.tensor(1);
-  const TensorView& indices = arguments.tensor(3);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+// Each token at a position of its own, [batch, tokens].
+Status update_cache_with_indices(const TensorView& value, TensorView& cache, Unused /*start_pos*/,
+                                 const TensorView& indices, Unused /*out*/) {
   SLIPWAY_RETURN_IF_ERROR(check_update(value, cache));
   if (indices.rank != 2 || indices.sizes[0] != value.sizes[0] || indices.sizes[1] != value.sizes[1] ||
       is_floating(indices.dtype)) {
@@ -435,8 +426,8 @@ constexpr KernelEntry kAttentionTable[] = {
     {"llama::custom_quantized_sdpa.out", custom_quantized_sdpa, 16},
     {"llama::custom_sdpa.out", custom_sdpa, 9},
     {"llama::sdpa_with_kv_cache.out", sdpa_with_kv_cache, 12, Sharing::kCaches},
-    {"llama::update_cache.out", update_cache, 4, Sharing::kCache},
-    {"llama::update_cache_with_indices.out", update_cache_with_indices, 5, Sharing::kCache},
+    {"llama::update_cache.out", typed<update_cache>, Sharing::kCache},
+    {"llama::update_cache_with_indices.out", typed<update_cache_with_indices>, Sharing::kCache},
 };
 
 }  // namespace

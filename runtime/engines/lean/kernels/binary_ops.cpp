@@ -11,18 +11,13 @@
 namespace slipway::lean {
 namespace {
 
-ScalarKind kind_of(Arguments& arguments, std::size_t i) {
-  const EValue& value = arguments.value(i);
-  return std::holds_alternative<double>(value) ? ScalarKind::kFloat
-         : std::holds_alternative<bool>(value) ? ScalarKind::kBool
-                                               : ScalarKind::kInt;
+DType promoted(const TensorView& a, const TensorView& b) {
+  return promote(a.dtype, b.dtype);
 }
-
-DType promoted(Arguments& arguments) {
-  return promote(arguments.tensor(0).dtype, arguments.tensor(1).dtype);
-}
-DType promoted_scalar(Arguments& arguments) {
-  return promote_scalar(arguments.tensor(0).dtype, kind_of(arguments, 1));
+DType promoted(const TensorView& in, const Number& number) {
+  return promote_scalar(in.dtype, !number.integral ? ScalarKind::kFloat
+                                  : number.flag    ? ScalarKind::kBool
+                                                   : ScalarKind::kInt);
 }
 
 // a + factor * b
@@ -42,17 +37,17 @@ void binary_loop(const void* context, const T* const* inputs, T* result, std::si
   }
 }
 
-// out = f(a, b) for tensors 0 and 1, computed in `domain`.
+// out = f(a, b), computed in `domain`.
 template <typename F>
-Status tensors(Arguments& arguments, std::size_t out_at, Domain domain, const F& f) {
-  return map_binary(arguments, out_at, domain,
+Status tensors(const TensorView& a, const TensorView& b, TensorView& out, Domain domain, const F& f) {
+  return map_binary(a, b, out, domain,
                     {binary_loop<F, std::int64_t>, binary_loop<F, float>, binary_loop<F, double>}, &f);
 }
 
 // The same, computed in floats, whatever the tensors' types.
 template <typename F>
-Status real_tensors(Arguments& arguments, std::size_t out_at, const F& f) {
-  return map_binary(arguments, out_at, floating(promoted(arguments)),
+Status real_tensors(const TensorView& a, const TensorView& b, TensorView& out, const F& f) {
+  return map_binary(a, b, out, floating(promoted(a, b)),
                     {nullptr, binary_loop<F, float>, binary_loop<F, double>}, &f);
 }
 
@@ -72,47 +67,41 @@ void scalar_loop(const void* context, const T* const* inputs, T* result, std::si
   }
 }
 
-// out = f(tensor 0, number 1), computed in `domain`.
+// out = f(in, number), computed in `domain`.
 template <typename F>
-Status with_scalar(Arguments& arguments, std::size_t out_at, Domain domain, const F& f) {
-  const WithScalar<F> context{f, arguments.number(1)};
-  return map_unary(arguments, out_at, domain,
-                   {scalar_loop<F, std::int64_t>, scalar_loop<F, float>, scalar_loop<F, double>}, &context);
+Status with_scalar(const TensorView& in, Number number, TensorView& out, Domain domain, const F& f) {
+  const WithScalar<F> context{f, number};
+  return map_tensor(in, out, domain,
+                    {scalar_loop<F, std::int64_t>, scalar_loop<F, float>, scalar_loop<F, double>}, &context);
 }
 
 template <typename F>
-Status real_with_scalar(Arguments& arguments, std::size_t out_at, const F& f) {
-  const WithScalar<F> context{f, arguments.number(1)};
-  return map_unary(arguments, out_at, floating(promoted_scalar(arguments)),
-                   {nullptr, scalar_loop<F, float>, scalar_loop<F, double>}, &context);
+Status real_with_scalar(const TensorView& in, Number number, TensorView& out, const F& f) {
+  const WithScalar<F> context{f, number};
+  return map_tensor(in, out, floating(promoted(in, number)),
+                    {nullptr, scalar_loop<F, float>, scalar_loop<F, double>}, &context);
 }
 
-// out = f(a, b) for tensors 0 and 1, computed in floats of type `domain`. What is one element in tensor 1 is
-// read once, and not copied beside every block of tensor 0.
+// out = f(a, b), computed in floats of type `domain`. What is one element in b is read once, and not copied
+// beside every block of a.
 template <typename F>
-Status real_tensors_or_one(Arguments& arguments, std::size_t out_at, Domain domain, const F& f) {
-  const TensorView& b = arguments.tensor(1);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+Status real_tensors_or_one(const TensorView& a, const TensorView& b, TensorView& out, Domain domain,
+                           const F& f) {
   if (b.count() != 1 || !is_floating(b.dtype)) {  // integers may have more digits than a double
-    return map_binary(arguments, out_at, domain, {nullptr, binary_loop<F, float>, binary_loop<F, double>},
-                      &f);
+    return map_binary(a, b, out, domain, {nullptr, binary_loop<F, float>, binary_loop<F, double>}, &f);
   }
   WithScalar<F> context{f, {}};
   load(b.dtype, b.data, 1, 1, &context.number.real);
-  return map_by_one(arguments, out_at, domain, {nullptr, scalar_loop<F, float>, scalar_loop<F, double>},
-                    &context);
+  return map_by_one(a, b, out, domain, {nullptr, scalar_loop<F, float>, scalar_loop<F, double>}, &context);
 }
 
-// aten::OP.out(Tensor self, Tensor other, *, Tensor(a!) out)
 template <typename Op>
-Status tensor_op(Arguments& arguments) {
-  return tensors(arguments, 2, domain_of(promoted(arguments)), Op());
+Status tensor_op(const TensorView& a, const TensorView& b, TensorView& out) {
+  return tensors(a, b, out, domain_of(promoted(a, b)), Op());
 }
-
-// aten::OP.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out)
 template <typename Op>
-Status scalar_op(Arguments& arguments) {
-  return with_scalar(arguments, 2, domain_of(promoted_scalar(arguments)), Op());
+Status scalar_op(const TensorView& in, Number number, TensorView& out) {
+  return with_scalar(in, number, out, domain_of(promoted(in, number)), Op());
 }
 
 #define SLIPWAY_OP(name, expression)     \
@@ -249,19 +238,18 @@ SLIPWAY_OP(ShiftRight, shift_right(bits64(a), bits64(b)));
 #undef SLIPWAY_OP
 
 template <typename Op>
-Status bits(Arguments& arguments) {
-  return tensors(arguments, 2, Domain::kInt, Op());
+Status bits(const TensorView& a, const TensorView& b, TensorView& out) {
+  return tensors(a, b, out, Domain::kInt, Op());
 }
 template <typename Op>
-Status bits_scalar(Arguments& arguments) {
-  return with_scalar(arguments, 2, Domain::kInt, Op());
+Status bits_scalar(const TensorView& in, Number number, TensorView& out) {
+  return with_scalar(in, number, out, Domain::kInt, Op());
 }
 
-// aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out)
-Status mul(Arguments& arguments) {
-  const Domain domain = domain_of(promoted(arguments));
-  return domain == Domain::kInt ? tensors(arguments, 2, domain, Mul())
-                                : real_tensors_or_one(arguments, 2, domain, Mul());
+Status mul(const TensorView& a, const TensorView& b, TensorView& out) {
+  const Domain domain = domain_of(promoted(a, b));
+  return domain == Domain::kInt ? tensors(a, b, out, domain, Mul())
+                                : real_tensors_or_one(a, b, out, domain, Mul());
 }
 
 // a + alpha * b, or a - alpha * b.
@@ -275,40 +263,34 @@ struct Scaled {
   Number alpha;
 };
 
-// aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out); sub is the same with -alpha.
 template <int Sign>
-Status add(Arguments& arguments) {
-  return tensors(arguments, 3, domain_of(promoted(arguments)), Scaled<Sign>{arguments.number(2)});
+Status add(const TensorView& a, const TensorView& b, Number alpha, TensorView& out) {
+  return tensors(a, b, out, domain_of(promoted(a, b)), Scaled<Sign>{alpha});
 }
-
-// aten::add.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out)
 template <int Sign>
-Status add_scalar(Arguments& arguments) {
-  return with_scalar(arguments, 3, domain_of(promoted_scalar(arguments)), Scaled<Sign>{arguments.number(2)});
+Status add_scalar(const TensorView& in, Number number, Number alpha, TensorView& out) {
+  return with_scalar(in, number, out, domain_of(promoted(in, number)), Scaled<Sign>{alpha});
 }
-
-// aten::rsub.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out)
-Status rsub_scalar(Arguments& arguments) {
-  const Number alpha = arguments.number(2);
-  return with_scalar(arguments, 3, domain_of(promoted_scalar(arguments)), [alpha](auto a, auto b) {
+Status rsub_scalar(const TensorView& in, Number number, Number alpha, TensorView& out) {
+  return with_scalar(in, number, out, domain_of(promoted(in, number)), [alpha](auto a, auto b) {
     using T = decltype(a);
     return add_scaled(b, static_cast<T>(-alpha.as<T>()), a);
   });
 }
 
-// aten::div.out: true division, also of integers.
-Status div(Arguments& arguments) {
-  return real_tensors_or_one(arguments, 2, floating(promoted(arguments)), Quotient());
+// True division, also of integers.
+Status div(const TensorView& a, const TensorView& b, TensorView& out) {
+  return real_tensors_or_one(a, b, out, floating(promoted(a, b)), Quotient());
 }
-Status div_scalar(Arguments& arguments) {
-  return real_with_scalar(arguments, 2, Quotient());
+Status div_scalar(const TensorView& in, Number number, TensorView& out) {
+  return real_with_scalar(in, number, out, Quotient());
 }
 
 enum class Rounding { kNone, kFloor, kTrunc };
 
 // aten::div's `str? rounding_mode`. A program may name others; no arithmetic is known for them.
-Status rounding_of(Arguments& arguments, std::size_t i, Rounding* rounding) {
-  const auto* text = std::get_if<std::string_view>(&arguments.value(i));
+Status rounding_of(const EValue& mode, Rounding* rounding) {
+  const auto* text = std::get_if<std::string_view>(&mode);
   if (text == nullptr) {
     *rounding = Rounding::kNone;
   } else if (*text == "floor") {
@@ -321,31 +303,30 @@ Status rounding_of(Arguments& arguments, std::size_t i, Rounding* rounding) {
   return {};
 }
 
-// aten::div.out_mode(Tensor self, Tensor other, *, str? rounding_mode, Tensor(a!) out)
-Status div_mode(Arguments& arguments) {
+Status div_mode(const TensorView& a, const TensorView& b, const EValue& mode, TensorView& out) {
   Rounding rounding{};
-  SLIPWAY_RETURN_IF_ERROR(rounding_of(arguments, 2, &rounding));
+  SLIPWAY_RETURN_IF_ERROR(rounding_of(mode, &rounding));
   if (rounding == Rounding::kNone) {
-    return real_tensors(arguments, 3, Quotient());
+    return real_tensors(a, b, out, Quotient());
   }
-  const Domain domain = domain_of(promoted(arguments));
-  return rounding == Rounding::kFloor ? tensors(arguments, 3, domain, FloorDiv())
-                                      : tensors(arguments, 3, domain, TruncDiv());
+  const Domain domain = domain_of(promoted(a, b));
+  return rounding == Rounding::kFloor ? tensors(a, b, out, domain, FloorDiv())
+                                      : tensors(a, b, out, domain, TruncDiv());
 }
-Status div_scalar_mode(Arguments& arguments) {
+Status div_scalar_mode(const TensorView& in, Number number, const EValue& mode, TensorView& out) {
   Rounding rounding{};
-  SLIPWAY_RETURN_IF_ERROR(rounding_of(arguments, 2, &rounding));
+  SLIPWAY_RETURN_IF_ERROR(rounding_of(mode, &rounding));
   if (rounding == Rounding::kNone) {
-    return real_with_scalar(arguments, 3, Quotient());
+    return real_with_scalar(in, number, out, Quotient());
   }
-  const Domain domain = domain_of(promoted_scalar(arguments));
-  return rounding == Rounding::kFloor ? with_scalar(arguments, 3, domain, FloorDiv())
-                                      : with_scalar(arguments, 3, domain, TruncDiv());
+  const Domain domain = domain_of(promoted(in, number));
+  return rounding == Rounding::kFloor ? with_scalar(in, number, out, domain, FloorDiv())
+                                      : with_scalar(in, number, out, domain, TruncDiv());
 }
 
 template <typename Op>
-Status real_op(Arguments& arguments) {
-  return real_tensors(arguments, 2, Op());
+Status real_op(const TensorView& a, const TensorView& b, TensorView& out) {
+  return real_tensors(a, b, out, Op());
 }
 
 // The number is the base.
@@ -356,65 +337,58 @@ struct PowOf {
   }
 };
 
-// aten::pow.Scalar_out(Scalar self, Tensor exponent, *, Tensor(a!) out)
-Status pow_scalar_tensor(Arguments& arguments) {
-  const TensorView& exponent = arguments.tensor(1);
-  TensorView& out = arguments.tensor(2);
-  const WithScalar<PowOf> context{{}, arguments.number(0)};
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
-  return map_tensor(exponent, out, domain_of(promote_scalar(exponent.dtype, kind_of(arguments, 0))),
-                    {scalar_loop<PowOf, std::int64_t>, scalar_loop<PowOf, float>, scalar_loop<PowOf, double>},
-                    &context);
+Status pow_scalar_tensor(Number base, const TensorView& exponent, TensorView& out) {
+  return with_scalar(exponent, base, out, domain_of(promoted(exponent, base)), PowOf());
 }
 
 constexpr KernelEntry kBinaryTable[] = {
-    {"aten::add.Scalar_out", add_scalar<1>, 4, Sharing::kEach},
-    {"aten::add.out", add<1>, 4, Sharing::kEach},
-    {"aten::atan2.out", real_op<Atan2>, 3, Sharing::kEach},
-    {"aten::bitwise_and.Scalar_out", bits_scalar<BitAnd>, 3, Sharing::kEach},
-    {"aten::bitwise_and.Tensor_out", bits<BitAnd>, 3, Sharing::kEach},
-    {"aten::bitwise_left_shift.Tensor_Scalar_out", bits_scalar<ShiftLeft>, 3, Sharing::kEach},
-    {"aten::bitwise_left_shift.Tensor_out", bits<ShiftLeft>, 3, Sharing::kEach},
-    {"aten::bitwise_or.Scalar_out", bits_scalar<BitOr>, 3, Sharing::kEach},
-    {"aten::bitwise_or.Tensor_out", bits<BitOr>, 3, Sharing::kEach},
-    {"aten::bitwise_right_shift.Tensor_Scalar_out", bits_scalar<ShiftRight>, 3, Sharing::kEach},
-    {"aten::bitwise_right_shift.Tensor_out", bits<ShiftRight>, 3, Sharing::kEach},
-    {"aten::bitwise_xor.Scalar_out", bits_scalar<BitXor>, 3, Sharing::kEach},
-    {"aten::bitwise_xor.Tensor_out", bits<BitXor>, 3, Sharing::kEach},
-    {"aten::div.Scalar_mode_out", div_scalar_mode, 4, Sharing::kEach},
-    {"aten::div.Scalar_out", div_scalar, 3, Sharing::kEach},
-    {"aten::div.out", div, 3, Sharing::kEach},
-    {"aten::div.out_mode", div_mode, 4, Sharing::kEach},
-    {"aten::eq.Scalar_out", scalar_op<Eq>, 3, Sharing::kEach},
-    {"aten::eq.Tensor_out", tensor_op<Eq>, 3, Sharing::kEach},
-    {"aten::floor_divide.out", tensor_op<FloorDiv>, 3, Sharing::kEach},
-    {"aten::fmod.Scalar_out", scalar_op<Fmod>, 3, Sharing::kEach},
-    {"aten::fmod.Tensor_out", tensor_op<Fmod>, 3, Sharing::kEach},
-    {"aten::ge.Scalar_out", scalar_op<Ge>, 3, Sharing::kEach},
-    {"aten::ge.Tensor_out", tensor_op<Ge>, 3, Sharing::kEach},
-    {"aten::gt.Scalar_out", scalar_op<Gt>, 3, Sharing::kEach},
-    {"aten::gt.Tensor_out", tensor_op<Gt>, 3, Sharing::kEach},
-    {"aten::le.Scalar_out", scalar_op<Le>, 3, Sharing::kEach},
-    {"aten::le.Tensor_out", tensor_op<Le>, 3, Sharing::kEach},
-    {"aten::logical_and.out", tensor_op<And>, 3, Sharing::kEach},
-    {"aten::logical_or.out", tensor_op<Or>, 3, Sharing::kEach},
-    {"aten::logical_xor.out", tensor_op<Xor>, 3, Sharing::kEach},
-    {"aten::lt.Scalar_out", scalar_op<Lt>, 3, Sharing::kEach},
-    {"aten::lt.Tensor_out", tensor_op<Lt>, 3, Sharing::kEach},
-    {"aten::maximum.out", tensor_op<Maximum>, 3, Sharing::kEach},
-    {"aten::minimum.out", tensor_op<Minimum>, 3, Sharing::kEach},
-    {"aten::mul.Scalar_out", scalar_op<Mul>, 3, Sharing::kEach},
-    {"aten::mul.out", mul, 3, Sharing::kEach},
-    {"aten::ne.Scalar_out", scalar_op<Ne>, 3, Sharing::kEach},
-    {"aten::ne.Tensor_out", tensor_op<Ne>, 3, Sharing::kEach},
-    {"aten::pow.Scalar_out", pow_scalar_tensor, 3, Sharing::kEach},
-    {"aten::pow.Tensor_Scalar_out", scalar_op<Pow>, 3, Sharing::kEach},
-    {"aten::pow.Tensor_Tensor_out", tensor_op<Pow>, 3, Sharing::kEach},
-    {"aten::remainder.Scalar_out", scalar_op<Remainder>, 3, Sharing::kEach},
-    {"aten::remainder.Tensor_out", tensor_op<Remainder>, 3, Sharing::kEach},
-    {"aten::rsub.Scalar_out", rsub_scalar, 4, Sharing::kEach},
-    {"aten::sub.Scalar_out", add_scalar<-1>, 4, Sharing::kEach},
-    {"aten::sub.out", add<-1>, 4, Sharing::kEach},
+    {"aten::add.Scalar_out", typed<add_scalar<1>>, Sharing::kEach},
+    {"aten::add.out", typed<add<1>>, Sharing::kEach},
+    {"aten::atan2.out", typed<real_op<Atan2>>, Sharing::kEach},
+    {"aten::bitwise_and.Scalar_out", typed<bits_scalar<BitAnd>>, Sharing::kEach},
+    {"aten::bitwise_and.Tensor_out", typed<bits<BitAnd>>, Sharing::kEach},
+    {"aten::bitwise_left_shift.Tensor_Scalar_out", typed<bits_scalar<ShiftLeft>>, Sharing::kEach},
+    {"aten::bitwise_left_shift.Tensor_out", typed<bits<ShiftLeft>>, Sharing::kEach},
+    {"aten::bitwise_or.Scalar_out", typed<bits_scalar<BitOr>>, Sharing::kEach},
+    {"aten::bitwise_or.Tensor_out", typed<bits<BitOr>>, Sharing::kEach},
+    {"aten::bitwise_right_shift.Tensor_Scalar_out", typed<bits_scalar<ShiftRight>>, Sharing::kEach},
+    {"aten::bitwise_right_shift.Tensor_out", typed<bits<ShiftRight>>, Sharing::kEach},
+    {"aten::bitwise_xor.Scalar_out", typed<bits_scalar<BitXor>>, Sharing::kEach},
+    {"aten::bitwise_xor.Tensor_out", typed<bits<BitXor>>, Sharing::kEach},
+    {"aten::div.Scalar_mode_out", typed<div_scalar_mode>, Sharing::kEach},
+    {"aten::div.Scalar_out", typed<div_scalar>, Sharing::kEach},
+    {"aten::div.out", typed<div>, Sharing::kEach},
+    {"aten::div.out_mode", typed<div_mode>, Sharing::kEach},
+    {"aten::eq.Scalar_out", typed<scalar_op<Eq>>, Sharing::kEach},
+    {"aten::eq.Tensor_out", typed<tensor_op<Eq>>, Sharing::kEach},
+    {"aten::floor_divide.out", typed<tensor_op<FloorDiv>>, Sharing::kEach},
+    {"aten::fmod.Scalar_out", typed<scalar_op<Fmod>>, Sharing::kEach},
+    {"aten::fmod.Tensor_out", typed<tensor_op<Fmod>>, Sharing::kEach},
+    {"aten::ge.Scalar_out", typed<scalar_op<Ge>>, Sharing::kEach},
+    {"aten::ge.Tensor_out", typed<tensor_op<Ge>>, Sharing::kEach},
+    {"aten::gt.Scalar_out", typed<scalar_op<Gt>>, Sharing::kEach},
+    {"aten::gt.Tensor_out", typed<tensor_op<Gt>>, Sharing::kEach},
+    {"aten::le.Scalar_out", typed<scalar_op<Le>>, Sharing::kEach},
+    {"aten::le.Tensor_out", typed<tensor_op<Le>>, Sharing::kEach},
+    {"aten::logical_and.out", typed<tensor_op<And>>, Sharing::kEach},
+    {"aten::logical_or.out", typed<tensor_op<Or>>, Sharing::kEach},
+    {"aten::logical_xor.out", typed<tensor_op<Xor>>, Sharing::kEach},
+    {"aten::lt.Scalar_out", typed<scalar_op<Lt>>, Sharing::kEach},
+    {"aten::lt.Tensor_out", typed<tensor_op<Lt>>, Sharing::kEach},
+    {"aten::maximum.out", typed<tensor_op<Maximum>>, Sharing::kEach},
+    {"aten::minimum.out", typed<tensor_op<Minimum>>, Sharing::kEach},
+    {"aten::mul.Scalar_out", typed<scalar_op<Mul>>, Sharing::kEach},
+    {"aten::mul.out", typed<mul>, Sharing::kEach},
+    {"aten::ne.Scalar_out", typed<scalar_op<Ne>>, Sharing::kEach},
+    {"aten::ne.Tensor_out", typed<tensor_op<Ne>>, Sharing::kEach},
+    {"aten::pow.Scalar_out", typed<pow_scalar_tensor>, Sharing::kEach},
+    {"aten::pow.Tensor_Scalar_out", typed<scalar_op<Pow>>, Sharing::kEach},
+    {"aten::pow.Tensor_Tensor_out", typed<tensor_op<Pow>>, Sharing::kEach},
+    {"aten::remainder.Scalar_out", typed<scalar_op<Remainder>>, Sharing::kEach},
+    {"aten::remainder.Tensor_out", typed<tensor_op<Remainder>>, Sharing::kEach},
+    {"aten::rsub.Scalar_out", typed<rsub_scalar>, Sharing::kEach},
+    {"aten::sub.Scalar_out", typed<add_scalar<-1>>, Sharing::kEach},
+    {"aten::sub.out", typed<add<-1>>, Sharing::kEach},
 };
 
 }  // namespace

@@ -7,21 +7,18 @@
 namespace slipway::lean {
 namespace {
 
-// aten::cat.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out)
-Status cat(Arguments& arguments) {
-  std::vector<TensorView*> tensors = arguments.tensors(0);
-  TensorView& out = arguments.tensor(2);
+Status cat(std::vector<TensorView*> tensors, std::int64_t dim_given, TensorView& out) {
   // Empty one-dimensional tensors are left out, whatever the others' shape.
   tensors.erase(std::remove_if(tensors.begin(), tensors.end(),
                                [](const TensorView* view) {
                                  return view == nullptr || (view->rank == 1 && view->sizes[0] == 0);
                                }),
                 tensors.end());
-  if (!arguments.fault().ok() || tensors.empty()) {
+  if (tensors.empty()) {
     return {};
   }
   std::size_t dim = 0;
-  SLIPWAY_RETURN_IF_ERROR(wrap_dim(arguments.integer(1), tensors[0]->rank, &dim));
+  SLIPWAY_RETURN_IF_ERROR(wrap_dim(dim_given, tensors[0]->rank, &dim));
   Shape shape = tensors[0]->shape();
   shape[dim] = 0;
   for (const TensorView* view : tensors) {
@@ -45,15 +42,12 @@ Status cat(Arguments& arguments) {
   return resized;
 }
 
-// aten::stack.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out)
-Status stack(Arguments& arguments) {
-  const std::vector<TensorView*> tensors = arguments.tensors(0);
-  TensorView& out = arguments.tensor(2);
-  if (!arguments.fault().ok() || tensors.empty() || tensors[0] == nullptr) {
+Status stack(const std::vector<TensorView*>& tensors, std::int64_t dim_given, TensorView& out) {
+  if (tensors.empty() || tensors[0] == nullptr) {
     return {};
   }
   std::size_t dim = 0;
-  SLIPWAY_RETURN_IF_ERROR(wrap_dim(arguments.integer(1), tensors[0]->rank + 1U, &dim));
+  SLIPWAY_RETURN_IF_ERROR(wrap_dim(dim_given, tensors[0]->rank + 1U, &dim));
   Shape shape = tensors[0]->shape();
   shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(dim), static_cast<std::int64_t>(tensors.size()));
   const Status resized = resize(&out, shape);
@@ -119,12 +113,9 @@ Status split_with_sizes(Arguments& arguments) {
   return wrapped.ok() ? split(arguments, dim, arguments.integers(1), 3) : wrapped;
 }
 
-// aten::unbind_copy.int_out(Tensor self, int dim=0, *, Tensor(a!)[] out)
-Status unbind_copy(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  const std::vector<TensorView*> outs = arguments.tensors(2);
+Status unbind_copy(const TensorView& in, std::int64_t dim_given, const std::vector<TensorView*>& outs) {
   std::size_t dim = 0;
-  const Status wrapped = wrap_dim(arguments.integer(1), in.rank, &dim);
+  const Status wrapped = wrap_dim(dim_given, in.rank, &dim);
   if (!wrapped.ok() || static_cast<std::int64_t>(outs.size()) != in.sizes[dim]) {
     return wrapped.ok() ? mismatch("the parts are not as many as the outputs") : wrapped;
   }
@@ -140,12 +131,7 @@ Status unbind_copy(Arguments& arguments) {
   return {};
 }
 
-// aten::repeat.out(Tensor self, SymInt[] repeats, *, Tensor(a!) out)
-Status repeat(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  TensorView& out = arguments.tensor(2);
-  const std::vector<std::int64_t> times = arguments.integers(1);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+Status repeat(const TensorView& in, const std::vector<std::int64_t>& times, TensorView& out) {
   if (times.size() < in.rank || 2 * times.size() > kMostDims) {
     return mismatch("cannot repeat " + to_text(in.shape()));
   }
@@ -179,12 +165,9 @@ Status repeat(Arguments& arguments) {
   return {};
 }
 
-// aten::select_copy.int_out(Tensor self, int dim, SymInt index, *, Tensor(a!) out)
-Status select_copy(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
+Status select_copy(const TensorView& in, std::int64_t dim_given, std::int64_t index, TensorView& out) {
   std::size_t dim = 0;
-  SLIPWAY_RETURN_IF_ERROR(wrap_dim(arguments.integer(1), in.rank, &dim));
-  std::int64_t index = arguments.integer(2);
+  SLIPWAY_RETURN_IF_ERROR(wrap_dim(dim_given, in.rank, &dim));
   index = index < 0 ? index + in.sizes[dim] : index;
   if (index < 0 || index >= in.sizes[dim]) {
     return mismatch("index " + std::to_string(index) + " is outside dimension " + std::to_string(dim) +
@@ -196,7 +179,7 @@ Status select_copy(Arguments& arguments) {
             operand.steps.begin() + static_cast<std::ptrdiff_t>(dim));
   Shape shape = in.shape();
   shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(dim));
-  return copy_as(arguments.tensor(3), shape, operand);
+  return copy_as(out, shape, operand);
 }
 
 // Bounds of a slice as Python has them: from the end when negative, cut to what is there.
@@ -206,16 +189,13 @@ std::int64_t bound(std::optional<std::int64_t> index, std::int64_t missing, std:
   return std::clamp<std::int64_t>(found, 0, size);
 }
 
-// aten::slice_copy.Tensor_out(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1, *,
-// Tensor(a!) out)
-Status slice_copy(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
+Status slice_copy(const TensorView& in, std::int64_t dim_given, std::optional<std::int64_t> start_given,
+                  std::optional<std::int64_t> end_given, std::int64_t step, TensorView& out) {
   std::size_t dim = 0;
-  SLIPWAY_RETURN_IF_ERROR(wrap_dim(arguments.integer(1), in.rank, &dim));
+  SLIPWAY_RETURN_IF_ERROR(wrap_dim(dim_given, in.rank, &dim));
   const std::int64_t size = in.sizes[dim];
-  const std::int64_t start = bound(arguments.optional_integer(2), 0, size);
-  const std::int64_t end = std::max(start, bound(arguments.optional_integer(3), size, size));
-  const std::int64_t step = arguments.integer(4);
+  const std::int64_t start = bound(start_given, 0, size);
+  const std::int64_t end = std::max(start, bound(end_given, size, size));
   if (step <= 0) {
     return mismatch("a slice has the step " + std::to_string(step));
   }
@@ -224,17 +204,14 @@ Status slice_copy(Arguments& arguments) {
   operand.steps[dim] *= step;
   Shape shape = in.shape();
   shape[dim] = end == start ? 0 : (end - start - 1) / step + 1;
-  return copy_as(arguments.tensor(5), shape, operand);
+  return copy_as(out, shape, operand);
 }
 
-// aten::narrow_copy.out(Tensor self, int dim, SymInt start, SymInt length, *, Tensor(a!) out)
-Status narrow_copy(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
+Status narrow_copy(const TensorView& in, std::int64_t dim_given, std::int64_t start, std::int64_t length,
+                   TensorView& out) {
   std::size_t dim = 0;
-  SLIPWAY_RETURN_IF_ERROR(wrap_dim(arguments.integer(1), in.rank, &dim));
-  std::int64_t start = arguments.integer(2);
+  SLIPWAY_RETURN_IF_ERROR(wrap_dim(dim_given, in.rank, &dim));
   start = start < 0 ? start + in.sizes[dim] : start;
-  const std::int64_t length = arguments.integer(3);
   if (start < 0 || length < 0 || start > in.sizes[dim] || length > in.sizes[dim] - start) {
     return mismatch("cannot take " + std::to_string(length) + " from " + std::to_string(start) + " on of " +
                     to_text(in.shape()));
@@ -243,18 +220,14 @@ Status narrow_copy(Arguments& arguments) {
   advance(&operand, start * operand.steps[dim]);
   Shape shape = in.shape();
   shape[dim] = length;
-  return copy_as(arguments.tensor(4), shape, operand);
+  return copy_as(out, shape, operand);
 }
 
-// aten::select_scatter.out(Tensor self, Tensor src, int dim, SymInt index, *, Tensor(a!) out)
-Status select_scatter(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  const TensorView& source = arguments.tensor(1);
-  TensorView& out = arguments.tensor(4);
+Status select_scatter(const TensorView& in, const TensorView& source, std::int64_t dim_given,
+                      std::int64_t index, TensorView& out) {
   std::size_t dim = 0;
-  SLIPWAY_RETURN_IF_ERROR(wrap_dim(arguments.integer(2), in.rank, &dim));
+  SLIPWAY_RETURN_IF_ERROR(wrap_dim(dim_given, in.rank, &dim));
   Status done = resize(&out, in.shape());
-  std::int64_t index = arguments.integer(3);
   index = index < 0 ? index + in.sizes[dim] : index;
   if (!done.ok() || index < 0 || index >= in.sizes[dim] || source.rank + 1U != in.rank) {
     return done.ok() ? mismatch("what is put in does not fit " + to_text(in.shape())) : done;
@@ -273,19 +246,15 @@ Status select_scatter(Arguments& arguments) {
   return {};
 }
 
-// aten::slice_scatter.out(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt
-// step=1, *, Tensor(a!) out)
-Status slice_scatter(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  const TensorView& source = arguments.tensor(1);
-  TensorView& out = arguments.tensor(6);
+Status slice_scatter(const TensorView& in, const TensorView& source, std::int64_t dim_given,
+                     std::optional<std::int64_t> start_given, std::optional<std::int64_t> end_given,
+                     std::int64_t step, TensorView& out) {
   std::size_t dim = 0;
-  SLIPWAY_RETURN_IF_ERROR(wrap_dim(arguments.integer(2), in.rank, &dim));
+  SLIPWAY_RETURN_IF_ERROR(wrap_dim(dim_given, in.rank, &dim));
   SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
   const std::int64_t size = in.sizes[dim];
-  const std::int64_t start = bound(arguments.optional_integer(3), 0, size);
-  const std::int64_t end = std::max(start, bound(arguments.optional_integer(4), size, size));
-  const std::int64_t step = arguments.integer(5);
+  const std::int64_t start = bound(start_given, 0, size);
+  const std::int64_t end = std::max(start, bound(end_given, size, size));
   if (step <= 0) {
     return mismatch("a slice has the step " + std::to_string(step));
   }
@@ -300,17 +269,17 @@ Status slice_scatter(Arguments& arguments) {
 }
 
 constexpr KernelEntry kConcatenationTable[] = {
-    {"aten::cat.out", cat, 3},
-    {"aten::narrow_copy.out", narrow_copy, 5},
-    {"aten::repeat.out", repeat, 3},
-    {"aten::select_copy.int_out", select_copy, 4},
-    {"aten::select_scatter.out", select_scatter, 5, Sharing::kFirst},
-    {"aten::slice_copy.Tensor_out", slice_copy, 6},
-    {"aten::slice_scatter.out", slice_scatter, 7, Sharing::kFirst},
+    {"aten::cat.out", typed<cat>},
+    {"aten::narrow_copy.out", typed<narrow_copy>},
+    {"aten::repeat.out", typed<repeat>},
+    {"aten::select_copy.int_out", typed<select_copy>},
+    {"aten::select_scatter.out", typed<select_scatter>, Sharing::kFirst},
+    {"aten::slice_copy.Tensor_out", typed<slice_copy>},
+    {"aten::slice_scatter.out", typed<slice_scatter>, Sharing::kFirst},
     {"aten::split_copy.Tensor_out", split_copy, 4},
     {"aten::split_with_sizes_copy.out", split_with_sizes, 4},
-    {"aten::stack.out", stack, 3},
-    {"aten::unbind_copy.int_out", unbind_copy, 3},
+    {"aten::stack.out", typed<stack>},
+    {"aten::unbind_copy.int_out", typed<unbind_copy>},
 };
 
 }  // namespace

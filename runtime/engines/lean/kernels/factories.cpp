@@ -9,39 +9,26 @@
 namespace slipway::lean {
 namespace {
 
-// Every element is the number at `at`.
-Status filled(Arguments& arguments, const Shape& shape, std::size_t at, std::size_t out_at) {
-  TensorView& out = arguments.tensor(out_at);
-  const Number number = arguments.number(at);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
+Status full(const std::vector<std::int64_t>& size, Number number, TensorView& out) {
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, size));
   fill(out, number);
   return {};
 }
-
-// aten::full.out(SymInt[] size, Scalar fill_value, *, Tensor(a!) out)
-Status full(Arguments& arguments) {
-  return filled(arguments, arguments.integers(0), 1, 2);
+Status full_like(const TensorView& in, Number number, Unused /*memory_format*/, TensorView& out) {
+  return full(in.shape(), number, out);
 }
-// aten::full_like.out(Tensor self, Scalar fill_value, *, MemoryFormat? memory_format=None, Tensor(a!) out)
-// and aten::fill.Scalar_out(Tensor self, Scalar value, *, Tensor(a!) out)
-template <std::size_t kOutAt>
-Status full_like(Arguments& arguments) {
-  return filled(arguments, arguments.tensor(0).shape(), 1, kOutAt);
+Status fill_scalar(const TensorView& in, Number number, TensorView& out) {
+  return full(in.shape(), number, out);
 }
-// aten::scalar_tensor.out(Scalar s, *, Tensor(a!) out)
-Status scalar_tensor(Arguments& arguments) {
-  return filled(arguments, {}, 0, 1);
+Status scalar_tensor(Number number, TensorView& out) {
+  return full({}, number, out);
 }
 
-// aten::fill.Tensor_out(Tensor self, Tensor value, *, Tensor(a!) out)
-Status fill_tensor(Arguments& arguments) {
-  const TensorView& value = arguments.tensor(1);
-  TensorView& out = arguments.tensor(2);
+Status fill_tensor(const TensorView& in, const TensorView& value, TensorView& out) {
   if (value.count() != 1) {
     return {Code::kExecution, "the value to fill with is not one number", "export the model again"};
   }
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, arguments.tensor(0).shape()));
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
   Operand operand;
   operand.data = value.data;
   operand.dtype = value.dtype;
@@ -49,22 +36,15 @@ Status fill_tensor(Arguments& arguments) {
   return {};
 }
 
-// aten::ones.out(SymInt[] size, *, Tensor(a!) out), aten::zeros.out
 template <std::int64_t kNumber>
-Status all_of(Arguments& arguments) {
-  TensorView& out = arguments.tensor(1);
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, arguments.integers(0)));
-  fill(out, {static_cast<double>(kNumber), kNumber, true});
-  return {};
+Status all_of(const std::vector<std::int64_t>& size, TensorView& out) {
+  return full(size, {static_cast<double>(kNumber), kNumber, true}, out);
 }
-// aten::empty.out(SymInt[] size, *, MemoryFormat? memory_format=None, Tensor(a!) out)
-Status empty(Arguments& arguments) {
-  return resize(&arguments.tensor(2), arguments.integers(0));
+Status empty(const std::vector<std::int64_t>& size, Unused /*memory_format*/, TensorView& out) {
+  return resize(&out, size);
 }
 
-Status range(Arguments& arguments, double start, double end, double step, std::size_t out_at) {
-  TensorView& out = arguments.tensor(out_at);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+Status arange_start(double start, double end, double step, TensorView& out) {
   const double length = std::ceil((end - start) / step);
   if (!(length >= 0) || length > 1e15) {
     return {Code::kExecution, "a range has no end",
@@ -99,13 +79,8 @@ Status range(Arguments& arguments, double start, double end, double step, std::s
   return {};
 }
 
-// aten::arange.out(Scalar end, *, Tensor(a!) out)
-Status arange(Arguments& arguments) {
-  return range(arguments, 0, arguments.real(0), 1, 1);
-}
-// aten::arange.start_out(Scalar start, Scalar end, Scalar step=1, *, Tensor(a!) out)
-Status arange_start(Arguments& arguments) {
-  return range(arguments, arguments.real(0), arguments.real(1), arguments.real(2), 3);
+Status arange(double end, TensorView& out) {
+  return arange_start(0, end, 1, out);
 }
 
 constexpr double kTwoPi = 6.283185307179586;
@@ -122,14 +97,10 @@ double normal(Scratch& scratch) {
 }
 
 template <double (*Draw)(Scratch&)>
-Status fill(Arguments& arguments) {
-  TensorView& out = arguments.tensor(1);
-  const Status resized = resize(&out, arguments.integers(0));
-  if (!resized.ok() || !arguments.fault().ok()) {
-    return resized;
-  }
+Status drawn(const std::vector<std::int64_t>& size, TensorView& out, Scratch& scratch) {
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, size));
   for (std::size_t i = 0, count = out.count(); i < count; ++i) {
-    const double value = Draw(arguments.scratch());
+    const double value = Draw(scratch);
     store(out.dtype, &value, 1, out.data + i * size_of(out.dtype), 1);
   }
   return {};
@@ -169,20 +140,20 @@ Status dropout(Arguments& arguments) {
 }
 
 constexpr KernelEntry kFactoryTable[] = {
-    {"aten::arange.out", arange, 2},
-    {"aten::arange.start_out", arange_start, 4},
-    {"aten::empty.out", empty, 3},
-    {"aten::fill.Scalar_out", full_like<2>, 3, Sharing::kFirst},
-    {"aten::fill.Tensor_out", fill_tensor, 3},
-    {"aten::full.out", full, 3},
-    {"aten::full_like.out", full_like<3>, 4, Sharing::kFirst},
+    {"aten::arange.out", typed<arange>},
+    {"aten::arange.start_out", typed<arange_start>},
+    {"aten::empty.out", typed<empty>},
+    {"aten::fill.Scalar_out", typed<fill_scalar>, Sharing::kFirst},
+    {"aten::fill.Tensor_out", typed<fill_tensor>},
+    {"aten::full.out", typed<full>},
+    {"aten::full_like.out", typed<full_like>, Sharing::kFirst},
     {"aten::native_dropout.out", dropout, 5},
-    {"aten::ones.out", all_of<1>, 2},
-    {"aten::rand.out", fill<uniform>, 2},
-    {"aten::randn.out", fill<normal>, 2},
-    {"aten::scalar_tensor.out", scalar_tensor, 2},
-    {"aten::zeros.out", all_of<0>, 2},
-    {"dim_order_ops::_empty_dim_order.out", empty, 3},
+    {"aten::ones.out", typed<all_of<1>>},
+    {"aten::rand.out", typed<drawn<uniform>>},
+    {"aten::randn.out", typed<drawn<normal>>},
+    {"aten::scalar_tensor.out", typed<scalar_tensor>},
+    {"aten::zeros.out", typed<all_of<0>>},
+    {"dim_order_ops::_empty_dim_order.out", typed<empty>},
 };
 
 }  // namespace

@@ -40,11 +40,7 @@ void hadamard(double* row, std::size_t count, std::size_t power) {
   }
 }
 
-// llama::fast_hadamard_transform.out(Tensor mat, *, Tensor(a!) out)
-Status fast_hadamard_transform(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  TensorView& out = arguments.tensor(1);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+Status fast_hadamard_transform(const TensorView& in, TensorView& out) {
   SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
   const std::size_t count = in.rank == 0 ? 0 : static_cast<std::size_t>(in.sizes[in.rank - 1U]);
   const std::size_t power = count % 28 == 0 ? count / 28 : count;
@@ -60,19 +56,16 @@ Status fast_hadamard_transform(Arguments& arguments) {
   return {};
 }
 
-// llama::fallback.out(Tensor input, *, Tensor(a!) output): the input itself.
-Status fallback(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  TensorView& out = arguments.tensor(1);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+// The input itself.
+Status fallback(const TensorView& in, TensorView& out) {
   SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
   copy(out, whole(in));
   return {};
 }
 
 constexpr KernelEntry kHadamardTable[] = {
-    {"llama::fallback.out", fallback, 2},
-    {"llama::fast_hadamard_transform.out", fast_hadamard_transform, 2},
+    {"llama::fallback.out", typed<fallback>},
+    {"llama::fast_hadamard_transform.out", typed<fast_hadamard_transform>},
 };
 
 }  // namespace

@@ -313,11 +313,7 @@ bool index_one(const TensorView& in, const std::vector<TensorView*>& indices, Te
   return inside;
 }
 
-// aten::index.Tensor_out(Tensor self, Tensor?[] indices, *, Tensor(a!) out)
-Status index(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  TensorView& out = arguments.tensor(2);
-  const std::vector<TensorView*> indices = arguments.tensors(1);
+Status index(const TensorView& in, const std::vector<TensorView*>& indices, TensorView& out) {
   if (index_one(in, indices, out)) {
     return {};
   }
@@ -366,29 +362,22 @@ Status put_into(TensorView& target, const std::vector<TensorView*>& indices, con
   });
 }
 
-// aten::index_put.out(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False, *, Tensor(a!)
-// out)
-Status index_put(Arguments& arguments) {
-  const TensorView& self = arguments.tensor(0);
-  TensorView& out = arguments.tensor(4);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+Status index_put(const TensorView& self, const std::vector<TensorView*>& indices, const TensorView& values,
+                 bool accumulate, TensorView& out) {
   SLIPWAY_RETURN_IF_ERROR(resize(&out, self.shape()));
   copy(out, whole(self));
-  return put_into(out, arguments.tensors(1), arguments.tensor(2), arguments.boolean(3));
+  return put_into(out, indices, values, accumulate);
 }
-// aten::index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False)
-Status index_put_in_place(Arguments& arguments) {
-  TensorView& self = arguments.tensor(0);
-  const Status writable = resize(&self, self.shape());
-  return arguments.fault().ok() && writable.ok()
-             ? put_into(self, arguments.tensors(1), arguments.tensor(2), arguments.boolean(3))
-             : writable;
+Status index_put_in_place(TensorView& self, const std::vector<TensorView*>& indices, const TensorView& values,
+                          bool accumulate) {
+  SLIPWAY_RETURN_IF_ERROR(resize(&self, self.shape()));
+  return put_into(self, indices, values, accumulate);
 }
 
 constexpr KernelEntry kIndexingTable[] = {
-    {"aten::index.Tensor_out", index, 3},
-    {"aten::index_put.out", index_put, 5, Sharing::kFirst},
-    {"aten::index_put_", index_put_in_place, 4, Sharing::kSelf},
+    {"aten::index.Tensor_out", typed<index>},
+    {"aten::index_put.out", typed<index_put>, Sharing::kFirst},
+    {"aten::index_put_", typed<index_put_in_place>, Sharing::kSelf},
 };
 
 }  // namespace

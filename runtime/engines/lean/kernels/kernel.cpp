@@ -144,7 +144,7 @@ std::optional<std::int64_t> Arguments::optional_integer(std::size_t i) {
 Number Arguments::number(std::size_t i) {
   const double found = real(i);
   const bool integral = is_integral(i);
-  return {found, integral ? integer(i) : to_int64(found), integral};
+  return {found, integral ? integer(i) : to_int64(found), integral, std::holds_alternative<bool>(value(i))};
 }
 
 double Arguments::real(std::size_t i) {

@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "lean/data/evalue.h"
@@ -33,6 +35,12 @@ enum class Sharing : std::uint8_t {
   kCaches,    // apart; so are arguments 3 and 4
 };
 
+// A kernel and how many arguments its operator's schema has, outputs among them.
+struct TypedKernel {
+  Kernel function;
+  std::uint8_t arguments;
+};
+
 // One that a selective build leaves out has neither name nor function: nothing refers to its code then.
 struct KernelEntry {
   constexpr KernelEntry(const char* entry, Kernel kernel, std::uint8_t count,
@@ -41,6 +49,8 @@ struct KernelEntry {
         function(is_selected(entry) ? kernel : nullptr),
         arguments(count),
         sharing(memory) {}
+  constexpr KernelEntry(const char* entry, TypedKernel kernel, Sharing memory = Sharing::kApart)
+      : KernelEntry(entry, kernel.function, kernel.arguments, memory) {}
 
   const char* name;  // "aten::add.out"
   Kernel function;
@@ -81,6 +91,7 @@ struct Number {
   double real = 0;
   std::int64_t integer = 0;  // of a float: towards zero, the nearest there is
   bool integral = false;     // an int or a bool
+  bool flag = false;         // a bool
 
   template <typename T>
   T as() const {
@@ -135,5 +146,61 @@ class Arguments {
   Scratch* scratch_;
   Status fault_;
 };
+
+// An argument that a kernel does not look at.
+struct Unused {};
+
+template <typename T>
+decltype(auto) argument_as(Arguments& arguments, [[maybe_unused]] std::size_t i) {
+  using Plain = std::remove_cv_t<std::remove_reference_t<T>>;
+  if constexpr (std::is_same_v<Plain, TensorView>) {
+    return arguments.tensor(i);
+  } else if constexpr (std::is_pointer_v<Plain>) {
+    return arguments.optional_tensor(i);
+  } else if constexpr (std::is_same_v<Plain, std::int64_t>) {
+    return arguments.integer(i);
+  } else if constexpr (std::is_same_v<Plain, std::optional<std::int64_t>>) {
+    return arguments.optional_integer(i);
+  } else if constexpr (std::is_same_v<Plain, double>) {
+    return arguments.real(i);
+  } else if constexpr (std::is_same_v<Plain, std::optional<double>>) {
+    return arguments.optional_real(i);
+  } else if constexpr (std::is_same_v<Plain, Number>) {
+    return arguments.number(i);
+  } else if constexpr (std::is_same_v<Plain, std::optional<Number>>) {
+    return arguments.is_none(i) ? Plain() : arguments.number(i);
+  } else if constexpr (std::is_same_v<Plain, bool>) {
+    return arguments.boolean(i);
+  } else if constexpr (std::is_same_v<Plain, std::vector<std::int64_t>>) {
+    return arguments.integers(i);
+  } else if constexpr (std::is_same_v<Plain, std::vector<TensorView*>>) {
+    return arguments.tensors(i);
+  } else if constexpr (std::is_same_v<Plain, EValue>) {
+    return arguments.value(i);
+  } else if constexpr (std::is_same_v<Plain, Scratch>) {
+    return arguments.scratch();
+  } else {
+    return Plain();
+  }
+}
+
+template <auto kFunction, typename Signature = decltype(kFunction)>
+struct Typed;
+template <auto kFunction, typename... Types>
+struct Typed<kFunction, Status (*)(Types...)> {
+  static constexpr std::uint8_t kArguments = (... + (std::is_same_v<Types, Scratch&> ? 0 : 1));
+
+  static Status call(Arguments& arguments) { return call(arguments, std::index_sequence_for<Types...>()); }
+  template <std::size_t... I>
+  static Status call(Arguments& arguments, std::index_sequence<I...>) {
+    std::tuple<decltype(argument_as<Types>(arguments, I))...> taken{argument_as<Types>(arguments, I)...};
+    return arguments.fault().ok() ? std::apply(kFunction, std::move(taken)) : arguments.fault();
+  }
+};
+
+// A function whose parameters have the types of the schema's arguments, in their order, and which is not
+// called with others; it may want the call's Scratch& behind them.
+template <auto kFunction>
+inline constexpr TypedKernel typed{Typed<kFunction>::call, Typed<kFunction>::kArguments};
 
 }  // namespace slipway::lean

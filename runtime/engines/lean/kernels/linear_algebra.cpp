@@ -41,12 +41,9 @@ Status product(const TensorView& a, const TensorView& b, std::size_t batch, Tens
 
 // aten::mm.out(Tensor self, Tensor mat2, *, Tensor(a!) out), aten::bmm.out: as many of each.
 template <std::size_t kRank>
-Status mm(Arguments& arguments) {
-  const TensorView& a = arguments.tensor(0);
-  const TensorView& b = arguments.tensor(1);
-  TensorView& out = arguments.tensor(2);
-  if (!arguments.fault().ok() || a.rank != kRank || b.rank != kRank ||
-      a.sizes[kRank - 1] != b.sizes[kRank - 2] || (kRank == 3 && a.sizes[0] != b.sizes[0])) {
+Status mm(const TensorView& a, const TensorView& b, TensorView& out) {
+  if (a.rank != kRank || b.rank != kRank || a.sizes[kRank - 1] != b.sizes[kRank - 2] ||
+      (kRank == 3 && a.sizes[0] != b.sizes[0])) {
     return cannot_multiply(a, b);
   }
   Shape shape = a.shape();
@@ -55,15 +52,9 @@ Status mm(Arguments& arguments) {
   return resized.ok() ? product(a, b, kRank == 3 ? static_cast<std::size_t>(a.sizes[0]) : 1, out) : resized;
 }
 
-// aten::addmm.out(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out)
-Status addmm(Arguments& arguments) {
-  const TensorView& self = arguments.tensor(0);
-  const TensorView& a = arguments.tensor(1);
-  const TensorView& b = arguments.tensor(2);
-  const Number beta = arguments.number(3);
-  const Number alpha = arguments.number(4);
-  TensorView& out = arguments.tensor(5);
-  if (!arguments.fault().ok() || a.rank != 2 || b.rank != 2 || a.sizes[1] != b.sizes[0]) {
+Status addmm(const TensorView& self, const TensorView& a, const TensorView& b, Number beta, Number alpha,
+             TensorView& out) {
+  if (a.rank != 2 || b.rank != 2 || a.sizes[1] != b.sizes[0]) {
     return cannot_multiply(a, b);
   }
   Status done = resize(&out, Shape{a.sizes[0], b.sizes[1]});
@@ -105,14 +96,8 @@ Status addmm(Arguments& arguments) {
   });
 }
 
-// aten::linear.out(Tensor input, Tensor weight, Tensor? bias=None, *, Tensor(a!) out)
-Status linear(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  const TensorView& weight = arguments.tensor(1);
-  const TensorView* bias = arguments.optional_tensor(2);
-  TensorView& out = arguments.tensor(3);
-  if (!arguments.fault().ok() || in.rank == 0 || weight.rank != 2 ||
-      in.sizes[in.rank - 1U] != weight.sizes[1] ||
+Status linear(const TensorView& in, const TensorView& weight, const TensorView* bias, TensorView& out) {
+  if (in.rank == 0 || weight.rank != 2 || in.sizes[in.rank - 1U] != weight.sizes[1] ||
       (bias != nullptr && static_cast<std::int64_t>(bias->count()) != weight.sizes[0])) {
     return cannot_multiply(in, weight);
   }
@@ -164,12 +149,8 @@ T distance(const T* a, const T* b, std::size_t width, double p) {
                                                                           : std::pow(total, T(1) / power);
 }
 
-// aten::_pdist_forward.out(Tensor self, float p=2, *, Tensor(a!) out): between all pairs of rows.
-Status pdist(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  const double p = arguments.real(1);
-  TensorView& out = arguments.tensor(2);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+// Between all pairs of rows.
+Status pdist(const TensorView& in, double p, TensorView& out) {
   // What two of them are multiplied to stays a number: rows without columns can be any many.
   if (in.rank != 2 || in.sizes[0] > INT32_MAX || !(p >= 0)) {
     return mismatch("no distances between the rows of " + to_text(in.shape()));
@@ -191,14 +172,8 @@ Status pdist(Arguments& arguments) {
   });
 }
 
-// aten::_cdist_forward.out(Tensor x1, Tensor x2, float p, int? compute_mode, *, Tensor(a!) out): between each
-// row of x1 [..., P, M] and each of x2 [..., R, M]; what is before is broadcast.
-Status cdist(Arguments& arguments) {
-  const TensorView& a = arguments.tensor(0);
-  const TensorView& b = arguments.tensor(1);
-  const double p = arguments.real(2);
-  TensorView& out = arguments.tensor(4);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+// Between each row of x1 [..., P, M] and each of x2 [..., R, M]; what is before is broadcast.
+Status cdist(const TensorView& a, const TensorView& b, double p, Unused /*compute_mode*/, TensorView& out) {
   if (a.rank < 2 || b.rank < 2 || a.sizes[a.rank - 1U] != b.sizes[b.rank - 1U] || !(p >= 0)) {
     return mismatch("no distances between " + to_text(a.shape()) + " and " + to_text(b.shape()));
   }
@@ -251,9 +226,9 @@ Status cdist(Arguments& arguments) {
 }
 
 constexpr KernelEntry kLinearAlgebraTable[] = {
-    {"aten::_cdist_forward.out", cdist, 5}, {"aten::_pdist_forward.out", pdist, 3},
-    {"aten::addmm.out", addmm, 6},          {"aten::bmm.out", mm<3>, 3},
-    {"aten::linear.out", linear, 4},        {"aten::mm.out", mm<2>, 3},
+    {"aten::_cdist_forward.out", typed<cdist>}, {"aten::_pdist_forward.out", typed<pdist>},
+    {"aten::addmm.out", typed<addmm>},          {"aten::bmm.out", typed<mm<3>>},
+    {"aten::linear.out", typed<linear>},        {"aten::mm.out", typed<mm<2>>},
 };
 
 }  // namespace

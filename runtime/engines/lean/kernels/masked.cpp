@@ -13,13 +13,7 @@
 namespace slipway::lean {
 namespace {
 
-// aten::masked_fill.Scalar_out(Tensor self, Tensor mask, Scalar value, *, Tensor(a!) out)
-Status masked_fill(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  const TensorView& mask = arguments.tensor(1);
-  TensorView& out = arguments.tensor(3);
-  const Number number = arguments.number(2);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+Status masked_fill(const TensorView& in, const TensorView& mask, Number number, TensorView& out) {
   SLIPWAY_RETURN_IF_ERROR(resize_to_both(in, mask, &out));
   in_domain(domain_of(in.dtype), [&](auto zero) {
     using T = decltype(zero);
@@ -98,31 +92,23 @@ Status nonzero_of(const TensorView& in, const std::uint8_t* data, TensorView& ou
   return {};
 }
 
-// aten::nonzero.out(Tensor self, *, Tensor(a!) out): as many rows as there are elements that are not 0.
-Status nonzero(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  TensorView& out = arguments.tensor(1);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+// As many rows as there are elements that are not 0.
+Status nonzero(const TensorView& in, TensorView& out, Scratch& scratch) {
   const std::uint8_t* data = in.data;
   if (!in.contiguous()) {
     TensorView straight = in;
     for (std::uint8_t i = 0; i < in.rank; ++i) {
       straight.order[i] = i;
     }
-    straight.data = arguments.scratch().get(in.bytes());
+    straight.data = scratch.get(in.bytes());
     copy(straight, whole(in));
     data = straight.data;
   }
   return in_bits(size_of(in.dtype), [&](auto bits) { return nonzero_of<decltype(bits)>(in, data, out); });
 }
 
-// aten::masked_select.out(Tensor self, Tensor mask, *, Tensor(a!) out): the elements whose mask is true,
-// broadcast together, in row-major order.
-Status masked_select(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  const TensorView& mask = arguments.tensor(1);
-  TensorView& out = arguments.tensor(2);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+// The elements whose mask is true, broadcast together, in row-major order.
+Status masked_select(const TensorView& in, const TensorView& mask, TensorView& out) {
   Shape shape;
   const Status fits = broadcast_shape(in, mask, &shape);
   if (!fits.ok() || in.dtype != out.dtype || mask.dtype != DType::kBool) {
@@ -156,14 +142,9 @@ Status masked_select(Arguments& arguments) {
   return {};
 }
 
-// aten::masked_scatter.out(Tensor self, Tensor mask, Tensor source, *, Tensor(a!) out): where the mask is
-// true, one element of source after the other.
-Status masked_scatter(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  const TensorView& mask = arguments.tensor(1);
-  const TensorView& source = arguments.tensor(2);
-  TensorView& out = arguments.tensor(3);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+// Where the mask is true, one element of source after the other.
+Status masked_scatter(const TensorView& in, const TensorView& mask, const TensorView& source,
+                      TensorView& out) {
   Shape shape;
   SLIPWAY_RETURN_IF_ERROR(broadcast_shape(in, mask, &shape));
   if (in.dtype != out.dtype || source.dtype != out.dtype || mask.dtype != DType::kBool) {
@@ -239,13 +220,7 @@ void choose_by_flags(const std::array<Operand, 3>& operands, TensorView& out) {
       });
 }
 
-// aten::where.self_out(Tensor condition, Tensor self, Tensor other, *, Tensor(a!) out)
-Status where(Arguments& arguments) {
-  const TensorView& condition = arguments.tensor(0);
-  const TensorView& a = arguments.tensor(1);
-  const TensorView& b = arguments.tensor(2);
-  TensorView& out = arguments.tensor(3);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+Status where(const TensorView& condition, const TensorView& a, const TensorView& b, TensorView& out) {
   Shape shape;
   SLIPWAY_RETURN_IF_ERROR(broadcast_shape(a, b, &shape));
   SLIPWAY_RETURN_IF_ERROR(resize_to_both(condition, shaped(shape), &out));
@@ -267,13 +242,7 @@ Status where(Arguments& arguments) {
   return {};
 }
 
-// aten::clamp.Tensor_out(Tensor self, Tensor? min=None, Tensor? max=None, *, Tensor(a!) out)
-Status clamp_tensors(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  const TensorView* low = arguments.optional_tensor(1);
-  const TensorView* high = arguments.optional_tensor(2);
-  TensorView& out = arguments.tensor(3);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+Status clamp_tensors(const TensorView& in, const TensorView* low, const TensorView* high, TensorView& out) {
   const TensorView& first = low != nullptr ? *low : in;
   const TensorView& last = high != nullptr ? *high : in;
   Shape shape;
@@ -303,12 +272,12 @@ Status clamp_tensors(Arguments& arguments) {
 }
 
 constexpr KernelEntry kMaskedTable[] = {
-    {"aten::clamp.Tensor_out", clamp_tensors, 4, Sharing::kEach},
-    {"aten::masked_fill.Scalar_out", masked_fill, 4, Sharing::kEach},
-    {"aten::masked_scatter.out", masked_scatter, 4, Sharing::kFirst},
-    {"aten::masked_select.out", masked_select, 3},
-    {"aten::nonzero.out", nonzero, 2},
-    {"aten::where.self_out", where, 4, Sharing::kEach},
+    {"aten::clamp.Tensor_out", typed<clamp_tensors>, Sharing::kEach},
+    {"aten::masked_fill.Scalar_out", typed<masked_fill>, Sharing::kEach},
+    {"aten::masked_scatter.out", typed<masked_scatter>, Sharing::kFirst},
+    {"aten::masked_select.out", typed<masked_select>},
+    {"aten::nonzero.out", typed<nonzero>},
+    {"aten::where.self_out", typed<where>, Sharing::kEach},
 };
 
 }  // namespace

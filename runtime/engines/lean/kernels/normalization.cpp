@@ -127,19 +127,8 @@ Status normalize_rows(const TensorView& in, std::size_t width, double eps, const
   });
 }
 
-// aten::native_layer_norm.out(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float
-// eps,
-// *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2)
-Status layer_norm(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  const Shape normalized = arguments.integers(1);
-  const TensorView* weight = arguments.optional_tensor(2);
-  const TensorView* bias = arguments.optional_tensor(3);
-  const double eps = arguments.real(4);
-  TensorView& out = arguments.tensor(5);
-  TensorView& means = arguments.tensor(6);
-  TensorView& rstds = arguments.tensor(7);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+Status layer_norm(const TensorView& in, const Shape& normalized, const TensorView* weight,
+                  const TensorView* bias, double eps, TensorView& out, TensorView& means, TensorView& rstds) {
   if (normalized.size() > in.rank || !in.contiguous() ||
       !std::equal(normalized.rbegin(), normalized.rend(),
                   std::make_reverse_iterator(in.sizes.begin() + in.rank))) {
@@ -172,21 +161,9 @@ Status layer_norm(Arguments& arguments) {
                         });
 }
 
-// aten::native_group_norm.out(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int
-// group, float eps, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2)
-Status group_norm(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  const TensorView* weight = arguments.optional_tensor(1);
-  const TensorView* bias = arguments.optional_tensor(2);
-  const std::int64_t batch = arguments.integer(3);
-  const std::int64_t channels = arguments.integer(4);
-  const std::int64_t area = arguments.integer(5);
-  const std::int64_t groups = arguments.integer(6);
-  const double eps = arguments.real(7);
-  TensorView& out = arguments.tensor(8);
-  TensorView& means = arguments.tensor(9);
-  TensorView& rstds = arguments.tensor(10);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+Status group_norm(const TensorView& in, const TensorView* weight, const TensorView* bias, std::int64_t batch,
+                  std::int64_t channels, std::int64_t area, std::int64_t groups, double eps, TensorView& out,
+                  TensorView& means, TensorView& rstds) {
   std::size_t count = 0;
   const bool fits = count_elements({batch, channels, area}, 1, &count) && channels > 0 && groups > 0 &&
                     channels % groups == 0 && in.count() == count && in.contiguous() &&
@@ -273,18 +250,10 @@ Status batch_norm_with(const TensorView& in, const TensorView* weight, const Ten
   });
 }
 
-// aten::_native_batch_norm_legit_no_training.out(Tensor input, Tensor? weight, Tensor? bias, Tensor
-// running_mean, Tensor running_var, float momentum, float eps, *, Tensor(a!) out0, Tensor(b!) out1,
-// Tensor(c!) out2)
-Status batch_norm(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  const TensorView* weight = arguments.optional_tensor(1);
-  const TensorView* bias = arguments.optional_tensor(2);
-  const TensorView& mean = arguments.tensor(3);
-  const TensorView& variance = arguments.tensor(4);
-  TensorView& out = arguments.tensor(7);
-  return arguments.fault().ok() ? batch_norm_with(in, weight, bias, mean, variance, arguments.real(6), out)
-                                : Status();
+Status batch_norm(const TensorView& in, const TensorView* weight, const TensorView* bias,
+                  const TensorView& mean, const TensorView& variance, Unused /*momentum*/, double eps,
+                  TensorView& out, Unused, Unused) {
+  return batch_norm_with(in, weight, bias, mean, variance, eps, out);
 }
 
 struct Statistics {
@@ -334,21 +303,15 @@ TensorView view_of(std::vector<double>& values) {
   return view;
 }
 
-// aten::_native_batch_norm_legit.no_stats_out(Tensor input, Tensor? weight, Tensor? bias, bool training,
-// float momentum, float eps, *, Tensor(a!) out, Tensor(b!) save_mean, Tensor(c!) save_invstd): the batch's
-// own statistics.
-Status batch_norm_of_batch(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  const double eps = arguments.real(5);
-  TensorView& out = arguments.tensor(6);
-  TensorView& mean = arguments.tensor(7);
-  TensorView& inverse = arguments.tensor(8);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+// The batch's own statistics.
+Status batch_norm_of_batch(const TensorView& in, TensorView* weight, TensorView* bias, Unused /*training*/,
+                           Unused /*momentum*/, double eps, TensorView& out, TensorView& mean,
+                           TensorView& inverse) {
   Statistics found;
   const Status done = statistics_of(in, eps, mean, inverse, &found);
-  return done.ok() ? batch_norm_with(in, arguments.optional_tensor(1), arguments.optional_tensor(2),
-                                     view_of(found.means), view_of(found.variances), eps, out)
-                   : done;
+  return done.ok()
+             ? batch_norm_with(in, weight, bias, view_of(found.means), view_of(found.variances), eps, out)
+             : done;
 }
 
 // running = (1 - momentum) * running + momentum * seen
@@ -391,11 +354,11 @@ Status batch_norm_running(Arguments& arguments) {
 }
 
 constexpr KernelEntry kNormalizationTable[] = {
-    {"aten::_native_batch_norm_legit.no_stats_out", batch_norm_of_batch, 9},
+    {"aten::_native_batch_norm_legit.no_stats_out", typed<batch_norm_of_batch>},
     {"aten::_native_batch_norm_legit.out", batch_norm_running, 11},
-    {"aten::_native_batch_norm_legit_no_training.out", batch_norm, 10},
-    {"aten::native_group_norm.out", group_norm, 11},
-    {"aten::native_layer_norm.out", layer_norm, 8},
+    {"aten::_native_batch_norm_legit_no_training.out", typed<batch_norm>},
+    {"aten::native_group_norm.out", typed<group_norm>},
+    {"aten::native_layer_norm.out", typed<layer_norm>},
 };
 
 }  // namespace

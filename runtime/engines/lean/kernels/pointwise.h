@@ -17,16 +17,13 @@ struct Loops {
   Loop<double> twice = nullptr;
 };
 
-// Argument `out_at` = loop(argument 0), computed in `domain`.
-Status map_unary(Arguments& arguments, std::size_t out_at, Domain domain, const Loops& loops,
-                 const void* context);
-// Argument `out_at` = loop(argument 0, argument 1), both tensors, which are broadcast.
-Status map_binary(Arguments& arguments, std::size_t out_at, Domain domain, const Loops& loops,
-                  const void* context);
-// The same when argument 1 has one element, which `context` has: argument `out_at` = loop(argument 0).
-Status map_by_one(Arguments& arguments, std::size_t out_at, Domain domain, const Loops& loops,
-                  const void* context);
-// out = loop(in), whatever the arguments are.
+// out = loop(a, b), which are broadcast, computed in `domain`.
+Status map_binary(const TensorView& a, const TensorView& b, TensorView& out, Domain domain,
+                  const Loops& loops, const void* context);
+// The same when b has one element, which `context` has: out = loop(a).
+Status map_by_one(const TensorView& a, const TensorView& b, TensorView& out, Domain domain,
+                  const Loops& loops, const void* context);
+// out = loop(in).
 Status map_tensor(const TensorView& in, TensorView& out, Domain domain, const Loops& loops,
                   const void* context);
 
@@ -40,18 +37,17 @@ void unary_loop(const void* context, const T* const* inputs, T* result, std::siz
   }
 }
 
-// Argument `out_at` = f(argument 0), computed in `domain`.
+// out = f(in), computed in `domain`.
 template <typename F>
-Status apply_unary(Arguments& arguments, std::size_t out_at, Domain domain, const F& f) {
-  return map_unary(arguments, out_at, domain,
-                   {unary_loop<F, std::int64_t>, unary_loop<F, float>, unary_loop<F, double>}, &f);
+Status apply_unary(const TensorView& in, TensorView& out, Domain domain, const F& f) {
+  return map_tensor(in, out, domain,
+                    {unary_loop<F, std::int64_t>, unary_loop<F, float>, unary_loop<F, double>}, &f);
 }
 
 // The same for what is computed in floats, whatever the argument's type.
 template <typename F>
-Status apply_real(Arguments& arguments, std::size_t out_at, const F& f) {
-  return map_unary(arguments, out_at, floating(arguments.tensor(0).dtype),
-                   {nullptr, unary_loop<F, float>, unary_loop<F, double>}, &f);
+Status apply_real(const TensorView& in, TensorView& out, const F& f) {
+  return map_tensor(in, out, floating(in.dtype), {nullptr, unary_loop<F, float>, unary_loop<F, double>}, &f);
 }
 
 }  // namespace slipway::lean

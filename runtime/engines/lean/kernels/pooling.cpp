@@ -159,18 +159,11 @@ struct Windows {
   }
 };
 
-// aten::avg_pool2d.out(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool
-// ceil_mode=False, bool count_include_pad=True, int? divisor_override=None, *, Tensor(a!) out)
-Status avg_pool(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  const Pair kernel = pair_of(arguments.integers(1), 1);
-  const std::vector<std::int64_t> strides = arguments.integers(2);
-  const Pair padding = pair_of(arguments.integers(3), 0);
-  const bool ceil = arguments.boolean(4);
-  const bool count_padding = arguments.boolean(5);
-  const std::optional<std::int64_t> divisor = arguments.optional_integer(6);
-  TensorView& out = arguments.tensor(7);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+Status avg_pool(const TensorView& in, const std::vector<std::int64_t>& kernel_size,
+                const std::vector<std::int64_t>& strides, const std::vector<std::int64_t>& padding_given,
+                bool ceil, bool count_padding, std::optional<std::int64_t> divisor, TensorView& out) {
+  const Pair kernel = pair_of(kernel_size, 1);
+  const Pair padding = pair_of(padding_given, 0);
   Windows found;
   const Status done = found.prepare(in, kernel, strides, padding, {1, 1}, ceil, &out);
   if (!done.ok() || (divisor && *divisor == 0)) {
@@ -193,12 +186,8 @@ Status avg_pool(Arguments& arguments) {
   return {};
 }
 
-// aten::_adaptive_avg_pool2d.out(Tensor self, SymInt[2] output_size, *, Tensor(a!) out)
-Status adaptive_avg_pool(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  const std::vector<std::int64_t> output_size = arguments.integers(1);
-  TensorView& out = arguments.tensor(2);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+Status adaptive_avg_pool(const TensorView& in, const std::vector<std::int64_t>& output_size,
+                         TensorView& out) {
   if (!is_image(in) || output_size.size() != 2 || output_size[0] < 0 || output_size[1] < 0) {
     return cannot(in);
   }
@@ -222,18 +211,13 @@ Status adaptive_avg_pool(Arguments& arguments) {
   return {};
 }
 
-// aten::max_pool2d_with_indices.out(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0,
-// int[2] dilation=1, bool ceil_mode=False, *, Tensor(a!) out, Tensor(b!) indices)
-Status max_pool(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  const Pair kernel = pair_of(arguments.integers(1), 1);
-  const std::vector<std::int64_t> strides = arguments.integers(2);
-  const Pair padding = pair_of(arguments.integers(3), 0);
-  const Pair dilation = pair_of(arguments.integers(4), 1);
-  const bool ceil = arguments.boolean(5);
-  TensorView& out = arguments.tensor(6);
-  TensorView& indices = arguments.tensor(7);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+Status max_pool(const TensorView& in, const std::vector<std::int64_t>& kernel_size,
+                const std::vector<std::int64_t>& strides, const std::vector<std::int64_t>& padding_given,
+                const std::vector<std::int64_t>& dilation_given, bool ceil, TensorView& out,
+                TensorView& indices) {
+  const Pair kernel = pair_of(kernel_size, 1);
+  const Pair padding = pair_of(padding_given, 0);
+  const Pair dilation = pair_of(dilation_given, 1);
   Windows found;
   SLIPWAY_RETURN_IF_ERROR(found.prepare(in, kernel, strides, padding, dilation, ceil, &out));
   Status done = resize(&indices, out.shape());
@@ -269,14 +253,9 @@ Status max_pool(Arguments& arguments) {
   return {};
 }
 
-// aten::max_pool2d_with_indices_backward.grad_input(Tensor grad_output, Tensor self, int[2] kernel_size,
-// int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices, *, Tensor(a!) grad_input)
-Status max_pool_backward(Arguments& arguments) {
-  const TensorView& gradient = arguments.tensor(0);
-  const TensorView& in = arguments.tensor(1);
-  const TensorView& indices = arguments.tensor(7);
-  TensorView& out = arguments.tensor(8);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+Status max_pool_backward(const TensorView& gradient, const TensorView& in, Unused /*kernel_size*/,
+                         Unused /*stride*/, Unused /*padding*/, Unused /*dilation*/, Unused /*ceil_mode*/,
+                         const TensorView& indices, TensorView& out) {
   if (!is_image(in) || gradient.shape() != indices.shape() || gradient.rank != in.rank) {
     return cannot(in);
   }
@@ -314,10 +293,10 @@ Status max_pool_backward(Arguments& arguments) {
 }
 
 constexpr KernelEntry kPoolingTable[] = {
-    {"aten::_adaptive_avg_pool2d.out", adaptive_avg_pool, 3},
-    {"aten::avg_pool2d.out", avg_pool, 8},
-    {"aten::max_pool2d_with_indices.out", max_pool, 8},
-    {"aten::max_pool2d_with_indices_backward.grad_input", max_pool_backward, 9},
+    {"aten::_adaptive_avg_pool2d.out", typed<adaptive_avg_pool>},
+    {"aten::avg_pool2d.out", typed<avg_pool>},
+    {"aten::max_pool2d_with_indices.out", typed<max_pool>},
+    {"aten::max_pool2d_with_indices_backward.grad_input", typed<max_pool_backward>},
 };
 
 }  // namespace

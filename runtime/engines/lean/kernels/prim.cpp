@@ -10,29 +10,23 @@
 namespace slipway::lean {
 namespace {
 
-// aten::sym_size.int(Tensor self, int dim) -> SymInt
-Status sym_size(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
+Status sym_size(const TensorView& in, std::int64_t dim_given, EValue& out) {
   std::size_t dim = 0;
-  SLIPWAY_RETURN_IF_ERROR(wrap_dim(arguments.integer(1), in.rank, &dim));
+  SLIPWAY_RETURN_IF_ERROR(wrap_dim(dim_given, in.rank, &dim));
   const std::int64_t size = in.sizes[dim];  // the result may be the tensor's own value
-  arguments.value(2) = size;
+  out = size;
   return {};
 }
 
-// aten::sym_numel(Tensor self) -> SymInt
-Status sym_numel(Arguments& arguments) {
-  arguments.value(1) = static_cast<std::int64_t>(arguments.tensor(0).count());
+Status sym_numel(const TensorView& in, EValue& out) {
+  out = static_cast<std::int64_t>(in.count());
   return {};
 }
 
-// aten::_local_scalar_dense(Tensor self) -> Scalar
-Status local_scalar(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  if (!arguments.fault().ok() || in.count() != 1) {
+Status local_scalar(const TensorView& in, EValue& out) {
+  if (in.count() != 1) {
     return mismatch("a tensor of " + to_text(in.shape()) + " is not one number");
   }
-  EValue& out = arguments.value(1);
   if (is_floating(in.dtype)) {
     double number = 0;
     load(in.dtype, in.data, 1, 1, &number);
@@ -113,15 +107,14 @@ Status mod(Arguments& arguments) {
   return {};
 }
 
-// executorch_prim::truediv.Scalar(Scalar a, Scalar b) -> Scalar
-Status truediv(Arguments& arguments) {
-  arguments.value(2) = arguments.real(0) / arguments.real(1);
+Status truediv(double a, double b, EValue& out) {
+  out = a / b;
   return {};
 }
 
 template <double (*Round)(double)>
-Status to_whole(Arguments& arguments) {
-  arguments.value(1) = to_int64(Round(arguments.real(0)));
+Status to_whole(double given, EValue& out) {
+  out = to_int64(Round(given));
   return {};
 }
 
@@ -136,20 +129,17 @@ Status neg(Arguments& arguments) {
   return {};
 }
 
-// executorch_prim::sym_float.Scalar(Scalar a) -> Scalar
-Status sym_float(Arguments& arguments) {
-  arguments.value(1) = arguments.real(0);
+Status sym_float(double a, EValue& out) {
+  out = a;
   return {};
 }
-// executorch_prim::sym_not.Scalar(SymBool a) -> SymBool
-Status sym_not(Arguments& arguments) {
-  arguments.value(1) = !arguments.boolean(0);
+Status sym_not(bool a, EValue& out) {
+  out = !a;
   return {};
 }
-// executorch_prim::sym_ite.Scalar(SymBool condition, Scalar a, Scalar b) -> Scalar
-Status sym_ite(Arguments& arguments) {
-  const EValue chosen = arguments.boolean(0) ? arguments.value(1) : arguments.value(2);
-  arguments.value(3) = chosen;
+Status sym_ite(bool condition, EValue& a, EValue& b, EValue& out) {
+  const EValue chosen = condition ? a : b;
+  out = chosen;
   return {};
 }
 
@@ -185,13 +175,8 @@ Status et_view(Arguments& arguments) {
   return {};
 }
 
-// executorch_prim::et_copy_index.tensor(Tensor self, Tensor copy_from, int index) -> Tensor: row `index` of
-// self becomes copy_from; self grows to hold it.
-Status copy_index(Arguments& arguments) {
-  TensorView& self = arguments.tensor(0);
-  const TensorView& source = arguments.tensor(1);
-  const std::int64_t index = arguments.integer(2);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+// Row `index` of self becomes copy_from; self grows to hold it.
+Status copy_index(TensorView& self, const TensorView& source, std::int64_t index) {
   if (self.rank != source.rank + 1U || index < 0 || index == INT64_MAX || self.dtype != source.dtype) {
     return mismatch("cannot put " + to_text(source.shape()) + " into " + to_text(self.shape()));
   }
@@ -220,13 +205,13 @@ double cut(double x) {
 }
 
 constexpr KernelEntry kPrimTable[] = {
-    {"aten::_local_scalar_dense", local_scalar, 2},
-    {"aten::sym_numel", sym_numel, 2},
-    {"aten::sym_size.int", sym_size, 3},
+    {"aten::_local_scalar_dense", typed<local_scalar>},
+    {"aten::sym_numel", typed<sym_numel>},
+    {"aten::sym_size.int", typed<sym_size>},
     {"executorch_prim::add.Scalar", number_op<Add>, 3},
-    {"executorch_prim::ceil.Scalar", to_whole<round_up>, 2},
+    {"executorch_prim::ceil.Scalar", typed<to_whole<round_up>>},
     {"executorch_prim::eq.Scalar", number_op<Eq>, 3},
-    {"executorch_prim::et_copy_index.tensor", copy_index, 3, Sharing::kSelf},
+    {"executorch_prim::et_copy_index.tensor", typed<copy_index>, Sharing::kSelf},
     {"executorch_prim::et_view.default", et_view, 3, Sharing::kView},
     {"executorch_prim::floordiv.Scalar", floordiv, 3},
     {"executorch_prim::floordiv.int", floordiv, 3},
@@ -238,16 +223,16 @@ constexpr KernelEntry kPrimTable[] = {
     {"executorch_prim::mod.int", mod, 3},
     {"executorch_prim::mul.Scalar", number_op<Mul>, 3},
     {"executorch_prim::neg.Scalar", neg, 2},
-    {"executorch_prim::round.Scalar", to_whole<round_to_even>, 2},
+    {"executorch_prim::round.Scalar", typed<to_whole<round_to_even>>},
     {"executorch_prim::sub.Scalar", number_op<Sub>, 3},
-    {"executorch_prim::sym_float.Scalar", sym_float, 2},
-    {"executorch_prim::sym_int.Scalar", to_whole<cut>, 2},
-    {"executorch_prim::sym_ite.Scalar", sym_ite, 4},
+    {"executorch_prim::sym_float.Scalar", typed<sym_float>},
+    {"executorch_prim::sym_int.Scalar", typed<to_whole<cut>>},
+    {"executorch_prim::sym_ite.Scalar", typed<sym_ite>},
     {"executorch_prim::sym_max.Scalar", number_op<Max>, 3},
     {"executorch_prim::sym_min.Scalar", number_op<Min>, 3},
-    {"executorch_prim::sym_not.Scalar", sym_not, 2},
-    {"executorch_prim::truediv.Scalar", truediv, 3},
-    {"executorch_prim::trunc.Scalar", to_whole<cut>, 2},
+    {"executorch_prim::sym_not.Scalar", typed<sym_not>},
+    {"executorch_prim::truediv.Scalar", typed<truediv>},
+    {"executorch_prim::trunc.Scalar", typed<to_whole<cut>>},
 };
 
 }  // namespace

@@ -186,13 +186,8 @@ Chosen choose(float low, float high, Range range, float least) {
   return {scale, to_int64(std::nearbyint(std::min(std::max(zero_point, min), max)))};
 }
 
-// quantized_decomposed::choose_qparams_per_token_asymmetric.out(Tensor input, ScalarType dtype, *, Tensor(a!)
-// scale_out, Tensor(b!) zero_point_out)
-Status choose_per_token(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  TensorView& scales = arguments.tensor(2);
-  TensorView& zero_points = arguments.tensor(3);
-  if (!arguments.fault().ok() || in.rank == 0 || !in.contiguous() || in.sizes[in.rank - 1U] == 0) {
+Status choose_per_token(const TensorView& in, Unused /*dtype*/, TensorView& scales, TensorView& zero_points) {
+  if (in.rank == 0 || !in.contiguous() || in.sizes[in.rank - 1U] == 0) {
     return mismatch("cannot choose a scale for each row of " + to_text(in.shape()));
   }
   Shape shape = in.shape();
@@ -217,13 +212,9 @@ Status choose_per_token(Arguments& arguments) {
   return {};
 }
 
-// quantized_decomposed::choose_qparams.Tensor_out(Tensor input, int quant_min, int quant_max, float eps,
-// ScalarType dtype, *, Tensor(a!) scale_out, Tensor(b!) zero_point_out)
-Status choose_qparams(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  TensorView& scale = arguments.tensor(5);
-  TensorView& zero_point = arguments.tensor(6);
-  if (!arguments.fault().ok() || in.count() == 0 || scale.count() != 1 || zero_point.count() != 1) {
+Status choose_qparams(const TensorView& in, std::int64_t least, std::int64_t most, double eps,
+                      Unused /*dtype*/, TensorView& scale, TensorView& zero_point) {
+  if (in.count() == 0 || scale.count() != 1 || zero_point.count() != 1) {
     return mismatch("cannot choose a scale for " + to_text(in.shape()));
   }
   for (TensorView* view : {&scale, &zero_point}) {
@@ -232,8 +223,7 @@ Status choose_qparams(Arguments& arguments) {
   std::vector<float> values(in.count());
   load(in.dtype, in.data, 1, values.size(), values.data());
   const auto ends = std::minmax_element(values.begin(), values.end());
-  const Chosen chosen =
-      choose(*ends.first, *ends.second, range_of(arguments, 1), static_cast<float>(arguments.real(3)));
+  const Chosen chosen = choose(*ends.first, *ends.second, {least, most}, static_cast<float>(eps));
   const auto wide = static_cast<double>(chosen.scale);
   store(scale.dtype, &wide, 1, scale.data, 1);
   store(zero_point.dtype, &chosen.zero_point, 1, zero_point.data, 1);
@@ -241,16 +231,10 @@ Status choose_qparams(Arguments& arguments) {
 }
 
 // Tables of embeddings whose rows are cut into groups with a scale each.
-// quantized_decomposed::embedding_byte.out(Tensor weight, Tensor weight_scales, Tensor? weight_zero_points,
-// int weight_quant_min, int weight_quant_max, Tensor indices, *, Tensor(a!) out)
 template <int Bits>
-Status quantized_embedding(Arguments& arguments, std::size_t out_at) {
-  const TensorView& weight = arguments.tensor(0);
-  const TensorView& scales = arguments.tensor(1);
-  const TensorView* zero_points = arguments.optional_tensor(2);
-  const TensorView& indices = arguments.tensor(5);
-  TensorView& out = arguments.tensor(out_at);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+Status embedding_of(const TensorView& weight, const TensorView& scales, const TensorView* zero_points,
+                    Unused /*weight_quant_min*/, Unused /*weight_quant_max*/, const TensorView& indices,
+                    TensorView& out) {
   constexpr std::size_t kPerByte = 8 / Bits;
   const std::size_t width = weight.rank == 2 ? static_cast<std::size_t>(weight.sizes[1]) * kPerByte : 0;
   const std::size_t groups = scales.rank == 2 ? static_cast<std::size_t>(scales.sizes[1]) : 1;
@@ -301,9 +285,10 @@ Status quantized_embedding(Arguments& arguments, std::size_t out_at) {
   return {};
 }
 
-template <int Bits, std::size_t OutAt>
-Status embedding_of(Arguments& arguments) {
-  return quantized_embedding<Bits>(arguments, OutAt);
+template <int Bits>
+Status embedding_as(const TensorView& weight, const TensorView& scales, const TensorView* zero_points,
+                    Unused low, Unused high, const TensorView& indices, Unused /*dtype*/, TensorView& out) {
+  return embedding_of<Bits>(weight, scales, zero_points, low, high, indices, out);
 }
 
 struct Coded {
@@ -409,18 +394,18 @@ Status quantized_product(Arguments& arguments) {
 
 constexpr KernelEntry kQuantizedTable[] = {
     {"quantized_decomposed::add.out", add_quantized, 15, Sharing::kEach},
-    {"quantized_decomposed::choose_qparams.Tensor_out", choose_qparams, 7},
-    {"quantized_decomposed::choose_qparams_per_token_asymmetric.out", choose_per_token, 4},
+    {"quantized_decomposed::choose_qparams.Tensor_out", typed<choose_qparams>},
+    {"quantized_decomposed::choose_qparams_per_token_asymmetric.out", typed<choose_per_token>},
     {"quantized_decomposed::dequantize_per_channel.out", dequantize<per_channel, 8>, 9},
     {"quantized_decomposed::dequantize_per_tensor.Tensor_out", dequantize<per_tensor_of_tensors, 7>, 8},
     {"quantized_decomposed::dequantize_per_tensor.out", dequantize<per_tensor, 7>, 8},
     {"quantized_decomposed::dequantize_per_token.out", dequantize_per_token, 8},
-    {"quantized_decomposed::embedding_2bit.dtype_out", embedding_of<2, 7>, 8},
-    {"quantized_decomposed::embedding_2bit.out", embedding_of<2, 6>, 7},
-    {"quantized_decomposed::embedding_4bit.dtype_out", embedding_of<4, 7>, 8},
-    {"quantized_decomposed::embedding_4bit.out", embedding_of<4, 6>, 7},
-    {"quantized_decomposed::embedding_byte.dtype_out", embedding_of<8, 7>, 8},
-    {"quantized_decomposed::embedding_byte.out", embedding_of<8, 6>, 7},
+    {"quantized_decomposed::embedding_2bit.dtype_out", typed<embedding_as<2>>},
+    {"quantized_decomposed::embedding_2bit.out", typed<embedding_of<2>>},
+    {"quantized_decomposed::embedding_4bit.dtype_out", typed<embedding_as<4>>},
+    {"quantized_decomposed::embedding_4bit.out", typed<embedding_of<4>>},
+    {"quantized_decomposed::embedding_byte.dtype_out", typed<embedding_as<8>>},
+    {"quantized_decomposed::embedding_byte.out", typed<embedding_of<8>>},
     {"quantized_decomposed::mixed_linear.out", quantized_product<true, 5>, 6},
     {"quantized_decomposed::mixed_mm.out", quantized_product<false, 4>, 5},
     {"quantized_decomposed::quantize_per_channel.out", quantize<per_channel, 4>, 8},

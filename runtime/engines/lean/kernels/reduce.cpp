@@ -11,17 +11,10 @@
 namespace slipway::lean {
 namespace {
 
-std::vector<std::int64_t> only(std::int64_t dim) {
-  return {dim};
-}
-
 // Sums and products are taken in the output's domain.
 template <typename F>
-Status fold(Arguments& arguments, const std::vector<std::int64_t>& dims, bool keep, std::size_t out_at,
+Status fold(const TensorView& in, const std::vector<std::int64_t>& dims, bool keep, TensorView& out,
             Domain domain, F f) {
-  const TensorView& in = arguments.tensor(0);
-  TensorView& out = arguments.tensor(out_at);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   Reduction reduction;
   SLIPWAY_RETURN_IF_ERROR(reduction.plan(in, dims, keep, &out));
   return in_domain(domain, [&](auto zero) {
@@ -32,11 +25,8 @@ Status fold(Arguments& arguments, const std::vector<std::int64_t>& dims, bool ke
 
 // The same for an operator that can follow many lines at once.
 template <typename Op>
-Status fold_with(Arguments& arguments, const std::vector<std::int64_t>& dims, bool keep, std::size_t out_at,
+Status fold_with(const TensorView& in, const std::vector<std::int64_t>& dims, bool keep, TensorView& out,
                  Domain domain, const Op& op) {
-  const TensorView& in = arguments.tensor(0);
-  TensorView& out = arguments.tensor(out_at);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   Reduction reduction;
   SLIPWAY_RETURN_IF_ERROR(reduction.plan(in, dims, keep, &out));
   return in_domain(domain, [&](auto zero) { return reduction.follow<decltype(zero)>(in, out, op); });
@@ -63,11 +53,9 @@ struct Sum {
   }
 };
 
-// aten::sum.IntList_out(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!)
-// out)
-Status sum(Arguments& arguments) {
-  return fold_with(arguments, arguments.integers(1), arguments.boolean(2), 4,
-                   domain_of(arguments.tensor(4).dtype), Sum());
+Status sum(const TensorView& in, const std::vector<std::int64_t>& dims, bool keep, Unused /*dtype*/,
+           TensorView& out) {
+  return fold_with(in, dims, keep, out, domain_of(out.dtype), Sum());
 }
 
 struct Mean : Sum {
@@ -85,14 +73,12 @@ struct Mean : Sum {
   }
 };
 
-// aten::mean.out(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out)
-Status mean(Arguments& arguments) {
-  return fold_with(arguments, arguments.integers(1), arguments.boolean(2), 4,
-                   floating(arguments.tensor(4).dtype), Mean());
+Status mean(const TensorView& in, const std::vector<std::int64_t>& dims, bool keep, Unused /*dtype*/,
+            TensorView& out) {
+  return fold_with(in, dims, keep, out, floating(out.dtype), Mean());
 }
-// aten::mean.dtype_out(Tensor self, *, ScalarType? dtype=None, Tensor(a!) out)
-Status mean_all(Arguments& arguments) {
-  return fold_with(arguments, {}, false, 2, floating(arguments.tensor(2).dtype), Mean());
+Status mean_all(const TensorView& in, Unused /*dtype*/, TensorView& out) {
+  return fold_with(in, {}, false, out, floating(out.dtype), Mean());
 }
 
 struct Product {
@@ -110,14 +96,11 @@ struct Product {
   }
 };
 
-// aten::prod.int_out(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out)
-Status prod(Arguments& arguments) {
-  return fold(arguments, only(arguments.integer(1)), arguments.boolean(2), 4,
-              domain_of(arguments.tensor(4).dtype), Product());
+Status prod(const TensorView& in, std::int64_t dim, bool keep, Unused /*dtype*/, TensorView& out) {
+  return fold(in, {dim}, keep, out, domain_of(out.dtype), Product());
 }
-// aten::prod.out(Tensor self, *, ScalarType? dtype=None, Tensor(a!) out)
-Status prod_all(Arguments& arguments) {
-  return fold(arguments, {}, false, 2, domain_of(arguments.tensor(2).dtype), Product());
+Status prod_all(const TensorView& in, Unused /*dtype*/, TensorView& out) {
+  return fold(in, {}, false, out, domain_of(out.dtype), Product());
 }
 
 // The index of the largest (or smallest) element; NaN counts as the largest of all, the first of equals wins.
@@ -224,26 +207,18 @@ struct Best {
   }
 };
 
-bool nothing_to_choose_from(const TensorView& in) {
-  return in.count() == 0;
+Status something_to_choose_from(const TensorView& in) {
+  return in.count() == 0 ? mismatch("an empty tensor has no largest element") : Status();
 }
 
-// aten::amax.out(Tensor self, int[1] dim=[], bool keepdim=False, *, Tensor(a!) out)
 template <bool Largest>
-Status extreme(Arguments& arguments) {
-  if (nothing_to_choose_from(arguments.tensor(0))) {
-    return mismatch("an empty tensor has no largest element");
-  }
-  return fold_with(arguments, arguments.integers(1), arguments.boolean(2), 3,
-                   domain_of(arguments.tensor(0).dtype), Best<Largest>());
+Status extreme(const TensorView& in, const std::vector<std::int64_t>& dims, bool keep, TensorView& out) {
+  SLIPWAY_RETURN_IF_ERROR(something_to_choose_from(in));
+  return fold_with(in, dims, keep, out, domain_of(in.dtype), Best<Largest>());
 }
-// aten::max.unary_out(Tensor self, *, Tensor(a!) out)
 template <bool Largest>
-Status extreme_all(Arguments& arguments) {
-  if (nothing_to_choose_from(arguments.tensor(0))) {
-    return mismatch("an empty tensor has no largest element");
-  }
-  return fold_with(arguments, {}, false, 1, domain_of(arguments.tensor(0).dtype), Best<Largest>());
+Status extreme_all(const TensorView& in, TensorView& out) {
+  return extreme<Largest>(in, {}, false, out);
 }
 
 // Indices along the dimensions, as int64 whatever domain they are compared in.
@@ -258,30 +233,19 @@ Status indices_of_extremes(const TensorView& in, const std::vector<std::int64_t>
   });
 }
 
-// aten::argmax.out(Tensor self, int? dim=None, bool keepdim=False, *, Tensor(a!) out)
 template <bool Largest>
-Status argument_of_extreme(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  TensorView& out = arguments.tensor(3);
-  const auto dim = arguments.optional_integer(1);
-  if (!arguments.fault().ok() || nothing_to_choose_from(in)) {
-    return mismatch("an empty tensor has no largest element");
-  }
-  return indices_of_extremes<Largest>(in, dim ? only(*dim) : std::vector<std::int64_t>{},
-                                      arguments.boolean(2), &out);
+Status argument_of_extreme(const TensorView& in, std::optional<std::int64_t> dim, bool keep,
+                           TensorView& out) {
+  SLIPWAY_RETURN_IF_ERROR(something_to_choose_from(in));
+  return indices_of_extremes<Largest>(in, dim ? Shape{*dim} : Shape(), keep, &out);
 }
 
-// aten::max.dim_max(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) max, Tensor(b!) max_values)
 template <bool Largest>
-Status extreme_and_index(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  if (!arguments.fault().ok() || nothing_to_choose_from(in)) {
-    return mismatch("an empty tensor has no largest element");
-  }
-  const std::vector<std::int64_t> dims = only(arguments.integer(1));
-  const bool keep = arguments.boolean(2);
-  const Status done = indices_of_extremes<Largest>(in, dims, keep, &arguments.tensor(4));
-  return done.ok() ? fold_with(arguments, dims, keep, 3, domain_of(in.dtype), Best<Largest>()) : done;
+Status extreme_and_index(const TensorView& in, std::int64_t dim, bool keep, TensorView& values,
+                         TensorView& indices) {
+  SLIPWAY_RETURN_IF_ERROR(something_to_choose_from(in));
+  SLIPWAY_RETURN_IF_ERROR(indices_of_extremes<Largest>(in, {dim}, keep, &indices));
+  return extreme<Largest>(in, {dim}, keep, values);
 }
 
 struct Any {
@@ -306,32 +270,23 @@ void any_of_rows(const TensorView& in, TensorView& out) {
   }
 }
 
-// aten::any.all_out(Tensor self, *, Tensor(a!) out)
-Status any_all(Arguments& arguments) {
-  return fold(arguments, {}, false, 1, domain_of(arguments.tensor(0).dtype), Any());
+Status any_dims(const TensorView& in, const std::vector<std::int64_t>& dims, bool keep, TensorView& out) {
+  return fold(in, dims, keep, out, domain_of(in.dtype), Any());
 }
-// aten::any.out(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) out)
-Status any_dim(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  TensorView& out = arguments.tensor(3);
-  const std::int64_t dim = arguments.integer(1);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+Status any_all(const TensorView& in, TensorView& out) {
+  return any_dims(in, {}, false, out);
+}
+Status any_dim(const TensorView& in, std::int64_t dim, bool keep, TensorView& out) {
   const bool flags = in.dtype == DType::kBool && out.dtype == DType::kBool && in.contiguous();
   if (flags && in.rank > 0 && in.count() != 0 && (dim == -1 || dim == in.rank - 1)) {
     Reduction reduction;
-    SLIPWAY_RETURN_IF_ERROR(reduction.plan(in, only(dim), arguments.boolean(2), &out));
+    SLIPWAY_RETURN_IF_ERROR(reduction.plan(in, {dim}, keep, &out));
     if (out.contiguous()) {
       any_of_rows(in, out);
       return {};
     }
   }
-  return fold(arguments, only(arguments.integer(1)), arguments.boolean(2), 3,
-              domain_of(arguments.tensor(0).dtype), Any());
-}
-// aten::any.dims_out(Tensor self, int[]? dim=None, bool keepdim=False, *, Tensor(a!) out)
-Status any_dims(Arguments& arguments) {
-  return fold(arguments, arguments.integers(1), arguments.boolean(2), 3, domain_of(arguments.tensor(0).dtype),
-              Any());
+  return any_dims(in, {dim}, keep, out);
 }
 
 struct Variance {
@@ -352,43 +307,25 @@ struct Variance {
   }
 };
 
-// aten::var.correction_out(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False,
-// Tensor(a!) out)
-Status var_correction(Arguments& arguments) {
-  return fold(arguments, arguments.integers(1), arguments.boolean(3), 4, floating(arguments.tensor(0).dtype),
-              Variance{arguments.optional_real(2).value_or(1.0)});
+Status var_correction(const TensorView& in, const std::vector<std::int64_t>& dims,
+                      std::optional<double> correction, bool keep, TensorView& out) {
+  return fold(in, dims, keep, out, floating(in.dtype), Variance{correction.value_or(1.0)});
 }
-// aten::var.out(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False, *, Tensor(a!) out)
-Status var(Arguments& arguments) {
-  return fold(arguments, arguments.integers(1), arguments.boolean(3), 4, floating(arguments.tensor(0).dtype),
-              Variance{arguments.boolean(2) ? 1.0 : 0.0});
+Status var(const TensorView& in, const std::vector<std::int64_t>& dims, bool unbiased, bool keep,
+           TensorView& out) {
+  return var_correction(in, dims, unbiased ? 1.0 : 0.0, keep, out);
 }
-// aten::var_mean.correction_out(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool
-// keepdim=False, Tensor(a!) out0, Tensor(b!) out1)
-Status var_mean(Arguments& arguments) {
-  const Status done = var_correction(arguments);
-  return done.ok() ? fold(arguments, arguments.integers(1), arguments.boolean(3), 5,
-                          floating(arguments.tensor(0).dtype),
-                          [](const auto& line) {
-                            using T = std::decay_t<decltype(line.first())>;
-                            if constexpr (std::is_floating_point_v<T>) {
-                              return Mean()(line);
-                            } else {
-                              return T{};
-                            }
-                          })
-                   : done;
+Status var_mean(const TensorView& in, const std::vector<std::int64_t>& dims, std::optional<double> correction,
+                bool keep, TensorView& out, TensorView& mean_out) {
+  SLIPWAY_RETURN_IF_ERROR(var_correction(in, dims, correction, keep, out));
+  return fold(in, dims, keep, mean_out, floating(in.dtype), Mean());
 }
 
-// aten::cumsum.out(Tensor self, int dim, *, ScalarType? dtype=None, Tensor(a!) out)
-Status cumsum(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  TensorView& out = arguments.tensor(3);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+Status cumsum(const TensorView& in, std::int64_t dim, Unused /*dtype*/, TensorView& out) {
   SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
   return in_domain(domain_of(out.dtype), [&](auto zero) {
     using T = decltype(zero);
-    return along<T>(in, out, arguments.integer(1), [](T* line, std::size_t count) {
+    return along<T>(in, out, dim, [](T* line, std::size_t count) {
       T total{};
       for (std::size_t i = 0; i < count; ++i) {
         total += line[i];
@@ -399,26 +336,26 @@ Status cumsum(Arguments& arguments) {
 }
 
 constexpr KernelEntry kReduceTable[] = {
-    {"aten::amax.out", extreme<true>, 4},
-    {"aten::amin.out", extreme<false>, 4},
-    {"aten::any.all_out", any_all, 2},
-    {"aten::any.dims_out", any_dims, 4},
-    {"aten::any.out", any_dim, 4},
-    {"aten::argmax.out", argument_of_extreme<true>, 4},
-    {"aten::argmin.out", argument_of_extreme<false>, 4},
-    {"aten::cumsum.out", cumsum, 4},
-    {"aten::max.dim_max", extreme_and_index<true>, 5},
-    {"aten::max.unary_out", extreme_all<true>, 2},
-    {"aten::mean.dtype_out", mean_all, 3},
-    {"aten::mean.out", mean, 5},
-    {"aten::min.dim_min", extreme_and_index<false>, 5},
-    {"aten::min.unary_out", extreme_all<false>, 2},
-    {"aten::prod.int_out", prod, 5},
-    {"aten::prod.out", prod_all, 3},
-    {"aten::sum.IntList_out", sum, 5},
-    {"aten::var.correction_out", var_correction, 5},
-    {"aten::var.out", var, 5},
-    {"aten::var_mean.correction_out", var_mean, 6},
+    {"aten::amax.out", typed<extreme<true>>},
+    {"aten::amin.out", typed<extreme<false>>},
+    {"aten::any.all_out", typed<any_all>},
+    {"aten::any.dims_out", typed<any_dims>},
+    {"aten::any.out", typed<any_dim>},
+    {"aten::argmax.out", typed<argument_of_extreme<true>>},
+    {"aten::argmin.out", typed<argument_of_extreme<false>>},
+    {"aten::cumsum.out", typed<cumsum>},
+    {"aten::max.dim_max", typed<extreme_and_index<true>>},
+    {"aten::max.unary_out", typed<extreme_all<true>>},
+    {"aten::mean.dtype_out", typed<mean_all>},
+    {"aten::mean.out", typed<mean>},
+    {"aten::min.dim_min", typed<extreme_and_index<false>>},
+    {"aten::min.unary_out", typed<extreme_all<false>>},
+    {"aten::prod.int_out", typed<prod>},
+    {"aten::prod.out", typed<prod_all>},
+    {"aten::sum.IntList_out", typed<sum>},
+    {"aten::var.correction_out", typed<var_correction>},
+    {"aten::var.out", typed<var>},
+    {"aten::var_mean.correction_out", typed<var_mean>},
 };
 
 }  // namespace

@@ -10,13 +10,8 @@
 namespace slipway::lean {
 namespace {
 
-// aten::embedding.out(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False,
-// bool sparse=False, *, Tensor(a!) out)
-Status embedding(Arguments& arguments) {
-  const TensorView& weight = arguments.tensor(0);
-  const TensorView& indices = arguments.tensor(1);
-  TensorView& out = arguments.tensor(5);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+Status embedding(const TensorView& weight, const TensorView& indices, Unused /*padding_idx*/,
+                 Unused /*scale_grad_by_freq*/, Unused /*sparse*/, TensorView& out) {
   if (weight.rank != 2 || !weight.contiguous() || weight.dtype != out.dtype || !out.contiguous()) {
     return mismatch("a table of embeddings has the shape " + to_text(weight.shape()));
   }
@@ -39,13 +34,9 @@ Status embedding(Arguments& arguments) {
   return {};
 }
 
-// aten::index_select.out(Tensor self, int dim, Tensor index, *, Tensor(a!) out)
-Status index_select(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  const TensorView& index = arguments.tensor(2);
-  TensorView& out = arguments.tensor(3);
+Status index_select(const TensorView& in, std::int64_t dim_given, const TensorView& index, TensorView& out) {
   std::size_t dim = 0;
-  const Status wrapped = wrap_dim(arguments.integer(1), in.rank, &dim);
+  const Status wrapped = wrap_dim(dim_given, in.rank, &dim);
   if (!wrapped.ok() || in.dtype != out.dtype) {
     return wrapped.ok() ? mismatch("what is selected is of another type") : wrapped;
   }
@@ -109,13 +100,10 @@ void gather_bits(const std::uint8_t* from, std::int64_t line_step, std::int64_t 
   }
 }
 
-// aten::gather.out(Tensor self, int dim, Tensor index, *, bool sparse_grad=False, Tensor(a!) out)
-Status gather(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  const TensorView& index = arguments.tensor(2);
-  TensorView& out = arguments.tensor(4);
+Status gather(const TensorView& in, std::int64_t dim_given, const TensorView& index, Unused /*sparse_grad*/,
+              TensorView& out) {
   std::size_t dim = 0;
-  const Status wrapped = in.rank == 0 ? Status() : wrap_dim(arguments.integer(1), in.rank, &dim);
+  const Status wrapped = in.rank == 0 ? Status() : wrap_dim(dim_given, in.rank, &dim);
   if (!wrapped.ok() || index.rank != in.rank || in.dtype != out.dtype) {
     return wrapped.ok()
                ? mismatch("indices of " + to_text(index.shape()) + " do not fit " + to_text(in.shape()))
@@ -206,32 +194,22 @@ Status scatter_into(const TensorView& self, std::int64_t signed_dim, const Tenso
   });
 }
 
-// aten::scatter.src_out(Tensor self, int dim, Tensor index, Tensor src, *, Tensor(a!) out)
-Status scatter(Arguments& arguments) {
-  const TensorView& source = arguments.tensor(3);
-  return scatter_into(arguments.tensor(0), arguments.integer(1), arguments.tensor(2), &source, {}, false,
-                      arguments.tensor(4));
+Status scatter(const TensorView& in, std::int64_t dim, const TensorView& index, const TensorView& source,
+               TensorView& out) {
+  return scatter_into(in, dim, index, &source, {}, false, out);
 }
-// aten::scatter.value_out(Tensor self, int dim, Tensor index, Scalar value, *, Tensor(a!) out)
-Status scatter_value(Arguments& arguments) {
-  const Number number = arguments.number(3);
-  return scatter_into(arguments.tensor(0), arguments.integer(1), arguments.tensor(2), nullptr, number, false,
-                      arguments.tensor(4));
+Status scatter_value(const TensorView& in, std::int64_t dim, const TensorView& index, Number number,
+                     TensorView& out) {
+  return scatter_into(in, dim, index, nullptr, number, false, out);
 }
-// aten::scatter_add.out(Tensor self, int dim, Tensor index, Tensor src, *, Tensor(a!) out)
-Status scatter_add(Arguments& arguments) {
-  const TensorView& source = arguments.tensor(3);
-  return scatter_into(arguments.tensor(0), arguments.integer(1), arguments.tensor(2), &source, {}, true,
-                      arguments.tensor(4));
+Status scatter_add(const TensorView& in, std::int64_t dim, const TensorView& index, const TensorView& source,
+                   TensorView& out) {
+  return scatter_into(in, dim, index, &source, {}, true, out);
 }
 
-// aten::repeat_interleave.Tensor_out(Tensor repeats, *, SymInt? output_size=None, Tensor(a!) out): each index
-// as often as `repeats` says.
-Status repeat_interleave(Arguments& arguments) {
-  const TensorView& repeats = arguments.tensor(0);
-  const std::optional<std::int64_t> output_size = arguments.optional_integer(1);
-  TensorView& out = arguments.tensor(2);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+// Each index as often as `repeats` says.
+Status repeat_interleave(const TensorView& repeats, std::optional<std::int64_t> output_size,
+                         TensorView& out) {
   const std::vector<std::int64_t> times = integers_of(repeats);
   std::int64_t total = 0;
   for (const std::int64_t count : times) {
@@ -257,13 +235,13 @@ Status repeat_interleave(Arguments& arguments) {
 }
 
 constexpr KernelEntry kScatterGatherTable[] = {
-    {"aten::embedding.out", embedding, 6},
-    {"aten::gather.out", gather, 5},
-    {"aten::index_select.out", index_select, 4},
-    {"aten::repeat_interleave.Tensor_out", repeat_interleave, 3},
-    {"aten::scatter.src_out", scatter, 5, Sharing::kFirst},
-    {"aten::scatter.value_out", scatter_value, 5, Sharing::kFirst},
-    {"aten::scatter_add.out", scatter_add, 5, Sharing::kFirst},
+    {"aten::embedding.out", typed<embedding>},
+    {"aten::gather.out", typed<gather>},
+    {"aten::index_select.out", typed<index_select>},
+    {"aten::repeat_interleave.Tensor_out", typed<repeat_interleave>},
+    {"aten::scatter.src_out", typed<scatter>, Sharing::kFirst},
+    {"aten::scatter.value_out", typed<scatter_value>, Sharing::kFirst},
+    {"aten::scatter_add.out", typed<scatter_add>, Sharing::kFirst},
 };
 
 }  // namespace

@@ -116,33 +116,20 @@ Status sorted(const TensorView& in, std::int64_t signed_dim, std::int64_t count,
   });
 }
 
-// aten::topk.values(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, Tensor(a!)
-// values, Tensor(b!) indices)
-Status topk(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  TensorView& values = arguments.tensor(5);
-  TensorView& indices = arguments.tensor(6);
-  return arguments.fault().ok()
-             ? sorted(in, arguments.integer(2), arguments.integer(1), arguments.boolean(3), values, indices)
-             : Status();
+Status topk(const TensorView& in, std::int64_t k, std::int64_t dim, bool largest, Unused /*sorted*/,
+            TensorView& values, TensorView& indices) {
+  return sorted(in, dim, k, largest, values, indices);
 }
-// aten::sort.values(Tensor self, int dim=-1, bool descending=False, *, Tensor(a!) values, Tensor(b!) indices)
-Status sort(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  TensorView& values = arguments.tensor(3);
-  TensorView& indices = arguments.tensor(4);
+Status sort(const TensorView& in, std::int64_t dim_given, bool descending, TensorView& values,
+            TensorView& indices) {
   std::size_t dim = 0;
-  const Status wrapped = in.rank == 0 ? Status() : wrap_dim(arguments.integer(1), in.rank, &dim);
-  if (!arguments.fault().ok() || !wrapped.ok()) {
-    return wrapped;
-  }
-  return sorted(in, arguments.integer(1), in.rank == 0 ? 1 : in.sizes[dim], arguments.boolean(2), values,
-                indices);
+  SLIPWAY_RETURN_IF_ERROR(in.rank == 0 ? Status() : wrap_dim(dim_given, in.rank, &dim));
+  return sorted(in, dim_given, in.rank == 0 ? 1 : in.sizes[dim], descending, values, indices);
 }
 
 constexpr KernelEntry kSortingTable[] = {
-    {"aten::sort.values", sort, 5},
-    {"aten::topk.values", topk, 7},
+    {"aten::sort.values", typed<sort>},
+    {"aten::topk.values", typed<topk>},
 };
 
 }  // namespace

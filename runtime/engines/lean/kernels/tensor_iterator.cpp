@@ -335,30 +335,15 @@ Status map_tensor(const TensorView& in, TensorView& out, Domain domain, const Lo
   return {};
 }
 
-Status map_unary(Arguments& arguments, std::size_t out_at, Domain domain, const Loops& loops,
-                 const void* context) {
-  const TensorView& in = arguments.tensor(0);
-  TensorView& out = arguments.tensor(out_at);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
-  return map_tensor(in, out, domain, loops, context);
-}
-
-Status map_by_one(Arguments& arguments, std::size_t out_at, Domain domain, const Loops& loops,
-                  const void* context) {
-  const TensorView& a = arguments.tensor(0);
-  TensorView& out = arguments.tensor(out_at);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
-  SLIPWAY_RETURN_IF_ERROR(resize_to_both(a, arguments.tensor(1), &out));
+Status map_by_one(const TensorView& a, const TensorView& b, TensorView& out, Domain domain,
+                  const Loops& loops, const void* context) {
+  SLIPWAY_RETURN_IF_ERROR(resize_to_both(a, b, &out));
   map_in(domain, out, std::array<Operand, 1>{operand_of(a, out)}, loops, context);
   return {};
 }
 
-Status map_binary(Arguments& arguments, std::size_t out_at, Domain domain, const Loops& loops,
-                  const void* context) {
-  const TensorView& a = arguments.tensor(0);
-  const TensorView& b = arguments.tensor(1);
-  TensorView& out = arguments.tensor(out_at);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+Status map_binary(const TensorView& a, const TensorView& b, TensorView& out, Domain domain,
+                  const Loops& loops, const void* context) {
   SLIPWAY_RETURN_IF_ERROR(resize_to_both(a, b, &out));
   map_in(domain, out, std::array<Operand, 2>{operand_of(a, out), operand_of(b, out)}, loops, context);
   return {};

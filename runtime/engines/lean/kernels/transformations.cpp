@@ -7,12 +7,8 @@
 namespace slipway::lean {
 namespace {
 
-// aten::roll.out(Tensor self, SymInt[1] shifts, int[1] dims=[], *, Tensor(a!) out)
-Status roll(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  TensorView& out = arguments.tensor(3);
-  const std::vector<std::int64_t> shifts = arguments.integers(1);
-  const std::vector<std::int64_t> dims = arguments.integers(2);
+Status roll(const TensorView& in, const std::vector<std::int64_t>& shifts,
+            const std::vector<std::int64_t>& dims, TensorView& out) {
   if (shifts.size() != dims.size() || shifts.size() != 1) {
     return mismatch("only one dimension at a time can be rolled");
   }
@@ -29,26 +25,20 @@ Status roll(Arguments& arguments) {
   return {};
 }
 
-// aten::flip.out(Tensor self, int[] dims, *, Tensor(a!) out)
-Status flip(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
+Status flip(const TensorView& in, const std::vector<std::int64_t>& dims, TensorView& out) {
   Operand operand = whole(in);
-  for (const std::int64_t item : arguments.integers(1)) {
+  for (const std::int64_t item : dims) {
     std::size_t dim = 0;
     SLIPWAY_RETURN_IF_ERROR(wrap_dim(item, in.rank, &dim));
     advance(&operand, std::max<std::int64_t>(in.sizes[dim] - 1, 0) * operand.steps[dim]);
     operand.steps[dim] = -operand.steps[dim];
   }
-  return copy_as(arguments.tensor(2), in.shape(), operand);
+  return copy_as(out, in.shape(), operand);
 }
 
 // aten::pixel_shuffle.out(Tensor self, int upscale_factor, *, Tensor(a!) out); unshuffle is its inverse.
 template <bool Inverse>
-Status pixel_shuffle(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  TensorView& out = arguments.tensor(2);
-  const std::int64_t factor = arguments.integer(1);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+Status pixel_shuffle(const TensorView& in, std::int64_t factor, TensorView& out) {
   if (in.rank < 3 || in.rank + 2U > kMostDims || factor <= 0 || factor > INT16_MAX) {
     return mismatch("cannot shuffle the pixels of " + to_text(in.shape()));
   }
@@ -93,11 +83,7 @@ Status pixel_shuffle(Arguments& arguments) {
   return {};
 }
 
-// aten::tril.out(Tensor self, SymInt diagonal=0, *, Tensor(a!) out)
-Status tril(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  TensorView& out = arguments.tensor(2);
-  const std::int64_t diagonal = arguments.integer(1);
+Status tril(const TensorView& in, std::int64_t diagonal, TensorView& out) {
   if (in.rank < 2) {
     return mismatch("a tensor of " + to_text(in.shape()) + " has no triangle");
   }
@@ -124,11 +110,7 @@ Status tril(Arguments& arguments) {
 
 // Padding by looking back into the image: mirrored without the edge, or the edge again.
 template <bool Mirror, std::size_t Dims>
-Status pad(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  const std::vector<std::int64_t> padding = arguments.integers(1);
-  TensorView& out = arguments.tensor(2);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+Status pad(const TensorView& in, const std::vector<std::int64_t>& padding, TensorView& out) {
   if (padding.size() != 2 * Dims || in.rank < Dims || in.dtype != out.dtype) {
     return mismatch("the padding does not fit " + to_text(in.shape()));
   }
@@ -173,14 +155,9 @@ Status pad(Arguments& arguments) {
   return {};
 }
 
-// aten::constant_pad_nd.out(Tensor self, SymInt[] pad, Scalar value=0, *, Tensor(a!) out): pairs from the
-// last dimension on; negative ones cut.
-Status constant_pad(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  TensorView& out = arguments.tensor(3);
-  const std::vector<std::int64_t> pad = arguments.integers(1);
-  const Number value = arguments.number(2);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+// Pairs from the last dimension on; negative ones cut.
+Status constant_pad(const TensorView& in, const std::vector<std::int64_t>& pad, Number value,
+                    TensorView& out) {
   if (pad.size() % 2 != 0 || pad.size() / 2 > in.rank) {
     return mismatch("the padding does not fit " + to_text(in.shape()));
   }
@@ -219,18 +196,18 @@ Status constant_pad(Arguments& arguments) {
 }
 
 constexpr KernelEntry kTransformationTable[] = {
-    {"aten::constant_pad_nd.out", constant_pad, 4},
-    {"aten::flip.out", flip, 3},
-    {"aten::pixel_shuffle.out", pixel_shuffle<false>, 3},
-    {"aten::pixel_unshuffle.out", pixel_shuffle<true>, 3},
-    {"aten::reflection_pad1d.out", pad<true, 1>, 3},
-    {"aten::reflection_pad2d.out", pad<true, 2>, 3},
-    {"aten::reflection_pad3d.out", pad<true, 3>, 3},
-    {"aten::replication_pad1d.out", pad<false, 1>, 3},
-    {"aten::replication_pad2d.out", pad<false, 2>, 3},
-    {"aten::replication_pad3d.out", pad<false, 3>, 3},
-    {"aten::roll.out", roll, 4},
-    {"aten::tril.out", tril, 3},
+    {"aten::constant_pad_nd.out", typed<constant_pad>},
+    {"aten::flip.out", typed<flip>},
+    {"aten::pixel_shuffle.out", typed<pixel_shuffle<false>>},
+    {"aten::pixel_unshuffle.out", typed<pixel_shuffle<true>>},
+    {"aten::reflection_pad1d.out", typed<pad<true, 1>>},
+    {"aten::reflection_pad2d.out", typed<pad<true, 2>>},
+    {"aten::reflection_pad3d.out", typed<pad<true, 3>>},
+    {"aten::replication_pad1d.out", typed<pad<false, 1>>},
+    {"aten::replication_pad2d.out", typed<pad<false, 2>>},
+    {"aten::replication_pad3d.out", typed<pad<false, 3>>},
+    {"aten::roll.out", typed<roll>},
+    {"aten::tril.out", typed<tril>},
 };
 
 }  // namespace

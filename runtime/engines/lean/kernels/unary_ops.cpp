@@ -10,16 +10,16 @@
 namespace slipway::lean {
 namespace {
 
-// aten::OP.out(Tensor self, *, Tensor(a!) out), computed in the input's own domain.
+// Computed in the input's own domain.
 template <typename Op>
-Status same(Arguments& arguments) {
-  return apply_unary(arguments, 1, domain_of(arguments.tensor(0).dtype), Op());
+Status same(const TensorView& in, TensorView& out) {
+  return apply_unary(in, out, domain_of(in.dtype), Op());
 }
 
 // The same, computed in floats.
 template <typename Op>
-Status real(Arguments& arguments) {
-  return apply_real(arguments, 1, Op());
+Status real(const TensorView& in, TensorView& out) {
+  return apply_real(in, out, Op());
 }
 
 // The least integer is its own negative, as in PyTorch.
@@ -88,13 +88,10 @@ SLIPWAY_OP(IsInf, static_cast<T>(std::isinf(x) ? 1 : 0));
 
 #undef SLIPWAY_OP
 
-// aten::logical_not.out(Tensor self, *, Tensor(a!) out): of flags, which masks of attention are, as bytes.
-Status logical_not(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  TensorView& out = arguments.tensor(1);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+// Of flags, which masks of attention are, as bytes.
+Status logical_not(const TensorView& in, TensorView& out) {
   if (in.dtype != DType::kBool || out.dtype != DType::kBool) {
-    return same<Not>(arguments);
+    return same<Not>(in, out);
   }
   SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
   for_each_row(
@@ -116,8 +113,8 @@ Status logical_not(Arguments& arguments) {
 
 // Rounding leaves integers as they are.
 template <typename Op>
-Status rounding(Arguments& arguments) {
-  return apply_unary(arguments, 1, domain_of(arguments.tensor(0).dtype), [](auto x) {
+Status rounding(const TensorView& in, TensorView& out) {
+  return apply_unary(in, out, domain_of(in.dtype), [](auto x) {
     if constexpr (std::is_floating_point_v<decltype(x)>) {
       return Op()(x);
     } else {
@@ -126,19 +123,15 @@ Status rounding(Arguments& arguments) {
   });
 }
 
-// aten::bitwise_not.out(Tensor self, *, Tensor(a!) out)
-Status bitwise_not(Arguments& arguments) {
-  const bool truth = arguments.tensor(0).dtype == DType::kBool;
-  return apply_unary(arguments, 1, Domain::kInt, [truth](auto x) {
+Status bitwise_not(const TensorView& in, TensorView& out) {
+  return apply_unary(in, out, Domain::kInt, [truth = in.dtype == DType::kBool](auto x) {
     const auto bits = static_cast<std::int64_t>(x);
     return static_cast<decltype(x)>(truth ? (bits == 0 ? 1 : 0) : ~bits);
   });
 }
 
-// aten::logit.out(Tensor self, float? eps=None, *, Tensor(a!) out)
-Status logit(Arguments& arguments) {
-  const auto eps = arguments.optional_real(1);
-  return apply_real(arguments, 2, [eps](auto x) {
+Status logit(const TensorView& in, std::optional<double> eps, TensorView& out) {
+  return apply_real(in, out, [eps](auto x) {
     using T = decltype(x);
     const T low = eps ? T(*eps) : T(0);
     const T kept = !eps ? x : x < low ? low : x > T(1) - low ? T(1) - low : x;
@@ -146,13 +139,9 @@ Status logit(Arguments& arguments) {
   });
 }
 
-// aten::clamp.out(Tensor self, Scalar? min=None, Scalar? max=None, *, Tensor(a!) out); NaN stays NaN.
-Status clamp(Arguments& arguments) {
-  const auto bound = [&](std::size_t i) {
-    return arguments.is_none(i) ? std::nullopt : std::optional<Number>(arguments.number(i));
-  };
-  const Domain domain = domain_of(arguments.tensor(3).dtype);
-  return apply_unary(arguments, 3, domain, [low = bound(1), high = bound(2)](auto x) {
+// NaN stays NaN.
+Status clamp(const TensorView& in, std::optional<Number> low, std::optional<Number> high, TensorView& out) {
+  return apply_unary(in, out, domain_of(out.dtype), [low, high](auto x) {
     using T = decltype(x);
     if (low && x < low->as<T>()) {
       x = low->as<T>();
@@ -165,47 +154,47 @@ Status clamp(Arguments& arguments) {
 }
 
 constexpr KernelEntry kUnaryTable[] = {
-    {"aten::abs.out", same<Abs>, 2, Sharing::kEach},
-    {"aten::acos.out", real<Acos>, 2, Sharing::kEach},
-    {"aten::acosh.out", real<Acosh>, 2, Sharing::kEach},
-    {"aten::asin.out", real<Asin>, 2, Sharing::kEach},
-    {"aten::asinh.out", real<Asinh>, 2, Sharing::kEach},
-    {"aten::atan.out", real<Atan>, 2, Sharing::kEach},
-    {"aten::atanh.out", real<Atanh>, 2, Sharing::kEach},
-    {"aten::bitwise_not.out", bitwise_not, 2, Sharing::kEach},
-    {"aten::ceil.out", rounding<Ceil>, 2, Sharing::kEach},
-    {"aten::clamp.out", clamp, 4, Sharing::kEach},
-    {"aten::cos.out", real<Cos>, 2, Sharing::kEach},
-    {"aten::cosh.out", real<Cosh>, 2, Sharing::kEach},
-    {"aten::erf.out", real<Erf>, 2, Sharing::kEach},
-    {"aten::exp.out", real<Exp>, 2, Sharing::kEach},
-    {"aten::expm1.out", real<Expm1>, 2, Sharing::kEach},
-    {"aten::floor.out", rounding<Floor>, 2, Sharing::kEach},
-    {"aten::hardsigmoid.out", real<Hardsigmoid>, 2, Sharing::kEach},
-    {"aten::hardswish.out", real<Hardswish>, 2, Sharing::kEach},
-    {"aten::hardtanh.out", clamp, 4, Sharing::kEach},
-    {"aten::isinf.out", real<IsInf>, 2, Sharing::kEach},
-    {"aten::isnan.out", real<IsNan>, 2, Sharing::kEach},
-    {"aten::log.out", real<Log>, 2, Sharing::kEach},
-    {"aten::log10.out", real<Log10>, 2, Sharing::kEach},
-    {"aten::log1p.out", real<Log1p>, 2, Sharing::kEach},
-    {"aten::log2.out", real<Log2>, 2, Sharing::kEach},
-    {"aten::logical_not.out", logical_not, 2, Sharing::kEach},
-    {"aten::logit.out", logit, 3, Sharing::kEach},
-    {"aten::neg.out", same<Neg>, 2, Sharing::kEach},
-    {"aten::reciprocal.out", real<Reciprocal>, 2, Sharing::kEach},
-    {"aten::relu.out", same<Relu>, 2, Sharing::kEach},
-    {"aten::round.out", rounding<Round>, 2, Sharing::kEach},
-    {"aten::rsqrt.out", real<Rsqrt>, 2, Sharing::kEach},
-    {"aten::sigmoid.out", real<Sigmoid>, 2, Sharing::kEach},
-    {"aten::sign.out", same<Sign>, 2, Sharing::kEach},
-    {"aten::silu.out", real<Silu>, 2, Sharing::kEach},
-    {"aten::sin.out", real<Sin>, 2, Sharing::kEach},
-    {"aten::sinh.out", real<Sinh>, 2, Sharing::kEach},
-    {"aten::sqrt.out", real<Sqrt>, 2, Sharing::kEach},
-    {"aten::tan.out", real<Tan>, 2, Sharing::kEach},
-    {"aten::tanh.out", real<Tanh>, 2, Sharing::kEach},
-    {"aten::trunc.out", rounding<Trunc>, 2, Sharing::kEach},
+    {"aten::abs.out", typed<same<Abs>>, Sharing::kEach},
+    {"aten::acos.out", typed<real<Acos>>, Sharing::kEach},
+    {"aten::acosh.out", typed<real<Acosh>>, Sharing::kEach},
+    {"aten::asin.out", typed<real<Asin>>, Sharing::kEach},
+    {"aten::asinh.out", typed<real<Asinh>>, Sharing::kEach},
+    {"aten::atan.out", typed<real<Atan>>, Sharing::kEach},
+    {"aten::atanh.out", typed<real<Atanh>>, Sharing::kEach},
+    {"aten::bitwise_not.out", typed<bitwise_not>, Sharing::kEach},
+    {"aten::ceil.out", typed<rounding<Ceil>>, Sharing::kEach},
+    {"aten::clamp.out", typed<clamp>, Sharing::kEach},
+    {"aten::cos.out", typed<real<Cos>>, Sharing::kEach},
+    {"aten::cosh.out", typed<real<Cosh>>, Sharing::kEach},
+    {"aten::erf.out", typed<real<Erf>>, Sharing::kEach},
+    {"aten::exp.out", typed<real<Exp>>, Sharing::kEach},
+    {"aten::expm1.out", typed<real<Expm1>>, Sharing::kEach},
+    {"aten::floor.out", typed<rounding<Floor>>, Sharing::kEach},
+    {"aten::hardsigmoid.out", typed<real<Hardsigmoid>>, Sharing::kEach},
+    {"aten::hardswish.out", typed<real<Hardswish>>, Sharing::kEach},
+    {"aten::hardtanh.out", typed<clamp>, Sharing::kEach},
+    {"aten::isinf.out", typed<real<IsInf>>, Sharing::kEach},
+    {"aten::isnan.out", typed<real<IsNan>>, Sharing::kEach},
+    {"aten::log.out", typed<real<Log>>, Sharing::kEach},
+    {"aten::log10.out", typed<real<Log10>>, Sharing::kEach},
+    {"aten::log1p.out", typed<real<Log1p>>, Sharing::kEach},
+    {"aten::log2.out", typed<real<Log2>>, Sharing::kEach},
+    {"aten::logical_not.out", typed<logical_not>, Sharing::kEach},
+    {"aten::logit.out", typed<logit>, Sharing::kEach},
+    {"aten::neg.out", typed<same<Neg>>, Sharing::kEach},
+    {"aten::reciprocal.out", typed<real<Reciprocal>>, Sharing::kEach},
+    {"aten::relu.out", typed<same<Relu>>, Sharing::kEach},
+    {"aten::round.out", typed<rounding<Round>>, Sharing::kEach},
+    {"aten::rsqrt.out", typed<real<Rsqrt>>, Sharing::kEach},
+    {"aten::sigmoid.out", typed<real<Sigmoid>>, Sharing::kEach},
+    {"aten::sign.out", typed<same<Sign>>, Sharing::kEach},
+    {"aten::silu.out", typed<real<Silu>>, Sharing::kEach},
+    {"aten::sin.out", typed<real<Sin>>, Sharing::kEach},
+    {"aten::sinh.out", typed<real<Sinh>>, Sharing::kEach},
+    {"aten::sqrt.out", typed<real<Sqrt>>, Sharing::kEach},
+    {"aten::tan.out", typed<real<Tan>>, Sharing::kEach},
+    {"aten::tanh.out", typed<real<Tanh>>, Sharing::kEach},
+    {"aten::trunc.out", typed<rounding<Trunc>>, Sharing::kEach},
 };
 
 }  // namespace

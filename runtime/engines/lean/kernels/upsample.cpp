@@ -12,8 +12,8 @@
 namespace slipway::lean {
 namespace {
 
-std::vector<double> factors_of(Arguments& arguments, std::size_t i) {
-  const auto* list = std::get_if<DoubleList>(&arguments.value(i));
+std::vector<double> factors_of(const EValue& value) {
+  const auto* list = std::get_if<DoubleList>(&value);
   return list == nullptr ? std::vector<double>() : list->items;
 }
 
@@ -53,14 +53,11 @@ std::int64_t pixel_at(T coordinate, std::int64_t size) {
                                   std::max<std::int64_t>(size - 1, 0));
 }
 
-// aten::upsample_nearest2d.vec_out(Tensor input, SymInt[]? output_size, float[]? scale_factors, *, Tensor(a!)
-// out)
-Status nearest(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  TensorView& out = arguments.tensor(3);
-  const std::vector<double> factors = factors_of(arguments, 2);
+Status nearest(const TensorView& in, const std::vector<std::int64_t>& sizes, const EValue& scale_factors,
+               TensorView& out) {
+  const std::vector<double> factors = factors_of(scale_factors);
   Shape shape;
-  const Status done = resize_image(in, arguments.integers(1), factors, &out, &shape);
+  const Status done = resize_image(in, sizes, factors, &out, &shape);
   if (!done.ok() || out.count() == 0) {
     return done;
   }
@@ -122,15 +119,11 @@ struct Between {
   T share;
 };
 
-// aten::upsample_bilinear2d.vec_out(Tensor input, SymInt[]? output_size, bool align_corners, float[]?
-// scale_factors, *, Tensor(a!) out)
-Status bilinear(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  const bool corners = arguments.boolean(2);
-  TensorView& out = arguments.tensor(4);
-  const std::vector<double> factors = factors_of(arguments, 3);
+Status bilinear(const TensorView& in, const std::vector<std::int64_t>& sizes, bool corners,
+                const EValue& scale_factors, TensorView& out) {
+  const std::vector<double> factors = factors_of(scale_factors);
   Shape shape;
-  const Status done = resize_image(in, arguments.integers(1), factors, &out, &shape);
+  const Status done = resize_image(in, sizes, factors, &out, &shape);
   if (!done.ok() || out.count() == 0) {
     return done;
   }
@@ -200,16 +193,10 @@ std::vector<Blend<T>> triangles(std::int64_t in, std::int64_t out, T scale) {
   return blends;
 }
 
-// aten::_upsample_bilinear2d_aa.out(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h,
-// float? scales_w, *, Tensor(a!) out): columns first, then rows.
-Status smooth_bilinear(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  const std::vector<std::int64_t> sizes = arguments.integers(1);
-  const bool corners = arguments.boolean(2);
-  const std::vector<double> factors{arguments.optional_real(3).value_or(0),
-                                    arguments.optional_real(4).value_or(0)};
-  TensorView& out = arguments.tensor(5);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+// Columns first, then rows.
+Status smooth_bilinear(const TensorView& in, const std::vector<std::int64_t>& sizes, bool corners,
+                       std::optional<double> scales_h, std::optional<double> scales_w, TensorView& out) {
+  const std::vector<double> factors{scales_h.value_or(0), scales_w.value_or(0)};
   Shape shape;
   Status done = resize_image(in, sizes, {}, &out, &shape);
   if (!done.ok() || out.count() == 0 || in.count() == 0) {
@@ -364,17 +351,9 @@ struct Plane {
   }
 };
 
-// aten::grid_sampler_2d.out(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool
-// align_corners,
-// *, Tensor(a!) out): modes bilinear, nearest, bicubic; padding zeros, border, reflection.
-Status grid_sampler(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  const TensorView& grid = arguments.tensor(1);
-  const std::int64_t mode = arguments.integer(2);
-  const std::int64_t padding = arguments.integer(3);
-  const bool corners = arguments.boolean(4);
-  TensorView& out = arguments.tensor(5);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+// Modes bilinear, nearest, bicubic; padding zeros, border, reflection.
+Status grid_sampler(const TensorView& in, const TensorView& grid, std::int64_t mode, std::int64_t padding,
+                    bool corners, TensorView& out) {
   if (in.rank != 4 || grid.rank != 4 || grid.sizes[3] != 2 || grid.sizes[0] != in.sizes[0] ||
       in.sizes[2] == 0 || in.sizes[3] == 0 || mode < 0 || mode > 2 || padding < 0 || padding > 2) {
     return mismatch("cannot sample " + to_text(in.shape()) + " at " + to_text(grid.shape()));
@@ -407,10 +386,10 @@ Status grid_sampler(Arguments& arguments) {
 }
 
 constexpr KernelEntry kUpsampleTable[] = {
-    {"aten::_upsample_bilinear2d_aa.out", smooth_bilinear, 6},
-    {"aten::grid_sampler_2d.out", grid_sampler, 6},
-    {"aten::upsample_bilinear2d.vec_out", bilinear, 5},
-    {"aten::upsample_nearest2d.vec_out", nearest, 4},
+    {"aten::_upsample_bilinear2d_aa.out", typed<smooth_bilinear>},
+    {"aten::grid_sampler_2d.out", typed<grid_sampler>},
+    {"aten::upsample_bilinear2d.vec_out", typed<bilinear>},
+    {"aten::upsample_nearest2d.vec_out", typed<nearest>},
 };
 
 }  // namespace

@@ -10,10 +10,7 @@ namespace slipway::lean {
 namespace {
 
 // The elements keep their logical row-major order under another shape; one size may be -1.
-Status reshape_copy(Arguments& arguments, Shape shape, std::size_t out_at) {
-  const TensorView& in = arguments.tensor(0);
-  TensorView& out = arguments.tensor(out_at);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+Status view_copy(const TensorView& in, Shape shape, TensorView& out, Scratch& scratch) {
   std::int64_t known = 1;
   std::int64_t* open = nullptr;
   for (std::int64_t& size : shape) {
@@ -32,7 +29,7 @@ Status reshape_copy(Arguments& arguments, Shape shape, std::size_t out_at) {
   }
   if (!in.contiguous() || !out.contiguous()) {
     // Through row-major order: other memory orders do not survive a change of shape.
-    std::uint8_t* rows = arguments.scratch().get(in.bytes());
+    std::uint8_t* rows = scratch.get(in.bytes());
     TensorView straight = in;
     straight.data = rows;
     for (std::uint8_t i = 0; i < in.rank; ++i) {
@@ -51,23 +48,16 @@ Status reshape_copy(Arguments& arguments, Shape shape, std::size_t out_at) {
   return {};
 }
 
-// aten::view_copy.out(Tensor self, SymInt[] size, *, Tensor(a!) out)
-Status view_copy(Arguments& arguments) {
-  return reshape_copy(arguments, arguments.integers(1), 2);
-}
-
-// aten::unsqueeze_copy.out(Tensor self, int dim, *, Tensor(a!) out)
-Status unsqueeze_copy(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
+Status unsqueeze_copy(const TensorView& in, std::int64_t dim_given, TensorView& out, Scratch& scratch) {
   std::size_t dim = 0;
-  SLIPWAY_RETURN_IF_ERROR(wrap_dim(arguments.integer(1), in.rank + 1U, &dim));
+  SLIPWAY_RETURN_IF_ERROR(wrap_dim(dim_given, in.rank + 1U, &dim));
   Shape shape = in.shape();
   shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(dim), 1);
-  return reshape_copy(arguments, shape, 2);
+  return view_copy(in, shape, out, scratch);
 }
 
-Status squeeze(Arguments& arguments, const std::vector<std::int64_t>& dims) {
-  const TensorView& in = arguments.tensor(0);
+Status squeeze_dims(const TensorView& in, const std::vector<std::int64_t>& dims, TensorView& out,
+                    Scratch& scratch) {
   std::array<bool, kMostDims> gone{};
   for (const std::int64_t item : dims) {
     std::size_t dim = 0;
@@ -80,22 +70,13 @@ Status squeeze(Arguments& arguments, const std::vector<std::int64_t>& dims) {
       shape.push_back(in.sizes[i]);
     }
   }
-  return reshape_copy(arguments, shape, 2);
+  return view_copy(in, shape, out, scratch);
+}
+Status squeeze_dim(const TensorView& in, std::int64_t dim, TensorView& out, Scratch& scratch) {
+  return squeeze_dims(in, {dim}, out, scratch);
 }
 
-// aten::squeeze_copy.dim_out(Tensor self, int dim, *, Tensor(a!) out)
-Status squeeze_dim(Arguments& arguments) {
-  return squeeze(arguments, {arguments.integer(1)});
-}
-// aten::squeeze_copy.dims_out(Tensor self, int[] dim, *, Tensor(a!) out)
-Status squeeze_dims(Arguments& arguments) {
-  return squeeze(arguments, arguments.integers(1));
-}
-
-Status permuted(Arguments& arguments, const std::vector<std::int64_t>& dims, std::size_t out_at) {
-  const TensorView& in = arguments.tensor(0);
-  TensorView& out = arguments.tensor(out_at);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+Status permute_copy(const TensorView& in, const std::vector<std::int64_t>& dims, TensorView& out) {
   const Operand all = whole(in);
   Operand operand = all;
   Shape shape(in.rank);
@@ -114,13 +95,8 @@ Status permuted(Arguments& arguments, const std::vector<std::int64_t>& dims, std
   return copy_as(out, shape, operand);
 }
 
-// aten::permute_copy.out(Tensor self, int[] dims, *, Tensor(a!) out)
-Status permute_copy(Arguments& arguments) {
-  return permuted(arguments, arguments.integers(1), 2);
-}
-
-Status swapped(Arguments& arguments, std::int64_t first, std::int64_t second, std::size_t out_at) {
-  const std::size_t rank = arguments.tensor(0).rank;
+Status transpose_copy(const TensorView& in, std::int64_t first, std::int64_t second, TensorView& out) {
+  const std::size_t rank = in.rank;
   std::size_t a = 0;
   std::size_t b = 0;
   if (rank != 0) {
@@ -131,27 +107,14 @@ Status swapped(Arguments& arguments, std::int64_t first, std::int64_t second, st
   for (std::size_t i = 0; i < rank; ++i) {
     dims[i] = static_cast<std::int64_t>(i == a ? b : i == b ? a : i);
   }
-  return permuted(arguments, dims, out_at);
+  return permute_copy(in, dims, out);
+}
+Status t_copy(const TensorView& in, TensorView& out) {
+  return in.rank < 2 ? permute_copy(in, std::vector<std::int64_t>(in.rank), out)
+                     : transpose_copy(in, 0, 1, out);
 }
 
-// aten::transpose_copy.int_out(Tensor self, int dim0, int dim1, *, Tensor(a!) out)
-Status transpose_copy(Arguments& arguments) {
-  return swapped(arguments, arguments.integer(1), arguments.integer(2), 3);
-}
-// aten::t_copy.out(Tensor self, *, Tensor(a!) out)
-Status t_copy(Arguments& arguments) {
-  const std::size_t rank = arguments.tensor(0).rank;
-  return rank < 2
-             ? permuted(arguments, rank == 0 ? std::vector<std::int64_t>{} : std::vector<std::int64_t>{0}, 1)
-             : swapped(arguments, 0, 1, 1);
-}
-
-// aten::expand_copy.out(Tensor self, SymInt[] size, *, bool implicit=False, Tensor(a!) out)
-Status expand_copy(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  TensorView& out = arguments.tensor(3);
-  Shape shape = arguments.integers(1);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+Status expand_copy(const TensorView& in, Shape shape, Unused /*implicit*/, TensorView& out) {
   if (shape.size() < in.rank) {
     return mismatch("cannot expand " + to_text(in.shape()) + " to " + to_text(shape));
   }
@@ -168,14 +131,12 @@ Status expand_copy(Arguments& arguments) {
   return {};
 }
 
-// aten::diagonal_copy.out(Tensor self, int offset=0, int dim1=0, int dim2=1, *, Tensor(a!) out)
-Status diagonal_copy(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  const std::int64_t offset = arguments.integer(1);
+Status diagonal_copy(const TensorView& in, std::int64_t offset, std::int64_t dim1, std::int64_t dim2,
+                     TensorView& out) {
   std::size_t a = 0;
   std::size_t b = 0;
-  SLIPWAY_RETURN_IF_ERROR(wrap_dim(arguments.integer(2), in.rank, &a));
-  Status wrapped = wrap_dim(arguments.integer(3), in.rank, &b);
+  SLIPWAY_RETURN_IF_ERROR(wrap_dim(dim1, in.rank, &a));
+  Status wrapped = wrap_dim(dim2, in.rank, &b);
   if (!wrapped.ok() || a == b) {
     return wrapped.ok() ? mismatch("a diagonal needs two dimensions") : wrapped;
   }
@@ -196,16 +157,13 @@ Status diagonal_copy(Arguments& arguments) {
   }
   operand.steps[shape.size()] = all.steps[a] + all.steps[b];
   shape.push_back(length);
-  return copy_as(arguments.tensor(4), shape, operand);
+  return copy_as(out, shape, operand);
 }
 
-// aten::unfold_copy.out(Tensor self, int dimension, int size, int step, *, Tensor(a!) out)
-Status unfold_copy(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
+Status unfold_copy(const TensorView& in, std::int64_t dimension, std::int64_t size, std::int64_t step,
+                   TensorView& out) {
   std::size_t dim = 0;
-  SLIPWAY_RETURN_IF_ERROR(wrap_dim(arguments.integer(1), in.rank, &dim));
-  const std::int64_t size = arguments.integer(2);
-  const std::int64_t step = arguments.integer(3);
+  SLIPWAY_RETURN_IF_ERROR(wrap_dim(dimension, in.rank, &dim));
   if (size < 0 || size > in.sizes[dim] || step <= 0 || in.rank == kMostDims) {
     return mismatch("cannot unfold " + to_text(in.shape()));
   }
@@ -215,16 +173,12 @@ Status unfold_copy(Arguments& arguments) {
   shape.push_back(size);
   operand.steps[in.rank] = operand.steps[dim];
   operand.steps[dim] *= step;
-  return copy_as(arguments.tensor(4), shape, operand);
+  return copy_as(out, shape, operand);
 }
 
-// aten::as_strided_copy.out(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None, *,
-// Tensor(a!) out)
-Status as_strided_copy(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  const Shape shape = arguments.integers(1);
-  const std::vector<std::int64_t> strides = arguments.integers(2);
-  const std::int64_t offset = arguments.optional_integer(3).value_or(0);
+Status as_strided_copy(const TensorView& in, const Shape& shape, const std::vector<std::int64_t>& strides,
+                       std::optional<std::int64_t> storage_offset, TensorView& out) {
+  const std::int64_t offset = storage_offset.value_or(0);
   Operand operand = whole(in);
   std::int64_t last = std::min(offset, INT64_MAX / 4);
   bool empty = false;
@@ -242,7 +196,7 @@ Status as_strided_copy(Arguments& arguments) {
     return mismatch("a view reaches beyond its tensor of " + to_text(in.shape()));
   }
   advance(&operand, empty ? 0 : offset);
-  return copy_as(arguments.tensor(4), shape, operand);
+  return copy_as(out, shape, operand);
 }
 
 // aten::clone.out(Tensor self, *, MemoryFormat? memory_format=None, Tensor(a!) out) and the like: a copy in
@@ -256,13 +210,8 @@ Status copy_to(Arguments& arguments) {
   return copy_as(out, in.shape(), whole(in));
 }
 
-// aten::copy.out(Tensor self, Tensor src, bool non_blocking=False, *, Tensor(a!) out): src, broadcast to
-// self.
-Status copy_out(Arguments& arguments) {
-  const TensorView& self = arguments.tensor(0);
-  const TensorView& source = arguments.tensor(1);
-  TensorView& out = arguments.tensor(3);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+// Src, broadcast to self.
+Status copy_out(const TensorView& self, const TensorView& source, Unused /*non_blocking*/, TensorView& out) {
   Shape shape;
   Status done = broadcast_shape(self, source, &shape);
   if (done.ok() && shape != self.shape()) {
@@ -277,11 +226,7 @@ Status copy_out(Arguments& arguments) {
   return done;
 }
 
-// aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False)
-Status copy_in_place(Arguments& arguments) {
-  TensorView& self = arguments.tensor(0);
-  const TensorView& source = arguments.tensor(1);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+Status copy_in_place(TensorView& self, const TensorView& source, Unused /*non_blocking*/) {
   Shape shape;
   const Status done = broadcast_shape(self, source, &shape);
   if (!done.ok() || shape != self.shape()) {
@@ -296,22 +241,22 @@ Status copy_in_place(Arguments& arguments) {
 constexpr KernelEntry kViewTable[] = {
     {"aten::_to_copy.out", copy_to<3>, 4, Sharing::kEach},
     {"aten::alias_copy.out", copy_to<1>, 2, Sharing::kEach},
-    {"aten::as_strided_copy.out", as_strided_copy, 5},
+    {"aten::as_strided_copy.out", typed<as_strided_copy>},
     {"aten::clone.out", copy_to<2>, 3, Sharing::kEach},
-    {"aten::copy.out", copy_out, 4, Sharing::kEach},
-    {"aten::copy_", copy_in_place, 3, Sharing::kSelfEach},
+    {"aten::copy.out", typed<copy_out>, Sharing::kEach},
+    {"aten::copy_", typed<copy_in_place>, Sharing::kSelfEach},
     {"aten::detach_copy.out", copy_to<1>, 2, Sharing::kEach},
-    {"aten::diagonal_copy.out", diagonal_copy, 5},
-    {"aten::expand_copy.out", expand_copy, 4},
+    {"aten::diagonal_copy.out", typed<diagonal_copy>},
+    {"aten::expand_copy.out", typed<expand_copy>},
     {"aten::lift_fresh_copy.out", copy_to<1>, 2, Sharing::kEach},
-    {"aten::permute_copy.out", permute_copy, 3},
-    {"aten::squeeze_copy.dim_out", squeeze_dim, 3},
-    {"aten::squeeze_copy.dims_out", squeeze_dims, 3},
-    {"aten::t_copy.out", t_copy, 2},
-    {"aten::transpose_copy.int_out", transpose_copy, 4},
-    {"aten::unfold_copy.out", unfold_copy, 5},
-    {"aten::unsqueeze_copy.out", unsqueeze_copy, 3},
-    {"aten::view_copy.out", view_copy, 3},
+    {"aten::permute_copy.out", typed<permute_copy>},
+    {"aten::squeeze_copy.dim_out", typed<squeeze_dim>},
+    {"aten::squeeze_copy.dims_out", typed<squeeze_dims>},
+    {"aten::t_copy.out", typed<t_copy>},
+    {"aten::transpose_copy.int_out", typed<transpose_copy>},
+    {"aten::unfold_copy.out", typed<unfold_copy>},
+    {"aten::unsqueeze_copy.out", typed<unsqueeze_copy>},
+    {"aten::view_copy.out", typed<view_copy>},
     {"dim_order_ops::_clone_dim_order.out", copy_to<3>, 4, Sharing::kEach},
     {"dim_order_ops::_to_dim_order_copy.out", copy_to<3>, 4, Sharing::kEach},
     {"et_copy::_d2h_copy.out", copy_to<1>, 2, Sharing::kEach},
