@@ -252,6 +252,14 @@ TEST(sampler_takes_the_first_of_the_likeliest_and_no_nan) {
   CHECK_EQUAL(Sampler({}).pick(scores, 4), 2);
   CHECK_EQUAL(Sampler({}).pick(scores, 1), -1);
   CHECK_EQUAL(Sampler({1.0, 0, 1, 7}).pick(scores, 1), -1);
+  std::vector<float> many(5000, -INFINITY);
+  CHECK_EQUAL(Sampler({}).pick(many.data(), many.size()), 0);
+  many[0] = NAN;
+  CHECK_EQUAL(Sampler({}).pick(many.data(), many.size()), 1);
+  for (const std::size_t at : {std::size_t{4999}, std::size_t{3071}, std::size_t{2048}, std::size_t{7}}) {
+    many[at] = 1;  // the last one, and the last and the first of a block
+    CHECK_EQUAL(Sampler({}).pick(many.data(), many.size()), static_cast<std::int64_t>(at));
+  }
 }
 
 // How often each of the scores' indices comes in `rounds`.

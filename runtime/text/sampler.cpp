@@ -6,12 +6,33 @@
 namespace slipway {
 namespace {
 
-// A NaN is never the likeliest.
+constexpr std::size_t kLanes = 16;
+constexpr std::size_t kBlock = 64 * kLanes;
+
+// The largest score of a block; minus infinity if none is above that. Compilers make vectors of the lanes.
+float most_of(const float* scores) {
+  float most[kLanes];
+  std::fill_n(most, kLanes, -HUGE_VALF);
+  for (std::size_t i = 0; i < kBlock; i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      most[lane] = scores[i + lane] > most[lane] ? scores[i + lane] : most[lane];
+    }
+  }
+  return *std::max_element(most, most + kLanes);
+}
+
+// A NaN is never the likeliest; of equal ones the first is. A block without a larger score is passed over.
 std::int64_t likeliest(const float* scores, std::size_t count) {
   std::int64_t best = -1;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (!std::isnan(scores[i]) && (best < 0 || scores[i] > scores[best])) {
-      best = static_cast<std::int64_t>(i);
+  for (std::size_t i = 0; i < count;) {
+    const std::size_t end = std::min(count, i + kBlock);
+    if (best >= 0 && end - i == kBlock && !(most_of(scores + i) > scores[best])) {
+      i = end;
+    }
+    for (; i < end; ++i) {
+      if (!std::isnan(scores[i]) && (best < 0 || scores[i] > scores[best])) {
+        best = static_cast<std::int64_t>(i);
+      }
     }
   }
   return best;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -201,9 +202,10 @@ Status attend_all(AttentionCall& call, pthreadpool_t threads) {
   const std::size_t own = call.floats * pthreadpool_get_threads_count(threads);
   const std::size_t states = call.parts == 1 ? 0 : tasks * call.state_size();
   SLIPWAY_RETURN_IF_ERROR(check_room(std::uint64_t{own + states} * sizeof(float), "attention"));
-  std::vector<float> memory(own + states);
-  call.memory = memory.data();
-  call.states = states == 0 ? nullptr : memory.data() + own;
+  // Each task writes what it reads; zeros would cost a step of a decoder more than its softmax.
+  const std::unique_ptr<float[]> memory(new float[own + states]);
+  call.memory = memory.get();
+  call.states = states == 0 ? nullptr : memory.get() + own;
   pthreadpool_parallelize_1d_with_thread(threads, attend_some, &call, tasks,
                                          PTHREADPOOL_FLAG_DISABLE_DENORMALS);
   for (std::size_t i = 0; i < heads * call.blocks && states != 0; ++i) {

@@ -150,7 +150,6 @@ Status et_view(Arguments& arguments) {
   TensorView& out = arguments.tensor_without_memory(2);
   Shape shape = arguments.integers(1);
   SLIPWAY_RETURN_IF_ERROR(arguments.fault());
-  const std::string new_shape = to_text(shape);
   const auto open = std::find(shape.begin(), shape.end(), -1);
   if (open != shape.end()) {
     *open = 1;
@@ -162,7 +161,7 @@ Status et_view(Arguments& arguments) {
   std::size_t count = 0;
   if (!count_elements(shape, size_of(in.dtype), &count) || count != in.count() || out.dtype != in.dtype ||
       shape.size() != out.rank) {
-    return mismatch("cannot view " + to_text(in.shape()) + " as " + new_shape);
+    return mismatch("cannot view " + to_text(in.shape()) + " as " + to_text(arguments.integers(1)));
   }
   // Its memory is the input's: only the exported bounds limit its shape.
   TensorView view = out;
