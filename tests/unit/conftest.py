@@ -15,6 +15,13 @@ from tests.conftest import Inv
 from verify import tables
 
 
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty cache and ``dist/`` of the test's own: no unit test reads or changes what others keep there."""
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path / "dist"))
+
+
 @pytest.fixture
 def inv(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Inv:
     """``./inv`` in this process, which spares its start of half a second; test_front.py has real ones."""
@@ -40,4 +47,3 @@ def empty_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         copy.parent.mkdir(exist_ok=True)
         copy.write_text("\n".join(f"<!-- {name} -->\n<!-- /{name} -->" for name in names), encoding="utf-8")
     monkeypatch.setattr(tables, "ROOT", tmp_path)
-    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))

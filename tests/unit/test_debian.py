@@ -45,7 +45,6 @@ def archive(tmp_path: Path, debs: list[Path], monkeypatch: pytest.MonkeyPatch) -
     keyring.write_bytes(bytes(KEY.extract_certificate()))
     monkeypatch.setattr(debian_release, "apts_setting", lambda _: "")
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
-    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("SLIPWAY_DEBIAN_KEYRING", str(keyring))
     monkeypatch.delenv(debian_release.EXPIRED_VARIABLE, raising=False)
     with made.served():

@@ -1,17 +1,25 @@
-"""The docs say what the tables and the code say."""
+"""The docs say what the tables and the code say; tables that are their own record; and where targets ran."""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import tasks
 from core.environment import lock
+from core.errors import ConfigError
 from core.paths import ROOT
+from deploy.run import result
+from tests.conftest import Inv
 from tests.support import consoles
+from tests.unit.test_result import make
+from toolchains import ran
+from verify import docs, tables
 from verify import docs as update
 
 ROOMS = {path.name for path in ROOT.iterdir() if not path.name.startswith(".") and path.name != "dist"}
@@ -115,3 +123,91 @@ def test_commands_on_the_pages_have_todays_options() -> None:
     assert len(every) > 170
     assert [(line, wrong) for line in every if (wrong := _misspelt(line[1]))] == []
     assert _misspelt("A=b ./inv deploy --device pi --modle mlp && ./inv depoly") == ["--modle", "depoly"]
+
+
+TABLE = tables.Table("docs/a.md", "one")
+PAGE = """# A
+
+<!-- one -->
+| a | b |
+| --- | --- |
+| x | 1\\|2 |
+| y | 3 |
+
+Said below.
+<!-- /one -->
+
+<!-- two -->
+| c |
+<!-- /two -->
+"""
+
+
+@pytest.fixture
+def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tables, "ROOT", tmp_path)
+    file = tmp_path / "docs/a.md"
+    file.parent.mkdir()
+    file.write_text(PAGE)
+    return file
+
+
+def test_rows_replace_those_with_the_same_keys_and_others_stay(page: Path) -> None:
+    assert TABLE.rows() == [{"a": "x", "b": "1|2"}, {"a": "y", "b": "3"}]
+    TABLE.put([{"a": "z", "b": "4"}, {"a": "y", "b": "5|6"}], ("a",))
+    assert [row["b"] for row in TABLE.rows()] == ["1|2", "5|6", "4"]
+    TABLE.put([], ("a",), order=lambda row: row["b"], keep=lambda row: row["a"] != "x")
+    assert [row["a"] for row in TABLE.rows()] == ["z", "y"]
+    text = page.read_text()
+    assert text.startswith("# A\n\n<!-- one -->\n") and text.endswith(PAGE[PAGE.index("<!-- /one") :])
+
+
+def test_a_damaged_page_is_named_and_left_alone(page: Path) -> None:
+    with pytest.raises(ConfigError, match="no room for its table three"):
+        tables.Table("docs/a.md", "three").write("x")
+    page.write_text(PAGE.replace("| y | 3 |", "| y |"))
+    with pytest.raises(ConfigError, match="other columns"):
+        TABLE.put([], ("a",))
+    assert page.read_text() == PAGE.replace("| y | 3 |", "| y |")
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A record with nothing in it, a README of its own, and an empty ``dist/``."""
+    monkeypatch.setattr(ran, "RECORD", tmp_path / "ran.json")
+    ran.RECORD.write_text("[]", encoding="utf-8")
+    (tmp_path / "README.md").write_text("<!-- targets -->\n<!-- /targets -->\n", encoding="utf-8")
+    monkeypatch.setattr(docs, "ROOT", tmp_path)
+    monkeypatch.setattr(docs, "readme", lambda: f"<!-- targets -->\n{docs.targets_markdown()}<!-- /targets -->\n")
+    return tmp_path
+
+
+def rows(inv: Inv) -> dict[str, list[dict[str, Any]]]:
+    done = inv("targets", "--json")
+    assert done.returncode == 0, done.stderr
+    return {each["name"]: each["ran"] for each in json.loads(done.stdout)}
+
+
+def test_the_last_run_on_each_device_is_kept_and_shown(inv: Inv, own: Path) -> None:
+    assert not any(rows(inv).values())
+    assert "on pi" not in inv("targets").stdout
+    first = make(emulated=True)
+    for created, program in (("2026-11-22T04:00:00.000Z", "conv"), ("2026-11-21T04:00:00.000Z", "mlp")):
+        about = first.program.model_copy(update={"name": program})
+        result.write(first.model_copy(update={"created": created, "program": about}))
+    alone = first.model_copy(update={"device": "alone", "verdict": "no reference"})
+    result.write(alone)
+    (own / "dist" / "results" / "history" / "other.json").write_text('{"schema_version": 0}', encoding="utf-8")
+    found = rows(inv)
+    assert [name for name, runs in found.items() if runs] == ["linux-arm64"]
+    (run,) = found["linux-arm64"]
+    assert (run["program"], run["device"], run["emulated"]) == ("conv", "pi", True)
+    assert ran.record() == (), "this machine's own results are kept only if asked for"
+    assert inv("self.docs", "--update").returncode == 0
+    (kept,) = ran.record()
+    assert kept.created.startswith("2026-11-22")
+    line = next(line for line in (own / "README.md").read_text().splitlines() if line.startswith("| linux-arm64 "))
+    assert "executorch on pi (emulated): conv, 2026-11-22" in line
+    result.write(first.model_copy(update={"created": "2026-11-20T04:00:00.000Z"}))
+    assert inv("self.docs", "--update").returncode == 0
+    assert ran.record() == (kept,), "an older run does not replace a later one"

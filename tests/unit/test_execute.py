@@ -141,7 +141,6 @@ def test_memory_has_an_end() -> None:
 
 
 def _describe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str) -> SlipwayError:
-    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(needs, "limits_for", lambda _: Limits(5, 1 << 30, 1000))
 
     def here(_: Bundle) -> list[str]:

@@ -1,7 +1,8 @@
-"""The compiler families besides zig: where they look, what they tell Conan, and what they say where they are not."""
+"""The compiler families besides zig; the stubs of an old libstdc++; and CMake's toolchain file for each family."""
 
 from __future__ import annotations
 
+import dataclasses
 import platform
 import shutil
 from pathlib import Path
@@ -10,9 +11,12 @@ import pytest
 
 from core.errors import HostError, NotSupportedError
 from toolchains import ndk_folder
-from toolchains.bundle import conan
+from toolchains.bundle import conan, toolchain_file
 from toolchains.compilers import families as compilers
 from toolchains.compilers import gnu, ndk
+from toolchains.compilers.families import Compilers
+from toolchains.compilers.libstdcxx import Symbol, stub_sources
+from toolchains.ndk_folder import CONF
 from toolchains.targets import get_target, load_targets
 
 ANDROID = [target for target in load_targets().values() if target.os == "android"]
@@ -31,7 +35,6 @@ def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Folders and names as the NDK r27 has them; nothing in them is a compiler."""
     monkeypatch.setattr(platform, "system", lambda: "Linux")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
     for name in (ndk_folder.VARIABLE, "CONAN_HOME"):
         monkeypatch.delenv(name, raising=False)
     root = tmp_path / "android-ndk-r27c"
@@ -132,3 +135,55 @@ def test_every_reason_ends_with_what_to_type(made_up: Path, monkeypatch: pytest.
                 reason, _, command = compilers.family(name).usable(target).partition(": ")
                 assert reason
                 assert command, (target.name, name)
+
+
+NEWEST = {"GLIBCXX": "3.4.25", "CXXABI": "1.3.11"}
+
+
+def test_the_newest_version_within_the_bound_is_taken_and_data_keeps_its_kind() -> None:
+    found = [
+        Symbol("wait", "GLIBCXX_3.4.11", "function", 9),
+        Symbol("wait", "GLIBCXX_3.4.30", "function", 9),
+        Symbol("grow", "GLIBCXX_3.4", "function", 9),
+        Symbol("grow", "GLIBCXX_3.4.21", "function", 9),
+        Symbol("to_chars", "GLIBCXX_3.4.29", "function", 9),
+    ]
+    assembly, script = stub_sources(iter(found), NEWEST)
+    assert "GLIBCXX_3.4.11 { global: wait; };" in script
+    assert "GLIBCXX_3.4.21 { global: grow; };" in script
+    assert "3.4.30" not in script
+    assert "to_chars" not in script + assembly
+    found = [Symbol("cout", "GLIBCXX_3.4", "object", 272), Symbol("call", "GLIBCXX_3.4.11", "tls_object", 8)]
+    assembly, _ = stub_sources(iter(found), NEWEST)
+    assert ".type cout, %object\n.size cout, 272\ncout: .zero 272" in assembly
+    assert '.section .tbss,"awT",%nobits\n.globl call' in assembly
+
+
+PLAIN = Compilers("zig", "1", "key", "/t/cc", "/t/c++", "/t/ar", "/t/ranlib", conan={})
+
+
+@pytest.mark.parametrize("name", list(load_targets()))
+def test_every_target_has_a_system_and_compilers(name: str) -> None:
+    target = get_target(name)
+    text = toolchain_file.text(target, PLAIN)
+    system = {"windows": "Windows", "macos": "Darwin", "ios": "iOS"}.get(target.os, "Linux")
+    assert f"set(CMAKE_SYSTEM_NAME {system})\n" in text
+    assert f"set(CMAKE_SYSTEM_PROCESSOR {target.cmake_processor})\n" in text
+    assert 'set(CMAKE_CXX_COMPILER "/t/c++")\n' in text
+    assert 'set(CMAKE_AR "/t/ar")\n' in text
+
+
+def test_what_families_need_besides() -> None:
+    ndk = dataclasses.replace(PLAIN, family="ndk", conf={CONF: "/ndk"})
+    text = toolchain_file.text(get_target("android-armv7"), ndk)
+    assert text.index("set(ANDROID_ABI armeabi-v7a)") < text.index('"/ndk/build/cmake/android.toolchain.cmake"')
+    assert "CMAKE_C_COMPILER" not in text
+    gnu = dataclasses.replace(PLAIN, family="gnu", flags=("-msse2", "-mfpmath=sse"))
+    assert 'set(CMAKE_CXX_FLAGS_INIT "-msse2 -mfpmath=sse -f' in toolchain_file.text(get_target("linux-x86"), gnu)
+    assert '-static")\nset(CMAKE_FIND' in toolchain_file.text(get_target("windows-x86_64"), gnu)
+    assert "-static" not in toolchain_file.text(get_target("windows-x86_64"), PLAIN)
+    apple = dataclasses.replace(PLAIN, conf={"tools.apple:sdk_path": "/sdk"})
+    text = toolchain_file.text(get_target("ios-arm64"), apple)
+    assert 'set(CMAKE_OSX_SYSROOT "/sdk")' in text
+    assert "set(CMAKE_OSX_DEPLOYMENT_TARGET 15.0)" in text
+    assert "set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE BOTH)" in text

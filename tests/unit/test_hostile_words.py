@@ -1,20 +1,31 @@
-"""Everything that a device prints, damaged at random: our own error or a value, never anything else."""
+"""Words and JSON from elsewhere, damaged or hostile: only shown, a value, or our own error."""
 
 from __future__ import annotations
 
+import json
 import random
+import time
+import unicodedata
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
-from core.errors import SlipwayError
+from core import console
+from core.errors import RunError, SlipwayError
+from core.plain import json_text, one_line, plain, plain_values, says
+from core.strict_json import JsonError, parse_json, validated
 from deploy.devices import conditions
 from deploy.devices.probe import parse
+from deploy.run.runner import RunnerResult
 from deploy.store import gc
 from deploy.transport.adb.server import parse_devices
 from deploy.transport.base import Completed
+from tests.support import drawn
 from tests.unit.test_adb import LISTING as DEVICES
 from tests.unit.test_probe import PHONE, PI
+from tests.unit.test_result import ANSWER
 
 LINUX, PROBE = (text.replace("@@cores\n4", "@@online\n0-3") for text in (PI, PHONE))
 RUN = """\
@@ -95,3 +106,198 @@ def test_what_the_probe_says_is_plain() -> None:
     assert parse(LINUX.replace("3885396", "9" * 4000)).memory_total == 0
     zones = conditions.snapshot(RUN.replace("45000 cpu-thermal", "²1381 x"), "before").temperatures_c
     assert zones == {}
+
+
+def shown(text: str) -> bool:
+    """Whether every letter of it is one that is only shown."""
+    return all(
+        unicodedata.category(letter) not in {"Cc", "Cf", "Cs", "Zl", "Zp"} or letter in "\n\t" for letter in text
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("\x1b[2J\x1b]0;title\x07", r"\x1b[2J\x1b]0;title\x07"),
+        ("\x9b31m\x9d0;t\x9c", r"\x9b31m\x9d0;t\x9c"),
+        ("done\rfailed", r"done\rfailed"),
+        ("one\r\ntwo\n\tthree", "one\ntwo\n\tthree"),
+        ("exe.\u202egpj\u202c \u2066x\u2069", r"exe.\u202egpj\u202c \u2066x\u2069"),
+        ("a\u200bb\ufeff\u00ad\U000e0041", r"a\u200bb\ufeff\xad\U000e0041"),
+        ("\ud800 \x00 \x7f \x85 \u2028", r"\ud800 \x00 \x7f \x85 \u2028"),
+        ("Grüße, 日本 👍 µs ≤ |Δ|", "Grüße, 日本 👍 µs ≤ |Δ|"),
+        ("aten::add.out and ::1", "aten::add.out and ::1"),
+        ("::error file=a::b", r":\x3aerror file=a::b"),
+        ("  ::SET-OUTPUT name=a::b", r"  :\x3aSET-OUTPUT name=a::b"),
+        ("x:::warning::y", r"x::\x3awarning::y"),
+        ("##[error]old", r"##\x5berror]old"),
+    ],
+)
+def test_what_becomes_of_it(text: str, expected: str) -> None:
+    assert plain(text) == expected
+
+
+def test_whatever_it_is_is_only_shown_and_json_reads_back() -> None:
+    assert shown(plain("".join(map(chr, (*range(0x20000), *range(0xE0000, 0xE1000))))))
+    for text in drawn.texts(500):
+        assert shown(plain(text))
+        assert plain(plain(text)) == plain(text)
+        assert shown(one_line(text))
+        assert "\n" not in one_line(text)
+        plain(text).encode()
+    draw = random.Random(0)  # noqa: S311
+    for value in (_value(draw) for _ in range(200)):
+        written = json_text(value)
+        assert shown(written)
+        assert json.loads(written) == json.loads(json.dumps(value))
+        assert shown(json_text(plain_values(value)))
+
+
+def _value(draw: random.Random, depth: int = 4) -> Any:
+    kind = draw.randrange(5 if depth else 3)
+    if kind > 2:
+        pairs = [(drawn.text(draw), _value(draw, depth - 1)) for _ in range(draw.randrange(4))]
+        return dict(pairs) if kind == 3 else [value for _, value in pairs]
+    return (drawn.text(draw), draw.randrange(-(1 << 70), 1 << 70), draw.random() < 0.5)[kind]
+
+
+def test_words_of_others_and_errors_are_plain() -> None:
+    assert says("pi", " no \x07space\n") == r'pi says: "no \x07space"'
+    assert says("pi", "a\n\n::error::b\n") == "pi says:\n  | a\n  | :\\x3aerror::b"
+    assert says("pi", " \n") == ""
+    long = says("pi", "".join(f"line {number} {'x' * 300}\n" for number in range(100)))
+    assert long.count("\n") <= 8
+    assert "line 99" in long
+    assert len(long) < 1300
+    error = RunError("a\x1b[31m", "b\rc", "d\u202e", ["e\x9b"])
+    assert str(error) == "a\\x1b[31m\nCause: b\\rc\nTry: d\\u202e"
+    assert error.names == (r"e\x9b",)
+    assert shown("".join(error.args))
+
+
+def test_nothing_gets_through_the_console(capfd: pytest.CaptureFixture[str]) -> None:
+    evil = "\x1b[2J[bold]b[/bold] [link=http://x]l[/link] :warning: \x9b1m\u202e"
+    console.note(evil)
+    console.table(evil, [evil], [[evil]], evil)
+    console.print_json({evil: evil})
+    for stream in capfd.readouterr():
+        assert shown(stream)
+        assert "[bold]b[/bold] [link=http://x]l[/link] :warning:" in " ".join(stream.split())
+
+
+def test_commands_and_paths_are_kept_whole(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console.out(), "width", 20)
+    said = "next: ./inv inspect shelf-net-make_model-fp32-lean --values"
+    console.table("times", ["operator"], [["Add"]], said)
+    console.grouped({"All": [["Add"]]}, ["operator"], said)
+    assert capsys.readouterr().out.splitlines().count(said) == 2
+    monkeypatch.setattr(console.out(), "width", 20)
+    said = "To add Pixel: ./inv devices.add --adb R5CT200ABCD"
+    console.say(said)
+    console.say("Against results/of/monday/baseline.json: the same.")
+    assert capsys.readouterr().out == f"{said}\nAgainst\nresults/of/monday/baseline.json:\nthe same.\n"
+    monkeypatch.setattr(console.out(), "width", 12)
+    console.say("models are a, b, c, d and e")
+    assert capsys.readouterr().out == "models are\na, b, c, d\nand e\n"
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a": [1, -2.5e3, true, null, "\\u00e4 \\ud83d\\ude00 \\" \\\\ [[["]}', "[]", "0", '"x"']
+)
+def test_what_is_read(text: str) -> None:
+    assert parse_json(text) == json.loads(text)
+    assert parse_json(text.encode()) == json.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        (b"", "not JSON"), (b"{", "not JSON"), (b"[1,]", "not JSON"), (b"]" * 10_000_000, "not JSON"),
+        (b"\xff\xfe", "UTF-8"), (b"\xef\xbb\xbf[]", "not JSON"), (b'"\xed\xa0\x80"', "UTF-8"),
+        (b"[" * 200_000 + b"]" * 200_000, "deeper than 64"), (b'{"a":' * 100 + b"1" + b"}" * 100, "deeper than 64"),
+        (b"[" + b"[],{}," * 600_000 + b"0]", "more than 1,048,576 arrays and objects"),
+        (b"NaN", "NaN is not a JSON number"),
+        (b"[-Infinity]", "-Infinity is not a JSON number"), (b"1e999", "too large"),
+        (b"9" * 5000, "5000 digits"), (b'{"a": 1, "a": 2}', "'a' is in one object twice"),
+        (b'"\\ud800"', "half a character"), (b'[{"\\udc00": 1}]', "half a character"),
+        (b'"' + b"x" * (1 << 24) + b'"', "16,777,216 are read"), ('"\ud800"', "UTF-8"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(raw: bytes | str, why: str) -> None:
+    begun = time.monotonic()
+    with pytest.raises(JsonError, match=why) as caught:
+        parse_json(raw)
+    assert len(str(caught.value)) < 300
+    assert time.monotonic() - begun < 10
+
+
+def test_what_a_place_or_a_byte_becomes_is_a_value_or_our_error() -> None:
+    assert parse_json(json.dumps(["[" * 1000, '\\"{' * 500])) == ["[" * 1000, '\\"{' * 500]
+    good = {**ANSWER, "kernels": [{"node": "a", "kernel": "b", "library": "c", "feature": "d"}], "profile": []}
+    for path in places(good):
+        for new in VALUES:
+            try:
+                found = validated(RunnerResult, changed(good, path, new))
+            except JsonError:
+                continue
+            assert json.loads(found.model_dump_json())
+    noise = random.Random(13)  # noqa: S311 - the same damage every time
+    text = json.dumps(ANSWER).encode()
+    for _ in range(1000):
+        raw = bytearray(text)
+        for _ in range(noise.randint(1, 6)):
+            at = noise.randrange(len(raw))
+            kind = noise.randrange(4)
+            if kind == 0:
+                raw[at] = noise.randrange(256)
+            elif kind == 1:
+                del raw[at : at + noise.randint(1, 20)]
+            elif kind == 2:
+                raw[at:at] = raw[: noise.randint(0, 60)]
+            else:
+                raw[at:at] = noise.choice([b"[" * 70, b"NaN", b"\\ud800", b'"', b"1e400", b"-", b"\x00", b"}]"])
+            raw = raw or bytearray(b"x")
+        try:
+            validated(RunnerResult, parse_json(bytes(raw)))
+        except JsonError as error:
+            assert str(error)
+
+
+class Model(BaseModel):
+    """Something to fit."""
+
+    number: int
+    sizes: tuple[int, ...] = ()
+    share: float = 0.0
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{"number": True}, {"number": "1"}, {"number": 1.0}, {"number": 1, "sizes": [True]}, {"number": 1, "share": "0.5"}],
+)
+def test_types_are_strict(value: dict[str, Any]) -> None:
+    with pytest.raises(JsonError):
+        validated(Model, value)
+    assert validated(Model, {"number": 1, "sizes": [2], "share": 1}) == Model(number=1, sizes=(2,), share=1.0)
+
+
+VALUES: list[Any] = [
+    None, True, False, -1, 0, 1, 2**31, 2**63, 2**64, 10**30, -(2**63), 0.5, 1e308, -1e-308, "", "x", "\x1b[2J",
+    "f4,(", "９", "²", [], [1], [[]], {}, {"a": 1}, ["x"] * 70,
+]  # fmt: skip
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place in a JSON value."""
+    found = [path]
+    for key, each in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        found += places(each, (*path, key))
+    return found
+
+
+def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    if not path:
+        return new
+    copy = value.copy()
+    copy[path[0]] = changed(copy[path[0]], path[1:], new)
+    return copy

@@ -1,8 +1,10 @@
-"""Reading binaries: real ones of the SDK and of Debian, crafted ones for what must be refused."""
+"""Reading binaries and archives: real and crafted ones, what must be refused, and damage: never a traceback."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import random
 import struct
 from pathlib import Path
 
@@ -10,11 +12,15 @@ import pytest
 
 from core.errors import BuildError
 from tests.support import objects
+from tests.support.objects import HARD_V6, archive, coff, elf, macho, pe, words
+from toolchains.inspect import code, isa_scan
 from toolchains.inspect import needs as inspect
+from toolchains.inspect.archives import members
+from toolchains.inspect.archives import objects as archived
 from toolchains.targets import get_target
 
 
-def elf(path: Path, machine: str, flags: int = 0, attributes: bytes = b"") -> Path:
+def elf_file(path: Path, machine: str, flags: int = 0, attributes: bytes = b"") -> Path:
     """An ELF file without code; for Arm with its build attributes, and the flags of its header."""
     data = bytearray(objects.elf(machine, {}, attributes=attributes, kind=3))
     if flags:
@@ -39,7 +45,7 @@ LIBRARY = binary(
 
 
 def test_other_machines_this_one_and_half_a_file(tmp_path: Path) -> None:
-    file = elf(tmp_path / "a", "aarch64")
+    file = elf_file(tmp_path / "a", "aarch64")
     data = file.read_bytes()
     file.write_bytes(data[:18] + struct.pack("<H", 243) + data[20:])
     assert inspect.read(file).machine == "EM_RISCV"
@@ -50,7 +56,7 @@ def test_other_machines_this_one_and_half_a_file(tmp_path: Path) -> None:
     assert found.interpreter.startswith("/lib")
     assert "libc.so.6" in found.needed
     assert inspect.number(found.versions["GLIBC"]) >= (2, 2)
-    file = elf(tmp_path / "a", "aarch64")
+    file = elf_file(tmp_path / "a", "aarch64")
     file.write_bytes(file.read_bytes()[:-100])
     with pytest.raises(BuildError, match="not a whole ELF file"):
         inspect.read(file)
@@ -69,7 +75,7 @@ def test_other_machines_this_one_and_half_a_file(tmp_path: Path) -> None:
     ],
 )
 def test_arm(tmp_path: Path, cpu_arch: int, vfp_args: int | None, flags: int, expected: tuple[str, str]) -> None:
-    file = elf(tmp_path / "a", "arm", flags, objects.arm_attributes(cpu_arch, vfp_args))
+    file = elf_file(tmp_path / "a", "arm", flags, objects.arm_attributes(cpu_arch, vfp_args))
     found = inspect.read(file)
     assert (found.machine, found.float_abi) == expected
 
@@ -178,8 +184,7 @@ def test_problems_are_named(target: str, changes: dict[str, object], message: st
     assert any(message in line for line in found), found
 
 
-def test_paths_of_this_machine_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
+def test_paths_of_this_machine_are_found(tmp_path: Path) -> None:
     inside = f"{tmp_path}/cache/toolchains/x.c".encode() + b"\0"
     for machine, data in (
         ("linux-arm64", objects.elf("aarch64", {"f": inside})),
@@ -188,7 +193,92 @@ def test_paths_of_this_machine_are_found(tmp_path: Path, monkeypatch: pytest.Mon
     ):
         (message,) = wrong(machine, put(tmp_path, data, "a.o"))
         assert message == f"a.o has {tmp_path}/cache/ in it, a path of this machine"
-    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
     data = objects.coff("aarch64", {f"{tmp_path}/cache/x.c": b"\0" * 4}, bss=1)
     whole = objects.coff("aarch64", {f"{tmp_path}/cache/x.c": b"\0" * 4}, bss=len(data))
     assert wrong("windows-arm64", put(tmp_path, whole, "a.o")) == []
+
+
+MEMBERS = {"short.o": b"one", "a-name-longer-than-fifteen.c.o": b"four", "another-long-name.c.obj": b"\x7fELF"}
+PATH = Path("libx.a")
+
+
+@pytest.mark.parametrize("flavour", ["gnu", "bsd", "coff"])
+def test_an_archive_is_read_whole_or_named(flavour: str) -> None:
+    found = {member.name: bytes(member.data) for member in members(PATH, archive(MEMBERS, flavour))}
+    assert found == MEMBERS
+    data = archive(MEMBERS, flavour)
+    for size in (len(data) - 2, len(data) - 70, 20):
+        with pytest.raises(BuildError, match=r"libx\.a is damaged"):
+            list(members(PATH, data[:size]))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        (b"`\n", b"xx", "no member's header at byte 8"),
+        (b"/0 ", b"/99", "a name at 99"),
+        (b"3         `\n", b"-3        `\n", "is cut off"),
+    ],
+)
+def test_damage_is_said(old: bytes, new: bytes, why: str) -> None:
+    data = archive(MEMBERS)
+    assert old in data
+    with pytest.raises(BuildError, match=why):
+        list(members(PATH, data.replace(old, new, 1)))
+
+
+def test_odd_members_and_archives() -> None:
+    library = archive({"kernel32.dll": b"\0\0\xff\xff\0\0\x64\x86", "code.obj": b"\x64\x86"}, "coff")
+    assert [name for name, _ in archived(PATH, library)] == ["code.obj"]
+    assert list(archived(Path("a.o"), b"\x7fELF")) == [("", b"\x7fELF")]
+    data = archive({"x.o": b"one"}, "bsd").replace(b"#1/8  ", b"#1/999")
+    with pytest.raises(BuildError, match="a name of 999 bytes"):
+        list(members(PATH, data))
+    with pytest.raises(BuildError, match="thin archive"):
+        list(members(PATH, b"!<thin>\n"))
+
+
+ARM = elf("arm", {"f": words(0xE12FFF1E, 0xE3000001)}, attributes=HARD_V6, marks=[(0, "$a"), (4, "$d")])
+FILES = {
+    "elf32": ARM,
+    "elf64": elf("aarch64", {"f": words(0xD65F03C0), "g": words(0x4E829420)}),
+    "elf program": elf("x86_64", {"f": b"\xc5\xfc\x58\xc1\xc3"}, kind=2),
+    "coff": coff("x86_64", {"f": b"\x62\xf1\x7c\x48\x58\xc1\xc3"}),
+    "pe": pe("x86_64", b"\xc3", ["KERNEL32.dll", "foreign.dll"]),
+    "mach-o": macho("aarch64", {"f": words(0xD65F03C0, 0, 0)}, pools=[(4, 4)]),
+    "archive": archive({"a.o": ARM, "a-name-longer-than-fifteen.o": ARM}),
+    "bsd archive": archive({"a.o": macho("x86_64", {"f": b"\xc3"})}, "bsd"),
+    "coff archive": archive({"a-name-longer-than-fifteen.obj": coff("i686", {"f": b"\xc3"})}, "coff"),
+}
+TARGET = get_target("linux-arm64")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_whole_files_are_read_and_damage_is_an_error_and_no_traceback(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "binary"
+    file.write_bytes(FILES[name])
+    assert list(inspect.read_all(file))
+    assert isa_scan.scan(TARGET, file).instructions
+    file = tmp_path / "binary"
+    file.write_bytes(FILES[name][: len(FILES[name]) // 2])
+    with pytest.raises(BuildError, match="binary"):
+        isa_scan.scan(TARGET, file)
+    draw, file = random.Random(0), tmp_path / "binary"  # noqa: S311
+    for _ in range(30):
+        content = bytearray(FILES[name])
+        for place in draw.choices(range(len(content)), k=draw.randrange(13)):
+            content[place] = draw.randrange(256)
+        file.write_bytes(content[: draw.choice((len(content), draw.randrange(len(content))))])
+        with contextlib.suppress(BuildError):
+            list(inspect.read_all(file))
+        with contextlib.suppress(BuildError):
+            isa_scan.scan(TARGET, file)
+
+
+@pytest.mark.parametrize("name", ["elf32", "elf64", "elf program", "mach-o"])
+def test_no_beginning_of_a_file_is_taken_for_the_whole(name: str) -> None:
+    """The library that reads these formats takes what is cut off for zeros, or leaves it out."""
+    data = FILES[name]
+    for size in range(len(data)):
+        with pytest.raises(BuildError):
+            code.functions(Path("binary"), "", data[:size])

@@ -107,25 +107,6 @@ def test_a_fused_node_makes_the_others_of_its_kind_unsure() -> None:
     }  # fmt: skip
 
 
-def test_runs_of_one_program_are_matched_by_node() -> None:
-    """Another kernel gives the same layer another name."""
-    other = []
-    for each in RUNS:
-        events = [
-            Event("Fully Connected (NC, PF32) #1", True, 0, event.start, event.end)
-            if event.name.startswith("Fully") else event
-            for event in each.events
-        ]  # fmt: skip
-        other.append(Execution(tuple(events)))
-    origins = {(0, "Fully Connected (NC, PF32) #1"): Origin(node=0)}
-    found = pair(tuple(table().values()), rows(other, 2, origins, {}), same_program=True)
-    (linear,) = [each for each in found if each.one and each.one.name.startswith("Fully")]
-    assert (linear.other and linear.other.name, linear.ratio, linear.by) == (
-        "Fully Connected (NC, PF32) #1 @0", 1.0, "instruction and node",
-    )  # fmt: skip
-    assert all(each.one and each.other for each in found)
-
-
 def test_runs_of_two_programs_are_matched_by_module_and_line() -> None:
     def run(names: list[tuple[str, str]]) -> tuple[Row, ...]:
         events = [Event(f"{name} #{n}", True, 0, 0, (n + 1) * MS) for n, (name, _) in enumerate(names)]

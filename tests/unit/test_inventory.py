@@ -1,19 +1,25 @@
-"""The inventory: what is shipped, what is refused, and how clearly; and what adding a device writes into the user's."""
+"""The inventory, addresses, places of a lab: what is read and refused, how clearly, and what adding a device writes."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from core.errors import ConfigError, UnreachableError, UsageError
+from core.errors import ConfigError, DeviceBusyError, UnreachableError, UsageError
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import CPU, FILE, VARIABLE, Device, get_device, load_devices, user_file
 from deploy.lab.labgrid import Service, located
-from deploy.upkeep import enrol
+from deploy.lab.places import PLACE, TOKEN, candidates
+from deploy.lab.session import _reason
+from deploy.run import execute
+from deploy.transport.ssh.config import Address, configured
+from deploy.transport.ssh.spelled import Spelled, spelled
+from deploy.upkeep import enrol, trust
 from toolchains.emulation import emulators
 from toolchains.targets import load_targets
 
@@ -159,7 +165,6 @@ class Found:
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     return tmp_path / "config/slipway/devices.toml"
@@ -256,3 +261,186 @@ def test_what_a_lab_says_is_checked_like_the_inventory(host: str, port: int, use
     with pytest.raises(ConfigError, match="does not accept the address of") as caught:
         located(desk, Service(host, port, user))
     assert "\x1b" not in str(caught.value)
+
+
+READ = {
+    "pi": Spelled("pi"),
+    "pi@raspberrypi.local": Spelled("raspberrypi.local", "pi"),
+    "192.168.1.5:2222": Spelled("192.168.1.5", "", 2222),
+    "ssh://pi@h:22": Spelled("h", "pi", 22),
+    "me@example.org@h": Spelled("h", "me@example.org"),
+    "pi@[::1]:2222": Spelled("::1", "pi", 2222),
+    "[fe80::1%eth0]": Spelled("fe80::1%eth0"),
+    "[h]:2222": Spelled("h", "", 2222),
+    "pi@fe80::1%eth0": Spelled("fe80::1%eth0", "pi"),
+    "::1": Spelled("::1"),
+    "2001:db8:1:2:3:4:5:beef": Spelled("2001:db8:1:2:3:4:5:beef"),
+}
+REFUSED = {
+    "pi@::1:2222": "[::1]:2222 for port 2222, and [::1:2222] for that address",
+    "1:2:3:4:5:6:7:8:2222": "[1:2:3:4:5:6:7:8]:2222 for port 2222",
+    "h:0": "'0' is no port",
+    "h:99999": "'99999' is no port",
+    "h:ssh": "the host would be h, and 'ssh' is no port",
+    "a:b:c": "'a:b:c' is no IPv6 address",
+    "[::1": "is no host",
+    "[::1]2222": "is no host",
+    "pi@": "'' is no host",
+    "-oProxyCommand=x@h": "is no user",
+    "pi@-oProxyCommand=x": "is no host",
+    "a b": "'a b' is no host",
+}
+MARKED = [text for text in REFUSED if set(text) & set("@:[")]
+"""Those that cannot be a device's name."""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user with an alias, and a device."""
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh/config").write_text("Host shelf\n HostName ::1\n Port 2222\n User pi\n")
+    (tmp_path / "devices.toml").write_text('[board]\ntransport = "ssh"\nhost = "pi@[::1]:2222"\n')
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "devices.toml"))
+    return tmp_path
+
+
+@pytest.mark.parametrize(("text", "found"), READ.items())
+def test_every_command_reads_the_same(text: str, found: Spelled, home: Path) -> None:
+    assert spelled(text) == spelled(str(found)) == found
+    table = {"transport": "ssh", "host": found.host, "user": found.user, "port": found.port}
+    assert enrol._ssh_table(text) == {key: value for key, value in table.items() if value}
+    (home / "devices.toml").write_text(f'[x]\ntransport = "ssh"\nhost = "{text.removeprefix("ssh://")}"\n')
+    jump = configured("x", "far", jump=f"first,{text}").jump
+    assert jump is not None
+    device = load_devices()["x"]
+    read = [(jump.host, jump.user, jump.port), (device.host, device.user, device.port)]
+    if not found.bare:
+        device = trust.device_of(text)
+        read.append((device.host, device.user, device.port))
+    for host, user, port in read:
+        assert (host, user if found.user else "", port if found.port else 0) == (found.host, found.user, found.port)
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(("text", "said"), REFUSED.items())
+def test_what_is_no_address_is_explained(text: str, said: str) -> None:
+    for read in (enrol._ssh_table, trust.device_of) if text in MARKED else (enrol._ssh_table,):
+        with pytest.raises(UsageError, match="is not an address") as caught:
+            read(text)
+        assert said in caught.value.cause
+        assert "USER@[IPV6]:PORT" in caught.value.hint
+    with pytest.raises(ConfigError) as jumps:
+        configured("x", "far", jump=text)
+    assert said in jumps.value.cause
+
+
+@pytest.mark.usefixtures("home")
+def test_what_we_say_and_an_alias_can_be_typed() -> None:
+    for host, port, text in (("::1", 2222, "pi@[::1]:2222"), ("::1", 22, "pi@[::1]"), ("h", 22, "pi@h")):
+        address = Address("x", host, port, "pi", None, ())
+        assert str(address) == text
+        assert (trust.device_of(text).host, trust.device_of(text).port or 22) == (host, port)
+    (address,) = trust.hosts(trust.device_of("shelf"))
+    assert (address.host, address.port, address.user, address.record) == ("::1", 2222, "pi", "[::1]:2222")
+    assert trust.device_of("board").host == "::1"
+    with pytest.raises(ConfigError, match="There is no device 'shelff'"):
+        trust.device_of("shelff")
+
+
+def test_an_address_in_place_of_a_device_and_one_that_contradicts_its_port(home: Path) -> None:
+    with pytest.raises(ConfigError, match="is an address") as caught:
+        get_device("pi@[::1]:2222")
+    assert caught.value.hint == "the same command with board"
+    with pytest.raises(ConfigError, match="is an address") as caught:
+        get_device("pi@[::2]")
+    assert caught.value.hint == "./inv devices.add --ssh 'pi@[::2]', which gives it a name"
+    with pytest.raises(ConfigError, match="There is no device 'cpu:cortex-z9'"):
+        get_device("cpu:cortex-z9")
+    (home / "devices.toml").write_text('[x]\ntransport = "ssh"\nhost = "pi@h:22"\nport = 23\n')
+    with pytest.raises(ConfigError, match="is not a device") as caught:
+        load_devices()
+    assert "host says port 22, and port = 23" in caught.value.cause
+
+
+NO_ANSWER = (
+    "coordinator is unavailable: failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:9: Failed to "
+    "connect to remote host: Connection refused"
+)
+UNRESOLVED = (
+    "coordinator is unavailable: errors resolving lab.invalid:20408: [field:hostname lookup error:address lookup "
+    "failed for lab.invalid:20408: Domain name not found]"
+)
+BY_SSH = (
+    "failed to connect to lab.invalid with args ['ssh', '-x', '-o', 'LogLevel=ERROR', 'lab.invalid'], returncode=255 "
+    r"b'',b'ssh: Could not resolve hostname lab.invalid: Name or service not known\r\n'"
+)
+
+
+def _place(name: str, **tags: str) -> Any:
+    return SimpleNamespace(name=name, tags=tags, aliases={"me:mine"}, reservation=None, acquired=None, allowed=set())
+
+
+PLACES: Any = SimpleNamespace(
+    address="lab:1",
+    name="desk/me",
+    session=SimpleNamespace(
+        places={"board": _place("board", board="pi4"), "spare": _place("spare", board="pi3")}, getuser=lambda: "me"
+    ),
+)
+
+
+def _device(**known: Any) -> Device:
+    return Device(name="rack", transport="ssh", target="linux-arm64", source="labgrid", **known)
+
+
+@pytest.mark.parametrize(
+    ("known", "place", "token", "cause", "hint"),
+    [
+        ({"place": "bord"}, "", "", "did you mean board? there are board", "correct place = in the table [rack]"),
+        ({"place": "min"}, "", "", "did you mean mine? there are board, spare", "correct place = in the table [rack]"),
+        (
+            {"place_tags": ("board=pi7",)}, "board", "", "there are board, spare, with board=pi3, board=pi4",
+            "correct place_tags = in the table [rack]",
+        ),
+        ({}, "sparee", "", "did you mean spare?", "export LG_PLACE=NAME; labgrid-client -x lab:1 places"),
+        ({}, "+", "", "there are", "export LG_TOKEN=TOKEN; labgrid-client -x lab:1 reservations"),
+        ({}, "+", "ABC", "there are", "labgrid-client -x lab:1 reservations"),
+        ({}, "+ABC", "", "there are", "labgrid-client -x lab:1 reservations"),
+    ],
+)  # fmt: skip
+def test_a_place_that_is_not_there(
+    known: dict[str, Any], place: str, token: str, cause: str, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PLACE, place)
+    monkeypatch.setenv(TOKEN, token)
+    with pytest.raises(ConfigError) as caught:
+        candidates(PLACES, _device(**known))
+    assert caught.value.cause.startswith(cause)
+    assert caught.value.hint.startswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("complaint", "reason"),
+    [
+        (NO_ANSWER, "Failed to connect to remote host: Connection refused"),
+        (UNRESOLVED, "lab.invalid:20408: Domain name not found"),
+        (BY_SSH, "ssh: Could not resolve hostname lab.invalid: Name or service not known"),
+        ("some other words", "some other words"),
+        ("", ""),
+    ],
+)
+def test_a_coordinator_that_does_not_answer(complaint: str, reason: str) -> None:
+    assert _reason(complaint) == reason
+
+
+def test_what_runs_without_wait_is_not_advised_to_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def busy(*_: Any) -> None:
+        raise DeviceBusyError("local is in use.", "somebody", "a longer --wait", ("x",))
+
+    script = tmp_path / "a.sh"
+    script.write_text("#!/bin/sh\n")
+    monkeypatch.setattr(execute, "open_device", busy)
+    with pytest.raises(DeviceBusyError) as caught:
+        execute.execute(Device(name="local", transport="local", target="host"), script)
+    assert (caught.value.hint, caught.value.names) == ("a longer --timeout", ("x",))

@@ -297,8 +297,7 @@ def test_bytes_with_another_meaning_or_none(scan: Scanner) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
+def folder(tmp_path: Path) -> Path:
     (tmp_path / "native/lib").mkdir(parents=True)
     return tmp_path / "native"
 

@@ -20,9 +20,8 @@ SAY = "import sys, json\ndef say(**v): print(json.dumps(v), flush=True)\n"
 
 
 @pytest.fixture
-def worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Makes a worker whose process runs some Python instead of deploying."""
-    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path))
     made: list[Worker] = []
 
     def make(script: str) -> Worker:

@@ -1,8 +1,10 @@
-"""Which cells a selection has, which are impossible and why, and what CI is given of them."""
+"""Which cells a selection has and why others are impossible; expressions over them; a matrix in parts and merged."""
 
 from __future__ import annotations
 
+import fnmatch
 import json
+import random
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,11 +12,16 @@ import pytest
 
 from commands.matrix import catalogue
 from core.errors import ConfigError, NotSupportedError, UsageError
+from core.files import write_atomic
 from deploy.devices.inventory import Device, get_device
+from deploy.matrix import merge
 from deploy.matrix import report as matrix_report
-from deploy.matrix.matrix import MatrixRequest
-from deploy.matrix.plan import Exportable, Plan, Selection, plan
-from deploy.matrix.words import parse
+from deploy.matrix.matrix import MatrixRequest, planned
+from deploy.matrix.model import Change, Matrix
+from deploy.matrix.plan import Exportable, Plan, Selection, Shard, plan
+from deploy.matrix.words import FIELDS, Words, parse
+from tests.conftest import Inv
+from tests.support.matrices import matrix, passed, problem
 from toolchains.targets import get_target
 
 CATALOGUE = [
@@ -176,3 +183,212 @@ def test_a_language_model_runs_on_lean_in_its_usual_scheme_unless_another_is_nam
     assert those("mlp", "words")[:2] == [f"pi/linux-arm64/{ENGINE}/mlp-fp32", f"pi/linux-arm64/{ENGINE}/mlp-qs8"]
     with pytest.raises(NotSupportedError, match="language models run on the engine lean"):
         those("words", engines=("executorch",))
+
+
+PHONE: Words = {
+    "device": ("phone",), "tag": ("emulated", "shelf"), "target": ("android-arm64",), "engine": ("lean",),
+    "program": ("mlp-qs8",), "model": ("mlp",), "scheme": ("qs8",),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"),
+    [
+        ("", True),
+        ("  ", True),
+        ("phone", True),
+        ("phon", False),
+        ("phone & mlp*", True),
+        ("phone&!mlp", False),
+        ("!!phone", True),
+        ("linux-* | android-*", True),
+        ("linux-* | android-* & conv", False),
+        ("(linux-* | android-*) & mlp", True),
+        ("!(linux-* | conv) & [em]mulated", True),
+        ("device:lean", False),
+        ("engine:lean", True),
+        ("scheme:q?8", True),
+        ("tag:shelf & program:mlp-qs8", True),
+        ("PHONE", False),
+    ],
+)
+def test_an_expression_means_what_it_says(text: str, fits: bool) -> None:
+    assert parse(text).fits(PHONE) is fits
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("phone &", "at character 8 there is the end where a word"),
+        ("(phone", "at character 7 there is the end where & or | or )"),
+        ("phone)", "at character 6 there is ')'"),
+        ("phone mlp", "at character 7 there is 'mlp' where & or |"),
+        ("| phone", "at character 1 there is '|'"),
+        ("!", "at character 2"),
+        ("device:", "device:NAME"),
+    ],
+)
+def test_what_cannot_be_read_is_told_with_its_place(text: str, place: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(text)
+    assert place in caught.value.cause
+
+
+def test_fields_are_known_and_depth_is_bounded() -> None:
+    with pytest.raises(UsageError, match="no field 'devise'") as caught:
+        parse("devise:pi")
+    assert "did you mean device" in caught.value.cause
+    with pytest.raises(UsageError, match="deeper"):
+        parse("(" * 100_000 + "a" + ")" * 100_000)
+    with pytest.raises(UsageError, match="deeper"):
+        parse("!" * 100_000 + "a")
+
+
+def test_misspelt_words_are_told() -> None:
+    parse("phone & !mlp").check([PHONE])
+    with pytest.raises(UsageError, match="'phne'") as caught:
+        parse("mlp | phne").check([PHONE])
+    assert "did you mean phone?" in caught.value.cause
+
+
+def _expression(draw: random.Random, depth: int = 4) -> tuple[str, str]:
+    """An expression, and the same in Python."""
+    kind = draw.choice("wwn&|" if depth else "w")
+    if kind == "w":
+        pattern = draw.choice(["phone", "mlp*", "q?8", "lean", "x", "*", "[ab]*", "pi"])
+        name = draw.choice(["", *FIELDS])
+        meant = [word for key, words in PHONE.items() if name in ("", key) for word in words]
+        blank = draw.choice(["", " "])
+        return blank + (f"{name}:" if name else "") + pattern + blank, str(bool(fnmatch.filter(meant, pattern)))
+    if kind == "n":
+        text, python = _expression(draw, depth - 1)
+        return f"!({text})", f"(not {python})"
+    left, right = _expression(draw, depth - 1), _expression(draw, depth - 1)
+    if kind == "&":
+        return f"({left[0]})&({right[0]})", f"({left[1]} and {right[1]})"
+    return f"{left[0]}|{right[0]}", f"({left[1]} or {right[1]})"
+
+
+def test_logic_is_pythons_own() -> None:
+    draw = random.Random(0)  # noqa: S311
+    for text, python in (_expression(draw) for _ in range(200)):
+        assert parse(text).fits(PHONE) is eval(python), text  # noqa: S307 - made of True, False, and, or, not
+
+
+A, B, C = ("a/linux-arm64/lean/mlp", "b/linux-arm64/lean/mlp", "c/linux-arm64/lean/mlp")
+
+
+def _job(*keys: str, outcome: str = "passed", **known: Any) -> Matrix:
+    cells = [passed(key=key, device=key[0], outcome=outcome) for key in keys]
+    return matrix(*cells, **known)
+
+
+def test_all_cells_are_there_once_and_the_latest_counts() -> None:
+    early = _job(A, B, outcome="failed", finished="2026-11-21T04:01:00.000Z", only="a | b", host="x", seconds=3.0)
+    late = _job(B, C, finished="2026-11-21T05:00:00.000Z", only="b | c", host="y", seconds=4.0)
+    for parts in ((early, late), (late, early)):
+        found = merge.merged(parts, "all", "./inv matrix --merge jobs")
+        assert {cell.key: cell.outcome for cell in found.cells} == {A: "failed", B: "passed", C: "passed"}
+        assert (found.name, found.seconds, found.host, found.only) == ("all", 7.0, "x, y", "(a | b) | (b | c)")
+        assert (found.created, found.finished) == (early.created, late.finished)
+
+
+def test_figures_are_those_of_the_cells_that_are_kept() -> None:
+    worse = Change(key=A, what="latency p50", before="1 ms", now="2 ms", ratio=2.0, verdict="worse")
+    same = worse.model_copy(update={"verdict": "same"})
+    known: dict[str, Any] = {"baseline": "b.json", "threshold": 0.1}
+    early = _job(A, finished="2026-11-21T04:01:00.000Z", changes=(worse,), **known)
+    late = _job(A, finished="2026-11-21T05:00:00.000Z", changes=(same,), **known)
+    assert merge.merged([early, late], "all", "").regressions == []
+    assert merge.merged([late.model_copy(update={"cells": (), "changes": ()}), early], "all", "").threshold == 0.1
+    with pytest.raises(ConfigError, match="different baselines"):
+        merge.merged([early, late.model_copy(update={"threshold": 0.2})], "all", "")
+
+
+def test_the_command_writes_one_report_and_judges_it(inv: Inv, tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs"
+    bad = passed(key=B, device="b", outcome="failed", latency=None, problem=problem(what="b is away."))
+    write_atomic(jobs / "matrix-a" / "matrix.json", _job(A).model_dump_json(indent=1))
+    write_atomic(jobs / "matrix-b" / "matrix.json", matrix(bad, finished="2026-11-21T09:00:00.000Z").model_dump_json())
+    env = {"SLIPWAY_DIST": str(tmp_path / "dist")}
+    for words in (str(jobs), str(tmp_path)):  # its own result is no part of the next one
+        done = inv("matrix", "--merge", words, "--name", "all", env=env)
+        assert done.returncode == 33, done.stderr
+        assert "1 of 2 cells failed" in done.stderr
+    reports = tmp_path / "dist" / "matrix" / "all"
+    assert {file.name for file in reports.iterdir()} == {
+        "matrix.json", "junit.xml", "report.html", "summary.md", "history",
+    }  # fmt: skip
+    assert [cell["outcome"] for cell in json.loads((reports / "matrix.json").read_bytes())["cells"]] == [
+        "passed", "failed",
+    ]  # fmt: skip
+    assert "b is away." in (reports / "summary.md").read_text(encoding="utf-8")
+
+
+def test_nothing_to_merge_is_an_error(inv: Inv, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"there is no matrix\.json"):
+        merge.files([str(tmp_path)], tmp_path / "out")
+    done = inv("matrix", "--merge", str(tmp_path), "--only", "pi")
+    assert done.returncode == 2
+    assert "--only does not go with --merge" in done.stderr
+
+
+SMALL = [
+    Exportable(f"{model}-{scheme}", model, scheme, "pte") for model in ("mlp", "conv") for scheme in ("fp32", "qs8")
+]
+
+
+def request(**given: object) -> MatrixRequest:
+    return MatrixRequest(devices=("local", "pi", "pi2"), engines=("lean",), **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 12])
+def test_every_cell_is_in_one_part(count: int) -> None:
+    whole = planned(request(), SMALL)
+    parts = [planned(request(shard=(index, count)), SMALL) for index in range(1, count + 1)]
+    assert [cell.key for part in parts for cell in part.cells] == [cell.key for cell in whole.cells]
+    sizes = [len(part.cells) for part in parts]
+    assert max(sizes) - min(sizes) <= 1
+    assert {part.shard.plan for part in parts if part.shard} == {parts[0].shard and parts[0].shard.plan}
+    assert sum(len(part.bundles) for part in parts) <= len(whole.bundles) + count - 1, "neighbours stay together"
+
+
+@pytest.mark.parametrize("wrong", ["0/2", "3/2", "2", "a/b", "1/0", "-1/2", "2/5x"])
+def test_what_is_no_part_is_refused(wrong: str) -> None:
+    with pytest.raises(UsageError, match="is not of the form PART/PARTS"):
+        merge.parse_shard(wrong)
+
+
+def made(index: int, count: int = 3, plan: str = "abc", commit: str = "c0ffee") -> Matrix:
+    shard = Shard(index=index, count=count, plan=plan, cells=7)
+    return matrix(passed(), name=f"part-{index}", commit=commit, shard=shard)
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ([made(1), made(3)], r"Part 2 of 3 is missing"),
+        ([made(1)], r"Parts 2, 3 of 3 are missing"),
+        ([made(1), made(2), made(2), made(3)], r"Part 2 of 3 is there more than once"),
+        ([made(1), made(2), made(3, plan="abd")], r"of 2 different plans"),
+        ([made(1), made(2), made(3, commit="c0ffee-dirty")], r"of 2 different commits"),
+        ([made(1), made(2), made(3), matrix(passed(), name="other")], r"other .* is not a part of a matrix"),
+    ],
+)
+def test_what_is_not_the_whole_is_refused(parts: list[Matrix], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        merge.check_parts(parts)
+
+
+def test_files_of_all_parts_become_one_matrix(tmp_path: Path) -> None:
+    for index in (1, 2, 3):
+        key = f"pi/linux-arm64/lean/mlp-{index}"
+        found = made(index).model_copy(update={"cells": (passed(key=key),)})
+        (tmp_path / f"job-{index}").mkdir()
+        (tmp_path / f"job-{index}" / "matrix.json").write_text(found.model_dump_json(), encoding="utf-8")
+    whole = merge.load([str(tmp_path)], "all", "", tmp_path / "all")
+    assert [cell.key[-5:] for cell in whole.cells] == ["mlp-1", "mlp-2", "mlp-3"]
+    assert whole.shard is None
+    (tmp_path / "job-2" / "matrix.json").unlink()
+    with pytest.raises(ConfigError, match="Part 2 of 3 is missing"):
+        merge.load([str(tmp_path)], "all", "", tmp_path / "all")

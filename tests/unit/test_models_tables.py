@@ -1,4 +1,4 @@
-"""The zoo, the schemes, the partitioners and the options that change them: tables that hold together, without torch."""
+"""The zoo, the schemes by either name, the partitioners and the options: tables that hold together, without torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from core.paths import ROOT
 from models.request import partitioners, resolve
 from models.request.options import Options
 from models.request.variants import kind_of, scheme_with
-from models.zoo.schemes import get_scheme
+from models.zoo import combinations
+from models.zoo.schemes import get_scheme, load_schemes, load_type_names, scheme_of, type_of
 
 
 def test_no_torch_is_needed_to_know_what_is_there() -> None:
@@ -118,3 +119,25 @@ def test_several_lists_of_partitioners_make_a_program_each() -> None:
     with pytest.raises(UsageError, match="A deploy runs one program") as caught:
         Deploy(model="mlp", partitioners="none;vulkan, xnnpack")
     assert caught.value.hint == "./inv matrix --variants 'none vulkan,xnnpack'"
+
+
+NAMES = {
+    "pf32": "fp32", "pf16": "fp16", "pqs8_qc8w": "qs8", "qp8_f32_qc8w": "qd8_qc8w", "qp8_f32_qb4w": "qd8_qb4w",
+}  # fmt: skip
+
+
+def test_a_scheme_has_one_name_of_arms() -> None:
+    assert {name: row.scheme for name, row in load_type_names().items()} == NAMES
+    assert {type_of(scheme): scheme for scheme in load_schemes() if type_of(scheme)} == NAMES
+    assert type_of("portable") == ""
+    assert scheme_of("pf33") == "pf33"
+    with pytest.raises(ConfigError, match="did you mean pf32"):
+        resolve("linear", "pf33")
+
+
+@pytest.mark.parametrize(("name", "scheme"), NAMES.items())
+def test_an_export_by_either_name_is_the_same(name: str, scheme: str) -> None:
+    ours, arms = resolve("linear", scheme), resolve("linear", name)
+    assert (arms.name, arms.folder, arms.scheme) == (ours.name, ours.folder, ours.scheme)
+    assert combinations("mlp", name) == [("mlp", scheme)]
+    assert scheme_of(f"{name}_gemm") == scheme

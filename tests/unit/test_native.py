@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from core.errors import BuildError, BundleError
-from core.formats.bundle import MANIFEST, SBOM, Checks, Native
+from core.formats.bundle import SBOM, Checks, Native
 from toolchains.bundle import build_all, builder, conan, conan_packages, inputs, native, native_layout, sbom, sdk
 from toolchains.debian import packages as debian
 from toolchains.inspect import checks
@@ -54,7 +54,6 @@ def made(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[st
     recipes.mkdir(parents=True)
     (recipes / "config.yml").write_text("1", encoding="utf-8")
     monkeypatch.setattr(inputs, "ROOT", tmp_path / "checkout")
-    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
     node = package(tmp_path / "conan", "xnnpack", "lib/libXNNPACK.a", "include/xnnpack.h", source=PIN)
 
     def packages(job: Any, steps: Any, scratch: Path) -> dict[str, Any]:
@@ -85,25 +84,6 @@ def test_what_decides_is_watched(made: list[str], tmp_path: Path) -> None:
     assert made == [
         "linux-arm64 zig debian", "linux-arm64 zig debian", "linux-arm64 zig git", "linux-arm64 gnu git",
         "again git", "linux-arm64 gnu git",
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("damage", ["lib/libXNNPACK.a", MANIFEST, SBOM])
-def test_damaged_packages_are_built_again(made: list[str], damage: str) -> None:
-    folder = native.build_native("linux-arm64", "zig").path
-    (folder / damage).write_text("{}", encoding="utf-8")
-    native.build_native("linux-arm64", "zig")
-    assert len(made) == 2
-
-
-def test_libraries_headers_and_licences_of_all_packages(tmp_path: Path) -> None:
-    first = package(tmp_path, "xnnpack", "lib/libXNNPACK.a", "include/xnnpack.h", "conaninfo.txt")
-    second = package(tmp_path, "cpuinfo", "lib/libcpuinfo.a", "lib/cmake/x.cmake", "include/cpuinfo.h", source=PIN)
-    out = tmp_path / "out"
-    native_layout.collect(graph_of(first, second), out)
-    assert sorted(file.relative_to(out).as_posix() for file in out.rglob("*") if file.is_file()) == [
-        "include/cpuinfo.h", "include/xnnpack.h", "lib/libXNNPACK.a", "lib/libcpuinfo.a",
-        "licenses/cpuinfo/LICENSE", "licenses/cpuinfo/source.json", "licenses/xnnpack/LICENSE",
     ]  # fmt: skip
 
 

@@ -30,12 +30,11 @@ def test_packages_go_into_a_folder_of_their_own_whole_or_not_at_all(
         if len(asked) == 1:
             raise installer.SetupError("No network.\nCause: a cable\nTry: another")
 
-    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path))
     monkeypatch.setattr(installer.Installation, "install", pip)
     with pytest.raises(HostError, match=r"No network\.") as caught:
         environment.apart("nets")
     assert (caught.value.cause, caught.value.hint) == ("a cable", "another")
-    assert list((tmp_path / "nets").iterdir()) == []
+    assert list((tmp_path / "cache/nets").iterdir()) == []
     folder = environment.apart("nets")
     assert (folder / "timm").is_dir()
     assert environment.apart("nets") == folder
@@ -61,8 +60,6 @@ def dist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An own ``dist/``, and an exporter that only makes folders; it crashes on fp16."""
     child = tmp_path / "child.py"
     child.write_text(_CHILD, encoding="utf-8")
-    monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path / "dist"))
-    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(exporting, "COMMAND", [sys.executable, str(child)])
     monkeypatch.setattr(Exporter, "_environment", lambda self: None)
     return tmp_path / "dist"

@@ -31,7 +31,6 @@ def test_twelve_nets_are_in_the_table_and_every_runtime_in_a_lock() -> None:
 @pytest.fixture
 def dist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An own ``dist/`` with what torch computed of a net of a million multiply-adds."""
-    monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path))
     monkeypatch.setattr(cells, "roofline", lambda lean: {1: (10.0, 1.0), 2: (20.0, 1.0)})
     floats = Wanted("ds_cnn", 32).folder("torch")
     floats.mkdir(parents=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import BuildError, ConfigError
-from core.paths import ROOT, cache_dir
+from core.paths import ROOT
 from toolchains.bundle import conan, profiles
 from toolchains.bundle.profiles import BUILD, Profile
 from toolchains.compilers import ccache, hardening, zig
@@ -64,18 +64,6 @@ def test_only_the_runner_loses_its_symbols_and_no_package_depends_on_ccache() ->
     assert through["user.slipway:toolchain"] == without["user.slipway:toolchain"]
 
 
-def test_where_the_cache_is_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Packages that one machine made are another's, wherever it keeps its cache."""
-    target, keys = get_target("android-arm64"), []
-    monkeypatch.setattr(zig, "program", lambda: cache_dir("tools") / "zig")
-    for name in ("one", "two"):
-        monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / name))
-        made = zig.ensure(target)
-        assert made.cc.startswith(str(tmp_path / name))
-        keys.append(profile(conan.render(target, made))["user.slipway:toolchain"])
-    assert keys[0] == keys[1]
-
-
 def test_the_systems_own_ccache_is_taken_counted_and_switched_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,7 +81,6 @@ def test_the_systems_own_ccache_is_taken_counted_and_switched_off(
     )
     assert ccache.hits(log) == (2, 3)
     monkeypatch.setattr(ccache, "_program", lambda: ["/c/ccache"])
-    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
     assert set(ccache.variables(tmp_path, "k")) == {f"CMAKE_{name}_COMPILER_LAUNCHER" for name in ("C", "CXX", "ASM")}
     monkeypatch.undo()
     monkeypatch.setenv("SLIPWAY_CCACHE", "off")

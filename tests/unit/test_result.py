@@ -25,7 +25,7 @@ from deploy.devices.facts import DeviceFacts
 from deploy.run import report
 from deploy.run.compare import Comparison
 from deploy.run.result import EMULATED, BundleUsed, ProgramUsed, Result, Upload, overall, result_key, write
-from deploy.run.runner import RunnerResult, error_in, failure, parse_result
+from deploy.run.runner import ProfileRow, RunnerResult, completed, error_in, failure, named_kernels, parse_result
 
 TENSOR = {"dtype": "float32", "shape": [1], "sha256": "0" * 64, "file": "output0.npy"}
 ANSWER: dict[str, Any] = {
@@ -171,13 +171,26 @@ def test_written_twice_over_under_a_safe_name(dist: Path) -> None:
     assert result_key("a/b", "../c d", "e") == "a_b-.._c_d-e"
 
 
-def answer(cache: str) -> RunnerResult:
-    weights = f'"weights": {{"bytes": 1, "blocks": 2, "shared": 0, "shared_bytes": 0, "packed": 0{cache}}},'
-    return parse_result(
-        (
-            '{"schema": 1, "engine": {"name": "lean", "version": "1"}, "method": "forward", "load_ms": 0.9,'
-            f"{weights}"
-            '"latency_ms": {"count": 1, "min": 1, "p50": 1, "p90": 1, "p99": 1, "mean": 1}, "peak_rss_bytes": 1,'
-            '"threads": 1, "inputs": [], "outputs": []}'
-        ).encode()
-    )
+def row(name: str) -> ProfileRow:
+    return ProfileRow(name=name, operator=name, provider="XnnpackBackend", count=1, total_ms=1.0)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["DELEGATE_CALL @0", "Convert (NC) #1 @0", "Transpose (ND, X8) #1 @0", "Method::execute", "aten::add.out @2"],
+)
+def test_other_rows_name_no_kernel(name: str) -> None:
+    assert named_kernels([row(name)]) == ()
+
+
+def test_a_result_without_kernels_is_completed() -> None:
+    base = {
+        "engine": {"name": "executorch", "version": "1"}, "method": "forward", "load_ms": 1,
+        "latency_ms": {"count": 1, "min": 1, "p50": 1, "p90": 1, "p99": 1, "mean": 1}, "peak_rss_bytes": 1,
+        "threads": 1, "inputs": [], "outputs": [], "profile": [row("Fully Connected (NC, PF32) GEMM #1 @0")],
+    }  # fmt: skip
+    (found,) = completed(RunnerResult.model_validate(base)).kernels
+    assert found.library == "KleidiAI"
+    own = {"node": "a", "kernel": "b", "library": "XNNPACK", "feature": "scalar"}
+    (kept,) = completed(RunnerResult.model_validate({**base, "kernels": [own]})).kernels
+    assert (kept.kernel, kept.known) == ("b", "")

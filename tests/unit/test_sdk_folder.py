@@ -1,23 +1,30 @@
-"""The SDK's folder and archive: what is read back, what is refused, and that the same files make the same bytes."""
+"""The SDK: its folder, archive and wheel; the XCFramework and the AAR; and what is said without an NDK."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import io
+import json
 import os
+import plistlib
 import shutil
 import tarfile
+import xml.etree.ElementTree as ET
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from commands.requests import Build
-from core.errors import BundleError, NotSupportedError, UsageError
-from core.files import write_json
+from core.errors import BundleError, ConfigError, HostError, NotSupportedError, UsageError
+from core.files import sha256_file, write_json
 from core.formats.bundle import MANIFEST, Checks
-from toolchains.bundle import sdk, wheel
+from core.paths import ROOT
+from toolchains.bundle import aar, java, sdk, wheel, xcframework
 from toolchains.bundle.layout import entries
+from toolchains.bundle.sdk import Sdk, SdkManifest, zipped
+from toolchains.ndk_folder import VARIABLE
 from toolchains.targets import get_target
 
 
@@ -137,3 +144,139 @@ def test_wheels_name_their_platform(target: str, name: str) -> None:
 def test_targets_without_a_shared_library_have_no_wheel(name: str) -> None:
     with pytest.raises(NotSupportedError, match=f"no wheels for {name}"):
         wheel.tag(get_target(name))
+
+
+NAMESPACE = "{http://schemas.android.com/apk/res/android}"
+
+
+def test_an_xcframework_has_a_slice_for_each_platform(tmp_path: Path) -> None:
+    (tmp_path / "include/slipway").mkdir(parents=True)
+    (tmp_path / "include/slipway/slipway.h").write_text("/* header */", encoding="utf-8")
+    phone = get_target("ios-arm64")
+    slices = []
+    for target in (phone, phone.simulator()):
+        library = tmp_path / target.name / "libslipway.a"
+        library.parent.mkdir()
+        library.write_text(target.name, encoding="utf-8")
+        slices.append(xcframework.Slice(target, library))
+    top = xcframework.write(tmp_path, slices, tmp_path / "include")
+    assert {file.relative_to(top).as_posix() for file in top.rglob("*") if file.is_file()} == {
+        "Info.plist",
+        *(
+            f"{name}/{file}"
+            for name in ("ios-arm64", "ios-arm64-simulator")
+            for file in ("libslipway.a", "Headers/slipway/slipway.h", "Headers/slipway/module.modulemap")
+        ),
+    }
+    listed = plistlib.loads((top / "Info.plist").read_bytes())
+    first, second = listed["AvailableLibraries"]
+    assert "SupportedPlatformVariant" not in first
+    assert second["SupportedPlatformVariant"] == "simulator"
+    assert {row["SupportedPlatform"] for row in (first, second)} == {"ios"}
+    for row in (first, second):
+        folder = top / row["LibraryIdentifier"]
+        assert (folder / row["LibraryPath"]).read_text(encoding="utf-8") == row["LibraryIdentifier"]
+        assert (folder / row["HeadersPath"]).is_dir()
+
+
+@pytest.fixture
+def packed(tmp_path: Path) -> tuple[aar.Aar, zipfile.ZipFile]:
+    """An AAR of two ABIs. What its libraries hold is not looked at here: only an NDK makes real ones."""
+    folder = tmp_path / "sdk"
+    for name in ("include/slipway/slipway.h", "include/slipway/slipway.hpp", "lib/libslipway.so", "sbom.cdx.json",
+                 "licenses/xnnpack/LICENSE", "libslipway_jni.so"):  # fmt: skip
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name, encoding="utf-8")
+    manifest = SdkManifest(
+        version="0.1.0", target="android-arm64", toolchain="ndk", created="2026-01-01T00:00:00Z", libc="bionic",
+        isa_floor="Armv8-A", shared=True, checks=Checks(floor="Armv8-A", code=()), files=entries(folder),
+    )  # fmt: skip
+    sdk = Sdk(path=folder, archive=folder, manifest=manifest)
+    abis = [
+        aar.Abi(get_target(name), folder, folder / "libslipway_jni.so") for name in ("android-arm64", "android-x86_64")
+    ]
+    found = aar.pack(sdk, zipped({"org/slipway/Program.class": b"class"}), abis, "27.2.12479018")
+    again = sha256_file(found.path)
+    assert aar.pack(sdk, zipped({"org/slipway/Program.class": b"class"}), abis, "27.2.12479018") == found
+    assert sha256_file(found.path) == again
+    return found, zipfile.ZipFile(io.BytesIO(found.path.read_bytes()))
+
+
+def test_an_aar_has_what_android_projects_take(packed: tuple[aar.Aar, zipfile.ZipFile]) -> None:
+    found, archive = packed
+    assert found.abis == ("arm64-v8a", "x86_64")
+    assert found.path.parent.name == "android"
+    names = set(archive.namelist())
+    libraries = {f"jni/{abi}/{name}" for abi in found.abis for name in ("libslipway.so", "libslipway_jni.so")}
+    assert names >= {"AndroidManifest.xml", "R.txt", "classes.jar", "proguard.txt", *libraries}
+    assert "META-INF/slipway/licenses/xnnpack/LICENSE" in names
+    root = ET.fromstring(archive.read("AndroidManifest.xml"))  # noqa: S314 - ours
+    (uses,) = root.findall("uses-sdk")
+    assert (root.get("package"), uses.get(f"{NAMESPACE}minSdkVersion")) == ("org.slipway", "24")
+    with zipfile.ZipFile(io.BytesIO(archive.read("classes.jar"))) as jar:
+        assert jar.namelist() == ["org/slipway/Program.class"]
+
+
+def test_native_code_finds_header_and_library_through_prefab(packed: tuple[aar.Aar, zipfile.ZipFile]) -> None:
+    found, archive = packed
+    module = "prefab/modules/slipway"
+    assert json.loads(archive.read("prefab/prefab.json"))["schema_version"] == 2
+    assert json.loads(archive.read(f"{module}/module.json"))["library_name"] == "libslipway"
+    assert f"{module}/include/slipway/slipway.h" in archive.namelist()
+    for abi in found.abis:
+        facts = json.loads(archive.read(f"{module}/libs/android.{abi}/abi.json"))
+        assert facts == {"abi": abi, "api": 24, "ndk": 27, "stl": "none", "static": False}
+        assert archive.read(f"{module}/libs/android.{abi}/libslipway.so") == archive.read(f"jni/{abi}/libslipway.so")
+
+
+def test_rules_for_proguard_keep_what_the_native_side_looks_up(packed: tuple[aar.Aar, zipfile.ZipFile]) -> None:
+    rules = packed[1].read("proguard.txt").decode()
+    glue = (ROOT / "runtime/bindings/java/jni/slipway_jni.cpp").read_text(encoding="utf-8")
+    assert 'FindClass("org/slipway/SlipwayException")' in glue
+    assert '"<init>", "(I[B[B)V"' in glue
+    assert glue.count("FindClass(") == glue.count("GetMethodID(") == 1
+    assert "-keep class org.slipway.SlipwayException { <init>(int, byte[], byte[]); }" in rules
+    assert "-keep class org.slipway.Native { native <methods>; }" in rules
+
+
+def test_the_java_api_has_the_numbers_of_the_header() -> None:
+    header = (ROOT / "runtime/include/slipway/slipway.h").read_text(encoding="utf-8")
+    sources = {file.stem: file.read_text(encoding="utf-8") for file in java.SOURCES.glob("*.java")}
+    for name, value in (line.split(" = ") for line in header.splitlines() if line.startswith("  SLIPWAY_")):
+        number = value.split(",")[0].split()[0]
+        plain = name.strip().removeprefix("SLIPWAY_")
+        both = sources["DType"] + sources["SlipwayException"]
+        kinds = sources["TensorSpec"]
+        assert f"  {plain}({number}" in both or plain == "OK" or plain in kinds, plain
+    assert "READ_BEHIND = 64" in sources["Tensor"] and "SLIPWAY_READ_BEHIND 64" in header
+    assert "ABI_VERSION = 1;" in sources["Native"] and "SLIPWAY_ABI_VERSION 1" in header
+    assert "OUTPUT_NUMBERS = 2 + 16" in sources["Native"] and "SLIPWAY_MAX_DIMS 16" in header
+
+
+def test_without_an_ndk_it_says_what_it_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("CONAN_HOME", str(tmp_path))
+    with pytest.raises(HostError, match="needs Google's Android NDK") as caught:
+        aar.build_aar("android-arm64")
+    assert caught.value.exit_code == 4
+    assert caught.value.hint.startswith(f"export {VARIABLE}=")
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    with pytest.raises(HostError, match="is not an NDK"):
+        aar.build_aar("android-arm64")
+
+
+def test_which_targets_an_aar_is_for() -> None:
+    assert [target.name for target in aar.targets_of("android-x86,android-arm64,android-x86")] == [
+        "android-x86",
+        "android-arm64",
+    ]
+    assert [target.name for target in aar.targets_of("")] == [
+        "android-arm64", "android-armv7", "android-x86", "android-x86_64",
+    ]  # fmt: skip
+    with pytest.raises(NotSupportedError, match="no AAR for linux-arm64"):
+        aar.targets_of("android-arm64,linux-arm64")
+    with pytest.raises(ConfigError, match="no target"):
+        aar.targets_of("android")
+    with pytest.raises(ConfigError, match="does not build an AAR"):
+        aar.build_aar("android-arm64", "zig")

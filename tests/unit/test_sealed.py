@@ -1,4 +1,4 @@
-"""What is in the cache is looked at again where it is run from, and by ``./inv doctor --cache``: seals."""
+"""The cache: looked at again where it is run from and by ``./inv doctor --cache``; and what ``./inv clean`` removes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import pytest
 
 from core.errors import HostError
 from core.files import sealed, write_json
+from core.files.clean import clean
+from core.paths import cache_dir
 from toolchains import seals
 from toolchains.compilers import zig
 
@@ -56,9 +58,8 @@ def test_every_change_is_seen(folder: Path) -> None:
     assert sealed.damage(folder) == ["bin/link", "bin/more", "bin/tool", "read me"]
 
 
-def put_zig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, list[str]]:
+def put_zig(monkeypatch: pytest.MonkeyPatch) -> tuple[Path, list[str]]:
     """A zig of two files, and how often it was fetched."""
-    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
     fetched: list[str] = []
 
     def install(new: Path, requirement: str, _digest: str, _shown: object) -> None:
@@ -75,7 +76,7 @@ def put_zig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, list
 def test_a_changed_zig_is_fetched_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    program, fetched = put_zig(tmp_path, monkeypatch)
+    program, fetched = put_zig(monkeypatch)
     assert zig.program() == program
     assert len(fetched) == 1
     good = program.with_name(name).read_bytes()
@@ -149,3 +150,36 @@ def test_damage_of_other_kinds_is_named(cache: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(HostError, match="3 of 4") as caught:
         seals.report(as_json=True)
     assert "more0, more1, more2 and 1 more" in caught.value.cause
+
+
+def _fill(dist: Path, cache: Path) -> None:
+    for name in ("linux-arm64/executorch/manifest.json", "linux-arm64/.executorch.built.json",
+                 "programs/mlp-fp32/model.pte", "results/a.json", "matrix/default/matrix.json", "sweeps/agree.jsonl",
+                 "tests/a", "notes/mine.txt"):  # fmt: skip
+        file = dist / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("x", encoding="utf-8")
+    store = cache_dir("devices", "local", "store")
+    (store / "blob").write_text("x", encoding="utf-8")
+    store.chmod(0o555)
+    (cache / "mine").mkdir()
+    (cache / "mine" / "file").write_text("x", encoding="utf-8")
+
+
+def _left(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def test_results_and_the_cache_go_and_a_users_own_files_stay(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dist, cache = tmp_path / "dist", tmp_path / "cache"
+    _fill(dist, cache)
+    clean(cache=False, as_json=True)
+    assert _left(dist) == ["notes/mine.txt"]
+    assert len(_left(cache)) == 2
+    assert {Path(row["path"]).name for row in json.loads(capsys.readouterr().out)} == {
+        "executorch", "programs", "results", "matrix", "sweeps", "tests"
+    }  # fmt: skip
+    clean(cache=True, as_json=True)
+    assert _left(cache) == ["mine/file"]

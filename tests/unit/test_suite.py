@@ -1,24 +1,32 @@
-"""What ``./inv test`` runs for each option, and what it keeps of the times."""
+"""What ``./inv test`` runs: the steps of each option, what a change can break, what passed before; and its times."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import re
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from core import environment
 from core.errors import HostError
+from core.files import write_atomic
 from core.paths import ROOT
 from tests.support import order
 from toolchains.targets import get_target
-from verify.suite import ahead, exported, runner, shards, times
+from verify.suite import ahead, choosing, exported, inputs, passed, runner, shards, times
+from verify.suite.inputs import Suite, Tree
 from verify.suite.runner import REST, UNITS, Choice
 
 QUICK = tuple(word for name in ("hypothesispytest", "xdist", "labgrid") for word in ("-p", f"no:{name}"))
 """Options against plugins that take a second to load."""
-FILES = {file.stem for file in (ROOT / "tests").glob("*/test_*.py")}
+STEMS = {file.stem for file in (ROOT / "tests").glob("*/test_*.py")}
 LINT = ["ruff check", "ruff format", "mypy", "clang-format", "shellcheck"]
 
 
@@ -113,9 +121,240 @@ def test_the_parts_of_a_run_are_all_of_it() -> None:
 def test_every_name_is_a_files_and_what_is_built_is_offered() -> None:
     named = [*order.FIRST, *order.LAST]
     assert len(set(named)) == len(named)
-    assert {name.partition("[")[0] for name in (*named, *order.APART, *order.BY_PARAMETER)} <= FILES
+    assert {name.partition("[")[0] for name in (*named, *order.APART, *order.BY_PARAMETER)} <= STEMS
     for name in named:
         assert ("[" in name) == (name.partition("[")[0] in order.BY_PARAMETER)
     assert len(set(ahead.PRODUCTS)) == len(ahead.PRODUCTS)
     for name, engine in ahead.PRODUCTS:
         assert engine == "native" or get_target(name).engine(engine) == engine
+
+
+FILES = {
+    "core/a.py": "A = 1\n",
+    "docs/page.md": "prose\n",
+    "README.md": "prose\n",
+    "tests/support/help.py": "H = 1\n",
+    "tests/integration/test_a.py": "from core.a import A\ndef test_a(): assert A\n",
+    "tests/integration/test_b.py": "from tests.integration.test_a import A\ndef test_b(): assert A\n",
+    "tests/integration/test_prose.py": "TEXT = 'docs'\ndef test_c(): pass\n",
+}
+A, B, PROSE = (f"tests/integration/test_{name}.py" for name in ("a", "b", "prose"))
+ALL = (A, B, PROSE)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A checkout with three files of tests, and an empty cache."""
+    root = tmp_path / "tree"
+    for name, text in FILES.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8")
+    (root / ".gitignore").write_text("/dist/\n__pycache__/\n")
+    (root / "pytest.ini").write_text("[pytest]\nmarkers = long\npythonpath = .\n")
+    subprocess.run(["git", "init", "--quiet", str(root)], check=True)
+    return root
+
+
+def digests(root: Path) -> dict[str, str]:
+    inputs = passed.Inputs(root)
+    return {file: inputs.digest(file, long=False) for file in ALL}
+
+
+Change = Callable[[Path], object]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda root: (root / "core/a.py").write_text("A = 2\n"), (A, B)),
+        (lambda root: (root / "core/a.py").chmod(0o755), (A, B)),
+        (lambda root: (root / "core/new.c").write_text(""), (A, B)),
+        (lambda root: (root / "core/a.py").unlink(), (A, B)),
+        (lambda root: (root / "models.toml").write_text(""), ALL),
+        (lambda root: (root / "recipes").mkdir() or (root / "recipes/new.yml").write_text(""), ALL),
+        (lambda root: (root / "tests/support/help.py").write_text("H = 2\n"), ()),
+        (lambda root: (root / "link").symlink_to("core"), ALL),
+        (lambda root: (root / A).write_text("from core.a import A\n"), (A, B)),
+        (lambda root: (root / B).write_text("B = 1\n"), (B,)),
+        (lambda root: (root / "tests/integration/test_new.py").write_text(""), ()),
+        (lambda root: (root / "docs/figures.json").write_text("{}\n"), (PROSE,)),
+        (lambda root: (root / "docs/page.md").write_text("more prose\n"), (PROSE,)),
+        (lambda root: (root / "README.md").write_text("more prose\n"), (PROSE,)),
+        (lambda root: (root / "dist").mkdir() or (root / "dist/made").write_text(""), ()),
+    ],
+    ids=[
+        "code", "mode", "new", "deleted", "top", "recipe", "support", "link", "imported test", "test", "other test",
+        "figures", "page", "readme", "ignored",
+    ],
+)  # fmt: skip
+def test_a_change_counts_for_the_files_that_depend_on_it(tree: Path, change: Change, expected: tuple[str, ...]) -> None:
+    before = digests(tree)
+    change(tree)
+    after = digests(tree)
+    assert tuple(file for file in ALL if before[file] != after[file]) == expected
+
+
+@pytest.fixture
+def whole(tree: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Runs the suite of `tree`; gives the files that ran."""
+    for name in ("ensure", "ensure_test", "ensure_export"):
+        monkeypatch.setattr(environment, name, lambda *_: None)
+    monkeypatch.setattr(ahead, "begun", lambda **_: contextlib.nullcontext())
+    monkeypatch.setattr(choosing, "WAYS", ALL)
+    monkeypatch.setattr(exported, "kept", contextlib.nullcontext)
+    monkeypatch.setenv("SLIPWAY_DIST", str(tree / "dist"))
+    monkeypatch.setattr(runner, "ROOT", tree)
+
+    def steps(choice: Choice) -> list[runner.Step]:
+        step = runner._pytest(runner.REST, ALL, choice)
+        return [replace(step, files=ALL)]
+
+    monkeypatch.setattr(runner, "steps", steps)
+    start = subprocess.run
+
+    def quick(argv: Sequence[str], **options: Any) -> object:
+        """Do what pytest would do with these files: its start takes a second, and there are thirty of them."""
+        if "pytest" not in argv:
+            return start(argv, **options)
+        report, code = "", 0
+        for file in (file for file in ALL if file in argv):  # one that is named runs, whatever is ignored
+            text = (tree / file).read_text(encoding="utf-8")
+            for name, said in re.findall(r"def (test_\w+)\(\): (.+)", text):
+                code = 2 if "KeyboardInterrupt" in said else 1 if said == "assert 0" else code
+                if code < 2:
+                    result = "<failure/>" if said == "assert 0" else "<skipped/>" if "mark.skip" in text else ""
+                    classname = file.removesuffix(".py").replace("/", ".")
+                    report += f'<testcase classname="{classname}" name="{name}">{result}</testcase>'
+            if "__file__" in text:
+                (tree / file).write_text(text + "#", encoding="utf-8")
+        write_atomic(times.report(runner.REST), f"<testsuites><testsuite>{report}</testsuite></testsuites>")
+        return SimpleNamespace(returncode=code)
+
+    monkeypatch.setattr(subprocess, "run", quick)
+    from junitparser import JUnitXml
+
+    def run(*, again: bool = False, long: bool = False) -> list[str]:
+        report = times.report(runner.REST)
+        with contextlib.suppress(runner.TestsFailedError):
+            runner.run(Choice(again=again, all=long))
+        if not report.is_file():
+            return []
+        names = {case.classname or "" for suite in JUnitXml.fromfile(str(report)) for case in suite}
+        return sorted(name.rpartition(".")[2] for name in names - {""})
+
+    return run
+
+
+def test_what_passed_does_not_run_again(
+    tree: Path, whole: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert whole() == ["test_a", "test_b", "test_prose"]
+    capsys.readouterr()
+    assert whole() == []
+    assert "3 tests of 3 files passed before with the same inputs" in capsys.readouterr().err
+    assert whole(again=True) == ["test_a", "test_b", "test_prose"]
+    assert whole(long=True) == ["test_a", "test_b", "test_prose"], "tests that CI leaves out did not run"
+    (tree / B).write_text("def test_b(): pass\n")
+    assert whole() == ["test_b"]
+
+
+def test_what_is_near_a_change_comes_first_and_the_rest_stays_within_its_time(
+    tree: Path, whole: Callable[..., list[str]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choosing, "WAYS", (A,))
+    monkeypatch.setattr(choosing, "PROVES", {"core": "prose"})
+    assert whole() == ["test_a"]
+    (tree / "core/a.py").write_text("A = 2\n")
+    (tree / "tests/integration/test_prose.py").write_text("import core.a\ndef test_c(): assert 0\n")
+    assert whole() == ["test_a", "test_prose"], "it never ran, and proves the folder that changed"
+    assert whole() == ["test_prose"], "it failed"
+    (tree / "tests/integration/test_prose.py").write_text("import core.a\ndef test_c(): pass\n")
+    assert whole(long=True) == ["test_a", "test_b", "test_prose"]
+    (tree / "core/a.py").write_text("A = 3\n")
+    monkeypatch.setattr(choosing, "BUDGET", 0)
+    capsys.readouterr()
+    assert whole() == ["test_a", "test_prose"]
+    assert "1 files of tests whose inputs changed do not fit into this run" in capsys.readouterr().err
+    monkeypatch.setattr(choosing, "BUDGET", 480)
+    assert whole() == ["test_b"]
+
+
+def test_what_its_commands_loaded_counts_too(tree: Path) -> None:
+    (tree / "core/far.py").write_text("F = 1\n")
+    before = digests(tree)
+    (tree / "said").mkdir()
+    (tree / "said" / A.replace("/", "-")).write_text("core.far\nos.path\n")
+    passed.learn(tree / "said", ALL)
+    (tree / "core/far.py").write_text("F = 2\n")
+    assert [file for file, digest in digests(tree).items() if before[file] != digest] == [A]
+
+
+def test_what_failed_runs_again_and_the_others_do_not(tree: Path, whole: Callable[..., list[str]]) -> None:
+    (tree / B).write_text("import pytest\ndef test_b(): assert 0\ndef test_d(): pass\n")
+    assert whole() == ["test_a", "test_b", "test_prose"]
+    assert whole() == ["test_b"]
+    (tree / B).write_text("import pytest\n@pytest.mark.skip\ndef test_b(): pass\n")
+    assert whole() == ["test_b"]
+    assert whole() == ["test_b"], "a skipped test did not pass"
+
+
+FOLDERS = ("tests/integration/", "tests/faults/")
+
+
+@functools.cache
+def checkout() -> Tree:
+    return Tree(ROOT, inputs.tracked(ROOT))
+
+
+@functools.cache
+def needs(name: str) -> frozenset[str]:
+    file = next(one for one in checkout().files if one.startswith(FOLDERS) and one.endswith(f"/test_{name}.py"))
+    return frozenset(Suite(checkout(), file).needs())
+
+
+@pytest.mark.parametrize(
+    ("changed", "run", "not_run"),
+    [
+        ("deploy/transport/ssh/auth.py", ("deploy_pi", "cuts", "ssh_ways", "windows_device"), ("lean_operators",)),
+        ("deploy/transport/adb/files.py", ("virtual_phone", "hostile_adb"), ("deploy_local", "lean_operators")),
+        ("deploy/transport/windows/__init__.py", ("windows_device",), ("deploy_local", "deploy_pi", "virtual_phone")),
+        ("deploy/lab/places.py", ("labgrid", "labgrid_power"), ("deploy_pi", "runner")),
+        ("deploy/virtual/virtual.toml", ("deploy_pi", "virtual_machines", "labgrid"), ("recipes",)),
+        ("deploy/scripts/probe.sh", ("deploy_pi", "deploy_local", "userlands"), ("recipes",)),
+        ("deploy/run/preflight.py", ("deploy_local", "deploy_pi", "matrix"), ("native", "runner")),
+        ("models/lowering/lowering.py", ("export", "zoo", "deploy_local", "deploy_pi"), ("recipes", "userlands")),
+        ("runtime/runner/main.cpp", ("runner", "deploy_local", "deploy_pi", "libslipway"), ("userlands",)),
+        ("runtime/engines/lean/kernels/views.cpp", ("lean_operators", "sweep", "zoo", "virtual_phone"), ("userlands",)),
+        ("runtime/engines/onnxruntime/CMakeLists.txt", ("onnx", "onnxruntime"), ("userlands",)),
+        ("toolchains/compilers/zig_wrapper.sh", ("build", "toolchain", "deploy_pi"), ()),
+        ("runtime/bindings/java/jni/slipway_jni.cpp", ("java",), ("deploy_local",)),
+        ("runtime/examples/run_once.c", ("deploy_pi", "libslipway"), ("runner",)),
+        ("docs/deploy.md", ("readme", "site"), ("deploy_local", "zoo")),
+        ("recipes/xnnpack/config.yml", ("recipes", "userlands", "site"), ()),
+        ("locks/core.txt", ("inv", "userlands"), ()),
+        ("tests/support/lab.py", ("labgrid",), ("runner",)),
+    ],
+)
+def test_a_change_runs_what_it_can_break(changed: str, run: tuple[str, ...], not_run: tuple[str, ...]) -> None:
+    assert changed in checkout().files
+    assert [name for name in run if changed not in needs(name)] == []
+    assert [name for name in not_run if changed in needs(name)] == []
+
+
+def test_the_tables_name_what_is_there_and_what_depends_on_everything() -> None:
+    for file in inputs.ALL:
+        assert Suite(checkout(), file).needs() == checkout().files
+    found = frozenset().union(*(Suite(checkout(), file).needs() for file in choosing.WAYS))
+    rooms = ("deploy/run/", "deploy/store/", "deploy/scripts/", "runtime/runner/", "runtime/program/", "models/zoo")
+    assert sorted(name for name in checkout().files - found if name.startswith(rooms)) == []
+    assert set(choosing.WAYS) <= checkout().files
+    assert set(inputs.TASKS) | set(inputs.ALL) <= checkout().files
+    for name in (*inputs.EVERYWHERE, *inputs.FOLDERS, *inputs.BUILDS):
+        assert any(file == name or file.startswith(f"{name}/") for file in checkout().files), name
+    assert set(inputs.CHOSEN) <= checkout().modules.keys()
+
+
+def test_each_folder_of_the_table_has_files_that_prove_it_and_depend_on_it() -> None:
+    for folder, names in choosing.PROVES.items():
+        for name in names.split():
+            assert any(file.startswith(f"{folder}/") for file in needs(name)), (folder, name)

@@ -11,13 +11,6 @@ import pytest
 from core.errors import ConfigError, NotSupportedError
 from toolchains.targets import ENGINES, Target, get_target, host_target, load_targets
 
-NAMES = {
-    "linux-x86_64", "linux-x86", "linux-arm64", "linux-armv7", "linux-armv6",
-    "android-arm64", "android-armv7", "android-x86", "android-x86_64",
-    "windows-x86_64", "windows-x86", "windows-arm64", "macos-arm64", "macos-x86_64", "ios-arm64",
-}  # fmt: skip
-
-
 CHOICES = {
     "os": {"linux", "android", "windows", "macos", "ios"},
     "machine": {"x86_64", "aarch64", "armv7l", "armv6l", "i686"},

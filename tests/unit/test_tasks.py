@@ -19,18 +19,6 @@ from core.errors import BuildError, UsageError
 from core.paths import ROOT
 from deploy.devices.inventory import get_device
 from deploy.run.settings import Settings
-from tests.conftest import Inv
-
-NAMES = {
-    "targets", "doctor", "build", "export", "deploy", "devices.list", "devices.add", "devices.run", "devices.start",
-    "devices.stop", "devices.trust", "devices.rollback", "chat", "devices.verify", "models",
-    "test", "clean", "matrix", "compare", "inspect",
-    "self.operators", "self.bench", "self.fuzz", "self.agree", "self.lock", "self.docs", "self.peers",
-}  # fmt: skip
-
-
-def test_the_tasks_are_those_documented() -> None:
-    assert set(tasks.ns.task_names) == NAMES
 
 
 def test_listing_imports_nothing_heavy() -> None:
@@ -52,20 +40,6 @@ def test_threads_have_a_bound() -> None:
     with pytest.raises(UsageError, match="at least 0 and at most 1024"):
         Settings.parse({"cpu_threads": "100000"})
     assert Settings.parse({"cpu_threads": "1024"}).threads == 1024
-
-
-def test_a_mistake_ends_in_words_and_an_exit_code(inv: Inv) -> None:
-    done = inv("build", "--target", "linux-arm46", "--json")
-    assert (done.returncode, json.loads(done.stdout)["error"]) == (3, "config")
-    assert "did you mean linux-arm64" in done.stderr
-    assert "Try: ./inv targets" in done.stderr
-
-
-def test_unfinished_targets_refuse_with_what_they_need(inv: Inv) -> None:
-    done = inv("build", "--target", "linux-armv6", "--engine", "executorch")
-    assert done.returncode == 7
-    assert "a C++ SDK from upstream" in done.stderr
-    assert "Try: ./inv" in done.stderr
 
 
 @pytest.mark.parametrize("own", [False, True])

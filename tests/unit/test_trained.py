@@ -39,7 +39,6 @@ def row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> trained.Trained:
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
-    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv(ADDRESS, "http://127.0.0.1:9/")
     monkeypatch.delenv(WEIGHTS)
     files = [File(name, name.partition(".")[0], f"data/{name}", sha256_bytes(data), "") for name, data in BYTES.items()]

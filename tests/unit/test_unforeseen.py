@@ -59,8 +59,6 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def no_network(*words: object, **options: object) -> None:
         raise OSError(errno.ENETUNREACH, "This test has no network")
 
-    monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path / "dist"))
-    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("SLIPWAY_DEVICES_FILE", str(tmp_path / "devices.toml"))
     monkeypatch.setattr(environment, "enter", lambda: None)
     monkeypatch.setattr(environment, "ensure", no_set)
@@ -221,7 +219,7 @@ def test_ctrl_c_while_a_class_is_made_is_no_defect(
     assert capsys.readouterr().err == "Interrupted.\n"
 
 
-def test_ctrl_c_at_any_moment_of_the_start(tmp_path: Path) -> None:
+def test_ctrl_c_at_any_moment_of_the_start() -> None:
     """While Python, Invoke and the tasks are imported, and later; in a group of its own, as a terminal sends it."""
     seen = set()
     for step in range(12):

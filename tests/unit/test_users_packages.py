@@ -253,9 +253,8 @@ def test_only_names_of_packages_are_installed(line: str) -> None:
 
 
 @pytest.fixture
-def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def model(tmp_path: Path) -> Path:
     """A model's file, and a cache of the test's own."""
-    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
     file = tmp_path / "net.py"
     file.write_text("def make():\n    return None\n")
     return file

@@ -69,7 +69,6 @@ time.sleep(60)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
     """The state folder of ``pi``, empty."""
     monkeypatch.setenv("SLIPWAY_DEVICES", str(tmp_path / "devices"))
-    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
     return Folder.of("pi")
 
 
@@ -126,30 +125,6 @@ def test_stop_all_ends_what_is_ours_and_tells_which(folder: Folder, sleeper: sub
     for damaged in ("", "[]", "{}", '{"supervisor": {"pid": 1}}', '{"supervisor": 1, "qemu": 2}'):
         folder.state.write_text(damaged)
         assert read_state(folder) is None
-
-
-def test_a_machine_that_is_up_is_found_at_once_and_counts_as_used(
-    folder: Folder, sleeper: subprocess.Popen[bytes]
-) -> None:
-    state_of(Process.of(sleeper.pid)).write(folder.state)
-    folder.touch()
-    os.utime(folder.last_used, (1, 1))
-    end = virtual.ensure("pi")
-    assert (end.host, end.port, end.user) == ("127.0.0.1", 1, "pi")
-    assert folder.idle_seconds() < 10
-
-
-def test_keys_are_made_once_and_for_their_owner_alone(folder: Folder) -> None:
-    public = virtual.ensure_key(folder, folder.key)
-    assert public.startswith("ssh-ed25519 AAAA")
-    assert virtual.ensure_key(folder, folder.key) == public
-    assert folder.key.stat().st_mode & 0o777 == 0o600
-    assert folder.path.stat().st_mode & 0o777 == 0o700
-    assert virtual.ensure_key(folder, folder.host_key) != public
-    import paramiko
-
-    key = paramiko.Ed25519Key.from_private_key_file(str(folder.key))
-    assert f"ssh-ed25519 {key.get_base64()}" == public
 
 
 @contextlib.contextmanager

@@ -17,9 +17,8 @@ BEFORE, AFTER, LINK = ["-before"], ["-I/inc dir"], ["-nostdlib++", "/l/libstdc++
 
 
 @pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def fake(tmp_path: Path) -> Path:
     """A program in the place of zig that prints its arguments."""
-    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
     program = tmp_path / "a folder" / "zig"
     program.parent.mkdir()
     program.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n", encoding="utf-8")

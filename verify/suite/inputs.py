@@ -3,7 +3,7 @@
 A file of tests says it by what it imports and what it names. From the modules that it imports, and from those of the
 commands that it types, the imports are followed. Packages that an address or a format chooses at run time
 (`CHOSEN`) count for a file that has one of their words. A folder beside a module counts with it. What cannot be told
-from a text is in the tables below; ``tests/unit/test_suite_inputs.py`` holds them against the modules that the
+from a text is in the tables below; ``tests/unit/test_suite.py`` holds them against the modules that the
 commands of each file really loaded.
 """
 
