@@ -93,6 +93,8 @@ def test_speeds_are_those_of_reading_and_of_writing() -> None:
             ("--model", "smollm2_135m", "--prompt", "Hi", "--partitioners", "none"),
             "--partitioners does not go with smollm2_135m.",
         ),
+        (("--prompt", "Hi", "--prompt-file", "x.txt"), "--prompt cannot be used with --prompt-file."),
+        (("--program", PTE, "--prompt-file", "missing.txt"), "missing.txt cannot be read."),
         (("--generate", "9"), "--generate goes with --prompt."),
         (("--program", PTE, "--prompt", "Hi", "--values"), "--prompt cannot be used with --values."),
         (("--program", PTE, "--prompt", "Hi", "--top-p", "2"), "--top-p cannot be 2."),
