@@ -39,7 +39,10 @@ def check_prompt(request: Deploy) -> None:
     Raises:
         UsageError: it names the option.
     """
-    if "prompt" not in request.typed:
+    typed = request.typed & {"prompt", "prompt_file"}
+    if len(typed) == 2:
+        raise UsageError("--prompt cannot be used with --prompt-file.", "a model reads one", "leave one out")
+    if not typed:
         if wrong := sorted(request.typed & {"generate", "tokenizer", *_SAMPLING}):
             raise UsageError(
                 f"--{wrong[0].replace('_', '-')} goes with --prompt.", "", './inv deploy --program x.pte --prompt "Hi"'
@@ -97,13 +100,14 @@ def prompted(request: Deploy, program: Path | None) -> Iterator[tuple[Prompt | N
     Raises:
         UsageError: the prompt or the tokenizer cannot be read. HostError: its library could not be installed.
     """
-    if program is None or "prompt" not in request.typed:
+    if program is None or not request.typed & {"prompt", "prompt_file"}:
         yield None, None
         return
     from deploy.run.report import ConsoleListener
 
+    text = request.prompt or _text_of(Path(request.prompt_file))
     tokenizer = _tokenizer(request, program)
-    numbers = tokenizer.encode(request.prompt)
+    numbers = tokenizer.encode(text)
     if room := context_of(program):
         _check_room(len(numbers), room)
     flags = flags_of(request, tokenizer)
@@ -122,6 +126,13 @@ def _check_room(tokens: int, room: int) -> None:
             f"a shorter prompt, or an export with more: --options context={2 * tokens}",
             ["prompt"],
         )
+
+
+def _text_of(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8").rstrip("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} cannot be read.", str(error), "a file of text in UTF-8", [str(file)]) from error
 
 
 def _tokenizer(request: Deploy | Chat, program: Path) -> Tokenizer:

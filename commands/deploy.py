@@ -41,7 +41,7 @@ def run(request: Deploy) -> None:
     engine = bundle.manifest.engine if bundle else request.engine
     if program and not engine and format_at(program) == "onnx":
         engine = "onnxruntime"
-    text = "prompt" in request.typed
+    text = request.typed & {"prompt", "prompt_file"}
     if (request.kleidiai or request.cpu_features or text) and not engine:
         engine = LEAN  # no other engine can
     settings = _settings(request, device, engine)

@@ -245,6 +245,7 @@ class Deploy(Limited, Sampled):
         "onnxruntime: xnnpack or cpu (default: xnnpack)", names=one_of("xnnpack", "cpu"), group=WHERE
     )
     prompt: str = option("text that a language model answers", group=HOW)
+    prompt_file: str = option("the same from a file, in UTF-8", group=HOW)
     cpu_affinity: str = option("cores to keep the run to, as 0,2-3", setting=True, group=HOW)
     profile: bool = option("also show the time by operator", False, group=HOW)
     etdump: bool = option(

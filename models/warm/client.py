@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -40,8 +39,6 @@ _OWN = ("SLIPWAY_", "INVOKE_", "SSH_", "TMUX", "STY", "VTE_", "XDG_SESSION", "DB
 IDLE = 600.0
 """Seconds after which the process ends that nobody has asked."""
 SOCKET = "socket"
-BUSY = "busy"
-"""A file beside it that exports lock."""
 MARK = "\x1f"
 """Before what an exporter says; other lines were printed by the export."""
 _LOADING = 180.0
@@ -131,22 +128,11 @@ def opened(folder: Path) -> Iterator[str]:
         os.close(handle)
 
 
-def busy(folder: Path) -> bool:
-    """Whether exports run: each has a share of the lock."""
-    with (folder / BUSY).open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
-
-
 def _end_others(base: Path, keep: Path) -> None:
-    """Let exporters of older code end: without its socket one ends. Those that export now stay until they are idle."""
+    """Let exporters of older code end: without its socket one ends. What exports now goes on."""
     for other in base.iterdir():
-        with contextlib.suppress(OSError):  # it ends just now
-            if other != keep and not busy(other):
-                shutil.rmtree(other)
+        if other != keep:
+            shutil.rmtree(other, ignore_errors=True)
 
 
 def start(folder: Path, wanted: str, idle: float) -> subprocess.Popen[bytes]:

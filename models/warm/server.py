@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import gc
 import importlib
 import json
@@ -31,7 +30,7 @@ from core.cli.start import again
 from core.errors import SlipwayError
 from core.processes.interrupts import from_ctrl_c
 from models.lowering import progress
-from models.warm.client import BUSY, MARK, SOCKET, busy, code, key, opened
+from models.warm.client import MARK, SOCKET, code, key, opened
 
 LOADS = (
     "torch",
@@ -121,15 +120,13 @@ def _become(connection: socket.socket, request: dict[str, Any], added: Mapping[s
         os._exit(code)
 
 
-def _serve(connection: socket.socket, folder: Path, added: Mapping[str, str]) -> None:
+def _serve(connection: socket.socket, added: Mapping[str, str]) -> None:
     """Read a request, export in a copy of this process, end that if the command is gone, and say how it ended."""
     connection.settimeout(5.0)
     line = connection.makefile("rb").readline()
     if not line:
         return  # somebody asked whether anybody is here
     connection.settimeout(None)
-    lock = (folder / BUSY).open("a")  # closed when this process and the copy have ended
-    fcntl.flock(lock, fcntl.LOCK_SH)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     pid = os.fork()
     if pid == 0:
@@ -168,14 +165,12 @@ def serve(listening: socket.socket, folder: Path, idle: float, added: Mapping[st
         try:
             connection, _ = listening.accept()
         except TimeoutError:
-            if busy(folder):
-                used = time.monotonic()
             continue
         used = time.monotonic()
         if os.fork() == 0:
             try:
                 listening.close()
-                _serve(connection, folder, added)
+                _serve(connection, added)
             finally:
                 os._exit(0)
         connection.close()

@@ -76,7 +76,7 @@ def test_every_kernel_takes_as_many_arguments_as_its_schema_has() -> None:
     ):  # fmt: skip
         importlib.import_module(module)
     importlib.import_module("executorch.exir.passes._quant_patterns_and_replacements")
-    table = {}
+    table: dict[str, int] = {}
     for source in (ROOT / "runtime" / "engines" / "lean" / "kernels").glob("*.cpp"):
         text = source.read_text(encoding="utf-8")
         taken = {name: given.count(",") + 1 - given.count("Scratch&") for name, given in _FUNCTION.findall(text)}

@@ -56,6 +56,8 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
             ("--model", "smollm2_135m", *PROMPTED, "--partitioners", "none"), 2,
             "--partitioners does not go with smollm2_135m.",
         ),
+        ((*PROMPTED, "--prompt-file", "x.txt"), 2, "--prompt cannot be used with --prompt-file."),
+        (("--program", str(PTE_FILE), "--prompt-file", "missing.txt"), 2, "missing.txt cannot be read."),
         (("--generate", "9"), 2, "--generate goes with --prompt."),
         (("--program", str(PTE_FILE), *PROMPTED, "--values"), 2, "--prompt cannot be used with --values."),
         (("--program", str(PTE_FILE), *PROMPTED, "--top-p", "2"), 2, "--top-p cannot be 2."),

@@ -18,7 +18,7 @@ from toolchains.compilers.sysroot import sysroot
 from toolchains.emulation import emulators, wine
 from toolchains.targets import Target
 
-_SPACES = rb"(?:aten|dim_order_ops|et_copy|executorch_prim|quantized_decomposed)"
+_SPACES = rb"(?:aten|dim_order_ops|et_copy|executorch_prim|llama|quantized_decomposed)"
 _KERNEL = re.compile(
     rb"(?:(?<=[^ -~])|(?<=[^ -~][!-~])|(?<=[^ -~][!-~]{2})|(?<=[^ -~][!-~]{3}))"
     rb"(?<![ '\"(`])(" + _SPACES + rb"::[A-Za-z_0-9]+(?:\.[A-Za-z_0-9]+)?)(?=\0)"
