@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fnmatch
 import json
-import random
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +17,7 @@ from deploy.matrix import report as matrix_report
 from deploy.matrix.matrix import MatrixRequest, planned
 from deploy.matrix.model import Change, Matrix
 from deploy.matrix.plan import Exportable, Plan, Selection, Shard, plan
-from deploy.matrix.words import FIELDS, Words, parse
+from deploy.matrix.words import Words, parse
 from tests.conftest import Inv
 from tests.support.matrices import matrix, passed, problem
 from toolchains.targets import get_target
@@ -249,30 +247,6 @@ def test_misspelt_words_are_told() -> None:
     with pytest.raises(UsageError, match="'phne'") as caught:
         parse("mlp | phne").check([PHONE])
     assert "did you mean phone?" in caught.value.cause
-
-
-def _expression(draw: random.Random, depth: int = 4) -> tuple[str, str]:
-    """An expression, and the same in Python."""
-    kind = draw.choice("wwn&|" if depth else "w")
-    if kind == "w":
-        pattern = draw.choice(["phone", "mlp*", "q?8", "lean", "x", "*", "[ab]*", "pi"])
-        name = draw.choice(["", *FIELDS])
-        meant = [word for key, words in PHONE.items() if name in ("", key) for word in words]
-        blank = draw.choice(["", " "])
-        return blank + (f"{name}:" if name else "") + pattern + blank, str(bool(fnmatch.filter(meant, pattern)))
-    if kind == "n":
-        text, python = _expression(draw, depth - 1)
-        return f"!({text})", f"(not {python})"
-    left, right = _expression(draw, depth - 1), _expression(draw, depth - 1)
-    if kind == "&":
-        return f"({left[0]})&({right[0]})", f"({left[1]} and {right[1]})"
-    return f"{left[0]}|{right[0]}", f"({left[1]} or {right[1]})"
-
-
-def test_logic_is_pythons_own() -> None:
-    draw = random.Random(0)  # noqa: S311
-    for text, python in (_expression(draw) for _ in range(200)):
-        assert parse(text).fits(PHONE) is eval(python), text  # noqa: S307 - made of True, False, and, or, not
 
 
 A, B, C = ("a/linux-arm64/lean/mlp", "b/linux-arm64/lean/mlp", "c/linux-arm64/lean/mlp")

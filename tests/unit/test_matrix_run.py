@@ -1,4 +1,4 @@
-"""Filling a matrix: order, what fails what, resuming, giving up on a device, and what an interruption leaves."""
+"""Filling a matrix: order, failures, resuming, interruptions; and the process of each device."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from core.errors import BuildError, ExportError
 from core.formats.bundle import Bundle, Manifest
 from core.processes.sweep import Journal
 from deploy.devices.inventory import Device
+from deploy.matrix import devices as matrix_devices
 from deploy.matrix import run as matrix_run
-from deploy.matrix.model import CellResult
+from deploy.matrix.devices import Worker as DeviceWorker
+from deploy.matrix.model import CellResult, Problem
 from deploy.matrix.plan import Cell, Exportable, Plan
 from deploy.matrix.run import Filling
 from deploy.run.result import Result
@@ -262,3 +264,71 @@ def test_a_language_models_cell_is_measured_and_judged_by_its_text(filling: Any)
     found.go()
     assert [each.outcome for each in found.all()] == ["passed", "differs"]
     assert set(asked) == {"words-fp32"}
+
+
+SAY = "import sys, json\ndef say(**v): print(json.dumps(v), flush=True)\n"
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Makes a worker whose process runs some Python instead of deploying."""
+    made: list[DeviceWorker] = []
+
+    def make(script: str) -> DeviceWorker:
+        monkeypatch.setattr(matrix_devices, "_RUN", SAY + script)
+        made.append(DeviceWorker("shelf"))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.kill()
+        each.close()
+
+
+def run(worker: DeviceWorker, tmp_path: Path) -> list[Any]:
+    bundle = Bundle.model_construct(path=tmp_path, manifest=None)  # type: ignore[arg-type]
+    return list(worker.run(SHELF, bundle, tmp_path, Settings(num_executions=1)))
+
+
+def test_events_and_answers_come_through_one_process(worker: Any, tmp_path: Path) -> None:
+    answer = problem().model_dump(mode="json")
+    made = worker(
+        "n = 0\nfor line in sys.stdin:\n  n += 1\n  r = json.loads(line)\n"
+        f"  say(event='note', text=f'{{n}} ' + r['device']['name'])\n  say(problem={answer!r})"
+    )
+    assert run(made, tmp_path) == ["1 shelf", problem()]
+    assert run(made, tmp_path) == ["2 shelf", problem()]
+    made.close()
+    assert not made.log.exists()
+
+
+@pytest.mark.parametrize("last", ["", "sys.stdout.write('{\"result\": '); sys.stdout.flush(); "])
+def test_its_death_is_told_and_the_next_cell_has_a_new_one(worker: Any, tmp_path: Path, last: str) -> None:
+    made = worker(f"sys.stdin.readline(); say(event='note', text='on the way'); {last}sys.exit('out of cheese')")
+    for _ in range(2):
+        said, told = run(made, tmp_path)
+        assert said == "on the way"
+        assert isinstance(told, Problem)
+        assert told.error == "host"
+        assert "exit 1" in told.what
+        assert told.cause == "out of cheese" or told.cause.endswith("; out of cheese")
+
+
+@pytest.mark.parametrize("willing", [True, False])
+def test_an_interruption_ends_it(worker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, willing: bool) -> None:
+    if not willing:
+        monkeypatch.setattr(matrix_devices, "CLEANUP", 0.5)
+    deaf = "" if willing else "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+    made = worker(f"import time\n{deaf}sys.stdin.readline(); say(event='note', text='busy')\ntime.sleep(600)")
+    bundle = Bundle.model_construct(path=tmp_path, manifest=None)  # type: ignore[arg-type]
+    answers = made.run(SHELF, bundle, tmp_path, Settings())
+    assert next(answers) == "busy"
+    made.interrupt()
+    child = made._child
+    assert child is not None
+    if not willing:
+        threading.Timer(0.3, made.kill).start()
+    assert list(answers) == []
+    made.close()
+    assert child.returncode == (-2 if willing else -9)
+    assert run(made, tmp_path) == []  # nothing is started after an interruption

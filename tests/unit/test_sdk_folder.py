@@ -160,23 +160,14 @@ def test_an_xcframework_has_a_slice_for_each_platform(tmp_path: Path) -> None:
         library.write_text(target.name, encoding="utf-8")
         slices.append(xcframework.Slice(target, library))
     top = xcframework.write(tmp_path, slices, tmp_path / "include")
-    assert {file.relative_to(top).as_posix() for file in top.rglob("*") if file.is_file()} == {
-        "Info.plist",
-        *(
-            f"{name}/{file}"
-            for name in ("ios-arm64", "ios-arm64-simulator")
-            for file in ("libslipway.a", "Headers/slipway/slipway.h", "Headers/slipway/module.modulemap")
-        ),
-    }
     listed = plistlib.loads((top / "Info.plist").read_bytes())
     first, second = listed["AvailableLibraries"]
     assert "SupportedPlatformVariant" not in first
     assert second["SupportedPlatformVariant"] == "simulator"
     assert {row["SupportedPlatform"] for row in (first, second)} == {"ios"}
-    for row in (first, second):
-        folder = top / row["LibraryIdentifier"]
-        assert (folder / row["LibraryPath"]).read_text(encoding="utf-8") == row["LibraryIdentifier"]
-        assert (folder / row["HeadersPath"]).is_dir()
+    assert [(top / row["LibraryIdentifier"] / row["LibraryPath"]).read_text() for row in (first, second)] == [
+        "ios-arm64", "ios-arm64-simulator",
+    ]  # fmt: skip
 
 
 @pytest.fixture

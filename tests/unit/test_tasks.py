@@ -13,7 +13,7 @@ import tasks
 from commands import deploy
 from commands.requests import Deploy
 from core import console
-from core.cli.request import Reported, number
+from core.cli.request import Reported
 from core.cli.task import task
 from core.errors import BuildError, UsageError
 from core.paths import ROOT
@@ -26,14 +26,6 @@ def test_listing_imports_nothing_heavy() -> None:
     code = f"import sys, tasks; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-@pytest.mark.parametrize(
-    ("value", "minimum", "whole"), [("0", 1, True), ("x", 1, True), ("1.5", 1, True), (None, 0, True)]
-)
-def test_numbers_are_checked(value: str | None, minimum: float, whole: bool) -> None:
-    with pytest.raises(UsageError, match="--warmup"):
-        number("warmup", value, minimum, whole=whole)
 
 
 def test_threads_have_a_bound() -> None:

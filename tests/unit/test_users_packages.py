@@ -7,15 +7,13 @@ import json
 import subprocess
 import sys
 import textwrap
-import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-import core.console.units
 import models.request.current
 from core.aside import NAMES, aside
 from core.environment import bootstrap
@@ -105,36 +103,6 @@ def test_a_user_imports_his_own_at_any_time(write: Write, how: str) -> None:
     body = textwrap.indent(textwrap.dedent(LAZY[how]), "    ")
     repo = write(net=f"def make():\n{body}", models__init=init, models__own="class Part: his = 1")
     assert run(repo / "net.py").his == 1
-
-
-def test_ours_find_ours_meanwhile(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("models.request.current", "slipway.models.current"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.setattr(models.request, "current", models.request.current)  # what is imported below does not stay
-    repo = write(net="from core import units", core__units="his = 1", models__init="his = 1")
-    found: list[ModuleType] = []
-
-    def work() -> None:
-        from models.request import current
-
-        found.append(current)
-
-    with Side(repo / "net.py").entered():
-        assert import_file(repo / "net.py").units.his == 1
-        import core.console.units as ours  # as a file of ours does
-        import models as ours_too
-
-        late = importlib.import_module("models.request.current")
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
-        assert importlib.import_module("models") is models
-    assert ours is core.console.units
-    assert ours_too is models
-    assert found == [late]
-    assert late.__file__ == str(ROOT / "models/request/current.py")
-    assert sys.modules["models.request.current"] is late is models.request.current
-    assert late.__name__ == late.Row.__module__ == "models.request.current"
 
 
 def test_a_file_without_packages_of_its_own_uses_what_the_docs_offer(write: Write) -> None:
