@@ -11,22 +11,10 @@ from pathlib import Path
 import pytest
 
 from core import environment
-from core.errors import (
-    AuthenticationError,
-    HostError,
-    UnreachableError,
-)
+from core.errors import AuthenticationError, HostError, UnreachableError
 from deploy.transport.adb import server as adb_server
 from deploy.transport.adb.port import PORT_VARIABLE
-from deploy.transport.adb.server import (
-    Seen,
-    Server,
-    attach,
-    parse_devices,
-    pick,
-    running_server,
-    users_server,
-)
+from deploy.transport.adb.server import Seen, Server, attach, parse_devices, pick, running_server, users_server
 from deploy.transport.adb.transport import AdbChannel
 from deploy.transport.deadline import Deadline
 from tests.support.adb import AdbServer, adb, okay, packet

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.cli import main
 from core.errors import ProgramError, UsageError
 from core.formats.program import Dimension
 from core.paths import ROOT
@@ -24,6 +23,7 @@ from deploy.run.job import Job, load_job
 from deploy.run.needs import Method, Port, ProgramNeeds
 from deploy.run.program_files import find, names
 from deploy.run.settings import Settings
+from tests.conftest import Inv
 from tests.unit.test_core import _program
 
 DYNAMIC = Port(dtype="float32", shape=(8, 24), ranges=((0, 8), (24, 24)))
@@ -279,14 +279,13 @@ Refused = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
-def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Refused:
+def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inv: Inv) -> Refused:
     """Gives the exit code and the first line of a deploy to this machine, which must not build, in an empty folder."""
 
     def call(*words: str) -> tuple[int, str]:
-        code = main.run(["--search-root", str(ROOT), "deploy", "--device", "local", *words])
-        said = capsys.readouterr()
-        assert said.out == ""
-        return code, said.err.splitlines()[0]
+        done = inv("deploy", "--device", "local", *words)
+        assert done.stdout == ""
+        return done.returncode, done.stderr.splitlines()[0]
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("toolchains.bundle.builder.build", lambda *_: pytest.fail("it built"))
@@ -403,12 +402,7 @@ def test_the_runner_is_given_its_own_names_once_checked() -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [
-        ("-dotprodd", "-dotprod"),
-        ("-avx513f", "-avx512f"),
-        ("sme2", "a minus before it"),
-        ("-", "a minus before it"),
-    ],
+    [("-dotprodd", "-dotprod"), ("-avx513f", "-avx512f"), ("sme2", "a minus before it"), ("-", "a minus before it")],
 )
 def test_a_wrong_word_names_the_right_one(text: str, said: str) -> None:
     with pytest.raises(UsageError) as raised:

@@ -127,10 +127,7 @@ def test_output_is_told_whole_or_ended() -> None:
     assert time.monotonic() - begun < 30
 
 
-@pytest.mark.parametrize(
-    "code",
-    ["while True: pass", "import os, time; os.close(1); os.close(2); time.sleep(300)"],
-)
+@pytest.mark.parametrize("code", ["while True: pass", "import os, time; os.close(1); os.close(2); time.sleep(300)"])
 def test_what_takes_too_long_is_ended(code: str) -> None:
     begun = time.monotonic()
     with pytest.raises(LimitError, match=r"took longer than 1 s"):

@@ -63,10 +63,7 @@ def test_two_at_once_end_by_themselves(start: Start) -> None:
 
 
 def test_however_a_copy_ends_the_first_process_is_told(start: Start, module: Path) -> None:
-    one = start(
-        "crashing",
-        "import os, signal\ndef main(): os.kill(os.getpid(), signal.SIGSEGV)",
-    )
+    one = start("crashing", "import os, signal\ndef main(): os.kill(os.getpid(), signal.SIGSEGV)")
     assert one.stdout.readline() == ""
     assert one.wait(60) == -signal.SIGSEGV
     one = start("raising", "def main(): raise ValueError('the runtime lacks it')")

@@ -15,7 +15,7 @@ from invoke.parser import Argument, ParserContext
 
 import tasks
 from commands.requests import Deploy, Export
-from core.cli import invoked, main, settings
+from core.cli import invoked, settings
 from core.cli.settings import check
 from core.cli.usage import refused
 from core.errors import ConfigError, UsageError
@@ -25,10 +25,9 @@ from tests.conftest import Inv
 INV = str(ROOT / "inv")
 
 
-def _said(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    code = main.run(["--search-root", str(ROOT), *words])
-    said = capsys.readouterr()
-    return code, said.out, said.err
+def shown_by(done: subprocess.CompletedProcess[str]) -> str:
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
 
 
 @pytest.mark.parametrize(
@@ -49,29 +48,25 @@ def _said(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, st
         (["--print-completion-script", "csh"], "the shell 'csh'", "bash, zsh, fish"),
     ],
 )
-def test_a_slip_of_the_hand_is_answered_with_what_was_meant(
-    words: list[str], what: str, rest: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, err = _said(words, capsys)
-    assert (code, out) == (2, "")
-    assert what in err.splitlines()[0]
-    assert rest in err
+def test_a_slip_of_the_hand_is_answered_with_what_was_meant(inv: Inv, words: list[str], what: str, rest: str) -> None:
+    done = inv(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert what in done.stderr.splitlines()[0]
+    assert rest in done.stderr
 
 
-def test_called_bare_with_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = _said([], capsys)
-    assert (code, err) == (0, "")
+def test_called_bare_with_help_and_version(inv: Inv) -> None:
+    out = shown_by(inv())
     assert out.startswith("Slipway builds")
     shown = [name for name in tasks.ns.task_names if not name.startswith("self.")]
     assert "\n./inv --list self shows the tasks that prove and measure Slipway itself.\n" in out
     assert sorted(re.findall(r"^  (\S+) ", out, re.MULTILINE)) == sorted(shown)  # each once
     assert set(shown) == {name for names in tasks.HEADINGS.values() for name in names}
-    code, out, err = _said(["--help"], capsys)
-    assert (code, err) == (0, "")
+    out = shown_by(inv("--help"))
     assert "\nDevices:\n  devices.list " in out
     assert "--print-completion-script SHELL" in out
     assert "prompt-for-sudo-password" not in out
-    assert _said(["--version"], capsys)[:2] == (0, f"Slipway {invoked.version()}\n")
+    assert shown_by(inv("--version")) == f"Slipway {invoked.version()}\n"
     assert f'\nversion = "{invoked.version()}"\n' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 
@@ -95,12 +90,8 @@ def test_called_bare_with_help_and_version(capsys: pytest.CaptureFixture[str]) -
         ([], ["deploy"], ["--version"]),
     ],
 )
-def test_the_shell_is_offered(
-    words: list[str], some: list[str], others: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, err = _said(["--complete", "--", *words], capsys)
-    found = out.splitlines()
-    assert (code, err) == (0, "")
+def test_the_shell_is_offered(inv: Inv, words: list[str], some: list[str], others: list[str]) -> None:
+    found = shown_by(inv("--complete", "--", *words)).splitlines()
     assert set(some) <= set(found)
     assert not set(others) & set(found)
 
@@ -129,13 +120,13 @@ def test_bash_completes_with_it(inv: Inv) -> None:
 
 
 @pytest.mark.parametrize("words", [["depoly"], ["--complete", "--", "depl"]])
-def test_invoke_hands_over(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_invoke_hands_over(inv: Inv, words: list[str]) -> None:
     """An ``invoke`` of the user's own gives the same answer as ``./inv``."""
-    own = _said(words, capsys)
+    own = inv(*words)
     other = subprocess.run(
         [sys.executable, "-m", "invoke", *words], capture_output=True, text=True, cwd=ROOT, check=False
     )
-    assert own == (other.returncode, other.stdout, other.stderr)
+    assert (own.returncode, own.stdout, own.stderr) == (other.returncode, other.stdout, other.stderr)
     assert "deploy" in other.stdout + other.stderr
 
 

@@ -220,15 +220,7 @@ def test_a_name_that_is_none_is_refused_before_anything_is_written(
     assert not file.exists()
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        {},
-        {"adb": "x", "ssh": "y"},
-        {"ssh": "x:y"},
-        {"adb": "x;y"},
-    ],
-)
+@pytest.mark.parametrize("words", [{}, {"adb": "x", "ssh": "y"}, {"ssh": "x:y"}, {"adb": "x;y"}])
 def test_addresses_that_are_none(file: Path, monkeypatch: pytest.MonkeyPatch, words: dict[str, str]) -> None:
     met = meet(monkeypatch, PI)
     with pytest.raises((UsageError, ConfigError)):

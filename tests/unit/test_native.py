@@ -119,8 +119,7 @@ def test_one_failure_does_not_stop_the_others(
 
     why = {"ndk": "no NDK"}
     fake = lambda name: SimpleNamespace(  # noqa: E731
-        usable=lambda target: why.get(name, ""),
-        ensure=lambda target: SimpleNamespace(family=name, version="1"),
+        usable=lambda target: why.get(name, ""), ensure=lambda target: SimpleNamespace(family=name, version="1")
     )
     monkeypatch.setattr(native, "family", fake)
     monkeypatch.setattr(native, "build_native", fails_once)

@@ -22,7 +22,7 @@ import pytest
 import core.errors
 import tasks
 from core import environment
-from core.cli import main, start, unforeseen
+from core.cli import start, unforeseen
 from core.cli.request import Reported
 from core.cli.task import task
 from core.errors import DefectError, HostError, SlipwayError, UsageError
@@ -82,26 +82,19 @@ def _options() -> list[tuple[str, str]]:
 OPTIONS = _options()
 
 
-def _run(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    code = main.run(["--search-root", str(ROOT), *words])
-    said = capsys.readouterr()
-    return code, said.out + said.err
-
-
 def _needed(name: str, option: str) -> list[str]:
     body = tasks.ns[name]
     return [f"--{each.name}=local" for each in body.get_arguments() if each.positional and each.name != option]
 
 
 @pytest.mark.parametrize(("name", "option"), OPTIONS, ids=[f"{name}-{option}" for name, option in OPTIONS])
-def test_every_option_survives_every_value(
-    name: str, option: str, alone: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_option_survives_every_value(name: str, option: str, alone: Path, inv: Inv) -> None:
     """Each option takes one or two of the values, others than its neighbours."""
     wrong = []
     first = zlib.crc32(f"{name} {option}".encode()) % 5
     for kind, value in list(BAD.items())[first::5]:
-        code, said = _run([name, *_needed(name, option), f"--{option}={value}"], capsys)
+        done = inv(name, *_needed(name, option), f"--{option}={value}")
+        code, said = done.returncode, done.stdout + done.stderr
         if "Traceback" in said or code not in CODES | {0} or (code and "Try: " not in said and "Cause: " not in said):
             wrong.append((kind, code, said[-600:]))
     assert wrong == []
@@ -127,12 +120,11 @@ def test_malformed_options_are_refused(text: str) -> None:
         (["self.bench", "--runs", "x"], 2, "--runs 'x' is not a whole number"),
     ],
 )
-def test_mistakes(words: list[str], code: int, part: str, alone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes(words: list[str], code: int, part: str, alone: Path, inv: Inv) -> None:
     kept = alone / "dist" / "programs" / "mlp-fp32"
     kept.mkdir(parents=True)
-    got, said = _run(words, capsys)
-    assert got == code, said
-    assert part in said
+    done = inv(*words)
+    assert (done.returncode, part in done.stderr) == (code, True), done.stderr
     assert kept.is_dir(), "nothing is removed or made"
 
 
@@ -200,7 +192,7 @@ def _make_a_class() -> None:
 
 
 def test_ctrl_c_while_a_class_is_made_is_no_defect(
-    alone: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    alone: Path, inv: Inv, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Python up to 3.11 raises a RuntimeError from it: in a task, before one, and while Invoke itself is imported."""
 
@@ -213,7 +205,8 @@ def test_ctrl_c_while_a_class_is_made_is_no_defect(
         making(invoke.Context())
     assert (caught.value.code, caught.value.message) == (130, "Interrupted.")
     monkeypatch.setattr("core.cli.main.Slipway.run", lambda *_: _make_a_class())
-    assert _run(["models"], capsys) == (130, "Interrupted.\n")
+    done = inv("models")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")
     monkeypatch.setattr(start, "finish", lambda: None)
     assert start.ended(_make_a_class) == 130  # type: ignore[arg-type]
     assert capsys.readouterr().err == "Interrupted.\n"
