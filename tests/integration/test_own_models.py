@@ -62,6 +62,11 @@ def test_retrained_weights_and_only_changed_models_are_exported(
 
     assert outputs() == [1.0, 1.0]
     assert [current(resolve(model, out=tmp_path / "out")) for model in models] == [True, True]
+    stamps = [file.stat().st_ino for file in sorted((tmp_path / "out").rglob("model.pte"))]
+    capfd.readouterr()
+    assert outputs() == [1.0, 1.0]
+    assert capfd.readouterr().err == ""
+    assert [file.stat().st_ino for file in sorted((tmp_path / "out").rglob("model.pte"))] == stamps
     torch.save({"bias": torch.ones(4)}, weights)
     assert [current(resolve(model, out=tmp_path / "out")) for model in models] == [False, True]
     capfd.readouterr()
