@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.build, pytest.mark.export]
         # The sample that CI runs is this machine's, in the lines before.
         *(
             pytest.param(engine, device, marks=[pytest.mark.long, pytest.mark.virtual])
-            for engine, device in (("executorch", "pi"), ("onnxruntime", "pi"), ("onnxruntime", "pi2"))
+            for engine, device in (("executorch", "pi"), ("onnxruntime", "pi2"))
         ),
     ],
 )
