@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import PreflightError
 from core.files import sha256_file
 from deploy.devices.inventory import Device
 from deploy.run.connect import open_device
@@ -71,13 +70,6 @@ def test_ctrl_c_ends_its_whole_group(mac: server.Device, tmp_path: Path) -> None
     assert running.end()[0] == 130
     assert gone(str(mac.home))
     assert tiny.settled(mac.home, mac.home / ".slipway") == []
-
-
-def test_what_it_is_for(mac: server.Device, tmp_path: Path) -> None:
-    device = table(mac)
-    with pytest.raises(PreflightError, match="cannot run on studio") as caught:
-        tiny.make(tmp_path / "linux").deploy(device)
-    assert "operating system: needs linux; has Darwin" in caught.value.cause
 
 
 def test_a_session_that_died_holds_no_lock(mac: server.Device, tmp_path: Path) -> None:
