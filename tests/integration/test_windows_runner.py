@@ -1,4 +1,4 @@
-"""pte_runner for Windows, under Wine: numbers, files, words in UTF-8, and faults."""
+"""pte_runner for Windows, under Wine: files, words in UTF-8, and faults."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from core.formats.program import load_program
@@ -53,26 +52,15 @@ def run(folder: Path) -> Run:
     return call
 
 
-def test_it_computes_what_upstreams_runtime_computes(run: Run, folder: Path) -> None:
+def test_files_and_faults_have_words_in_any_letters(run: Run, folder: Path) -> None:
+    """The numbers are those of a deploy: test_emulated_devices.py."""
     facts = load_program(folder)
-    inputs = ",".join(f"Z:\\work\\{one.file}" for one in facts.inputs)
-    done = run(f"--model_path=Z:\\work\\{facts.file}", f"--inputs={inputs}", "--output_file=Z:\\work\\ÿ")
+    done = run(f"--model_path=Z:\\work\\{facts.file}", "--output_file=Z:\\work\\ÿ")
     assert done.returncode == 0, done.stdout + done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
     assert answer["cpu"]["arch"] == "x86_64"
     assert answer["peak_rss_bytes"] > 1 << 20
-    for index, reference in enumerate(facts.outputs):
-        found, wanted = np.load(folder / f"ÿ{index}.npy"), np.load(folder / reference.file)
-        assert np.allclose(found, wanted, rtol=1e-5, atol=1e-6)
-
-
-def test_it_has_no_tiles_that_windows_was_not_asked_for(folder: Path) -> None:
-    # tilezero tmm0, with which each of XNNPACK's AMX kernels begins. Only processors with AMX would show it.
-    assert bytes.fromhex("c4e27b49c0") not in (folder / "pte_runner.exe").read_bytes()
-
-
-def test_faults_have_their_words_and_codes(run: Run, folder: Path) -> None:
-    facts = load_program(folder)
+    assert (folder / "ÿ0.npy").is_file()
     data = (folder / facts.file).read_bytes()
     (folder / "cut.pte").write_bytes(data[: len(data) // 2])
     cut = run("--model_path=Z:\\work\\cut.pte")
@@ -82,3 +70,8 @@ def test_faults_have_their_words_and_codes(run: Run, folder: Path) -> None:
     assert "nö.pte" in json.loads(absent.stdout)["error"]["message"]
     nowhere = run(f"--model_path=Z:\\work\\{facts.file}", "--output_file=Z:\\work\\none\\y")
     assert nowhere.returncode == 8
+
+
+def test_it_has_no_tiles_that_windows_was_not_asked_for(folder: Path) -> None:
+    # tilezero tmm0, with which each of XNNPACK's AMX kernels begins. Only processors with AMX would show it.
+    assert bytes.fromhex("c4e27b49c0") not in (folder / "pte_runner.exe").read_bytes()
