@@ -15,7 +15,6 @@ from deploy.devices.inventory import Device
 from deploy.run.connect import open_device
 from deploy.store.store import Blob, Store
 from deploy.transport.deadline import Deadline
-from deploy.upkeep import enrol
 from tests.faults import server, tiny
 from tests.support.bsd import bsd
 from tests.support.deploying import Deploying
@@ -90,16 +89,3 @@ def test_a_session_that_died_holds_no_lock(mac: server.Device, tmp_path: Path) -
     with open_device(table(mac)) as transport, Store(transport, root) as store:
         assert store.open([], Deadline.after(30)) is not None
         store.upload([Blob(file, sha256_file(file), file.stat().st_size)], lambda _: None, Deadline.after(30))
-
-
-def test_it_is_added_by_what_it_says(mac: server.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / ".ssh").mkdir()
-    (tmp_path / ".ssh/config").write_text(
-        f"Host studio\n  HostName 127.0.0.1\n  Port {mac.port}\n  User {server.USER}\n  IdentityFile {mac.client_key}\n"
-        f"  UserKnownHostsFile {mac.known_hosts}\n"
-    )
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("SLIPWAY_DEVICES_FILE", str(tmp_path / "devices.toml"))
-    (tmp_path / "devices.toml").touch()
-    added = enrol.add("", "studio", "studio")
-    assert (added.device.target, added.facts.cpu) == ("macos-arm64", "Apple M2")
