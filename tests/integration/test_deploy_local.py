@@ -18,10 +18,9 @@ from deploy.run.events import Event, Listener
 from deploy.run.pipeline import deploy
 from deploy.run.result import Result
 from deploy.run.settings import Settings
-from tests.support.deploying import bundle, other_program, program
-from toolchains.targets import host_target
+from tests.support.deploying import bench, bundle, other_program, program, root
 
-__all__ = ["bundle", "other_program", "program"]
+__all__ = ["bench", "bundle", "other_program", "program", "root"]
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
@@ -29,20 +28,10 @@ Go = Callable[..., Result]
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "a device"
-
-
-@pytest.fixture
-def device(root: Path) -> Device:
-    return Device(name="bench", transport="local", target=host_target().name, root=str(root), timeout=120)
-
-
-@pytest.fixture
-def go(device: Device, bundle: Bundle, dist: Path) -> Go:
+def go(bench: Device, bundle: Bundle, dist: Path) -> Go:
     def call(where: Path, listeners: Sequence[Listener] = (), **options: Any) -> Result:
         settings = Settings(**{"num_executions": 2, "warmup": 0, **options})
-        return deploy(device, bundle, where, settings, listeners=listeners)
+        return deploy(bench, bundle, where, settings, listeners=listeners)
 
     return call
 

@@ -23,22 +23,16 @@ from deploy.transport.base import Transport, run
 from deploy.transport.deadline import Deadline
 from deploy.virtual import machines as virtual
 from tests.support import examples
+from tests.support.bundles import arm
 from tests.support.deploying import Deploying, bundle, other_program, program
 from tests.support.processes import ended
 
-__all__ = ["bundle", "other_program", "program"]
+__all__ = ["arm", "bundle", "other_program", "program"]
 
 pytestmark = [pytest.mark.virtual, pytest.mark.build, pytest.mark.export]
 
 Go = Callable[..., Result]
 FOR_EVER = 1_000_000
-
-
-@pytest.fixture(scope="module")
-def arm() -> Bundle:
-    from toolchains.bundle.builder import build
-
-    return build("linux-arm64")
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,16 @@ import pytest
 from core.console import shown
 from core.errors import ConfigError, ExportError
 from core.formats.program import Program, load_program
-from core.paths import ROOT, cache_dir
+from core.paths import ROOT
 from models.export import export
 from models.lowering.quiet import log_path
 from models.reference.host import Host
 from models.zoo import everything, get_model
 from models.zoo.schemes import get_scheme
+from tests.support.exporting import host
 from tests.support.processes import alive, descendants, ended
+
+__all__ = ["host"]
 
 pytestmark = pytest.mark.export
 
@@ -37,20 +40,13 @@ SMALL = [
 Exporter = Callable[..., tuple[Path, Program]]
 
 
-@pytest.fixture(scope="session")
-def host() -> Iterator[Host]:
-    """One runtime for all tests: starting it costs more than a small export."""
-    with Host(cache_dir("logs") / "export-tests.log") as one:
-        yield one
-
-
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where exports go that several tests look at."""
     return tmp_path_factory.mktemp("programs")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def exported(folder: Path, host: Host) -> Exporter:
     """Export a model with default options, once a session.
 

@@ -53,8 +53,8 @@ def test_from_nothing_interrupted_then_two_at_once(lived_in: Path) -> None:
 
     def start() -> subprocess.Popen[str]:
         argv = ["unshare", "--map-root-user", "--mount", "sh", "-c", script, str(clone / "inv")]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen(argv, text=True, start_new_session=True, **pipes)
+        pipe = subprocess.PIPE
+        return subprocess.Popen(argv, text=True, start_new_session=True, stdout=pipe, stderr=pipe)
 
     first = start()
     wait_for(lambda: any("pip" in argv and "install" in argv for argv in marked(marker).values()), 120)

@@ -13,10 +13,13 @@ import pytest
 
 from core.formats.bundle import Bundle
 from models.lowering import shortcuts
+from tests.support.bundles import lean
 from tests.support.named import named
 from tests.support.processes import ran
 from verify.agree.look import execute, native
 from verify.agree.programs import About, Compared
+
+__all__ = ["lean"]
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
 
@@ -30,14 +33,6 @@ def _hastened() -> Iterator[None]:
 NAMES = named("verify/operators/programs.py", "PROGRAMS")
 EACH = named("verify/sound/table.py", "EACH")
 """Of `verify.sound`: of each kind one in every run of the tests."""
-
-
-@pytest.fixture(scope="module")
-def lean() -> Bundle:
-    from toolchains.bundle.builder import build
-    from toolchains.targets import host_target
-
-    return build(host_target().name, "lean")
 
 
 @pytest.mark.parametrize("name", [*NAMES, *EACH])

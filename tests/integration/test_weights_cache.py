@@ -21,10 +21,12 @@ from core.formats.bundle import RUNNER, Bundle
 from core.formats.program import load_program
 from models.export import export
 from models.lowering import shortcuts
+from tests.support.bundles import lean
 from tests.support.processes import ran
-from toolchains.bundle import builder
 from toolchains.emulation import emulators
-from toolchains.targets import get_target, host_target
+from toolchains.targets import get_target
+
+__all__ = ["lean"]
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
 
@@ -35,11 +37,6 @@ TICK = 0.05
 # Of the file: runtime/engines/lean/xnnpack/weights_file.cpp.
 HEADER = struct.Struct("<8sII3QQqqQQ16s16s")
 OWNED_SIZE = 48
-
-
-@pytest.fixture(scope="module")
-def lean() -> Bundle:
-    return builder.build(host_target().name, "lean")
 
 
 class Case:
