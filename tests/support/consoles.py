@@ -28,8 +28,6 @@ RUN = {
     "build.md": ("./inv build --profiles profiles", "./inv build --profiles profiles --target linux-armv6"),
     "devices.md": (
         "./inv deploy --device cpu:cortex-a53",
-        "./inv deploy --device cpu:cortex-a7",
-        "./inv deploy --device wine",
         "./inv build --target linux-armv6",
         "./inv devices.run pi-zero",
     ),
@@ -81,6 +79,8 @@ ELSEWHERE = (
     ("proofs.md", "cd dist/tests", "tests/integration/test_runtime.py"),
     ("proofs.md", "./tail_tests", "tests/integration/test_runtime.py"),
     ("proofs.md", "SLIPWAY_TESTS_", "tests/integration/test_runtime.py"),
+    ("devices.md", "./inv deploy --device cpu:", "tests/integration/test_emulated_devices.py"),
+    ("devices.md", "./inv deploy --device wine", "tests/integration/test_emulated_devices.py"),
     ("devices.md", "adb connect", "it takes adb; tests/integration/test_virtual_phone.py"),
     ("*", "./inv self.agree", "hours on all CPUs; tests/integration/test_architectures.py and test_sound_programs.py"),
     ("*", "./inv self.bench", "hours, and it writes tracked figures; tests/unit/test_nets.py"),
