@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from core.paths import ROOT
+from tests.support.builds import checkout
 from tests.support.processes import marked
 
 COMMAND = ["deploy", "--device", "pi", "--model", "mobilenet_v2"]
@@ -28,11 +28,7 @@ pytestmark = pytest.mark.long
 @pytest.fixture
 def fresh(tmp_path: Path) -> Iterator[Path]:
     """A folder with a clean copy of the checkout; devices that were started in it are ended."""
-    files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in filter(None, files.split("\0")):
-        if (ROOT / name).is_file():
-            (tmp_path / "clone" / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, tmp_path / "clone" / name)
+    checkout(tmp_path / "clone")
     yield tmp_path
     for pid in marked(str(tmp_path)):  # the virtual Pi, the warm exporter
         os.kill(pid, signal.SIGTERM)

@@ -13,6 +13,7 @@ import numpy
 import pytest
 
 from core.environment import ensure_onnx
+from core.errors import ProgramError
 from tests.conftest import Inv
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
@@ -159,3 +160,58 @@ def test_rows_that_are_not_fixed_are_computed_rightly(inv: Inv, tmp_path: Path) 
         assert result["verdict"] in ("identical", "agrees")
         assert result["outputs"][0]["shape"] == [7, 24]
         assert said in " ".join(result["runner"]["placement"]["hints"])
+
+
+# --- what an export adds to a graph, and what this machine's ONNX Runtime computes with a file of the user's
+
+
+def test_a_gemm_without_a_bias_gets_one_of_zeros() -> None:
+    ensure_onnx()
+    import onnx
+    from onnx.reference import ReferenceEvaluator
+
+    from models.onnx.graph import Graph
+    from models.onnx.making import add_zero_biases
+
+    for transposed in (0, 1):
+        graph = Graph("gemm", 18)
+        shape = (5, 3) if transposed else (3, 5)
+        model = graph.model(graph.node("Gemm", graph.input(2, 3), graph.weights(*shape), transB=transposed))
+        given = {"input0": numpy.arange(6, dtype=numpy.float32).reshape(2, 3)}
+        (before,) = ReferenceEvaluator(model).run(None, given)
+        assert add_zero_biases(model) == 1
+        onnx.checker.check_model(model, full_check=True)
+        (after,) = ReferenceEvaluator(model).run(None, given)
+        assert numpy.array_equal(before, after)
+        assert add_zero_biases(model) == 0
+
+
+def test_ones_for_inputs_are_those_of_the_runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ensure_onnx()
+    import onnx
+
+    from models.onnx.graph import Graph
+    from models.onnx.host import Reference, run
+
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
+    graph = Graph("sum", 18)
+    file = tmp_path / "sum.onnx"
+    onnx.save(graph.model(graph.node("Add", graph.input("n", 3), graph.input(3))), file)
+
+    def output(found: Reference) -> numpy.ndarray[Any, Any]:
+        return numpy.asarray(numpy.load(found.outputs[0]))
+
+    plain = run(file)
+    assert numpy.array_equal(output(plain), numpy.full((1, 3), 2, numpy.float32))
+    assert plain.tolerances[0].atol == 1e-5
+    assert output(run(file, shapes="4x3,3")).shape == (4, 3)
+    given = numpy.arange(3, dtype=numpy.float32)
+    numpy.save(tmp_path / "x.npy", given[None])
+    numpy.save(tmp_path / "y.npy", given)
+    assert numpy.array_equal(output(run(file, inputs=[tmp_path / "x.npy", tmp_path / "y.npy"])), 2 * given[None])
+
+    stamp = plain.outputs[0].stat().st_mtime_ns
+    assert run(file).outputs[0].stat().st_mtime_ns == stamp, "the same again is not computed again"
+    with pytest.raises(ProgramError, match="does not run on this machine's ONNX Runtime") as caught:
+        run(file, shapes="4x3")
+    assert "2 inputs, 1 shapes" in caught.value.cause

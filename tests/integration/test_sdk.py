@@ -1,4 +1,4 @@
-"""The SDK in the hands of other projects: plain find_package, any of the names, no care for registration."""
+"""SDKs in the hands of other projects: plain find_package, any of the names, no care for registration."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 from core.errors import BuildError, HostError
 from core.files import locked
 from core.paths import ROOT, cache_dir
+from tests.support import examples
 from tests.support.processes import ran
 from toolchains.bundle import conan, conan_packages
 from toolchains.compilers.families import family
@@ -183,3 +184,23 @@ def test_a_wheel_that_is_wrong_or_missing(
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     with pytest.raises(error, match=message), locked(conan.LOCK):
         conan.conan(["source", recipe, "--version=1.5.1"], log=cache_dir("logs") / "test-sdk.log")
+
+
+# -- engines whose libraries come compiled ----------------------------------------------------------------------------
+
+
+@pytest.mark.export
+@pytest.mark.parametrize(
+    ("engine", "device"),
+    [
+        ("executorch", "local"),
+        ("onnxruntime", "local"),
+        # The sample that CI runs is this machine's, in the lines before.
+        *(
+            pytest.param(engine, device, marks=[pytest.mark.long, pytest.mark.virtual])
+            for engine, device in (("executorch", "pi"), ("onnxruntime", "pi2"))
+        ),
+    ],
+)
+def test_the_examples_compute_what_the_engines_runner_computes(engine: str, device: str, tmp_path: Path) -> None:
+    examples.run_installed(device, engine, tmp_path)
