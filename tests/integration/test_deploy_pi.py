@@ -10,7 +10,7 @@ from typing import Any
 import asyncssh
 import pytest
 
-from core.errors import AuthenticationError, DeviceFullError, PreflightError
+from core.errors import AuthenticationError, DeviceFullError
 from core.formats.bundle import Bundle
 from deploy.devices.inventory import FILE, Device, get_device
 from deploy.run.connect import open_device
@@ -101,13 +101,6 @@ def test_outputs_agree_and_times_are_marked(go: Go, program: Path, pi: Transport
     again = go(program)
     assert (again.upload.files, again.upload.bytes) == (0, 0)
     assert gone(pi, device)
-
-
-def test_wrong_architecture(go: Go, program: Path, bundle: Bundle, pi: Transport, device: Device) -> None:
-    with pytest.raises(PreflightError, match="nothing was uploaded") as caught:
-        go(program, what=bundle)
-    assert {"machine", "loader"} <= set(caught.value.names)
-    assert ask(pi, 'ls -d "$1" 2>/dev/null; true', device.root) == ""
 
 
 def test_key_refused_by_a_real_sshd(tmp_path: Path) -> None:

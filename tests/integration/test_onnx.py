@@ -1,11 +1,13 @@
-"""From export to checked result: .onnx programs of the zoo and of one's own, and what is refused before any upload."""
+"""From export to checked result: .onnx programs of the zoo and of one's own.
+
+What is refused before an upload: tests/unit/test_deploy_refused.py and test_onnx_deploy.py, and test_onnxruntime.py.
+"""
 
 from __future__ import annotations
 
 import json
 import random
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,6 @@ from core.errors import ProgramError
 from tests.conftest import Inv
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
-
-Edit = Callable[[Any], None]
 
 
 def _deploy(inv: Inv, *words: str) -> dict[str, Any]:
@@ -61,16 +61,6 @@ def mine(inv: Inv, tmp_path: Path) -> Path:
     return Path(shutil.copy(Path(json.loads(done.stdout)["path"]) / "model.onnx", tmp_path / "mine.onnx"))
 
 
-def _changed(file: Path, edit: Edit, **saving: Any) -> Path:
-    import onnx
-
-    ensure_onnx()
-    model = onnx.load(file)
-    edit(model)
-    onnx.save(model, file, **saving)
-    return file
-
-
 def _a_weight_of_its_own(model: Any) -> None:
     """Change the first weights a little and otherwise than ever before, so that no store has them already."""
     import numpy as np
@@ -90,7 +80,12 @@ def test_a_file_of_ones_own_is_compared_with_this_machines_runtime(inv: Inv, min
 
 
 def test_weights_in_a_second_file_go_with_it(inv: Inv, mine: Path) -> None:
-    _changed(mine, _a_weight_of_its_own, save_as_external_data=True, location="mine.weights", size_threshold=0)
+    import onnx
+
+    ensure_onnx()
+    model = onnx.load(mine)
+    _a_weight_of_its_own(model)
+    onnx.save(model, mine, save_as_external_data=True, location="mine.weights", size_threshold=0)
     result = _deploy(inv, "--device", "local", "--program", str(mine))
     assert result["verdict"] in ("identical", "agrees")
     assert "mine.weights" in result["upload"]["names"]
@@ -98,48 +93,6 @@ def test_weights_in_a_second_file_go_with_it(inv: Inv, mine: Path) -> None:
     lost = inv("deploy", "--device", "local", "--program", str(mine), "--json")
     assert (lost.returncode, json.loads(lost.stdout)["error"]) == (10, "program")
     assert "mine.weights" in lost.stdout
-
-
-def _cut(file: Path) -> None:
-    whole = file.read_bytes()
-    file.write_bytes(whole[: len(whole) // 2])
-
-
-def _unknown_operator(model: Any) -> None:
-    model.graph.node[1].op_type = "Frobnicate"
-
-
-def _new_opset(model: Any) -> None:
-    model.opset_import[0].version = 99
-
-
-@pytest.mark.parametrize(
-    ("spoil", "code", "says"),
-    [
-        (_cut, 10, "cut short"),
-        (lambda file: _changed(file, _unknown_operator), 13, "Frobnicate"),
-        (lambda file: _changed(file, _new_opset), 10, "pset 99"),
-        (lambda file: file.write_bytes(b"no model"), 10, "no ONNX model"),
-    ],
-    ids=["truncated", "unknown-operator", "opset-too-new", "no-model"],
-)
-def test_refused_before_a_byte_is_pushed(
-    inv: Inv, mine: Path, spoil: Callable[[Path], object], code: int, says: str
-) -> None:
-    spoil(mine)
-    done = inv("deploy", "--device", "local", "--model", str(mine), "--json")
-    assert done.returncode == code, done.stdout + done.stderr
-    assert says in done.stdout
-    assert "uploading" not in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_the_engine_must_be_one_for_the_format(inv: Inv, mine: Path) -> None:
-    wrong = inv("deploy", "--device", "local", "--model", str(mine), "--engine", "executorch", "--json")
-    assert (wrong.returncode, "reads .pte files" in wrong.stdout) == (2, True)
-    pte = shutil.copy(mine, mine.with_suffix(".pte"))
-    other = inv("deploy", "--device", "local", "--program", str(pte), "--engine", "onnxruntime", "--json")
-    assert (other.returncode, "reads .onnx files" in other.stdout) == (2, True)
 
 
 def test_rows_that_are_not_fixed_are_computed_rightly(inv: Inv, tmp_path: Path) -> None:
