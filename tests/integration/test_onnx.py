@@ -80,9 +80,9 @@ def test_a_file_of_ones_own_is_compared_with_this_machines_runtime(inv: Inv, min
 
 
 def test_weights_in_a_second_file_go_with_it(inv: Inv, mine: Path) -> None:
+    ensure_onnx()
     import onnx
 
-    ensure_onnx()
     model = onnx.load(mine)
     _a_weight_of_its_own(model)
     onnx.save(model, mine, save_as_external_data=True, location="mine.weights", size_threshold=0)
@@ -97,9 +97,9 @@ def test_weights_in_a_second_file_go_with_it(inv: Inv, mine: Path) -> None:
 
 def test_rows_that_are_not_fixed_are_computed_rightly(inv: Inv, tmp_path: Path) -> None:
     """The provider alone would get them wrong: the engine keeps them from it, unless they are fixed."""
+    ensure_onnx()
     import onnx
 
-    ensure_onnx()
     from models.onnx.operators import CASES
 
     file, rows = tmp_path / "rows.onnx", tmp_path / "rows.npy"
