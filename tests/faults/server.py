@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -242,3 +243,9 @@ def serve(
         for file in device.files:
             file.close()
         assert not thread.is_alive(), "the server did not stop"
+
+
+if __name__ == "__main__":  # as a process of its own, which can hang and lose its power: FOLDER PORT
+    with serve(Path(sys.argv[1]), port=int(sys.argv[2])):
+        (Path(sys.argv[1]) / "up").touch()
+        threading.Event().wait()

@@ -8,6 +8,7 @@ import os
 import re
 import struct
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 
 from core.paths import ROOT
 from models.text.tokenizer import Tokenizer
+from models.users import packages
 from tests.conftest import Inv
 from tests.faults import server
 from toolchains.targets import host_target
@@ -193,3 +195,25 @@ def test_what_is_not_the_models_text_is_refused(net: Path, tmp_path: Path, inv: 
         assert (done.returncode, done.stdout) == (2, ""), done.stderr
         assert what in done.stderr
         assert "Traceback" not in done.stderr
+
+
+FAMILIES = ROOT / "tests" / "fixtures" / "llama"
+ENTER = f"""import runpy, sys
+sys.path[:0] = [{str(ROOT)!r}, {str(FAMILIES)!r}]
+from pathlib import Path
+from models.users import packages
+packages.enter(packages.wanted(Path({str(FAMILIES / "families.py")!r})))
+runpy.run_path({str(FAMILIES / "families.py")!r})
+"""
+
+
+@pytest.mark.long  # the other tests here have one family
+def test_each_family_computes_what_transformers_computes() -> None:
+    """The names of weights and the numbers of shapes, as `models.text` gives them to upstream's transformer."""
+    packages.install(packages.wanted(FAMILIES / "families.py"))
+    done = subprocess.run([sys.executable, "-c", ENTER], capture_output=True, text=True, timeout=600, check=True)
+    found = [line.split() for line in done.stdout.splitlines()]
+    assert len(found) == 8
+    for name, far, unknown, lacks in found:
+        assert float(far) < 1e-4, name
+        assert (unknown, lacks) == ("0", "0"), name

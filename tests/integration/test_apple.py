@@ -12,6 +12,7 @@ import pytest
 
 from core.paths import ROOT
 from core.processes.commands import run
+from tests.support.processes import ran
 from toolchains.bundle import toolchain_file, xcframework
 from toolchains.bundle.sdk import Sdk, build_sdk
 from toolchains.compilers import hardening, zig
@@ -156,7 +157,7 @@ def test_an_app_finds_all_that_it_needs(sdk: Sdk, name: str, tmp_path: Path) -> 
         "-o",
         tmp_path / "module.o",
     ]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    done = ran(argv)
     assert done.returncode == 0, done.stderr
     needed, has = symbols([app, folder / "libslipway.a"])
     assert "_slipway_program_load" in has

@@ -9,29 +9,22 @@ import pytest
 from core.formats.bundle import Bundle
 from core.formats.program import load_program
 from models.zoo import load_compared
-from verify.agree.look import look_native
+from tests.support.bundles import lean
+from verify.agree.look import look, native
 from verify.agree.programs import prepare, table
+
+__all__ = ["lean"]
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
 
 TESTED = [f"{name} {scheme}" for name, one in load_compared().items() for scheme in one.tests]
 
 
-@pytest.fixture(scope="module")
-def lean() -> Bundle:
-    from core.environment import ensure_export
-    from toolchains.bundle.builder import build
-    from toolchains.targets import host_target
-
-    ensure_export()
-    return build(host_target().name, "lean")
-
-
 @pytest.mark.parametrize("name", TESTED)
 def test_an_architecture_agrees_with_upstreams_runtime(lean: Bundle, name: str) -> None:
     about = table()[name]
     (program,) = prepare([about])
-    seen = look_native(lean, program)
+    seen = look(native(lean), program)
     assert seen.good, seen
     assert seen.outcome == "exact" or not about.exact, seen
     delegates = load_program(program.file.parent).delegates
@@ -41,4 +34,4 @@ def test_an_architecture_agrees_with_upstreams_runtime(lean: Bundle, name: str) 
 def test_state_that_is_lost_between_executions_would_be_seen(lean: Bundle) -> None:
     (program,) = prepare([table()["llama portable"]])
     assert program.runs > 1
-    assert look_native(lean, replace(program, runs=1)).outcome == "differs"
+    assert look(native(lean), replace(program, runs=1)).outcome == "differs"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Iterator
@@ -25,18 +24,11 @@ pytestmark = pytest.mark.build
 TARGETS = ("linux-x86_64", "linux-arm64")
 
 
-@contextlib.contextmanager
-def environment(**values: str) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in values.items():
-            patch.setenv(name, value)
-        yield
-
-
 @pytest.fixture(scope="module")
 def dist_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("dist")
-    with environment(SLIPWAY_DIST=str(folder)):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLIPWAY_DIST", str(folder))
         yield folder
 
 

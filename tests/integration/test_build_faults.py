@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import shutil
 import signal
@@ -15,7 +14,7 @@ import pytest
 from core.errors import BuildError, HostError
 from core.formats.bundle import Bundle
 from core.paths import ROOT
-from tests.support.processes import ended
+from tests.support.processes import alive, descendants, ended
 from toolchains.bundle import builder, conan, inputs, runtime_package
 from toolchains.compilers import gnu
 from toolchains.targets import host_target
@@ -38,18 +37,6 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return copy
 
 
-def test_a_build_whose_registration_was_dropped_fails(checkout: Path, tmp_path: Path) -> None:
-    config = checkout / "recipes/executorch/all/cmake/executorch-config.cmake.in"
-    text = config.read_text(encoding="utf-8")
-    assert "LINKER:--push-state" in text
-    config.write_text(text.replace("LINKER:--push-state,--no-as-needed,${_executorch_path},--pop-state", ""))
-    with pytest.raises(BuildError, match="The bundle has no XnnpackBackend") as caught:
-        builder.build("linux-x86_64")
-    assert caught.value.names == ("XnnpackBackend",)
-    assert not (tmp_path / "dist/linux-x86_64/executorch").exists()
-    assert list((tmp_path / "dist").rglob("*.tmp")) == []
-
-
 def test_a_compile_error_shows_the_line(checkout: Path, tmp_path: Path) -> None:
     with (checkout / "runtime/runner/main.cpp").open("a", encoding="utf-8") as file:
         file.write("int broken = not_declared_anywhere;\n")
@@ -66,28 +53,16 @@ def start(*words: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-def group(leader: int) -> list[str]:
-    """Command lines of the processes whose session ``leader`` began."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            fields = (folder / "stat").read_text().rsplit(")", 1)[1].split()
-            parent = int(fields[1])
-            if (int(fields[3]) == leader or parent == leader) and fields[0] != "Z":
-                found.append((folder / "cmdline").read_text())
-    return found
-
-
 def test_ctrl_c_leaves_nothing_half_written(dist: Path) -> None:
     child = start("linux-x86_64", "force")
     assert child.stderr is not None
     assert any(line.startswith("[3/5]") for line in child.stderr)
-    children = [int(word) for word in Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()]
+    children = descendants(child.pid)
     assert children
     child.send_signal(signal.SIGINT)
     child.communicate(timeout=60)
     assert child.returncode != 0
-    assert ended(lambda: [running for pid in children for running in group(pid)])
+    assert ended(lambda: [pid for pid in children if alive(pid)])
     assert [path for path in dist.rglob("*") if path.is_file()] == []
     assert "XnnpackBackend" in builder.build("linux-x86_64").manifest.offers.backends
 

@@ -15,7 +15,7 @@ import yaml
 from core.paths import ROOT
 from deploy.matrix.model import load_matrix
 from tests.support.actions import Ran, run_action
-from tests.support.builds import lend_bundle, lend_program
+from tests.support.builds import checkout, lend_bundle, lend_program
 from tests.support.processes import ran
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
@@ -132,15 +132,7 @@ def _jobs(**inputs: Any) -> Any:
 
 def test_the_gitlab_component(workspace: Path, tmp_path: Path) -> None:
     """It fetches Slipway from a repository; the environment is this checkout's, made from the same lock."""
-    origin = tmp_path / "slipway.git"
-    listed = subprocess.run(
-        ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        stdout=subprocess.PIPE, check=True,
-    ).stdout.decode().split("\0")  # fmt: skip
-    for name in filter(None, listed):
-        if (ROOT / name).is_file():
-            (origin / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, origin / name)
+    origin = checkout(tmp_path / "slipway.git")
     git = ["git", "-C", str(origin), "-c", "user.name=a", "-c", "user.email=a@example.org"]
     for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-qm", "all"]):
         subprocess.run([*git, *words], check=True)

@@ -131,11 +131,9 @@ def arm(programs: Path, name: str, folder: Path, *flags: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("name", "tolerance"), [("qc8w-21", 5e-3), ("qc4w", 5e-3), ("qb4w", 5e-3), ("f32", 1e-5), ("qs8", 0.0)]
-)
+@pytest.mark.parametrize(("name", "tolerance"), [("qc8w-21", 5e-3), ("qc4w", 5e-3), ("f32", 1e-5)])
 def test_kleidiai_can_be_switched_off(name: str, tolerance: float, programs: Path, tmp_path: Path) -> None:
-    """XNNPACK's own kernels then, and the same numbers, for every arithmetic that KleidiAI has."""
+    """XNNPACK's own kernels then, and the same numbers: of kernels that the engine calls, and that XNNPACK does."""
     outputs = []
     for word, library in (("on", "KleidiAI"), ("off", "XNNPACK")):
         result = arm(programs, name, tmp_path, f"--kleidiai={word}")

@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
-from core.formats.bundle import RUNNER
 from core.formats.program import load_program
 from models.export import export
+from tests.support.bundles import lean, lean_runner
 from tests.support.graphs import Graph, call_of, changed, node, tensor, value_of
 from tests.support.processes import ran
-from toolchains.bundle import builder
+
+__all__ = ["lean", "lean_runner"]
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
 
@@ -129,11 +130,6 @@ CHANGES: dict[str, tuple[str, str, Change, str]] = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def runner() -> Path:
-    return builder.build("linux-x86_64", "lean").path / RUNNER
-
-
 def _run(runner: Path, program: Path) -> subprocess.CompletedProcess[str]:
     argv = [str(runner), f"--model_path={program}", "--json", "--num_executions=2"]
     return ran(argv, timeout=60)
@@ -145,11 +141,11 @@ def _program(model: str, scheme: str) -> bytes:
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_changed_graph_is_refused_with_words(runner: Path, tmp_path: Path, name: str) -> None:
+def test_a_changed_graph_is_refused_with_words(lean_runner: Path, tmp_path: Path, name: str) -> None:
     model, scheme, change, words = CHANGES[name]
     file = tmp_path / "changed.pte"
     file.write_bytes(changed(_program(model, scheme), change))
-    done = _run(runner, file)
+    done = _run(lean_runner, file)
     assert done.returncode == DAMAGED, (done.returncode, done.stdout, done.stderr)
     error = json.loads(done.stdout)["error"]
     assert words in error["message"], error
@@ -157,9 +153,9 @@ def test_a_changed_graph_is_refused_with_words(runner: Path, tmp_path: Path, nam
 
 
 @pytest.mark.parametrize(("model", "scheme"), sorted({row[:2] for row in CHANGES.values()}))
-def test_a_graph_put_together_again_runs(runner: Path, tmp_path: Path, model: str, scheme: str) -> None:
+def test_a_graph_put_together_again_runs(lean_runner: Path, tmp_path: Path, model: str, scheme: str) -> None:
     """So that it is the change that is refused."""
     file = tmp_path / "same.pte"
     file.write_bytes(changed(_program(model, scheme), lambda _graph, _plan: None))
-    done = _run(runner, file)
+    done = _run(lean_runner, file)
     assert done.returncode == 0, (done.stdout, done.stderr)

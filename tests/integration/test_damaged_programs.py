@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from core.formats.bundle import RUNNER
 from core.formats.program import load_program
 from models.export import export
+from tests.support.bundles import lean, lean_runner
 from tests.support.processes import ran
-from toolchains.bundle import builder
 from verify.fuzz.fuzzing import KEPT
+
+__all__ = ["lean", "lean_runner"]
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
 
@@ -25,11 +26,6 @@ REFUSED = (DAMAGED, 4, 5, 6, FAILED, 9)
 """Exit codes that say what is wrong with a program; a crash has others."""
 
 
-@pytest.fixture(scope="module")
-def runner() -> Path:
-    return builder.build("linux-x86_64", "lean").path / RUNNER
-
-
 def run(runner: Path, program: Path, *words: str, limit: int = 0) -> subprocess.CompletedProcess[str]:
     """Run it once, with at most so many bytes of address space."""
     argv = [str(runner), f"--model_path={program}", "--json", "--warmup=1", "--num_executions=1", *words]
@@ -38,37 +34,37 @@ def run(runner: Path, program: Path, *words: str, limit: int = 0) -> subprocess.
     return ran(argv, timeout=60)
 
 
-@pytest.mark.parametrize(("model", "scheme"), [("mlp", "qs8"), ("matmul", "fp32"), ("conv", "fp32")])
-def test_a_program_cut_off_anywhere_is_told(runner: Path, tmp_path: Path, model: str, scheme: str) -> None:
-    folder = export(model, scheme)
+def test_a_program_cut_off_anywhere_is_told(lean_runner: Path, tmp_path: Path) -> None:
+    """At each byte: runtime/tests/program/test_program_file.cpp."""
+    folder = export("mlp", "qs8")
     whole = (folder / load_program(folder).file).read_bytes()
     cut = tmp_path / "cut.pte"
     for length in range(0, len(whole), STEP):
         cut.write_bytes(whole[:length])
-        done = run(runner, cut)
+        done = run(lean_runner, cut)
         assert done.returncode == DAMAGED, (length, done)
         error = json.loads(done.stdout)["error"]
         assert "cut.pte" in error["message"], length
         assert error["fix"], length
     cut.write_bytes(whole)
-    assert run(runner, cut).returncode == 0, "the whole one runs"
+    assert run(lean_runner, cut).returncode == 0, "the whole one runs"
 
 
-def test_a_wrong_program_ends_in_words(runner: Path, tmp_path: Path) -> None:
+def test_a_wrong_program_ends_in_words(lean_runner: Path, tmp_path: Path) -> None:
     from verify.operators.attacks import WRONG, program
 
     for name in WRONG:
         file = tmp_path / f"{name}.pte"
         written, operator = program(name)
         file.write_bytes(written)
-        done = run(runner, file)
+        done = run(lean_runner, file)
         assert done.returncode in (DAMAGED, FAILED), (name, done)
         error = json.loads(done.stdout)["error"]
         assert operator in error["message"], (name, "the operator is named, which a crash does not do", error)
         assert error["fix"], name
 
 
-def test_sizes_without_elements_take_neither_memory_nor_time(runner: Path, tmp_path: Path) -> None:
+def test_sizes_without_elements_take_neither_memory_nor_time(lean_runner: Path, tmp_path: Path) -> None:
     from verify.operators.attacks import GREEDY
     from verify.operators.written import Writer
 
@@ -77,7 +73,7 @@ def test_sizes_without_elements_take_neither_memory_nor_time(runner: Path, tmp_p
         write(writer)
         file = tmp_path / f"{name}.pte"
         file.write_bytes(writer.program())
-        done = run(runner, file, limit=1 << 29)
+        done = run(lean_runner, file, limit=1 << 29)
         assert done.returncode == (0 if sound else FAILED), (name, done)
         assert sound or writer.operators[-1] in json.loads(done.stdout)["error"]["message"], name
 
@@ -101,30 +97,30 @@ def _written(file: Path, planned: int = 0, jump_to: int = -1) -> Path:
 
 
 @pytest.mark.parametrize("to", [0, 1])
-def test_a_program_that_goes_round_for_ever_is_ended(runner: Path, tmp_path: Path, to: int) -> None:
+def test_a_program_that_goes_round_for_ever_is_ended(lean_runner: Path, tmp_path: Path, to: int) -> None:
     program = _written(tmp_path / "round.pte", jump_to=to)
     for words, most in (([], "10000000"), (["--max_jumps=7"], "7")):
-        done = run(runner, program, *words)
+        done = run(lean_runner, program, *words)
         error = json.loads(done.stdout)["error"]
         assert (done.returncode, error["kind"]) == (11, "limit"), done
         assert f"jumped backwards more than {most} times" in error["message"]
         assert "--max_jumps" in error["fix"]
-    assert run(runner, _written(tmp_path / "on.pte", jump_to=2), "--max_jumps=1").returncode == 0, "to its end"
+    assert run(lean_runner, _written(tmp_path / "on.pte", jump_to=2), "--max_jumps=1").returncode == 0, "to its end"
 
 
-def test_more_planned_memory_than_there_is_is_refused_before_it_is_asked_for(runner: Path, tmp_path: Path) -> None:
+def test_more_planned_memory_than_there_is_is_refused_before_it_is_asked_for(lean_runner: Path, tmp_path: Path) -> None:
     for planned in (1 << 42, 1 << 62):
-        done = run(runner, _written(tmp_path / "huge.pte", planned=planned))
+        done = run(lean_runner, _written(tmp_path / "huge.pte", planned=planned))
         error = json.loads(done.stdout)["error"]
         assert (done.returncode, error["kind"]) == (9, "memory"), done
         assert f"what forward has planned: it takes {planned} bytes" in error["message"]
         assert "this device leaves" in error["message"]
-    limited = run(runner, _written(tmp_path / "some.pte", planned=3 << 30), limit=2 << 30)
+    limited = run(lean_runner, _written(tmp_path / "some.pte", planned=3 << 30), limit=2 << 30)
     assert limited.returncode == 9
     assert "ulimit -v leaves" in json.loads(limited.stdout)["error"]["message"]
 
 
-def test_a_large_output_named_many_times_is_refused_before_it_is_copied(runner: Path, tmp_path: Path) -> None:
+def test_a_large_output_named_many_times_is_refused_before_it_is_copied(lean_runner: Path, tmp_path: Path) -> None:
     import torch
 
     from verify.operators.written import Writer
@@ -134,20 +130,20 @@ def test_a_large_output_named_many_times_is_refused_before_it_is_copied(runner: 
     writer._outputs += [large] * 40
     file = tmp_path / "often.pte"
     file.write_bytes(writer.program())
-    done = run(runner, file, limit=1 << 29)
+    done = run(lean_runner, file, limit=1 << 29)
     error = json.loads(done.stdout)["error"]
     assert (done.returncode, error["kind"]) == (9, "memory"), done
     assert "There is no memory for output" in error["message"]
     writer._outputs = writer._outputs[:2]
     file.write_bytes(writer.program())
-    assert run(runner, file, limit=1 << 29).returncode == 0
+    assert run(lean_runner, file, limit=1 << 29).returncode == 0
 
 
-def test_whatever_fuzzing_found_ends_in_words(runner: Path) -> None:
+def test_whatever_fuzzing_found_ends_in_words(lean_runner: Path) -> None:
     kept = sorted(KEPT.glob("*.pte"))
     assert kept
     for program in kept:
-        done = run(runner, program, limit=1 << 30)
+        done = run(lean_runner, program, limit=1 << 30)
         assert done.returncode in (0, *REFUSED), (program.name, done)
         error = json.loads(done.stdout).get("error", {"message": "", "fix": "none needed"})
         assert "crashed" not in error["message"], (program.name, error)

@@ -18,10 +18,9 @@ from deploy.run.events import Event, Listener
 from deploy.run.pipeline import deploy
 from deploy.run.result import Result
 from deploy.run.settings import Settings
-from tests.support.deploying import Deploying, bundle, other_program, program
-from toolchains.targets import host_target
+from tests.support.deploying import bench, bundle, other_program, program, root
 
-__all__ = ["bundle", "other_program", "program"]
+__all__ = ["bench", "bundle", "other_program", "program", "root"]
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
@@ -29,20 +28,10 @@ Go = Callable[..., Result]
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "a device"
-
-
-@pytest.fixture
-def device(root: Path) -> Device:
-    return Device(name="bench", transport="local", target=host_target().name, root=str(root), timeout=120)
-
-
-@pytest.fixture
-def go(device: Device, bundle: Bundle, dist: Path) -> Go:
+def go(bench: Device, bundle: Bundle, dist: Path) -> Go:
     def call(where: Path, listeners: Sequence[Listener] = (), **options: Any) -> Result:
         settings = Settings(**{"num_executions": 2, "warmup": 0, **options})
-        return deploy(device, bundle, where, settings, listeners=listeners)
+        return deploy(bench, bundle, where, settings, listeners=listeners)
 
     return call
 
@@ -66,7 +55,7 @@ def test_the_second_time_nothing_is_uploaded_and_a_new_model_alone(
     go: Go, program: Path, other_program: Path, root: Path
 ) -> None:
     first = go(program)
-    assert first.upload.bytes == first.upload.bytes > 10_000_000
+    assert first.upload.bytes > 10_000_000
     texts: list[str] = []
 
     def listen(event: Event) -> None:
@@ -141,12 +130,3 @@ def test_the_device_is_never_trusted_with_paths(
     result = go(program)
     assert result.verdict == "identical"
     assert result.files == (f"{result.key}/output0.npy",)
-
-
-def test_several_at_once(device: Device, bundle: Bundle, program: Path, root: Path, dist: Path) -> None:
-    at_once = [Deploying(device, bundle, program, 2000) for _ in range(3)]
-    ends = [each.end() for each in at_once]
-    assert [code for code, _ in ends] == [0, 0, 0], ends
-    (folder,) = (root / "bundles").iterdir()
-    assert sorted(path.name for path in folder.iterdir()) == ["SHA256SUMS", "bin", "lib"]
-    assert list((root / "runs").iterdir()) == list((root / "incoming").iterdir()) == []

@@ -10,7 +10,7 @@ from typing import Any
 import asyncssh
 import pytest
 
-from core.errors import AuthenticationError, DeviceFullError, PreflightError
+from core.errors import AuthenticationError, DeviceFullError
 from core.formats.bundle import Bundle
 from deploy.devices.inventory import FILE, Device, get_device
 from deploy.run.connect import open_device
@@ -23,22 +23,16 @@ from deploy.transport.base import Transport, run
 from deploy.transport.deadline import Deadline
 from deploy.virtual import machines as virtual
 from tests.support import examples
+from tests.support.bundles import arm
 from tests.support.deploying import Deploying, bundle, other_program, program
 from tests.support.processes import ended
 
-__all__ = ["bundle", "other_program", "program"]
+__all__ = ["arm", "bundle", "other_program", "program"]
 
 pytestmark = [pytest.mark.virtual, pytest.mark.build, pytest.mark.export]
 
 Go = Callable[..., Result]
 FOR_EVER = 1_000_000
-
-
-@pytest.fixture(scope="module")
-def arm() -> Bundle:
-    from toolchains.bundle.builder import build
-
-    return build("linux-arm64")
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +86,7 @@ def test_the_examples_of_libslipway_compute_what_the_runner_computes(pi: Transpo
     examples.run_on("pi", tmp_path)
 
 
-def test_outputs_agree_and_times_are_marked(go: Go, program: Path, other_program: Path, pi: Transport, device: Device,
-                                            dist: Path) -> None:  # fmt: skip
+def test_outputs_agree_and_times_are_marked(go: Go, program: Path, pi: Transport, device: Device, dist: Path) -> None:
     result = go(program)
     assert result.verdict in {"identical", "agrees"}
     assert result.outputs[0].max_abs is not None
@@ -107,16 +100,7 @@ def test_outputs_agree_and_times_are_marked(go: Go, program: Path, other_program
 
     again = go(program)
     assert (again.upload.files, again.upload.bytes) == (0, 0)
-    other = go(other_program)
-    assert set(other.upload.names) == {"model.pte", "input0.npy"}
     assert gone(pi, device)
-
-
-def test_wrong_architecture(go: Go, program: Path, bundle: Bundle, pi: Transport, device: Device) -> None:
-    with pytest.raises(PreflightError, match="nothing was uploaded") as caught:
-        go(program, what=bundle)
-    assert {"machine", "loader"} <= set(caught.value.names)
-    assert ask(pi, 'ls -d "$1" 2>/dev/null; true', device.root) == ""
 
 
 def test_key_refused_by_a_real_sshd(tmp_path: Path) -> None:

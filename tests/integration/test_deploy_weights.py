@@ -17,32 +17,19 @@ from deploy.run.settings import Settings
 from deploy.run.weights import load_text
 from deploy.upkeep import upkeep
 from models.export import export
-from toolchains.bundle import builder
-from toolchains.targets import host_target
+from tests.support.bundles import lean
+from tests.support.deploying import bench, root
+
+__all__ = ["bench", "lean", "root"]
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
 Go = Callable[..., Result]
 
 
-@pytest.fixture(scope="module")
-def lean() -> Bundle:
-    return builder.build(host_target().name, "lean")
-
-
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "a device"
-
-
-@pytest.fixture
-def device(root: Path) -> Device:
-    return Device(name="bench", transport="local", target=host_target().name, root=str(root), timeout=120)
-
-
-@pytest.fixture
-def go(device: Device, lean: Bundle, dist: Path) -> Go:
-    def call(model: str = "conv", device: Device = device, **options: object) -> Result:
+def go(bench: Device, lean: Bundle, dist: Path) -> Go:
+    def call(model: str = "conv", device: Device = bench, **options: object) -> Result:
         settings = Settings(**{"num_executions": 1, "warmup": 0, **options})
         result = deploy(device, lean, export(model, "fp32"), settings)
         assert result.verdict in {"identical", "agrees"}
@@ -68,13 +55,13 @@ def _sums(result: Result) -> list[str]:
     return [output.sha256 for output in result.runner.outputs]
 
 
-def test_the_second_load_packs_nothing(go: Go, root: Path, device: Device) -> None:
+def test_the_second_load_packs_nothing(go: Go, root: Path, bench: Device) -> None:
     plain = go(weights_cache=False)
     assert plain.runner.weights is not None
     assert plain.runner.weights.cache is None
     assert not list((root / "weights").iterdir())
     file = _kept(go, root)
-    assert file.name == f"{plain.program.sha256}.{device.target}-lean"
+    assert file.name == f"{plain.program.sha256}.{bench.target}-lean"
     second = go()
     cache = _cache(second)
     assert (cache.state, cache.path) == ("used", str(file))
@@ -82,21 +69,21 @@ def test_the_second_load_packs_nothing(go: Go, root: Path, device: Device) -> No
     assert second.runner.weights.packed == 0
     assert "with the weights cache kept on the device" in load_text(second.runner)
     assert _sums(second) == _sums(plain)
-    never = go(device=device.model_copy(update={"weights_cache": False}))
+    never = go(device=bench.model_copy(update={"weights_cache": False}))
     assert never.runner.weights is not None
     assert never.runner.weights.cache is None
 
 
-def test_upkeep_knows_them(go: Go, root: Path, device: Device) -> None:
+def test_upkeep_knows_them(go: Go, root: Path, bench: Device) -> None:
     file = _kept(go, root)
-    assert upkeep.verify(device).caches == 1
+    assert upkeep.verify(bench).caches == 1
     assert not file.exists()
     assert _cache(go()).state == "made"
-    assert upkeep.collect(device).removed == ()
+    assert upkeep.collect(bench).removed == ()
     assert file.exists()
     old = 0
     for path in [*(root / "store").iterdir(), *(root / "programs").iterdir()]:
         os.utime(path, (old, old))
-    removed = upkeep.collect(device, days=1).removed
+    removed = upkeep.collect(bench, days=1).removed
     assert f"weights/{file.name}" in removed
     assert not file.exists()

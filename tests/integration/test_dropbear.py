@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import os
 import shutil
 import socket
 import subprocess
@@ -20,7 +19,6 @@ from core.paths import cache_dir
 from deploy.devices.inventory import Device
 from deploy.run.connect import open_device
 from deploy.store.store import Blob, Store
-from deploy.transport.base import run
 from deploy.transport.deadline import Deadline
 from tests.faults import tiny
 from tests.support.processes import gone
@@ -103,30 +101,13 @@ def _client_key(file: Path) -> None:
     file.with_suffix(".pub").write_bytes(key.export_public_key("openssh"))
 
 
-def test_files_go_through_cat_and_it_says_so(
-    dropbear: Device, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "it's a $(file)"
-    file.write_bytes(os.urandom(3_000_000))
-    blob = Blob(file, sha256_file(file), 3_000_000)
-    root = tmp_path / "root"
-    with open_device(dropbear) as transport, Store(transport, str(root)) as store:
-        assert run(transport, ["sh", "-c", "echo $PATH"], deadline=Deadline.after(20)).text.strip().endswith("/bin")
-        assert store.open([], Deadline.after(20), make=True) is not None
-        (root / f"incoming/{blob.sha256}.0badcafe-1-01234567.part").write_bytes(file.read_bytes()[:1_000_000])
-        store.survey([], Deadline.after(20))
-        assert store.upload([blob], lambda _: None, Deadline.after(60)) == 1_000_000
-        transport.get(store.path(f"store/{blob.sha256}"), tmp_path / "back", 3_000_000, Deadline.after(60))
-    assert (tmp_path / "back").read_bytes() == file.read_bytes()
-    assert "router has no SFTP server: its files go through cat" in capsys.readouterr().err
-
-
-def test_a_whole_deploy(dropbear: Device, tmp_path: Path, dist: Path) -> None:
-    small = tiny.make(tmp_path / "tiny")
+def test_a_whole_deploy(dropbear: Device, tmp_path: Path, dist: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small = tiny.make(tmp_path / "tiny", elements=tiny.LARGE)  # its output comes as a file of its own
     device = dropbear.model_copy(update={"root": str(tmp_path / "home/.slipway")})
     (tmp_path / "home").mkdir()
     (tmp_path / "home/precious").write_text("precious")
     assert small.deploy(device).upload.files == 4
+    assert "router has no SFTP server: its files go through cat" in capsys.readouterr().err
     assert small.deploy(device).upload.files == 0
     assert gone(str(tmp_path / "home"))
     assert tiny.settled(tmp_path / "home", tmp_path / "home/.slipway") == []

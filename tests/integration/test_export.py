@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,16 @@ import pytest
 from core.console import shown
 from core.errors import ConfigError, ExportError
 from core.formats.program import Program, load_program
-from core.paths import ROOT, cache_dir
+from core.paths import ROOT
 from models.export import export
 from models.lowering.quiet import log_path
 from models.reference.host import Host
-from models.request import resolve
-from models.request.current import current
 from models.zoo import everything, get_model
 from models.zoo.schemes import get_scheme
+from tests.support.exporting import host
+from tests.support.processes import alive, descendants, ended
+
+__all__ = ["host"]
 
 pytestmark = pytest.mark.export
 
@@ -38,20 +40,13 @@ SMALL = [
 Exporter = Callable[..., tuple[Path, Program]]
 
 
-@pytest.fixture(scope="session")
-def host() -> Iterator[Host]:
-    """One runtime for all tests: starting it costs more than a small export."""
-    with Host(cache_dir("logs") / "export-tests.log") as one:
-        yield one
-
-
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where exports go that several tests look at."""
     return tmp_path_factory.mktemp("programs")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def exported(folder: Path, host: Host) -> Exporter:
     """Export a model with default options, once a session.
 
@@ -80,13 +75,6 @@ def fixture(name: str) -> str:
     """``traps:conv`` as the command line names it."""
     file, _, function = name.partition(":")
     return f"{FIXTURES / file}.py:{function}"
-
-
-def script(model: str, scheme: str, out: Path) -> list[str]:
-    code = (
-        "import sys, pathlib; from models.export import export; export(*sys.argv[1:3], out=pathlib.Path(sys.argv[3]))"
-    )
-    return [sys.executable, "-c", code, model, scheme, str(out)]
 
 
 def eager(model: str) -> tuple[Any, list[Any]]:
@@ -313,54 +301,7 @@ def test_a_wrong_function_is_told_what_is_wrong(fresh: Exporter, tmp_path: Path,
     assert list((tmp_path / "out").iterdir()) == [], "nothing half-written"
 
 
-def test_exporting_again_does_nothing_until_something_changes(
-    tmp_path: Path, host: Host, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "part.py").write_text("WIDTH = 8\n")
-    file = tmp_path / "net.py"
-    file.write_text(
-        "import torch\nfrom part import WIDTH\n\n\n"
-        "def make_model():\n    return torch.nn.Linear(WIDTH, 4), (torch.ones(2, WIDTH),)\n"
-    )
-    model, out = f"{file}:make_model", tmp_path / "out"
-
-    def stamp() -> int:
-        return (export(model, out=out, host=host) / "model.pte").stat().st_ino
-
-    first = stamp()
-    assert current(resolve(model, out=out))
-    capfd.readouterr()
-    assert stamp() == first
-    assert capfd.readouterr().err == ""
-    (tmp_path / "part.py").write_text("WIDTH = 16\n")
-    assert not current(resolve(model, out=out))
-    second = stamp()
-    assert second != first
-    program = load_program(out / "net-make_model-fp32")
-    assert program.inputs[0].shape == (2, 16), "the changed import was read again"
-    (out / program.name / "output0.npy").unlink()
-    assert stamp() != second
-    assert export(model, out=out, host=host, force=True).is_dir()
-
-
-def test_another_process_gives_the_same_bytes_and_keeps_the_terminal_clean(exported: Exporter, tmp_path: Path) -> None:
-    _, program = exported("mixed", "qd8_qc8w")
-    command = script("mixed", "qd8_qc8w", tmp_path)
-    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-    other = load_program(tmp_path / program.name)
-    assert other.sha256 == program.sha256
-    assert [one.sha256 for one in other.outputs] == [one.sha256 for one in program.outputs]
-    assert done.stdout == ""
-    lines = done.stderr.splitlines()
-    assert all(line.startswith("mixed-qd8_qc8w: ") for line in lines)
-    # A busy machine repeats a stage with the time that it has taken so far.
-    stages = {line.split(": ", 2)[1].partition(" (")[0] for line in lines}
-    assert 1 < len(stages) < 10, stages
-    assert "4 delegate calls, 11 operators outside" in lines[-1]
-    assert log_path("mixed-qd8_qc8w").stat().st_size > 100, "upstream does print something"
-
-
-def test_interrupted_nothing_is_left(tmp_path: Path) -> None:
+def test_the_terminal_is_clean_and_interrupted_nothing_is_left(tmp_path: Path) -> None:
     file = tmp_path / "slow.py"
     waits = tmp_path / "waits"
     file.write_text(
@@ -369,7 +310,7 @@ def test_interrupted_nothing_is_left(tmp_path: Path) -> None:
     out = tmp_path / "out"
     code = (
         "import sys, pathlib; from models.export import attempt; from models.request import resolve; "
-        "attempt([resolve(name, out=pathlib.Path(sys.argv[2])) for name in ('linear', sys.argv[1])], False)"
+        "attempt([resolve(name, out=pathlib.Path(sys.argv[2])) for name in ('mixed', sys.argv[1])], False)"
     )
     child = subprocess.Popen(
         [sys.executable, "-c", code, f"{file}:make_model", str(out)],
@@ -381,26 +322,19 @@ def test_interrupted_nothing_is_left(tmp_path: Path) -> None:
     deadline = time.monotonic() + 300
     while not waits.exists() and time.monotonic() < deadline:
         time.sleep(0.1)
-    runtimes = _children(child.pid)
+    runtimes = descendants(child.pid)
     child.send_signal(signal.SIGINT)
     text, _ = child.communicate(timeout=120)
     assert child.returncode in (1, -signal.SIGINT, 130)
     assert "KeyboardInterrupt" in text
-    assert [one.name for one in out.iterdir()] == ["linear-fp32"]
+    assert [one.name for one in out.iterdir()] == ["mixed-fp32"]
+    first = text.partition("slow-make_model-fp32: ")[0].splitlines()
+    assert all(line.startswith("mixed-fp32: ") for line in first), first
+    assert 1 < len({line.partition(" (")[0] for line in first}) < 10, "a busy machine repeats a stage with its time"
+    assert "delegate calls, " in first[-1]
+    assert log_path("mixed-fp32").stat().st_size > 100, "upstream does print something"
     assert runtimes, "the runtime's process had run the first program"
-    assert not any(Path(f"/proc/{pid}").exists() for pid in runtimes)
-
-
-def _children(pid: int) -> list[int]:
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (process / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[1]) == pid:
-            found.append(int(process.name))
-    return found
+    assert ended(lambda: [pid for pid in runtimes if alive(pid)], 5)
 
 
 def test_a_folder_that_no_export_made_is_left_alone(tmp_path: Path, host: Host) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from core.paths import ROOT
-from tests.integration.test_inv import _processes_with
+from tests.support.builds import checkout
+from tests.support.processes import marked
 
 COMMAND = ["deploy", "--device", "pi", "--model", "mobilenet_v2"]
 MOST = {"clone/.venv": 1100, "cache": 1800}
@@ -28,13 +28,9 @@ pytestmark = pytest.mark.long
 @pytest.fixture
 def fresh(tmp_path: Path) -> Iterator[Path]:
     """A folder with a clean copy of the checkout; devices that were started in it are ended."""
-    files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in filter(None, files.split("\0")):
-        if (ROOT / name).is_file():
-            (tmp_path / "clone" / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, tmp_path / "clone" / name)
+    checkout(tmp_path / "clone")
     yield tmp_path
-    for pid in _processes_with(str(tmp_path)):  # the virtual Pi, the warm exporter
+    for pid in marked(str(tmp_path)):  # the virtual Pi, the warm exporter
         os.kill(pid, signal.SIGTERM)
 
 
@@ -72,7 +68,7 @@ def test_the_first_command_from_nothing(fresh: Path) -> None:
         assert first.wait(60) == 130, said
         listening.join()
     assert "Traceback" not in "".join(said)
-    assert not _processes_with(str(fresh)), "something goes on"
+    assert not marked(str(fresh)), "something goes on"
     assert not (fresh / "clone/.venv/.slipway/export.lock").exists()
 
     second = start(fresh)

@@ -25,14 +25,14 @@ from deploy.run.settings import Settings
 from deploy.virtual import machines as virtual
 from tests.faults import server, tiny
 from tests.faults.tiny import Tiny, small
+from tests.support.bundles import arm
 from tests.support.deploying import Deploying, program
 from tests.support.lab import Lab, service
 from tests.support.processes import marked
 from tests.support.small_program import small_program
-from toolchains.bundle.builder import build
 from toolchains.targets import host_target
 
-__all__ = ["program", "small"]
+__all__ = ["arm", "program", "small"]
 
 pytestmark = [pytest.mark.usefixtures("dist"), pytest.mark.virtual, pytest.mark.build, pytest.mark.export]
 
@@ -47,12 +47,6 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Device]:
 @pytest.fixture(scope="module")
 def pi() -> virtual.Endpoint:
     return virtual.ensure("pi")
-
-
-@pytest.fixture(scope="module")
-def arm() -> Bundle:
-    """Made before a test has a ``dist/`` of its own, where it would be linked again."""
-    return build("linux-arm64")
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,7 @@ class Board:
             self.process = None
         if on and not self.broken:
             (self.folder / "up").unlink(missing_ok=True)
-            argv = [sys.executable, "-m", "tests.support.board", str(self.folder), str(self.port)]
+            argv = [sys.executable, "-m", "tests.faults.server", str(self.folder), str(self.port)]
             self.process = subprocess.Popen(argv, cwd=ROOT)
 
     def hang(self) -> None:

@@ -12,7 +12,10 @@ import pytest
 from core.errors import SlipwayError
 from core.formats.bundle import Bundle
 from core.paths import ROOT
+from tests.support.bundles import lean
 from tests.support.named import named
+
+__all__ = ["lean"]
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
 
@@ -20,14 +23,6 @@ pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings(
 TOLERANCE = {"float16": 2e-3, "float32": 1e-5, "float64": 1e-7}
 GROUPS = named("verify/operators/single.py", "GROUPS")
 FAMILIES = named("verify/operators/batches.py", "FAMILIES")
-
-
-@pytest.fixture(scope="module")
-def lean() -> Bundle:
-    from toolchains.bundle.builder import build
-    from toolchains.targets import host_target
-
-    return build(host_target().name, "lean")
 
 
 _ENTRY = re.compile(r'\{"([\w:.]+)",\s*(?:typed<(\w+)[^{}]*?>|[^{}]*?,\s*(\d+))(?:,\s*Sharing::\w+)?\}')

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,10 +12,13 @@ import pytest
 
 from core.formats.bundle import Bundle
 from models.lowering import shortcuts
+from tests.support.bundles import lean
 from tests.support.named import named
 from tests.support.processes import ran
 from verify.agree.look import execute, native
 from verify.agree.programs import About, Compared
+
+__all__ = ["lean"]
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
 
@@ -30,14 +32,6 @@ def _hastened() -> Iterator[None]:
 NAMES = named("verify/operators/programs.py", "PROGRAMS")
 EACH = named("verify/sound/table.py", "EACH")
 """Of `verify.sound`: of each kind one in every run of the tests."""
-
-
-@pytest.fixture(scope="module")
-def lean() -> Bundle:
-    from toolchains.bundle.builder import build
-    from toolchains.targets import host_target
-
-    return build(host_target().name, "lean")
 
 
 @pytest.mark.parametrize("name", [*NAMES, *EACH])
@@ -81,57 +75,9 @@ def _saved(prefix: Path, values: Sequence[Any]) -> tuple[Path, ...]:
     return files
 
 
-FIXED = [("mlp", "5x23"), ("cnn", "1x2x8x8")]
-"""Inputs within every bound that have another size than the network was made for, where the export fixed it."""
-
-
-@pytest.fixture(scope="module")
-def dynamic(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An MLP of 24 features for any batch and a CNN of 3 channels for any image, delegated and not."""
-    import torch
-    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-    from executorch.exir import to_edge_transform_and_lower
-    from torch.export import Dim, export
-
-    torch.manual_seed(0)
-    folder = tmp_path_factory.mktemp("dynamic")
-    mlp = torch.nn.Sequential(torch.nn.Linear(24, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4)).eval()
-    cnn = torch.nn.Sequential(
-        torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
-    ).eval()
-    image = {2: Dim("height", min=4, max=32), 3: Dim("width", min=4, max=32)}
-    cases = [
-        ("mlp", mlp, torch.ones(4, 24), {0: Dim("batch", min=1, max=8)}),
-        ("cnn", cnn, torch.ones(1, 3, 16, 16), image),
-    ]
-    for name, module, x, shapes in cases:
-        exported = export(module, (x,), dynamic_shapes=(shapes,))
-        for kind, partitioner in (("xnnpack", [XnnpackPartitioner()]), ("portable", [])):
-            edge = to_edge_transform_and_lower(exported, partitioner=partitioner)
-            edge.to_executorch().save(str(folder / f"{name}-{kind}.pte"))
-    return folder
-
-
 def _run(bundle: Bundle, *words: str) -> subprocess.CompletedProcess[str]:
     argv = [str(bundle.path / "bin" / "pte_runner"), "--json", *words]
     return ran(argv, timeout=60)
-
-
-@pytest.mark.parametrize("kind", ["portable", "xnnpack"])
-@pytest.mark.parametrize(("name", "shape"), FIXED)
-def test_sizes_that_an_export_fixed_are_no_other(
-    lean: Bundle, dynamic: Path, tmp_path: Path, name: str, kind: str, shape: str
-) -> None:
-    program = f"--model_path={dynamic / f'{name}-{kind}.pte'}"
-    good = {"mlp": "5x24", "cnn": "1x3x16x8"}[name]
-    assert _run(lean, program, f"--input_shapes={good}").returncode == 0
-    done = _run(lean, program, f"--input_shapes={shape}", f"--output_file={tmp_path / 'y'}")
-    error = json.loads(done.stdout)["error"]
-    assert (done.returncode, error["kind"]) == (6, "input"), done
-    declared = {"mlp": "8x24", "cnn": "1x3x32x32"}[name]
-    assert f"Input 0: declared float32 at most {declared}, given float32 {shape}." in error["message"]
-    assert error["fix"]
-    assert list(tmp_path.iterdir()) == []
 
 
 ROWS = 33

@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import PreflightError
 from core.files import sha256_file
 from deploy.devices.inventory import Device
 from deploy.run.connect import open_device
 from deploy.store.store import Blob, Store
 from deploy.transport.deadline import Deadline
-from deploy.upkeep import enrol
 from tests.faults import server, tiny
 from tests.support.bsd import bsd
 from tests.support.deploying import Deploying
@@ -73,13 +71,6 @@ def test_ctrl_c_ends_its_whole_group(mac: server.Device, tmp_path: Path) -> None
     assert tiny.settled(mac.home, mac.home / ".slipway") == []
 
 
-def test_what_it_is_for(mac: server.Device, tmp_path: Path) -> None:
-    device = table(mac)
-    with pytest.raises(PreflightError, match="cannot run on studio") as caught:
-        tiny.make(tmp_path / "linux").deploy(device)
-    assert "operating system: needs linux; has Darwin" in caught.value.cause
-
-
 def test_a_session_that_died_holds_no_lock(mac: server.Device, tmp_path: Path) -> None:
     """Without /proc a process is known by ps: its start, and whether it lives."""
     file = tmp_path / "file"
@@ -98,16 +89,3 @@ def test_a_session_that_died_holds_no_lock(mac: server.Device, tmp_path: Path) -
     with open_device(table(mac)) as transport, Store(transport, root) as store:
         assert store.open([], Deadline.after(30)) is not None
         store.upload([Blob(file, sha256_file(file), file.stat().st_size)], lambda _: None, Deadline.after(30))
-
-
-def test_it_is_added_by_what_it_says(mac: server.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / ".ssh").mkdir()
-    (tmp_path / ".ssh/config").write_text(
-        f"Host studio\n  HostName 127.0.0.1\n  Port {mac.port}\n  User {server.USER}\n  IdentityFile {mac.client_key}\n"
-        f"  UserKnownHostsFile {mac.known_hosts}\n"
-    )
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("SLIPWAY_DEVICES_FILE", str(tmp_path / "devices.toml"))
-    (tmp_path / "devices.toml").touch()
-    added = enrol.add("", "studio", "studio")
-    assert (added.device.target, added.facts.cpu) == ("macos-arm64", "Apple M2")

@@ -1,10 +1,11 @@
-"""A net of another project, exported and measured on both engines.
+"""Nets of other projects, exported and measured on both engines, and on two other runtimes.
 
 A net of torch itself: CI does not install the packages of the others, which takes longer than all of this.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy
@@ -13,6 +14,7 @@ import pytest
 from core import environment
 from core.formats.bundle import Bundle
 from core.formats.program import load_program
+from tests.conftest import Inv
 from verify.bench.measuring import sweep
 from verify.nets import report
 from verify.nets.exporting import export, folder_of
@@ -57,3 +59,23 @@ def test_a_net_is_exported_measured_and_shown(
     row = (program, seen)
     assert report.full([row])[0][:2] == ["transformer_encoder", "fp32"]
     assert report.short([row])[0][:2] == ["fp32", "1"]
+
+
+@pytest.mark.long  # CI has the test before, which exports and measures by the same sweep, and tests/unit/test_peers.py
+def test_nets_are_converted_for_other_runtimes_measured_and_compared(inv: Inv, tmp_path: Path) -> None:
+    words = ("self.peers", "--only", "ds_cnn,lstm fp32", "--runtimes", "onnxruntime,ncnn", "--runs", "1", "--json")
+    done = inv(*words, timeout=3600, env={"SLIPWAY_DIST": str(tmp_path / "dist")})
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    assert list(rows) == ["ds_cnn fp32", "ds_cnn 8bit", "lstm fp32"]
+    for name, row in rows.items():
+        assert list(row["figures"]) == ["lean", "onnxruntime", "ncnn"]
+        for runtime, one in row["figures"].items():
+            if (name, runtime) == ("ds_cnn 8bit", "ncnn"):
+                assert "no tool that quantizes" in one["error"]
+                continue
+            assert one["error"] == "", (name, runtime)
+            assert one["apart"] < (0.5 if name.endswith("8bit") else 1e-3), (name, runtime)
+            assert min(*one["p50_ms"].values(), one["load_ms"], one["peak_rss_bytes"], one["model_bytes"]) > 0
+            assert one["library_bytes"] > 1_000_000
+        assert 0 < row["limit_ms"]["1"] < row["figures"]["lean"]["p50_ms"]["1"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from core.errors import ExportError, UsageError
 from core.formats.bundle import Bundle
 from core.formats.program import TensorFile, load_program
-from core.paths import ROOT, cache_dir
+from core.paths import ROOT
 from deploy.devices.inventory import Device
 from deploy.run.pipeline import deploy
 from deploy.run.settings import DEFAULT, Settings
@@ -22,20 +22,14 @@ from models.reference.host import Host
 from models.request import resolve
 from models.request.current import current
 from tests.support.deploying import bundle
+from tests.support.exporting import host
 from toolchains.targets import host_target
 
-__all__ = ["bundle"]
+__all__ = ["bundle", "host"]
 
 FIXTURES = ROOT / "tests" / "fixtures" / "models"
 
 pytestmark = pytest.mark.export
-
-
-@pytest.fixture(scope="module")
-def host() -> Iterator[Host]:
-    """One runtime for all tests: starting it costs more than a small export."""
-    with Host(cache_dir("logs") / "export-tests.log") as one:
-        yield one
 
 
 def test_retrained_weights_and_only_changed_models_are_exported(
@@ -62,6 +56,11 @@ def test_retrained_weights_and_only_changed_models_are_exported(
 
     assert outputs() == [1.0, 1.0]
     assert [current(resolve(model, out=tmp_path / "out")) for model in models] == [True, True]
+    stamps = [file.stat().st_ino for file in sorted((tmp_path / "out").rglob("model.pte"))]
+    capfd.readouterr()
+    assert outputs() == [1.0, 1.0]
+    assert capfd.readouterr().err == ""
+    assert [file.stat().st_ino for file in sorted((tmp_path / "out").rglob("model.pte"))] == stamps
     torch.save({"bias": torch.ones(4)}, weights)
     assert [current(resolve(model, out=tmp_path / "out")) for model in models] == [False, True]
     capfd.readouterr()

@@ -13,29 +13,14 @@ from deploy.devices.inventory import Device
 from deploy.matrix import html as matrix_html
 from deploy.matrix.model import Matrix, Round, Times
 from deploy.matrix.plan import Exportable
-from tests.support.browser import Browser, browser
+from tests.support.browser import Browser, browser, outside, pale
 from tests.support.matrices import OUTPUT, cell, impossible, matrix, passed, problem
 
 PROGRAMS = ("mobilenet_v2-fp32", "mobilenet_v2-qs8", "mlp-fp32", "mlp-qs8", "wav2letter-qd8-f16-qc4w", "edsr-fp32")
-OUTSIDE = """Array.from(document.querySelectorAll('main *')).filter(e => {
-  const box = e.getBoundingClientRect();
-  return box.width && box.right > innerWidth + 1 && !e.closest('.card');
-}).map(e => e.tagName + ' ' + e.className + ' ' + e.textContent.slice(0, 40))"""
-"""Elements beyond the right edge, apart from a card's, which scrolls."""
+OUTSIDE = outside("main *", ".card")
 TOO_WIDE = """Array.from(document.querySelectorAll('.card')).filter(e => e.scrollWidth > e.clientWidth + 1)
   .map(e => e.scrollWidth + ' > ' + e.clientWidth + ': ' + e.textContent.trim().slice(0, 40))"""
-PALE = """Array.from(document.querySelectorAll('main .badge, main p, main td, main dd, main svg text')).filter(e => {
-  const numbers = text => text.match(/[\\d.]+/g).map(Number);
-  const light = ([r, g, b]) => [r, g, b].map(v => v / 255).map(v => v <= .04 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
-    .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
-  let under = e;
-  while (under && (numbers(getComputedStyle(under).backgroundColor)[3] ?? 1) === 0) under = under.parentElement;
-  if (!under || !e.textContent.trim()) return false;
-  const style = getComputedStyle(e), ink = numbers(e.closest('svg') ? style.fill : style.color);
-  const pair = [light(ink), light(numbers(getComputedStyle(under).backgroundColor))].sort((a, b) => b - a);
-  return (pair[0] + .05) / (pair[1] + .05) < 4.5;
-}).map(e => e.tagName + ' ' + e.className + ' ' + e.textContent.slice(0, 40))"""
-"""Texts with less contrast than WCAG 2.2's 4.5 to 1 (success criterion 1.4.3)."""
+PALE = pale("main .badge, main p, main td, main dd, main svg text")
 PLOTS_CUT = """[...document.querySelectorAll('.plot')].filter(e => e.clientWidth).map(e => [e, e.closest('.card')])
   .filter(([e, card]) => card.scrollWidth > card.clientWidth
     || e.getBoundingClientRect().right > card.getBoundingClientRect().right)

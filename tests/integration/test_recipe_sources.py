@@ -59,9 +59,9 @@ class Conan:
             "--test-folder=", "--build=missing", "--format=json", *words,
         )  # fmt: skip
 
-    def pin(self, commit: str) -> None:
+    def pin(self, commit: str, before: str = PINNED) -> None:
         data = self.recipe / "conandata.yml"
-        data.write_text(data.read_text(encoding="utf-8").replace(PINNED, commit), encoding="utf-8")
+        data.write_text(data.read_text(encoding="utf-8").replace(before, commit), encoding="utf-8")
 
 
 def package(done: subprocess.CompletedProcess[str]) -> Path:
@@ -117,21 +117,34 @@ def test_git_gives_the_pinned_commit_and_no_later_one(conan: Conan, repository: 
     assert record(folder) == {"place": "git", "url": repository.as_uri(), "commit": first}
 
 
-@pytest.mark.parametrize(
-    ("pin", "place", "said"),
-    [
-        (PINNED, "", PINNED),  # a commit that is not there
-        ("main", "", "has no commit main"),  # what a name means can change: only a commit's digest is taken
-        (PINNED, "gone.git", "could not be fetched"),
-    ],
-)
-def test_what_git_cannot_give_is_told(conan: Conan, repository: Path, pin: str, place: str, said: str) -> None:
-    conan.pin(pin)
-    url = repository.with_name(place).as_uri() if place else repository.as_uri()
-    done = conan.create("user.slipway:sources=git", f"user.slipway:git_url.fxdiv={url}")
-    assert done.returncode != 0
-    assert said in done.stderr
-    assert "has no commit" in done.stderr or f"{url} could not be fetched" in done.stderr
+def test_what_git_cannot_give_is_told(conan: Conan, repository: Path) -> None:
+    before = PINNED
+    for pin, place, said in (
+        (PINNED, repository, f"has no commit {PINNED}"),
+        ("main", repository, "has no commit main"),  # what a name means can change: only a commit's digest is taken
+        (PINNED, repository.with_name("gone.git"), f"{repository.with_name('gone.git').as_uri()} could not be fetched"),
+    ):
+        conan.pin(pin, before)
+        before = pin
+        done = conan.create("user.slipway:sources=git", f"user.slipway:git_url.fxdiv={place.as_uri()}")
+        assert done.returncode != 0
+        assert said in done.stderr
+
+
+def test_what_debian_cannot_give_is_told(conan: Conan, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.tar.xz"
+    wrong.write_bytes(b"something else")
+    for command, said in (
+        ([], 'set user.slipway:fetch=["COMMAND", ...]'),
+        ([sys.executable, "-c", "import sys; sys.exit('the archive is closed')"], "fetched:\nthe archive is closed"),
+        ([sys.executable, "-c", f"print({str(wrong)!r})"], "is not the file that was pinned: its sha256 is "),
+        (["/nowhere/at/all"], "names a command that cannot be run"),
+    ):
+        conan.profile.write_text(PROFILE.format(fetch=json.dumps(command)), encoding="utf-8")
+        done = conan.create("user.slipway:sources=debian")
+        assert done.returncode != 0
+        assert said in done.stderr
+        assert command or ".orig.tar.xz comes from the package fxdiv of Debian" in done.stderr
 
 
 def test_auto_is_debian_where_the_profile_knows_a_way(conan: Conan) -> None:
@@ -153,18 +166,7 @@ def test_a_changed_mind_is_not_served_from_the_old_place(conan: Conan, repositor
     assert record(second)["place"] == "git"
 
 
-@pytest.mark.parametrize(
-    ("came", "taken"),
-    [
-        ("fxdiv_1.0-2_all.deb", True),
-        ("fxdiv_1.0-2+deb13u2+b1_all.deb", True),
-        ("fxdiv_1.0-3_all.deb", False),
-        ("fxdiv_1.0-2_amd64.deb", False),
-    ],
-)
-def test_only_a_rebuild_takes_the_place_of_a_pinned_package(
-    came: str, taken: bool, conan: Conan, repository: Path, tmp_path: Path
-) -> None:
+def test_only_a_rebuild_takes_the_place_of_a_pinned_package(conan: Conan, repository: Path, tmp_path: Path) -> None:
     root = tmp_path / "root"
     (root / "DEBIAN").mkdir(parents=True)
     control = (
@@ -172,14 +174,22 @@ def test_only_a_rebuild_takes_the_place_of_a_pinned_package(
     )
     (root / "DEBIAN" / "control").write_text(control, encoding="utf-8")
     shutil.copytree(repository, root / "fxdiv", ignore=shutil.ignore_patterns(".git"))
-    subprocess.run(["dpkg-deb", "--build", root, tmp_path / came], check=True, capture_output=True)
+    subprocess.run(["dpkg-deb", "--build", root, tmp_path / "built.deb"], check=True, capture_output=True)
     pins = {"suite": "forky", "package": "fxdiv", "file": "fxdiv_1.0-2+deb13u1_all.deb", "sha256": "0" * 64}
     data = conan.recipe / "conandata.yml"
     data.write_text(json.dumps({"sources": {VERSION: {"debian": pins}}}), encoding="utf-8")
-    done = conan.create(f"user.slipway:fetch={json.dumps(['sh', '-c', f'echo {tmp_path / came}'])}")
-    if taken:
-        assert (package(done) / "include" / "fxdiv.h").is_file()
-        assert f"{pins['file']} is gone from the archive: {came} took its place" in done.stderr
-    else:
-        assert done.returncode != 0
-        assert f"{came} came, which is not a rebuild" in done.stderr
+    for came, taken in (
+        ("fxdiv_1.0-3_all.deb", False),
+        ("fxdiv_1.0-2_amd64.deb", False),
+        ("fxdiv_1.0-2_all.deb", True),
+        ("fxdiv_1.0-2+deb13u2+b1_all.deb", True),
+    ):
+        shutil.copy(tmp_path / "built.deb", tmp_path / came)
+        conan("remove", "--confirm", "fxdiv/*")
+        done = conan.create(f"user.slipway:fetch={json.dumps(['sh', '-c', f'echo {tmp_path / came}'])}")
+        if taken:
+            assert (package(done) / "include" / "fxdiv.h").is_file()
+            assert f"{pins['file']} is gone from the archive: {came} took its place" in done.stderr
+        else:
+            assert done.returncode != 0
+            assert f"{came} came, which is not a rebuild" in done.stderr

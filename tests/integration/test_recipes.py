@@ -1,11 +1,7 @@
-"""The recipes, each by its own test package, whose answers are checked; and what is said when sources do not come."""
+"""The recipes, each by its own test package, whose answers are checked."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -30,18 +26,6 @@ SAID = {
 }
 RECIPES = ROOT / "recipes"
 FLATBUFFERS = "23.5.26"
-PROFILE = """\
-[settings]
-os=Linux
-arch=x86_64
-compiler=gcc
-compiler.version=12
-compiler.libcxx=libstdc++11
-compiler.cppstd=17
-build_type=Release
-[conf]
-{conf}
-"""
 
 
 def run_conan(words: Sequence[str | Path], target_name: str, folder: Path, *more: str) -> str:
@@ -98,40 +82,3 @@ def test_flatbuffers_headers_serve_the_target_and_flatc_the_machine_that_builds(
     assert "Generating point_generated.h" in said
     assert ("flatbuffers: written, verified, read" in said) is (target_name == "linux-x86_64")
     assert list(tmp_path.rglob("point_generated.h"))
-
-
-def create_alone(folder: Path, conf: str) -> str:
-    """``conan create`` of FlatBuffers in a Conan home of its own; its messages. It must fail."""
-    profile = folder / "profile"
-    profile.write_text(PROFILE.format(conf=conf), encoding="utf-8")
-
-    def call(*words: str | Path) -> subprocess.CompletedProcess[str]:
-        env = {**os.environ, "CONAN_HOME": str(folder / "home"), "NO_COLOR": "1"}
-        return ran([sys.executable, "-m", "conans.conan", *words], env=env)
-
-    call("export", RECIPES / "slipway_sources" / "all", "--version=1.0").check_returncode()
-    words = [f"--version={FLATBUFFERS}", "--no-remote", "--build=missing", f"--profile:all={profile}"]
-    done = call("create", RECIPES / "flatbuffers" / "all", *words)
-    assert done.returncode != 0
-    return done.stderr
-
-
-def test_without_a_way_to_fetch_it_says_which_setting_is_missing(tmp_path: Path) -> None:
-    said = create_alone(tmp_path, "user.slipway:sources=debian")
-    assert "flatbuffers_23.5.26+dfsg.orig.tar.xz comes from the package flatbuffers of Debian trixie" in said
-    assert 'set user.slipway:fetch=["COMMAND", ...]' in said
-
-
-@pytest.mark.parametrize(
-    ("command", "says"),
-    [
-        (["python", "-c", "import sys; sys.exit('the archive is closed')"], "be fetched:\nthe archive is closed"),
-        (["python", "-c", "print({file!r})"], "is not the file that was pinned: its sha256 is "),
-        (["/nowhere/at/all"], "names a command that cannot be run"),
-    ],
-)
-def test_a_fetch_that_goes_wrong_is_told(tmp_path: Path, command: list[str], says: str) -> None:
-    wrong = tmp_path / "wrong.tar.xz"
-    wrong.write_bytes(b"something else")
-    words = [sys.executable if word == "python" else word.format(file=str(wrong)) for word in command]
-    assert says in create_alone(tmp_path, f"user.slipway:fetch={json.dumps(words)}")

@@ -133,9 +133,7 @@ def run_tails(argv: list[str | Path], **variables: str) -> int:
     return sum(int(count) for count in LAYERS.findall(done.stdout))
 
 
-@pytest.mark.parametrize(
-    ("target_name", "cpu"), [("linux-x86_64", ""), ("linux-arm64", "cortex-a53"), ("linux-armv7", "cortex-a7")]
-)
+@pytest.mark.parametrize(("target_name", "cpu"), [("linux-x86_64", ""), ("linux-armv7", "cortex-a7")])
 def test_the_cpp_tests_pass_with_onnxruntime(target_name: str, cpu: str) -> None:
     """Through the loader that the bundle brings: this machine's C library may be too old."""
     target = get_target(target_name)

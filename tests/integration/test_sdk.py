@@ -1,4 +1,4 @@
-"""The SDK in the hands of other projects: plain find_package, any of the names, no care for registration."""
+"""SDKs in the hands of other projects: plain find_package, any of the names, no care for registration."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 from core.errors import BuildError, HostError
 from core.files import locked
 from core.paths import ROOT, cache_dir
+from tests.support import examples
 from tests.support.processes import ran
 from toolchains.bundle import conan, conan_packages
 from toolchains.compilers.families import family
@@ -44,7 +45,7 @@ def package_of(target: Target, folder: Path) -> Path:
     return Path(next(node["package_folder"] for node in nodes if node["name"] == "executorch"))
 
 
-@pytest.fixture(scope="module", params=["linux-x86_64", "linux-arm64"])
+@pytest.fixture(scope="module")
 def sdk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Target, Path]:
     target = get_target(request.param)
     return target, package_of(target, tmp_path_factory.mktemp("install"))
@@ -93,6 +94,7 @@ def test_a_plain_consumer_has_the_backend(sdk: tuple[Target, Path], tmp_path: Pa
         assert int(lines[-1].removeprefix("operators ")) > 150
 
 
+@HERE
 def test_a_consumer_that_asks_for_less_gets_less(sdk: tuple[Target, Path], tmp_path: Path) -> None:
     """The counter-check: without the backend's target there is no backend, so the tests above can fail."""
     compile_consumer(sdk, tmp_path, family("zig").ensure(sdk[0]).cxx, link="executorch")
@@ -124,11 +126,11 @@ def test_versions_are_answered(sdk: tuple[Target, Path], tmp_path: Path, wanted:
     assert f"FOUND={found}\n" in done.stdout, done.stdout + done.stderr
 
 
+@HERE
 def test_pkg_config_and_conan_users_keep_the_backend_too(sdk: tuple[Target, Path], tmp_path: Path) -> None:
     """A package manager's own description of the package: what it tells other build systems to link."""
-    target, _ = sdk
     with locked(conan.LOCK):
-        install(target, tmp_path, "--generator=PkgConfigDeps")
+        install(sdk[0], tmp_path, "--generator=PkgConfigDeps")
     text = (tmp_path / "executorch_backend_xnnpack.pc").read_text(encoding="utf-8")
     assert "-Wl,--push-state,--no-as-needed,-lexecutorch_backend_xnnpack,--pop-state" in text
     assert "Requires: executorch_runtime" in text
@@ -137,6 +139,7 @@ def test_pkg_config_and_conan_users_keep_the_backend_too(sdk: tuple[Target, Path
 # -- the recipe by itself -------------------------------------------------------------------------------------------
 
 
+@HERE
 def test_the_recipes_own_test(sdk: tuple[Target, Path]) -> None:
     """``test_package``, as Conan runs it for whoever takes the recipe."""
     log = cache_dir("logs") / "test-sdk.log"
@@ -151,7 +154,7 @@ def test_the_recipes_own_test(sdk: tuple[Target, Path]) -> None:
         finally:
             shutil.rmtree(folder / "build", ignore_errors=True)
             (folder / "CMakeUserPresets.json").unlink(missing_ok=True)
-    assert emulators.is_native(sdk[0]) == ("backend XnnpackBackend" in "\n".join(said))
+    assert "backend XnnpackBackend" in "\n".join(said)
 
 
 def fake_wheel(folder: Path, name: str) -> None:
@@ -181,3 +184,23 @@ def test_a_wheel_that_is_wrong_or_missing(
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     with pytest.raises(error, match=message), locked(conan.LOCK):
         conan.conan(["source", recipe, "--version=1.5.1"], log=cache_dir("logs") / "test-sdk.log")
+
+
+# -- engines whose libraries come compiled ----------------------------------------------------------------------------
+
+
+@pytest.mark.export
+@pytest.mark.parametrize(
+    ("engine", "device"),
+    [
+        ("executorch", "local"),
+        ("onnxruntime", "local"),
+        # The sample that CI runs is this machine's, in the lines before.
+        *(
+            pytest.param(engine, device, marks=[pytest.mark.long, pytest.mark.virtual])
+            for engine, device in (("executorch", "pi"), ("onnxruntime", "pi2"))
+        ),
+    ],
+)
+def test_the_examples_compute_what_the_engines_runner_computes(engine: str, device: str, tmp_path: Path) -> None:
+    examples.run_installed(device, engine, tmp_path)

@@ -11,30 +11,16 @@ import pytest
 
 from core.errors import BuildError
 from tests.conftest import Inv
-from tests.support.browser import Browser, browser
+from tests.support.browser import Browser, browser, outside, pale
 from verify.site import build, pages
 
 SHOWN = ("index", "commands", "troubleshooting", "proofs")
 """Pages that are looked at: the first, and those with the longest words and widest tables."""
-OUTSIDE = """Array.from(document.querySelectorAll('article *')).filter(e => {
-  const box = e.getBoundingClientRect();
-  return box.width && box.right > innerWidth + 1 && !e.closest('.md-typeset__scrollwrap, pre, .tabbed-set');
-}).map(e => e.tagName + ' ' + e.className + ' ' + e.textContent.slice(0, 40))"""
-"""Elements beyond the right edge, apart from tables and code, which scroll."""
-PALE = """Array.from(document.querySelectorAll('article p, article td, article th, article li, article h1,' +
-  'article h2, article code:not(pre code), article a:not(.headerlink)')).filter(e => {
-  const numbers = text => text.match(/[\\d.]+/g).map(Number);
-  const over = (top, under) => { const a = top[3] ?? 1; return [0, 1, 2].map(i => top[i] * a + under[i] * (1 - a)); };
-  const light = rgb => rgb.map(v => v / 255).map(v => v <= .04 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
-    .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
-  const papers = [];
-  for (let at = e; at; at = at.parentElement) papers.push(numbers(getComputedStyle(at).backgroundColor));
-  const paper = papers.reverse().reduce((under, top) => over(top, under), [255, 255, 255]);
-  if (!e.textContent.trim()) return false;
-  const pair = [light(over(numbers(getComputedStyle(e).color), paper)), light(paper)].sort((a, b) => b - a);
-  return (pair[0] + .05) / (pair[1] + .05) < 4.5;
-}).map(e => e.tagName + ' ' + e.textContent.slice(0, 40))"""
-"""Texts with less contrast than WCAG 2.2's 4.5 to 1 (success criterion 1.4.3)."""
+OUTSIDE = outside("article *", ".md-typeset__scrollwrap, pre, .tabbed-set")
+PALE = pale(
+    "article p, article td, article th, article li, article h1, article h2, article code:not(pre code), "
+    "article a:not(.headerlink)"
+)
 
 
 @pytest.fixture(scope="module")

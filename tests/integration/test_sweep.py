@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from core.formats.bundle import RUNNER
 from core.formats.program import load_program
 from core.paths import cache_dir
 from models.export import export
+from tests.support.bundles import lean, lean_runner
 from tests.support.processes import ran
-from toolchains.bundle import builder
-from toolchains.targets import host_target
 from verify.fuzz.build import GUARDED, build
+
+__all__ = ["lean", "lean_runner"]
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
@@ -29,11 +29,6 @@ CASES = (("conv", "qs8", 18), ("mlp", "fp32", 9), ("linear", "qd8_qb4w", 9))
 def sweep() -> Path:
     """The program that tries, with memory between guarded pages."""
     return build(GUARDED, "sweep_program", cache_dir("logs") / "test-sweep.log")
-
-
-@pytest.fixture(scope="module")
-def runner() -> Path:
-    return builder.build(host_target().name, "lean").path / RUNNER
 
 
 def program(model: str, scheme: str) -> Path:
@@ -66,33 +61,37 @@ def test_changed_numbers_are_refused_or_run_within_their_memory(
     assert last["sums"]["refused-3"] > 100
 
 
-def test_a_loop_without_end_is_refused_for_its_rounds(sweep: Path, runner: Path) -> None:
+def test_a_loop_without_end_is_refused_for_its_rounds(sweep: Path, lean_runner: Path) -> None:
     file = program("mixed", "fp16")
     listed = subprocess.run([sweep, file, "--list"], capture_output=True, text=True, timeout=60, check=True)
     path = "execution_plan[0].chains[0].instructions[15].instr_args_type"
     turned = [line.split() for line in listed.stdout.splitlines() if f"\t{path}\t" in line]
     # A kernel's call becomes a jump backwards, on a condition that stays false.
     (number,) = [words[0] for words in turned if words[-1] == "4"]
-    findings, last = tried(sweep, file, "--run", f"--first={number}", "--count=1", f"--runner={runner}")
+    findings, last = tried(sweep, file, "--run", f"--first={number}", "--count=1", f"--runner={lean_runner}")
     assert not findings
     assert last["sums"] == {"refused-11": 1}
 
 
 @pytest.mark.parametrize(("model", "scheme", "every"), CASES[:1])
-def test_the_runner_as_shipped_answers_for_each(sweep: Path, runner: Path, model: str, scheme: str, every: int) -> None:
-    argv = (sweep, program(model, scheme), "--run", f"--every={every}", f"--runner={runner}")
+def test_the_runner_as_shipped_answers_for_each(
+    sweep: Path, lean_runner: Path, model: str, scheme: str, every: int
+) -> None:
+    argv = (sweep, program(model, scheme), "--run", f"--every={every}", f"--runner={lean_runner}")
     findings, last = tried(*argv)
     assert not findings, [f"{one['path']} {one['was']} -> {one['now']}: {one['outcome']}" for one in findings]
     assert last["tried"] > 80
 
 
 @pytest.mark.parametrize(("model", "scheme"), [("mixed", "qd8_qb4w"), ("conv", "fp16")])
-def test_what_is_swept_is_the_same_program(sweep: Path, runner: Path, tmp_path: Path, model: str, scheme: str) -> None:
+def test_what_is_swept_is_the_same_program(
+    sweep: Path, lean_runner: Path, tmp_path: Path, model: str, scheme: str
+) -> None:
     """With every number stored, also those that a flatbuffer leaves out: the same answer, and more to change."""
     whole = program(model, scheme)
     spread = tmp_path / "spread.pte"
     subprocess.run([sweep, whole, f"--spread={spread}"], check=True, timeout=60)
-    assert answer(runner, spread, tmp_path / "a") == answer(runner, whole, tmp_path / "b")
+    assert answer(lean_runner, spread, tmp_path / "a") == answer(lean_runner, whole, tmp_path / "b")
     assert spread.stat().st_size > whole.stat().st_size
 
 

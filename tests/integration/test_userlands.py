@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import time
 from pathlib import Path
 
 import pytest
 
-from core.errors import DeviceBusyError
+from core.errors import DeviceBusyError, TransferError
 from core.files import sha256_file
 from deploy.devices.conditions import Files, snapshot, wrapped
 from deploy.devices.facts import choose_target
@@ -16,7 +18,7 @@ from deploy.devices.probe import probe
 from deploy.scripts import script
 from deploy.store import gc
 from deploy.store.store import Blob, Store
-from deploy.transport.base import Transport, run
+from deploy.transport.base import Progress, Transport, run
 from deploy.transport.deadline import Deadline
 from deploy.transport.wrapped import MacTransport
 from deploy.upkeep.upkeep import Rolled, rollback_bundle
@@ -147,3 +149,54 @@ def _run_in_one_trip(transport: Transport, store: Store, blobs: list[Blob]) -> N
     assert (Path(store.run_folder) / "output1.npy").read_bytes() == blobs[1].source.read_bytes()
     assert folder.stat().st_mtime > 1, "garbage collection sees that it was used"
     assert store.survey(["programs/x/"], soon()).looks["programs/x/-n $(x)"] == looks["programs/x/-n $(x)"]
+
+
+class Counting(UserlandTransport):
+    """Says how many files were read back, and damages what is put if it is told to."""
+
+    fetched = 0
+    damage = False
+
+    def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int = 0) -> None:
+        super().put(local, remote, progress, deadline, offset)
+        if self.damage:
+            with Path(remote).open("r+b") as file:
+                file.write(b"damaged")
+
+    def get(self, remote: str, local: Path, limit: int, deadline: Deadline) -> None:
+        self.fetched += 1
+        super().get(remote, local, limit, deadline)
+
+
+def bare(folder: Path, program: str) -> Counting:
+    """A device whose only way to a SHA-256 is ``program``, or none."""
+    here = userland("toybox", folder / "bin")
+    kept = here / "kept"
+    (here / "sha256sum").rename(kept)
+    if program == "openssl":
+        (here / "openssl").symlink_to(str(shutil.which("openssl")))
+    elif program in {"toybox", "busybox"}:
+        script = f'#!{shutil.which("sh")}\n[ "$1" = sha256sum ] && exec {shlex.quote(str(kept))}\nexit 127\n'
+        (here / program).write_text(script)
+        (here / program).chmod(0o755)
+    return Counting(here)
+
+
+@pytest.mark.parametrize(("program", "read_back"), [("openssl", 0), ("toybox", 0), ("busybox", 0), ("", 3)])
+def test_uploads_are_verified_by_whatever_there_is(
+    tmp_path: Path, blobs: list[Blob], program: str, read_back: int
+) -> None:
+    device = bare(tmp_path, program)
+    with Store(device, str(tmp_path / "root")) as store:
+        store.open([], soon(), make=True)
+        store.upload(blobs, lambda _: None, soon())
+        assert device.fetched == read_back
+        assert {file.name for file in (tmp_path / "root/store").iterdir()} == {blob.sha256 for blob in blobs}
+        assert [sha256_file(file) == file.name for file in (tmp_path / "root/store").iterdir()] == [True] * 3
+
+        (tmp_path / "e").write_bytes(b"another" * 100)
+        device.damage = True
+        with pytest.raises(TransferError, match="e arrived damaged"):
+            store.upload([Blob(tmp_path / "e", sha256_file(tmp_path / "e"), 700)], lambda _: None, soon())
+        assert len(list((tmp_path / "root/store").iterdir())) == 3
+        assert list((tmp_path / "root/incoming").iterdir()) == []

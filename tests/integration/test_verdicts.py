@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +10,18 @@ import pytest
 
 from core.errors import ExportError
 from core.formats.program import Program, load_program
-from core.paths import ROOT, cache_dir
+from core.paths import ROOT
 from deploy.run.compare import Comparison, compare
 from models.export import export
 from models.reference.host import Host
 from models.zoo.schemes import get_scheme
+from tests.support.exporting import host
+
+__all__ = ["host"]
 
 FIXTURES = ROOT / "tests" / "fixtures" / "models" / "verdicts.py"
 
 pytestmark = pytest.mark.export
-
-
-@pytest.fixture(scope="module")
-def host() -> Iterator[Host]:
-    with Host(cache_dir("logs") / "export-tests.log") as one:
-        yield one
 
 
 def _exported(name: str, scheme: str, folder: Path, host: Host) -> tuple[Path, Program]:

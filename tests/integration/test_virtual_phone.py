@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import ConfigError, DeadlineError, DeviceFullError, TransferError, UnreachableError
+from core.errors import DeadlineError, DeviceFullError, TransferError, UnreachableError
 from core.files import sha256_bytes
 from core.formats.bundle import Bundle
 from core.paths import ROOT
@@ -21,7 +21,6 @@ from deploy.devices.inventory import FILE, VARIABLE, Device, get_device
 from deploy.run.connect import open_adb, open_device
 from deploy.run.pipeline import deploy
 from deploy.run.settings import Settings
-from deploy.transport.adb import server as adb_server
 from deploy.transport.adb.port import PORT_VARIABLE, listens
 from deploy.transport.adb.transport import AdbTransport
 from deploy.transport.base import run
@@ -30,12 +29,13 @@ from deploy.virtual import adb as virtual_adb
 from deploy.virtual import machines as virtual
 from deploy.virtual.state import Folder, read_state
 from tests.conftest import Inv
+from tests.support.bundles import arm
 from tests.support.deploying import program
 from tests.support.devices import ask, facts_of, left_over, own_devices, runs_programs
 from tests.support.lab import Lab
 from tests.support.small_program import small_program
 
-__all__ = ["program"]
+__all__ = ["arm", "program"]
 
 pytestmark = pytest.mark.virtual
 
@@ -52,14 +52,6 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def phone(machine: None) -> Iterator[AdbTransport]:
     with open_adb(get_device("phone", FILE)) as transport:
         yield transport
-
-
-@pytest.fixture(scope="module")
-def arm() -> Bundle:
-    """linux-arm64's, for which the stand-in, unlike a phone, has the C library."""
-    from toolchains.bundle.builder import build
-
-    return build("linux-arm64", "executorch")
 
 
 def soon() -> Deadline:
@@ -251,27 +243,6 @@ def test_a_server_that_is_gone_is_started_again(machine: None) -> None:
             ask(transport, "echo lost")
     with open_adb(get_device("phone", FILE)) as transport:
         assert ask(transport, "echo found") == "found\n"
-
-
-def test_several_and_none_chosen(phone: AdbTransport, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two serials of one phone are two devices to adb."""
-    server = virtual_adb.private_server()
-    port = phone.serial.rpartition(":")[2]
-    monkeypatch.setenv(PORT_VARIABLE, str(server.port))
-    monkeypatch.delenv("ANDROID_SERIAL", raising=False)
-    unnamed = Device(name="some", transport="adb", target="android-arm64")
-    with open_adb(unnamed) as transport:
-        assert transport.serial == phone.serial
-    adb_server.connect(server, f"localhost:{port}")
-    try:
-        with pytest.raises(ConfigError, match="Several devices") as caught:
-            open_adb(unnamed)
-        assert set(caught.value.names) == {phone.serial, f"localhost:{port}"}
-        monkeypatch.setenv("ANDROID_SERIAL", phone.serial)
-        with open_adb(unnamed) as transport:
-            assert transport.serial == phone.serial
-    finally:
-        server.disconnect(f"localhost:{port}")
 
 
 def test_nothing_is_left_on_it() -> None:

@@ -46,16 +46,20 @@ def run(client: paramiko.SSHClient, command: str) -> tuple[int, str]:
 
 
 @pytest.fixture(scope="module")
-def pi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
-    """One machine for most tests here, with a state of its own."""
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Folder]:
+    """The folder of a machine of this file's own, which the tests start and end in turn; nothing of it may be left."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLIPWAY_DEVICES", str(tmp_path_factory.mktemp("devices")))
         patch.delenv(virtual.IDLE_VARIABLE, raising=False)
-        yield virtual.ensure("pi")
         folder = Folder.of("pi")
-        assert marked(str(folder.path))
-        assert virtual.stop("pi")
+        yield folder
+        virtual.stop("pi")
         assert marked(str(folder.path)) == {}
+
+
+@pytest.fixture
+def pi(own: Folder) -> Endpoint:
+    return virtual.ensure("pi")
 
 
 @pytest.fixture
@@ -64,15 +68,41 @@ def ssh(pi: Endpoint) -> Iterator[paramiko.SSHClient]:
         yield client
 
 
-@pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Folder]:
-    """The state folder of a machine that the test starts itself; nothing of it may be left in the end."""
-    monkeypatch.setenv("SLIPWAY_DEVICES", str(tmp_path / "devices"))
-    monkeypatch.delenv(virtual.IDLE_VARIABLE, raising=False)
-    folder = Folder.of("pi")
-    yield folder
-    virtual.stop("pi")
-    assert marked(str(folder.path)) == {}
+def test_ctrl_c_while_it_boots_leaves_nothing(own: Folder) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", ENSURE], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE
+    ) as child:
+        wait_for(lambda: read_state(own), 120)
+        child.send_signal(signal.SIGINT)
+        assert child.wait(90) != 0
+    assert marked(str(own.path)) == {}
+    assert not own.state.exists()
+
+
+def test_a_machine_that_does_not_answer_is_ended_and_explained(own: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = get_spec("pi").model_copy(update={"append": "console=ttyAMA0 panic=-1 rdinit=/nothing", "boot_seconds": 60})
+    monkeypatch.setattr(virtual, "get_spec", lambda _name: slow)
+    with pytest.raises(UnreachableError, match="did not come up: it ended") as caught:
+        virtual.ensure("pi")
+    assert "panic" in caught.value.cause
+    assert marked(str(own.path)) == {}
+    hasty = get_spec("pi").model_copy(update={"boot_seconds": 1.5})
+    monkeypatch.setattr(virtual, "get_spec", lambda _name: hasty)
+    with pytest.raises(UnreachableError, match="did not answer within"):
+        virtual.ensure("pi")
+    assert marked(str(own.path)) == {}
+
+
+def test_three_at_once_start_one_machine(own: Folder) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    children = [
+        subprocess.Popen([sys.executable, "-c", ENSURE], cwd=ROOT, env=environment, stdout=subprocess.PIPE)
+        for _ in range(3)
+    ]
+    ports = {child.communicate(timeout=280)[0] for child in children}
+    assert [child.returncode for child in children] == [0, 0, 0]
+    assert ports == {f"{virtual.status('pi').port}\n".encode()}
+    assert sum("-kernel" in argv for argv in marked(str(own.path)).values()) == 1
 
 
 def test_it_is_a_pi_as_far_as_programs_see(ssh: paramiko.SSHClient) -> None:
@@ -99,18 +129,21 @@ def test_it_reaches_nothing(ssh: paramiko.SSHClient) -> None:
             server.accept()
 
 
-def test_the_image_is_cached_and_always_the_same(tmp_path: Path) -> None:
-    spec = get_spec("pi")
-    first = virtual_image.image(spec)
-    assert virtual_image.image(spec) == first
-    before = first.initrd.read_bytes()
-    virtual_image._build(spec, *virtual_image.trees(spec), tmp_path / "again", {})
-    assert (tmp_path / "again/initrd.cpio").read_bytes() == before
+def test_power_off_ends_it(own: Folder, pi: Endpoint) -> None:
+    with login(pi, user="root") as client:
+        run(client, "poweroff")
+        assert gone(str(own.path), 30)
+    assert str(virtual.status("pi")) == "down"
 
 
-def test_disuse_ends_everything(own: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_comes_back_with_the_same_keys_and_disuse_ends_everything(
+    own: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = own.known_hosts.read_text().split()[2] if own.known_hosts.exists() else ""
     monkeypatch.setenv(virtual.IDLE_VARIABLE, "4")
     end = virtual.ensure("pi")
+    host, _, public = own.known_hosts.read_text().split()[:3]
+    assert (host, public) == (f"[127.0.0.1]:{end.port}", keys or public)
     with login(end) as client:  # longer than the limit, and in use: it stays
         assert run(client, "sleep 6")[0] == 0
     assert str(virtual.status("pi")) == "up"
@@ -119,50 +152,12 @@ def test_disuse_ends_everything(own: Folder, monkeypatch: pytest.MonkeyPatch) ->
     assert gone(str(own.path))
     assert str(virtual.status("pi")) == "down"
     assert not state.qemu.alive
-    # And it comes back with the same keys.
-    public = own.known_hosts.read_text().split()[2]
-    assert own.known_hosts.read_text().startswith(f"[127.0.0.1]:{end.port} ")
-    again = virtual.ensure("pi")
-    assert own.known_hosts.read_text().split()[2] == public
-    login(again).close()
 
 
-def test_three_at_once_start_one_machine_and_power_off_ends_it(own: Folder) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    children = [
-        subprocess.Popen([sys.executable, "-c", ENSURE], cwd=ROOT, env=environment, stdout=subprocess.PIPE)
-        for _ in range(3)
-    ]
-    ports = {child.communicate(timeout=280)[0] for child in children}
-    assert [child.returncode for child in children] == [0, 0, 0]
-    assert ports == {f"{virtual.status('pi').port}\n".encode()}
-    assert sum("-kernel" in argv for argv in marked(str(own.path)).values()) == 1
-    with login(virtual.ensure("pi"), user="root") as client:
-        run(client, "poweroff")
-        assert gone(str(own.path), 30)
-    assert str(virtual.status("pi")) == "down"
-
-
-def test_ctrl_c_while_it_boots_leaves_nothing(own: Folder) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", ENSURE], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE
-    ) as child:
-        wait_for(lambda: read_state(own), 120)
-        child.send_signal(signal.SIGINT)
-        assert child.wait(90) != 0
-    assert marked(str(own.path)) == {}
-    assert not own.state.exists()
-
-
-def test_a_machine_that_does_not_answer_is_ended_and_explained(own: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = get_spec("pi").model_copy(update={"append": "console=ttyAMA0 panic=-1 rdinit=/nothing", "boot_seconds": 60})
-    monkeypatch.setattr(virtual, "get_spec", lambda _name: slow)
-    with pytest.raises(UnreachableError, match="did not come up: it ended") as caught:
-        virtual.ensure("pi")
-    assert "panic" in caught.value.cause
-    assert marked(str(own.path)) == {}
-    hasty = get_spec("pi").model_copy(update={"boot_seconds": 1.5})
-    monkeypatch.setattr(virtual, "get_spec", lambda _name: hasty)
-    with pytest.raises(UnreachableError, match="did not answer within"):
-        virtual.ensure("pi")
-    assert marked(str(own.path)) == {}
+def test_the_image_is_cached_and_always_the_same(tmp_path: Path) -> None:
+    spec = get_spec("pi")
+    first = virtual_image.image(spec)
+    assert virtual_image.image(spec) == first
+    before = first.initrd.read_bytes()
+    virtual_image._build(spec, *virtual_image.trees(spec), tmp_path / "again", {})
+    assert (tmp_path / "again/initrd.cpio").read_bytes() == before

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
@@ -19,7 +18,7 @@ from core.formats.program import load_program
 from core.paths import ROOT
 from models.export import export as exporting
 from models.warm import client
-from tests.support.processes import ran
+from tests.support.processes import alive, descendants, ended, ran, wait_for
 
 pytestmark = pytest.mark.export
 
@@ -58,11 +57,8 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         _ended(pid)
 
 
-def _ended(pid: int, seconds: float = 120.0) -> None:
-    end = time.monotonic() + seconds
-    while Path(f"/proc/{pid}").exists():
-        assert time.monotonic() < end, f"{pid} still runs"
-        time.sleep(0.1)
+def _ended(pid: int) -> None:
+    assert ended(lambda: alive(pid), 120)
 
 
 def server(here: Path) -> int:
@@ -128,28 +124,21 @@ def test_a_life_of_the_warm_exporter(here: Path) -> None:
 
     # Ctrl-C ends the copy, and leaves nothing half-written.
     child = begin(here, "waiting")
-    while not (here / "waits").exists():
-        assert child.poll() is None
-        time.sleep(0.1)
+    wait_for((here / "waits").exists, 600)
     child.send_signal(signal.SIGINT)
     child.communicate(timeout=60)
     assert child.returncode == 130
     assert [one.name for one in (here / "dist" / "programs").iterdir()] == ["net-make_model-fp32"]
     assert server(here) == pid
-    assert not _copies(pid)
+    assert not descendants(pid)
 
     # So does the end of the command by force.
     (here / "waits").unlink()
     child = begin(here, "waiting")
-    while not (here / "waits").exists():
-        assert child.poll() is None
-        time.sleep(0.1)
+    wait_for((here / "waits").exists, 600)
     child.kill()
     child.communicate(timeout=60)
-    end = time.monotonic() + 60
-    while _copies(pid):
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    assert ended(lambda: descendants(pid), 60)
 
     # Another environment, another exporter; the old one ends.
     export(here, "--force", OMP_NUM_THREADS="1")
@@ -190,13 +179,6 @@ def test_several_at_once_without_leaving_an_exporter(here: Path, tmp_path: Path)
     assert "Traceback" not in said
     assert server(here) == before
     assert not list((here / "cache" / "warm").glob("*/once-*"))
-
-
-def _copies(pid: int) -> list[str]:
-    children = Path(f"/proc/{pid}/task/{pid}/children")
-    with contextlib.suppress(OSError):
-        return children.read_text().split()
-    return []
 
 
 def test_another_users_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

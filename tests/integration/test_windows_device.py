@@ -1,18 +1,22 @@
-"""Windows over SSH: the agent in place of sh, started through cmd, and a whole deploy."""
+"""Windows over SSH: the agent in place of sh, started through cmd, and a whole deploy; and the runner by itself."""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from core.errors import DeadlineError, DeviceBusyError, RootError, TransferError
 from core.files import sha256_file
 from core.formats.bundle import RUNNER, Bundle
+from core.formats.program import load_program
 from core.paths import ROOT
 from deploy.devices.facts import choose_target
 from deploy.devices.inventory import Device
@@ -30,6 +34,9 @@ from tests.faults.server import Device as Server
 from tests.support.deploying import program
 from tests.support.windows_device import windows
 from toolchains.bundle.builder import build
+from toolchains.bundle.offers import operators_in
+from toolchains.emulation import wine
+from toolchains.targets import get_target
 
 __all__ = ["program"]
 
@@ -194,3 +201,59 @@ def test_the_front_door_on_windows_names_the_way_in(server: Server) -> None:
     assert done.returncode == 4
     assert "Cause: its compilers" in done.stderr
     assert "wsl --install -d Debian), from this folder: ./inv deploy --device pi" in done.stderr
+
+
+# --- the runner by itself, under Wine
+
+
+@pytest.fixture(scope="module")
+def folder(bundle: Bundle, program: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The runner and a program in one folder, as Wine sees no other."""
+    made = tmp_path_factory.mktemp("windows") / "wörk"
+    shutil.copytree(program, made)
+    shutil.copy(bundle.path / "bin" / "pte_runner.exe", made)
+    offers = bundle.manifest.offers
+    assert offers.verified == "wine"
+    # Where nothing runs the runner its operators are read from it: here both can be done.
+    assert operators_in((made / "pte_runner.exe").read_bytes()) == offers.operators
+    return made
+
+
+@pytest.fixture(scope="module")
+def wine_run(folder: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    target = get_target("windows-x86_64")
+
+    def call(*words: str) -> subprocess.CompletedProcess[str]:
+        argv = wine.argv(target, folder / "pte_runner.exe", [*words, "--json"])
+        return subprocess.run(
+            argv, env=wine.environment(target), capture_output=True, text=True, timeout=300, check=False
+        )
+
+    return call
+
+
+def test_files_and_faults_have_words_in_any_letters(
+    wine_run: Callable[..., subprocess.CompletedProcess[str]], folder: Path
+) -> None:
+    """The numbers are those of a deploy: test_emulated_devices.py."""
+    facts = load_program(folder)
+    done = wine_run(f"--model_path=Z:\\work\\{facts.file}", "--output_file=Z:\\work\\ÿ")
+    assert done.returncode == 0, done.stdout + done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    assert answer["cpu"]["arch"] == "x86_64"
+    assert answer["peak_rss_bytes"] > 1 << 20
+    assert (folder / "ÿ0.npy").is_file()
+    data = (folder / facts.file).read_bytes()
+    (folder / "cut.pte").write_bytes(data[: len(data) // 2])
+    cut = wine_run("--model_path=Z:\\work\\cut.pte")
+    assert (cut.returncode, json.loads(cut.stdout)["error"]["kind"]) == (3, "file")
+    absent = wine_run("--model_path=Z:\\work\\nö.pte")
+    assert absent.returncode == 3
+    assert "nö.pte" in json.loads(absent.stdout)["error"]["message"]
+    nowhere = wine_run(f"--model_path=Z:\\work\\{facts.file}", "--output_file=Z:\\work\\none\\y")
+    assert nowhere.returncode == 8
+
+
+def test_it_has_no_tiles_that_windows_was_not_asked_for(folder: Path) -> None:
+    # tilezero tmm0, with which each of XNNPACK's AMX kernels begins. Only processors with AMX would show it.
+    assert bytes.fromhex("c4e27b49c0") not in (folder / "pte_runner.exe").read_bytes()

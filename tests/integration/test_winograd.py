@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from core.formats.bundle import RUNNER, Bundle
+from tests.support.bundles import lean
 from tests.support.processes import ran
-from toolchains.bundle import builder
 from toolchains.targets import host_target
+
+__all__ = ["lean"]
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
 
@@ -21,11 +23,6 @@ LARGEST = (3, 3, 40, 41)
 SHAPES = [LARGEST, (1, 3, 5, 5), (2, 3, 16, 7), (1, 3, 40, 6), (3, 3, 9, 41)]
 LAYERS = 3
 """Of the net's four convolutions; the first one has too few channels."""
-
-
-@pytest.fixture(scope="module")
-def lean() -> Bundle:
-    return builder.build(host_target().name, "lean")
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Every model of the zoo in every scheme: bit for bit upstream's on this machine, within its tolerance elsewhere."""
+"""Every model of the zoo in every scheme and format: bit for bit upstream's here, within its tolerance elsewhere."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ SAMPLE = {
     ("linear", "qd8_qb4w"), ("conv", "qs8"), ("conv1x1", "fp32"), ("matmul", "fp16"), ("mlp", "qd8_qc8w"),
     ("mixed", "qd8_qb4w"), ("mobilenet_v2", "qs8"),
 }  # fmt: skip
-"""What is deployed to the Pi: every model and every scheme. Every pair runs on this machine, with both engines."""
+"""What is deployed to the Pi: every model and every scheme. Every pair runs on this machine, with all engines."""
 
 
 @pytest.fixture(scope="module")
 def exported(inv: Inv) -> None:
-    """All of them, by one command; those that are current already cost nothing."""
-    done = inv("export", "--model", "all", "--scheme", "all", timeout=1800)
-    assert done.returncode == 0, done.stdout + done.stderr
+    """All of them, by one command for each format; those that are current already cost nothing."""
+    for format_ in ("pte", "onnx"):
+        done = inv("export", "--format", format_, "--model", "all", "--scheme", "all", timeout=1800)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +62,8 @@ def _matrix(inv: Inv, device: str, engines: str, only: str = "") -> Cells:
 
 @pytest.fixture(scope="module")
 def here(inv: Inv, exported: None, lean: None) -> Cells:
-    """What ``./inv matrix`` says of every program on this machine, with both engines."""
-    return _matrix(inv, "local", "executorch,lean")
+    """What ``./inv matrix`` says of every program on this machine, with all engines."""
+    return _matrix(inv, "local", "executorch,lean,onnxruntime")
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +91,11 @@ def test_the_lean_engine_agrees_with_upstreams(here: Cells, model: str, scheme: 
         assert output.verdict in ("identical", "agrees"), output
         if scheme == "qs8":
             assert output.verdict == "identical", "integer arithmetic is exact"
+
+
+@pytest.mark.parametrize(("model", "scheme"), everything("onnx"))
+def test_onnx_runtime_agrees_with_the_published_one(here: Cells, model: str, scheme: str) -> None:
+    assert {output.verdict for output in _outputs(here, "onnxruntime", model, scheme)} <= {"identical", "agrees"}
 
 
 def test_the_sample_has_every_model_and_every_scheme() -> None:

@@ -25,6 +25,38 @@ _OWN = ("ld-linux*", "libc.so*", "libm.so*", "libdl.so*", "librt.so*", "libpthre
 """Of the C library, which goes with this machine's loader: Chromium starts itself again, so it needs that one."""
 
 
+def pale(elements: str) -> str:
+    """A script that gives texts with less contrast than WCAG 2.2's 4.5 to 1 (success criterion 1.4.3)."""
+    return f"Array.from(document.querySelectorAll('{elements}')).filter({_PALE})" + _NAMED
+
+
+def outside(elements: str, scrolls: str) -> str:
+    """A script that gives elements beyond the right edge, apart from those in what scrolls."""
+    return (
+        f"""Array.from(document.querySelectorAll('{elements}')).filter(e => {{
+      const box = e.getBoundingClientRect();
+      return box.width && box.right > innerWidth + 1 && !e.closest('{scrolls}');
+    }})"""
+        + _NAMED
+    )
+
+
+_NAMED = ".map(e => e.tagName + ' ' + e.className + ' ' + e.textContent.slice(0, 40))"
+_PALE = """e => {
+  const numbers = text => text.match(/[\\d.]+/g).map(Number);
+  const over = (top, under) => { const a = top[3] ?? 1; return [0, 1, 2].map(i => top[i] * a + under[i] * (1 - a)); };
+  const light = rgb => rgb.map(v => v / 255).map(v => v <= .04 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
+  const papers = [];
+  for (let at = e; at; at = at.parentElement) papers.push(numbers(getComputedStyle(at).backgroundColor));
+  const paper = papers.reverse().reduce((under, top) => over(top, under), [255, 255, 255]);
+  if (!e.textContent.trim()) return false;
+  const style = getComputedStyle(e), ink = numbers(e.closest('svg') ? style.fill : style.color);
+  const pair = [light(over(ink, paper)), light(paper)].sort((a, b) => b - a);
+  return (pair[0] + .05) / (pair[1] + .05) < 4.5;
+}"""
+
+
 class Browser:
     def __init__(self, child: subprocess.Popen[bytes], to: int, back: int) -> None:
         self._child, self._to, self._back = child, to, os.fdopen(back, "rb", buffering=0)

@@ -17,10 +17,11 @@ import pytest
 from core.errors import ExportError
 from core.files import locked, new_folder, sha256_bytes, sha256_file
 from core.formats.bundle import Bundle
-from core.paths import cache_dir
+from core.paths import ROOT, cache_dir
 from models.export import export
 from models.request import versions
 from toolchains.bundle.builder import build
+from verify.suite.inputs import tracked
 from verify.suite.shared_builds import native
 
 
@@ -31,6 +32,14 @@ def _copy(folder: Path, dist: Path) -> Path:
     stamp = f".{folder.name}.built.json"
     shutil.copy2(folder.with_name(stamp), copy.with_name(stamp))
     return copy
+
+
+def checkout(folder: Path) -> Path:
+    """A copy of this checkout in ``folder``: what git has, or would have."""
+    for name in tracked(ROOT):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, folder / name)
+    return folder
 
 
 def lend_bundle(dist: Path, target: str, engine: str = "") -> Bundle:

@@ -28,8 +28,6 @@ RUN = {
     "build.md": ("./inv build --profiles profiles", "./inv build --profiles profiles --target linux-armv6"),
     "devices.md": (
         "./inv deploy --device cpu:cortex-a53",
-        "./inv deploy --device cpu:cortex-a7",
-        "./inv deploy --device wine",
         "./inv build --target linux-armv6",
         "./inv devices.run pi-zero",
     ),
@@ -69,7 +67,7 @@ ELSEWHERE = (
     ("embedding.md", "ANDROID_NDK_HOME=", "it takes Google's NDK; tests/integration/test_java.py"),
     ("embedding.md", "conan ", "tests/integration/test_conan_package.py"),
     ("embedding.md", "path/to/slipway/inv build --profiles", "tests/integration/test_conan_package.py"),
-    ("embedding.md", "cmake ", "tests/integration/test_libslipway.py and test_engine_sdks.py"),
+    ("embedding.md", "cmake ", "tests/integration/test_libslipway.py and test_sdk.py"),
     ("embedding.md", "pip install", "it takes an Arm device; tests/integration/test_libslipway.py"),
     ("build.md", "./inv doctor", "tests/integration/test_hosts.py has it without a mirror"),
     ("howto.md", "./inv deploy --device pi --program llama.pte", "tests/integration/test_answer.py"),
@@ -81,6 +79,8 @@ ELSEWHERE = (
     ("proofs.md", "cd dist/tests", "tests/integration/test_runtime.py"),
     ("proofs.md", "./tail_tests", "tests/integration/test_runtime.py"),
     ("proofs.md", "SLIPWAY_TESTS_", "tests/integration/test_runtime.py"),
+    ("devices.md", "./inv deploy --device cpu:", "tests/integration/test_emulated_devices.py"),
+    ("devices.md", "./inv deploy --device wine", "tests/integration/test_emulated_devices.py"),
     ("devices.md", "adb connect", "it takes adb; tests/integration/test_virtual_phone.py"),
     ("*", "./inv self.agree", "hours on all CPUs; tests/integration/test_architectures.py and test_sound_programs.py"),
     ("*", "./inv self.bench", "hours, and it writes tracked figures; tests/unit/test_nets.py"),
@@ -95,7 +95,7 @@ ELSEWHERE = (
     ("*", "./inv models --add", "it asks a package index; tests/integration/test_tutorials.py"),
     ("*", "./inv self.operators", "tests/integration/test_lean_operators.py"),
     ("*", "./inv build --profiles", "tests/integration/test_conan_package.py"),
-    ("*", "./inv self.peers", "half an hour, and a gigabyte of packages; tests/integration/test_peers.py"),
+    ("*", "./inv self.peers", "half an hour, and a gigabyte of packages; tests/integration/test_nets.py"),
     ("*", "./inv test", "it is what runs the tests"),
 )  # fmt: skip
 """Page, how a command begins, and why no test types it, or which test runs what it runs. The first that fits counts."""

@@ -31,6 +31,20 @@ def bundle() -> Bundle:
     return build(host_target().name)
 
 
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The root of `bench`."""
+    return tmp_path / "a device"
+
+
+@pytest.fixture
+def bench(root: Path) -> Device:
+    """A device that is this machine, with a store of the test's own."""
+    from toolchains.targets import host_target
+
+    return Device(name="bench", transport="local", target=host_target().name, root=str(root), timeout=120)
+
+
 @pytest.fixture(scope="session")
 def program() -> Path:
     from models.export import export

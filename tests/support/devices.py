@@ -19,6 +19,7 @@ from deploy.run.execute import Executed, execute
 from deploy.transport.base import Transport, run
 from deploy.transport.deadline import Deadline
 from deploy.virtual import machines as virtual
+from tests.support.processes import gone
 from tests.support.small_program import small_program
 
 
@@ -26,13 +27,15 @@ from tests.support.small_program import small_program
 def own_devices(factory: pytest.TempPathFactory) -> Iterator[None]:
     """Virtual devices started inside have a state of their own, and are ended with it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SLIPWAY_DEVICES", str(factory.mktemp("devices")))
+        folder = factory.mktemp("devices")
+        patch.setenv("SLIPWAY_DEVICES", str(folder))
         patch.delenv(virtual.IDLE_VARIABLE, raising=False)
         try:
             yield
         finally:
             assert virtual.stop_all()
             assert virtual.stop_all() == []
+            assert gone(str(folder))
 
 
 def facts_of(device: Device, transport: Transport) -> DeviceFacts:

@@ -14,7 +14,7 @@ FIRST = (
 )  # fmt: skip
 """Files that take longest; those that wait for builds come after those that do not. The first two are unit tests."""
 
-LAST = ("test_selective", "test_windows_runner", "test_virtual_machines[phone-armv7]", "test_toolchain_everywhere")
+LAST = ("test_selective", "test_windows_device", "test_virtual_machines[phone-armv7]", "test_toolchain_everywhere")
 """Files, or one parameter's tests of a file, whose builds are the last that verify.suite.ahead begins."""
 
 APART = ("test_toolchain_everywhere",)

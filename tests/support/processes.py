@@ -32,8 +32,8 @@ def marked(folder: str, setting: str = "") -> dict[int, list[str]]:
             if setting and os.fsencode(setting) not in (entry / "environ").read_bytes().split(b"\0"):
                 continue
             argv = (entry / "cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
-            where = str((entry / "cwd").readlink())
-            if any(folder in word for word in argv) or where == folder or where.startswith(folder + "/"):
+            # Where a process of another namespace works cannot always be read.
+            if any(folder in word for word in argv) or f"{(entry / 'cwd').readlink()}/".startswith(f"{folder}/"):
                 found[int(entry.name)] = argv
     return found
 

@@ -163,11 +163,6 @@ def native(bundle: Bundle) -> Executor:
     return Executor.of(bundle, platforms.platform_for(get_target(bundle.manifest.target), platforms.NATIVE))
 
 
-def look_native(bundle: Bundle, program: Compared) -> Cell:
-    """A program on this machine's own bundle."""
-    return look(native(bundle), program)
-
-
 def outputs_of(bundle: Bundle, program: Path, inputs: Sequence[Path], folder: Path) -> list[Any]:
     """The outputs of a program on this machine's own bundle.
 
