@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from core.files import sha256_file
 from core.formats.program import Dimension, Program, Quantization, TensorFile, Tolerance
 from models.loading import Prepared, load, reference
 from models.lowering import shortcuts
-from models.onnx.host import engine
+from models.onnx.host import as_moved, engine
 from models.onnx.hostrun import save
 from models.reference import tolerances
 from models.reference.sizes import of_inputs
@@ -181,7 +181,9 @@ def _write(model: Any, file: Path) -> None:
     onnx.save(model, file)
 
 
-def _tolerances(model: Any, request: Request, outputs: Sequence[Any]) -> tuple[Tolerance, ...]:
+def _tolerances(
+    model: Any, request: Request, outputs: Sequence[Any], moves: Sequence[Mapping[str, float]]
+) -> tuple[Tolerance, ...]:
     if request.scheme.name != "qs8":
         return tolerances.of_outputs(request.scheme, outputs, [])
     layers = sum(node.op_type in _LAYERS for node in model.graph.node)
@@ -189,7 +191,8 @@ def _tolerances(model: Any, request: Request, outputs: Sequence[Any]) -> tuple[T
     if layers < _DEEP:
         return plain
     why = f"{_STEPS} times {{}}: providers round integers differently, and {layers} layers follow each other"
-    return tuple(Tolerance(atol=one.atol * _STEPS, rtol=one.rtol, why=why.format(one.why)) for one in plain)
+    deep = [Tolerance(atol=one.atol * _STEPS, rtol=one.rtol, why=why.format(one.why)) for one in plain]
+    return as_moved(deep, moves)
 
 
 def make(request: Request, folder: Path, stages: Stages, host: Host) -> Program:
@@ -220,16 +223,18 @@ def make(request: Request, folder: Path, stages: Stages, host: Host) -> Program:
     inputs: tuple[TensorFile, ...] = ()
     answer: dict[str, Any] = {}
 
-    def run(tensors: Sequence[Any]) -> list[Any]:
+    def run(tensors: Sequence[Any], *, moves: bool = False) -> list[Any]:
         nonlocal inputs, answer
         inputs = tuple(save(folder, f"input{index}", reference.to_numpy(one)) for index, one in enumerate(tensors))
         files = [str(folder / one.file) for one in inputs]
-        answer = host.request({"folder": str(folder), "file": str(folder / request.file), "inputs": files})
+        answer = host.request(
+            {"folder": str(folder), "file": str(folder / request.file), "inputs": files, "moves": moves}
+        )
         return [reference.load(folder, file) for file in host.files(answer, "outputs")]
 
     first = tolerances.agreement(request.scheme, want, run(prepared.inputs))
     agreement, accuracy, doubts = taking.judge(sampled, request.scheme, first, run, prepared.inputs)
-    outputs = run(prepared.inputs)  # the last to be written: the reference's
+    outputs = run(prepared.inputs, moves=True)  # the last to be written: the reference's
     left = _not_quantized(made.model) if request.scheme.name == "qs8" else ()
     warnings = [*sampled.warnings, *doubts, *(f"not quantized: {layer}" for layer in left)]
     if agreement.max_abs > agreement.limit:
@@ -239,7 +244,7 @@ def make(request: Request, folder: Path, stages: Stages, host: Host) -> Program:
         )
     if any(bool((~torch.isfinite(one.double())).any()) for one in outputs):
         warnings.append("an output holds infinities or NaN")
-    per_output = _tolerances(made.model, request, outputs)
+    per_output = _tolerances(made.model, request, outputs, answer["moves"])
     return Program(
         name=request.name,
         format="onnx",

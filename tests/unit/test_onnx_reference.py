@@ -215,3 +215,26 @@ def test_the_preflight_names_operator_sets_providers_and_unknown_operators() -> 
     assert isinstance(error, MissingOperatorError)
     assert error.names == ("Frobnicate",)
     assert "older operator set" in error.hint
+
+
+def test_room_is_given_to_outputs_that_flipped_roundings_move_far_and_to_no_other() -> None:
+    """MobileNetV2 in 8 bits with trained weights: XNNPACK's provider and the CPU's are both right, and 1.24 apart."""
+    from models.onnx import hostrun
+    from models.onnx.host import as_moved
+
+    x = np.linspace(-3, 3, 1000, dtype=np.float32)
+
+    def run(given: list[Any]) -> list[Any]:
+        steps = np.round(given[0] * 100)
+        return [steps, np.abs(given[0] * 0), steps.astype(np.int8)]
+
+    moves = hostrun._moves(run, [x], run([x]))
+    assert moves[0]["largest"] == 1
+    assert 0 < moves[0]["rms"] < 0.5
+    assert moves[1] == moves[2] == {"largest": 0.0, "rms": 0.0}
+    narrow, wide = Tolerance(atol=0.5, rtol=0, why="narrow"), Tolerance(atol=2, rtol=0, why="wide")
+    first, second, third = as_moved([narrow, wide, narrow], [moves[0], moves[0], moves[1]])
+    assert (first.atol, first.rms) == (2, 2 * moves[0]["rms"]), "a wrong layer moves more than a few elements"
+    assert second == wide
+    assert third == narrow
+    assert as_moved([narrow], []) == (narrow,), "a program in floating point"
