@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -94,6 +95,7 @@ def catalogue(request: MatrixRequest, variants: str = "") -> tuple[MatrixRequest
     found += [
         Exportable(f"{model}-{scheme}", model, scheme, "pte", also=type_of(scheme), text=True)
         for model in language.zoo()
+        if _named(model, request)
         for scheme in language.SCHEMES
     ]
     names = []
@@ -115,6 +117,13 @@ def catalogue(request: MatrixRequest, variants: str = "") -> tuple[MatrixRequest
         names.append(short)
     request = replace(request, models=tuple(names))
     return request, found + [program for text in variants.split() for program in _varied(request, found, text)]
+
+
+def _named(model: str, request: MatrixRequest) -> bool:
+    """Whether a request names a language model: ``*`` alone is not for one, which takes minutes to export."""
+    words = [*request.models, *re.findall(r"[\w.*-]+", request.only)]
+    begun = [word.partition("*")[0] for word in words]
+    return any(len(one) > 3 and (model.startswith(one) or one.startswith(model)) for one in begun)
 
 
 def _varied(request: MatrixRequest, programs: Sequence[Exportable], text: str) -> list[Exportable]:

@@ -169,6 +169,15 @@ def test_variants_are_programs_of_their_own_where_they_make_sense() -> None:
         catalogue(MatrixRequest(models=("mlp",), schemes=("fp32",)), "nowhere")
 
 
+@pytest.mark.parametrize(("words", "there"), [
+    ({"models": ("smollm2_135m",)}, True), ({"models": ("smol*",)}, True), ({"only": "pi & smollm2_135m-fp32"}, True),
+    ({"models": ("*",)}, False), ({"only": "*-fp32 | s*"}, False), ({}, False),
+])  # fmt: skip
+def test_a_language_model_is_in_a_matrix_that_names_it(words: dict[str, Any], there: bool) -> None:
+    _, programs = catalogue(MatrixRequest(**words))
+    assert any(one.text for one in programs) is there
+
+
 def test_a_language_model_runs_on_lean_in_its_usual_scheme_unless_another_is_named() -> None:
     words = [Exportable(f"words-{scheme}", "words", scheme, "pte", text=True) for scheme in ("qd8_qb4w", "fp32")]
 
