@@ -6,27 +6,27 @@
 namespace slipway {
 namespace {
 
-constexpr std::size_t kLanes = 16;
-constexpr std::size_t kBlock = 64 * kLanes;
+constexpr std::size_t kScoreLanes = 16;
+constexpr std::size_t kScoreBlock = 64 * kScoreLanes;
 
 // The largest score of a block; minus infinity if none is above that. Compilers make vectors of the lanes.
 float most_of(const float* scores) {
-  float most[kLanes];
-  std::fill_n(most, kLanes, -HUGE_VALF);
-  for (std::size_t i = 0; i < kBlock; i += kLanes) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+  float most[kScoreLanes];
+  std::fill_n(most, kScoreLanes, -HUGE_VALF);
+  for (std::size_t i = 0; i < kScoreBlock; i += kScoreLanes) {
+    for (std::size_t lane = 0; lane < kScoreLanes; ++lane) {
       most[lane] = scores[i + lane] > most[lane] ? scores[i + lane] : most[lane];
     }
   }
-  return *std::max_element(most, most + kLanes);
+  return *std::max_element(most, most + kScoreLanes);
 }
 
 // A NaN is never the likeliest; of equal ones the first is. A block without a larger score is passed over.
 std::int64_t likeliest(const float* scores, std::size_t count) {
   std::int64_t best = -1;
   for (std::size_t i = 0; i < count;) {
-    const std::size_t end = std::min(count, i + kBlock);
-    if (best >= 0 && end - i == kBlock && !(most_of(scores + i) > scores[best])) {
+    const std::size_t end = std::min(count, i + kScoreBlock);
+    if (best >= 0 && end - i == kScoreBlock && !(most_of(scores + i) > scores[best])) {
       i = end;
     }
     for (; i < end; ++i) {
