@@ -107,6 +107,7 @@ def test_upstreams_inspector_reads_the_lean_engines_etdump(run: Run, programs: P
     ]  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore")  # of upstream's exporter
 def test_rounds_of_a_loop_are_calls_that_give_values_each(run: Run, tmp_path: Path) -> None:
     import torch
 
