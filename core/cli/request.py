@@ -138,9 +138,19 @@ def words(value: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def number(
-    name: str, value: Any, minimum: float, default: float | None = None, *, whole: bool = True, most: int = _MOST
+    name: str,
+    value: Any,
+    minimum: float,
+    default: float | None = None,
+    *,
+    whole: bool = True,
+    most: int = _MOST,
+    typed: bool = True,
 ) -> Any:
     """Check a number from the command line or the environment (where it is text); ``default`` when none was given.
+
+    Args:
+        typed: whether it is an option; else it is only a `setting`.
 
     Raises:
         UsageError: not a number, below ``minimum``, or above ``most``.
@@ -154,7 +164,8 @@ def number(
     if parsed is None or not minimum <= parsed <= most:
         kind = "a whole number" if whole else "a number"
         above = f" and at most {most}" if most < _MOST else ""
+        shown, then = (f"--{name}", " ") if typed else (f"INVOKE_SLIPWAY_{name.upper()}", "=")
         raise UsageError(
-            f"--{name} {value!r} is not {kind} of at least {minimum:g}{above}.", "", f"--{name} {minimum:g}"
+            f"{shown} {value!r} is not {kind} of at least {minimum:g}{above}.", "", f"{shown}{then}{minimum:g}"
         )
     return parsed

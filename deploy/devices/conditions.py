@@ -120,7 +120,9 @@ def governor(name: str) -> str:
         UsageError: it is not.
     """
     if not re.fullmatch(r"[a-z_]*", name):
-        raise UsageError(f"--pin-governor {name!r} is not a governor.", "", "--pin-governor performance")
+        raise UsageError(
+            f"INVOKE_SLIPWAY_PIN_GOVERNOR {name!r} is not a governor.", "", "INVOKE_SLIPWAY_PIN_GOVERNOR=performance"
+        )
     return name
 
 

@@ -122,7 +122,7 @@ class Settings(BaseModel):
             threads=number("cpu-threads", words.get("cpu_threads"), 0, most=THREADS),
             timeout=number("timeout", words.get("timeout"), 1, 0, whole=False),
             wait=number("wait", words.get("wait"), 0, 300, whole=False),
-            retries=number("retries", words.get("retries"), 0, RETRIES),
+            retries=number("retries", words.get("retries"), 0, RETRIES, typed=False),
             pin_governor=governor(words.get("pin_governor") or ""),
             cpu_affinity=str(words.get("cpu_affinity") or ""),
             cooldown=number("cooldown", words.get("cooldown"), 1, 0, whole=False),

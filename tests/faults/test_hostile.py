@@ -274,7 +274,7 @@ ANSWERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "no digest": tensor(sha256="../../etc/passwd"),
     "no digest of a file": lambda good: {**good, "digests": {"files": [{"path": "x", "size": 1, "sha256": "../x"}]}},
 }
-"""tests/unit/test_strict_json.py has all that is no JSON, and values of other types."""
+"""tests/unit/test_hostile_words.py has all that is no JSON, and values of other types."""
 
 
 @pytest.mark.parametrize("name", ANSWERS)
@@ -296,7 +296,7 @@ ARRAYS = {
     "a shape of 10**12": b"'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,), ",
     "nested deep": b"(" * 3000,
 }
-"""tests/unit/test_npy.py has all that an array may be."""
+"""tests/unit/test_compare.py has all that an array may be."""
 
 
 @pytest.mark.parametrize("name", ARRAYS)

@@ -1,6 +1,6 @@
 """From export to checked result: .onnx programs of the zoo and of one's own.
 
-What is refused before an upload: tests/unit/test_deploy_refused.py and test_onnx_deploy.py, and test_onnxruntime.py.
+What is refused before an upload: tests/unit/test_deploy_inputs.py and test_onnx_reference.py, and test_onnxruntime.py.
 """
 
 from __future__ import annotations

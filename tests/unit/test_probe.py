@@ -15,6 +15,7 @@ from deploy.devices import conditions
 from deploy.devices.conditions import Snapshot, mask_of, signs, snapshot, wrapped
 from deploy.devices.facts import DeviceFacts, choose_target
 from deploy.devices.probe import Mac, parse, parse_mac
+from deploy.run.settings import Settings
 from deploy.scripts import script
 from deploy.transport.base import Completed, run
 from deploy.transport.deadline import Deadline
@@ -293,6 +294,10 @@ def test_cores_and_governors_are_checked() -> None:
     assert conditions.governor("performance") == "performance"
     with pytest.raises(UsageError, match="is not a governor"):
         conditions.governor("$(reboot)")
+    with pytest.raises(UsageError, match="INVOKE_SLIPWAY_RETRIES 'x' is not a whole number") as error:
+        Settings.parse({"cpu_threads": 0, "retries": "x"})
+    assert error.value.hint == "INVOKE_SLIPWAY_RETRIES=0", "it is no option"
+    assert Settings.parse({"cpu_threads": 0, "retries": "3"}).retries == 3
 
 
 @pytest.fixture
