@@ -35,23 +35,6 @@ class Test(Request):
             raise UsageError("--times goes with --update only.", "it runs no test", "./inv test --times")
 
 
-class Operators(Reported):
-    """Run every operator of ONNX Runtime's XNNPACK provider, in each form, against the CPU provider.
-
-    Results are kept in dist/sweeps, form by form: after an interruption, the same command continues.
-
-    Example: ./inv self.operators --target linux-arm64
-    """
-
-    target: str = option(
-        "the bundle's target, emulated unless it is this machine's (default: linux-x86_64)",
-        setting=True, names=target_names,
-    )  # fmt: skip
-    only: str = option("on linux-x86_64: only forms whose names hold this text, as conv-2d")
-    again: bool = option("run also forms that were run before with the same bundle", False)
-    update: bool = option("keep what was seen in docs/onnx.md", False)
-
-
 class Agree(Reported):
     """Run programs on the lean engine on every CPU model that runs here, and compare with upstream's runtime.
 
@@ -69,10 +52,8 @@ class Agree(Reported):
     program: str = option("only programs of these names, as llama or 'mlp q*,conv fp32' (default: all)")
     again: bool = option("run also what was run before with the same program and runner", False)
     sound: bool = option(
-        "compare the sound programs of upstream's tests and of ours instead; --program: parts of their ids", False
+        "compare our programs of what the exporter makes beyond models instead; --program: parts of their names", False
     )
-    kept: bool = option("with --sound: only programs that were made here before; none is made now", False)
-    sample: int = whole("with --sound: one program of every N, always the same ones (default: 1, all)", 1, 1)
     update: bool = option("keep what was seen in docs/proofs.md", False)
 
 

@@ -10,10 +10,12 @@ import pytest
 from core import environment
 from core.environment import installer
 from core.errors import HostError
+from verify import programs
 from verify.bench.measuring import Apart, Figures, Measured
-from verify.nets import exporting, report
-from verify.nets.exporting import Exporter, export
+from verify.nets import report
+from verify.nets.exporting import export
 from verify.nets.table import Exported, Net
+from verify.programs import Maker
 
 NET = Net("tiny", "torch.nn:ReLU", {"input": "1x8"}, ("fp32", "fp16"))
 FP32 = Exported(NET, "fp32")
@@ -60,8 +62,8 @@ def dist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An own ``dist/``, and an exporter that only makes folders; it crashes on fp16."""
     child = tmp_path / "child.py"
     child.write_text(_CHILD, encoding="utf-8")
-    monkeypatch.setattr(exporting, "COMMAND", [sys.executable, str(child)])
-    monkeypatch.setattr(Exporter, "_environment", lambda self: None)
+    monkeypatch.setattr(programs, "COMMAND", [sys.executable, str(child)])
+    monkeypatch.setattr(Maker, "_environment", lambda self: None)
     return tmp_path / "dist"
 
 

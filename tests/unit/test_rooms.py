@@ -54,7 +54,7 @@ LEVELS = (
     "deploy",  # the modules of the folder itself: tasks, and what pytest loads
     "commands",
     "verify.tables",
-    "verify.corpus",
+    "verify.programs",
     "verify.suite",
     "verify.operators",
     "verify.sound",
@@ -62,7 +62,6 @@ LEVELS = (
     "verify.nets",
     "verify.peers",
     "verify.fuzz",
-    "verify.upstream",
     "verify.agree",
     "verify.site",
     "verify",  # tasks, and the docs' tables

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from commands.own import Agree
 from core import console
@@ -22,7 +23,6 @@ from verify.agree import on_device, sound
 from verify.agree.kept import ZOO, Cell, Column, Families, counts, places, publish, text
 from verify.agree.look import Executor, look
 from verify.agree.programs import Compared, chosen, prepare, table
-from verify.upstream.suites import Case
 
 ENGINE = "lean"
 ALL = "all"
@@ -78,20 +78,12 @@ def _executor(bundle: Bundle, cpu: str) -> Executor | None:
 
 
 @dataclass(frozen=True)
-class Item:
-    """A program to compare."""
-
-    name: str
-    key: str
-    """Digest of everything that decides what a comparison says, but the engine."""
-    look: Callable[[Executor], Cell]
-
-
-@dataclass(frozen=True)
 class Subject:
     """What is compared, and the families that it counts in."""
 
-    items: Sequence[Item]
+    programs: Sequence[Compared]
+    look: Callable[[Executor, Any], Cell]
+    """Compares one of them."""
     families: Families
     journal: str
     """Its name."""
@@ -102,27 +94,13 @@ class Subject:
 def of_zoo(programs: Sequence[Compared]) -> Subject:
     """Programs of the zoo and the architectures, cheap ones first."""
     ordered = sorted(programs, key=lambda one: one.file.stat().st_size)
-    items = [Item(one.about.name, one.digest, partial(_look, one)) for one in ordered]
-    return Subject(items, {ZOO: list(table())}, "agree", "./inv self.agree")
+    return Subject(ordered, look, {ZOO: list(table())}, "agree", "./inv self.agree")
 
 
-def _look(program: Compared, executor: Executor) -> Cell:
-    return look(executor, program)
-
-
-def of_sound(some: sound.Choice, *, whole: bool) -> Subject:
-    """The programs of upstream's tests and ours."""
-    from core.environment import ensure_test
-
-    ensure_test()
-    tests = some.tests(whole=whole)
-    cases = [case for test in tests for case in test.cases if some.takes(case)]
-    items = [Item(one.name, sound.digest(one), partial(_look_at, one)) for one in cases]
-    return Subject(items, sound.families(tests), "upstream-tests", "./inv self.agree --sound")
-
-
-def _look_at(case: Case, executor: Executor) -> Cell:
-    return sound.look_at(executor, case)
+def of_sound(chosen: Sequence[str]) -> Subject:
+    """Sound programs of ours."""
+    cases = [case for made in sound.collect(chosen).values() for case in made]
+    return Subject(cases, sound.look_at, sound.families(chosen, cases), "sound", "./inv self.agree --sound")
 
 
 def _name(executor: Executor, program: str) -> str:
@@ -136,12 +114,12 @@ def compare(subject: Subject, executors: Sequence[Executor], again: bool = False
         HostError: an emulator that runs programs here is missing.
     """
     cells = [
-        Work(_name(executor, item.name), f"{item.key}-{executor.key}", partial(item.look, executor))
-        for item in subject.items
+        Work(_name(executor, one.about.name), f"{one.digest}-{executor.key}", partial(subject.look, executor, one))
+        for one in subject.programs
         for executor in executors
     ]
     sweep("comparing", cells, Journal.of(subject.journal, Cell), again=again, remark=_remark)
-    return columns(subject.journal, executors, [item.name for item in subject.items])
+    return columns(subject.journal, executors, [one.about.name for one in subject.programs])
 
 
 def _remark(cell: Cell) -> str:
@@ -172,8 +150,10 @@ def run(request: Agree) -> None:
     abouts = [] if request.sound else chosen(request.program)
     ensure_export()
     executors = executors_for(request.target, request.cpu)
-    some = sound.Choice(request.program, request.kept, request.sample)
-    subject = of_sound(some, whole=request.update) if request.sound else of_zoo(list(prepare(abouts)))
+    if request.sound:
+        subject = of_sound(sound.choose(request.program, whole=request.update))
+    else:
+        subject = of_zoo(list(prepare(abouts)))
     try:
         found = compare(subject, executors, request.again)
     finally:
@@ -203,7 +183,7 @@ def show(found: Sequence[Column], subject: Subject, as_json: bool) -> None:
         console.print_json({"engine": ENGINE, "columns": said})
         return
     title = f"Engine {ENGINE} against upstream's runtime: the same bits, or the largest difference"
-    names = [item.name for item in subject.items]
+    names = [one.about.name for one in subject.programs]
     if len(found) <= 4 and len(names) <= MANY:
         lines = [[name, *(text(column.cells.get(name)) for column in found)] for name in names]
         console.table(title, ["program", *(f"{one.target} {one.cpu}" for one in found)], lines)

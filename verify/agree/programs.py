@@ -1,4 +1,4 @@
-"""The programs that ``./inv self.agree`` compares: the zoo in all schemes, further architectures, upstream's outputs.
+"""The zoo's programs that ``./inv self.agree`` compares: in all schemes, and further architectures.
 
 Upstream's own runtime computed the outputs on this machine, once: an export keeps them beside the program. Exports of
 the further architectures are in the cache.
@@ -16,7 +16,7 @@ from core.files import sha256_bytes, sha256_file
 from core.formats.program import Tolerance, load_program
 from core.paths import cache_dir
 from models.zoo import PORTABLE, everything, load_compared
-from verify.corpus import pick
+from verify.programs import pick
 
 STATIC = "qs8"
 """Static 8 bits: where nothing is left outside the delegate, XNNPACK computes with whole numbers alone."""
@@ -63,9 +63,11 @@ class Compared:
     @functools.cached_property
     def digest(self) -> str:
         """Of everything that decides what a comparison says, but the engine."""
-        files = [sha256_file(file) for file in (self.file, *self.inputs, *self.outputs)]
+        first = [file for _, given in self.first for file in given]
+        files = [sha256_file(one) for one in (self.file, *self.inputs, *self.outputs, *self.data, *first)]
         limits = [[one.atol, one.rtol] for one in self.limits]
-        return sha256_bytes(json.dumps([files, limits, self.runs]).encode())[:16]
+        runs = self.runs if self.method == "forward" else [self.method, self.runs]
+        return sha256_bytes(json.dumps([files, limits, runs]).encode())[:16]
 
 
 def table() -> dict[str, About]:
@@ -80,7 +82,7 @@ def table() -> dict[str, About]:
 
 
 def chosen(expression: str) -> list[About]:
-    """The programs that ``expression`` names (`verify.corpus.pick`)."""
+    """The programs that ``expression`` names (`verify.programs.pick`)."""
     known = table()
     return [known[name] for name in pick(known, expression, "./inv self.agree --program 'mlp q*'")]
 

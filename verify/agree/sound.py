@@ -1,60 +1,144 @@
-"""The programs of upstream's own tests, and ours, as something to compare; and who is right where engines differ."""
+"""Our sound programs as something to compare: made once, kept in the cache; and who is right where engines differ."""
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from core.errors import UsageError
-from core.files import sha256_bytes, sha256_file
+from core import console
+from core.errors import ExportError, UsageError
+from core.files import locked, sha256_bytes, sha256_file
 from core.formats.program import Tolerance
+from core.paths import ROOT, cache_dir
 from deploy.run.needs import complex_only
 from verify.agree.kept import INFINITE, Cell
 from verify.agree.look import Executor, execute, look
 from verify.agree.programs import About, Compared
-from verify.upstream import exact as upstream_exact
-from verify.upstream import suites
-from verify.upstream.exact import Numbers
-from verify.upstream.suites import OURS, Case, Test
+from verify.programs import Maker, pick
 
-_SCHEMES = {"float": "fp32", "half": "fp16", "static": "qs8", "dynamic": "qd8_qc8w"}
-"""The scheme of the zoo with the same arithmetic: its tolerances hold (docs/proofs.md)."""
+Numbers = np.ndarray[Any, np.dtype[np.float64]]
+
+MODEL, RECORD = "model.pte", "runs.json"
+_FOLDERS = ("verify/operators", "verify/sound")
+_CODE = ("models/lowering/shortcuts.py", "models/loading/reference.py", "models/reference/tolerances.py")
+"""What decides about the programs, besides the exporter's versions."""
 _CLEARLY = 4.0
 """The side whose outputs are this many times closer to the exact result is right."""
 
 
-def limits_of(case: Case, kind: str = "output") -> tuple[Tolerance, ...]:
-    """For each of upstream's outputs how far ours may be; or of PyTorch's, which are of the kind ``eager``."""
-    import torch
+@dataclass(frozen=True)
+class Case(Compared):
+    """A run of a program of ours, and what upstream's runtime and PyTorch made of it."""
 
-    from models.reference import tolerances
-    from models.zoo.schemes import get_scheme
-
-    outputs = []
-    for file in case.files(kind):
-        array = np.load(file, allow_pickle=False)
-        if array.dtype.kind != "V":
-            outputs.append(torch.from_numpy(array))
-        elif array.dtype.itemsize:
-            outputs.append(torch.from_numpy(array.view(np.int16)).view(torch.bfloat16))
-        else:
-            outputs.append(None)
-    scheme = get_scheme(_SCHEMES[case.kind])
-    return tolerances.of_outputs(scheme, outputs, case.steps[: len(outputs)], shallow=case.shallow)
+    eager: tuple[Path, ...] = ()
+    """PyTorch's outputs."""
+    refused: str = ""
+    """What upstream's runtime said where it did not run the program; ``outputs`` are PyTorch's then."""
 
 
-def compared(case: Case) -> Compared:
-    """A case as something to compare: with what upstream's runtime gave, or PyTorch where that refuses the program."""
-    kind = "eager" if case.refused else "output"
-    return Compared(
-        About(case.name, case.test, case.kind), case.file, case.files("input"), case.files(kind),
-        limits_of(case, kind), case.runs, case.method, case.data, case.first,
+def family_of(name: str) -> str:
+    """``ours, sizes``: the kind of a program."""
+    return f"ours, {name.partition('-')[0]}"
+
+
+def names() -> list[str]:
+    """All programs: ``sizes-linear-delegated``, the family first."""
+    from verify.sound.table import programs
+
+    return list(programs())
+
+
+def _base() -> Path:
+    """The folder of programs by what decides about them."""
+    from models.request import versions
+
+    files = [*_CODE, *(file for name in _FOLDERS for file in sorted((ROOT / name).glob("*.py")))]
+    parts = [versions(), [sha256_file(ROOT / file) for file in files]]
+    return cache_dir("tests", "sound", sha256_bytes(json.dumps(parts).encode())[:20])
+
+
+def collect(chosen: Sequence[str]) -> dict[str, list[Case]]:
+    """Programs by their names, each with its runs; makes those that are not there yet.
+
+    Raises:
+        ExportError: some cannot be made.
+    """
+    base = _base()
+    with locked("sound-programs", "waiting for another ./inv self.agree --sound"):
+        _make(base, [name for name in chosen if not (base / name / RECORD).is_file()])
+    return {name: _cases(name, base / name) for name in chosen}
+
+
+def _make(base: Path, missing: Sequence[str]) -> None:
+    failed = []
+    with console.step("making sound programs", announce=False) as step:
+        step.count(0, len(missing))
+        # A process a family: what torch compiled in it is never given back.
+        for _, some in itertools.groupby(missing, family_of):
+            with Maker("verify.sound.keeping") as maker:
+                for name in some:
+                    step.now(name)
+                    made = maker.ask(name, {"name": name, "folder": os.fspath(base / name)})
+                    failed += [f"{name}: {made.error}"] if made.error else []
+                    step.one()
+    if failed:
+        raise ExportError(f"{len(failed)} sound programs cannot be made.", "; ".join(failed), f"see {maker.log}")
+
+
+def _cases(name: str, folder: Path) -> list[Case]:
+    return [
+        _case(f"{name} #{number}", folder, said)
+        for number, said in enumerate(json.loads((folder / RECORD).read_text(encoding="utf-8")))
+    ]
+
+
+def _case(name: str, folder: Path, said: dict[str, Any]) -> Case:
+    def files(listed: Iterable[str]) -> tuple[Path, ...]:
+        return tuple(folder / one for one in listed)
+
+    eager, refused = files(said["eager"]), said["refused"]
+    return Case(
+        About(name), folder / MODEL, files(said["inputs"]), eager if refused else files(said["outputs"]),
+        tuple(Tolerance(**limit) for limit in said["limits"]), said["runs"], said["method"], files(said["data"]),
+        tuple((method, files(given)) for method, given in said["first"]), eager, refused,
     )  # fmt: skip
+
+
+def families(programs: Iterable[str], cases: Iterable[Case]) -> dict[str, list[str]]:
+    """The names of runs by families, in the order of ``programs``."""
+    found: dict[str, list[str]] = {family_of(name): [] for name in programs}
+    for case in cases:
+        found[family_of(case.about.name)].append(case.about.name)
+    return found
+
+
+def choose(pattern: str, *, whole: bool) -> list[str]:
+    """The programs whose names have one of the pattern's parts.
+
+    Args:
+        whole: each family has to be there as a whole.
+
+    Raises:
+        ConfigError: a part names nothing. UsageError: only a part of a family is chosen.
+    """
+    known = names()
+    chosen = pick(known, pattern, "./inv self.agree --sound --program 'state-*'")
+    some = {family_of(name) for name in chosen}
+    if whole and len(chosen) < sum(family_of(name) in some for name in known):
+        raise UsageError(
+            "--update goes with whole families of programs.",
+            "the docs count all of a family",
+            "./inv self.agree --sound --update",
+        )
+    return chosen
 
 
 def _numbers(file: Path) -> Numbers:
@@ -83,22 +167,13 @@ def distance(ours: Sequence[Numbers], expected: Sequence[Numbers]) -> float:
 
 
 def who_is_right(case: Case, ours: Sequence[Path]) -> tuple[str, str]:
-    """The side that is much closer to the exact result (``lean``, ``upstream`` or neither), with the figures."""
-    references = {}
-    if case.eager and len(ours) == case.eager:
-        references["PyTorch's outputs"] = [_numbers(file) for file in case.files("eager")]
-    exactly = upstream_exact.exact(case)
-    if exactly is not None:
-        references["the exact sums of XNNPACK's whole numbers"] = [exactly]
-    figures = ""
-    for of, expected in reversed(references.items()):  # what is exact decides
-        lean = distance([_numbers(file) for file in ours], expected)
-        upstream = distance([_numbers(file) for file in case.files("output")], expected)
-        figures = f"from {of} lean is {lean:.2g} away, upstream {upstream:.2g}"
-        right = "lean" if lean * _CLEARLY < upstream else "upstream" if upstream * _CLEARLY < lean else ""
-        if right:
-            return right, figures
-    return "", figures or "PyTorch's outputs are not there"
+    """The side that is much closer to PyTorch's outputs (``lean``, ``upstream`` or neither), with the figures."""
+    if len(ours) != len(case.eager):
+        return "", "PyTorch has other outputs"
+    expected = [_numbers(file) for file in case.eager]
+    lean, upstream = (distance([_numbers(file) for file in side], expected) for side in (ours, case.outputs))
+    right = "lean" if lean * _CLEARLY < upstream else "upstream" if upstream * _CLEARLY < lean else ""
+    return right, f"from PyTorch's outputs lean is {lean:.2g} away, upstream {upstream:.2g}"
 
 
 def look_at(executor: Executor, case: Case) -> Cell:
@@ -107,16 +182,15 @@ def look_at(executor: Executor, case: Case) -> Cell:
     Raises:
         HostError: nothing can run it here.
     """
-    program = compared(case)
-    seen = look(executor, program)
+    seen = look(executor, case)
     if case.refused:
         return _without_upstream(case, seen)
     if seen.outcome in ("refused", "failed") and documented(seen.why):
         return Cell(outcome="refused", right="known", why=seen.why)
     if seen.outcome != "differs":
         return seen
-    with tempfile.TemporaryDirectory(prefix="slipway-upstream-") as folder:
-        answer = execute(executor, program, Path(folder))
+    with tempfile.TemporaryDirectory(prefix="slipway-sound-") as folder:
+        answer = execute(executor, case, Path(folder))
         side, figures = who_is_right(case, answer.outputs)
     return seen.model_copy(update={"right": side, "why": f"{seen.why}; {figures}"})
 
@@ -127,73 +201,9 @@ def documented(why: str) -> bool:
 
 
 def _without_upstream(case: Case, seen: Cell) -> Cell:
-    """A program that upstream's own runtime refuses: the same here, or what PyTorch gives, where that is known."""
+    """A program that upstream's own runtime refuses: the same here, or what PyTorch gives."""
     if seen.outcome in ("refused", "failed"):
         return Cell(outcome="refused", right="both", why=f"{seen.why} Upstream's runtime: {case.refused}")
-    if case.eager and not seen.good:
+    if not seen.good:
         return Cell(outcome="differs", max_abs=seen.max_abs, why=f"from PyTorch's outputs: {seen.why}")
     return Cell(outcome="agrees", right="lean", why=f"upstream's runtime refuses it: {case.refused}")
-
-
-def digest(case: Case) -> str:
-    """Of everything that decides what a comparison says, but the engine and how it compares."""
-    files = [sha256_file(file) for file in (case.file, *case.files("input"), *case.files("output"))]
-    parts: list[object] = [files, case.kind, case.steps, case.shallow]
-    if case.test.startswith(OURS):
-        before = [[name, [sha256_file(file) for file in given]] for name, given in case.first]
-        parts += [case.method, case.runs, [sha256_file(file) for file in case.data], before]
-    return sha256_bytes(json.dumps(parts).encode())[:16]
-
-
-def family_of(test: str) -> str:
-    """``xnnpack/test/ops``, the flow of a test of the operators' suite, or the kind of a program of ours."""
-    if test.startswith(OURS):
-        return f"ours, {suites.family_of(test)}"
-    if test.startswith("test/suite/operators"):
-        return f"operators, flow {test.partition('[')[2].partition('-')[0].rstrip(']')}"
-    return "xnnpack/test/ops"
-
-
-def families(tests: Sequence[Test]) -> dict[str, list[str]]:
-    """The names of the tests' programs that a runner can be given, by families."""
-    found: dict[str, list[str]] = {}
-    for test in tests:
-        found.setdefault(family_of(test.name), []).extend(case.name for case in test.cases if not case.left_out)
-    return found
-
-
-@dataclass(frozen=True)
-class Choice:
-    """Which of upstream's tests and programs."""
-
-    pattern: str = ""
-    """Parts of tests' ids, with commas between them; all when empty."""
-    kept: bool = False
-    """Only tests that ran here before."""
-    sample: int = 1
-    """One program of so many: the same ones, whatever else ran."""
-
-    def takes(self, case: Case) -> bool:
-        """Whether a program is in the sample."""
-        return not case.left_out and int(sha256_bytes(case.name.encode())[:8], 16) % self.sample == 0
-
-    def tests(self, jobs: int = 0, *, whole: bool) -> list[Test]:
-        """The tests; runs the remaining ones first, unless only the earlier ones are requested.
-
-        Args:
-            whole: each family has to be there as a whole.
-
-        Raises:
-            UsageError: only a part of one is chosen.
-        """
-        names = suites.chosen(self.pattern)
-        chosen = {family_of(name) for name in names}
-        upstreams = [] if all(suites.family_of(name) for name in names) else suites.names()
-        listed = [name for name in (*suites.our_names(), *upstreams) if family_of(name) in chosen]
-        if whole and len(listed) > len(names):
-            raise UsageError(
-                "--update goes with whole families of programs.",
-                "the docs count all of a family",
-                "./inv self.agree --sound --update",
-            )
-        return suites.ran(names) if self.kept else suites.collect(names, jobs)

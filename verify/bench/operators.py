@@ -14,7 +14,7 @@ from core import console
 from core.errors import UsageError
 from core.paths import dist_part
 from verify.bench.measuring import Measured, Subject, engines, machine, sweep, undisturbed
-from verify.corpus import pick
+from verify.programs import pick
 from verify.tables import Table, table_of
 
 OPERATORS = Table("docs/lean.md", "operators")

@@ -30,8 +30,8 @@ from core.paths import cache_dir
 from core.processes import commands
 from core.processes import sweep as sweeps
 from core.processes.sweep import Journal
-from verify.corpus import pick
 from verify.fuzz.build import GUARDED, SANITIZED, build
+from verify.programs import pick
 
 SHIPPED = "shipped"
 FORMS = (SANITIZED, GUARDED, SHIPPED)

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.machinery
-import json
-import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from core.errors import ExportError, SlipwayError
+from core.errors import ExportError
 from models.export import RECORD, export_request
 from models.loading import reference
 from models.lowering.quiet import log_path
@@ -28,6 +25,7 @@ from models.request.options import Options
 from models.request.partitioners import DEFAULT
 from models.zoo.schemes import get_scheme
 from verify.nets.table import FLOAT, Exported, Input, Net, load
+from verify.programs import serve
 
 SEED = 11
 _LAZY = (
@@ -175,24 +173,12 @@ def export(program: Exported, out: Path, host: Host) -> Path:
     return folder
 
 
-def serve(work: Callable[[dict[str, Any]], Path]) -> None:
-    """Do what each line of the standard input asks for, and answer with the folder or the error."""
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
-    os.dup2(2, 1)  # what packages print must not mix with the answers
-    keep = prepare_packages()
-    for line in sys.stdin:
-        try:
-            answer = {"folder": os.fspath(work(json.loads(line)))}
-        except SlipwayError as error:
-            answer = {"error": f"{error.what} {error.cause}"}
-        answers.write(json.dumps(answer) + "\n")
-    del keep
-
-
 def main() -> None:
     """Answer requests until there are no more."""
+    keep = prepare_packages()
     with Host(log_path("nets")) as host:
         serve(lambda asked: export(Exported(load()[asked["net"]], asked["scheme"]), Path(asked["out"]), host))
+    del keep
 
 
 if __name__ == "__main__":

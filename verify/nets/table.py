@@ -13,7 +13,7 @@ from core.errors import ConfigError
 from core.files import sha256_bytes
 from models.zoo.schemes import get_scheme
 from models.zoo.tables import read
-from verify.corpus import pick
+from verify.programs import pick
 
 TABLE = Path(__file__).with_name("nets.toml")
 FLOAT = "float"
@@ -115,7 +115,7 @@ def choose(expression: str) -> list[Exported]:
     """The programs that ``expression`` names.
 
     Args:
-        expression: as `verify.corpus.pick` reads it: ``resnet18``, ``mobilenet* qs8``, ``* fp16``.
+        expression: as `verify.programs.pick` reads it: ``resnet18``, ``mobilenet* qs8``, ``* fp16``.
 
     Raises:
         ConfigError: one of them names nothing.

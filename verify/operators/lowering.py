@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+
+from models.reference import tolerances
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -25,6 +28,36 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Meant:
+    """What an exported program computes, as it was before lowering rewrote it."""
+
+    kind: str = "float"
+    """The arithmetic that has to be allowed most: ``float``, ``half``, ``static`` or ``dynamic`` 8 bits."""
+    steps: tuple[float | None, ...] = ()
+    """In which each output is quantized."""
+    shallow: bool = False
+    """Whether only inputs of the program are quantized dynamically."""
+
+    @classmethod
+    def of(cls, exported: Any) -> Meant:
+        """What an exported program computes."""
+        found = set()
+        for node in exported.graph.nodes:
+            value = node.meta.get("val")
+            for one in value if isinstance(value, (list, tuple)) else [value]:
+                if isinstance(one, torch.Tensor) and one.dtype in (torch.float16, torch.bfloat16):
+                    found.add("half")
+            name = str(node.target)
+            if "choose_qparams" in name or "per_token" in name:
+                found.add("dynamic")
+            elif "quantize_per_tensor" in name or "quantize_affine" in name:
+                found.add("static")
+        kind = next((one for one in ("dynamic", "static", "half") if one in found), "float")
+        steps = tuple(tolerances.output_steps(exported)) if kind == "static" else ()
+        return cls(kind, steps, kind == "dynamic" and tolerances.inputs_quantized_directly(exported))
+
+
+@dataclass(frozen=True)
 class Program:
     """An exported program and what is to be seen of it."""
 
@@ -33,6 +66,8 @@ class Program:
     runs: tuple[Run, ...]
     data: dict[str, bytes] = field(default_factory=dict)
     """Files of weights, by name without ``.ptd``."""
+    meant: Mapping[str, Meant] = field(default_factory=dict)
+    """By methods."""
 
 
 def flat(value: Any) -> Tensors:
@@ -53,6 +88,8 @@ def lower(
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
+    methods = exported if isinstance(exported, dict) else {"forward": exported}
+    meant = {name: Meant.of(one) for name, one in methods.items()}
     lowered = to_edge_transform_and_lower(
         exported,
         partitioner=[XnnpackPartitioner(**(options or {}))] if delegate else [],
@@ -64,4 +101,4 @@ def lower(
         for item in plan.operators
     )
     files = {name: bytes(blob) for name, blob in getattr(lowered, "_tensor_data", {}).items()}
-    return Program(bytes(lowered.buffer), tuple(names), runs, files)
+    return Program(bytes(lowered.buffer), tuple(names), runs, files, meant)

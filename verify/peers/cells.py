@@ -28,9 +28,9 @@ from deploy.run.needs import bundle_digest, runner_here
 from models.request import versions
 from verify.bench.measuring import QUIET, Busy, Case, Watched, fitting, take_turns
 from verify.nets import exporting
-from verify.nets.exporting import Export, Exporter
 from verify.nets.report import THREADS, subject
 from verify.nets.table import Exported, load
+from verify.programs import Made, Maker
 
 LEAN, TORCH = "lean", "torch"
 NETS = {
@@ -140,16 +140,16 @@ def convert(cells: Sequence[Wanted], runtimes: Sequence[str], again: bool) -> di
         for runtime in dict.fromkeys([TORCH, *runtimes])  # which computes what all are compared with
         if one.bits == 32 or not RUNTIMES[runtime].floats_only
     }
-    with Exporter("verify.peers.converting", ("nets", "peers")) as exporter:
+    with Maker("verify.peers.converting", ("nets", "peers")) as maker:
 
-        def work(runtime: str, one: Wanted) -> Export:
+        def work(runtime: str, one: Wanted) -> Made:
             out, floats = one.folder(runtime), Wanted(one.net, 32).folder(runtime)
             out.parent.mkdir(parents=True, exist_ok=True)
             request = {
                 "net": one.net, "runtime": runtime, "bits": one.bits, "out": str(out), "floats": str(floats),
                 "dynamic": NETS[one.net] != "qs8",
             }  # fmt: skip
-            return exporter.ask(f"{runtime}/{out.name}", request)
+            return maker.ask(f"{runtime}/{out.name}", request)
 
         sweep = [
             sweeping.Cell(
@@ -158,7 +158,7 @@ def convert(cells: Sequence[Wanted], runtimes: Sequence[str], again: bool) -> di
             for name, (runtime, one) in todo.items()
         ]
         found = sweeping.sweep(
-            "converting", sweep, Journal.of("peers-convert", Export), again=again, remark=exporting.remark,
+            "converting", sweep, Journal.of("peers-convert", Made), again=again, remark=lambda made: made.remark,
             holds=lambda made: bool(made.error) or (dist_part("nets") / made.folder).is_dir(),
         )  # fmt: skip
     why = {(runtime, one.name): RUNTIMES[runtime].floats_only for one in cells for runtime in runtimes}

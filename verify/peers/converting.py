@@ -18,8 +18,9 @@ import torch
 
 from core.errors import ExportError
 from models.loading import reference
-from verify.nets.making import make, serve
+from verify.nets.making import make, prepare_packages
 from verify.nets.table import load
+from verify.programs import serve
 
 
 @dataclass(frozen=True)
@@ -182,4 +183,5 @@ def convert(asked: dict[str, Any]) -> Path:
 
 
 if __name__ == "__main__":
+    kept = prepare_packages()
     serve(convert)

@@ -10,9 +10,9 @@ from core import console
 from core.environment.lock import requirements
 from core.errors import UsageError
 from verify.bench.measuring import engine, machine, undisturbed
-from verify.corpus import pick
 from verify.nets.report import THREADS
 from verify.peers.cells import FAR, LEAN, NETS, RUNTIMES, Figure, Measured, Wanted, sweep
+from verify.programs import pick
 from verify.tables import Table, table_of
 
 TABLE = Table("docs/speed.md", "peers")

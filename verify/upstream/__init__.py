@@ -1,1 +1,0 @@
-"""The programs of upstream's own tests, and ours, on the engine lean."""
