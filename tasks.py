@@ -234,13 +234,6 @@ def test(request: own.Test) -> None:
     )  # fmt: skip
 
 
-@task(own.Operators)
-def operators(request: own.Operators) -> None:
-    from verify.operators.onnx import run
-
-    run(request)
-
-
 @task(own.Agree)
 def agree(request: own.Agree) -> None:
     from verify.agree.agree import run
@@ -297,7 +290,7 @@ ns = invoke.Collection(
         "devices", devices_list, devices_add, devices_run, devices_start, devices_stop, devices_trust,
         devices_rollback, devices_verify,
     ),
-    invoke.Collection("self", operators, agree, fuzz, bench, peers, docs, lock),
+    invoke.Collection("self", agree, fuzz, bench, peers, docs, lock),
 )  # fmt: skip
 ns.configure({"slipway": DEFAULTS})
 invoked.TASKS.update(HEADINGS)

@@ -100,10 +100,10 @@ def test_rows_that_are_not_fixed_are_computed_rightly(inv: Inv, tmp_path: Path) 
     ensure_onnx()
     import onnx
 
-    from models.onnx.operators import CASES
+    from tests.support.provider_forms import FORMS
 
     file, rows = tmp_path / "rows.onnx", tmp_path / "rows.npy"
-    onnx.save(next(case for case in CASES if case.name == "gemm-rows").model(), file)
+    onnx.save(next(form for form in FORMS if form.name == "gemm-rows").model(), file)
     numpy.save(rows, numpy.linspace(-1, 1, 7 * 16, dtype=numpy.float32).reshape(7, 16))
     for words, said in (
         (("--inputs", str(rows)), "kept from the XNNPACK provider"),
@@ -123,8 +123,8 @@ def test_a_gemm_without_a_bias_gets_one_of_zeros() -> None:
     import onnx
     from onnx.reference import ReferenceEvaluator
 
-    from models.onnx.graph import Graph
     from models.onnx.making import add_zero_biases
+    from tests.support.onnx_graph import Graph
 
     for transposed in (0, 1):
         graph = Graph("gemm", 18)
@@ -143,8 +143,8 @@ def test_ones_for_inputs_are_those_of_the_runner(tmp_path: Path, monkeypatch: py
     ensure_onnx()
     import onnx
 
-    from models.onnx.graph import Graph
     from models.onnx.host import Reference, run
+    from tests.support.onnx_graph import Graph
 
     monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
     graph = Graph("sum", 18)

@@ -44,7 +44,6 @@ RUN = {
         "./inv deploy --device pi --model some.onnx",
         "./inv deploy --device pi --model some.onnx --inputs",
         "./inv deploy --device pi --program some.onnx",
-        "./inv self.operators",
     ),
 }
 """Pages and the beginnings of commands that tests/integration/test_consoles.py types, in this order: all that need
@@ -93,7 +92,6 @@ ELSEWHERE = (
     ("*", "./inv inspect", "tests/integration/test_inspect.py"),
     ("*", "./inv matrix", "tests/integration/test_matrix.py"),
     ("*", "./inv models --add", "it asks a package index; tests/integration/test_tutorials.py"),
-    ("*", "./inv self.operators", "tests/integration/test_lean_operators.py"),
     ("*", "./inv build --profiles", "tests/integration/test_conan_package.py"),
     ("*", "./inv self.peers", "half an hour, and a gigabyte of packages; tests/integration/test_nets.py"),
     ("*", "./inv test", "it is what runs the tests"),

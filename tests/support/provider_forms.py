@@ -1,18 +1,26 @@
-"""Small ONNX models at the limits of the XNNPACK provider's rules, beyond the forms of its documentation's table.
+"""Small ONNX models at the limits of the XNNPACK provider's rules, and how a bundle runs them.
 
 What each did was seen with ONNX Runtime 1.21 on linux-x86_64. Imports the onnx package.
 """
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 from onnx import TensorProto
 
-from models.onnx.graph import Graph
+from core.files import sha256_file
+from core.formats.bundle import Bundle
+from core.processes.commands import run
+from deploy.run.needs import describe, runner_here
+from tests.support.onnx_graph import Graph
 
 XNNPACK, CPU = "XnnpackExecutionProvider", "CPUExecutionProvider"
 Make = Callable[[Graph], Any]
@@ -40,6 +48,51 @@ class Form:
         graph = Graph(self.name, self.opset)
         outputs = self.make(graph)
         return graph.model(*outputs) if isinstance(outputs, tuple) else graph.model(outputs)
+
+
+UNKNOWN = 5
+"""Size of a dimension that a model leaves open."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a model with one provider."""
+
+    outputs: tuple[np.ndarray[Any, Any], ...]
+    placed: tuple[tuple[str, str], ...]
+    """Operator and provider of every node that ran."""
+    failure: str = ""
+    """Why there are no outputs."""
+
+
+def execute(bundle: Bundle, model: Any, folder: Path, *flags: str) -> Run:
+    """Run ``model`` once with seeded inputs; files go to ``folder``."""
+    onnx.save(model, folder / "model.onnx")
+    random, names = np.random.default_rng(1), []
+    for index, one in enumerate(model.graph.input):
+        shape = [size.dim_value or UNKNOWN for size in one.type.tensor_type.shape.dim]
+        names.append(str(folder / f"input{index}.npy"))
+        np.save(names[-1], random.standard_normal(shape).astype(np.float32))
+    words = [f"--model_path={folder / 'model.onnx'}", f"--inputs={','.join(names)}"]
+    words += [f"--output_file={folder / 'output'}", f"--json={folder / 'result.json'}", *flags]
+    # What ONNX Runtime leaves behind when it crashes goes with the folder.
+    env = {**os.environ, "TMPDIR": str(folder)}
+    done = run([*runner_here(bundle), *words], env=env, timeout=300, error=None, what=f"Running {model.graph.name}")
+    if done.returncode:
+        return Run((), (), " ".join(done.stderr.strip().splitlines()[-3:]) or f"exit {done.returncode}")
+    answer = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    return Run(
+        tuple(np.load(folder / Path(one["file"]).name) for one in answer["outputs"]),
+        tuple((node["operator"].rpartition(":")[2], node["provider"]) for node in answer["placement"]["nodes"]),
+    )
+
+
+def expected(bundle: Bundle, model: Any, folder: Path) -> list[tuple[str, str, str]]:
+    """What ``pte_runner --describe`` expects of ``model``: operator, provider and reason of each node."""
+    file = folder / "model.onnx"
+    onnx.save(model, file)
+    (method,) = describe(bundle, file, sha256_file(file)).methods
+    return [(node.operator.rpartition(":")[2], node.provider, node.why) for node in method.nodes]
 
 
 _IMAGE = (1, 8, 16, 16)
@@ -133,11 +186,45 @@ def _shared(operator: str, *path: str, through: str = "", clip: Sequence[float |
     return make
 
 
+def _given(operator: str, *shapes: tuple[int, ...], **attributes: Any) -> Make:
+    """An operator whose weights come at run time."""
+    return lambda g: g.node(operator, *(g.input(*one) for one in shapes), **attributes)
+
+
+def _as_it_stands(g: Graph) -> str:
+    raw = g.constant(np.random.default_rng(7).integers(-99, 100, (8, 8, 3, 3)).astype(np.int8))
+    image = g.quantize(g.input(*_IMAGE), _STEP)
+    value = g.node("QLinearConv", image, *g.step(_STEP), raw, *g.step(0.01), *g.step(0.1), **_CONV)
+    return g.dequantize(value, 0.1)
+
+
 def _matmul_add(g: Graph) -> str:
     return g.node("Add", g.node("MatMul", g.input("rows", 16), g.weights(16, 24)), g.weights(24))
 
 
 FORMS = (
+    # What the provider's documentation has, and what this version does wrong of it.
+    Form("conv", "Conv", True, _plain("Conv", *_IMAGE, weights=[(8, 8, 3, 3), (8,)], **_CONV)),
+    Form("conv-given-weights", "Conv", False, _given("Conv", _IMAGE, (8, 8, 3, 3), **_CONV)),
+    Form("conv-given-bias", "Conv", False,
+         lambda g: g.node("Conv", g.input(*_IMAGE), g.weights(8, 8, 3, 3), g.input(8), **_CONV)),
+    Form("averagepool-counted", "AveragePool", False,
+         _plain("AveragePool", *_IMAGE, kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1)),
+    Form("gemm", "Gemm", True, _plain("Gemm", 4, 16, weights=[(24, 16), (24,)], transB=1)),
+    Form("gemm-given-b", "Gemm", False, _given("Gemm", (4, 16), (16, 24))),
+    Form("gemm-no-c", "Gemm", False, _plain("Gemm", 4, 16, weights=[(16, 24)]), trusted=False),
+    Form("gemm-rows", "Gemm", False, _plain("Gemm", "rows", 16, weights=[(16, 24), (24,)]), trusted=False),
+    Form("gemm-transposed-a", "Gemm", False,
+         _plain("Gemm", 16, 4, weights=[(16, 24), (24,)], transA=1), trusted=False),
+    Form("gemm-matrix-c", "Gemm", False, _plain("Gemm", 24, 16, weights=[(16, 24), (24, 24)]), trusted=False),
+    Form("gemm-alpha", "Gemm", False, _plain("Gemm", 4, 16, weights=[(16, 24), (24,)], alpha=0.5)),
+    Form("matmul-given-b", "MatMul", False, _given("MatMul", (4, 16), (16, 24))),
+    Form("softmax", "Softmax", True, _plain("Softmax", 2, 6, 10, axis=-1)),
+    Form("softmax-12-sizes", "Softmax", False, _plain("Softmax", 2, "n", 10, axis=1), 12, trusted=False),
+    Form("resize", "Resize", True, lambda g: _resize(g, 1, 8, 12, 12)),
+    Form("resize-width", "Resize", False, lambda g: _resize(g, 1, 8, 12, "w"), trusted=False),
+    Form("q-conv", "QLinearConv", True, _convolution("Conv", np.int8, np.int8), near=0.1001),
+    Form("q-conv-as-it-stands", "QLinearConv", False, _as_it_stands),
     # A DequantizeLinear of a constant stays: what it gives is constant only within a quantized operator.
     Form("conv-dq-weights", "Conv", False,
          lambda g: g.node("Conv", g.input(*_IMAGE), _weights(g, 8, 8, 3, 3), **_CONV)),

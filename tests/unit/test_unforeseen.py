@@ -116,7 +116,6 @@ def test_malformed_options_are_refused(text: str) -> None:
         (["deploy", "--model", "all"], 2, "./inv matrix"),
         (["export", "--options", "per_opmode=true"], 3, "did you mean per_op_mode"),
         (["export", "--options", "per_op_mode"], 2, "--options 'per_op_mode=true'"),
-        (["self.operators", "--target", "nowhere"], 3, "./inv targets"),
         (["self.bench", "--runs", "x"], 2, "--runs 'x' is not a whole number"),
     ],
 )

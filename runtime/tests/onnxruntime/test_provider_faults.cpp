@@ -1,5 +1,5 @@
-// How a model is kept from the XNNPACK provider where it would go wrong. Which forms those are, all
-// operators' are run for, guarded and unguarded: tests/integration/test_onnx_operators.py.
+// How a model is kept from the XNNPACK provider where it would go wrong. tests/integration/test_onnx_operators.py runs
+// such forms, guarded and unguarded.
 #include "check.h"
 #include "model_builder.h"
 #include "model_file.h"

@@ -10,9 +10,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 IR_VERSION = 10
 """The newest that ONNX Runtime 1.21 reads."""
-MICROSOFT = "com.microsoft"
-"""ONNX Runtime's own operators."""
-
 _SEED = 6
 
 
@@ -21,13 +18,10 @@ class Graph:
 
     def __init__(self, name: str, opset: int) -> None:
         self.name, self.opset = name, opset
-        self.part = ""
-        """Put before the names of the nodes that follow."""
         self._random = numpy.random.default_rng(_SEED)
         self._nodes: list[Any] = []
         self._constants: list[Any] = []
         self._inputs: list[Any] = []
-        self._known: list[Any] = []
         self._count = 0
 
     def _new(self, stem: str) -> str:
@@ -54,17 +48,12 @@ class Graph:
         """Seeded random int8."""
         return self.constant(self._random.integers(-100, 100, shape).astype(numpy.int8))
 
-    def node(self, operator: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
+    def node(self, operator: str, *inputs: str, **attributes: Any) -> str:
         """A node of one output, whose name is returned."""
         output = self._new("value")
-        label = self._new(f"{self.part}{operator.lower()}_")
-        self._nodes.append(helper.make_node(operator, list(inputs), [output], name=label, domain=domain, **attributes))
+        label = self._new(f"{operator.lower()}_")
+        self._nodes.append(helper.make_node(operator, list(inputs), [output], name=label, **attributes))
         return output
-
-    def shaped(self, value: str, dtype: int, *shape: int) -> str:
-        """Say what ``value`` is, where shape inference does not know the operator."""
-        self._known.append(helper.make_tensor_value_info(value, dtype, list(shape)))
-        return value
 
     def quantize(self, value: str, scale: float, zero: int = 0, dtype: Any = numpy.int8) -> str:
         """``QuantizeLinear`` with constant scale and zero point."""
@@ -86,11 +75,8 @@ class Graph:
             self._inputs,
             [helper.make_tensor_value_info(name, dtype, None) for name in outputs],
             self._constants,
-            value_info=self._known,
         )
         opsets = [helper.make_opsetid("", self.opset)]
-        if any(node.domain == MICROSOFT for node in self._nodes):
-            opsets.append(helper.make_opsetid(MICROSOFT, 1))
         model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="slipway")
         model = onnx.shape_inference.infer_shapes(model, strict_mode=True)
         onnx.checker.check_model(model)
