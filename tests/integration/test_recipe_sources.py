@@ -53,10 +53,9 @@ class Conan:
     def create(self, *confs: str) -> subprocess.CompletedProcess[str]:
         """``conan create`` of the recipe; everything it says is in stderr."""
         words = [f"--conf={conf}" for conf in confs]
-        # The test package compiles, which is another test's matter.
         return self(
             "create", str(self.recipe), f"--version={VERSION}", "--no-remote", f"--profile:all={self.profile}",
-            "--test-folder=", "--build=missing", "--format=json", *words,
+            "--build=missing", "--format=json", *words,
         )  # fmt: skip
 
     def pin(self, commit: str, before: str = PINNED) -> None:

@@ -1,4 +1,4 @@
-"""The recipes, each by its own test package, whose answers are checked."""
+"""The recipes, each by its program of the test package, whose answers are checked."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ SAID = {
     "xnnpack/cci.20241108": "xnnpack: four rows through a layer",
 }
 RECIPES = ROOT / "recipes"
+TESTS = RECIPES / "slipway_sources" / "test_package"
 FLATBUFFERS = "23.5.26"
 
 
@@ -42,14 +43,13 @@ def run_conan(words: Sequence[str | Path], target_name: str, folder: Path, *more
 
 
 def run_test_package(reference: str, target_name: str, folder: Path) -> str:
-    recipe = RECIPES / reference.partition("/")[0] / "all" / "test_package"
-    return run_conan(["test", recipe, reference], target_name, folder)
+    return run_conan(["test", TESTS, reference], target_name, folder)
 
 
 def create(name: str, version: str, target_name: str, folder: Path) -> str:
-    """``conan create``, which runs the test package, too."""
+    """``conan create`` with the test package."""
     with conan_packages.building():
-        words: list[str | Path] = ["create", RECIPES / name / "all", f"--version={version}"]
+        words: list[str | Path] = ["create", RECIPES / name / "all", f"--version={version}", f"--test-folder={TESTS}"]
         return run_conan(words, target_name, folder, "--build=missing")
 
 

@@ -140,20 +140,21 @@ def test_pkg_config_and_conan_users_keep_the_backend_too(sdk: tuple[Target, Path
 
 
 @HERE
-def test_the_recipes_own_test(sdk: tuple[Target, Path]) -> None:
+def test_the_recipes_own_test(sdk: tuple[Target, Path], tmp_path: Path) -> None:
     """``test_package``, as Conan runs it for whoever takes the recipe."""
     log = cache_dir("logs") / "test-sdk.log"
     with locked(conan.LOCK):
         host, own = conan.profile(sdk[0]), conan.build_profile()
         words = [f"--profile:host={host}", f"--profile:build={own}", f"--lockfile={conan.lockfile(log)}"]
-        words += ["--lockfile-partial", f"--remote={conan.remote()}"]
+        words += [
+            "--lockfile-partial",
+            f"--remote={conan.remote()}",
+            f"--conf=tools.cmake.cmake_layout:test_folder={tmp_path}",
+        ]
+        words += ["--conf=tools.cmake.cmaketoolchain:user_presets="]
         said: list[str] = []
-        folder = ROOT / "recipes/executorch/all/test_package"
-        try:
-            conan.conan(["test", folder, "executorch/1.5.1", *words], log=log, heard=said.append)
-        finally:
-            shutil.rmtree(folder / "build", ignore_errors=True)
-            (folder / "CMakeUserPresets.json").unlink(missing_ok=True)
+        folder = ROOT / "recipes/slipway_sources/test_package"
+        conan.conan(["test", folder, "executorch/1.5.1", *words], log=log, heard=said.append)
     assert "backend XnnpackBackend" in "\n".join(said)
 
 

@@ -372,7 +372,7 @@ def test_a_file_that_goes_in_counts(checkout: Path, kind: str, name: str) -> Non
         ("lean", "runtime/engines/onnxruntime/onnx_file.cpp"),
         ("lean", "runtime/engines/executorch/threads.cpp"),
         ("lean", "recipes/onnxruntime/all/conandata.yml"),
-        ("lean", "recipes/xnnpack/all/test_package/test_package.cpp"),
+        ("lean", "recipes/slipway_sources/test_package/xnnpack.cpp"),
         ("onnxruntime", "recipes/xnnpack/all/conanfile.py"),
         ("native", "runtime/runner/files/npy.cpp"),
     ],
