@@ -253,15 +253,14 @@ def fuzz(request: own.Fuzz) -> None:
 
 @task(own.Bench)
 def bench(request: own.Bench) -> None:
-    from verify.bench import operators
-    from verify.nets import report
+    from verify.bench import operators, report
 
     (report if request.what == "nets" else operators).run(request)
 
 
 @task(own.Peers)
 def peers(request: own.Peers) -> None:
-    from verify.peers.report import run
+    from verify.bench.peers import run
 
     run(request)
 

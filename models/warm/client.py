@@ -29,7 +29,7 @@ from models.lowering.progress import Display
 from models.lowering.quiet import log_path
 from models.request import Request, versions
 
-_ROOMS = ("core", "models", "verify/nets")
+_ROOMS = ("core", "models", "verify/bench")
 _HARMLESS = frozenset(
     ["_", "COLUMNS", "LINES", "OLDPWD", "PWD", "SHLVL", "TERM", "COLORTERM", "WINDOWID", "DISPLAY", "PS1", "LS_COLORS"]
 )

@@ -15,10 +15,9 @@ from core import environment
 from core.formats.bundle import Bundle
 from core.formats.program import load_program
 from tests.conftest import Inv
+from verify.bench import report
 from verify.bench.measuring import sweep
-from verify.nets import report
-from verify.nets.exporting import export, folder_of
-from verify.nets.table import Exported, choose
+from verify.bench.nets import Exported, choose, export, folder_of
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 

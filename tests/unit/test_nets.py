@@ -11,10 +11,9 @@ from core import environment
 from core.environment import installer
 from core.errors import HostError
 from verify import programs
+from verify.bench import report
 from verify.bench.measuring import Apart, Figures, Measured
-from verify.nets import report
-from verify.nets.exporting import export
-from verify.nets.table import Exported, Net
+from verify.bench.nets import Exported, Net, export
 from verify.programs import Maker
 
 NET = Net("tiny", "torch.nn:ReLU", {"input": "1x8"}, ("fp32", "fp16"))

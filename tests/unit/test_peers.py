@@ -13,10 +13,10 @@ from commands.own import Peers
 from core.environment import bootstrap
 from core.errors import BuildError, ConfigError, UsageError
 from core.formats.bundle import Bundle
+from verify.bench import peers
 from verify.bench.measuring import Case
-from verify.nets.table import load
-from verify.peers import cells, report
-from verify.peers.cells import LEAN, NETS, RUNTIMES, Figure, Measured, Wanted
+from verify.bench.nets import load
+from verify.bench.peers import LEAN, NETS, RUNTIMES, Figure, Measured, Wanted
 
 LEAN_BUNDLE = cast("Bundle", None)
 
@@ -30,7 +30,7 @@ def test_nets_are_in_the_table_and_every_runtime_in_a_lock() -> None:
 @pytest.fixture
 def dist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An own ``dist/`` with what torch computed of a net of a million multiply-adds."""
-    monkeypatch.setattr(cells, "roofline", lambda lean: {1: (10.0, 1.0), 2: (20.0, 1.0)})
+    monkeypatch.setattr(peers, "roofline", lambda lean: {1: (10.0, 1.0), 2: (20.0, 1.0)})
     floats = Wanted("ds_cnn", 32).folder("torch")
     floats.mkdir(parents=True)
     numpy.save(floats / "output0.npy", numpy.array([[3.0, -4.0]], numpy.float32))
@@ -61,9 +61,9 @@ def test_all_runtimes_take_turns_and_one_that_fails_has_its_reason(dist: Path, m
         return Case(cell.name, runtime, (), Wanted("ds_cnn", 32).folder("torch") / "model.pt", (), flags)
 
     monkeypatch.setattr(Case, "run", run)
-    monkeypatch.setattr(cells, "_case", case)
+    monkeypatch.setattr(peers, "_case", case)
     asked = {LEAN: "", "torch": "", "ncnn": "", "litert": "no converter"}
-    seen = cells.measure(Wanted("ds_cnn", 32), asked, LEAN_BUNDLE, 3)
+    seen = peers.measure(Wanted("ds_cnn", 32), asked, LEAN_BUNDLE, 3)
     assert list(seen.figures) == list(asked)
     assert [seen.figures[name].error for name in ("ncnn", "litert")] == [
         "Running it failed. no such layer",
@@ -82,17 +82,17 @@ def test_all_runtimes_take_turns_and_one_that_fails_has_its_reason(dist: Path, m
     assert (figure.p50_ms, figure.load_ms, figure.apart) == ({1: 4.0, 2: 2.0}, 7.0, 0.0)
     assert (figure.model_bytes, figure.library_bytes, figure.peak_rss_bytes) == (5, 10, 1000)
     assert seen.limit_ms == {1: 1.25, 2: 1.25}, "300,000 weights of four bytes and 50,000 more at 1 GB/s"
-    monkeypatch.setattr(cells, "roofline", lambda lean: {1: (1.0, 1.0), 2: (2.0, 1.0)})
-    assert cells.measure(Wanted("ds_cnn", 8), {}, LEAN_BUNDLE, 1).limit_ms == {1: 2.0, 2: 1.0}, "two million operations"
+    monkeypatch.setattr(peers, "roofline", lambda lean: {1: (1.0, 1.0), 2: (2.0, 1.0)})
+    assert peers.measure(Wanted("ds_cnn", 8), {}, LEAN_BUNDLE, 1).limit_ms == {1: 2.0, 2: 1.0}, "two million operations"
 
 
 def test_outputs_count_by_their_distance_and_missing_ones_are_infinitely_far(tmp_path: Path) -> None:
     numpy.save(tmp_path / "output0.npy", numpy.array([[3.0, -3.0]], numpy.float32))
-    assert cells.apart(f"{tmp_path}/x", tmp_path) == float("inf")
+    assert peers.apart(f"{tmp_path}/x", tmp_path) == float("inf")
     numpy.save(tmp_path / "x0.npy", numpy.array([3.0, -3.0, 1.0], numpy.float32))
-    assert cells.apart(f"{tmp_path}/x", tmp_path) == float("inf")
+    assert peers.apart(f"{tmp_path}/x", tmp_path) == float("inf")
     numpy.save(tmp_path / "x0.npy", numpy.array([3.3, -3.3], numpy.float32))
-    assert cells.apart(f"{tmp_path}/x", tmp_path) == pytest.approx(0.1)
+    assert peers.apart(f"{tmp_path}/x", tmp_path) == pytest.approx(0.1)
 
 
 def _cell(**ms: float | tuple[float, float] | str) -> Measured:
@@ -115,7 +115,7 @@ CELLS = {
 
 
 def test_the_fastest_is_one_that_computes_the_net() -> None:
-    heads, *lines = report.latencies(CELLS)
+    heads, *lines = peers.latencies(CELLS)
     assert heads[:4] == ["net", "lean", "ncnn", "torch"]
     assert lines[0] == ["resnet18 fp32", "1 / 0.5", "2 / 1", "0.5 / 0.25 (≠)", "lean", "0.50 / 0.50", "50% / 50%"]
     assert lines[1][4:] == ["ncnn", "1.50 (!) / 1.50 (!)", "17% / 17%"]
@@ -123,11 +123,11 @@ def test_the_fastest_is_one_that_computes_the_net() -> None:
 
 
 def test_the_goal_counts_nets_and_names_where_lean_is_behind() -> None:
-    text = report.goal(CELLS)
+    text = peers.goal(CELLS)
     assert "fp32, 1 thread: lean is the fastest in 1 of 2 (geometric mean of lean : best other 0.87)" in text
     assert "behind by more than 1.1: lstm 1.50\n" in text
     assert "8 bits, 2 threads: lean is the fastest in 1 of 1" in text
-    assert report.reasons(CELLS) == [("ncnn", "all in 8 bits", "no tool")]
+    assert peers.reasons(CELLS) == [("ncnn", "all in 8 bits", "no tool")]
 
 
 @pytest.mark.parametrize(("others", "kept"), [(0.1, True), (0.9, False)])
@@ -135,15 +135,15 @@ def test_figures_are_kept_if_nobody_else_computed(
     others: float, kept: bool, monkeypatch: pytest.MonkeyPatch, empty_tables: None
 ) -> None:
     found: Any = {name: one.model_copy(update={"others": others}) for name, one in CELLS.items()}
-    monkeypatch.setattr(report, "sweep", lambda *_: found)
-    monkeypatch.setattr(report, "engine", lambda name: LEAN_BUNDLE)
-    monkeypatch.setattr(report, "about", lambda cells, rounds: "by whom")
-    report.run(Peers(update=True))
-    assert ("| resnet18 fp32 | 1 / 0.5 |" in report.TABLE.text()) is kept
+    monkeypatch.setattr(peers, "sweep", lambda *_: found)
+    monkeypatch.setattr(peers, "engine", lambda name: LEAN_BUNDLE)
+    monkeypatch.setattr(peers, "about", lambda cells, rounds: "by whom")
+    peers.run(Peers(update=True))
+    assert ("| resnet18 fp32 | 1 / 0.5 |" in peers.TABLE.text()) is kept
 
 
 def test_some_nets_are_not_kept_and_an_unknown_runtime_is_refused() -> None:
     with pytest.raises(UsageError, match="are not kept"):
-        report.run(Peers(update=True, only="lstm"))
+        peers.run(Peers(update=True, only="lstm"))
     with pytest.raises(ConfigError, match="called 'tvm'"):
-        report.run(Peers(runtimes="tvm"))
+        peers.run(Peers(runtimes="tvm"))

@@ -59,8 +59,6 @@ LEVELS = (
     "verify.operators",
     "verify.sound",
     "verify.bench",
-    "verify.nets",
-    "verify.peers",
     "verify.fuzz",
     "verify.agree",
     "verify.site",

@@ -1,4 +1,4 @@
-"""Convert nets for other runtimes, each by its own tools: ``python -m verify.peers.converting``, one request a line.
+"""Convert nets for other runtimes, each by its own tools: ``python -m verify.bench.converting``, one request a line.
 
 Imports torch and the packages. A conversion to 8 bits begins with what the one in fp32 left.
 """
@@ -18,8 +18,8 @@ import torch
 
 from core.errors import ExportError
 from models.loading import reference
-from verify.nets.making import make, prepare_packages
-from verify.nets.table import load
+from verify.bench.making import make, prepare_packages
+from verify.bench.nets import load
 from verify.programs import serve
 
 

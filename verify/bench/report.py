@@ -10,8 +10,7 @@ from core import console
 from core.errors import ConfigError, UsageError
 from core.formats.program import load_program
 from verify.bench.measuring import Measured, Subject, engines, machine, sweep, undisturbed
-from verify.nets.exporting import export, folder_of
-from verify.nets.table import FLOAT, Exported, choose
+from verify.bench.nets import FLOAT, Exported, choose, export, folder_of
 from verify.tables import Table, table_of
 
 THREADS = (1, 2)
