@@ -29,7 +29,7 @@ def _hastened() -> Iterator[None]:
         yield
 
 
-NAMES = named("verify/operators/programs.py", "PROGRAMS")
+NAMES = named("verify/sound/runtime.py", "PROGRAMS")
 EACH = named("verify/sound/table.py", "EACH")
 """Of `verify.sound`: of each kind one in every run of the tests."""
 
@@ -38,7 +38,7 @@ EACH = named("verify/sound/table.py", "EACH")
 def test_a_program_does_what_pytorch_does(lean: Bundle, tmp_path: Path, name: str) -> None:
     import torch
 
-    from verify.operators.programs import KERNELS
+    from verify.sound.runtime import KERNELS
     from verify.sound.table import programs
 
     torch.manual_seed(3)

@@ -226,7 +226,7 @@ def test_an_input_whose_view_is_read_is_computed_from(tmp_path: Path) -> None:
     """The view has no instruction: it is a value in the memory planned for the input, which is given elsewhere."""
     import torch
 
-    from verify.operators.given import input_viewed
+    from verify.sound.runtime import input_viewed
 
     torch.manual_seed(5)
     made = input_viewed()

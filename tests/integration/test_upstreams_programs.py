@@ -28,7 +28,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from executorch.exir import ExecutorchBackendConfig
     from torch import nn
 
-    from verify.operators.lowering import lower
+    from verify.sound.making import lower
 
     class Optional(nn.Module):  # type: ignore[misc]
         def forward(self, x: Any, mask: Any = None) -> Any:

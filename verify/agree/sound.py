@@ -60,8 +60,9 @@ def _base() -> Path:
     """The folder of programs by what decides about them."""
     from models.request import versions
 
-    files = [*_CODE, *(file for name in _FOLDERS for file in sorted((ROOT / name).glob("*.py")))]
-    parts = [versions(), [sha256_file(ROOT / file) for file in files]]
+    files = [ROOT / name for name in _CODE]
+    files += [file for name in _FOLDERS for file in sorted((ROOT / name).glob("*.py"))]
+    parts = [versions(), [sha256_file(file) for file in files]]
     return cache_dir("tests", "sound", sha256_bytes(json.dumps(parts).encode())[:20])
 
 
@@ -83,7 +84,7 @@ def _make(base: Path, missing: Sequence[str]) -> None:
         step.count(0, len(missing))
         # A process a family: what torch compiled in it is never given back.
         for _, some in itertools.groupby(missing, family_of):
-            with Maker("verify.sound.keeping") as maker:
+            with Maker("verify.sound.table") as maker:
                 for name in some:
                     step.now(name)
                     made = maker.ask(name, {"name": name, "folder": os.fspath(base / name)})

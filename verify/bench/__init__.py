@@ -1,4 +1,4 @@
-"""Figures of the engine lean beside upstream's, and beside other runtimes: processes in turns, on nets of PyPI's packages."""
+"""Figures of the engine lean beside upstream's and other runtimes: processes in turns, on nets of other projects."""
 
 import os
 

@@ -15,8 +15,8 @@ from torch import nn
 
 from models.lowering import shortcuts
 from verify.operators import attacks, written
-from verify.operators.programs import PROGRAMS
 from verify.sound import table
+from verify.sound.runtime import PROGRAMS
 
 _DELEGATED = ("made-images-per-channel-delegated", "made-lines-per-channel-delegated", "types-layer-half-delegated")
 """Sound programs of small layers, quantized and in half precision."""

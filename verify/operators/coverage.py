@@ -53,7 +53,8 @@ def upstreams() -> list[str]:
 def exercised() -> dict[str, str]:
     """Kernel -> the group that exercises it."""
     from verify.operators import batches as operator_batches
-    from verify.operators import programs, written
+    from verify.operators import written
+    from verify.sound import runtime
 
     found: dict[str, str] = {}
     sources: list[tuple[str, Iterable[str]]] = [
@@ -61,7 +62,7 @@ def exercised() -> dict[str, str]:
         ("numbers", written.numbers().operators),
         ("calls", written.calls().operators),
         ("chance", written.chance().operators),
-        ("programs", [name for names in programs.KERNELS.values() for name in names]),
+        ("programs", [name for names in runtime.KERNELS.values() for name in names]),
     ]
     for group, names in sources:
         for name in names:

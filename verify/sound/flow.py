@@ -11,8 +11,7 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-from verify.operators.lowering import Program
-from verify.sound.making import Function, leaves, made, sound
+from verify.sound.making import Function, Program, leaves, made, sound
 
 
 def _by_sum(m: Any, x: Any) -> Any:

@@ -11,8 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from verify.operators.lowering import Program, lower
-from verify.sound.making import made, runs, settings, sound
+from verify.sound.making import Program, lower, made, runs, settings, sound
 
 
 def _lines() -> Any:

@@ -1,15 +1,104 @@
-"""A small module made of a function, and the program that upstream makes of it."""
+"""A small module made of a function, the program that upstream makes of it, and what PyTorch gives for that."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import nn
 
-from verify.operators.lowering import Program, Run, lower
+from models.reference import tolerances
+
+Tensors = tuple[torch.Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One start of the runner."""
+
+    inputs: Tensors
+    results: Tensors
+    """What PyTorch gives; none: the runner must refuse the inputs."""
+    executions: int = 1
+    """In a row; the last one's outputs are compared."""
+    method: str = "forward"
+    first: tuple[tuple[str, Tensors], ...] = ()
+    """Methods that run once before, in the same process."""
+
+
+@dataclass(frozen=True)
+class Meant:
+    """What an exported program computes, as it was before lowering rewrote it."""
+
+    kind: str = "float"
+    """The arithmetic that has to be allowed most: ``float``, ``half``, ``static`` or ``dynamic`` 8 bits."""
+    steps: tuple[float | None, ...] = ()
+    """In which each output is quantized."""
+    shallow: bool = False
+    """Whether only inputs of the program are quantized dynamically."""
+
+    @classmethod
+    def of(cls, exported: Any) -> Meant:
+        """What an exported program computes."""
+        found = set()
+        for node in exported.graph.nodes:
+            value = node.meta.get("val")
+            for one in value if isinstance(value, (list, tuple)) else [value]:
+                if isinstance(one, torch.Tensor) and one.dtype in (torch.float16, torch.bfloat16):
+                    found.add("half")
+            name = str(node.target)
+            if "choose_qparams" in name or "per_token" in name:
+                found.add("dynamic")
+            elif "quantize_per_tensor" in name or "quantize_affine" in name:
+                found.add("static")
+        kind = next((one for one in ("dynamic", "static", "half") if one in found), "float")
+        steps = tuple(tolerances.output_steps(exported)) if kind == "static" else ()
+        return cls(kind, steps, kind == "dynamic" and tolerances.inputs_quantized_directly(exported))
+
+
+@dataclass(frozen=True)
+class Program:
+    """An exported program and what is to be seen of it."""
+
+    buffer: bytes
+    operators: tuple[str, ...]
+    runs: tuple[Run, ...]
+    data: dict[str, bytes] = field(default_factory=dict)
+    """Files of weights, by name without ``.ptd``."""
+    meant: Mapping[str, Meant] = field(default_factory=dict)
+    """By methods."""
+
+
+def lower(
+    exported: Any,
+    runs: tuple[Run, ...],
+    *,
+    delegate: bool = False,
+    config: Any = None,
+    options: dict[str, bool] | None = None,
+) -> Program:
+    """What upstream makes of an exported module; ``options``: of the partitioner."""
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
+
+    methods = exported if isinstance(exported, dict) else {"forward": exported}
+    meant = {name: Meant.of(one) for name, one in methods.items()}
+    lowered = to_edge_transform_and_lower(
+        exported,
+        partitioner=[XnnpackPartitioner(**(options or {}))] if delegate else [],
+        compile_config=EdgeCompileConfig(_check_ir_validity=False),
+    ).to_executorch(config)
+    names = sorted(
+        f"{item.name}.{item.overload}" if item.overload else item.name
+        for plan in lowered.executorch_program.execution_plan
+        for item in plan.operators
+    )
+    files = {name: bytes(blob) for name, blob in getattr(lowered, "_tensor_data", {}).items()}
+    return Program(bytes(lowered.buffer), tuple(names), runs, files, meant)
+
 
 Function = Callable[..., Any]
 """Of the module, which has the layers, and its inputs."""
@@ -81,6 +170,14 @@ def sound(
     shapes = (sizes,) if sizes and isinstance(module, Made) else sizes  # which takes its inputs as one row
     exported = torch.export.export(copy.deepcopy(module), first, dynamic_shapes=shapes, strict=False)
     return lower(exported, runs(module, given, executions), delegate=delegate, config=config, options=options)
+
+
+def input_written(module: Any, *given: Any, delegate: bool = False) -> Program:
+    """The program of a module that writes to its first input, which comes first among the outputs then."""
+    exported = torch.export.export(module, fresh(given), strict=False)
+    after = fresh(given)
+    results = leaves((after[0], module(*after)))
+    return lower(exported, (Run(given, results), Run(given, results, 3)), delegate=delegate)
 
 
 def settings(**options: Any) -> Any:

@@ -11,8 +11,7 @@ from torch import nn
 from torch.export import Dim
 from torch.nn import functional
 
-from verify.operators.lowering import Program
-from verify.sound.making import made, settings, sound
+from verify.sound.making import Program, made, settings, sound
 
 _ROWS = (5, 1, 9)
 """An export with five rows, then the bounds."""

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from verify.operators.lowering import Program, Run, lower
-from verify.sound.making import fresh, leaves, made, settings, sound
+from verify.sound.making import Program, Run, input_written, leaves, lower, made, settings, sound
 
 
 def _added(m: Any, x: Any) -> Any:
@@ -129,15 +128,6 @@ def _input_written_in_a_view(m: Any, x: Any) -> Any:
     return x.sum(1)
 
 
-def _input_program(function: Any) -> Program:
-    """What was written to an input comes first among the outputs."""
-    module, given = made(function), (torch.randn(2, 3),)
-    exported = torch.export.export(module, fresh(given), strict=False)
-    after = fresh(given)
-    results = leaves(module(*after))
-    return lower(exported, (Run(given, (*after, *results)), Run(given, (*after, *results), 3)))
-
-
 class _Coder(nn.Module):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
@@ -166,8 +156,8 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     },
     **{f"{kind}-delegated": partial(_program, kind, delegate=True) for kind in ("average", "recurrent", "added")},
     "in-place": lambda: sound(made(_in_place), (torch.randn(2, 3),), executions=(1, 2)),
-    "input-written": partial(_input_program, _input_written),
-    "input-written-in-a-view": partial(_input_program, _input_written_in_a_view),
+    "input-written": lambda: input_written(made(_input_written), torch.randn(2, 3)),
+    "input-written-in-a-view": lambda: input_written(made(_input_written_in_a_view), torch.randn(2, 3)),
     "methods": partial(_methods, delegate=False),
     "methods-delegated": partial(_methods, delegate=True),
 }

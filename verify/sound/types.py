@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from verify.operators.lowering import Program
-from verify.sound.making import Function, made, sound
+from verify.sound.making import Function, Program, made, sound
 
 _TYPES = {
     "float": torch.float32, "double": torch.float64, "half": torch.float16, "brain": torch.bfloat16,

@@ -1,5 +1,5 @@
-// How a model is kept from the XNNPACK provider where it would go wrong. tests/integration/test_onnx_operators.py runs
-// such forms, guarded and unguarded.
+// How a model is kept from the XNNPACK provider where it would go wrong.
+// tests/integration/test_onnx_operators.py runs such forms, guarded and unguarded.
 #include "check.h"
 #include "model_builder.h"
 #include "model_file.h"

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from verify.operators.lowering import Program, Run, flat, lower
+from verify.sound.making import Program, Run, leaves, lower
 
 _ROOM = 32
 _OPERATORS = "executorch.extension.llm.custom_ops.custom_ops"
@@ -96,7 +96,7 @@ def decoder() -> Program:
     for last in range(1, len(calls) + 1):
         module.keys.zero_()
         module.values.zero_()
-        results = [flat(module(*one)) for one in calls[:last]]
+        results = [leaves(module(*one)) for one in calls[:last]]
         runs.append(Run(calls[last - 1], results[-1], first=tuple(("forward", one) for one in calls[: last - 1])))
     runs.append(Run(given(1, _ROOM), ()))
     return lower(exported, tuple(runs), delegate=True)
@@ -118,6 +118,6 @@ def others() -> Program:
     dynamic = ({1: tokens}, {1: tokens}, None, {1: tokens}, {0: tokens})
     calls = given(3, 0, [30, 31, 0]), given(2, 3, [1, 2])
     exported = torch.export.export(module, calls[0], dynamic_shapes=dynamic, strict=False)
-    first = flat(module(*calls[0]))
-    second = flat(module(*calls[1]))
+    first = leaves(module(*calls[0]))
+    second = leaves(module(*calls[1]))
     return lower(exported, (Run(calls[0], first), Run(calls[1], second, first=(("forward", calls[0]),))))
