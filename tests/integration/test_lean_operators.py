@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings(
 # float64: the exporter makes constants of a module float32, so 0.1 is not the 0.1 that ATen has.
 TOLERANCE = {"float16": 2e-3, "float32": 1e-5, "float64": 1e-7}
 GROUPS = named("verify/operators/single.py", "GROUPS")
-FAMILIES = named("verify/operators/batches.py", "FAMILIES")
+FAMILIES = named("verify/operators/draws.py", "FAMILIES")
 
 
 _ENTRY = re.compile(r'\{"([\w:.]+)",\s*(?:typed<(\w+)[^{}]*?>|[^{}]*?,\s*(\d+))(?:,\s*Sharing::\w+)?\}')
@@ -98,9 +98,9 @@ def test_a_group_of_operators_computes_what_aten_does(lean: Bundle, tmp_path: Pa
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_kernel_computes_what_aten_does(lean: Bundle, tmp_path: Path, family: str) -> None:
-    from verify.operators import batches as operator_batches
+    from verify.operators import draws
 
-    batch = operator_batches.export(operator_batches.draw(family, SEED))
+    batch = draws.export(draws.draw(family, SEED))
     assert {case.kernel for case in batch.cases} <= set(batch.operators), "cases that no longer exercise their kernel"
     found = iter(_run(lean, tmp_path, batch.program, batch.inputs))
     for case, results in zip(batch.cases, batch.results, strict=True):

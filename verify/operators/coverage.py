@@ -52,13 +52,12 @@ def upstreams() -> list[str]:
 
 def exercised() -> dict[str, str]:
     """Kernel -> the group that exercises it."""
-    from verify.operators import batches as operator_batches
-    from verify.operators import written
+    from verify.operators import draws, written
     from verify.sound import runtime
 
     found: dict[str, str] = {}
     sources: list[tuple[str, Iterable[str]]] = [
-        *((family, operator_batches.makers(family)) for family in operator_batches.FAMILIES),
+        *((family, draws.makers(family)) for family in draws.FAMILIES),
         ("numbers", written.numbers().operators),
         ("calls", written.calls().operators),
         ("chance", written.chance().operators),

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from hypothesis import strategies as st
 
-from verify.operators.draws import ALL, FLOATS, INTEGERS, Call, Draw, broadcast, dtype, shape, tensor
+from verify.operators.draws import ALL, FLOATS, INTEGERS, Call, Draw, Maker, broadcast, dtype, shape, tensor
 
 aten = torch.ops.aten
-Maker = Callable[[Draw], Call]
 # Less one: values whose results are far apart where their arguments round differently.
 _WHOLE = (*INTEGERS[:4], torch.float32)
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from hypothesis import strategies as st
 
-from verify.operators.draws import SIZES, Call, Draw, shape, tensor
+from verify.operators.draws import SIZES, Call, Draw, Maker, shape, tensor
 
 importlib.import_module("executorch.kernels.quantized")
 importlib.import_module("executorch.exir.passes._quant_patterns_and_replacements")
@@ -17,7 +16,6 @@ importlib.import_module("torch.ao.quantization.fx._decomposed")
 
 aten = torch.ops.aten
 quantized = torch.ops.quantized_decomposed
-Maker = Callable[[Draw], Call]
 
 
 def _image(draw: Draw, channels: int, dims: int = 2, least: int = 5) -> torch.Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from verify.operators.batches import flat, portable
+from verify.operators.draws import flat, portable
 
 aten = torch.ops.aten
 Make = Callable[[], tuple[Callable[..., Any], tuple[torch.Tensor, ...]]]

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from hypothesis import strategies as st
 
-from verify.operators.draws import ALL, FLOATS, INTEGERS, SIZES, Call, Draw, dim_of, dtype, shape, some_dims, tensor
+from verify.operators.draws import (
+    ALL,
+    FLOATS,
+    INTEGERS,
+    SIZES,
+    Call,
+    Draw,
+    Maker,
+    dim_of,
+    dtype,
+    shape,
+    some_dims,
+    tensor,
+)
 
 aten = torch.ops.aten
-Maker = Callable[[Draw], Call]
 _NUMBERS = (*FLOATS, *INTEGERS[:4])
 _HALFLESS = (torch.float32, torch.float64)
 

@@ -8,10 +8,9 @@ from typing import Any
 import torch
 from hypothesis import strategies as st
 
-from verify.operators.draws import ALL, FLOATS, SIZES, Call, Draw, dim_of, dtype, shape, some_dims, tensor
+from verify.operators.draws import ALL, FLOATS, SIZES, Call, Draw, Maker, dim_of, dtype, shape, some_dims, tensor
 
 aten = torch.ops.aten
-Maker = Callable[[Draw], Call]
 
 
 def _any(draw: Draw, least: int = 1, most: int = 4) -> torch.Tensor:

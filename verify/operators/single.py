@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from verify.operators.batches import portable
+from verify.operators.draws import portable
 
 Tensors = tuple[torch.Tensor, ...]
 Group = tuple[Callable[..., tuple[Any, ...]], Callable[[], Tensors]]
