@@ -17,9 +17,8 @@ from toolchains.targets import get_target
 from verify.agree import agree, sound
 from verify.agree import kept as agree_kept
 from verify.agree import look as agree_look
-from verify.agree.kept import Cell
 from verify.agree.look import Executor
-from verify.agree.programs import About, Compared
+from verify.agree.programs import INFINITE, About, Cell, Compared
 from verify.agree.sound import Case
 
 ABOUT = About("mlp fp32", "mlp", "fp32")
@@ -87,7 +86,7 @@ def test_one_wrong_element_is_found(program: Compared, tmp_path: Path) -> None:
     whole = agree_look.judge(program, planted(program, tmp_path / "whole", 1, 1))
     assert whole.outcome == "differs" and "output1: 1 of 5" in whole.why
     nan = agree_look.judge(program, planted(program, tmp_path / "nan", 0, float("nan")))
-    assert nan.outcome == "differs" and nan.max_abs == agree_kept.INFINITE
+    assert nan.outcome == "differs" and nan.max_abs == INFINITE
     assert agree_kept.text(nan) == "differs"
 
 

@@ -19,10 +19,10 @@ from core.processes.sweep import Cell as Work
 from core.processes.sweep import Journal, sweep
 from toolchains.emulation import platforms
 from toolchains.targets import get_target, load_targets
-from verify.agree import on_device, sound
-from verify.agree.kept import ZOO, Cell, Column, Families, counts, places, publish, text
-from verify.agree.look import Executor, look
-from verify.agree.programs import Compared, chosen, prepare, table
+from verify.agree import sound
+from verify.agree.kept import ZOO, Column, Families, counts, publish, text
+from verify.agree.look import DEVICES, Executor, look, places, platform_of
+from verify.agree.programs import Cell, Compared, chosen, prepare, table
 
 ENGINE = "lean"
 ALL = "all"
@@ -69,8 +69,8 @@ def _executor(bundle: Bundle, cpu: str) -> Executor | None:
     """The bundle on a platform; ``None`` if this machine does not have that platform."""
     target = get_target(bundle.manifest.target)
     try:
-        if cpu in on_device.DEVICES:
-            return Executor.of(bundle, on_device.platform_of(target, cpu))
+        if cpu in DEVICES:
+            return Executor.of(bundle, platform_of(target, cpu))
         return Executor.of(bundle, platforms.platform_for(target, cpu))
     except (HostError, NotSupportedError) as error:
         console.note(f"{bundle.manifest.target} on {cpu}: left out: {error.what} {error.cause}")

@@ -6,50 +6,17 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
-
-from pydantic import BaseModel, ConfigDict
 
 from core import console
-from core.formats.program import ENDLESS
-from toolchains.emulation import platforms
-from toolchains.targets import Target, load_targets
-from verify.agree import on_device
+from toolchains.targets import load_targets
+from verify.agree.look import places
+from verify.agree.programs import INFINITE, Cell
 from verify.tables import Row, Table
 
 COUNTS = Table("docs/proofs.md", "agreement")
 REMARKS = Table("docs/proofs.md", "remarks")
 ZOO = "the zoo, architectures"
 """The family of the programs that `verify.agree.programs` knows."""
-INFINITE = ENDLESS
-Outcome = Literal["exact", "agrees", "differs", "refused", "failed", "too slow"]
-
-
-class Cell(BaseModel):
-    """One program on one executor."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    outcome: Outcome
-    """``exact``: bit for bit; ``refused``: the engine does not take it there, and says why."""
-    max_abs: float = 0.0
-    """Largest absolute difference from upstream's outputs; `INFINITE` if it is not a number."""
-    right: Literal["", "lean", "upstream", "both", "known"] = ""
-    """Where the engines differ: whose outputs are PyTorch's; ``both``: both refuse it; ``known``: it is refused for
-    what docs/lean.md says is missing."""
-    why: str = ""
-    how: str = ""
-    """How it ran there; empty where it did not."""
-
-    @property
-    def good(self) -> bool:
-        """Whether the outputs agree, and nothing is to be explained."""
-        return self.outcome in ("exact", "agrees") and not self.right
-
-    @property
-    def wrong(self) -> bool:
-        """Whether lean may be at fault."""
-        return not self.good and self.right not in ("lean", "both", "known")
 
 
 @dataclass(frozen=True)
@@ -66,11 +33,6 @@ class Column:
 
 Families = Mapping[str, Sequence[str]]
 """Names of programs by the family that counts them."""
-
-
-def places(target: Target) -> tuple[str, ...]:
-    """Where the target's programs are compared on this machine: its platforms here, and virtual devices."""
-    return (*platforms.cpus(target), *on_device.cpus(target))
 
 
 def everywhere() -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The zoo's programs that ``./inv self.agree`` compares: in all schemes, and further architectures.
+"""What ``./inv self.agree`` compares, and what came of it; and the zoo's programs, with further architectures.
 
 Upstream's own runtime computed the outputs on this machine, once: an export keeps them beside the program. Exports of
 the further architectures are in the cache.
@@ -11,12 +11,46 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
 
 from core.files import sha256_bytes, sha256_file
-from core.formats.program import Tolerance, load_program
+from core.formats.program import ENDLESS, Tolerance, load_program
 from core.paths import cache_dir
 from models.zoo import PORTABLE, everything, load_compared
 from verify.programs import pick
+
+INFINITE = ENDLESS
+Outcome = Literal["exact", "agrees", "differs", "refused", "failed", "too slow"]
+
+
+class Cell(BaseModel):
+    """One program on one executor."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    outcome: Outcome
+    """``exact``: bit for bit; ``refused``: the engine does not take it there, and says why."""
+    max_abs: float = 0.0
+    """Largest absolute difference from upstream's outputs; `INFINITE` if it is not a number."""
+    right: Literal["", "lean", "upstream", "both", "known"] = ""
+    """Where the engines differ: whose outputs are PyTorch's; ``both``: both refuse it; ``known``: it is refused for
+    what docs/lean.md says is missing."""
+    why: str = ""
+    how: str = ""
+    """How it ran there; empty where it did not."""
+
+    @property
+    def good(self) -> bool:
+        """Whether the outputs agree, and nothing is to be explained."""
+        return self.outcome in ("exact", "agrees") and not self.right
+
+    @property
+    def wrong(self) -> bool:
+        """Whether lean may be at fault."""
+        return not self.good and self.right not in ("lean", "both", "known")
+
 
 STATIC = "qs8"
 """Static 8 bits: where nothing is left outside the delegate, XNNPACK computes with whole numbers alone."""

@@ -19,9 +19,8 @@ from core.files import locked, sha256_bytes, sha256_file
 from core.formats.program import Tolerance
 from core.paths import ROOT, cache_dir
 from deploy.run.needs import complex_only
-from verify.agree.kept import INFINITE, Cell
 from verify.agree.look import Executor, execute, look
-from verify.agree.programs import About, Compared
+from verify.agree.programs import INFINITE, About, Cell, Compared
 from verify.programs import Maker, pick
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
