@@ -268,7 +268,7 @@ def peers(request: own.Peers) -> None:
 @task(own.Docs)
 def docs(request: own.Docs) -> None:
     from verify import docs as generated
-    from verify.site.build import report
+    from verify.site import report
 
     if request.update:
         generated.keep_runs()

@@ -11,7 +11,7 @@ from core import console
 from core.paths import ROOT
 from core.processes.commands import run
 from verify.rooms import ROOMS
-from verify.site.tasks_page import collection
+from verify.site import collection
 
 PRODUCT = (*ROOMS, "runtime", "recipes", "tasks.py", "conanfile.py", "inv")
 CODE = (".py", ".cpp", ".h", ".hpp", ".c", ".cc", ".java", ".sh", ".cmake", ".j2", ".js", ".toml", ".yml")

@@ -12,7 +12,7 @@ import pytest
 from core.errors import BuildError
 from tests.conftest import Inv
 from tests.support.browser import Browser, browser, outside, pale
-from verify.site import build, pages
+from verify import site as pages
 
 SHOWN = ("index", "commands", "troubleshooting", "proofs")
 """Pages that are looked at: the first, and those with the longest words and widest tables."""
@@ -87,7 +87,7 @@ def test_a_dead_link_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "before.txt").write_text("kept", encoding="utf-8")
     with pytest.raises(BuildError) as failed:
-        build.build()
+        pages.build()
     said = failed.value.cause
     assert "no-such-heading" in said
     assert "nowhere.md" in said

@@ -22,7 +22,7 @@ from models.export import export
 from models.request import versions
 from toolchains.bundle.builder import build
 from verify.suite.inputs import tracked
-from verify.suite.shared_builds import native
+from verify.suite.shared import native
 
 
 def _copy(folder: Path, dist: Path) -> Path:

@@ -20,7 +20,7 @@ from core.files import write_atomic
 from core.paths import ROOT
 from tests.support import order
 from toolchains.targets import get_target
-from verify.suite import ahead, choosing, exported, inputs, passed, runner, shards, times
+from verify.suite import ahead, choosing, inputs, passed, runner, shared, times
 from verify.suite.inputs import Suite, Tree
 from verify.suite.runner import REST, UNITS, Choice
 
@@ -56,7 +56,7 @@ def folder(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("ensure", "ensure_test", "ensure_export"):
         monkeypatch.setattr(environment, name, lambda *_: None)
     monkeypatch.setattr(ahead, "begun", lambda **_: contextlib.nullcontext())
-    monkeypatch.setattr(exported, "kept", contextlib.nullcontext)
+    monkeypatch.setattr(shared, "kept", contextlib.nullcontext)
     own = tmp_path / "own"
     own.mkdir()
     (own / "pytest.ini").write_text("[pytest]\nmarkers = long\n")
@@ -102,11 +102,11 @@ def test_each_file_is_in_one_part_and_the_parts_are_balanced(count: int, monkeyp
     kept = {f"tests/integration/test_{number}.py": 10.0 * number for number in range(1, 30)}
     monkeypatch.setattr(times, "seconds", lambda: kept)
     files = [*kept, "tests/unit/test_new.py", "tests/faults/test_new.py"]
-    parts = [shards.part(files, number, count) for number in range(1, count + 1)]
+    parts = [choosing.part(files, number, count) for number in range(1, count + 1)]
     assert sorted(file for part in parts for file in part) == sorted(files)
     loads = [sum(kept.get(file, 30.0) for file in part) for part in parts]
     assert max(loads) - min(loads) < 40.0
-    assert parts == [shards.part(files[::-1], number, count) for number in range(1, count + 1)]
+    assert parts == [choosing.part(files[::-1], number, count) for number in range(1, count + 1)]
 
 
 def test_the_parts_of_a_run_are_all_of_it() -> None:
@@ -201,7 +201,7 @@ def whole(tree: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str
         monkeypatch.setattr(environment, name, lambda *_: None)
     monkeypatch.setattr(ahead, "begun", lambda **_: contextlib.nullcontext())
     monkeypatch.setattr(choosing, "WAYS", ALL)
-    monkeypatch.setattr(exported, "kept", contextlib.nullcontext)
+    monkeypatch.setattr(shared, "kept", contextlib.nullcontext)
     monkeypatch.setenv("SLIPWAY_DIST", str(tree / "dist"))
     monkeypatch.setattr(runner, "ROOT", tree)
 

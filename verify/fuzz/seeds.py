@@ -1,12 +1,10 @@
 """Small programs that fuzzing begins with: little data, as much structure as a program can have.
 
-Run as a program (``python -m verify.fuzz.seeds FOLDER``) it writes them; upstream's exporter makes all of them.
+Upstream's exporter makes all of them.
 """
 
 from __future__ import annotations
 
-import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -90,8 +88,3 @@ def make(folder: Path) -> None:
     programs["d-attention"] = _delegated(Attention().eval(), sequence)
     for name, buffer in programs.items():
         (folder / f"{name}.pte").write_bytes(buffer)
-
-
-if __name__ == "__main__":
-    warnings.simplefilter("ignore")
-    make(Path(sys.argv[1]))

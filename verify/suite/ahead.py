@@ -84,7 +84,7 @@ def _libraries() -> None:
 
 def _products(number: int) -> None:
     from toolchains.bundle.builder import build
-    from verify.suite.shared_builds import native
+    from verify.suite.shared import native
 
     for target, engine in PRODUCTS[:number]:
         if engine == "native":

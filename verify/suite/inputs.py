@@ -255,7 +255,7 @@ class Suite:
             roots |= {"tasks"} & tree.modules.keys()
             roots |= set().union(*(tree.tasks[word] for word in typed or tree.tasks))
         if "native_packages" in self.text:  # a fixture of tests/conftest.py
-            roots |= {"verify.suite.shared_builds"} & tree.modules.keys()
+            roots |= {"verify.suite.shared"} & tree.modules.keys()
         return tree.closure({one for one in roots if not one.startswith("tests")}, self._barred(roots))
 
     def _barred(self, roots: set[str]) -> list[str]:

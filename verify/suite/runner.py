@@ -18,7 +18,7 @@ from core import console, environment
 from core.errors import SlipwayError, UsageError
 from core.paths import ROOT
 from core.processes.commands import quote
-from verify.suite import ahead, choosing, exported, passed, shards, times
+from verify.suite import ahead, choosing, passed, shared, times
 from verify.suite.choosing import Waiting
 from verify.suite.passed import Passed
 
@@ -92,7 +92,7 @@ class Choice:
         fast: both of them, and nothing that builds or boots.
         all: also the tests marked ``long``, and the files of tests that never ran on this machine.
         again: also integration and fault tests that passed before with the same inputs.
-        shard: with ``all``, which part of the files of tests, as ``2/6`` (`shards`); style and types are in the first.
+        shard: with ``all``, which part of the files of tests, as ``2/6``; style and types are in the first.
         keyword: only tests whose names match; long ones, too.
     """
 
@@ -179,8 +179,8 @@ def _files(*folders: str) -> list[str]:
 
 def _part(choice: Choice) -> list[Step]:
     """The checks of one machine of several."""
-    number, count = shards.parse(choice.shard)
-    mine = shards.part(_files("tests/unit", "tests/integration", "tests/faults"), number, count)
+    number, count = choosing.shard(choice.shard)
+    mine = choosing.part(_files("tests/unit", "tests/integration", "tests/faults"), number, count)
     found = _lint() if number == 1 else []
     units = [file for file in mine if file.startswith("tests/unit/")]
     for name, files in ((UNITS, units), (REST, sorted(set(mine) - set(units)))):
@@ -201,7 +201,7 @@ def run(choice: Choice) -> None:
     planned = [_plan(step, choice, inputs) for step in steps(choice)]
     with contextlib.ExitStack() as stack:
         if any(plan.runs and plan.step.files for plan in planned):
-            stack.enter_context(exported.kept())
+            stack.enter_context(shared.kept())
             stack.enter_context(ahead.begun(whole=choice.all and not choice.shard))
         _run(choice, inputs, planned)
 

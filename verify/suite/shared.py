@@ -1,4 +1,4 @@
-"""Programs of the zoo that earlier runs of the tests exported, for a fresh checkout.
+"""What all tests share and what stays between their runs: native packages, and programs of the zoo.
 
 A program says what it was made from: the model's source, the exporter's and our own code, all options. Where any of it
 has changed it is exported again, as for a user who has an older one in ``dist/programs``. test_export.py exports other
@@ -8,13 +8,27 @@ models in every run, and one of the zoo's in another process, whose bytes must b
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 from core.files import locked, new_folder
+from core.formats.bundle import Native
 from core.formats.program import DESCRIPTION
 from core.paths import cache_dir, programs_dir
+from toolchains.bundle.native import build_native
+
+
+def native(target: str) -> Native:
+    """A target's native packages: built once for all tests that want them, not to be changed.
+
+    Each target costs a minute of both cores the first time: linux-x86_64 and linux-arm64 are the ones that tests may
+    build.
+    """
+    with patch.dict(os.environ, SLIPWAY_DIST=os.fspath(cache_dir("tests", "dist"))):
+        return build_native(target)
 
 
 def _names() -> list[str]:

@@ -1,0 +1,296 @@
+"""``./inv self.docs``: build the documentation's site in ``dist/site``, with a dead link as an error.
+
+README.md is the first page, and no link leaves the site's folder. On a forge the pages stay as they are: README.md and
+CHANGELOG.md lie above ``docs/``, and pages link to sources. The site has all pages in one folder, and a copy of each
+linked source.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import posixpath
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from core import console, environment
+from core.errors import BuildError, HostError, NotSupportedError
+from core.files import locked, new_folder
+from core.paths import ROOT, dist_part
+from core.processes.commands import run
+
+_VALUE = r"(?:'[^']*'|[A-Z][A-Z_]+\b|(?=\S*(?:[_/.@=][\w…%*]|[\d…]))[\w/.@=:…%,*+-]*[\w…%*])"
+"""A value after an option, as opposed to the next word of the sentence."""
+_OPTION = rf"--(?:[a-z][a-z-]*|…)(?:=\S+|[ ]{_VALUE})?"
+_CODE = re.compile(
+    rf"``[^`]+``|`[^`]+`"  # marked already
+    rf"|(?<![\w`/-]){_OPTION}"
+    rf"|(?<![\w`])\./inv(?: [A-Z]+\b| [a-z][a-z.-]*)?(?: {_OPTION}| [A-Z]+\b)*"
+    r"|(?<![\w`/])~?/?(?:[\w.<>*-]+/)+[\w.<>*:-]*"  # a path
+    r"|(?<![\w`/.])[\w-]+\.py:[\w]+"  # a function of a file
+    r"|(?<![\w`/.])[\w-]+\.(?:py|md|toml|json|html|npy|npz|pte|onnx|ptd|etdp|values|yaml|xml|txt|tsv)\b"  # a file
+    r"|(?<![\w`])[A-Z]+_[A-Z_]+(?:=\S+)?"  # a variable
+)
+
+
+def cell(text: str, *, table: bool = True) -> str:
+    """A help text or the line of a docstring as Markdown that shows it."""
+
+    def code(found: re.Match[str]) -> str:
+        inside = found.group().strip("`")
+        end = ""
+        while inside and inside[-1] in ".,;:)":
+            inside, end = inside[:-1], inside[-1] + end
+        return f"`{inside}`{end}"
+
+    parts = []
+    at = 0
+    for found in _CODE.finditer(text):
+        parts += [plain(text[at : found.start()]), code(found)]
+        at = found.end()
+    parts.append(plain(text[at:]))
+    shown = "".join(parts)
+    return shown.replace("|", "\\|") if table else shown
+
+
+def plain(text: str) -> str:
+    """Text without a meaning in Markdown."""
+    return re.sub(r"([\\*_<>\[\]])", r"\\\1", text)
+
+
+_HEAD = """# Commands
+
+Defaults in brackets can be changed: in `invoke.yaml` of the current folder or of the checkout, or in the environment
+(`INVOKE_SLIPWAY_DEVICE=pi`). A command that fails has one of the [exit codes](troubleshooting.md#exit-codes).
+
+"""
+
+
+def collection() -> Any:
+    """The tasks, loaded as Invoke loads them: no package imports ``tasks.py``."""
+    from invoke import Collection
+    from invoke.loader import FilesystemLoader
+
+    module, _ = FilesystemLoader(start=os.fspath(ROOT)).load("tasks")
+    return Collection.from_module(module)
+
+
+def commands_page() -> str:
+    """The site's page of commands: every task with its options, as ``tasks.py`` declares them."""
+    found = collection()
+    names = sorted(found.task_names)
+    lines = [_HEAD, "| command | what it does |\n", "|---|---|\n"]
+    lines += [f"| [`{name}`](#{name.replace('.', '')}) | {cell(_first(found[name]))} |\n" for name in names]
+    lines += [_section(name, found[name]) for name in names]
+    return "".join(lines)
+
+
+def _first(task: Any) -> str:
+    return (inspect.getdoc(task) or "").split("\n", 1)[0]
+
+
+def _section(name: str, task: Any) -> str:
+    text = inspect.getdoc(task) or ""
+    prose, _, example = text.partition("\n\nExample: ")
+    arguments = task.get_arguments()
+    words = "".join(f" {argument.name.upper()}" for argument in arguments if argument.positional)
+    parts = [f"\n## {name}\n\n", f"`./inv {name}{words}`\n\n" if words else "", f"{_prose(prose)}\n"]
+    if example:
+        parts.append(f"\n```console\n$ {example.strip()}\n```\n")
+    rows = [_row(argument) for argument in arguments if not argument.positional or argument.help]
+    if rows:
+        parts += ["\n| option | what it is |\n|---|---|\n", *rows]
+    return "".join(parts)
+
+
+def _prose(text: str) -> str:
+    """A docstring as Markdown: its options and paths as code."""
+    return "\n".join(cell(line, table=False) for line in text.splitlines())
+
+
+def _row(argument: Any) -> str:
+    name = argument.name.replace("_", "-")
+    value = f" {_kind(argument)}" if argument.takes_value else ""
+    shown = name.upper() if argument.positional else f"--{name}{value}"
+    return f"| `{shown}` | {cell(argument.help or '')} |\n"
+
+
+def _kind(argument: Any) -> str:
+    return "N" if argument.kind is int else "VALUE"
+
+
+DOCS = "docs"
+OUTER = {"README.md": "index.md", "CHANGELOG.md": "changelog.md"}
+"""Pages above ``docs/``, and their names in the site."""
+COMMANDS = "commands.md"
+"""A page that only the site has."""
+SOURCES = "files"
+"""The site's folder with copies of linked sources."""
+_LINK = re.compile(r"(\]\()([^)\s#:]+)(#[^)\s]*)?(\))")
+_FENCE = re.compile(r"^(```.*?^```[ ]*$|~~~.*?^~~~[ ]*$)", re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"(`+)(?:(?!`).)+?\1(?!`)")
+
+
+def pages() -> dict[str, Path]:
+    """Name in the site -> the page's file, in the order of names."""
+    found = {name: ROOT / page for page, name in OUTER.items()}
+    return found | {file.name: file for file in sorted((ROOT / DOCS).glob("*.md"))}
+
+
+def prose(text: str) -> list[tuple[bool, str]]:
+    """``text`` in pieces, each with whether it is prose; the others are code, in blocks or in lines."""
+    pieces: list[tuple[bool, str]] = []
+    for index, part in enumerate(_FENCE.split(text)):
+        if index % 2:
+            pieces.append((False, part))
+            continue
+        at = 0
+        for code in _INLINE.finditer(part):
+            pieces += [(True, part[at : code.start()]), (False, code.group())]
+            at = code.end()
+        pieces.append((True, part[at:]))
+    return pieces
+
+
+def moved(text: str, page: Path) -> tuple[str, set[str]]:
+    """A page with its links as the site has them, and the sources that it links to, relative to the checkout."""
+    sources: set[str] = set()
+
+    def link(found: re.Match[str]) -> str:
+        before, path, anchor, after = found[1], found[2], found[3] or "", found[4]
+        at = posixpath.normpath(posixpath.join(page.parent.relative_to(ROOT).as_posix(), path))
+        if at in OUTER:
+            to = OUTER[at]
+        elif at.startswith(f"{DOCS}/"):
+            to = at.removeprefix(f"{DOCS}/")
+        else:
+            sources.add(at)
+            to = f"{SOURCES}/{hidden(at)}"
+        return f"{before}{to}{anchor}{after}"
+
+    # A link's text may hold code, so a link is looked for in the whole, and code is put back afterwards.
+    kept: list[str] = []
+    marked = ""
+    for is_prose, piece in prose(text):
+        if is_prose:
+            marked += piece
+        else:
+            kept.append(piece)
+            marked += f"\0{len(kept) - 1}\0"
+    text = _LINK.sub(link, marked)
+    return re.sub(r"\0(\d+)\0", lambda found: kept[int(found[1])], text), sources
+
+
+_NAMED = re.compile(r"\[(?P<file>[\w-]+\.md)\]\((?P<to>(?P=file)(?:#[\w-]*)?)\)")
+"""A link whose text is the file's name, as pages have them for a forge."""
+
+
+def titled(text: str, titles: Mapping[str, str]) -> str:
+    """The text with a page's title in place of its file's name, which a reader of the site never sees."""
+    return _NAMED.sub(lambda found: f"[{titles.get(found['file'], found['file'])}]({found['to']})", text)
+
+
+def _title(file: Path) -> str:
+    """A page's first heading."""
+    heading = re.search(r"^# (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+    return heading[1] if heading else file.name
+
+
+def hidden(path: str) -> str:
+    """A path without names that begin with a dot: MkDocs leaves those out."""
+    return "/".join(part.lstrip(".") for part in path.split("/"))
+
+
+def stage(folder: Path) -> None:
+    """Write all pages, pictures and linked sources into ``folder``, which is empty.
+
+    Raises:
+        BuildError: a page links to a folder. FileNotFoundError: a page links to a source that does not exist.
+    """
+    linked: set[str] = set()
+    titles = {name: _title(file) for name, file in pages().items()}
+    (folder / COMMANDS).write_text(commands_page(), encoding="utf-8")
+    for name, file in pages().items():
+        text, sources = moved(file.read_text(encoding="utf-8"), file)
+        for source in sorted(sources):
+            if (ROOT / source).is_dir():
+                raise BuildError(
+                    f"{file.relative_to(ROOT).as_posix()} links to a folder: {source}.",
+                    "the site has copies of linked files, not of folders",
+                    "link to a file of the folder, or write its name without a link, then ./inv self.docs",
+                )
+        text = titled(text, titles)
+        # MkDocs' Markdown reads what is inside of HTML only where that is said.
+        text = text.replace("<details>", '<details markdown="1">')
+        (folder / name).write_text(text, encoding="utf-8")
+        linked |= sources
+    for picture in (ROOT / DOCS).glob("*.svg"):
+        shutil.copyfile(picture, folder / picture.name)
+    shutil.copytree(ROOT / DOCS / "site", folder / "site", ignore=shutil.ignore_patterns("*.yml"))
+    for source in linked:
+        target = folder / SOURCES / hidden(source)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / source, target)
+
+
+CONFIG = ROOT / "docs" / "site" / "mkdocs.yml"
+_SECONDS = 600
+_WORDS = ("WARNING", "ERROR")
+
+
+def build() -> Path:
+    """Build the site, and give the path of its first page.
+
+    Raises:
+        BuildError: a link leads nowhere, or a page is not in the navigation. NotSupportedError: Python 3.10
+        HostError: the packages cannot be installed, or the disk is full.
+    """
+    if sys.version_info < (3, 11):
+        raise NotSupportedError(
+            "The site's packages do not install here.", "they need Python 3.11",
+            "SLIPWAY_PYTHON=python3.11 SLIPWAY_VENV=.venv311 ./inv self.docs",
+        )  # fmt: skip
+    packages = environment.apart("docs")
+    path = os.pathsep.join([os.fspath(packages), *filter(None, [os.environ.get("PYTHONPATH")])])
+    # MkDocs 1.6.1 is what is pinned: the theme's note about a MkDocs 2 concerns nobody here.
+    env = {**os.environ, "PYTHONPATH": path, "NO_MKDOCS_2_WARNING": "1"}
+    site = dist_part("site")
+    with locked("site", "waiting for another ./inv self.docs"), new_folder(site) as folder:
+        with tempfile.TemporaryDirectory(prefix="slipway-docs-") as name:
+            staged = Path(name) / "docs"
+            staged.mkdir()
+            stage(staged)
+            config = Path(name) / "mkdocs.yml"
+            lines = [f"INHERIT: {CONFIG}", f"docs_dir: {staged}", f"site_dir: {folder}"]
+            config.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--clean", "--config-file", os.fspath(config)]
+            done = run(words, env=env, timeout=_SECONDS, error=None, what="Building the site")
+        if done.returncode:
+            found = [line for line in done.stderr.splitlines() if line.startswith(_WORDS)]
+            if not found:
+                raise HostError("MkDocs failed.", "\n".join(done.stderr.splitlines()[-12:]), "./inv self.docs")
+            raise BuildError(
+                f"The site has {len(found)} faults.", "\n".join(found),
+                "correct the pages in docs/ (or docs/site/mkdocs.yml, which lists them), then ./inv self.docs", found,
+            )  # fmt: skip
+        folder.chmod(0o755)
+    return site / "index.html"
+
+
+def report(as_json: bool) -> None:
+    """Build the site, and say where it is.
+
+    Raises:
+        BuildError, HostError, NotSupportedError: those of `build`.
+    """
+    first = build()
+    count = len(pages()) + 1
+    if as_json:
+        console.print_json({"site": str(first.parent), "first": str(first), "pages": count})
+    else:
+        console.out().print(f"{count} pages: {console.shown(first)}", soft_wrap=True)
