@@ -106,6 +106,8 @@ class Bench(Reported):
             raise UsageError(
                 f"--what {self.what!r} is not measured.", f"it is one of {', '.join(KINDS)}", "./inv self.bench"
             )
+        if self.update and self.only:
+            raise UsageError("Figures of some only are not kept.", "--only was given with --update", "leave one out")
 
 
 class Peers(Reported):
@@ -122,6 +124,10 @@ class Peers(Reported):
     runtimes: str = option("comma-separated names of the others (default: all)")
     again: bool = option("convert and measure also what was before", False)
     update: bool = option("keep the figures for the docs, if the machine was quiet", False)
+
+    def _check(self) -> None:
+        if self.update and (self.only or self.runtimes):
+            raise UsageError("Figures of some only are not kept.", "the docs have all", "./inv self.peers --update")
 
 
 class Docs(Reported):

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from commands.own import Bench
 from core import console
-from core.errors import UsageError
 from core.paths import dist_part
 from verify.bench.measuring import Measured, Subject, engines, machine, sweep, undisturbed
 from verify.programs import pick
@@ -49,10 +48,6 @@ def run(request: Bench) -> None:
     from core.environment import ensure_export
 
     ensure_export()
-    if request.update and request.only:
-        raise UsageError(
-            "Figures of some operators only are not kept.", "--only was given with --update", "leave one out"
-        )
     from verify.operators import layers
 
     names = pick(layers.USES, request.only, "./inv self.bench --what operators --only softmax,gelu")

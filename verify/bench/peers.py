@@ -20,7 +20,7 @@ from commands.own import Peers
 from core import console, environment
 from core.environment import bootstrap
 from core.environment.lock import requirements
-from core.errors import BuildError, SlipwayError, UsageError
+from core.errors import BuildError, SlipwayError
 from core.files import sha256_bytes, sha256_file
 from core.formats.bundle import Bundle
 from core.paths import dist_part
@@ -381,10 +381,7 @@ def run(request: Peers) -> None:
 
     Raises:
         ConfigError: ``--only`` or ``--runtimes`` names nothing. NotSupportedError: not on this machine.
-        UsageError: some figures only are to be kept.
     """
-    if request.update and (request.only or request.runtimes):
-        raise UsageError("Figures of some nets or runtimes only are not kept.", "", "./inv self.peers --update")
     every = {one.name: one for net in NETS for bits in FAR for one in [Wanted(net, bits)]}
     chosen = [every[name] for name in pick(every, request.only, EXAMPLE)]
     runtimes = pick(RUNTIMES, request.runtimes, EXAMPLE)

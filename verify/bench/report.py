@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from commands.own import Bench
 from core import console
-from core.errors import ConfigError, UsageError
+from core.errors import ConfigError
 from core.formats.program import load_program
 from verify.bench.measuring import Measured, Subject, engines, machine, sweep, undisturbed
 from verify.bench.nets import FLOAT, Exported, choose, export, folder_of
@@ -143,11 +143,8 @@ def run(request: Bench) -> None:
 
     Raises:
         ConfigError: ``--only`` names nothing, or nothing could be exported. NotSupportedError: not on this machine.
-        UsageError: some programs only are to be kept.
     """
     chosen = choose(request.only)
-    if request.update and request.only:
-        raise UsageError("Figures of some nets only are not kept.", "--only was given with --update", "leave one out")
     bundles = engines()
     made = export(chosen, request.again)
     ready = [one for one in chosen if not made[one.name].error]

@@ -28,18 +28,6 @@ def _unplaced(writer: Writer, like: torch.Tensor) -> ValueRef:
     return ValueRef(index)
 
 
-def _reads_without_memory(writer: Writer) -> None:
-    writer.call("aten::relu.out", _unplaced(writer, torch.zeros(4)), Out(torch.zeros(4)))
-
-
-def _writes_without_memory(writer: Writer) -> None:
-    writer.call("aten::relu.out", torch.ones(4), _unplaced(writer, torch.zeros(4)))
-
-
-def _views_more_than_there_is(writer: Writer) -> None:
-    writer.call("executorch_prim::et_view.default", torch.ones(4), [2**16, 2**15], Out(torch.zeros(2, 2)))
-
-
 def _indexes_into_another_type(writer: Writer) -> None:
     kept = Out(torch.zeros(3, dtype=torch.int64))
     writer.call("aten::index.Tensor_out", torch.ones(3, dtype=torch.uint8), [torch.tensor([0, 1, 2])], kept)
@@ -54,33 +42,9 @@ def _index(writer: Writer, number: int) -> ValueRef:
     return writer.constant(torch.tensor([0, number, 1]))
 
 
-def _selects_beyond(writer: Writer) -> None:
-    writer.call("aten::index_select.out", torch.ones(2, 4), 1, _index(writer, 4), Out(torch.zeros(2, 3)))
-
-
-def _selects_before(writer: Writer) -> None:
-    writer.call("aten::index_select.out", torch.ones(4, 2), 0, _index(writer, -1), Out(torch.zeros(3, 2)))
-
-
-def _indexes_beyond(writer: Writer) -> None:
-    writer.call("aten::index.Tensor_out", torch.ones(4, 2), [_index(writer, 4)], Out(torch.zeros(3, 2)))
-
-
 def _indexes_before(writer: Writer) -> None:
     both = [_index(writer, 1), _index(writer, -3)]
     writer.call("aten::index.Tensor_out", torch.ones(4, 2), both, Out(torch.zeros(3)))
-
-
-def _puts_beyond(writer: Writer) -> None:
-    writer.call("aten::index_put.out", torch.ones(4), [_index(writer, 4)], torch.ones(1), False, Out(torch.zeros(4)))
-
-
-def _gathers_beyond(writer: Writer) -> None:
-    writer.call("aten::gather.out", torch.ones(2), 0, _index(writer, 2), False, Out(torch.zeros(3)))
-
-
-def _repeats_beyond_all_numbers(writer: Writer) -> None:
-    writer.call("aten::repeat.out", torch.ones(4), [2**62 + 1], Out(torch.zeros(4)))
 
 
 def _strides_beyond_all_numbers(writer: Writer) -> None:
@@ -88,21 +52,9 @@ def _strides_beyond_all_numbers(writer: Writer) -> None:
     writer.call("aten::as_strided_copy.out", torch.ones(16), [2] * 4, far, 0, Out(torch.zeros(2, 2, 2, 2)))
 
 
-def _too_few_arguments(writer: Writer) -> None:
-    writer.call("aten::add.out", torch.ones(4), torch.ones(4))
-
-
 def _overwrites_its_input(writer: Writer) -> None:
     both = writer.given(torch.ones(64, 3), bounded=True)
     writer.call("aten::mm.out", both, torch.ones(3, 2), both)
-
-
-def _rounds_in_an_unknown_way(writer: Writer) -> None:
-    writer.call("aten::div.out_mode", torch.ones(4), torch.ones(4), "round", Out(torch.zeros(4)))
-
-
-def _approximates_in_an_unknown_way(writer: Writer) -> None:
-    writer.call("aten::gelu.out", torch.ones(4), "cubic", Out(torch.zeros(4)))
 
 
 def _moved_into_an_input(writer: Writer) -> None:
@@ -183,22 +135,40 @@ def _results_in_one_another(writer: Writer) -> None:
 
 
 WRONG: dict[str, Maker] = {
-    "reads-without-memory": _reads_without_memory,
-    "writes-without-memory": _writes_without_memory,
-    "views-too-much": _views_more_than_there_is,
+    "reads-without-memory": lambda writer: writer.call(
+        "aten::relu.out", _unplaced(writer, torch.zeros(4)), Out(torch.zeros(4))
+    ),
+    "writes-without-memory": lambda writer: writer.call(
+        "aten::relu.out", torch.ones(4), _unplaced(writer, torch.zeros(4))
+    ),
+    "views-too-much": lambda writer: writer.call(
+        "executorch_prim::et_view.default", torch.ones(4), [2**16, 2**15], Out(torch.zeros(2, 2))
+    ),
     "index-type": _indexes_into_another_type,
     "gather-type": _gathers_into_another_type,
-    "select-beyond": _selects_beyond,
-    "select-before": _selects_before,
-    "index-beyond": _indexes_beyond,
+    "select-beyond": lambda writer: writer.call(
+        "aten::index_select.out", torch.ones(2, 4), 1, _index(writer, 4), Out(torch.zeros(2, 3))
+    ),
+    "select-before": lambda writer: writer.call(
+        "aten::index_select.out", torch.ones(4, 2), 0, _index(writer, -1), Out(torch.zeros(3, 2))
+    ),
+    "index-beyond": lambda writer: writer.call(
+        "aten::index.Tensor_out", torch.ones(4, 2), [_index(writer, 4)], Out(torch.zeros(3, 2))
+    ),
     "index-before": _indexes_before,
-    "put-beyond": _puts_beyond,
-    "gather-beyond": _gathers_beyond,
-    "repeat-overflow": _repeats_beyond_all_numbers,
+    "put-beyond": lambda writer: writer.call(
+        "aten::index_put.out", torch.ones(4), [_index(writer, 4)], torch.ones(1), False, Out(torch.zeros(4))
+    ),
+    "gather-beyond": lambda writer: writer.call(
+        "aten::gather.out", torch.ones(2), 0, _index(writer, 2), False, Out(torch.zeros(3))
+    ),
+    "repeat-overflow": lambda writer: writer.call("aten::repeat.out", torch.ones(4), [2**62 + 1], Out(torch.zeros(4))),
     "stride-overflow": _strides_beyond_all_numbers,
-    "too-few": _too_few_arguments,
-    "unknown-rounding": _rounds_in_an_unknown_way,
-    "unknown-approximation": _approximates_in_an_unknown_way,
+    "too-few": lambda writer: writer.call("aten::add.out", torch.ones(4), torch.ones(4)),
+    "unknown-rounding": lambda writer: writer.call(
+        "aten::div.out_mode", torch.ones(4), torch.ones(4), "round", Out(torch.zeros(4))
+    ),
+    "unknown-approximation": lambda writer: writer.call("aten::gelu.out", torch.ones(4), "cubic", Out(torch.zeros(4))),
     "input-as-output": _overwrites_its_input,
     "moved-into-an-input": _moved_into_an_input,
     "into-a-constant": _into_a_constant,
@@ -273,10 +243,6 @@ def _pool_nothing(writer: Writer) -> None:
     writer.call("aten::_adaptive_avg_pool2d.out", image, [64, 64], Out(torch.zeros(1, 1, 64, 64)))
 
 
-def _triangle(writer: Writer) -> None:
-    writer.call("aten::tril.out", torch.zeros(_LARGEST, 0), 0, Out(torch.zeros(_LARGEST, 0)))
-
-
 def _select(writer: Writer) -> None:
     mask = torch.ones(1, _SIDE, dtype=torch.bool)
     kept = Out(torch.zeros(8), bounded=True)
@@ -311,7 +277,10 @@ GREEDY: dict[str, tuple[Maker, bool]] = {
     "multiply": (_multiply, True),
     "convolve": (_convolve, True),
     "pool-nothing": (_pool_nothing, False),
-    "triangle": (_triangle, True),
+    "triangle": (
+        lambda writer: writer.call("aten::tril.out", torch.zeros(_LARGEST, 0), 0, Out(torch.zeros(_LARGEST, 0))),
+        True,
+    ),
     "select": (_select, False),
     "find": (_find, False),
     "look-up": (_look_up, True),
