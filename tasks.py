@@ -226,12 +226,7 @@ def test(request: own.Test) -> None:
     if request.times:
         times.show(update=request.update)
         return
-    runner.run(
-        runner.Choice(
-            unit=request.unit, lint=request.lint, fast=request.fast, all=request.all, again=request.again,
-            shard=request.shard, keyword=request.keyword,
-        )
-    )  # fmt: skip
+    runner.run(request)
 
 
 @task(own.Agree)

@@ -33,6 +33,27 @@ class Test(Request):
             raise UsageError("--update goes with --times.", "it keeps figures that are there", "./inv test --times")
         if self.times and self.typed - {"times", "update"}:
             raise UsageError("--times goes with --update only.", "it runs no test", "./inv test --times")
+        if len(self._kinds) > 1:
+            what = f"{' and '.join(self._kinds)} cannot be used together."
+            raise UsageError(what, "each says which tests run", f"./inv test {self._kinds[0]}")
+        if self.again and not self.whole:
+            raise UsageError(
+                "--again goes with a whole run.", "only that leaves out tests that passed before", "./inv test --again"
+            )
+        if self.shard and (not self.all or self.keyword):
+            raise UsageError("--shard goes with --all.", "it is a part of all tests", "./inv test --all --shard 2/6")
+        if self.lint and self.keyword:
+            what = "--keyword does not go with --lint."
+            raise UsageError(what, "it selects tests, and --lint runs none", "./inv test --keyword NAME")
+
+    @property
+    def _kinds(self) -> list[str]:
+        return [f"--{name}" for name in ("unit", "lint", "fast", "all") if getattr(self, name)]
+
+    @property
+    def whole(self) -> bool:
+        """Tests of all kinds run: those that passed before need not."""
+        return not (self.unit or self.lint or self.fast or self.keyword)
 
 
 class Agree(Reported):

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from commands.own import Test as Choice
 from core import environment
 from core.errors import HostError
 from core.files import write_atomic
@@ -22,7 +23,7 @@ from tests.support import order
 from toolchains.targets import get_target
 from verify.suite import ahead, choosing, inputs, passed, runner, shared, times
 from verify.suite.inputs import Suite, Tree
-from verify.suite.runner import REST, UNITS, Choice
+from verify.suite.runner import REST, UNITS
 
 QUICK = tuple(word for name in ("hypothesispytest", "xdist", "labgrid") for word in ("-p", f"no:{name}"))
 """Options against plugins that take a second to load."""

@@ -14,8 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from commands.own import Test
 from core import console, environment
-from core.errors import SlipwayError, UsageError
+from core.errors import SlipwayError
 from core.paths import ROOT
 from core.processes.commands import quote
 from verify.suite import ahead, choosing, passed, shared, times
@@ -73,7 +74,7 @@ def _lint() -> list[Step]:
     return [Step(name, argv, beside=True) for name, argv in checks.items()]
 
 
-def _pytest(name: str, folders: Sequence[str], choice: Choice) -> Step:
+def _pytest(name: str, folders: Sequence[str], choice: Test) -> Step:
     options = ["--durations=10", "-q", f"--junit-xml={times.report(name)}"]
     if choice.keyword:
         options += ["-k", choice.keyword]
@@ -82,67 +83,12 @@ def _pytest(name: str, folders: Sequence[str], choice: Choice) -> Step:
     return Step(name, _python("pytest", *folders, *options))
 
 
-@dataclass(frozen=True)
-class Choice:
-    """Which checks and tests run; without any of these, what CI runs.
-
-    Attributes:
-        unit: unit tests only.
-        lint: style and types only.
-        fast: both of them, and nothing that builds or boots.
-        all: also the tests marked ``long``, and the files of tests that never ran on this machine.
-        again: also integration and fault tests that passed before with the same inputs.
-        shard: with ``all``, which part of the files of tests, as ``2/6``; style and types are in the first.
-        keyword: only tests whose names match; long ones, too.
-    """
-
-    unit: bool = False
-    lint: bool = False
-    fast: bool = False
-    all: bool = False
-    again: bool = False
-    shard: str = ""
-    keyword: str = ""
-
-    def checked(self) -> Choice:
-        """This choice.
-
-        Raises:
-            UsageError: two of its parts contradict each other.
-        """
-        chosen = [f"--{name}" for name in ("unit", "lint", "fast", "all") if getattr(self, name)]
-        if len(chosen) > 1:
-            raise UsageError(
-                f"{' and '.join(chosen)} cannot be used together.",
-                "each says which tests run",
-                f"./inv test {chosen[0]}",
-            )
-        if self.again and not self.whole:
-            raise UsageError(
-                "--again goes with a whole run.", "only that leaves out tests that passed before", "./inv test --again"
-            )
-        if self.shard and (not self.all or self.keyword):
-            raise UsageError("--shard goes with --all.", "it is a part of all tests", "./inv test --all --shard 2/6")
-        if self.lint and self.keyword:
-            raise UsageError(
-                "--keyword does not go with --lint.",
-                "it selects tests, and --lint runs none",
-                "./inv test --keyword NAME",
-            )
-        return self
-
-    @property
-    def whole(self) -> bool:
-        """Tests of all kinds run: those that passed before need not."""
-        return not (self.unit or self.lint or self.fast or self.keyword)
-
-    @property
-    def command(self) -> str:
-        """What was typed."""
-        given = [f"--{name}" for name in ("unit", "lint", "fast", "all", "again") if getattr(self, name)]
-        for name in ("shard", "keyword"):
-            given += [f"--{name}", getattr(self, name)] if getattr(self, name) else []
-        return quote(["./inv", "test", *given])
+def _command(choice: Test) -> str:
+    """What was typed."""
+    given = [f"--{name}" for name in ("unit", "lint", "fast", "all", "again") if getattr(choice, name)]
+    for name in ("shard", "keyword"):
+        given += [f"--{name}", getattr(choice, name)] if getattr(choice, name) else []
+    return quote(["./inv", "test", *given])
 
 
 def _side_by_side(step: Step) -> Step:
@@ -154,7 +100,7 @@ def _side_by_side(step: Step) -> Step:
     return replace(step, argv=(*step.argv, *words))
 
 
-def steps(choice: Choice) -> list[Step]:
+def steps(choice: Test) -> list[Step]:
     """The checks, in order."""
     if choice.lint:
         return _lint()
@@ -177,7 +123,7 @@ def _files(*folders: str) -> list[str]:
     return sorted(path.relative_to(ROOT).as_posix() for one in folders for path in (ROOT / one).glob("test_*.py"))
 
 
-def _part(choice: Choice) -> list[Step]:
+def _part(choice: Test) -> list[Step]:
     """The checks of one machine of several."""
     number, count = choosing.shard(choice.shard)
     mine = choosing.part(_files("tests/unit", "tests/integration", "tests/faults"), number, count)
@@ -189,14 +135,12 @@ def _part(choice: Choice) -> list[Step]:
     return found
 
 
-def run(choice: Choice) -> None:
+def run(choice: Test) -> None:
     """Run the chosen steps; a failing one does not stop the others.
 
     Raises:
-        UsageError: the choice contradicts itself.
         TestsFailedError: names the steps that failed.
     """
-    choice.checked()
     inputs = passed.read(ROOT) if choice.whole else None
     planned = [_plan(step, choice, inputs) for step in steps(choice)]
     with contextlib.ExitStack() as stack:
@@ -255,14 +199,14 @@ def _names(files: Sequence[str]) -> str:
     return ", ".join(Path(file).stem for file in files)
 
 
-def _plan(step: Step, choice: Choice, inputs: passed.Inputs | None) -> Plan:
+def _plan(step: Step, choice: Test, inputs: passed.Inputs | None) -> Plan:
     known = passed.before(None if choice.again else inputs, step.files, long=choice.all)
     if choice.all or inputs is None:
         return Plan(step, known)
     return Plan(step, known, choosing.waiting(step.files, inputs.files, set(known)))
 
 
-def _run(choice: Choice, inputs: passed.Inputs | None, planned: Sequence[Plan]) -> None:
+def _run(choice: Test, inputs: passed.Inputs | None, planned: Sequence[Plan]) -> None:
     load = os.getloadavg()[0]
     environment.ensure_test()
     if not choice.lint:
@@ -276,7 +220,7 @@ def _run(choice: Choice, inputs: passed.Inputs | None, planned: Sequence[Plan]) 
     console.table("", ["step", "outcome", "time"], [[one.name, one.outcome, f"{one.seconds:.1f} s"] for one in done])
     left = [text for plan in planned for text in plan.said]
     took = time.monotonic() - start
-    times.keep(done, times.read(times.report(one.name) for one in done), load, choice.command, left, took)
+    times.keep(done, times.read(times.report(one.name) for one in done), load, _command(choice), left, took)
     failed = [one.name for one in done if one.outcome.startswith("failed")]
     if failed:
         raise TestsFailedError(f"Failed: {', '.join(failed)}.", "see above", _again(failed), failed)
@@ -315,7 +259,7 @@ def _beside(steps: Sequence[Step]) -> list[times.Step]:
         return list(pool.map(one, steps))
 
 
-def _tests(plan: Plan, choice: Choice, inputs: passed.Inputs | None) -> times.Step:
+def _tests(plan: Plan, choice: Test, inputs: passed.Inputs | None) -> times.Step:
     step, start = plan.step, _begin(plan.step)
     for text in plan.said:
         console.note(text)
