@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict
 from commands.own import Operators
 from core import console
 from core.errors import HostError, UsageError
-from core.files import sha256_bytes, sha256_file
+from core.files import sha256_bytes
 from core.formats.bundle import Bundle
 from core.processes.commands import run as run_command
 from core.processes.sweep import Cell, Journal, sweep
@@ -35,8 +35,8 @@ OPERATORS = Table("docs/onnx.md", "operators")
 ENGINE = "onnxruntime"
 ALONE = "linux-x86_64"
 """The target where every form is run by itself."""
-DANGER = ": the XNNPACK provider "
-"""In a reason, before what would go wrong."""
+_KEPT, _DANGER = " kept from the XNNPACK provider: ", ": the XNNPACK provider "
+"""In a hint, before the reason and before what would go wrong."""
 UNKNOWN = 5
 """Size of a dimension that a model leaves open."""
 _SECONDS = 300.0
@@ -52,6 +52,8 @@ class Run:
     version: str
     failure: str = ""
     """Why there are no outputs."""
+    kept: tuple[str, ...] = ()
+    """Why the bundle keeps nodes from the XNNPACK provider."""
 
 
 class Seen(BaseModel):
@@ -64,8 +66,8 @@ class Seen(BaseModel):
     max_abs: float
     """Largest difference from the CPU provider's output."""
     agrees: bool
-    why: str
-    """Why the bundle leaves it to the CPU provider; empty if it does not."""
+    why: str = ""
+    """Why the bundle keeps it from the provider; empty if it does not."""
     trusted: str = ""
     """What the provider does when it is given an operator which the bundle keeps from it."""
     version: str = ""
@@ -113,6 +115,9 @@ def execute(bundle: Bundle, model: Any, folder: Path, *flags: str) -> Run:
         tuple(np.load(folder / Path(one["file"]).name) for one in answer["outputs"]),
         tuple((node["operator"].rpartition(":")[2], node["provider"]) for node in answer["placement"]["nodes"]),
         answer["engine"]["version"],
+        kept=tuple(
+            hint.partition(_KEPT)[2].partition(_DANGER)[0] for hint in answer["placement"]["hints"] if _KEPT in hint
+        ),
     )
 
 
@@ -151,17 +156,6 @@ def look(bundle: Bundle, case: Case) -> Seen:
         return _look(bundle, case, Path(folder))
 
 
-def expected(bundle: Bundle, model: Any, folder: Path) -> list[tuple[str, str, str]]:
-    """What ``pte_runner --describe`` expects of ``model``: operator, provider and reason of each node."""
-    import onnx
-
-    from deploy.run.needs import describe
-
-    onnx.save(model, folder / "model.onnx")
-    (method,) = describe(bundle, folder / "model.onnx", sha256_file(folder / "model.onnx")).methods
-    return [(node.operator.rpartition(":")[2], node.provider, node.why) for node in method.nodes]
-
-
 def _look(bundle: Bundle, case: Case, folder: Path) -> Seen:
     model = case.model()
     cpu = execute(bundle, model, folder, "--provider=cpu")
@@ -171,8 +165,7 @@ def _look(bundle: Bundle, case: Case, folder: Path) -> Seen:
             raise HostError(f"{case.name} does not run with --provider {name}.", one.failure, "run it by hand")
     want = cpu.outputs[0]
     trusted = ""
-    nodes = expected(bundle, model, folder)
-    if any(DANGER in why for _, _, why in nodes):
+    if ours.kept:
         bare = execute(bundle, model, folder, "--provider=xnnpack", "--trust_provider")
         if bare.failure:
             trusted = "refuses the model" if "crash" not in bare.failure.lower() else "crashes"
@@ -181,8 +174,7 @@ def _look(bundle: Bundle, case: Case, folder: Path) -> Seen:
     found = difference(ours.outputs[0], want)
     return Seen(
         provider="xnnpack" if by_xnnpack(case, ours.placed) else "cpu", max_abs=found,
-        agrees=found <= allowed(case, want), trusted=trusted, version=ours.version,
-        why=next((why.partition(DANGER)[0] for name, _, why in nodes if is_own(case, name) and why), ""),
+        agrees=found <= allowed(case, want), trusted=trusted, version=ours.version, why="; ".join(ours.kept),
     )  # fmt: skip
 
 
@@ -218,7 +210,6 @@ def look_together(bundle: Bundle, folder: Path) -> dict[str, Seen]:
                 max_abs=apart,
                 agrees=apart <= allowed(case, want),
                 version=ours.version,
-                why="",
             )
         console.note(f"operator set {batch.opset}: {len(batch.cases)} forms")
     return found
@@ -338,4 +329,4 @@ def _remark(case: Case, seen: Seen, documented: str) -> str:
         return f"the provider **{seen.trusted}** ({seen.why}); the bundle leaves it to the CPU provider"
     if seen.provider == documented:
         return ""
-    return f"left to the CPU provider: {seen.why}" if case.documented else "taken, other than documented"
+    return "left to the CPU provider" if case.documented else "taken, other than documented"

@@ -68,15 +68,14 @@ TEST(runner_fixes_open_sizes_for_a_session) {
   const std::string inputs = "--inputs=" + folder.file("x.npy");
   const Outcome open = run(folder, {model, inputs});
   CHECK_EQUAL(open.code, 0);
-  CHECK_CONTAINS(open.json, R"("why":"its input's channels, height and width are not all fixed")");
-  CHECK_CONTAINS(open.json, "open: --input_shapes 1x1x4x4 fixes them for the session");
-  CHECK(open.json.find(R"("provider":"XnnpackExecutionProvider","why")") == std::string::npos);
+  CHECK_CONTAINS(open.json, "of its inputs open: --input_shapes 1x1x4x4 fixes them for the session");
+  CHECK(open.json.find(R"("provider":"XnnpackExecutionProvider"})") == std::string::npos);
   for (const auto& given : std::vector<std::vector<std::string>>{{}, {inputs}}) {
     std::vector<std::string> words{model, "--input_shapes=1x1x4x4"};
     words.insert(words.end(), given.begin(), given.end());
     const Outcome fixed = run(folder, words);
     CHECK_EQUAL(fixed.code, 0);
-    CHECK_CONTAINS(fixed.json, R"("operator":"Conv","provider":"XnnpackExecutionProvider","why":"")");
+    CHECK_CONTAINS(fixed.json, R"("operator":"Conv","provider":"XnnpackExecutionProvider"})");
     CHECK_CONTAINS(fixed.json, "sizes of x open: they were fixed for this session by --input_shapes 1x1x4x4");
     CHECK_CONTAINS(fixed.json, R"("dtype":"float32","shape":[1,8])");
   }
