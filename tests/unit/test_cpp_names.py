@@ -37,8 +37,8 @@ _OTHERS = {
     "common": re.compile(r"_(windows|macos)\.cpp$"),
     "common-windows": re.compile(r"_(posix|linux|macos)\.cpp$"),
     "common-macos": re.compile(r"_(windows|linux)\.cpp$"),
-    "fuzz-parts": re.compile(r"^(?!exercise|fields|stored)"),
-    "fuzz-sweep": re.compile(r"^(?!sweep|last_words|trial|guarded_memory)"),
+    "fuzz-parts": re.compile(r"^(?!exercise|fields)"),
+    "fuzz-sweep": re.compile(r"^(?!sweep|trial|guarded_memory)"),
     "lean": re.compile(r"^(dynamic8|half|single|static8)\.cpp$"),
 }
 
