@@ -13,7 +13,7 @@ from core.formats.bundle import Bundle, Offers
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device
 from deploy.devices.probe import TOOLS
-from deploy.run.needs import LANGUAGE, Method, ProgramNeeds, complex_only
+from deploy.run.needs import LANGUAGE, ProgramNeeds, complex_only
 from toolchains.targets import load_targets
 
 Verdict = Literal["ok", "bad", "unknown"]

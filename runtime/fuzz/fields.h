@@ -1,6 +1,6 @@
-// What the fuzzer and the sweep know of a program's form: its schemas, where XNNPACK's graphs lie in it, every
-// number of its flatbuffers and of those graphs; and what the sweep writes over a number: limits, neighbours,
-// the number of a sibling.
+// What the fuzzer and the sweep know of a program's form: its schemas, where XNNPACK's graphs lie in it,
+// every number of its flatbuffers and of those graphs; and what the sweep writes over a number: limits,
+// neighbours, the number of a sibling.
 #pragma once
 
 #include <flatbuffers/reflection.h>

@@ -1,8 +1,8 @@
 // Changes every number of a program, one at a time, and sees what the engine makes of it.
 //
 //   sweep_program FILE                what there is: fields, patches; a JSON object
-//   sweep_program FILE --list         the patches: number, offset, width, value in hexadecimal, path, old, new
-//   sweep_program FILE --write=FOLDER the patched files themselves, each by its content's name
+//   sweep_program FILE --list         the patches: number, offset, width, value in hexadecimal, path, old,
+//   new sweep_program FILE --write=FOLDER the patched files themselves, each by its content's name
 //   sweep_program FILE --run          tries them: a JSON object a line for what was found, the sums at last
 //
 // Options: --first=N --count=N (a part of the patches), --every=N (each N-th of them), --cpu_seconds=N (of
@@ -16,7 +16,7 @@
 #include <map>
 
 #include "fields.h"
-#include "runner/files/sha256.h"
+#include "runner/files/digests.h"
 #include "runner/report/json.h"
 #include "trial.h"
 

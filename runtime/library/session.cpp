@@ -3,7 +3,6 @@
 #include <mutex>
 
 #include "handles.h"
-#include "library_lock.h"
 #include "text/saved_text.h"
 
 namespace slipway {

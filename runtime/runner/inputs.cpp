@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "base/device_memory.h"
 #include "base/platform.h"
 #include "runner/files/npy.h"
 #include "runner/report/report.h"

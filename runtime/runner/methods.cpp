@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/device_memory.h"
+#include "base/platform.h"
 #include "runner/report/report.h"
 
 namespace slipway {

@@ -14,11 +14,9 @@
 
 #include "base/platform.h"
 #include "base/text.h"
-#include "base/unfinished_file.h"
 #include "runner/crash_guard.h"
 #include "runner/files/digests.h"
 #include "runner/files/npy.h"
-#include "runner/files/sha256.h"
 #include "runner/generate.h"
 #include "runner/inputs.h"
 #include "runner/measure.h"

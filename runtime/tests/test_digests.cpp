@@ -4,7 +4,6 @@
 #include "base/checksum.h"
 #include "check.h"
 #include "runner/files/digests.h"
-#include "runner/files/sha256.h"
 #include "temporary_folder.h"
 
 namespace {

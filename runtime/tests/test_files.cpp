@@ -8,7 +8,6 @@
 #include <cstdio>
 
 #include "base/platform.h"
-#include "base/unfinished_file.h"
 #include "check.h"
 #include "runner/crash_guard.h"
 #include "runner/report/report.h"

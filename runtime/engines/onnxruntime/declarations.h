@@ -2,10 +2,14 @@
 // that a caller may replace.
 #pragma once
 
+#include <onnxruntime_cxx_api.h>
+
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "graph.h"
+#include "slipway/tensor.h"
 #include "wire_format.h"
 
 namespace slipway::onnx {
@@ -20,5 +24,11 @@ std::vector<std::string> fix_inputs(const std::vector<Shape>& shapes, Graph* gra
 // A ModelProto in which these inputs are declared as the graph has them. ONNX Runtime can fix a size itself
 // if it has a name (AddFreeDimensionOverrideByName); files leave sizes without one, too.
 std::string with_inputs(wire::Bytes model, const Graph& graph, const std::vector<std::string>& inputs);
+
+// TensorProto.DataType, which the file has. kUnknown for strings, complex numbers and types below a byte.
+DType from_proto(std::int64_t data_type);
+
+DType to_dtype(ONNXTensorElementDataType type);
+ONNXTensorElementDataType to_element_type(DType dtype);
 
 }  // namespace slipway::onnx

@@ -43,9 +43,9 @@ bool is(const Node* node, const char* op) {
 // Nodes that stay although all their inputs are constant; ONNX Runtime folds the others before it asks the
 // providers.
 bool is_never_folded(const std::string& op) {
-  static const std::set<std::string> kOperators{
-      "QuantizeLinear",    "DequantizeLinear", "RandomNormal", "RandomNormalLike", "RandomUniform",
-      "RandomUniformLike", "Multinomial",      "Bernoulli",    "Dropout"};
+  static const std::set<std::string> kOperators{"QuantizeLinear",   "DequantizeLinear", "RandomNormal",
+                                                "RandomNormalLike", "RandomUniform",    "RandomUniformLike",
+                                                "Multinomial",      "Bernoulli",        "Dropout"};
   return kOperators.count(op) != 0;
 }
 

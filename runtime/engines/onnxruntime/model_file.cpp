@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/platform.h"
+#include "declarations.h"
 #include "provider_faults.h"
-#include "scalar_types.h"
 
 namespace slipway::onnx {
 namespace {

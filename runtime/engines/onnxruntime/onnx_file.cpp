@@ -2,8 +2,8 @@
 #include <cstring>
 #include <utility>
 
+#include "declarations.h"
 #include "model_file.h"
-#include "scalar_types.h"
 #include "wire_format.h"
 
 // Field numbers are those of onnx.proto, https://github.com/onnx/onnx/blob/main/onnx/onnx.proto.

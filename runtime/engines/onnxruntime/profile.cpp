@@ -154,11 +154,10 @@ Placement placement_of(const std::vector<NodeEvent>& events, const Pools& pools)
                               " open: they were fixed for this session by --input_shapes " + pools.shapes);
   }
   if (fallen * 2 > all && pools.ort_threads < pools.cores) {
-    placement.hints.push_back(std::to_string(fallen * 100 / all) + "% of the time was spent on " + kCpu +
-                              ", whose pool has " + std::to_string(pools.ort_threads) +
-                              (pools.ort_threads == 1 ? " thread" : " threads") +
-                              ": try --provider cpu, or pte_runner --ort_threads " +
-                              std::to_string(pools.cores));
+    placement.hints.push_back(
+        std::to_string(fallen * 100 / all) + "% of the time was spent on " + kCpu + ", whose pool has " +
+        std::to_string(pools.ort_threads) + (pools.ort_threads == 1 ? " thread" : " threads") +
+        ": try --provider cpu, or pte_runner --ort_threads " + std::to_string(pools.cores));
   }
   return placement;
 }

@@ -77,11 +77,10 @@ class Judge {
   const Graph& graph_;
   Neighbours neighbours_;
   bool dynamic_;
-  bool half_ = false;     // a value of the model is of float16
+  bool half_ = false;  // a value of the model is of float16
 };
 
-Judge::Judge(const Graph& graph)
-    : graph_(graph), neighbours_(graph), dynamic_(has_open_inputs(graph)) {
+Judge::Judge(const Graph& graph) : graph_(graph), neighbours_(graph), dynamic_(has_open_inputs(graph)) {
   half_ = std::any_of(graph.values.begin(), graph.values.end(),
                       [](const auto& value) { return value.second.dtype == DType::kFloat16; });
 }
@@ -90,8 +89,8 @@ std::optional<Danger> Judge::operator()(const Node& node) const {
   const bool quantized = neighbours_.quantized(node);
   const Value* first = graph_.value(input(node, 0));
   const DType type = first == nullptr ? DType::kUnknown : first->dtype;
-  if (!node.domain.empty() || (!quantized && type != DType::kUnknown && type != DType::kFloat32 &&
-                               type != DType::kFloat16)) {
+  if (!node.domain.empty() ||
+      (!quantized && type != DType::kUnknown && type != DType::kFloat32 && type != DType::kFloat16)) {
     return {};
   }
   if (node.op == "Conv" || node.op == "ConvTranspose") {
@@ -200,15 +199,16 @@ std::optional<Danger> Judge::product(const Node& node) const {
   if (open(node, 0)) {
     // Alone a MatMul is left to the CPU provider; but ONNX Runtime makes a Gemm of it and an Add first.
     return Danger{"the number of A's rows is not fixed",
-                  gemm ? kWrong : "computes wrong numbers if an Add follows, with which it becomes a Gemm", 1};
+                  gemm ? kWrong : "computes wrong numbers if an Add follows, with which it becomes a Gemm",
+                  1};
   }
   return gemm && !vector(node) ? std::optional(Danger{"C is not one number for each column", kWrong, 1})
                                : std::nullopt;
 }
 
-// Whether the input is absent or constant. Between DequantizeLinear and QuantizeLinear the integers count: ONNX
-// Runtime leaves a DequantizeLinear of a constant as it is, and elsewhere what it gives is not constant to the
-// provider.
+// Whether the input is absent or constant. Between DequantizeLinear and QuantizeLinear the integers count:
+// ONNX Runtime leaves a DequantizeLinear of a constant as it is, and elsewhere what it gives is not constant
+// to the provider.
 bool Judge::constant(const Node& node, int index) const {
   std::string name = input(node, index);
   const Node* producer = neighbours_.producer(name);

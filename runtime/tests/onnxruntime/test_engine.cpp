@@ -1,10 +1,31 @@
+#include "check.h"
 #include "model_builder.h"
 #include "runner/files/npy.h"
-#include "whole_run.h"
+#include "runner/runner.h"
+#include "slipway/engine.h"
+#include "temporary_folder.h"
 
 namespace {
 
 using namespace slipway;
+
+// The whole program, from words to exit code.
+struct Outcome {
+  int code;
+  std::string json;
+};
+
+Outcome run(const TemporaryFolder& folder, std::vector<std::string> words) {
+  words.push_back("--json=" + folder.file("result.json"));
+  const int code = run_command(words);
+  return {code, folder.read("result.json")};
+}
+
+std::vector<float> floats(const Tensor& tensor) {
+  std::vector<float> values(tensor.bytes.size() / sizeof(float));
+  std::memcpy(values.data(), tensor.bytes.data(), values.size() * sizeof(float));
+  return values;
+}
 
 std::unique_ptr<Engine> engine(const EngineOptions& options = {}) {
   auto made = make_engine(nullptr);

@@ -5,10 +5,10 @@
 #include <string_view>
 #include <variant>
 
-#include "lean/kernels/pointwise.h"
+#include "lean/kernels/kernel.h"
 #include "lean/kernels/reduction.h"
 #include "lean/kernels/sums.h"
-#include "lean/kernels/tables.h"
+#include "lean/kernels/tensor_iterator.h"
 #include "lean/kernels/vector_math.h"
 
 namespace slipway::lean {

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "base/device_memory.h"
+#include "base/platform.h"
 #include "lean/kernels/attention_tile.h"
+#include "lean/kernels/kernel.h"
 #include "lean/kernels/offsets.h"
-#include "lean/kernels/tables.h"
 #include "lean/kernels/volume.h"
 
 namespace slipway::lean {
@@ -31,10 +31,10 @@ AttentionTiles attention_tiles() {
 #if XNN_ARCH_X86_64
   const xnn_hardware_config* hardware = xnn_init_hardware_config();
   if (hardware != nullptr && hardware->use_x86_avx512f) {
-    return kAttentionTilesForAvx512f;
+    return avx512f::kAttentionTiles;
   }
   if (hardware != nullptr && hardware->use_x86_avx2 && hardware->use_x86_fma3) {
-    return kAttentionTilesForAvx2;
+    return avx2::kAttentionTiles;
   }
 #endif
   return {4, attention::attend<16>};

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <type_traits>
 
-#include "lean/kernels/pointwise.h"
-#include "lean/kernels/tables.h"
+#include "lean/kernels/kernel.h"
+#include "lean/kernels/tensor_iterator.h"
 
 namespace slipway::lean {
 namespace {

@@ -4,7 +4,7 @@
 #include <array>
 #include <vector>
 
-#include "lean/kernels/tables.h"
+#include "lean/kernels/kernel.h"
 #include "lean/kernels/volume.h"
 
 namespace slipway::lean {

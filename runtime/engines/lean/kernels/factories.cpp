@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lean/kernels/tables.h"
+#include "lean/kernels/kernel.h"
 #include "lean/kernels/tensor_iterator.h"
 
 namespace slipway::lean {

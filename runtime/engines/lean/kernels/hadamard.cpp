@@ -2,7 +2,7 @@
 #include <cmath>
 #include <vector>
 
-#include "lean/kernels/tables.h"
+#include "lean/kernels/kernel.h"
 #include "lean/kernels/volume.h"
 
 namespace slipway::lean {

@@ -1,10 +1,10 @@
 // Advanced indexing: several dimensions looked up at once.
 #include <algorithm>
 
-#include "base/device_memory.h"
+#include "base/platform.h"
+#include "lean/kernels/kernel.h"
 #include "lean/kernels/moves.h"
 #include "lean/kernels/offsets.h"
-#include "lean/kernels/tables.h"
 
 namespace slipway::lean {
 namespace {

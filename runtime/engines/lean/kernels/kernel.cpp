@@ -4,7 +4,6 @@
 #include <string>
 
 #include "lean/kernels/elements.h"
-#include "lean/kernels/tables.h"
 
 namespace slipway::lean {
 namespace {

@@ -4,9 +4,9 @@
 #include <limits>
 #include <vector>
 
+#include "lean/kernels/kernel.h"
 #include "lean/kernels/matrix.h"
 #include "lean/kernels/offsets.h"
-#include "lean/kernels/tables.h"
 #include "lean/kernels/volume.h"
 
 namespace slipway::lean {

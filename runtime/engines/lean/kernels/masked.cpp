@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <cstring>
 
-#include "base/device_memory.h"
+#include "base/platform.h"
+#include "lean/kernels/kernel.h"
 #include "lean/kernels/offsets.h"
-#include "lean/kernels/tables.h"
 #include "lean/kernels/tensor_iterator.h"
 #include "lean/kernels/volume.h"
 

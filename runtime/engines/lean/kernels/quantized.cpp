@@ -6,8 +6,8 @@
 #include <limits>
 #include <vector>
 
+#include "lean/kernels/kernel.h"
 #include "lean/kernels/reduction.h"
-#include "lean/kernels/tables.h"
 #include "lean/kernels/volume.h"
 
 namespace slipway::lean {

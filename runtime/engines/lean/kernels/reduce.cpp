@@ -4,9 +4,9 @@
 #include <limits>
 #include <type_traits>
 
+#include "lean/kernels/kernel.h"
 #include "lean/kernels/reduction.h"
 #include "lean/kernels/sums.h"
-#include "lean/kernels/tables.h"
 
 namespace slipway::lean {
 namespace {

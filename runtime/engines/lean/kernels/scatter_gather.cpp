@@ -3,9 +3,9 @@
 #include <cstring>
 #include <type_traits>
 
+#include "lean/kernels/kernel.h"
 #include "lean/kernels/moves.h"
 #include "lean/kernels/offsets.h"
-#include "lean/kernels/tables.h"
 
 namespace slipway::lean {
 namespace {

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/device_memory.h"
+#include "base/platform.h"
+#include "lean/kernels/kernel.h"
 #include "lean/kernels/offsets.h"
-#include "lean/kernels/tables.h"
 #include "lean/kernels/volume.h"
 
 namespace slipway::lean {

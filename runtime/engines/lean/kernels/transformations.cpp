@@ -1,7 +1,7 @@
 // Operators that put elements in another order, leave some of them out, or put others around them.
 #include <algorithm>
 
-#include "lean/kernels/tables.h"
+#include "lean/kernels/kernel.h"
 #include "lean/kernels/tensor_iterator.h"
 
 namespace slipway::lean {

@@ -3,8 +3,8 @@
 #include <limits>
 #include <type_traits>
 
-#include "lean/kernels/pointwise.h"
-#include "lean/kernels/tables.h"
+#include "lean/kernels/kernel.h"
+#include "lean/kernels/tensor_iterator.h"
 #include "lean/kernels/vector_math.h"
 
 namespace slipway::lean {

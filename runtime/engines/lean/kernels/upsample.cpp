@@ -4,9 +4,9 @@
 #include <cstring>
 #include <vector>
 
-#include "base/device_memory.h"
+#include "base/platform.h"
+#include "lean/kernels/kernel.h"
 #include "lean/kernels/moves.h"
-#include "lean/kernels/tables.h"
 #include "lean/kernels/volume.h"
 
 namespace slipway::lean {

@@ -1,4 +1,4 @@
-#include "lean/xnnpack/byte_tables.h"
+#include "lean/xnnpack/blocking.h"
 
 #include <xnnpack/config.h>
 #include <xnnpack/node-type.h>
