@@ -31,7 +31,7 @@ def needed(name, types):
 
     Args:
         name: its name from the types on: ``f32_vadd_config``, ``qd8_f32_qc4w_gemm_minmax_ukernel_4x8``.
-        types: those of the programs, as runtime/engines/lean/xnnpack/kernel_choices.h names them, without ``xnnpack::``,
+        types: those of the programs, as kernel_choices.h names them, without ``xnnpack::``,
             and what processors compute in another type.
     """
     # Arm's names for packed inputs, and its names for quantized ones.

@@ -20,7 +20,6 @@
 #include "runner/generate.h"
 #include "runner/inputs.h"
 #include "runner/measure.h"
-#include "runner/methods.h"
 #include "runner/options.h"
 #include "runner/report/report.h"
 #include "runner/roofline/roofline.h"

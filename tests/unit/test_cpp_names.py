@@ -113,7 +113,7 @@ def test_includes_point_down() -> None:
     paths = [path for path in runtime.rglob("*") if path.suffix in {".cpp", ".h", ".hpp"}]
     files = {path.relative_to(runtime).as_posix(): path.read_text(encoding="utf-8") for path in paths}
     files = {name: text for name, text in files.items() if not name.startswith(("bindings/", "examples/", "tests/"))}
-    assert sum(len(included(name, files)) for name in files) > 500  # the pattern still matches
+    assert sum(len(included(name, files)) for name in files) > 400  # the pattern still matches
     assert upward(files) == []
 
 

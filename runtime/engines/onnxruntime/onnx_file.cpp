@@ -4,7 +4,6 @@
 
 #include "declarations.h"
 #include "model_file.h"
-#include "wire_format.h"
 
 // Field numbers are those of onnx.proto, https://github.com/onnx/onnx/blob/main/onnx/onnx.proto.
 

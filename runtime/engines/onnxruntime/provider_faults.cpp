@@ -6,7 +6,6 @@
 #include <set>
 
 #include "declarations.h"
-#include "wire_format.h"
 
 namespace slipway::onnx {
 namespace {

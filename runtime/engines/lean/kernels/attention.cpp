@@ -13,7 +13,6 @@
 #include "base/platform.h"
 #include "lean/kernels/attention_tile.h"
 #include "lean/kernels/kernel.h"
-#include "lean/kernels/offsets.h"
 #include "lean/kernels/volume.h"
 
 namespace slipway::lean {
@@ -387,7 +386,7 @@ Status update_cache_with_indices(const TensorView& value, TensorView& cache, Unu
     return mismatch("positions of " + to_text(indices.shape()) + " are not one for each token of " +
                     to_text(value.shape()));
   }
-  const std::vector<std::int64_t> places = integers_of(indices);
+  const std::vector<std::int64_t> places = elements_of<std::int64_t>(indices);
   for (const std::int64_t place : places) {
     if (place < 0 || place >= cache.sizes[1]) {
       return no_room_in_cache(place, 1, static_cast<std::size_t>(cache.sizes[1]));
@@ -434,8 +433,6 @@ constexpr KernelEntry kAttentionTable[] = {
 
 }  // namespace
 
-KernelTable attention_kernels() {
-  return kAttentionTable;
-}
+const KernelTable kAttentionKernels = kAttentionTable;
 
 }  // namespace slipway::lean

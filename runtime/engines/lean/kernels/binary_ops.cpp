@@ -393,8 +393,6 @@ constexpr KernelEntry kBinaryTable[] = {
 
 }  // namespace
 
-KernelTable binary_kernels() {
-  return kBinaryTable;
-}
+const KernelTable kBinaryKernels = kBinaryTable;
 
 }  // namespace slipway::lean

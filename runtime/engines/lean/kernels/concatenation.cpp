@@ -284,8 +284,6 @@ constexpr KernelEntry kConcatenationTable[] = {
 
 }  // namespace
 
-KernelTable concatenation_kernels() {
-  return kConcatenationTable;
-}
+const KernelTable kConcatenationKernels = kConcatenationTable;
 
 }  // namespace slipway::lean

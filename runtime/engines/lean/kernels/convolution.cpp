@@ -301,8 +301,6 @@ constexpr KernelEntry kConvolutionTable[] = {
 
 }  // namespace
 
-KernelTable convolution_kernels() {
-  return kConvolutionTable;
-}
+const KernelTable kConvolutionKernels = kConvolutionTable;
 
 }  // namespace slipway::lean

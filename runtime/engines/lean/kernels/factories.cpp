@@ -158,8 +158,6 @@ constexpr KernelEntry kFactoryTable[] = {
 
 }  // namespace
 
-KernelTable factory_kernels() {
-  return kFactoryTable;
-}
+const KernelTable kFactoryKernels = kFactoryTable;
 
 }  // namespace slipway::lean

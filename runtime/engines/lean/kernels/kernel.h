@@ -204,8 +204,7 @@ struct Typed<kFunction, Status (*)(Types...)> {
 template <auto kFunction>
 inline constexpr TypedKernel typed{Typed<kFunction>::call, Typed<kFunction>::kArguments};
 
-// The groups of kernels; one file of this folder each.
-
+// The kernels of one file of this folder.
 struct KernelTable {
   template <std::size_t N>
   constexpr KernelTable(const KernelEntry (&entries)[N]) : first(entries), count(N) {}
@@ -216,19 +215,9 @@ struct KernelTable {
   std::size_t count;
 };
 
-KernelTable activation_kernels(), attention_kernels(), binary_kernels(), concatenation_kernels(),
-    convolution_kernels(), factory_kernels(), hadamard_kernels(), indexing_kernels(),
-    linear_algebra_kernels(), masked_kernels(), normalization_kernels(), pooling_kernels(), prim_kernels(),
-    quantized_kernels(), reduce_kernels(), scatter_gather_kernels(), sorting_kernels(),
-    transformation_kernels(), unary_kernels(), upsample_kernels(), view_kernels();
-
-inline constexpr KernelTable (*kGroups[])() = {
-    activation_kernels,     attention_kernels,     binary_kernels,
-    concatenation_kernels,  convolution_kernels,   factory_kernels,
-    hadamard_kernels,       indexing_kernels,      linear_algebra_kernels,
-    masked_kernels,         normalization_kernels, pooling_kernels,
-    prim_kernels,           quantized_kernels,     reduce_kernels,
-    scatter_gather_kernels, sorting_kernels,       transformation_kernels,
-    unary_kernels,          upsample_kernels,      view_kernels};
+extern const KernelTable kAttentionKernels, kBinaryKernels, kConcatenationKernels, kConvolutionKernels,
+    kFactoryKernels, kIndexingKernels, kLinearAlgebraKernels, kMaskedKernels, kNormalizationKernels,
+    kPoolingKernels, kPrimKernels, kQuantizedKernels, kReduceKernels, kScatterGatherKernels, kSortingKernels,
+    kTransformationKernels, kUnaryKernels, kUpsampleKernels, kViewKernels;
 
 }  // namespace slipway::lean

@@ -6,7 +6,6 @@
 
 #include "base/platform.h"
 #include "lean/kernels/kernel.h"
-#include "lean/kernels/offsets.h"
 #include "lean/kernels/tensor_iterator.h"
 #include "lean/kernels/volume.h"
 
@@ -282,8 +281,6 @@ constexpr KernelEntry kMaskedTable[] = {
 
 }  // namespace
 
-KernelTable masked_kernels() {
-  return kMaskedTable;
-}
+const KernelTable kMaskedKernels = kMaskedTable;
 
 }  // namespace slipway::lean

@@ -363,8 +363,6 @@ constexpr KernelEntry kNormalizationTable[] = {
 
 }  // namespace
 
-KernelTable normalization_kernels() {
-  return kNormalizationTable;
-}
+const KernelTable kNormalizationKernels = kNormalizationTable;
 
 }  // namespace slipway::lean

@@ -301,8 +301,6 @@ constexpr KernelEntry kPoolingTable[] = {
 
 }  // namespace
 
-KernelTable pooling_kernels() {
-  return kPoolingTable;
-}
+const KernelTable kPoolingKernels = kPoolingTable;
 
 }  // namespace slipway::lean

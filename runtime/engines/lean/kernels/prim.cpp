@@ -236,8 +236,6 @@ constexpr KernelEntry kPrimTable[] = {
 
 }  // namespace
 
-KernelTable prim_kernels() {
-  return kPrimTable;
-}
+const KernelTable kPrimKernels = kPrimTable;
 
 }  // namespace slipway::lean

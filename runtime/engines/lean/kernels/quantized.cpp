@@ -416,8 +416,6 @@ constexpr KernelEntry kQuantizedTable[] = {
 
 }  // namespace
 
-KernelTable quantized_kernels() {
-  return kQuantizedTable;
-}
+const KernelTable kQuantizedKernels = kQuantizedTable;
 
 }  // namespace slipway::lean

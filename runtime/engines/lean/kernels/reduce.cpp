@@ -390,8 +390,6 @@ Status Reduction::plan(const TensorView& in, const std::vector<std::int64_t>& di
   return resize(out, shape);
 }
 
-KernelTable reduce_kernels() {
-  return kReduceTable;
-}
+const KernelTable kReduceKernels = kReduceTable;
 
 }  // namespace slipway::lean

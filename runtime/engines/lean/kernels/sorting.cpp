@@ -4,7 +4,6 @@
 
 #include "base/platform.h"
 #include "lean/kernels/kernel.h"
-#include "lean/kernels/offsets.h"
 #include "lean/kernels/volume.h"
 
 namespace slipway::lean {
@@ -134,8 +133,6 @@ constexpr KernelEntry kSortingTable[] = {
 
 }  // namespace
 
-KernelTable sorting_kernels() {
-  return kSortingTable;
-}
+const KernelTable kSortingKernels = kSortingTable;
 
 }  // namespace slipway::lean

@@ -212,8 +212,6 @@ constexpr KernelEntry kTransformationTable[] = {
 
 }  // namespace
 
-KernelTable transformation_kernels() {
-  return kTransformationTable;
-}
+const KernelTable kTransformationKernels = kTransformationTable;
 
 }  // namespace slipway::lean

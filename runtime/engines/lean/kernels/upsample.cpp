@@ -394,8 +394,6 @@ constexpr KernelEntry kUpsampleTable[] = {
 
 }  // namespace
 
-KernelTable upsample_kernels() {
-  return kUpsampleTable;
-}
+const KernelTable kUpsampleKernels = kUpsampleTable;
 
 }  // namespace slipway::lean

@@ -265,8 +265,6 @@ constexpr KernelEntry kViewTable[] = {
 
 }  // namespace
 
-KernelTable view_kernels() {
-  return kViewTable;
-}
+const KernelTable kViewKernels = kViewTable;
 
 }  // namespace slipway::lean

@@ -131,13 +131,13 @@ void ON(each)(std::size_t bytes, const Half* from, Half* to, const void*) {
 #undef INLINE
 
 template <typename Function>
-constexpr HalfFunction kernel_of() {
+constexpr HalfFunction half_kernel_of() {
   return &ON(each)<Function>;
 }
 
 }  // namespace
 
-const HalfFunctions kHalfFunctions = {kernel_of<Hardswish>(), kernel_of<Sigmoid>(), kernel_of<SquareRoot>(),
-                                      kernel_of<ReciprocalRoot>(), kernel_of<Tanh>()};
+const HalfFunctions kHalfFunctions = {half_kernel_of<Hardswish>(), half_kernel_of<Sigmoid>(), half_kernel_of<SquareRoot>(),
+                                      half_kernel_of<ReciprocalRoot>(), half_kernel_of<Tanh>()};
 
 }  // namespace slipway::lean
