@@ -12,47 +12,6 @@ required_conan_version = ">=2.4"
 
 KLEIDIAI = "kleidiai/1.32.0"
 
-try:
-    import tomllib
-except ImportError:  # Python 3.10
-    import tomli as tomllib
-
-
-def provider_rules(text):
-    """The rows of provider_rules.inc, of which provider_rules.cpp has the macros, from provider_rules.toml."""
-
-    def words(values):
-        return f"{{{', '.join(json.dumps(value) for value in values)}}}"
-
-    def types(names):
-        return words([]) if not names else f"{{{', '.join('DType::' + _DTYPES[name] for name in names)}}}"
-
-    table = tomllib.loads(text)
-    rows = [f"TEXT(outside, {json.dumps(table.pop('outside'))})"]
-    lists = ("fused", "fused_into", "passing", "never_folded", "heavy")
-    rows += [f"LIST({name}, {words(table.pop(name))[1:-1]})" for name in lists]
-    for rule in table.pop("rule"):
-        check, default = rule.pop("check"), rule.pop("default", None)
-        allowed = rule.pop("allowed", rule.pop("ranks", [rule.pop("scale")] if "scale" in rule else []))
-        indices = rule.pop("inputs", [rule.pop("input", rule.pop("output", 0))])
-        row = [
-            words(rule.pop("operators")), f"Check::k{check.title().replace('_', '')}",
-            f"Unknown::k{rule.pop('unknown', 'fail').title()}", words(indices), types(rule.pop("types", ())),
-            types(rule.pop("channels", ())), json.dumps(rule.pop("name", "")), json.dumps(default in allowed),
-            *(words([value for value in allowed if type(value) is kind]) for kind in (str, int, float)),
-            *(str(rule.pop(key, 0)) for key in ("from", "from_axis_before")),
-            json.dumps(rule.pop("why")), json.dumps(rule.pop("danger", "")), str(rule.pop("withhold", 0)),
-        ]  # fmt: skip
-        rows.append(f"RULE({', '.join(row)})")
-        table |= rule
-    if table:
-        raise ConanException(f"provider_rules.toml has keys that no rule knows: {', '.join(table)}")
-    return "\n".join(rows) + "\n"
-
-
-_DTYPES = {"int8": "kInt8", "uint8": "kUInt8", "float16": "kFloat16", "float32": "kFloat32"}
-
-
 # A processor without arithmetic for float16 computes it in float32.
 _COMPUTED_AS = {"f16": ("f32",), "f16_layers": ("f32_layers",)} | {
     f"qd8_f16_{weights}_layers": (f"qd8_f32_{weights}_layers",) for weights in ("qc8w", "qc4w", "qb4w")
@@ -72,7 +31,7 @@ def needed(name, types):
 
     Args:
         name: its name from the types on: ``f32_vadd_config``, ``qd8_f32_qc4w_gemm_minmax_ukernel_4x8``.
-        types: those of the programs, as runtime/engines/lean/xnnpack/kernel_types.h names them, without ``xnnpack::``,
+        types: those of the programs, as kernel_choices.h names them, without ``xnnpack::``,
             and what processors compute in another type.
     """
     # Arm's names for packed inputs, and its names for quantized ones.
@@ -196,11 +155,6 @@ class SlipwayRuntimeConan(ConanFile):
             for name in ("operators", "backends", "types"):
                 chosen = str(self.options.get_safe(name)).replace("/", "::").replace("+", ";")
                 toolchain.cache_variables[f"SLIPWAY_{name.upper()}"] = chosen
-        if self.options.engine == "onnxruntime":
-            rules = Path(self.generators_folder, "provider")
-            table = Path(self.source_folder, "engines", "onnxruntime", "provider_rules.toml")
-            save(self, rules / "provider_rules.inc", provider_rules(table.read_text(encoding="utf-8")))
-            toolchain.cache_variables["SLIPWAY_PROVIDER_RULES"] = rules.as_posix()
         # The bundle runs wherever it is put: its libraries are beside the program.
         toolchain.variables["CMAKE_INSTALL_RPATH"] = "$ORIGIN:$ORIGIN/../lib"
         # Nothing is written into the checkout: its files decide what is built.

@@ -86,14 +86,13 @@ class Fuzz(Reported):
     tried is kept in dist/sweeps: after an interruption, the same command continues. Exit code 0 means that nothing
     crashed, leaked, hung or was refused without a message.
 
-    Example: ./inv self.fuzz --sweep --form shipped --program 'mlp-*'
+    Example: ./inv self.fuzz --sweep --form guarded --program 'mlp-*'
     """
 
     minutes: float = real("how long (default: 10)", 0, 10)
     sweep: bool = option("change every number of the zoo's programs instead, one at a time, and try each file", False)
     form: str = option(
-        "with --sweep: sanitized, guarded or shipped (default: all three)",
-        names=one_of("sanitized", "guarded", "shipped"),
+        "with --sweep: sanitized or guarded (default: both)", names=one_of("sanitized", "guarded")
     )  # fmt: skip
     program: str = option("with --sweep: names of the zoo's programs, as 'mlp-*,conv-qs8' (default: all)")
     every: int = whole("with --sweep: try each N-th file only (default: 1)", 1, 1)

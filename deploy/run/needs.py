@@ -19,7 +19,7 @@ from core.formats.program import format_of
 from core.paths import cache_dir
 from core.processes.bounded import LimitError, Limits, run_bounded
 from core.strict_json import JsonError, parse_json, validated
-from deploy.run.runner import RESULT_LIMIT, Node, error_in, failure
+from deploy.run.runner import RESULT_LIMIT, error_in, failure
 
 _SECONDS = 120.0
 _MEMORY = 2 << 30
@@ -73,8 +73,6 @@ class Method(_Answer):
     """Names of weights that the program does not hold itself: they come from a ``.ptd`` file."""
     planned_bytes: int = 0
     """Bytes planned for values, state, inputs and outputs."""
-    nodes: tuple[Node, ...] = ()
-    """The expected provider of each node, from engines that divide a graph between providers."""
 
 
 class ProgramFacts(_Answer):

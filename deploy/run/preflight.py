@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
@@ -14,7 +13,7 @@ from core.formats.bundle import Bundle, Offers
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device
 from deploy.devices.probe import TOOLS
-from deploy.run.needs import LANGUAGE, Method, ProgramNeeds, complex_only
+from deploy.run.needs import LANGUAGE, ProgramNeeds, complex_only
 from toolchains.targets import load_targets
 
 Verdict = Literal["ok", "bad", "unknown"]
@@ -245,7 +244,7 @@ def _program(bundle: Bundle, needs: ProgramNeeds, method: str) -> list[Finding]:
         otherwise = "--engine lean, which has them"
     return [
         _finding("program", f"readable by {engine}", "read", True),
-        *_onnx(needs, described),
+        *_onnx(needs),
         _offered("backends", described.backends, described.missing_backends, offers, "backend", otherwise),
         _offered("operators", described.operators, described.missing_operators, offers, "operator", otherwise),
     ]
@@ -256,20 +255,12 @@ def _runs(target: str, engine: str) -> bool:
     return found is not None and engine in found.working_engines
 
 
-def _onnx(needs: ProgramNeeds, method: Method) -> list[Finding]:
-    """The findings about an ``.onnx``: its operator sets, and how many nodes each provider is expected to run.
-
-    A node that falls back is not an error: the program runs as well, but slower.
-    """
+def _onnx(needs: ProgramNeeds) -> list[Finding]:
+    """The finding about an ``.onnx``: its operator sets."""
     if not needs.program.opsets:
         return []
     opsets = ", ".join(f"{domain} {version}" for domain, version in sorted(needs.program.opsets.items()))
-    rows = [_finding("operator sets", opsets, "known", True)]
-    if method.nodes:
-        taken = Counter(node.provider.removesuffix("ExecutionProvider") for node in method.nodes)
-        has = ", ".join(f"{count} on {name}" for name, count in taken.most_common())
-        rows.append(_finding("providers", f"{len(method.nodes)} nodes", has, True))
-    return rows
+    return [_finding("operator sets", opsets, "known", True)]
 
 
 def _offered(

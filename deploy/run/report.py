@@ -188,18 +188,10 @@ def _engine_rows(value: Result) -> list[list[str]]:
 
 
 def _providers(value: Result) -> None:
-    """The nodes that fell back, with the reasons, and the profile by operators."""
-    placement = value.runner.placement
-    fallen = Counter((node.operator, node.why) for node in placement.nodes if node.why) if placement else Counter()
-    if placement and fallen:
+    """What may make it faster on these providers, and the profile by operators."""
+    for hint in value.runner.placement.hints if value.runner.placement else ():
         # The runner's options have underscores, ours have dashes.
-        hints = re.sub(r"--\w+", lambda option: option[0].replace("_", "-"), "\n".join(placement.hints))
-        console.table(
-            "Not on the requested provider",
-            ["operator", "count", "why"],
-            [[operator, str(count), why] for (operator, why), count in fallen.most_common()],
-            caption=hints,
-        )
+        console.say(re.sub(r"--\w+", lambda option: option[0].replace("_", "-"), hint))
     if value.runner.profile:
         total = sum(row.total_ms for row in value.runner.profile) or 1.0
         shown = value.runner.profile[:_PROFILE_ROWS]

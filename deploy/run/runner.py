@@ -89,8 +89,6 @@ class Node(_Answer):
     name: str
     operator: str
     provider: str
-    why: str = ""
-    """Why the requested provider did not take it."""
 
 
 class Placement(_Answer):

@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 
-#include "base/device_memory.h"
 #include "base/platform.h"
 #include "base/text.h"
 

@@ -1,6 +1,10 @@
 #include "slipway/engine.h"
 
+#include <cmath>
+#include <cstring>
+
 #include "slipway/status.h"
+#include "slipway/tensor.h"
 
 namespace slipway {
 
@@ -88,6 +92,183 @@ const char* kind_of(Code code) {
 
 Status out_of_memory() {
   return {Code::kMemory, "Out of memory.", "use a smaller program or input, or a device with more memory"};
+}
+
+namespace {
+
+struct TypeRow {
+  DType dtype;
+  const char* name;
+  std::size_t size;
+  // The bits of 1 in this type, little-endian in the low bytes; of complex numbers the real part.
+  std::uint64_t one;
+};
+
+constexpr TypeRow kTypes[] = {
+    {DType::kBool, "bool", 1, 1},
+    {DType::kUInt8, "uint8", 1, 1},
+    {DType::kInt8, "int8", 1, 1},
+    {DType::kUInt16, "uint16", 2, 1},
+    {DType::kInt16, "int16", 2, 1},
+    {DType::kUInt32, "uint32", 4, 1},
+    {DType::kInt32, "int32", 4, 1},
+    {DType::kUInt64, "uint64", 8, 1},
+    {DType::kInt64, "int64", 8, 1},
+    {DType::kFloat16, "float16", 2, 0x3C00},
+    {DType::kBFloat16, "bfloat16", 2, 0x3F80},
+    {DType::kFloat32, "float32", 4, 0x3F800000},
+    {DType::kFloat64, "float64", 8, 0x3FF0000000000000},
+    {DType::kUnknown, "unknown", 0, 0},
+    {DType::kNone, "none", 0, 0},
+    {DType::kComplex64, "complex64", 8, 0x3F800000},
+    {DType::kComplex128, "complex128", 16, 0x3FF0000000000000},
+};
+
+constexpr std::size_t kTypeCount = sizeof(kTypes) / sizeof(kTypes[0]);
+
+constexpr bool rows_are_in_order() {
+  for (std::size_t i = 0; i < kTypeCount; ++i) {
+    if (static_cast<std::size_t>(kTypes[i].dtype) != i) {
+      return false;
+    }
+  }
+  return true;
+}
+static_assert(rows_are_in_order(), "a type's number is its row");
+
+// By its number: each execution asks for the sizes of its inputs and outputs.
+const TypeRow& row(DType dtype) {
+  const auto index = static_cast<std::size_t>(dtype);
+  return kTypes[index < kTypeCount ? index : static_cast<std::size_t>(DType::kUnknown)];
+}
+
+// Calls visit(row_major_index, memory_index) for every element.
+template <typename Visit>
+void walk(const Shape& shape, const std::vector<std::uint8_t>& dim_order, Visit visit) {
+  const std::size_t rank = shape.size();
+  std::vector<std::size_t> stride(rank);  // memory stride of each logical dimension, in elements
+  std::size_t step = 1;
+  for (std::size_t i = rank; i-- > 0;) {
+    stride[dim_order[i]] = step;
+    step *= static_cast<std::size_t>(shape[dim_order[i]]);
+  }
+  const std::size_t count = step;
+  std::vector<std::size_t> index(rank, 0);
+  std::size_t memory = 0;
+  for (std::size_t element = 0; element < count; ++element) {
+    visit(element, memory);
+    for (std::size_t d = rank; d-- > 0;) {
+      memory += stride[d];
+      if (++index[d] < static_cast<std::size_t>(shape[d])) {
+        break;
+      }
+      memory -= stride[d] * index[d];
+      index[d] = 0;
+    }
+  }
+}
+
+}  // namespace
+
+const char* name_of(DType dtype) {
+  return row(dtype).name;
+}
+
+std::size_t size_of(DType dtype) {
+  return row(dtype).size;
+}
+
+bool count_elements(const Shape& shape, std::size_t element_size, std::size_t* count) {
+  constexpr std::uint64_t kLimit = std::uint64_t{1} << 62;
+  std::uint64_t elements = 1;
+  bool empty = false;
+  for (const std::int64_t dim : shape) {
+    if (dim < 0) {
+      return false;
+    }
+    if (dim == 0) {
+      empty = true;
+      continue;
+    }
+    const auto size = static_cast<std::uint64_t>(dim);
+    if (elements > kLimit / size) {
+      return false;
+    }
+    elements *= size;
+  }
+  if (element_size != 0 && elements > kLimit / element_size) {
+    return false;
+  }
+  if (sizeof(std::size_t) < 8 && elements * element_size > SIZE_MAX) {
+    return false;
+  }
+  *count = empty ? 0 : static_cast<std::size_t>(elements);
+  return true;
+}
+
+std::string to_text(const Shape& shape) {
+  if (shape.empty()) {
+    return "scalar";
+  }
+  std::string text;
+  for (const std::int64_t dim : shape) {
+    text += (text.empty() ? "" : "x") + std::to_string(dim);
+  }
+  return text;
+}
+
+// IEEE 754 half precision: 1 sign, 5 exponent, 10 mantissa bits.
+float float16_value(std::uint16_t bits) {
+  const int exponent = (bits >> 10) & 31;
+  const int mantissa = bits & 1023;
+  float magnitude = std::ldexp(static_cast<float>(mantissa), -24);
+  if (exponent == 31) {
+    magnitude = mantissa == 0 ? INFINITY : NAN;
+  } else if (exponent != 0) {
+    magnitude = std::ldexp(static_cast<float>(1024 + mantissa), exponent - 25);
+  }
+  return (bits & 0x8000) != 0 ? -magnitude : magnitude;
+}
+
+float bfloat16_value(std::uint16_t bits) {
+  const std::uint32_t wide = std::uint32_t{bits} << 16;
+  float value = 0;
+  std::memcpy(&value, &wide, sizeof(value));
+  return value;
+}
+
+Tensor ones(DType dtype, const Shape& shape, std::size_t count) {
+  const TypeRow& type = row(dtype);
+  Tensor tensor{dtype, shape, std::vector<std::uint8_t>(count * type.size)};
+  std::uint8_t one[16] = {};
+  for (std::size_t byte = 0; byte < sizeof(type.one); ++byte) {
+    one[byte] = static_cast<std::uint8_t>(type.one >> (8 * byte));
+  }
+  for (std::size_t element = 0; element < count; ++element) {
+    std::memcpy(tensor.bytes.data() + element * type.size, one, type.size);
+  }
+  return tensor;
+}
+
+std::vector<std::uint8_t> to_memory_order(const std::vector<std::uint8_t>& row_major, const Shape& shape,
+                                          const std::vector<std::uint8_t>& dim_order,
+                                          std::size_t element_size) {
+  std::vector<std::uint8_t> memory(row_major.size());
+  walk(shape, dim_order, [&](std::size_t logical, std::size_t physical) {
+    std::memcpy(memory.data() + physical * element_size, row_major.data() + logical * element_size,
+                element_size);
+  });
+  return memory;
+}
+
+std::vector<std::uint8_t> to_row_major(const std::vector<std::uint8_t>& memory, const Shape& shape,
+                                       const std::vector<std::uint8_t>& dim_order, std::size_t element_size) {
+  std::vector<std::uint8_t> row_major(memory.size());
+  walk(shape, dim_order, [&](std::size_t logical, std::size_t physical) {
+    std::memcpy(row_major.data() + logical * element_size, memory.data() + physical * element_size,
+                element_size);
+  });
+  return row_major;
 }
 
 }  // namespace slipway

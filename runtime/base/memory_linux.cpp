@@ -5,7 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/device_memory.h"
 #include "base/platform.h"
 #include "base/text.h"
 

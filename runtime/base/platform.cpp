@@ -8,8 +8,6 @@
 #include <thread>
 #include <vector>
 
-#include "base/device_memory.h"
-
 namespace slipway {
 namespace {
 

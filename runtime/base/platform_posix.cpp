@@ -19,7 +19,6 @@
 #include <utility>
 
 #include "base/platform.h"
-#include "base/unfinished_file.h"
 
 namespace slipway {
 namespace {

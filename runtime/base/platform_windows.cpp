@@ -15,10 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/device_memory.h"
 #include "base/platform.h"
-#include "base/unfinished_file.h"
-#include "base/windows_text.h"
+#include "base/text.h"
 
 namespace slipway {
 namespace {

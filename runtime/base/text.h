@@ -18,4 +18,14 @@ std::string printable(std::string_view text);
 // `text`.
 std::vector<std::string_view> pieces(std::string_view text, std::string_view separators);
 
+#ifdef _WIN32
+// Between UTF-8, which is all of our text, and Windows' UTF-16.
+// What is no UTF-8 becomes a replacement character.
+std::wstring to_wide(const std::string& text);
+std::string to_utf8(const wchar_t* text);
+
+// What the system says of one of its error numbers, without the full stop.
+std::string system_message(unsigned long error);
+#endif
+
 }  // namespace slipway

@@ -1,12 +1,9 @@
 // Changes every number of a program, one at a time, and sees what the engine makes of it.
 //
 //   sweep_program FILE                what there is: fields, patches; a JSON object
-//   sweep_program FILE --list         the patches: number, offset, width, value in hexadecimal, path, old and
-//   new sweep_program FILE --spread=TO    the file with every number stored, which is what is patched
-//   sweep_program FILE --write=FOLDER the patched files themselves, each by its content's name
+//   sweep_program FILE --list         the patches: number, offset, width, value in hexadecimal, path, old,
+//   new sweep_program FILE --write=FOLDER the patched files themselves, each by its content's name
 //   sweep_program FILE --run          tries them: a JSON object a line for what was found, the sums at last
-//
-//   sweep_program FILE --run --runner=PTE_RUNNER   the same through a runner as it is shipped
 //
 // Options: --first=N --count=N (a part of the patches), --every=N (each N-th of them), --cpu_seconds=N (of
 // one patch).
@@ -19,9 +16,8 @@
 #include <map>
 
 #include "fields.h"
-#include "runner/files/sha256.h"
+#include "runner/files/digests.h"
 #include "runner/report/json.h"
-#include "stored.h"
 #include "trial.h"
 
 namespace slipway::fuzz {
@@ -113,18 +109,15 @@ int write_all(std::vector<std::uint8_t> file, const std::vector<Field>& fields,
 int run(const std::vector<std::uint8_t>& file, const std::vector<Field>& fields,
         const std::vector<Patch>& patches, const Arguments& given) {
   const std::vector<std::size_t> chosen = choose(patches.size(), given);
-  TrialOptions options;
-  options.cpu_seconds = given.number("cpu_seconds", 10);
-  options.runner = given.text("runner");
   std::map<std::string, std::size_t> sums;
-  const bool done = (options.runner.empty() ? try_all : run_all)(
+  const bool done = try_all(
       file, chosen.size(),
       [&](std::size_t i, std::uint8_t* data) {
         const Patch& patch = patches[chosen[i]];
         store(data, fields[patch.field], patch.value);
         return PatchedRange{fields[patch.field].offset, width_of(fields[patch.field].type)};
       },
-      options,
+      given.number("cpu_seconds", 10),
       [&](std::size_t i, const Trial& trial) {
         ++sums[trial.outcome == Outcome::kRefused ? "refused-" + std::to_string(trial.code)
                                                   : name_of(trial.outcome)];
@@ -172,16 +165,10 @@ int main_of(int argc, char** argv) {
   }
   std::ifstream stream(given.file, std::ios::binary);
   const std::vector<char> read{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-  const std::vector<std::uint8_t> file =
-      spread(reinterpret_cast<const std::uint8_t*>(read.data()), read.size());
-  if (file.empty()) {
+  const std::vector<std::uint8_t> file(read.begin(), read.end());
+  if (!well_formed(file.data(), file.size())) {
     std::fprintf(stderr, "%s is no whole program\n", given.file.c_str());
     return 3;
-  }
-  if (given.has("spread")) {
-    std::ofstream(given.options.at("spread"), std::ios::binary)
-        .write(reinterpret_cast<const char*>(file.data()), static_cast<std::streamsize>(file.size()));
-    return 0;
   }
   const std::vector<Field> fields = find_fields(file.data(), file.size(), kEnds);
   const std::vector<Patch> patches = plan_patches(file.data(), fields, kSiblings);

@@ -14,7 +14,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <memory>
+#include <utility>
 
 #include "exercise.h"
 
@@ -22,6 +24,22 @@
 #include <sanitizer/lsan_interface.h>
 
 constexpr std::size_t kLeakEvery = 500;
+
+extern "C" const char* __asan_default_options();
+extern "C" const char* __ubsan_default_options();
+
+// Numbers of a damaged file may ask for any amount of memory, and are to be refused it.
+extern "C" __attribute__((visibility("default"))) const char* __asan_default_options() {
+  return "allocator_may_return_null=1:max_allocation_size_mb=512:hard_rss_limit_mb=3000:handle_abort=1:"
+         "symbolize=0:"
+         "detect_leaks=1:detect_stack_use_after_return=0:log_to_syslog=0";
+}
+
+extern "C" __attribute__((visibility("default"))) const char* __ubsan_default_options() {
+  return "print_stacktrace=1:symbolize=0";
+}
+#else
+#include <execinfo.h>
 #endif
 
 namespace slipway::fuzz {
@@ -37,14 +55,18 @@ struct Shared {
   Answer* answers;  // behind it
 };
 
+// Enough for every program of the zoo, and few enough to end in a fraction of the processor time that is
+// allowed: a loop without end is refused for its rounds, and one of the engine's own is found by the time.
+constexpr unsigned kMostJumps = 10000;
+
 void on_abort(const char* message) {
   std::fprintf(stderr, "the engine gave up: %s\n", message);
   std::abort();
 }
 
-Shared::Answer answer_of(const Status& status, const Trace& trace, std::size_t methods_expected) {
+Shared::Answer answer_of(const Status& status, const Trace& trace) {
   if (status.ok()) {
-    return {trace.executed >= methods_expected ? Outcome::kRan : Outcome::kLoaded, 0};
+    return {trace.executed != 0 ? Outcome::kRan : Outcome::kLoaded, 0};
   }
   return {status.message().empty() ? Outcome::kWordless : Outcome::kRefused,
           static_cast<std::uint8_t>(status.code())};
@@ -56,7 +78,7 @@ Shared::Answer attempt(Engine& engine, const std::string& path) {
   fill_memory_with(0x11);
 #endif
   const Status status = exercise(engine, path, &trace);
-  const Shared::Answer answer = answer_of(status, trace, 1);
+  const Shared::Answer answer = answer_of(status, trace);
 #ifndef SLIPWAY_SANITIZE
   // Memory with another filling: the answer is the same, unless somebody read what nobody wrote.
   Trace second;
@@ -71,13 +93,33 @@ Shared::Answer attempt(Engine& engine, const std::string& path) {
   return answer;
 }
 
+#ifndef SLIPWAY_SANITIZE
+constexpr rlim_t kMostMemory = rlim_t{6} << 30;
+
+[[noreturn]] void say(int signal, siginfo_t* info, void* /*context*/) {
+  char text[80];
+  const int length = std::snprintf(text, sizeof text, "signal %d at %p\n", signal, info->si_addr);
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text, static_cast<std::size_t>(length));
+  void* calls[40];
+  ::backtrace_symbols_fd(calls, ::backtrace(calls, 40), STDERR_FILENO);
+  ::_exit(99);
+}
+#endif
+
+std::unique_ptr<Engine> make_engine_for_trials() {
+  std::unique_ptr<Engine> engine = make_engine(on_abort);
+  EngineOptions options;
+  options.max_jumps = kMostJumps;
+  return engine->configure(options).ok() ? std::move(engine) : nullptr;
+}
+
 [[noreturn]] void work(const std::vector<std::uint8_t>& file, std::size_t first, std::size_t count,
                        const Change& change, Shared* shared) {
   keep_last_words();
   std::vector<std::uint8_t> copy = file;
   MemoryFile stored;
   // One engine for many: what a program leaves behind in it must not harm the next.
-  std::unique_ptr<Engine> engine = make_engine(on_abort);
+  std::unique_ptr<Engine> engine = make_engine_for_trials();
   stored.write(copy.data(), copy.size());
   const int target = ::open(stored.path().c_str(), O_RDWR | O_CLOEXEC);
   for (std::size_t i = first; i < count; ++i) {
@@ -106,7 +148,7 @@ Shared::Answer attempt(Engine& engine, const std::string& path) {
         shared->at = i + 1;
         ::_exit(0);
       }
-      engine = make_engine(on_abort);
+      engine = make_engine_for_trials();
     }
 #endif
   }
@@ -131,62 +173,16 @@ double wall_seconds() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-constexpr rlim_t kMostTrialMemory = rlim_t{6} << 30;
-// Enough for every program of the zoo, and few enough to end in a fraction of the processor time that is
-// allowed: a loop without end is refused for its rounds, and one of the engine's own is found by the time.
-constexpr char kMostJumps[] = "--max_jumps=10000";
-
-// Runs in the memory of the parent (vfork), so it only calls the kernel.
-[[noreturn]] void become(const TrialOptions& options, const char* model, int output) {
-  const auto seconds = static_cast<rlim_t>(options.cpu_seconds);
-  const rlimit memory = {kMostTrialMemory, kMostTrialMemory};
-  const rlimit time = {seconds, seconds + 1};
-  ::setrlimit(RLIMIT_AS, &memory);
-  ::setrlimit(RLIMIT_CPU, &time);
-  ::dup2(output, STDOUT_FILENO);
-  ::dup2(output, STDERR_FILENO);
-  ::execl(options.runner.c_str(), options.runner.c_str(), model, "--json", "--warmup=1", "--num_executions=1",
-          "--cpu_threads=1", kMostJumps, static_cast<char*>(nullptr));
-  ::_exit(127);
-}
-
-// An answer in words has both of these.
-bool has_words(const std::string& answer) {
-  return answer.find("\"message\":") != std::string::npos && answer.find("\"fix\":") != std::string::npos;
-}
-
-Trial judge(bool hung, int ended, const std::string& answer) {
-  if (hung || (WIFSIGNALED(ended) && WTERMSIG(ended) == SIGXCPU)) {
-    return {Outcome::kHung, 0, answer};
-  }
-  if (!WIFEXITED(ended)) {
-    return {Outcome::kCrashed, 0, "signal " + std::to_string(WTERMSIG(ended)) + "\n" + answer};
-  }
-  const int code = WEXITSTATUS(ended);
-  if (code == 0) {
-    return {Outcome::kRan, 0, ""};
-  }
-  if (code == static_cast<int>(Code::kLimit)) {
-    const bool rounds = answer.find("jumped backwards") != std::string::npos && has_words(answer);
-    return {rounds ? Outcome::kRefused : Outcome::kHung, code, rounds ? "" : answer};
-  }
-  // A changed name is no method that the command line means: the usage is wrong, then.
-  if (code < static_cast<int>(Code::kUsage) || code > static_cast<int>(Code::kMemory)) {
-    return {Outcome::kCrashed, 0, "exit code " + std::to_string(code) + "\n" + answer};
-  }
-  return {has_words(answer) ? Outcome::kRefused : Outcome::kWordless, code, has_words(answer) ? "" : answer};
-}
-
 // Waits for the process's end; true when it had to be ended since it used `limit` seconds of CPU, or waited
-// 30 times as long, without `at` changing (null: altogether).
-bool watch(pid_t process, const std::atomic<std::size_t>* at, std::size_t limit, int* ended) {
+// 30 times as long, without `at` changing.
+bool watch(pid_t process, const std::atomic<std::size_t>& at, std::size_t limit, int* ended) {
   constexpr double kWallFactor = 30;  // a machine may be busy with other things
   constexpr useconds_t kPause = 500;
   std::size_t reached = SIZE_MAX;
   double cpu = 0;
   double wall = 0;
   while (::waitpid(process, ended, WNOHANG) == 0) {
-    const std::size_t now = at == nullptr ? 0 : at->load();
+    const std::size_t now = at;
     if (now != reached) {
       reached = now;
       cpu = cpu_seconds_of(process);
@@ -213,6 +209,26 @@ std::string words_of(int file) {
 
 }  // namespace
 
+void keep_last_words() {
+#ifndef SLIPWAY_SANITIZE
+  static unsigned char stack[64 * 1024];
+  void* loaded[1];
+  ::backtrace(loaded, 1);  // loads what it needs, while memory can be had
+  stack_t other{};
+  other.ss_sp = stack;
+  other.ss_size = sizeof stack;
+  ::sigaltstack(&other, nullptr);
+  struct sigaction action{};
+  action.sa_sigaction = say;
+  action.sa_flags = static_cast<int>(SA_SIGINFO | SA_ONSTACK | SA_RESETHAND);
+  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
+    ::sigaction(signal, &action, nullptr);
+  }
+  const rlimit limit = {kMostMemory, kMostMemory};
+  ::setrlimit(RLIMIT_AS, &limit);
+#endif
+}
+
 const char* name_of(Outcome outcome) {
   static const char* const kNames[] = {"none",    "ran",     "loaded", "refused", "wordless",
                                        "differs", "crashed", "hung",   "leaked"};
@@ -224,7 +240,7 @@ bool is_finding(Outcome outcome) {
 }
 
 bool try_all(const std::vector<std::uint8_t>& file, std::size_t count, const Change& change,
-             const TrialOptions& options, const OnTrial& on_trial) {
+             std::size_t cpu_seconds, const OnTrial& on_trial) {
   const std::size_t bytes = sizeof(Shared) + count * sizeof(Shared::Answer);
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
@@ -245,7 +261,7 @@ bool try_all(const std::vector<std::uint8_t>& file, std::size_t count, const Cha
       work(file, next, count, change, shared);
     }
     int ended = 0;
-    const bool hung = watch(process, &shared->at, options.cpu_seconds, &ended);
+    const bool hung = watch(process, shared->at, cpu_seconds, &ended);
     const std::size_t reached = shared->at;
     const std::string report = words_of(words);
     ::close(words);
@@ -258,42 +274,6 @@ bool try_all(const std::vector<std::uint8_t>& file, std::size_t count, const Cha
     }
   }
   ::munmap(memory, bytes);
-  return true;
-}
-
-bool run_all(const std::vector<std::uint8_t>& file, std::size_t count, const Change& change,
-             const TrialOptions& options, const OnTrial& on_trial) {
-  std::vector<std::uint8_t> copy = file;
-  MemoryFile stored;
-  const int target = stored.write(copy.data(), copy.size()) ? ::open(stored.path().c_str(), O_RDWR) : -1;
-  const int output = ::memfd_create("answer", MFD_CLOEXEC);
-  if (target < 0 || output < 0) {
-    return false;
-  }
-  const std::string model = "--model_path=/proc/self/fd/" + std::to_string(target);
-  for (std::size_t i = 0; i < count; ++i) {
-    const PatchedRange range = change(i, copy.data());
-    const auto file_offset = static_cast<off_t>(range.offset);
-    bool good = ::pwrite(target, copy.data() + range.offset, range.size, file_offset) >= 0;
-    good = ::ftruncate(output, 0) == 0 && ::lseek(output, 0, SEEK_SET) == 0 && good;
-    // Each allocation here is a mapping of its own: to copy them all takes longer than most trials.
-    const pid_t process = good ? ::vfork() : -1;
-    if (process == 0) {
-      become(options, model.c_str(), output);
-    }
-    if (process < 0) {
-      return false;
-    }
-    int ended = 0;
-    const bool hung = watch(process, nullptr, options.cpu_seconds, &ended);
-    on_trial(i, judge(hung, ended, words_of(output)));
-    std::memcpy(copy.data() + range.offset, file.data() + range.offset, range.size);
-    if (::pwrite(target, copy.data() + range.offset, range.size, file_offset) < 0) {
-      return false;
-    }
-  }
-  ::close(output);
-  ::close(target);
   return true;
 }
 

@@ -30,11 +30,6 @@ struct Trial {
   std::string report;  // what was printed last, of findings
 };
 
-struct TrialOptions {
-  std::size_t cpu_seconds = 10;
-  std::string runner;  // for run_all
-};
-
 struct PatchedRange {
   std::size_t offset;
   std::size_t size;
@@ -45,14 +40,10 @@ using Change = std::function<PatchedRange(std::size_t i, std::uint8_t* data)>;
 // Called for each trial, in their order.
 using OnTrial = std::function<void(std::size_t i, const Trial& trial)>;
 
-// Tries `count` files, each of which differs from `file` by one change. False when there are no processes to
-// be had.
+// Tries `count` files, each of which differs from `file` by one change; one may take so many seconds of CPU.
+// False when there are no processes to be had.
 bool try_all(const std::vector<std::uint8_t>& file, std::size_t count, const Change& change,
-             const TrialOptions& options, const OnTrial& on_trial);
-
-// The same through a runner as it is shipped, in a process of its own each time.
-bool run_all(const std::vector<std::uint8_t>& file, std::size_t count, const Change& change,
-             const TrialOptions& options, const OnTrial& on_trial);
+             std::size_t cpu_seconds, const OnTrial& on_trial);
 
 // From now on a signal that ends the process prints itself and the calls that led there to standard error.
 // Under sanitizers they do that themselves.

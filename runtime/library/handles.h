@@ -10,6 +10,7 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <shared_mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -63,6 +64,10 @@ slipway_error* guarded(const char* needs, std::initializer_list<const void*> add
 
 std::int32_t to_public(DType dtype);
 DType to_dtype(std::int32_t dtype);
+
+// XNNPACK's tables of kernels, which all programs of a process share. Alone: who changes them for a moment,
+// while layers are made. Shared: who may read them, which is where an execution chooses kernels anew.
+std::shared_mutex& kernel_tables();
 
 }  // namespace slipway
 

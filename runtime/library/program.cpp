@@ -2,7 +2,6 @@
 #include <mutex>
 
 #include "handles.h"
-#include "library_lock.h"
 #include "program_info.h"
 
 namespace slipway {

@@ -3,8 +3,7 @@
 #include <mutex>
 
 #include "handles.h"
-#include "library_lock.h"
-#include "text/saved_text.h"
+#include "text/session.h"
 
 namespace slipway {
 namespace {

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "program_file.h"
+#include "program_info.h"
 #include "slipway/tensor.h"
-#include "stored_types.h"
 
 namespace slipway {
 namespace {

@@ -28,4 +28,35 @@ Result<const pte::Program*> check_program(const std::uint8_t* data, std::size_t 
 // its memory, a segment beyond the file. Empty when nothing is.
 std::string find_fault(const pte::Program& program, const ProgramLayout& layout);
 
+// What .pte and .ptd files have in common: little-endian headers, and two ways to be broken.
+
+inline constexpr char kCopyAgain[] = "copy the file again, or export the model again";
+
+inline std::uint64_t little_endian(const std::uint8_t* bytes, std::size_t count) {
+  std::uint64_t value = 0;
+  for (std::size_t i = count; i-- > 0;) {
+    value = value << 8 | bytes[i];
+  }
+  return value;
+}
+
+inline Status truncated(const std::string& path, std::uint64_t found, std::uint64_t promised) {
+  return {Code::kFile,
+          path + " is truncated: " + std::to_string(found) + " bytes found, " + std::to_string(promised) +
+              " promised by its header.",
+          kCopyAgain,
+          {path}};
+}
+
+inline Status damaged(const std::string& path, const std::string& what) {
+  return {Code::kFile, path + " is damaged: " + what + ".", kCopyAgain, {path}};
+}
+
+// Checks a whole .ptd file, weights stored apart from their program: its header against the file's size, its
+// flatbuffer, every index and extent in it. kFile when it is damaged, truncated or no such file.
+Status check_data(const std::uint8_t* data, std::size_t size, const std::string& path);
+
+// The same for the file of that name.
+Status check_data_file(const std::string& path);
+
 }  // namespace slipway

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "runner/options.h"
@@ -30,5 +31,19 @@ Status check_number(const ValueSpec& spec, std::size_t index, const Tensor& give
 // method declares at its bounds: which sizes of a dynamic tensor are fixed, a .pte does not say, so that only
 // the operators can refuse them.
 Status blame_inputs(const Status& failure, const MethodInfo& method, const std::vector<Tensor>& inputs);
+
+// The methods of a program that a command line asks for.
+
+// kMissingBackend, kMissingOperator, or kFile for weights that nobody gave; all of what is missing is named.
+Status check_offers(const Options& options, const MethodInfo& method, const Capabilities& capabilities);
+
+// kUsage when the program has no such method.
+Result<MethodInfo> find_method(const Options& options, const std::string& wanted, const ProgramInfo& program);
+
+// The methods besides the measured one, each once.
+std::vector<std::string> also_loaded(const Options& options);
+
+// What all methods that are loaded have planned, against the memory that there is.
+Status check_planned(const Options& options, const ProgramInfo& program);
 
 }  // namespace slipway

@@ -1,6 +1,9 @@
 #include "check.h"
+
 #include "runner/files/npy.h"
 #include "runner/inputs.h"
+#include "runner/report/report.h"
+#include "slipway/tensor.h"
 #include "temporary_folder.h"
 
 namespace {
@@ -78,6 +81,142 @@ TEST(inputs_of_other_kinds) {
   ValueSpec text;
   text.kind = "String";
   CHECK_CONTAINS(inputs_status({}, method_with({text})).message(), "(String)");
+}
+
+std::vector<std::uint8_t> file_of(const std::string& header, std::size_t body, int major = 1) {
+  std::vector<std::uint8_t> file{0x93, 'N', 'U', 'M', 'P', 'Y', static_cast<std::uint8_t>(major), 0};
+  file.push_back(static_cast<std::uint8_t>(header.size()));
+  file.push_back(0);
+  if (major > 1) {
+    file.push_back(0);
+    file.push_back(0);
+  }
+  file.insert(file.end(), header.begin(), header.end());
+  file.resize(file.size() + body, 7);
+  return file;
+}
+
+Result<Tensor> parse(const std::vector<std::uint8_t>& file) {
+  return parse_npy(file.data(), file.size(), "a.npy");
+}
+
+void npy_refused(const std::vector<std::uint8_t>& file, const std::string& why) {
+  const Result<Tensor> tensor = parse(file);
+  CHECK(!tensor.ok());
+  if (!tensor.ok()) {
+    CHECK(tensor.status().code() == Code::kInput);
+    CHECK_CONTAINS(tensor.status().message(), why);
+    CHECK(!tensor.status().fix().empty());
+  }
+}
+
+// What numpy.save writes for these, byte by byte.
+TEST(npy_written_as_numpy_writes_it) {
+  const Tensor tensor{DType::kFloat32, {2, 1}, {0, 0, 128, 63, 0, 0, 0, 64}};
+  const std::vector<std::uint8_t> file = format_npy(tensor);
+  const std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 1), }";
+  CHECK_EQUAL(file.size(), std::size_t{128 + 8});
+  CHECK(std::memcmp(file.data(), "\x93NUMPY\x01\x00\x76\x00", 10) == 0);
+  CHECK(std::memcmp(file.data() + 10, header.data(), header.size()) == 0);
+  CHECK(file[127] == '\n' && file[126] == ' ');
+}
+
+TEST(npy_round_trip_of_every_type) {
+  for (const DType dtype :
+       {DType::kBool, DType::kUInt8, DType::kInt8, DType::kUInt16, DType::kInt16, DType::kUInt32,
+        DType::kInt32, DType::kUInt64, DType::kInt64, DType::kFloat16, DType::kBFloat16, DType::kFloat32,
+        DType::kFloat64, DType::kComplex64, DType::kComplex128}) {
+    for (const Shape& shape : {Shape{}, Shape{3}, Shape{2, 3}, Shape{0, 4}}) {
+      std::size_t count = 0;
+      CHECK(count_elements(shape, size_of(dtype), &count));
+      const Tensor tensor = ones(dtype, shape, count);
+      const Result<Tensor> back = parse(format_npy(tensor));
+      CHECK(back.ok() && back.value().dtype == dtype && back.value().shape == shape &&
+            back.value().bytes == tensor.bytes);
+    }
+  }
+}
+
+TEST(npy_reads_later_versions_and_loose_headers) {
+  CHECK(parse(file_of("{'descr': '<i2', 'fortran_order': False, 'shape': (2,), }\n", 4, 2)).ok());
+  CHECK(parse(file_of("{\"shape\":(2,),\"descr\":\"<i2\",\"fortran_order\":False}", 4, 3)).ok());
+  // One dimension is the same in both orders.
+  CHECK(parse(file_of("{'descr': '|u1', 'fortran_order': True, 'shape': (4,), }", 4)).ok());
+}
+
+TEST(npy_refuses) {
+  npy_refused({}, "is not a .npy file");
+  npy_refused(std::vector<std::uint8_t>(200, 'x'), "is not a .npy file");
+  npy_refused(file_of("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", 8, 9), "version 9");
+  npy_refused(file_of("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", 7), "truncated");
+  npy_refused(file_of("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", 9), "too long");
+  npy_refused(file_of("{'descr': '>f4', 'fortran_order': False, 'shape': (2,), }", 8), "big-endian");
+  npy_refused(file_of("{'descr': '<c4', 'fortran_order': False, 'shape': (1,), }", 4), "'<c4'");
+  npy_refused(file_of("{'descr': '<c16', 'fortran_order': False, 'shape': (1,), }", 8), "truncated");
+  npy_refused(file_of("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", 8), "'|O'");
+  npy_refused(file_of("{'descr': '<f4', 'fortran_order': True, 'shape': (1, 2), }", 8), "Fortran");
+  npy_refused(file_of("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", 4),
+              "cannot be read");
+  npy_refused(file_of("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }", 8), "cannot be read");
+  npy_refused(file_of("{'descr': '<f4', 'fortran_order': False}", 8), "cannot be read");
+  npy_refused(file_of("{'descr': '<f4', 'fortran_order': False, 'shape': (999999999999, 999999999999), }", 8),
+              "impossible");
+}
+
+TEST(npy_cut_anywhere_is_refused) {
+  const std::vector<std::uint8_t> file = format_npy(ones(DType::kFloat32, {2, 3}, 6));
+  for (std::size_t size = 0; size < file.size(); ++size) {
+    // A copy of that very size, so that a sanitizer sees a read beyond it.
+    const std::vector<std::uint8_t> cut(file.begin(), file.begin() + static_cast<std::ptrdiff_t>(size));
+    CHECK(!parse(cut).ok());
+  }
+}
+
+TEST(count_of_elements) {
+  std::size_t count = 99;
+  CHECK(count_elements({2, 3, 4}, 4, &count));
+  CHECK_EQUAL(count, std::size_t{24});
+  CHECK(count_elements({}, 8, &count));
+  CHECK_EQUAL(count, std::size_t{1});
+  CHECK(count_elements({5, 0, 7}, 4, &count));
+  CHECK_EQUAL(count, std::size_t{0});
+}
+
+TEST(count_refuses_what_overflows) {
+  std::size_t count = 0;
+  CHECK(!count_elements({-1}, 4, &count));
+  CHECK(!count_elements({INT32_MAX, INT32_MAX, INT32_MAX}, 1, &count));
+  CHECK(!count_elements({std::int64_t{1} << 61}, 4, &count));
+}
+
+TEST(memory_order_there_and_back) {
+  // 1x2x2x3 in channels-last: c is innermost.
+  const Shape shape{1, 2, 2, 3};
+  const std::vector<std::uint8_t> order{0, 2, 3, 1};
+  std::vector<std::uint8_t> row_major(12);
+  for (std::size_t i = 0; i < row_major.size(); ++i) {
+    row_major[i] = static_cast<std::uint8_t>(i);
+  }
+  const std::vector<std::uint8_t> memory = to_memory_order(row_major, shape, order, 1);
+  CHECK((memory == std::vector<std::uint8_t>{0, 6, 1, 7, 2, 8, 3, 9, 4, 10, 5, 11}));
+  CHECK(to_row_major(memory, shape, order, 1) == row_major);
+}
+
+TEST(memory_order_of_wide_elements_and_empty_tensors) {
+  const std::vector<std::uint8_t> bytes{1, 2, 3, 4, 5, 6, 7, 8};
+  CHECK((to_memory_order(bytes, {2, 2}, {1, 0}, 2) == std::vector<std::uint8_t>{1, 2, 5, 6, 3, 4, 7, 8}));
+  CHECK(to_memory_order({}, {2, 0}, {1, 0}, 4).empty());
+  CHECK((to_row_major({9}, {}, {}, 1) == std::vector<std::uint8_t>{9}));
+}
+
+TEST(values_as_text) {
+  const Tensor halves{DType::kFloat16, {5}, {0x00, 0xBC, 0x01, 0x00, 0x00, 0x7C, 0x00, 0x42, 0x00, 0x80}};
+  CHECK_EQUAL(values_text(halves, 9), "[-1, 5.9605e-08, inf, 3, -0]");
+  const Tensor bf16{DType::kBFloat16, {2}, {0x40, 0xC0, 0x80, 0x3F}};
+  CHECK_EQUAL(values_text(bf16, 9), "[-3, 1]");
+  CHECK_EQUAL(values_text(ones(DType::kInt32, {5}, 5), 2), "[1, 1, ... 5 in all]");
+  CHECK_EQUAL(values_text(ones(DType::kComplex64, {2}, 2), 9), "[1+0j, 1+0j]");
+  CHECK_EQUAL(values_text(ones(DType::kComplex128, {1}, 1), 9), "[1+0j]");
 }
 
 }  // namespace

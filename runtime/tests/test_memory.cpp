@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "base/device_memory.h"
 #include "base/platform.h"
 #include "check.h"
 #include "runner/crash_guard.h"

@@ -2,7 +2,6 @@
 // read.
 #include "check.h"
 #include "text/sampler.h"
-#include "text/saved_text.h"
 #include "text/session.h"
 
 namespace {

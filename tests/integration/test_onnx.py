@@ -52,7 +52,6 @@ def test_mobilenets_convolutions_are_the_providers(inv: Inv, device: str, scheme
     taken = [node["operator"] for node in ran["nodes"] if "Xnnpack" in node["provider"]]
     assert taken.count(convolution) == 52
     assert "kept from" not in " ".join(ran["hints"])
-    assert all(node["why"] for node in ran["nodes"] if "Xnnpack" not in node["provider"])
 
 
 @pytest.fixture

@@ -16,13 +16,13 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from core.files import sha256_file
 from core.formats.bundle import Bundle
 from core.processes.commands import run
-from deploy.run.needs import describe, runner_here
+from deploy.run.needs import runner_here
 from tests.support.onnx_graph import Graph
 
 XNNPACK, CPU = "XnnpackExecutionProvider", "CPUExecutionProvider"
+_KEPT = " kept from the XNNPACK provider: "
 Make = Callable[[Graph], Any]
 
 
@@ -63,6 +63,8 @@ class Run:
     """Operator and provider of every node that ran."""
     failure: str = ""
     """Why there are no outputs."""
+    kept: tuple[str, ...] = ()
+    """Hints that name nodes which the bundle keeps from the XNNPACK provider."""
 
 
 def execute(bundle: Bundle, model: Any, folder: Path, *flags: str) -> Run:
@@ -84,15 +86,8 @@ def execute(bundle: Bundle, model: Any, folder: Path, *flags: str) -> Run:
     return Run(
         tuple(np.load(folder / Path(one["file"]).name) for one in answer["outputs"]),
         tuple((node["operator"].rpartition(":")[2], node["provider"]) for node in answer["placement"]["nodes"]),
+        kept=tuple(hint for hint in answer["placement"]["hints"] if _KEPT in hint),
     )
-
-
-def expected(bundle: Bundle, model: Any, folder: Path) -> list[tuple[str, str, str]]:
-    """What ``pte_runner --describe`` expects of ``model``: operator, provider and reason of each node."""
-    file = folder / "model.onnx"
-    onnx.save(model, file)
-    (method,) = describe(bundle, file, sha256_file(file)).methods
-    return [(node.operator.rpartition(":")[2], node.provider, node.why) for node in method.nodes]
 
 
 _IMAGE = (1, 8, 16, 16)

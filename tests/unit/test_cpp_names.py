@@ -37,8 +37,8 @@ _OTHERS = {
     "common": re.compile(r"_(windows|macos)\.cpp$"),
     "common-windows": re.compile(r"_(posix|linux|macos)\.cpp$"),
     "common-macos": re.compile(r"_(windows|linux)\.cpp$"),
-    "fuzz-parts": re.compile(r"^(?!exercise|fields|stored)"),
-    "fuzz-sweep": re.compile(r"^(?!sweep|last_words|trial|guarded_memory)"),
+    "fuzz-parts": re.compile(r"^(?!exercise|fields)"),
+    "fuzz-sweep": re.compile(r"^(?!sweep|trial|guarded_memory)"),
     "lean": re.compile(r"^(dynamic8|half|single|static8)\.cpp$"),
 }
 
@@ -113,7 +113,7 @@ def test_includes_point_down() -> None:
     paths = [path for path in runtime.rglob("*") if path.suffix in {".cpp", ".h", ".hpp"}]
     files = {path.relative_to(runtime).as_posix(): path.read_text(encoding="utf-8") for path in paths}
     files = {name: text for name, text in files.items() if not name.startswith(("bindings/", "examples/", "tests/"))}
-    assert sum(len(included(name, files)) for name in files) > 500  # the pattern still matches
+    assert sum(len(included(name, files)) for name in files) > 400  # the pattern still matches
     assert upward(files) == []
 
 

@@ -16,7 +16,6 @@ from deploy.run.engine_flags import engine_flags
 from deploy.run.job import Computed, check_engine, load_job
 from deploy.run.needs import Method, ProgramFacts, ProgramNeeds, lacking
 from deploy.run.preflight import check, failure
-from deploy.run.runner import Node
 from tests.unit.test_preflight import FACTS, PI, bundle
 
 
@@ -195,18 +194,15 @@ def test_weights_elsewhere_are_refused(model: Path, name: str) -> None:
 
 
 def _needs(**lacks: tuple[str, ...]) -> ProgramNeeds:
-    nodes = (Node(name="a", operator="Conv", provider="XnnpackExecutionProvider"),
-             Node(name="b", operator="Add", provider="CPUExecutionProvider", why="no Add"))  # fmt: skip
-    method = Method(name="forward", operators=("Add", "Conv"), nodes=nodes, **lacks)
+    method = Method(name="forward", operators=("Add", "Conv"), **lacks)
     return ProgramNeeds(methods=(method,), program=ProgramFacts(opsets={"ai.onnx": 20, "com.microsoft": 1}))
 
 
-def test_the_preflight_names_operator_sets_providers_and_unknown_operators() -> None:
+def test_the_preflight_names_operator_sets_and_unknown_operators() -> None:
     offered = bundle(engine="onnxruntime", backends=(), operators=())
     found = check(offered, FACTS, _needs(), "forward", upload_bytes=1, program_bytes=1)
     rows = {row.check: (row.needs, row.has) for row in found}
     assert rows["operator sets"] == ("ai.onnx 20, com.microsoft 1", "known")
-    assert rows["providers"] == ("2 nodes", "1 on Xnnpack, 1 on CPU")
     assert failure(found, PI, offered) is None
     offered = bundle(engine="onnxruntime", backends=(), operators=())
     needs = _needs(missing_operators=("Frobnicate",))

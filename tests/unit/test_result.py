@@ -143,7 +143,7 @@ def test_a_table_never_shows_emulated_times_as_latency(capsys: pytest.CaptureFix
 
 def test_a_hint_of_the_runners_names_what_a_user_types(capsys: pytest.CaptureFixture[str]) -> None:
     placement = {
-        "nodes": [{"name": "my_node", "operator": "Conv", "provider": "CPUExecutionProvider", "why": "open sizes"}],
+        "nodes": [{"name": "my_node", "operator": "Conv", "provider": "CPUExecutionProvider"}],
         "hints": ["Conv my_node: --input_shapes 1x3 fixes them"],
     }
     value = make().model_copy(update={"runner": parse_result(json.dumps({**ANSWER, "placement": placement}).encode())})

@@ -68,7 +68,7 @@ def seeds(corpus: Path, log: Path) -> None:
             shutil.copy(program, corpus / f"{model}-{scheme}.pte")
     for file in sorted(KEPT.glob("*.pte")):
         shutil.copy(file, corpus / file.name)
-    # With every number stored, so that the mutator reaches it; and some of what the sweep makes of it.
+    # Some of what the sweep makes of them.
     sweep = build(SANITIZED, "sweep_program", log)
     for file in sorted(corpus.glob("*.pte")):
         if file.stat().st_size <= _SMALL:

@@ -2,9 +2,8 @@
 
 What a number becomes: 0, 1, its neighbours, its double and half, the largest and smallest, every name of an
 enumeration, and what the same field of the nearest other elements holds (``runtime/fuzz/fields.cpp``). A file is
-refused with words or runs to its end, in three forms: `SANITIZED`, `GUARDED` (where it runs twice, with memory filled
-in two ways, to the same answer) and `SHIPPED`. It is a sweep (`core.processes.sweep`) whose cells are some
-patches each.
+refused with words or runs to its end, in two forms: `SANITIZED`, and `GUARDED` (where it runs twice, with memory
+filled in two ways, to the same answer). It is a sweep (`core.processes.sweep`) whose cells are some patches each.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from pydantic import BaseModel, ConfigDict
 from core import console
 from core.errors import MismatchError, UsageError
 from core.files import sha256_bytes, sha256_file
-from core.formats.bundle import RUNNER
 from core.paths import cache_dir
 from core.processes import commands
 from core.processes import sweep as sweeps
@@ -33,8 +31,7 @@ from core.processes.sweep import Journal
 from verify.fuzz.build import GUARDED, SANITIZED, build
 from verify.programs import pick
 
-SHIPPED = "shipped"
-FORMS = (SANITIZED, GUARDED, SHIPPED)
+FORMS = (SANITIZED, GUARDED)
 _PART = 2000
 """Patches that one process tries: some seconds to some minutes of work, lost when a sweep is interrupted."""
 _SECONDS = 10
@@ -95,18 +92,6 @@ def programs(pattern: str) -> dict[str, Path]:
     return found
 
 
-def tools(form: str, log: Path) -> tuple[str, ...]:
-    """The program that tries files in this form, and the runner that it tries them with."""
-    sweep = os.fspath(build(SANITIZED if form == SANITIZED else GUARDED, "sweep_program", log))
-    if form != SHIPPED:
-        return (sweep,)
-    from toolchains.bundle import builder
-    from toolchains.targets import host_target
-
-    bundle = builder.build(host_target().name, "lean")
-    return (sweep, os.fspath(bundle.path / RUNNER))
-
-
 def parts(form: str, name: str, file: Path, argv: tuple[str, ...], every: int) -> list[Part]:
     """All patches of a program, divided."""
     said = subprocess.run([argv[0], os.fspath(file)], capture_output=True, text=True, check=True).stdout
@@ -121,8 +106,6 @@ def attempt(part: Part) -> Tried:
         "nice", "-n", "10", part.argv[0], os.fspath(part.file), "--run", f"--first={part.first}",
         f"--count={part.count}", f"--every={part.every}", f"--cpu_seconds={_SECONDS}",
     ]  # fmt: skip
-    if part.form == SHIPPED:
-        argv.append(f"--runner={part.argv[1]}")
     done = commands.run(argv, error=None, timeout=_PART_LIMIT, what=f"Trying {part.program}")
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     if done.returncode or not lines or "sums" not in lines[-1]:
@@ -166,7 +149,7 @@ def run(form: str, pattern: str, every: int, as_json: bool, again: bool = False)
     files = programs(pattern)
     todo = []
     for one in (form,) if form else FORMS:
-        argv = tools(one, log)
+        argv = (os.fspath(build(one, "sweep_program", log)),)
         todo += [part for name, file in files.items() for part in parts(one, name, file, argv, every)]
     found = sweep(todo, again)
     report(found, as_json)

@@ -18,13 +18,12 @@
 #include <utility>
 #include <vector>
 
-#include "data_file.h"
 #include "etdump.h"
 #include "platform_layer.h"
+#include "program_file.h"
 #include "program_info.h"
 #include "slipway/engine.h"
 #include "slipway/tensor.h"
-#include "stored_types.h"
 
 namespace slipway {
 namespace {

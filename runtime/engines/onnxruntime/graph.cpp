@@ -4,8 +4,6 @@
 #include <cstdint>
 #include <set>
 
-#include "provider_rules.h"
-
 namespace slipway::onnx {
 namespace {
 
@@ -42,6 +40,15 @@ bool is(const Node* node, const char* op) {
   return node != nullptr && node->domain.empty() && node->op == op;
 }
 
+// Nodes that stay although all their inputs are constant; ONNX Runtime folds the others before it asks the
+// providers.
+bool is_never_folded(const std::string& op) {
+  static const std::set<std::string> kOperators{"QuantizeLinear",   "DequantizeLinear", "RandomNormal",
+                                                "RandomNormalLike", "RandomUniform",    "RandomUniformLike",
+                                                "Multinomial",      "Bernoulli",        "Dropout"};
+  return kOperators.count(op) != 0;
+}
+
 }  // namespace
 
 std::string Node::full_op() const {
@@ -68,10 +75,18 @@ void propagate_constants(Graph* graph) {
     const bool known = std::all_of(node.inputs.begin(), node.inputs.end(), [&](const std::string& name) {
       return name.empty() || graph->constants.count(name) != 0;
     });
-    if (known && !contains(never_folded(), node.op) && (!node.inputs.empty() || node.op == "Constant")) {
+    if (known && !is_never_folded(node.op) && (!node.inputs.empty() || node.op == "Constant")) {
       graph->constants.insert(node.outputs.begin(), node.outputs.end());
     }
   }
+}
+
+bool has_open_inputs(const Graph& graph) {
+  return std::any_of(graph.inputs.begin(), graph.inputs.end(), [&](const std::string& name) {
+    const Value* value = graph.value(name);
+    return value == nullptr || !value->has_rank ||
+           std::any_of(value->shape.begin(), value->shape.end(), [](auto size) { return size < 0; });
+  });
 }
 
 MethodInfo method_of(const Graph& graph) {
@@ -147,33 +162,6 @@ const Node* Neighbours::only_user(const Node& node) const {
 bool Neighbours::quantized(const Node& node) const {
   return node.op != "QuantizeLinear" && node.op != "DequantizeLinear" &&
          is(producer(first_input(node)), "DequantizeLinear") && is(only_user(node), "QuantizeLinear");
-}
-
-bool Neighbours::inside(const Node& node) const {
-  if (is(&node, "QuantizeLinear")) {
-    const Node* before = producer(first_input(node));
-    return before != nullptr && quantized(*before);
-  }
-  const auto found = node.outputs.empty() ? users_.end() : users_.find(node.outputs.front());
-  if (!is(&node, "DequantizeLinear") || found == users_.end()) {
-    return false;
-  }
-  for (const Node* user : found->second) {
-    if (quantized(*user)) {
-      return true;
-    }
-  }
-  return false;
-}
-
-std::string quantized_name(const Node& node) {
-  if (node.op == "MaxPool" || node.op == "Resize") {
-    return node.op;
-  }
-  if (node.op == "Conv" || node.op == "MatMul") {
-    return "QLinear" + node.op;
-  }
-  return node.op == "Gemm" ? "com.microsoft:QGemm" : "com.microsoft:QLinear" + node.op;
 }
 
 }  // namespace slipway::onnx

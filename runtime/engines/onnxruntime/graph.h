@@ -1,5 +1,5 @@
-// A model as far as this engine looks at it itself: what it takes and gives, its operators, and what decides
-// which provider can run them. Weights are not kept.
+// A model as far as this engine looks at it itself: what it takes and gives, its operators, and what tells
+// that the XNNPACK provider would get a node wrong. Weights are not kept.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,6 @@ struct Attribute {
   std::int64_t integer = 0;
   float number = 0;
   std::string text;
-  std::vector<std::int64_t> integers;
 };
 
 struct Node {
@@ -28,7 +27,6 @@ struct Node {
   std::vector<std::string> inputs;
   std::vector<std::string> outputs;
   std::map<std::string, Attribute> attributes;
-  std::size_t index = 0;  // ONNX Runtime's number of it
 
   // "Conv", "com.microsoft:QLinearAveragePool"
   std::string full_op() const;
@@ -67,6 +65,9 @@ struct Graph {
 // providers.
 void propagate_constants(Graph* graph);
 
+// Whether an input has a dimension that is not fixed.
+bool has_open_inputs(const Graph& graph);
+
 // The one method that a model is: "forward".
 MethodInfo method_of(const Graph& graph);
 
@@ -86,16 +87,11 @@ class Neighbours {
 
   // Whether the node, which is neither of the two itself, stands between DequantizeLinear and QuantizeLinear.
   bool quantized(const Node& node) const;
-  // Whether this QuantizeLinear or DequantizeLinear becomes part of a quantized operator.
-  bool inside(const Node& node) const;
 
  private:
   std::unordered_map<std::string, const Node*> producers_;
   std::unordered_map<std::string, std::vector<const Node*>> users_;
 };
-
-// What ONNX Runtime makes of a quantized node: "QLinearConv" of Conv.
-std::string quantized_name(const Node& node);
 
 // Whether it is a QuantizeLinear or a DequantizeLinear; false for null.
 bool is_edge(const Node* node);

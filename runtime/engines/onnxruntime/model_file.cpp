@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/platform.h"
-#include "provider_rules.h"
-#include "scalar_types.h"
+#include "declarations.h"
+#include "provider_faults.h"
 
 namespace slipway::onnx {
 namespace {
@@ -67,12 +67,11 @@ class Vector {
   Vector(Buffer* buffer, std::size_t position);
 
   std::size_t size() const { return size_; }
-  Table table(std::size_t index) const { return {buffer_, buffer_->follow(place(index, 4))}; }
-  std::string text(std::size_t index) const { return buffer_->text(place(index, 4)); }
-  std::int64_t integer(std::size_t index) const { return buffer_->at<std::int64_t>(place(index, 8)); }
+  Table table(std::size_t index) const { return {buffer_, buffer_->follow(place(index))}; }
+  std::string text(std::size_t index) const { return buffer_->text(place(index)); }
 
  private:
-  std::size_t place(std::size_t index, std::size_t width) const { return position_ + 4 + index * width; }
+  std::size_t place(std::size_t index) const { return position_ + 4 + index * 4; }
 
   Buffer* buffer_;
   std::size_t position_;
@@ -185,10 +184,6 @@ void OrtParser::attributes(const Table& from, Node* node, int depth) {
     attribute.number = entry.number<float>(10);
     attribute.integer = entry.number<std::int64_t>(12);
     attribute.text = entry.text(14);
-    const Vector integers = entry.vector(22);
-    for (std::size_t k = 0; k < integers.size() && !buffer->failed; ++k) {
-      attribute.integers.push_back(integers.integer(k));
-    }
     node->attributes[entry.text(4)] = std::move(attribute);
     const Table branch = entry.table(18);
     if (branch.exists()) {
@@ -211,7 +206,6 @@ void OrtParser::nodes(const Table& from, std::vector<Node>* to, int depth) {
     Node node;
     node.name = entry.text(4);
     node.domain = domain_of(entry, 8);
-    node.index = entry.number<std::uint32_t>(12);
     node.op = entry.text(14);
     const Vector inputs = entry.vector(20);
     for (std::size_t k = 0; k < inputs.size() && !buffer->failed; ++k) {
@@ -279,15 +273,7 @@ ProgramInfo program_info(const Model& model) {
   }
   info.data_files = model.graph.data_files;
   MethodInfo method = method_of(model.graph);
-  method.nodes = expected_placement(model.graph, guard_provider(model.graph, model.format == Format::kOnnx));
-  // What no other provider takes, the one for the CPU does.
-  method.backends = {kCpu};
-  for (const NodeInfo& node : method.nodes) {
-    if (node.provider == kXnnpack) {
-      method.backends.emplace_back(kXnnpack);
-      break;
-    }
-  }
+  method.backends = {kCpu};  // it runs what the XNNPACK provider leaves
   info.methods.push_back(std::move(method));
   return info;
 }

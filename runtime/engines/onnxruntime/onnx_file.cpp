@@ -2,9 +2,8 @@
 #include <cstring>
 #include <utility>
 
+#include "declarations.h"
 #include "model_file.h"
-#include "scalar_types.h"
-#include "wire_format.h"
 
 // Field numbers are those of onnx.proto, https://github.com/onnx/onnx/blob/main/onnx/onnx.proto.
 
@@ -214,8 +213,6 @@ bool OnnxParser::attribute(Bytes message, std::pair<std::string, Attribute>* att
       case 4:
         value.text = field.bytes.text();
         return is_bytes(field);
-      case 8:
-        return wire::append_integers(field, &value.integers);
       case 6:
       case 11:
         return is_bytes(field) && inner_graph(field.bytes, depth + 1);
@@ -303,7 +300,6 @@ bool OnnxParser::main_graph(Bytes message) {
       case 1: {
         Node read;
         const bool good = node(field.bytes, &read, 0);
-        read.index = graph.nodes.size();
         graph.nodes.push_back(std::move(read));
         return good;
       }

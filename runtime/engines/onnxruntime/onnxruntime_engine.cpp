@@ -18,11 +18,8 @@
 #include "declarations.h"
 #include "failures.h"
 #include "model_file.h"
-#include "placement.h"
 #include "profile.h"
 #include "provider_faults.h"
-#include "provider_rules.h"
-#include "scalar_types.h"
 #include "slipway/engine.h"
 
 namespace slipway {
@@ -424,8 +421,8 @@ Status OnnxRuntimeEngine::end_profile() {
   for (const Ort::Value& input : inputs_) {
     shapes += (shapes.empty() ? "" : ",") + to_text(input.GetTensorTypeAndShapeInfo().GetShape());
   }
-  placement_ = onnx::placement_of(graph_, events.value(),
-                                  {xnnpack(), ort_threads(), usable_cores(), guard_, shapes, fixed_});
+  placement_ = onnx::placement_of(events.value(), {xnnpack(), ort_threads(), usable_cores(), guard_,
+                                                   onnx::has_open_inputs(graph_), shapes, fixed_});
   if (unfolded_) {
     placement_.hints.emplace_back(
         "the .ort model was written back as .onnx for XNNPACK: give the .onnx to load faster");

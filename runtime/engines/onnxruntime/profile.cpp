@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <map>
+#include <set>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -34,6 +36,37 @@ std::string text_behind(std::string_view line, std::string_view key) {
     found += line[at];
   }
   return found;
+}
+
+std::string list(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size() && i < 3; ++i) {
+    text += (i == 0 ? "" : ", ") + names[i];
+  }
+  return names.size() > 3 ? text + ", ..." : text;
+}
+
+// One line for each kind of thing that was kept from the provider.
+std::vector<std::string> kept_away(const Guard& guard) {
+  std::map<std::string, std::vector<std::string>> nodes;
+  for (const Fault& fault : guard.faults) {
+    nodes[fault.why].push_back(fault.op + " " + fault.node);
+  }
+  std::vector<std::string> lines;
+  for (const auto& [why, names] : nodes) {
+    lines.push_back(list(names) + (guard.whole ? ", and so the whole model, was" : " was") +
+                    " kept from the XNNPACK provider: " + why);
+  }
+  return lines;
+}
+
+// Whether the XNNPACK provider has the operator for inputs of fixed sizes; ONNX Runtime puts something before
+// or behind its name when it fuses or quantizes it.
+bool wants_fixed_sizes(const std::string& op) {
+  static const char* const kOperators[] = {"Conv", "MaxPool", "AveragePool", "Resize", "Softmax", "Gemm"};
+  return std::any_of(std::begin(kOperators), std::end(kOperators), [&](const char* name) {
+    return op.find(name) != std::string::npos && op.find("Global") == std::string::npos;
+  });
 }
 
 }  // namespace
@@ -90,6 +123,43 @@ std::vector<ProfileRow> by_operator(const std::vector<NodeEvent>& events, std::s
     return std::tie(b.total_ms, a.name, a.op) < std::tie(a.total_ms, b.name, b.op);
   });
   return sorted;
+}
+
+Placement placement_of(const std::vector<NodeEvent>& events, const Pools& pools) {
+  Placement placement;
+  std::set<std::pair<std::string, std::string>> seen;
+  std::size_t open = 0;
+  std::uint64_t fallen = 0;
+  std::uint64_t all = 0;
+  for (const NodeEvent& event : events) {
+    const bool fell = pools.xnnpack && event.provider != kXnnpack;
+    all += event.microseconds;
+    fallen += fell ? event.microseconds : 0;
+    if (seen.insert({event.name, event.op}).second) {  // a loop's body comes again
+      placement.nodes.push_back({event.name, event.op, event.provider});
+      open += fell && pools.open && wants_fixed_sizes(event.op) ? 1 : 0;
+    }
+  }
+  if (pools.xnnpack) {
+    placement.hints = kept_away(pools.guard);
+  }
+  if (open > 0) {
+    placement.hints.push_back(std::to_string(open) + (open == 1 ? " node" : " nodes") +
+                              " of operators that XNNPACK has in fixed sizes ran on " + kCpu +
+                              ", and the model leaves sizes of its inputs open: --input_shapes " +
+                              pools.shapes + " fixes them for the session");
+  }
+  if (!pools.fixed.empty()) {
+    placement.hints.push_back("the model leaves sizes of " + list(pools.fixed) +
+                              " open: they were fixed for this session by --input_shapes " + pools.shapes);
+  }
+  if (fallen * 2 > all && pools.ort_threads < pools.cores) {
+    placement.hints.push_back(
+        std::to_string(fallen * 100 / all) + "% of the time was spent on " + kCpu + ", whose pool has " +
+        std::to_string(pools.ort_threads) + (pools.ort_threads == 1 ? " thread" : " threads") +
+        ": try --provider cpu, or pte_runner --ort_threads " + std::to_string(pools.cores));
+  }
+  return placement;
 }
 
 Result<std::string> read_file(int descriptor) {

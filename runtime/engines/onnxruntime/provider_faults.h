@@ -1,8 +1,7 @@
-// What the XNNPACK provider takes although it cannot compute it, and how it is kept from it: the rules with a
-// danger in provider_rules.toml.
+// What the XNNPACK provider of ONNX Runtime 1.21 takes although it cannot compute it, and how it is kept from
+// it. docs/onnx.md shows the forms with what goes wrong.
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -10,8 +9,10 @@
 
 namespace slipway::onnx {
 
+constexpr char kXnnpack[] = "XnnpackExecutionProvider";
+constexpr char kCpu[] = "CPUExecutionProvider";
+
 struct Fault {
-  std::size_t index = 0;  // of the node, as Node::index has it
   std::string node;
   std::string op;
   std::string why;  // "it has no C: the XNNPACK provider crashes"
@@ -30,9 +31,6 @@ struct Guard {
   // The provider must not have any of the model: a fault has no such constant, or the file cannot be appended
   // to.
   bool whole = false;
-
-  // Why a node is kept from the provider; empty when it is not.
-  std::string why(const Node& node) const;
 };
 
 // Args: appendable: whether the model's file is a ModelProto.

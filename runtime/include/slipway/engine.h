@@ -52,7 +52,6 @@ struct NodeInfo {
   std::string name;
   std::string op;
   std::string provider;
-  std::string why;  // why the provider asked for did not take it; empty when it did
 };
 
 // What computes a layer on this processor.
@@ -89,8 +88,6 @@ struct MethodInfo {
   std::uint64_t planned_bytes = 0;
   // What computes its layers here, from engines that tell.
   std::vector<KernelUse> kernels;
-  // Where each node is expected to run; empty for engines that do not divide a graph by providers.
-  std::vector<NodeInfo> nodes;
 };
 
 struct ProgramInfo {

@@ -78,22 +78,19 @@ void specs_member(JsonWriter& json, const char* name, const std::vector<ValueSpe
   json.end_array();
 }
 
-void nodes_member(JsonWriter& json, const std::vector<NodeInfo>& nodes) {
-  json.key("nodes").begin_array();
-  for (const NodeInfo& node : nodes) {
-    json.begin_object().member("name", node.name).member("operator", node.op);
-    json.member("provider", node.provider).member("why", node.why).end_object();
-  }
-  json.end_array();
+void placement_member(JsonWriter& json, const Placement& placement) {
+  json.key("placement").begin_object().key("nodes").begin_array();
   std::map<std::string, std::size_t> counts;
-  for (const NodeInfo& node : nodes) {
+  for (const NodeInfo& node : placement.nodes) {
+    json.begin_object().member("name", node.name).member("operator", node.op);
+    json.member("provider", node.provider).end_object();
     ++counts[node.provider];
   }
-  json.key("coverage").begin_object();
+  json.end_array().key("coverage").begin_object();
   for (const auto& [provider, count] : counts) {
     json.member(provider, count);
   }
-  json.end_object();
+  json.end_object().member("hints", placement.hints).end_object();
 }
 
 void kernels_member(JsonWriter& json, const std::vector<KernelUse>& kernels) {
@@ -116,9 +113,7 @@ void engine_specific_members(JsonWriter& json, const RunReport& report) {
     json.end_object();
   }
   if (!report.placement.nodes.empty()) {
-    json.key("placement").begin_object();
-    nodes_member(json, report.placement.nodes);
-    json.member("hints", report.placement.hints).end_object();
+    placement_member(json, report.placement);
   }
   if (!report.kernels.empty()) {
     kernels_member(json, report.kernels);
@@ -221,9 +216,6 @@ std::string describe_json(const EngineInfo& engine, const std::string& path, con
     }
     json.member("missing_backends", missing(method.backends, capabilities.backends));
     json.member("missing_operators", missing_operators(method, capabilities, found_missing));
-    if (!method.nodes.empty()) {
-      nodes_member(json, method.nodes);
-    }
     if (!method.kernels.empty()) {
       kernels_member(json, method.kernels);
     }

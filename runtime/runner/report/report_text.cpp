@@ -97,23 +97,6 @@ std::string spec_line(const char* what, std::size_t index, const ValueSpec& spec
 }
 
 // How many nodes each provider has, and those that the provider asked for left to another, with the reason.
-std::string nodes_text(const std::vector<NodeInfo>& nodes, const char* where) {
-  std::map<std::string, std::size_t> counts;
-  for (const NodeInfo& node : nodes) {
-    ++counts[node.provider];
-  }
-  std::string text;
-  for (const auto& [provider, count] : counts) {
-    text += format("nodes      %zu ", count) + where + " " + provider + "\n";
-  }
-  for (const NodeInfo& node : nodes) {
-    if (!node.why.empty()) {
-      text += "  " + node.op + " " + node.name + ": " + node.why + "\n";
-    }
-  }
-  return text;
-}
-
 std::string kernels_text(const std::vector<KernelUse>& kernels) {
   std::string text;
   for (const KernelUse& use : kernels) {
@@ -123,7 +106,14 @@ std::string kernels_text(const std::vector<KernelUse>& kernels) {
 }
 
 std::string placement_text(const Placement& placement) {
-  std::string text = nodes_text(placement.nodes, "on");
+  std::map<std::string, std::size_t> counts;
+  for (const NodeInfo& node : placement.nodes) {
+    ++counts[node.provider];
+  }
+  std::string text;
+  for (const auto& [provider, count] : counts) {
+    text += format("nodes      %zu on ", count) + provider + "\n";
+  }
   for (const std::string& hint : placement.hints) {
     text += "hint       " + hint + "\n";
   }
@@ -216,7 +206,6 @@ std::string describe_text(const std::string& path, const ProgramInfo& program,
     for (const std::string& name : missing_operators(method, capabilities, found_missing)) {
       text += "  missing    operator " + name + "\n";
     }
-    text += nodes_text(method.nodes, "expected on");
     text += kernels_text(method.kernels);
   }
   return text;

@@ -36,4 +36,12 @@ std::string roofline_text(const Roofline& found, const CpuInfo& cpu) {
   return text + line;
 }
 
+#ifdef SLIPWAY_NO_ROOFLINE
+// A runner that was linked for some programs has nothing else.
+Result<Roofline> measure_roofline(unsigned /*threads*/) {
+  return Status(Code::kUsage, "This runner was linked for some programs only and measures no roofline.",
+                "build one without --ops-from");
+}
+#endif
+
 }  // namespace slipway

@@ -22,23 +22,6 @@ Message& Message::text(unsigned field, const std::string& value) {
   return *this;
 }
 
-Message attribute(const std::string& name, std::int64_t value) {
-  return Message().text(1, name).number(3, static_cast<std::uint64_t>(value)).number(20, 2);
-}
-
-Message attribute(const std::string& name, const std::vector<std::int64_t>& values) {
-  Message message;
-  message.text(1, name);
-  for (const std::int64_t value : values) {
-    message.number(8, static_cast<std::uint64_t>(value));
-  }
-  return message.number(20, 7);
-}
-
-Message attribute(const std::string& name, const std::string& value) {
-  return Message().text(1, name).text(4, value).number(20, 3);
-}
-
 Message value(const std::string& name, const std::vector<std::int64_t>& shape) {
   Message dimensions;
   for (const std::int64_t size : shape) {
@@ -74,9 +57,6 @@ std::string make_model(const ModelRecipe& recipe) {
       message.text(2, name);
     }
     message.text(3, node.name).text(4, node.op);
-    for (const Message& attribute : node.attributes) {
-      message.message(5, attribute);
-    }
     graph.message(1, message.text(7, node.domain));
   }
   graph.text(2, "test");
@@ -97,20 +77,11 @@ std::string make_model(const ModelRecipe& recipe) {
       .bytes();
 }
 
-ModelRecipe one(const NodeRecipe& node, const std::vector<Message>& inputs,
-                const std::vector<Message>& constants) {
-  ModelRecipe recipe;
-  recipe.nodes = {node};
-  recipe.inputs = inputs;
-  recipe.constants = constants;
-  return recipe;
-}
-
 ModelRecipe conv_model() {
   ModelRecipe recipe;
-  recipe.nodes = {{"Conv", {"x", "w", "b"}, {"c"}, "conv", "", {}},
-                  {"Relu", {"c"}, {"r"}, "relu", "", {}},
-                  {"Flatten", {"r"}, {"y"}, "flat", "", {}}};
+  recipe.nodes = {{"Conv", {"x", "w", "b"}, {"c"}, "conv", ""},
+                  {"Relu", {"c"}, {"r"}, "relu", ""},
+                  {"Flatten", {"r"}, {"y"}, "flat", ""}};
   recipe.constants = {constant("w", {2, 1, 3, 3}, 1), constant("b", {2}, 0.5F)};
   recipe.inputs = {value("x", {1, 1, 4, 4})};
   recipe.outputs = {value("y", {1, 8})};

@@ -25,13 +25,7 @@ struct NodeRecipe {
   std::vector<std::string> outputs;
   std::string name;
   std::string domain;
-  std::vector<Message> attributes;
 };
-
-// An attribute that is an integer, integers or a text.
-Message attribute(const std::string& name, std::int64_t value);
-Message attribute(const std::string& name, const std::vector<std::int64_t>& values);
-Message attribute(const std::string& name, const std::string& value);
 
 // A float tensor of the graph; a dimension below zero is not fixed.
 Message value(const std::string& name, const std::vector<std::int64_t>& shape);
@@ -49,10 +43,6 @@ struct ModelRecipe {
 };
 
 std::string make_model(const ModelRecipe& recipe);
-
-// With one node.
-ModelRecipe one(const NodeRecipe& node, const std::vector<Message>& inputs,
-                const std::vector<Message>& constants = {});
 
 // y = Relu(Conv(x, ones) + 0.5) -> Flatten, x of 1x1x4x4: Conv and Relu are XNNPACK's, Flatten is not.
 ModelRecipe conv_model();

@@ -1,10 +1,31 @@
+#include "check.h"
 #include "model_builder.h"
 #include "runner/files/npy.h"
-#include "whole_run.h"
+#include "runner/runner.h"
+#include "slipway/engine.h"
+#include "temporary_folder.h"
 
 namespace {
 
 using namespace slipway;
+
+// The whole program, from words to exit code.
+struct Outcome {
+  int code;
+  std::string json;
+};
+
+Outcome run(const TemporaryFolder& folder, std::vector<std::string> words) {
+  words.push_back("--json=" + folder.file("result.json"));
+  const int code = run_command(words);
+  return {code, folder.read("result.json")};
+}
+
+std::vector<float> floats(const Tensor& tensor) {
+  std::vector<float> values(tensor.bytes.size() / sizeof(float));
+  std::memcpy(values.data(), tensor.bytes.data(), values.size() * sizeof(float));
+  return values;
+}
 
 std::unique_ptr<Engine> engine(const EngineOptions& options = {}) {
   auto made = make_engine(nullptr);
@@ -68,15 +89,14 @@ TEST(runner_fixes_open_sizes_for_a_session) {
   const std::string inputs = "--inputs=" + folder.file("x.npy");
   const Outcome open = run(folder, {model, inputs});
   CHECK_EQUAL(open.code, 0);
-  CHECK_CONTAINS(open.json, R"("why":"its input's channels, height and width are not all fixed")");
-  CHECK_CONTAINS(open.json, "open: --input_shapes 1x1x4x4 fixes them for the session");
-  CHECK(open.json.find(R"("provider":"XnnpackExecutionProvider","why")") == std::string::npos);
+  CHECK_CONTAINS(open.json, "of its inputs open: --input_shapes 1x1x4x4 fixes them for the session");
+  CHECK(open.json.find(R"("provider":"XnnpackExecutionProvider"})") == std::string::npos);
   for (const auto& given : std::vector<std::vector<std::string>>{{}, {inputs}}) {
     std::vector<std::string> words{model, "--input_shapes=1x1x4x4"};
     words.insert(words.end(), given.begin(), given.end());
     const Outcome fixed = run(folder, words);
     CHECK_EQUAL(fixed.code, 0);
-    CHECK_CONTAINS(fixed.json, R"("operator":"Conv","provider":"XnnpackExecutionProvider","why":"")");
+    CHECK_CONTAINS(fixed.json, R"("operator":"Conv","provider":"XnnpackExecutionProvider"})");
     CHECK_CONTAINS(fixed.json, "sizes of x open: they were fixed for this session by --input_shapes 1x1x4x4");
     CHECK_CONTAINS(fixed.json, R"("dtype":"float32","shape":[1,8])");
   }

@@ -41,9 +41,9 @@ TEST(engine_reads_the_profile_of_the_session_that_ran) {
   // With weights this large sums of 16 bits could overflow, and only then the first session is refused.
   ModelRecipe recipe;
   recipe.nodes = {
-      {"QuantizeLinear", {"x", "one", "zero"}, {"q"}, "first", "", {}},
-      {"QLinearMatMul", {"q", "one", "zero", "m", "one", "zero", "one", "zero"}, {"p"}, "product", "", {}},
-      {"DequantizeLinear", {"p", "one", "zero"}, {"y"}, "last", "", {}}};
+      {"QuantizeLinear", {"x", "one", "zero"}, {"q"}, "first", ""},
+      {"QLinearMatMul", {"q", "one", "zero", "m", "one", "zero", "one", "zero"}, {"p"}, "product", ""},
+      {"DequantizeLinear", {"p", "one", "zero"}, {"y"}, "last", ""}};
   recipe.constants = {constant("one", {}, 1), bytes("zero", {}, std::string(1, '\0')),
                       bytes("m", {4, 4}, std::string(16, '\x7f'))};
   recipe.inputs = {value("x", {1, 4})};

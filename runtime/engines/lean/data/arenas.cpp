@@ -6,7 +6,7 @@
 #include <new>
 #include <utility>
 
-#include "stored_types.h"
+#include "program_info.h"
 
 namespace slipway::lean {
 namespace {

@@ -2,14 +2,13 @@
 
 #include <utility>
 
-#include "data_file.h"
-#include "file_format.h"
 #include "flat_tensor_generated.h"
+#include "program_file.h"
 
 namespace slipway::lean {
 namespace {
 
-// Where a .ptd file's header says that segments begin (data_file.cpp checks it).
+// Where a .ptd file's header says that segments begin (program_file.cpp checks it).
 constexpr std::size_t kDataSegmentBase = 32;
 
 }  // namespace

@@ -10,10 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "base/device_memory.h"
+#include "base/platform.h"
 #include "lean/kernels/attention_tile.h"
-#include "lean/kernels/offsets.h"
-#include "lean/kernels/tables.h"
+#include "lean/kernels/kernel.h"
 #include "lean/kernels/volume.h"
 
 namespace slipway::lean {
@@ -31,10 +30,10 @@ AttentionTiles attention_tiles() {
 #if XNN_ARCH_X86_64
   const xnn_hardware_config* hardware = xnn_init_hardware_config();
   if (hardware != nullptr && hardware->use_x86_avx512f) {
-    return kAttentionTilesForAvx512f;
+    return avx512f::kAttentionTiles;
   }
   if (hardware != nullptr && hardware->use_x86_avx2 && hardware->use_x86_fma3) {
-    return kAttentionTilesForAvx2;
+    return avx2::kAttentionTiles;
   }
 #endif
   return {4, attention::attend<16>};
@@ -387,7 +386,7 @@ Status update_cache_with_indices(const TensorView& value, TensorView& cache, Unu
     return mismatch("positions of " + to_text(indices.shape()) + " are not one for each token of " +
                     to_text(value.shape()));
   }
-  const std::vector<std::int64_t> places = integers_of(indices);
+  const std::vector<std::int64_t> places = elements_of<std::int64_t>(indices);
   for (const std::int64_t place : places) {
     if (place < 0 || place >= cache.sizes[1]) {
       return no_room_in_cache(place, 1, static_cast<std::size_t>(cache.sizes[1]));
@@ -434,8 +433,6 @@ constexpr KernelEntry kAttentionTable[] = {
 
 }  // namespace
 
-KernelTable attention_kernels() {
-  return kAttentionTable;
-}
+const KernelTable kAttentionKernels = kAttentionTable;
 
 }  // namespace slipway::lean

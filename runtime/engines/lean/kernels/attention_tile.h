@@ -55,8 +55,12 @@ struct AttentionTiles {
 };
 
 // For 64-bit x86.
-extern const AttentionTiles kAttentionTilesForAvx2;
-extern const AttentionTiles kAttentionTilesForAvx512f;
+namespace avx2 {
+extern const AttentionTiles kAttentionTiles;
+}
+namespace avx512f {
+extern const AttentionTiles kAttentionTiles;
+}
 
 namespace attention {
 

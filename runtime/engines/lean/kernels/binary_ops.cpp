@@ -5,8 +5,8 @@
 #include <string_view>
 #include <type_traits>
 
-#include "lean/kernels/pointwise.h"
-#include "lean/kernels/tables.h"
+#include "lean/kernels/kernel.h"
+#include "lean/kernels/tensor_iterator.h"
 
 namespace slipway::lean {
 namespace {
@@ -393,8 +393,6 @@ constexpr KernelEntry kBinaryTable[] = {
 
 }  // namespace
 
-KernelTable binary_kernels() {
-  return kBinaryTable;
-}
+const KernelTable kBinaryKernels = kBinaryTable;
 
 }  // namespace slipway::lean

@@ -1,7 +1,7 @@
 // Operators that put tensors together, take them apart or repeat them, and slices.
 #include <algorithm>
 
-#include "lean/kernels/tables.h"
+#include "lean/kernels/kernel.h"
 #include "lean/kernels/tensor_iterator.h"
 
 namespace slipway::lean {
@@ -284,8 +284,6 @@ constexpr KernelEntry kConcatenationTable[] = {
 
 }  // namespace
 
-KernelTable concatenation_kernels() {
-  return kConcatenationTable;
-}
+const KernelTable kConcatenationKernels = kConcatenationTable;
 
 }  // namespace slipway::lean

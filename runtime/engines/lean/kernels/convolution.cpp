@@ -4,7 +4,7 @@
 #include <array>
 #include <vector>
 
-#include "lean/kernels/tables.h"
+#include "lean/kernels/kernel.h"
 #include "lean/kernels/volume.h"
 
 namespace slipway::lean {
@@ -301,8 +301,6 @@ constexpr KernelEntry kConvolutionTable[] = {
 
 }  // namespace
 
-KernelTable convolution_kernels() {
-  return kConvolutionTable;
-}
+const KernelTable kConvolutionKernels = kConvolutionTable;
 
 }  // namespace slipway::lean

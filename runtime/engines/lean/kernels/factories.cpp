@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lean/kernels/tables.h"
+#include "lean/kernels/kernel.h"
 #include "lean/kernels/tensor_iterator.h"
 
 namespace slipway::lean {
@@ -158,8 +158,6 @@ constexpr KernelEntry kFactoryTable[] = {
 
 }  // namespace
 
-KernelTable factory_kernels() {
-  return kFactoryTable;
-}
+const KernelTable kFactoryKernels = kFactoryTable;
 
 }  // namespace slipway::lean

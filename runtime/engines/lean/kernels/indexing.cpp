@@ -1,10 +1,10 @@
 // Advanced indexing: several dimensions looked up at once.
 #include <algorithm>
 
-#include "base/device_memory.h"
+#include "base/platform.h"
+#include "lean/kernels/kernel.h"
 #include "lean/kernels/moves.h"
-#include "lean/kernels/offsets.h"
-#include "lean/kernels/tables.h"
+#include "lean/kernels/volume.h"
 
 namespace slipway::lean {
 namespace {
@@ -45,7 +45,7 @@ Status expand_masks(const TensorView& in, const std::vector<TensorView*>& indice
       continue;
     }
     if (view->dtype != DType::kBool) {
-      lists->push_back(integers_of(*view));
+      lists->push_back(elements_of<std::int64_t>(*view));
       shapes->push_back(view->shape());
       continue;
     }
@@ -53,7 +53,7 @@ Status expand_masks(const TensorView& in, const std::vector<TensorView*>& indice
     SLIPWAY_RETURN_IF_ERROR(
         check_room(std::uint64_t{view->count()} * sizeof(std::int64_t) * (view->rank + 1U),
                    "the places where a mask is true"));
-    const std::vector<std::int64_t> mask = integers_of(*view);
+    const std::vector<std::int64_t> mask = elements_of<std::int64_t>(*view);
     std::vector<std::vector<std::int64_t>> positions(view->rank);
     for (std::size_t i = 0; i < mask.size(); ++i) {
       std::size_t rest = mask[i] != 0 ? i : SIZE_MAX;
@@ -297,7 +297,7 @@ bool index_one(const TensorView& in, const std::vector<TensorView*>& indices, Te
     return false;
   }
   // A copy: what is checked stays so while the output is written.
-  std::vector<std::int64_t> places = integers_of(*indices[dim]);
+  std::vector<std::int64_t> places = elements_of<std::int64_t>(*indices[dim]);
   const std::int64_t size = in.sizes[dim];
   bool inside = true;
   for (std::int64_t& place : places) {
@@ -382,8 +382,6 @@ constexpr KernelEntry kIndexingTable[] = {
 
 }  // namespace
 
-KernelTable indexing_kernels() {
-  return kIndexingTable;
-}
+const KernelTable kIndexingKernels = kIndexingTable;
 
 }  // namespace slipway::lean

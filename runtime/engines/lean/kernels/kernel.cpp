@@ -4,7 +4,6 @@
 #include <string>
 
 #include "lean/kernels/elements.h"
-#include "lean/kernels/tables.h"
 
 namespace slipway::lean {
 namespace {
@@ -22,11 +21,18 @@ TensorView& no_tensor() {
   return nothing;
 }
 
+constexpr const KernelTable* kTables[] = {
+    &kAttentionKernels,     &kBinaryKernels,        &kConcatenationKernels, &kConvolutionKernels,
+    &kFactoryKernels,       &kIndexingKernels,      &kLinearAlgebraKernels, &kMaskedKernels,
+    &kNormalizationKernels, &kPoolingKernels,       &kPrimKernels,          &kQuantizedKernels,
+    &kReduceKernels,        &kScatterGatherKernels, &kSortingKernels,       &kTransformationKernels,
+    &kUnaryKernels,         &kUpsampleKernels,      &kViewKernels};
+
 }  // namespace
 
 const KernelEntry* find_kernel(std::string_view name) {
-  for (const auto group : kGroups) {
-    for (const KernelEntry& entry : group()) {
+  for (const KernelTable* table : kTables) {
+    for (const KernelEntry& entry : *table) {
       if (name == entry.name) {
         return &entry;
       }
@@ -41,8 +47,8 @@ bool has_kernel(std::string_view call) {
 
 std::vector<std::string> kernel_names() {
   std::vector<std::string> names;
-  for (const auto group : kGroups) {
-    for (const KernelEntry& entry : group()) {
+  for (const KernelTable* table : kTables) {
+    for (const KernelEntry& entry : *table) {
       if (entry.function != nullptr) {
         names.emplace_back(entry.name);
       }

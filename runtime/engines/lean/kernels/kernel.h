@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lean/data/evalue.h"
+#include "lean/kernels/kernel.h"
 #include "selection.h"
 
 namespace slipway::lean {
@@ -202,5 +203,21 @@ struct Typed<kFunction, Status (*)(Types...)> {
 // called with others; it may want the call's Scratch& behind them.
 template <auto kFunction>
 inline constexpr TypedKernel typed{Typed<kFunction>::call, Typed<kFunction>::kArguments};
+
+// The kernels of one file of this folder.
+struct KernelTable {
+  template <std::size_t N>
+  constexpr KernelTable(const KernelEntry (&entries)[N]) : first(entries), count(N) {}
+  const KernelEntry* begin() const { return first; }
+  const KernelEntry* end() const { return first + count; }
+
+  const KernelEntry* first;
+  std::size_t count;
+};
+
+extern const KernelTable kAttentionKernels, kBinaryKernels, kConcatenationKernels, kConvolutionKernels,
+    kFactoryKernels, kIndexingKernels, kLinearAlgebraKernels, kMaskedKernels, kNormalizationKernels,
+    kPoolingKernels, kPrimKernels, kQuantizedKernels, kReduceKernels, kScatterGatherKernels, kSortingKernels,
+    kTransformationKernels, kUnaryKernels, kUpsampleKernels, kViewKernels;
 
 }  // namespace slipway::lean

@@ -4,9 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "base/device_memory.h"
-#include "lean/kernels/offsets.h"
-#include "lean/kernels/tables.h"
+#include "base/platform.h"
+#include "lean/kernels/kernel.h"
 #include "lean/kernels/tensor_iterator.h"
 #include "lean/kernels/volume.h"
 
@@ -282,8 +281,6 @@ constexpr KernelEntry kMaskedTable[] = {
 
 }  // namespace
 
-KernelTable masked_kernels() {
-  return kMaskedTable;
-}
+const KernelTable kMaskedKernels = kMaskedTable;
 
 }  // namespace slipway::lean

@@ -7,7 +7,6 @@
 #include <type_traits>
 #include <vector>
 
-#include "lean/kernels/matrix_tile.h"
 #include "lean/kernels/sums.h"
 
 namespace slipway::lean {

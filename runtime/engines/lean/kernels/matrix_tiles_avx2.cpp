@@ -1,6 +1,6 @@
 // Tiles of float products for AVX2 with FMA. Nothing of the C++ library: it would be compiled for AVX2, too,
 // and might be the copy that is linked for all.
-#include "lean/kernels/matrix_tile.h"
+#include "lean/kernels/matrix.h"
 
 namespace slipway::lean {
 namespace {

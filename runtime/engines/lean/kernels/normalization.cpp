@@ -1,9 +1,9 @@
 // Normalizations over layers, groups and batches.
 #include <cmath>
 
+#include "lean/kernels/kernel.h"
 #include "lean/kernels/reduction.h"
 #include "lean/kernels/sums.h"
-#include "lean/kernels/tables.h"
 
 namespace slipway::lean {
 namespace {
@@ -363,8 +363,6 @@ constexpr KernelEntry kNormalizationTable[] = {
 
 }  // namespace
 
-KernelTable normalization_kernels() {
-  return kNormalizationTable;
-}
+const KernelTable kNormalizationKernels = kNormalizationTable;
 
 }  // namespace slipway::lean

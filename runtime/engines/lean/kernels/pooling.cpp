@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
+#include "lean/kernels/kernel.h"
 #include "lean/kernels/sums.h"
-#include "lean/kernels/tables.h"
 #include "lean/kernels/volume.h"
 
 namespace slipway::lean {
@@ -301,8 +301,6 @@ constexpr KernelEntry kPoolingTable[] = {
 
 }  // namespace
 
-KernelTable pooling_kernels() {
-  return kPoolingTable;
-}
+const KernelTable kPoolingKernels = kPoolingTable;
 
 }  // namespace slipway::lean

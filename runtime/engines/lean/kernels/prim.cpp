@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string>
 
-#include "lean/kernels/tables.h"
+#include "lean/kernels/kernel.h"
 #include "lean/kernels/tensor_iterator.h"
 
 namespace slipway::lean {
@@ -236,8 +236,6 @@ constexpr KernelEntry kPrimTable[] = {
 
 }  // namespace
 
-KernelTable prim_kernels() {
-  return kPrimTable;
-}
+const KernelTable kPrimKernels = kPrimTable;
 
 }  // namespace slipway::lean

@@ -6,8 +6,8 @@
 #include <limits>
 #include <vector>
 
+#include "lean/kernels/kernel.h"
 #include "lean/kernels/reduction.h"
-#include "lean/kernels/tables.h"
 #include "lean/kernels/volume.h"
 
 namespace slipway::lean {
@@ -416,8 +416,6 @@ constexpr KernelEntry kQuantizedTable[] = {
 
 }  // namespace
 
-KernelTable quantized_kernels() {
-  return kQuantizedTable;
-}
+const KernelTable kQuantizedKernels = kQuantizedTable;
 
 }  // namespace slipway::lean

@@ -4,9 +4,9 @@
 #include <limits>
 #include <type_traits>
 
+#include "lean/kernels/kernel.h"
 #include "lean/kernels/reduction.h"
 #include "lean/kernels/sums.h"
-#include "lean/kernels/tables.h"
 
 namespace slipway::lean {
 namespace {
@@ -390,8 +390,6 @@ Status Reduction::plan(const TensorView& in, const std::vector<std::int64_t>& di
   return resize(out, shape);
 }
 
-KernelTable reduce_kernels() {
-  return kReduceTable;
-}
+const KernelTable kReduceKernels = kReduceTable;
 
 }  // namespace slipway::lean

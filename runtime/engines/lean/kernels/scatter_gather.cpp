@@ -3,9 +3,9 @@
 #include <cstring>
 #include <type_traits>
 
+#include "lean/kernels/kernel.h"
 #include "lean/kernels/moves.h"
-#include "lean/kernels/offsets.h"
-#include "lean/kernels/tables.h"
+#include "lean/kernels/volume.h"
 
 namespace slipway::lean {
 namespace {
@@ -23,7 +23,7 @@ Status embedding(const TensorView& weight, const TensorView& indices, Unused /*p
   }
   const std::size_t row = static_cast<std::size_t>(weight.sizes[1]) * size_of(weight.dtype);
   std::size_t done = 0;
-  for (const std::int64_t index : integers_of(indices)) {
+  for (const std::int64_t index : elements_of<std::int64_t>(indices)) {
     if (index < 0 || index >= weight.sizes[0]) {
       return mismatch("index " + std::to_string(index) + " is outside the " +
                       std::to_string(weight.sizes[0]) + " embeddings");
@@ -47,7 +47,7 @@ Status index_select(const TensorView& in, std::int64_t dim_given, const TensorVi
     return resized;
   }
   // A copy: what was checked stays so while the output is written.
-  std::vector<std::int64_t> places = integers_of(index);
+  std::vector<std::int64_t> places = elements_of<std::int64_t>(index);
   for (const std::int64_t item : places) {
     if (item < 0 || item >= in.sizes[dim]) {
       return mismatch("index " + std::to_string(item) + " is outside dimension " + std::to_string(dim) +
@@ -116,7 +116,7 @@ Status gather(const TensorView& in, std::int64_t dim_given, const TensorView& in
     }
   }
   SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
-  const std::vector<std::int64_t> positions = integers_of(index);
+  const std::vector<std::int64_t> positions = elements_of<std::int64_t>(index);
   const auto out_steps = out.strides();
   auto in_steps = in.strides();
   const std::int64_t step = in_steps[dim];
@@ -165,7 +165,7 @@ Status scatter_into(const TensorView& self, std::int64_t signed_dim, const Tenso
   if (out.data != self.data) {
     copy(out, whole(self));
   }
-  const std::vector<std::int64_t> positions = integers_of(index);
+  const std::vector<std::int64_t> positions = elements_of<std::int64_t>(index);
   auto out_steps = out.strides();
   const std::int64_t step = out_steps[dim];
   out_steps[dim] = 0;
@@ -210,7 +210,7 @@ Status scatter_add(const TensorView& in, std::int64_t dim, const TensorView& ind
 // Each index as often as `repeats` says.
 Status repeat_interleave(const TensorView& repeats, std::optional<std::int64_t> output_size,
                          TensorView& out) {
-  const std::vector<std::int64_t> times = integers_of(repeats);
+  const std::vector<std::int64_t> times = elements_of<std::int64_t>(repeats);
   std::int64_t total = 0;
   for (const std::int64_t count : times) {
     // What has no room anyway is not added up further.
@@ -246,8 +246,6 @@ constexpr KernelEntry kScatterGatherTable[] = {
 
 }  // namespace
 
-KernelTable scatter_gather_kernels() {
-  return kScatterGatherTable;
-}
+const KernelTable kScatterGatherKernels = kScatterGatherTable;
 
 }  // namespace slipway::lean

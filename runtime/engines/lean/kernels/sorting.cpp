@@ -2,9 +2,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/device_memory.h"
-#include "lean/kernels/offsets.h"
-#include "lean/kernels/tables.h"
+#include "base/platform.h"
+#include "lean/kernels/kernel.h"
 #include "lean/kernels/volume.h"
 
 namespace slipway::lean {
@@ -134,8 +133,6 @@ constexpr KernelEntry kSortingTable[] = {
 
 }  // namespace
 
-KernelTable sorting_kernels() {
-  return kSortingTable;
-}
+const KernelTable kSortingKernels = kSortingTable;
 
 }  // namespace slipway::lean

@@ -6,7 +6,6 @@
 
 #include "lean/kernels/kernel.h"
 #include "lean/kernels/moves.h"
-#include "lean/kernels/pointwise.h"
 
 namespace slipway::lean {
 namespace {

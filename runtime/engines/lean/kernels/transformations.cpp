@@ -1,7 +1,7 @@
 // Operators that put elements in another order, leave some of them out, or put others around them.
 #include <algorithm>
 
-#include "lean/kernels/tables.h"
+#include "lean/kernels/kernel.h"
 #include "lean/kernels/tensor_iterator.h"
 
 namespace slipway::lean {
@@ -212,8 +212,6 @@ constexpr KernelEntry kTransformationTable[] = {
 
 }  // namespace
 
-KernelTable transformation_kernels() {
-  return kTransformationTable;
-}
+const KernelTable kTransformationKernels = kTransformationTable;
 
 }  // namespace slipway::lean

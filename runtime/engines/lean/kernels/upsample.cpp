@@ -4,9 +4,9 @@
 #include <cstring>
 #include <vector>
 
-#include "base/device_memory.h"
+#include "base/platform.h"
+#include "lean/kernels/kernel.h"
 #include "lean/kernels/moves.h"
-#include "lean/kernels/tables.h"
 #include "lean/kernels/volume.h"
 
 namespace slipway::lean {
@@ -394,8 +394,6 @@ constexpr KernelEntry kUpsampleTable[] = {
 
 }  // namespace
 
-KernelTable upsample_kernels() {
-  return kUpsampleTable;
-}
+const KernelTable kUpsampleKernels = kUpsampleTable;
 
 }  // namespace slipway::lean

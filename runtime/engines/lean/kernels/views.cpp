@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstring>
 
-#include "lean/kernels/tables.h"
+#include "lean/kernels/kernel.h"
 #include "lean/kernels/tensor_iterator.h"
 
 namespace slipway::lean {
@@ -265,8 +265,6 @@ constexpr KernelEntry kViewTable[] = {
 
 }  // namespace
 
-KernelTable view_kernels() {
-  return kViewTable;
-}
+const KernelTable kViewKernels = kViewTable;
 
 }  // namespace slipway::lean

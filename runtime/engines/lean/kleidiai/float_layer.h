@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "lean/kleidiai/indirect.h"
 #include "lean/kleidiai/kernels.h"
 
 namespace slipway::lean {

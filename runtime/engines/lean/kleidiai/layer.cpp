@@ -83,4 +83,98 @@ std::string node_name(const MatrixLayer& layer, const char* types) {
   return std::string(kind) + types + (layer.windowed ? ") IGEMM" : ") GEMM");
 }
 
+namespace {
+
+// Packed rows that stay in a core's second cache while all weights go over them.
+constexpr std::size_t kBandBytes = std::size_t{1} << 18;
+
+struct Band {
+  const WindowRun& run;
+  std::size_t first;  // row
+  std::uint8_t* packed;
+};
+
+// The pixel `at` of the window at `position`, or that there is none: padding.
+bool window_pixel(const Window& window, std::size_t position, std::size_t at, std::size_t size,
+                  std::size_t* found) {
+  const std::uint64_t padded = position * window.stride + at * window.dilation;
+  *found = static_cast<std::size_t>(padded - window.before);
+  return padded >= window.before && padded - window.before < size;
+}
+
+// One pointer a row and pixel of its window: those of a pixel together, `step` of them, as the packing takes
+// them. Rows behind the last are padding.
+std::vector<const void*> pointers_of(const WindowRun& run, std::size_t first, std::size_t count,
+                                     std::size_t step) {
+  const MatrixLayer& layer = run.layer;
+  const LayerShape& shape = run.shape;
+  const std::size_t pixel = layer.channels * run.element;
+  std::vector<const void*> pointers(step * chunks_of(layer), run.padding);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t row = first + i;
+    const std::size_t x = row % shape.across;
+    const std::size_t y = row / shape.across % shape.down;
+    const std::uint8_t* image =
+        run.input + row / shape.across / shape.down * shape.height * shape.width * pixel;
+    for (std::size_t ky = 0; ky < layer.down.kernel; ++ky) {
+      std::size_t from_y = 0;
+      if (!window_pixel(layer.down, y, ky, shape.height, &from_y)) {
+        continue;
+      }
+      for (std::size_t kx = 0; kx < layer.across.kernel; ++kx) {
+        std::size_t from_x = 0;
+        if (window_pixel(layer.across, x, kx, shape.width, &from_x)) {
+          pointers[(ky * layer.across.kernel + kx) * step + i] =
+              image + (from_y * shape.width + from_x) * pixel;
+        }
+      }
+    }
+  }
+  return pointers;
+}
+
+void gather_windows(void* context, std::size_t row, std::size_t count) {
+  const auto& band = *static_cast<const Band*>(context);
+  const WindowRun& run = band.run;
+  const std::size_t chunks = chunks_of(run.layer);
+  const std::size_t length = run.layer.channels;
+  const std::vector<const void*> pointers = pointers_of(run, band.first + row, count, run.gathering.m_step());
+  run.gathering.run(count, chunks, length, pointers.data(), 0, run.padding,
+                    band.packed + run.gathering.offset(row, chunks, length));
+}
+
+void multiply_windows(void* context, std::size_t row, std::size_t column, std::size_t rows,
+                      std::size_t columns) {
+  const auto& band = *static_cast<const Band*>(context);
+  const WindowRun& run = band.run;
+  run.multiply(band.first + row,
+               band.packed + run.gathering.offset(row, chunks_of(run.layer), run.layer.channels), rows,
+               column, columns);
+}
+
+}  // namespace
+
+std::size_t chunks_of(const MatrixLayer& layer) {
+  return static_cast<std::size_t>(layer.down.kernel * layer.across.kernel);
+}
+
+void run_windows(const WindowRun& run, std::vector<std::uint8_t>* packed, pthreadpool_t threads) {
+  const Gathering& gathering = run.gathering;
+  const std::size_t chunks = chunks_of(run.layer);
+  const std::size_t length = run.layer.channels;
+  const std::size_t step = gathering.m_step();
+  const std::size_t tiles =
+      std::max(pthreadpool_get_threads_count(threads), kBandBytes / gathering.size(step, chunks, length));
+  const std::size_t most = std::min(divided_up(run.shape.rows, step), tiles) * step;
+  packed->resize(gathering.size(most, chunks, length));
+  Band band{run, 0, packed->data()};
+  for (; band.first < run.shape.rows; band.first += most) {
+    const std::size_t count = std::min(most, run.shape.rows - band.first);
+    pthreadpool_parallelize_1d_tile_1d(threads, gather_windows, &band, count, step, kPoolFlags);
+    pthreadpool_parallelize_2d_tile_2d(
+        threads, multiply_windows, &band, count, run.layer.outputs, step,
+        tile_columns(run.layer.outputs, run.column_step, divided_up(count, step), threads), kPoolFlags);
+  }
+}
+
 }  // namespace slipway::lean

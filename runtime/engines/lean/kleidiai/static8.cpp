@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lean/kleidiai/indirect.h"
 #include "lean/kleidiai/kernels.h"
 
 namespace slipway::lean {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "file_format.h"
+#include "program_file.h"
 
 namespace slipway::lean {
 namespace {

@@ -5,10 +5,10 @@
 #include <numeric>
 #include <utility>
 
-#include "file_format.h"
 #include "lean/method/recorder.h"
-#include "lean/xnnpack/kernel_types.h"
+#include "lean/xnnpack/kernel_choices.h"
 #include "lean/xnnpack/packed_weights.h"
+#include "program_file.h"
 
 namespace slipway::lean {
 namespace {

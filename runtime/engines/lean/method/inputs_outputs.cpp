@@ -1,6 +1,7 @@
 // What goes into a method and comes out of it, which inputs share their memory, and what the method says of
 // itself: its kernels and, with a recorder, its times and values.
 #include <xnnpack.h>
+
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -8,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/device_memory.h"
+#include "base/platform.h"
 #include "lean/method/method.h"
 
 namespace slipway::lean {

@@ -5,10 +5,9 @@
 #include <iterator>
 #include <set>
 
-#include "file_format.h"
 #include "lean/method/calls.h"
+#include "program_file.h"
 #include "program_info.h"
-#include "stored_types.h"
 
 namespace slipway::lean {
 namespace {

@@ -29,11 +29,11 @@ namespace {
 constexpr std::size_t kRowsBytes = std::size_t{128} * 1024;
 constexpr std::size_t kPanelsBytes = std::size_t{16} * 1024;
 constexpr std::size_t kWidePanels = 8;
-constexpr std::size_t kTasksPerThread = 16;
+constexpr std::size_t kTilesPerThread = 16;
 // Fewer weights stay in the second cache, whatever the order.
 constexpr std::size_t kManyWeights = std::size_t{512} * 1024;
 // To begin and to end a tile of one panel, whatever its depth (vector_kernels.cpp has it measured).
-constexpr std::size_t kTileCycles = 50;
+constexpr std::size_t kEdgeCycles = 50;
 constexpr std::size_t kBytesPerCycle = 32;  // from the second cache
 constexpr std::size_t kLeastTask = 8000;    // 2 us: threads ask each other for the next one
 constexpr std::size_t kLookupPiece = std::size_t{16} * 1024;
@@ -78,16 +78,16 @@ std::size_t columns_together(const Context& context) {
 // How a task goes through its tiles: some panels for all of its rows, or all panels for a tile's rows, as
 // XNNPACK does. kWide is kPanels for kernels that prepare the rows in each call: where even one panel does
 // not stay in the first cache, more of them share that work.
-enum class Order { kPanels, kRows, kWide };
+enum class TileOrder { kPanels, kRows, kWide };
 
-template <Order kOrder, typename Context>
+template <TileOrder kOrder, typename Context>
 std::size_t together(const Context& context, std::size_t columns) {
-  if (kOrder == Order::kRows) {
+  if (kOrder == TileOrder::kRows) {
     return columns;
   }
   const std::size_t panel = context.cn_stride >> context.log2_csize;
-  return kOrder == Order::kWide && panel * context.w_stride > kPanelsBytes ? kWidePanels * panel
-                                                                           : columns_together(context);
+  return kOrder == TileOrder::kWide && panel * context.w_stride > kPanelsBytes ? kWidePanels * panel
+                                                                               : columns_together(context);
 }
 
 template <typename Compute>
@@ -123,7 +123,7 @@ constexpr auto* grouped_task_of(const igemm_context*) {
   return &xnn_compute_grouped_igemm;
 }
 
-template <Order kOrder, typename Context>
+template <TileOrder kOrder, typename Context>
 void compute_blocks(void* context, std::size_t row, std::size_t column, std::size_t rows,
                     std::size_t columns) {
   const auto* product = static_cast<const Context*>(context);
@@ -133,7 +133,7 @@ void compute_blocks(void* context, std::size_t row, std::size_t column, std::siz
             });
 }
 
-template <Order kOrder, typename Context>
+template <TileOrder kOrder, typename Context>
 void compute_grouped_blocks(void* context, std::size_t group, std::size_t row, std::size_t column,
                             std::size_t rows, std::size_t columns) {
   const auto* product = static_cast<const Context*>(context);
@@ -178,7 +178,7 @@ struct Work {
   // Of one thread, for so many rows and columns of a group.
   std::size_t cycles(std::size_t some_rows, std::size_t some_columns) const {
     const std::size_t tiles = ceiling(some_rows, tile) / tile * (ceiling(some_columns, panel) / panel);
-    return tiles * (kTileCycles + tile * panel * depth / products);
+    return tiles * (kEdgeCycles + tile * panel * depth / products);
   }
   // Roughly, of one thread: multiplications, or what is read for them.
   std::size_t cycles() const {
@@ -192,7 +192,7 @@ Blocking blocks_of(const Work& work, std::size_t threads) {
   const std::size_t resident =
       std::max(kRowsBytes / std::max<std::size_t>(work.row_bytes, 1) / work.tile * work.tile, work.tile);
   const std::size_t wanted =
-      threads == 1 ? 1 : std::min(threads * kTasksPerThread, work.cycles() / kLeastTask);
+      threads == 1 ? 1 : std::min(threads * kTilesPerThread, work.cycles() / kLeastTask);
   if (threads > 1 && wanted <= 1) {
     return {ceiling(work.rows, work.tile), ceiling(work.columns, work.panel)};
   }
@@ -241,7 +241,7 @@ void lengthen_tasks(compute_parameters* compute, std::size_t first, const Work& 
   const std::size_t columns = compute->range[first + 1];
   const std::size_t groups = first == 0 ? 1 : compute->range[0];
   const std::size_t wanted =
-      std::min(threads * kTasksPerThread, groups * work.cycles(rows, columns) / kLeastTask);
+      std::min(threads * kTilesPerThread, groups * work.cycles(rows, columns) / kLeastTask);
   if (wanted <= 1) {
     compute->tile[1] = columns;
   }
@@ -284,7 +284,7 @@ Kernels kernels_of(const xnn_operator& op) {
 }
 
 // Ours in place of XNNPACK's task; false where it is another one.
-template <Order kOrder, typename Context>
+template <TileOrder kOrder, typename Context>
 bool take_tasks(compute_parameters* compute) {
   const Context* const which = nullptr;
   if (compute->type == xnn_parallelization_type_2d_tile_2d && is(compute->task_2d_tile_2d, task_of(which))) {
@@ -305,14 +305,15 @@ bool set_blocks(Kernels kernels, const Work& work, compute_parameters* compute, 
   const std::size_t first = compute->type == xnn_parallelization_type_3d_tile_2d ? 1 : 0;
   if (kernels == Kernels::kOurs || rereads(*compute, first, work)) {
     const bool wide = kernels == Kernels::kOursForBytes && has_only_avx2();
-    if (!(wide ? take_tasks<Order::kWide, Context>(compute) : take_tasks<Order::kPanels, Context>(compute))) {
+    if (!(wide ? take_tasks<TileOrder::kWide, Context>(compute)
+               : take_tasks<TileOrder::kPanels, Context>(compute))) {
       return false;
     }
     set_tiles(compute, first, work, threads);
     return true;
   }
   if (threads == 1 || !has_short_tasks(*compute, first, work) ||
-      !take_tasks<Order::kRows, Context>(compute)) {
+      !take_tasks<TileOrder::kRows, Context>(compute)) {
     return false;
   }
   lengthen_tasks(compute, first, work, threads);

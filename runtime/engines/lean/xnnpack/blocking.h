@@ -3,7 +3,10 @@
 
 #include <xnnpack.h>
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
+#include <map>
 
 namespace slipway::lean {
 
@@ -11,5 +14,24 @@ namespace slipway::lean {
 // kernels a panel of them is read once for as many rows as stay in a core's second cache, and on 64-bit x86
 // with XNNPACK's, too, where there are many weights. `threads`: 1 for none but the caller's.
 void set_blocks(xnn_runtime_t runtime, std::size_t threads);
+
+// Chains of element-by-element nodes that begin and end in 8 bits: a value is dequantized, an activation is
+// computed in floating point, and the result is quantized again. A byte has 256 values, so a table has all
+// results, and one node looks them up.
+
+// From a subgraph without an operator to its runtime.
+class ByteTables {
+ public:
+  // Puts one node in the place of each chain of the subgraph's: numbers of nodes change. XNNPACK's own
+  // kernels compute the results, once for each byte, so they have the same bits.
+  explicit ByteTables(xnn_subgraph_t subgraph);
+
+  // Gives the runtime of that subgraph the tables.
+  xnn_status install(xnn_runtime_t runtime) const;
+
+ private:
+  using Table = std::array<std::uint8_t, 256>;
+  std::map<std::uint32_t, Table> tables_;  // by the number of the node that looks it up
+};
 
 }  // namespace slipway::lean

@@ -1,4 +1,4 @@
-#include "lean/xnnpack/byte_tables.h"
+#include "lean/xnnpack/blocking.h"
 
 #include <xnnpack/config.h>
 #include <xnnpack/node-type.h>
@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 namespace slipway::lean {
 namespace {

@@ -64,13 +64,13 @@ constexpr Feature kFeatures[] = {
 };
 
 // What XNNPACK chooses by, with the features that it stands for besides those that they need themselves.
-struct Chosen {
+struct ChosenFeatures {
   std::string_view features;
   bool xnn_hardware_config::* used;
   std::uint64_t flag;
 };
 
-constexpr Chosen kChosen[] = {
+constexpr ChosenFeatures kChosen[] = {
 #if XNN_ARCH_ARM
     {"neon", &xnn_hardware_config::use_arm_neon, xnn_arch_arm_neon},
     {"vfpv4", &xnn_hardware_config::use_arm_neon_fp16, xnn_arch_arm_neon_fp16},
@@ -182,7 +182,7 @@ bool falls_with(std::string_view name, const std::set<std::string_view>& gone) {
   return std::any_of(needs.begin(), needs.end(), [&](std::string_view one) { return falls_with(one, gone); });
 }
 
-bool chosen_by(const Chosen& row, std::string_view feature) {
+bool chosen_by(const ChosenFeatures& row, std::string_view feature) {
   const std::vector<std::string_view> features = pieces(row.features, " ");
   return std::find(features.begin(), features.end(), feature) != features.end();
 }
@@ -217,17 +217,17 @@ UnusedFeatures leave_unused(const std::vector<std::string>& names) {
   auto* hardware = const_cast<xnn_hardware_config*>(xnn_init_hardware_config());
   const std::set<std::string_view> gone(names.begin(), names.end());
   for (const Feature& feature : kFeatures) {
-    const bool there =
-        hardware != nullptr && std::any_of(std::begin(kChosen), std::end(kChosen), [&](const Chosen& row) {
-          return row.used != nullptr && chosen_by(row, feature.name) && hardware->*row.used;
-        });
+    const bool there = hardware != nullptr &&
+                       std::any_of(std::begin(kChosen), std::end(kChosen), [&](const ChosenFeatures& row) {
+                         return row.used != nullptr && chosen_by(row, feature.name) && hardware->*row.used;
+                       });
     if (there && falls_with(feature.name, gone)) {
       done.unused.emplace_back(feature.name);
     } else if (!there && gone.count(feature.name) != 0) {
       done.absent.emplace_back(feature.name);
     }
   }
-  for (const Chosen& row : kChosen) {
+  for (const ChosenFeatures& row : kChosen) {
     const std::vector<std::string_view> features = pieces(row.features, " ");
     if (hardware != nullptr && row.used != nullptr &&
         std::any_of(features.begin(), features.end(),

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "file_format.h"
 #include "lean/kernels/elements.h"
-#include "lean/xnnpack/shapes.h"
+#include "lean/xnnpack/rules.h"
+#include "program_file.h"
 #include "slipway/tensor.h"
 
 namespace slipway::lean {

@@ -20,11 +20,7 @@ struct HalfFunctions {
   HalfFunction tanh;
 };
 
-namespace avx2 {
+// On 64-bit Arm, and on 64-bit x86 with AVX2, FMA and F16C.
 extern const HalfFunctions kHalfFunctions;
-}
-namespace neon {
-extern const HalfFunctions kHalfFunctions;
-}
 
 }  // namespace slipway::lean

@@ -25,7 +25,7 @@ namespace slipway::lean {
 namespace {
 
 // With more channels little of the work is padding.
-constexpr std::size_t kMostChannels = 4;
+constexpr std::size_t kMostPatchChannels = 4;
 // To copy a window of 3x3 takes as long as it saves.
 constexpr std::size_t kLeastPixels = 25;
 // Windows that are copied at a time stay in the first cache; a kernel's rows are among them.
@@ -216,7 +216,7 @@ bool takes_im2col(const xnn_node& node, const xnn_value* values) {
                          filter.data != nullptr && output.layout == xnn_layout_type_nhwc;
   const std::size_t pixels = std::size_t{params.kernel_height} * params.kernel_width;
   // One channel of one result is a depthwise convolution.
-  if (!quantized || params.groups != 1 || params.group_input_channels > kMostChannels ||
+  if (!quantized || params.groups != 1 || params.group_input_channels > kMostPatchChannels ||
       (params.group_input_channels == 1 && params.group_output_channels == 1) || pixels < kLeastPixels ||
       pixels > kMostWindow / params.group_input_channels || params.dilation_height != 1 ||
       params.dilation_width != 1 || (node.flags & XNN_FLAG_TENSORFLOW_SAME_PADDING) != 0) {

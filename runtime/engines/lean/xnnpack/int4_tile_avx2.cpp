@@ -3,7 +3,7 @@
 // neighbours fit into 16 bits then, so one addition is enough for sixteen of them, and what the weights are
 // too large by is eight times the sum of a row's elements. A block's sum is exact. XNNPACK keeps four sums in
 // float32 for each column, and adds them in the end, so the last bits differ from its own.
-#include "lean/xnnpack/int4_tile.h"
+#include "lean/xnnpack/byte_tile.h"
 
 #include <immintrin.h>
 

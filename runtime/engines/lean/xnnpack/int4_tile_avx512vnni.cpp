@@ -2,7 +2,7 @@
 // halves, which moves between lanes add: for a block of 32, as many instructions as its multiplications. Here
 // it is four: a lane is a column, and a block ends with one conversion and one multiplication. Integers are
 // exact, and the rest has XNNPACK's order, so the bits are the same.
-#include "lean/xnnpack/int4_tile.h"
+#include "lean/xnnpack/byte_tile.h"
 
 #include <immintrin.h>
 

@@ -1,8 +1,17 @@
-// Where XNNPACK chooses a kernel that the processor cannot run, that computes wrong, or that the run is to do
-// without.
+// XNNPACK's kernels: where it chooses one that the processor cannot run, that computes wrong, or that the run is
+// to do without; which a graph may need; and which were chosen.
 #pragma once
 
+#include <xnnpack.h>
+
+#include <string>
+#include <vector>
+
 #include "lean/xnnpack/own_kernels.h"
+#include "lean/xnnpack/payload.h"
+#include "lean/xnnpack/verify.h"
+#include "slipway/engine.h"
+#include "slipway/status.h"
 
 namespace slipway::lean {
 
@@ -19,5 +28,29 @@ void forget_kleidiai_kernels();
 // XNNPACK packs the rows of every layer in float32 for a kernel of KleidiAI's, which takes weights that were
 // packed before; a layer whose weights come when the program runs would read the packed rows as plain ones.
 Changed<xnn_gemm_config> plain_rows();
+
+// Which of XNNPACK's kernels a graph may need, by the types that they compute with. A bundle for some
+// programs leaves the others out (`./inv build --ops-from`).
+
+// Sorted, each once, by XNNPACK's names: "xnnpack::f32" for values of float32 in nodes without weights,
+// "xnnpack::qd8_f32_qc8w_layers" for layers with weights in 8 bits by channel whose inputs are quantized as
+// they come. What a processor computes in another type (float16 in float32) is not named: conanfile.py adds
+// it.
+std::vector<std::string> kernel_types(const GraphCheck& check);
+
+// The same of all delegates of a method. kFile, or kMissingOperator, for what this runner cannot read.
+Result<std::vector<std::string>> kernel_types(const pte::ExecutionPlan& plan, const DataStore& store);
+
+// kMissingOperator, if this runner was linked without some of them. `what` names the delegate.
+Status check_linked(const std::vector<std::string>& types, const std::string& what);
+
+// What this runner has, sorted; empty: everything.
+std::vector<std::string> linked_kernel_types();
+
+// Which kernel XNNPACK chose for each of a graph's layers, on this processor and for this number of rows.
+
+// One entry a matrix product, linear layer or convolution, in the order in which they run. The runtime must
+// have been given its shapes: they decide, too.
+std::vector<KernelUse> kernels_of(xnn_runtime_t runtime);
 
 }  // namespace slipway::lean

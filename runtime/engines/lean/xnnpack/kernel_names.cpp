@@ -1,5 +1,3 @@
-#include "lean/xnnpack/kernel_names.h"
-
 #include <xnnpack/microkernel-type.h>
 #include <xnnpack/operator-type.h>
 #include <xnnpack/operator.h>
@@ -8,6 +6,7 @@
 #include <map>
 #include <string_view>
 
+#include "lean/xnnpack/kernel_choices.h"
 #include "lean/xnnpack/own_kernels.h"
 
 // The names of all kernels in the library, made by the build from the library's index.

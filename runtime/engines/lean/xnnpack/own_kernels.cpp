@@ -8,8 +8,7 @@
 #include <xnnpack/pack.h>
 #include <xnnpack/subgraph.h>
 
-#include "lean/xnnpack/int4_tile.h"
-#include "lean/xnnpack/vector_kernels.h"
+#include "lean/xnnpack/byte_tile.h"
 #include "lean/xnnpack/winograd.h"
 #include "selection.h"
 

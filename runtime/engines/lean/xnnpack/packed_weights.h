@@ -13,13 +13,30 @@
 #include <utility>
 #include <vector>
 
+#include "base/checksum.h"
 #include "base/platform.h"
 #include "lean/data/data_store.h"
-#include "lean/xnnpack/packed_layout.h"
 #include "lean/xnnpack/payload.h"
 #include "lean/xnnpack/weights_file.h"
 
 namespace slipway::lean {
+
+// For which kernels the weights of a graph's layers were packed, as XNNPACK's operators say.
+
+struct LayerLayout {
+  std::size_t index = 0;  // what the provider of weights answered with
+  PackedLayout layout;
+  std::size_t size = 0;  // bytes that the layer reads; 0 for kinds of which this is not known
+};
+
+// Of all operators whose weights are `provider`'s.
+std::vector<LayerLayout> layouts_of(xnn_runtime_t runtime, xnn_weights_cache_t provider);
+
+// A distance in this program that is the same in each of its processes.
+std::int64_t distance_of(void (*function)());
+
+// What decides which kernels are used on this processor. `kleidiai`: whether KleidiAI's may be.
+Checksum processor_sum(bool kleidiai);
 
 // What makes the packed form of a constant what it is, by the constant's address: everything of the node but
 // the constant's bytes. Constants that nodes use in different ways have an empty text.

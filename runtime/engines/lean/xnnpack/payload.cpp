@@ -4,13 +4,13 @@
 
 #include <cstring>
 
-#include "file_format.h"
+#include "program_file.h"
 
 namespace slipway::lean {
 namespace {
 
 // The header, little-endian: four zero bytes, magic, its own length, then where graph and constants are.
-constexpr std::size_t kMagic = 4;
+constexpr std::size_t kGraphMagic = 4;
 constexpr std::size_t kGraphOffset = 10;
 constexpr std::size_t kGraphSize = 14;
 constexpr std::size_t kDataOffset = 18;
@@ -83,7 +83,7 @@ Result<XnnPayload> XnnPayload::read(Bytes bytes, const DataStore& store, const s
   // Exporters of old wrote the flatbuffer alone, constants inside.
   Bytes graph = bytes;
   std::size_t data = bytes.size;
-  if (bytes.size >= kHeaderEnd && std::memcmp(bytes.data + kMagic, "XH00", 4) == 0) {
+  if (bytes.size >= kHeaderEnd && std::memcmp(bytes.data + kGraphMagic, "XH00", 4) == 0) {
     const std::uint64_t graph_offset = little_endian(bytes.data + kGraphOffset, 4);
     const std::uint64_t graph_size = little_endian(bytes.data + kGraphSize, 4);
     const std::uint64_t data_offset = little_endian(bytes.data + kDataOffset, 4);

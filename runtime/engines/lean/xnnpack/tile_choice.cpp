@@ -14,7 +14,6 @@
 
 #include "lean/xnnpack/im2col.h"
 #include "lean/xnnpack/own_kernels.h"
-#include "lean/xnnpack/vector_kernels.h"
 #include "lean/xnnpack/winograd.h"
 
 namespace slipway::lean {
@@ -31,12 +30,12 @@ static_assert(offsetof(xnn_f16_minmax_params, scalar.min) == 0 &&
 constexpr std::size_t kManyRows = 27720;
 // XNNPACK has kernels of two columns.
 constexpr std::size_t kFewColumns = 2;
-constexpr std::size_t kPanelsTogether = 4;
+constexpr std::size_t kPanelsAtOnce = 4;
 constexpr double kLatency = 4;  // cycles from a multiplication to the next one that needs its result
 constexpr std::size_t kFirstCache = std::size_t{24} * 1024;  // bytes of a panel that stay in it beside rows
 
 // What a layer multiplies.
-struct Product {
+struct TileProduct {
   std::size_t rows = 0;
   std::size_t columns = 0;
   std::size_t depth = 0;
@@ -73,8 +72,8 @@ xnn_datatype weights_type(const xnn_node& node, const xnn_value* values) {
 }
 
 // Nothing for nodes that are no product.
-Product product_of(const xnn_node& node, const xnn_value* values) {
-  Product found;
+TileProduct product_of(const xnn_node& node, const xnn_value* values) {
+  TileProduct found;
   if (node.type == xnn_node_type_convolution_2d) {
     const auto& params = node.params.convolution_2d;
     const std::size_t taps = std::size_t{params.kernel_height} * params.kernel_width;
@@ -168,7 +167,7 @@ void pack_gio(std::size_t groups, std::size_t columns, std::size_t depth, std::s
 }
 
 struct PackingJob {
-  Product product;
+  TileProduct product;
   std::size_t panel = 0;
   std::size_t element = 0;  // bytes of one
   std::uint8_t* packed = nullptr;
@@ -181,7 +180,7 @@ struct PackingJob {
 template <typename From, typename Element>
 void pack_panels(void* context, std::size_t group, std::size_t first, std::size_t count) {
   const auto& job = *static_cast<const PackingJob*>(context);
-  const Product& product = job.product;
+  const TileProduct& product = job.product;
   const auto* weights = static_cast<const From*>(product.weights);
   const auto* bias = static_cast<const From*>(product.bias);
   pack_rows<From, Element>()(
@@ -277,7 +276,7 @@ xnn_status make_im2col(const Order& order) {
 }
 
 // A convolution by Winograd's method.
-xnn_status make_winograd(const Order& order, const TileSet& set, const Product& product,
+xnn_status make_winograd(const Order& order, const TileSet& set, const TileProduct& product,
                          const xnn_gemm_config* table) {
   const WinogradSizes sizes = winograd_sizes(*order.node, order.values);
   const TileShape shape = winograd_tile(set, sizes.tiles(), sizes.channels, sizes.results);
@@ -296,7 +295,7 @@ xnn_status make_winograd(const Order& order, const TileSet& set, const Product& 
 // Weights in rows are packed by all threads, in XNNPACK's order for kernels that read one element of the
 // depth at a time.
 template <typename Element>
-void offer_packing(const Product& product, std::size_t panel) {
+void offer_packing(const TileProduct& product, std::size_t panel) {
   if (product.weights == nullptr) {
     return;
   }
@@ -307,7 +306,7 @@ void offer_packing(const Product& product, std::size_t panel) {
          job.packed = to;
          pthreadpool_parallelize_2d_tile_1d(
              making.threads, rounded ? &pack_panels<float, Element> : &pack_panels<Element, Element>, &job,
-             product.groups, job.panels(), kPanelsTogether, 0);
+             product.groups, job.panels(), kPanelsAtOnce, 0);
        }});
 }
 
@@ -325,7 +324,7 @@ xnn_status make_their_halves(const Order& order) {
 template <typename Element>
 xnn_status make_product(const Order& order, const TileSet& set, const Tiles<Element>& tiles,
                         TileElement element, const xnn_gemm_config* table) {
-  const Product product = product_of(*order.node, order.values);
+  const TileProduct product = product_of(*order.node, order.values);
   if (table == nullptr || product.rows == 0 || product.columns <= kFewColumns || product.depth == 0) {
     return make_theirs(order);
   }

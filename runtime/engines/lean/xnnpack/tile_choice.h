@@ -8,7 +8,6 @@
 #include <optional>
 #include <vector>
 
-#include "lean/xnnpack/int4_packing.h"
 #include "lean/xnnpack/packed_weights.h"
 #include "lean/xnnpack/panel_packing.h"
 #include "lean/xnnpack/tile_set.h"

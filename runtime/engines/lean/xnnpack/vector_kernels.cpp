@@ -1,4 +1,4 @@
-#include "lean/xnnpack/vector_kernels.h"
+#include "lean/xnnpack/own_kernels.h"
 
 #include <xnnpack.h>
 #include <xnnpack/common.h>

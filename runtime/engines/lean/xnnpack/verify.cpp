@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "file_format.h"
+#include "program_file.h"
 #include "slipway/tensor.h"
 
 namespace slipway::lean {

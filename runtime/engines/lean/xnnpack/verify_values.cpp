@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/device_memory.h"
-#include "file_format.h"
+#include "base/platform.h"
 #include "lean/xnnpack/graph_builder.h"
 #include "lean/xnnpack/verify.h"
+#include "program_file.h"
 #include "slipway/tensor.h"
 
 namespace slipway::lean {

@@ -3,16 +3,14 @@
 #include <cstring>
 #include <map>
 
-#include "file_format.h"
 #include "lean/kernels/elements.h"
 #include "lean/xnnpack/blocking.h"
-#include "lean/xnnpack/byte_tables.h"
 #include "lean/xnnpack/im2col.h"
 #include "lean/xnnpack/kernel_choices.h"
-#include "lean/xnnpack/kernel_names.h"
 #include "lean/xnnpack/packed_weights.h"
 #include "lean/xnnpack/tile_choice.h"
 #include "lean/xnnpack/winograd.h"
+#include "program_file.h"
 #include "selection.h"
 
 namespace slipway::lean {

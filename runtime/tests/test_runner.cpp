@@ -1,5 +1,9 @@
 #include "check.h"
+
+#include "runner/measure.h"
 #include "runner/options.h"
+#include "runner/report/json.h"
+#include "runner/report/report.h"
 
 namespace {
 
@@ -70,6 +74,66 @@ TEST(options_shapes) {
   for (const char* bad : {"", "1x", "x1", "1,,2", "1X2", "1x-2", "1 x 2", "99999999999"}) {
     CHECK(!parse_shapes(bad).ok());
   }
+}
+
+TEST(percentile_is_the_nearest_rank) {
+  const std::vector<double> ten{1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  CHECK_EQUAL(nearest_rank(ten, 50), 5.0);
+  CHECK_EQUAL(nearest_rank(ten, 51), 6.0);
+  CHECK_EQUAL(nearest_rank(ten, 90), 9.0);
+  CHECK_EQUAL(nearest_rank(ten, 99), 10.0);
+  CHECK_EQUAL(nearest_rank(ten, 100), 10.0);
+  CHECK_EQUAL(nearest_rank(ten, 1), 1.0);
+}
+
+TEST(summary_sorts) {
+  const auto summary = summarize({4, 1, 3, 2});
+  CHECK_EQUAL(summary.min, 1.0);
+  CHECK_EQUAL(summary.p10, 1.0);
+  CHECK_EQUAL(summary.p50, 2.0);
+  CHECK_EQUAL(summary.p90, 4.0);
+  CHECK_EQUAL(summary.p99, 4.0);
+  CHECK_EQUAL(summary.mean, 2.5);
+}
+
+TEST(a_result_has_the_instructions_of_each_execution) {
+  CHECK(slipway::parse_options({"--model_path=a.pte", "--count_instructions"}).value().count_instructions);
+  CHECK(!slipway::parse_options({"--model_path=a.pte"}).value().count_instructions);
+  slipway::RunReport report;
+  report.measured.latencies_ms = {1, 1, 1};
+  CHECK(slipway::run_json(report).find("instructions") == std::string::npos);
+  CHECK(slipway::run_text(report).find("instructions") == std::string::npos);
+  report.measured.instructions = {12, 10, 11};
+  CHECK(slipway::run_json(report).find("\"instructions\":{\"all\":[12,10,11]}") != std::string::npos);
+  CHECK(slipway::run_text(report).find("10 to 12 instructions in each execution") != std::string::npos);
+}
+
+TEST(json_escapes) {
+  CHECK_EQUAL(json_escape("plain"), "plain");
+  CHECK_EQUAL(json_escape("a\"b\\c"), "a\\\"b\\\\c");
+  CHECK_EQUAL(json_escape("a\nb\tc\rd"), "a\\nb\\tc\\rd");
+  CHECK_EQUAL(json_escape(std::string("\0\x1f\x7f", 3)), "\\u0000\\u001f\\u007f");
+  CHECK_EQUAL(json_escape("größe \xE2\x82\xAC \xF0\x9F\x98\x80"), "größe \xE2\x82\xAC \xF0\x9F\x98\x80");
+}
+
+TEST(json_replaces_what_is_not_utf8) {
+  const std::string replacement = "\xEF\xBF\xBD";
+  CHECK_EQUAL(json_escape("a\xFFz"), "a" + replacement + "z");
+  CHECK_EQUAL(json_escape("\xC3"), replacement);
+  CHECK_EQUAL(json_escape("\xC0\xAF"), replacement + replacement);                    // overlong
+  CHECK_EQUAL(json_escape("\xED\xA0\x80"), replacement + replacement + replacement);  // a surrogate
+}
+
+TEST(json_numbers) {
+  JsonWriter json;
+  json.begin_array().value(0.0).value(1.5).value(-0.000001).value(NAN);
+  json.value(std::numeric_limits<double>::infinity())
+      .value(std::numeric_limits<std::uint64_t>::max())
+      .end_array();
+  CHECK_EQUAL(json.text(), "[0.000000,1.500000,-0.000001,null,null,18446744073709551615]");
+  JsonWriter large;
+  large.value(std::numeric_limits<double>::max());
+  CHECK_EQUAL(large.text().size(), std::size_t{309 + 7});
 }
 
 }  // namespace

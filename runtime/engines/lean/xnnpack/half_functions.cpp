@@ -1,9 +1,49 @@
-// Functions of float16, for the vectors `Lanes` of the file that includes this. ON(name) ends a name with the
-// instruction set, as in float_tile.h. As there: nothing from the standard library's headers but types.
+// Compiled with the flags of its instruction set: nothing from the standard library's headers but types, and
+// names that end with it, which the check of instructions knows.
 //
 // What is no number stays so: comparisons with it are false.
+#include "lean/xnnpack/half_functions.h"
 
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#define ON(name) name##_on_neon
+#else
+#include <immintrin.h>
+#define ON(name) name##_on_avx2
+#endif
+
+#include <cstdint>
+
+namespace slipway::lean {
 namespace {
+
+#if defined(__aarch64__)
+
+struct Lanes {
+  using Type = float32x4_t;
+  using Bits = uint32x4_t;
+  static constexpr std::size_t kCount = 4;
+  static Type widen(const Half* from) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(&from->bits))); }
+  static void narrow(Type x, Half* to) { vst1_u16(&to->bits, vreinterpret_u16_f16(vcvt_f16_f32(x))); }
+  static Type root(Type x) { return vsqrtq_f32(x); }
+};
+
+#else
+
+struct Lanes {
+  using Type = __m256;
+  using Bits = std::uint32_t __attribute__((vector_size(32)));
+  static constexpr std::size_t kCount = 8;
+  static Type widen(const Half* from) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  }
+  static void narrow(Type x, Half* to) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+  }
+  static Type root(Type x) { return _mm256_sqrt_ps(x); }
+};
+
+#endif
 
 #define INLINE inline __attribute__((always_inline))
 
@@ -91,11 +131,13 @@ void ON(each)(std::size_t bytes, const Half* from, Half* to, const void*) {
 #undef INLINE
 
 template <typename Function>
-constexpr HalfFunction kernel_of() {
+constexpr HalfFunction half_kernel_of() {
   return &ON(each)<Function>;
 }
 
 }  // namespace
 
-const HalfFunctions kHalfFunctions = {kernel_of<Hardswish>(), kernel_of<Sigmoid>(), kernel_of<SquareRoot>(),
-                                      kernel_of<ReciprocalRoot>(), kernel_of<Tanh>()};
+const HalfFunctions kHalfFunctions = {half_kernel_of<Hardswish>(), half_kernel_of<Sigmoid>(), half_kernel_of<SquareRoot>(),
+                                      half_kernel_of<ReciprocalRoot>(), half_kernel_of<Tanh>()};
+
+}  // namespace slipway::lean

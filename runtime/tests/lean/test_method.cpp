@@ -1,21 +1,15 @@
 // Which calls may have their result in memory that they read: what the kernels' tables say (Sharing), what
 // the check of calls makes of it, and whether the kernels keep it.
-
 #include "check.h"
+
 #include "lean/kernels/kernel.h"
 #include "lean/method/calls.h"
+#include "lean/method/delegate.h"
+#include "lean/method/recorder.h"
+#include "lean/xnnpack/xnn_delegate.h"
 
 using namespace slipway;
-using slipway::lean::Arguments;
-using slipway::lean::CallCheck;
-using slipway::lean::EValue;
-using slipway::lean::find_kernel;
-using slipway::lean::IntList;
-using slipway::lean::KernelEntry;
-using slipway::lean::Scratch;
-using slipway::lean::Sharing;
-using slipway::lean::TensorList;
-using slipway::lean::TensorView;
+using namespace slipway::lean;
 
 namespace {
 
@@ -269,4 +263,84 @@ TEST(calls_with_their_result_in_an_input_give_what_they_give_apart) {
     }
   }
   CHECK(seen > 100);
+}
+
+namespace {
+
+using InstructionOffset = flatbuffers::Offset<pte::Instruction>;
+
+// How many constants a delegate is given for good whose call, delegate(value 0), comes behind `before`.
+template <typename Before>
+std::size_t constants_behind(Before before) {
+  flatbuffers::FlatBufferBuilder builder;
+  builder.ForceDefaults(true);
+  std::vector<InstructionOffset> instructions = before(builder);
+  const auto arguments = builder.CreateVector(std::vector<std::int32_t>{0});
+  instructions.push_back(pte::CreateInstruction(builder, pte::InstructionArguments::DelegateCall,
+                                                pte::CreateDelegateCall(builder, 0, arguments).Union()));
+  const auto chain = pte::CreateChain(builder, 0, 0, builder.CreateVector(instructions));
+  const auto chains = builder.CreateVector(&chain, 1);
+  pte::ExecutionPlanBuilder plan(builder);
+  plan.add_chains(chains);
+  builder.Finish(plan.Finish());
+  std::uint32_t number = 0;
+  TensorView constant;
+  constant.dtype = DType::kFloat32;
+  constant.constant = true;
+  constant.data = reinterpret_cast<std::uint8_t*>(&number);
+  constant.capacity = sizeof(number);
+  const std::vector<EValue> values{constant, TensorView()};
+  const auto* made = flatbuffers::GetRoot<pte::ExecutionPlan>(builder.GetBufferPointer());
+  return constants_given(*made, values, 0).size();
+}
+
+}  // namespace
+
+TEST(a_value_that_another_tensor_is_moved_to_is_no_constant) {
+  const auto moved = [](flatbuffers::FlatBufferBuilder& builder) {
+    return std::vector<InstructionOffset>{pte::CreateInstruction(builder, pte::InstructionArguments::MoveCall,
+                                                                 pte::CreateMoveCall(builder, 1, 0).Union())};
+  };
+  CHECK_EQUAL(constants_behind(moved), std::size_t{0});
+}
+
+TEST(a_value_that_a_kernel_writes_is_no_constant) {
+  const auto viewed = [](flatbuffers::FlatBufferBuilder& builder) {
+    const auto arguments = builder.CreateVector(std::vector<std::int32_t>{1, 1, 0});
+    return std::vector<InstructionOffset>{
+        pte::CreateInstruction(builder, pte::InstructionArguments::KernelCall,
+                               pte::CreateKernelCall(builder, 0, arguments).Union())};
+  };
+  CHECK_EQUAL(constants_behind(viewed), std::size_t{0});
+}
+
+// Details of what --etdump and --dump_intermediate have; tests/integration/test_engine_profiles.py reads
+// whole ones with upstream's Inspector.
+
+TEST(the_inspector_finds_what_a_delegate_spent_where_its_call_ended) {
+  Recorder recorder(false);
+  recorder.begin(kExecuteBlock);
+  recorder.add_delegate({{"A #1", 30}, {"B #1", 20}}, 4, 1000, 1100);
+  recorder.add_kernel("custom::op.out", 5, 0);
+  const auto& events = recorder.blocks().back().events;
+  CHECK_EQUAL(events.size(), 5U);
+  CHECK(events[0].delegated && events[0].start == 1050 && events[0].end == 1080);
+  CHECK(events[1].delegated && events[1].start == 1080 && events[1].end == 1100);
+  CHECK_EQUAL(events[2].name, kDelegateCall);
+  CHECK_EQUAL(events[3].name, "native_call_custom::op.out");
+  // Clocks of coarse steps: operators that seem to take longer than their call begin with it.
+  recorder.add_delegate({{"A #1", 300}}, 4, 1000, 1100);
+  CHECK_EQUAL(recorder.blocks().back().events[5].start, 1000U);
+}
+
+TEST(a_value_of_a_type_that_the_inspector_cannot_read_is_left_out) {
+  Recorder recorder(true);
+  recorder.begin(kExecuteBlock);
+  Tensor tensor;
+  tensor.dtype = DType::kUnknown;
+  tensor.shape = {1};
+  tensor.bytes = {1};
+  recorder.add_value("aten::add.out", 0, -1, tensor);
+  CHECK(recorder.blocks().back().values.empty());
+  CHECK(recorder.values().empty());
 }

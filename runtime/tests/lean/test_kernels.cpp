@@ -1,0 +1,329 @@
+// What decides how a layer's weights are packed: graphs of the same form share them, others do not.
+#include <pthreadpool.h>
+#include <xnnpack.h>
+#include <xnnpack/common.h>
+#include <xnnpack/operator.h>
+#include <xnnpack/subgraph.h>
+
+#include "check.h"
+#include "graph_maker.h"
+#include "lean/xnnpack/blocking.h"
+#include "lean/xnnpack/own_kernels.h"
+#include "lean/xnnpack/packed_weights.h"
+#include "lean/xnnpack/tile_choice.h"
+#include "lean/xnnpack/winograd.h"
+
+using namespace slipway;
+using namespace slipway::lean;
+
+namespace {
+
+using Role = ValueRecipe::Role;
+
+// The forms of a graph's constants; their addresses are gone when this returns.
+std::vector<std::string> forms_of(const GraphRecipe& recipe) {
+  const ReadPayload read(recipe);
+  std::vector<std::string> forms;
+  for (const auto& [constant, form] : packing_forms(*read.payload)) {
+    CHECK(constant != nullptr);
+    forms.push_back(form);
+  }
+  return forms;
+}
+
+GraphRecipe linear() {
+  constexpr auto kFloat = xnn::XNNDatatype::xnn_datatype_fp32;
+  return {xnn::XNodeUnion::XNNFullyConnected,
+          {{kFloat, {3, 8}},
+           {kFloat, {6, 8}, Role::kConstant},
+           {kFloat, {6}, Role::kConstant},
+           {kFloat, {3, 6}, Role::kOutput}}};
+}
+
+template <typename Change>
+std::vector<std::string> changed_forms(Change change) {
+  GraphRecipe recipe = linear();
+  change(recipe);
+  return forms_of(recipe);
+}
+
+}  // namespace
+
+TEST(packing_is_the_same_for_any_batch) {
+  const std::vector<std::string> forms = forms_of(linear());
+  CHECK_EQUAL(forms.size(), std::size_t{1});
+  CHECK(!forms.empty() && !forms[0].empty());
+  CHECK(forms == changed_forms([](GraphRecipe& recipe) {
+          recipe.values[0].dims = {9, 8};
+          recipe.values[3].dims = {9, 6};
+        }));
+}
+
+TEST(packing_depends_on_flags_and_shapes_of_the_weights) {
+  const std::vector<std::string> forms = forms_of(linear());
+  CHECK(forms != changed_forms([](GraphRecipe& recipe) { recipe.flags = 1; }));
+  CHECK(forms != changed_forms([](GraphRecipe& recipe) { recipe.values[1].dims = {12, 4}; }));
+  CHECK(forms != changed_forms([](GraphRecipe& recipe) { recipe.values[2].dims = {1, 6}; }));
+  CHECK(forms != changed_forms([](GraphRecipe& recipe) {
+          recipe.values.erase(recipe.values.begin() + 2);
+          recipe.no_bias = true;
+        }));
+}
+
+TEST(packing_depends_on_types_and_quantization) {
+  const auto quantized = [](float scale, std::int32_t zero_point) {
+    return changed_forms([&](GraphRecipe& recipe) {
+      recipe.values[0].type = recipe.values[3].type = xnn::XNNDatatype::xnn_datatype_qint8;
+      recipe.values[0].scale = scale;
+      recipe.values[0].zero_point = zero_point;
+      recipe.values[1].type = xnn::XNNDatatype::xnn_datatype_qcint8;
+      recipe.values[2].type = xnn::XNNDatatype::xnn_datatype_qcint32;
+    });
+  };
+  CHECK_EQUAL(quantized(0.5F, 0).size(), std::size_t{1});
+  CHECK(quantized(0.5F, 0) == quantized(0.5F, 0));
+  CHECK(quantized(0.5F, 0) != forms_of(linear()));
+  CHECK(quantized(0.5F, 0) != quantized(0.25F, 0));
+  CHECK(quantized(0.5F, 0) != quantized(0.5F, 3));
+}
+
+TEST(packing_depends_on_the_bias_but_not_on_the_weights) {
+  CHECK(forms_of(linear()) != changed_forms([](GraphRecipe& recipe) { recipe.values[2].content = 1; }));
+  CHECK(forms_of(linear()) == changed_forms([](GraphRecipe& recipe) { recipe.values[1].content = 1; }));
+}
+
+TEST(packing_is_not_known_of_weights_that_are_given_at_run_time) {
+  CHECK(changed_forms([](GraphRecipe& recipe) { recipe.values[1].role = Role::kInput; }).empty());
+  CHECK(forms_of(GraphRecipe{xnn::XNodeUnion::XNNAbs, {linear().values[0], linear().values[3]}}).empty());
+}
+
+TEST(packing_of_convolutions_depends_on_kernel_and_groups) {
+  GraphRecipe convolution;
+  for (const GraphRecipe& one : sound_graphs()) {
+    convolution = one.kind == xnn::XNodeUnion::XNNConv2d ? one : convolution;
+  }
+  const std::vector<std::string> forms = forms_of(convolution);
+  CHECK_EQUAL(forms.size(), std::size_t{1});
+  // Of the schema's numbers: the kernel's height and width (4, 5), and the channels and groups (10 to 12).
+  for (std::size_t i = 0; i < convolution.parameters.size(); ++i) {
+    GraphRecipe other = convolution;
+    other.parameters[i] += 1;
+    const bool counts = i == 4 || i == 5 || (i >= 10 && i <= 12);
+    CHECK_EQUAL(forms_of(other) != forms, counts);
+  }
+}
+
+TEST("what packed weights leave of their last line is zero") {
+  PackedWeights weights(any_store());
+  const std::uint8_t kernel = 0;
+  weights.expect({}, {{&kernel, "form"}});
+  xnn_weights_cache_t provider = weights.provider();
+  constexpr std::size_t kLine = XNN_ALLOCATION_ALIGNMENT;
+  std::memset(provider->reserve_space(provider->context, kLine), 0xa5, kLine);
+  constexpr std::size_t kSize = 10;
+  weights.offer({&kernel, nullptr, kSize, [](std::uint8_t* to) { std::memset(to, 1, kSize); }});
+  const xnn_weights_cache_look_up_key key = {5, &kernel, nullptr};
+  const std::size_t index = provider->look_up(provider->context, &key);
+  CHECK_EQUAL(weights.size(), kLine);
+  const auto* data = static_cast<const std::uint8_t*>(provider->offset_to_addr(provider->context, index));
+  for (std::size_t i = 0; i < kLine; ++i) {
+    CHECK_EQUAL(static_cast<int>(data[i]), i < kSize ? 1 : 0);
+  }
+}
+
+// Chains of element-by-element nodes between 8-bit values: looked up in a table, against XNNPACK's nodes one
+// after the other, bit for bit.
+
+namespace {
+
+struct Chain {
+  xnn_datatype type = xnn_datatype_qint8;
+  std::vector<xnn_unary_operator> between;  // in float32
+  bool seen = false;                        // the last value in float32 is one of the graph's outputs
+  std::size_t count = 300;
+};
+
+struct Outcome {
+  std::vector<std::uint8_t> bytes;
+  std::size_t operators = 0;
+  std::size_t tables = 0;
+};
+
+Outcome run_chain(const Chain& chain, bool joined, pthreadpool_t threads) {
+  xnn_subgraph_t made = nullptr;
+  CHECK(xnn_create_subgraph(3, 0, &made) == xnn_status_success);
+  const std::unique_ptr<xnn_subgraph, decltype(&xnn_delete_subgraph)> subgraph(made, xnn_delete_subgraph);
+  const std::size_t dims[] = {chain.count};
+  const std::int32_t zero = chain.type == xnn_datatype_qint8 ? -20 : 110;
+  std::uint32_t first = 0;
+  std::uint32_t last = 0;
+  CHECK(xnn_define_quantized_tensor_value(made, chain.type, zero, 0.05F, 1, dims, nullptr, 0,
+                                          XNN_VALUE_FLAG_EXTERNAL_INPUT, &first) == xnn_status_success);
+  CHECK(xnn_define_quantized_tensor_value(made, chain.type, zero + 5, 0.04F, 1, dims, nullptr, 1,
+                                          XNN_VALUE_FLAG_EXTERNAL_OUTPUT, &last) == xnn_status_success);
+  std::uint32_t at = first;
+  for (std::size_t i = 0; i <= chain.between.size(); ++i) {
+    const bool outside = chain.seen && i == chain.between.size();
+    std::uint32_t next = 0;
+    CHECK(xnn_define_tensor_value(made, xnn_datatype_fp32, 1, dims, nullptr,
+                                  outside ? 2 : XNN_INVALID_VALUE_ID,
+                                  outside ? XNN_VALUE_FLAG_EXTERNAL_OUTPUT : 0, &next) == xnn_status_success);
+    xnn_unary_params params = {};
+    params.clamp.min = -1.0F;
+    params.clamp.max = 2.0F;
+    CHECK(xnn_define_unary(made, i == 0 ? xnn_unary_convert : chain.between[i - 1], &params, at, next, 0) ==
+          xnn_status_success);
+    at = next;
+  }
+  CHECK(xnn_define_unary(made, xnn_unary_convert, nullptr, at, last, 0) == xnn_status_success);
+
+  xnn_runtime_t started = nullptr;
+  if (joined) {
+    const ByteTables tables(made);
+    CHECK(xnn_create_runtime_v2(made, threads, 0, &started) == xnn_status_success);
+    CHECK(tables.install(started) == xnn_status_success);
+  } else {
+    CHECK(xnn_create_runtime_v2(made, threads, 0, &started) == xnn_status_success);
+  }
+  const std::unique_ptr<xnn_runtime, decltype(&xnn_delete_runtime)> runtime(started, xnn_delete_runtime);
+  Outcome outcome;
+  for (std::size_t i = 0; i < started->num_ops; ++i) {
+    const xnn_operator* op = started->opdata[i].operator_objects[0];
+    outcome.operators += op != nullptr ? 1 : 0;
+    outcome.tables += op != nullptr && op->lookup_table != nullptr ? 1 : 0;
+  }
+  std::vector<std::uint8_t> given(chain.count + XNN_EXTRA_BYTES);
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    given[i] = static_cast<std::uint8_t>(i);
+  }
+  outcome.bytes.resize(chain.count);
+  std::vector<float> between(chain.count + XNN_EXTRA_BYTES);
+  const xnn_external_value values[] = {{0, given.data()}, {1, outcome.bytes.data()}, {2, between.data()}};
+  CHECK(xnn_reshape_runtime(started) == xnn_status_success);
+  set_blocks(started, threads == nullptr ? 1 : pthreadpool_get_threads_count(threads));
+  CHECK(xnn_setup_runtime_v2(started, chain.seen ? 3 : 2, values) == xnn_status_success);
+  CHECK(xnn_invoke_runtime(started) == xnn_status_success);
+  return outcome;
+}
+
+void check_chain(const Chain& chain, bool becomes_table = true) {
+  const std::unique_ptr<pthreadpool, decltype(&pthreadpool_destroy)> threads(pthreadpool_create(3),
+                                                                             pthreadpool_destroy);
+  const Outcome plain = run_chain(chain, false, nullptr);
+  CHECK(plain.operators == chain.between.size() + 2);
+  for (pthreadpool_t pool : {static_cast<pthreadpool_t>(nullptr), threads.get()}) {
+    const Outcome joined = run_chain(chain, true, pool);
+    CHECK(joined.bytes == plain.bytes);
+    CHECK(joined.tables == (becomes_table ? 1U : 0U));
+    CHECK(joined.operators == (becomes_table ? 1U : plain.operators));
+  }
+}
+
+}  // namespace
+
+TEST("a chain between 8-bit values is one table, with the bits of its nodes") {
+  CHECK(xnn_initialize(nullptr) == xnn_status_success);
+  for (const xnn_datatype type : {xnn_datatype_qint8, xnn_datatype_quint8}) {
+    check_chain({type, {xnn_unary_hardswish}});
+    check_chain({type, {xnn_unary_gelu}});
+    check_chain({type, {xnn_unary_sigmoid, xnn_unary_clamp}});
+    check_chain({type, {}});
+  }
+  check_chain({xnn_datatype_qint8, {xnn_unary_hardswish}, false, 1});
+  check_chain({xnn_datatype_qint8, {xnn_unary_hardswish}, false, 200000});  // shared among threads
+}
+
+TEST("a chain whose values are seen outside stays as it is") {
+  CHECK(xnn_initialize(nullptr) == xnn_status_success);
+  check_chain({xnn_datatype_qint8, {xnn_unary_hardswish}, true}, false);
+}
+
+// How a kernel of ours is chosen for a layer. What kernels compute is tested in tests/tails.
+
+namespace {
+
+using TileSizes = std::initializer_list<std::size_t>;
+
+// The sets that this processor runs.
+std::vector<const TileSet*> sets() {
+  std::vector<const TileSet*> found;
+  if (float_tiles() != nullptr) {
+    found.push_back(float_tiles());
+  }
+#if defined(__x86_64__)
+  if (float_tiles() == &avx512f::kTiles) {
+    found.push_back(&avx2::kTiles);
+  }
+#endif
+  return found;
+}
+
+}  // namespace
+
+TEST("narrow layers get narrow tiles, and the columns do not depend on the rows") {
+  for (const TileSet* set : sets()) {
+    CHECK(choose_tile(*set, TileElement::kFloat, 3136, 8, 72).vectors * set->lanes <= 16);
+    for (const std::size_t columns : TileSizes{8, 24, 64, 96, 144, 1000}) {
+      const TileShape many = choose_tile(*set, TileElement::kFloat, 12544, columns, 64);
+      for (const std::size_t rows : TileSizes{1, 7, 49, 197}) {
+        const TileShape shape = choose_tile(*set, TileElement::kFloat, rows, columns, 64);
+        CHECK(shape.vectors == many.vectors);
+        CHECK(shape.rows <= std::max<std::size_t>(rows, 1));
+        CHECK(set->tiles[shape.vectors - 1][shape.rows - 1].gemm != nullptr);
+      }
+    }
+  }
+}
+
+#if defined(__x86_64__)
+TEST("on AVX2 a panel that the first cache does not hold is narrower, and is read for more rows at once") {
+  const TileSet& set = avx2::kTiles;
+  const TileShape shallow = choose_tile(set, TileElement::kFloat, 196, 768, 64);
+  const TileShape deep = choose_tile(set, TileElement::kFloat, 196, 768, 768);
+  CHECK(deep.rows * deep.vectors + deep.vectors < set.registers);
+  CHECK(deep.rows >= 3 * deep.vectors);  // so many multiplications for each vector that is read
+  CHECK(deep.vectors < shallow.vectors);
+}
+
+TEST("on AVX-512 a layer's depth does not change its tile") {
+  const TileSet& set = avx512f::kTiles;
+  for (const std::size_t rows : TileSizes{49, 197}) {
+    const TileShape shallow = choose_tile(set, TileElement::kFloat, rows, 768, 128);
+    const TileShape deep = choose_tile(set, TileElement::kFloat, rows, 768, 3072);
+    CHECK(deep.vectors == shallow.vectors);
+    CHECK(deep.rows == shallow.rows);
+  }
+}
+#endif
+
+TEST("Winograd's method is for layers that are wide enough") {
+  const auto pays = [](std::size_t channels, std::size_t results, std::size_t side) {
+    WinogradSizes sizes;
+    sizes.batch = 1;
+    sizes.channels = sizes.pixel = channels;
+    sizes.results = sizes.result_pixel = results;
+    sizes.height = sizes.width = sizes.result_height = sizes.result_width = side;
+    sizes.top = sizes.left = 1;
+    return winograd_pays(*float_tiles(), sizes);
+  };
+  if (winograd_kernels(float_tiles()) != nullptr) {
+    CHECK(pays(64, 64, 56));
+    CHECK(!pays(3, 64, 224));
+    CHECK(!pays(64, 3, 224));
+  }
+}
+
+TEST("AMX computes wide and deep layers, and vectors compute the others") {
+  const auto by_vectors = [](const ByteProduct& product) {
+    return vector_cycles(product) < tile_cycles(product);
+  };
+  CHECK(!by_vectors({56 * 56, 64, 9, 64, 1}));  // ResNet
+  CHECK(!by_vectors({7 * 7, 512, 9, 512, 1}));
+  CHECK(!by_vectors({112 * 112, 64, 1, 147, 1}));  // its first layer, by im2col
+  CHECK(by_vectors({112 * 112, 32, 9, 3, 1}));     // MobileNet's
+  CHECK(by_vectors({112 * 112, 16, 1, 32, 1}));
+  CHECK(by_vectors({56 * 56, 24, 1, 96, 1}));
+  CHECK(!by_vectors({7 * 7, 320, 1, 960, 1}));
+  CHECK(by_vectors({1, 1000, 1, 1280, 1}));
+  CHECK(by_vectors({28 * 28, 8, 9, 8, 26}));  // groups
+}
