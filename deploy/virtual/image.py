@@ -21,7 +21,6 @@ from core.files import locked, new_folder, sealed, sha256_bytes, write_json
 from core.paths import cache_dir
 from deploy.virtual import cpio
 from deploy.virtual import root as virtual_root
-from deploy.virtual.pc import unpack_kernel
 from deploy.virtual.spec import Spec
 from toolchains.debian import deb
 from toolchains.debian import packages as debian
@@ -38,15 +37,9 @@ class Image:
     """What the emulator boots."""
 
     kernel: Path
-    """As QEMU takes it; for Bochs unpacked (`deploy.virtual.pc`)."""
     initrd: Path
     """An uncompressed cpio archive: the emulated processor would take longer to unpack it than to read it."""
     dtb: Path | None = None
-
-    @property
-    def header(self) -> Path:
-        """The kernel's setup header, which Bochs' device has beside it."""
-        return self.kernel.with_name("header")
 
 
 def image(spec: Spec) -> Image:
@@ -110,9 +103,6 @@ def _build(spec: Spec, kernel: Path, system: Path, folder: Path, versions: dict[
     with new_folder(folder) as temporary:
         (temporary / "initrd.cpio").write_bytes(cpio.write(entries))
         packed = _one(kernel, "boot/vmlinuz-*", "usr/lib/modules/*/vmlinuz").read_bytes()
-        if spec.bochs:
-            header, packed = unpack_kernel(packed)
-            (temporary / "header").write_bytes(header)
         (temporary / "vmlinuz").write_bytes(packed)
         if spec.dtb:
             (temporary / "board.dtb").write_bytes(_one(kernel, spec.dtb).read_bytes())

@@ -227,9 +227,9 @@ def _idle_seconds(spec: Spec) -> float:
 
 def _launch(spec: Spec, files: Image, folder: Folder) -> None:
     words = f"{spec.append} slipway.time={time.time():.0f}"
-    argv, texts = _bochs(spec, files, folder, words) if spec.bochs else (_qemu(spec, files, folder, words), {})
+    argv = _qemu(spec, files, folder, words)
     # adb's server keeps its connection for ever: only traffic through it counts as use, and each transport marks it.
-    Launch(tuple(argv), _idle_seconds(spec), spec.system.login == "ssh", texts).write(folder)
+    Launch(tuple(argv), _idle_seconds(spec), spec.system.login == "ssh").write(folder)
     folder.console.unlink(missing_ok=True)
     folder.private(folder.log, f"$ {quote(argv)}\n")
 
@@ -249,19 +249,6 @@ def _qemu(spec: Spec, files: Image, folder: Folder, words: str) -> list[str]:
         "-device", f"{spec.netdev},netdev=net0",
         *(["-dtb", str(files.dtb)] if files.dtb else []),
     ]  # fmt: skip
-
-
-def _bochs(spec: Spec, files: Image, folder: Folder, words: str) -> tuple[list[str], dict[str, str]]:
-    """The command, and the texts of its configuration."""
-    from deploy.virtual import pc
-    from toolchains.emulation import bochs
-
-    emulator = bochs.folder()
-    parameters = folder.path / "parameters"
-    write_atomic(parameters, pc.parameters(files.header.read_bytes(), folder.initrd.stat().st_size, words), mode=0o600)
-    images = [(files.kernel, pc.KERNEL), (parameters, pc.PARAMETERS), (folder.initrd, pc.RAMDISK)]
-    texts = pc.configuration(emulator, images, spec.bochs, folder.path)
-    return [str(emulator / "bochs"), "-q", "-f", str(folder.path / "bochsrc")], texts
 
 
 def spawn_supervisor(folder: Folder) -> int:

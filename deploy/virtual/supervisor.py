@@ -18,15 +18,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.virtual.state import Folder, Process, State, read_state
 
 PORT = "{port}"
-"""Placeholder for the port in the launch file's argv and texts."""
+"""Placeholder for the port in the launch file's argv."""
 
 _PR_SET_PDEATHSIG = 1
 _ESTABLISHED = "01"
@@ -37,7 +36,7 @@ _TAKEN = (
     b"could not set up host forwarding rule",
     b"Address already in use",
 )
-"""Messages of QEMU, Bochs and adb's server about a port that is in use."""
+"""Messages of QEMU and adb's server about a port that is in use."""
 _EARLY_SECONDS = 10.0
 """Seconds within which QEMU has its port, or ends: on a busy machine it may take some to begin."""
 _GRACE = 5.0
@@ -54,14 +53,12 @@ class Launch:
     idle_seconds: float
     connections_count: bool = True
     """Whether an open connection to the port counts as use, or only `Folder.touch`."""
-    texts: Mapping[str, str] = field(default_factory=dict)
-    """Files that the emulator reads, by their names in the folder."""
 
     @classmethod
     def read(cls, folder: Folder) -> Launch:
         """The orders in ``folder``."""
         value = json.loads(folder.launch.read_text(encoding="utf-8"))
-        return cls(tuple(value["argv"]), float(value["idle_seconds"]), bool(value["connections_count"]), value["texts"])
+        return cls(tuple(value["argv"]), float(value["idle_seconds"]), bool(value["connections_count"]))
 
     def write(self, folder: Folder) -> None:
         """Leave the orders in ``folder``."""
@@ -114,22 +111,14 @@ def listens(pid: int, port: int) -> bool:
     return False
 
 
-def _has_port(child: subprocess.Popen[bytes], port: int, said: Callable[[], bytes]) -> bool:
-    """Wait until ``child`` has ``port``; false when it ended before that, or goes on without it, as Bochs does."""
+def _has_port(child: subprocess.Popen[bytes], port: int) -> bool:
+    """Wait until ``child`` has ``port``; false when it ended before that."""
     end = time.monotonic() + _EARLY_SECONDS
     while child.poll() is None:
         if listens(child.pid, port) or time.monotonic() > end:
             return True
-        if _is_taken(said()):
-            child.kill()
-            child.wait()
-            return False
         time.sleep(0.02)
     return False
-
-
-def _is_taken(said: bytes) -> bool:
-    return any(words in said for words in _TAKEN)
 
 
 def _after(log: Path, size: int) -> bytes:
@@ -142,18 +131,17 @@ def _start(launch: Launch, folder: Folder) -> tuple[subprocess.Popen[bytes], int
     """QEMU on a port of its own; another process may take a free port before QEMU does, hence the loop."""
     for _ in range(_PORT_TRIES):
         port = _free_port()
-        said = partial(_after, folder.log, folder.log.stat().st_size)
-        for name, text in launch.texts.items():
-            folder.private(folder.path / name, text.replace(PORT, str(port)))
+        before = folder.log.stat().st_size
         child = subprocess.Popen(
             [word.replace(PORT, str(port)) for word in launch.argv],
             stdin=subprocess.DEVNULL,
             preexec_fn=_die_with_parent(os.getpid()),  # noqa: PLW1509 - one thread only
         )
         try:
-            if _has_port(child, port, said):
+            if _has_port(child, port):
                 return child, port
-            if not _is_taken(said()):
+            said = _after(folder.log, before)
+            if not any(words in said for words in _TAKEN):
                 break
         except BaseException:  # a signal, or the folder is gone: the caller does not know this child
             _end(child)

@@ -19,7 +19,6 @@ from core.formats.bundle import Bundle
 from toolchains.emulation import platforms
 from toolchains.emulation.platforms import WINE, Platform
 from toolchains.targets import get_target
-from verify.agree import on_device
 from verify.agree.kept import INFINITE, Cell
 from verify.agree.programs import About, Compared
 
@@ -75,14 +74,13 @@ def execute(executor: Executor, program: Compared, folder: Path, seconds: float 
     first, *rest = executor.bundle.emulated_argv
     runner, files = Path(first), program.files
     wine = executor.platform.cpu == WINE
-    away = executor.platform.cpu in on_device.DEVICES
     if wine:  # it sees one folder
         for file in (runner, *files):
             shutil.copy(file, folder)
         runner = folder / runner.name
 
     def word(file: Path) -> str:
-        return f"Z:\\work\\{file.name}" if wine else file.name if away else str(file)
+        return f"Z:\\work\\{file.name}" if wine else str(file)
 
     words = [*rest, f"--model_path={word(program.file)}", f"--output_file={word(folder / 'out')}", "--warmup=0"]
     words += [f"--json={word(folder / 'result.json')}", f"--num_executions={program.runs}"]
@@ -91,15 +89,11 @@ def execute(executor: Executor, program: Compared, folder: Path, seconds: float 
     words += [f"--run_first={name}={','.join(word(file) for file in given)}" for name, given in program.first]
     # Threads that wait for each other in an emulator cost minutes and change no sum.
     words += ["--cpu_threads=1"] if executor.platform.emulated else []
-    if away:
-        code, said_there = on_device.run(executor.platform.cpu, runner, words, files, folder)
-    else:
-        done = executor.platform.run(runner, words, timeout=seconds)
-        code, said_there = done.returncode, done.stderr
+    done = executor.platform.run(runner, words, timeout=seconds)
     try:
         said = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        said = {"error": {"kind": "crash", "message": f"it ended with {code}: {said_there[-300:].strip()}"}}
+        said = {"error": {"kind": "crash", "message": f"it ended with {done.returncode}: {done.stderr[-300:].strip()}"}}
     if "error" in said:
         return Answer((), said["error"])
     outputs = tuple(folder / f"out{index}.npy" for index in range(len(said["outputs"])))
@@ -147,7 +141,6 @@ def look(executor: Executor, program: Compared, seconds: float = SECONDS) -> Cel
         except HostError as error:
             if not isinstance(error.__cause__, subprocess.TimeoutExpired):
                 raise
-            seconds = on_device.SECONDS if executor.platform.cpu in on_device.DEVICES else seconds
             why = f"over {seconds:.0f} s, {executor.platform.how}"
             return Cell(outcome="too slow", why=why)
         if not answer.error:
