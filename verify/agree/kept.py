@@ -116,7 +116,7 @@ def publish(families: Families, columns: Sequence[Column]) -> None:
 def agreeing(target: Target) -> list[str]:
     """Each CPU model of the target on which all programs of the zoo that were compared agree.
 
-    ``native (AVX2)`` says how far the machine's own x86 went. AVX512 is named if no machine had it: nothing emulates it.
+    ``native (AVX2)`` says how far the machine's own x86 went. AVX512 is named if none had it: nothing emulates it.
     """
     rows = [row for row in COUNTS.rows() if (row["tests"], row["target"]) == (ZOO, target.name)]
     found = [
