@@ -1,6 +1,6 @@
 """What ``./inv compare`` found, as ``compare.json`` keeps it: a row for each device, engine and scheme.
 
-They say how far outputs are from the float model's, and how often they are right.
+Its figures say how far outputs are from the float model's, and how often they are right.
 """
 
 from __future__ import annotations
