@@ -14,8 +14,7 @@ from deploy.run.connect import open_device, ready
 from deploy.run.events import Event, Steps
 from deploy.run.session import Session
 from deploy.transport.base import Transport
-from deploy.transport.deadline import NEVER, Deadline
-from deploy.transport.retry import retrying
+from deploy.transport.deadline import NEVER, Deadline, retrying
 
 _Session = TypeVar("_Session", bound=Session)
 _Found = TypeVar("_Found")

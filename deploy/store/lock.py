@@ -26,10 +26,9 @@ from core.plain import one_line, says
 from deploy.devices import roots
 from deploy.devices.probe import END, parse
 from deploy.scripts import script
-from deploy.transport.base import Channel, Transport, is_full
+from deploy.transport.base import Channel, Transport, is_full, quoted
 from deploy.transport.deadline import Deadline
 from deploy.transport.hearing import ANSWER
-from deploy.transport.supervise import quoted
 
 BEAT = 5.0
 """Seconds between two beats."""

@@ -14,7 +14,7 @@ from core.files import disk_errors, locked, write_atomic
 from deploy.devices.inventory import Device, get_device, load_devices
 from deploy.run.connect import ssh_address
 from deploy.transport.deadline import Deadline
-from deploy.transport.ssh import known_hosts as ssh_known
+from deploy.transport.ssh import keys as ssh_known
 from deploy.transport.ssh.auth import AuthTransport
 from deploy.transport.ssh.config import Address, user_config
 from deploy.transport.ssh.connect import Connection, way
