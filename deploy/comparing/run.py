@@ -23,16 +23,16 @@ from core.formats.samples import Sample, Samples
 from deploy.comparing import model as metrics
 from deploy.comparing.model import Accuracy, Compared, Row, marked, row, suggested
 from deploy.devices.inventory import Device
-from deploy.devices.roots import device_root
+from deploy.devices.probe import device_root
 from deploy.matrix.model import CellResult, Problem
 from deploy.matrix.plan import Cell
 from deploy.run import collect
-from deploy.run.attempts import connected
 from deploy.run.compare import digest
 from deploy.run.events import Steps
 from deploy.run.job import Job, Sized, load_job
 from deploy.run.needs import describe
 from deploy.run.npy import BFLOAT16, load
+from deploy.run.pipeline import connected
 from deploy.run.result import now
 from deploy.run.session import Session
 from deploy.run.settings import ONCE, Settings

@@ -72,7 +72,7 @@ def open_adb(device: Device, deadline: Deadline = NEVER) -> AdbTransport:
 
     if device.virtual:
         from deploy.virtual import machines as virtual
-        from deploy.virtual.adb import private_server
+        from deploy.virtual.machines import private_server
 
         end = virtual.ensure(device.virtual)
         return attached(private_server(), device.name, end.serial, virtual.toucher(device.virtual), deadline)

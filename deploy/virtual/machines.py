@@ -26,10 +26,10 @@ from core.files import disk_errors, locked, write_atomic
 from core.paths import IMPORTS
 from core.processes.commands import lasting, quote
 from deploy.virtual.spec import Spec, get_spec
-from deploy.virtual.state import Folder, State, read_state
-from deploy.virtual.supervisor import PORT, Launch
+from deploy.virtual.supervisor import PORT, Folder, Launch, State, read_state
 
 if TYPE_CHECKING:
+    from deploy.transport.adb.server import Server
     from deploy.virtual.image import Image
 
 IDLE_VARIABLE = "SLIPWAY_IDLE_SECONDS"
@@ -366,3 +366,57 @@ def ensure_key(folder: Folder, file: Path) -> str:
         key = Ed25519PrivateKey.generate()
         folder.private(file, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode())
     return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+
+
+ADB_SERVER = "adb-server"
+"""Name of its folder among those of the devices."""
+_ADB_IDLE_SECONDS = 20 * 60.0
+_ADB_START_SECONDS = 20.0
+
+
+def ensure_server() -> int:
+    """The port of the server; starts it if needed and marks it as used.
+
+    Raises:
+        HostError: this machine has no adb, or it does not start.
+    """
+    folder = Folder.of(ADB_SERVER)
+    state = up(folder)
+    if state is None:
+        with locked(folder.lock):
+            state = up(folder) or _start_adb(folder)
+    return state.port
+
+
+def private_server() -> Server:
+    """The server for virtual devices: started if it is not running, ended by its supervisor after disuse."""
+    from deploy.transport.adb.server import Server
+
+    return Server(host=HOST, port=ensure_server())
+
+
+def _start_adb(folder: Folder) -> State:
+    """On 127.0.0.1 alone and a port of its own, without USB, its key beside its state: the user's own is left alone."""
+    from deploy.transport.adb.server import adb_program
+
+    settings = (
+        f"ANDROID_USER_HOME={folder.path}", f"HOME={folder.path}", "ADB_USB=0", "ADB_MDNS_OPENSCREEN=0",
+        "ADB_MDNS_AUTO_CONNECT=", "ADB_LOCAL_TRANSPORT_MAX_PORT=5554",
+    )  # fmt: skip
+    argv = ("/usr/bin/env", *settings, adb_program(), "-L", f"tcp:localhost:{PORT}", "nodaemon", "server")
+    Launch(argv, _ADB_IDLE_SECONDS).write(folder)
+    folder.private(folder.log, "")
+    state = supervised(folder, _ADB_START_SECONDS, lambda state: _adb_answers(state.port), "it did not answer")
+    if isinstance(state, State):
+        return state
+    hint = f"see {folder.log}, then the same command again"
+    raise HostError("The adb server of the virtual devices did not start.", last_lines(folder.log), hint)
+
+
+def _adb_answers(port: int) -> bool:
+    from deploy.transport.adb.server import running_server
+
+    try:
+        return running_server(port) is not None
+    except HostError:
+        return False  # it listens before it answers

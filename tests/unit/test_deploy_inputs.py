@@ -17,12 +17,11 @@ from core.errors import ProgramError, UsageError
 from core.formats.program import Dimension
 from core.paths import ROOT
 from deploy.pytest_plugin import settings_of
-from deploy.run.engine_flags import CPU_FEATURES, check_limits, cpu_features, kleidiai_switch, why_no_limits
 from deploy.run.inputs import Given, check_inputs, header_of
 from deploy.run.job import Job, load_job
 from deploy.run.needs import Method, Port, ProgramNeeds
 from deploy.run.program_files import find, names
-from deploy.run.settings import Settings
+from deploy.run.settings import CPU_FEATURES, Settings, check_limits, cpu_features, kleidiai_switch, why_no_limits
 from tests.conftest import Inv
 from tests.unit.test_core import _program
 

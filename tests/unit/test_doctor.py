@@ -14,8 +14,7 @@ from core.errors import HostError
 from deploy.virtual import machines
 from deploy.virtual.image import Image
 from deploy.virtual.spec import get_spec
-from deploy.virtual.state import Folder
-from deploy.virtual.supervisor import Launch
+from deploy.virtual.supervisor import Folder, Launch
 from tests.support.timing import quickest
 from toolchains import doctor
 from toolchains.compilers import zig

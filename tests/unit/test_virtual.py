@@ -24,8 +24,7 @@ from core.paths import ROOT
 from deploy.virtual import cpio, image
 from deploy.virtual import machines as virtual
 from deploy.virtual.spec import get_spec
-from deploy.virtual.state import Folder, Process, State, read_state
-from deploy.virtual.supervisor import MOST_PRINTED, Launch
+from deploy.virtual.supervisor import MOST_PRINTED, Folder, Launch, Process, State, read_state
 from tests.support.processes import wait_for
 from toolchains.debian.client import ArchiveError
 
@@ -132,15 +131,11 @@ def test_stop_all_ends_what_is_ours_and_tells_which(folder: Folder, sleeper: sub
 
 @contextlib.contextmanager
 def supervised(
-    folder: Folder,
-    program: str,
-    idle_seconds: float,
-    open_files: tuple[int, ...] = (),
-    texts: dict[str, str] | None = None,
+    folder: Folder, program: str, idle_seconds: float, open_files: tuple[int, ...] = ()
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A supervisor over ``program`` in the place of QEMU, which inherits ``open_files``."""
     argv = (sys.executable, "-c", program, "{port}", str(folder.path / "machine.pid"))
-    Launch(argv, idle_seconds, texts=texts or {}).write(folder)
+    Launch(argv, idle_seconds).write(folder)
     with folder.log.open("wb") as log:
         child = subprocess.Popen(
             [sys.executable, "-m", "deploy.virtual.supervisor", folder.path],
