@@ -118,15 +118,15 @@ def _check_host(spec: Spec) -> None:
 
 def _check_kvm(spec: Spec, folder: Folder, running: bool) -> None:
     """Refuse, before anything is fetched, what the user wants by KVM and cannot have so."""
-    from toolchains.emulation import kvm
+    from toolchains.emulation import emulators
 
-    if not kvm.wanted():
+    if not emulators.kvm_wanted():
         return
-    kvm.machine_argv(spec.name, spec.arch, spec.qemu)
+    emulators.kvm_argv(spec.name, spec.arch, spec.qemu)
     if running and "kvm" not in Launch.read(folder).argv:
         raise HostError(
             f"The virtual device {spec.name} runs already, emulated.",
-            f"it was started without {kvm.VARIABLE}=on",
+            f"it was started without {emulators.KVM_VARIABLE}=on",
             f"./inv devices.stop {spec.name}, then the same command again",
         )
 
@@ -235,13 +235,12 @@ def _launch(spec: Spec, files: Image, folder: Folder) -> None:
 
 
 def _qemu(spec: Spec, files: Image, folder: Folder, words: str) -> list[str]:
-    from toolchains.emulation import kvm
-    from toolchains.emulation.emulators import system_argv
+    from toolchains.emulation import emulators
 
-    own = kvm.wanted()
-    machine = kvm.machine_argv(spec.name, spec.arch, spec.qemu) if own else spec.qemu
+    own = emulators.kvm_wanted()
+    machine = emulators.kvm_argv(spec.name, spec.arch, spec.qemu) if own else spec.qemu
     return [
-        *system_argv(spec.arch, spec.emulator, count=not own), *machine, "-nodefaults", "-display", "none",
+        *emulators.system_argv(spec.arch, spec.emulator, count=not own), *machine, "-nodefaults", "-display", "none",
         "-monitor", "none", "-serial", f"file:{folder.console}", "-no-reboot",
         "-kernel", str(files.kernel), "-initrd", str(folder.initrd), "-append", words,
         # restrict: the machine reaches nothing; only this forward reaches it.
