@@ -19,8 +19,9 @@ THREADS = 1024
 """Threads that a runner's pool has at most (kMostThreads in runtime/base/platform.h)."""
 PROVIDERS = ("xnnpack", "cpu")
 LEAN = "lean"
+KLEIDIAI = "INVOKE_SLIPWAY_KLEIDIAI"
 SWITCH = ("on", "off")
-"""The values of ``--kleidiai``."""
+"""The values of ``INVOKE_SLIPWAY_KLEIDIAI``."""
 CPU_FEATURES = (
     *("neon", "vfpv4", "fp16", "bf16", "dotprod", "i8mm", "sve", "sve2", "sme", "sme2"),
     *("ssse3", "sse4_1", "avx", "f16c", "fma", "avx2", "avx_vnni", "avx_vnni_int8", "avx512f", "avx512bw"),
@@ -55,13 +56,13 @@ def engine_flags(engine: str, *, provider: str = "", profile: bool = False) -> l
 
 
 def kleidiai_switch(text: str) -> str:
-    """The value of ``--kleidiai``: ``on``, ``off``, or empty for the engine's default.
+    """The value of the setting: ``on``, ``off``, or empty for the engine's default.
 
     Raises:
         UsageError: another word.
     """
     if text and text not in SWITCH:
-        raise UsageError(f"--kleidiai cannot be {text!r}.", "it is on or off", "--kleidiai off")
+        raise UsageError(f"{KLEIDIAI} cannot be {text!r}.", "it is on or off", f"{KLEIDIAI}=off")
     return text
 
 
@@ -116,7 +117,7 @@ def check_limits(engine: str, kleidiai: str, features: str) -> None:
         UsageError: it cannot.
     """
     if why := why_no_limits(engine, kleidiai, features):
-        names = " and ".join(["--kleidiai"] * bool(kleidiai) + ["--cpu-features"] * bool(features))
+        names = " and ".join([KLEIDIAI] * bool(kleidiai) + ["--cpu-features"] * bool(features))
         raise UsageError(
             f"{names} {'go' if kleidiai and features else 'goes'} with the engine {LEAN}.",
             f"{why}: its kernels are chosen inside a library that has no switch for it",
