@@ -39,11 +39,9 @@ def text(found: Matrix, earlier: Sequence[Matrix] = ()) -> str:
     }  # fmt: skip
     return environment.get_template("matrix.html.j2").render(
         found=found,
-        tiles=_tiles(found),
         grid=_grid(found),
         marks=_MARKS,
         history=_history(found, earlier),
-        verdicts=_verdicts(found),
         emulated=counted(sum(cell.emulated for cell in cells), "cell") if any(cell.emulated for cell in cells) else "",
         headline=headline(found),
         failures=failures(cells),
@@ -83,29 +81,6 @@ def headline(found: Matrix) -> str:
     return f"{what}: {len(found.failures)} of {counted(len(cells), 'cell')} failed{causes}. {most}{first.what}"
 
 
-def _tiles(found: Matrix) -> list[tuple[str, str, str]]:
-    """Number, word and colour of the page's summary."""
-    passed = sum(cell.outcome == "passed" for cell in found.cells)
-    tiles = [
-        (f"{passed}", f"of {counted(len(found.cells), 'cell')} passed", "good" if passed == len(found.cells) else "")
-    ]
-    if found.failures:
-        tiles.append((str(len(found.failures)), "failed", "bad"))
-    left = sum(cell.outcome == "not run" for cell in found.cells)
-    kept = sum(cell.reused for cell in found.cells)
-    tiles += [(str(left), "not run", "warn")] if left else []
-    tiles += [(str(kept), "kept from before", "")] if kept else []
-    if found.baseline:
-        worse = len(found.regressions)
-        words = f"figure{'' if worse == 1 else 's'} worse than the baseline"
-        tiles.append((str(worse), words, "bad" if worse else "good"))
-    devices = len({cell.device for cell in found.cells})
-    tiles.append((str(devices), "device" if devices == 1 else "devices", ""))
-    tiles += [(str(len(found.impossible)), "impossible", "")] if found.impossible else []
-    tiles.append((elapsed(found.seconds), "in all" if found.jobs == 1 else f"sum over {found.jobs} jobs", ""))
-    return tiles
-
-
 def _grid(found: Matrix) -> dict[str, Any]:
     """A row for each device, target and engine, a column for each program."""
     columns = list(dict.fromkeys([c.program for c in found.cells] + [i.program for i in found.impossible]))
@@ -136,16 +111,6 @@ def _history(found: Matrix, earlier: Sequence[Matrix]) -> dict[str, Any]:
 
 def _p50(cell: CellResult | None) -> float | None:
     return cell.latency.p50 if cell and cell.latency and not cell.throttled else None
-
-
-def _verdicts(found: Matrix) -> dict[str, str]:
-    """The worst verdict of each cell against the baseline."""
-    order = ["not compared", "same", "better", "cannot tell", "worse"]
-    worst: dict[str, str] = {}
-    for change in found.changes:
-        now = worst.get(change.key, "not compared")
-        worst[change.key] = max(now, change.verdict, key=order.index)
-    return worst
 
 
 def _reasons(impossible: Sequence[Impossible]) -> list[tuple[str, list[str]]]:
