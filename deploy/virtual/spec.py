@@ -41,6 +41,7 @@ class Spec(_Model):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
     title: str
+    target: str
     system: System
     arch: str
     suite: str
