@@ -197,7 +197,7 @@ def devices_stop(request: devices.Stop) -> None:
 @task(devices.Trust, "trust")
 def devices_trust(request: devices.Trust) -> None:
     from deploy.upkeep import report
-    from deploy.upkeep.trust import device_of, trust
+    from deploy.upkeep.enrol import device_of, trust
 
     report.trusted(trust(device_of(request.name), request.fingerprint, request.replace), request.json)
 

@@ -19,9 +19,8 @@ from core.errors import UsageError
 from core.paths import cache_dir
 from core.plain import plain
 from deploy.devices.inventory import get_device
-from deploy.run.engine_flags import LEAN
 from deploy.run.events import Event
-from deploy.run.settings import Prompt, Settings, Turn
+from deploy.run.settings import LEAN, Prompt, Settings, Turn
 from models.text.source import context_of
 from models.text.tokenizer import Tokenizer
 

@@ -16,9 +16,8 @@ from core.console.units import duration, size
 from core.errors import UsageError
 from core.paths import ROOT
 from deploy.devices.inventory import get_device
-from deploy.run.engine_flags import LEAN
 from deploy.run.generate import speeds
-from deploy.run.settings import Prompt, Settings
+from deploy.run.settings import LEAN, Prompt, Settings
 from models.text.source import SCHEMES, answers, exported, find
 from models.text.tokenizer import Tokenizer
 

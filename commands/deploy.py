@@ -13,11 +13,10 @@ from core.cli.request import words
 from core.formats.bundle import find_bundle
 from core.formats.program import ENGINES, format_at
 from deploy.devices.inventory import Device, get_device
-from deploy.run.engine_flags import LEAN, check_limits, engine_flags
 from deploy.run.job import Computed, check_engine, require_files, require_program
 from deploy.run.pipeline import deploy
 from deploy.run.program_files import check_whole
-from deploy.run.settings import Settings
+from deploy.run.settings import LEAN, Settings, check_limits, engine_flags
 from models.text.source import is_language
 
 

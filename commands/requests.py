@@ -342,8 +342,8 @@ class Compare(Measured):
     """Compare a model's quantization schemes: accuracy, size, latency, load time and memory in one table.
 
     Accuracy is measured on the devices: against the float model's outputs, and with labels against those. The Pareto
-    front is marked, and a report with plots is in dist/matrix/compare-MODEL. Exit code 0: every program agrees with
-    its reference.
+    front is marked, and all figures are in dist/matrix/compare-MODEL. Exit code 0: every program agrees with its
+    reference.
 
     Example: ./inv compare --model mobilenet_v2 --devices local,pi
     """

@@ -80,10 +80,7 @@ class Measured(Reported):
 class Limited(Measured):
     """The same where the engine lean may be held back."""
 
-    kleidiai: str = option(
-        "lean: on or off, to compute with KleidiAI's kernels or without (default: on)",
-        names=one_of("on", "off"), group=HOW,
-    )  # fmt: skip
+    kleidiai: str = setting("lean: on or off, to compute with KleidiAI's kernels or without (default: on)")
     cpu_features: str = option(
         "lean: features of the CPU to leave unused, as a lesser one would: -sme2,-i8mm or -avx512f", group=HOW
     )

@@ -57,7 +57,7 @@ def targets_markdown() -> str:
         "| target | ISA floor | compilers | engines that build today | ran last | agrees with upstream's runtime on |",
         "|---|---|---|---|---|---|",
     ]
-    agreeing, runs = kept.agreeing(), ran.last(ran.record())
+    runs = ran.last(ran.record())
     for target in load_targets().values():
         cells = [
             target.name,
@@ -65,7 +65,7 @@ def targets_markdown() -> str:
             compilers_of(target),
             engines_of(target),
             "; ".join(ran.said(target.name, runs)) or not_run(target),
-            ", ".join(cpu for name, cpu in agreeing if name == target.name) or "not run",
+            ", ".join(kept.agreeing(target)) or "not run",
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

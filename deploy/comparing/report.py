@@ -1,4 +1,4 @@
-"""A comparison on the terminal, as JSON, and as one HTML file with a plot for each device."""
+"""A comparison on the terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -6,28 +6,19 @@ import json
 import math
 from pathlib import Path
 
-from markupsafe import Markup
-
 from core import console
 from core.console.units import duration
 from core.files import write_atomic
-from core.formats.program import ENGINES
-from deploy.comparing import metrics
-from deploy.comparing.model import BEYOND, Accuracy, Compared, Row, accurate
-from deploy.matrix import plots
-from deploy.matrix.html import template
+from deploy.comparing.model import Accuracy, Compared, Row
 from deploy.run.preflight import size
 
 JSON = "compare.json"
-REPORT = "compare.html"
-TEMPLATE = Path(__file__).with_name("compare.html.j2")
-NAMES = {"metric": "metric", "top1": "top-1", "psnr": "PSNR, dB"}
+_NAMES = {"metric": "metric", "top1": "top-1", "top5": "top-5"}
 
 
 def write(found: Compared, folder: Path) -> None:
-    """Write ``compare.json`` and ``compare.html``."""
+    """Write ``compare.json``."""
     write_atomic(folder / JSON, found.model_dump_json(indent=1) + "\n")
-    write_atomic(folder / REPORT, html(found))
 
 
 def report(found: Compared, folder: Path, as_json: bool = False) -> None:
@@ -42,9 +33,7 @@ def report(found: Compared, folder: Path, as_json: bool = False) -> None:
         f"{found.model}, {samples}",
         columns,
         rows,
-        "\n".join(
-            [*lines, f"* no other row of the device beats it. {console.shown(folder / REPORT)}", *troubles(found)]
-        ),
+        "\n".join([*lines, f"* no other row of the device beats it. {console.shown(folder / JSON)}", *troubles(found)]),
     )
 
 
@@ -56,14 +45,14 @@ def troubles(found: Compared) -> list[str]:
             line = f"{one.program} {one.outcome}: {one.problem.short(one.program)}"
             places.setdefault(line, []).append(f"{one.engine} on {one.device}")
     lines = [f"{line} ({', '.join(where)})" for line, where in places.items()]
-    more = ["The page has the whole of each message."] if lines else []
+    more = [f"{JSON} has the whole of each message."] if lines else []
     return [*lines, *more, *(f"impossible: {one}" for one in found.impossible)]
 
 
 def table(found: Compared) -> tuple[list[str], list[list[str]]]:
     """The columns that have figures, and a row for the float model and for each program."""
     has = [name for name in ("metric", "top1", "top5") if getattr(found.reference, name) is not None]
-    columns = ["device", "engine", "program", *(NAMES.get(name, "top-5") for name in has)]
+    columns = ["device", "engine", "program", *(_NAMES[name] for name in has)]
     columns += ["cosine", "PSNR", "size", "p50", "load", "memory", "front"]
     rows = [_float("float", found.reference, has)]
     if fewer := next((one for one in found.rows if 0 < one.samples < found.samples), None):
@@ -102,44 +91,3 @@ def _cosine(value: float | None) -> str:
 
 def _decibels(value: float | None) -> str:
     return "" if value is None else "identical" if value == math.inf else f"{value:.1f} dB"
-
-
-def html(found: Compared) -> str:
-    """The page."""
-    devices = list(dict.fromkeys(one.device for one in found.rows))
-    columns, rows = table(found)
-    return template(TEMPLATE).render(
-        found=found,
-        columns=columns,
-        rows=list(zip(rows, [*[None] * (len(rows) - len(found.rows)), *found.rows], strict=True)),
-        first=len(rows) - len(found.rows),
-        engines=[name for name in ENGINES if any(one.engine == name for one in found.rows)],
-        plots=[(device, plot(found, device)) for device in devices],
-        accuracy=NAMES[found.by],
-        beyond=BEYOND
-        if found.by == "psnr" and any((one.accuracy.psnr or 0.0) > BEYOND for one in found.rows)
-        else None,
-    )
-
-
-def plot(found: Compared, device: str) -> Markup:
-    """Accuracy over the median latency, on an emulated device over the size; the numbers are those of the rows.
-
-    The line is the front of the two figures that are drawn, so it only rises: a point may be in the front for its size.
-    """
-    shown = [
-        (number, one)
-        for number, one in enumerate(found.rows, 1)
-        if one.device == device and one.usable and math.isfinite(accurate(one.accuracy, found.by))
-    ]
-    emulated = any(one.emulated for _, one in shown)
-    unit, what = ("kB", "size of the program") if emulated else ("ms", "median latency")
-    at = [(one.size / 1e3 if emulated else max(one.p50 or 0.0, 1e-6), accurate(one.accuracy, found.by))
-          for _, one in shown]  # fmt: skip
-    points = []
-    for (number, one), (x, y), best in zip(shown, at, metrics.front([(x, -y) for x, y in at]), strict=True):
-        exact = one.accuracy.psnr if found.by == "psnr" else y
-        title = f"{one.program} on {one.engine}: {NAMES[found.by]} {exact:.4g}, {x:.4g} {unit}"
-        points.append(plots.Point(x, y, number, title, f"e-{one.engine}", best, one.front))
-    words = "{:.1%}".format if found.by == "top1" else "{:.4g}".format
-    return plots.scatter(points, words, f"{what}, {unit}", f"{NAMES[found.by]} over {what}")

@@ -1,7 +1,8 @@
 """The inventory: ``devices.toml``, the one table of devices.
 
-The checkout's own file ships ``local`` and the virtual devices. The user's own are in ``devices.toml`` of the user's
-configuration folder, or in the file that ``SLIPWAY_DEVICES_FILE`` names; they are added to these, and win by name.
+The checkout's own file ships ``local`` and ``wine``; the virtual devices have a table of their own. The user's are in
+``devices.toml`` of the user's configuration folder, or in the file that ``SLIPWAY_DEVICES_FILE`` names; they are added
+to these, and win by name.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from core.cli.near import did_you_mean, near
 from core.errors import ConfigError
 from deploy.transport.ssh.spelled import spelled
+from deploy.virtual.spec import load_specs
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -200,8 +202,20 @@ def load_devices(path: Path | None = None) -> dict[str, Device]:
     for file in [path] if path is not None else inventory_files():
         devices.update(_read(file))
         if file == FILE:
-            devices.update(emulated_cpus())
+            devices.update({**_virtual(), **emulated_cpus()})
     return devices
+
+
+@functools.cache
+def _virtual() -> dict[str, Device]:
+    """A device for each row of the table of virtual ones."""
+    return {
+        name: Device(
+            name=name, title=f"virtual {spec.title}", transport=spec.system.login, target=spec.target, virtual=name,
+            tags=(EMULATED,),
+        )
+        for name, spec in load_specs().items()
+    }  # fmt: skip
 
 
 @functools.cache

@@ -18,11 +18,10 @@ from core.errors import ConfigError, NotSupportedError, UnreachableError
 from core.plain import one_line
 from deploy.lab.places import Lease, Say, candidates, join, lease
 from deploy.lab.session import PROXY, Lab
-from deploy.transport.base import Transport
+from deploy.transport.base import Transport, Wrapped
 from deploy.transport.deadline import Deadline
 from deploy.transport.hearing import natural
 from deploy.transport.ssh.spelled import Spelled
-from deploy.transport.wrapped import Wrapped
 
 if TYPE_CHECKING:
     from deploy.devices.inventory import Device

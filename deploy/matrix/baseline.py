@@ -7,6 +7,8 @@ was neither busy nor hotter than before: else nobody can tell. Sizes, errors and
 
 from __future__ import annotations
 
+import functools
+import math
 import re
 import statistics
 from collections.abc import Iterator, Sequence
@@ -19,7 +21,6 @@ from core.errors import ConfigError, UsageError
 from core.files import write_atomic
 from core.strict_json import parse_json
 from deploy.matrix.model import LARGE, CellResult, Change, Matrix, Output, Round, Times
-from deploy.matrix.significance import larger
 from deploy.run.result import now
 
 DEFAULT = 0.10
@@ -220,3 +221,36 @@ def _digest(old: CellResult, cell: CellResult, was: Output, new: Output) -> Chan
         key=cell.key, what=what, before=was.sha256[:12], now=new.sha256[:12], verdict="same" if same else "worse",
         why="" if same else "the same program gives other bits",
     )  # fmt: skip
+
+
+_EXACT = 20
+"""Values of both sets together, up to which all orders are counted; above, the normal approximation."""
+
+
+def larger(before: Sequence[float], after: Sequence[float]) -> float:
+    """Probability that ``after`` ranks as high as it does by chance alone, if both came from one source.
+
+    One-sided; ties count half. Small when ``after`` is larger. 1.0 if one of them is empty.
+    """
+    few, many = len(before), len(after)
+    if not few or not many:
+        return 1.0
+    wins = sum((new > old) + 0.5 * (new == old) for new in after for old in before)
+    if few + many <= _EXACT:
+        least = math.ceil(wins - 0.5) if wins != int(wins) else int(wins)
+        counts = [_orders(few, many, total) for total in range(few * many + 1)]
+        return sum(counts[least:]) / sum(counts)
+    mean = few * many / 2
+    spread = math.sqrt(few * many * (few + many + 1) / 12)
+    return 0.5 * math.erfc((wins - mean - 0.5) / spread / math.sqrt(2))
+
+
+@functools.cache
+def _orders(few: int, many: int, wins: int) -> int:
+    """In how many orders of ``few`` and ``many`` values the second win ``wins`` of all comparisons."""
+    if wins < 0:
+        return 0
+    if few == 0 or many == 0:
+        return int(wins == 0)
+    # The largest value is one of the second set, which wins against all of the first, or one of the first.
+    return _orders(few, many - 1, wins - few) + _orders(few - 1, many, wins)

@@ -1,4 +1,9 @@
-"""A process for each device (`deploy.matrix.worker`), which deploys one cell at a time."""
+"""A process for each device, which deploys one cell at a time; this module is its program, too.
+
+Requests come on its standard input, a line of JSON each; events and results go to its standard output the same way. It
+is a process of its own so that Ctrl-C ends its deploy as it ends any deploy (the device is left in order), and so that
+no device can block or crash another's. It ends when its standard input does.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +16,16 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO, Any
 
+from core.cli.start import again
 from core.errors import INTERRUPTED, HostError, SlipwayError
 from core.formats.bundle import Bundle
 from core.paths import IMPORTS, cache_dir
 from deploy.devices.inventory import Device
 from deploy.matrix.model import Problem
+from deploy.run.events import Event
+from deploy.run.pipeline import deploy
 from deploy.run.result import Result, result_key
 from deploy.run.settings import Settings
 
@@ -25,7 +34,7 @@ CLEANUP = 30.0
 
 # Our folder first: with -m alone a module of the current folder could replace ours.
 _RUN = "import runpy, sys; sys.path[0] = sys.argv.pop(1); runpy.run_module(sys.argv.pop(1), None, '__main__')"
-_WORKER = "deploy.matrix.worker"
+_WORKER = "deploy.matrix.devices"
 
 
 class Worker:
@@ -129,3 +138,44 @@ def _close(child: subprocess.Popen[str]) -> None:
         if pipe is not None:
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()
+
+
+def main() -> int:
+    """Serve requests until there are none; the exit status is `INTERRUPTED` after SIGINT."""
+    sys.unraisablehook = again
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # our parent may ignore it
+    # What libraries print must not get between the answers.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", buffering=1)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    try:
+        for line in sys.stdin:
+            _say(answers, _serve(json.loads(line), answers))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0
+
+
+def _serve(request: dict[str, Any], answers: IO[str]) -> dict[str, Any]:
+    def heard(event: Event) -> None:
+        if event.kind in {"start", "note"} and event.text:
+            _say(answers, {"event": event.kind, "text": event.text})
+
+    try:
+        result = deploy(
+            Device.model_validate(request["device"]),
+            Bundle.load(Path(request["bundle"]), verify=False),
+            Path(request["path"]),
+            Settings.model_validate(request["settings"]),
+            listeners=[heard],
+        )
+    except SlipwayError as error:
+        return {"problem": error.to_json()}
+    return {"result": json.loads(result.model_dump_json())}  # infinities as texts: JSON has none
+
+
+def _say(answers: IO[str], value: dict[str, Any]) -> None:
+    answers.write(json.dumps(value) + "\n")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -22,13 +22,11 @@ from core.processes import commands
 from core.processes.sweep import Journal
 from deploy.devices.inventory import load_devices
 from deploy.matrix import baseline as matrix_baseline
+from deploy.matrix import ci
 from deploy.matrix import html as matrix_html
-from deploy.matrix import junit as matrix_junit
-from deploy.matrix import markdown as matrix_markdown
 from deploy.matrix import merge as matrix_merge
 from deploy.matrix import report as matrix_report
-from deploy.matrix.model import PATIENCE, CellResult, Change, Impossible, Matrix
-from deploy.matrix.people import exact
+from deploy.matrix.model import PATIENCE, CellResult, Change, Impossible, Matrix, exact
 from deploy.matrix.plan import Cell, Exportable, Plan, Selection, plan
 from deploy.matrix.run import JOURNAL, Build, Export, Filling, Language
 from deploy.matrix.words import parse
@@ -200,8 +198,8 @@ def write(found: Matrix, folder: Path) -> None:
     for old in kept[:-_KEPT]:
         old.unlink()
     write_atomic(folder / MATRIX, text)
-    write_atomic(folder / JUNIT, matrix_junit.text(found))
-    write_atomic(folder / SUMMARY, matrix_markdown.text(found))
+    write_atomic(folder / JUNIT, ci.junit(found))
+    write_atomic(folder / SUMMARY, ci.summary(found))
     write_atomic(folder / REPORT, matrix_html.text(found, matrix_html.history(kept[-_KEPT:])))
 
 

@@ -13,7 +13,7 @@ from core.errors import ConfigError, NotSupportedError, UsageError
 from core.formats.program import ENGINES
 from deploy.devices.inventory import HOST, Device
 from deploy.matrix.words import Expression, Words
-from deploy.run.engine_flags import LEAN, why_no_limits
+from deploy.run.settings import LEAN, why_no_limits
 from toolchains.targets import Target, get_target, host_target
 
 SMALL = ("linear", "conv", "matmul", "mlp")

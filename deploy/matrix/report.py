@@ -14,8 +14,7 @@ from core import console
 from core.console.live import Step
 from core.console.units import counted, duration
 from core.errors import UsageError
-from deploy.matrix.model import CellResult, Matrix
-from deploy.matrix.people import exact
+from deploy.matrix.model import CellResult, Matrix, exact
 from deploy.matrix.plan import Cell, Plan
 from deploy.matrix.words import quoted
 

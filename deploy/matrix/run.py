@@ -19,8 +19,7 @@ from core.errors import SlipwayError
 from core.formats.bundle import Bundle
 from core.processes.sweep import Journal
 from deploy.matrix.devices import CLEANUP, Worker
-from deploy.matrix.model import CellResult, Problem, filled, inputs_of, joined, unfilled
-from deploy.matrix.people import AWAY
+from deploy.matrix.model import AWAY, CellResult, Problem, filled, inputs_of, joined, unfilled
 from deploy.matrix.plan import Cell, Exportable, Plan
 from deploy.matrix.report import Live
 from deploy.run.result import Result

@@ -35,7 +35,7 @@ def ready(device: Device, target: str = "") -> None:
 
         virtual.ensure(device.virtual)
     if device.transport == "ssh" and device.target.startswith("windows-"):
-        from deploy.transport.windows.program import program
+        from deploy.transport.windows.transport import program
 
         program()
     if device.source == "labgrid":
@@ -72,7 +72,7 @@ def open_adb(device: Device, deadline: Deadline = NEVER) -> AdbTransport:
 
     if device.virtual:
         from deploy.virtual import machines as virtual
-        from deploy.virtual.adb import private_server
+        from deploy.virtual.machines import private_server
 
         end = virtual.ensure(device.virtual)
         return attached(private_server(), device.name, end.serial, virtual.toucher(device.virtual), deadline)
@@ -117,8 +117,8 @@ def _listed(device: Device) -> bool:
 
 
 def _open_ssh(device: Device, deadline: Deadline) -> Transport:
+    from deploy.transport.base import MacTransport
     from deploy.transport.ssh.transport import open_ssh
-    from deploy.transport.wrapped import MacTransport
 
     found = open_ssh(ssh_address(device), deadline)
     if WINDOWS not in found.server:

@@ -17,8 +17,7 @@ from core.files import sha256_file
 from core.formats.bundle import Needs
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device
-from deploy.devices.probe import probe
-from deploy.devices.roots import device_root
+from deploy.devices.probe import device_root, probe
 from deploy.lab.labgrid import borrowed
 from deploy.run.connect import open_device, ready
 from deploy.run.machine import machine_of

@@ -60,7 +60,7 @@ class EmulatedCpu(Machine):
     cpu: str
 
     def prepare(self) -> None:
-        from toolchains.emulation import cpu_features, emulators
+        from toolchains.emulation import emulators
 
         known = emulators.cpus(self.target)
         if self.cpu not in known:
@@ -69,13 +69,13 @@ class EmulatedCpu(Machine):
                 f"those are {', '.join(known)}" if known else f"no emulator here runs them: {self.target.proof}",
                 "./inv devices.list",
             )
-        cpu_features.features(self.target, self.cpu)
+        emulators.features(self.target, self.cpu)
         self._sysroot()
 
     def facts(self, facts: DeviceFacts, needs: Needs | None) -> DeviceFacts:
         """See `Machine.facts`. The C library is the sysroot's, if programs use one."""
         from toolchains.compilers.sysroot import library
-        from toolchains.emulation.cpu_features import features
+        from toolchains.emulation.emulators import features
 
         root = self._sysroot()
         libraries: tuple[str, ...] = ()

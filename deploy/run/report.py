@@ -101,8 +101,8 @@ def _origins(value: Result) -> list[str]:
 
 
 def _summary(value: Result) -> None:
+    from deploy.run.job import load_text
     from deploy.run.preflight import size
-    from deploy.run.weights import load_text
 
     latency, upload = value.runner.latency_ms, value.upload
     text, threads = value.runner.generated, value.runner.threads

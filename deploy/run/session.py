@@ -16,13 +16,12 @@ from deploy.devices import conditions
 from deploy.devices.conditions import Conditions
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device
-from deploy.devices.probe import probe
-from deploy.devices.roots import device_root
+from deploy.devices.probe import device_root, probe
 from deploy.run import collect, generate, preflight, runner
 from deploy.run.compare import Comparison
 from deploy.run.cooling import cool_down
 from deploy.run.events import Step, Steps
-from deploy.run.job import Job, Sized
+from deploy.run.job import Job, Sized, cache_flags, cache_name
 from deploy.run.machine import machine_of
 from deploy.run.needs import ProgramNeeds, bundle_digest
 from deploy.run.preflight import Finding
@@ -39,7 +38,6 @@ from deploy.run.result import (
     write,
 )
 from deploy.run.settings import ONCE, Settings
-from deploy.run.weights import cache_flags, cache_name
 from deploy.scripts import script
 from deploy.store import gc
 from deploy.store.store import Blob, Store, Survey

@@ -8,10 +8,127 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
+from core.cli.near import nearest
 from core.cli.request import number
+from core.errors import UsageError
 from deploy.devices.conditions import governor
 from deploy.devices.inventory import Device
-from deploy.run.engine_flags import THREADS, cpu_features, kleidiai_switch, limit_flags
+
+ENGINE = "onnxruntime"
+THREADS = 1024
+"""Threads that a runner's pool has at most (kMostThreads in runtime/base/platform.h)."""
+PROVIDERS = ("xnnpack", "cpu")
+LEAN = "lean"
+KLEIDIAI = "INVOKE_SLIPWAY_KLEIDIAI"
+SWITCH = ("on", "off")
+"""The values of ``INVOKE_SLIPWAY_KLEIDIAI``."""
+CPU_FEATURES = (
+    *("neon", "vfpv4", "fp16", "bf16", "dotprod", "i8mm", "sve", "sve2", "sme", "sme2"),
+    *("ssse3", "sse4_1", "avx", "f16c", "fma", "avx2", "avx_vnni", "avx_vnni_int8", "avx512f", "avx512bw"),
+    *("avx512vbmi", "avx512_vnni", "avx512_fp16", "gfni", "amx_int8"),
+)
+"""Features by which kernels are chosen: the names of ``runtime/engines/lean/xnnpack/cpu_features.cpp``."""
+_ALIASES = {
+    "asimd": "neon", "simd": "neon", "neonfma": "vfpv4", "asimdhp": "fp16", "fphp": "fp16", "asimddp": "dotprod",
+    "dot": "dotprod", "fma3": "fma", "avx512": "avx512f", "avx512dq": "avx512bw", "avx512vl": "avx512bw",
+    "avx512skx": "avx512bw", "avx512vnnigfni": "gfni", "amx": "amx_int8", "amxtile": "amx_int8",
+}  # fmt: skip
+"""Other names of theirs, in /proc/cpuinfo and in compilers' flags; plain ones."""
+
+
+def engine_flags(engine: str, *, provider: str = "", profile: bool = False) -> list[str]:
+    """The flags for the requested settings of ``engine``.
+
+    Raises:
+        UsageError: a provider that there is not, or for another engine than ONNX Runtime.
+    """
+    if provider and provider not in PROVIDERS:
+        raise UsageError(
+            f"There is no provider {provider!r}.", f"they are {', '.join(PROVIDERS)}", "--provider xnnpack"
+        )
+    if provider and engine != ENGINE:
+        raise UsageError(
+            f"--provider is for the engine {ENGINE}.",
+            f"the engine here is {engine or 'the default one of the target, for .pte files'}",
+            f"--engine {ENGINE}, or without --provider",
+        )
+    return [*([f"--provider={provider}"] if provider else []), *(["--profile"] if profile else [])]
+
+
+def kleidiai_switch(text: str) -> str:
+    """The value of the setting: ``on``, ``off``, or empty for the engine's default.
+
+    Raises:
+        UsageError: another word.
+    """
+    if text and text not in SWITCH:
+        raise UsageError(f"{KLEIDIAI} cannot be {text!r}.", "it is on or off", f"{KLEIDIAI}=off")
+    return text
+
+
+def cpu_features(text: str) -> str:
+    """The value of ``--cpu-features`` in the runner's words: ``-sme2,-i8mm``, each feature once.
+
+    Raises:
+        UsageError: a word without its minus, or a feature that does not exist.
+    """
+    known = {_plain(name): name for name in CPU_FEATURES} | _ALIASES
+    found: dict[str, None] = {}
+    for word in filter(None, text.split(",")):
+        name = word.strip().removeprefix("-")
+        if not word.strip().startswith("-") or not name:
+            raise UsageError(
+                f"--cpu-features cannot be {text!r}.",
+                "features can only be left unused: each has a minus before it",
+                f"--cpu-features=-{name or 'i8mm'}",
+            )
+        if _plain(name) not in known:
+            raise UsageError(
+                f"There is no CPU feature {name!r}.",
+                f"there are {', '.join(CPU_FEATURES)}",
+                f"--cpu-features=-{known[nearest(_plain(name), known, 0)]}",
+                [name],
+            )
+        found[f"-{known[_plain(name)]}"] = None
+    return ",".join(found)
+
+
+def limit_flags(kleidiai: str, features: str) -> list[str]:
+    """The runner's flags for a checked switch and checked features."""
+    flags = [f"--kleidiai={kleidiai}"] if kleidiai else []
+    return [*flags, f"--cpu_features={features}"] if features else flags
+
+
+def why_no_limits(engine: str, kleidiai: str, features: str) -> str:
+    """Why ``engine`` cannot do without kernels; empty if it can, or need not."""
+    if engine == LEAN or not (kleidiai or features):
+        return ""
+    if kleidiai and features:
+        return f"the engine {engine} can neither turn KleidiAI {kleidiai} nor leave CPU features unused"
+    if kleidiai:
+        return f"the engine {engine} cannot turn KleidiAI {kleidiai}"
+    return f"the engine {engine} cannot leave CPU features unused"
+
+
+def check_limits(engine: str, kleidiai: str, features: str) -> None:
+    """Refuse an engine that cannot do without kernels.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    if why := why_no_limits(engine, kleidiai, features):
+        names = " and ".join([KLEIDIAI] * bool(kleidiai) + ["--cpu-features"] * bool(features))
+        raise UsageError(
+            f"{names} {'go' if kleidiai and features else 'goes'} with the engine {LEAN}.",
+            f"{why}: its kernels are chosen inside a library that has no switch for it",
+            f"--engine {LEAN}",
+            [engine],
+        )
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "").replace(".", "")
+
 
 WORDS = (
     *("num_executions", "warmup", "cpu_threads", "timeout", "wait", "retries"),

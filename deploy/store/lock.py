@@ -23,13 +23,11 @@ from dataclasses import dataclass
 
 from core.errors import DeviceBusyError, DeviceFullError, SlipwayError, TransferError, UnreachableError
 from core.plain import one_line, says
-from deploy.devices import roots
-from deploy.devices.probe import END, parse
+from deploy.devices.probe import END, new_id, parse, refusal
 from deploy.scripts import script
-from deploy.transport.base import Channel, Transport, is_full
+from deploy.transport.base import Channel, Transport, is_full, quoted
 from deploy.transport.deadline import Deadline
 from deploy.transport.hearing import ANSWER
-from deploy.transport.supervise import quoted
 
 BEAT = 5.0
 """Seconds between two beats."""
@@ -194,12 +192,12 @@ class DeviceLock:
         else:
             channel.close()
         if answer.kind == "refused":
-            raise roots.refusal(self._transport.name, answer.mark, answer.who)
+            raise refusal(self._transport.name, answer.mark, answer.who)
         return answer
 
     def _words(self, names: Sequence[str], stale: str, make: bool, question: Sequence[str]) -> list[str]:
         text, first = (script("open"), question) if question else (script("lock"), [self.root])
-        own = [self._owner, signature(), stale, "yes" if make else "no", roots.new_id()]
+        own = [self._owner, signature(), stale, "yes" if make else "no", new_id()]
         return ["sh", "-c", text, "slipway", *first, *own, *names]
 
     def _read(self, channel: Channel, deadline: Deadline, doing: str, with_probe: bool) -> Answer:

@@ -7,10 +7,10 @@ Below the device's root::
     bundles/<digest>/bin, lib        hard links into the store (copies if links are refused), and SHA256SUMS
     programs/<digest>/               a program with its inputs, in the same way
     current/<target>-<engine>        link to the last bundle that ran well; previous/ the one before it
-    weights/<sha256>.<target>-<engine>  packed weights of a program, which the runner keeps (`deploy.run.weights`)
+    weights/<sha256>.<target>-<engine>  packed weights of a program, which the runner keeps (`deploy.run.job`)
     runs/<owner>/                    one run: its outputs, gone afterwards
     lock/<number>/                   the session that uses the device (`deploy.store.lock`)
-    .slipway-root                    the marker of a root that is ours (`deploy.devices.roots`)
+    .slipway-root                    the marker of a root that is ours (`deploy.devices.probe`)
 
 A blob gets its final name only after the device itself computed the right SHA-256 of it (or, if the device lacks a
 program for that, after it was read back and compared). So a blob was right when it got its name; `deploy.store.vouch`

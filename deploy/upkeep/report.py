@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from deploy.run.execute import Executed
     from deploy.store.gc import Collected
     from deploy.transport.adb.server import Seen
-    from deploy.upkeep.enrol import Added
-    from deploy.upkeep.trust import Trusted
+    from deploy.upkeep.enrol import Added, Trusted
     from deploy.upkeep.upkeep import Checked, Rolled
 
 

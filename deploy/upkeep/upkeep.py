@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from core import console
 from core.errors import BundleError, ConfigError, TransferError
 from deploy.devices.inventory import Device
-from deploy.devices.probe import probe
-from deploy.devices.roots import device_root
+from deploy.devices.probe import device_root, probe
 from deploy.lab.labgrid import borrowed
 from deploy.run.connect import open_device, ready
 from deploy.scripts import script

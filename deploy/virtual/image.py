@@ -1,7 +1,8 @@
 """The kernel and the root file system of a virtual device, put together from Debian's packages.
 
-Made once and cached; the folder's name carries a digest of everything that went in. Keys are not part of it:
-they go into a second, tiny archive behind the first (the kernel unpacks both) when a device starts.
+The system has folders, accounts and configuration of ours beside Debian's programs. An image is made once and cached;
+the folder's name carries a digest of everything that went in. Keys are not part of it: they go into a second, tiny
+archive behind the first (the kernel unpacks both) when a device starts.
 """
 
 from __future__ import annotations
@@ -20,8 +21,6 @@ from core.errors import ConfigError
 from core.files import locked, new_folder, sealed, sha256_bytes, write_json
 from core.paths import cache_dir
 from deploy.virtual import cpio
-from deploy.virtual import root as virtual_root
-from deploy.virtual.pc import unpack_kernel
 from deploy.virtual.spec import Spec
 from toolchains.debian import deb
 from toolchains.debian import packages as debian
@@ -38,15 +37,9 @@ class Image:
     """What the emulator boots."""
 
     kernel: Path
-    """As QEMU takes it; for Bochs unpacked (`deploy.virtual.pc`)."""
     initrd: Path
     """An uncompressed cpio archive: the emulated processor would take longer to unpack it than to read it."""
     dtb: Path | None = None
-
-    @property
-    def header(self) -> Path:
-        """The kernel's setup header, which Bochs' device has beside it."""
-        return self.kernel.with_name("header")
 
 
 def image(spec: Spec) -> Image:
@@ -58,7 +51,7 @@ def image(spec: Spec) -> Image:
     """
     kernel, system = trees(spec)
     versions = debian.versions(kernel) | debian.versions(system)
-    parts = [_FORMAT, spec.model_dump(mode="json"), versions, [repr(entry) for entry in virtual_root.entries(spec)]]
+    parts = [_FORMAT, spec.model_dump(mode="json"), versions, [repr(entry) for entry in root_entries(spec)]]
     key = sha256_bytes(json.dumps(parts).encode())[:16]
     folder = cache_dir("images") / f"{spec.name}-{key}"
     if not _usable(folder):
@@ -106,13 +99,10 @@ def _depends(spec: Spec, package: str, pattern: str) -> list[str]:
 
 def _build(spec: Spec, kernel: Path, system: Path, folder: Path, versions: dict[str, str]) -> None:
     note(f"building the image of virtual device {spec.name} (once)")
-    entries = [*virtual_root.entries(spec), *_programs(spec, system), *_modules(spec, kernel)]
+    entries = [*root_entries(spec), *_programs(spec, system), *_modules(spec, kernel)]
     with new_folder(folder) as temporary:
         (temporary / "initrd.cpio").write_bytes(cpio.write(entries))
         packed = _one(kernel, "boot/vmlinuz-*", "usr/lib/modules/*/vmlinuz").read_bytes()
-        if spec.bochs:
-            header, packed = unpack_kernel(packed)
-            (temporary / "header").write_bytes(header)
         (temporary / "vmlinuz").write_bytes(packed)
         if spec.dtb:
             (temporary / "board.dtb").write_bytes(_one(kernel, spec.dtb).read_bytes())
@@ -268,3 +258,108 @@ def load_order(required: Iterable[str], modules: Mapping[str, Path], builtin: fr
     for name in required:
         visit(_plain(name), "deploy/virtual/virtual.toml")
     return order
+
+
+_RC = Path(__file__).with_name("virtual_init.sh")
+_GETPROP = Path(__file__).with_name("virtual_getprop.sh")
+
+_INITTAB = """\
+::sysinit:/etc/rc
+::respawn:{server}
+"""
+
+_SSHD = """\
+HostKey /etc/ssh/ssh_host_ed25519_key
+AuthorizedKeysFile /etc/ssh/authorized_keys
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PermitRootLogin prohibit-password
+UsePAM no
+UseDNS no
+PrintMotd no
+AcceptEnv LANG LC_*
+MaxStartups 100
+MaxSessions 64
+ClientAliveInterval 15
+Subsystem sftp /usr/lib/openssh/sftp-server
+"""
+
+# As init gives it to adbd on a phone: its PATH and ANDROID_* variables, and the user shell.
+_ADBD = """\
+#!/usr/bin/busybox sh
+cd /
+exec /usr/bin/busybox env -i PATH=/system/bin ANDROID_ROOT=/system ANDROID_DATA=/data ADBD_PORT={port} \\
+  /usr/bin/busybox start-stop-daemon -S -c shell:shell -x /usr/lib/android-sdk/platform-tools/adbd
+"""
+
+_SHELL = 2000
+"""The user shell's number on Android (AID_SHELL in android_filesystem_config.h)."""
+
+
+def root_entries(spec: Spec) -> Iterator[cpio.Entry]:
+    """Everything of ``spec`` that is not in a package."""
+    yield from _common(spec)
+    yield from _android(spec) if spec.system.login == "adb" else _debian(spec)
+
+
+def _common(spec: Spec) -> Iterator[cpio.Entry]:
+    for path in ("dev", "proc", "sys", "mnt", "run", "usr/lib64"):
+        yield cpio.folder(path)
+    for name in ("lib", "lib64"):
+        yield cpio.link(name, f"usr/{name}")
+    yield cpio.folder("root", 0o700)
+    yield cpio.character_device("dev/console", 5, 1)
+    yield cpio.character_device("dev/null", 1, 3, 0o666)
+    yield cpio.link("init", "usr/bin/busybox")
+    yield cpio.file("etc/rc", _RC.read_bytes(), 0o755)
+    yield cpio.file("etc/hostname", f"{spec.hostname}\n")
+    yield cpio.file("etc/hosts", f"127.0.0.1 localhost\n127.0.1.1 {spec.hostname}\n")
+    yield cpio.link("etc/mtab", "/proc/self/mounts")
+
+
+def _fstab(spec: Spec, home: str, owner: str) -> Iterator[cpio.Entry]:
+    """Mount points: ``home`` belongs to the login's user, everyone may write to the others."""
+    mounts = ["devpts /dev/pts devpts mode=620,ptmxmode=666 0 0"]
+    if spec.system.login == "ssh":  # Android has none
+        mounts.append("tmpfs /dev/shm tmpfs mode=1777 0 0")
+    for path, size in spec.tmpfs.items():
+        yield cpio.folder(path.lstrip("/"))
+        mounts.append(f"tmpfs {path} tmpfs {owner if path == home else 'mode=1777'},size={size} 0 0")
+    yield cpio.file("etc/fstab", "\n".join(mounts) + "\n")
+
+
+def _debian(spec: Spec) -> Iterator[cpio.Entry]:
+    home = f"/home/{spec.user}"
+    for path in ("run/sshd", "var/empty", "var/tmp", "etc/ssh"):
+        yield cpio.folder(path)
+    for name in ("bin", "sbin"):
+        yield cpio.link(name, f"usr/{name}")
+    yield cpio.link("usr/bin/sh", "dash")
+    yield cpio.file("etc/inittab", _INITTAB.format(server="/usr/sbin/sshd -D -e"))
+    yield cpio.file("etc/ssh/sshd_config", _SSHD)
+    yield cpio.file(
+        "etc/passwd",
+        f"root:x:0:0:root:/root:/bin/bash\n{spec.user}:x:1000:1000::{home}:/bin/bash\n"
+        "sshd:x:100:65534::/run/sshd:/usr/sbin/nologin\nnobody:x:65534:65534::/nonexistent:/usr/sbin/nologin\n",
+    )
+    yield cpio.file("etc/group", f"root:x:0:\n{spec.user}:x:1000:\nnogroup:x:65534:\n")
+    yield cpio.file("etc/shadow", f"root:*:19000::::::\n{spec.user}:*:19000::::::\n", 0o600)
+    yield cpio.link("etc/os-release", "../usr/lib/os-release")
+    yield from _fstab(spec, home, "mode=700,uid=1000,gid=1000")
+
+
+def _android(spec: Spec) -> Iterator[cpio.Entry]:
+    """Android's layout as far as ``adb shell`` sees it: no /tmp, no /dev/shm, everything in /system/bin."""
+    yield cpio.link("bin", "/system/bin")
+    yield cpio.link("system/bin/sh", "/usr/bin/mksh")
+    yield cpio.link("system/bin/toybox", "/usr/bin/toybox")
+    yield cpio.link("system/bin/sha256sum", "/usr/bin/sha256sum")
+    yield cpio.file("system/bin/getprop", _GETPROP.read_bytes(), 0o755)
+    yield cpio.file("system/build.prop", "".join(f"{key}={value}\n" for key, value in spec.properties.items()))
+    yield cpio.folder("data", 0o771)
+    yield cpio.folder("data/local", 0o751)
+    yield cpio.file("etc/inittab", _INITTAB.format(server="/etc/adbd"))
+    yield cpio.file("etc/adbd", _ADBD.format(port=spec.system.port), 0o755)
+    yield cpio.file("etc/passwd", f"root:x:0:0:root:/:/bin/sh\n{spec.user}:x:{_SHELL}:{_SHELL}:shell:/:/bin/sh\n")
+    yield cpio.file("etc/group", f"root:x:0:\n{spec.user}:x:{_SHELL}:\n")
+    yield from _fstab(spec, "/data/local/tmp", f"mode=771,uid={_SHELL},gid={_SHELL}")

@@ -26,10 +26,10 @@ from core.files import disk_errors, locked, write_atomic
 from core.paths import IMPORTS
 from core.processes.commands import lasting, quote
 from deploy.virtual.spec import Spec, get_spec
-from deploy.virtual.state import Folder, State, read_state
-from deploy.virtual.supervisor import PORT, Launch
+from deploy.virtual.supervisor import PORT, Folder, Launch, State, read_state
 
 if TYPE_CHECKING:
+    from deploy.transport.adb.server import Server
     from deploy.virtual.image import Image
 
 IDLE_VARIABLE = "SLIPWAY_IDLE_SECONDS"
@@ -118,15 +118,15 @@ def _check_host(spec: Spec) -> None:
 
 def _check_kvm(spec: Spec, folder: Folder, running: bool) -> None:
     """Refuse, before anything is fetched, what the user wants by KVM and cannot have so."""
-    from toolchains.emulation import kvm
+    from toolchains.emulation import emulators
 
-    if not kvm.wanted():
+    if not emulators.kvm_wanted():
         return
-    kvm.machine_argv(spec.name, spec.arch, spec.qemu)
+    emulators.kvm_argv(spec.name, spec.arch, spec.qemu)
     if running and "kvm" not in Launch.read(folder).argv:
         raise HostError(
             f"The virtual device {spec.name} runs already, emulated.",
-            f"it was started without {kvm.VARIABLE}=on",
+            f"it was started without {emulators.KVM_VARIABLE}=on",
             f"./inv devices.stop {spec.name}, then the same command again",
         )
 
@@ -227,21 +227,20 @@ def _idle_seconds(spec: Spec) -> float:
 
 def _launch(spec: Spec, files: Image, folder: Folder) -> None:
     words = f"{spec.append} slipway.time={time.time():.0f}"
-    argv, texts = _bochs(spec, files, folder, words) if spec.bochs else (_qemu(spec, files, folder, words), {})
+    argv = _qemu(spec, files, folder, words)
     # adb's server keeps its connection for ever: only traffic through it counts as use, and each transport marks it.
-    Launch(tuple(argv), _idle_seconds(spec), spec.system.login == "ssh", texts).write(folder)
+    Launch(tuple(argv), _idle_seconds(spec), spec.system.login == "ssh").write(folder)
     folder.console.unlink(missing_ok=True)
     folder.private(folder.log, f"$ {quote(argv)}\n")
 
 
 def _qemu(spec: Spec, files: Image, folder: Folder, words: str) -> list[str]:
-    from toolchains.emulation import kvm
-    from toolchains.emulation.emulators import system_argv
+    from toolchains.emulation import emulators
 
-    own = kvm.wanted()
-    machine = kvm.machine_argv(spec.name, spec.arch, spec.qemu) if own else spec.qemu
+    own = emulators.kvm_wanted()
+    machine = emulators.kvm_argv(spec.name, spec.arch, spec.qemu) if own else spec.qemu
     return [
-        *system_argv(spec.arch, spec.emulator, count=not own), *machine, "-nodefaults", "-display", "none",
+        *emulators.system_argv(spec.arch, spec.emulator, count=not own), *machine, "-nodefaults", "-display", "none",
         "-monitor", "none", "-serial", f"file:{folder.console}", "-no-reboot",
         "-kernel", str(files.kernel), "-initrd", str(folder.initrd), "-append", words,
         # restrict: the machine reaches nothing; only this forward reaches it.
@@ -249,19 +248,6 @@ def _qemu(spec: Spec, files: Image, folder: Folder, words: str) -> list[str]:
         "-device", f"{spec.netdev},netdev=net0",
         *(["-dtb", str(files.dtb)] if files.dtb else []),
     ]  # fmt: skip
-
-
-def _bochs(spec: Spec, files: Image, folder: Folder, words: str) -> tuple[list[str], dict[str, str]]:
-    """The command, and the texts of its configuration."""
-    from deploy.virtual import pc
-    from toolchains.emulation import bochs
-
-    emulator = bochs.folder()
-    parameters = folder.path / "parameters"
-    write_atomic(parameters, pc.parameters(files.header.read_bytes(), folder.initrd.stat().st_size, words), mode=0o600)
-    images = [(files.kernel, pc.KERNEL), (parameters, pc.PARAMETERS), (folder.initrd, pc.RAMDISK)]
-    texts = pc.configuration(emulator, images, spec.bochs, folder.path)
-    return [str(emulator / "bochs"), "-q", "-f", str(folder.path / "bochsrc")], texts
 
 
 def spawn_supervisor(folder: Folder) -> int:
@@ -379,3 +365,57 @@ def ensure_key(folder: Folder, file: Path) -> str:
         key = Ed25519PrivateKey.generate()
         folder.private(file, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode())
     return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+
+
+ADB_SERVER = "adb-server"
+"""Name of its folder among those of the devices."""
+_ADB_IDLE_SECONDS = 20 * 60.0
+_ADB_START_SECONDS = 20.0
+
+
+def ensure_server() -> int:
+    """The port of the server; starts it if needed and marks it as used.
+
+    Raises:
+        HostError: this machine has no adb, or it does not start.
+    """
+    folder = Folder.of(ADB_SERVER)
+    state = up(folder)
+    if state is None:
+        with locked(folder.lock):
+            state = up(folder) or _start_adb(folder)
+    return state.port
+
+
+def private_server() -> Server:
+    """The server for virtual devices: started if it is not running, ended by its supervisor after disuse."""
+    from deploy.transport.adb.server import Server
+
+    return Server(host=HOST, port=ensure_server())
+
+
+def _start_adb(folder: Folder) -> State:
+    """On 127.0.0.1 alone and a port of its own, without USB, its key beside its state: the user's own is left alone."""
+    from deploy.transport.adb.server import adb_program
+
+    settings = (
+        f"ANDROID_USER_HOME={folder.path}", f"HOME={folder.path}", "ADB_USB=0", "ADB_MDNS_OPENSCREEN=0",
+        "ADB_MDNS_AUTO_CONNECT=", "ADB_LOCAL_TRANSPORT_MAX_PORT=5554",
+    )  # fmt: skip
+    argv = ("/usr/bin/env", *settings, adb_program(), "-L", f"tcp:localhost:{PORT}", "nodaemon", "server")
+    Launch(argv, _ADB_IDLE_SECONDS).write(folder)
+    folder.private(folder.log, "")
+    state = supervised(folder, _ADB_START_SECONDS, lambda state: _adb_answers(state.port), "it did not answer")
+    if isinstance(state, State):
+        return state
+    hint = f"see {folder.log}, then the same command again"
+    raise HostError("The adb server of the virtual devices did not start.", last_lines(folder.log), hint)
+
+
+def _adb_answers(port: int) -> bool:
+    from deploy.transport.adb.server import running_server
+
+    try:
+        return running_server(port) is not None
+    except HostError:
+        return False  # it listens before it answers

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.cli.near import did_you_mean, near
 from core.errors import ConfigError
@@ -41,6 +41,7 @@ class Spec(_Model):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
     title: str
+    target: str
     system: System
     arch: str
     suite: str
@@ -50,9 +51,8 @@ class Spec(_Model):
     """Has the packages of ``suite``, too, for days on which a mirror has that half-updated."""
     emulator: str = "forky"
     modules: tuple[str, ...]
-    qemu: tuple[str, ...] = ()
-    bochs: str = ""
-    netdev: str = ""
+    qemu: tuple[str, ...]
+    netdev: str
     append: str
     dtb: str = ""
     hostname: str
@@ -61,12 +61,6 @@ class Spec(_Model):
     tmpfs: dict[str, str]
     idle_minutes: float = Field(default=15, gt=0)
     boot_seconds: float = Field(default=240, gt=0)
-
-    @model_validator(mode="after")
-    def _has_one_emulator(self) -> Spec:
-        if bool(self.qemu) == bool(self.bochs) or bool(self.qemu) != bool(self.netdev):
-            raise ValueError("a device has either qemu and netdev, or bochs")
-        return self
 
     @property
     def kernel_from(self) -> str:

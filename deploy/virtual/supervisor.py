@@ -1,6 +1,6 @@
 """The process that owns a virtual machine: starts QEMU, ends it after disuse, and never outlives it.
 
-The same holds for the private adb server (`deploy.virtual.adb`).
+The same holds for the private adb server (`deploy.virtual.machines`).
 
 Started detached by `deploy.virtual.machines`; imports little, for it stays in memory as long as the machine.
 
@@ -18,15 +18,197 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from deploy.virtual.state import Folder, Process, State, read_state
+from core.files import sha256_bytes, write_atomic, write_json
+from core.paths import cache_dir
+
+VARIABLE = "SLIPWAY_DEVICES"
+
+
+def _root() -> Path:
+    base = os.environ.get(VARIABLE)
+    return Path(base).expanduser().absolute() if base else cache_dir("devices")
+
+
+class Folder:
+    """The paths of a device's files."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lock = f"device-{path.name}-{sha256_bytes(str(path).encode())[:12]}"
+        """Name of the lock that a process holds while it starts the device."""
+        self.key = path / "id_ed25519"
+        """The private key that opens the device."""
+        self.host_key = path / "host_ed25519_key"
+        """The device's own private key."""
+        self.known_hosts = path / "known_hosts"
+        """The device's address and public key."""
+        self.initrd = path / "initrd.cpio"
+        """The image's archive with the keys behind it."""
+        self.console = path / "console.log"
+        """What the machine wrote on its serial port."""
+        self.log = path / "supervisor.log"
+        """What QEMU and its supervisor wrote."""
+        self.launch = path / "launch.json"
+        """The supervisor's orders."""
+        self.state = path / "state.json"
+        """`State`, while the machine runs."""
+        self.last_used = path / "last-used"
+        """Its time of change is the time of last use."""
+
+    @classmethod
+    def of(cls, name: str) -> Folder:
+        """The folder of device ``name``; only its owner may read it."""
+        path = _root() / name
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return cls(path)
+
+    @classmethod
+    def all(cls) -> list[Folder]:
+        """The folders of all devices that were ever started."""
+        root = _root()
+        return [cls(path) for path in sorted(root.iterdir()) if path.is_dir()] if root.is_dir() else []
+
+    def printed(self) -> int:
+        """Bytes of `console` and `log` together."""
+        size = 0
+        for file in (self.console, self.log):
+            with contextlib.suppress(OSError):
+                size += file.stat().st_size
+        return size
+
+    def touch(self) -> None:
+        """Mark the device as used."""
+        self.last_used.touch()
+
+    def idle_seconds(self) -> float:
+        """Seconds since it was last used."""
+        try:
+            return max(0.0, time.time() - self.last_used.stat().st_mtime)
+        except FileNotFoundError:
+            return 0.0
+
+    def private(self, path: Path, text: str) -> None:
+        """Write a file that only its owner may read."""
+        write_atomic(path, text, mode=0o600)
+
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def _start_time(pid: int) -> int:
+    """Clock ticks from boot to the process's start; 0 when there is none, or only its remains (a zombie)."""
+    try:
+        # The program's name, in parentheses, may itself hold spaces and parentheses.
+        words = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return 0 if words[0] in "ZX" else int(words[19])
+
+
+def _boot() -> str:
+    try:
+        return _BOOT_ID.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process of this machine, identified uniquely."""
+
+    pid: int
+    start_time: int
+    boot: str
+
+    @classmethod
+    def of(cls, pid: int) -> Process:
+        """The process that has this pid now."""
+        return cls(pid, _start_time(pid), _boot())
+
+    @property
+    def alive(self) -> bool:
+        """Whether this very process still runs."""
+        return (
+            self.pid > 0 and self.start_time > 0 and _start_time(self.pid) == self.start_time and _boot() == self.boot
+        )
+
+    def send(self, number: signal.Signals) -> bool:
+        """Send a signal to this very process; false when it is gone.
+
+        The handle is taken first and the identity looked at afterwards, so that the number cannot change hands
+        in between.
+        """
+        try:
+            handle = os.pidfd_open(self.pid)
+        except OSError:
+            return False
+        try:
+            if not self.alive:
+                return False
+            signal.pidfd_send_signal(handle, number)
+        except (ProcessLookupError, PermissionError):
+            return False
+        finally:
+            os.close(handle)
+        return True
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until it is gone; false when it still runs after ``seconds``."""
+        end = time.monotonic() + seconds
+        while self.alive:
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def end(self, grace: float) -> bool:
+        """TERM, then KILL after ``grace`` seconds; true when it was there and is gone."""
+        if not self.send(signal.SIGTERM):
+            return False
+        if not self.wait(grace):
+            self.send(signal.SIGKILL)
+            self.wait(5)
+        return True
+
+
+@dataclass(frozen=True)
+class State:
+    """A machine that was started."""
+
+    supervisor: Process
+    qemu: Process
+    port: int
+    since: float
+    """Seconds since the epoch."""
+    idle_limit: float
+    ready: bool = False
+    """Its ssh server has answered once."""
+
+    @property
+    def running(self) -> bool:
+        """Whether supervisor and machine are there. The one does not outlive the other."""
+        return self.supervisor.alive and self.qemu.alive
+
+    def write(self, file: Path) -> None:
+        """Store it."""
+        write_json(file, asdict(self))
+
+
+def read_state(folder: Folder) -> State | None:
+    """The stored state, or ``None`` if it is missing or unreadable."""
+    try:
+        value = json.loads(folder.state.read_text(encoding="utf-8"))
+        return State(**{**value, **{name: Process(**value[name]) for name in ("supervisor", "qemu")}})
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
 
 PORT = "{port}"
-"""Placeholder for the port in the launch file's argv and texts."""
+"""Placeholder for the port in the launch file's argv."""
 
 _PR_SET_PDEATHSIG = 1
 _ESTABLISHED = "01"
@@ -37,7 +219,7 @@ _TAKEN = (
     b"could not set up host forwarding rule",
     b"Address already in use",
 )
-"""Messages of QEMU, Bochs and adb's server about a port that is in use."""
+"""Messages of QEMU and adb's server about a port that is in use."""
 _EARLY_SECONDS = 10.0
 """Seconds within which QEMU has its port, or ends: on a busy machine it may take some to begin."""
 _GRACE = 5.0
@@ -54,14 +236,12 @@ class Launch:
     idle_seconds: float
     connections_count: bool = True
     """Whether an open connection to the port counts as use, or only `Folder.touch`."""
-    texts: Mapping[str, str] = field(default_factory=dict)
-    """Files that the emulator reads, by their names in the folder."""
 
     @classmethod
     def read(cls, folder: Folder) -> Launch:
         """The orders in ``folder``."""
         value = json.loads(folder.launch.read_text(encoding="utf-8"))
-        return cls(tuple(value["argv"]), float(value["idle_seconds"]), bool(value["connections_count"]), value["texts"])
+        return cls(tuple(value["argv"]), float(value["idle_seconds"]), bool(value["connections_count"]))
 
     def write(self, folder: Folder) -> None:
         """Leave the orders in ``folder``."""
@@ -114,22 +294,14 @@ def listens(pid: int, port: int) -> bool:
     return False
 
 
-def _has_port(child: subprocess.Popen[bytes], port: int, said: Callable[[], bytes]) -> bool:
-    """Wait until ``child`` has ``port``; false when it ended before that, or goes on without it, as Bochs does."""
+def _has_port(child: subprocess.Popen[bytes], port: int) -> bool:
+    """Wait until ``child`` has ``port``; false when it ended before that."""
     end = time.monotonic() + _EARLY_SECONDS
     while child.poll() is None:
         if listens(child.pid, port) or time.monotonic() > end:
             return True
-        if _is_taken(said()):
-            child.kill()
-            child.wait()
-            return False
         time.sleep(0.02)
     return False
-
-
-def _is_taken(said: bytes) -> bool:
-    return any(words in said for words in _TAKEN)
 
 
 def _after(log: Path, size: int) -> bytes:
@@ -142,18 +314,17 @@ def _start(launch: Launch, folder: Folder) -> tuple[subprocess.Popen[bytes], int
     """QEMU on a port of its own; another process may take a free port before QEMU does, hence the loop."""
     for _ in range(_PORT_TRIES):
         port = _free_port()
-        said = partial(_after, folder.log, folder.log.stat().st_size)
-        for name, text in launch.texts.items():
-            folder.private(folder.path / name, text.replace(PORT, str(port)))
+        before = folder.log.stat().st_size
         child = subprocess.Popen(
             [word.replace(PORT, str(port)) for word in launch.argv],
             stdin=subprocess.DEVNULL,
             preexec_fn=_die_with_parent(os.getpid()),  # noqa: PLW1509 - one thread only
         )
         try:
-            if _has_port(child, port, said):
+            if _has_port(child, port):
                 return child, port
-            if not _is_taken(said()):
+            said = _after(folder.log, before)
+            if not any(words in said for words in _TAKEN):
                 break
         except BaseException:  # a signal, or the folder is gone: the caller does not know this child
             _end(child)

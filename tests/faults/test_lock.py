@@ -19,7 +19,7 @@ from deploy.store.store import Store
 from deploy.transport.base import run
 from deploy.transport.deadline import Deadline
 from deploy.transport.local import LocalTransport
-from deploy.virtual.state import Process
+from deploy.virtual.supervisor import Process
 from tests.support.processes import ended, gone, marked, wait_for
 
 

@@ -13,7 +13,7 @@ import pytest
 from core.errors import RootError, SlipwayError, TransferError
 from deploy import scripts
 from deploy.devices.inventory import Device
-from deploy.run import attempts
+from deploy.run import pipeline as attempts
 from deploy.run.connect import open_device
 from deploy.run.execute import execute
 from deploy.store.store import Store

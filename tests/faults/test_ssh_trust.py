@@ -17,7 +17,7 @@ from core.errors import AnswerError, AuthenticationError, ConfigError, HostKeyEr
 from deploy.devices.inventory import Device
 from deploy.run.connect import open_device, ssh_address
 from deploy.transport.deadline import Deadline
-from deploy.upkeep import trust as ssh_trust
+from deploy.upkeep import enrol as ssh_trust
 from tests.faults import server
 from tests.faults.server import SHELF, hello
 

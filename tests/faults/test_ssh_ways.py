@@ -26,7 +26,7 @@ from deploy.transport.ssh import connect as ssh_connect
 from deploy.transport.ssh import sessions as ssh_sessions
 from deploy.transport.ssh.config import user_config
 from deploy.transport.ssh.transport import SshTransport
-from deploy.upkeep import trust as ssh_trust
+from deploy.upkeep import enrol as ssh_trust
 from tests.faults import server
 from tests.faults.server import SHELF, hello
 

@@ -19,7 +19,7 @@ import pytest
 from core.errors import DeviceBusyError
 from core.paths import ROOT
 from deploy.devices.inventory import Device
-from deploy.run import attempts
+from deploy.run import pipeline as attempts
 from deploy.run.events import Event
 from tests.faults import outcomes, sabotage, tiny
 from tests.faults.tiny import Tiny

@@ -13,7 +13,7 @@ import pytest
 from core.errors import DeviceFullError, SlipwayError, TransferError, UnreachableError
 from core.files import sha256_file
 from deploy.devices.inventory import Device
-from deploy.devices.roots import MARKER
+from deploy.devices.probe import MARKER
 from deploy.run.connect import open_device
 from deploy.store import store as store_module
 from deploy.store.store import Blob, Store

@@ -16,7 +16,7 @@ from core.errors import RunError, TransferError
 from core.files import sha256_file, write_json
 from core.paths import cache_dir
 from deploy.devices.inventory import Device
-from deploy.run import attempts
+from deploy.run import pipeline as attempts
 from deploy.run.events import Event
 from deploy.run.execute import execute
 from deploy.run.result import Result, Verified

@@ -10,11 +10,11 @@ import pytest
 
 from core.formats.bundle import Bundle
 from deploy.devices.inventory import Device
+from deploy.run.job import load_text
 from deploy.run.pipeline import deploy
 from deploy.run.result import Result
 from deploy.run.runner import WeightsCache
 from deploy.run.settings import Settings
-from deploy.run.weights import load_text
 from deploy.upkeep import upkeep
 from models.export import export
 from tests.support.bundles import lean

@@ -11,7 +11,7 @@ import pytest
 from core.paths import ROOT
 from core.processes.commands import run
 from toolchains.compilers import zig
-from toolchains.emulation import instructions
+from toolchains.emulation import emulators
 from toolchains.emulation.emulators import system_argv
 
 ASK = ROOT / "runtime" / "runner" / "measure.cpp"
@@ -75,10 +75,10 @@ def test_a_qemu_that_refuses_the_plugin_goes_without(
     qemu = tmp_path / "qemu"
     qemu.write_text("#!/bin/sh\necho tried >>$0.tried\necho 'needs another version' >&2\nexit 1\n", encoding="ascii")
     qemu.chmod(0o755)
-    monkeypatch.setattr(instructions, "cache_dir", tmp_path.joinpath)
-    assert instructions.plugin_argv([str(qemu)]) == []
+    monkeypatch.setattr(emulators, "cache_dir", tmp_path.joinpath)
+    assert emulators.plugin_argv([str(qemu)]) == []
     assert "do not count instructions: this QEMU does not take the plugin (needs another version)" in (
         " ".join(capsys.readouterr().err.split())
     )
-    assert instructions.plugin_argv([str(qemu)]) == []
+    assert emulators.plugin_argv([str(qemu)]) == []
     assert (tmp_path / "qemu.tried").read_text() == "tried\n", "one trial for each QEMU"

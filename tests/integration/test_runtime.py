@@ -29,6 +29,10 @@ LESSER = [
     *("avx2", "avx", "sse4_1", "ssse3"),
 ]
 """What lesser processors of this kind lack; a processor that has none of it computes the same ten times."""
+AVX512 = {
+    "avx512f": "avx512f", "avx512bw": "avx512skx", "avx512_vnni": "avx512vnni", "avx512_fp16": "avx512fp16",
+}  # fmt: skip
+"""Features by the names of ``/proc/cpuinfo``, and what kernels that need them have in their names."""
 
 
 def compile_tests(target_name: str, engine: str = "executorch", *programs: str) -> Path:
@@ -92,9 +96,14 @@ def test_the_cpp_tests_pass_with_lean() -> None:
     assert found
     assert int(found[1]) > 55
     tails = program.with_name("tail_tests")
-    assert run_tails([tails]) > 28000
+    said = run_tails([tails])
+    assert layers(said) > 28000
     for without in LESSER:
-        assert run_tails([tails], SLIPWAY_TESTS_TAILS="9", SLIPWAY_TESTS_WITHOUT=without) > 3000
+        lesser = run_tails([tails], SLIPWAY_TESTS_TAILS="9", SLIPWAY_TESTS_WITHOUT=without)
+        assert layers(lesser) > 3000
+        said += lesser
+    here = {*Path("/proc/cpuinfo").read_text(encoding="utf-8").split()}
+    assert [name for feature, name in AVX512.items() if feature in here and f"__{name}" not in said] == []
 
 
 def test_no_tail_is_wrong_on_arm() -> None:
@@ -103,7 +112,7 @@ def test_no_tail_is_wrong_on_arm() -> None:
     program = compile_tests("linux-arm64", "lean", "tail_tests")
     for cpu in ("cortex-a53", "max"):
         argv: list[str | Path] = [*emulators.user_argv(target, cpu, sysroot(target)), program]
-        assert run_tails(argv, SLIPWAY_TESTS_TAILS="40", SLIPWAY_TESTS_EMULATED="1") > 700
+        assert layers(run_tails(argv, SLIPWAY_TESTS_TAILS="40", SLIPWAY_TESTS_EMULATED="1")) > 700
 
 
 @pytest.mark.long  # CI: all inputs on this machine and a part on Arm, with the layers of the two tests above
@@ -124,13 +133,18 @@ def test_functions_of_halves_are_right_on_every_processor(target_name: str, cpus
         run_tails(argv, SLIPWAY_TESTS_EMULATED="1")
 
 
-def run_tails(argv: list[str | Path], **variables: str) -> int:
-    """The number of layers that were computed, all of them right."""
+def run_tails(argv: list[str | Path], **variables: str) -> str:
+    """What they say: all layers that they computed are right."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("LD_")}
     env |= {"SLIPWAY_TESTS_NAMES": "1", **variables}
     done = ran(argv, env=env, timeout=600)
     assert done.returncode == 0, f"{variables}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
-    return sum(int(count) for count in LAYERS.findall(done.stdout))
+    return done.stdout
+
+
+def layers(said: str) -> int:
+    """The number of layers that were computed."""
+    return sum(int(count) for count in LAYERS.findall(said))
 
 
 @pytest.mark.parametrize(("target_name", "cpu"), [("linux-x86_64", ""), ("linux-armv7", "cortex-a7")])

@@ -79,4 +79,3 @@ def test_the_one_for_a_network_of_timm(inv: Inv, tmp_path: Path) -> None:
     (folder,) = (dist / "matrix").glob("compare-*")
     found = json.loads((folder / "compare.json").read_text(encoding="utf-8"))
     assert {row["scheme"] for row in found["rows"]} == {"fp32", "qs8"}
-    assert (folder / "compare.html").is_file()

@@ -18,9 +18,8 @@ from deploy.devices.probe import probe
 from deploy.scripts import script
 from deploy.store import gc
 from deploy.store.store import Blob, Store
-from deploy.transport.base import Progress, Transport, run
+from deploy.transport.base import MacTransport, Progress, Transport, run
 from deploy.transport.deadline import Deadline
-from deploy.transport.wrapped import MacTransport
 from deploy.upkeep.upkeep import Rolled, rollback_bundle
 from tests.support import bsd
 from tests.support.processes import gone

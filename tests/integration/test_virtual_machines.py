@@ -6,7 +6,6 @@ Each boots once, and the tests of one device stay on one worker (tests/support/o
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -28,7 +27,6 @@ from deploy.run.settings import Settings
 from deploy.scripts import script
 from deploy.virtual import machines as virtual
 from tests.conftest import Inv
-from tests.integration.test_runtime import LAYERS, compile_tests
 from tests.support.deploying import program
 from tests.support.devices import ask, facts_of, own_devices, refuses, runs_programs
 from toolchains.bundle.builder import build
@@ -76,12 +74,6 @@ MACHINES = {
         ),
         # SVE2 and SME2 in the guest, as a newer QEMU and kernel offer them.
         Machine("sme", "aarch64", ("sve2", "sme", "sme2", "i8mm", "bf16")),
-        # What QEMU does not have: AVX-512, in Bochs.
-        Machine(
-            "avx512", "x86_64",
-            ("avx512f", "avx512vl", "avx512_vnni", "avx512_bf16", "avx512_fp16", "gfni"), ("amx_tile",),
-            facts={"cores": 1, "glibc": "2.36"},
-        ),
         # The board itself; the loader is soft float's: Debian's armel.
         Machine(
             "pi-zero", "armv6l", ("vfp",), ("neon", "vfpv3", "idiva"),
@@ -156,7 +148,7 @@ def test_programs_of_later_processors_are_refused(machine: Machine) -> None:
 
 @pytest.mark.build
 @pytest.mark.export
-@on("sme", "avx512", "pi-zero", "phone-armv7")
+@on("sme", "pi-zero", "phone-armv7")
 def test_outputs_agree_with_the_hosts(machine: Machine, bundle: Bundle, program: Path, dist: Path) -> None:
     result = deployed(machine, bundle, program)
     assert result.verdict in ({"agrees"} if machine.name == "phone-armv7" else {"identical", "agrees"})
@@ -210,41 +202,3 @@ def test_it_is_added_by_its_name_in_the_users_ssh_configuration(machine: Machine
     assert (said["device"]["name"], said["device"]["target"]) == ("shelf", "linux-armv7")
     (device,) = load_devices(Path(said["file"])).values()
     assert (device.host, device.transport, device.title) == ("shelf", "ssh", "linux,dummy-virt, Cortex-A7")
-
-
-# --- what only the machine with AVX-512 shows
-
-ON_AVX512 = """#!/bin/sh
-set -e
-cp runtime_tests kernels && cp tail_tests tails && chmod +x kernels tails
-export SLIPWAY_TESTS_EMULATED=1 SLIPWAY_TESTS_NAMES=1 SLIPWAY_TESTS_TAILS=40
-./kernels '--test-case-exclude=weights_*,memory_*,threads_*,write_file*,a_graph_with*,choices*,program_*'
-for without in '' avx512_vnni; do
-  SLIPWAY_TESTS_WITHOUT=$without ./tails
-done
-"""
-"""Without the tests of files, threads and damaged graphs, which take minutes there and use no vectors."""
-
-AVX512_KERNELS = {
-    "slipway_f32_gemm_7x48__avx512f",
-    "xnn_f16_gemm_minmax_ukernel_7x64__avx512fp16_broadcast",
-    "xnn_qd8_f32_qc8w_gemm_minmax_ukernel_10x16c8__avx512vnni_prfm",
-    "xnn_qd8_f32_qc8w_gemm_minmax_ukernel_5x8c8__avxvnni_prfm",
-}
-
-
-@pytest.mark.build
-@on("avx512")
-def test_the_kernels_of_avx512_compute_right(machine: Machine, tmp_path: Path) -> None:
-    """On any machine: in Bochs, with AVX-512's extensions for 8 bits and for halves, and without some of them."""
-    (tmp_path / "both").write_text(ON_AVX512, encoding="ascii")
-    kernels = compile_tests("linux-x86_64", "lean", "runtime_tests", "tail_tests")
-    files = [kernels, kernels.with_name("tail_tests")]
-    done = execute(get_device(machine.name, FILE), tmp_path / "both", files=files, timeout=1200)
-    said = done.stdout.decode()
-    assert done.code == 0, said[-3000:] + done.stderr.decode()[-3000:]
-    found = re.search(r"\| +(\d+) passed \| 0 failed", said)
-    assert found
-    assert int(found[1]) > 150
-    assert set(re.findall(r"(?m)^kernel (\S+)", said)) >= AVX512_KERNELS
-    assert sum(int(count) for count in LAYERS.findall(said)) > 100

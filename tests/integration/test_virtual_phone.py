@@ -25,9 +25,8 @@ from deploy.transport.adb.port import PORT_VARIABLE, listens
 from deploy.transport.adb.transport import AdbTransport
 from deploy.transport.base import run
 from deploy.transport.deadline import Deadline
-from deploy.virtual import adb as virtual_adb
 from deploy.virtual import machines as virtual
-from deploy.virtual.state import Folder, read_state
+from deploy.virtual.supervisor import Folder, read_state
 from tests.conftest import Inv
 from tests.support.bundles import arm
 from tests.support.deploying import program
@@ -178,7 +177,7 @@ def test_it_is_added_by_its_serial(
     """As a user has it: the phone is attached to the server on adb's port, and stands in no inventory."""
     file = tmp_path / "devices.toml"
     file.write_text("# mine\n")
-    env = {PORT_VARIABLE: str(virtual_adb.ensure_server()), VARIABLE: str(file)}
+    env = {PORT_VARIABLE: str(virtual.ensure_server()), VARIABLE: str(file)}
     monkeypatch.setenv(PORT_VARIABLE, env[PORT_VARIABLE])
     listing = inv("devices.list", env={**env, "COLUMNS": "80"}).stdout
     assert f"./inv devices.add --adb {phone.serial}" in listing
@@ -200,7 +199,7 @@ def test_it_is_added_by_its_serial(
 
 def test_a_phone_of_a_lab(phone: AdbTransport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """labgrid exports where adbd listens, or a phone on the network with its bootloader's port."""
-    monkeypatch.setenv(PORT_VARIABLE, str(virtual_adb.ensure_server()))
+    monkeypatch.setenv(PORT_VARIABLE, str(virtual.ensure_server()))
     port = int(phone.serial.rpartition(":")[2])
     phones = {
         "service": f"  NetworkService:\n    address: 127.0.0.1\n    port: {port}\n    username: shell\n",
@@ -222,7 +221,7 @@ def test_a_phone_of_a_lab(phone: AdbTransport, tmp_path: Path, monkeypatch: pyte
 
 
 def test_the_server_is_private_and_alone(phone: AdbTransport) -> None:
-    port = virtual_adb.ensure_server()
+    port = virtual.ensure_server()
     assert port != 5037
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     assert [row[1] for row in rows if row[3] == "0A" and row[1].endswith(f":{port:04X}")] == [f"0100007F:{port:04X}"]
@@ -234,7 +233,7 @@ def test_the_server_is_private_and_alone(phone: AdbTransport) -> None:
 
 
 def test_a_server_that_is_gone_is_started_again(machine: None) -> None:
-    state = read_state(Folder.of(virtual_adb.NAME))
+    state = read_state(Folder.of(virtual.ADB_SERVER))
     assert state is not None
     with open_adb(get_device("phone", FILE)) as transport:
         assert state.supervisor.end(5)

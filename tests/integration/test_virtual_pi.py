@@ -20,7 +20,7 @@ from deploy.virtual import image as virtual_image
 from deploy.virtual import machines as virtual
 from deploy.virtual.machines import Endpoint
 from deploy.virtual.spec import get_spec
-from deploy.virtual.state import Folder, read_state
+from deploy.virtual.supervisor import Folder, read_state
 from tests.support.processes import gone, marked, wait_for
 
 pytestmark = pytest.mark.virtual

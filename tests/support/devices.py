@@ -12,8 +12,7 @@ import pytest
 from core.errors import DeadlineError, PreflightError
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import FILE, Device, get_device
-from deploy.devices.probe import probe
-from deploy.devices.roots import device_root
+from deploy.devices.probe import device_root, probe
 from deploy.run.connect import open_device
 from deploy.run.execute import Executed, execute
 from deploy.transport.base import Transport, run

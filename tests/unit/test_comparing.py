@@ -17,10 +17,10 @@ from core import environment
 from core.errors import ConfigError, ProgramError, UsageError
 from core.formats.program import Classes, Program, Quantization, TensorFile, Tolerance
 from core.formats.samples import Sample
-from deploy.comparing import metrics, report
+from deploy.comparing import model as metrics
+from deploy.comparing import report
 from deploy.comparing.model import Accuracy, Compared, Row, marked, suggested
-from deploy.comparing.run import accuracy
-from deploy.comparing.sampling import fitted, widened
+from deploy.comparing.run import accuracy, fitted, widened
 from deploy.matrix.model import Problem
 from deploy.run import collect
 from deploy.run.compare import compare
@@ -93,7 +93,7 @@ def test_differences_that_are_only_rounding_count_as_equal() -> None:
     assert [one.program for one in marked(rows, "psnr") if one.front] == ["b"]
 
 
-def test_a_failure_is_one_line_and_its_message_is_behind_it() -> None:
+def test_a_failure_is_one_line() -> None:
     why = {
         "error": "export",
         "exit_code": 6,
@@ -114,13 +114,9 @@ def test_a_failure_is_one_line_and_its_message_is_behind_it() -> None:
     assert not any("Lowering" in cell for cell in first)
     assert report.troubles(found) == [
         "int8 failed: Lowering failed. no kernel (lean on board, executorch on board)",
-        "The page has the whole of each message.",
+        "compare.json has the whole of each message.",
         "impossible: int4: needs a backend",
     ]
-    page = report.html(found)
-    assert page.count("Lowering failed. no kernel</summary>") == page.count("<details") == 2
-    assert page.count("its &lt;log&gt;") == 2
-    assert "<li>int4: needs a backend</li>" in page
 
 
 def test_missing_data_are_missed_before_anything_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,12 +17,11 @@ from core.errors import ProgramError, UsageError
 from core.formats.program import Dimension
 from core.paths import ROOT
 from deploy.pytest_plugin import settings_of
-from deploy.run.engine_flags import CPU_FEATURES, check_limits, cpu_features, kleidiai_switch, why_no_limits
 from deploy.run.inputs import Given, check_inputs, header_of
 from deploy.run.job import Job, load_job
 from deploy.run.needs import Method, Port, ProgramNeeds
 from deploy.run.program_files import find, names
-from deploy.run.settings import Settings
+from deploy.run.settings import CPU_FEATURES, Settings, check_limits, cpu_features, kleidiai_switch, why_no_limits
 from tests.conftest import Inv
 from tests.unit.test_core import _program
 
@@ -323,17 +322,6 @@ def test_before_a_build(refused: Refused, words: tuple[str, ...], code: int, wha
     assert (got, what in said) == (code, True), said
 
 
-ONNX = b"\x08\x0a" + b"\x12\x04self" + b"\x3a\x80\x02" + bytes(256)
-"""The IR's version, a producer, and a graph of 256 bytes."""
-
-ORT = (
-    b"\x14\0\0\0ORTM"
-    b"\x0c\0\x10\0\x0c\0\x08\0\0\0\x04\0"  # where the table's fields are
-    b"\x0c\0\0\0\x0e\0\0\0\x0c\0\0\0\x10\0\0\0" + bytes(12) + b"\x01\0\0\0006\0\0\0"
-)
-"""What ONNX Runtime's converter writes, its model left out: the version is the last."""
-
-
 @pytest.mark.parametrize(
     ("name", "data", "what"),
     [
@@ -341,12 +329,6 @@ ORT = (
         ("head.pte", PTE[:20], "head.pte is truncated: 20 of 40 bytes."),
         ("empty.pte", b"", "empty.pte is empty."),
         ("text.pte", b"This is text.", "text.pte is not a program: its identifier is missing."),
-        ("cut.onnx", ONNX[:-1], "cut.onnx is cut short: 266 of 267 bytes or more."),
-        ("cut.ort", ORT[:-8], "cut.ort is cut short: 48 of 52 bytes or more."),
-        ("version.ort", ORT[:-4], "version.ort is cut short: 52 of 54 bytes or more."),
-        ("head.ort", ORT[:22], "head.ort is cut short: 22 of 24 bytes or more."),
-        ("text.ort", b"<html>", "text.ort is damaged, or no ONNX model: no field begins at byte 0."),
-        ("text.onnx", b"<html>", "text.onnx is damaged, or no ONNX model: no field begins at byte 0."),
     ],
 )
 def test_a_damaged_program_before_a_build(refused: Refused, name: str, data: bytes, what: str, tmp_path: Path) -> None:

@@ -14,14 +14,13 @@ from core.errors import HostError
 from deploy.virtual import machines
 from deploy.virtual.image import Image
 from deploy.virtual.spec import get_spec
-from deploy.virtual.state import Folder
-from deploy.virtual.supervisor import Launch
+from deploy.virtual.supervisor import Folder, Launch
 from tests.support.timing import quickest
 from toolchains import doctor
 from toolchains.compilers import zig
 from toolchains.debian import packages as debian
 from toolchains.debian.host import host_arch
-from toolchains.emulation import emulators, kvm, wine
+from toolchains.emulation import emulators, wine
 from toolchains.targets import get_target
 
 
@@ -203,8 +202,8 @@ def with_kvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     device = tmp_path / "kvm"
     device.touch()
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
-    monkeypatch.setattr(kvm, "DEVICE", device)
-    monkeypatch.setenv(kvm.VARIABLE, "on")
+    monkeypatch.setattr(emulators, "KVM_DEVICE", device)
+    monkeypatch.setenv(emulators.KVM_VARIABLE, "on")
     return device
 
 
@@ -212,7 +211,7 @@ def test_a_device_of_this_machines_architecture_has_its_processor(
     with_kvm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = get_spec("pi")
-    words = kvm.machine_argv("pi", spec.arch, spec.qemu)
+    words = emulators.kvm_argv("pi", spec.arch, spec.qemu)
     assert words[:2] == ["-accel", "kvm"]
     assert words[words.index("-cpu") + 1] == "host"
     assert words[words.index("-M") + 1] == "virt,gic-version=host"
@@ -222,9 +221,9 @@ def test_a_device_of_this_machines_architecture_has_its_processor(
     assert words[:3] == ["qemu", "-accel", "kvm"]
     assert "-plugin" not in words
     machines._check_kvm(get_spec("pi"), Folder.of("pi"), running=True)
-    monkeypatch.delenv(kvm.VARIABLE)
+    monkeypatch.delenv(emulators.KVM_VARIABLE)
     words = launched(monkeypatch)
-    monkeypatch.setenv(kvm.VARIABLE, "on")
+    monkeypatch.setenv(emulators.KVM_VARIABLE, "on")
     with pytest.raises(HostError, match="runs already, emulated") as caught:
         machines._check_kvm(get_spec("pi"), Folder.of("pi"), running=True)
     assert "./inv devices.stop pi" in caught.value.hint
@@ -239,7 +238,7 @@ def test_a_device_of_this_machines_architecture_has_its_processor(
 def test_other_devices_are_refused_in_words(with_kvm: Path, name: str, cause: str) -> None:
     spec = get_spec(name)
     with pytest.raises(HostError, match=f"{name} cannot run by KVM here") as caught:
-        kvm.machine_argv(name, spec.arch, spec.qemu)
+        emulators.kvm_argv(name, spec.arch, spec.qemu)
     assert cause in caught.value.cause
     assert caught.value.hint.startswith("unset SLIPWAY_KVM")
 

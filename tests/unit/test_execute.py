@@ -17,10 +17,9 @@ from core.processes.bounded import LimitError, Limits, run_bounded
 from deploy.devices.facts import DeviceFacts
 from deploy.run import needs
 from deploy.run.execute import Executed, _blobs, check, needs_of, split
-from deploy.transport.base import end_group, run
+from deploy.transport.base import end_group, quoted, run, supervised
 from deploy.transport.deadline import Deadline
 from deploy.transport.local import LocalTransport
-from deploy.transport.supervise import quoted, supervised
 from deploy.upkeep import report
 from tests.support.processes import gone, marked
 from tests.unit.test_preflight import bundle

@@ -19,7 +19,7 @@ from deploy.lab.session import _reason
 from deploy.run import execute
 from deploy.transport.ssh.config import Address, configured
 from deploy.transport.ssh.spelled import Spelled, spelled
-from deploy.upkeep import enrol, trust
+from deploy.upkeep import enrol
 from toolchains.emulation import emulators
 from toolchains.targets import load_targets
 
@@ -304,7 +304,7 @@ def test_every_command_reads_the_same(text: str, found: Spelled, home: Path) -> 
     device = load_devices()["x"]
     read = [(jump.host, jump.user, jump.port), (device.host, device.user, device.port)]
     if not found.bare:
-        device = trust.device_of(text)
+        device = enrol.device_of(text)
         read.append((device.host, device.user, device.port))
     for host, user, port in read:
         assert (host, user if found.user else "", port if found.port else 0) == (found.host, found.user, found.port)
@@ -313,7 +313,7 @@ def test_every_command_reads_the_same(text: str, found: Spelled, home: Path) -> 
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize(("text", "said"), REFUSED.items())
 def test_what_is_no_address_is_explained(text: str, said: str) -> None:
-    for read in (enrol._ssh_table, trust.device_of) if text in MARKED else (enrol._ssh_table,):
+    for read in (enrol._ssh_table, enrol.device_of) if text in MARKED else (enrol._ssh_table,):
         with pytest.raises(UsageError, match="is not an address") as caught:
             read(text)
         assert said in caught.value.cause
@@ -328,12 +328,12 @@ def test_what_we_say_and_an_alias_can_be_typed() -> None:
     for host, port, text in (("::1", 2222, "pi@[::1]:2222"), ("::1", 22, "pi@[::1]"), ("h", 22, "pi@h")):
         address = Address("x", host, port, "pi", None, ())
         assert str(address) == text
-        assert (trust.device_of(text).host, trust.device_of(text).port or 22) == (host, port)
-    (address,) = trust.hosts(trust.device_of("shelf"))
+        assert (enrol.device_of(text).host, enrol.device_of(text).port or 22) == (host, port)
+    (address,) = enrol.hosts(enrol.device_of("shelf"))
     assert (address.host, address.port, address.user, address.record) == ("::1", 2222, "pi", "[::1]:2222")
-    assert trust.device_of("board").host == "::1"
+    assert enrol.device_of("board").host == "::1"
     with pytest.raises(ConfigError, match="There is no device 'shelff'"):
-        trust.device_of("shelff")
+        enrol.device_of("shelff")
 
 
 def test_an_address_in_place_of_a_device_and_one_that_contradicts_its_port(home: Path) -> None:

@@ -267,7 +267,7 @@ COMMANDS = 'H = ("./inv", "a ./inv-like", "./inv.lock")  # ./inv\n'
             "def f():\n    from slipway.deploy.run import x  # core.x\n",
         ),
         ("from corelib import x\nfrom .core import y\n", "from corelib import x\nfrom .core import y\n"),
-        ('M = "deploy.matrix.worker"\n', 'M = "slipway.deploy.matrix.worker"\n'),
+        ('M = "deploy.matrix.devices"\n', 'M = "slipway.deploy.matrix.devices"\n'),
         ('M = "models.nets.layers:mlp"\n', 'M = "slipway.models.nets.layers:mlp"\n'),
         ('M = f"toolchains.compilers.{x}"\n', 'M = f"slipway.toolchains.compilers.{x}"\n'),
         (LEFT, LEFT),

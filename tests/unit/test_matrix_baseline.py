@@ -11,7 +11,7 @@ import pytest
 
 from core.errors import ConfigError, MatrixError, RegressionError, UncertainError
 from core.paths import ROOT
-from deploy.matrix import junit as matrix_junit
+from deploy.matrix import ci
 from deploy.matrix import matrix as room
 from deploy.matrix.baseline import Baseline, compare, load, save
 from deploy.matrix.model import CellResult, Change, Round
@@ -193,5 +193,5 @@ def test_doubt_has_an_exit_code_of_its_own(tmp_path: Path) -> None:
         room.check(found, tmp_path, str(tmp_path / "never.json"))
     assert caught.value.exit_code == 36
     assert not (tmp_path / "never.json").exists()
-    assert b'type="uncertain"' in matrix_junit.text(found)
+    assert b'type="uncertain"' in ci.junit(found)
     room.check(matrix(new, baseline="base.json", changes=changes), tmp_path)  # without a threshold it only informs

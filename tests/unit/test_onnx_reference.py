@@ -12,10 +12,10 @@ import pytest
 from core.environment import ensure_onnx
 from core.errors import ExportError, MissingOperatorError, ProgramError, UsageError
 from core.formats.program import Tolerance
-from deploy.run.engine_flags import engine_flags
 from deploy.run.job import Computed, check_engine, load_job
 from deploy.run.needs import Method, ProgramFacts, ProgramNeeds, lacking
 from deploy.run.preflight import check, failure
+from deploy.run.settings import engine_flags
 from tests.unit.test_preflight import FACTS, PI, bundle
 
 

@@ -16,9 +16,9 @@ import paramiko
 import pytest
 from cryptography.exceptions import InvalidTag
 
-from deploy.transport.ssh import known_hosts as ssh_known
+from deploy.transport.ssh import keys as ssh_known
 from deploy.transport.ssh.auth import AuthTransport
-from deploy.transport.ssh.known_hosts import Line
+from deploy.transport.ssh.keys import Line
 from deploy.transport.ssh.sessions import LOST
 
 

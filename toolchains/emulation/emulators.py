@@ -2,22 +2,30 @@
 
 Debian's packages come first, also where a QEMU is installed, so that the same emulator runs on every machine.
 From trixie on qemu-user is static and models the CPUs of the table rightly; earlier ones compute SME wrongly
-and show programs the host's ``/proc/cpuinfo``.
+and show programs the host's ``/proc/cpuinfo``. A plugin (``instructions.c``) counts the instructions of programs in
+virtual devices; ``cpuinfo.c`` tells the features of an emulated CPU as a program sees them. On request a virtual device
+runs by KVM: its processor is then this machine's own, and instructions are not counted.
 """
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import shutil
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
-from core.errors import HostError, NotSupportedError
+from core import console
+from core.errors import BuildError, ConfigError, HostError, NotSupportedError
+from core.files import keep_text, locked, sha256_bytes, write_atomic
+from core.paths import cache_dir
 from core.processes.commands import run
+from toolchains.compilers import zig
 from toolchains.debian import packages as debian
 from toolchains.debian.host import host_arch
 from toolchains.debian.tree import own_loader_argv
-from toolchains.emulation.instructions import plugin_argv
 from toolchains.targets import Target
 
 _USER = "qemu-user"
@@ -95,7 +103,7 @@ def unpacked(target: Target) -> Path | None:
 
 
 def system_argv(arch: str, suite: str = "forky", *, count: bool = True) -> list[str]:
-    """QEMU for a whole machine; Debian's also counts the instructions of programs (`instructions`).
+    """QEMU for a whole machine; Debian's also counts the instructions of programs.
 
     Args:
         arch: Debian's name, ``arm64``, ``armhf`` or ``armel``.
@@ -129,3 +137,148 @@ def _installed(names: tuple[str, ...], why: str) -> str:
     raise HostError(
         f"There is no {names[0]} on this machine.", why, f"install your distribution's QEMU, {_LEAST} or newer"
     )
+
+
+_PLUGIN = Path(__file__).with_name("instructions.c")
+_TRIAL = ("-machine", "none", "-nodefaults", "-display", "none", "-monitor", "chardev:script")
+"""An empty machine: QEMU loads its plugins, and ends as its monitor's input says."""
+_TRIAL_SECONDS = 60.0
+_ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
+"""Debian's names for the machines on which zig builds it, and zig's."""
+
+
+def plugin_argv(qemu: Sequence[str]) -> list[str]:
+    """What makes ``qemu`` count: ``-plugin FILE``; empty if it cannot, with a note the first time.
+
+    QEMU takes plugins of one or a few versions of its interface only. So each QEMU is tried once.
+
+    Args:
+        qemu: the words that start the emulator.
+
+    Raises:
+        BuildError: the plugin does not compile. HostError: no compiler to be had.
+    """
+    machine = _ARCHITECTURES.get(host_arch())
+    if machine is None:
+        return []
+    source = _PLUGIN.read_bytes()
+    key = sha256_bytes(b"\0".join([source, machine.encode(), zig.pinned_version().encode(), *map(os.fsencode, qemu)]))
+    plugin = cache_dir("toolchains") / f"qemu-instructions-{key[:16]}.so"
+    refused = plugin.with_suffix(".refused")
+    if not plugin.is_file() and not refused.is_file():
+        with locked("qemu-instructions"):
+            if not plugin.is_file() and not refused.is_file():
+                _make_plugin(plugin, refused, machine, qemu)
+    return ["-plugin", str(plugin)] if plugin.is_file() else []
+
+
+def _make_plugin(plugin: Path, refused: Path, machine: str, qemu: Sequence[str]) -> None:
+    with tempfile.TemporaryDirectory(prefix="slipway-plugin-") as folder:
+        built = Path(folder) / "plugin.so"
+        run(
+            [zig.program(), "cc", "-target", f"{machine}-linux-gnu.2.28", "-shared", "-fPIC", "-O2",
+             "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", _PLUGIN, "-o", built],
+            env={**os.environ, **zig.caches()}, error=BuildError, what="Building the emulator's plugin",
+        )  # fmt: skip
+        script = Path(folder) / "script"
+        script.write_text("quit\n", encoding="ascii")
+        monitor = ["-chardev", f"file,id=script,path={os.devnull},input-path={script}"]
+        done = run([*qemu, *_TRIAL, *monitor, "-plugin", built], error=None, timeout=_TRIAL_SECONDS)
+        if done.returncode == 0:
+            write_atomic(plugin, built.read_bytes())
+            return
+    why = (done.stderr or done.stdout).strip()
+    console.note(f"virtual devices do not count instructions: this QEMU does not take the plugin ({why[-300:]})")
+    keep_text(refused, why + "\n")
+
+
+_CPUINFO = Path(__file__).with_name("cpuinfo.c")
+_CPUINFO_SECONDS = 120.0
+
+_ZIG = {
+    "x86_64": ("x86_64-linux-musl", "baseline"),
+    "i686": ("x86-linux-musl", "pentium4"),
+    "aarch64": ("aarch64-linux-musl", "baseline"),
+    "armv7l": ("arm-linux-musleabihf", "arm1176jzf_s"),
+    "armv6l": ("arm-linux-musleabihf", "arm1176jzf_s"),
+}
+"""By machine: what zig calls a program that needs no library, for the least CPU of any target with that machine."""
+
+
+def features(target: Target, cpu: str) -> tuple[str, ...]:
+    """The features of the model ``cpu``, by their names in ``/proc/cpuinfo``; computed once for each emulator.
+
+    Raises:
+        HostError: no emulator or no compiler to be had here, or the program does not run on the model.
+        BuildError: the program does not compile.
+    """
+    argv = user_argv(target, cpu)
+    triple, least = _ZIG[target.machine]
+    told = [_CPUINFO.read_bytes(), triple.encode(), zig.pinned_version().encode(), *map(os.fsencode, argv)]
+    kept = cache_dir("toolchains") / f"cpuinfo-{sha256_bytes(bytes(1).join(told))[:16]}.txt"
+    if not kept.is_file():
+        with locked("cpuinfo"), tempfile.TemporaryDirectory(prefix="slipway-cpuinfo-") as folder:
+            program = Path(folder) / "cpuinfo"
+            run(
+                [zig.program(), "cc", "-target", triple, f"-mcpu={least}", "-static", "-Os", "-Wall", "-Wextra",
+                 "-Werror", _CPUINFO, "-o", program],
+                env={**os.environ, **zig.caches()}, error=BuildError, what="Building the emulators' cpuinfo",
+            )  # fmt: skip
+            done = run(
+                [*argv, program], error=HostError, timeout=_CPUINFO_SECONDS, what=f"Asking QEMU's {cpu} what it is"
+            )
+            keep_text(kept, done.stdout)
+    return tuple(kept.read_text(encoding="utf-8").split())
+
+
+KVM_VARIABLE = "SLIPWAY_KVM"
+"""Environment variable: ``on`` runs virtual devices by KVM, or says why that does not work."""
+
+KVM_DEVICE = Path("/dev/kvm")
+
+
+def kvm_wanted() -> bool:
+    """Whether the user asks for KVM.
+
+    Raises:
+        ConfigError: the variable is neither on nor off.
+    """
+    text = os.environ.get(KVM_VARIABLE, "").lower()
+    if text not in {"", "on", "off"}:
+        raise ConfigError(f"{KVM_VARIABLE}={text} is neither on nor off.", "", f"unset {KVM_VARIABLE}")
+    return text == "on"
+
+
+def why_no_kvm(arch: str, machine: Sequence[str]) -> tuple[str, str]:
+    """Why a device cannot run by KVM here, and the next step; two empty texts if it can.
+
+    Args:
+        arch: Debian's name of the device's architecture.
+        machine: QEMU's options of the device.
+    """
+    emulate = f"unset {KVM_VARIABLE}: QEMU emulates the device"
+    if host_arch() != arch:
+        return f"this machine is {host_arch()}, the device {arch}", emulate
+    if "virt" not in machine:
+        return "it is a whole board, which only an emulator has", emulate
+    if not KVM_DEVICE.exists():
+        return f"there is no {KVM_DEVICE}: virtualization is off, or this machine is itself a virtual one", emulate
+    if not os.access(KVM_DEVICE, os.R_OK | os.W_OK):
+        return f"you may not open {KVM_DEVICE}", f"sudo usermod --append --groups kvm {os.environ.get('USER', 'YOU')}"
+    return "", ""
+
+
+def kvm_argv(name: str, arch: str, machine: Sequence[str]) -> list[str]:
+    """QEMU's options of a device that runs by KVM: this machine's processor and interrupt controller.
+
+    Raises:
+        HostError: it cannot run so here.
+    """
+    cause, hint = why_no_kvm(arch, machine)
+    if cause:
+        raise HostError(f"The virtual device {name} cannot run by KVM here.", cause, hint)
+    words = list(machine)
+    if "-cpu" in words:
+        words[words.index("-cpu") + 1] = "host"
+    words[words.index("virt")] = "virt,gic-version=host"
+    return ["-accel", "kvm", *words]

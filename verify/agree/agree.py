@@ -21,7 +21,7 @@ from toolchains.emulation import platforms
 from toolchains.targets import get_target, load_targets
 from verify.agree import sound
 from verify.agree.kept import ZOO, Column, Families, counts, publish, text
-from verify.agree.look import DEVICES, Executor, look, places, platform_of
+from verify.agree.look import Executor, look
 from verify.agree.programs import Cell, Compared, chosen, prepare, table
 
 ENGINE = "lean"
@@ -42,7 +42,7 @@ def executors_for(target: str, cpu: str) -> list[Executor]:
         return [executor for name in load_targets() for executor in _built(name)]
     from toolchains.bundle.builder import build
 
-    cpus = places(get_target(target))
+    cpus = platforms.cpus(get_target(target))
     if not cpus or cpu not in ("", *cpus):
         raise ConfigError(
             f"Programs for {target} are not run on {cpu!r}." if cpu else f"Nothing here runs programs for {target}.",
@@ -53,7 +53,7 @@ def executors_for(target: str, cpu: str) -> list[Executor]:
 
 
 def _built(target: str) -> list[Executor]:
-    cpus = places(get_target(target))
+    cpus = platforms.cpus(get_target(target))
     try:
         return _at(Bundle.load(bundle_dir(target, ENGINE)), cpus) if cpus else []
     except BundleError as error:
@@ -69,8 +69,6 @@ def _executor(bundle: Bundle, cpu: str) -> Executor | None:
     """The bundle on a platform; ``None`` if this machine does not have that platform."""
     target = get_target(bundle.manifest.target)
     try:
-        if cpu in DEVICES:
-            return Executor.of(bundle, platform_of(target, cpu))
         return Executor.of(bundle, platforms.platform_for(target, cpu))
     except (HostError, NotSupportedError) as error:
         console.note(f"{bundle.manifest.target} on {cpu}: left out: {error.what} {error.cause}")

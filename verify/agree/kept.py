@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from core import console
+from toolchains.emulation import platforms
 from toolchains.targets import load_targets
-from verify.agree.look import places
 from verify.agree.programs import INFINITE, Cell
 from verify.tables import Row, Table
 
@@ -25,7 +25,7 @@ class Column:
 
     target: str
     cpu: str
-    """One of `places`."""
+    """One of `toolchains.emulation.platforms.cpus`."""
     how: str
     cells: Mapping[str, Cell]
     """By the program's name."""
@@ -37,7 +37,9 @@ Families = Mapping[str, Sequence[str]]
 
 def everywhere() -> list[tuple[str, str]]:
     """Every target with every CPU model that its programs may run on, on any machine, in the table's order."""
-    return [(one.name, cpu) for one in load_targets().values() for cpu in dict.fromkeys(("native", *places(one)))]
+    return [
+        (one.name, cpu) for one in load_targets().values() for cpu in dict.fromkeys(("native", *platforms.cpus(one)))
+    ]
 
 
 def counts(families: Families, columns: Iterable[Column]) -> list[Row]:
@@ -79,9 +81,19 @@ def publish(families: Families, columns: Sequence[Column]) -> None:
     REMARKS.put(said, ("tests", "outcome", "reason"), keep=lambda row: row["tests"] not in whole)
 
 
-def agreeing() -> list[tuple[str, str]]:
-    """Every target with a CPU model on which all programs of the zoo that were compared agree."""
-    return [_place(row) for row in COUNTS.rows() if row["tests"] == ZOO and row["differs"] == row["failed"] == "0"]
+def agreeing(target: Target) -> list[str]:
+    """Each CPU model of the target on which all programs of the zoo that were compared agree.
+
+    ``native (AVX2)`` says how far the machine's own x86 went. AVX512 is named if none had it: nothing emulates it.
+    """
+    rows = [row for row in COUNTS.rows() if (row["tests"], row["target"]) == (ZOO, target.name)]
+    found = [
+        row["CPU"] + "".join(re.findall(r" \((?:SSE|AVX2|AVX512)\)$", row["how"]))
+        for row in rows
+        if row["differs"] == row["failed"] == "0"
+    ]
+    wide = target.machine not in ("x86_64", "i686") or any("AVX512" in name for name in found)
+    return found if wide or not found else [*found, "AVX512 not run"]
 
 
 def _place(row: Row) -> tuple[str, str]:

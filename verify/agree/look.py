@@ -24,77 +24,8 @@ from core.files import sha256_file
 from core.formats.bundle import Bundle
 from toolchains.emulation import platforms
 from toolchains.emulation.platforms import WINE, Platform
-from toolchains.targets import Target, get_target
+from toolchains.targets import get_target
 from verify.agree.programs import INFINITE, About, Cell, Compared
-
-DEVICES = {"avx512": ("linux-x86_64", "android-x86", "android-x86_64")}
-"""Virtual devices, and the targets whose programs are compared on them: Android's are static, any Linux runs them."""
-DEVICE_SECONDS = 1800.0
-"""Seconds that one program may take, its upload included: Bochs computes a hundred times as slowly as this machine."""
-
-_SCRIPT = """#!/bin/sh
-cp "$1" run && chmod +x run && shift || exit 1
-./run "$@" >&2
-code=$?
-tar -cf - $(ls result.json out*.npy 2>/dev/null)
-exit "$code"
-"""
-_NAMES = re.compile(r"result\.json|out[0-9]+\.npy")
-
-
-def _devices(target: Target) -> tuple[str, ...]:
-    """The devices on which the target's programs are compared."""
-    return tuple(name for name, targets in DEVICES.items() if target.name in targets)
-
-
-def platform_of(target: Target, name: str) -> Platform:
-    """The device as a platform; only `execute` runs programs on it.
-
-    Raises:
-        HostError: this machine starts no virtual devices.
-    """
-    from deploy.virtual.spec import get_spec
-    from toolchains.debian import packages as debian
-
-    if why := debian.runnable():
-        raise HostError(f"There is no virtual device {name} on this machine.", why, debian.fix())
-    return Platform(target, name, f"the virtual device {name}: {get_spec(name).title}")
-
-
-def _on_device(name: str, runner: Path, words: Sequence[str], files: Sequence[Path], folder: Path) -> tuple[int, str]:
-    """Run a program on a device; ``result.json`` and the outputs go into ``folder``.
-
-    Args:
-        words: the runner's arguments; files stand in them by their names.
-        files: what it reads.
-
-    Returns:
-        Its exit status, and what it said.
-
-    Raises:
-        HostError: it took too long.
-    """
-    from deploy.devices.inventory import FILE, get_device
-    from deploy.run.execute import execute
-
-    script = folder / "compare"
-    script.write_text(_SCRIPT, encoding="ascii")
-    try:
-        done = execute(get_device(name, FILE), script, [runner.name, *words], [runner, *files], timeout=DEVICE_SECONDS)
-    except DeadlineError as error:
-        raise HostError(error.what, error.cause, error.hint) from subprocess.TimeoutExpired(name, DEVICE_SECONDS)
-    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
-        for entry in archive:
-            content = archive.extractfile(entry) if entry.isfile() and _NAMES.fullmatch(entry.name) else None
-            if content is not None:
-                (folder / entry.name).write_bytes(content.read())
-    return done.code, done.stderr.decode(errors="replace")
-
-
-def places(target: Target) -> tuple[str, ...]:
-    """Where the target's programs are compared on this machine: its platforms here, and virtual devices."""
-    return (*platforms.cpus(target), *_devices(target))
-
 
 SECONDS = 300.0
 """Seconds that one program may take on one platform; MobileNetV2 on the slowest takes a fifth of it."""
@@ -148,14 +79,13 @@ def execute(executor: Executor, program: Compared, folder: Path, seconds: float 
     first, *rest = executor.bundle.emulated_argv
     runner, files = Path(first), program.files
     wine = executor.platform.cpu == WINE
-    away = executor.platform.cpu in DEVICES
     if wine:  # it sees one folder
         for file in (runner, *files):
             shutil.copy(file, folder)
         runner = folder / runner.name
 
     def word(file: Path) -> str:
-        return f"Z:\\work\\{file.name}" if wine else file.name if away else str(file)
+        return f"Z:\\work\\{file.name}" if wine else str(file)
 
     words = [*rest, f"--model_path={word(program.file)}", f"--output_file={word(folder / 'out')}", "--warmup=0"]
     words += [f"--json={word(folder / 'result.json')}", f"--num_executions={program.runs}"]
@@ -164,15 +94,11 @@ def execute(executor: Executor, program: Compared, folder: Path, seconds: float 
     words += [f"--run_first={name}={','.join(word(file) for file in given)}" for name, given in program.first]
     # Threads that wait for each other in an emulator cost minutes and change no sum.
     words += ["--cpu_threads=1"] if executor.platform.emulated else []
-    if away:
-        code, said_there = _on_device(executor.platform.cpu, runner, words, files, folder)
-    else:
-        done = executor.platform.run(runner, words, timeout=seconds)
-        code, said_there = done.returncode, done.stderr
+    done = executor.platform.run(runner, words, timeout=seconds)
     try:
         said = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        said = {"error": {"kind": "crash", "message": f"it ended with {code}: {said_there[-300:].strip()}"}}
+        said = {"error": {"kind": "crash", "message": f"it ended with {done.returncode}: {done.stderr[-300:].strip()}"}}
     if "error" in said:
         return Answer((), said["error"])
     outputs = tuple(folder / f"out{index}.npy" for index in range(len(said["outputs"])))
@@ -220,7 +146,6 @@ def look(executor: Executor, program: Compared, seconds: float = SECONDS) -> Cel
         except HostError as error:
             if not isinstance(error.__cause__, subprocess.TimeoutExpired):
                 raise
-            seconds = DEVICE_SECONDS if executor.platform.cpu in DEVICES else seconds
             why = f"over {seconds:.0f} s, {executor.platform.how}"
             return Cell(outcome="too slow", why=why)
         if not answer.error:

@@ -45,8 +45,8 @@ CHOSEN: Mapping[str, tuple[str, ...]] = {
     "deploy.virtual": ("virtual",),
     "models.onnx": ("onnx",),
 }
-"""Packages that others import only where an address or a format asks for them, and the words that do. A name of
-devices.toml is a word of ssh, adb and virtual, too."""
+"""Packages that others import only where an address or a format asks for them, and the words that do. The name
+of a virtual device is a word of ssh, adb and virtual, too."""
 
 _DEVICES = ("deploy.transport.adb", "deploy.transport.ssh", "deploy.virtual")
 
@@ -269,9 +269,9 @@ class Suite:
 
     @cached_property
     def _devices(self) -> set[str]:
-        table = "deploy/devices/devices.toml"
-        found = re.findall(r"^\[([\w-]+)\]", self.tree.text(table), re.MULTILINE) if table in self.tree.files else []
-        return set(found) - {"local"}
+        table = "deploy/virtual/virtual.toml"
+        text = self.tree.text(table) if table in self.tree.files else ""
+        return set(re.findall(r"^\[device\.([\w-]+)\]", text, re.MULTILINE))
 
     def needs(self) -> set[str]:
         """Every file that counts."""

@@ -19,13 +19,11 @@ import paramiko
 
 from core import console
 from core.errors import AuthenticationError, ConfigError, HostKeyError, UnreachableError
-from deploy.transport.deadline import Deadline
-from deploy.transport.retry import retrying
+from deploy.transport.deadline import Deadline, retrying
 from deploy.transport.ssh import keys as ssh_keys
-from deploy.transport.ssh import known_hosts as ssh_known
 from deploy.transport.ssh.auth import AuthTransport
 from deploy.transport.ssh.config import Address
-from deploy.transport.ssh.known_hosts import Known
+from deploy.transport.ssh.keys import Known
 from deploy.transport.ssh.sessions import LOST
 
 # Without a handler, paramiko's own tracebacks would reach the terminal through logging's last resort.
@@ -98,7 +96,7 @@ def _connect(address: Address, deadline: Deadline) -> Connection:
     deadline.check(doing)
     key, others = _own_keys(address)
     client = Connection()
-    known = ssh_known.read(address.known_hosts, address.record)
+    known = ssh_keys.read(address.known_hosts, address.record)
     client.set_missing_host_key_policy(_Verify(address, known))
     sock: Any = None
     try:

@@ -1,7 +1,8 @@
 """The transport to Windows over SSH.
 
 Neither cmd nor PowerShell is given anything to read but two words without a special character: the agent's path, and
-what it shall do. Files go both ways by SFTP, which OpenSSH for Windows always has.
+what it shall do. The agent is compiled here when it is first needed, and kept by the digest of its sources. Files go
+both ways by SFTP, which OpenSSH for Windows always has.
 """
 
 from __future__ import annotations
@@ -9,19 +10,24 @@ from __future__ import annotations
 import base64
 import contextlib
 import functools
+import os
 import secrets
+import tempfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import paramiko
 
-from core.errors import NotSupportedError
+from core.errors import BuildError, NotSupportedError
+from core.files import locked, sha256_bytes, write_atomic
+from core.paths import cache_dir
+from core.processes.commands import run
 from deploy.scripts import names, script
 from deploy.transport.deadline import NEVER, Deadline
 from deploy.transport.hearing import PIECE
-from deploy.transport.ssh.channel import SshChannel
-from deploy.transport.ssh.files import Files
-from deploy.transport.ssh.transport import SshTransport
-from deploy.transport.windows.program import program
+from deploy.transport.ssh.sessions import SshChannel
+from deploy.transport.ssh.transport import Files, SshTransport
+from toolchains.compilers import zig
 
 _FOLDER = ".slipway-agent"
 """The folder of the agent, below the login's own."""
@@ -132,3 +138,33 @@ def _script(argv: Sequence[str]) -> list[str] | None:
 @functools.cache
 def _texts() -> dict[str, str]:
     return {script(name): name for name in names()}
+
+
+FOLDER = Path(__file__).with_name("agent")
+_TARGET = "x86_64-windows-gnu"
+"""Windows on Arm runs programs for x86-64 as well, from version 11 on."""
+_FLAGS = ("-std=c++17", "-O2", "-s", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Werror")
+_LIBRARIES = ("-lbcrypt", "-ladvapi32")
+
+
+def program() -> Path:
+    """The agent's file.
+
+    Raises:
+        HostError: no compiler to be had here. BuildError: it does not compile.
+    """
+    sources = sorted(FOLDER.glob("*.cpp"))
+    told = [zig.pinned_version(), _TARGET, *_FLAGS, *_LIBRARIES]
+    parts = [*(file.read_bytes() for file in (*sources, FOLDER / "agent.h")), *map(str.encode, told)]
+    kept = cache_dir("toolchains") / f"agent-{sha256_bytes(bytes(1).join(parts))[:16]}.exe"
+    if not kept.is_file():
+        with locked("windows-agent"):
+            if not kept.is_file():
+                with tempfile.TemporaryDirectory(prefix="slipway-agent-") as folder:
+                    made = Path(folder) / kept.name
+                    run(
+                        [zig.program(), "c++", "-target", _TARGET, *_FLAGS, *sources, *_LIBRARIES, "-o", made],
+                        env={**os.environ, **zig.caches()}, error=BuildError, what="Building the agent for Windows",
+                    )  # fmt: skip
+                    write_atomic(kept, made.read_bytes())
+    return kept
