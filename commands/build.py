@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from commands.requests import Build
+from commands.requests import AUTO, Build
 from core.cli.request import words
 from core.errors import UsageError
 
@@ -25,7 +25,7 @@ def run(request: Build) -> None:
     elif request.all:
         from toolchains.bundle import build_all
 
-        build_all.report(build_all.build_all(family, request.sources, force), as_json)
+        build_all.report(build_all.build_all(family, request.sources or AUTO, force), as_json)
     elif request.aar:
         from toolchains.bundle import aar
 
@@ -35,7 +35,7 @@ def run(request: Build) -> None:
     elif request.packages or (not request.engine and _without_engine(target)):
         from toolchains.bundle.native import build_native
 
-        report.native(build_native(target, family, request.sources, force), as_json)
+        report.native(build_native(target, family, request.sources or AUTO, force), as_json)
     else:
         from toolchains.bundle.builder import build
 
@@ -44,7 +44,7 @@ def run(request: Build) -> None:
             request.engine,
             family,
             force,
-            allow_newer_glibc=request.allow_newer_glibc,
+            allow_newer_glibc=request.allow_newer_glibc == "yes",
             selection=_selection(request.ops_from),
         )
         report.bundle(built, as_json)

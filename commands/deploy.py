@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +20,9 @@ from deploy.run.pipeline import deploy
 from deploy.run.program_files import check_whole
 from deploy.run.settings import Settings
 from models.text.source import is_language
+
+_SHAPE = re.compile(r"scalar|\d+(x\d+)*")
+"""Of ``--inputs``, what is no file: a shape to fill with ones."""
 
 
 def run(request: Deploy) -> None:
@@ -42,7 +46,7 @@ def run(request: Deploy) -> None:
     if program and not engine and format_at(program) == "onnx":
         engine = "onnxruntime"
     text = request.typed & {"prompt", "prompt_file"}
-    if (request.kleidiai or request.cpu_features or text) and not engine:
+    if (request.cpu_features or text) and not engine:
         engine = LEAN  # no other engine can
     settings = _settings(request, device, engine)
     if program:
@@ -78,20 +82,21 @@ def _settings(request: Deploy, device: Device, engine: str) -> Settings:
     Raises:
         UsageError: a senseless value, or one that is for another engine.
     """
+    shapes = [word for word in words(request.inputs) if _SHAPE.fullmatch(word)]
     once = {"num_executions": 1, "warmup": 0} if request.values else {}  # the tensors are those of one execution
     settings = Settings.parse(
         {**vars(request), **once},
-        inputs=tuple(map(Path, words(request.inputs))),
+        inputs=tuple(Path(word) for word in words(request.inputs) if word not in shapes),
         expected=tuple(map(Path, words(request.expected))),
-        input_shapes=request.input_shapes,
+        input_shapes=",".join(shapes),
         data=Path(request.data) if request.data else None,
         method=request.method,
-        keep_run=request.keep_run,
+        keep_run=request.keep_run == "yes",
         etdump=request.etdump or request.values,
         values=request.values,
         engine_flags=tuple(engine_flags(engine, provider=request.provider, profile=request.profile)),
     )
-    check_limits(engine, settings.kleidiai, settings.cpu_features)
+    check_limits(engine, settings.cpu_features)
     return settings.on(device)
 
 

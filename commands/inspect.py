@@ -126,9 +126,8 @@ def _print(request: Inspect, first: Run, patterns: list[str]) -> None:
 
     source = first.source
     rows = [row for row in sort(first.rows, _order(request, source)) if matches(row, patterns)]
-    shown_rows = rows[: request.top or None]
-    caption = _caption(first, len(shown_rows))
-    report.rows(request.json, shown_rows, _title(first), caption, first.facts, times=not source.emulated)
+    caption = _caption(first, len(rows))
+    report.rows(request.json, rows, _title(first), caption, first.facts, times=not source.emulated)
 
 
 def _order(request: Inspect, source: Source) -> str:
@@ -333,7 +332,6 @@ def _values(request: Inspect, source: Source, patterns: list[str]) -> None:
     gaps = gaps_of(source)
     wrong = [gap for gap in gaps if not gap.ok]
     shown_gaps = [gap for gap in gaps if contains((gap.name, gap.origin.module, gap.origin.source), patterns)]
-    shown_gaps = shown_gaps[: request.top or None]
     facts = {"run": source.name, "first": wrong[0].name if wrong else None}
     report.gaps(request.json, shown_gaps, source.name, len(gaps), facts)
     if wrong:
@@ -414,7 +412,6 @@ def _against(request: Inspect, one: Run, other: Run, patterns: list[str]) -> Non
     order = _order(request, one.source)
     found = pair(sort(one.rows, order), other.rows, same_program=shas[0] == shas[1] and shas[0] != "")
     kept = [each for each in found if any(matches(row, patterns) for row in (each.one, each.other) if row)]
-    kept = kept[: request.top or None]
     times = not (one.source.emulated and other.source.emulated)
     texts = [f"{len(kept)} of {len(found)} rows"]
     if times:

@@ -97,8 +97,8 @@ class Selection:
     engines: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     schemes: tuple[str, ...] = ()
-    limits: tuple[str, ...] = ("", "")
-    """`Settings.kleidiai` and `Settings.cpu_features`: kernels that the runs do without; not every engine can."""
+    limits: str = ""
+    """`Settings.cpu_features`: kernels that the runs do without; not every engine can."""
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ def _engines(target: Target, selection: Selection, text: bool) -> list[tuple[str
 
 
 def _no_limits(engine: str, selection: Selection) -> str:
-    return why_no_limits(engine, *selection.limits)
+    return why_no_limits(engine, selection.limits)
 
 
 def _no_engine(target: Target, engine: str) -> str:

@@ -10,8 +10,8 @@ THREADS = 1024
 """Threads that a runner's pool has at most (kMostThreads in runtime/base/platform.h)."""
 PROVIDERS = ("xnnpack", "cpu")
 LEAN = "lean"
-SWITCH = ("on", "off")
-"""The values of ``--kleidiai``."""
+KLEIDIAI = "-kleidiai"
+"""Of ``--cpu-features``: KleidiAI's kernels, which the runner has a flag of its own for."""
 CPU_FEATURES = (
     *("neon", "vfpv4", "fp16", "bf16", "dotprod", "i8mm", "sve", "sve2", "sme", "sme2"),
     *("ssse3", "sse4_1", "avx", "f16c", "fma", "avx2", "avx_vnni", "avx_vnni_int8", "avx512f", "avx512bw"),
@@ -45,24 +45,13 @@ def engine_flags(engine: str, *, provider: str = "", profile: bool = False) -> l
     return [*([f"--provider={provider}"] if provider else []), *(["--profile"] if profile else [])]
 
 
-def kleidiai_switch(text: str) -> str:
-    """The value of ``--kleidiai``: ``on``, ``off``, or empty for the engine's default.
-
-    Raises:
-        UsageError: another word.
-    """
-    if text and text not in SWITCH:
-        raise UsageError(f"--kleidiai cannot be {text!r}.", "it is on or off", "--kleidiai off")
-    return text
-
-
 def cpu_features(text: str) -> str:
-    """The value of ``--cpu-features`` in the runner's words: ``-sme2,-i8mm``, each feature once.
+    """The value of ``--cpu-features`` in the runner's words: ``-sme2,-i8mm``, each feature once, and `KLEIDIAI`.
 
     Raises:
         UsageError: a word without its minus, or a feature that does not exist.
     """
-    known = {_plain(name): name for name in CPU_FEATURES} | _ALIASES
+    known = {_plain(name): name for name in (*CPU_FEATURES, KLEIDIAI[1:])} | _ALIASES
     found: dict[str, None] = {}
     for word in filter(None, text.split(",")):
         name = word.strip().removeprefix("-")
@@ -75,7 +64,7 @@ def cpu_features(text: str) -> str:
         if _plain(name) not in known:
             raise UsageError(
                 f"There is no CPU feature {name!r}.",
-                f"there are {', '.join(CPU_FEATURES)}",
+                f"there are {', '.join(CPU_FEATURES)}, and kleidiai",
                 f"--cpu-features=-{known[nearest(_plain(name), known, 0)]}",
                 [name],
             )
@@ -83,33 +72,27 @@ def cpu_features(text: str) -> str:
     return ",".join(found)
 
 
-def limit_flags(kleidiai: str, features: str) -> list[str]:
-    """The runner's flags for a checked switch and checked features."""
-    flags = [f"--kleidiai={kleidiai}"] if kleidiai else []
-    return [*flags, f"--cpu_features={features}"] if features else flags
+def limit_flags(features: str) -> list[str]:
+    """The runner's flags for checked features."""
+    names = [name for name in features.split(",") if name]
+    others = ",".join(name for name in names if name != KLEIDIAI)
+    return [*["--kleidiai=off"] * (KLEIDIAI in names), *[f"--cpu_features={others}"] * bool(others)]
 
 
-def why_no_limits(engine: str, kleidiai: str, features: str) -> str:
+def why_no_limits(engine: str, features: str) -> str:
     """Why ``engine`` cannot do without kernels; empty if it can, or need not."""
-    if engine == LEAN or not (kleidiai or features):
-        return ""
-    if kleidiai and features:
-        return f"the engine {engine} can neither turn KleidiAI {kleidiai} nor leave CPU features unused"
-    if kleidiai:
-        return f"the engine {engine} cannot turn KleidiAI {kleidiai}"
-    return f"the engine {engine} cannot leave CPU features unused"
+    return f"the engine {engine} cannot leave CPU features unused" if features and engine != LEAN else ""
 
 
-def check_limits(engine: str, kleidiai: str, features: str) -> None:
+def check_limits(engine: str, features: str) -> None:
     """Refuse an engine that cannot do without kernels.
 
     Raises:
         UsageError: it cannot.
     """
-    if why := why_no_limits(engine, kleidiai, features):
-        names = " and ".join(["--kleidiai"] * bool(kleidiai) + ["--cpu-features"] * bool(features))
+    if why := why_no_limits(engine, features):
         raise UsageError(
-            f"{names} {'go' if kleidiai and features else 'goes'} with the engine {LEAN}.",
+            f"--cpu-features goes with the engine {LEAN}.",
             f"{why}: its kernels are chosen inside a library that has no switch for it",
             f"--engine {LEAN}",
             [engine],

@@ -192,8 +192,9 @@ def _providers(value: Result) -> None:
     placement = value.runner.placement
     fallen = Counter((node.operator, node.why) for node in placement.nodes if node.why) if placement else Counter()
     if placement and fallen:
-        # The runner's options have underscores, ours have dashes.
-        hints = re.sub(r"--\w+", lambda option: option[0].replace("_", "-"), "\n".join(placement.hints))
+        # The runner's options have underscores, ours have dashes, and --inputs takes shapes, too.
+        text = "\n".join(placement.hints).replace("--input_shapes", "--inputs")
+        hints = re.sub(r"--\w+", lambda option: option[0].replace("_", "-"), text)
         console.table(
             "Not on the requested provider",
             ["operator", "count", "why"],

@@ -11,11 +11,11 @@ from pydantic import BaseModel, ConfigDict
 from core.cli.request import number
 from deploy.devices.conditions import governor
 from deploy.devices.inventory import Device
-from deploy.run.engine_flags import THREADS, cpu_features, kleidiai_switch, limit_flags
+from deploy.run.engine_flags import THREADS, cpu_features, limit_flags
 
 WORDS = (
     *("num_executions", "warmup", "cpu_threads", "timeout", "wait", "retries"),
-    *("pin_governor", "cpu_affinity", "cooldown", "kleidiai", "cpu_features"),
+    *("pin_governor", "cpu_affinity", "cooldown", "cpu_features"),
 )
 """Words of the command line that `Settings.parse` reads; ``invoke.yaml`` and the environment have them, too."""
 RETRIES = 2
@@ -92,10 +92,8 @@ class Settings(BaseModel):
     """Leave the run's folder on the device, as ``runs/kept-…``."""
     engine_flags: tuple[str, ...] = ()
     """The runner's, of those that only some engines have: ``--provider=cpu``."""
-    kleidiai: str = ""
-    """``on`` or ``off``: whether the engine lean may choose KleidiAI's kernels; empty: on where they are built in."""
     cpu_features: str = ""
-    """Features of the CPU that the engine lean leaves unused, as its runner reads them: ``-sme2,-i8mm``."""
+    """Features of the CPU that the engine lean leaves unused: ``-sme2,-i8mm``; ``-kleidiai`` is among them."""
     method: str = ""
     """Which of the program's methods; empty: ``forward``, or the only one."""
     data: Path | None = None
@@ -120,13 +118,12 @@ class Settings(BaseModel):
             num_executions=number("num-executions", words.get("num_executions"), 1, 0) or None,
             warmup=_or_none(number("warmup", words.get("warmup"), 0, -1)),
             threads=number("cpu-threads", words.get("cpu_threads"), 0, most=THREADS),
-            timeout=number("timeout", words.get("timeout"), 1, 0, whole=False),
-            wait=number("wait", words.get("wait"), 0, 300, whole=False),
+            timeout=number("timeout", words.get("timeout"), 1, 0, whole=False, typed=False),
+            wait=number("wait", words.get("wait"), 0, 300, whole=False, typed=False),
             retries=number("retries", words.get("retries"), 0, RETRIES, typed=False),
             pin_governor=governor(words.get("pin_governor") or ""),
             cpu_affinity=str(words.get("cpu_affinity") or ""),
             cooldown=number("cooldown", words.get("cooldown"), 1, 0, whole=False),
-            kleidiai=kleidiai_switch(words.get("kleidiai") or ""),
             cpu_features=cpu_features(words.get("cpu_features") or ""),
             **others,
         )
@@ -144,7 +141,7 @@ class Settings(BaseModel):
     @property
     def limits(self) -> list[str]:
         """The runner's flags for the kernels that the run does without."""
-        return limit_flags(self.kleidiai, self.cpu_features)
+        return limit_flags(self.cpu_features)
 
     @property
     def executions(self) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from core.errors import DeviceBusyError, SlipwayError
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same step may succeed a little later; a busy device does not count, since `--wait` covers it."""
+    """Whether the same step may succeed a little later; a busy device does not count: `wait` covers it."""
     return isinstance(error, SlipwayError) and error.transient and not isinstance(error, DeviceBusyError)
 
 

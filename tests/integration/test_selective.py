@@ -106,7 +106,7 @@ def test_deploy_refuses_what_it_lacks_before_anything_is_uploaded(programs: Path
     def deploy(program: str, *words: str) -> tuple[int, dict[str, Any]]:
         argv = [str(ROOT / "inv"), "deploy", "--device", "here", "--bundle", "lean-portable", "--json", *words]
         done = ran(
-            [*argv, "--program", str(programs / f"{program}.pte")],
+            [*argv, "--model", str(programs / f"{program}.pte")],
             timeout=120,
             env={**os.environ, "SLIPWAY_DEVICES_FILE": str(devices)},
         )

@@ -85,7 +85,7 @@ def test_called_bare_with_help_and_version(inv: Inv) -> None:
         (["matrix", "--schemes", "fp32,q"], ["fp32,qs8"], ["qs8"]),
         (["devices.start", "p"], ["pi"], ["local", "deploy"]),
         (["build", "--target", "linux-arm"], ["linux-arm64", "linux-armv7"], ["linux-x86"]),
-        (["deploy", "--program", ""], [], ["deploy", "pi"]),
+        (["deploy", "--data", ""], [], ["deploy", "pi"]),
         (["--vers"], ["--version"], []),
         ([], ["deploy"], ["--version"]),
     ],

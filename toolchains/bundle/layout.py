@@ -111,7 +111,7 @@ def check(origin: Origin, folder: Path) -> list[inspect.Binary]:
             f"The bundle would not start on the older devices of {target.name}.",
             "; ".join(newer),
             f"./inv build --target {target.name} --toolchain zig (whose binaries need less); "
-            "or, for devices known to be newer, --allow-newer-glibc",
+            "or, for devices known to be newer, INVOKE_SLIPWAY_ALLOW_NEWER_GLIBC=yes",
             newer,
         )
     return binaries

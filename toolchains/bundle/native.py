@@ -55,7 +55,8 @@ def choose_source(sources: str) -> Source:
         ConfigError: unknown source.
     """
     if sources not in SOURCES:
-        raise ConfigError(f"There are no sources {sources!r}.", f"sources are {', '.join(SOURCES)}", "--sources auto")
+        known = f"sources are {', '.join(SOURCES)}"
+        raise ConfigError(f"There are no sources {sources!r}.", known, "INVOKE_SLIPWAY_SOURCES=auto")
     if sources == "auto":
         from toolchains.debian import packages as debian
 

@@ -61,7 +61,7 @@ def kleidiai(target: Target, graph: sbom.Graph) -> tuple[bool, str]:
             return True, f"kleidiai/{node['version']}, {how}"
     if target.machine != "aarch64":
         return False, "KleidiAI is for 64-bit Arm"
-    return False, f"Debian's KleidiAI is compiled for Linux; for {target.os} --sources git compiles upstream's"
+    return False, f"Debian's KleidiAI is for Linux; for {target.os} INVOKE_SLIPWAY_SOURCES=git compiles upstream's"
 
 
 def notes(target: Target, toolchain: str) -> tuple[str, ...]:

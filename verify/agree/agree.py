@@ -110,13 +110,13 @@ def _look(program: Compared, executor: Executor) -> Cell:
     return look(executor, program)
 
 
-def of_sound(some: sound.Choice, *, whole: bool) -> Subject:
+def of_sound(pattern: str, *, whole: bool) -> Subject:
     """The programs of upstream's tests and ours."""
     from core.environment import ensure_test
 
     ensure_test()
-    tests = some.tests(whole=whole)
-    cases = [case for test in tests for case in test.cases if some.takes(case)]
+    tests = sound.chosen(pattern, whole=whole)
+    cases = [case for test in tests for case in test.cases if not case.left_out]
     items = [Item(one.name, sound.digest(one), partial(_look_at, one)) for one in cases]
     return Subject(items, sound.families(tests), "upstream-tests", "./inv self.agree --sound")
 
@@ -129,7 +129,7 @@ def _name(executor: Executor, program: str) -> str:
     return f"{executor.target} {executor.platform.cpu}: {program}"
 
 
-def compare(subject: Subject, executors: Sequence[Executor], again: bool = False) -> list[Column]:
+def compare(subject: Subject, executors: Sequence[Executor]) -> list[Column]:
     """Compare all programs on all executors.
 
     Raises:
@@ -140,7 +140,7 @@ def compare(subject: Subject, executors: Sequence[Executor], again: bool = False
         for item in subject.items
         for executor in executors
     ]
-    sweep("comparing", cells, Journal.of(subject.journal, Cell), again=again, remark=_remark)
+    sweep("comparing", cells, Journal.of(subject.journal, Cell), remark=_remark)
     return columns(subject.journal, executors, [item.name for item in subject.items])
 
 
@@ -172,15 +172,15 @@ def run(request: Agree) -> None:
     abouts = [] if request.sound else chosen(request.program)
     ensure_export()
     executors = executors_for(request.target, request.cpu)
-    some = sound.Choice(request.program, request.kept, request.sample)
-    subject = of_sound(some, whole=request.update) if request.sound else of_zoo(list(prepare(abouts)))
+    whole = request.update
+    subject = of_sound(request.program, whole=whole) if request.sound else of_zoo(list(prepare(abouts)))
     try:
-        found = compare(subject, executors, request.again)
+        found = compare(subject, executors)
     finally:
         if request.update:
             names = [name for family in subject.families.values() for name in family]
             publish(subject.families, columns(subject.journal, executors, names))
-    show(found, subject, request.json)
+    show(found, subject)
     wrong = [f"{name} on {one.target} {one.cpu}" for one in found for name, cell in one.cells.items() if cell.wrong]
     if wrong:
         count = sum(len(one.cells) for one in found)
@@ -192,16 +192,8 @@ def run(request: Agree) -> None:
         )
 
 
-def show(found: Sequence[Column], subject: Subject, as_json: bool) -> None:
-    """Print a table with a line for each program, or for each family and executor if there are many; or JSON."""
-    if as_json:
-        said = [
-            {"target": one.target, "cpu": one.cpu, "how": one.how,
-             "cells": {name: cell.model_dump(mode="json") for name, cell in one.cells.items()}}
-            for one in found
-        ]  # fmt: skip
-        console.print_json({"engine": ENGINE, "columns": said})
-        return
+def show(found: Sequence[Column], subject: Subject) -> None:
+    """Print a table with a line for each program, or for each family and executor if there are many."""
     title = f"Engine {ENGINE} against upstream's runtime: the same bits, or the largest difference"
     names = [item.name for item in subject.items]
     if len(found) <= 4 and len(names) <= MANY:

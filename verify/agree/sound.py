@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -162,38 +161,24 @@ def families(tests: Sequence[Test]) -> dict[str, list[str]]:
     return found
 
 
-@dataclass(frozen=True)
-class Choice:
-    """Which of upstream's tests and programs."""
+def chosen(pattern: str, *, whole: bool) -> list[Test]:
+    """Upstream's tests and programs, after those ran that did not yet.
 
-    pattern: str = ""
-    """Parts of tests' ids, with commas between them; all when empty."""
-    kept: bool = False
-    """Only tests that ran here before."""
-    sample: int = 1
-    """One program of so many: the same ones, whatever else ran."""
+    Args:
+        pattern: parts of tests' ids, with commas between them; all when empty.
+        whole: each family has to be there as a whole.
 
-    def takes(self, case: Case) -> bool:
-        """Whether a program is in the sample."""
-        return not case.left_out and int(sha256_bytes(case.name.encode())[:8], 16) % self.sample == 0
-
-    def tests(self, jobs: int = 0, *, whole: bool) -> list[Test]:
-        """The tests; runs the remaining ones first, unless only the earlier ones are requested.
-
-        Args:
-            whole: each family has to be there as a whole.
-
-        Raises:
-            UsageError: only a part of one is chosen.
-        """
-        names = suites.chosen(self.pattern)
-        chosen = {family_of(name) for name in names}
-        upstreams = [] if all(suites.family_of(name) for name in names) else suites.names()
-        listed = [name for name in (*suites.our_names(), *upstreams) if family_of(name) in chosen]
-        if whole and len(listed) > len(names):
-            raise UsageError(
-                "--update goes with whole families of programs.",
-                "the docs count all of a family",
-                "./inv self.agree --sound --update",
-            )
-        return suites.ran(names) if self.kept else suites.collect(names, jobs)
+    Raises:
+        UsageError: only a part of one is chosen.
+    """
+    names = suites.chosen(pattern)
+    families = {family_of(name) for name in names}
+    upstreams = [] if all(suites.family_of(name) for name in names) else suites.names()
+    listed = [name for name in (*suites.our_names(), *upstreams) if family_of(name) in families]
+    if whole and len(listed) > len(names):
+        raise UsageError(
+            "--update goes with whole families of programs.",
+            "the docs count all of a family",
+            "./inv self.agree --sound --update",
+        )
+    return suites.collect(names)

@@ -60,8 +60,7 @@ def folder_of(program: Exported) -> Path:
 def key(program: Exported) -> str:
     """Digest of the net, the packages and the code that makes it.
 
-    Not of the exporter's own code: a program of last week's is as good for a comparison of engines. ``--again`` exports
-    anew.
+    Not of the exporter's own code: a program of last week's is as good for a comparison of engines.
     """
     own = [sha256_file(file) for file in CODE]
     lock = sha256_file(bootstrap.lock_file("nets"))
@@ -157,12 +156,12 @@ def journal() -> Journal[Export]:
     return Journal.of("nets-export", Export)
 
 
-def export(programs: Sequence[Exported], again: bool = False) -> dict[str, Export]:
+def export(programs: Sequence[Exported]) -> dict[str, Export]:
     """Export what is not there yet; results by the programs' names, in their order."""
     environment.ensure_export()  # before the keys, which name its versions
     with Exporter() as exporter:
         cells = [sweeping.Cell(one.name, key(one), partial(exporter.export, one)) for one in programs]
-        return sweeping.sweep("exporting", cells, journal(), again=again, holds=_holds, remark=remark)
+        return sweeping.sweep("exporting", cells, journal(), holds=_holds, remark=remark)
 
 
 def _holds(made: Export) -> bool:

@@ -302,18 +302,15 @@ def run(request: Operators) -> None:
     else:
         digest = bundle_digest(bundle)
         cells = [_cell(bundle, digest, case) for case in cases]
-        kept_ones = sweep("running", cells, Journal.of("operators", Seen), again=request.again)
+        kept_ones = sweep("running", cells, Journal.of("operators", Seen))
         seen = dict(zip((case.name for case in cases), kept_ones.values(), strict=True))
     version = next((one.version for one in reversed(seen.values())), "")
     how = bundle.manifest.offers.verified + (", forms of an operator set together" if together else "")
     if request.update:
         OPERATORS.write(table_of_rows(rows(target, seen, together=together)))
     found = {name: _rounded(one) for name, one in seen.items()}
-    if request.json:
-        console.print_json({"target": target, "engine": f"{ENGINE} {version}", "how": how, "cases": found})
-        return
     console.table(
-        f"Operators of the XNNPACK provider on {target} ({how})",
+        f"Operators of the XNNPACK provider on {target} ({ENGINE} {version}, {how})",
         ["operator", "form", "documented", "ran on", "max difference", "agrees"],
         [
             [case.operator, case.title, "XNNPACK" if case.documented else "CPU", found[case.name]["provider"],

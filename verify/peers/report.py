@@ -135,7 +135,7 @@ def run(request: Peers) -> None:
     every = {one.name: one for net in NETS for bits in FAR for one in [Wanted(net, bits)]}
     chosen = [every[name] for name in pick(every, request.only, EXAMPLE)]
     runtimes = pick(RUNTIMES, request.runtimes, EXAMPLE)
-    cells = sweep(chosen, runtimes, engine(LEAN), request.runs, request.again)
+    cells = sweep(chosen, runtimes, engine(LEAN), request.runs)
     tables = {
         "latency": latencies(cells), "rest": _table(cells, _rest), "outputs": _table(cells, _apart),
         "reasons": [["runtime", "net", "why there is no figure"], *map(list, reasons(cells))],
