@@ -10,10 +10,7 @@ from __future__ import annotations
 import invoke
 
 from commands import devices, language, own, requests
-from core.cli import (
-    handover,  # noqa: F401  # first of all: another program's Invoke gives way to ./inv
-    invoked,
-)
+from core.cli import invoked
 from core.cli.request import number, words
 from core.cli.task import task
 

@@ -13,7 +13,7 @@ from commands.requests import Compare
 from core.cli.request import words
 from core.errors import MatrixError, SlipwayError, UsageError
 from core.formats.bundle import Bundle
-from core.formats.samples import Samples
+from core.formats.program import Samples
 from deploy.comparing import report
 from deploy.comparing.model import Compared
 from deploy.comparing.run import Metric, compare

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from commands.requests import Inspect
-from core.cli.near import near
 from core.console import shown
-from core.errors import ConfigError, MismatchError, NotSupportedError, ProgramError, UsageError
+from core.errors import ConfigError, MismatchError, NotSupportedError, ProgramError, UsageError, near
 from core.files import sha256_file
 from core.formats.program import DESCRIPTION, load_program
 from core.paths import programs_dir, results_dir

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.cli.near import did_you_mean, near
-from core.errors import ConfigError, HostError, NotSupportedError
+from core.errors import ConfigError, HostError, NotSupportedError, did_you_mean, near
 from toolchains import ndk_folder
 
 if sys.version_info >= (3, 11):

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-from core.console import screen
+from core.console import marks
 from core.console.first import VARIABLE, Whole
 from core.console.units import clock, size, took
 from core.plain import json_text, plain
@@ -215,7 +215,7 @@ def animated(console: Console) -> bool:
 
 def _console(stream: TextIO | None) -> Console:
     if stream is None:
-        return screen.err()
+        return marks.err()
     from rich.console import Console
 
     with _lock:

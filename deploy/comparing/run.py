@@ -10,7 +10,7 @@ from typing import Any, Literal
 from core import console
 from core.errors import SlipwayError
 from core.formats.bundle import Bundle
-from core.formats.samples import Sample, Samples
+from core.formats.program import Sample, Samples
 from deploy.comparing import metrics, sampling
 from deploy.comparing.model import Accuracy, Compared, Row, marked, row, suggested
 from deploy.comparing.sampling import widened

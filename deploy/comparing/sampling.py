@@ -13,8 +13,7 @@ import numpy as np
 from core.errors import TransferError, UsageError
 from core.files import sha256_file
 from core.formats.bundle import Bundle
-from core.formats.program import Program, load_program
-from core.formats.samples import Sample
+from core.formats.program import Program, Sample, load_program
 from deploy.devices.inventory import Device
 from deploy.devices.roots import device_root
 from deploy.run import collect

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from core.cli.near import suggestion
-from core.errors import ConfigError, DeviceBusyError, SlipwayError
+from core.errors import ConfigError, DeviceBusyError, SlipwayError, suggestion
 from core.files import sha256_bytes
 from core.paths import cache_dir
 from deploy.lab.session import DEFAULT, VARIABLE, Lab

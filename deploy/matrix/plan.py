@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from core.cli.near import nearest, suggestion
-from core.errors import ConfigError, NotSupportedError, UsageError
+from core.errors import ConfigError, NotSupportedError, UsageError, nearest, suggestion
 from core.formats.program import ENGINES
 from deploy.devices.inventory import HOST, Device
 from deploy.matrix.words import Expression, Words

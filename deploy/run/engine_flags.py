@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from core.cli.near import nearest
-from core.errors import UsageError
+from core.errors import UsageError, nearest
 
 ENGINE = "onnxruntime"
 THREADS = 1024

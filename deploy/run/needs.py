@@ -17,7 +17,7 @@ from core.files import write_json
 from core.formats.bundle import RUNNER, Bundle
 from core.formats.program import format_of
 from core.paths import cache_dir
-from core.processes.bounded import LimitError, Limits, run_bounded
+from core.processes.commands import LimitError, Limits, run_bounded
 from core.strict_json import JsonError, parse_json, validated
 from deploy.run.runner import RESULT_LIMIT, Node, error_in, failure
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from core.errors import ExportError, HostError
 from core.formats.program import BY_ONNX, TensorFile
 from core.paths import IMPORTS, ROOT
-from core.processes.output import ANSWER
+from core.processes.commands import ANSWER
 from models.lowering.forked import Forked, can_fork
 
 if TYPE_CHECKING:

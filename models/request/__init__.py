@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from core.cli.near import did_you_mean, near
-from core.errors import ConfigError, ExportError
+from core.errors import ConfigError, ExportError, did_you_mean, near
 from core.files import sha256_bytes, sha256_file
 from core.paths import ROOT, programs_dir
 from models.request import sample_files, variants

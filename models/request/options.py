@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from core.cli.near import nearest, suggestion
 from core.cli.request import words
-from core.errors import ConfigError, UsageError
+from core.errors import ConfigError, UsageError, nearest, suggestion
 
 PRECISIONS = ("fp32", "static_quant", "dynamic_quant")
 """Names of upstream's ``ConfigPrecisionType``, in lower case."""

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.cli.near import suggestion
 from core.environment import bootstrap
-from core.errors import ConfigError, ExportError, HostError
+from core.errors import ConfigError, ExportError, HostError, suggestion
 from core.files import sha256_file
 from models.request import backends
 from models.request.options import Options

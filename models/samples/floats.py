@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from core.formats.samples import Sample, Samples
+from core.formats.program import Sample, Samples
 from models import loading
 from models.loading import reference
 from models.lowering import state

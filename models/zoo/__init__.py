@@ -6,8 +6,7 @@ import functools
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.cli.near import suggestion
-from core.errors import ConfigError
+from core.errors import ConfigError, suggestion
 from core.paths import IMPORTS
 from models.zoo.schemes import ONNX_SCHEMES, get_scheme, load_schemes, scheme_of
 from models.zoo.tables import read

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from core.cli.near import suggestion
-from core.errors import ConfigError
+from core.errors import ConfigError, suggestion
 from models.zoo.tables import read
 
 ONNX_SCHEMES = ("fp32", "qs8")

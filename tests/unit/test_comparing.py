@@ -15,8 +15,7 @@ from commands import compare as command
 from commands.requests import Compare
 from core import environment
 from core.errors import ConfigError, ProgramError, UsageError
-from core.formats.program import Classes, Program, Quantization, TensorFile, Tolerance
-from core.formats.samples import Sample
+from core.formats.program import Classes, Program, Quantization, Sample, TensorFile, Tolerance
 from deploy.comparing import metrics, report
 from deploy.comparing.model import Accuracy, Compared, Row, marked, suggested
 from deploy.comparing.run import accuracy

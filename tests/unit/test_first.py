@@ -16,7 +16,7 @@ from rich.console import Console
 
 from core import console, environment
 from core.console import first, live
-from core.console import screen as screens
+from core.console import marks as screens
 from core.console.first import SECONDS, Whole
 from core.environment import bootstrap, install_bar
 from core.errors import HostError

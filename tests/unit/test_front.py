@@ -16,8 +16,8 @@ from invoke.parser import Argument, ParserContext
 import tasks
 from commands.requests import Deploy, Export
 from core.cli import invoked, settings
+from core.cli.main import refused
 from core.cli.settings import check
-from core.cli.usage import refused
 from core.errors import ConfigError, UsageError
 from core.paths import ROOT
 from tests.conftest import Inv

@@ -23,7 +23,7 @@ from core.files import sha256_bytes, sha256_file
 from core.formats.program import DESCRIPTION
 from core.paths import IMPORTS, ROOT, dist_part
 from core.processes import sweep as sweeping
-from core.processes.output import ANSWER
+from core.processes.commands import ANSWER
 from core.processes.sweep import Journal
 from models.lowering.quiet import log_path
 from models.request import versions
