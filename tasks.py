@@ -59,9 +59,8 @@ def targets(request: requests.Targets) -> None:
 @task(requests.Doctor)
 def doctor(request: requests.Doctor) -> None:
     from toolchains import doctor as room
-    from toolchains import seals
 
-    (seals if request.cache else room).report(request.json)
+    (room.report_cache if request.cache else room.report)(request.json)
 
 
 @task(requests.Build)

@@ -10,7 +10,7 @@ from core.cli.request import words
 from core.errors import UsageError
 
 if TYPE_CHECKING:
-    from toolchains.bundle.selection import Selection
+    from toolchains.bundle.inputs import Selection
 
 
 def run(request: Build) -> None:
@@ -23,9 +23,9 @@ def run(request: Build) -> None:
 
         profiles.report(Path(request.profiles), words(request.named), family, as_json)
     elif request.all:
-        from toolchains.bundle import build_all
+        from toolchains.bundle import native
 
-        build_all.report(build_all.build_all(family, request.sources or AUTO, force), as_json)
+        native.report(native.build_all(family, request.sources or AUTO, force), as_json)
     elif request.aar:
         from toolchains.bundle import aar
 
@@ -75,7 +75,7 @@ def _selection(programs: str) -> Selection | None:
     from core.formats.program import load_program
     from deploy.run.needs import describe
     from toolchains.bundle.builder import build
-    from toolchains.bundle.selection import select
+    from toolchains.bundle.inputs import select
     from toolchains.targets import host_target
 
     names, files = [], []

@@ -171,7 +171,7 @@ def _language(one: Exportable) -> Path | SlipwayError:
 def each(programs: Sequence[Exportable]) -> dict[Exportable, Path | SlipwayError]:
     """The folder of each program of a matrix, or the error that it ended with."""
     from models.request import resolve
-    from models.request.variants import chosen
+    from models.request.partitioners import chosen
     from models.zoo import trained
 
     trained.fetch(dict.fromkeys(one.model for one in programs if not one.text))

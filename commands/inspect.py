@@ -20,7 +20,7 @@ from deploy.run.runner import ETDUMP, VALUES
 
 if TYPE_CHECKING:
     from models.inspection.dump import Execution
-    from models.inspection.rows import Row
+    from models.inspection.report import Row
     from models.inspection.values import Gap
 
 _RECORD = "model.etrecord"
@@ -121,12 +121,12 @@ def _several(request: Inspect, runs: Sequence[Path], patterns: list[str]) -> Non
 
 def _print(request: Inspect, first: Run, patterns: list[str]) -> None:
     from models.inspection import report
-    from models.inspection.rows import matches, sort
+    from models.inspection.report import matches, sort
 
     source = first.source
     rows = [row for row in sort(first.rows, _order(request, source)) if matches(row, patterns)]
     caption = _caption(first, len(rows))
-    report.rows(request.json, rows, _title(first), caption, first.facts, times=not source.emulated)
+    report.show(request.json, rows, _title(first), caption, first.facts, times=not source.emulated)
 
 
 def _order(request: Inspect, source: Source) -> str:
@@ -135,7 +135,7 @@ def _order(request: Inspect, source: Source) -> str:
 
 def _check(request: Inspect, source: Source) -> None:
     """Refuse what the run does not have, before anything heavy is imported."""
-    from models.inspection.rows import TIMES, sort
+    from models.inspection.report import TIMES, sort
 
     sort((), _order(request, source))
     if source.emulated and request.sort in TIMES:
@@ -277,9 +277,8 @@ def read(source: Source) -> Run:
     dump.check(source.dump.read_bytes(), shown(source.dump))
     ensure_export()
     from models.inspection.origins import find as find_origins
-    from models.inspection.rows import Kernel, rows
-    from models.lowering.progress import Stages
-    from models.lowering.quiet import log_path, quiet
+    from models.inspection.report import Kernel, rows
+    from models.lowering.progress import Stages, log_path, quiet
 
     runner = source.result.runner if source.result else None
     notes = []
@@ -326,7 +325,7 @@ def _caption(found: Run, count: int) -> str:
 def _values(request: Inspect, source: Source, patterns: list[str]) -> None:
     """Print how far each operator is from PyTorch; then raise `MismatchError` if one is beyond its tolerance."""
     from models.inspection import report
-    from models.inspection.rows import contains
+    from models.inspection.report import contains
 
     gaps = gaps_of(source)
     wrong = [gap for gap in gaps if not gap.ok]
@@ -374,8 +373,7 @@ def gaps_of(source: Source) -> tuple[Gap, ...]:
             again.replace("--etdump", "--values --method forward"),
         )
     from models.inspection import dump
-    from models.lowering.progress import Stages
-    from models.lowering.quiet import log_path, quiet
+    from models.lowering.progress import Stages, log_path, quiet
 
     dump.check(source.dump.read_bytes(), shown(source.dump))
     ensure_export()
@@ -404,8 +402,7 @@ def gaps_of(source: Source) -> tuple[Gap, ...]:
 
 def _against(request: Inspect, one: Run, other: Run, patterns: list[str]) -> None:
     from models.inspection import report
-    from models.inspection.against import pair
-    from models.inspection.rows import matches, sort
+    from models.inspection.report import matches, pair, sort
 
     shas = [each.source.result.program.sha256 if each.source.result else "" for each in (one, other)]
     order = _order(request, one.source)

@@ -191,8 +191,6 @@ def _explain_pip(text: str, log: Path) -> NoReturn:
     fail("pip could not install the packages.", f"{last_lines(text)}\nIts whole output is in {log}.", retry)
 
 
-TYPE_CHECKING = False
-
 MIRROR = "SLIPWAY_TORCH_MIRROR"
 """The variable that names another folder of these wheels, by an address that begins with http or https."""
 _ADDRESSED = re.compile(r"(\S+) @ (\S+) ; (.+?) \\\n +--hash=sha256:([0-9a-f]{64})\n")

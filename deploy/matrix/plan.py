@@ -36,7 +36,7 @@ class Exportable:
     also: str = ""
     """Another name of the scheme, for expressions: Arm's."""
     variant: str = ""
-    """Other partitioners or options (`models.request.variants.chosen`); empty: the usual ones."""
+    """Other partitioners or options (`models.request.options.chosen`); empty: the usual ones."""
     why_not: str = ""
     """Why it cannot be exported; empty if it can."""
     text: bool = False

@@ -15,14 +15,13 @@ from typing import Any
 from core.errors import ConfigError, ExportError, did_you_mean, near
 from core.files import sha256_bytes, sha256_file
 from core.paths import ROOT, programs_dir
-from models.request import sample_files, variants
+from models.request import options
 from models.request.options import Options, parse
-from models.request.partitioners import check, sets, sources, why_not
+from models.request.partitioners import check, scheme_with, sets, sources, suffix, why_not
 from models.users import packages
-from models.users.depends import version
+from models.users.watching import version
 from models.zoo import ZooModel, get_model, trained
-from models.zoo.schemes import ONNX_SCHEMES, Scheme, get_scheme, scheme_of
-from models.zoo.tables import CODE, HERE
+from models.zoo.schemes import CODE, HERE, ONNX_SCHEMES, Scheme, get_scheme, scheme_of
 from models.zoo.trained import RANDOM, TRAINED, WEIGHTS
 
 PACKAGES = {
@@ -173,7 +172,7 @@ def resolve(
     """
     scheme = scheme_of(scheme)
     chosen = parse(options)
-    kind = variants.scheme_with(get_scheme(scheme), chosen)
+    kind = scheme_with(get_scheme(scheme), chosen)
     check_format(format, scheme, partitioners, chosen)
     zoo: ZooModel | None = None
     if ":" in model or model.endswith(".py"):
@@ -218,7 +217,7 @@ def resolve(
             "--partitioners xnnpack, which is the default; or --scheme fp32 or qs8",
             [scheme, *offered],
         )
-    rest = f"-{scheme}{variants.suffix(offered, chosen)}" + ("" if format == "pte" else f"-{format}")
+    rest = f"-{scheme}{suffix(offered, chosen)}" + ("" if format == "pte" else f"-{format}")
     programs = (out or programs_dir()).absolute()
     if zoo is None and _is_anothers(programs / f"{label}{rest}", source):
         label += f"-{sha256_bytes(os.fsencode(source))[:6]}"
@@ -259,14 +258,14 @@ def _samples(samples: str) -> str:
     Raises:
         UsageError, ConfigError: there is no such thing.
     """
-    sample_files.check(samples)
+    options.check(samples)
     return os.fspath(Path(samples).expanduser().absolute())
 
 
 def _samples_digest(samples: str) -> str:
-    if sample_files.is_function(samples):
+    if options.is_function(samples):
         return sha256_file(_user_file(samples)[0])
-    return sha256_bytes("".join(f"{sha256_file(file)} {file}\n" for file in sample_files.files(samples)).encode())
+    return sha256_bytes("".join(f"{sha256_file(file)} {file}\n" for file in options.files(samples)).encode())
 
 
 @functools.cache

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from core.errors import SlipwayError
 from models.request import Request, key, resolve
-from models.users.depends import changed
+from models.users.watching import changed
 from models.zoo import load_zoo
 
 DESCRIPTION = "program.json"  # core.formats.program has it too, but costs pydantic's import

@@ -123,8 +123,8 @@ def test_a_gemm_without_a_bias_gets_one_of_zeros() -> None:
     import onnx
     from onnx.reference import ReferenceEvaluator
 
-    from models.onnx.graph import Graph
     from models.onnx.making import add_zero_biases
+    from models.onnx.operators import Graph
 
     for transposed in (0, 1):
         graph = Graph("gemm", 18)
@@ -143,8 +143,8 @@ def test_ones_for_inputs_are_those_of_the_runner(tmp_path: Path, monkeypatch: py
     ensure_onnx()
     import onnx
 
-    from models.onnx.graph import Graph
     from models.onnx.host import Reference, run
+    from models.onnx.operators import Graph
 
     monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
     graph = Graph("sum", 18)

@@ -19,7 +19,7 @@ from models.export import export
 from tests.integration.test_runner import programs
 from tests.support.processes import ran
 from toolchains.bundle import builder
-from toolchains.bundle.selection import select
+from toolchains.bundle.inputs import select
 
 __all__ = ["programs"]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from models.onnx.graph import Graph
+from models.onnx.operators import Graph
 
 XNNPACK, CPU = "XnnpackExecutionProvider", "CPUExecutionProvider"
 Make = Callable[[Graph], Any]

@@ -14,7 +14,7 @@ from core.errors import ConfigError, UsageError
 from core.paths import ROOT
 from models.request import partitioners, resolve
 from models.request.options import Options
-from models.request.variants import kind_of, scheme_with
+from models.request.partitioners import kind_of, scheme_with
 from models.zoo import combinations
 from models.zoo.schemes import get_scheme, load_type_names, scheme_of, type_of
 

@@ -57,7 +57,7 @@ class Mirror:
 
     uris: tuple[str, ...]
     keyring: Path | None
-    """None: this system has no keys of Debian's; `toolchains.debian.keys` gets them."""
+    """None: this system has no keys of Debian's; `toolchains.debian.release` gets them."""
 
 
 def parse_list(text: str) -> Iterator[Source]:

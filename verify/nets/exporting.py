@@ -25,7 +25,7 @@ from core.paths import IMPORTS, ROOT, dist_part
 from core.processes import sweep as sweeping
 from core.processes.commands import ANSWER
 from core.processes.sweep import Journal
-from models.lowering.quiet import log_path
+from models.lowering.progress import log_path
 from models.request import versions
 from models.zoo.schemes import get_scheme
 from verify.nets.table import Exported

@@ -11,8 +11,7 @@ from typing import Any
 
 from core.errors import ConfigError
 from core.files import sha256_bytes
-from models.zoo.schemes import get_scheme
-from models.zoo.tables import read
+from models.zoo.schemes import get_scheme, read
 from verify.corpus import pick
 
 TABLE = Path(__file__).with_name("nets.toml")
