@@ -31,7 +31,6 @@ def run(request: Deploy) -> None:
     Raises:
         SlipwayError: of the class that names the failure; see ``docs/deploy.md``.
     """
-    from core.console.live import part
     from deploy.run import report
     from toolchains.bundle.builder import build
     from toolchains.targets import get_target
@@ -60,19 +59,12 @@ def run(request: Deploy) -> None:
         installed_beside(list if program else partial(requested, request, kind), device.virtual) as requests,
     ):
         settings = settings.model_copy(update={"text": prompt})
-        with part("runner"):
-            bundle = bundle or build(target, engine, request.toolchain)
-        if program is None:
-            with part("export"):
-                (path,) = exported(requests)
-        else:
-            path = program
+        bundle = bundle or build(target, engine, request.toolchain)
+        path = program or exported(requests)[0]
         own = partial(_compute, path, settings) if program and kind == "onnx" else None
-        with part("run"):
-            found = deploy(device, bundle, path, settings, compute=own, listeners=listeners)
+        found = deploy(device, bundle, path, settings, compute=own, listeners=listeners)
         if prompt:
-            with part("compare"):
-                found = judged(found, path, prompt, greedy=request.temperature == 0)
+            found = judged(found, path, prompt, greedy=request.temperature == 0)
     report.result(found, request.json)
 
 
