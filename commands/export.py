@@ -116,7 +116,8 @@ def divided(request: Export | Deploy) -> tuple[tuple[tuple[str, ...], ...], dict
 
 def _attempt(requests: Sequence[ExportRequest], force: bool = False, at_once: int = 1) -> dict[str, SlipwayError]:
     """Export the outdated programs; the failures by the requests' names. Torch comes only if there are any."""
-    from models.request.current import current
+
+    from models.request import current
 
     outdated = [request for request in requests if force or not current(request)]
     if not outdated:
@@ -142,7 +143,7 @@ def installed_beside(find: Callable[[], list[ExportRequest]], device: str) -> It
     """
     from core.environment import beside, running, venv
     from core.environment.bootstrap import is_installed
-    from models.request.current import current
+    from models.request import current
 
     if is_installed(venv(), "export") or all(map(current, find())):
         yield fetched(find)

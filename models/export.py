@@ -24,8 +24,7 @@ from models.lowering.graphs import Layer, base_name, layers, living, target_name
 from models.lowering.lowering import Lowered
 from models.lowering.progress import Stages, log_path, quiet, trace
 from models.reference.host import Host
-from models.request import Request, key, partitioners, resolve, versions
-from models.request.current import DESCRIPTION, stale
+from models.request import DESCRIPTION, Request, key, partitioners, resolve, stale, versions
 from models.request.options import Options
 from models.request.partitioners import kind_of
 from models.users.packages import install, pins

@@ -172,7 +172,7 @@ def limits_for(program: Path) -> Limits:
 
 def runner_here(bundle: Bundle) -> list[str]:
     """Words that start the bundle's runner here: emulated unless it is native."""
-    from toolchains.compilers.sysroot import sysroot
+    from toolchains.compilers.libstdcxx import sysroot
     from toolchains.emulation.emulators import user_argv
     from toolchains.targets import get_target
 

@@ -13,7 +13,7 @@ import pytest
 from core.paths import ROOT
 from tests.support.processes import ran
 from toolchains.compilers import hardening, zig
-from toolchains.compilers.sysroot import sysroot
+from toolchains.compilers.libstdcxx import sysroot
 from toolchains.emulation import emulators, wine
 from toolchains.inspect import checks as hardened
 from toolchains.inspect import needs as inspect

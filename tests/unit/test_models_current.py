@@ -18,8 +18,7 @@ from commands import export as command
 from core.errors import ConfigError, ExportError, SlipwayError
 from deploy.matrix.plan import Exportable
 from models import export, request
-from models.request import Request, key, resolve
-from models.request.current import current
+from models.request import Request, current, key, resolve
 from models.request.options import Options
 from models.users import watching as noted
 from models.users.watching import Watch, watching

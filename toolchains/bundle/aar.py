@@ -26,7 +26,7 @@ from toolchains.bundle.toolchain_file import ABIS
 from toolchains.compilers import hardening, ndk
 from toolchains.compilers.families import Compilers, family
 from toolchains.debian import packages as debian
-from toolchains.debian.host import host_arch
+from toolchains.debian.sources import host_arch
 from toolchains.inspect import checks
 from toolchains.targets import Target, get_target, load_targets
 from toolchains.tools import named, table

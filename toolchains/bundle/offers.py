@@ -14,7 +14,7 @@ from core.errors import BuildError
 from core.formats.bundle import REAL_RUNNER, Needs, Offers, runner_argv, runner_in
 from core.paths import ROOT
 from core.processes.commands import quote, run
-from toolchains.compilers.sysroot import sysroot
+from toolchains.compilers.libstdcxx import sysroot
 from toolchains.emulation import emulators, wine
 from toolchains.inspect import needs as inspect
 from toolchains.inspect.read_elf import newest_defined

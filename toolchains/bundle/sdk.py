@@ -383,7 +383,7 @@ def zipped(contents: Mapping[str, bytes], programs: tuple[str, ...] = ()) -> byt
 def _zstd() -> list[str]:
     """The words that start zstd: this system's own, else Debian's."""
     from toolchains.debian import packages as debian
-    from toolchains.debian.host import host_arch
+    from toolchains.debian.sources import host_arch
     from toolchains.debian.tree import own_loader_argv
 
     if own := shutil.which("zstd"):

@@ -22,7 +22,7 @@ from core.paths import cache_dir
 from core.processes.commands import run
 from toolchains.compilers import zig
 from toolchains.debian import packages as debian
-from toolchains.debian.host import host_arch
+from toolchains.debian.sources import host_arch
 from toolchains.tools import program
 
 VERSION = "3.0"

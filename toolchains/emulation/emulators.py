@@ -15,7 +15,7 @@ from pathlib import Path
 from core.errors import HostError, NotSupportedError
 from core.processes.commands import run
 from toolchains.debian import packages as debian
-from toolchains.debian.host import host_arch
+from toolchains.debian.sources import host_arch
 from toolchains.debian.tree import own_loader_argv
 from toolchains.emulation.instructions import plugin_argv
 from toolchains.targets import Target

@@ -13,7 +13,7 @@ from core.files import keep_text, locked, sha256_bytes, write_atomic
 from core.paths import cache_dir
 from core.processes.commands import run
 from toolchains.compilers import zig
-from toolchains.debian.host import host_arch
+from toolchains.debian.sources import host_arch
 
 SOURCE = Path(__file__).with_name("instructions.c")
 _TRIAL = ("-machine", "none", "-nodefaults", "-display", "none", "-monitor", "chardev:script")

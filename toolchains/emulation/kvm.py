@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from core.errors import ConfigError, HostError
-from toolchains.debian.host import host_arch
+from toolchains.debian.sources import host_arch
 
 VARIABLE = "SLIPWAY_KVM"
 """Environment variable: ``on`` runs virtual devices by KVM, or says why that does not work."""

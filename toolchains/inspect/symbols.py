@@ -93,8 +93,6 @@ def _mode(machine: Any) -> Mode | None:
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
     """Without lief's warnings of numbers that it has no name for."""
-    from toolchains.inspect.symbols import lief
-
     lief.logging.disable()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -103,8 +101,6 @@ def _quietly() -> Iterator[None]:
 
 @functools.cache
 def _elf_config() -> Any:
-    from toolchains.inspect.symbols import lief
-
     config = lief.ELF.ParserConfig()
     config.parse_relocations = config.parse_dyn_symbols = config.parse_symbol_versions = False
     config.parse_notes = config.parse_overlay = False
@@ -117,8 +113,6 @@ def elf(data: bytes) -> Symbols:
     Raises:
         ValueError: damaged; or another error of lief's.
     """
-    from toolchains.inspect.symbols import lief
-
     with _quietly():
         item = lief.ELF.parse(data, _elf_config())
         if item is None or len(data) < _HEADER:
@@ -127,8 +121,6 @@ def elf(data: bytes) -> Symbols:
 
 
 def _elf(data: bytes, item: Any) -> Symbols:
-    from toolchains.inspect.symbols import lief
-
     head, kinds = item.header, lief.ELF.Section.TYPE
     mode = _mode(head.machine_type)
     if mode is None or head.identity_data != lief.ELF.Header.ELF_DATA.LSB:
@@ -157,8 +149,6 @@ def _elf(data: bytes, item: Any) -> Symbols:
 
 
 def _elf_symbols(sections: dict[int, Section], symbols: list[Any]) -> None:
-    from toolchains.inspect.symbols import lief
-
     kinds, file = lief.ELF.Symbol.TYPE, ""
     for symbol in symbols:
         kind, local = symbol.type, symbol.binding == lief.ELF.Symbol.BINDING.LOCAL
@@ -184,8 +174,6 @@ def macho(data: bytes) -> Symbols:
     Raises:
         ValueError: damaged; or another error of lief's.
     """
-    from toolchains.inspect.symbols import lief
-
     with _quietly():
         file = lief.MachO.parse(data, lief.MachO.ParserConfig.quick)
         if file is None or len(data) < _HEADER:
@@ -198,8 +186,6 @@ def macho(data: bytes) -> Symbols:
 
 
 def _macho(data: bytes, item: Any) -> Symbols:
-    from toolchains.inspect.symbols import lief
-
     mode, base = _mode(item.header.cpu_type), item.fat_offset
     wide = item.header.magic == lief.MachO.MACHO_TYPES.MAGIC_64
     part_of(data, base, (32 if wide else 28) + item.header.sizeof_cmds)
