@@ -10,11 +10,8 @@ from __future__ import annotations
 import invoke
 
 from commands import devices, language, own, requests
-from core.cli import (
-    handover,  # noqa: F401  # first of all: another program's Invoke gives way to ./inv
-    invoked,
-)
-from core.cli.request import words
+from core.cli import invoked
+from core.cli.request import number, words
 from core.cli.task import task
 
 DEFAULTS = {
@@ -33,6 +30,10 @@ DEFAULTS = {
     "pin_governor": "",
     "cpu_affinity": "",
     "cooldown": "",
+    "sources": "",
+    "jobs": "",
+    "keep_run": "",
+    "allow_newer_glibc": "",
 }
 HEADINGS = {
     "Build, export, deploy": ("deploy", "chat", "build", "export", "models", "targets", "doctor"),
@@ -58,9 +59,8 @@ def targets(request: requests.Targets) -> None:
 @task(requests.Doctor)
 def doctor(request: requests.Doctor) -> None:
     from toolchains import doctor as room
-    from toolchains import seals
 
-    (seals if request.cache else room).report(request.json)
+    (room.report_cache if request.cache else room.report)(request.json)
 
 
 @task(requests.Build)
@@ -168,7 +168,8 @@ def devices_run(request: devices.Run) -> None:
 
     files = list(map(Path, words(request.files)))
     done = execute.execute(
-        get_device(request.device), Path(request.executable), execute.split(request.args), files, request.timeout,
+        get_device(request.device), Path(request.executable), execute.split(request.args), files,
+        number("timeout", request.timeout, 1, 0, whole=False, typed=False),
         say=console.note,
     )  # fmt: skip
     report.executed(done, request.json)
@@ -191,7 +192,7 @@ def devices_stop(request: devices.Stop) -> None:
     from deploy.virtual.machines import stop
 
     stop(request.name)
-    report.devices(request.json, request.name)
+    report.devices(name=request.name)
 
 
 @task(devices.Trust, "trust")
@@ -199,7 +200,7 @@ def devices_trust(request: devices.Trust) -> None:
     from deploy.upkeep import report
     from deploy.upkeep.enrol import device_of, trust
 
-    report.trusted(trust(device_of(request.name), request.fingerprint, request.replace), request.json)
+    report.trusted(trust(device_of(request.name), request.fingerprint, request.replace))
 
 
 @task(devices.Rollback, "rollback")
@@ -207,8 +208,8 @@ def devices_rollback(request: devices.Rollback) -> None:
     from deploy.devices.inventory import get_device
     from deploy.upkeep import report, upkeep
 
-    done = upkeep.rollback(get_device(request.name), request.target, request.engine)
-    report.rolled(request.name, done, request.json)
+    done = upkeep.rollback(get_device(request.name), request.bundle)
+    report.rolled(request.name, done)
 
 
 @task(devices.Verify, "verify")
@@ -224,7 +225,7 @@ def test(request: own.Test) -> None:
     from verify.suite import runner, times
 
     if request.times:
-        times.show(update=request.update)
+        times.show(update=False)
         return
     runner.run(request)
 
@@ -241,9 +242,9 @@ def fuzz(request: own.Fuzz) -> None:
     from verify.fuzz import fuzzing, sweeping
 
     if request.sweep:
-        sweeping.run(request.form, request.program, request.every, request.json, request.again)
+        sweeping.run(request.form, request.program)
     else:
-        fuzzing.run(request.minutes, request.json)
+        fuzzing.run(request.minutes)
 
 
 @task(own.Bench)
@@ -261,14 +262,10 @@ def peers(request: own.Peers) -> None:
 
 
 @task(own.Docs)
-def docs(request: own.Docs) -> None:
-    from verify import docs as generated
+def docs(_request: own.Docs) -> None:
     from verify.site import report
 
-    if request.update:
-        generated.keep_runs()
-    else:
-        report(request.json)
+    report()
 
 
 @task(own.Lock)

@@ -45,7 +45,7 @@ def check_prompt(request: Deploy) -> None:
     if not typed:
         if wrong := sorted(request.typed & {"generate", "tokenizer", *_SAMPLING}):
             raise UsageError(
-                f"--{wrong[0].replace('_', '-')} goes with --prompt.", "", './inv deploy --program x.pte --prompt "Hi"'
+                f"--{wrong[0].replace('_', '-')} goes with --prompt.", "", './inv deploy --model x.pte --prompt "Hi"'
             )
         if not program_of(request) and is_language(request.model):
             raise UsageError(
@@ -54,7 +54,7 @@ def check_prompt(request: Deploy) -> None:
                 f'./inv deploy --model {request.model} --prompt "Why is the sky blue?"',
             )
         return
-    others = {"inputs", "input_shapes", "expected", "values", "etdump", "num_executions", "warmup"}
+    others = {"inputs", "expected", "values", "etdump", "num_executions", "warmup"}
     if wrong := sorted(request.typed & others):
         raise UsageError(
             f"--prompt cannot be used with --{wrong[0].replace('_', '-')}.",
@@ -148,14 +148,15 @@ def program_and_tokenizer(request: Chat) -> tuple[Path, Tokenizer]:
     Raises:
         SlipwayError: there is no such model, or a file cannot be read.
     """
-    if not request.program and not is_language(request.model):
+    program = program_of(request)
+    if program is None and not is_language(request.model):
         raise UsageError(
             f"{request.model} is no language model.",
-            f"they are {', '.join(zoo())}, a folder of Hugging Face, a GGUF file, or --program x.pte",
+            f"they are {', '.join(zoo())}, a folder of Hugging Face, a GGUF file, or a program",
             "./inv chat --model smollm2_135m",
             [request.model],
         )
-    program = Path(request.program) if request.program else exported(request)
+    program = program or exported(request)
     return program, _tokenizer(request, program)
 
 

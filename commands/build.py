@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from commands.requests import Build
+from commands.requests import AUTO, Build
 from core.cli.request import words
 from core.errors import UsageError
 
 if TYPE_CHECKING:
-    from toolchains.bundle.selection import Selection
+    from toolchains.bundle.inputs import Selection
 
 
 def run(request: Build) -> None:
@@ -23,9 +23,9 @@ def run(request: Build) -> None:
 
         profiles.report(Path(request.profiles), words(request.named), family, as_json)
     elif request.all:
-        from toolchains.bundle import build_all
+        from toolchains.bundle import native
 
-        build_all.report(build_all.build_all(family, request.sources, force), as_json)
+        native.report(native.build_all(family, request.sources or AUTO, force), as_json)
     elif request.aar:
         from toolchains.bundle import aar
 
@@ -35,7 +35,7 @@ def run(request: Build) -> None:
     elif request.packages or (not request.engine and _without_engine(target)):
         from toolchains.bundle.native import build_native
 
-        report.native(build_native(target, family, request.sources, force), as_json)
+        report.native(build_native(target, family, request.sources or AUTO, force), as_json)
     else:
         from toolchains.bundle.builder import build
 
@@ -44,7 +44,7 @@ def run(request: Build) -> None:
             request.engine,
             family,
             force,
-            allow_newer_glibc=request.allow_newer_glibc,
+            allow_newer_glibc=request.allow_newer_glibc == "yes",
             selection=_selection(request.ops_from),
         )
         report.bundle(built, as_json)
@@ -75,7 +75,7 @@ def _selection(programs: str) -> Selection | None:
     from core.formats.program import load_program
     from deploy.run.needs import describe
     from toolchains.bundle.builder import build
-    from toolchains.bundle.selection import select
+    from toolchains.bundle.inputs import select
     from toolchains.targets import host_target
 
     names, files = [], []

@@ -13,7 +13,7 @@ from commands.requests import Compare
 from core.cli.request import words
 from core.errors import MatrixError, SlipwayError, UsageError
 from core.formats.bundle import Bundle
-from core.formats.samples import Samples
+from core.formats.program import Samples
 from deploy.comparing import report
 from deploy.comparing.model import Compared
 from deploy.comparing.run import Metric, compare
@@ -30,9 +30,9 @@ def run(request: Compare) -> None:
     """Export and run every scheme, measure, and print one table.
 
     Raises:
-        MatrixError: a program failed or differs. UsageError, ConfigError, ExportError: see `models.samples.floats`.
+        MatrixError: a program failed or differs. UsageError, ConfigError, ExportError: see `models.samples.taking`.
     """
-    from models.request import sample_files
+    from models.request import options
     from models.text.source import is_language
     from models.zoo import trained
     from models.zoo.schemes import load_schemes, schemes_of
@@ -44,7 +44,7 @@ def run(request: Compare) -> None:
 
         compare_text.run(request)
         return
-    sample_files.check(request.samples)
+    options.check(request.samples)
     trained.fetch([model])  # before the float model and the programs are made, which must have the same weights
     schemes = schemes_of(words(request.schemes or "all"))
     own = ":" in model or "/" in model
@@ -113,16 +113,16 @@ def _metric(text: str) -> Metric | None:
     if not text:
         return None
     from core.environment import ensure_export
-    from models.request import sample_files
+    from models.request import options
 
-    if not sample_files.is_function(text):
+    if not options.is_function(text):
         raise UsageError(
             f"--metric {text!r} does not name a function.",
             "the name follows a colon",
             "--metric path/to/file.py:function",
             [text],
         )
-    sample_files.file_of(text)
+    options.file_of(text)
     ensure_export()  # such a file may import torch
     from models.samples import reading
 
@@ -140,6 +140,6 @@ def _samples(model: str, data: str, most: int, folder: Path) -> Samples:
     from core.environment import ensure_export
 
     ensure_export()
-    from models.samples.floats import prepare
+    from models.samples.taking import prepare
 
     return prepare(model, data, most, folder)

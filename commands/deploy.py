@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +20,9 @@ from deploy.run.program_files import check_whole
 from deploy.run.settings import LEAN, Settings, check_limits, engine_flags
 from models.text.source import is_language
 
+_SHAPE = re.compile(r"scalar|\d+(x\d+)*")
+"""Of ``--inputs``, what is no file: a shape to fill with ones."""
+
 
 def run(request: Deploy) -> None:
     """Do the steps of ``./inv deploy`` that are not done yet, and print the result.
@@ -26,7 +30,6 @@ def run(request: Deploy) -> None:
     Raises:
         SlipwayError: of the class that names the failure; see ``docs/deploy.md``.
     """
-    from core.console.live import part
     from deploy.run import report
     from toolchains.bundle.builder import build
     from toolchains.targets import get_target
@@ -41,7 +44,7 @@ def run(request: Deploy) -> None:
     if program and not engine and format_at(program) == "onnx":
         engine = "onnxruntime"
     text = request.typed & {"prompt", "prompt_file"}
-    if (request.kleidiai or request.cpu_features or text) and not engine:
+    if (request.cpu_features or text) and not engine:
         engine = LEAN  # no other engine can
     settings = _settings(request, device, engine)
     if program:
@@ -55,19 +58,12 @@ def run(request: Deploy) -> None:
         installed_beside(list if program else partial(requested, request, kind), device.virtual) as requests,
     ):
         settings = settings.model_copy(update={"text": prompt})
-        with part("runner"):
-            bundle = bundle or build(target, engine, request.toolchain)
-        if program is None:
-            with part("export"):
-                (path,) = exported(requests)
-        else:
-            path = program
+        bundle = bundle or build(target, engine, request.toolchain)
+        path = program or exported(requests)[0]
         own = partial(_compute, path, settings) if program and kind == "onnx" else None
-        with part("run"):
-            found = deploy(device, bundle, path, settings, compute=own, listeners=listeners)
+        found = deploy(device, bundle, path, settings, compute=own, listeners=listeners)
         if prompt:
-            with part("compare"):
-                found = judged(found, path, prompt, greedy=request.temperature == 0)
+            found = judged(found, path, prompt, greedy=request.temperature == 0)
     report.result(found, request.json)
 
 
@@ -77,20 +73,21 @@ def _settings(request: Deploy, device: Device, engine: str) -> Settings:
     Raises:
         UsageError: a senseless value, or one that is for another engine.
     """
+    shapes = [word for word in words(request.inputs) if _SHAPE.fullmatch(word)]
     once = {"num_executions": 1, "warmup": 0} if request.values else {}  # the tensors are those of one execution
     settings = Settings.parse(
         {**vars(request), **once},
-        inputs=tuple(map(Path, words(request.inputs))),
+        inputs=tuple(Path(word) for word in words(request.inputs) if word not in shapes),
         expected=tuple(map(Path, words(request.expected))),
-        input_shapes=request.input_shapes,
+        input_shapes=",".join(shapes),
         data=Path(request.data) if request.data else None,
         method=request.method,
-        keep_run=request.keep_run,
+        keep_run=request.keep_run == "yes",
         etdump=request.etdump or request.values,
         values=request.values,
         engine_flags=tuple(engine_flags(engine, provider=request.provider, profile=request.profile)),
     )
-    check_limits(engine, settings.kleidiai, settings.cpu_features)
+    check_limits(engine, settings.cpu_features)
     return settings.on(device)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from commands.shared import device_names
-from core.cli.request import Reported, option, real
+from commands.shared import TIMEOUT, device_names
+from core.cli.request import Reported, Request, option
 
 
 class List(Reported):
@@ -39,9 +39,7 @@ class Run(Reported):
     )
     args: str = option("its arguments, quoted as for a shell")
     files: str = option("comma-separated files to put beside it; it runs in their folder")
-    timeout: float = real(
-        "seconds from connecting to the end (default: the device's own, else 600)", 1, 0, setting=True
-    )
+    timeout: str = TIMEOUT
     json: bool = option("print streams and exit status as JSON instead of passing them on", False)
 
 
@@ -60,7 +58,7 @@ class Start(Reported):
     )
 
 
-class Stop(Reported):
+class Stop(Request):
     """Stop a virtual device; only its cached image stays.
 
     Example: ./inv devices.stop pi
@@ -69,7 +67,7 @@ class Stop(Reported):
     name: str = option("the virtual device to stop", positional=True, names=device_names)
 
 
-class Trust(Reported):
+class Trust(Request):
     """Learn a device's host key once: shows its fingerprint, prompts, and stores it in the file of known hosts.
 
     No other command accepts a key. It also prompts for jump hosts on the way.
@@ -85,15 +83,14 @@ class Trust(Reported):
     replace: bool = option("replace the key that is known now", False)
 
 
-class Rollback(Reported):
+class Rollback(Request):
     """Roll back to the previous bundle, after the device verified its files.
 
     Example: ./inv devices.rollback local
     """
 
     name: str = option("the device", positional=True, names=device_names)
-    target: str = option("which target's bundle, when the device has several")
-    engine: str = option("which engine's bundle, when the device has several")
+    bundle: str = option("which one, when the device has several, as linux-arm64-lean")
 
 
 class Verify(Reported):

@@ -116,7 +116,8 @@ def divided(request: Export | Deploy) -> tuple[tuple[tuple[str, ...], ...], dict
 
 def _attempt(requests: Sequence[ExportRequest], force: bool = False, at_once: int = 1) -> dict[str, SlipwayError]:
     """Export the outdated programs; the failures by the requests' names. Torch comes only if there are any."""
-    from models.request.current import current
+
+    from models.request import current
 
     outdated = [request for request in requests if force or not current(request)]
     if not outdated:
@@ -140,22 +141,18 @@ def installed_beside(find: Callable[[], list[ExportRequest]], device: str) -> It
     Raises:
         HostError: it could not be installed. The block was interrupted: PyTorch may be missing, a build take minutes.
     """
-    from core.console import live
     from core.environment import beside, running, venv
     from core.environment.bootstrap import is_installed
-    from models.request.current import current
+    from models.request import current
 
     if is_installed(venv(), "export") or all(map(current, find())):
         yield fetched(find)
         return
     with contextlib.ExitStack() as stack:
-        stack.enter_context(live.first())
         stack.enter_context(beside("export"))
         if device:
             stack.enter_context(running("devices.start", device))
-        with live.part("weights"):
-            requests = fetched(find)
-        yield requests
+        yield fetched(find)
 
 
 def _language(one: Exportable) -> Path | SlipwayError:
@@ -171,7 +168,7 @@ def _language(one: Exportable) -> Path | SlipwayError:
 def each(programs: Sequence[Exportable]) -> dict[Exportable, Path | SlipwayError]:
     """The folder of each program of a matrix, or the error that it ended with."""
     from models.request import resolve
-    from models.request.variants import chosen
+    from models.request.partitioners import chosen
     from models.zoo import trained
 
     trained.fetch(dict.fromkeys(one.model for one in programs if not one.text))

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from commands.requests import Inspect
-from core.cli.near import near
 from core.console import shown
-from core.errors import ConfigError, MismatchError, NotSupportedError, ProgramError, UsageError
+from core.errors import ConfigError, MismatchError, NotSupportedError, ProgramError, UsageError, near
 from core.files import sha256_file
 from core.formats.program import DESCRIPTION, load_program
 from core.paths import programs_dir, results_dir
@@ -21,7 +20,7 @@ from deploy.run.runner import ETDUMP, VALUES
 
 if TYPE_CHECKING:
     from models.inspection.dump import Execution
-    from models.inspection.rows import Row
+    from models.inspection.report import Row
     from models.inspection.values import Gap
 
 _RECORD = "model.etrecord"
@@ -122,13 +121,12 @@ def _several(request: Inspect, runs: Sequence[Path], patterns: list[str]) -> Non
 
 def _print(request: Inspect, first: Run, patterns: list[str]) -> None:
     from models.inspection import report
-    from models.inspection.rows import matches, sort
+    from models.inspection.report import matches, sort
 
     source = first.source
     rows = [row for row in sort(first.rows, _order(request, source)) if matches(row, patterns)]
-    shown_rows = rows[: request.top or None]
-    caption = _caption(first, len(shown_rows))
-    report.rows(request.json, shown_rows, _title(first), caption, first.facts, times=not source.emulated)
+    caption = _caption(first, len(rows))
+    report.show(request.json, rows, _title(first), caption, first.facts, times=not source.emulated)
 
 
 def _order(request: Inspect, source: Source) -> str:
@@ -137,7 +135,7 @@ def _order(request: Inspect, source: Source) -> str:
 
 def _check(request: Inspect, source: Source) -> None:
     """Refuse what the run does not have, before anything heavy is imported."""
-    from models.inspection.rows import TIMES, sort
+    from models.inspection.report import TIMES, sort
 
     sort((), _order(request, source))
     if source.emulated and request.sort in TIMES:
@@ -279,9 +277,8 @@ def read(source: Source) -> Run:
     dump.check(source.dump.read_bytes(), shown(source.dump))
     ensure_export()
     from models.inspection.origins import find as find_origins
-    from models.inspection.rows import Kernel, rows
-    from models.lowering.progress import Stages
-    from models.lowering.quiet import log_path, quiet
+    from models.inspection.report import Kernel, rows
+    from models.lowering.progress import Stages, log_path, quiet
 
     runner = source.result.runner if source.result else None
     notes = []
@@ -328,12 +325,11 @@ def _caption(found: Run, count: int) -> str:
 def _values(request: Inspect, source: Source, patterns: list[str]) -> None:
     """Print how far each operator is from PyTorch; then raise `MismatchError` if one is beyond its tolerance."""
     from models.inspection import report
-    from models.inspection.rows import contains
+    from models.inspection.report import contains
 
     gaps = gaps_of(source)
     wrong = [gap for gap in gaps if not gap.ok]
     shown_gaps = [gap for gap in gaps if contains((gap.name, gap.origin.module, gap.origin.source), patterns)]
-    shown_gaps = shown_gaps[: request.top or None]
     facts = {"run": source.name, "first": wrong[0].name if wrong else None}
     report.gaps(request.json, shown_gaps, source.name, len(gaps), facts)
     if wrong:
@@ -377,8 +373,7 @@ def gaps_of(source: Source) -> tuple[Gap, ...]:
             again.replace("--etdump", "--values --method forward"),
         )
     from models.inspection import dump
-    from models.lowering.progress import Stages
-    from models.lowering.quiet import log_path, quiet
+    from models.lowering.progress import Stages, log_path, quiet
 
     dump.check(source.dump.read_bytes(), shown(source.dump))
     ensure_export()
@@ -407,14 +402,12 @@ def gaps_of(source: Source) -> tuple[Gap, ...]:
 
 def _against(request: Inspect, one: Run, other: Run, patterns: list[str]) -> None:
     from models.inspection import report
-    from models.inspection.against import pair
-    from models.inspection.rows import matches, sort
+    from models.inspection.report import matches, pair, sort
 
     shas = [each.source.result.program.sha256 if each.source.result else "" for each in (one, other)]
     order = _order(request, one.source)
     found = pair(sort(one.rows, order), other.rows, same_program=shas[0] == shas[1] and shas[0] != "")
     kept = [each for each in found if any(matches(row, patterns) for row in (each.one, each.other) if row)]
-    kept = kept[: request.top or None]
     times = not (one.source.emulated and other.source.emulated)
     texts = [f"{len(kept)} of {len(found)} rows"]
     if times:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from commands.shared import DEVICE, HOW, WHAT, scheme_names
-from core.cli.request import Request, option, real, whole
+from core.cli.request import Request, option, real, setting, whole
 from core.errors import UsageError
 
 
@@ -39,11 +39,10 @@ class Chat(Sampled):
     resumes = "the same command again; what was built, exported and uploaded is kept"
 
     model: str = option(
-        "a language model: of the zoo, a folder of Hugging Face or a GGUF file (default: smollm2_135m)", "smollm2_135m",
-        group=WHAT,
+        "a language model: of the zoo, a folder of Hugging Face, a GGUF file or a program (default: smollm2_135m)",
+        "smollm2_135m", group=WHAT,
     )  # fmt: skip
     scheme: str = option("how it is quantized (default: qd8_qb4w)", names=scheme_names, group=WHAT)
     options: str = option("options of the export: context=2048;group=64", group=WHAT)
-    program: str = option("instead of --model: its .pte file", group=WHAT)
     device: str = DEVICE
-    cpu_threads: str = option("threads on the device, 0 for its physical cores (default: 0)", setting=True, group=HOW)
+    cpu_threads: str = setting("threads on the device, 0 for its physical cores (default: 0)")

@@ -130,8 +130,7 @@ def _varied(request: MatrixRequest, programs: Sequence[Exportable], text: str) -
     """The programs that can be asked for, as one variant makes them."""
     from models.request import resolve
     from models.request.options import parse
-    from models.request.partitioners import why_not
-    from models.request.variants import chosen, suffix
+    from models.request.partitioners import chosen, suffix, why_not
     from models.zoo.schemes import get_scheme
 
     names, options = chosen(text)

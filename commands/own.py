@@ -26,13 +26,10 @@ class Test(Request):
     lint: bool = option("style and types only: ruff, mypy, clang-format and shellcheck", False)
     keyword: str = option("only tests whose names match, as pytest's -k; long ones, too")
     times: bool = option("run nothing; show where the minutes of the last run went, and what it left out", False)
-    update: bool = option("with --times: keep the figures of the last run of all tests in docs/development.md", False)
 
     def _check(self) -> None:
-        if self.update and not self.times:
-            raise UsageError("--update goes with --times.", "it keeps figures that are there", "./inv test --times")
-        if self.times and self.typed - {"times", "update"}:
-            raise UsageError("--times goes with --update only.", "it runs no test", "./inv test --times")
+        if self.times and self.typed != {"times"}:
+            raise UsageError("--times goes with no other option.", "it runs no test", "./inv test --times")
         if len(self._kinds) > 1:
             what = f"{' and '.join(self._kinds)} cannot be used together."
             raise UsageError(what, "each says which tests run", f"./inv test {self._kinds[0]}")
@@ -56,7 +53,7 @@ class Test(Request):
         return not (self.unit or self.lint or self.fast or self.keyword)
 
 
-class Agree(Reported):
+class Agree(Request):
     """Run programs on the lean engine on every CPU model that runs here, and compare with upstream's runtime.
 
     Results are kept in dist/sweeps, one comparison at a time: after an interruption, the same command continues.
@@ -71,14 +68,13 @@ class Agree(Reported):
     )
     cpu: str = option("only on this CPU model of the target's, native or wine (default: on all)")
     program: str = option("only programs of these names, as llama or 'mlp q*,conv fp32' (default: all)")
-    again: bool = option("run also what was run before with the same program and runner", False)
     sound: bool = option(
         "compare our programs of what the exporter makes beyond models instead; --program: parts of their names", False
     )
     update: bool = option("keep what was seen in docs/proofs.md", False)
 
 
-class Fuzz(Reported):
+class Fuzz(Request):
     """Try damaged .pte files on the engine lean: by chance, or every number of every program with --sweep.
 
     By chance is libFuzzer's, under address and undefined-behaviour sanitizers; it needs Debian's clang and
@@ -95,18 +91,16 @@ class Fuzz(Reported):
         "with --sweep: sanitized or guarded (default: both)", names=one_of("sanitized", "guarded")
     )  # fmt: skip
     program: str = option("with --sweep: names of the zoo's programs, as 'mlp-*,conv-qs8' (default: all)")
-    every: int = whole("with --sweep: try each N-th file only (default: 1)", 1, 1)
-    again: bool = option("with --sweep: also what was tried before with the same program and engine", False)
 
     def _check(self) -> None:
-        if not self.sweep and self.typed & {"form", "program", "every", "again"}:
+        if not self.sweep and self.typed & {"form", "program"}:
             raise UsageError(
-                "--form, --program, --every and --again go with --sweep.", "without it files are chosen by chance",
+                "--form and --program go with --sweep.", "without it files are chosen by chance",
                 "./inv self.fuzz --sweep",
             )  # fmt: skip
 
 
-class Bench(Reported):
+class Bench(Request):
     """Measure the engine lean beside upstream's: nets, or single operators.
 
     The figures are ratios, measured in turns. What nets exported is kept in dist/nets, what it measured in dist/sweeps:
@@ -118,7 +112,6 @@ class Bench(Reported):
     what: str = option(f"{' or '.join(KINDS)} (default: nets)", "nets", names=one_of(*KINDS))
     runs: int = whole("rounds (default: 5)", 1, 5)
     only: str = option("names of nets or programs, as 'resnet18,* qs8', or of uses of operators")
-    again: bool = option("export and measure also what was before", False)
     update: bool = option("keep the figures for the docs, if the machine was quiet", False)
 
     def _check(self) -> None:
@@ -142,7 +135,6 @@ class Peers(Reported):
     runs: int = whole("processes of each runtime and number of threads (default: 3)", 1, 3)
     only: str = option("names of nets or cells, as 'resnet18,* 8bit' (default: all)")
     runtimes: str = option("comma-separated names of the others (default: all)")
-    again: bool = option("convert and measure also what was before", False)
     update: bool = option("keep the figures for the docs, if the machine was quiet", False)
 
     def _check(self) -> None:
@@ -150,7 +142,7 @@ class Peers(Reported):
             raise UsageError("Figures of some only are not kept.", "the docs have all", "./inv self.peers --update")
 
 
-class Docs(Reported):
+class Docs(Request):
     """Build the documentation as a site in dist/site, which needs no network; a dead link is an error.
 
     The pages are those of docs/, with README.md as the first one. They open from the disk; search works where a server
@@ -158,8 +150,6 @@ class Docs(Reported):
 
     Example: ./inv self.docs
     """
-
-    update: bool = option("build nothing: keep the runs in dist/results for the table of targets", False)
 
 
 class Lock(Request):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from commands.language import Sampled
+from commands.language import Chat, Sampled
 from commands.shared import (
     ACCURACY,
     CELLS,
@@ -16,8 +16,8 @@ from commands.shared import (
     HOW,
     REPORTS,
     SAMPLES,
+    SETTING,
     SEVERAL_ENGINES,
-    STAYS,
     VARIANTS,
     WHAT,
     WHERE,
@@ -28,8 +28,11 @@ from commands.shared import (
     scheme_names,
     target_names,
 )
-from core.cli.request import Reported, one_of, option, real, whole
+from core.cli.request import Reported, one_of, option, real, setting, whole
 from core.errors import UsageError
+
+AUTO = "auto"
+"""The usual origin of sources."""
 
 
 class Targets(Reported):
@@ -91,13 +94,12 @@ class Build(Reported):
         "every target that this machine can build: native packages, and the default engine's bundle", False
     )
     profiles: str = option("only Conan's profiles, into this folder, for the targets named or all that can be built")
-    sources: str = option(
-        "origin of the sources: debian, git or auto (Debian's archive if this machine can read it)",
-        "auto", names=one_of("auto", "debian", "git"),
-    )  # fmt: skip
+    sources: str = setting(
+        "origin of the sources: debian, git or auto (default: auto, Debian's archive if this machine can read it)"
+    )
     force: bool = option("build even if nothing changed", False)
-    allow_newer_glibc: bool = option(
-        "accept a bundle that needs newer C and C++ libraries than the target promises", False
+    allow_newer_glibc: str = setting(
+        "yes: accept a bundle that needs newer C and C++ libraries than the target promises"
     )
 
     @property
@@ -172,9 +174,8 @@ class Export(Reported):
     )
     force: bool = option("export even if nothing changed", False, group="How to run the export")
     jobs: int = whole(
-        "how many programs to export at once; each takes 1 to 3 GB of memory (default: 1)",
-        1, 1, group="How to run the export",
-    )  # fmt: skip
+        "how many programs to export at once; each takes 1 to 3 GB of memory (default: 1)", 1, 1, **SETTING
+    )
     json: bool = option("print the program's description as JSON", False, group="What is printed")
 
 
@@ -212,7 +213,8 @@ class Deploy(Limited, Sampled):
     resumes = "the same command again; what was built, exported and uploaded is kept"
 
     model: str = option(
-        "a model of the zoo, yours as path/to/file.py:make_model, or a program file (default: mobilenet_v2)",
+        "a model of the zoo, yours as path/to/file.py:make_model, or a program: a .pte or .onnx file, or a folder that "
+        "./inv export left (default: mobilenet_v2)",
         setting=True, names=model_names, group=WHAT,
     )  # fmt: skip
     scheme: str = option("how it is quantized (default: fp32)", setting=True, names=scheme_names, group=WHAT)
@@ -221,17 +223,16 @@ class Deploy(Limited, Sampled):
     )
     options: str = option("options of the export, as KEY=VALUE;KEY=VALUE (docs/models.md)", group=WHAT)
     samples: str = option(SAMPLES, group=WHAT)
-    program: str = option("instead of --model: a .pte or .onnx file, or a folder that ./inv export left", group=WHAT)
     data: str = option(
-        "with --program: the .ptd file of its weights (default: the one beside it that has them)", group=WHAT
+        "with a program: the .ptd file of its weights (default: the one beside it that has them)", group=WHAT
     )
     method: str = option("which of the program's methods (default: forward)", group=WHAT)
-    inputs: str = option("with --program: comma-separated .npy files to feed it", group=WHAT)
-    input_shapes: str = option(
-        "with --program: shapes to fill with ones, as 1x3x224x224,1x8; to these, open sizes of an .onnx are fixed",
+    inputs: str = option(
+        "with a program: comma-separated .npy files to feed it, or shapes to fill with ones, as 1x3x224x224,1x8; to "
+        "shapes, open sizes of an .onnx are fixed",
         group=WHAT,
     )
-    expected: str = option("with --program: comma-separated .npy files to compare the outputs with", group=WHAT)
+    expected: str = option("with a program: comma-separated .npy files to compare the outputs with", group=WHAT)
     device: str = DEVICE
     target: str = option("instead of the device's own target", names=target_names, group=WHERE)
     engine: str = option(
@@ -246,6 +247,11 @@ class Deploy(Limited, Sampled):
     )
     prompt: str = option("text that a language model answers", group=HOW)
     prompt_file: str = option("the same from a file, in UTF-8", group=HOW)
+    warmup: str = option(
+        "executions before the timed ones (default: 1; 0 on an emulated device)", setting=True, group=HOW
+    )
+    cpu_threads: str = option("threads on the device, 0 for its physical cores (default: 0)", setting=True, group=HOW)
+    cooldown: str = option("degrees Celsius to which the device may cool down before the run", setting=True, group=HOW)
     cpu_affinity: str = option("cores to keep the run to, as 0,2-3", setting=True, group=HOW)
     profile: bool = option("also show the time by operator", False, group=HOW)
     etdump: bool = option(
@@ -255,7 +261,7 @@ class Deploy(Limited, Sampled):
         "also bring back what each operator gave (run.values), for ./inv inspect --values; one execution",
         False, group=HOW,
     )  # fmt: skip
-    keep_run: bool = option("leave the run's folder on the device", False, group=STAYS)
+    keep_run: str = setting("yes: leave the run's folder on the device")
 
     def _check(self) -> None:
         Sampled._check(self)
@@ -311,7 +317,7 @@ class Matrix(Limited):
     rounds: int = whole(
         "times that each cell runs on a real device, in turns (default: 5 with a baseline, else 1)", 1, 0, group=HOW
     )
-    jobs: int = whole("devices served at once (default: as many as there are cores here, at least 2)", 1, 0, group=HOW)
+    jobs: int = whole("devices served at once (default: as many as there are cores here, at least 2)", 1, 0, **SETTING)
     resume: bool = option(
         "keep the cells of that folder that passed and whose bundle, program and device are unchanged",
         False, group=FAILS,
@@ -387,7 +393,7 @@ class Inspect(Reported):
     executions are apart from timed ones. With --values it shows how far each operator's results are from PyTorch's,
     and names the first one beyond the tolerance. docs/compare.md explains the columns.
 
-    Example: ./inv inspect local-mlp-fp32-lean --sort p50 --top 10
+    Example: ./inv inspect local-mlp-fp32-lean --sort p50 --only conv
     """
 
     letters = False
@@ -400,7 +406,6 @@ class Inspect(Reported):
     only: str = option(
         "only operators with one of these words in name, module, line or kernel, as 'conv* layers.0 portable'"
     )
-    top: int = whole("only the first N rows", 1, 0)
     etrecord: str = option("the program's ETRecord (default: the one of dist/programs)")
     values: bool = option("compare what each operator gave with PyTorch's (of a deploy with --values)", False)
 
@@ -439,12 +444,12 @@ class Clean(Reported):
             raise UsageError("--days goes with --device.", "", "./inv clean --device pi --days 7")
 
 
-def program_of(request: Deploy) -> Path | None:
+def program_of(request: Deploy | Chat) -> Path | None:
     """The program's file or folder; ``None`` for a model of the zoo or of the user's own."""
-    from core.formats.program import FORMATS
+    from core.formats.program import DESCRIPTION, FORMATS
 
-    named = request.program or (request.model if Path(request.model).suffix.lower() in FORMATS else "")
-    return Path(named) if named else None
+    path = Path(request.model)
+    return path if path.suffix.lower() in FORMATS or (path / DESCRIPTION).is_file() else None
 
 
 def _check_program(request: Deploy) -> None:
@@ -456,11 +461,11 @@ def _check_program(request: Deploy) -> None:
                 "it was exported already, and calibrated then",
                 "./inv export --samples FOLDER",
             )
-    elif request.typed & {"inputs", "input_shapes", "expected", "data"}:
+    elif request.typed & {"inputs", "expected", "data"}:
         raise UsageError(
-            "--inputs, --input-shapes, --expected and --data go with --program.",
+            "--inputs, --expected and --data go with a program.",
             "a model of the zoo brings its own inputs and reference",
-            "./inv deploy --program file.pte --inputs a.npy",
+            "./inv deploy --model file.pte --inputs a.npy",
         )
     elif "all" in (request.model, request.scheme):
         raise UsageError("A deploy runs one program, not all.", "", "./inv matrix --models NAMES --schemes all")

@@ -8,7 +8,7 @@ from typing import Any
 from core.cli.request import Reported, one_of, option, setting
 
 WHAT, WHERE = "What to run", "Where, and with which runtime"
-HOW, FAILS, STAYS = "How to run and to measure it", "When it takes long or fails", "What stays"
+HOW, FAILS = "How to run and to measure it", "When it takes long or fails"
 CELLS, REPORTS = "Which cells", "Reports and baselines"
 COMPARED, ACCURACY = "What is compared", "How accuracy is measured"
 VARIANTS = "other partitioners or options besides the usual ones, with blanks between: 'none group=64'"
@@ -46,12 +46,15 @@ def target_names() -> Iterable[str]:
 
 ENGINES = one_of("executorch", "lean", "onnxruntime")
 SEVERAL_ENGINES = one_of("executorch", "lean", "onnxruntime", "default", "all")
-
-
+SETTING: Any = {"setting": True, "typed": False}
+"""Of a number that only ``invoke.yaml`` and ``INVOKE_SLIPWAY_<NAME>`` have."""
 DEVICE: Any = option(
     "a device of devices.toml; ./inv devices.list shows them (default: local)",
     setting=True, names=device_names, group=WHERE,
 )  # fmt: skip
+
+
+TIMEOUT: Any = setting("seconds from connecting to the last byte (default: the device's own, else 600)")
 
 
 class Measured(Reported):
@@ -62,17 +65,14 @@ class Measured(Reported):
         setting=True,
         group=HOW,
     )
-    warmup: str = option(
-        "executions before the timed ones (default: 1, in a matrix or a comparison 5; 0 on an emulated device)",
-        setting=True, group=HOW,
-    )  # fmt: skip
-    cpu_threads: str = option("threads on the device, 0 for its physical cores (default: 0)", setting=True, group=HOW)
-    pin_governor: str = setting("CPU frequency governor for the run, such as performance; set back afterwards")
-    cooldown: str = option("degrees Celsius to which the device may cool down before each run", setting=True, group=HOW)
-    timeout: str = option(
-        "seconds from connecting to the last byte (default: the device's own, else 600)", setting=True, group=FAILS
+    warmup: str = setting(
+        "executions before the timed ones (default: 1, in a matrix or a comparison 5; 0 on an emulated device)"
     )
-    wait: str = option("seconds to wait while another deploy uses the device (default: 300)", setting=True, group=FAILS)
+    cpu_threads: str = setting("threads on the device, 0 for its physical cores (default: 0)")
+    pin_governor: str = setting("CPU frequency governor for the run, such as performance; set back afterwards")
+    cooldown: str = setting("degrees Celsius to which the device may cool down before each run")
+    timeout: str = TIMEOUT
+    wait: str = setting("seconds to wait while another deploy uses the device (default: 300)")
     retries: str = setting("further attempts after transient errors, such as a broken connection (default: 2)")
     toolchain: str = setting("which compilers build the runtime: zig, gnu or ndk (default: the target's own default)")
 
@@ -80,7 +80,8 @@ class Measured(Reported):
 class Limited(Measured):
     """The same where the engine lean may be held back."""
 
-    kleidiai: str = setting("lean: on or off, to compute with KleidiAI's kernels or without (default: on)")
     cpu_features: str = option(
-        "lean: features of the CPU to leave unused, as a lesser one would: -sme2,-i8mm or -avx512f", group=HOW
+        "lean: features of the CPU to leave unused, as a lesser one would: -sme2,-i8mm or -avx512f; "
+        "-kleidiai for KleidiAI's kernels",
+        group=HOW,
     )

@@ -18,13 +18,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from core.cli.near import suggestion
-from core.errors import SlipwayError, UsageError
+from core.errors import SlipwayError, UsageError, suggestion
 from core.formats.bundle import Bundle
 from core.paths import command, folder_of_commands
 from core.plain import plain
-from core.processes.commands import process
-from core.processes.output import lines
+from core.processes.commands import lines, process
 from deploy.devices.inventory import Device, get_device, load_devices
 from deploy.matrix import words as matrix_words
 from deploy.run.events import Event

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.cli.near import did_you_mean, near
-from core.errors import ConfigError, HostError, NotSupportedError
-from toolchains import ndk_folder
+from core.errors import ConfigError, HostError, NotSupportedError, did_you_mean, near
+from toolchains import tools
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -74,7 +73,7 @@ class Target:
         """
         first, *others = self.toolchains
         if first == "ndk" and others:
-            return first if ndk_folder.named() else others[0]
+            return first if tools.named() else others[0]
         return first
 
     @property
@@ -137,7 +136,7 @@ class Target:
         """What ``engine`` still needs on this target; empty when it needs nothing."""
         text = self.engines.get(engine, "a plan: it is not meant for this target")
         if text == WITH_NDK:
-            how = f"an NDK: export {ndk_folder.VARIABLE}=/path/to/android-ndk-r27c (or newer)"
+            how = f"an NDK: export {tools.VARIABLE}=/path/to/android-ndk-r27c (or newer)"
             return "" if self._works(engine, self.default_toolchain) else how
         return "" if text in (WORKS, EMBEDDED) else text
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from core.errors import HostError
+from core.paths import cache_dir
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -55,3 +57,27 @@ def program(name: str) -> str:
             f"{name} is not installed.", "the environment is incomplete", "./inv doctor, which says how to complete it"
         )
     return found
+
+
+VARIABLE = "ANDROID_NDK_HOME"
+CONF = "tools.android:ndk_path"
+
+
+def _configurations() -> Iterator[Path]:
+    """Conan's configuration files that may name an NDK: Slipway's own and the user's."""
+    yield cache_dir("conan") / "global.conf"
+    yield Path(os.environ.get("CONAN_HOME") or Path.home() / ".conan2") / "global.conf"
+
+
+def named() -> str:
+    """The NDK's folder as the environment or Conan's configuration names it, there or not; empty when none does."""
+    if folder := os.environ.get(VARIABLE):
+        return folder
+    for file in _configurations():
+        try:
+            text = file.read_text(encoding="utf-8")
+        except OSError:
+            continue
+        if found := re.search(rf"^\s*{re.escape(CONF)}\s*=\s*(.+?)\s*$", text, re.MULTILINE):
+            return found[1].strip("\"'")
+    return ""

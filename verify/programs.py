@@ -23,8 +23,8 @@ from core import environment
 from core.cli.request import words
 from core.errors import ConfigError, NotSupportedError, SlipwayError
 from core.paths import IMPORTS, ROOT
-from core.processes.output import ANSWER
-from models.lowering.quiet import log_path
+from core.processes.commands import ANSWER
+from models.lowering.progress import log_path
 
 if TYPE_CHECKING:
     from typing_extensions import Self

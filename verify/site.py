@@ -282,15 +282,11 @@ def build() -> Path:
     return site / "index.html"
 
 
-def report(as_json: bool) -> None:
+def report() -> None:
     """Build the site, and say where it is.
 
     Raises:
         BuildError, HostError, NotSupportedError: those of `build`.
     """
     first = build()
-    count = len(pages()) + 1
-    if as_json:
-        console.print_json({"site": str(first.parent), "first": str(first), "pages": count})
-    else:
-        console.out().print(f"{count} pages: {console.shown(first)}", soft_wrap=True)
+    console.out().print(f"{len(pages()) + 1} pages: {console.shown(first)}", soft_wrap=True)

@@ -44,7 +44,8 @@ def option(meaning: str, default: str | bool = "", **others: Any) -> Any:
 
 def whole(meaning: str, least: float, usual: int, **others: Any) -> Any:
     """Declare an option that takes a whole number."""
-    return Option(meaning, read=lambda name, value: number(name, value, least, usual), **others)
+    typed = others.get("typed", True)
+    return Option(meaning, read=lambda name, value: number(name, value, least, usual, typed=typed), **others)
 
 
 def real(meaning: str, least: float, usual: float, **others: Any) -> Any:

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from core.cli.near import nearest
-from core.errors import ConfigError, UsageError
+from core.errors import ConfigError, UsageError, nearest
 from core.paths import INSTALLED
 
 VARIABLE = "INVOKE_SLIPWAY_"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from core.console.live import begin, growing, paused, step
-from core.console.screen import err, out
+from core.console.marks import err, out
 from core.plain import json_text, plain
 
 __all__ = [

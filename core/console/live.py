@@ -13,8 +13,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-from core.console import screen
-from core.console.first import VARIABLE, Whole
+from core.console import marks
 from core.console.units import clock, size, took
 from core.plain import json_text, plain
 
@@ -147,42 +146,6 @@ def begin(text: str, key: str = "", *, announce: bool = True, stream: TextIO | N
 
 
 @contextlib.contextmanager
-def first() -> Iterator[Whole]:
-    """While the block, a first deploy, runs, a terminal shows one bar over all of it; the steps only name it.
-
-    Parts are said with `part`.
-    """
-    made = Whole.resumed() or Whole()
-    made.end("packages")
-    os.environ.pop(VARIABLE, None)
-    _whole.append(made)
-    try:
-        with step("", announce=False):
-            yield made
-    finally:
-        _whole.clear()
-
-
-@contextlib.contextmanager
-def part(name: str) -> Iterator[None]:
-    """The block is a part of a first deploy, if this is one."""
-    for made in _whole:
-        made.begin(name)
-    yield
-    for made in _whole:
-        made.end(name)
-
-
-def share(name: str, done: float) -> None:
-    """So much of a part is done, if this is a first deploy."""
-    for made in _whole:
-        made.far(name, done)
-
-
-_whole: list[Whole] = []
-
-
-@contextlib.contextmanager
 def growing(made: Step, folder: Path, total: int | None = None, pattern: str = "*") -> Iterator[None]:
     """Show the bytes of the files in ``folder`` that another program is downloading while the block runs.
 
@@ -215,7 +178,7 @@ def animated(console: Console) -> bool:
 
 def _console(stream: TextIO | None) -> Console:
     if stream is None:
-        return screen.err()
+        return marks.err()
     from rich.console import Console
 
     with _lock:
@@ -241,8 +204,7 @@ def _show(console: Console, made: Step) -> None:
         if console not in _screens:
             _screens[console] = (_progress(console), [])
         progress, steps = _screens[console]
-        # The first step of a first deploy is the whole of it.
-        task = progress.add_task("", total=made.total, step=made, visible=not (_whole and steps))
+        task = progress.add_task("", total=made.total, step=made)
         made._shown = (progress, task)
         steps.append(made)
         if len(steps) == 1:
@@ -280,7 +242,6 @@ def paused() -> Iterator[None]:
 
 def _progress(console: Console) -> Progress:
     from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task
-    from rich.progress_bar import ProgressBar
     from rich.table import Column
     from rich.text import Text
 
@@ -288,23 +249,17 @@ def _progress(console: Console) -> Progress:
         max_refresh = None
 
         def render(self, task: Task) -> Text:
-            made: Step = task.fields["step"]
-            if made.text:
-                return Text(plain(made.words))
-            _, steps = _screens[console]
-            return Text(plain("; ".join(filter(None, [one.words for one in steps[1:]]))))
+            return Text(plain(task.fields["step"].words))
 
     class Bar(BarColumn):
         def render(self, task: Task) -> Any:
-            if _whole:
-                return ProgressBar(1.0, _whole[0].share(), 16)
             return super().render(task) if task.total else Text("")
 
     class Far(ProgressColumn):
         max_refresh = None
 
         def render(self, task: Task) -> Text:
-            return Text(str(_whole[0]) if _whole else far(task.fields["step"], task.speed))
+            return Text(far(task.fields["step"], task.speed))
 
     words = Column(no_wrap=True, overflow="ellipsis", ratio=1)
     return Progress(

@@ -21,7 +21,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from core.environment import addressed, install_bar
+from core.environment import install_bar, installer
 from core.environment.install_bar import Size, say
 from core.environment.installer import Installation, SetupError, explain_disk, fail, installation, last_lines, pip_words
 
@@ -118,7 +118,7 @@ def is_installed(venv: Path, name: str) -> bool:
 
 def _same(kept: str, lines: str) -> bool:
     """Whether what was installed from a package's lines is what other lines of it install here."""
-    wheel = addressed.parted(lines)[1] if " @ " in lines else None
+    wheel = installer.parted(lines)[1] if " @ " in lines else None
     return kept == lines or (wheel is not None and wheel.sha256 in kept)
 
 
@@ -274,14 +274,14 @@ def _install_listed(lines: str, doing: Installation, *more: str) -> None:
     if not lines:
         return
     count = len(locked(lines))
-    lines, wheel = addressed.parted(lines)
+    lines, wheel = installer.parted(lines)
     if wheel is not None:
-        lines += wheel.listed(addressed.fetch(wheel, doing))
+        lines += wheel.listed(installer.fetch(wheel, doing))
     listing = doing.scratch / "requirements.txt"
     listing.write_text(lines, encoding="utf-8")
     doing.install([*pip_words(doing.python), *more, "-r", str(listing)], count)
     if wheel is not None:  # another installation's is another's, which may run beside this one
-        addressed.done(doing)
+        installer.done(doing)
 
 
 _UNUSED = (

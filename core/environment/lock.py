@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from core import console
-from core.environment import addressed, bootstrap, ensure
+from core.environment import bootstrap, ensure, installer
 from core.errors import ConfigError, HostError
 from core.files import write_atomic
 from core.paths import ROOT
@@ -71,7 +71,7 @@ def lines_of_build(pin: str, files: dict[str, str], folder: str) -> str:
     found = [_WHEEL.fullmatch(file) for file in sorted(files) if file.startswith(version)]
     lines = [
         f"{wheel['name']} @ {folder}{urllib.parse.quote(wheel.string)} ; "
-        f"{addressed.marker('linux', wheel['machine'], '3.' + wheel['minor'])} \\\n"
+        f"{installer.marker('linux', wheel['machine'], '3.' + wheel['minor'])} \\\n"
         f"    --hash=sha256:{files[wheel.string]}\n"
         for wheel in found
         if wheel

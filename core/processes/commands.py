@@ -4,18 +4,103 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
+import selectors
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, AnyStr
 
 from core.errors import HostError, SlipwayError
-from core.processes import output
 from core.processes.interrupts import interrupts_later
+
+PIECE = 1 << 16
+ANSWER = 64 << 20
+"""Bytes of standard output that a caller gets as an answer; a program that prints more is ended."""
+EDGE = 1 << 20
+"""Bytes kept of the beginning and of the end of messages."""
+LINE = 1 << 16
+"""Characters after which a line is split."""
+
+
+class Kept:
+    """The beginning and the end of a stream."""
+
+    def __init__(self, edge: int = EDGE) -> None:
+        self._edge = edge
+        self._head = bytearray()
+        self._tail = bytearray()
+        self.size = 0
+        """Bytes received."""
+
+    def add(self, piece: bytes) -> None:
+        """Take the next bytes."""
+        self.size += len(piece)
+        room = self._edge - len(self._head)
+        self._head += piece[:room]
+        self._tail += piece[room:]
+        if len(self._tail) > 2 * self._edge:
+            del self._tail[: -self._edge]
+
+    @property
+    def text(self) -> str:
+        """What is kept, with a line for what is left out."""
+        tail = self._tail[-self._edge :]
+        out = self.size - len(self._head) - len(tail)
+        middle = f"\n[... {out:,} bytes are left out here ...]\n".encode() if out else b""
+        return (self._head + middle + tail).decode(errors="replace")
+
+
+def drain(child: subprocess.Popen[bytes], seconds: float | None, take: Callable[[bool, bytes], None]) -> int:
+    """Pass on what ``child`` prints, piece by piece, until both of its pipes end; return its exit status.
+
+    Args:
+        take: gets each piece, and whether it is of standard error.
+
+    Raises:
+        subprocess.TimeoutExpired: it took longer than ``seconds``.
+    """
+    until = None if seconds is None else time.monotonic() + seconds
+
+    def left() -> float | None:
+        if until is None:
+            return None
+        rest = until - time.monotonic()
+        if rest <= 0:
+            raise subprocess.TimeoutExpired(child.args, seconds or 0)
+        return rest
+
+    with selectors.DefaultSelector() as selector:
+        for pipe in (child.stdout, child.stderr):
+            if pipe is not None:
+                selector.register(pipe, selectors.EVENT_READ, pipe is child.stderr)
+        while selector.get_map():
+            for key, _ in selector.select(left()):
+                if piece := os.read(key.fd, PIECE):
+                    take(key.data, piece)
+                else:
+                    selector.unregister(key.fileobj)
+    return child.wait(left())
+
+
+def lines(stream: IO[AnyStr]) -> Iterator[AnyStr]:
+    """The lines of a stream; one that does not end comes in parts of `LINE`."""
+    while line := stream.readline(LINE):
+        yield line
+
+
+def read_back(file: IO[bytes], most: int = ANSWER) -> tuple[str, bool]:
+    """The last ``most`` bytes that a program wrote into ``file``, as text, and whether that is all of it."""
+    size = os.fstat(file.fileno()).st_size
+    file.seek(max(0, size - most))
+    return file.read(most).decode(errors="replace"), size <= most
+
 
 _WIDE = 2000
 """Characters of a line that an error quotes."""
@@ -149,7 +234,7 @@ def run(
 ) -> Done:
     """Run ``argv`` to its end and capture what it prints.
 
-    Of messages the first and the last `output.EDGE` bytes are kept; standard output is an answer, and all of it.
+    Of messages the first and the last `EDGE` bytes are kept; standard output is an answer, and all of it.
 
     Args:
         timeout: seconds after which its process group is ended.
@@ -158,10 +243,10 @@ def run(
         log: the file that the whole output is appended to, as it comes.
 
     Raises:
-        HostError: the program does not exist, or its answer is longer than `output.ANSWER` (then ``error``, if given).
+        HostError: the program does not exist, or its answer is longer than `ANSWER` (then ``error``, if given).
     """
     failure = error or HostError
-    answer, messages = output.Kept(output.ANSWER), output.Kept()
+    answer, messages = Kept(ANSWER), Kept()
     name = what or os.fspath(argv[0])
     see_log = f" The whole log is in {log}." if log else ""
     with _logged(log, argv) as note:
@@ -170,14 +255,14 @@ def run(
             note(piece)
             kept = messages if is_message else answer
             kept.add(piece)
-            if answer.size > output.ANSWER:
+            if answer.size > ANSWER:
                 raise failure(
-                    f"{name} printed more than {output.ANSWER >> 20} MiB, and was ended.{see_log}", quote(argv), hint
+                    f"{name} printed more than {ANSWER >> 20} MiB, and was ended.{see_log}", quote(argv), hint
                 )
 
         with process(argv, cwd=cwd, env=env) as child:
             try:
-                code = output.drain(child, timeout, take)
+                code = drain(child, timeout, take)
             except subprocess.TimeoutExpired as late:
                 raise failure(f"{name} took longer than {timeout:.0f} s.", quote(argv), hint) from late
         note(f"\n[exit {code}]\n".encode())
@@ -198,3 +283,59 @@ def _logged(log: Path | None, argv: Sequence[str | os.PathLike[str]]) -> Iterato
     with log.open("ab") as file:
         file.write(f"$ {quote(argv)}\n".encode(errors="surrogateescape"))
         yield file.write
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of a program."""
+
+    seconds: float
+    """Wall-clock seconds from its start to its end."""
+    memory: int
+    """Bytes of its own data (``RLIMIT_DATA``); unlimited if the system does not have this limit."""
+    output: int
+    """Bytes on standard output and standard error together."""
+
+
+class LimitError(SlipwayError):
+    """A program exceeded a limit; it was ended."""
+
+
+def run_bounded(argv: Sequence[str | os.PathLike[str]], limits: Limits, what: str) -> Done:
+    """Run ``argv`` to its end within ``limits``; the caller judges its exit status.
+
+    Args:
+        what: what it is for, the beginning of an error's first line ("Reading a.pte").
+
+    Raises:
+        LimitError: it took longer or printed more; its process group was ended. A program that runs out of memory
+            reports that itself. HostError: the program does not exist.
+    """
+    texts = {False: bytearray(), True: bytearray()}
+
+    def take(is_message: bool, piece: bytes) -> None:
+        texts[is_message] += piece
+        if sum(map(len, texts.values())) > limits.output:
+            raise LimitError(f"{what} printed more than {limits.output:,} bytes.", "it was ended")
+
+    with process(argv) as child:
+        _restrict(child.pid, limits)
+        try:
+            code = drain(child, limits.seconds, take)
+        except subprocess.TimeoutExpired as late:
+            raise LimitError(f"{what} took longer than {limits.seconds:.0f} s.", quote(argv)) from late
+    out, err = (texts[which].decode(errors="replace") for which in (False, True))
+    return Done(tuple(os.fspath(word) for word in argv), code, out, err)
+
+
+def _restrict(pid: int, limits: Limits) -> None:
+    """Lower the limits of a process that has just been started: between fork and exec no Python may run here.
+
+    Only Linux can do that for another process; on other systems the program's own limits hold.
+    """
+    if sys.platform != "linux":
+        return
+    with contextlib.suppress(ProcessLookupError, PermissionError, ValueError):
+        hard = resource.prlimit(pid, resource.RLIMIT_DATA)[1]
+        most = limits.memory if hard == resource.RLIM_INFINITY else min(limits.memory, hard)
+        resource.prlimit(pid, resource.RLIMIT_DATA, (most, hard))

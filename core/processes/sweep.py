@@ -157,7 +157,6 @@ def sweep(
     cells: Sequence[Cell[Result]],
     journal: Journal[Result],
     *,
-    again: bool = False,
     jobs: int = 1,
     holds: Callable[[Result], bool] = lambda _: True,
     remark: Callable[[Result], str] = lambda _: "",
@@ -166,7 +165,6 @@ def sweep(
 
     Args:
         what: begins the progress bar, as "comparing".
-        again: run also the cells that the journal has.
         jobs: cells at once, in threads of this process; 1: one after another, in the order of ``cells``.
         holds: whether a kept result still counts; if not, its cell runs again.
         remark: what to print about a result, after its cell's name; nothing if empty.
@@ -176,7 +174,7 @@ def sweep(
         as Ctrl-C does: what was finished before is kept.
     """
     found: dict[str, Result] = {}
-    for cell in () if again else cells:
+    for cell in cells:
         if (kept := journal.find(cell.name, cell.key)) is not None and holds(kept):
             found[cell.name] = kept
     rest = [cell for cell in cells if cell.name not in found]

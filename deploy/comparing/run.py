@@ -18,8 +18,7 @@ from core import console
 from core.errors import SlipwayError, TransferError, UsageError
 from core.files import sha256_file
 from core.formats.bundle import Bundle
-from core.formats.program import Program, load_program
-from core.formats.samples import Sample, Samples
+from core.formats.program import Program, Sample, Samples, load_program
 from deploy.comparing import model as metrics
 from deploy.comparing.model import Accuracy, Compared, Row, marked, row, suggested
 from deploy.devices.inventory import Device

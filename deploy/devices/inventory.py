@@ -18,8 +18,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from core.cli.near import did_you_mean, near
-from core.errors import ConfigError
+from core.errors import ConfigError, did_you_mean, near
 from deploy.transport.ssh.spelled import spelled
 from deploy.virtual.spec import load_specs
 

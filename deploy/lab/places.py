@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from core.cli.near import suggestion
-from core.errors import ConfigError, DeviceBusyError, SlipwayError
+from core.errors import ConfigError, DeviceBusyError, SlipwayError, suggestion
 from core.files import sha256_bytes
 from core.paths import cache_dir
 from deploy.lab.session import DEFAULT, VARIABLE, Lab
@@ -357,6 +356,6 @@ def _busy(lab: Lab, device: Device, wanted: list[Any], why: str) -> DeviceBusyEr
     return DeviceBusyError(
         f"{device.name} is in use{f' by {holder}' if holder else ''}: the place {place.name} is {state}{others}.",
         why or f"the lab's coordinator at {lab.address} gives a place to one at a time",
-        f"a longer --wait, or see labgrid-client -x {lab.address} -p {place.name} show",
+        f"a longer INVOKE_SLIPWAY_WAIT, or see labgrid-client -x {lab.address} -p {place.name} show",
         (holder,) if holder else (),
     )

@@ -89,7 +89,7 @@ def planned(request: MatrixRequest, catalogue: Sequence[Exportable]) -> Plan:
     """
     chosen = Selection(
         parse(request.only), request.devices, request.engines, request.models, request.schemes,
-        limits=(request.run.kleidiai, request.run.cpu_features),
+        limits=request.run.cpu_features,
     )  # fmt: skip
     found = plan(load_devices(), catalogue, chosen)
     return (

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from core.cli.near import nearest, suggestion
-from core.errors import ConfigError, NotSupportedError, UsageError
+from core.errors import ConfigError, NotSupportedError, UsageError, nearest, suggestion
 from core.formats.program import ENGINES
 from deploy.devices.inventory import HOST, Device
 from deploy.matrix.words import Expression, Words
@@ -37,7 +36,7 @@ class Exportable:
     also: str = ""
     """Another name of the scheme, for expressions: Arm's."""
     variant: str = ""
-    """Other partitioners or options (`models.request.variants.chosen`); empty: the usual ones."""
+    """Other partitioners or options (`models.request.options.chosen`); empty: the usual ones."""
     why_not: str = ""
     """Why it cannot be exported; empty if it can."""
     text: bool = False
@@ -97,8 +96,8 @@ class Selection:
     engines: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     schemes: tuple[str, ...] = ()
-    limits: tuple[str, ...] = ("", "")
-    """`Settings.kleidiai` and `Settings.cpu_features`: kernels that the runs do without; not every engine can."""
+    limits: str = ""
+    """`Settings.cpu_features`: kernels that the runs do without; not every engine can."""
 
 
 @dataclass(frozen=True)
@@ -229,7 +228,7 @@ def _engines(target: Target, selection: Selection, text: bool) -> list[tuple[str
 
 
 def _no_limits(engine: str, selection: Selection) -> str:
-    return why_no_limits(engine, *selection.limits)
+    return why_no_limits(engine, selection.limits)
 
 
 def _no_engine(target: Target, engine: str) -> str:

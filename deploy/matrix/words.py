@@ -16,8 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from core.cli.near import did_you_mean, near, suggestion
-from core.errors import UsageError
+from core.errors import UsageError, did_you_mean, near, suggestion
 
 FIELDS = ("device", "cpu", "tag", "fixture", "target", "engine", "program", "model", "scheme")
 """The fields in which a cell has words."""

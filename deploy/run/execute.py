@@ -92,11 +92,11 @@ def execute(
 
 @contextlib.contextmanager
 def _busy_with_timeout() -> Iterator[None]:
-    """A busy device is waited for until the timeout: there is no ``--wait`` that could be longer."""
+    """A busy device is waited for until the timeout: there is no ``wait`` that could be longer."""
     try:
         yield
     except DeviceBusyError as error:
-        hint = error.hint.replace("--wait", "--timeout")
+        hint = error.hint.replace("_WAIT", "_TIMEOUT")
         raise DeviceBusyError(error.what, error.cause, hint, error.names) from error
 
 

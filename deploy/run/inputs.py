@@ -20,7 +20,7 @@ _MOST_DIMENSION = 2**31 - 1
 
 @dataclass(frozen=True)
 class Given:
-    """A given input: from a file's header, or from ``--input-shapes`` (then of any element type)."""
+    """A given input: from a file's header, or a shape among ``--inputs`` (then of any element type)."""
 
     source: str
     shape: tuple[int, ...]
@@ -43,10 +43,9 @@ def check_inputs(job: Job, needs: ProgramNeeds) -> None:
     given = [header_of(blob.source) for blob in job.inputs] or shapes
     if shapes and [one.shape for one in shapes] != [one.shape for one in given]:
         raise UsageError(
-            f"--inputs have the shapes {','.join(_joined(one.shape) for one in given)}, and --input-shapes says "
-            f"{job.shapes}.",
-            "to these shapes, sizes that the model leaves open are fixed",
-            "give the files' own shapes, or one of the two options",
+            f"The files of --inputs have the shapes {','.join(_joined(one.shape) for one in given)}, not {job.shapes}.",
+            "to shapes among --inputs, sizes that the model leaves open are fixed",
+            "give the files' own shapes, or only files, or only shapes",
         )
     for file in job.references:
         header_of(file)
@@ -92,8 +91,8 @@ def shapes_of(text: str) -> list[Given]:
     for word in text.split(","):
         sizes = [] if word == "scalar" else word.split("x")
         if not all(size.isascii() and size.isdigit() and int(size[:11]) <= _MOST_DIMENSION for size in sizes):
-            raise UsageError(f"--input-shapes has the unreadable shape {word!r}.", "", "give 1x3x224x224,1x8")
-        found.append(Given("--input-shapes", tuple(int(size) for size in sizes)))
+            raise UsageError(f"--inputs has the unreadable shape {word!r}.", "", "give 1x3x224x224,1x8")
+        found.append(Given("--inputs", tuple(int(size) for size in sizes)))
     return found
 
 

@@ -74,7 +74,7 @@ class EmulatedCpu(Machine):
 
     def facts(self, facts: DeviceFacts, needs: Needs | None) -> DeviceFacts:
         """See `Machine.facts`. The C library is the sysroot's, if programs use one."""
-        from toolchains.compilers.sysroot import library
+        from toolchains.compilers.libstdcxx import library
         from toolchains.emulation.emulators import features
 
         root = self._sysroot()
@@ -110,13 +110,13 @@ class EmulatedCpu(Machine):
         return ["env", *foreign, *user_argv(self.target, self.cpu, None if alone else self._sysroot()), *start, *others]
 
     def _sysroot(self) -> Path | None:
-        from toolchains.compilers.sysroot import sysroot
+        from toolchains.compilers.libstdcxx import sysroot
 
         return sysroot(self.target) if self.target.libc == "glibc" else None
 
     def _newest(self, root: Path, name: str, family: str) -> str:
         """The newest version of the symbols of ``family`` that the library defines."""
-        from toolchains.compilers.sysroot import library
+        from toolchains.compilers.libstdcxx import library
         from toolchains.inspect.read_elf import newest_defined
 
         return newest_defined(library(root, self.target, name), family)

@@ -17,7 +17,7 @@ from core.files import write_json
 from core.formats.bundle import RUNNER, Bundle
 from core.formats.program import format_of
 from core.paths import cache_dir
-from core.processes.bounded import LimitError, Limits, run_bounded
+from core.processes.commands import LimitError, Limits, run_bounded
 from core.strict_json import JsonError, parse_json, validated
 from deploy.run.runner import RESULT_LIMIT, error_in, failure
 
@@ -170,7 +170,7 @@ def limits_for(program: Path) -> Limits:
 
 def runner_here(bundle: Bundle) -> list[str]:
     """Words that start the bundle's runner here: emulated unless it is native."""
-    from toolchains.compilers.sysroot import sysroot
+    from toolchains.compilers.libstdcxx import sysroot
     from toolchains.emulation.emulators import user_argv
     from toolchains.targets import get_target
 

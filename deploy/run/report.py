@@ -190,8 +190,9 @@ def _engine_rows(value: Result) -> list[list[str]]:
 def _providers(value: Result) -> None:
     """What may make it faster on these providers, and the profile by operators."""
     for hint in value.runner.placement.hints if value.runner.placement else ():
-        # The runner's options have underscores, ours have dashes.
-        console.say(re.sub(r"--\w+", lambda option: option[0].replace("_", "-"), hint))
+        # The runner's options have underscores, ours have dashes, and --inputs takes shapes, too.
+        text = hint.replace("--input_shapes", "--inputs")
+        console.say(re.sub(r"--\w+", lambda option: option[0].replace("_", "-"), text))
     if value.runner.profile:
         total = sum(row.total_ms for row in value.runner.profile) or 1.0
         shown = value.runner.profile[:_PROFILE_ROWS]

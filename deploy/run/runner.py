@@ -322,7 +322,7 @@ _EXITS: dict[int, tuple[type[SlipwayError], str, str]] = {
         "./inv build with an engine that has them, or without --ops-from"),
     5: (MissingOperatorError, "The bundle lacks a backend of the program",
         "export with a partitioner that the bundle has, or ./inv build with another engine"),
-    6: (UsageError, "The inputs do not fit the program", "--inputs or --input-shapes as the program declares them"),
+    6: (UsageError, "The inputs do not fit the program", "--inputs as the program declares them"),
     7: (RunError, "The program failed while it ran", _SMALLER),
     8: (RunError, "The outputs could not be written", ""),
     9: (RunError, "Memory ran out", "end other programs on the device, or a smaller model"),

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from core.cli.near import nearest
 from core.cli.request import number
-from core.errors import UsageError
+from core.errors import UsageError, nearest
 from deploy.devices.conditions import governor
 from deploy.devices.inventory import Device
 
@@ -19,9 +18,8 @@ THREADS = 1024
 """Threads that a runner's pool has at most (kMostThreads in runtime/base/platform.h)."""
 PROVIDERS = ("xnnpack", "cpu")
 LEAN = "lean"
-KLEIDIAI = "INVOKE_SLIPWAY_KLEIDIAI"
-SWITCH = ("on", "off")
-"""The values of ``INVOKE_SLIPWAY_KLEIDIAI``."""
+KLEIDIAI = "-kleidiai"
+"""Of ``--cpu-features``: KleidiAI's kernels, which the runner has a flag of its own for."""
 CPU_FEATURES = (
     *("neon", "vfpv4", "fp16", "bf16", "dotprod", "i8mm", "sve", "sve2", "sme", "sme2"),
     *("ssse3", "sse4_1", "avx", "f16c", "fma", "avx2", "avx_vnni", "avx_vnni_int8", "avx512f", "avx512bw"),
@@ -55,24 +53,13 @@ def engine_flags(engine: str, *, provider: str = "", profile: bool = False) -> l
     return [*([f"--provider={provider}"] if provider else []), *(["--profile"] if profile else [])]
 
 
-def kleidiai_switch(text: str) -> str:
-    """The value of the setting: ``on``, ``off``, or empty for the engine's default.
-
-    Raises:
-        UsageError: another word.
-    """
-    if text and text not in SWITCH:
-        raise UsageError(f"{KLEIDIAI} cannot be {text!r}.", "it is on or off", f"{KLEIDIAI}=off")
-    return text
-
-
 def cpu_features(text: str) -> str:
-    """The value of ``--cpu-features`` in the runner's words: ``-sme2,-i8mm``, each feature once.
+    """The value of ``--cpu-features`` in the runner's words: ``-sme2,-i8mm``, each feature once, and `KLEIDIAI`.
 
     Raises:
         UsageError: a word without its minus, or a feature that does not exist.
     """
-    known = {_plain(name): name for name in CPU_FEATURES} | _ALIASES
+    known = {_plain(name): name for name in (*CPU_FEATURES, KLEIDIAI[1:])} | _ALIASES
     found: dict[str, None] = {}
     for word in filter(None, text.split(",")):
         name = word.strip().removeprefix("-")
@@ -85,7 +72,7 @@ def cpu_features(text: str) -> str:
         if _plain(name) not in known:
             raise UsageError(
                 f"There is no CPU feature {name!r}.",
-                f"there are {', '.join(CPU_FEATURES)}",
+                f"there are {', '.join(CPU_FEATURES)}, and kleidiai",
                 f"--cpu-features=-{known[nearest(_plain(name), known, 0)]}",
                 [name],
             )
@@ -93,33 +80,27 @@ def cpu_features(text: str) -> str:
     return ",".join(found)
 
 
-def limit_flags(kleidiai: str, features: str) -> list[str]:
-    """The runner's flags for a checked switch and checked features."""
-    flags = [f"--kleidiai={kleidiai}"] if kleidiai else []
-    return [*flags, f"--cpu_features={features}"] if features else flags
+def limit_flags(features: str) -> list[str]:
+    """The runner's flags for checked features."""
+    names = [name for name in features.split(",") if name]
+    others = ",".join(name for name in names if name != KLEIDIAI)
+    return [*["--kleidiai=off"] * (KLEIDIAI in names), *[f"--cpu_features={others}"] * bool(others)]
 
 
-def why_no_limits(engine: str, kleidiai: str, features: str) -> str:
+def why_no_limits(engine: str, features: str) -> str:
     """Why ``engine`` cannot do without kernels; empty if it can, or need not."""
-    if engine == LEAN or not (kleidiai or features):
-        return ""
-    if kleidiai and features:
-        return f"the engine {engine} can neither turn KleidiAI {kleidiai} nor leave CPU features unused"
-    if kleidiai:
-        return f"the engine {engine} cannot turn KleidiAI {kleidiai}"
-    return f"the engine {engine} cannot leave CPU features unused"
+    return f"the engine {engine} cannot leave CPU features unused" if features and engine != LEAN else ""
 
 
-def check_limits(engine: str, kleidiai: str, features: str) -> None:
+def check_limits(engine: str, features: str) -> None:
     """Refuse an engine that cannot do without kernels.
 
     Raises:
         UsageError: it cannot.
     """
-    if why := why_no_limits(engine, kleidiai, features):
-        names = " and ".join([KLEIDIAI] * bool(kleidiai) + ["--cpu-features"] * bool(features))
+    if why := why_no_limits(engine, features):
         raise UsageError(
-            f"{names} {'go' if kleidiai and features else 'goes'} with the engine {LEAN}.",
+            f"--cpu-features goes with the engine {LEAN}.",
             f"{why}: its kernels are chosen inside a library that has no switch for it",
             f"--engine {LEAN}",
             [engine],
@@ -132,7 +113,7 @@ def _plain(name: str) -> str:
 
 WORDS = (
     *("num_executions", "warmup", "cpu_threads", "timeout", "wait", "retries"),
-    *("pin_governor", "cpu_affinity", "cooldown", "kleidiai", "cpu_features"),
+    *("pin_governor", "cpu_affinity", "cooldown", "cpu_features"),
 )
 """Words of the command line that `Settings.parse` reads; ``invoke.yaml`` and the environment have them, too."""
 RETRIES = 2
@@ -209,10 +190,8 @@ class Settings(BaseModel):
     """Leave the run's folder on the device, as ``runs/kept-…``."""
     engine_flags: tuple[str, ...] = ()
     """The runner's, of those that only some engines have: ``--provider=cpu``."""
-    kleidiai: str = ""
-    """``on`` or ``off``: whether the engine lean may choose KleidiAI's kernels; empty: on where they are built in."""
     cpu_features: str = ""
-    """Features of the CPU that the engine lean leaves unused, as its runner reads them: ``-sme2,-i8mm``."""
+    """Features of the CPU that the engine lean leaves unused: ``-sme2,-i8mm``; ``-kleidiai`` is among them."""
     method: str = ""
     """Which of the program's methods; empty: ``forward``, or the only one."""
     data: Path | None = None
@@ -237,13 +216,12 @@ class Settings(BaseModel):
             num_executions=number("num-executions", words.get("num_executions"), 1, 0) or None,
             warmup=_or_none(number("warmup", words.get("warmup"), 0, -1)),
             threads=number("cpu-threads", words.get("cpu_threads"), 0, most=THREADS),
-            timeout=number("timeout", words.get("timeout"), 1, 0, whole=False),
-            wait=number("wait", words.get("wait"), 0, 300, whole=False),
+            timeout=number("timeout", words.get("timeout"), 1, 0, whole=False, typed=False),
+            wait=number("wait", words.get("wait"), 0, 300, whole=False, typed=False),
             retries=number("retries", words.get("retries"), 0, RETRIES, typed=False),
             pin_governor=governor(words.get("pin_governor") or ""),
             cpu_affinity=str(words.get("cpu_affinity") or ""),
             cooldown=number("cooldown", words.get("cooldown"), 1, 0, whole=False),
-            kleidiai=kleidiai_switch(words.get("kleidiai") or ""),
             cpu_features=cpu_features(words.get("cpu_features") or ""),
             **others,
         )
@@ -261,7 +239,7 @@ class Settings(BaseModel):
     @property
     def limits(self) -> list[str]:
         """The runner's flags for the kernels that the run does without."""
-        return limit_flags(self.kleidiai, self.cpu_features)
+        return limit_flags(self.cpu_features)
 
     @property
     def executions(self) -> tuple[int, int]:

@@ -256,7 +256,7 @@ class DeviceLock:
         return DeviceBusyError(
             f"{self._transport.name} is in use by {by}.",
             f"waited for {wait:.0f} s" if wait else "one deploy at a time may use a device",
-            "the same command with a longer --wait SECONDS",
+            "the same command with a longer INVOKE_SLIPWAY_WAIT=SECONDS",
             (by,),
         )
 

@@ -50,7 +50,7 @@ class Deadline:
         return DeadlineError(
             f"The {self.allowed:.0f} s allowed were over while {doing}.",
             "the device is slower than expected, busy, or stuck; what ran on it was ended",
-            "allow more with --timeout SECONDS, or fewer executions",
+            "allow more with INVOKE_SLIPWAY_TIMEOUT=SECONDS, or fewer executions",
         )
 
 

@@ -148,21 +148,18 @@ def _state(device: Device, attached: list[Seen]) -> tuple[str, str]:
     return "up" if device.transport == "local" else "not asked", ""
 
 
-def trusted(hosts: Sequence[Trusted], as_json: bool = False) -> None:
+def trusted(hosts: Sequence[Trusted]) -> None:
     """Print the hosts whose keys are on record now."""
-    if as_json:
-        console.print_json([dataclasses.asdict(host) for host in hosts])
-        return
     rows = [[host.host, host.kind, host.fingerprint, host.outcome, console.shown(host.file)] for host in hosts]
     # A fingerprint in pieces can be neither compared nor copied.
     optional = ("file", "kind")
     console.table("Host keys", ["host", "kind", "fingerprint", "key", "file"], rows, optional=optional)
 
 
-def rolled(device: str, value: Rolled, as_json: bool = False) -> None:
+def rolled(device: str, value: Rolled) -> None:
     """Print the bundle that is current now."""
     rows = [["current", value.now], ["the one before", value.before or "none"]]
-    _of_device(device, value, as_json, rows, f"Bundles of {device}", ["", "bundle"])
+    console.table(f"Bundles of {device}", ["", "bundle"], rows)
 
 
 def collected(device: str, value: Collected, as_json: bool = False) -> None:
@@ -190,7 +187,7 @@ def checked(device: str, value: Checked, as_json: bool = False) -> None:
 
 
 def _of_device(
-    device: str, value: Rolled | Collected | Checked, as_json: bool, rows: list[list[str]], title: str, head: list[str]
+    device: str, value: Collected | Checked, as_json: bool, rows: list[list[str]], title: str, head: list[str]
 ) -> None:
     if as_json:
         console.print_json({"device": device, **dataclasses.asdict(value)})

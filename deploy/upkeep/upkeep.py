@@ -95,25 +95,22 @@ def _opened(device: Device, wait: float) -> Iterator[tuple[Transport, Store, Sur
             yield transport, store, survey, Deadline.after(device.timeout)
 
 
-def rollback(device: Device, target: str = "", engine: str = "", wait: float = 60.0) -> Rolled:
-    """Roll back to the previous bundle, for one target and engine.
+def rollback(device: Device, bundle: str = "", wait: float = 60.0) -> Rolled:
+    """Roll back to the previous bundle.
 
     Args:
-        target, engine: needed when the device has current bundles of several.
+        bundle: which one, as ``linux-arm64-lean``; needed when the device has several current ones.
 
     Raises:
         ConfigError: nothing to go back to, or several that could be meant. BundleError: it is damaged.
     """
     with _opened(device, wait) as (transport, store, survey, deadline):
-        keys = [
-            key for key in survey.current if key.startswith(f"{target}-" if target else "")
-            and key.endswith(f"-{engine}" if engine else "")
-        ]  # fmt: skip
+        keys = [key for key in survey.current if bundle in ("", key)]
         if len(keys) != 1:
             raise ConfigError(
                 f"{device.name} has {'several current bundles' if keys else 'no current bundle of that name'}.",
                 f"there are {', '.join(sorted(survey.current)) or 'none'}",
-                f"./inv devices.rollback {device.name} --target TARGET --engine ENGINE",
+                f"./inv devices.rollback {device.name} --bundle {min(survey.current, default='NAME')}",
                 sorted(survey.current),
             )
         rolled = rollback_bundle(transport, store.root, keys[0], deadline)

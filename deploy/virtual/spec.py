@@ -8,8 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from core.cli.near import did_you_mean, near
-from core.errors import ConfigError
+from core.errors import ConfigError, did_you_mean, near
 
 if sys.version_info >= (3, 11):
     import tomllib

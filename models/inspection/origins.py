@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.resources
+import json
 import logging
+import math
 import re
+import struct
+import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,8 +20,173 @@ from core.console import shown
 from core.errors import ProgramError
 from core.paths import ROOT
 from core.plain import one_line
-from models.inspection import graph
 from models.inspection.dump import DELEGATE, NATIVE, OPERATOR, Execution
+
+_NAMES = {
+    "Conv2d": ("convolution", "fullyconnected"),  # of 1x1, which is a product
+    "DepthwiseConv2d": ("convolution",),
+    "ConvTranspose2d": ("deconvolution",),
+    "FullyConnected": ("fullyconnected", "dynamicfullyconnected"),
+    "StaticTranspose": ("transpose",),
+    "StaticReshape": ("staticreshape", "reshape", "copy"),
+    "StaticSlice": ("slice", "staticslice"),
+    "StaticConstantPad": ("constantpad",),
+    "StaticResizeBilinear2D": ("resizebilinear",),
+    "AvgPooling2d": ("averagepooling",),
+    "MaxPooling2d": ("maxpooling",),
+    "ArgMaxPooling2d": ("argmaxpooling",),
+    "GlobalAvgPooling2d": ("mean", "globalaveragepooling", "staticmean", "staticreduce"),
+    "ScaledDotProductAttention": ("scaleddotproductattention",),
+    "PReLU": ("prelu", "leakyrelu"),
+    "Concatenate": ("concatenate", "copy"),
+    "SquareRoot": ("squareroot", "sqrt"),
+    "ReciprocalSquareRoot": ("reciprocalsquareroot", "rsqrt"),
+    "Copy": ("copy",),
+}
+"""How a profile's names of a kind of node begin, without blanks; a kind that is not here has its own name."""
+_UNARY = frozenset(
+    [
+        *("Abs", "Ceiling", "Clamp", "Convert", "Cos", "ELU", "Exp", "Floor", "Gelu", "Hardswish", "LeakyReLU", "Log"),
+        *("Negate", "ReciprocalSquareRoot", "Sigmoid", "Sin", "Square", "SquareRoot", "Tanh"),
+    ]
+)
+_BINARY = frozenset(("Add", "Div", "Maximum", "Minimum", "Multiply", "PReLU", "Subtract"))
+"""What some versions of XNNPACK call ``Unary Elementwise`` and ``Binary Elementwise``, all of them."""
+_FLATBUFFER = slice(10, 14), slice(14, 18)
+"""Where XNNPACK's header has offset and size of the graph (upstream's ``XNNHeader``)."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of a delegate's graph: its kind in upstream's schema without ``XNN``, and its debug handle."""
+
+    kind: str
+    handle: int
+    scale: float = 0.0
+    """Of its quantized result; 0: the result is not quantized per tensor."""
+    zero_point: int = 0
+    step: float = 0.0
+    """``scale``, or of what only converts its input: the input's."""
+    least: float = -math.inf
+    most: float = math.inf
+    """The activation that the exporter has fused into it: results are at least and at most this."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """The node of an operator in a profile."""
+
+    index: int
+    """Its position in the delegate's graph."""
+    handle: int
+    sure: bool
+    """The profile has as many operators of this kind as the graph has nodes."""
+
+
+def _begins(name: str, kind: str) -> bool:
+    kind = re.sub(r"(?<=Concatenate)\d+$", "", kind)
+    words = re.sub(r"[^a-z0-9]", "", name.partition(" (")[0].lower())
+    if words in ("unaryelementwise", "binaryelementwise"):
+        return kind in (_UNARY if words[0] == "u" else _BINARY)
+    return words in _NAMES.get(kind, (kind.lower(),))
+
+
+def match(names: Sequence[str], nodes: Sequence[Node]) -> dict[str, Match]:
+    """The node of each operator, by kind and order.
+
+    Args:
+        names: the delegate's own, as they ran: ``Fully Connected (NC, F32) GEMM #1``.
+    """
+
+    families = [frozenset(node.kind for node in nodes if _begins(name, node.kind)) for name in names]
+    groups: list[frozenset[str]] = []  # kinds whose operators cannot be distinguished by name
+    for family in families:
+        joined = family.union(*(group for group in groups if group & family))
+        groups = [*(group for group in groups if not group & joined), joined]
+    sure = {
+        kind: sum(node.kind in group for node in nodes) == sum(family <= group for family in families if family)
+        for group in groups
+        for kind in group
+    }
+    found: dict[str, Match] = {}
+    at = 0
+    for name, family in zip(names, families, strict=True):
+        index = next((i for i in range(at, len(nodes)) if nodes[i].kind in family), None)
+        if index is not None:
+            found[name] = Match(index, nodes[index].handle, sure[nodes[index].kind])
+            at = index + 1
+    return found
+
+
+def read(program: Path, method: str = "forward") -> dict[int, tuple[Node, ...]]:
+    """The nodes of XNNPACK's delegates, by the instruction that calls them. Imports the exporter's packages."""
+    from executorch.exir._serialize._program import deserialize_pte_binary
+
+    file = deserialize_pte_binary(program.read_bytes()).program
+    plan = next((plan for plan in file.execution_plan if plan.name == method), None)
+    if plan is None:
+        return {}
+    payloads: dict[int, bytes] = {}
+    for number, instruction in enumerate(plan.chains[0].instructions):
+        called = getattr(instruction.instr_args, "delegate_index", None)
+        if called is not None and plan.delegates[called].id == "XnnpackBackend":
+            payloads[number] = bytes(file.backend_delegate_data[plan.delegates[called].processed.index].data)
+    return {number: _nodes(graph) for number, graph in zip(payloads, _graphs(payloads.values()), strict=True)}
+
+
+def _nodes(graph: dict[str, Any]) -> tuple[Node, ...]:
+    quantized: dict[int, dict[str, Any]] = {}
+    for each in graph.get("xvalues", ()):
+        value = each["xvalue_union"]
+        if value.get("quant_params_type") == "PerTensorQuant":
+            quantized[value["tensor_value"].get("id_out", 0)] = value["quant_params"]
+    found = []
+    for node in graph.get("xnodes", ()):
+        kind, values = str(node["xnode_union_type"]).removeprefix("XNN"), node["xnode_union"]
+        params = quantized.get(values.get("output_id", -1), {})
+        taken = quantized.get(values.get("input_id", -1), {}) if kind == "Convert" else {}
+        limits = node.get("output_min_max") or {}
+        found.append(
+            Node(
+                kind,
+                int(node.get("debug_handle", 0)),
+                _float(params.get("scale", 0)),
+                int(params.get("zero_point", 0)),
+                _float((params or taken).get("scale", 0)),
+                _float(limits["output_min"]) if limits else -math.inf,
+                _float(limits["output_max"]) if limits else math.inf,
+            )
+        )
+    return tuple(found)
+
+
+def _float(bits: int) -> float:
+    """A float32 from its bits."""
+    return float(struct.unpack("<f", struct.pack("<I", bits))[0])
+
+
+def _graphs(payloads: Any) -> list[dict[str, Any]]:
+    """Each payload's graph as JSON, by upstream's schema."""
+    from executorch.backends.xnnpack import serialization
+    from executorch.exir._serialize._flatbuffer import _flatc_decompile
+
+    found = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        schema = folder / "schema.fbs"
+        text = importlib.resources.files(serialization).joinpath("runtime_schema.fbs").read_text(encoding="utf-8")
+        # flatc writes floats with six decimals; their bits are exact.
+        schema.write_text(re.sub(r"\b(scale|output_min|output_max):float;", r"\1:uint;", text), encoding="utf-8")
+        for payload in payloads:
+            start, size = (int.from_bytes(payload[place], "little") for place in _FLATBUFFER)
+            binary = folder / "bin"
+            binary.write_bytes(payload[start : start + size])
+            _flatc_decompile(name, str(schema), str(binary), ["--raw-binary", "--strict-json", "--defaults-json"])
+            text = (folder / "json").read_text(encoding="utf-8")
+            # JSON has no infinities; flatc writes them nevertheless.
+            found.append(json.loads(re.sub(r"(?<=: )(-?)inf\b", r"\1Infinity", text)))
+    return found
+
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _EXPORT_AGAIN = "./inv export --model NAME --force, then the deploy again; or --etrecord FILE"
@@ -68,7 +238,7 @@ def find(
     """
     with silent():
         etrecord = load(record)
-        graphs = graph.read(program, method) if program is not None else {}
+        graphs = read(program, method) if program is not None else {}
         return _find(dump, executions, etrecord, graphs, record)
 
 
@@ -115,7 +285,7 @@ def _find(
     dump: Path,
     executions: Sequence[Execution],
     etrecord: Any,
-    graphs: dict[int, tuple[graph.Node, ...]],
+    graphs: dict[int, tuple[Node, ...]],
     record: Path,
 ) -> dict[tuple[int, str], Origin]:
     from executorch.devtools import Inspector
@@ -144,17 +314,17 @@ def _find(
 
 
 def correlate(
-    executions: Sequence[Execution], etrecord: Any, graphs: dict[int, tuple[graph.Node, ...]]
-) -> dict[tuple[int, str], graph.Match]:
+    executions: Sequence[Execution], etrecord: Any, graphs: dict[int, tuple[Node, ...]]
+) -> dict[tuple[int, str], Match]:
     """Fill in the ETRecord's maps of XNNPACK's delegates, which their own preprocessing leaves empty."""
     names: dict[int, dict[str, None]] = {}
     for execution in executions:
         for event in execution.events:
             if event.delegated:
                 names.setdefault(event.instruction, {})[event.name] = None
-    found: dict[tuple[int, str], graph.Match] = {}
+    found: dict[tuple[int, str], Match] = {}
     for number, nodes in graphs.items():
-        matches = graph.match(list(names.get(number, ())), nodes)
+        matches = match(list(names.get(number, ())), nodes)
         entry = (etrecord._delegate_map or {}).get("forward", {}).get(str(number))
         if entry is not None:
             entry["delegate_map"] = {name: (one.handle,) for name, one in matches.items()}

@@ -2,16 +2,275 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import fnmatch
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from core import console
-from models.inspection.against import Pair
+from core.errors import UsageError
+from models.inspection.dump import Execution, parts
 from models.inspection.origins import Origin
-from models.inspection.rows import Row, Times
 
 if TYPE_CHECKING:
     from models.inspection.values import Gap
+
+
+@dataclass(frozen=True)
+class Times:
+    """Milliseconds over several executions. A percentile is of the nearest rank: always a measured time."""
+
+    count: int
+    min: float
+    p10: float
+    p50: float
+    p90: float
+    max: float
+    total: float
+
+    @classmethod
+    def of(cls, nanoseconds: Sequence[int]) -> Times | None:
+        """The figures of at least one measured time."""
+        if not nanoseconds:
+            return None
+        ordered = sorted(each / 1e6 for each in nanoseconds)
+
+        def percentile(share: float) -> float:
+            return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+        return cls(
+            len(ordered), ordered[0], percentile(0.1), percentile(0.5), percentile(0.9), ordered[-1], sum(ordered)
+        )
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The function that computes a layer, as the runner reports it."""
+
+    name: str
+    library: str
+    feature: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """An operator at one place of the program."""
+
+    name: str
+    """As in a profile: ``Fully Connected (NC, F32) GEMM #1 @3``; the number behind ``@`` is the instruction."""
+    operator: str
+    provider: str
+    """``XnnpackBackend``, ``portable``, or ``runtime`` for the time around operators."""
+    instruction: int
+    count: int
+    """Timed calls of it."""
+    times: Times | None
+    """``None`` if it ran only in warm-up executions, and on an emulated device."""
+    warmup: Times | None
+    share: float | None
+    """Of the time of all timed executions, 0 to 1."""
+    origin: Origin | None
+    kernel: Kernel | None
+
+    @property
+    def delegated(self) -> bool:
+        """Whether a delegate ran it."""
+        return self.provider not in ("portable", "runtime")
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What a filter looks at."""
+        origin = self.origin or Origin()
+        kernel = (self.kernel.name, self.kernel.library) if self.kernel else ()
+        inside = "delegated" if self.delegated else "undelegated"
+        return (self.name, self.provider, inside, *origin.operators, origin.module, origin.source, *kernel)
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``; times in milliseconds."""
+        return {**asdict(self), "delegated": self.delegated}
+
+
+def rows(
+    executions: Sequence[Execution],
+    timed: int,
+    origins: Mapping[tuple[int, str], Origin],
+    kernels: Mapping[str, Kernel],
+    *,
+    emulated: bool = False,
+) -> tuple[Row, ...]:
+    """One row for each operator, in the order in which they first ran.
+
+    Args:
+        timed: how many executions at the end are timed; those before them are warm-up.
+        kernels: by the name of the row.
+    """
+    first = len(executions) - timed
+    spent: dict[str, tuple[list[int], list[int]]] = {}
+    known: dict[str, Row] = {}
+    for number, execution in enumerate(executions):
+        for part in parts(execution):
+            spent.setdefault(part.row, ([], []))[number >= first].append(part.own)
+            if part.row not in known:
+                instruction = part.event.instruction
+                name = part.event.name if part.event.delegated or part.provider == "runtime" else part.operator
+                known[part.row] = Row(
+                    part.row,
+                    part.operator,
+                    part.provider,
+                    instruction,
+                    0,
+                    None,
+                    None,
+                    None,
+                    None if part.row == part.event.name else origins.get((instruction, name)),
+                    kernels.get(part.row),
+                )
+    whole = sum(sum(warm) for _, warm in spent.values())
+    found = []
+    for name, row in known.items():
+        cold, warm = spent[name]
+        if emulated:
+            found.append(replace(row, count=len(warm)))
+        else:
+            share = sum(warm) / whole if whole else None
+            found.append(replace(row, count=len(warm), times=Times.of(warm), warmup=Times.of(cold), share=share))
+    return tuple(found)
+
+
+def _time(name: str) -> Callable[[Row], Any]:
+    return lambda row: -(getattr(row.times, name) if row.times else -1.0)
+
+
+ORDERS: dict[str, Callable[[Row], Any]] = {
+    "order": lambda _row: 0,
+    "name": lambda row: row.name,
+    "module": lambda row: ((row.origin or Origin()).module, row.instruction),
+    "kernel": lambda row: row.kernel.name if row.kernel else "\uffff",
+    "count": lambda row: -row.count,
+    "share": lambda row: -(row.share or 0.0),
+    "warmup": lambda row: -(row.warmup.total if row.warmup else -1.0),
+    **{name: _time(name) for name in ("min", "p10", "p50", "p90", "max")},
+}
+"""What rows can be sorted by; times and shares: the largest first. Equal ones keep the order in which they ran."""
+TIMES = frozenset(("share", "warmup", "min", "p10", "p50", "p90", "max"))
+
+
+def sort(found: Sequence[Row], by: str) -> tuple[Row, ...]:
+    """The rows in another order.
+
+    Raises:
+        UsageError: there is no such order.
+    """
+    if by not in ORDERS:
+        raise UsageError(f"There is no order {by!r}.", f"they are {', '.join(ORDERS)}", "--sort p50")
+    return tuple(sorted(found, key=ORDERS[by]))
+
+
+def matches(row: Row, patterns: Sequence[str]) -> bool:
+    """Whether a word of the row contains one of the patterns, or matches one with ``*``; upper case is lower case."""
+    return contains(row.words, patterns)
+
+
+def contains(texts: Sequence[str], patterns: Sequence[str]) -> bool:
+    """The same for any words."""
+    words = [word.lower() for word in texts]
+    return not patterns or any(
+        fnmatch.fnmatchcase(word, pattern.lower() if "*" in pattern else f"*{_plain(pattern.lower())}*")
+        for pattern in patterns
+        for word in words
+    )
+
+
+def _plain(text: str) -> str:
+    """``text`` for fnmatch, meaning itself."""
+    return "".join(f"[{each}]" if each in "[?" else each for each in text)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An operator in both runs, or in one of them."""
+
+    one: Row | None
+    other: Row | None
+    by: str
+    """How they were matched; empty if there is no partner."""
+
+    @property
+    def ratio(self) -> float | None:
+        """The median of the other run by that of the one; ``None`` without both, or if the first is 0."""
+        if self.one is None or self.other is None or self.one.times is None or self.other.times is None:
+            return None
+        return self.other.times.p50 / self.one.times.p50 if self.one.times.p50 else None
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "one": self.one and self.one.to_json(),
+            "other": self.other and self.other.to_json(),
+            "by": self.by,
+            "ratio": self.ratio,
+        }
+
+
+def _kind(row: Row) -> str:
+    """``Fully Connected`` without types and ways: ``(NC, PF32) GEMM`` is another kernel for the same layer."""
+    return row.operator.partition(" (")[0] + (" DWConv" if "DWConv" in row.operator else "")
+
+
+def _node(row: Row) -> Hashable:
+    if row.provider == "runtime":
+        return row.name
+    node = (row.origin or Origin()).node
+    return (row.instruction, node) if node >= 0 else (row.instruction, row.name)
+
+
+def _kind_there(row: Row) -> Hashable:
+    return row.instruction, _kind(row)
+
+
+def _where(row: Row) -> Hashable:
+    origin = row.origin or Origin()
+    return (_kind(row), origin.module, origin.source) if origin.module or origin.source else None
+
+
+def _in_order(rows: Sequence[Row], key: Callable[[Row], Hashable]) -> dict[Hashable, Row]:
+    """Rows by key, and by their number among those with the same key."""
+    seen: dict[Hashable, int] = {}
+    found: dict[Hashable, Row] = {}
+    for row in rows:
+        name = key(row)
+        if name is not None:
+            seen[name] = seen.get(name, 0) + 1
+            found[name, seen[name]] = row
+    return found
+
+
+def pair(ones: Sequence[Row], others: Sequence[Row], *, same_program: bool) -> tuple[Pair, ...]:
+    """Match two runs' rows, those of the first in their order, then those without a partner.
+
+    Args:
+        same_program: both ran the same file, so that instructions and nodes of delegates are the same.
+    """
+    ways: list[tuple[str, Callable[[Row], Hashable]]] = [
+        *([("instruction and node", _node)] if same_program else []),
+        ("kind, module and line", _where),
+        *([("instruction, kind and order", _kind_there)] if same_program else []),
+        ("kind and order", _kind),
+    ]
+    partners: dict[int, tuple[Row, str]] = {}
+    left, right = list(ones), list(others)
+    for by, key in ways:
+        there = _in_order(right, key)
+        for name, row in _in_order(left, key).items():
+            if name in there:
+                partners[id(row)] = (there[name], by)
+        taken = {id(other) for other, _ in partners.values()}
+        left = [row for row in left if id(row) not in partners]
+        right = [row for row in right if id(row) not in taken]
+    found = [Pair(row, *partners.get(id(row), (None, ""))) for row in ones]
+    return (*found, *(Pair(None, row, "") for row in right))
+
 
 _FIGURES = ("min", "p10", "p50", "p90", "max")
 _MODULES = 3
@@ -46,7 +305,7 @@ def _cells(row: Row, times: bool) -> list[str]:
     return cells
 
 
-def rows(as_json: bool, found: Sequence[Row], title: str, caption: str, facts: dict[str, Any], *, times: bool) -> None:
+def show(as_json: bool, found: Sequence[Row], title: str, caption: str, facts: dict[str, Any], *, times: bool) -> None:
     """Print a run's operators; times in microseconds for people, else in milliseconds; a share of 1 is all of it."""
     if as_json:
         console.print_json({**facts, "rows": [row.to_json() for row in found]})

@@ -18,7 +18,7 @@ from core.formats.program import BY_ONNX
 from core.paths import ROOT
 from models.lowering.graphs import base_name, module_path, target_name
 from models.users.users_code import last_lines
-from models.zoo.tables import CODE, HERE
+from models.zoo.schemes import CODE, HERE
 
 _LONG = 300
 """Characters of the exporter's own words; the log has all of them."""

@@ -19,7 +19,7 @@ import torch
 
 from core.errors import ExportError, SlipwayError
 from core.formats.program import BY_ONNX, Operator
-from models.lowering import causes, progress, state
+from models.lowering import causes, graphs, progress
 from models.lowering.graphs import (
     Layer,
     base_name,
@@ -234,7 +234,7 @@ def _read(edge: Any, name: str, reasons: Reasons, state_of_all: Collection[str])
         inside=delegated_operators(program),
         outside=_by_operator(operators, reasons),
         refused={node.name: reasons.of(node) for node in operators},
-        state=tuple(sorted(state.mutated(program).values())),
+        state=tuple(sorted(graphs.mutated(program).values())),
     )
 
 
@@ -298,9 +298,9 @@ def lower_all(programs: Mapping[str, Any], partitioners: Sequence[Any]) -> dict[
         progress.at("writing the program")
         names = list(programs)
         every = {name: edge.exported_program(name if len(names) > 1 else "forward") for name in names}
-        changing = {buffer for one in every.values() for buffer in state.mutated(one).values()}
+        changing = {buffer for one in every.values() for buffer in graphs.mutated(one).values()}
         read = {name: _read(edge, name if len(names) > 1 else "forward", reasons, changing) for name in names}
-        begin = sorted({node for one in every.values() for node in state.initialized(one)})
+        begin = sorted({node for one in every.values() for node in graphs.initialized(one)})
         config = get_xnnpack_executorch_backend_config([InitializedMutableBufferPass(begin)] if begin else [])
         if len(names) > 1 and changing:
             config.memory_planning_pass = MemoryPlanningPass(share_mutable_buffers=True)

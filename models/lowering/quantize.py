@@ -13,11 +13,11 @@ from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from core.errors import ExportError, SlipwayError
 from models.loading import Prepared
-from models.lowering import causes, progress, shortcuts, state
+from models.lowering import causes, graphs, progress, shortcuts
 from models.lowering.graphs import is_dequantize, module_path, weight_argument
 from models.request import partitioners
 from models.request.options import Options
-from models.request.variants import kind_of
+from models.request.partitioners import kind_of
 from models.users.users_code import call
 from models.zoo.schemes import Scheme
 
@@ -75,7 +75,7 @@ def _state_after(model: Prepared) -> dict[str, Any]:
     """Buffers as the methods before this one leave them: what its calibration begins with; none for the only one."""
     if not model.before:
         return {}
-    with torch.no_grad(), state.unchanged(model.module):
+    with torch.no_grad(), graphs.unchanged(model.module):
         for one in model.before:
             one.module(*(each.clone() for each in one.inputs))
         return {name: one.detach().clone() for name, one in model.module.named_buffers()}
@@ -121,8 +121,8 @@ def _pt2e(module: Any, model: Prepared, samples: Sequence[tuple[Any, ...]], quan
         for number, sample in enumerate(samples, 1):
             progress.at(f"calibrating with sample {number} of {len(samples)}")
             prepared(*sample)
-        if len(samples) == 1 and state.changed(prepared, own):
-            for _ in range(state.EXECUTIONS - 1):
+        if len(samples) == 1 and graphs.changed(prepared, own):
+            for _ in range(graphs.EXECUTIONS - 1):
                 prepared(*samples[0])  # a state reaches its range with time
         # Calibration must not leave a state behind.
         for name, one in prepared.named_buffers():

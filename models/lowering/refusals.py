@@ -23,7 +23,7 @@ from executorch.exir.backend.utils import WhyNoPartition
 from models.lowering import progress
 from models.lowering.causes import reason, root
 from models.lowering.graphs import exported_name, target_name
-from models.lowering.quiet import trace
+from models.lowering.progress import trace
 
 _LOG = logging.getLogger("executorch.backends.slipway")
 """Below the loggers of upstream's partitioners: who listens to their reasons hears ours."""

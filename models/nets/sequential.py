@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from models.nets.layers import made
+from models.nets.convolutional import made
 
 WORDS = 100
 BUCKETS = 32

@@ -13,7 +13,7 @@ from core.errors import ExportError, ProgramError
 from core.files import locked, new_folder, sha256_bytes, sha256_file, write_json
 from core.formats.program import TensorFile, Tolerance
 from core.paths import cache_dir
-from models.lowering.quiet import log_path
+from models.lowering.progress import log_path
 from models.reference.host import Host
 from models.request import versions
 

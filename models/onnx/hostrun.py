@@ -92,7 +92,7 @@ def _open(inputs: Any, error: Exception) -> Refused | None:
     numbers = f", with numbers for {', '.join(dict.fromkeys(sizes))}" if sizes else ""
     return Refused(
         f"sizes of {', '.join(names)} are not fixed, and were taken as 1: {error}",
-        f"--input-shapes {','.join(texts)}{numbers}; or --inputs with .npy files",
+        f"--inputs {','.join(texts)}{numbers}; or .npy files",
         names,
     )
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from core.formats.program import BY_ONNX, TensorFile
-from models.lowering.quiet import trace
+from models.lowering.progress import trace
 
 _SAID = re.compile(r"^\[(?!cpuinfo)[\w.]+:\d+\] (.+)", re.MULTILINE)
 """A line of the runtime's own log."""

@@ -12,18 +12,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from core.cli.near import did_you_mean, near
-from core.errors import ConfigError, ExportError
+from core.errors import ConfigError, ExportError, SlipwayError, did_you_mean, near
 from core.files import sha256_bytes, sha256_file
 from core.paths import ROOT, programs_dir
-from models.request import sample_files, variants
+from models.request import options
 from models.request.options import Options, parse
-from models.request.partitioners import check, sets, sources, why_not
+from models.request.partitioners import check, scheme_with, sets, sources, suffix, why_not
 from models.users import packages
-from models.users.depends import version
-from models.zoo import ZooModel, get_model, trained
-from models.zoo.schemes import ONNX_SCHEMES, Scheme, get_scheme, scheme_of
-from models.zoo.tables import CODE, HERE
+from models.users.watching import changed, version
+from models.zoo import ZooModel, get_model, load_zoo, trained
+from models.zoo.schemes import CODE, HERE, ONNX_SCHEMES, Scheme, get_scheme, scheme_of
 from models.zoo.trained import RANDOM, TRAINED, WEIGHTS
 
 PACKAGES = {
@@ -174,7 +172,7 @@ def resolve(
     """
     scheme = scheme_of(scheme)
     chosen = parse(options)
-    kind = variants.scheme_with(get_scheme(scheme), chosen)
+    kind = scheme_with(get_scheme(scheme), chosen)
     check_format(format, scheme, partitioners, chosen)
     zoo: ZooModel | None = None
     if ":" in model or model.endswith(".py"):
@@ -219,7 +217,7 @@ def resolve(
             "--partitioners xnnpack, which is the default; or --scheme fp32 or qs8",
             [scheme, *offered],
         )
-    rest = f"-{scheme}{variants.suffix(offered, chosen)}" + ("" if format == "pte" else f"-{format}")
+    rest = f"-{scheme}{suffix(offered, chosen)}" + ("" if format == "pte" else f"-{format}")
     programs = (out or programs_dir()).absolute()
     if zoo is None and _is_anothers(programs / f"{label}{rest}", source):
         label += f"-{sha256_bytes(os.fsencode(source))[:6]}"
@@ -260,14 +258,14 @@ def _samples(samples: str) -> str:
     Raises:
         UsageError, ConfigError: there is no such thing.
     """
-    sample_files.check(samples)
+    options.check(samples)
     return os.fspath(Path(samples).expanduser().absolute())
 
 
 def _samples_digest(samples: str) -> str:
-    if sample_files.is_function(samples):
+    if options.is_function(samples):
         return sha256_file(_user_file(samples)[0])
-    return sha256_bytes("".join(f"{sha256_file(file)} {file}\n" for file in sample_files.files(samples)).encode())
+    return sha256_bytes("".join(f"{sha256_file(file)} {file}\n" for file in options.files(samples)).encode())
 
 
 @functools.cache
@@ -304,3 +302,70 @@ def key(request: Request) -> str:
         "code": _code(request.format),
     }
     return sha256_bytes(json.dumps(parts, sort_keys=True).encode())
+
+
+DESCRIPTION = "program.json"  # core.formats.program has it too, but costs pydantic's import
+
+
+def _same_files(folder: Path, sizes: Mapping[str, int]) -> bool:
+    """Whether all files exist with their sizes."""
+    return all((folder / name).is_file() and (folder / name).stat().st_size == size for name, size in sizes.items())
+
+
+def stale(request: Request) -> str:
+    """Why the request's folder does not have the complete and current result of the export; empty if it has."""
+    try:
+        found = json.loads((request.folder / DESCRIPTION).read_text(encoding="utf-8"))
+        if not found["files"] or not _same_files(request.folder, found["files"]):
+            return "files of the export are missing or have another size"
+        if found["export_key"] != key(request):
+            return "its model, options, packages or exporter have changed"
+        return changed(found.get("depends", {}))
+    except FileNotFoundError:
+        return "it was not exported"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return "its description cannot be read"
+
+
+def current(request: Request) -> bool:
+    """Whether the request's folder has the complete and current result of the export."""
+    return not stale(request)
+
+
+def state(model: str, scheme: str, format: str = "pte") -> tuple[str, Path, int]:  # noqa: A002
+    """``current``, ``outdated`` or ``not exported``; the folder; the program's size in bytes."""
+    request = resolve(model, scheme, format=format)
+    file = request.folder / request.file
+    if not file.is_file():
+        return "not exported", request.folder, 0
+    try:
+        word = "current" if current(request) else "outdated"
+    except SlipwayError:
+        word = "outdated"
+    return word, request.folder, file.stat().st_size
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of ``./inv models``."""
+
+    model: str
+    title: str
+    format: str
+    scheme: str
+    state: str
+    """``current``, ``outdated`` or ``not exported``."""
+    folder: str
+    size: int
+    """Size of the program in bytes; 0 if it does not exist."""
+
+
+def listing() -> list[Row]:
+    """The zoo with the state of its exports, one row for each model, format and scheme."""
+    rows = []
+    for model in load_zoo().values():
+        for format in ("pte", "onnx"):  # noqa: A001
+            for scheme in model.schemes_of(format):
+                word, folder, size = state(model.name, scheme, format)
+                rows.append(Row(model.name, model.title, format, scheme, word, str(folder), size))
+    return rows

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
+import re
+import sys
+import types
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePath
 from typing import Any
 
-from core.cli.near import suggestion
+from core import environment
 from core.environment import bootstrap
-from core.errors import ConfigError, ExportError, HostError
-from core.files import sha256_file
-from models.request import backends
-from models.request.options import Options
-from models.zoo.tables import read
+from core.errors import ConfigError, ExportError, HostError, suggestion
+from core.files import sha256_bytes, sha256_file
+from models.request.options import Options, pairs
+from models.zoo.schemes import Scheme, read
+from models.zoo.trained import TRAINED
 
 DEFAULT = ("xnnpack",)
 NONE = "none"
@@ -173,7 +178,7 @@ def make(names: Sequence[str], options: Options) -> list[Any]:
 
 def _made(entry: Entry, options: Options) -> Any:
     if entry.set:
-        backends.enter(entry.set)
+        enter(entry.set)
     module, _, attribute = entry.path.partition(":")
     try:
         kind = getattr(importlib.import_module(module), attribute)
@@ -239,3 +244,176 @@ def _made_by_user(name: str) -> Any:
             "return XnnpackPartitioner() to see it work",
         )
     return partitioner
+
+
+ETHOS_U = "ethos-u55-128"
+
+
+def enter(name: str) -> None:
+    """Make a set of packages importable in this process, after the exporter's own; it is installed the first time.
+
+    Raises:
+        HostError: it could not be installed.
+    """
+    folder = environment.apart(name)
+    if os.fspath(folder) not in sys.path:
+        sys.path.append(os.fspath(folder))
+        importlib.invalidate_caches()
+    # Upstream's runtime opens OpenVINO's library by this name, if the process has it from its start.
+    for library in (folder / "openvino" / "libs").glob("libopenvino_c.so*"):
+        os.environ.setdefault("OPENVINO_LIB_PATH", os.fspath(library))
+    # What upstream starts by name: Arm's converter of TOSA to VGF.
+    programs = folder / "model_converter" / "binaries" / "bin"
+    if programs.is_dir() and os.fspath(programs) not in os.environ.get("PATH", "").split(os.pathsep):
+        os.environ["PATH"] = os.pathsep.join(filter(None, [os.environ.get("PATH"), os.fspath(programs)]))
+        for program in programs.iterdir():
+            program.chmod(0o755)
+
+
+def openvino(accelerator: str = "CPU") -> Any:
+    """Upstream's partitioner for OpenVINO; ``accelerator`` is a device of OpenVINO: CPU, GPU, NPU."""
+    from executorch.exir.backend.compile_spec_schema import CompileSpec
+
+    # The package's __init__ imports a quantizer, and that one NNCF, scikit-learn and the LLM tools: 500 MB that no
+    # partitioner uses.
+    base = "executorch.backends.openvino.quantizer"
+    if base not in sys.modules:
+        unused, module = types.ModuleType(base), types.ModuleType(f"{base}.quantizer")
+        unused.__path__ = []
+        module.OpenVINOQuantizer = None  # type: ignore[attr-defined]
+        sys.modules[base], sys.modules[module.__name__] = unused, module
+    partitioner = importlib.import_module("executorch.backends.openvino.partitioner")
+    return partitioner.OpenvinoPartitioner([CompileSpec("device", accelerator.encode())])
+
+
+def _ethos_u_spec(accelerator: str) -> Any:
+    ethosu = importlib.import_module("executorch.backends.arm.ethosu")
+    try:
+        return ethosu.EthosUCompileSpec(accelerator)
+    except (RuntimeError, ValueError) as error:
+        raise ConfigError(
+            f"There is no Ethos-U called {accelerator}.", str(error), f"--options accelerator={ETHOS_U}", [accelerator]
+        ) from error
+
+
+def ethos_u(accelerator: str = ETHOS_U) -> Any:
+    """Upstream's partitioner for Arm's NPUs; ``accelerator`` as Vela names them: ethos-u55-128, ethos-u85-256.
+
+    Raises:
+        ConfigError: Vela knows no such accelerator.
+    """
+    return importlib.import_module("executorch.backends.arm.ethosu").EthosUPartitioner(_ethos_u_spec(accelerator))
+
+
+def ethos_u_quantizer(accelerator: str = "") -> Any:
+    """Upstream's PT2E quantizer for the accelerator: int8 with a scale per output channel.
+
+    Raises:
+        ConfigError: Vela knows no such accelerator.
+    """
+    enter("arm")
+    quantizers = importlib.import_module("executorch.backends.arm.quantizer")
+    quantizer = quantizers.EthosUQuantizer(_ethos_u_spec(accelerator or ETHOS_U))
+    return quantizer.set_global(quantizers.get_symmetric_quantization_config())
+
+
+def vgf() -> Any:
+    """Upstream's partitioner for VGF, which Arm's ML extensions for Vulkan run."""
+    module = importlib.import_module("executorch.backends.arm.vgf")
+    return module.VgfPartitioner(module.VgfCompileSpec())
+
+
+KINDS = {"pt2e": ("float",), "torchao": ("float", "int8", "int4")}
+"""What ``layers`` can make of a layer, by the scheme's method."""
+_BLOCK = 32
+"""XNNPACK takes blocks of multiples of this many input features."""
+_LONGEST = 60
+# Options that do not change what a program computes with, or that change it like a model of its own.
+_NOT_NAMED = frozenset(["depends", "strict", "verbose", "weights"])
+
+
+def scheme_with(scheme: Scheme, options: Options) -> Scheme:
+    """The scheme as the options change it.
+
+    Raises:
+        ConfigError: an option that does not go with the scheme, or a value that XNNPACK does not take.
+    """
+    if options.group:
+        _only("group", scheme.group > 0, scheme, "qd8_qb4w")
+        if options.group % _BLOCK:
+            raise ConfigError(
+                f"A group of {options.group} is not possible.",
+                f"XNNPACK takes blocks of {_BLOCK}, {2 * _BLOCK}, {3 * _BLOCK}, ... input features",
+                f"group={max(1, round(options.group / _BLOCK)) * _BLOCK}",
+                [str(options.group)],
+            )
+        scheme = replace(scheme, group=options.group, weights=f"int4, one scale per {options.group} input features")
+    if options.bits:
+        _only("bits", scheme.dynamic and not scheme.group, scheme, "qd8_qc8w")
+        if options.bits not in (4, 8):
+            raise ConfigError(f"Weights of {options.bits} bits are not possible.", "4 or 8", "bits=4")
+        weights = f"int{options.bits}, one scale per output channel"
+        scheme = replace(scheme, weight_bits=options.bits, weights=weights)
+    if options.per_tensor:
+        _only("per_tensor", scheme.method == "pt2e", scheme, "qs8")
+        scheme = replace(scheme, weights="int8, one scale per tensor")
+    if options.quantizer:
+        _only("quantizer", scheme.method == "pt2e", scheme, "qs8")
+    if options.layers:
+        _only("layers", scheme.method in KINDS, scheme, "qs8")
+        for word in options.layers:
+            pattern, colon, kind = word.rpartition(":")
+            if not colon or not pattern or kind not in KINDS[scheme.method]:
+                raise ConfigError(
+                    f"layers={word} is not PATTERN:KIND.",
+                    f"with {scheme.name} the kinds are {', '.join(KINDS[scheme.method])}; the pattern is of a module's "
+                    "name, as blocks.*.mlp",
+                    f"layers={pattern or 'head'}:float",
+                    [word],
+                )
+    return scheme
+
+
+def _only(option: str, fits: bool, scheme: Scheme, other: str) -> None:
+    if not fits:
+        raise ConfigError(
+            f"The option {option} does not go with the scheme {scheme.name}.", f"it is for {other}", f"--scheme {other}"
+        )
+
+
+def kind_of(layers: Sequence[str], name: str) -> str:
+    """What ``layers`` says about the module called ``name``: the last pattern that fits counts; empty: nothing."""
+    for word in reversed(layers):
+        pattern, _, kind = word.rpartition(":")
+        if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*"):
+            return kind
+    return ""
+
+
+def chosen(text: str) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Partitioners and options of a variant: ``none``, ``vulkan+xnnpack``, ``group=64;layers=head:float``.
+
+    Raises:
+        UsageError: an option without a value, or the same one twice.
+    """
+    words = [word.strip() for word in text.split(";") if word.strip()]
+    names = [name for word in words if "=" not in word for name in re.split("[+,]", word) if name]
+    return tuple(names), pairs(";".join(word for word in words if "=" in word))
+
+
+def suffix(partitioners: Sequence[str], options: Options) -> str:
+    """What tells this program from one with the default partitioner and options: ``-vulkan_xnnpack-per_op_mode``."""
+    words = ["_".join(PurePath(name).name for name in partitioners)] if tuple(partitioners) not in ((), DEFAULT) else []
+    for name, value in options.to_json().items():
+        if name == "weights" and value == TRAINED:
+            words.append(TRAINED)
+        if name in _NOT_NAMED:
+            continue
+        if name in ("quantizer", "samples"):
+            value = PurePath(value).name  # noqa: PLW2901  # the file's folder says little
+        text = "_".join(value) if isinstance(value, list) else str(value)
+        words.append(name if value is True else f"{name}_{text}")
+    named = "-".join(re.sub(r"[^A-Za-z0-9_.-]+", "_", word).strip("_") for word in words)
+    if len(named) > _LONGEST:
+        named = f"{named[: _LONGEST - 9]}-{sha256_bytes(named.encode())[:8]}"
+    return f"-{named}" if named else ""

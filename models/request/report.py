@@ -12,7 +12,7 @@ from core.console.units import size
 
 if TYPE_CHECKING:
     from core.formats.program import Operator, Program
-    from models.request.current import Row
+    from models.request import Row
 
 
 def zoo(as_json: bool, languages: Sequence[Mapping[str, Any]]) -> None:
@@ -21,7 +21,7 @@ def zoo(as_json: bool, languages: Sequence[Mapping[str, Any]]) -> None:
     Args:
         languages: the language models, as `models.text.source.listing` gives them.
     """
-    from models.request.current import listing
+    from models.request import listing
     from models.zoo import load_zoo
     from models.zoo.schemes import load_type_names, type_of
     from models.zoo.trained import load_trained

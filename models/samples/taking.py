@@ -14,13 +14,14 @@ import torch
 
 from core.errors import ConfigError, UsageError
 from core.files import write_atomic
-from core.formats.program import Accuracy, Agreement, Classes
+from core.formats.program import Accuracy, Agreement, Classes, Sample, Samples
+from models import loading
 from models.loading import Prepared, reference
-from models.lowering import state
+from models.lowering import graphs
 from models.reference import tolerances
-from models.request import Request, sample_files
-from models.samples import pictures, reading
-from models.samples.pictures import Preparation
+from models.request import Request, options, resolve
+from models.samples import reading
+from models.samples.reading import Preparation
 from models.zoo.schemes import Scheme
 from models.zoo.trained import TRAINED, Trained, load_trained
 
@@ -93,7 +94,7 @@ def take(request: Request, model: Prepared) -> Taken:
     how, names = pictures_of(request, model.module)
     if request.options.samples:
         source = request.options.samples
-        found = reading.read(source, examples, sample_files.MOST, how, names).each
+        found = reading.read(source, examples, options.MOST, how, names).each
         if not how.known and Path(source).is_dir() and _has_pictures(source):
             warnings.append(
                 "pictures were normalized as ImageNet's are: if the model was trained otherwise, give it an attribute "
@@ -108,13 +109,13 @@ def take(request: Request, model: Prepared) -> Taken:
         assert own is not None  # noqa: S101  # one of the two, see above
         source = "photographs"
         seen, held = (
-            [reading.Raw((pictures.decode(file.here, examples[0], how),)) for file in files]
+            [reading.Raw((reading.decode(file.here, examples[0], how),)) for file in files]
             for files in (own.calibration if static else (), (own.picture,))
         )
     kept = []
     for raw in held:
         tensors = _tensors(model, raw)
-        with state.unchanged(model.module):
+        with graphs.unchanged(model.module):
             kept.append(Held(tensors, reference.eager(model.module, tensors), raw.label, raw.rows))
     calibration = tuple(_tensors(model, raw) for raw in seen) if static else ()
     return Taken(
@@ -136,7 +137,7 @@ def _doubts(request: Request, model: Prepared) -> tuple[str, ...]:
 
 
 def _has_pictures(folder: str) -> bool:
-    return any(file.suffix.lower() in sample_files.PICTURES for file in sample_files.files(folder))
+    return any(file.suffix.lower() in options.PICTURES for file in options.files(folder))
 
 
 def _check_shapes(model: Prepared, raw: reading.Raw, source: str) -> None:
@@ -278,3 +279,52 @@ def is_noise(array: Any) -> bool:
     even = math.sqrt(1 / 12)
     uniform = low >= 0 and high <= 1 and abs(mean - 0.5) < unit * even and abs(spread - even) < unit * even
     return bool(normal or uniform)
+
+
+def prepare(model: str, data: str, most: int, folder: Path) -> Samples:
+    """Up to ``most`` samples with the float model's outputs, as files in ``folder``.
+
+    Args:
+        data: see `models.samples.reading`; empty: the model's example inputs, as one sample.
+
+    Raises:
+        UsageError: the data do not fit. ExportError: the user's code fails. ConfigError: an unknown name.
+    """
+    request = resolve(model)
+    made = loading.load(request)
+    examples = [reference.to_numpy(one) for one in made.inputs]
+    if not data:
+        found = reading.Found([reading.Raw(tuple(examples))], 1)
+    else:
+        found = reading.read(data, examples, most, *pictures_of(request, made.module))
+    each = []
+    for number, raw in enumerate(found.each):
+        tensors = [
+            one if not data else torch.from_numpy(array).to(one.dtype)
+            for one, array in zip(made.inputs, raw.inputs, strict=True)
+        ]
+        with made.entered(), graphs.unchanged(made.module):
+            outputs = reference.eager(made.module, tensors)
+        inputs = [reference.save(folder, f"sample{number}-input{index}", one) for index, one in enumerate(tensors)]
+        wanted = [
+            reference.save(
+                folder,
+                f"sample{number}-float{index}",
+                one.float() if one is not None and one.is_floating_point() else one,
+            )
+            for index, one in enumerate(outputs)
+        ]
+        each.append(
+            Sample(
+                tuple(folder / one.file for one in inputs),
+                tuple(folder / one.file for one in wanted),
+                _plain(raw.label),
+                raw.rows,
+            )
+        )
+    return Samples(each, data, found.of)
+
+
+def _plain(label: object) -> object:
+    """An array of one number as that number."""
+    return label.item() if isinstance(label, (np.ndarray, np.generic)) and label.ndim == 0 else label

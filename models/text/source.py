@@ -20,10 +20,9 @@ from core.environment.install_bar import Size
 from core.errors import ConfigError, ExportError
 from core.files import locked, new_folder, sha256_bytes, sha256_file, write_json
 from core.paths import IMPORTS, programs_dir
-from models.lowering.progress import Stages
-from models.lowering.quiet import log_path
+from models.lowering.progress import Stages, log_path
 from models.request import versions
-from models.zoo.tables import HERE, read
+from models.zoo.schemes import HERE, read
 from models.zoo.trained import File, bring
 
 SCHEMES = ("qd8_qb4w", "qd8_qc8w", "fp32", "fp16")

@@ -13,15 +13,97 @@ import os
 import site
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
 from core.aside import PREFIX
+from core.files import sha256_bytes, sha256_file
 from core.paths import ROOT, cache_dir
-from models.users import depends
+
+CHANGING = "changed while it was read"
+"""Instead of a digest; equal to no file's."""
+_SETTLED = 2_000_000_000  # nanoseconds; file systems' clocks may tick as slowly
+
+
+def looks(path: Path) -> list[int]:
+    """Size, inode and times of a file: while they stay the same, so does its content.
+
+    Raises:
+        OSError: there is no such file.
+    """
+    found = path.stat()
+    return [found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns]
+
+
+def file(path: Path, before: Sequence[int] = ()) -> dict[str, Any]:
+    """What is kept of a file: its digest, and its looks so that the digest need not be computed each time.
+
+    Args:
+        before: its looks when it was opened; then a file that has changed since is equal to none.
+    """
+    now = looks(path)
+    sha256 = sha256_file(path)
+    if now != looks(path) or (before and list(before) != now):
+        return {"sha256": CHANGING, "looks": []}
+    settled = time.time_ns() - max(now[2], now[3]) > _SETTLED
+    return {"sha256": sha256, "looks": now if settled else []}
+
+
+def names(folder: Path) -> str:
+    """Digest of the names in a folder; hidden files and Python's own do not count."""
+    kept = sorted(one.name for one in folder.iterdir() if not one.name.startswith((".", "__pycache__")))
+    return sha256_bytes("\0".join(kept).encode(errors="surrogateescape"))
+
+
+def variable(name: str) -> str:
+    """Digest of an environment variable's value, which may be secret; empty if it is not set."""
+    value = os.environ.get(name)
+    return "" if value is None else sha256_bytes(value.encode(errors="surrogateescape"))
+
+
+@functools.cache
+def version(package: str) -> str:
+    """A package's version, without importing it; ``absent`` if it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "absent"
+
+
+def changed(depends: Mapping[str, Mapping[str, Any]]) -> str:
+    """The first dependency that is not what it was, in words; empty if all are the same.
+
+    Args:
+        depends: as `models.users.watching` notes it: ``files``, ``folders``, ``variables`` and ``packages`` by name.
+    """
+    return next(filter(None, _changes(depends)), "")
+
+
+def _changes(depends: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
+    for package, was in depends.get("packages", {}).items():
+        if was != version(package):
+            yield f"{package} is now {version(package)}, it was {was}"
+    for name, was in depends.get("variables", {}).items():
+        if was != variable(name):
+            yield f"the environment variable {name} has changed"
+    for folder, was in depends.get("folders", {}).items():
+        if not Path(folder).is_dir() or names(Path(folder)) != was:
+            yield f"the folder {folder} has other files"
+    for path, was in depends.get("files", {}).items():
+        yield _file_changed(Path(path), was)
+
+
+def _file_changed(path: Path, was: Mapping[str, Any]) -> str:
+    if not was["sha256"]:
+        return f"{path} has appeared" if path.exists() else ""
+    if not path.is_file():
+        return f"{path} is missing"
+    return "" if was["looks"] == looks(path) or sha256_file(path) == was["sha256"] else f"{path} has changed"
+
 
 _SYSTEM = ("/proc/", "/sys/", "/dev/", "/etc/", "/run/", "/usr/lib/", "/usr/share/")
 _INSTALLED = frozenset(["site-packages", "dist-packages"])
@@ -80,7 +162,7 @@ class Watch:
             if not Path(path).exists():
                 self._absent.add(path)
             elif not writes and Path(path).is_file():
-                self._opened.setdefault(path, depends.looks(Path(path)))
+                self._opened.setdefault(path, looks(Path(path)))
 
     def listed(self, value: Any, frame: FrameType) -> None:
         """A folder's names are read; Python's look for modules does not count."""
@@ -104,7 +186,7 @@ class Watch:
         return dict(sorted(found.items()))
 
     def found(self, files: Sequence[Path] = (), variables: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
-        """What the export depends on, as `models.users.depends.changed` compares it.
+        """What the export depends on, as `models.users.watching.changed` compares it.
 
         Args:
             files: others that the user has named.
@@ -114,16 +196,16 @@ class Watch:
         named: dict[str, list[int]] = {os.path.realpath(one): [] for one in files}
         for path, before in {**named, **self._opened}.items():
             if Path(path).is_file():
-                kept[path] = depends.file(Path(path), () if path in self._wrote else before)
+                kept[path] = file(Path(path), () if path in self._wrote else before)
         # What the function writes itself and removes again is no input.
         for path in self._absent - self._wrote - set(kept):
             if not Path(path).exists():
                 kept[path] = {"sha256": "", "looks": []}
         return {
             "files": dict(sorted(kept.items())),
-            "folders": {path: depends.names(Path(path)) for path in sorted(self._listed) if Path(path).is_dir()},
-            "variables": {name: depends.variable(name) for name in sorted(set(variables))},
-            "packages": {name: depends.version(name) for name in self._packages()},
+            "folders": {path: names(Path(path)) for path in sorted(self._listed) if Path(path).is_dir()},
+            "variables": {name: variable(name) for name in sorted(set(variables))},
+            "packages": {name: version(name) for name in self._packages()},
         }
 
     def _packages(self) -> list[str]:

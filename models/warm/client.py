@@ -25,8 +25,7 @@ from core.paths import ROOT, cache_dir
 from core.processes.commands import lasting
 from models import export as here
 from models.export import sweep
-from models.lowering.progress import Display
-from models.lowering.quiet import log_path
+from models.lowering.progress import Display, log_path
 from models.request import Request, versions
 
 _ROOMS = ("core", "models", "verify/bench")

@@ -44,7 +44,7 @@ LOADS = (
     "executorch.backends.xnnpack.quantizer.xnnpack_quantizer",
     "executorch.backends.xnnpack.utils.configs",
     "models.export",
-    "models.lowering.audit",
+    "models.export",
     "models.lowering.shortcuts",
     "models.loading",
     "models.lowering.lowering",
@@ -52,7 +52,7 @@ LOADS = (
     "models.reference.referencing",
     "core.formats.program",
 )
-"""What exports load. It must not start a thread, nor the runtime of references (`models.lowering.forked`)."""
+"""What exports load. It must not start a thread, nor the runtime of references (`models.reference.host`)."""
 _GRACE = 10.0
 """Seconds for an export to clean up after its command is gone."""
 _LOOK = 5.0

@@ -6,11 +6,9 @@ import functools
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.cli.near import suggestion
-from core.errors import ConfigError
+from core.errors import ConfigError, suggestion
 from core.paths import IMPORTS
-from models.zoo.schemes import ONNX_SCHEMES, get_scheme, load_schemes, scheme_of
-from models.zoo.tables import read
+from models.zoo.schemes import ONNX_SCHEMES, get_scheme, load_schemes, read, scheme_of
 
 PORTABLE = "portable"
 """Instead of a scheme: float32 without any delegate, so that portable kernels compute all of it."""

@@ -22,7 +22,7 @@ from core.environment.installer import SetupError
 from core.errors import HostError
 from core.files import locked, sha256_bytes, sha256_file, write_atomic
 from core.paths import cache_dir
-from models.zoo.tables import read
+from models.zoo.schemes import read
 
 WEIGHTS = "SLIPWAY_WEIGHTS"
 """A file of weights for every model that takes one, or `RANDOM`."""

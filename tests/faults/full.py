@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from core.cli import unforeseen
+from core.cli import task
 from core.errors import SlipwayError
 from core.paths import dist_dir
 from deploy.run.events import Event
@@ -53,7 +53,7 @@ def outcome(action: Callable[[], object]) -> dict[str, object]:
     try:
         action()
     except (SlipwayError, OSError) as error:
-        return unforeseen.understood(error).to_json()
+        return task.understood(error).to_json()
     return {"error": outcomes.DONE}
 
 

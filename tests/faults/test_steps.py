@@ -165,7 +165,7 @@ def test_commands_without_room(tmp_path: Path, full: str) -> None:
     script = """
         mount -t tmpfs -o size=64k,nr_inodes=$2 none "$1" && mkdir "$1/own" && cd "$3" || exit 99
         [ "$2" -lt 9 ] || head -c 99999 /dev/zero >"$1/filler" 2>/dev/null
-        SLIPWAY_DIST=$1/own/dist SLIPWAY_CACHE=$1/own/cache ./inv deploy --device local --program "$4" --json
+        SLIPWAY_DIST=$1/own/dist SLIPWAY_CACHE=$1/own/cache ./inv deploy --device local --model "$4" --json
         echo "exit $?"
         find "$1/own" -type f
     """

@@ -102,7 +102,7 @@ def net(tmp_path_factory: pytest.TempPathFactory, inv: Inv) -> Path:
 
 @pytest.mark.parametrize("device", ["local", "pi"])
 def test_a_model_goes_on_from_a_prompt(net: Path, device: str, inv: Inv) -> None:
-    words = ("deploy", "--device", device, "--program", str(net), "--prompt", "why is the sky", "--generate", "9")
+    words = ("deploy", "--device", device, "--model", str(net), "--prompt", "why is the sky", "--generate", "9")
     done = inv(*words)
     assert done.returncode == 0, done.stderr
     assert re.search(r"([3-9]) of \1 tokens the same", done.stdout)
@@ -117,7 +117,7 @@ def test_a_model_goes_on_from_a_prompt(net: Path, device: str, inv: Inv) -> None
 
 def test_a_talk_keeps_what_was_read(net: Path) -> None:
     said = "why is\n/stats\n\nthe sky\n/reset\nwhy is\n/stats\n" + "blue " * 50 + "\n"
-    argv = [str(ROOT / "inv"), "chat", "--program", str(net), "--generate", "5"]
+    argv = [str(ROOT / "inv"), "chat", "--model", str(net), "--generate", "5"]
     done = subprocess.run(argv, input=said, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     answers = done.stdout.splitlines()
@@ -130,7 +130,7 @@ def test_a_talk_keeps_what_was_read(net: Path) -> None:
 
 def test_a_talk_goes_on_after_the_connection_broke(net: Path, tmp_path: Path) -> None:
     """It is reset between two answers: the second one is what it is without that."""
-    words = [str(ROOT / "inv"), "chat", "--program", str(net), "--generate", "5"]
+    words = [str(ROOT / "inv"), "chat", "--model", str(net), "--generate", "5"]
     lines = ["why is\n", "the sky\n"]
     whole = subprocess.run(words, input="".join(lines), capture_output=True, text=True, timeout=300, check=True)
     with server.serve(tmp_path / "board") as board:
@@ -191,7 +191,7 @@ def test_what_is_not_the_models_text_is_refused(net: Path, tmp_path: Path, inv: 
         (other, "why", "The tokenizer has 65 tokens, and the program scores 64."),
         (own, "sky " * 48, "The prompt has 48 tokens, and the program holds 48, its answer included."),
     ):
-        done = inv("deploy", "--device", "local", "--program", str(net), "--tokenizer", str(file), "--prompt", prompt)
+        done = inv("deploy", "--device", "local", "--model", str(net), "--tokenizer", str(file), "--prompt", prompt)
         assert (done.returncode, done.stdout) == (2, ""), done.stderr
         assert what in done.stderr
         assert "Traceback" not in done.stderr

@@ -13,7 +13,7 @@ import pytest
 from core.paths import ROOT
 from core.processes.commands import run
 from tests.support.processes import ran
-from toolchains.bundle import toolchain_file, xcframework
+from toolchains.bundle import toolchain_file
 from toolchains.bundle.sdk import Sdk, build_sdk
 from toolchains.compilers import hardening, zig
 from toolchains.inspect import archives
@@ -117,7 +117,7 @@ def sdk() -> Sdk:
 
 @pytest.mark.long
 def test_the_xcframework_says_what_its_libraries_are(sdk: Sdk) -> None:
-    top = sdk.path / xcframework.NAME
+    top = sdk.path / toolchain_file.XCFRAMEWORK
     listed = plistlib.loads((top / "Info.plist").read_bytes())
     rows = {row["LibraryIdentifier"]: row for row in listed["AvailableLibraries"]}
     assert rows.keys() == SLICES.keys()
@@ -141,7 +141,7 @@ def test_the_xcframework_says_what_its_libraries_are(sdk: Sdk) -> None:
 @pytest.mark.parametrize("name", SLICES)
 def test_an_app_finds_all_that_it_needs(sdk: Sdk, name: str, tmp_path: Path) -> None:
     """The C example against the headers, through the module map, too; and every symbol that nothing in it has."""
-    folder, target = sdk.path / xcframework.NAME / name, SLICES[name]
+    folder, target = sdk.path / toolchain_file.XCFRAMEWORK / name, SLICES[name]
     headers = f"-I{folder / 'Headers'}"
     app, objc = tmp_path / "run_once.o", tmp_path / "module.m"
     compiled(target, EXAMPLES / "run_once.c", app, headers)

@@ -13,7 +13,7 @@ from core.formats.program import Program, load_program
 from core.paths import ROOT, cache_dir
 from models.export import export
 from models.reference.host import Host
-from models.request import backends
+from models.request import partitioners
 from models.request.partitioners import load_partitioners
 
 pytestmark = pytest.mark.export
@@ -25,7 +25,7 @@ Exporter = Callable[..., Program]
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exporter]:
     out = tmp_path_factory.mktemp("programs")
-    backends.enter("openvino")  # before the process that runs programs starts, as every export does
+    partitioners.enter("openvino")  # before the process that runs programs starts, as every export does
     with Host(cache_dir("logs") / "export-tests.log") as host:
 
         def call(model: str, scheme: str, *names: str, **options: Any) -> Program:

@@ -13,8 +13,7 @@ import pytest
 from core.paths import ROOT
 from tests.support.processes import ran
 from toolchains.debian import packages as debian
-from toolchains.debian.host import host_arch
-from toolchains.debian.sources import VARIABLE, find_mirror
+from toolchains.debian.sources import VARIABLE, find_mirror, host_arch
 
 PACKAGES = [
     "python3", "python3-venv", "ca-certificates", "coreutils", "dash", "diffutils", "grep", "sed", "libc-bin",

@@ -14,7 +14,7 @@ from core.paths import ROOT, cache_dir
 from tests.support.processes import ran
 from toolchains.bundle import builder
 from toolchains.compilers import hardening, zig
-from toolchains.compilers.sysroot import sysroot
+from toolchains.compilers.libstdcxx import sysroot
 from toolchains.emulation import emulators
 from toolchains.inspect import needs as inspect
 from toolchains.targets import Target, get_target, load_targets

@@ -15,7 +15,7 @@ from core.errors import BuildError, HostError
 from core.formats.bundle import Bundle
 from core.paths import ROOT
 from tests.support.processes import alive, descendants, ended
-from toolchains.bundle import builder, conan, inputs, runtime_package
+from toolchains.bundle import builder, conan, conan_packages, inputs
 from toolchains.compilers import gnu
 from toolchains.targets import host_target
 
@@ -30,7 +30,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("conanfile.py", "LICENSE"):
         shutil.copy(ROOT / name, copy / name)
-    monkeypatch.setattr(runtime_package, "ROOT", copy)
+    monkeypatch.setattr(conan_packages, "ROOT", copy)
     monkeypatch.setattr(inputs, "ROOT", copy)
     monkeypatch.setattr(conan, "ROOT", copy)
     monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path / "dist"))

@@ -48,12 +48,12 @@ from pathlib import Path
 import torch
 
 from core.errors import ExportError
-from models.users import compiled
+from models.users import packages
 from models.lowering.lowering import lower_all
 
 folder = Path(sys.argv[1])
 sys.path.append(str(folder))
-keep = compiled.serve(folder)
+keep = packages.serve(folder)
 
 import torchaudio
 import torchvision.ops.boxes as boxes

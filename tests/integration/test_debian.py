@@ -16,8 +16,8 @@ from core.paths import ROOT
 from tests.support.timing import quickest
 from toolchains.debian import packages as debian
 from toolchains.debian import sources as debian_sources
-from toolchains.debian.keys import keyring
 from toolchains.debian.reader import Reader
+from toolchains.debian.release import keyring
 from toolchains.debian.sources import find_mirror
 
 FETCH = "import sys; from toolchains.debian import packages; packages.fetch('bookworm', 'armhf', ['hello'])"

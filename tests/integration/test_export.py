@@ -19,7 +19,7 @@ from core.errors import ConfigError, ExportError
 from core.formats.program import Program, load_program
 from core.paths import ROOT
 from models.export import export
-from models.lowering.quiet import log_path
+from models.lowering.progress import log_path
 from models.reference.host import Host
 from models.zoo import everything, get_model
 from models.zoo.schemes import get_scheme

@@ -13,9 +13,9 @@ import pytest
 from core.paths import ROOT
 from tests.support.processes import ran
 from toolchains.compilers import hardening, zig
-from toolchains.compilers.sysroot import sysroot
+from toolchains.compilers.libstdcxx import sysroot
 from toolchains.emulation import emulators, wine
-from toolchains.inspect import hardening as hardened
+from toolchains.inspect import checks as hardened
 from toolchains.inspect import needs as inspect
 from toolchains.targets import Target, get_target
 

@@ -193,7 +193,7 @@ def plant(runs: Path) -> Iterator[Plant]:
 def test_a_fault_in_one_layer_of_a_quantized_program_is_found_by_name(
     inspect: Inspect, plant: Plant, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert deploy(f"--program {plant('mlp-qs8', 'FullyConnected', 2)} --engine lean") in (0, 32), (
+    assert deploy(f"--model {plant('mlp-qs8', 'FullyConnected', 2)} --engine lean") in (0, 32), (
         "outputs may still be within the tolerance"
     )
     code, message = inspect("local-mlp-qs8-lean", "--values", fails=True)
@@ -211,7 +211,7 @@ def test_a_fault_in_one_layer_of_a_quantized_program_is_found_by_name(
 def test_a_fault_deep_in_a_net_is_the_only_one_that_is_named(
     inspect: Inspect, plant: Plant, capsys: pytest.CaptureFixture[str], kind: str, number: int, module: str
 ) -> None:
-    assert deploy(f"--program {plant('mobilenet_v2-qs8', kind, number)} --engine lean") in (0, 32)
+    assert deploy(f"--model {plant('mobilenet_v2-qs8', kind, number)} --engine lean") in (0, 32)
     capsys.readouterr()
     assert main.run(["inspect", "local-mobilenet_v2-qs8-lean", "--values", "--json"]) == 32
     found = json.loads(capsys.readouterr().out)

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from core.environment import bootstrap, installer
-from core.environment.addressed import MIRROR, marker
+from core.environment.installer import MIRROR, marker
 from tests.support.files_server import Served, serving
 from tests.support.processes import ran
 

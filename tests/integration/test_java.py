@@ -19,7 +19,7 @@ from core.errors import BuildError
 from core.paths import ROOT
 from core.processes.commands import Done, run
 from tests.support import language
-from toolchains.bundle import aar, java
+from toolchains.bundle import aar
 from toolchains.bundle.sdk import Sdk, build_sdk
 from toolchains.compilers.families import family
 from toolchains.targets import get_target
@@ -38,13 +38,13 @@ class Built:
     """The API and its native side, for this machine."""
 
     sdk: Sdk
-    classes: java.Classes
+    classes: aar.Classes
     jar: Path
     library: Path
 
     def java(self, folder: Path, source: Path, *words: str | Path) -> Done:
         """Compile a program against the API, out of the checkout, and run it."""
-        home = java.jdk()
+        home = aar.jdk()
         shutil.copy(source, folder)
         run([home / "bin/javac", "--release", "8", "-Xlint:-options", "-cp", self.jar, source.name], cwd=folder)
         argv: list[str | Path] = [
@@ -63,11 +63,11 @@ def includes(home: Path) -> Sequence[Path]:
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     folder = tmp_path_factory.mktemp("java")
     target, sdk = get_target(TARGET), build_sdk(TARGET)
-    classes = java.compile_classes(folder)
+    classes = aar.compile_classes(folder)
     jar = folder / "classes.jar"
     jar.write_bytes(classes.jar)
     compilers = family("zig").ensure(target)
-    library = java.build_native(target, compilers, sdk.path, classes.headers, folder, includes(java.jdk()))
+    library = aar.build_native(target, compilers, sdk.path, classes.headers, folder, includes(aar.jdk()))
     return Built(sdk, classes, jar, library)
 
 
@@ -106,7 +106,7 @@ def test_the_native_side_has_every_native_function_and_no_other_library(built: B
     assert {str(symbol.name) for symbol in library.exported_symbols} == declared
     assert len(declared) > 20
     assert {str(name) for name in library.libraries} == {"libslipway.so.1", "libc.so.6"}
-    java.check(get_target(TARGET), built.library, built.sdk.path / "lib/libslipway.so.1")
+    aar.check(get_target(TARGET), built.library, built.sdk.path / "lib/libslipway.so.1")
 
 
 @pytest.mark.parametrize(
@@ -115,14 +115,14 @@ def test_the_native_side_has_every_native_function_and_no_other_library(built: B
 def test_a_native_function_that_does_not_fit_java_does_not_compile(
     built: Built, tmp_path: Path, old: str, new: str
 ) -> None:
-    text = (java.SOURCES / "Native.java").read_text(encoding="utf-8")
+    text = (aar.SOURCES / "Native.java").read_text(encoding="utf-8")
     assert old in text
     (tmp_path / "Native.java").write_text(text.replace(old, new), encoding="utf-8")
-    run([java.jdk() / "bin/javac", "-h", tmp_path / "h", "-d", tmp_path / "c", tmp_path / "Native.java"])
-    with pytest.raises(BuildError, match=java.NATIVE):
-        java.build_native(
+    run([aar.jdk() / "bin/javac", "-h", tmp_path / "h", "-d", tmp_path / "c", tmp_path / "Native.java"])
+    with pytest.raises(BuildError, match=aar.NATIVE):
+        aar.build_native(
             get_target(TARGET), family("zig").ensure(get_target(TARGET)), built.sdk.path, tmp_path / "h", tmp_path,
-            includes(java.jdk()),
+            includes(aar.jdk()),
         )  # fmt: skip
 
 
@@ -130,7 +130,7 @@ def test_the_classes_use_nothing_that_android_7_lacks(built: Built) -> None:
     """Each use of Java's library is in a list that was compared with Android's reference: `Added in API level`."""
     with zipfile.ZipFile(built.jar) as jar:
         names = [name.removesuffix(".class") for name in jar.namelist() if name.endswith(".class")]
-    said = run([java.jdk() / "bin/javap", "-c", "-p", "-cp", built.jar, *names]).stdout
+    said = run([aar.jdk() / "bin/javap", "-c", "-p", "-cp", built.jar, *names]).stdout
     used = set(re.findall(r"// (?:InterfaceMethod|Method|Field) (java/\S+)", said))
     assert used == set(ANDROID_7.read_text(encoding="utf-8").split())
 
@@ -139,7 +139,7 @@ def test_the_steps_of_an_aar(built: Built, dist: Path, monkeypatch: pytest.Monke
     """With this machine's compilers and C library in the place of the NDK's: what is packed is what was built here."""
     target = dataclasses.replace(get_target(TARGET), android_api="24")
     compilers = family("zig").ensure(target)
-    jni_h = tuple(word for path in includes(java.jdk()) for word in ("-isystem", str(path)))
+    jni_h = tuple(word for path in includes(aar.jdk()) for word in ("-isystem", str(path)))
     ensure = SimpleNamespace(ensure=lambda _: dataclasses.replace(compilers, flags=jni_h))
     monkeypatch.setattr(aar, "targets_of", lambda names: [target])
     monkeypatch.setattr(aar, "require_ndk", lambda targets: None)
@@ -153,4 +153,4 @@ def test_the_steps_of_an_aar(built: Built, dist: Path, monkeypatch: pytest.Monke
         library = (built.sdk.path / "lib/libslipway.so.1").read_bytes()
         assert archive.read("jni/x86_64/libslipway.so") == library
         assert archive.read("classes.jar") == built.jar.read_bytes()
-        assert archive.read(f"jni/x86_64/{java.NATIVE}")[:4] == b"\x7fELF"
+        assert archive.read(f"jni/x86_64/{aar.NATIVE}")[:4] == b"\x7fELF"

@@ -16,7 +16,7 @@ from models.export import export
 from tests.support.graphs import Graph, call_of, changed, tensor
 from tests.support.processes import ran
 from toolchains.bundle import builder
-from toolchains.compilers.sysroot import sysroot
+from toolchains.compilers.libstdcxx import sysroot
 from toolchains.emulation import emulators
 from toolchains.targets import get_target
 

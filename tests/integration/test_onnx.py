@@ -85,11 +85,11 @@ def test_weights_in_a_second_file_go_with_it(inv: Inv, mine: Path) -> None:
     model = onnx.load(mine)
     _a_weight_of_its_own(model)
     onnx.save(model, mine, save_as_external_data=True, location="mine.weights", size_threshold=0)
-    result = _deploy(inv, "--device", "local", "--program", str(mine))
+    result = _deploy(inv, "--device", "local", "--model", str(mine))
     assert result["verdict"] in ("identical", "agrees")
     assert "mine.weights" in result["upload"]["names"]
     mine.with_name("mine.weights").unlink()
-    lost = inv("deploy", "--device", "local", "--program", str(mine), "--json")
+    lost = inv("deploy", "--device", "local", "--model", str(mine), "--json")
     assert (lost.returncode, json.loads(lost.stdout)["error"]) == (10, "program")
     assert "mine.weights" in lost.stdout
 
@@ -106,9 +106,9 @@ def test_rows_that_are_not_fixed_are_computed_rightly(inv: Inv, tmp_path: Path) 
     numpy.save(rows, numpy.linspace(-1, 1, 7 * 16, dtype=numpy.float32).reshape(7, 16))
     for words, said in (
         (("--inputs", str(rows)), "kept from the XNNPACK provider"),
-        (("--input-shapes", "7x16"), "were fixed for this session by --input_shapes 7x16"),
+        (("--inputs", "7x16"), "were fixed for this session by --input_shapes 7x16"),
     ):
-        result = _deploy(inv, "--device", "local", "--program", str(file), *words)
+        result = _deploy(inv, "--device", "local", "--model", str(file), *words)
         assert result["verdict"] in ("identical", "agrees")
         assert result["outputs"][0]["shape"] == [7, 24]
         assert said in " ".join(result["runner"]["placement"]["hints"])

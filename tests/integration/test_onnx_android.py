@@ -16,7 +16,7 @@ import pytest
 
 from core.formats.bundle import Bundle
 from core.paths import cache_dir
-from toolchains import ndk_folder
+from toolchains import tools
 from toolchains.bundle.builder import build
 from toolchains.compilers import ndk, zig
 from toolchains.inspect import needs
@@ -58,7 +58,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bundle]:
     (root / "build/cmake/android.toolchain.cmake").write_text(CMAKE, encoding="utf-8")
     (root / "source.properties").write_text("Pkg.Revision = 0.0.1\n", encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(ndk_folder.VARIABLE, str(root))
+        patch.setenv(tools.VARIABLE, str(root))
         patch.setenv("SLIPWAY_DIST", str(tmp_path_factory.mktemp("dist")))
         # musl has no functions that check sizes.
         patch.setitem(hardening("bionic"), "promises", [one for one in PROMISES if one != "fortify"])

@@ -19,7 +19,7 @@ from core.formats.bundle import REAL_RUNNER, RUNNER, Bundle
 from core.paths import ROOT
 from tests.support.processes import ran
 from toolchains.bundle.builder import build
-from toolchains.compilers.sysroot import sysroot
+from toolchains.compilers.libstdcxx import sysroot
 from toolchains.debian import packages as debian
 from toolchains.emulation import emulators
 from toolchains.targets import get_target

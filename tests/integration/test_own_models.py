@@ -19,8 +19,7 @@ from deploy.run.settings import DEFAULT, Settings
 from models import export as exporting
 from models.export import export
 from models.reference.host import Host
-from models.request import resolve
-from models.request.current import current
+from models.request import current, resolve
 from tests.support.deploying import bundle
 from tests.support.exporting import host
 from toolchains.targets import host_target

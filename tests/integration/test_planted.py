@@ -45,7 +45,7 @@ def _graph(folder: Path) -> Any:
 
 
 def _layers(module: Any) -> list[Any]:
-    from models.reference.directions import layers
+    from models.reference.perturbing import layers
 
     nodes = layers(module)
     step = (len(nodes) - 1) / (_MOST - 1)

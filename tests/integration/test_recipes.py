@@ -12,7 +12,7 @@ from core.formats.bundle import Native
 from core.paths import ROOT
 from tests.support.processes import ran
 from toolchains.bundle import conan, conan_packages
-from toolchains.compilers.sysroot import sysroot
+from toolchains.compilers.libstdcxx import sysroot
 from toolchains.emulation import emulators
 from toolchains.targets import get_target
 

@@ -13,7 +13,7 @@ from core.errors import ExportError
 from core.formats.program import load_program
 from core.paths import ROOT
 from models.export import RECORD, export
-from models.lowering.quiet import log_path
+from models.lowering.progress import log_path
 from tests.integration.test_causes import lower
 
 pytestmark = pytest.mark.export

@@ -14,7 +14,7 @@ from core.formats.bundle import REAL_RUNNER
 from core.paths import ROOT, cache_dir, dist_dir
 from tests.support.processes import ran
 from toolchains.bundle import builder, conan, conan_packages
-from toolchains.compilers.sysroot import sysroot
+from toolchains.compilers.libstdcxx import sysroot
 from toolchains.emulation import emulators
 from toolchains.targets import get_target
 

@@ -18,7 +18,7 @@ from tests.support import examples
 from tests.support.processes import ran
 from toolchains.bundle import conan, conan_packages
 from toolchains.compilers.families import family
-from toolchains.compilers.sysroot import sysroot
+from toolchains.compilers.libstdcxx import sysroot
 from toolchains.emulation import emulators
 from toolchains.targets import Target, get_target, host_target
 

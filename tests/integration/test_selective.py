@@ -19,7 +19,7 @@ from models.export import export
 from tests.integration.test_runner import programs
 from tests.support.processes import ran
 from toolchains.bundle import builder
-from toolchains.bundle.selection import select
+from toolchains.bundle.inputs import select
 
 __all__ = ["programs"]
 
@@ -106,7 +106,7 @@ def test_deploy_refuses_what_it_lacks_before_anything_is_uploaded(programs: Path
     def deploy(program: str, *words: str) -> tuple[int, dict[str, Any]]:
         argv = [str(ROOT / "inv"), "deploy", "--device", "here", "--bundle", "lean-portable", "--json", *words]
         done = ran(
-            [*argv, "--program", str(programs / f"{program}.pte")],
+            [*argv, "--model", str(programs / f"{program}.pte")],
             timeout=120,
             env={**os.environ, "SLIPWAY_DEVICES_FILE": str(devices)},
         )

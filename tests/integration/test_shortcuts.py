@@ -11,7 +11,7 @@ import pytest
 from core.formats.program import Program, load_program
 from core.paths import ROOT
 from models.export import export
-from models.lowering.forked import Forked
+from models.reference.host import Forked
 
 pytestmark = pytest.mark.export
 

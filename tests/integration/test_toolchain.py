@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.processes import ran
 from toolchains.compilers import libstdcxx, zig
-from toolchains.compilers.sysroot import library, sysroot
+from toolchains.compilers.libstdcxx import library, sysroot
 from toolchains.emulation import emulators
 from toolchains.inspect import needs as inspect
 from toolchains.targets import Target, get_target

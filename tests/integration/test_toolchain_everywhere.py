@@ -12,8 +12,8 @@ from core.files import locked
 from tests.support.processes import ran
 from toolchains.bundle import conan
 from toolchains.compilers import gnu, zig
+from toolchains.compilers.libstdcxx import sysroot
 from toolchains.compilers.linked_in import within
-from toolchains.compilers.sysroot import sysroot
 from toolchains.emulation import emulators
 from toolchains.inspect import needs
 from toolchains.targets import Target, load_targets

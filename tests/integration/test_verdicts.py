@@ -146,14 +146,14 @@ def test_inputs_have_an_order_that_upstream_runs() -> None:
 def test_float64_says_nothing_where_it_has_no_meaning() -> None:
     import torch
 
-    from models.reference import exact
+    from models.reference import referencing
 
     def found(function: Any, *inputs: Any, scheme: str = "fp32") -> list[Any]:
         class Of(torch.nn.Module):  # type: ignore[misc]  # torch's types are not read here
             def forward(self, *given: Any) -> Any:
                 return function(*given)
 
-        return exact.find(torch.export.export(Of(), inputs), get_scheme(scheme), inputs)
+        return referencing.find(torch.export.export(Of(), inputs), get_scheme(scheme), inputs)
 
     half = torch.tensor([1.0, 2**-11], dtype=torch.float16)
     (sums, whole) = found(lambda x: (x.sum(), x.argmax()), half, scheme="fp16")

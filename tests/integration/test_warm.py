@@ -154,11 +154,16 @@ def test_a_life_of_the_warm_exporter(here: Path) -> None:
 
 def test_several_at_once_without_leaving_an_exporter(here: Path, tmp_path: Path) -> None:
     cache = str(here / "cache")
-    variables = {"SLIPWAY_WARM": "no", "SLIPWAY_CACHE": cache, "SLIPWAY_DIST": str(tmp_path)}
+    variables = {
+        "INVOKE_SLIPWAY_JOBS": "2",
+        "SLIPWAY_WARM": "no",
+        "SLIPWAY_CACHE": cache,
+        "SLIPWAY_DIST": str(tmp_path),
+    }
 
     def run(model: str, *words: str) -> tuple[int, str]:
         done = ran(
-            [str(ROOT / "inv"), "export", "--model", model, "--scheme", "all", "--jobs", "2", *words],
+            [str(ROOT / "inv"), "export", "--model", model, "--scheme", "all", *words],
             cwd=here,
             env={**os.environ, **variables},
             timeout=600,

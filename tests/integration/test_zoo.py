@@ -49,9 +49,9 @@ def lean(inv: Inv) -> None:
 def _matrix(inv: Inv, device: str, engines: str, only: str = "") -> Cells:
     name = f"zoo-{device}-{os.getpid()}"
     words = ["--devices", device, "--engines", engines, "--models", "all", "--schemes", "all", "--name", name]
-    words += ["--num-executions", "1", "--warmup", "0", *(["--only", only] if only else [])]
+    words += ["--num-executions", "1", *(["--only", only] if only else [])]
     try:
-        done = inv("matrix", *words, timeout=3600)
+        done = inv("matrix", *words, timeout=3600, env={"INVOKE_SLIPWAY_WARMUP": "0"})
         assert (matrix_dir(name) / "matrix.json").is_file(), done.stdout + done.stderr
         found = load_matrix(matrix_dir(name) / "matrix.json")
     finally:
@@ -123,7 +123,7 @@ def test_quantized_operators_outside_a_delegate_run_too(inv: Inv, tmp_path: Path
     program = json.loads(whole.stdout)
     outside = [one["name"] for one in program["undelegated"]]
     assert any(name.startswith("quantized_decomposed::") for name in outside), outside
-    done = inv("deploy", "--device", "local", "--program", program["path"], "--json", timeout=600)
+    done = inv("deploy", "--device", "local", "--model", program["path"], "--json", timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     outputs = json.loads(done.stdout)["outputs"]
     assert outputs and all(output["verdict"] in ("identical", "agrees") for output in outputs)

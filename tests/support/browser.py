@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from toolchains.debian import packages as debian
-from toolchains.debian.host import host_arch
+from toolchains.debian.sources import host_arch
 from toolchains.debian.tree import library_folders
 
 _PROGRAM = "usr/lib/chromium/chromium-headless-shell"

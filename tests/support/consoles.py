@@ -43,7 +43,7 @@ RUN = {
     "onnx.md": (
         "./inv deploy --device pi --model some.onnx",
         "./inv deploy --device pi --model some.onnx --inputs",
-        "./inv deploy --device pi --program some.onnx",
+        "./inv deploy --device pi --model some.onnx",
     ),
 }
 """Pages and the beginnings of commands that tests/integration/test_consoles.py types, in this order: all that need
@@ -69,7 +69,7 @@ ELSEWHERE = (
     ("embedding.md", "cmake ", "tests/integration/test_libslipway.py and test_sdk.py"),
     ("embedding.md", "pip install", "it takes an Arm device; tests/integration/test_libslipway.py"),
     ("build.md", "./inv doctor", "tests/integration/test_hosts.py has it without a mirror"),
-    ("howto.md", "./inv deploy --device pi --program llama.pte", "tests/integration/test_answer.py"),
+    ("howto.md", "./inv deploy --device pi --model llama.pte", "tests/integration/test_answer.py"),
     ("models.md", "./inv deploy --model smollm2_135m", "half an hour; test_answer.py has a small one"),
     ("models.md", "./inv chat", "half an hour; test_answer.py has a small one"),
     ("howto.md", "source ", "tests/integration/test_shells.py"),

@@ -20,9 +20,9 @@ import pytest
 from core.errors import BuildError, HostError, NotSupportedError, UsageError
 from core.formats.bundle import MANIFEST, RUNNER, Bundle, Checks, Offers
 from core.paths import ROOT
-from toolchains.bundle import builder, conan, conan_packages, inputs, layout, runtime_package
+from toolchains.bundle import builder, conan, conan_packages, inputs, layout
+from toolchains.bundle.inputs import Selection, select
 from toolchains.bundle.offers import ask, operators_in
-from toolchains.bundle.selection import Selection, select
 from toolchains.compilers import families as compilers
 from toolchains.emulation import emulators
 from toolchains.inspect import needs as inspect
@@ -65,7 +65,7 @@ def builds(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[
 
     binary = inspect.Binary(Path("pte_runner"), "aarch64", "none", "/lib/ld-linux-aarch64.so.1", "", (), (), {})
     family = SimpleNamespace(ensure=lambda target: COMPILERS, linked=lambda target: ())
-    monkeypatch.setattr(runtime_package, "make", package)
+    monkeypatch.setattr(conan_packages, "make", package)
     monkeypatch.setattr(conan_packages, "forget", lambda reference, log: None)
     monkeypatch.setattr(compilers, "family", lambda name: family)
     monkeypatch.setattr(layout, "collect", collect)

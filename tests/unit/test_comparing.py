@@ -15,8 +15,7 @@ from commands import compare as command
 from commands.requests import Compare
 from core import environment
 from core.errors import ConfigError, ProgramError, UsageError
-from core.formats.program import Classes, Program, Quantization, TensorFile, Tolerance
-from core.formats.samples import Sample
+from core.formats.program import Classes, Program, Quantization, Sample, TensorFile, Tolerance
 from deploy.comparing import model as metrics
 from deploy.comparing import report
 from deploy.comparing.model import Accuracy, Compared, Row, marked, suggested
@@ -26,9 +25,9 @@ from deploy.run import collect
 from deploy.run.compare import compare
 from deploy.run.job import load_job
 from deploy.run.settings import Settings
-from models.request import key, resolve, sample_files
+from models.request import key, options, resolve
 from models.samples import reading
-from models.samples.pictures import Preparation, decode
+from models.samples.reading import Preparation, decode
 
 
 def test_cosine_of_known_angles() -> None:
@@ -125,8 +124,8 @@ def test_missing_data_are_missed_before_anything_is_installed(tmp_path: Path, mo
     for data in ("nope.npz", str(tmp_path / "nope"), str(tmp_path / "a.txt"), f"{tmp_path / 'nope.py'}:samples"):
         with pytest.raises((UsageError, ConfigError), match="There is no"):
             command.run(Compare(model="mlp", samples=data))
-    sample_files.check(str(tmp_path))
-    sample_files.check("")
+    options.check(str(tmp_path))
+    options.check("")
 
 
 def _npz(folder: Path, **arrays: Any) -> str:
@@ -253,7 +252,7 @@ def test_folders_of_pictures_with_classes(tmp_path: Path) -> None:
     assert [one.label for one in named.each] == [3, 3, 1], "the class's own name"
     twice = reading.read(str(tmp_path), [IMAGE], 9, PLAIN, ("cat", "zebra", "cat"))
     assert [one.label for one in twice.each] == [0, 0, 1], "a name that two classes have names neither"
-    assert len(sample_files.files(str(tmp_path), 2)) == 2
+    assert len(options.files(str(tmp_path), 2)) == 2
 
 
 def test_samples_are_part_of_the_programs_key_and_name(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from core.errors import BundleError, HostError, ProgramError, SlipwayError
 from core.formats.bundle import MANIFEST, Bundle, FileEntry, Manifest, Needs, Offers
 from core.formats.program import DESCRIPTION, Operator, Program, Quantization, Tolerance, load_program
 from core.paths import ROOT
-from core.processes import commands, output
+from core.processes import commands
 from tests.support.processes import alive, ended
 
 
@@ -158,7 +158,7 @@ def test_what_a_program_prints_takes_little_memory(
 def test_timeout_ends_the_whole_process_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pid_file = tmp_path / "pid"
     script = f"sleep 60 & echo $! > {pid_file}; trap '' TERM; wait; sleep 60"
-    drain = output.drain
+    drain = commands.drain
 
     def late(*words: Any) -> int:  # its time begins when it has begun
         limit = time.monotonic() + 60
@@ -166,7 +166,7 @@ def test_timeout_ends_the_whole_process_group(tmp_path: Path, monkeypatch: pytes
             time.sleep(0.02)
         return drain(*words)
 
-    monkeypatch.setattr(output, "drain", late)
+    monkeypatch.setattr(commands, "drain", late)
     with pytest.raises(HostError, match="took longer than 1 s"):
         commands.run(["sh", "-c", script], timeout=1, what="Sleeping")
     pid = int(pid_file.read_text(encoding="utf-8"))

@@ -15,8 +15,8 @@ import pytest
 from core.errors import HostError
 from core.files import sealed
 from tests.support.archive import Archive, make_deb
-from toolchains.debian import deb, keys
-from toolchains.debian import http as debian_http
+from toolchains.debian import client as debian_http
+from toolchains.debian import deb, release
 from toolchains.debian import packages as debian
 from toolchains.debian import sources as debian_sources
 from toolchains.debian.sources import Mirror, Source, choose, parse_deb822, parse_list
@@ -194,28 +194,28 @@ def test_keys_come_out_of_the_pinned_package(tmp_path: Path, monkeypatch: pytest
     archive = Archive(tmp_path / "archive", None)
     (archive.folder / "pool").mkdir(parents=True)
     served = archive.folder / "pool" / package.name
-    monkeypatch.setattr(keys, "table", lambda: {"debian_keys": pinned(package, b"the keys")})
+    monkeypatch.setattr(release, "table", lambda: {"debian_keys": pinned(package, b"the keys")})
     with archive.served():
         mirror = Mirror((archive.uri,), None)
         with pytest.raises(HostError, match="no keys to check Debian's signatures") as caught:
-            keys.keyring(mirror)
+            release.keyring(mirror)
         assert debian_sources.KEYRING_VARIABLE in caught.value.hint
         served.write_bytes(package.read_bytes()[:-1] + b"?")
         with pytest.raises(HostError, match="not the file that was expected"):
-            keys.keyring(mirror)
+            release.keyring(mirror)
         served.write_bytes(package.read_bytes())
-        file = keys.keyring(mirror)
+        file = release.keyring(mirror)
         assert file.read_bytes() == b"the keys"
         asked = len(archive.asked)
-        assert keys.keyring(mirror) == file
+        assert release.keyring(mirror) == file
         assert len(archive.asked) == asked
         file.write_bytes(b"other keys")
-        assert keys.keyring(mirror).read_bytes() == b"the keys", "a changed file in the cache is not used"
-        monkeypatch.setattr(keys, "table", lambda: {"debian_keys": pinned(package, b"others")})
+        assert release.keyring(mirror).read_bytes() == b"the keys", "a changed file in the cache is not used"
+        monkeypatch.setattr(release, "table", lambda: {"debian_keys": pinned(package, b"others")})
         with pytest.raises(HostError, match="not those that were pinned"):
-            keys.keyring(mirror)
+            release.keyring(mirror)
     own = tmp_path / "own.gpg"
-    assert keys.keyring(Mirror(("http://127.0.0.1:9",), own)) == own, "the system's own keys come first"
+    assert release.keyring(Mirror(("http://127.0.0.1:9",), own)) == own, "the system's own keys come first"
 
 
 DEB822 = """\

@@ -21,7 +21,7 @@ from deploy.run.inputs import Given, check_inputs, header_of
 from deploy.run.job import Job, load_job
 from deploy.run.needs import Method, Port, ProgramNeeds
 from deploy.run.program_files import find, names
-from deploy.run.settings import CPU_FEATURES, Settings, check_limits, cpu_features, kleidiai_switch, why_no_limits
+from deploy.run.settings import CPU_FEATURES, Settings, check_limits, cpu_features
 from tests.conftest import Inv
 from tests.unit.test_core import _program
 
@@ -45,7 +45,7 @@ def program(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("ports", "shapes", "says"),
     [
-        ((DYNAMIC,), "5x8", "Input 0 does not fit: the method declares float32 0..8x24, --input-shapes has 5x8"),
+        ((DYNAMIC,), "5x8", "Input 0 does not fit: the method declares float32 0..8x24, --inputs has 5x8"),
         ((DYNAMIC,), "9x24", "has 9x24"),
         ((DYNAMIC,), "24", "has 24"),
         ((DYNAMIC,), "1x1x24", "has 1x1x24"),
@@ -76,7 +76,7 @@ def test_files_are_checked_by_their_headers(program: Path, tmp_path: Path) -> No
     both = load_job(program, settings=Settings(inputs=(good,), input_shapes="5x24"))
     assert ([one.source for one in both.inputs], both.shapes) == ([good], "5x24"), "open sizes of an .onnx are fixed"
     check_inputs(both, needs(DYNAMIC))
-    with pytest.raises(UsageError, match=r"--inputs have the shapes 5x24, and --input-shapes says 5x23"):
+    with pytest.raises(UsageError, match=r"have the shapes 5x24, not 5x23"):
         check_inputs(replace(both, shapes="5x23"), needs(DYNAMIC))
     with pytest.raises(UsageError, match=r"narrow.npy has float32 5x8"):
         check_inputs(load_job(program, settings=Settings(inputs=(narrow,))), needs(DYNAMIC))
@@ -113,7 +113,7 @@ def exported(folder: Path, *sizes: tuple[Dimension, ...]) -> Job:
     [
         (((BATCH, WIDTH),), "2x24", ""),
         (((BATCH, WIDTH),), "8x24", ""),
-        (((BATCH, WIDTH),), "1x24", "Input 0 does not fit: dimension 0 must be 2..8, --input-shapes has 1x24"),
+        (((BATCH, WIDTH),), "1x24", "Input 0 does not fit: dimension 0 must be 2..8, --inputs has 1x24"),
         (((BATCH, WIDTH),), "9x24", "dimension 0 must be 2..8"),
         (((BATCH, WIDTH),), "2x23", "dimension 1 must be 24"),
         (((BATCH, WIDTH),), "24", "the program was exported for 2..8x24"),
@@ -294,8 +294,8 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inv: Inv) -> Refuse
 @pytest.mark.parametrize(
     ("words", "code", "what"),
     [
-        (("--program", "missing.pte"), 10, "There is no program missing.pte."),
-        (("--program", str(ROOT / "README.md"), "--inputs", "missing.npy"), 2, "There is no file missing.npy."),
+        (("--model", "missing.pte"), 10, "There is no program missing.pte."),
+        (("--model", str(PTE_FILE), "--inputs", "missing.npy"), 2, "There is no file missing.npy."),
         (("--model", "mobilnet"), 3, "There is no model 'mobilnet' in the zoo."),
         (("--model", "missing.py:make_model"), 3, "There is no file missing.py."),
         (("--model", "mlp", "--scheme", "qs9"), 3, "There is no quantization scheme 'qs9'."),
@@ -310,11 +310,11 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inv: Inv) -> Refuse
             "--partitioners does not go with smollm2_135m.",
         ),
         ((*PROMPTED, "--prompt-file", "x.txt"), 2, "--prompt cannot be used with --prompt-file."),
-        (("--program", str(PTE_FILE), "--prompt-file", "missing.txt"), 2, "missing.txt cannot be read."),
+        (("--model", str(PTE_FILE), "--prompt-file", "missing.txt"), 2, "missing.txt cannot be read."),
         (("--generate", "9"), 2, "--generate goes with --prompt."),
-        (("--program", str(PTE_FILE), *PROMPTED, "--values"), 2, "--prompt cannot be used with --values."),
-        (("--program", str(PTE_FILE), *PROMPTED, "--top-p", "2"), 2, "--top-p cannot be 2."),
-        (("--program", str(PTE_FILE), *PROMPTED, "--tokenizer", "no.json"), 2, "There is no tokenizer no.json."),
+        (("--model", str(PTE_FILE), *PROMPTED, "--values"), 2, "--prompt cannot be used with --values."),
+        (("--model", str(PTE_FILE), *PROMPTED, "--top-p", "2"), 2, "--top-p cannot be 2."),
+        (("--model", str(PTE_FILE), *PROMPTED, "--tokenizer", "no.json"), 2, "There is no tokenizer no.json."),
     ],
 )  # fmt: skip
 def test_before_a_build(refused: Refused, words: tuple[str, ...], code: int, what: str) -> None:
@@ -367,17 +367,11 @@ def test_the_runner_is_given_its_own_names_once_checked() -> None:
     for name, aliases in rows:
         for alias in aliases.split():
             assert cpu_features(f"-{alias}") == f"-{name}"
-    assert [kleidiai_switch(word) for word in ("", "on", "off")] == ["", "on", "off"]
-    with pytest.raises(UsageError, match="on or off"):
-        kleidiai_switch("no")
-    check_limits("lean", "off", "-sme2")
-    check_limits("executorch", "", "")
+    check_limits("lean", "-kleidiai,-sme2")
+    check_limits("executorch", "")
     with pytest.raises(UsageError, match="cannot leave CPU features unused"):
-        check_limits("executorch", "", "-sme2")
-    with pytest.raises(UsageError, match="neither turn KleidiAI off nor"):
-        check_limits("onnxruntime", "off", "-sme2")
-    assert why_no_limits("executorch", "on", "") == "the engine executorch cannot turn KleidiAI on"
-    found = Settings.parse({"cpu_threads": 0, "kleidiai": "off", "cpu_features": "-asimddp,-SME"})
+        check_limits("executorch", "-sme2")
+    found = Settings.parse({"cpu_threads": 0, "cpu_features": "-asimddp,-KleidiAI,-SME"})
     assert found.limits == ["--kleidiai=off", "--cpu_features=-dotprod,-sme"]
     assert Settings().limits == []
 

@@ -19,7 +19,7 @@ from tests.support.timing import quickest
 from toolchains import doctor
 from toolchains.compilers import zig
 from toolchains.debian import packages as debian
-from toolchains.debian.host import host_arch
+from toolchains.debian.sources import host_arch
 from toolchains.emulation import emulators, wine
 from toolchains.targets import get_target
 

@@ -13,7 +13,7 @@ import pytest
 
 from core.errors import CrashError, DeadlineError, PreflightError, ProgramError, RunError, SlipwayError, UsageError
 from core.formats.bundle import Bundle, Needs
-from core.processes.bounded import LimitError, Limits, run_bounded
+from core.processes.commands import LimitError, Limits, run_bounded
 from deploy.devices.facts import DeviceFacts
 from deploy.run import needs
 from deploy.run.execute import Executed, _blobs, check, needs_of, split

@@ -13,8 +13,8 @@ import pytest
 from core.errors import HostError, NotSupportedError
 from core.formats.bundle import REAL_RUNNER, RUNNER, Needs, runner_argv
 from core.paths import ROOT
-from toolchains import ndk_folder
-from toolchains.bundle import conan, layout, own_loader, toolchain_file
+from toolchains import tools
+from toolchains.bundle import conan, layout, offers, toolchain_file
 from toolchains.compilers import families as compilers
 from toolchains.compilers import gnu, linked_in, ndk
 from toolchains.compilers.families import Compilers
@@ -22,8 +22,8 @@ from toolchains.compilers.libstdcxx import Symbol, stub_sources
 from toolchains.compilers.linked_in import LinkedIn, within
 from toolchains.inspect import needs as inspect
 from toolchains.inspect.binary import Binary
-from toolchains.ndk_folder import CONF
 from toolchains.targets import get_target, load_targets
+from toolchains.tools import CONF
 
 ANDROID = [target for target in load_targets().values() if target.os == "android"]
 
@@ -41,7 +41,7 @@ def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Folders and names as the NDK r27 has them; nothing in them is a compiler."""
     monkeypatch.setattr(platform, "system", lambda: "Linux")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    for name in (ndk_folder.VARIABLE, "CONAN_HOME"):
+    for name in (tools.VARIABLE, "CONAN_HOME"):
         monkeypatch.delenv(name, raising=False)
     root = tmp_path / "android-ndk-r27c"
     triples = ("aarch64-linux-android", "armv7a-linux-androideabi", "i686-linux-android", "x86_64-linux-android")
@@ -55,7 +55,7 @@ def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("target", ANDROID, ids=lambda target: target.name)
 def test_an_ndk_is_found_and_described(made_up: Path, monkeypatch: pytest.MonkeyPatch, target: object) -> None:
-    monkeypatch.setenv(ndk_folder.VARIABLE, str(made_up))
+    monkeypatch.setenv(tools.VARIABLE, str(made_up))
     chosen = get_target(getattr(target, "name"))  # noqa: B009
     assert ndk.usable(chosen) == ""
     assert chosen.toolchain() == "ndk"
@@ -79,7 +79,7 @@ def test_onnx_runtime_is_built_for_android_where_an_ndk_is_named(
     assert target.needs("onnxruntime").startswith("an NDK: export ANDROID_NDK_HOME=")
     with pytest.raises(NotSupportedError, match="needs an NDK: export"):
         target.engine("onnxruntime")
-    monkeypatch.setenv(ndk_folder.VARIABLE, str(made_up))
+    monkeypatch.setenv(tools.VARIABLE, str(made_up))
     assert "onnxruntime" in target.working_engines
     assert (target.engine(), target.engine("onnxruntime"), target.needs("onnxruntime")) == ("lean", "onnxruntime", "")
     with pytest.raises(NotSupportedError, match="needs --toolchain ndk: zig makes programs without"):
@@ -100,17 +100,17 @@ def test_conans_configuration_may_name_it(made_up: Path, where: str) -> None:
     file = made_up.parent / where / "global.conf"
     file.parent.mkdir(parents=True)
     file.write_text(f"core:x = 1\n tools.android:ndk_path = {made_up} \n", encoding="utf-8")
-    assert ndk_folder.named() == str(made_up)
+    assert tools.named() == str(made_up)
     assert get_target("android-x86").toolchain() == "ndk"
 
 
 def test_a_wrong_folder_is_not_passed_over(made_up: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who names an NDK wants bionic: a static musl program instead would be a surprise."""
     target = get_target("android-arm64")
-    monkeypatch.setenv(ndk_folder.VARIABLE, str(made_up / "toolchains"))
+    monkeypatch.setenv(tools.VARIABLE, str(made_up / "toolchains"))
     assert target.toolchain() == "ndk"
     assert "lacks source.properties" in ndk.usable(target)
-    monkeypatch.setenv(ndk_folder.VARIABLE, str(made_up))
+    monkeypatch.setenv(tools.VARIABLE, str(made_up))
     (made_up / "toolchains/llvm/prebuilt/linux-x86_64/bin/aarch64-linux-android24-clang++").unlink()
     assert "lacks" in ndk.usable(target)
     assert ndk.usable(get_target("android-x86")) == ""
@@ -318,12 +318,12 @@ def library(name: str, glibc: str) -> inspect.Binary:
 
 
 def test_what_the_probe_does_not_tell_is_refused(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = own_loader.OwnLibc("lib/glibc/ld-linux-test.so.1", "2.41", "3.7.0")
-    monkeypatch.setattr(own_loader, "read", lambda _: own)
-    monkeypatch.setattr(own_loader, "probed", lambda _: "2.38")
-    assert own_loader.problems(bundle, [library("a.so", "2.38")]) == []
-    (found,) = own_loader.problems(bundle, [library("a.so", "2.39")])
+    own = offers.OwnLibc("lib/glibc/ld-linux-test.so.1", "2.41", "3.7.0")
+    monkeypatch.setattr(offers, "read", lambda _: own)
+    monkeypatch.setattr(offers, "probed", lambda _: "2.38")
+    assert offers.problems(bundle, [library("a.so", "2.38")]) == []
+    (found,) = offers.problems(bundle, [library("a.so", "2.39")])
     assert "a.so needs GLIBC 2.39 (at most 2.38)" in found
-    assert len(own_loader.problems(bundle, [library("a.so", "2.42")])) == 2
-    needs = own_loader.needs(bundle, Needs(os="linux", machine="aarch64", glibc="2.38", loader="/lib/x"))
+    assert len(offers.problems(bundle, [library("a.so", "2.42")])) == 2
+    needs = offers.needs(bundle, Needs(os="linux", machine="aarch64", glibc="2.38", loader="/lib/x"))
     assert (needs.glibc, needs.loader, needs.own_glibc_from, needs.kernel) == ("", "", "2.38", "4.11.0")

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from core.paths import ROOT
-from models.lowering.forked import Forked, can_fork
+from models.reference.host import Forked, can_fork
 from tests.support.processes import alive, ended
 
 Start = Callable[[str, str], Forked]
@@ -94,7 +94,7 @@ def test_torch_has_one_thread_in_it(start: Start, monkeypatch: pytest.MonkeyPatc
 
 _FIRST = """
 import atexit, os, signal, sys, time
-from models.lowering.forked import Forked
+from models.reference.host import Forked
 signal.signal(signal.SIGINT, lambda *_: print("first hears", flush=True))
 atexit.register(lambda: print("the end", flush=True))
 sys.path.insert(0, sys.argv[1])

@@ -16,8 +16,8 @@ from invoke.parser import Argument, ParserContext
 import tasks
 from commands.requests import Deploy, Export
 from core.cli import invoked, settings
+from core.cli.main import refused
 from core.cli.settings import check
-from core.cli.usage import refused
 from core.errors import ConfigError, UsageError
 from core.paths import ROOT
 from tests.conftest import Inv
@@ -85,7 +85,7 @@ def test_called_bare_with_help_and_version(inv: Inv) -> None:
         (["matrix", "--schemes", "fp32,q"], ["fp32,qs8"], ["qs8"]),
         (["devices.start", "p"], ["pi"], ["local", "deploy"]),
         (["build", "--target", "linux-arm"], ["linux-arm64", "linux-armv7"], ["linux-x86"]),
-        (["deploy", "--program", ""], [], ["deploy", "pi"]),
+        (["deploy", "--data", ""], [], ["deploy", "pi"]),
         (["--vers"], ["--version"], []),
         ([], ["deploy"], ["--version"]),
     ],

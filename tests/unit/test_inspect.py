@@ -13,7 +13,7 @@ import pytest
 from core.errors import BuildError
 from tests.support import objects
 from tests.support.objects import HARD_V6, archive, coff, elf, macho, pe, words
-from toolchains.inspect import code, isa_scan
+from toolchains.inspect import isa_scan, symbols
 from toolchains.inspect import needs as inspect
 from toolchains.inspect.archives import members
 from toolchains.inspect.archives import objects as archived
@@ -281,4 +281,4 @@ def test_no_beginning_of_a_file_is_taken_for_the_whole(name: str) -> None:
     data = FILES[name]
     for size in range(len(data)):
         with pytest.raises(BuildError):
-            code.functions(Path("binary"), "", data[:size])
+            symbols.functions(Path("binary"), "", data[:size])

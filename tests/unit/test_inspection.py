@@ -11,11 +11,10 @@ from commands import inspect as command
 from commands.requests import Inspect
 from core.errors import AnswerError, ConfigError, NotSupportedError, ProgramError, UsageError
 from deploy.run.result import Result, write
-from models.inspection import dump, graph
-from models.inspection.against import pair
+from models.inspection import dump, origins
 from models.inspection.dump import Event, Execution
 from models.inspection.origins import Origin, check
-from models.inspection.rows import Kernel, Row, Times, rows
+from models.inspection.report import Kernel, Row, Times, pair, rows
 from tests.unit.test_core import _program
 from tests.unit.test_result import make
 
@@ -93,15 +92,15 @@ def test_rows_add_up_to_the_timed_executions() -> None:
 def test_operators_of_a_delegate_are_found_in_its_graph(
     names: list[str], kinds: list[str], expected: list[int]
 ) -> None:
-    found = graph.match(names, [graph.Node(kind, 10 + index) for index, kind in enumerate(kinds)])
+    found = origins.match(names, [origins.Node(kind, 10 + index) for index, kind in enumerate(kinds)])
     assert [found[name].index for name in names] == expected
     assert [found[name].handle for name in names] == [10 + index for index in expected]
     assert all(one.sure for one in found.values())
 
 
 def test_a_fused_node_makes_the_others_of_its_kind_unsure() -> None:
-    nodes = [graph.Node("Clamp", 1), graph.Node("FullyConnected", 2), graph.Node("Clamp", 3)]
-    found = graph.match(["Fully Connected (NC, F32) GEMM #1", "Clamp (NC) #1", "Sigmoid (NC) #1"], nodes)
+    nodes = [origins.Node("Clamp", 1), origins.Node("FullyConnected", 2), origins.Node("Clamp", 3)]
+    found = origins.match(["Fully Connected (NC, F32) GEMM #1", "Clamp (NC) #1", "Sigmoid (NC) #1"], nodes)
     assert {name: (one.handle, one.sure) for name, one in found.items()} == {
         "Fully Connected (NC, F32) GEMM #1": (2, True), "Clamp (NC) #1": (3, False),
     }  # fmt: skip

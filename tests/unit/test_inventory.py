@@ -424,11 +424,11 @@ def test_a_coordinator_that_does_not_answer(complaint: str, reason: str) -> None
 
 def test_what_runs_without_wait_is_not_advised_to_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def busy(*_: Any) -> None:
-        raise DeviceBusyError("local is in use.", "somebody", "a longer --wait", ("x",))
+        raise DeviceBusyError("local is in use.", "somebody", "a longer INVOKE_SLIPWAY_WAIT", ("x",))
 
     script = tmp_path / "a.sh"
     script.write_text("#!/bin/sh\n")
     monkeypatch.setattr(execute, "open_device", busy)
     with pytest.raises(DeviceBusyError) as caught:
         execute.execute(Device(name="local", transport="local", target="host"), script)
-    assert (caught.value.hint, caught.value.names) == ("a longer --timeout", ("x",))
+    assert (caught.value.hint, caught.value.names) == ("a longer INVOKE_SLIPWAY_TIMEOUT", ("x",))

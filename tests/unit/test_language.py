@@ -17,7 +17,7 @@ from deploy.run.needs import Method, Port
 from deploy.run.runner import Generated
 from deploy.run.settings import Prompt, Turn
 from deploy.transport.deadline import NEVER
-from models.text import families, source
+from models.text import exporting, source
 from models.zoo import get_model
 
 CONFIG = {
@@ -34,8 +34,8 @@ def test_gguf_says_the_same_as_hugging_face() -> None:
         "llama.attention.layer_norm_rms_epsilon": 1e-5, "llama.rope.freq_base": 100000.0,
         "llama.context_length": 8192, "tokenizer.ggml.tokens": ["a"] * 49152,
     }  # fmt: skip
-    shape = families.shape_of(CONFIG, 1024, turned_as_hf=True)
-    assert shape == families.shape_of(families.config_of(fields), 1024, turned_as_hf=True)
+    shape = exporting.shape_of(CONFIG, 1024, turned_as_hf=True)
+    assert shape == exporting.shape_of(exporting.config_of(fields), 1024, turned_as_hf=True)
     assert (shape["head_dim"], shape["rope_theta"], shape["use_scaled_rope"]) == (64, 100000.0, False)
 
 
@@ -54,7 +54,7 @@ def test_gguf_says_the_same_as_hugging_face() -> None:
     ],
 )
 def test_families_that_can_be_exported(change: dict[str, Any], want: dict[str, Any]) -> None:
-    shape = families.shape_of({**CONFIG, **change}, 1024, turned_as_hf=True)
+    shape = exporting.shape_of({**CONFIG, **change}, 1024, turned_as_hf=True)
     assert {name: shape[name] for name in want} == want
 
 
@@ -74,19 +74,19 @@ def test_families_that_can_be_exported(change: dict[str, Any], want: dict[str, A
 )
 def test_others_are_refused_with_the_reason(change: dict[str, Any], why: str) -> None:
     with pytest.raises(ExportError) as caught:
-        families.shape_of({**CONFIG, **change}, 1024, turned_as_hf=True)
+        exporting.shape_of({**CONFIG, **change}, 1024, turned_as_hf=True)
     assert caught.value.cause.startswith(why)
 
 
 def test_weights_have_the_names_of_upstreams_transformer() -> None:
-    assert families.names_of("model.embed_tokens.weight") == families.names_of("token_embd.weight")
-    assert families.names_of("model.layers.7.self_attn.q_proj.bias") == ("layers.7.attention.wq.bias",)
-    assert families.names_of("blk.7.ffn_gate.weight") == ("layers.7.feed_forward.w1.weight",)
-    assert len(families.names_of("model.layers.0.self_attn.qkv_proj.weight")) == 3
-    assert families.names_of("rope_freqs.weight") == ()
+    assert exporting.names_of("model.embed_tokens.weight") == exporting.names_of("token_embd.weight")
+    assert exporting.names_of("model.layers.7.self_attn.q_proj.bias") == ("layers.7.attention.wq.bias",)
+    assert exporting.names_of("blk.7.ffn_gate.weight") == ("layers.7.feed_forward.w1.weight",)
+    assert len(exporting.names_of("model.layers.0.self_attn.qkv_proj.weight")) == 3
+    assert exporting.names_of("rope_freqs.weight") == ()
     for unknown in ("model.layers.0.mlp.experts.1.weight", "blk.0.attn_q.scale", "visual.patch.weight"):
         with pytest.raises(ExportError, match="cannot be exported"):
-            families.names_of(unknown)
+            exporting.names_of(unknown)
 
 
 def test_a_model_is_found_by_its_name_and_its_files(tmp_path: Path) -> None:

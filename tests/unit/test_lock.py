@@ -268,7 +268,7 @@ COMMANDS = 'H = ("./inv", "a ./inv-like", "./inv.lock")  # ./inv\n'
         ),
         ("from corelib import x\nfrom .core import y\n", "from corelib import x\nfrom .core import y\n"),
         ('M = "deploy.matrix.devices"\n', 'M = "slipway.deploy.matrix.devices"\n'),
-        ('M = "models.nets.layers:mlp"\n', 'M = "slipway.models.nets.layers:mlp"\n'),
+        ('M = "models.nets.convolutional:mlp"\n', 'M = "slipway.models.nets.layers:mlp"\n'),
         ('M = f"toolchains.compilers.{x}"\n', 'M = f"slipway.toolchains.compilers.{x}"\n'),
         (LEFT, LEFT),
         ('"""Try ./inv doctor.\n\nOr ./inv.\n"""\nX = 1\n', '"""Try slipway doctor.\n\nOr slipway.\n"""\nX = 1\n'),

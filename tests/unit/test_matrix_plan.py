@@ -43,11 +43,11 @@ DEVICES = {
 ENGINE = get_target("linux-arm64").working_engines[0]
 
 
-def keys(only: str = "", **parts: tuple[str, ...]) -> list[str]:
+def keys(only: str = "", **parts: Any) -> list[str]:
     return [cell.key for cell in select(only, **parts).cells]
 
 
-def select(only: str = "", **parts: tuple[str, ...]) -> Plan:
+def select(only: str = "", **parts: Any) -> Plan:
     return plan(DEVICES, CATALOGUE, Selection(parse(only), **parts))
 
 

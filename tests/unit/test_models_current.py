@@ -18,13 +18,12 @@ from commands import export as command
 from core.errors import ConfigError, ExportError, SlipwayError
 from deploy.matrix.plan import Exportable
 from models import export, request
-from models.request import Request, key, resolve
-from models.request.current import current
+from models.request import Request, current, key, resolve
 from models.request.options import Options
-from models.users import depends
+from models.users import watching as noted
 from models.users.watching import Watch, watching
 from models.warm import client
-from models.zoo.tables import CODE, HERE
+from models.zoo.schemes import CODE, HERE
 from models.zoo.trained import WEIGHTS
 
 SOURCE = "def make_model():\n    return None\n"
@@ -141,7 +140,7 @@ def test_a_whole_export_is_current(file: Path, tmp_path: Path) -> None:
     assert not current(resolve(model, out=tmp_path))
     part = tmp_path / "part.py"
     part.write_text("WIDTH = 4\n")
-    pretend(resolve("mlp", out=tmp_path), depends={"files": {str(part): depends.file(part)}})
+    pretend(resolve("mlp", out=tmp_path), depends={"files": {str(part): noted.file(part)}})
     assert current(resolve("mlp", out=tmp_path))
     part.write_text("WIDTH = 5\n")
     assert not current(resolve("mlp", out=tmp_path))
@@ -267,12 +266,12 @@ def test_files_that_are_read_are_noted(run: Run, tmp_path: Path) -> None:
         """
     )
     assert set(found["files"]) == {str(tmp_path / name) for name in "abcd"}
-    assert depends.changed(found) == ""
-    assert found["packages"]["numpy"] == depends.version("numpy") != "absent"
+    assert noted.changed(found) == ""
+    assert found["packages"]["numpy"] == noted.version("numpy") != "absent"
     (tmp_path / "c").write_bytes(b"1" * 256)
-    assert depends.changed(found) == f"{tmp_path / 'c'} has changed"
+    assert noted.changed(found) == f"{tmp_path / 'c'} has changed"
     (tmp_path / "c").unlink()
-    assert depends.changed(found) == f"{tmp_path / 'c'} is missing"
+    assert noted.changed(found) == f"{tmp_path / 'c'} is missing"
 
 
 def test_what_changes_behind_the_files_look_is_noticed(run: Run, tmp_path: Path) -> None:
@@ -284,12 +283,12 @@ def test_what_changes_behind_the_files_look_is_noticed(run: Run, tmp_path: Path)
     other.write_bytes(b"1111")
     os.utime(other, (1, 1))
     other.replace(weights)
-    assert depends.changed(found) == f"{weights} has changed"
+    assert noted.changed(found) == f"{weights} has changed"
     weights = tmp_path / "w.bin"
     weights.write_bytes(b"0000")
-    before = depends.looks(weights)
+    before = noted.looks(weights)
     weights.write_bytes(b"00000")
-    assert depends.changed({"files": {str(weights): depends.file(weights, before)}}) != ""
+    assert noted.changed({"files": {str(weights): noted.file(weights, before)}}) != ""
 
 
 def test_another_checkpoint_in_a_listed_folder_is_noticed(run: Run, tmp_path: Path) -> None:
@@ -297,11 +296,11 @@ def test_another_checkpoint_in_a_listed_folder_is_noticed(run: Run, tmp_path: Pa
     folder.mkdir()
     (folder / "1.pt").write_text("1")
     found = run(f"import glob; glob.glob({str(folder)!r} + '/*.pt')")
-    assert depends.changed(found) == ""
+    assert noted.changed(found) == ""
     (folder / ".hidden").write_text("1")
-    assert depends.changed(found) == ""
+    assert noted.changed(found) == ""
     (folder / "2.pt").write_text("2")
-    assert depends.changed(found) == f"the folder {folder} has other files"
+    assert noted.changed(found) == f"the folder {folder} has other files"
 
 
 def test_variables_that_the_user_names_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -309,11 +308,11 @@ def test_variables_that_the_user_names_count(monkeypatch: pytest.MonkeyPatch, tm
     found = Watch(tmp_path / "net.py").found(variables=["MY_STEP"])
     assert set(found["variables"]) == {"MY_STEP"}
     assert "secret" not in str(found)
-    assert depends.changed(found) == ""
+    assert noted.changed(found) == ""
     monkeypatch.setenv("MY_STEP", "other")
-    assert "MY_STEP has changed" in depends.changed(found)
+    assert "MY_STEP has changed" in noted.changed(found)
     monkeypatch.delenv("MY_STEP")
-    assert "MY_STEP has changed" in depends.changed(found)
+    assert "MY_STEP has changed" in noted.changed(found)
 
 
 def test_modules_from_anywhere_and_versions_of_packages_count(
@@ -326,10 +325,8 @@ def test_modules_from_anywhere_and_versions_of_packages_count(
     assert str(shared / "slipway_shared_part.py") in found["files"]
     assert "slipway_shared_part" not in sys.modules
     found = run("import numpy")
-    monkeypatch.setattr(
-        depends, "version", lambda name: "9.9" if name == "numpy" else depends.version.__wrapped__(name)
-    )
-    assert depends.changed(found).startswith("numpy is now 9.9, it was ")
+    monkeypatch.setattr(noted, "version", lambda name: "9.9" if name == "numpy" else noted.version.__wrapped__(name))
+    assert noted.changed(found).startswith("numpy is now 9.9, it was ")
 
 
 @pytest.fixture

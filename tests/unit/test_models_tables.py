@@ -14,7 +14,7 @@ from core.errors import ConfigError, UsageError
 from core.paths import ROOT
 from models.request import partitioners, resolve
 from models.request.options import Options
-from models.request.variants import kind_of, scheme_with
+from models.request.partitioners import kind_of, scheme_with
 from models.zoo import combinations
 from models.zoo.schemes import get_scheme, load_type_names, scheme_of, type_of
 
@@ -22,7 +22,7 @@ from models.zoo.schemes import get_scheme, load_type_names, scheme_of, type_of
 def test_no_torch_is_needed_to_know_what_is_there() -> None:
     heavy = ("torch", "executorch", "torchao", "numpy", "pydantic", "rich")
     code = (
-        "import sys, models; from models.request.current import listing; listing();"
+        "import sys, models; from models.request import listing; listing();"
         "from models.request import current, resolve; current.current(resolve('mlp', 'qs8'));"
         f"print([name for name in {heavy!r} if name in sys.modules]);"
         "import models.export; print('torch' in sys.modules)"  # it brings core.formats.program with it

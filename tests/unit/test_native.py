@@ -11,7 +11,7 @@ import pytest
 
 from core.errors import BuildError, BundleError
 from core.formats.bundle import SBOM, Checks, Native
-from toolchains.bundle import build_all, builder, conan, conan_packages, inputs, native, native_layout, sbom, sdk
+from toolchains.bundle import builder, conan, conan_packages, inputs, native, sbom, sdk
 from toolchains.debian import packages as debian
 from toolchains.inspect import checks
 
@@ -90,9 +90,9 @@ def test_what_decides_is_watched(made: list[str], tmp_path: Path) -> None:
 def test_two_files_of_one_name_and_no_library_are_refused(tmp_path: Path) -> None:
     nodes = [package(tmp_path, name, "lib/libx.a") for name in ("a", "b")]
     with pytest.raises(BuildError, match=r"Two packages have lib/libx\.a"):
-        native_layout.collect(graph_of(*nodes), tmp_path / "out")
+        native.collect(graph_of(*nodes), tmp_path / "out")
     with pytest.raises(BuildError, match="no library"):
-        native_layout.collect(graph_of(package(tmp_path, "fxdiv", "include/fxdiv.h")), tmp_path / "none")
+        native.collect(graph_of(package(tmp_path, "fxdiv", "include/fxdiv.h")), tmp_path / "none")
 
 
 def test_a_manifest_says_where_everything_came_from(made: list[str]) -> None:
@@ -125,7 +125,7 @@ def test_one_failure_does_not_stop_the_others(
     monkeypatch.setattr(native, "build_native", fails_once)
     monkeypatch.setattr(builder, "build", bundle)
     monkeypatch.setattr(sdk, "build_sdk", lambda name, *_: made.append(f"library {name}"))
-    rows = {(row.target, row.what): row for row in build_all.build_all()}
+    rows = {(row.target, row.what): row for row in native.build_all()}
     assert rows["linux-armv6", "native"].state == "failed"
     assert rows["ios-arm64", "libslipway"].state == "built"
     assert "library ios-arm64" in made
@@ -133,13 +133,13 @@ def test_one_failure_does_not_stop_the_others(
     assert "bundle linux-x86_64" in made
     assert len(made) >= 16
     assert {row.state for row in rows.values()} == {"built", "failed"}
-    elsewhere = {row.target: row for row in build_all.build_all("ndk")}
+    elsewhere = {row.target: row for row in native.build_all("ndk")}
     assert {row.state for row in elsewhere.values()} == {"not here"}
     assert "no NDK" in elsewhere["android-arm64"].detail
     with pytest.raises(BuildError, match=r"1 of \d+ builds failed") as caught:
-        build_all.report(list(rows.values()), as_json=True)
+        native.report(list(rows.values()), as_json=True)
     assert caught.value.names == ("linux-armv6 native",)
     printed = json.loads(capsys.readouterr().out)
     assert {row["target"] for row in printed} == {row.target for row in rows.values()}
-    again = {(row.target, row.what): row.state for row in build_all.build_all()}
+    again = {(row.target, row.what): row.state for row in native.build_all()}
     assert again["linux-arm64", "native"] == "nothing to do"

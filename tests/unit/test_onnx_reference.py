@@ -97,7 +97,7 @@ def test_sizes_that_are_open_are_named(tmp_path: Path) -> None:
     model = tensor("FLOAT", "batch size", 3, "h", None)
     with pytest.raises(hostrun.Refused, match=r"^sizes of x are not fixed, and were taken as 1") as caught:
         hostrun._run(request(tmp_path, model, conv=True))
-    assert caught.value.fix == "--input-shapes 1x3xhxsize3, with numbers for h, size3; or --inputs with .npy files"
+    assert caught.value.fix == "--inputs 1x3xhxsize3, with numbers for h, size3; or .npy files"
     (output,) = hostrun._run(request(tmp_path, model, "1x3x8x8", conv=True))["outputs"]
     assert output["shape"] == (1, 4, 6, 6)
     (output,) = hostrun._run(request(tmp_path, tensor("FLOAT", "n", 3, 8, 8), conv=True))["outputs"]

@@ -23,7 +23,7 @@ from toolchains.compilers import ccache, hardening, zig
 from toolchains.compilers.families import Compilers, cross_conf
 from toolchains.debian import packages as debian
 from toolchains.inspect import checks
-from toolchains.inspect import hardening as hardened
+from toolchains.inspect import checks as hardened
 from toolchains.inspect import needs as inspect
 from toolchains.inspect.binary import Kind
 from toolchains.targets import Target, get_target, load_targets

@@ -148,7 +148,7 @@ def test_a_hint_of_the_runners_names_what_a_user_types(capsys: pytest.CaptureFix
     }
     value = make().model_copy(update={"runner": parse_result(json.dumps({**ANSWER, "placement": placement}).encode())})
     report.result(value)
-    assert "Conv my_node: --input-shapes 1x3 fixes them" in capsys.readouterr().out
+    assert "Conv my_node: --inputs 1x3 fixes them" in capsys.readouterr().out
 
 
 def test_a_difference_is_shown_then_raised(capsys: pytest.CaptureFixture[str]) -> None:

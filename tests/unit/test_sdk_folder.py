@@ -21,11 +21,11 @@ from core.errors import BundleError, ConfigError, HostError, NotSupportedError, 
 from core.files import sha256_file, write_json
 from core.formats.bundle import MANIFEST, Checks
 from core.paths import ROOT
-from toolchains.bundle import aar, java, sdk, wheel, xcframework
+from toolchains.bundle import aar, sdk, toolchain_file, wheel
 from toolchains.bundle.layout import entries
 from toolchains.bundle.sdk import Sdk, SdkManifest, zipped
-from toolchains.ndk_folder import VARIABLE
 from toolchains.targets import get_target
+from toolchains.tools import VARIABLE
 
 
 @pytest.fixture
@@ -158,8 +158,8 @@ def test_an_xcframework_has_a_slice_for_each_platform(tmp_path: Path) -> None:
         library = tmp_path / target.name / "libslipway.a"
         library.parent.mkdir()
         library.write_text(target.name, encoding="utf-8")
-        slices.append(xcframework.Slice(target, library))
-    top = xcframework.write(tmp_path, slices, tmp_path / "include")
+        slices.append(toolchain_file.Slice(target, library))
+    top = toolchain_file.write_xcframework(tmp_path, slices, tmp_path / "include")
     listed = plistlib.loads((top / "Info.plist").read_bytes())
     first, second = listed["AvailableLibraries"]
     assert "SupportedPlatformVariant" not in first
@@ -232,7 +232,7 @@ def test_rules_for_proguard_keep_what_the_native_side_looks_up(packed: tuple[aar
 
 def test_the_java_api_has_the_numbers_of_the_header() -> None:
     header = (ROOT / "runtime/include/slipway/slipway.h").read_text(encoding="utf-8")
-    sources = {file.stem: file.read_text(encoding="utf-8") for file in java.SOURCES.glob("*.java")}
+    sources = {file.stem: file.read_text(encoding="utf-8") for file in aar.SOURCES.glob("*.java")}
     for name, value in (line.split(" = ") for line in header.splitlines() if line.startswith("  SLIPWAY_")):
         number = value.split(",")[0].split()[0]
         plain = name.strip().removeprefix("SLIPWAY_")

@@ -13,7 +13,7 @@ from core.errors import HostError
 from core.files import sealed, write_json
 from core.files.clean import clean
 from core.paths import cache_dir
-from toolchains import seals
+from toolchains import doctor
 from toolchains.compilers import zig
 
 
@@ -124,7 +124,7 @@ def test_a_bit_that_changed_below_the_file_system_is_found(cache: Path, capsys: 
     rot(folder / "bin/program")
     assert sealed.whole(folder), "the quick look before a program is run cannot see it"
     with pytest.raises(HostError, match="1 of 4 sealed folders of the cache are damaged") as caught:
-        seals.report(as_json=False)
+        doctor.report_cache(as_json=False)
     assert "zig 1: DAMAGED: bin/program" in caught.value.cause
     assert caught.value.names == (str(folder),)
     typed = shlex.split(caught.value.hint.partition(";")[0])
@@ -138,17 +138,17 @@ def test_damage_of_other_kinds_is_named(cache: Path, monkeypatch: pytest.MonkeyP
 
     with monkeypatch.context() as patch:
         patch.setattr(sealed, "sha256_file", unreadable)
-        assert ["Input/output error" in one.damaged[0] for one in seals.look()] == [True] * 4
+        assert ["Input/output error" in one.damaged[0] for one in doctor.look()] == [True] * 4
     (cache / FOLDERS[1] / "notes").unlink()
     for index in range(4):
         (cache / FOLDERS[2] / f"more{index}").touch()
     (cache / FOLDERS[3] / sealed.SEAL).write_text("{")
-    found = {Path(one.folder).name: one.damaged for one in seals.look()}
+    found = {Path(one.folder).name: one.damaged for one in doctor.look()}
     assert found == {
         "zig 1": (), "qemu": ("notes",), "pi": ("more0", "more1", "more2", "more3"), "arm64": (sealed.SEAL,),
     }  # fmt: skip
     with pytest.raises(HostError, match="3 of 4") as caught:
-        seals.report(as_json=True)
+        doctor.report_cache(as_json=True)
     assert "more0, more1, more2 and 1 more" in caught.value.cause
 
 

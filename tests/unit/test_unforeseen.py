@@ -22,7 +22,8 @@ import pytest
 import core.errors
 import tasks
 from core import environment
-from core.cli import start, unforeseen
+from core.cli import start
+from core.cli import task as errors_of_tasks
 from core.cli.request import Reported
 from core.cli.task import task
 from core.errors import DefectError, HostError, SlipwayError, UsageError
@@ -156,7 +157,7 @@ def test_folders_that_cannot_be_made(variable: str, kind: str, inv: Inv, tmp_pat
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EMFILE])
 def test_what_the_machine_refuses_is_the_machines(number: int) -> None:
-    found = unforeseen.understood(OSError(number, os.strerror(number), "/some/file"))
+    found = errors_of_tasks.understood(OSError(number, os.strerror(number), "/some/file"))
     assert isinstance(found, HostError)
     assert "/some/file" in str(found)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-import models.request.current
+import models.request
 from core.aside import NAMES, aside
 from core.environment import bootstrap
 from core.errors import ConfigError, ExportError, HostError

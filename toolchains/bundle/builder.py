@@ -13,13 +13,12 @@ from core.files.locks import Clock
 from core.formats.bundle import SBOM, Bundle
 from core.paths import bundle_dir, cache_dir
 from toolchains.bundle import inputs
-from toolchains.bundle.making import Making
-from toolchains.bundle.selection import Selection
-from toolchains.bundle.steps import Steps
+from toolchains.bundle.inputs import Selection
+from toolchains.bundle.making import Making, Steps
 from toolchains.targets import Target, get_target
 
 if TYPE_CHECKING:
-    from toolchains.bundle import runtime_package
+    from toolchains.bundle import conan_packages
 
 _STEPS = 5
 
@@ -84,19 +83,19 @@ def build(
     return making.ensure(lambda: _build(job, digest), "waiting: this bundle is being built already", force=job.force)
 
 
-def _request(job: _Job) -> runtime_package.Request:
-    from toolchains.bundle import runtime_package
+def _request(job: _Job) -> conan_packages.RuntimeRequest:
+    from toolchains.bundle import conan_packages
 
     what = f"Building pte_runner for {job.target.name}"
     compiling = f"compiling pte_runner with the engine {job.engine}"
     options = (f"engine={job.engine}", *(job.selection.options if job.selection else ()))
-    return runtime_package.Request(
+    return conan_packages.RuntimeRequest(
         job.target, job.toolchain, job.engine, job.log, what, compiling, options, force=job.force
     )
 
 
 def _build(job: _Job, digest: str) -> None:
-    from toolchains.bundle import conan_packages, layout, runtime_package, sbom
+    from toolchains.bundle import conan_packages, layout, sbom
     from toolchains.compilers.families import family
 
     clock = Clock()
@@ -110,10 +109,10 @@ def _build(job: _Job, digest: str) -> None:
         )
         with new_folder(job.folder) as new:
             with conan_packages.building():
-                package, graph = runtime_package.make(_request(job), steps)
+                package, graph = conan_packages.make(_request(job), steps)
                 steps.begin("reading the binaries: architecture, C library, libraries, instructions")
                 layout.collect(package, new)
-            conan_packages.forget(runtime_package.reference(graph), job.log)
+            conan_packages.forget(conan_packages.reference(graph), job.log)
             binaries = layout.check(origin, new)
             checked = layout.scan(origin, new, binaries)
             steps.begin("running pte_runner --capabilities, if it runs here")

@@ -21,7 +21,7 @@ from typing import Any
 from core.errors import BuildError, ConfigError, HostError
 from core.files import keep_text, sha256_bytes, sha256_file, write_atomic, write_json
 from core.paths import ROOT, cache_dir, portable
-from core.processes import output
+from core.processes import commands
 from core.processes.commands import process, quote
 from toolchains import tools
 from toolchains.compilers import ccache, hardening
@@ -160,7 +160,7 @@ def conan(
         counted = Path(folder, "counted")
         env = {**_environment(), **ccache.environment(counted)}
         with process(argv, cwd=ROOT, env=env, stdout=result.fileno()) as child:
-            for raw in output.lines(child.stderr) if child.stderr else ():
+            for raw in commands.lines(child.stderr) if child.stderr else ():
                 hear(raw.decode(errors="replace").rstrip())
             code = child.wait()
         hits, compiled = ccache.hits(counted)
@@ -169,10 +169,12 @@ def conan(
         kept.write(f"[exit {code}]\n")
         if code:
             raise said.error(what or f"conan {args[0]}", log)
-        text, whole = output.read_back(result)
+        text, whole = commands.read_back(result)
         if not whole:
             raise BuildError(
-                f"{what or f'conan {args[0]}'} printed more than {output.ANSWER >> 20} MiB.", quote(argv), f"less {log}"
+                f"{what or f'conan {args[0]}'} printed more than {commands.ANSWER >> 20} MiB.",
+                quote(argv),
+                f"less {log}",
             )
         return text
 

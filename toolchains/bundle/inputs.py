@@ -7,16 +7,69 @@ rebuild. Git is not used: a newcomer's machine need not have it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from core.errors import BuildError
+from core.errors import BuildError, UsageError
 from core.files import sha256_bytes, sha256_file
 from core.paths import ROOT
 from toolchains import tools
 from toolchains.targets import Target
+
+XNNPACK = "XnnpackBackend"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*::[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)?")
+_LONGEST = 48
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What some programs need of the engine ``lean``."""
+
+    programs: tuple[str, ...]
+    """Names of the programs, for people and for the folder's name."""
+    operators: tuple[str, ...]
+    backends: tuple[str, ...]
+    types: tuple[str, ...] = ()
+    """Types that the kernels of delegates compute with (``xnnpack::f32_layers``); empty: all."""
+
+    @property
+    def name(self) -> str:
+        """What the bundle's folder has after the engine's name: ``mlp-fp32``, or ``a+b``; the same at every build."""
+        joined = "+".join(re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.") or "program" for name in self.programs)
+        digest = sha256_bytes(joined.encode())[:8]
+        return joined if len(joined) <= _LONGEST else f"{joined[: _LONGEST - 9]}-{digest}"
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The recipe's options for it. Neither ``:`` nor ``,`` may be in them."""
+        operators = "+".join(name.replace("::", "/") for name in self.operators) or "none"
+        backends = "+".join(self.backends) or "none"
+        types = "+".join(name.replace("::", "/") for name in self.types) or "all"
+        return (f"operators={operators}", f"backends={backends}", f"types={types}")
+
+
+def select(
+    programs: Iterable[str], operators: Iterable[str], backends: Iterable[str], types: Iterable[str] = ()
+) -> Selection:
+    """The selection for programs that need these operators, backends, and types of their kernels (none: all).
+
+    Raises:
+        UsageError: no program is given, or a name in one is not an operator's.
+    """
+    chosen = Selection(
+        tuple(programs), tuple(sorted(set(operators))), tuple(sorted(set(backends))), tuple(sorted(set(types)))
+    )
+    if not chosen.programs:
+        raise UsageError("--ops-from does not name a program.", "", "./inv build --ops-from model.pte")
+    strange = [name for name in (*chosen.operators, *chosen.types) if not _NAME.fullmatch(name)]
+    if strange:
+        raise UsageError(f"{strange[0]!r} is not an operator's name.", "the program is damaged", "export it again")
+    return chosen
+
 
 NATIVE = "native"
 """The kind of build that makes native packages; the other kinds are engines, which make bundles."""
@@ -44,14 +97,13 @@ KINDS = frozenset({".c", ".cmake", ".cpp", ".h", ".hpp", ".in", ".ld", ".map", "
 
 _MODULES = (
     *(f"bundle/{name}.py" for name in ("builder", "conan", "conan_packages", "inputs", "layout", "making", "native")),
-    *(f"bundle/{name}.py" for name in ("native_layout", "offers", "own_loader", "runtime_package", "sbom", "sdk")),
-    *("bundle/selection.py", "bundle/xcframework.py"),
+    *(f"bundle/{name}.py" for name in ("offers", "sbom", "sdk", "toolchain_file")),
     *(f"compilers/{name}.py" for name in ("families", "gnu", "hardening", "libstdcxx", "linked_in", "ndk")),
-    *(f"compilers/{name}" for name in ("libstdcxx_compat.cpp", "sysroot.py", "zig.py", "zig_wrapper.sh")),
+    *(f"compilers/{name}" for name in ("libstdcxx_compat.cpp", "zig.py", "zig_wrapper.sh")),
     "debian/fetch_source.py",
-    *(f"inspect/{name}.py" for name in ("archives", "binary", "checks", "code", "hardening", "isa", "isa_scan")),
-    *(f"inspect/{name}.py" for name in ("isa_x86", "needs", "read_elf", "read_lief", "symbols")),
-    *("inspect/isa.toml", "ndk_folder.py", "systems.toml"),
+    *(f"inspect/{name}.py" for name in ("archives", "binary", "checks", "isa", "isa_scan", "needs")),
+    *(f"inspect/{name}.py" for name in ("read_elf", "read_lief", "symbols")),
+    *("inspect/isa.toml", "tools.py", "systems.toml"),
 )
 _OURS = ("core/formats/bundle.py", *(f"toolchains/{name}" for name in _MODULES))
 """Modules and tables that decide a build's result, the manifest's schema among them. Of the other tables, the used rows

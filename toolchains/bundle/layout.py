@@ -12,9 +12,9 @@ from pathlib import Path
 from core.errors import BuildError
 from core.files import sha256_file, write_json
 from core.formats.bundle import MANIFEST, REAL_RUNNER, Checks, FileEntry, Manifest, Needs, Offers, runner_in
-from toolchains.bundle import own_loader
+from toolchains.bundle import offers as libraries_of_own
+from toolchains.bundle.inputs import Selection
 from toolchains.bundle.offers import ask
-from toolchains.bundle.selection import Selection
 from toolchains.compilers.linked_in import LinkedIn, within
 from toolchains.inspect import checks
 from toolchains.inspect import needs as inspect
@@ -53,9 +53,9 @@ def collect(package: Path, out: Path) -> None:
         raise BuildError("The build left no bin/pte_runner.", f"nothing at {runner}", "./inv build --force")
     copy(runner, out / name, 0o755)
     program = runner
-    if own_loader.present(package):
+    if libraries_of_own.present(package):
         program = package / REAL_RUNNER
-        for path, mode in own_loader.files(package):
+        for path, mode in libraries_of_own.files(package):
             copy(package / path, out / path, mode)
     for library in inspect.closure(program, package / "lib"):
         copy(library, out / "lib" / library.name, 0o644)
@@ -91,13 +91,13 @@ def check(origin: Origin, folder: Path) -> list[inspect.Binary]:
     Raises:
         BuildError: wrong architecture or float ABI, too new a C or C++ library, a path of this machine inside.
     """
-    own = own_loader.present(folder)
+    own = libraries_of_own.present(folder)
     libraries = sorted(file for file in (folder / "lib").glob("*") if file.is_file())
     binaries = [inspect.read(file) for file in (folder / (REAL_RUNNER if own else runner_in(folder)), *libraries)]
     target = origin.target
     found = inspect.problems(target, binaries)
     if own and not found:
-        found = own_loader.problems(folder, binaries)
+        found = libraries_of_own.problems(folder, binaries)
     if found:
         raise BuildError(
             f"What was built does not fit {target.name}.",
@@ -111,7 +111,7 @@ def check(origin: Origin, folder: Path) -> list[inspect.Binary]:
             f"The bundle would not start on the older devices of {target.name}.",
             "; ".join(newer),
             f"./inv build --target {target.name} --toolchain zig (whose binaries need less); "
-            "or, for devices known to be newer, --allow-newer-glibc",
+            "or, for devices known to be newer, INVOKE_SLIPWAY_ALLOW_NEWER_GLIBC=yes",
             newer,
         )
     return binaries
@@ -125,7 +125,7 @@ def scan(origin: Origin, folder: Path, binaries: list[inspect.Binary]) -> Checks
     Raises:
         BuildError: the runner has an instruction outside the kernels that are chosen at run time, or is not hardened.
     """
-    program = folder / (REAL_RUNNER if own_loader.present(folder) else runner_in(folder))
+    program = folder / (REAL_RUNNER if libraries_of_own.present(folder) else runner_in(folder))
     libraries = sorted(file for file in (folder / "lib").rglob("*") if file.is_file())
     hardened = checks.check_hardening(origin.target, binaries, folder, prebuilt=libraries)
     checked = checks.check_code(origin.target, [program, *libraries], folder, prebuilt=libraries)
@@ -135,7 +135,7 @@ def scan(origin: Origin, folder: Path, binaries: list[inspect.Binary]) -> Checks
 def needs(origin: Origin, folder: Path, binaries: list[inspect.Binary]) -> Needs:
     """What the bundle in ``folder`` asks of a device."""
     plain = inspect.needs(origin.target, binaries)
-    return own_loader.needs(folder, plain) if own_loader.present(folder) else plain
+    return libraries_of_own.needs(folder, plain) if libraries_of_own.present(folder) else plain
 
 
 def offers(origin: Origin, folder: Path) -> Offers:

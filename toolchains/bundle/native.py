@@ -2,27 +2,123 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from core import console
-from core.errors import ConfigError, HostError
-from core.files import new_folder
+from core.errors import BuildError, ConfigError, HostError, SlipwayError
+from core.files import new_folder, write_json
 from core.files.locks import Clock
-from core.formats.bundle import Native
-from core.paths import cache_dir, native_dir
+from core.formats.bundle import MANIFEST, SBOM, Checks, Native, NativeManifest, NativePackage
+from core.paths import bundle_dir, cache_dir, native_dir, sdk_dir
 from toolchains import tools
-from toolchains.bundle import inputs
-from toolchains.bundle.making import Making
-from toolchains.bundle.steps import Steps
+from toolchains.bundle import builder, inputs, sbom, sdk
+from toolchains.bundle.layout import copy, entries
+from toolchains.bundle.making import Making, Steps
 from toolchains.compilers.families import family
-from toolchains.targets import Target, get_target
+from toolchains.targets import Target, get_target, load_targets
 
 if TYPE_CHECKING:
     from toolchains.bundle import conan_packages
+
+LIBRARIES = (".a", ".lib", ".so", ".dylib", ".dll")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The inputs and the purpose of native packages."""
+
+    target: Target
+    toolchain: str
+    """The compilers, for the manifest: ``zig 0.17.0``."""
+    sources: Literal["debian", "git"]
+    digest: str
+    """Of everything they were made from."""
+
+
+def collect(graph: sbom.Graph, out: Path) -> None:
+    """Copy libraries, headers and licences of every package of the graph to ``out``.
+
+    Raises:
+        BuildError: two packages have a file of the same name, or there are no libraries.
+    """
+    for node in sbom.host_nodes(graph):
+        package = Path(node["package_folder"])
+        for file in sorted(package.rglob("*")):
+            inside = file.relative_to(package)
+            top = inside.parts[0]
+            if not file.is_file() or top not in ("lib", "include", "licenses"):
+                continue
+            if top == "lib" and file.suffix not in LIBRARIES:
+                continue
+            target = out / (Path("licenses", node["name"], *inside.parts[1:]) if top == "licenses" else inside)
+            if target.exists():
+                raise BuildError(f"Two packages have {inside}.", f"one is {node['ref']}", "fix the recipe")
+            copy(file, target, 0o644)
+    if not (out / "lib").is_dir():
+        raise BuildError("The packages have no library.", "Conan's graph is empty", "./inv build --packages --force")
+
+
+def kleidiai(target: Target, graph: sbom.Graph) -> tuple[bool, str]:
+    """The KleidiAI version that XNNPACK was built with, or why there is none."""
+    for node in sbom.host_nodes(graph):
+        if node["name"] == "kleidiai":
+            prebuilt = sbom.origin(node).get("place") == "debian"
+            how = "as Debian compiled it" if prebuilt else "compiled from upstream's git"
+            return True, f"kleidiai/{node['version']}, {how}"
+    if target.machine != "aarch64":
+        return False, "KleidiAI is for 64-bit Arm"
+    return False, f"Debian's KleidiAI is for Linux; for {target.os} INVOKE_SLIPWAY_SOURCES=git compiles upstream's"
+
+
+def notes(target: Target, toolchain: str) -> tuple[str, ...]:
+    """What a user must know about these packages."""
+    if target.os == "android" and toolchain.partition(" ")[0] != "ndk":
+        return ("Android without an NDK: static programs with musl, not bionic; they use no library of Android's",)
+    return ()
+
+
+def describe(origin: Origin, folder: Path, graph: sbom.Graph, checked: Checks | None = None) -> NativeManifest:
+    """Write the bill of materials and the manifest of what is in ``folder``."""
+    target = origin.target
+    delivered = entries(folder)
+    name = f"slipway-native-{target.name}"
+    document = sbom.write(graph, name, origin.digest[:16], delivered)
+    write_json(folder / SBOM, document)
+    with_kleidiai, why = kleidiai(target, graph)
+    manifest = NativeManifest(
+        target=target.name,
+        toolchain=origin.toolchain,
+        created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        isa_floor=target.isa_floor,
+        libc=target.libc,
+        sources=origin.sources,
+        kleidiai=with_kleidiai,
+        kleidiai_note=why,
+        notes=notes(target, origin.toolchain),
+        checks=checked,
+        packages=tuple(
+            NativePackage(
+                name=node["name"],
+                version=node["version"],
+                license=str(node["license"]),
+                revision=node["rrev"],
+                package_id=node["package_id"],
+                source=sbom.origin(node),
+            )
+            for node in sbom.host_nodes(graph)
+        ),
+        files=entries(folder),
+    )
+    write_json(folder / MANIFEST, manifest.model_dump(mode="json"))
+    return manifest
+
 
 SOURCES = ("auto", "debian", "git")
 
@@ -55,7 +151,8 @@ def choose_source(sources: str) -> Source:
         ConfigError: unknown source.
     """
     if sources not in SOURCES:
-        raise ConfigError(f"There are no sources {sources!r}.", f"sources are {', '.join(SOURCES)}", "--sources auto")
+        known = f"sources are {', '.join(SOURCES)}"
+        raise ConfigError(f"There are no sources {sources!r}.", known, "INVOKE_SLIPWAY_SOURCES=auto")
     if sources == "auto":
         from toolchains.debian import packages as debian
 
@@ -99,7 +196,7 @@ def build_native(
 
 
 def _build(job: _Job, digest: str) -> None:
-    from toolchains.bundle import conan_packages, native_layout
+    from toolchains.bundle import conan_packages
     from toolchains.inspect import checks
 
     clock = Clock()
@@ -108,7 +205,7 @@ def _build(job: _Job, digest: str) -> None:
     with Steps(4, quiet=job.quiet, key=key) as steps, tempfile.TemporaryDirectory(prefix="slipway-native-") as scratch:
         steps.begin(f"preparing {job.toolchain} for {job.target.name}")
         compilers = family(job.toolchain).ensure(job.target)
-        origin = native_layout.Origin(job.target, f"{compilers.family} {compilers.version}", job.sources, digest)
+        origin = Origin(job.target, f"{compilers.family} {compilers.version}", job.sources, digest)
         steps.begin(f"building the packages (sources: {job.sources})")
         if job.force:
             conan_packages.again(partial(_request, job, force=True), job.sources, job.log, steps.heard)
@@ -116,10 +213,10 @@ def _build(job: _Job, digest: str) -> None:
             with conan_packages.building(job.sources, job.log):
                 graph = _packages(job, steps, Path(scratch))
                 steps.begin("collecting libraries, headers and licences")
-                native_layout.collect(graph, new)
+                collect(graph, new)
             steps.begin("reading the binaries: architecture, C library, instructions")
             checked = checks.check_native(job.target, new)
-            native_layout.describe(origin, new, graph, checked)
+            describe(origin, new, graph, checked)
     if not job.quiet:
         console.note(f"built {job.folder} in {clock}")
 
@@ -146,3 +243,131 @@ def _packages(job: _Job, steps: Steps, scratch: Path) -> dict[str, Any]:
     graph = conan_packages.install(request, [f"--output-folder={scratch / 'install'}"], steps.heard, steps.heard)
     inputs.hold_against(inputs.NATIVE, graph)
     return graph
+
+
+State = Literal["built", "nothing to do", "failed", "not here"]
+
+
+_OPTIONS = {"native": "--packages", "libslipway": "--sdk"}
+"""What builds one thing alone; a bundle needs no option."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came of one build."""
+
+    target: str
+    what: str
+    """``native``, ``libslipway``, or the engine of a bundle."""
+    toolchain: str
+    state: State
+    seconds: float
+    """Wall time, all cores at work."""
+    cpu_seconds: float
+    """What all programs together took of the cores: the same on a busy machine as on an idle one."""
+    detail: str
+    """Why it failed or cannot be built here; else where it is."""
+
+
+def build_all(toolchain: str = "", sources: str = "auto", force: bool = False) -> list[Row]:
+    """Build the native packages of every target that this machine can build, and its default engine's bundle.
+
+    A failure does not stop the others. One line is printed a build.
+
+    Raises:
+        ConfigError: there are no such sources.
+    """
+    choose_source(sources)
+    rows: list[Row] = []
+    table = list(load_targets().values())
+    for number, target in enumerate(table, 1):
+        for row in _target(target, toolchain, sources, force):
+            rows.append(row)
+            text = f"{row.target} {row.what}: {row.state}"
+            took = f" ({row.seconds:.1f} s)" if row.state != "not here" else ""
+            why = f": {row.detail}" if row.state in ("failed", "not here") else ""
+            console.note(f"[{number}/{len(table)}] {text}{took}{why}")
+    return rows
+
+
+def _target(target: Target, toolchain: str, sources: str, force: bool) -> Iterator[Row]:
+    try:
+        family = target.toolchain(toolchain)
+        if reason := why_not(target, family):
+            yield Row(target.name, "native", family, "not here", 0.0, 0.0, reason)
+            return
+    except SlipwayError as error:
+        yield Row(target.name, "native", toolchain, "not here", 0.0, 0.0, error.cause or error.what)
+        return
+
+    def packages() -> None:
+        build_native(target.name, family, sources, force, quiet=True)
+
+    def bundle() -> None:
+        builder.build(target.name, toolchain=toolchain, force=force)
+
+    def library() -> None:
+        sdk.build_sdk(target.name, family, force)
+
+    yield _one(target, "native", family, native_dir(target.name), packages)
+    if target.embedded_engines:
+        yield _one(target, "libslipway", family, sdk_dir(target.name), library)
+    for engine in target.working_engines[:1]:
+        yield _one(target, engine, family, bundle_dir(target.name, engine), bundle)
+
+
+def _one(target: Target, what: str, family: str, folder: Path, make: Callable[[], None]) -> Row:
+    begin, cpu, before = time.monotonic(), _cpu(), _stamp(folder)
+    state: State = "built"
+    detail = str(folder)
+    try:
+        make()
+        if before and _stamp(folder) == before:
+            state = "nothing to do"
+    except SlipwayError as error:
+        state, detail = "failed", str(error)
+    took = round(time.monotonic() - begin, 1), round(_cpu() - cpu, 1)
+    return Row(target.name, what, family, state, *took, detail)
+
+
+def _cpu() -> float:
+    """Seconds of CPU that this process and all that it started and waited for have taken."""
+    return sum(os.times()[:4])
+
+
+def _stamp(folder: Path) -> int:
+    manifest = folder / MANIFEST
+    return manifest.stat().st_mtime_ns if manifest.is_file() else 0
+
+
+def _short(detail: str) -> str:
+    return console.shown(detail.splitlines()[0]) if detail else ""
+
+
+def report(rows: list[Row], as_json: bool) -> None:
+    """Print what came of `build_all`.
+
+    Raises:
+        BuildError: something failed.
+    """
+    failed = [row for row in rows if row.state == "failed"]
+    document: list[dict[str, Any]] = [asdict(row) for row in rows]
+    if as_json:
+        console.print_json(document)
+    else:
+        console.table(
+            "Builds",
+            ["target", "what", "compilers", "", "seconds", "CPU seconds", ""],
+            [
+                [r.target, r.what, r.toolchain, r.state, f"{r.seconds:.1f}", f"{r.cpu_seconds:.1f}", _short(r.detail)]
+                for r in rows
+            ],
+        )
+    if failed:
+        names = [f"{row.target} {row.what}" for row in failed]
+        raise BuildError(
+            f"{len(failed)} of {len(rows)} builds failed.",
+            ", ".join(names),
+            f"./inv build --target {failed[0].target} {_OPTIONS.get(failed[0].what, '')}".strip(),
+            names,
+        )

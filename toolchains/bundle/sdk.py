@@ -28,13 +28,12 @@ from core.formats.program import ENGINES
 from core.paths import cache_dir, sdk_dir
 from core.processes.commands import need, run
 from toolchains.bundle import inputs, toolchain_file
-from toolchains.bundle.making import Making
-from toolchains.bundle.selection import Selection
-from toolchains.bundle.steps import Steps
+from toolchains.bundle.inputs import Selection
+from toolchains.bundle.making import Making, Steps
 from toolchains.targets import Target, get_target
 
 if TYPE_CHECKING:
-    from toolchains.bundle import runtime_package
+    from toolchains.bundle import conan_packages
     from toolchains.bundle.layout import Origin
     from toolchains.inspect.needs import Binary
 
@@ -194,7 +193,7 @@ def build_sdk(
 
 
 def _build(job: _Job, digest: str) -> None:
-    from toolchains.bundle import conan_packages, runtime_package, sbom
+    from toolchains.bundle import conan_packages, sbom
     from toolchains.bundle.layout import Origin, entries, linked_into
     from toolchains.compilers.families import family
 
@@ -207,7 +206,7 @@ def _build(job: _Job, digest: str) -> None:
         toolchain = f"{compilers.family} {compilers.version}"
         with new_folder(job.folder) as new:
             with conan_packages.building():
-                made = [runtime_package.make(_request(job, target), steps) for target in job.targets]
+                made = [conan_packages.make(_request(job, target), steps) for target in job.targets]
                 package, graph = made[0]
                 steps.begin("reading the libraries: architecture, C library, instructions")
                 if job.embedded:
@@ -215,7 +214,7 @@ def _build(job: _Job, digest: str) -> None:
                 else:
                     prebuilt = Path(_node(graph, job.engine)["package_folder"])
                     binaries, checked = _prebuilt(Origin(job.target, job.engine, toolchain), package, prebuilt, new)
-            conan_packages.forget(runtime_package.reference(graph), job.log)
+            conan_packages.forget(conan_packages.reference(graph), job.log)
             linked = linked_into(binaries, chosen.linked(job.target), new)
             name = f"slipway-{job.folder.name}-{job.target.name}"
             document = sbom.write(graph, name, digest[:16], entries(new), linked, toolchain)
@@ -273,18 +272,18 @@ def _slices(job: _Job, out: Path, packages: Sequence[Path]) -> list[tuple[Target
     """Write the XCFramework of a target for iOS; each of its libraries with what it is for. Else nothing."""
     if job.target.os != "ios":
         return []
-    from toolchains.bundle import xcframework
+    from toolchains.bundle import toolchain_file
 
     slices = [
-        xcframework.Slice(target, package / "lib" / "libslipway.a")
+        toolchain_file.Slice(target, package / "lib" / "libslipway.a")
         for target, package in zip(job.targets, packages, strict=True)
     ]
-    top = xcframework.write(out, slices, out / "include")
-    return [(part.target, xcframework.library(top, part)) for part in slices]
+    top = toolchain_file.write_xcframework(out, slices, out / "include")
+    return [(part.target, toolchain_file.library(top, part)) for part in slices]
 
 
-def _request(job: _Job, target: Target) -> runtime_package.Request:
-    from toolchains.bundle import runtime_package
+def _request(job: _Job, target: Target) -> conan_packages.RuntimeRequest:
+    from toolchains.bundle import conan_packages
     from toolchains.compilers import hardening
 
     options, conf, what = [f"engine={job.engine}"], [], f"pte_runner with the engine {job.engine}"
@@ -293,7 +292,7 @@ def _request(job: _Job, target: Target) -> runtime_package.Request:
         options += [f"library={'both' if job.shared else 'static'}", *(job.selection.options if job.selection else ())]
         # The check of instructions reads the table of symbols, which Conan's profile has shared libraries lose.
         conf = [f"tools.build:sharedlinkflags={json.dumps(['-Wl,-S', *hardening.flags(target).link])}"]
-    return runtime_package.Request(
+    return conan_packages.RuntimeRequest(
         target,
         job.toolchain,
         job.engine,
@@ -384,7 +383,7 @@ def zipped(contents: Mapping[str, bytes], programs: tuple[str, ...] = ()) -> byt
 def _zstd() -> list[str]:
     """The words that start zstd: this system's own, else Debian's."""
     from toolchains.debian import packages as debian
-    from toolchains.debian.host import host_arch
+    from toolchains.debian.sources import host_arch
     from toolchains.debian.tree import own_loader_argv
 
     if own := shutil.which("zstd"):

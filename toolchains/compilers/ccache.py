@@ -17,7 +17,7 @@ from core.errors import HostError
 from core.files import keep_text, sha256_bytes
 from core.paths import cache_dir
 from toolchains.debian import packages as debian
-from toolchains.debian.host import host_arch
+from toolchains.debian.sources import host_arch
 from toolchains.debian.tree import own_loader_argv
 from toolchains.tools import table
 

@@ -1,7 +1,7 @@
 """The compiler family ``gnu``: GCC as the system has it, native or Debian's cross compilers.
 
 What it builds for Linux needs the C library it was built against: Debian 12's g++ gives programs that want GLIBC
-2.34, which the build refuses for targets that promise less unless --allow-newer-glibc is given. zig is the default for
+2.34, which the build refuses for targets that promise less unless it is told to allow them. zig is the default for
 that reason, and for another: GCC 12 knows no AMX-FP16 or AVX-VNNI-INT8; recipes see the compiler and its version in
 Conan's settings.
 """

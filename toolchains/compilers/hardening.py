@@ -1,6 +1,6 @@
 """The flags that make a fault in a program harder to use by an attacker, by C library: the table ``systems.toml``.
 
-`toolchains.inspect.hardening` looks at what came of them.
+`toolchains.inspect.checks` looks at what came of them.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from core.errors import HostError
 from core.files import sha256_bytes
 from toolchains.compilers import linked_in
 from toolchains.compilers.families import Compilers, refuse
-from toolchains.ndk_folder import CONF, VARIABLE, named
 from toolchains.targets import Target
+from toolchains.tools import CONF, VARIABLE, named
 
 _TRIPLES = {
     "arm64": "aarch64-linux-android",

@@ -22,7 +22,7 @@ from core.paths import cache_dir, portable
 from core.processes.commands import run
 from toolchains.compilers import linked_in
 from toolchains.compilers.families import Compilers, cross_conf, refuse
-from toolchains.compilers.sysroot import sysroot
+from toolchains.compilers.libstdcxx import sysroot
 from toolchains.targets import Target
 from toolchains.tools import table
 

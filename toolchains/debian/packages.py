@@ -21,9 +21,8 @@ from core.errors import HostError
 from core.files import disk_errors, locked, new_folder, sealed, sha256_bytes, sha256_file, write_json
 from core.paths import cache_dir
 from toolchains.debian.client import FRESH_SECONDS, ArchiveError, Item
-from toolchains.debian.host import host_arch
 from toolchains.debian.reader import Reader
-from toolchains.debian.sources import find_mirror
+from toolchains.debian.sources import find_mirror, host_arch
 from toolchains.debian.tree import unpack
 
 T = TypeVar("T")

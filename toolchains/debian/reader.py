@@ -23,12 +23,11 @@ from core.console import step
 from core.errors import HostError
 from core.files import disk_errors, sha256_bytes, write_atomic
 from core.paths import cache_dir
-from toolchains.debian import http, release
+from toolchains.debian import client, release
 from toolchains.debian.client import ArchiveError, Item, downloading, retrying
-from toolchains.debian.closure import Closure, find
 from toolchains.debian.deb import need_reader
-from toolchains.debian.index import Index, source_files
-from toolchains.debian.keys import keyring
+from toolchains.debian.index import Closure, Index, find, source_files
+from toolchains.debian.release import keyring
 from toolchains.debian.sources import find_mirror
 
 _MOST_RELEASE = 4 << 20
@@ -103,7 +102,7 @@ class Reader:
             step(said, "debian-lists", announce=False) as shown,
         ):
             signed = Path(name, "InRelease")
-            retrying(lambda: http.get(f"{base}/InRelease", signed, most=_MOST_RELEASE))
+            retrying(lambda: client.get(f"{base}/InRelease", signed, most=_MOST_RELEASE))
             raw = signed.read_bytes()
             new = release.read(raw, keys, self.suite)
             release.check_age(self.suite, new, self._kept_release(), time.time())
@@ -139,7 +138,7 @@ class Reader:
             with contextlib.suppress(_AbsentError):
                 _unless_absent(f"{base}/{folder}/by-hash/SHA256/{digest}", file, size, digest, watch)
                 return
-        http.get(f"{base}/{self._list_path}", file, size=size, sha256=digest, watch=watch)
+        client.get(f"{base}/{self._list_path}", file, size=size, sha256=digest, watch=watch)
 
     def _text(self) -> str:
         """The list of packages; its digest and the signature of the list that names it are checked each time."""
@@ -195,14 +194,14 @@ class Reader:
         if newest is not None:
             # Names in the archive lack the version's epoch.
             name = f"{package}_{unquote(version).rpartition(':')[2]}_{arch}.deb"
-            http.get(f"{newest.uri.rpartition('/')[0]}/{quote_path(name)}", folder / filename, sha256=sha256)
+            client.get(f"{newest.uri.rpartition('/')[0]}/{quote_path(name)}", folder / filename, sha256=sha256)
             return folder / filename
         mirror = find_mirror().uris[0]
         packages = folder / "Packages.xz"
-        http.get(f"{mirror.rstrip('/')}/dists/{self.suite}/{self._list_path}", packages)
+        client.get(f"{mirror.rstrip('/')}/dists/{self.suite}/{self._list_path}", packages)
         index = Index(lzma.decompress(packages.read_bytes()).decode("utf-8"))
         item = find(index, f"{package}={unquote(version)}", self.suite).item(mirror)
-        http.get(item.uri, folder / filename, sha256=sha256)
+        client.get(item.uri, folder / filename, sha256=sha256)
         return folder / filename
 
 
@@ -212,7 +211,7 @@ class _AbsentError(Exception):
 
 def _unless_absent(uri: str, file: Path, size: int, sha256: str, watch: Callable[[], None]) -> None:
     try:
-        http.get(uri, file, size=size, sha256=sha256, watch=watch)
+        client.get(uri, file, size=size, sha256=sha256, watch=watch)
     except ArchiveError as error:
         if error.absent:
             raise _AbsentError from error
@@ -229,7 +228,7 @@ def _get_all(items: Sequence[Item], folder: Path, watch: Callable[[], None]) -> 
     for item in items:
         file = folder / item.name
         if not (file.is_file() and file.stat().st_size == item.size):  # from the try before this one
-            http.get(item.uri, file, size=item.size, sha256=item.sha256, watch=watch)
+            client.get(item.uri, file, size=item.size, sha256=item.sha256, watch=watch)
 
 
 def _index(reader: Reader) -> Index:

@@ -24,7 +24,7 @@ from core.paths import cache_dir
 from core.processes.commands import run
 from toolchains.compilers import zig
 from toolchains.debian import packages as debian
-from toolchains.debian.host import host_arch
+from toolchains.debian.sources import host_arch
 from toolchains.debian.tree import own_loader_argv
 from toolchains.targets import Target
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.processes.commands import Done, run
-from toolchains.compilers.sysroot import library, sysroot
+from toolchains.compilers.libstdcxx import library, sysroot
 from toolchains.emulation import emulators, wine
 from toolchains.targets import Target
 

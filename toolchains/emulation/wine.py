@@ -18,7 +18,7 @@ from core.files import locked, new_folder, sealed, write_atomic
 from core.paths import cache_dir
 from core.processes.commands import need, run
 from toolchains.debian import packages as debian
-from toolchains.debian.host import host_arch, known_arch
+from toolchains.debian.sources import host_arch, known_arch
 from toolchains.targets import Target
 
 _SUITE = "bookworm"

@@ -5,29 +5,60 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from core.errors import BuildError
 from core.files import sha256_bytes, sha256_file, write_json
 from core.formats.bundle import Checks, CodeCheck, HardeningCheck
 from core.paths import cache_dir
-from toolchains.inspect import hardening, isa, isa_scan
+from toolchains.inspect import isa, isa_scan
 from toolchains.inspect import needs as inspect
+from toolchains.inspect.binary import Binary
 from toolchains.targets import Target
-from toolchains.tools import table
+from toolchains.tools import hardening, table
+
+MEANINGS: Mapping[str, str] = {
+    "pie": "is not position independent (-fPIE and -pie): it is loaded at the same address every time",
+    "high_entropy": "does not take addresses beyond 4 GiB (--high-entropy-va)",
+    "relro": "has no part that becomes read-only after loading (-z relro)",
+    "bind_now": "looks functions up when they are first called (-z now)",
+    "nx": "has memory that is both written to and executed (-z noexecstack)",
+    "stack_protector": "does not watch its stack (-fstack-protector-strong)",
+    "fortify": "calls the C library without its checks of sizes (_FORTIFY_SOURCE)",
+    "assertions": "uses the C++ library without its checks of bounds (_GLIBCXX_ASSERTIONS)",
+}
+"""Every property that may be promised, and what a binary without it is or does."""
+
+_PROGRAMS_ONLY = frozenset({"fortify", "assertions", "stack_protector"})
+"""What a whole program of ours is sure to use. A small library may have no array at all, and so nothing to watch."""
+
+
+def promised(target: Target, binary: Binary) -> tuple[str, ...]:
+    """What ``binary``, compiled by us for ``target``, must have."""
+    if binary.kind == "object":
+        return ()
+    names: list[str] = list(hardening(target.libc)["promises"])
+    if binary.kind == "library":
+        names = [name for name in names if name not in _PROGRAMS_ONLY]
+    if target.bits == 32:
+        names = [name for name in names if name != "high_entropy"]
+    return tuple(names)
+
+
+def lacking(target: Target, binary: Binary) -> tuple[str, ...]:
+    """The properties that ``binary`` lacks."""
+    return tuple(name for name in promised(target, binary) if name not in binary.hardening)
+
+
+def problems(target: Target, binary: Binary) -> Iterator[str]:
+    """The same in words: ``pte_runner has no part that becomes read-only after loading (-z relro)``."""
+    for name in lacking(target, binary):
+        yield f"{binary.name} {MEANINGS[name]}"
+
 
 _ROOM = Path(__file__).parent
-_SOURCES = (
-    "isa.toml",
-    "isa.py",
-    "isa_x86.py",
-    "isa_scan.py",
-    "code.py",
-    "symbols.py",
-    "symbols_coff.py",
-    "archives.py",
-)
+_SOURCES = ("isa.toml", "isa.py", "isa_scan.py", "symbols.py", "archives.py")
 """What decides the outcome of a scan besides the file."""
 _SHOWN = 5
 _BINARIES = (".a", ".lib", ".so", ".dylib", ".dll", ".exe", ".o", ".obj")
@@ -145,7 +176,7 @@ def _refused(target: Target, findings: Sequence[isa_scan.Finding]) -> BuildError
 def check_hardening(
     target: Target, binaries: Sequence[inspect.Binary], folder: Path, *, prebuilt: Sequence[Path] = ()
 ) -> tuple[HardeningCheck, ...]:
-    """Compare programs and shared libraries with what `toolchains.inspect.hardening` promises of the target.
+    """Compare programs and shared libraries with what `toolchains.inspect.checks` promises of the target.
 
     Args:
         prebuilt: those that were compiled elsewhere: what they lack is noted, and nothing is refused.
@@ -154,7 +185,7 @@ def check_hardening(
         BuildError: one of ours lacks something.
     """
     files = [item for item in binaries if item.kind != "object"]
-    found = [text for item in files if item.path not in prebuilt for text in hardening.problems(target, item)]
+    found = [text for item in files if item.path not in prebuilt for text in problems(target, item)]
     if found:
         raise BuildError(
             f"What was built for {target.name} is not hardened as promised.",
@@ -163,9 +194,7 @@ def check_hardening(
             found,
         )
     return tuple(
-        HardeningCheck(
-            path=item.path.relative_to(folder).as_posix(), has=item.hardening, lacks=hardening.lacking(target, item)
-        )
+        HardeningCheck(path=item.path.relative_to(folder).as_posix(), has=item.hardening, lacks=lacking(target, item))
         for item in files
     )
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolchains.inspect import archives, code, isa_x86
-from toolchains.inspect.code import Function, Run
+from toolchains.inspect import archives, symbols
 from toolchains.inspect.isa import UNKNOWN, Architecture, Encodings, Table, table
+from toolchains.inspect.symbols import Function, Run
 from toolchains.targets import Target
 
 if TYPE_CHECKING:
@@ -17,6 +18,76 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     Words = npt.NDArray[np.uint32]
+
+_SEGMENTS = frozenset({0x26, 0x2E, 0x36, 0x3E, 0x64, 0x65, 0x67})
+_IMMEDIATE = frozenset({0x70, 0x71, 0x72, 0x73, 0xC2, 0xC4, 0xC5, 0xC6})
+"""Opcodes of map 1 that end with an immediate byte; in map 3 all do, in maps 2, 5 and 6 none does."""
+
+
+@dataclass(frozen=True)
+class Vector:
+    """An instruction with a VEX or EVEX prefix."""
+
+    size: int
+    evex: bool
+    map: int
+    """1 to 3 are 0F, 0F38 and 0F3A; 5 and 6 those of half precision."""
+    prefix: int
+    """0 to 3: none, 66, F3, F2."""
+    opcode: int
+
+
+def is_evex(code: bytes, offset: int, wide: bool) -> bool:
+    """Whether the instruction at ``offset`` has AVX-512's prefix; ``wide`` in 64-bit code."""
+    while offset < len(code) and code[offset] in _SEGMENTS:
+        offset += 1
+    if code[offset : offset + 1] != b"\x62":
+        return False
+    # In 32-bit code the byte is BOUND unless what follows could not be its ModR/M.
+    return wide or (offset + 1 < len(code) and code[offset + 1] >= 0xC0)
+
+
+def vector_at(code: bytes, start: int, wide: bool) -> Vector | None:
+    """The VEX or EVEX instruction at ``start``; ``None`` when there is none, or not a whole one."""
+    at = start
+    try:
+        while code[at] in _SEGMENTS:
+            at += 1
+        kind, first = code[at], code[at + 1]
+        if kind not in {0x62, 0xC4, 0xC5} or (not wide and first < 0xC0):
+            return None
+        if kind == 0xC5:
+            number, prefix, at = 1, first & 3, at + 2
+        elif kind == 0xC4:
+            number, prefix, at = first & 0x1F, code[at + 2] & 3, at + 3
+        else:
+            number, prefix, at = first & 7, code[at + 2] & 3, at + 4
+        opcode, form = code[at], code[at + 1]
+        at += 2
+        mode, register = form >> 6, form & 7
+        if mode != 3:
+            if register == 4:
+                register = code[at] & 7
+                at += 1
+            at += {0: 4 * (register == 5), 1: 1, 2: 4}[mode]
+        at += number == 3 or (number == 1 and opcode in _IMMEDIATE)
+    except IndexError:
+        return None
+    return Vector(at - start, kind == 0x62, number, prefix, opcode) if at <= len(code) else None
+
+
+def feature_of(table: Sequence[Mapping[str, Any]], found: Vector) -> str:
+    """What an instruction that the disassembler does not know needs, by the rows ``x86.vectors`` of ``isa.toml``."""
+    for row in table:
+        if (
+            row.get("evex", found.evex) == found.evex
+            and found.map in row["maps"]
+            and found.prefix in row.get("prefixes", (found.prefix,))
+            and found.opcode in row.get("opcodes", (found.opcode,))
+        ):
+            return str(row["feature"])
+    return UNKNOWN
+
 
 _ARCHITECTURE = {"a32": "a32", "t32": "a32", "a64": "a64", "x86": "x86", "x64": "x86"}
 _CONDITION = re.compile(r"(\w+?)(?:eq|ne|cs|hs|cc|lo|mi|pl|vs|vc|hi|ls|ge|lt|gt|le)((?:\..*)?)")
@@ -161,15 +232,15 @@ class _Scanner:
                 done = address + size
                 name = mnemonic.rpartition(" ")[2]  # without lock and rep
                 if candidates(name):
-                    evex = isa_x86.is_evex(data, address, wide)
+                    evex = is_evex(data, address, wide)
                     exact = (name, operands) if wide or not evex else self._exact(data[address:done], name, operands)
                     feature = architecture.feature(exact[0], exact[1], evex)
                     if feature:
                         found.append(_Use(run.address + address, f"{mnemonic} {operands}".strip(), feature))
             position = done
             if position < len(data):
-                vector = isa_x86.vector(data, position, wide)
-                feature = isa_x86.feature(architecture.vectors, vector) if vector else UNKNOWN
+                vector = vector_at(data, position, wide)
+                feature = feature_of(architecture.vectors, vector) if vector else UNKNOWN
                 size = vector.size if vector else 1
                 text = f"the bytes {data[position : position + max(size, 4)].hex(' ')}"
                 found.append(_Use(run.address + position, text, feature))
@@ -206,7 +277,7 @@ def scan(target: Target, path: Path) -> Scan:
     features: set[str] = set()
     findings: list[Finding] = []
     for member, data in archives.objects(path, path.read_bytes()):
-        listed, has = code.functions(path, member, data)
+        listed, has = symbols.functions(path, member, data)
         named = named or has
         for function in listed:
             count, uses = _of_function(scanner, function)

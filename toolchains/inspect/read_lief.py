@@ -44,7 +44,7 @@ def read(path: Path, data: bytes, member: str, here: tuple[str, ...], kind: Form
 
 
 def _read(path: Path, data: bytes, member: str, here: tuple[str, ...], kind: Format) -> list[Binary]:
-    from toolchains.inspect.quiet_lief import lief
+    from toolchains.inspect.symbols import lief
 
     lief.logging.disable()
     if kind == "mach-o":
@@ -132,7 +132,7 @@ def _macho(path: Path, item: Any, member: str, here: tuple[str, ...]) -> Binary:
 
 
 def _pe_hardening(item: Any) -> Iterator[str]:
-    from toolchains.inspect.quiet_lief import lief
+    from toolchains.inspect.symbols import lief
 
     flags, header = lief.PE.OptionalHeader.DLL_CHARACTERISTICS, item.optional_header
     # Without a table of relocations the flag alone moves nothing.
@@ -149,7 +149,7 @@ def _pe_hardening(item: Any) -> Iterator[str]:
 
 
 def _pe(path: Path, item: Any, member: str, here: tuple[str, ...]) -> Binary:
-    from toolchains.inspect.quiet_lief import lief
+    from toolchains.inspect.symbols import lief
 
     library = item.header.has_characteristic(lief.PE.Header.CHARACTERISTICS.DLL)
     flags = lief.PE.OptionalHeader.DLL_CHARACTERISTICS

@@ -6,12 +6,25 @@ System V ABI, chapter 4; ELF for the Arm Architecture, 5.5.5 (mapping symbols); 
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import functools
+import itertools
+import struct
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
+
+import lief
+
+from toolchains.inspect.archives import broken, format_of
+
+__all__ = ["lief"]
+
+lief.disable_leak_warning()
+
 
 Mode = Literal["a32", "t32", "a64", "x86", "x64", "data"]
 
@@ -80,8 +93,6 @@ def _mode(machine: Any) -> Mode | None:
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
     """Without lief's warnings of numbers that it has no name for."""
-    from toolchains.inspect.quiet_lief import lief
-
     lief.logging.disable()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -90,8 +101,6 @@ def _quietly() -> Iterator[None]:
 
 @functools.cache
 def _elf_config() -> Any:
-    from toolchains.inspect.quiet_lief import lief
-
     config = lief.ELF.ParserConfig()
     config.parse_relocations = config.parse_dyn_symbols = config.parse_symbol_versions = False
     config.parse_notes = config.parse_overlay = False
@@ -104,8 +113,6 @@ def elf(data: bytes) -> Symbols:
     Raises:
         ValueError: damaged; or another error of lief's.
     """
-    from toolchains.inspect.quiet_lief import lief
-
     with _quietly():
         item = lief.ELF.parse(data, _elf_config())
         if item is None or len(data) < _HEADER:
@@ -114,8 +121,6 @@ def elf(data: bytes) -> Symbols:
 
 
 def _elf(data: bytes, item: Any) -> Symbols:
-    from toolchains.inspect.quiet_lief import lief
-
     head, kinds = item.header, lief.ELF.Section.TYPE
     mode = _mode(head.machine_type)
     if mode is None or head.identity_data != lief.ELF.Header.ELF_DATA.LSB:
@@ -144,8 +149,6 @@ def _elf(data: bytes, item: Any) -> Symbols:
 
 
 def _elf_symbols(sections: dict[int, Section], symbols: list[Any]) -> None:
-    from toolchains.inspect.quiet_lief import lief
-
     kinds, file = lief.ELF.Symbol.TYPE, ""
     for symbol in symbols:
         kind, local = symbol.type, symbol.binding == lief.ELF.Symbol.BINDING.LOCAL
@@ -171,8 +174,6 @@ def macho(data: bytes) -> Symbols:
     Raises:
         ValueError: damaged; or another error of lief's.
     """
-    from toolchains.inspect.quiet_lief import lief
-
     with _quietly():
         file = lief.MachO.parse(data, lief.MachO.ParserConfig.quick)
         if file is None or len(data) < _HEADER:
@@ -185,8 +186,6 @@ def macho(data: bytes) -> Symbols:
 
 
 def _macho(data: bytes, item: Any) -> Symbols:
-    from toolchains.inspect.quiet_lief import lief
-
     mode, base = _mode(item.header.cpu_type), item.fat_offset
     wide = item.header.magic == lief.MachO.MACHO_TYPES.MAGIC_64
     part_of(data, base, (32 if wide else 28) + item.header.sizeof_cmds)
@@ -224,3 +223,135 @@ def _macho(data: bytes, item: Any) -> Symbols:
                 section.modes[start] = "data"
                 section.modes.setdefault(start + length, mode)
     return Symbols(list(sections.values()), named)
+
+
+_COFF_MODES: dict[int, Mode] = {0x14C: "x86", 0x8664: "x64", 0xAA64: "a64"}
+
+
+def _table(data: bytes, offset: int, count: int, form: str) -> list[Any]:
+    return list(struct.iter_unpack(form, part_of(data, offset, count * struct.calcsize(form))))
+
+
+def _text(table: bytes, offset: int) -> str:
+    end = table.find(b"\0", offset)
+    return table[offset : end if end >= 0 else len(table)].decode(errors="replace")
+
+
+def coff(data: bytes) -> Symbols:
+    """Sections and symbols of a COFF object, the kind with many sections included."""
+    if data[:4] == b"\0\0\xff\xff":
+        (machine,) = struct.unpack_from("<H", data, 6)
+        count, table, number = struct.unpack_from("<III", data, 44)
+        return _coff(data, machine, 56, count, (table, number, "<8sIiHBB"))
+    machine, count, _, table, number, skip, _ = struct.unpack_from("<HHIIIHH", data)
+    return _coff(data, machine, 20 + skip, count, (table, number, "<8sIhHBB"))
+
+
+def pe(data: bytes) -> Symbols:
+    """Sections and symbols of a program or DLL for Windows; most linkers write no symbols."""
+    (start,) = struct.unpack_from("<I", data, 0x3C)
+    if part_of(data, start, 4) != b"PE\0\0":
+        raise ValueError("no PE header")
+    machine, count, _, table, number, skip, _ = struct.unpack_from("<HHIIIHH", data, start + 4)
+    return _coff(data, machine, start + 24 + skip, count, (table, number, "<8sIhHBB"))
+
+
+def _coff(data: bytes, machine: int, offset: int, count: int, symbols: tuple[int, int, str]) -> Symbols:
+    mode = _COFF_MODES.get(machine)
+    if mode is None:
+        return Symbols([], named=True)
+    sections: dict[int, Section] = {}
+    for index, row in enumerate(_table(data, offset, count, "<8sIIIIIIHHI"), 1):
+        name, virtual, address, size, offset_in_file, *_, flags = row
+        if flags & 0x20 and size:  # IMAGE_SCN_CNT_CODE
+            # What is behind a program's section in the file pads a page.
+            size = min(size, virtual) if virtual else size
+            sections[index] = Section(_text(name, 0), address, part_of(data, offset_in_file, size), mode)
+    table, number, form = symbols
+    rows = _table(data, table, number, form) if table else []
+    strings = data[table + number * struct.calcsize(form) :]
+    left = 0
+    for row in rows:
+        if left:  # auxiliary rows of the symbol before
+            left -= 1
+            continue
+        short, value, index, kind, storage, left = row
+        section = sections.get(index)
+        # A function's type, or an external symbol
+        if section is not None and (kind >> 4 == 2 or storage == 2):
+            long = short[:4] == b"\0\0\0\0"
+            name = _text(strings, int.from_bytes(short[4:], "little")) if long else _text(short, 0)
+            if name and not name.startswith("."):  # sections' own symbols, and labels
+                section.start(section.address + value, bare(name, mode == "x86"))
+    return Symbols(list(sections.values()), bool(rows))
+
+
+_READERS = {"elf": elf, "coff": coff, "pe": pe, "mach-o": macho}
+_BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
+
+
+@dataclass(frozen=True)
+class Run:
+    """Instructions of one kind in a row."""
+
+    mode: Mode
+    address: int
+    code: bytes
+
+
+@dataclass(frozen=True)
+class Function:
+    """One function; where symbols are missing, whatever lies before the first one."""
+
+    names: tuple[str, ...]
+    """All names it goes by; the section's in brackets where there is none."""
+    file: str
+    """The object or source file it came from, if that is known."""
+    runs: tuple[Run, ...]
+
+
+def functions(path: Path, member: str, data: bytes) -> tuple[list[Function], bool]:
+    """All functions of one object file, library or program, and whether it has a table of symbols.
+
+    Args:
+        path: the file, for messages.
+        member: the member of an archive that ``data`` is; empty for a file of its own.
+
+    Raises:
+        BuildError: damaged, or none of the formats.
+    """
+    label = path.with_name(f"{path.name}({member.replace('/', '_')})") if member else path
+    if data[:4] in _BITCODE:
+        raise broken(label, "it holds LLVM bitcode, whose instructions the linker chooses: build without -flto")
+    reader = _READERS.get(format_of(data))
+    if reader is None:
+        raise broken(label, "it is not an ELF, PE, COFF or Mach-O file")
+    try:
+        read = reader(data)
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, SystemError, ValueError, struct.error) as error:
+        raise broken(label, str(error)) from error
+    return [function for section in read.sections for function in _cut(section, member)], read.named
+
+
+def _cut(section: Section, file: str) -> Iterator[Function]:
+    """The section cut at the functions' addresses."""
+    end = section.address + len(section.code)
+    starts = sorted(section.starts)
+    if not starts or starts[0] != section.address:
+        starts.insert(0, section.address)
+    switches = sorted(section.modes)
+    for begin, stop in zip(starts, [*starts[1:], end], strict=True):
+        known = section.starts.get(begin, [(f"({section.name})", "")])
+        runs = tuple(_runs(section, begin, stop, switches))
+        if runs:
+            yield Function(tuple(dict.fromkeys(name for name, _ in known)), known[0][1] or file, runs)
+
+
+def _runs(section: Section, begin: int, stop: int, switches: list[int]) -> Iterator[Run]:
+    first = bisect.bisect_right(switches, begin)
+    mode = section.modes[switches[first - 1]] if first else section.mode
+    bounds = [begin, *switches[first : bisect.bisect_left(switches, stop)], stop]
+    for start, end in itertools.pairwise(bounds):
+        mode = section.modes.get(start, mode)
+        if mode != "data" and end > start:
+            yield Run(mode, start, section.code[start - section.address : end - section.address])

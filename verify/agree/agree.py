@@ -105,7 +105,7 @@ def _name(executor: Executor, program: str) -> str:
     return f"{executor.target} {executor.platform.cpu}: {program}"
 
 
-def compare(subject: Subject, executors: Sequence[Executor], again: bool = False) -> list[Column]:
+def compare(subject: Subject, executors: Sequence[Executor]) -> list[Column]:
     """Compare all programs on all executors.
 
     Raises:
@@ -116,7 +116,7 @@ def compare(subject: Subject, executors: Sequence[Executor], again: bool = False
         for one in subject.programs
         for executor in executors
     ]
-    sweep("comparing", cells, Journal.of(subject.journal, Cell), again=again, remark=_remark)
+    sweep("comparing", cells, Journal.of(subject.journal, Cell), remark=_remark)
     return columns(subject.journal, executors, [one.about.name for one in subject.programs])
 
 
@@ -153,12 +153,12 @@ def run(request: Agree) -> None:
     else:
         subject = of_zoo(list(prepare(abouts)))
     try:
-        found = compare(subject, executors, request.again)
+        found = compare(subject, executors)
     finally:
         if request.update:
             names = [name for family in subject.families.values() for name in family]
             publish(subject.families, columns(subject.journal, executors, names))
-    show(found, subject, request.json)
+    show(found, subject)
     wrong = [f"{name} on {one.target} {one.cpu}" for one in found for name, cell in one.cells.items() if cell.wrong]
     if wrong:
         count = sum(len(one.cells) for one in found)
@@ -170,16 +170,8 @@ def run(request: Agree) -> None:
         )
 
 
-def show(found: Sequence[Column], subject: Subject, as_json: bool) -> None:
-    """Print a table with a line for each program, or for each family and executor if there are many; or JSON."""
-    if as_json:
-        said = [
-            {"target": one.target, "cpu": one.cpu, "how": one.how,
-             "cells": {name: cell.model_dump(mode="json") for name, cell in one.cells.items()}}
-            for one in found
-        ]  # fmt: skip
-        console.print_json({"engine": ENGINE, "columns": said})
-        return
+def show(found: Sequence[Column], subject: Subject) -> None:
+    """Print a table with a line for each program, or for each family and executor if there are many."""
     title = f"Engine {ENGINE} against upstream's runtime: the same bits, or the largest difference"
     names = [one.about.name for one in subject.programs]
     if len(found) <= 4 and len(names) <= MANY:

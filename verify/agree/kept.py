@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from core import console
 from toolchains.emulation import platforms
-from toolchains.targets import load_targets
+from toolchains.targets import Target, load_targets
 from verify.agree.programs import INFINITE, Cell
 from verify.tables import Row, Table
 

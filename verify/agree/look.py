@@ -5,12 +5,9 @@ A device is a platform of comparisons for processors that no emulator of single 
 
 from __future__ import annotations
 
-import io
 import json
-import re
 import shutil
 import subprocess
-import tarfile
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from core.errors import DeadlineError, HostError, MismatchError
+from core.errors import HostError, MismatchError
 from core.files import sha256_file
 from core.formats.bundle import Bundle
 from toolchains.emulation import platforms

@@ -18,7 +18,7 @@ from torch import nn
 from core.errors import ExportError
 from models.export import RECORD, export_request
 from models.loading import reference
-from models.lowering.quiet import log_path
+from models.lowering.progress import log_path
 from models.reference.host import Host
 from models.request import Request
 from models.request.options import Options

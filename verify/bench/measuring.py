@@ -289,9 +289,7 @@ def _figures(ours: Case, theirs: Case) -> Figures:
     )  # fmt: skip
 
 
-def sweep(
-    what: str, bundles: tuple[Bundle, Bundle], subjects: Sequence[Subject], rounds: int, again: bool = False
-) -> dict[str, Measured]:
+def sweep(what: str, bundles: tuple[Bundle, Bundle], subjects: Sequence[Subject], rounds: int) -> dict[str, Measured]:
     """Measure all programs, in random order; results by their names, in the given order.
 
     What was measured while others used the machine is measured again.
@@ -306,7 +304,7 @@ def sweep(
         cells.append(sweeping.Cell(one.name, key, partial(measure, bundles, one, rounds)))
     random.shuffle(cells)
     found = sweeping.sweep(
-        "measuring", cells, Journal.of(what, Measured), again=again, holds=lambda seen: seen.others <= QUIET,
+        "measuring", cells, Journal.of(what, Measured), holds=lambda seen: seen.others <= QUIET,
         remark=_remark,
     )  # fmt: skip
     return {one.name: found[one.name] for one in subjects}

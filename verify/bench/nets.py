@@ -20,8 +20,7 @@ from core.paths import dist_part
 from core.processes import sweep as sweeping
 from core.processes.sweep import Journal
 from models.request import versions
-from models.zoo.schemes import get_scheme
-from models.zoo.tables import read
+from models.zoo.schemes import get_scheme, read
 from verify.programs import Made, Maker, pick
 
 TABLE = Path(__file__).with_name("nets.toml")
@@ -155,7 +154,7 @@ def key(program: Exported) -> str:
     )
 
 
-def export(programs: Sequence[Exported], again: bool = False) -> dict[str, Made]:
+def export(programs: Sequence[Exported]) -> dict[str, Made]:
     """Export what is not there yet; results by the programs' names, in their order."""
     environment.ensure_export()  # before the keys, which name its versions
     with Maker("verify.bench.making", ("nets",)) as maker:
@@ -165,6 +164,6 @@ def export(programs: Sequence[Exported], again: bool = False) -> dict[str, Made]
 
         cells = [sweeping.Cell(one.name, key(one), partial(work, one)) for one in programs]
         return sweeping.sweep(
-            "exporting", cells, Journal.of("nets-export", Made), again=again, remark=lambda made: made.remark,
+            "exporting", cells, Journal.of("nets-export", Made), remark=lambda made: made.remark,
             holds=lambda made: bool(made.error) or (dist_part("nets") / made.folder / DESCRIPTION).is_file(),
         )  # fmt: skip

@@ -58,17 +58,13 @@ def run(request: Bench) -> None:
         file = _file(folder, name)
         inputs = sorted(folder.glob(f"{file.stem}.[0-9].npy"))
         subjects.append(Subject(name, file, tuple(inputs)))
-    seen = sweep("bench-operators", engines(), subjects, request.runs, request.again)
+    seen = sweep("bench-operators", engines(), subjects, request.runs)
     about = _about(seen, request.runs)
     if request.update:
         quiet = undisturbed(seen)
         slow = {name: one for name, one in quiet.items() if one.error or one.ratio() > 1}
         rest = f"All of the other {len(quiet) - len(slow)} uses are faster."
         OPERATORS.write(f"{table_of(HEADINGS, lines(sizes, slow))}\n{rest} {about}\n")
-    if request.json:
-        rows = {name: {"sizes": sizes[name], **one.model_dump(mode="json")} for name, one in seen.items()}
-        console.print_json({"rounds": request.runs, "machine": machine(), "rows": rows})
-        return
     console.table("lean beside executorch", HEADINGS, lines(sizes, seen), caption=about)
 
 

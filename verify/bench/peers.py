@@ -131,7 +131,7 @@ class Measured(Watched):
     """What multiply-adds or bytes take at that speed, whichever takes longer."""
 
 
-def convert(cells: Sequence[Wanted], runtimes: Sequence[str], again: bool) -> dict[tuple[str, str], str]:
+def convert(cells: Sequence[Wanted], runtimes: Sequence[str]) -> dict[tuple[str, str], str]:
     """Convert what is not there yet; by runtime and cell why there is nothing, empty if there is."""
     environment.ensure_export()
     files = [_CONVERTING, bootstrap.lock_file("peers"), *CODE]
@@ -161,7 +161,7 @@ def convert(cells: Sequence[Wanted], runtimes: Sequence[str], again: bool) -> di
             for name, (runtime, one) in todo.items()
         ]
         found = sweeping.sweep(
-            "converting", sweep, Journal.of("peers-convert", Made), again=again, remark=lambda made: made.remark,
+            "converting", sweep, Journal.of("peers-convert", Made), remark=lambda made: made.remark,
             holds=lambda made: bool(made.error) or (dist_part("nets") / made.folder).is_dir(),
         )  # fmt: skip
     why = {(runtime, one.name): RUNTIMES[runtime].floats_only for one in cells for runtime in runtimes}
@@ -246,23 +246,23 @@ def roofline(lean: Bundle) -> dict[int, tuple[float, float]]:
     return {one["threads"]: (one["gflops"], one["gbytes_per_s"]) for one in points}
 
 
-def sweep(
-    cells: Sequence[Wanted], runtimes: Sequence[str], lean: Bundle, rounds: int, again: bool
-) -> dict[str, Measured]:
+def sweep(cells: Sequence[Wanted], runtimes: Sequence[str], lean: Bundle, rounds: int) -> dict[str, Measured]:
     """Export, convert and measure what is not there yet; results by the cells' names, in their order."""
-    programs = export([one.program for one in cells], again)
-    made = convert(cells, runtimes, again)
+    programs = export([one.program for one in cells])
+    made = convert(cells, runtimes)
     work, code = [], [sha256_file(_RUNNING), bundle_digest(lean), rounds]
     for one in cells:
         if broken := made[TORCH, Wanted(one.net, 32).name]:
-            raise BuildError(f"{one.net} has no outputs to compare with.", broken, "./inv self.peers --again")
+            raise BuildError(
+                f"{one.net} has no outputs to compare with.", broken, "rm dist/sweeps/peers*; ./inv self.peers"
+            )
         why = {LEAN: programs[one.program.name].error} | {name: made[name, one.name] for name in runtimes}
         files = [_case(one, name, lean).program for name in why if not why[name]]
         key = sha256_bytes(json.dumps([code, why, [sha256_file(file) for file in files]]).encode())
         work.append(sweeping.Cell(one.name, key, partial(measure, one, why, lean, rounds)))
     random.shuffle(work)
     found = sweeping.sweep(
-        "measuring", work, Journal.of("peers", Measured), again=again, holds=lambda seen: seen.others <= QUIET,
+        "measuring", work, Journal.of("peers", Measured), holds=lambda seen: seen.others <= QUIET,
         remark=lambda seen: f"others used {seen.others} processors" if seen.others > QUIET else "",
     )  # fmt: skip
     return {one.name: found[one.name] for one in cells}
@@ -385,7 +385,7 @@ def run(request: Peers) -> None:
     every = {one.name: one for net in NETS for bits in FAR for one in [Wanted(net, bits)]}
     chosen = [every[name] for name in pick(every, request.only, EXAMPLE)]
     runtimes = pick(RUNTIMES, request.runtimes, EXAMPLE)
-    cells = sweep(chosen, runtimes, engine(LEAN), request.runs, request.again)
+    cells = sweep(chosen, runtimes, engine(LEAN), request.runs)
     tables = {
         "latency": latencies(cells), "rest": _table(cells, _rest), "outputs": _table(cells, _apart),
         "reasons": [["runtime", "net", "why there is no figure"], *map(list, reasons(cells))],

@@ -146,22 +146,18 @@ def run(request: Bench) -> None:
     """
     chosen = choose(request.only)
     bundles = engines()
-    made = export(chosen, request.again)
+    made = export(chosen)
     ready = [one for one in chosen if not made[one.name].error]
     if not ready:
         first = made[chosen[0].name]
         raise ConfigError(
             "The export of every net failed.", first.error, "./inv self.bench --what nets --only resnet18"
         )
-    seen = sweep("nets", bundles, [subject(one) for one in ready], request.runs, request.again)
+    seen = sweep("nets", bundles, [subject(one) for one in ready], request.runs)
     rows = [(one, seen.get(one.name) or Measured(error=made[one.name].error)) for one in chosen]
     if request.update:
         quiet = undisturbed(seen)
         keep([row for row in rows if row[0].name in quiet], machine(), request.runs)
-    if request.json:
-        said = [{"net": one.net.name, "scheme": one.scheme, **found.model_dump(mode="json")} for one, found in rows]
-        console.print_json({"rounds": request.runs, "machine": machine(), "rows": said})
-        return
     if len(rows) <= MANY:
         console.table("lean : executorch", FULL, full(rows))
     if far := differing(rows):

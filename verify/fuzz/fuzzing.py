@@ -110,7 +110,7 @@ def fuzz(program: Path, corpus: Path, seconds: int, log: Path) -> Outcome:
     )
 
 
-def run(minutes: float, as_json: bool) -> None:
+def run(minutes: float) -> None:
     """Build, seed, fuzz, report.
 
     Raises:
@@ -123,11 +123,8 @@ def run(minutes: float, as_json: bool) -> None:
     corpus = cache_dir("fuzz", "corpus")
     seeds(corpus, log)
     outcome = fuzz(program, corpus, max(1, round(minutes * 60)), log)
-    if as_json:
-        console.print_json({**outcome.__dict__, "findings": list(outcome.findings)})
-    else:
-        shown = {**outcome.__dict__, "findings": len(outcome.findings)}
-        console.table("Fuzzing the engine lean", list(shown), [list(map(str, shown.values()))])
+    shown = {**outcome.__dict__, "findings": len(outcome.findings)}
+    console.table("Fuzzing the engine lean", list(shown), [list(map(str, shown.values()))])
     if outcome.findings:
         raise MismatchError(
             f"{len(outcome.findings)} programs crash, leak or hang the engine.",

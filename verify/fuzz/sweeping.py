@@ -48,14 +48,13 @@ class Part:
     file: Path
     first: int
     count: int
-    every: int
     argv: tuple[str, ...]
 
     @property
     def key(self) -> str:
         """What the outcome depends on."""
         tools = [sha256_file(Path(word)) for word in self.argv]
-        return sha256_bytes(json.dumps([tools, sha256_file(self.file), self.count, self.every]).encode())[:16]
+        return sha256_bytes(json.dumps([tools, sha256_file(self.file), self.count]).encode())[:16]
 
     @property
     def name(self) -> str:
@@ -92,19 +91,18 @@ def programs(pattern: str) -> dict[str, Path]:
     return found
 
 
-def parts(form: str, name: str, file: Path, argv: tuple[str, ...], every: int) -> list[Part]:
+def parts(form: str, name: str, file: Path, argv: tuple[str, ...]) -> list[Part]:
     """All patches of a program, divided."""
     said = subprocess.run([argv[0], os.fspath(file)], capture_output=True, text=True, check=True).stdout
     patches = int(json.loads(said)["patches"])
-    step = _PART * every
-    return [Part(form, name, file, first, min(step, patches - first), every, argv) for first in range(0, patches, step)]
+    return [Part(form, name, file, at, min(_PART, patches - at), argv) for at in range(0, patches, _PART)]
 
 
 def attempt(part: Part) -> Tried:
     """Try a part's files."""
     argv = [
         "nice", "-n", "10", part.argv[0], os.fspath(part.file), "--run", f"--first={part.first}",
-        f"--count={part.count}", f"--every={part.every}", f"--cpu_seconds={_SECONDS}",
+        f"--count={part.count}", f"--cpu_seconds={_SECONDS}",
     ]  # fmt: skip
     done = commands.run(argv, error=None, timeout=_PART_LIMIT, what=f"Trying {part.program}")
     lines = [json.loads(line) for line in done.stdout.splitlines()]
@@ -118,26 +116,23 @@ def attempt(part: Part) -> Tried:
     return Tried(tried=lines[-1]["tried"], sums=lines[-1]["sums"], findings=findings)
 
 
-def sweep(todo: Sequence[Part], again: bool) -> list[tuple[Part, Tried]]:
+def sweep(todo: Sequence[Part]) -> list[tuple[Part, Tried]]:
     """Try all parts, as many at once as there are processors."""
     cells = [
-        sweeps.Cell(
-            part.name, part.key, partial(attempt, part), part.count // part.every, f"{part.form} {part.program}"
-        )
+        sweeps.Cell(part.name, part.key, partial(attempt, part), part.count, f"{part.form} {part.program}")
         for part in todo
     ]
     journal = Journal.of("fuzz", Tried)
-    found = sweeps.sweep("trying", cells, journal, again=again, jobs=os.cpu_count() or 1)
+    found = sweeps.sweep("trying", cells, journal, jobs=os.cpu_count() or 1)
     return [(part, found[part.name]) for part in todo]
 
 
-def run(form: str, pattern: str, every: int, as_json: bool, again: bool = False) -> None:
+def run(form: str, pattern: str) -> None:
     """Build, try, report.
 
     Args:
         form: one of `FORMS`; all when empty.
         pattern: names of programs of the zoo, as ``mlp-*,conv-qs8``; all when empty.
-        every: try each so-many-th patch only.
 
     Raises:
         MismatchError: a file crashed, hung, leaked, was refused without words, or had two answers.
@@ -150,9 +145,9 @@ def run(form: str, pattern: str, every: int, as_json: bool, again: bool = False)
     todo = []
     for one in (form,) if form else FORMS:
         argv = (os.fspath(build(one, "sweep_program", log)),)
-        todo += [part for name, file in files.items() for part in parts(one, name, file, argv, every)]
-    found = sweep(todo, again)
-    report(found, as_json)
+        todo += [part for name, file in files.items() for part in parts(one, name, file, argv)]
+    found = sweep(todo)
+    report(found)
 
 
 _WORDS = re.compile(
@@ -169,7 +164,7 @@ def what(finding: Mapping[str, Any]) -> str:
     return f"{finding['outcome']}: " + re.sub(r"0x[0-9a-f]+|\d{3,}", "N", said)
 
 
-def report(found: Sequence[tuple[Part, Tried]], as_json: bool) -> None:
+def report(found: Sequence[tuple[Part, Tried]]) -> None:
     """Print the sums a form and program, and what was found."""
     sums: dict[tuple[str, str], Counter[str]] = {}
     findings = []
@@ -185,19 +180,12 @@ def report(found: Sequence[tuple[Part, Tried]], as_json: bool) -> None:
     for _, finding in findings:
         groups.setdefault(what(finding), []).append(finding)
     names = ("tried", "refused", "ran", "findings")
-    if as_json:
-        rows = [
-            {"form": form, "program": name, **{key: count[key] for key in names}}
-            for (form, name), count in sums.items()
-        ]
-        console.print_json({"programs": rows, "groups": groups})
-    else:
-        table = [[form, name, *(str(count[key]) for key in names)] for (form, name), count in sorted(sums.items())]
-        table.append(["all", "", *(str(sum(count[key] for count in sums.values())) for key in names)])
-        console.table("Every number changed, one at a time", ["form", "program", *names], table)
-        for said, group in sorted(groups.items(), key=lambda item: -len(item[1])):
-            example = "{program}: {path} {was} -> {now}\n{report}".format(**group[0])
-            console.note(f"[{len(group)}] {said}\n    e.g. {example}")
+    table = [[form, name, *(str(count[key]) for key in names)] for (form, name), count in sorted(sums.items())]
+    table.append(["all", "", *(str(sum(count[key] for count in sums.values())) for key in names)])
+    console.table("Every number changed, one at a time", ["form", "program", *names], table)
+    for said, group in sorted(groups.items(), key=lambda item: -len(item[1])):
+        example = "{program}: {path} {was} -> {now}\n{report}".format(**group[0])
+        console.note(f"[{len(group)}] {said}\n    e.g. {example}")
     if findings:
         part, first = findings[0]
         raise MismatchError(

@@ -12,7 +12,7 @@ from pathlib import Path
 from core.errors import HostError, SlipwayError
 from core.paths import ROOT
 from toolchains.debian import packages as debian
-from toolchains.debian.host import host_arch
+from toolchains.debian.sources import host_arch
 from toolchains.debian.tree import own_loader_argv
 from toolchains.tools import table
 

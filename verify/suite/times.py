@@ -2,8 +2,8 @@
 
 A run writes ``dist/tests/times.json``: its steps, what it left out, and from pytest's report the seconds of every test
 (set-up, call and tear-down together) and its processor time (``tests/conftest.py``), which says whether it computes or
-waits. A run of all tests is kept beside it, until the next one: of that, ``--update`` keeps the largest figures for
-``docs/development.md``, and the seconds of each file for `verify.suite.choosing.part`.
+waits. A run of all tests is kept beside it, until the next one: of that, ``python -m verify.suite.times`` keeps the
+largest figures for ``docs/development.md``, and the seconds of each file for `verify.suite.choosing.part`.
 """
 
 from __future__ import annotations
@@ -241,3 +241,7 @@ def _head(run: Times) -> str:
 
 def _code(text: str) -> str:
     return f"`{text}`" if "::" in text or text.endswith(".py") else text
+
+
+if __name__ == "__main__":
+    show(update=True)
