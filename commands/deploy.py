@@ -30,6 +30,7 @@ def run(request: Deploy) -> None:
     Raises:
         SlipwayError: of the class that names the failure; see ``docs/deploy.md``.
     """
+    from core.console.live import part
     from deploy.run import report
     from toolchains.bundle.builder import build
     from toolchains.targets import get_target
@@ -58,12 +59,19 @@ def run(request: Deploy) -> None:
         installed_beside(list if program else partial(requested, request, kind), device.virtual) as requests,
     ):
         settings = settings.model_copy(update={"text": prompt})
-        bundle = bundle or build(target, engine, request.toolchain)
-        path = program or exported(requests)[0]
+        with part("runner"):
+            bundle = bundle or build(target, engine, request.toolchain)
+        if program is None:
+            with part("export"):
+                (path,) = exported(requests)
+        else:
+            path = program
         own = partial(_compute, path, settings) if program and kind == "onnx" else None
-        found = deploy(device, bundle, path, settings, compute=own, listeners=listeners)
+        with part("run"):
+            found = deploy(device, bundle, path, settings, compute=own, listeners=listeners)
         if prompt:
-            found = judged(found, path, prompt, greedy=request.temperature == 0)
+            with part("compare"):
+                found = judged(found, path, prompt, greedy=request.temperature == 0)
     report.result(found, request.json)
 
 

@@ -141,6 +141,7 @@ def installed_beside(find: Callable[[], list[ExportRequest]], device: str) -> It
     Raises:
         HostError: it could not be installed. The block was interrupted: PyTorch may be missing, a build take minutes.
     """
+    from core.console import live
     from core.environment import beside, running, venv
     from core.environment.bootstrap import is_installed
     from models.request import current
@@ -149,10 +150,13 @@ def installed_beside(find: Callable[[], list[ExportRequest]], device: str) -> It
         yield fetched(find)
         return
     with contextlib.ExitStack() as stack:
+        stack.enter_context(live.first())
         stack.enter_context(beside("export"))
         if device:
             stack.enter_context(running("devices.start", device))
-        yield fetched(find)
+        with live.part("weights"):
+            requests = fetched(find)
+        yield requests
 
 
 def _language(one: Exportable) -> Path | SlipwayError:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from core.console import marks
+from core.console.first import VARIABLE, Whole
 from core.console.units import clock, size, took
 from core.plain import json_text, plain
 
@@ -146,6 +147,42 @@ def begin(text: str, key: str = "", *, announce: bool = True, stream: TextIO | N
 
 
 @contextlib.contextmanager
+def first() -> Iterator[Whole]:
+    """While the block, a first deploy, runs, a terminal shows one bar over all of it; the steps only name it.
+
+    Parts are said with `part`.
+    """
+    made = Whole.resumed() or Whole()
+    made.end("packages")
+    os.environ.pop(VARIABLE, None)
+    _whole.append(made)
+    try:
+        with step("", announce=False):
+            yield made
+    finally:
+        _whole.clear()
+
+
+@contextlib.contextmanager
+def part(name: str) -> Iterator[None]:
+    """The block is a part of a first deploy, if this is one."""
+    for made in _whole:
+        made.begin(name)
+    yield
+    for made in _whole:
+        made.end(name)
+
+
+def share(name: str, done: float) -> None:
+    """So much of a part is done, if this is a first deploy."""
+    for made in _whole:
+        made.far(name, done)
+
+
+_whole: list[Whole] = []
+
+
+@contextlib.contextmanager
 def growing(made: Step, folder: Path, total: int | None = None, pattern: str = "*") -> Iterator[None]:
     """Show the bytes of the files in ``folder`` that another program is downloading while the block runs.
 
@@ -204,7 +241,8 @@ def _show(console: Console, made: Step) -> None:
         if console not in _screens:
             _screens[console] = (_progress(console), [])
         progress, steps = _screens[console]
-        task = progress.add_task("", total=made.total, step=made)
+        # The first step of a first deploy is the whole of it.
+        task = progress.add_task("", total=made.total, step=made, visible=not (_whole and steps))
         made._shown = (progress, task)
         steps.append(made)
         if len(steps) == 1:
@@ -242,6 +280,7 @@ def paused() -> Iterator[None]:
 
 def _progress(console: Console) -> Progress:
     from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task
+    from rich.progress_bar import ProgressBar
     from rich.table import Column
     from rich.text import Text
 
@@ -249,17 +288,23 @@ def _progress(console: Console) -> Progress:
         max_refresh = None
 
         def render(self, task: Task) -> Text:
-            return Text(plain(task.fields["step"].words))
+            made: Step = task.fields["step"]
+            if made.text:
+                return Text(plain(made.words))
+            _, steps = _screens[console]
+            return Text(plain("; ".join(filter(None, [one.words for one in steps[1:]]))))
 
     class Bar(BarColumn):
         def render(self, task: Task) -> Any:
+            if _whole:
+                return ProgressBar(1.0, _whole[0].share(), 16)
             return super().render(task) if task.total else Text("")
 
     class Far(ProgressColumn):
         max_refresh = None
 
         def render(self, task: Task) -> Text:
-            return Text(far(task.fields["step"], task.speed))
+            return Text(str(_whole[0]) if _whole else far(task.fields["step"], task.speed))
 
     words = Column(no_wrap=True, overflow="ellipsis", ratio=1)
     return Progress(

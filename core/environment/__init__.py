@@ -92,6 +92,7 @@ class _Installing:
 
     def _listen(self) -> None:
         from core import console
+        from core.console import live
 
         assert self.child.stderr is not None  # noqa: S101 - it is a pipe
         with self.child.stderr as said:
@@ -101,6 +102,7 @@ class _Installing:
                     done, _, words = text.removeprefix(MARK).partition(" ")
                     self._step.now(words)
                     self._step.part(float(done))
+                    live.share("exporter", float(done))
                 elif not self._ended:
                     console.note(text)
         code = self.child.wait()

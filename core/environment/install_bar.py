@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.console.first import Whole
+
 _TICK = 0.3  # seconds between two looks at what pip has fetched
 _LOOK = 1.5  # seconds between two looks at what pip has unpacked, thousands of files
 _WIDTH = 20  # characters of the bar
@@ -70,6 +72,7 @@ class Line:
         self.unpacking = False
         self._size, self._scratch, self._target = size, scratch, target
         self._begun = time.monotonic()
+        self._whole = Whole.resumed()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._tick, daemon=True)
 
@@ -118,10 +121,15 @@ class Line:
         return _OF_DOWNLOAD * min(1.0, fetched / 1e6 / self._size.download)
 
     def _bar(self, part: float, seconds: int) -> str:
-        """A bar over the installation, if its size is known, and the time."""
-        clock = f"{seconds // 60}:{seconds % 60:02}"
+        """A bar over the installation, or over the first deploy that begins with it."""
+        if self._whole is None and not self._size.download:
+            return f"{seconds // 60}:{seconds % 60:02}"
+        said = f"{part:4.0%}  {seconds // 60}:{seconds % 60:02}"
+        if self._whole is not None:
+            self._whole.far("packages", part)
+            part, said = self._whole.share(), str(self._whole)
         full = int(_WIDTH * part)
-        return f"{'#' * full}{'.' * (_WIDTH - full)} {part:4.0%}  {clock}" if self._size.download else clock
+        return f"{'#' * full}{'.' * (_WIDTH - full)} {said}"
 
 
 def _bytes_in(folder: Path) -> int:

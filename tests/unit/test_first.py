@@ -1,4 +1,4 @@
-"""Live lines of steps, and what is installed beside a first deploy."""
+"""Live lines of steps, and a first deploy as a whole: the time that is left, and what is installed beside it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,73 @@ import pytest
 from rich.console import Console
 
 from core import console, environment
-from core.console import live
+from core.console import first, live
 from core.console import marks as screens
+from core.console.first import SECONDS, Whole
 from core.environment import bootstrap, install_bar
 from core.errors import HostError
+
+
+class Clock:
+    """Both clocks of `core.console.first`."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    time = monotonic
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(first, "time", made)
+    return made
+
+
+def test_the_time_left_is_the_tables_by_as_much_slower_as_it_was(clock: Clock) -> None:
+    whole = Whole()
+    beside = max(SECONDS["exporter"], SECONDS["weights"] + SECONDS["runner"])
+    total = beside + SECONDS["export"] + SECONDS["run"]
+    assert whole.left() == pytest.approx(total)
+    whole.begin("weights")
+    clock.now += 2 * beside  # twice as long as it should take
+    for part in ("weights", "runner", "exporter"):
+        whole.end(part)
+    half_as_fast = whole.left()
+    assert 1.5 * (total - beside) < half_as_fast < 2 * (total - beside)
+    before = whole.share()
+    clock.now += 600
+    assert whole.share() >= before, "the bar never goes back"
+    for part in SECONDS:
+        whole.end(part)
+    assert whole.left() == 0
+    assert str(whole) == "100%, about 0:00 left"
+    whole = Whole()
+    for part in ("weights", "runner"):
+        whole.end(part)
+    assert whole.left() > SECONDS["exporter"]
+    whole.far("exporter", 0.9)
+    assert whole.left() < SECONDS["exporter"]
+
+
+@pytest.mark.parametrize(
+    ("said", "resumed"),
+    [("990 deploy", True), ("990 doctor", False), ("", False), ("x deploy", False), ("2000 deploy", False)],
+)
+def test_it_goes_on_where_the_packages_were_installed(
+    said: str, resumed: bool, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(first.VARIABLE, said)
+    found = Whole.resumed()
+    assert (found is not None) is resumed
+    if found is not None:
+        found.end("packages")
+        clock.now += 10
+        assert found.share() > 0.1
+
 
 FAILS = "import sys; sys.stderr.write('Installing the exporter\\n'); sys.exit(4)"
 
@@ -76,7 +139,7 @@ def test_ensure_waits_for_it_and_hears_how_far_it_is(
     starts: Callable[[str], list[subprocess.Popen[bytes]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[float] = []
-    monkeypatch.setattr(live.Step, "part", lambda _, done: told.append(done))
+    monkeypatch.setattr(live, "share", lambda name, done: told.append(done))
     begun = starts(f"import sys; sys.stderr.write({install_bar.MARK!r} + '0.500 3/4 numpy\\n')")
     with environment.beside("export"):
         environment.ensure("export")
