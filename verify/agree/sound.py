@@ -82,7 +82,7 @@ def _make(base: Path, missing: Sequence[str]) -> None:
     with console.step("making sound programs", announce=False) as step:
         step.count(0, len(missing))
         # A process a family: what torch compiled in it is never given back.
-        for _, some in itertools.groupby(missing, family_of):
+        for _, some in itertools.groupby(sorted(missing, key=family_of), family_of):
             with Maker("verify.sound.table") as maker:
                 for name in some:
                     step.now(name)
