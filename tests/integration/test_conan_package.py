@@ -28,9 +28,9 @@ from toolchains.targets import get_target
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
 TARGET, ARM = "linux-x86_64", "linux-arm64"
-RECIPE = ROOT / "recipes" / "slipway" / "all"
+RECIPE, TESTS = ROOT / "recipes" / "slipway" / "all", ROOT / "recipes" / "slipway_sources" / "test_package"
 ANSWERS = ["slipway 0.1.0: C++, -0.212238", "slipway 0.1.0: C, -0.212238"]
-"""What the programs of the recipe's test package print."""
+"""What the programs of the test package print."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def created(inv: Inv, tmp_path_factory: pytest.TempPathFactory) -> Created:
         conan_packages.prepare(conan_packages.Request([f"--requires={exported}"], words, log, "Building slipway"))
         lines: list[str] = []
         # Conan builds the test package beside its sources otherwise, in the checkout.
-        apart = [f"--conf=tools.cmake.cmake_layout:test_folder={folder}/test-{shared}"]
+        apart = [f"--test-folder={TESTS}", f"--conf=tools.cmake.cmake_layout:test_folder={folder}/test-{shared}"]
         apart += ["--conf=tools.cmake.cmaketoolchain:user_presets=", "--build=missing", "--format=json"]
         with conan_packages.building(), locked(conan.LOCK):
             graphs[shared] = json.loads(conan.conan(["create", RECIPE, *words, *apart], log=log, heard=lines.append))

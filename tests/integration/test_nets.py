@@ -50,11 +50,11 @@ def test_a_net_is_exported_measured_and_shown(
     assert float(numpy.abs(model - reference).max()) < 1e-4
     seen = sweep("nets", bundles, [report.subject(program)], 1)[program.name]
     assert seen.error == ""
-    assert tuple(seen.figures) == report.THREADS
+    assert all(tuple(one.p50_ms) == report.THREADS for one in seen.pair)
     assert seen.apart is not None
     assert (seen.apart.outside, seen.apart.lean_to_float < 1e-4) == (0, True)
     assert 0 < seen.cached_load_ms < 1000
-    assert all(min(*one.p50_ms, *one.load_ms, *one.peak_rss_bytes) > 0 for one in seen.figures.values())
+    assert all(min(*one.p50_ms.values(), one.load_ms, one.peak_rss_bytes) > 0 for one in seen.pair)
     row = (program, seen)
     assert report.full([row])[0][:2] == ["transformer_encoder", "fp32"]
     assert report.short([row])[0][:2] == ["fp32", "1"]

@@ -12,7 +12,7 @@ from core.environment import installer
 from core.errors import HostError
 from verify import programs
 from verify.bench import report
-from verify.bench.measuring import Apart, Figures, Measured
+from verify.bench.measuring import Apart, Figure, Measured
 from verify.bench.nets import Exported, Net, export
 from verify.programs import Maker
 
@@ -73,10 +73,9 @@ def test_a_crash_is_that_programs_and_the_next_is_exported(dist: Path) -> None:
 
 
 def _measured(p50: float, others: float = 0.0, apart: Apart | None = None) -> Measured:
-    rss = (8_000_000, 10_000_000)
     figures = {
-        threads: Figures(load_ms=(1.0, 2.0), p50_ms=(p50 / threads, 1.0 / threads), peak_rss_bytes=rss)
-        for threads in report.THREADS
+        engine: Figure(p50_ms={threads: ms / threads for threads in report.THREADS}, load_ms=load, peak_rss_bytes=rss)
+        for engine, ms, load, rss in (("lean", p50, 1.0, 8_000_000), ("executorch", 1.0, 2.0, 10_000_000))
     }
     return Measured(figures=figures, others=others, apart=apart, executions=9, cached_load_ms=0.2)
 

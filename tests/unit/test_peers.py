@@ -14,9 +14,9 @@ from core.environment import bootstrap
 from core.errors import BuildError, ConfigError, UsageError
 from core.formats.bundle import Bundle
 from verify.bench import peers
-from verify.bench.measuring import Case
+from verify.bench.measuring import Case, Figure
 from verify.bench.nets import load
-from verify.bench.peers import LEAN, NETS, RUNTIMES, Figure, Measured, Wanted
+from verify.bench.peers import LEAN, NETS, RUNTIMES, Measured, Wanted
 
 LEAN_BUNDLE = cast("Bundle", None)
 

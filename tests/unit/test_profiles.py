@@ -120,7 +120,7 @@ def test_recipes_have_the_librarys_version_and_addresses_of_their_own() -> None:
     assert f'version = "{version[1]}"' in recipe
     assert f'"{version[1]}":' in (ROOT / "recipes/slipway/config.yml").read_text(encoding="utf-8")
     assert f'version = "{version[1]}"' in (ROOT / "conanfile.py").read_text(encoding="utf-8")
-    recipes = sorted((ROOT / "recipes").glob("*/*/conanfile.py"))
+    recipes = [file for file in (ROOT / "recipes").glob("*/*/conanfile.py") if file.parent.name != "test_package"]
     assert len(recipes) > 10
     for file in recipes:
         text = file.read_text(encoding="utf-8")

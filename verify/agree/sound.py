@@ -22,13 +22,12 @@ from deploy.run.needs import complex_only
 from verify.agree.look import Executor, execute, look
 from verify.agree.programs import INFINITE, About, Cell, Compared
 from verify.programs import Maker, pick
+from verify.sound import MODEL, RECORD
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
 
-MODEL, RECORD = "model.pte", "runs.json"
-_FOLDERS = ("verify/operators", "verify/sound")
 _CODE = ("models/lowering/shortcuts.py", "models/loading/reference.py", "models/reference/tolerances.py")
-"""What decides about the programs, besides the exporter's versions."""
+"""What decides about the programs, besides ``verify/sound`` and the exporter's versions."""
 _CLEARLY = 4.0
 """The side whose outputs are this many times closer to the exact result is right."""
 
@@ -59,8 +58,7 @@ def _base() -> Path:
     """The folder of programs by what decides about them."""
     from models.request import versions
 
-    files = [ROOT / name for name in _CODE]
-    files += [file for name in _FOLDERS for file in sorted((ROOT / name).glob("*.py"))]
+    files = [*(ROOT / name for name in _CODE), *sorted((ROOT / "verify" / "sound").glob("*.py"))]
     parts = [versions(), [sha256_file(file) for file in files]]
     return cache_dir("tests", "sound", sha256_bytes(json.dumps(parts).encode())[:20])
 
@@ -82,7 +80,7 @@ def _make(base: Path, missing: Sequence[str]) -> None:
     with console.step("making sound programs", announce=False) as step:
         step.count(0, len(missing))
         # A process a family: what torch compiled in it is never given back.
-        for _, some in itertools.groupby(missing, family_of):
+        for _, some in itertools.groupby(sorted(missing, key=family_of), family_of):
             with Maker("verify.sound.table") as maker:
                 for name in some:
                     step.now(name)

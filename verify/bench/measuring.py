@@ -15,7 +15,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -106,14 +106,21 @@ class Subject:
         return sha256_file(self.file)
 
 
-class Figures(BaseModel):
-    """Of one number of threads, lean's and upstream's: medians over processes, of latencies over all executions."""
+class Figure(BaseModel):
+    """Of one engine: medians over processes; load, memory and libraries with the most threads."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
-    load_ms: tuple[float, float]
-    p50_ms: tuple[float, float]
-    peak_rss_bytes: tuple[int, int]
+    p50_ms: dict[int, float] = {}
+    """Over all executions, by the number of threads."""
+    load_ms: float = 0.0
+    peak_rss_bytes: int = 0
+    model_bytes: int = 0
+    library_bytes: int = 0
+    apart: float = 0.0
+    """From torch's outputs in fp32, in parts of their root mean square; the largest of all outputs."""
+    error: str = ""
+    """Why it was not measured."""
 
 
 class Apart(BaseModel):
@@ -135,15 +142,15 @@ class Watched(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
+    figures: dict[str, Figure] = {}
+    """By engine."""
     others: float = 0.0
     """Processors that other processes used meanwhile."""
 
 
 class Measured(Watched):
-    """One program."""
+    """One program on lean and upstream's engine."""
 
-    figures: dict[int, Figures] = {}
-    """By the number of threads."""
     cached_load_ms: float = 0.0
     """Lean's load with a cache of packed weights that an earlier process wrote, with the most threads."""
     apart: Apart | None = None
@@ -152,10 +159,15 @@ class Measured(Watched):
     error: str = ""
     """Why it was not measured."""
 
+    @property
+    def pair(self) -> tuple[Figure, Figure]:
+        """Lean's and upstream's."""
+        return self.figures["lean"], self.figures["executorch"]
+
     def ratio(self, threads: int = 1) -> float:
         """Lean's median latency in parts of upstream's."""
-        ours, theirs = self.figures[threads].p50_ms
-        return ours / theirs
+        ours, theirs = self.pair
+        return ours.p50_ms[threads] / theirs.p50_ms[threads]
 
 
 def distance(got: Path, want: Path) -> float:
@@ -246,47 +258,57 @@ def _measure(bundles: tuple[Bundle, Bundle], subject: Subject, place: Path, roun
     tried = [case(one, f"--output_file={at}").run(most, 2, 1) for one, at in zip(bundles, prefixes, strict=True)]
     far = apart(subject, *prefixes)
     executions = fitting(subject.aim_ms, min(map(min, tried)), subject.most)
-    pairs = {threads: tuple(map(case, bundles)) for threads in subject.threads}
-    loading = [*map(case, bundles), case(bundles[0], f"--weights_cache={place / 'weights'}")] if far else []
-    for cached in loading[2:]:
+    cases = {(threads, bundle.manifest.engine): case(bundle) for threads in subject.threads for bundle in bundles}
+    cached = case(bundles[0], f"--weights_cache={place / 'weights'}")
+    loading = []
+    if far:
         cached.run(most, 1, 0)  # writes the cache
         cached.load.clear()
-    busy = Busy()
+        # These add their loads to those of the cases.
+        loading = [replace(one, latency=[], rss=[]) for (threads, _), one in cases.items() if threads == most]
+        loading.append(cached)
+    figures, others = in_turns(cases, dict.fromkeys([engine for _, engine in cases], executions), rounds, loading)
+    load = round(statistics.median(cached.load), 3) if far else 0.0
+    return Measured(figures=figures, cached_load_ms=load, apart=far, executions=executions, others=others)
+
+
+def in_turns(
+    cases: Mapping[tuple[int, str], Case], executions: Mapping[str, int], rounds: int, loading: Sequence[Case] = ()
+) -> tuple[dict[str, Figure], float]:
+    """A process of each case a round, in random order; figures by engine, and processors that others used meanwhile.
+
+    Args:
+        cases: by the number of threads and the engine.
+        executions: of a process, by engine.
+        loading: run besides, to load and execute once with the most threads, `LOADS` times.
+    """
+    most, busy = max((threads for threads, _ in cases), default=1), Busy()
     for done in range(rounds):
-        turns = [(threads, one, executions) for threads, pair in pairs.items() for one in pair]
+        turns = [(threads, one, executions[engine]) for (threads, engine), one in cases.items()]
         turns += [(most, one, 1) for one in loading] * (LOADS * (done + 1) // rounds - LOADS * done // rounds)
-        take_turns(turns)
-    for timed, loaded in zip(pairs[most], loading, strict=False):
-        timed.load += loaded.load
-    return Measured(
-        figures={threads: _figures(*pair) for threads, pair in pairs.items()},
-        cached_load_ms=round(statistics.median(loading[2].load), 3) if loading else 0.0,
-        apart=far, executions=executions, others=busy.others(),
+        random.shuffle(turns)
+        for threads, one, count in turns:
+            _back_memory()
+            one.run(threads, count, WARMUP if count > 1 else 0)
+    by_engine = {
+        engine: {threads: one for (threads, other), one in cases.items() if other == engine} for engine in executions
+    }
+    return {engine: _figure(some) for engine, some in by_engine.items()}, busy.others()
+
+
+def _figure(cases: Mapping[int, Case]) -> Figure:
+    """Of one engine's cases by their numbers of threads."""
+    most = cases[max(cases)]
+    return Figure(
+        p50_ms={threads: round(statistics.median(one.latency), 4) for threads, one in cases.items()},
+        load_ms=round(statistics.median(most.load), 3), peak_rss_bytes=int(statistics.median(most.rss)),
+        library_bytes=most.library_bytes,
     )  # fmt: skip
 
 
 def fitting(aim_ms: float, one_ms: float, most: int) -> int:
     """How many executions of ``one_ms`` take ``aim_ms``, within bounds."""
     return max(_LEAST, min(most, int(aim_ms / max(one_ms, 1e-3))))
-
-
-def take_turns(turns: list[tuple[int, Case, int]]) -> None:
-    """A process for each, in random order: number of threads, what is measured, and how often it executes."""
-    random.shuffle(turns)
-    for threads, one, count in turns:
-        _back_memory()
-        one.run(threads, count, WARMUP if count > 1 else 0)
-
-
-def _figures(ours: Case, theirs: Case) -> Figures:
-    load, p50, rss = (
-        (statistics.median(getattr(ours, name)), statistics.median(getattr(theirs, name)))
-        for name in ("load", "latency", "rss")
-    )
-    return Figures(
-        load_ms=(round(load[0], 3), round(load[1], 3)), p50_ms=(round(p50[0], 4), round(p50[1], 4)),
-        peak_rss_bytes=(int(rss[0]), int(rss[1])),
-    )  # fmt: skip
 
 
 def sweep(what: str, bundles: tuple[Bundle, Bundle], subjects: Sequence[Subject], rounds: int) -> dict[str, Measured]:
@@ -345,7 +367,7 @@ def undisturbed(seen: Mapping[str, Seen]) -> dict[str, Seen]:
 def _remark(seen: Measured) -> str:
     if seen.error:
         return seen.error.replace("\n", " ")
-    found = [f"threads {threads}: {one.p50_ms[0] / one.p50_ms[1]:.2f}" for threads, one in seen.figures.items()]
+    found = [f"threads {threads}: {seen.ratio(threads):.2f}" for threads in seen.pair[0].p50_ms]
     return ", ".join(found) + (f"; others used {seen.others} processors" if seen.others > QUIET else "")
 
 

@@ -75,7 +75,7 @@ def lines(sizes: Mapping[str, str], seen: Mapping[str, Measured]) -> list[list[s
         if one.error:
             found.append([name, sizes[name], one.error, "", ""])
             continue
-        ours, theirs = one.figures[1].p50_ms
+        ours, theirs = (figure.p50_ms[1] for figure in one.pair)
         mark = "" if ours / theirs <= AIM else " (!)"
         found.append(
             [name, sizes[name], *(f"{ms * 1000:,.1f} µs" for ms in (ours, theirs)), f"{ours / theirs:.2f}{mark}"]

@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy
-from pydantic import BaseModel, ConfigDict
 
 from commands.own import Peers
 from core import console, environment
@@ -29,7 +28,7 @@ from core.processes.commands import run as run_command
 from core.processes.sweep import Journal
 from deploy.run.needs import bundle_digest, runner_here
 from models.request import versions
-from verify.bench.measuring import QUIET, Busy, Case, Watched, engine, fitting, machine, take_turns, undisturbed
+from verify.bench.measuring import QUIET, Case, Figure, Watched, engine, fitting, in_turns, machine, undisturbed
 from verify.bench.nets import CODE, Exported, export, load
 from verify.bench.report import THREADS, subject
 from verify.programs import Made, Maker, pick
@@ -105,26 +104,9 @@ class Wanted:
         return dist_part("nets") / runtime / f"{self.net}-{self.bits}"
 
 
-class Figure(BaseModel):
-    """Of one runtime: medians over processes; load, memory and libraries with the most threads."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
-
-    p50_ms: dict[int, float] = {}
-    load_ms: float = 0.0
-    peak_rss_bytes: int = 0
-    model_bytes: int = 0
-    library_bytes: int = 0
-    apart: float = 0.0
-    """From torch's outputs in fp32, in parts of their root mean square; the largest of all outputs."""
-    error: str = ""
-    """Why it was not measured."""
-
-
 class Measured(Watched):
     """A cell's result."""
 
-    figures: dict[str, Figure]
     roofline: dict[int, tuple[float, float]]
     """By the number of threads: 10^9 operations in float32 and 10^9 bytes a second, at most."""
     limit_ms: dict[int, float]
@@ -211,31 +193,22 @@ def measure(cell: Wanted, runtimes: Mapping[str, str], lean: Bundle, rounds: int
             except SlipwayError as error:
                 found[name] = Figure(error=f"{error.what} {error.cause}".splitlines()[-1])
     cases = {(threads, name): _case(cell, name, lean) for threads in THREADS for name in executions}
-    busy = Busy()
-    for _ in range(rounds):
-        take_turns([(threads, one, executions[name]) for (threads, name), one in cases.items()])
-    for name in executions:
-        found[name] = _figure({threads: cases[threads, name] for threads in THREADS}, far[name])
+    seen, others = in_turns(cases, executions, rounds)
+    for name, figure in seen.items():
+        one = cases[THREADS[-1], name]
+        files = [one.program] if name == LEAN else one.program.parent.glob("model*")
+        sizes = {
+            "model_bytes": sum(file.stat().st_size for file in files),
+            "library_bytes": figure.library_bytes or Path(one.runner[-1]).stat().st_size,
+        }
+        found[name] = figure.model_copy(update={"apart": far[name], **sizes})
     work = json.loads((floats / "work.json").read_text(encoding="utf-8"))
     moved = work["weights"] * cell.bits // 8 + work["moved_bytes"]
     limit = {
         threads: max(2 * work["multiply_adds"] / (flops * 1e6), moved / (read * 1e6))
         for threads, (flops, read) in limits.items()
     }
-    return Measured(
-        figures={name: found[name] for name in runtimes}, roofline=limits, limit_ms=limit, others=busy.others()
-    )
-
-
-def _figure(cases: Mapping[int, Case], far: float) -> Figure:
-    most = cases[THREADS[-1]]
-    libraries = most.library_bytes or Path(most.runner[-1]).stat().st_size
-    files = [most.program] if most.engine == LEAN else most.program.parent.glob("model*")
-    return Figure(
-        p50_ms={threads: round(float(numpy.median(one.latency)), 4) for threads, one in cases.items()},
-        load_ms=round(float(numpy.median(most.load)), 3), peak_rss_bytes=int(numpy.median(most.rss)),
-        model_bytes=sum(one.stat().st_size for one in files), library_bytes=libraries, apart=far,
-    )  # fmt: skip
+    return Measured(figures={name: found[name] for name in runtimes}, roofline=limits, limit_ms=limit, others=others)
 
 
 def roofline(lean: Bundle) -> dict[int, tuple[float, float]]:

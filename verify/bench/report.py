@@ -53,11 +53,12 @@ METRICS = ("load_ms", "cached", "peak_rss_bytes")
 
 def _pair(seen: Measured, metric: str, threads: int = THREADS[-1]) -> tuple[float, float]:
     """Lean's figure and upstream's."""
-    figures = seen.figures[threads]
+    ours, theirs = seen.pair
     if metric == "cached":
-        return seen.cached_load_ms, figures.load_ms[1]
-    ours, theirs = getattr(figures, metric)
-    return ours, theirs
+        return seen.cached_load_ms, theirs.load_ms
+    if metric == "p50_ms":
+        return ours.p50_ms[threads], theirs.p50_ms[threads]
+    return getattr(ours, metric), getattr(theirs, metric)
 
 
 def ratio(seen: Measured, metric: str, threads: int = THREADS[-1]) -> float:

@@ -22,10 +22,9 @@ from models.lowering import shortcuts
 from models.reference import tolerances
 from models.zoo.schemes import get_scheme
 from verify.programs import serve
-from verify.sound import flow, made, runtime, sizes, state, types
+from verify.sound import MODEL, RECORD, flow, made, runtime, sizes, state, types
 from verify.sound.making import Meant, Program, Run
 
-MODEL, RECORD = "model.pte", "runs.json"
 _SCHEMES = {"float": "fp32", "half": "fp16", "static": "qs8", "dynamic": "qd8_qc8w"}
 """The scheme of the zoo with the same arithmetic: its tolerances hold (docs/proofs.md)."""
 _KEPT_WORDS = 400
