@@ -16,7 +16,6 @@
 #include <map>
 
 #include "fields.h"
-#include "runner/files/digests.h"
 #include "runner/report/json.h"
 #include "trial.h"
 
@@ -85,27 +84,6 @@ std::vector<std::size_t> choose(std::size_t patches, const Arguments& given) {
   return chosen;
 }
 
-bool write_file(const std::string& folder, const std::vector<std::uint8_t>& file) {
-  const std::string path = folder + "/" + sha256_hex(file.data(), file.size()).substr(0, 40);
-  std::ofstream stream(path, std::ios::binary);
-  stream.write(reinterpret_cast<const char*>(file.data()), static_cast<std::streamsize>(file.size()));
-  return stream.good();
-}
-
-int write_all(std::vector<std::uint8_t> file, const std::vector<Field>& fields,
-              const std::vector<Patch>& patches, const Arguments& given) {
-  const std::string folder = given.text("write");
-  bool good = write_file(folder, file);
-  for (const std::size_t i : choose(patches.size(), given)) {
-    const Field& field = fields[patches[i].field];
-    const std::uint64_t before = stored(file.data(), field);
-    store(file.data(), field, patches[i].value);
-    good = write_file(folder, file) && good;
-    store(file.data(), field, before);
-  }
-  return good ? 0 : 8;
-}
-
 int run(const std::vector<std::uint8_t>& file, const std::vector<Field>& fields,
         const std::vector<Patch>& patches, const Arguments& given) {
   const std::vector<std::size_t> chosen = choose(patches.size(), given);
@@ -172,9 +150,6 @@ int main_of(int argc, char** argv) {
   }
   const std::vector<Field> fields = find_fields(file.data(), file.size(), kEnds);
   const std::vector<Patch> patches = plan_patches(file.data(), fields, kSiblings);
-  if (given.has("write")) {
-    return write_all(file, fields, patches, given);
-  }
   if (given.has("run")) {
     return run(file, fields, patches, given);
   }

@@ -4,9 +4,13 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <cstring>
 #include <numeric>
 #include <optional>
+#include <thread>
+#include <utility>
 
+#include "base/platform.h"
 #include "runner/inputs.h"
 
 namespace slipway {
@@ -111,6 +115,127 @@ void InstructionCounter::begin() {
 std::uint64_t InstructionCounter::end() {
   const std::uint64_t all = between(begin_, executed());
   return all - std::min(all, cost_);
+}
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+Result<std::vector<std::int64_t>> read_prompt(const std::string& path) {
+  const Result<Tensor> tensor = read_input(path);
+  SLIPWAY_RETURN_IF_ERROR(tensor);
+  const Shape& shape = tensor.value().shape;
+  const bool row = shape.size() == 1 || (shape.size() == 2 && shape[0] == 1);
+  if (tensor.value().dtype != DType::kInt64 || !row) {
+    return Status(Code::kInput,
+                  path + ": expected tokens, int64 [n], given " + name_of(tensor.value().dtype) + " " +
+                      to_text(shape) + ".",
+                  "give the numbers of the tokens, in one row", {path});
+  }
+  std::vector<std::int64_t> tokens(tensor.value().bytes.size() / sizeof(std::int64_t));
+  std::memcpy(tokens.data(), tensor.value().bytes.data(), tokens.size() * sizeof(std::int64_t));
+  return tokens;
+}
+
+Result<std::vector<Tensor>> run_once(Engine& engine, const std::string& method,
+                                     const std::vector<Tensor>& inputs) {
+  SLIPWAY_RETURN_IF_ERROR(engine.choose(method));
+  SLIPWAY_RETURN_IF_ERROR(engine.set_inputs(inputs));
+  SLIPWAY_RETURN_IF_ERROR(engine.execute());
+  return engine.outputs();
+}
+
+Tensor tensor_of(DType dtype, const void* data, std::size_t count) {
+  Tensor tensor{dtype, {static_cast<std::int64_t>(count)}, std::vector<std::uint8_t>(count * size_of(dtype))};
+  std::memcpy(tensor.bytes.data(), data, tensor.bytes.size());
+  return tensor;
+}
+
+// Reads `next`, and writes after it until something ends the text; adds to `found`.
+Status write_answer(const Options& options, TextSession& session, Sampler& sampler,
+                    std::vector<std::int64_t> next, const std::vector<std::int64_t>& stops,
+                    const std::function<Status(std::int64_t)>& told, Generated* found) {
+  found->prompt_tokens += static_cast<std::int64_t>(next.size());
+  for (unsigned written = 1;; ++written) {
+    const Clock::time_point start = Clock::now();
+    SLIPWAY_RETURN_IF_ERROR(session.read(next));
+    const Result<std::int64_t> picked = session.pick(sampler);
+    const double took = milliseconds_since(start);
+    SLIPWAY_RETURN_IF_ERROR(picked);
+    const std::int64_t token = picked.value();
+    if (found->tokens.empty()) {
+      found->first_scores = session.scores();
+    }
+    if (written == 1) {
+      found->prompt_ms += took;
+    } else {
+      found->token_ms.push_back(took);
+    }
+    found->tokens.push_back(token);
+    SLIPWAY_RETURN_IF_ERROR(told(token));
+    const bool stopped = std::find(stops.begin(), stops.end(), token) != stops.end();
+    if (stopped || written >= options.generate || session.full()) {
+      found->ended = stopped ? "stop" : written >= options.generate ? "length" : "context";
+      return {};
+    }
+    next = {token};
+  }
+}
+
+// What comes after text number `turn`, as --turns has it; waits for it.
+Result<std::vector<std::int64_t>> next_turn(unsigned turn) {
+  const std::string name = "turn" + std::to_string(turn);
+  while (!exists(name + ".end")) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  Result<std::vector<std::int64_t>> read = read_prompt(name + ".npy");
+  SLIPWAY_RETURN_IF_ERROR(read);
+  if (read.value().empty()) {
+    return Status(Code::kInput, name + ".npy is empty.", "begin it with the tokens that stay");
+  }
+  return read;
+}
+
+}  // namespace
+
+Result<Generated> generate(const Options& options, Engine& engine, const ProgramInfo& program,
+                           const MethodInfo& method, const TextListener& listener) {
+  Result<std::vector<std::int64_t>> next = read_prompt(options.prompt_path);
+  SLIPWAY_RETURN_IF_ERROR(next);
+  Result<TextSession> session = TextSession::open(
+      program, method, [&engine](const std::string& name, const std::vector<Tensor>& inputs) {
+        return run_once(engine, name, inputs);
+      });
+  SLIPWAY_RETURN_IF_ERROR(session);
+  std::vector<std::int64_t> stops = options.stops;
+  if (options.own_stops) {
+    const std::vector<std::int64_t>& own = session.value().model().stops;
+    stops.insert(stops.end(), own.begin(), own.end());
+  }
+  Sampler sampler(options.sampling);
+  Generated found;
+  found.model = session.value().model();
+  for (unsigned turn = 1;; ++turn) {
+    SLIPWAY_RETURN_IF_ERROR(write_answer(options, session.value(), sampler, std::move(next.value()), stops,
+                                         listener.token, &found));
+    if (!options.turns) {
+      return found;
+    }
+    SLIPWAY_RETURN_IF_ERROR(listener.turn(found, session.value().position()));
+    next = next_turn(turn);
+    SLIPWAY_RETURN_IF_ERROR(next);
+    const std::int64_t kept = next.value().front();
+    if (kept < 0) {
+      return found;
+    }
+    SLIPWAY_RETURN_IF_ERROR(session.value().go_back(kept));
+    next.value().erase(next.value().begin());
+  }
+}
+
+std::vector<Tensor> outputs_of(const Generated& generated) {
+  return {tensor_of(DType::kInt64, generated.tokens.data(), generated.tokens.size()),
+          tensor_of(DType::kFloat32, generated.first_scores.data(), generated.first_scores.size())};
 }
 
 }  // namespace slipway

@@ -17,7 +17,6 @@
 #include "runner/crash_guard.h"
 #include "runner/files/digests.h"
 #include "runner/files/npy.h"
-#include "runner/generate.h"
 #include "runner/inputs.h"
 #include "runner/measure.h"
 #include "runner/options.h"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,10 +31,6 @@ SEEDS = (
     ("mixed", "fp32"),
 )
 """Small programs of the zoo, model and scheme, that the first corpus is made of."""
-_EACH = 40
-"""Of so many files of the sweep one is in the first corpus."""
-_SMALL = 32 * 1024
-"""Bytes of the largest program of which there are such files."""
 _HANGS = 25
 """Seconds after which a program counts as hung."""
 _LARGEST = 256 * 1024
@@ -54,8 +49,8 @@ class Outcome:
     findings: tuple[str, ...]
 
 
-def seeds(corpus: Path, log: Path) -> None:
-    """Programs of the zoo, small ones, those that found something before, and some of the sweep's, into the corpus."""
+def seeds(corpus: Path) -> None:
+    """Programs of the zoo, small ones, and those that found something before, into the corpus."""
     from core.formats.program import load_program
     from models.export import export
     from verify.fuzz.seeds import make
@@ -68,13 +63,6 @@ def seeds(corpus: Path, log: Path) -> None:
             shutil.copy(program, corpus / f"{model}-{scheme}.pte")
     for file in sorted(KEPT.glob("*.pte")):
         shutil.copy(file, corpus / file.name)
-    # Some of what the sweep makes of them.
-    sweep = build(SANITIZED, "sweep_program", log)
-    for file in sorted(corpus.glob("*.pte")):
-        if file.stat().st_size <= _SMALL:
-            # Those of old that are no whole programs are left as they are.
-            words: Sequence[str | Path] = [sweep, file, f"--write={corpus}", f"--every={_EACH}"]
-            subprocess.run(words, check=False, capture_output=True, timeout=600)
 
 
 def environment() -> Mapping[str, str]:
@@ -121,7 +109,7 @@ def run(minutes: float) -> None:
     log.write_text("", encoding="utf-8")
     program = build(SANITIZED, "fuzz_program", log)
     corpus = cache_dir("fuzz", "corpus")
-    seeds(corpus, log)
+    seeds(corpus)
     outcome = fuzz(program, corpus, max(1, round(minutes * 60)), log)
     shown = {**outcome.__dict__, "findings": len(outcome.findings)}
     console.table("Fuzzing the engine lean", list(shown), [list(map(str, shown.values()))])

@@ -1,5 +1,6 @@
 #include "model_file.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -7,291 +8,410 @@
 #include "declarations.h"
 #include "provider_faults.h"
 
+// Field numbers are those of onnx.proto, https://github.com/onnx/onnx/blob/main/onnx/onnx.proto.
+
 namespace slipway::onnx {
 namespace {
 
-// FlatBuffers' layout, read in place with every offset checked against the file's end.
-// https://flatbuffers.dev/internals/
+using wire::Bytes;
+using wire::Field;
+using wire::Kind;
+using wire::Reader;
 
-// The file and what went wrong with it. Readers return empty things after a failure; the caller asks in the
-// end.
-struct Buffer {
-  const std::uint8_t* data = nullptr;
-  std::size_t size = 0;
-  bool failed = false;
+// Branches within branches; a file that goes deeper is meant to do harm.
+constexpr int kDeepestOnnx = 32;
 
-  template <typename T>
-  T at(std::size_t offset) {
-    T value{};
-    if (offset > size || size - offset < sizeof(T)) {
-      failed = true;
-    } else {
-      std::memcpy(&value, data + offset, sizeof(T));
-    }
-    return value;
-  }
-  // Where the offset stored at `place` leads to; 0, which nothing lies at, when it leads out of the file.
-  std::size_t follow(std::size_t place);
-  std::string text(std::size_t place);
-};
-
-class Vector;
-
-// A table; without one (position 0) every member is at its default.
-class Table {
- public:
-  Table(Buffer* buffer, std::size_t position) : buffer_(buffer), position_(position) {}
-
-  static Table root(Buffer* buffer) { return {buffer, buffer->follow(0)}; }
-  bool exists() const { return position_ != 0; }
-
-  // `slot` is the member's offset in the vtable, as generated code has it: 4, 6, 8, ...
-  template <typename T>
-  T number(std::uint16_t slot) const {
-    const std::size_t place = find(slot);
-    return place == 0 ? T{} : buffer_->at<T>(place);
-  }
-  std::string text(std::uint16_t slot) const;
-  Table table(std::uint16_t slot) const;
-  Vector vector(std::uint16_t slot) const;
-
- private:
-  std::size_t find(std::uint16_t slot) const;
-
-  Buffer* buffer_;
-  std::size_t position_;
-};
-
-class Vector {
- public:
-  Vector(Buffer* buffer, std::size_t position);
-
-  std::size_t size() const { return size_; }
-  Table table(std::size_t index) const { return {buffer_, buffer_->follow(place(index))}; }
-  std::string text(std::size_t index) const { return buffer_->text(place(index)); }
-
- private:
-  std::size_t place(std::size_t index) const { return position_ + 4 + index * 4; }
-
-  Buffer* buffer_;
-  std::size_t position_;
-  std::size_t size_ = 0;
-};
-
-std::size_t Buffer::follow(std::size_t place) {
-  const auto offset = at<std::uint32_t>(place);
-  if (failed || offset == 0 || offset > size - place) {
-    failed = true;
-    return 0;
-  }
-  return place + offset;
-}
-
-std::string Buffer::text(std::size_t place) {
-  const std::size_t position = follow(place);
-  const auto length = at<std::uint32_t>(position);
-  if (failed || length > size - position - 4) {
-    failed = true;
-    return "";
-  }
-  return {reinterpret_cast<const char*>(data + position + 4), length};
-}
-
-std::size_t Table::find(std::uint16_t slot) const {
-  if (position_ == 0) {
-    return 0;
-  }
-  // The vtable lies at a signed distance before the table.
-  const std::int64_t vtable = static_cast<std::int64_t>(position_) - buffer_->at<std::int32_t>(position_);
-  if (buffer_->failed || vtable < 0) {
-    buffer_->failed = true;
-    return 0;
-  }
-  const auto start = static_cast<std::size_t>(vtable);
-  if (slot >= buffer_->at<std::uint16_t>(start)) {
-    return 0;
-  }
-  const auto offset = buffer_->at<std::uint16_t>(start + slot);
-  return buffer_->failed || offset == 0 ? 0 : position_ + offset;
-}
-
-std::string Table::text(std::uint16_t slot) const {
-  const std::size_t place = find(slot);
-  return place == 0 ? "" : buffer_->text(place);
-}
-
-Table Table::table(std::uint16_t slot) const {
-  const std::size_t place = find(slot);
-  return {buffer_, place == 0 ? 0 : buffer_->follow(place)};
-}
-
-Vector Table::vector(std::uint16_t slot) const {
-  const std::size_t place = find(slot);
-  return {buffer_, place == 0 ? 0 : buffer_->follow(place)};
-}
-
-Vector::Vector(Buffer* buffer, std::size_t position) : buffer_(buffer), position_(position) {
-  if (position == 0) {
-    return;
-  }
-  size_ = buffer->at<std::uint32_t>(position);
-  if (buffer->failed || size_ > (buffer->size - position) / 4) {
-    buffer->failed = true;
-    size_ = 0;
-  }
-}
-
-constexpr int kDeepestOrt = 32;
-
-std::string domain_of(const Table& table, std::uint16_t slot) {
-  std::string domain = table.text(slot);
-  return domain == "ai.onnx" ? "" : domain;
-}
-
-Value value_of(const Table& type) {
-  Value value;
-  const auto kind = type.number<std::uint8_t>(6);
-  if (kind != 1) {
-    value.kind = kind == 2 ? "sequence" : kind == 3 ? "map" : "unknown";
-    return value;
-  }
-  const Table tensor = type.table(8);
-  value.dtype = from_proto(tensor.number<std::int32_t>(4));
-  const Table shape = tensor.table(6);
-  value.has_rank = shape.exists();
-  const Vector dimensions = shape.vector(4);
-  for (std::size_t i = 0; i < dimensions.size(); ++i) {
-    const Table size = dimensions.table(i).table(4);
-    value.shape.push_back(size.number<std::int8_t>(4) == 1 ? size.number<std::int64_t>(6) : -1);
-  }
-  return value;
-}
-
-struct OrtParser {
-  Buffer* buffer;
+struct OnnxParser {
   Graph graph;
 
-  void model(const Table& model);
-  void nodes(const Table& from, std::vector<Node>* to, int depth);
-  void attributes(const Table& from, Node* node, int depth);
+  bool model(Bytes message);
+  bool opset(Bytes message);
+  bool function(Bytes message, int depth);
+  bool main_graph(Bytes message);
+  bool inner_graph(Bytes message, int depth);
+  bool node(Bytes message, Node* node, int depth);
+  bool attribute(Bytes message, std::pair<std::string, Attribute>* attribute, int depth);
+  bool initializer(Bytes message);
+  bool value(Bytes message, std::string* name);
 };
 
-void OrtParser::attributes(const Table& from, Node* node, int depth) {
-  const Vector list = from.vector(24);
-  for (std::size_t i = 0; i < list.size() && !buffer->failed; ++i) {
-    const Table entry = list.table(i);
-    Attribute attribute;
-    attribute.number = entry.number<float>(10);
-    attribute.integer = entry.number<std::int64_t>(12);
-    attribute.text = entry.text(14);
-    node->attributes[entry.text(4)] = std::move(attribute);
-    const Table branch = entry.table(18);
-    if (branch.exists()) {
-      nodes(branch, &graph.inner_nodes, depth + 1);
+bool is_bytes(const Field& field) {
+  return field.kind == Kind::kBytes;
+}
+
+// Calls `each` with every field of the message; false when it is damaged or `each` says so.
+template <typename Each>
+bool for_each(Bytes message, Each each) {
+  Reader reader(message);
+  Field field;
+  while (reader.next(&field)) {
+    if (!each(field)) {
+      return false;
     }
-    const Vector branches = entry.vector(28);
-    for (std::size_t k = 0; k < branches.size() && !buffer->failed; ++k) {
-      nodes(branches.table(k), &graph.inner_nodes, depth + 1);
+  }
+  return !reader.failed();
+}
+
+bool read_dimension(Bytes message, Shape* shape) {
+  std::int64_t size = -1;
+  const bool whole = for_each(message, [&](const Field& field) {
+    if (field.number == 1 && field.kind == Kind::kVarint) {
+      size = field.integer();
     }
+    return true;
+  });
+  shape->push_back(size);
+  return whole;
+}
+
+// TypeProto.Tensor
+bool read_tensor_type(Bytes message, Value* value) {
+  return for_each(message, [&](const Field& field) {
+    if (field.number == 1) {
+      value->dtype = from_proto(field.integer());
+    } else if (field.number == 2 && is_bytes(field)) {
+      value->has_rank = true;
+      return for_each(field.bytes, [&](const Field& dimension) {
+        return dimension.number != 1 || !is_bytes(dimension) ||
+               read_dimension(dimension.bytes, &value->shape);
+      });
+    }
+    return true;
+  });
+}
+
+// TypeProto
+bool read_type(Bytes message, Value* value) {
+  return for_each(message, [&](const Field& field) {
+    switch (is_bytes(field) ? field.number : 0) {
+      case 1:
+        value->kind = "tensor";
+        return read_tensor_type(field.bytes, value);
+      case 4:
+        value->kind = "sequence";
+        return true;
+      case 5:
+        value->kind = "map";
+        return true;
+      case 8:
+        value->kind = "sparse_tensor";
+        return true;
+      case 9:
+        value->kind = "optional";
+        return true;
+      default:
+        return true;
+    }
+  });
+}
+
+bool OnnxParser::value(Bytes message, std::string* name) {
+  Value value;
+  const bool whole = for_each(message, [&](const Field& field) {
+    if (field.number == 1 && is_bytes(field)) {
+      *name = field.bytes.text();
+    } else if (field.number == 2 && is_bytes(field)) {
+      return read_type(field.bytes, &value);
+    }
+    return true;
+  });
+  graph.values[*name] = std::move(value);
+  return whole;
+}
+
+// Of a tensor of one element, what its message holds in one of three fields.
+struct OneNumber {
+  Bytes raw;
+  bool has_float = false;
+  float real = 0;
+  std::vector<std::int64_t> integers;
+
+  void take(const Field& field);
+  void give(Value* value) const;
+};
+
+void OneNumber::take(const Field& field) {
+  constexpr std::size_t kLongestVarint = 10;
+  if (field.number == 4 && is_bytes(field)) {
+    raw = field.bytes;  // packed floats are stored as in raw_data
+  } else if (field.number == 4 && field.kind == Kind::kFixed32) {
+    const auto bits = static_cast<std::uint32_t>(field.value);
+    std::memcpy(&real, &bits, sizeof(bits));
+    has_float = true;
+  } else if (field.number == 5 && integers.size() < 2 && field.bytes.size <= kLongestVarint) {
+    wire::append_integers(field, &integers);
+  } else if (field.number == 9 && is_bytes(field)) {
+    raw = field.bytes;
   }
 }
 
-void OrtParser::nodes(const Table& from, std::vector<Node>* to, int depth) {
-  const Vector list = from.vector(8);
-  if (depth > kDeepestOrt) {
-    buffer->failed = true;
+void OneNumber::give(Value* value) const {
+  if (value->dtype == DType::kFloat32 && raw.size == sizeof(float)) {
+    float number = 0;
+    std::memcpy(&number, raw.data, sizeof(number));
+    value->number = number;
+  } else if (value->dtype == DType::kFloat32 && has_float) {
+    value->number = real;
+  } else if (value->dtype == DType::kInt8 && raw.size == 1) {
+    value->number = static_cast<std::int8_t>(raw.data[0]);
+  } else if (value->dtype == DType::kUInt8 && raw.size == 1) {
+    value->number = raw.data[0];
+  } else if (raw.size == 0 && integers.size() == 1) {
+    value->number = static_cast<double>(integers.front());
+  } else {
+    return;
   }
-  for (std::size_t i = 0; i < list.size() && !buffer->failed; ++i) {
-    const Table entry = list.table(i);
-    Node node;
-    node.name = entry.text(4);
-    node.domain = domain_of(entry, 8);
-    node.op = entry.text(14);
-    const Vector inputs = entry.vector(20);
-    for (std::size_t k = 0; k < inputs.size() && !buffer->failed; ++k) {
-      node.inputs.push_back(inputs.text(k));
-    }
-    const Vector outputs = entry.vector(22);
-    for (std::size_t k = 0; k < outputs.size() && !buffer->failed; ++k) {
-      node.outputs.push_back(outputs.text(k));
-    }
-    attributes(entry, &node, depth);
-    to->push_back(std::move(node));
-  }
+  value->has_number = true;
 }
 
-void OrtParser::model(const Table& model) {
-  graph.ir_version = model.number<std::int64_t>(4);
-  const Vector opsets = model.vector(6);
-  for (std::size_t i = 0; i < opsets.size() && !buffer->failed; ++i) {
-    graph.opsets[domain_of(opsets.table(i), 4)] = opsets.table(i).number<std::int64_t>(6);
-  }
-  const Table main = model.table(18);
-  const Vector initializers = main.vector(4);
-  for (std::size_t i = 0; i < initializers.size() && !buffer->failed; ++i) {
-    graph.constants.insert(initializers.table(i).text(4));
-  }
-  const Vector values = main.vector(6);
-  for (std::size_t i = 0; i < values.size() && !buffer->failed; ++i) {
-    graph.values[values.table(i).text(4)] = value_of(values.table(i).table(8));
-  }
-  const Vector inputs = main.vector(14);
-  for (std::size_t i = 0; i < inputs.size() && !buffer->failed; ++i) {
-    if (graph.constants.count(inputs.text(i)) == 0) {
-      graph.inputs.push_back(inputs.text(i));
+bool OnnxParser::initializer(Bytes message) {
+  std::string name;
+  Value value;
+  value.has_rank = true;
+  OneNumber one;
+  const bool whole = for_each(message, [&](const Field& field) {
+    if (field.number == 1) {
+      return wire::append_integers(field, &value.shape);
+    }
+    one.take(field);
+    if (field.number == 2) {
+      value.dtype = from_proto(field.integer());
+    } else if (field.number == 8 && is_bytes(field)) {
+      name = field.bytes.text();
+    } else if (field.number == 13 && is_bytes(field)) {
+      std::string key;
+      std::string text;
+      const bool good = for_each(field.bytes, [&](const Field& entry) {
+        (entry.number == 1 ? key : text) = entry.bytes.text();
+        return is_bytes(entry);
+      });
+      if (key == "location") {
+        graph.data_files.push_back(text);
+      }
+      return good;
+    }
+    return true;
+  });
+  one.give(&value);
+  graph.constants.insert(name);
+  graph.values[name] = std::move(value);
+  return whole;
+}
+
+bool OnnxParser::attribute(Bytes message, std::pair<std::string, Attribute>* attribute, int depth) {
+  return for_each(message, [&](const Field& field) {
+    Attribute& value = attribute->second;
+    switch (field.number) {
+      case 1:
+        attribute->first = field.bytes.text();
+        return is_bytes(field);
+      case 2: {
+        const auto bits = static_cast<std::uint32_t>(field.value);
+        std::memcpy(&value.number, &bits, sizeof(bits));
+        return field.kind == Kind::kFixed32;
+      }
+      case 3:
+        value.integer = field.integer();
+        return field.kind == Kind::kVarint;
+      case 4:
+        value.text = field.bytes.text();
+        return is_bytes(field);
+      case 6:
+      case 11:
+        return is_bytes(field) && inner_graph(field.bytes, depth + 1);
+      default:
+        return true;
+    }
+  });
+}
+
+bool OnnxParser::node(Bytes message, Node* node, int depth) {
+  return for_each(message, [&](const Field& field) {
+    if (field.number >= 1 && field.number <= 7 && !is_bytes(field)) {
+      return false;
+    }
+    switch (field.number) {
+      case 1:
+        node->inputs.push_back(field.bytes.text());
+        return true;
+      case 2:
+        node->outputs.push_back(field.bytes.text());
+        return true;
+      case 3:
+        node->name = field.bytes.text();
+        return true;
+      case 4:
+        node->op = field.bytes.text();
+        return true;
+      case 5: {
+        std::pair<std::string, Attribute> read;
+        const bool whole = attribute(field.bytes, &read, depth);
+        node->attributes.insert(std::move(read));
+        return whole;
+      }
+      case 7:
+        node->domain = field.bytes.text();
+        if (node->domain == "ai.onnx") {
+          node->domain.clear();
+        }
+        return true;
+      default:
+        return true;
+    }
+  });
+}
+
+bool OnnxParser::inner_graph(Bytes message, int depth) {
+  return depth <= kDeepestOnnx && for_each(message, [&](const Field& field) {
+           if (field.number != 1 || !is_bytes(field)) {
+             return true;
+           }
+           Node read;
+           const bool whole = node(field.bytes, &read, depth);
+           graph.inner_nodes.push_back(std::move(read));
+           return whole;
+         });
+}
+
+bool OnnxParser::function(Bytes message, int depth) {
+  Node itself;
+  const bool whole = for_each(message, [&](const Field& field) {
+    if (field.number == 1 && is_bytes(field)) {
+      itself.op = field.bytes.text();
+    } else if (field.number == 10 && is_bytes(field)) {
+      itself.domain = field.bytes.text();
+    } else if (field.number == 7 && is_bytes(field)) {
+      Node read;
+      const bool good = node(field.bytes, &read, depth);
+      graph.inner_nodes.push_back(std::move(read));
+      return good;
+    }
+    return true;
+  });
+  graph.functions.insert(itself.full_op());
+  return whole;
+}
+
+bool OnnxParser::main_graph(Bytes message) {
+  std::vector<std::string> declared;
+  const bool whole = for_each(message, [&](const Field& field) {
+    std::string name;
+    if (!is_bytes(field)) {
+      return true;
+    }
+    switch (field.number) {
+      case 1: {
+        Node read;
+        const bool good = node(field.bytes, &read, 0);
+        graph.nodes.push_back(std::move(read));
+        return good;
+      }
+      case 5:
+        return initializer(field.bytes);
+      case 11: {
+        const bool good = value(field.bytes, &name);
+        declared.push_back(name);
+        return good;
+      }
+      case 12: {
+        const bool good = value(field.bytes, &name);
+        graph.outputs.push_back(name);
+        return good;
+      }
+      case 13:
+        return value(field.bytes, &name);
+      default:
+        return true;
+    }
+  });
+  for (const std::string& name : declared) {
+    if (graph.constants.count(name) == 0) {
+      graph.inputs.push_back(name);
+    } else if (graph.ir_version >= 4) {
+      // An initializer that is an input too is that input's default: callers need not give it, but may.
+      graph.constants.erase(name);
     }
   }
-  const Vector outputs = main.vector(16);
-  for (std::size_t i = 0; i < outputs.size() && !buffer->failed; ++i) {
-    graph.outputs.push_back(outputs.text(i));
-  }
-  nodes(main, &graph.nodes, 0);
+  return whole;
+}
+
+bool OnnxParser::opset(Bytes message) {
+  std::string domain;
+  std::int64_t version = 0;
+  const bool whole = for_each(message, [&](const Field& field) {
+    if (field.number == 1 && is_bytes(field)) {
+      domain = field.bytes.text();
+    } else if (field.number == 2) {
+      version = field.integer();
+    }
+    return true;
+  });
+  graph.opsets[domain == "ai.onnx" ? "" : domain] = version;
+  return whole;
+}
+
+bool OnnxParser::model(Bytes message) {
+  return for_each(message, [&](const Field& field) {
+    if (field.number == 1 && field.kind == Kind::kVarint) {
+      graph.ir_version = field.integer();
+    } else if (field.number == 7 && is_bytes(field)) {
+      return main_graph(field.bytes);
+    } else if (field.number == 8 && is_bytes(field)) {
+      return opset(field.bytes);
+    } else if (field.number == 25 && is_bytes(field)) {
+      return function(field.bytes, 0);
+    }
+    return true;
+  });
 }
 
 }  // namespace
 
-Result<Model> read_model(const std::string& path) {
-  const Result<MappedFile> file = MappedFile::open(path);
-  SLIPWAY_RETURN_IF_ERROR(file);
-  const std::uint8_t* data = file.value().data();
-  Model model;
-  model.size = file.value().size();
-  model.format = is_ort(data, file.value().size()) ? Format::kOrt : Format::kOnnx;
-  const auto read = model.format == Format::kOrt ? read_ort : read_onnx;
-  Result<Graph> graph = read(data, file.value().size(), path);
-  SLIPWAY_RETURN_IF_ERROR(graph);
-  model.graph = std::move(graph.value());
-  return std::move(model);
+Result<Graph> read_onnx(const std::uint8_t* data, std::size_t size, const std::string& path) {
+  OnnxParser parser;
+  const bool whole = parser.model({data, size});
+  Graph& graph = parser.graph;
+  if (!whole) {
+    return Status(Code::kFile,
+                  path + (graph.ir_version > 0 ? " is cut short or damaged: it does not end where it should."
+                                               : " is not an ONNX model."),
+                  "copy the file again, or export the model again", {path});
+  }
+  if (graph.ir_version <= 0 || graph.opsets.empty() || graph.nodes.empty()) {
+    return Status(Code::kFile,
+                  path + " is not an ONNX model: a version, an operator set or the nodes are missing.",
+                  "give a file that torch.onnx.export or another exporter wrote", {path});
+  }
+  std::sort(graph.data_files.begin(), graph.data_files.end());
+  graph.data_files.erase(std::unique(graph.data_files.begin(), graph.data_files.end()),
+                         graph.data_files.end());
+  propagate_constants(&graph);
+  return std::move(graph);
 }
 
-ProgramInfo program_info(const Model& model) {
+bool is_ort(const std::string& path) {
+  const Result<MappedFile> file = MappedFile::open(path);
+  return file.ok() && file.value().size() >= 8 && std::memcmp(file.value().data() + 4, "ORTM", 4) == 0;
+}
+
+Result<Graph> read_model(const std::string& path) {
+  const Result<MappedFile> file = MappedFile::open(path);
+  SLIPWAY_RETURN_IF_ERROR(file);
+  return read_onnx(file.value().data(), file.value().size(), path);
+}
+
+ProgramInfo program_info(const Graph& graph, std::uint64_t size) {
   ProgramInfo info;
-  info.size = model.size;
-  info.version = static_cast<std::uint64_t>(model.graph.ir_version);
-  for (const auto& [domain, version] : model.graph.opsets) {
+  info.size = size;
+  info.version = static_cast<std::uint64_t>(graph.ir_version);
+  for (const auto& [domain, version] : graph.opsets) {
     info.opsets.emplace_back(domain.empty() ? "ai.onnx" : domain, version);
   }
-  info.data_files = model.graph.data_files;
-  MethodInfo method = method_of(model.graph);
+  info.data_files = graph.data_files;
+  MethodInfo method = method_of(graph);
   method.backends = {kCpu};  // it runs what the XNNPACK provider leaves
   info.methods.push_back(std::move(method));
   return info;
-}
-
-bool is_ort(const std::uint8_t* data, std::size_t size) {
-  return size >= 8 && std::memcmp(data + 4, "ORTM", 4) == 0;
-}
-
-Result<Graph> read_ort(const std::uint8_t* data, std::size_t size, const std::string& path) {
-  Buffer buffer{data, size, false};
-  OrtParser parser{&buffer, {}};
-  parser.model(Table::root(&buffer).table(6));
-  if (buffer.failed || parser.graph.ir_version <= 0 || parser.graph.nodes.empty()) {
-    return Status(Code::kFile,
-                  path + " is cut short or damaged: ONNX Runtime's format (.ort) with offsets out of it.",
-                  "copy the file again, or convert the model again", {path});
-  }
-  return std::move(parser.graph);
 }
 
 }  // namespace slipway::onnx

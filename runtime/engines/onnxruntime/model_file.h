@@ -10,27 +10,18 @@
 
 namespace slipway::onnx {
 
-enum class Format { kOnnx, kOrt };
+// Whether the file is of ONNX Runtime's own format (.ort), whatever its name: it carries the identifier
+// "ORTM".
+bool is_ort(const std::string& path);
 
-struct Model {
-  Format format = Format::kOnnx;  // by the file's contents, whatever its name
-  std::uint64_t size = 0;
-  Graph graph;
-};
+// Reads an .onnx file from end to end. kFile when it is none, or damaged.
+Result<Graph> read_model(const std::string& path);
 
-// Reads a model file, .onnx or .ort, from end to end. kFile when it is neither, or damaged.
-Result<Model> read_model(const std::string& path);
-
-ProgramInfo program_info(const Model& model);
+// `size`: of the file, in bytes.
+ProgramInfo program_info(const Graph& graph, std::uint64_t size);
 
 // Reads a serialized ModelProto from end to end. kFile when it is cut short, damaged, or no model; `path` is
 // for the messages.
 Result<Graph> read_onnx(const std::uint8_t* data, std::size_t size, const std::string& path);
-
-// Whether the file is of ONNX Runtime's own format (.ort): it carries the identifier "ORTM".
-bool is_ort(const std::uint8_t* data, std::size_t size);
-
-// Reads a model in ONNX Runtime's own format. kFile when it is damaged; `path` is for the messages.
-Result<Graph> read_ort(const std::uint8_t* data, std::size_t size, const std::string& path);
 
 }  // namespace slipway::onnx

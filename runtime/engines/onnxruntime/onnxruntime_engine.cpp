@@ -106,13 +106,12 @@ int Scratch::take() {
 }
 
 using onnx::contained;
-using onnx::Format;
 
-// With one thread: most sessions compute nothing.
-Ort::SessionOptions plain_options(Format format) {
+// With one thread: most sessions compute nothing. `ort`: of a model in ONNX Runtime's own format.
+Ort::SessionOptions plain_options(bool ort) {
   Ort::SessionOptions options;
   options.SetIntraOpNumThreads(1);
-  options.AddConfigEntry(kOrtSessionOptionsConfigLoadModelFormat, format == Format::kOrt ? "ORT" : "ONNX");
+  options.AddConfigEntry(kOrtSessionOptionsConfigLoadModelFormat, ort ? "ORT" : "ONNX");
   return options;
 }
 
@@ -163,12 +162,12 @@ class OnnxRuntimeEngine : public Engine {
     return options_.ort_threads != 0 ? options_.ort_threads : xnnpack() ? 1 : threads_;
   }
   Status start();
-  Ort::SessionOptions session_options(Format format) const;
+  Ort::SessionOptions session_options(bool ort) const;
   Ort::Session guarded_session(const std::string& path, Ort::SessionOptions* options) const;
   Ort::Session exact_session(const std::string& path, const Scratch& profile_folder,
                              Ort::SessionOptions* options) const;
-  std::string unfold(const std::string& path, const std::string& folder);
-  bool loads_without_provider(const std::string& path, Format format) const;
+  Result<std::string> readable(const std::string& path, const Scratch& folder) const;
+  bool loads_without_provider(const std::string& path, bool ort) const;
   Status load_session(const LoadOptions& options);
   Status give_inputs(const std::vector<Tensor>& inputs);
   Status run_session();
@@ -236,18 +235,27 @@ std::vector<std::pair<std::string, std::string>> OnnxRuntimeEngine::settings() c
 }
 
 Result<ProgramInfo> OnnxRuntimeEngine::describe(const std::string& model_path) {
-  Result<onnx::Model> model = onnx::read_model(model_path);
-  SLIPWAY_RETURN_IF_ERROR(model);
-  return onnx::program_info(model.value());
+  ProgramInfo info;
+  const Status status = contained(Code::kFile, [&]() -> Status {
+    const Scratch folder;
+    const Result<std::string> path = readable(model_path, folder);
+    SLIPWAY_RETURN_IF_ERROR(path);
+    const Result<onnx::Graph> graph = onnx::read_model(path.value());
+    SLIPWAY_RETURN_IF_ERROR(graph);
+    const Result<MappedFile> file = MappedFile::open(model_path);
+    SLIPWAY_RETURN_IF_ERROR(file);
+    info = onnx::program_info(graph.value(), file.value().size());
+    return {};
+  });
+  SLIPWAY_RETURN_IF_ERROR(status);
+  return info;
 }
 
 // What only ONNX Runtime itself can tell: whether it knows the operators, versions and types. Nothing is
 // optimized.
 Status OnnxRuntimeEngine::examine(const std::string& model_path, std::vector<std::string>* missing) {
-  const Result<onnx::Model> model = onnx::read_model(model_path);
-  SLIPWAY_RETURN_IF_ERROR(model);
   const Status status = contained(Code::kFile, [&]() -> Status {
-    Ort::SessionOptions options = plain_options(model.value().format);
+    Ort::SessionOptions options = plain_options(onnx::is_ort(model_path));
     options.SetGraphOptimizationLevel(ORT_DISABLE_ALL);
     const Ort::Session session(env_, model_path.c_str(), options);
     return {};
@@ -261,8 +269,8 @@ Status OnnxRuntimeEngine::examine(const std::string& model_path, std::vector<std
 
 // The provider's documentation recommends just this: its own pool as large as there are cores, ONNX Runtime's
 // of one thread and without spinning, so that the two do not contend.
-Ort::SessionOptions OnnxRuntimeEngine::session_options(Format format) const {
-  Ort::SessionOptions options = plain_options(format);
+Ort::SessionOptions OnnxRuntimeEngine::session_options(bool ort) const {
+  Ort::SessionOptions options = plain_options(ort);
   options.AddConfigEntry(kOrtSessionOptionsConfigAllowIntraOpSpinning, options_.ort_spinning ? "1" : "0");
   options.SetIntraOpNumThreads(static_cast<int>(guard_.whole ? threads_ : ort_threads()));
   if (xnnpack() && !guard_.whole) {
@@ -290,9 +298,9 @@ Ort::Session OnnxRuntimeEngine::guarded_session(const std::string& path, Ort::Se
 }
 
 // Whether it is the provider that refuses a model, not ONNX Runtime.
-bool OnnxRuntimeEngine::loads_without_provider(const std::string& path, Format format) const {
+bool OnnxRuntimeEngine::loads_without_provider(const std::string& path, bool ort) const {
   try {
-    const Ort::Session session(env_, path.c_str(), plain_options(format));
+    const Ort::Session session(env_, path.c_str(), plain_options(ort));
     return true;
   } catch (const Ort::Exception&) {
     return false;
@@ -320,17 +328,24 @@ Ort::Session OnnxRuntimeEngine::exact_session(const std::string& path, const Scr
   return guarded_session(path, options);
 }
 
-// A build of ONNX Runtime that reads .onnx, as Debian's does, cannot give an .ort model's convolutions and
-// pools to the XNNPACK provider: such a model does not import the operator set that the provider has them in.
-// Written back as .onnx it does. Returns the path of that.
-std::string OnnxRuntimeEngine::unfold(const std::string& path, const std::string& folder) {
-  Ort::SessionOptions options = plain_options(Format::kOrt);
+// The path of the model as .onnx: an .ort model, which only ONNX Runtime reads, is written back as one into
+// the folder. A build of it that reads .onnx, as Debian's does, cannot give an .ort model's convolutions and
+// pools to the XNNPACK provider either: such a model does not import the operator set that the provider has
+// them in.
+Result<std::string> OnnxRuntimeEngine::readable(const std::string& path, const Scratch& folder) const {
+  if (!onnx::is_ort(path)) {
+    return path;
+  }
+  if (folder.path().empty()) {
+    return no_folder();
+  }
+  Ort::SessionOptions options = plain_options(true);
   options.SetGraphOptimizationLevel(ORT_DISABLE_ALL);
   options.AddConfigEntry(kOrtSessionOptionsConfigSaveModelFormat, "ONNX");
-  std::string unfolded = folder + "/model.onnx";
-  options.SetOptimizedModelFilePath(unfolded.c_str());
+  std::string written = folder.path() + "/model.onnx";
+  options.SetOptimizedModelFilePath(written.c_str());
   const Ort::Session session(env_, path.c_str(), options);
-  return unfolded;
+  return written;
 }
 
 Status OnnxRuntimeEngine::load_session(const LoadOptions& options) {
@@ -339,27 +354,22 @@ Status OnnxRuntimeEngine::load_session(const LoadOptions& options) {
             "put the data files of an ONNX model beside it, under the names that it has for them"};
   }
   const Scratch model_folder;
-  std::string path = options.model_path;
-  Result<onnx::Model> model = onnx::read_model(path);
-  if (model.ok() && xnnpack() && model.value().format == Format::kOrt) {
-    if (model_folder.path().empty()) {
-      return no_folder();
-    }
-    unfolded_ = true;
-    path = unfold(path, model_folder.path());
-    model = onnx::read_model(path);
-  }
-  SLIPWAY_RETURN_IF_ERROR(model);
-  graph_ = std::move(model.value().graph);
-  const Format format = model.value().format;
-  if (format == Format::kOnnx) {
+  const Result<std::string> readable_path = readable(options.model_path, model_folder);
+  SLIPWAY_RETURN_IF_ERROR(readable_path);
+  Result<onnx::Graph> graph = onnx::read_model(readable_path.value());
+  SLIPWAY_RETURN_IF_ERROR(graph);
+  graph_ = std::move(graph.value());
+  unfolded_ = xnnpack() && readable_path.value() != options.model_path;
+  const std::string& path = xnnpack() ? readable_path.value() : options.model_path;
+  const bool ort = path == options.model_path && readable_path.value() != path;
+  if (!ort) {
     fixed_ = onnx::fix_inputs(options.shapes, &graph_);
   }
   if (xnnpack() && !options_.trust_provider) {
-    guard_ = onnx::guard_provider(graph_, format == Format::kOnnx);
+    guard_ = onnx::guard_provider(graph_);
   }
   profile_wanted_ = options.profile;
-  Ort::SessionOptions settings = session_options(format);
+  Ort::SessionOptions settings = session_options(ort);
   Scratch profile_folder;
   if (!profile_folder.path().empty()) {
     settings.EnableProfiling((profile_folder.path() + "/profile").c_str());
@@ -369,7 +379,7 @@ Status OnnxRuntimeEngine::load_session(const LoadOptions& options) {
   try {
     session_ = std::make_unique<Ort::Session>(exact_session(path, profile_folder, &settings));
   } catch (const Ort::Exception& error) {
-    if (!xnnpack() || guard_.whole || !loads_without_provider(path, format)) {
+    if (!xnnpack() || guard_.whole || !loads_without_provider(path, ort)) {
       throw;
     }
     return {Code::kMissingBackend, std::string("The XNNPACK provider refuses the model: ") + error.what(),

@@ -355,7 +355,7 @@ std::string withholding_suffix(const Graph& graph, const std::vector<Fault>& fau
 
 }  // namespace
 
-Guard guard_provider(const Graph& graph, bool appendable) {
+Guard guard_provider(const Graph& graph) {
   Guard guard;
   const Judge judge(graph);
   for (const Node& node : graph.nodes) {
@@ -366,7 +366,7 @@ Guard guard_provider(const Graph& graph, bool appendable) {
     }
   }
   if (!guard.faults.empty()) {
-    guard.suffix = appendable ? withholding_suffix(graph, guard.faults) : "";
+    guard.suffix = withholding_suffix(graph, guard.faults);
     guard.whole = guard.suffix.empty();
   }
   return guard;

@@ -28,12 +28,10 @@ struct Guard {
   // may replace is none to the providers, and without one they do not take the node; the result is the same.
   // (Protocol Buffers merge a field that comes twice.)
   std::string suffix;
-  // The provider must not have any of the model: a fault has no such constant, or the file cannot be appended
-  // to.
+  // The provider must not have any of the model: a fault has no such constant.
   bool whole = false;
 };
 
-// Args: appendable: whether the model's file is a ModelProto.
-Guard guard_provider(const Graph& graph, bool appendable);
+Guard guard_provider(const Graph& graph);
 
 }  // namespace slipway::onnx

@@ -9,7 +9,6 @@
 
 #include "base/platform.h"
 #include "runner/files/digests.h"
-#include "runner/generate.h"
 #include "runner/measure.h"
 #include "slipway/engine.h"
 #include "slipway/status.h"

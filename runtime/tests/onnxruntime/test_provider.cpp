@@ -100,21 +100,21 @@ TEST(sizes_of_other_values_follow_the_inputs_unless_data_decides) {
   recipe.constants = {constant("b", {3, 5}, 1), constant("c", {5}, 1)};
   recipe.values = {value("r", {-1, 3})};
   Graph graph = graph_of(make_model(recipe));
-  CHECK_EQUAL(guard_provider(graph, true).faults.size(), std::size_t{1});
+  CHECK_EQUAL(guard_provider(graph).faults.size(), std::size_t{1});
   fix_inputs({{2, 3}}, &graph);
-  CHECK(guard_provider(graph, true).faults.empty());
+  CHECK(guard_provider(graph).faults.empty());
   recipe.nodes.at(0).op = "Compress";
   graph = graph_of(make_model(recipe));
   fix_inputs({{2, 3}}, &graph);
-  CHECK_EQUAL(guard_provider(graph, true).faults.size(), std::size_t{1});
+  CHECK_EQUAL(guard_provider(graph).faults.size(), std::size_t{1});
 }
 
 TEST(float16_is_kept_from_the_provider) {
   Graph graph = graph_of(make_model(conv_model()));
-  CHECK(guard_provider(graph, true).faults.empty());
+  CHECK(guard_provider(graph).faults.empty());
   graph.values["x"].dtype = DType::kFloat16;
   graph.values["w"].dtype = DType::kFloat16;
-  const Guard guard = guard_provider(graph, true);
+  const Guard guard = guard_provider(graph);
   CHECK_EQUAL(guard.faults.size(), std::size_t{1});
   CHECK_EQUAL(guard.faults.at(0).withheld, "w");
   CHECK_CONTAINS(guard.faults.at(0).why, "float16");
@@ -122,7 +122,7 @@ TEST(float16_is_kept_from_the_provider) {
 
 TEST(a_withheld_constant_is_an_input_too) {
   const std::string bytes = make_model(gemm({2, 3}, {}));
-  const Guard guard = guard_provider(graph_of(bytes), true);
+  const Guard guard = guard_provider(graph_of(bytes));
   CHECK_EQUAL(guard.faults.at(0).withheld, "b");
   CHECK(!guard.whole);
   const Graph guarded = graph_of(bytes + guard.suffix);
@@ -130,15 +130,13 @@ TEST(a_withheld_constant_is_an_input_too) {
   CHECK_EQUAL(guarded.inputs.size(), std::size_t{1});  // those that have no initializer
   CHECK(guarded.value("b")->shape == (Shape{3, 5}));
   // The provider leaves the node alone: nothing else is to be withheld.
-  CHECK(guard_provider(guarded, true).faults.empty());
+  CHECK(guard_provider(guarded).faults.empty());
 }
 
 TEST(what_cannot_be_withheld_keeps_the_model_away_whole) {
   ModelRecipe recipe = gemm({2, 3}, {});
-  const Guard folded = guard_provider(graph_of(make_model(recipe)), false);
-  CHECK(folded.whole && folded.suffix.empty());
   recipe.nodes.push_back({"Identity", {"b"}, {"b"}, "circle", ""});
-  const Guard circle = guard_provider(graph_of(make_model(recipe)), true);
+  const Guard circle = guard_provider(graph_of(make_model(recipe)));
   CHECK_EQUAL(circle.faults.at(0).withheld, "");
   CHECK(circle.whole);
 }

@@ -7,6 +7,15 @@
 namespace slipway::lean {
 namespace {
 
+// The part at one place of a dimension, without that dimension.
+Part place_in(const TensorView& view, std::size_t dim, std::int64_t place) {
+  Part part = part_of(view, dim, place, 1);
+  const auto at = static_cast<std::ptrdiff_t>(dim);
+  part.shape.erase(part.shape.begin() + at);
+  std::copy(part.operand.steps.begin() + at + 1, part.operand.steps.end(), part.operand.steps.begin() + at);
+  return part;
+}
+
 Status cat(std::vector<TensorView*> tensors, std::int64_t dim_given, TensorView& out) {
   // Empty one-dimensional tensors are left out, whatever the others' shape.
   tensors.erase(std::remove_if(tensors.begin(), tensors.end(),
@@ -55,11 +64,7 @@ Status stack(const std::vector<TensorView*>& tensors, std::int64_t dim_given, Te
     if (tensors[i] == nullptr || tensors[i]->shape() != tensors[0]->shape()) {
       return mismatch("tensors of different shapes cannot be stacked");
     }
-    Operand operand = whole(*tensors[i]);
-    std::copy_backward(operand.steps.begin() + static_cast<std::ptrdiff_t>(dim), operand.steps.end() - 1,
-                       operand.steps.end());
-    operand.steps[dim] = 0;
-    copy_into(part_of(out, dim, static_cast<std::int64_t>(i), 1), operand);
+    copy_into(place_in(out, dim, static_cast<std::int64_t>(i)), whole(*tensors[i]));
   }
   return resized;
 }
@@ -120,10 +125,7 @@ Status unbind_copy(const TensorView& in, std::int64_t dim_given, const std::vect
     return wrapped.ok() ? mismatch("the parts are not as many as the outputs") : wrapped;
   }
   for (std::size_t i = 0; i < outs.size(); ++i) {
-    Part part = part_of(in, dim, static_cast<std::int64_t>(i), 1);
-    part.shape.erase(part.shape.begin() + static_cast<std::ptrdiff_t>(dim));
-    std::copy(part.operand.steps.begin() + static_cast<std::ptrdiff_t>(dim) + 1, part.operand.steps.end(),
-              part.operand.steps.begin() + static_cast<std::ptrdiff_t>(dim));
+    const Part part = place_in(in, dim, static_cast<std::int64_t>(i));
     SLIPWAY_RETURN_IF_ERROR(outs[i] == nullptr ? mismatch("an output is missing")
                                                : resize(outs[i], part.shape));
     copy(*outs[i], part.operand);
@@ -173,13 +175,8 @@ Status select_copy(const TensorView& in, std::int64_t dim_given, std::int64_t in
     return mismatch("index " + std::to_string(index) + " is outside dimension " + std::to_string(dim) +
                     " of " + to_text(in.shape()));
   }
-  Operand operand = whole(in);
-  advance(&operand, index * operand.steps[dim]);
-  std::copy(operand.steps.begin() + static_cast<std::ptrdiff_t>(dim) + 1, operand.steps.end(),
-            operand.steps.begin() + static_cast<std::ptrdiff_t>(dim));
-  Shape shape = in.shape();
-  shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(dim));
-  return copy_as(out, shape, operand);
+  const Part part = place_in(in, dim, index);
+  return copy_as(out, part.shape, part.operand);
 }
 
 // Bounds of a slice as Python has them: from the end when negative, cut to what is there.
@@ -189,22 +186,26 @@ std::int64_t bound(std::optional<std::int64_t> index, std::int64_t missing, std:
   return std::clamp<std::int64_t>(found, 0, size);
 }
 
-Status slice_copy(const TensorView& in, std::int64_t dim_given, std::optional<std::int64_t> start_given,
-                  std::optional<std::int64_t> end_given, std::int64_t step, TensorView& out) {
+Status slice_of(const TensorView& view, std::int64_t dim_given, std::optional<std::int64_t> start_given,
+                std::optional<std::int64_t> end_given, std::int64_t step, Part* part) {
   std::size_t dim = 0;
-  SLIPWAY_RETURN_IF_ERROR(wrap_dim(dim_given, in.rank, &dim));
-  const std::int64_t size = in.sizes[dim];
+  SLIPWAY_RETURN_IF_ERROR(wrap_dim(dim_given, view.rank, &dim));
+  const std::int64_t size = view.sizes[dim];
   const std::int64_t start = bound(start_given, 0, size);
   const std::int64_t end = std::max(start, bound(end_given, size, size));
   if (step <= 0) {
     return mismatch("a slice has the step " + std::to_string(step));
   }
-  Operand operand = whole(in);
-  advance(&operand, start * operand.steps[dim]);
-  operand.steps[dim] *= step;
-  Shape shape = in.shape();
-  shape[dim] = end == start ? 0 : (end - start - 1) / step + 1;
-  return copy_as(out, shape, operand);
+  *part = part_of(view, dim, start, end == start ? 0 : (end - start - 1) / step + 1);
+  part->operand.steps[dim] *= step;
+  return {};
+}
+
+Status slice_copy(const TensorView& in, std::int64_t dim, std::optional<std::int64_t> start,
+                  std::optional<std::int64_t> end, std::int64_t step, TensorView& out) {
+  Part part;
+  SLIPWAY_RETURN_IF_ERROR(slice_of(in, dim, start, end, step, &part));
+  return copy_as(out, part.shape, part.operand);
 }
 
 Status narrow_copy(const TensorView& in, std::int64_t dim_given, std::int64_t start, std::int64_t length,
@@ -216,11 +217,8 @@ Status narrow_copy(const TensorView& in, std::int64_t dim_given, std::int64_t st
     return mismatch("cannot take " + std::to_string(length) + " from " + std::to_string(start) + " on of " +
                     to_text(in.shape()));
   }
-  Operand operand = whole(in);
-  advance(&operand, start * operand.steps[dim]);
-  Shape shape = in.shape();
-  shape[dim] = length;
-  return copy_as(out, shape, operand);
+  const Part part = part_of(in, dim, start, length);
+  return copy_as(out, part.shape, part.operand);
 }
 
 Status select_scatter(const TensorView& in, const TensorView& source, std::int64_t dim_given,
@@ -232,34 +230,21 @@ Status select_scatter(const TensorView& in, const TensorView& source, std::int64
   if (!done.ok() || index < 0 || index >= in.sizes[dim] || source.rank + 1U != in.rank) {
     return done.ok() ? mismatch("what is put in does not fit " + to_text(in.shape())) : done;
   }
-  copy(out, whole(in));
-  Operand operand = whole(source);
-  std::copy_backward(operand.steps.begin() + static_cast<std::ptrdiff_t>(dim), operand.steps.end() - 1,
-                     operand.steps.end());
-  Part target = part_of(out, dim, index, 1);
-  Shape expected = target.shape;
-  expected.erase(expected.begin() + static_cast<std::ptrdiff_t>(dim));
-  if (expected != source.shape()) {
+  const Part target = place_in(out, dim, index);
+  if (target.shape != source.shape()) {
     return mismatch("what is put in does not fit " + to_text(in.shape()));
   }
-  copy_into(target, operand);
+  copy(out, whole(in));
+  copy_into(target, whole(source));
   return {};
 }
 
-Status slice_scatter(const TensorView& in, const TensorView& source, std::int64_t dim_given,
-                     std::optional<std::int64_t> start_given, std::optional<std::int64_t> end_given,
-                     std::int64_t step, TensorView& out) {
-  std::size_t dim = 0;
-  SLIPWAY_RETURN_IF_ERROR(wrap_dim(dim_given, in.rank, &dim));
+Status slice_scatter(const TensorView& in, const TensorView& source, std::int64_t dim,
+                     std::optional<std::int64_t> start, std::optional<std::int64_t> end, std::int64_t step,
+                     TensorView& out) {
+  Part target;
   SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
-  const std::int64_t size = in.sizes[dim];
-  const std::int64_t start = bound(start_given, 0, size);
-  const std::int64_t end = std::max(start, bound(end_given, size, size));
-  if (step <= 0) {
-    return mismatch("a slice has the step " + std::to_string(step));
-  }
-  Part target = part_of(out, dim, start, (end - start + step - 1) / step);
-  target.operand.steps[dim] *= step;
+  SLIPWAY_RETURN_IF_ERROR(slice_of(out, dim, start, end, step, &target));
   if (target.shape != source.shape()) {
     return mismatch("what is put in does not fit the slice of " + to_text(in.shape()));
   }

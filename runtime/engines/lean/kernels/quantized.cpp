@@ -85,6 +85,21 @@ Status per_channel(Arguments& arguments, Parameters* parameters) {
   return {};
 }
 
+// Tokens are the rows: everything but the last dimension.
+Status per_token(Arguments& arguments, Parameters* parameters) {
+  const TensorView& in = arguments.tensor(0);
+  *parameters = {elements_of<float>(arguments.tensor(1)), elements_of<float>(arguments.tensor(2)), {}, {}};
+  parameters->spread(0, true);
+  std::int64_t rows = 1;
+  for (std::size_t d = in.rank == 0 ? 0 : in.rank - 1U; d-- > 0; rows *= in.sizes[d]) {
+    parameters->scale.steps[d] = parameters->zero_point.steps[d] = rows;
+  }
+  const auto count = static_cast<std::size_t>(rows);
+  return parameters->scales.size() == count && parameters->zero_points.size() == count
+             ? Status()
+             : mismatch("there is not one scale for each row of " + to_text(in.shape()));
+}
+
 Range range_of(Arguments& arguments, std::size_t at) {
   return {arguments.integer(at), arguments.integer(at + 1)};
 }
@@ -97,7 +112,8 @@ using FindParameters = Status (*)(Arguments&, Parameters*);
 
 // quantized_decomposed::quantize_per_tensor.out(Tensor input, float scale, int zero_point, int quant_min, int
 // quant_max, ScalarType dtype, *, Tensor(a!) out), the same with scale and zero point in tensors, and
-// quantized_decomposed::quantize_per_channel.out, which has the axis before the range
+// quantized_decomposed::quantize_per_channel.out, which has the axis before the range, and
+// quantized_decomposed::quantize_per_token.out
 template <FindParameters kFind, std::size_t kRangeAt>
 Status quantize(Arguments& arguments) {
   Parameters parameters;
@@ -118,54 +134,6 @@ Status dequantize(Arguments& arguments) {
   return map_each(
       arguments.tensor(0), parameters, arguments.tensor(kOutAt),
       [](float value, float scale, float zero_point) { return dequantized(value, scale, zero_point); });
-}
-
-// Tokens are the rows: everything but the last dimension.
-Status token_rows(const TensorView& in, const TensorView& scales, const TensorView& zero_points,
-                  std::size_t* rows, std::size_t* width) {
-  *width = in.rank == 0 ? 1 : static_cast<std::size_t>(in.sizes[in.rank - 1U]);
-  *rows = *width == 0 ? 0 : in.count() / *width;
-  return in.contiguous() && scales.count() == *rows && zero_points.count() == *rows
-             ? Status()
-             : mismatch("there is not one scale for each row of " + to_text(in.shape()));
-}
-
-template <typename F>
-Status map_tokens(Arguments& arguments, TensorView& out, F f) {
-  const TensorView& in = arguments.tensor(0);
-  std::size_t rows = 0;
-  std::size_t width = 0;
-  SLIPWAY_RETURN_IF_ERROR(token_rows(in, arguments.tensor(1), arguments.tensor(2), &rows, &width));
-  const Status resized = resize(&out, in.shape());
-  if (!resized.ok() || rows == 0) {
-    return resized;
-  }
-  const std::vector<float> scales = elements_of<float>(arguments.tensor(1));
-  const std::vector<float> zero_points = elements_of<float>(arguments.tensor(2));
-  std::vector<float> line(width);
-  for (std::size_t row = 0; row < rows; ++row) {
-    load(in.dtype, in.data + row * width * size_of(in.dtype), 1, width, line.data());
-    for (float& value : line) {
-      value = f(value, scales[row], zero_points[row]);
-    }
-    store(out.dtype, line.data(), width, out.data + row * width * size_of(out.dtype), 1);
-  }
-  return {};
-}
-
-// quantized_decomposed::quantize_per_token.out(Tensor input, Tensor scales, Tensor zero_points, int
-// quant_min, int quant_max, ScalarType dtype, *, Tensor(a!) out)
-Status quantize_per_token(Arguments& arguments) {
-  const Range range = range_of(arguments, 3);
-  return map_tokens(arguments, arguments.tensor(6), [range](float value, float scale, float zero_point) {
-    return quantized(value, 1.0F / scale, zero_point, range);
-  });
-}
-
-// quantized_decomposed::dequantize_per_token.out(Tensor input, Tensor scales, Tensor zero_points, int
-// quant_min, int quant_max, ScalarType dtype, ScalarType output_dtype, *, Tensor(a!) out)
-Status dequantize_per_token(Arguments& arguments) {
-  return map_tokens(arguments, arguments.tensor(7), dequantized);
 }
 
 struct Chosen {
@@ -399,7 +367,7 @@ constexpr KernelEntry kQuantizedTable[] = {
     {"quantized_decomposed::dequantize_per_channel.out", dequantize<per_channel, 8>, 9},
     {"quantized_decomposed::dequantize_per_tensor.Tensor_out", dequantize<per_tensor_of_tensors, 7>, 8},
     {"quantized_decomposed::dequantize_per_tensor.out", dequantize<per_tensor, 7>, 8},
-    {"quantized_decomposed::dequantize_per_token.out", dequantize_per_token, 8},
+    {"quantized_decomposed::dequantize_per_token.out", dequantize<per_token, 7>, 8},
     {"quantized_decomposed::embedding_2bit.dtype_out", typed<embedding_as<2>>},
     {"quantized_decomposed::embedding_2bit.out", typed<embedding_of<2>>},
     {"quantized_decomposed::embedding_4bit.dtype_out", typed<embedding_as<4>>},
@@ -411,7 +379,7 @@ constexpr KernelEntry kQuantizedTable[] = {
     {"quantized_decomposed::quantize_per_channel.out", quantize<per_channel, 4>, 8},
     {"quantized_decomposed::quantize_per_tensor.Tensor_out", quantize<per_tensor_of_tensors, 3>, 7},
     {"quantized_decomposed::quantize_per_tensor.out", quantize<per_tensor, 3>, 7},
-    {"quantized_decomposed::quantize_per_token.out", quantize_per_token, 7},
+    {"quantized_decomposed::quantize_per_token.out", quantize<per_token, 3>, 7},
 };
 
 }  // namespace

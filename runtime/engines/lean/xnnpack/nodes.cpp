@@ -10,9 +10,6 @@
 #include "lean/xnnpack/rules.h"
 
 namespace slipway::lean {
-namespace {
-
-using Kind = xnn::XNodeUnion;
 
 // A node to define: its values by XNNPACK's ids, in the order of its Operands; no bias is an invalid id.
 struct NodeCall {
@@ -59,6 +56,10 @@ struct NodeCall {
   float min = -std::numeric_limits<float>::infinity();
   float max = std::numeric_limits<float>::infinity();
 };
+
+namespace {
+
+using Kind = xnn::XNodeUnion;
 
 template <xnn_unary_operator kType>
 xnn_status define_unary(const NodeCall& it) {
@@ -351,70 +352,138 @@ xnn_status define_concatenate(const NodeCall& it) {
   }
 }
 
-struct NodeRow {
-  Kind kind;
-  xnn_status (*define)(const NodeCall& it);
-};
+Operands ids(std::initializer_list<std::uint32_t> inputs, std::initializer_list<std::uint32_t> outputs) {
+  Operands operands;
+  for (const std::uint32_t id : inputs) {
+    operands.inputs[operands.input_count++] = id;
+  }
+  for (const std::uint32_t id : outputs) {
+    operands.outputs[operands.output_count++] = id;
+  }
+  return operands;
+}
 
-constexpr NodeRow kNodes[] = {
-    {Kind::XNNAdd, define_binary<xnn_binary_add>},
-    {Kind::XNNSubtract, define_binary<xnn_binary_subtract>},
-    {Kind::XNNMultiply, define_binary<xnn_binary_multiply>},
-    {Kind::XNNDiv, define_binary<xnn_binary_divide>},
-    {Kind::XNNMinimum, define_binary<xnn_binary_minimum>},
-    {Kind::XNNMaximum, define_binary<xnn_binary_maximum>},
-    {Kind::XNNPReLU, define_binary<xnn_binary_prelu>},
-    {Kind::XNNSigmoid, define_unary<xnn_unary_sigmoid>},
-    {Kind::XNNFloor, define_unary<xnn_unary_floor>},
-    {Kind::XNNSquareRoot, define_unary<xnn_unary_square_root>},
-    {Kind::XNNCeiling, define_unary<xnn_unary_ceiling>},
-    {Kind::XNNHardswish, define_unary<xnn_unary_hardswish>},
-    {Kind::XNNNegate, define_unary<xnn_unary_negate>},
-    {Kind::XNNSquare, define_unary<xnn_unary_square>},
-    {Kind::XNNAbs, define_unary<xnn_unary_abs>},
-    {Kind::XNNReciprocalSquareRoot, define_unary<xnn_unary_reciprocal_square_root>},
-    {Kind::XNNLog, define_unary<xnn_unary_log>},
-    {Kind::XNNGelu, define_unary<xnn_unary_gelu>},
-    {Kind::XNNTanh, define_unary<xnn_unary_tanh>},
-    {Kind::XNNExp, define_unary<xnn_unary_exp>},
-    {Kind::XNNSin, define_unary<xnn_unary_sine>},
-    {Kind::XNNCos, define_unary<xnn_unary_cosine>},
-    {Kind::XNNFullyConnected, define_fully_connected},
-    {Kind::XNNConv2d, define_convolution},
-    {Kind::XNNDepthwiseConv2d, define_depthwise},
-    {Kind::XNNConvTranspose2d, define_transposed},
-    {Kind::XNNSoftmax, define_plain<xnn_define_softmax>},
-    {Kind::XNNClamp, define_clamp},
-    {Kind::XNNConvert, define_convert},
-    {Kind::XNNCopy, define_plain<xnn_define_copy>},
-    {Kind::XNNGlobalAvgPooling2d, define_global_average},
-    {Kind::XNNAvgPooling2d, define_average_pooling},
-    {Kind::XNNMaxPooling2d, define_max_pooling},
-    {Kind::XNNArgMaxPooling2d, define_argmax_pooling},
-    {Kind::XNNELU, define_elu},
-    {Kind::XNNLeakyReLU, define_leaky_relu},
-    {Kind::XNNStaticTranspose, define_transpose},
-    {Kind::XNNStaticSlice, define_slice},
-    {Kind::XNNStaticReshape, define_reshape},
-    {Kind::XNNStaticResizeBilinear2D, define_resize_bilinear},
-    {Kind::XNNStaticConstantPad, define_pad},
-    {Kind::XNNConcatenate2, define_concatenate},
-    {Kind::XNNConcatenate3, define_concatenate},
-    {Kind::XNNConcatenate4, define_concatenate},
-    {Kind::XNNConcatenate5, define_concatenate},
-    {Kind::XNNScaledDotProductAttention, define_attention},
-    {Kind::XNNBatchMatrixMultiply, define_batch_matrix_multiply},
+// The tables with an input and an output.
+template <typename Table>
+Operands one(const xnn::XNode& node) {
+  const auto& table = *static_cast<const Table*>(node.xnode_union());
+  return ids({table.input_id()}, {table.output_id()});
+}
+
+Operands two(const xnn::XNode& node) {
+  const auto& table = *static_cast<const xnn::_XNNNode2x1*>(node.xnode_union());
+  return ids({table.input1_id(), table.input2_id()}, {table.output_id()});
+}
+
+// The tables of layers with weights.
+template <typename Table>
+Operands layer(const xnn::XNode& node) {
+  const auto& table = *static_cast<const Table*>(node.xnode_union());
+  return ids({table.input1_id(), table.filter_id(), table.bias_id()}, {table.output_id()});
+}
+
+template <std::size_t kCount>
+Operands several(const xnn::XNode& node) {
+  const auto& table = *static_cast<const xnn::_XNNCat*>(node.xnode_union());
+  Operands operands =
+      ids({table.input1_id(), table.input2_id(), table.input3_id(), table.input4_id(), table.input5_id()},
+          {table.output_id()});
+  operands.input_count = kCount;
+  return operands;
+}
+
+Operands argmax(const xnn::XNode& node) {
+  const auto& table = *node.xnode_union_as_XNNArgMaxPooling2d();
+  return ids({table.input_id()}, {table.output_value_id(), table.output_index_id()});
+}
+
+Operands attention(const xnn::XNode& node) {
+  const auto& table = *node.xnode_union_as_XNNScaledDotProductAttention();
+  return ids({table.query_id(), table.key_id(), table.value_id(), table.scale_id(), table.mask_id()},
+             {table.output_id()});
+}
+
+constexpr auto kOne = one<xnn::_XNNNode1x1>;
+constexpr auto kPool = one<xnn::_XNNPooling2D>;
+constexpr auto kConvolution = layer<xnn::_XNNNodeConv>;
+
+// Every kind, in the schema's order.
+constexpr NodeRule kRules[] = {
+    {Kind::XNNAdd, two, check_binary, define_binary<xnn_binary_add>},
+    {Kind::XNNFullyConnected, layer<xnn::XNNFullyConnected>, check_fully_connected, define_fully_connected},
+    {Kind::XNNSoftmax, kOne, check_softmax, define_plain<xnn_define_softmax>},
+    {Kind::XNNSigmoid, kOne, check_unary, define_unary<xnn_unary_sigmoid>},
+    {Kind::XNNStaticTranspose, one<xnn::XNNStaticTranspose>, check_transpose, define_transpose},
+    {Kind::XNNClamp, kOne, check_clamp, define_clamp},
+    {Kind::XNNConv2d, kConvolution, check_convolution, define_convolution},
+    {Kind::XNNDiv, two, check_binary, define_binary<xnn_binary_divide>},
+    {Kind::XNNStaticResizeBilinear2D, one<xnn::XNNStaticResizeBilinear2D>, check_resize,
+     define_resize_bilinear},
+    {Kind::XNNStaticConstantPad, one<xnn::XNNStaticConstantPad>, check_pad, define_pad},
+    {Kind::XNNAvgPooling2d, kPool, check_average_pooling, define_average_pooling},
+    {Kind::XNNMinimum, two, check_binary, define_binary<xnn_binary_minimum>},
+    {Kind::XNNDepthwiseConv2d, kConvolution, check_depthwise, define_depthwise},
+    {Kind::XNNMaxPooling2d, kPool, check_max_pooling, define_max_pooling},
+    {Kind::XNNMultiply, two, check_binary, define_binary<xnn_binary_multiply>},
+    {Kind::XNNSubtract, two, check_binary, define_binary<xnn_binary_subtract>},
+    {Kind::XNNFloor, kOne, check_unary, define_unary<xnn_unary_floor>},
+    {Kind::XNNConvert, kOne, check_convert, define_convert},
+    {Kind::XNNGlobalAvgPooling2d, kOne, check_global_average, define_global_average},
+    {Kind::XNNStaticReshape, one<xnn::XNNStaticReshape>, check_reshape, define_reshape},
+    {Kind::XNNArgMaxPooling2d, argmax, check_argmax_pooling, define_argmax_pooling},
+    {Kind::XNNSquareRoot, kOne, check_unary, define_unary<xnn_unary_square_root>},
+    {Kind::XNNCeiling, kOne, check_unary, define_unary<xnn_unary_ceiling>},
+    {Kind::XNNHardswish, kOne, check_unary, define_unary<xnn_unary_hardswish>},
+    {Kind::XNNLeakyReLU, one<xnn::XNNLeakyReLU>, check_unary, define_leaky_relu},
+    {Kind::XNNMaximum, two, check_binary, define_binary<xnn_binary_maximum>},
+    {Kind::XNNNegate, kOne, check_unary, define_unary<xnn_unary_negate>},
+    {Kind::XNNSquare, kOne, check_unary, define_unary<xnn_unary_square>},
+    {Kind::XNNELU, one<xnn::XNNELU>, check_unary, define_elu},
+    {Kind::XNNAbs, kOne, check_unary, define_unary<xnn_unary_abs>},
+    {Kind::XNNPReLU, two, check_binary, define_binary<xnn_binary_prelu>},
+    {Kind::XNNConcatenate2, several<2>, check_concatenate, define_concatenate},
+    {Kind::XNNConcatenate3, several<3>, check_concatenate, define_concatenate},
+    {Kind::XNNConcatenate4, several<4>, check_concatenate, define_concatenate},
+    {Kind::XNNStaticSlice, one<xnn::XNNStaticSlice>, check_slice, define_slice},
+    {Kind::XNNScaledDotProductAttention, attention, check_attention, define_attention},
+    {Kind::XNNBatchMatrixMultiply, two, check_batch_matrix_multiply, define_batch_matrix_multiply},
+    {Kind::XNNConcatenate5, several<5>, check_concatenate, define_concatenate},
+    {Kind::XNNConvTranspose2d, kConvolution, check_transposed_convolution, define_transposed},
+    {Kind::XNNReciprocalSquareRoot, kOne, check_unary, define_unary<xnn_unary_reciprocal_square_root>},
+    {Kind::XNNLog, kOne, check_unary, define_unary<xnn_unary_log>},
+    {Kind::XNNGelu, kOne, check_unary, define_unary<xnn_unary_gelu>},
+    {Kind::XNNTanh, kOne, check_unary, define_unary<xnn_unary_tanh>},
+    {Kind::XNNExp, kOne, check_unary, define_unary<xnn_unary_exp>},
+    {Kind::XNNSin, kOne, check_unary, define_unary<xnn_unary_sine>},
+    {Kind::XNNCopy, kOne, check_copy, define_plain<xnn_define_copy>},
+    {Kind::XNNCos, kOne, check_unary, define_unary<xnn_unary_cosine>},
 };
+constexpr std::size_t kRuleCount = sizeof(kRules) / sizeof(kRules[0]);
+
+constexpr bool complete() {
+  for (std::size_t i = 0; i < kRuleCount; ++i) {
+    if (static_cast<std::size_t>(kRules[i].kind) != i + 1) {
+      return false;
+    }
+  }
+  return kRuleCount == static_cast<std::size_t>(Kind::MAX);
+}
+static_assert(complete(), "a kind of node of the schema has no rule");
 
 }  // namespace
 
+const NodeRule* rule_of(xnn::XNodeUnion kind) {
+  const auto number = static_cast<std::size_t>(kind);
+  return number == 0 || number > kRuleCount ? nullptr : &kRules[number - 1];
+}
+
+std::size_t rule_count() {
+  return kRuleCount;
+}
+
 xnn_status define_xnn_node(const GraphBuilder& graph, const xnn::XNode& node) {
-  for (const NodeRow& row : kNodes) {
-    if (row.kind == node.xnode_union_type()) {
-      return row.define(NodeCall(graph, node));
-    }
-  }
-  return xnn_status_unsupported_parameter;
+  const NodeRule* rule = rule_of(node.xnode_union_type());
+  return rule == nullptr ? xnn_status_unsupported_parameter : rule->define(NodeCall(graph, node));
 }
 
 }  // namespace slipway::lean

@@ -150,11 +150,14 @@ class NodeCheck {
 // What is wrong with a node; gives its outputs their shapes.
 using NodeCheckFunction = Fault(NodeCheck& check);
 
-// A kind of node: where its values' ids are, and its rule.
+struct NodeCall;
+
+// A kind of node: where its values' ids are, its rule, and the call of XNNPACK's that defines it.
 struct NodeRule {
   xnn::XNodeUnion kind;
   Operands (*operands)(const xnn::XNode&);
   NodeCheckFunction* check;
+  xnn_status (*define)(const NodeCall&);
 };
 
 // nullptr for a kind that the schema does not have.
