@@ -324,6 +324,11 @@ Status XnnDelegate::execute(const std::vector<TensorView*>& arguments, const Gra
   return done.ok() ? invoke(arguments) : done;
 }
 
+Status XnnDelegate::repeat(const std::vector<TensorView*>& arguments, const GraphCheck* whole) {
+  // Another graph may have moved the memory that all of them share.
+  return memory_version_ == memory_->version() ? invoke(arguments) : execute(arguments, whole);
+}
+
 std::vector<KernelUse> XnnDelegate::kernels() const {
   // Before its first execution XNNPACK has chosen for no number of rows yet.
   if (!shaped_ && MemoryPlan::reshape(runtime_.get()) != xnn_status_success) {

@@ -87,6 +87,9 @@ class XnnDelegate {
   // the check, when the graph is all of what was checked.
   Status execute(const std::vector<TensorView*>& arguments, const GraphCheck* whole = nullptr);
 
+  // The same once more, with tensors of the same shapes in the same places as the last time.
+  Status repeat(const std::vector<TensorView*>& arguments, const GraphCheck* whole);
+
   // The kernels of its layers, for the shapes it has now: those of the last execution, or the exporter's.
   std::vector<KernelUse> kernels() const;
 
