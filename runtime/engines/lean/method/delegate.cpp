@@ -270,6 +270,18 @@ Status Delegate::run_layer(Part* part) {
   return {};
 }
 
+void Delegate::add_lines(std::size_t arguments, Lines* lines) {
+  lean::add_lines(this, sizeof(*this), lines);
+  calls_.reserve(arguments);
+  lean::add_lines(calls_.data(), arguments * sizeof(Argument), lines);
+  for (const Part& part : parts_) {
+    lean::add_lines(&part, sizeof(part), lines);
+    if (part.graph != nullptr) {
+      part.graph->add_lines(lines);
+    }
+  }
+}
+
 Delegate::Argument::Argument(const TensorView& view)
     : data(view.data), capacity(view.capacity), dtype(view.dtype), rank(view.rank) {
   std::copy_n(view.sizes.begin(), sizes.size(), sizes.begin());

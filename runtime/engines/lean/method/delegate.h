@@ -38,6 +38,8 @@ class Delegate {
   bool produces(std::size_t argument) const { return check_->produces(argument); }
 
   Status execute(const std::vector<TensorView*>& arguments);
+  // Where a call with so many arguments will look.
+  void add_lines(std::size_t arguments, Lines* lines);
   std::vector<OperatorTime> times() const;
   // What the graph's nodes gave in the last execution; empty unless loaded with `values`.
   const std::vector<NodeValue>& values() const { return values_; }
