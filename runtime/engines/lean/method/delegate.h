@@ -2,6 +2,7 @@
 // between.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -37,6 +38,8 @@ class Delegate {
   bool produces(std::size_t argument) const { return check_->produces(argument); }
 
   Status execute(const std::vector<TensorView*>& arguments);
+  // Where a call with so many arguments will look.
+  void add_lines(std::size_t arguments, Lines* lines);
   std::vector<OperatorTime> times() const;
   // What the graph's nodes gave in the last execution; empty unless loaded with `values`.
   const std::vector<NodeValue>& values() const { return values_; }
@@ -50,6 +53,19 @@ class Delegate {
     std::unique_ptr<KaiLayer> layer;     // or that
     LayerShape shape;                    // of the layer, in the last execution or as exported
     std::uint64_t nanoseconds = 0;
+  };
+  // What a call gave or took, as far as a delegate looks at it.
+  struct Argument {
+    Argument() = default;
+    explicit Argument(const TensorView& view);
+    bool is(const TensorView& view) const;
+
+    const std::uint8_t* data = nullptr;
+    std::size_t capacity = 0;
+    DType dtype = DType::kUnknown;
+    std::uint8_t rank = 0;
+    std::array<std::uint8_t, XNN_MAX_TENSOR_DIMS> order{};
+    std::array<std::int64_t, XNN_MAX_TENSOR_DIMS> sizes{};
   };
   // Memory of crossings, one after the other.
   struct Block {
@@ -68,6 +84,8 @@ class Delegate {
                          LayerShape* shape);
   Status run_layer(Part* part);
   void keep_values(std::size_t stage);
+  // Whether the last call had the same tensors in the same places: all that it checked is so again.
+  bool calls_before(const std::vector<TensorView*>& arguments) const;
 
   const XnnContext& context_;
   std::string what_;
@@ -80,6 +98,7 @@ class Delegate {
   std::vector<TensorView> crossings_;
   std::vector<Block> blocks_;
   std::vector<TensorView*> arguments_;  // the call's, then the crossings
+  std::vector<Argument> calls_;         // those of the last call; none after one that failed
   std::vector<Probe> probes_;
   std::vector<NodeValue> values_;
 };

@@ -17,6 +17,10 @@ Status no_memory(std::uint64_t bytes) {
           "use a smaller program or input, or a device with more memory"};
 }
 
+// Instructions: what is asked for while one computes is there when the next but one begins.
+constexpr std::size_t kAhead = 2;
+constexpr std::size_t kValueEnd = 64;  // bytes
+
 template <typename Kind, typename Item>
 Kind list_of(const flatbuffers::Vector<Item>* items) {
   Kind list;
@@ -51,6 +55,7 @@ Result<std::unique_ptr<Method>> Method::load(const XnnContext& context, const Da
   Status done = method->make_instructions(kernels);
   if (done.ok()) {
     method->find_shared_inputs();
+    method->find_lines();
   }
   for (std::size_t i = 0; done.ok() && i < method->input_count(); ++i) {
     const std::int32_t value = found->inputs()->Get(static_cast<flatbuffers::uoffset_t>(i));
@@ -368,6 +373,28 @@ Status Method::execute() {
   return done;
 }
 
+void Method::find_lines() {
+  for (const Instruction& instruction : instructions_) {
+    for (std::size_t i = 0; i < instruction.count; ++i) {
+      // A value's start has a tensor's sizes, its end where that lies and what kind of value it is.
+      const EValue& value = values_[static_cast<std::size_t>(instruction.arguments[i])];
+      const auto* begin = reinterpret_cast<const std::uint8_t*>(&value);
+      add_lines(begin, 1, &lines_);
+      add_lines(begin + sizeof(value) - kValueEnd, kValueEnd, &lines_);
+    }
+    if (is_delegate(instruction)) {
+      instruction.delegate->add_lines(instruction.count, &lines_);
+    }
+    line_ends_.push_back(lines_.size());
+  }
+}
+
+void Method::fetch(std::size_t instruction) const {
+  for (std::size_t i = line_ends_[instruction - 1]; i < line_ends_[instruction]; ++i) {
+    __builtin_prefetch(lines_[i]);
+  }
+}
+
 Status Method::run_instructions() {
   std::size_t next = 0;
   unsigned jumps = 0;
@@ -381,6 +408,9 @@ Status Method::run_instructions() {
     }
 #endif
     const std::size_t index = next++;
+    if (index + kAhead < instructions_.size()) {
+      fetch(index + kAhead);
+    }
     const Instruction& instruction = instructions_[index];
     const std::uint64_t start = recorder_ == nullptr ? 0 : Recorder::now();
     Status done;

@@ -89,6 +89,10 @@ class Method {
     const char* name = "";
   };
 
+  // Asks for the memory that an instruction looks into first, while one before it computes: a model whose
+  // weights fill the caches has driven it out since the last execution.
+  void fetch(std::size_t instruction) const;
+  void find_lines();
   Method(const XnnContext& context, const DataStore& store, PackedWeights& weights, SharedArenas& shared,
          const pte::ExecutionPlan& plan, Recorder* recorder)
       : context_(context),
@@ -136,6 +140,8 @@ class Method {
   std::vector<std::string> operators_;
   std::vector<std::unique_ptr<Delegate>> delegates_;
   std::vector<Instruction> instructions_;
+  Lines lines_;  // of all instructions, one behind the other
+  std::vector<std::size_t> line_ends_;
   std::vector<TensorView*> delegate_arguments_;
   Scratch scratch_;
   unsigned most_jumps_ = kMostJumps;

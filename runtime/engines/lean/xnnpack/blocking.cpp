@@ -20,6 +20,14 @@ void xnn_compute_igemm(const igemm_context* context, std::size_t row, std::size_
                        std::size_t columns);
 void xnn_compute_grouped_igemm(const igemm_context* context, std::size_t group, std::size_t row,
                                std::size_t column, std::size_t rows, std::size_t columns);
+void xnn_compute_elementwise_binary_1d(const elementwise_binary_context* context, std::size_t row);
+void xnn_compute_elementwise_binary_1d_tile(const elementwise_binary_context* context, std::size_t offset,
+                                            std::size_t size);
+void xnn_compute_lut_contiguous(const lut_contiguous_context* context, std::size_t offset, std::size_t size);
+void xnn_compute_univector_contiguous(const univector_contiguous_context* context, std::size_t offset,
+                                      std::size_t size);
+void xnn_compute_univector_strided(const univector_strided_context* context, std::size_t row,
+                                   std::size_t rows);
 }
 
 namespace slipway::lean {
@@ -34,9 +42,9 @@ constexpr std::size_t kTilesPerThread = 16;
 constexpr std::size_t kManyWeights = std::size_t{512} * 1024;
 // To begin and to end a tile of one panel, whatever its depth (vector_kernels.cpp has it measured).
 constexpr std::size_t kEdgeCycles = 50;
-constexpr std::size_t kBytesPerCycle = 32;  // from the second cache
-constexpr std::size_t kLeastTask = 8000;    // 2 us: threads ask each other for the next one
-constexpr std::size_t kLookupPiece = std::size_t{16} * 1024;
+constexpr std::size_t kBytesPerCycle = 32;              // from the second cache
+constexpr std::size_t kLeastTask = 8000;                // 2 us: threads ask each other for the next one
+constexpr std::size_t kPiece = std::size_t{16} * 1024;  // bytes that one core computes sooner than two
 
 // Roughly what a core multiplies in a cycle, by an element's bytes: fewer make a layer worth sharing sooner.
 std::size_t products_per_cycle(std::size_t element) {
@@ -349,11 +357,35 @@ void set_blocks(xnn_operator* op, compute_parameters* compute, std::size_t threa
   }
 }
 
-// XNNPACK divides bytes that are looked up in a table into pieces of 1 KiB: a core has looked one up before
-// another has asked for the next.
-void set_pieces(compute_parameters* compute) {
-  if (compute->type == xnn_parallelization_type_1d_tile_1d && compute->tile[0] < kLookupPiece) {
-    compute->tile[0] = std::min(compute->range[0], kLookupPiece);
+void compute_binary_rows(void* context, std::size_t row, std::size_t rows) {
+  for (std::size_t i = row; i < row + rows; ++i) {
+    xnn_compute_elementwise_binary_1d(static_cast<const elementwise_binary_context*>(context), i);
+  }
+}
+
+// XNNPACK divides what is computed element by element among all threads, or into pieces of 1 or 4 KiB or of
+// one row: a core has computed one before another has asked for the next.
+void set_pieces(xnn_operator* op, compute_parameters* compute) {
+  std::size_t unit = 0;  // bytes of what is counted
+  if (compute->type == xnn_parallelization_type_1d &&
+      is(compute->task_1d, &xnn_compute_elementwise_binary_1d)) {
+    unit = op->context.elementwise_binary.elements;
+    compute->type = xnn_parallelization_type_1d_tile_1d;
+    compute->task_1d_tile_1d = &compute_binary_rows;
+    compute->tile[0] = 1;
+  } else if (compute->type == xnn_parallelization_type_1d_tile_1d) {
+    const auto task = compute->task_1d_tile_1d;
+    if (is(task, &xnn_compute_lut_contiguous) || is(task, &xnn_compute_univector_contiguous) ||
+        is(task, &xnn_compute_elementwise_binary_1d_tile)) {
+      unit = 1;
+    } else if (is(task, &xnn_compute_univector_strided)) {
+      unit = op->context.univector_strided.n;
+    } else if (is(task, &compute_binary_rows)) {
+      unit = op->context.elementwise_binary.elements;
+    }
+  }
+  if (unit != 0) {
+    compute->tile[0] = std::min(std::max(compute->tile[0], kPiece / unit), compute->range[0]);
   }
 }
 
@@ -371,8 +403,8 @@ void set_blocks(xnn_runtime_t runtime, std::size_t threads) {
       if (op == nullptr || op->state == xnn_run_state_skip) {
         continue;
       }
-      if (op->lookup_table != nullptr) {
-        set_pieces(&op->compute[0]);
+      if (threads > 1 && (XNN_ARCH_X86_64 != 0 || op->lookup_table != nullptr)) {
+        set_pieces(op, &op->compute[0]);
       }
       if (!has_blocks(*op)) {
         continue;

@@ -18,7 +18,10 @@ static_assert(kUnit / 2 * 128 * 15 <= 32767, "a sum of 16 bits has half of a uni
 constexpr std::size_t kVectorColumns = 8;
 constexpr std::size_t kVectors = kInt4Columns / kVectorColumns;
 constexpr std::size_t kPanelBytes = kInt4Columns * kInt4Depth;
-constexpr std::size_t kAhead = 1024;  // bytes
+// Bytes. A single row waits for memory alone, and asks early; more rows would lose theirs from the first
+// cache.
+constexpr std::size_t kAhead = 1024;
+constexpr std::size_t kAheadOfOne = 8192;
 
 // A tile's rows: units of the depth one behind the other, with all rows of a unit together.
 struct Int4Rows {
@@ -79,7 +82,7 @@ inline void add_unit_on_avx2(const std::uint8_t* weights, const std::int8_t* ele
   for (std::size_t at = 0; at < kUnit; at += 2 * kInt4Depth, weights += kPanelBytes) {
     __m256i both[kVectors];
     __m256i some[kVectors];
-    _mm_prefetch(reinterpret_cast<const char*>(weights + kAhead), _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(weights + (kRows == 1 ? kAheadOfOne : kAhead)), _MM_HINT_T0);
     for (std::size_t i = 0; i < kVectors; ++i) {
       const auto* from = reinterpret_cast<const __m256i*>(weights) + i;
       both[i] = _mm256_xor_si256(_mm256_loadu_si256(from), flip);

@@ -14,7 +14,10 @@ namespace {
 
 constexpr std::size_t kUnit = 32;  // every block is a multiple of it
 constexpr std::size_t kPanelBytes = kInt4Columns * kInt4Depth;
-constexpr std::size_t kAhead = 1024;  // bytes
+// Bytes. A single row waits for memory alone, and asks early; more rows would lose theirs from the first
+// cache.
+constexpr std::size_t kAhead = 1024;
+constexpr std::size_t kAheadOfOne = 8192;
 
 // Units of the depth one behind the other, with all rows of a unit together: one pointer for all of them. The
 // sign is taken from the elements, as the instruction has it for one factor only.
@@ -62,7 +65,8 @@ void int4_on_avx512vnni(std::size_t columns, std::size_t depth, const std::int8_
 #pragma GCC unroll 1
         for (std::size_t at = 0; at < kUnit; at += 2 * kInt4Depth, weights += kPanelBytes) {
           const __m512i both = _mm512_loadu_si512(weights);
-          _mm_prefetch(reinterpret_cast<const char*>(weights + kAhead), _MM_HINT_T0);
+          _mm_prefetch(reinterpret_cast<const char*>(weights + (kRows == 1 ? kAheadOfOne : kAhead)),
+                       _MM_HINT_T0);
           const __m512i first = _mm512_and_si512(_mm512_slli_epi16(both, 4), high);
           const __m512i second = _mm512_and_si512(both, high);
 #pragma GCC unroll 12

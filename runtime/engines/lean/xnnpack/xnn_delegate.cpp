@@ -1,5 +1,10 @@
 #include "lean/xnnpack/xnn_delegate.h"
 
+#include <xnnpack/common.h>
+#include <xnnpack/operator.h>
+#include <xnnpack/subgraph.h>
+
+#include <algorithm>
 #include <cstring>
 #include <map>
 
@@ -15,6 +20,11 @@
 
 namespace slipway::lean {
 namespace {
+
+constexpr std::size_t kCacheLine = 64;  // bytes of the cache
+// What a delegate's start is waited for; XNNPACK looks for the rest while it computes.
+constexpr std::size_t kOperatorsFetched = 8;
+constexpr std::size_t kContextFetched = 256;  // bytes
 
 // How the graph sees a tensor: dimensions in the order in which they lie in memory. A single number has as
 // many of 1 as the graph gave it.
@@ -320,6 +330,38 @@ Status XnnDelegate::execute(const std::vector<TensorView*>& arguments, const Gra
     done = bind(arguments, changed);
   }
   return done.ok() ? invoke(arguments) : done;
+}
+
+Status XnnDelegate::repeat(const std::vector<TensorView*>& arguments, const GraphCheck* whole) {
+  // Another graph may have moved the memory that all of them share.
+  return memory_version_ == memory_->version() ? invoke(arguments) : execute(arguments, whole);
+}
+
+void add_lines(const void* from, std::size_t size, Lines* lines) {
+  const auto* begin = static_cast<const std::uint8_t*>(from);
+  for (const auto* at = begin - reinterpret_cast<std::uintptr_t>(begin) % kCacheLine; at < begin + size;
+       at += kCacheLine) {
+    lines->push_back(at);
+  }
+}
+
+void XnnDelegate::add_lines(Lines* lines) const {
+  lean::add_lines(this, sizeof(*this), lines);
+  lean::add_lines(bound_.data(), bound_.size() * sizeof(Bound), lines);
+  lean::add_lines(runtime_.get(), sizeof(*runtime_), lines);
+  for (std::size_t i = 0; i < std::min(runtime_->num_ops, kOperatorsFetched); ++i) {
+    const auto& operators = runtime_->opdata[i].operator_objects;
+    lean::add_lines(operators, sizeof(operators), lines);
+    for (const xnn_operator_t op : operators) {
+      if (op != nullptr) {
+        lean::add_lines(&op->flags, sizeof(op->flags), lines);
+        lean::add_lines(&op->type, sizeof(op->type), lines);
+        lean::add_lines(op->compute, sizeof(op->compute[0]), lines);
+        lean::add_lines(&op->context, std::min(sizeof(op->context), kContextFetched), lines);
+        lean::add_lines(&op->state, sizeof(op->state), lines);
+      }
+    }
+  }
 }
 
 std::vector<KernelUse> XnnDelegate::kernels() const {

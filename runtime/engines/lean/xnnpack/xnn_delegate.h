@@ -74,6 +74,10 @@ class XnnContext {
   std::shared_ptr<WorkMemory> memory_ = std::make_shared<WorkMemory>();
 };
 
+// Memory that a call looks into first, by lines of the cache.
+using Lines = std::vector<const std::uint8_t*>;
+void add_lines(const void* from, std::size_t size, Lines* lines);
+
 class XnnDelegate {
  public:
   // Builds the graph, or a part of it, and packs its weights into `weights`. `payload` is what the program
@@ -86,6 +90,12 @@ class XnnDelegate {
   // outputs, and accepted by the graph's check; outputs get the shapes that follow from the inputs'. `whole`:
   // the check, when the graph is all of what was checked.
   Status execute(const std::vector<TensorView*>& arguments, const GraphCheck* whole = nullptr);
+
+  // The same once more, with tensors of the same shapes in the same places as the last time.
+  Status repeat(const std::vector<TensorView*>& arguments, const GraphCheck* whole);
+
+  // Where its next execution looks first.
+  void add_lines(Lines* lines) const;
 
   // The kernels of its layers, for the shapes it has now: those of the last execution, or the exporter's.
   std::vector<KernelUse> kernels() const;
