@@ -281,20 +281,6 @@ int rollback(const Words& words) {
   return 0;
 }
 
-int holdings(const Words&) {
-  for (const std::string& name : names_in("store")) {
-    say("of " + name + " store/" + name);
-  }
-  for (const std::string kind : {"bundles/", "programs/"}) {
-    for (const std::string& name : names_in(kind)) {
-      for (const auto& [sha256, file] : sums(kind + name)) {
-        say("of " + sha256 + " " + kind + name + "/" + file);
-      }
-    }
-  }
-  return 0;
-}
-
 int listing(const Words&) {
   say("now " + std::to_string(static_cast<long long>(std::time(nullptr))));
   for (const std::string kind : {"current/", "previous/"}) {
@@ -309,11 +295,8 @@ int listing(const Words&) {
   }
   for (const std::string kind : {"bundles/", "programs/"}) {
     for (const std::string& name : names_in(kind)) {
-      if (exists(kind + name + "/SHA256SUMS")) {
-        say("of " + kind + name);
-        for (const auto& row : sums(kind + name)) {
-          say(row.first);
-        }
+      for (const auto& [sha256, file] : sums(kind + name)) {
+        say("of " + sha256 + " " + kind + name + "/" + file);
       }
     }
   }
