@@ -14,7 +14,7 @@ from core.cli.request import words as listed
 from core.errors import ConfigError
 from core.formats.bundle import Bundle
 from core.processes.commands import quote, typed
-from deploy.matrix import matrix, merge, report
+from deploy.matrix import matrix, report
 from deploy.matrix.matrix import MatrixRequest
 from deploy.matrix.model import Matrix as MatrixFound
 from deploy.matrix.plan import SCHEMES, Exportable
@@ -37,7 +37,7 @@ def run(request: Matrix) -> None:
         schemes=schemes_of(listed(request.schemes)),
         name=request.name,
         resume=request.resume,
-        shard=merge.parse_shard(request.shard),
+        shard=matrix.parse_shard(request.shard),
         jobs=request.jobs,
         rounds=request.rounds,
         run=Settings.parse(vars(request), weights_cache=False),  # times are compared with other runs'

@@ -11,7 +11,8 @@ Raspberry Pi's ``get_throttled`` in its documentation of ``vcgencmd``.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
@@ -19,6 +20,8 @@ from pydantic import BaseModel, ConfigDict
 from core.errors import UsageError
 from core.plain import plain
 from deploy.scripts import script
+from deploy.transport.base import Transport, run
+from deploy.transport.deadline import Deadline
 from deploy.transport.hearing import natural
 
 SYSFS = "/sys"
@@ -241,3 +244,31 @@ def conditions(text: str, governor: str, cores: str, cooled: float) -> Condition
 def _ran(text: str) -> float | None:
     match = re.search(r"^ran ([0-9]{1,12}\.[0-9]{1,6}) ([0-9]{1,12}\.[0-9]{1,6})$", text, re.MULTILINE)
     return round(float(match[2]) - float(match[1]), 2) if match else None
+
+
+_OFTEN = 2.0
+"""Seconds between two looks at the temperature."""
+
+
+def cool_down(
+    transport: Transport, name: str, degrees: float, note: Callable[[str], None], deadline: Deadline
+) -> float:
+    """Wait until the device's warmest zone has cooled down; return the seconds waited.
+
+    Args:
+        degrees: Celsius.
+        note: called if the device does not report a temperature.
+
+    Raises:
+        DeadlineError: it does not cool down in time.
+    """
+    begun = time.monotonic()
+    while True:
+        words = ["sh", "-c", script("state"), "slipway", SYSFS]
+        now = snapshot(run(transport, words, deadline=deadline).text).hottest_c
+        if now is None:
+            note(f"{name} does not report a temperature: not waiting")
+        if now is None or now <= degrees:
+            return time.monotonic() - begun
+        deadline.check(f"{name} was at {now:.1f} °C, waiting for {degrees:g} °C")
+        time.sleep(deadline.left(_OFTEN))

@@ -72,7 +72,7 @@ class Cell:
 
 
 class Shard(BaseModel):
-    """Which part of a plan another plan is (`deploy.matrix.merge`)."""
+    """Which part of a plan another plan is (`deploy.matrix.matrix`)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -21,7 +21,7 @@ from deploy.devices.probe import device_root, probe
 from deploy.lab.labgrid import borrowed
 from deploy.run.connect import open_device, ready
 from deploy.run.machine import machine_of
-from deploy.run.preflight import RUNS, at_least
+from deploy.run.preflight import of_device
 from deploy.store.store import Blob, Store, Survey
 from deploy.transport.base import Transport, run
 from deploy.transport.deadline import Deadline
@@ -168,21 +168,14 @@ def check(executable: Path, needs: Needs | None, facts: DeviceFacts, name: str) 
     Raises:
         PreflightError: another machine, or a loader, library or version that the device lacks.
     """
-    wrong = [f"{facts.root} is mounted noexec"] if facts.noexec else []
-    if needs is not None:
-        if facts.machine not in RUNS.get(needs.machine, {needs.machine}):
-            wrong.append(f"it is for {needs.machine}, the device is {facts.machine}")
-        elif needs.loader and needs.loader not in facts.loaders:
-            wrong.append(f"it needs the loader {needs.loader}, the device has {', '.join(facts.loaders) or 'none'}")
-        elif missing := [library for library in needs.libraries if library not in facts.libraries]:
-            wrong.append(f"it needs {', '.join(missing)}, which the device lacks")
-        for family, wants, has in (("GLIBC", needs.glibc, facts.glibc), ("GLIBCXX", needs.glibcxx, facts.glibcxx)):
-            if wants and has and not at_least(has, wants):
-                wrong.append(f"it needs {family} {wants}, the device has {has}")
+    bad = [one for one in of_device(needs, facts) if one.verdict == "bad"] if needs else []
+    wrong = [f"{one.check}: needs {one.needs}; has {one.has}" for one in bad]
+    if not needs and facts.noexec:
+        wrong = [f"{facts.root} is mounted noexec"]
     if wrong:
         raise PreflightError(
             f"{executable.name} cannot run on {name}; nothing was uploaded.",
-            "; ".join(wrong),
+            "\n".join(wrong),
             "build it for the device's target, statically linked: ./inv devices.list shows which",
             [needs.machine] if needs is not None else [],
         )

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from core.errors import DeviceFullError, MissingOperatorError, PreflightError, SlipwayError
-from core.formats.bundle import Bundle, Offers
+from core.formats.bundle import Bundle, Needs, Offers
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device
 from deploy.devices.probe import TOOLS
@@ -73,7 +73,7 @@ def check(
         versions: the versions that the program was exported with, by package, if known.
     """
     return [
-        *_machine(bundle, facts), *_system(bundle, facts),
+        *of_device(bundle.manifest.needs, facts),
         *_room(facts, upload_bytes, program_bytes + _planned(needs, method), output_bytes, _smaller(needs)),
         *_versions(bundle, versions or {}), *_program(bundle, needs, method),
     ]  # fmt: skip
@@ -86,8 +86,12 @@ def _finding(name: str, needs: str, has: str, good: bool | None, fix: str = "", 
     return Finding(check=name, needs=needs, has=has or "unknown", verdict=verdict, fix=advice)
 
 
-def _machine(bundle: Bundle, facts: DeviceFacts) -> list[Finding]:
-    needs = bundle.manifest.needs
+def of_device(needs: Needs, facts: DeviceFacts) -> list[Finding]:
+    """The findings about binaries on the device, whatever they do."""
+    return [*_machine(needs, facts), *_system(needs, facts)]
+
+
+def _machine(needs: Needs, facts: DeviceFacts) -> list[Finding]:
     other = f"set target in devices.toml to one for {facts.system} on {facts.machine}: ./inv targets"
     rows = [
         _finding("operating system", needs.os, facts.system, facts.system == _SYSTEMS.get(needs.os, "Windows"), other),
@@ -114,8 +118,8 @@ def _machine(bundle: Bundle, facts: DeviceFacts) -> list[Finding]:
     return rows
 
 
-def _system(bundle: Bundle, facts: DeviceFacts) -> list[Finding]:
-    needs, root = bundle.manifest.needs, facts.root
+def _system(needs: Needs, facts: DeviceFacts) -> list[Finding]:
+    root = facts.root
     missing = [name for name in needs.libraries if name not in facts.libraries]
     without = [tool for tool in TOOLS if tool not in facts.tools]
     has_loader = needs.loader in facts.loaders

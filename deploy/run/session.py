@@ -19,7 +19,6 @@ from deploy.devices.inventory import Device
 from deploy.devices.probe import device_root, probe
 from deploy.run import collect, generate, preflight, runner
 from deploy.run.compare import Comparison
-from deploy.run.cooling import cool_down
 from deploy.run.events import Step, Steps
 from deploy.run.job import Job, Sized, cache_flags, cache_name
 from deploy.run.machine import machine_of
@@ -359,7 +358,10 @@ class Session:
             engine_flags=[*settings.engine_flags, *settings.limits, *cache_flags(store, self.cache), *text],
         )
         note = store.path("governor")
-        cooled = cool_down(self.transport, self.device.name, settings.cooldown, self.steps, self.deadline)
+        cooled, name = 0.0, self.device.name
+        if settings.cooldown:
+            with self.steps.step("cool down", f"waiting for {name} to cool down") as step:
+                cooled = conditions.cool_down(self.transport, name, settings.cooldown, step.note, self.deadline)
         with self.steps.step("run", f"running {self.job.name} on {self.device.name}") as step:
             store.lock.check()
             files = conditions.Files(store.path(self.program), store.owner, _SMALL)

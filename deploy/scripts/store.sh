@@ -228,19 +228,8 @@ command_rollback() {
   echo "now ${before##*/} ${now##*/}"
 }
 
-# Prints of SHA256 PATH for each file that should have that digest.
-command_holdings() {
-  cd "$1" || exit 1
-  for file in store/*; do [ ! -f "$file" ] || echo "of ${file#store/} $file"; done
-  for sums in bundles/*/SHA256SUMS programs/*/SHA256SUMS; do
-    [ -f "$sums" ] || continue
-    while IFS= read -r line; do echo "of ${line%% *} ${sums%/*}/${line#*  }"; done <"$sums"
-  done
-  exit 0
-}
-
-# What garbage collection decides upon: the device's clock (s), links, files with size, age and links, and which
-# files of the store each bundle and each program holds.
+# What garbage collection and verification decide upon: the device's clock (s), links, files with size, age and links,
+# and of SHA256 PATH for each file of a bundle or a program.
 command_listing() {
   cd "$1" 2>/dev/null || exit 0
   echo "now $(date +%s)"
@@ -250,7 +239,8 @@ command_listing() {
   stat -c 'file %s %Y %h %n' store/* incoming/* weights/* 2>/dev/null
   stat -c 'folder 0 %Y 0 %n' runs/* bundles/* programs/* 2>/dev/null
   for sums in bundles/*/SHA256SUMS programs/*/SHA256SUMS; do
-    [ ! -f "$sums" ] || { echo "of ${sums%/*}"; cut -c 1-64 "$sums"; }
+    [ -f "$sums" ] || continue
+    while IFS= read -r line; do echo "of ${line%% *} ${sums%/*}/${line#*  }"; done <"$sums"
   done
   exit 0
 }

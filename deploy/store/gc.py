@@ -6,6 +6,7 @@ by the device's own clock; if it jumps, the worst consequence is an unnecessary 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
@@ -16,6 +17,7 @@ from deploy.transport.deadline import Deadline
 from deploy.transport.hearing import natural
 
 DAY = 86_400
+_FILE = re.compile(r"of ([0-9a-f]{64}) ((?:bundles|programs)/[^/]+/.+)")
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,8 @@ class Listing:
     kept_runs: dict[str, Entry] = field(default_factory=dict)
     weights: dict[str, Entry] = field(default_factory=dict)
     """Packed weights, by the program's digest, a dot, target and engine; and what a killed runner left of them."""
-    holds: dict[str, set[str]] = field(default_factory=dict)
-    """Bundle, or program with its inputs, to the digests of its files."""
+    files: dict[str, str] = field(default_factory=dict)
+    """Path of each file of a bundle, or of a program with its inputs, to its digest."""
     links: dict[str, str] = field(default_factory=dict)
     """``current/<key>`` and ``previous/<key>`` to a bundle's digest."""
 
@@ -53,17 +55,14 @@ class Listing:
 def parse(lines: Iterable[str]) -> Listing:
     """The store in the output of `listing.sh`."""
     found = Listing()
-    bundle = ""
     for line in lines:
         words = line.split(" ")
         if words[0] == "now" and (now := natural(words[-1])) is not None:
             found.now = now
         elif words[0] == "link" and len(words) == 3:
             found.links[words[1]] = words[2].rpartition("/")[2]
-        elif words[0] == "of" and len(words) == 2:
-            bundle = words[1].rpartition("/")[2]
-        elif len(words) == 1 and len(line) == 64 and bundle:
-            found.holds.setdefault(bundle, set()).add(line)
+        elif match := _FILE.fullmatch(line):
+            found.files[match[2]] = match[1]
         elif words[0] in {"file", "folder"} and len(words) == 5:
             kind, _, name = words[4].partition("/")
             size, used = natural(words[1]), natural(words[2])
@@ -110,7 +109,7 @@ def plan(
 
     def held() -> set[str]:
         dropped = {entry.name.rpartition("/")[2] for entry in gone}
-        return {digest for name, digests in listing.holds.items() if name not in dropped for digest in digests}
+        return {digest for path, digest in listing.files.items() if path.split("/")[1] not in dropped}
 
     loose = sorted(
         (blob for digest, blob in listing.blobs.items() if digest not in held() and digest not in in_use),

@@ -138,9 +138,10 @@ def verify(device: Device, wait: float = 60.0) -> Checked:
         ConfigError: there is no store. DeviceBusyError: see ``wait`` (s). SlipwayError: what connecting raises.
     """
     with _opened(device, wait) as (transport, store, _, deadline):
-        lines = on_device(transport, script("holdings"), [store.root], deadline, "listing the store").text.splitlines()
-        rows = [line.split(" ", 2)[1:] for line in lines if re.fullmatch(r"of [0-9a-f]{64} .+", line)]
-        expected = {path: sha256 for sha256, path in rows}
+        done = on_device(transport, script("listing"), [store.root], deadline, "listing the store")
+        listing = gc.parse(done.text.splitlines())
+        blobs = {f"store/{name}": name for name in listing.blobs if re.fullmatch(r"[0-9a-f]{64}", name)}
+        expected = {**blobs, **listing.files}
         looks = store.survey(expected, deadline).looks
         once: dict[Look, str] = {}
         for path, look in looks.items():
@@ -157,9 +158,7 @@ def verify(device: Device, wait: float = 60.0) -> Checked:
         for path in damaged:
             records.forget(expected[path])
         records.save()
-        done = on_device(transport, script("listing"), [store.root], deadline, "listing the store")
-        weights = gc.parse(done.text.splitlines()).weights
-        caches = [entry.name for entry in weights.values()]
+        caches = [entry.name for entry in listing.weights.values()]
         store.discard(caches, deadline)
         return Checked(len(expected), sum(look.size for look in once), tuple(damaged), len(caches))
 

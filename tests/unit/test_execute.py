@@ -15,6 +15,7 @@ from core.errors import CrashError, DeadlineError, PreflightError, ProgramError,
 from core.formats.bundle import Bundle, Needs
 from core.processes.commands import LimitError, Limits, run_bounded
 from deploy.devices.facts import DeviceFacts
+from deploy.devices.probe import TOOLS
 from deploy.run import needs
 from deploy.run.execute import Executed, _blobs, check, needs_of, split
 from deploy.transport.base import end_group, quoted, run, supervised
@@ -26,7 +27,7 @@ from tests.unit.test_preflight import bundle
 
 ZERO = DeviceFacts(
     system="Linux", machine="armv6l", kernel="6.1", root="/home/pi/.slipway", libc="glibc", glibc="2.36",
-    loaders=("/lib/ld-linux.so.3",), libraries=("libc.so.6",),
+    loaders=("/lib/ld-linux.so.3",), libraries=("libc.so.6",), tools=TOOLS,
 )  # fmt: skip
 STATIC = Needs(os="linux", machine="armv6l")
 DYNAMIC = STATIC.model_copy(update={"loader": "/lib/ld-linux.so.3", "libraries": ("libc.so.6",), "glibc": "2.36"})
@@ -40,11 +41,11 @@ def test_what_can_run(needs: Needs | None) -> None:
 @pytest.mark.parametrize(
     ("change", "cause"),
     [
-        ({"machine": "aarch64"}, "it is for aarch64, the device is armv6l"),
-        ({"machine": "armv7l"}, "it is for armv7l"),
-        ({"loader": "/lib/ld-linux-armhf.so.3"}, "it needs the loader /lib/ld-linux-armhf.so.3"),
-        ({"libraries": ("libc.so.6", "libgomp.so.1")}, "it needs libgomp.so.1, which"),
-        ({"glibc": "2.38"}, "it needs GLIBC 2.38, the device has 2.36"),
+        ({"machine": "aarch64"}, "machine: needs aarch64; has armv6l"),
+        ({"machine": "armv7l"}, "machine: needs armv7l"),
+        ({"loader": "/lib/ld-linux-armhf.so.3"}, "loader: needs /lib/ld-linux-armhf.so.3"),
+        ({"libraries": ("libc.so.6", "libgomp.so.1")}, "has without libgomp.so.1"),
+        ({"glibc": "2.38"}, "GLIBC: needs ≥ 2.38; has 2.36"),
     ],
 )
 def test_what_cannot(change: dict[str, object], cause: str) -> None:

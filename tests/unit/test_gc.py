@@ -16,7 +16,7 @@ def listing(**ages: float) -> Listing:
     for name, digest in (("one", A), ("two", B), ("three", C)):
         used = int(NOW - ages.get(name, 1) * DAY)
         lines += [f"folder 0 {used} 0 bundles/{name}", f"file 100 {used} 2 store/{digest}"]
-        lines += [f"of bundles/{name}", digest]
+        lines.append(f"of {digest} bundles/{name}/bin/x y")
     for name, digest in (("m", M), ("n", N)):
         lines.append(f"file 10 {int(NOW - ages.get(name, 1) * DAY)} 1 store/{digest}")
     lines.append(f"folder 0 {int(NOW - ages.get('kept', 1) * DAY)} 0 runs/kept-x")
@@ -27,7 +27,7 @@ def listing(**ages: float) -> Listing:
 def test_what_the_device_lists_and_that_packed_weights_go_first() -> None:
     found = listing()
     assert (found.now, found.size, len(found.blobs)) == (NOW, 320, 5)
-    assert found.holds == {"one": {A}, "two": {B}, "three": {C}}
+    assert found.files == {f"bundles/{name}/bin/x y": digest for name, digest in (("one", A), ("two", B), ("three", C))}
     assert found.links == {"current/t-e": "one", "previous/t-e": "two"}
     assert list(found.kept_runs) == ["kept-x"]
     found = listing(m=2, n=3)
@@ -69,10 +69,11 @@ def with_programs(**ages: float) -> Listing:
     found = listing(**ages)
     lines = [f"now {NOW}"]
     for name, digests in (("p", (M, N)), ("q", (N,))):
-        lines += [f"folder 0 {int(NOW - ages.get(name, 1) * DAY)} 0 programs/{name}", f"of programs/{name}", *digests]
+        lines.append(f"folder 0 {int(NOW - ages.get(name, 1) * DAY)} 0 programs/{name}")
+        lines += [f"of {digest} programs/{name}/{index}" for index, digest in enumerate(digests)]
     more = parse(lines)
     found.programs.update(more.programs)
-    found.holds.update(more.holds)
+    found.files.update(more.files)
     return found
 
 

@@ -42,7 +42,7 @@ now 1700000000
 link current/a ../bundles/b
 file 100 1700000000 2 store/aa
 folder 0 1700000000 0 bundles/b
-of bundles/b
+of aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa bundles/b/bin/x
 """
 
 BITS = ["\x1b[2J", "\x9b", "²", "９", "9" * 5000, "-1", "1.2.3", "inf", "nan", "1e999", "\ud800", "\u202e", "\x00",

@@ -12,7 +12,7 @@ from commands.matrix import catalogue
 from core.errors import ConfigError, NotSupportedError, UsageError
 from core.files import write_atomic
 from deploy.devices.inventory import Device, get_device
-from deploy.matrix import merge
+from deploy.matrix import matrix as room
 from deploy.matrix import report as matrix_report
 from deploy.matrix.matrix import MatrixRequest, planned
 from deploy.matrix.model import Change, Matrix
@@ -270,7 +270,7 @@ def test_all_cells_are_there_once_and_the_latest_counts() -> None:
     early = _job(A, B, outcome="failed", finished="2026-11-21T04:01:00.000Z", only="a | b", host="x", seconds=3.0)
     late = _job(B, C, finished="2026-11-21T05:00:00.000Z", only="b | c", host="y", seconds=4.0)
     for parts in ((early, late), (late, early)):
-        found = merge.merged(parts, "all", "./inv matrix --merge jobs")
+        found = room.merged(parts, "all", "./inv matrix --merge jobs")
         assert {cell.key: cell.outcome for cell in found.cells} == {A: "failed", B: "passed", C: "passed"}
         assert (found.name, found.seconds, found.host, found.only) == ("all", 7.0, "x, y", "(a | b) | (b | c)")
         assert (found.created, found.finished) == (early.created, late.finished)
@@ -282,10 +282,10 @@ def test_figures_are_those_of_the_cells_that_are_kept() -> None:
     known: dict[str, Any] = {"baseline": "b.json", "threshold": 0.1}
     early = _job(A, finished="2026-11-21T04:01:00.000Z", changes=(worse,), **known)
     late = _job(A, finished="2026-11-21T05:00:00.000Z", changes=(same,), **known)
-    assert merge.merged([early, late], "all", "").regressions == []
-    assert merge.merged([late.model_copy(update={"cells": (), "changes": ()}), early], "all", "").threshold == 0.1
+    assert room.merged([early, late], "all", "").regressions == []
+    assert room.merged([late.model_copy(update={"cells": (), "changes": ()}), early], "all", "").threshold == 0.1
     with pytest.raises(ConfigError, match="different baselines"):
-        merge.merged([early, late.model_copy(update={"threshold": 0.2})], "all", "")
+        room.merged([early, late.model_copy(update={"threshold": 0.2})], "all", "")
 
 
 def test_the_command_writes_one_report_and_judges_it(inv: Inv, tmp_path: Path) -> None:
@@ -310,7 +310,7 @@ def test_the_command_writes_one_report_and_judges_it(inv: Inv, tmp_path: Path) -
 
 def test_nothing_to_merge_is_an_error(inv: Inv, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"there is no matrix\.json"):
-        merge.files([str(tmp_path)], tmp_path / "out")
+        room.files([str(tmp_path)], tmp_path / "out")
     done = inv("matrix", "--merge", str(tmp_path), "--only", "pi")
     assert done.returncode == 2
     assert "--only does not go with --merge" in done.stderr
@@ -339,7 +339,7 @@ def test_every_cell_is_in_one_part(count: int) -> None:
 @pytest.mark.parametrize("wrong", ["0/2", "3/2", "2", "a/b", "1/0", "-1/2", "2/5x"])
 def test_what_is_no_part_is_refused(wrong: str) -> None:
     with pytest.raises(UsageError, match="is not of the form PART/PARTS"):
-        merge.parse_shard(wrong)
+        room.parse_shard(wrong)
 
 
 def made(index: int, count: int = 3, plan: str = "abc", commit: str = "c0ffee") -> Matrix:
@@ -360,7 +360,7 @@ def made(index: int, count: int = 3, plan: str = "abc", commit: str = "c0ffee") 
 )
 def test_what_is_not_the_whole_is_refused(parts: list[Matrix], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        merge.check_parts(parts)
+        room.check_parts(parts)
 
 
 def test_files_of_all_parts_become_one_matrix(tmp_path: Path) -> None:
@@ -369,9 +369,9 @@ def test_files_of_all_parts_become_one_matrix(tmp_path: Path) -> None:
         found = made(index).model_copy(update={"cells": (passed(key=key),)})
         (tmp_path / f"job-{index}").mkdir()
         (tmp_path / f"job-{index}" / "matrix.json").write_text(found.model_dump_json(), encoding="utf-8")
-    whole = merge.load([str(tmp_path)], "all", "", tmp_path / "all")
+    whole = room.merged_files([str(tmp_path)], "all", "", tmp_path / "all")
     assert [cell.key[-5:] for cell in whole.cells] == ["mlp-1", "mlp-2", "mlp-3"]
     assert whole.shard is None
     (tmp_path / "job-2" / "matrix.json").unlink()
     with pytest.raises(ConfigError, match="Part 2 of 3 is missing"):
-        merge.load([str(tmp_path)], "all", "", tmp_path / "all")
+        room.merged_files([str(tmp_path)], "all", "", tmp_path / "all")

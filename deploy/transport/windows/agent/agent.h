@@ -33,7 +33,7 @@ struct Close {
 };
 using Handle = std::unique_ptr<void, Close>;
 
-// main.cpp: words, texts and streams.
+// main.cpp: words, texts and streams; the file system; the probe.
 int call(const Words& words);
 std::wstring wide(const std::string& text);
 std::string narrow(const std::wstring& text);
@@ -42,8 +42,6 @@ bool starts(const std::string& text, const std::string& with);
 unsigned long long number(const std::string& text);  // 0 for what is not one
 void say(const std::string& text);
 void complain(const std::string& what, const std::string& path);
-
-// files.cpp: the file system, below the working folder.
 std::wstring native(const std::string& path);
 std::string shown(const std::wstring& path);
 Handle open(const std::string& path, DWORD access, DWORD disposition = OPEN_EXISTING, DWORD share = kShared);
@@ -63,9 +61,6 @@ Words names_in(const std::string& folder);
 void look(const std::string& path);
 std::string digest(const std::string& path);
 bool enter(const std::string& root);
-
-// probe.cpp: what the device is, and how it is doing.
-std::string probe(const Words& words);
 void state(const std::string& part);
 
 // store.cpp: each returns an exit status; the words are those of the script of the same name, and the working
@@ -74,17 +69,12 @@ int arrange(const Words& words);
 int commit(const Words& words);
 int discard(const Words& words);
 int flip(const Words& words);
-int holdings(const Words& words);
 int keep(const Words& words);
 int listing(const Words& words);
 int resume(const Words& words);
 int rollback(const Words& words);
 int survey(const Words& words);
 int verify(const Words& words);
-void print_survey(const Words& names);
-void discard_names(const Words& names);
-
-// lock.cpp: the root's owner, and the lock that a process holds.
 int lock(const Words& words);
 
 // run.cpp: programs under supervision.
