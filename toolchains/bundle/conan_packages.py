@@ -1,4 +1,4 @@
-"""Build the packages that Conan lacks, one at a time, so that different builds do not wait for each other.
+"""Build the packages that Conan lacks, one at a time, so that different builds do not wait for each other; ours last.
 
 Several ``./inv`` write to Conan's home. This is safe: its database is SQLite and waits for other writers; a package is
 built in a folder of its own and enters the database when it is complete. This is not safe: two processes that export or
