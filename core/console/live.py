@@ -146,7 +146,7 @@ def begin(text: str, key: str = "", *, announce: bool = True, stream: TextIO | N
 
 
 @contextlib.contextmanager
-def growing(made: Step, folder: Path, total: int | None = None, pattern: str = "*") -> Iterator[None]:
+def growing(made: Step, folder: Path, pattern: str = "*") -> Iterator[None]:
     """Show the bytes of the files in ``folder`` that another program is downloading while the block runs.
 
     Args:
@@ -158,7 +158,7 @@ def growing(made: Step, folder: Path, total: int | None = None, pattern: str = "
         while not over.wait(_LOOK):
             # A file may be renamed while we look.
             with contextlib.suppress(OSError):
-                made.bytes(sum(file.lstat().st_size for file in folder.rglob(pattern) if not file.is_dir()), total)
+                made.bytes(sum(file.lstat().st_size for file in folder.rglob(pattern) if not file.is_dir()))
 
     watcher = threading.Thread(target=watch, daemon=True)
     if made.live:
