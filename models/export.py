@@ -94,7 +94,7 @@ def _judge(expected: Layer, got: Layer | None, scheme: Scheme, lowered: Lowered)
     return ""
 
 
-def skipped(program: Any, lowered: Lowered, scheme: Scheme, chosen: Sequence[str] = ()) -> tuple[tuple[str, ...], bool]:
+def not_quantized(program: Any, lowered: Lowered, scheme: Scheme, chosen: Sequence[str] = ()) -> tuple[tuple[str, ...], bool]:
     """Layers of the quantized ``program`` that the lowered one computes in floating point, each with the cause;
     and whether the scheme quantizes weights but none of this model's.
 
@@ -201,11 +201,11 @@ def _lower(request: Request, taken: Taken, folder: Path, stages: Stages, host: H
         methods = lowering.lower_all(every, chosen)
         lowered = methods[model.method]
     placement = lowering.describe(lowered, model.method)
-    left_out, nothing = skipped(quantized.program, lowered, request.scheme, request.options.layers)
+    skipped, nothing = not_quantized(quantized.program, lowered, request.scheme, request.options.layers)
     lowered.manager.save(str(folder / request.file))
 
     stages.show("running the reference")
-    warnings = [*taken.warnings, *(f"not quantized: {layer}" for layer in left_out)]
+    warnings = [*taken.warnings, *(f"not quantized: {layer}" for layer in skipped)]
     if nothing:
         warnings.append(f"{request.scheme.name} quantized nothing at all: the program computes in float")
     first, remarks = referencing.run_earlier(request, scheme, folder, host, before, methods, want_before)
