@@ -258,7 +258,7 @@ def _never_written(source: Source) -> bool:
 def _deploy(result: Result) -> str:
     """The command that makes this result again, with an ETDump."""
     program = result.program
-    what = ["--model", program.model, "--scheme", program.scheme] if program.model else ["--program", program.file]
+    what = ["--model", program.model, "--scheme", program.scheme] if program.model else ["--model", program.file]
     words = ["./inv", "deploy", "--device", result.device, *what, "--engine", result.bundle.engine, "--etdump"]
     return shlex.join(words)
 
@@ -352,7 +352,7 @@ def gaps_of(source: Source) -> tuple[Gap, ...]:
     """
     from core.environment import ensure_export
 
-    again = _deploy(source.result) if source.result else "./inv deploy --program FILE --values"
+    again = _deploy(source.result) if source.result else "./inv deploy --model FILE --values"
     if source.values is None:
         raise UsageError(
             f"{source.name} has no intermediate values.",

@@ -33,12 +33,11 @@ class JsonError(ValueError):
     """It is not JSON that we accept; says why."""
 
 
-def parse_json(raw: bytes | str, *, limit: int = LIMIT, depth: int = DEPTH) -> Any:
+def parse_json(raw: bytes | str, *, limit: int = LIMIT) -> Any:
     """The value of ``raw``.
 
     Args:
         limit: bytes at most.
-        depth: levels of arrays and objects at most.
 
     Raises:
         JsonError: too long, too deep, not JSON, not UTF-8; a key twice; an invalid or infinite number;
@@ -51,7 +50,7 @@ def parse_json(raw: bytes | str, *, limit: int = LIMIT, depth: int = DEPTH) -> A
         text = data.decode()
     except UnicodeError as error:
         raise JsonError("it is not UTF-8") from error
-    _check_depth(data, depth)
+    _check_depth(data)
     try:
         value = json.loads(
             text, parse_constant=_constant, parse_float=_float, parse_int=_int, object_pairs_hook=_object
@@ -81,7 +80,7 @@ def validated(model: type[Model], value: Any) -> Model:
         raise JsonError("; ".join(found)) from error
 
 
-def _check_depth(data: bytes, depth: int) -> None:
+def _check_depth(data: bytes) -> None:
     """Before it is parsed: the parser uses the stack for each level."""
     signs = _TEXT.sub(b"", _ESCAPE.sub(b"", data)).translate(None, _OTHERS)
     if signs.count(b"[") + signs.count(b"{") > _CONTAINERS:
@@ -89,8 +88,8 @@ def _check_depth(data: bytes, depth: int) -> None:
     level = 0
     for sign in signs:
         level += 1 if sign in b"[{" else -1
-        if level > depth:
-            raise JsonError(f"it is nested deeper than {depth} levels")
+        if level > DEPTH:
+            raise JsonError(f"it is nested deeper than {DEPTH} levels")
         if level < 0:
             return  # not JSON: the parser reports the position
 

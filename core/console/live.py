@@ -195,7 +195,7 @@ def growing(made: Step, folder: Path, total: int | None = None, pattern: str = "
         while not over.wait(_LOOK):
             # A file may be renamed while we look.
             with contextlib.suppress(OSError):
-                made.bytes(sum(file.lstat().st_size for file in folder.rglob(pattern) if not file.is_dir()), total)
+                made.bytes(sum(file.lstat().st_size for file in folder.rglob(pattern) if not file.is_dir()))
 
     watcher = threading.Thread(target=watch, daemon=True)
     if made.live:

@@ -179,10 +179,10 @@ def _graphs(payloads: Any) -> list[dict[str, Any]]:
         schema.write_text(re.sub(r"\b(scale|output_min|output_max):float;", r"\1:uint;", text), encoding="utf-8")
         for payload in payloads:
             start, size = (int.from_bytes(payload[place], "little") for place in _FLATBUFFER)
-            binary = folder / "bin"
+            binary = folder / "graph.bin"
             binary.write_bytes(payload[start : start + size])
             _flatc_decompile(name, str(schema), str(binary), ["--raw-binary", "--strict-json", "--defaults-json"])
-            text = (folder / "json").read_text(encoding="utf-8")
+            text = (folder / "graph.json").read_text(encoding="utf-8")
             # JSON has no infinities; flatc writes them nevertheless.
             found.append(json.loads(re.sub(r"(?<=: )(-?)inf\b", r"\1Infinity", text)))
     return found

@@ -166,7 +166,7 @@ def _unpack(value: Any, maker: str) -> Parts:
         _call(sample, "calibration samples", maker)
         samples.append(like(form, sample, f"Calibration samples of {maker}"))
     if not form.plain:
-        shapes = shapes(module, inputs, shapes)
+        shapes = open_shapes(module, inputs, shapes)
         module = flattened(module, form)
     return module, tensors, shapes, tuple(samples)
 
@@ -329,7 +329,7 @@ class _Around(torch.nn.Module):  # type: ignore[misc]  # torch carries no types 
         return self.module(*args, **kwargs)
 
 
-def shapes(module: Any, value: Any, dynamic_shapes: Any) -> Any:
+def open_shapes(module: Any, value: Any, dynamic_shapes: Any) -> Any:
     """``dynamic_shapes`` of the model's own call for the flat one.
 
     Args:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _CONTEXT = 1024
 _GROUP = 32
 _RECORD = "language.json"
-_CODE = ("text/families.py", "text/exporting.py", "lowering/shortcuts.py")
+_CODE = ("text/exporting.py", "lowering/shortcuts.py")
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,6 @@ LOADS = (
     "executorch.backends.xnnpack.quantizer.xnnpack_quantizer",
     "executorch.backends.xnnpack.utils.configs",
     "models.export",
-    "models.export",
     "models.lowering.shortcuts",
     "models.loading",
     "models.lowering.lowering",

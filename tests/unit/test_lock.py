@@ -268,7 +268,7 @@ COMMANDS = 'H = ("./inv", "a ./inv-like", "./inv.lock")  # ./inv\n'
         ),
         ("from corelib import x\nfrom .core import y\n", "from corelib import x\nfrom .core import y\n"),
         ('M = "deploy.matrix.devices"\n', 'M = "slipway.deploy.matrix.devices"\n'),
-        ('M = "models.nets.convolutional:mlp"\n', 'M = "slipway.models.nets.layers:mlp"\n'),
+        ('M = "models.nets.convolutional:mlp"\n', 'M = "slipway.models.nets.convolutional:mlp"\n'),
         ('M = f"toolchains.compilers.{x}"\n', 'M = f"slipway.toolchains.compilers.{x}"\n'),
         (LEFT, LEFT),
         ('"""Try ./inv doctor.\n\nOr ./inv.\n"""\nX = 1\n', '"""Try slipway doctor.\n\nOr slipway.\n"""\nX = 1\n'),
@@ -311,7 +311,7 @@ def test_no_import_of_ours_is_left_at_the_top(built: Path) -> None:
                 assert {f"{path}.py", f"{path}/__init__.py"} & names, f"{name}: {module}"
         tables = b"".join(archive.read(name) for name in names if re.search(r"_dist/slipway/models/.*\.toml$", name))
     assert count > 300
-    assert b'"slipway.models.nets.layers:mlp"' in tables
+    assert b'"slipway.models.nets.convolutional:mlp"' in tables
     assert b'"models.' not in tables
 
 

@@ -23,7 +23,7 @@ def test_no_torch_is_needed_to_know_what_is_there() -> None:
     heavy = ("torch", "executorch", "torchao", "numpy", "pydantic", "rich")
     code = (
         "import sys, models; from models.request import listing; listing();"
-        "from models.request import current, resolve; current.current(resolve('mlp', 'qs8'));"
+        "from models.request import current, resolve; current(resolve('mlp', 'qs8'));"
         f"print([name for name in {heavy!r} if name in sys.modules]);"
         "import models.export; print('torch' in sys.modules)"  # it brings core.formats.program with it
     )

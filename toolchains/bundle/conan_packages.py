@@ -1,4 +1,4 @@
-"""Build the packages that Conan lacks, one at a time, so that different builds do not wait for each other.
+"""Build the packages that Conan lacks, one at a time, so that different builds do not wait for each other; ours last.
 
 Several ``./inv`` write to Conan's home. This is safe: its database is SQLite and waits for other writers; a package is
 built in a folder of its own and enters the database when it is complete. This is not safe: two processes that export or
@@ -264,14 +264,16 @@ def make(request: RuntimeRequest, steps: Steps) -> tuple[Path, dict[str, Any]]:
             steps.heard(line)
 
     steps.begin("packaging the libraries of recipes/")
-    words = words(request.target, request.toolchain, request.log)
-    words += [f"--options={_NAME}/*:{option}" for option in request.options]
-    words += [f"--conf={_NAME}/*:{conf}" for conf in request.conf]
+    given = [
+        *words(request.target, request.toolchain, request.log),
+        *(f"--options={_NAME}/*:{option}" for option in request.options),
+        *(f"--conf={_NAME}/*:{conf}" for conf in request.conf),
+    ]
     with locked(conan.LOCK, WAITING):
         exported = json.loads(conan.conan(["export", ROOT, "--format=json"], log=request.log, what=request.what))
     subject = [f"--requires={exported['reference']}"]
     force = (_NAME,) if request.force else ()
-    wanted = Request(subject, words, request.log, request.what, force)
+    wanted = Request(subject, given, request.log, request.what, force)
     graph = install(wanted, ["--envs-generation=false"], heard, steps.heard)
     inputs.hold_against(request.engine, graph)
     steps.begin(request.compiling)

@@ -1,4 +1,7 @@
-"""Build a target's native packages: XNNPACK and what it needs, from source, into ``dist/<target>/native``."""
+"""Build a target's native packages: XNNPACK and what it needs, from source, into ``dist/<target>/native``.
+
+``./inv build --all`` makes those of every target that this machine can build, and its bundle and libslipway.
+"""
 
 from __future__ import annotations
 

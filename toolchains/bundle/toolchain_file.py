@@ -1,4 +1,7 @@
-"""CMake's toolchain file of a target: with it, CMake compiles other people's programs as it compiles libslipway."""
+"""What other people's builds read: CMake's toolchain file of a target, and for Xcode an XCFramework.
+
+With the first one, CMake compiles other people's programs as it compiles libslipway.
+"""
 
 from __future__ import annotations
 

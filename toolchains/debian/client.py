@@ -1,4 +1,4 @@
-"""What everything that reads Debian's archive shares: its error, its files, another try after a broken connection."""
+"""Files of Debian's archive over HTTP: its error, their digests, another try after a broken connection."""
 
 from __future__ import annotations
 
