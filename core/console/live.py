@@ -183,7 +183,7 @@ _whole: list[Whole] = []
 
 
 @contextlib.contextmanager
-def growing(made: Step, folder: Path, total: int | None = None, pattern: str = "*") -> Iterator[None]:
+def growing(made: Step, folder: Path, pattern: str = "*") -> Iterator[None]:
     """Show the bytes of the files in ``folder`` that another program is downloading while the block runs.
 
     Args:
