@@ -42,6 +42,7 @@ class Chat(Sampled):
         "a language model: of the zoo, a folder of Hugging Face, a GGUF file or a program (default: smollm2_135m)",
         "smollm2_135m", group=WHAT,
     )  # fmt: skip
+    program: str = option("the same as --model, for a program", group=WHAT)
     scheme: str = option("how it is quantized (default: qd8_qb4w)", names=scheme_names, group=WHAT)
     options: str = option("options of the export: context=2048;group=64", group=WHAT)
     device: str = DEVICE

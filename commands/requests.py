@@ -217,6 +217,7 @@ class Deploy(Limited, Sampled):
         "./inv export left (default: mobilenet_v2)",
         setting=True, names=model_names, group=WHAT,
     )  # fmt: skip
+    program: str = option("the same as --model, for a program", group=WHAT)
     scheme: str = option("how it is quantized (default: fp32)", setting=True, names=scheme_names, group=WHAT)
     partitioners: str = option(
         "comma-separated partitioners of the export; none: no delegate (default: xnnpack)", group=WHAT
@@ -445,11 +446,25 @@ class Clean(Reported):
 
 
 def program_of(request: Deploy | Chat) -> Path | None:
-    """The program's file or folder; ``None`` for a model of the zoo or of the user's own."""
+    """The program's file or folder; ``None`` for a model of the zoo or of the user's own.
+
+    Raises:
+        UsageError: --program names something else, or both are given.
+    """
     from core.formats.program import DESCRIPTION, FORMATS
 
-    path = Path(request.model)
-    return path if path.suffix.lower() in FORMATS or (path / DESCRIPTION).is_file() else None
+    path = Path(request.program or request.model)
+    if request.program and "model" in request.typed:
+        raise UsageError("--program and --model name two things.", "one of them runs", f"--model {request.model}")
+    if path.suffix.lower() in FORMATS or (path / DESCRIPTION).is_file():
+        return path
+    if request.program:
+        raise UsageError(
+            f"--program {request.program} is no program.",
+            "programs are .pte and .onnx files, and folders of ./inv export",
+            f"./inv deploy --model {request.program}",
+        )
+    return None
 
 
 def _check_program(request: Deploy) -> None:

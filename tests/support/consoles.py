@@ -75,7 +75,6 @@ ELSEWHERE = (
     ("howto.md", "source ", "tests/integration/test_shells.py"),
     ("howto.md", "export INVOKE", "it is for the reader's shell; tests/unit/test_tasks.py"),
     ("lean.md", "pte_runner ", "tests/integration/test_weights_cache.py"),
-    ("speed.md", "INVOKE_SLIPWAY_KLEIDIAI=off", "tests/integration/test_cpu_features.py, of the runner"),
     ("proofs.md", "cd dist/tests", "tests/integration/test_runtime.py"),
     ("proofs.md", "./tail_tests", "tests/integration/test_runtime.py"),
     ("proofs.md", "SLIPWAY_TESTS_", "tests/integration/test_runtime.py"),

@@ -36,7 +36,7 @@ TASKS = ("tasks.py",)
 
 _REMOTE = ("ssh", "board", "server")
 _ANDROID = ("android", "adb", "phone")
-_LEAN = ("lean", "armv6", "armv7", "pi2", "pi-zero", "sdk", "slipway_runtime", "windows", *_ANDROID)
+_LEAN = ("lean", "armv6", "armv7", "pi2", "pi-zero", "sdk", "slipway_runtime", "windows", "sweep_program", *_ANDROID)
 CHOSEN: Mapping[str, tuple[str, ...]] = {
     "deploy.lab": ("lab",),
     "deploy.transport.adb": _ANDROID,
