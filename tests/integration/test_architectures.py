@@ -9,7 +9,7 @@ import pytest
 from core.formats.bundle import Bundle
 from core.formats.program import load_program
 from models.zoo import load_compared
-from tests.support.bundles import lean
+from tests.support.builds import lean
 from verify.agree.look import look, native
 from verify.agree.programs import prepare, table
 

@@ -23,7 +23,7 @@ from deploy.transport.base import Transport, run
 from deploy.transport.deadline import Deadline
 from deploy.virtual import machines as virtual
 from tests.support import examples
-from tests.support.bundles import arm
+from tests.support.builds import arm
 from tests.support.deploying import Deploying, bundle, other_program, program
 from tests.support.processes import ended
 

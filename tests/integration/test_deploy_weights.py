@@ -17,7 +17,7 @@ from deploy.run.settings import Settings
 from deploy.run.weights import load_text
 from deploy.upkeep import upkeep
 from models.export import export
-from tests.support.bundles import lean
+from tests.support.builds import lean
 from tests.support.deploying import bench, root
 
 __all__ = ["bench", "lean", "root"]

@@ -23,7 +23,7 @@ from models.lowering.quiet import log_path
 from models.reference.host import Host
 from models.zoo import everything, get_model
 from models.zoo.schemes import get_scheme
-from tests.support.exporting import host
+from tests.support.builds import host
 from tests.support.processes import alive, descendants, ended
 
 __all__ = ["host"]

@@ -19,7 +19,7 @@ import pytest
 
 from core.environment import bootstrap, installer
 from core.environment.addressed import MIRROR, marker
-from tests.support.files_server import Served, serving
+from tests.support.archive import Served, serving
 from tests.support.processes import ran
 
 

@@ -16,9 +16,9 @@ from deploy.run.connect import open_device
 from deploy.store.store import Blob, Store
 from deploy.transport.deadline import Deadline
 from tests.faults import server, tiny
-from tests.support.bsd import bsd
 from tests.support.deploying import Deploying
 from tests.support.processes import gone, marked
+from tests.support.userlands import bsd
 
 pytestmark = pytest.mark.virtual
 

@@ -21,8 +21,8 @@ from models.export import export
 from models.reference.host import Host
 from models.request import resolve
 from models.request.current import current
+from tests.support.builds import host
 from tests.support.deploying import bundle
-from tests.support.exporting import host
 from toolchains.targets import host_target
 
 __all__ = ["bundle", "host"]

@@ -12,8 +12,7 @@ import pytest
 
 from core.paths import ROOT, cache_dir
 from tests.support.conan_homes import PASSWORD, USER, server, serving
-from tests.support.ports import reserved
-from tests.support.processes import ran
+from tests.support.processes import ran, reserved
 from toolchains.debian import packages as debian
 from toolchains.debian.tree import own_loader_argv
 

@@ -13,7 +13,7 @@ import pytest
 from core.formats.program import load_program
 from core.paths import cache_dir
 from models.export import export
-from tests.support.bundles import lean, lean_runner
+from tests.support.builds import lean, lean_runner
 from tests.support.processes import ran
 from verify.fuzz.build import GUARDED, build
 

@@ -15,7 +15,7 @@ from deploy.run.compare import Comparison, compare
 from models.export import export
 from models.reference.host import Host
 from models.zoo.schemes import get_scheme
-from tests.support.exporting import host
+from tests.support.builds import host
 
 __all__ = ["host"]
 

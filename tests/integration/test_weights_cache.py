@@ -21,7 +21,7 @@ from core.formats.bundle import RUNNER, Bundle
 from core.formats.program import load_program
 from models.export import export
 from models.lowering import shortcuts
-from tests.support.bundles import lean
+from tests.support.builds import lean
 from tests.support.processes import ran
 from toolchains.emulation import emulators
 from toolchains.targets import get_target

@@ -6,7 +6,7 @@ import json
 import random
 import time
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -22,7 +22,6 @@ from deploy.run.runner import RunnerResult
 from deploy.store import gc
 from deploy.transport.adb.server import parse_devices
 from deploy.transport.base import Completed
-from tests.support import drawn
 from tests.unit.test_adb import LISTING as DEVICES
 from tests.unit.test_probe import PHONE, PI, TEXT
 from tests.unit.test_result import ANSWER
@@ -126,7 +125,7 @@ def test_what_becomes_of_it(text: str, expected: str) -> None:
 
 def test_whatever_it_is_is_only_shown_and_json_reads_back() -> None:
     assert shown(plain("".join(map(chr, (*range(0x20000), *range(0xE0000, 0xE1000))))))
-    for text in drawn.texts(500):
+    for text in texts(500):
         assert shown(plain(text))
         assert plain(plain(text)) == plain(text)
         assert shown(one_line(text))
@@ -143,9 +142,9 @@ def test_whatever_it_is_is_only_shown_and_json_reads_back() -> None:
 def _value(draw: random.Random, depth: int = 4) -> Any:
     kind = draw.randrange(5 if depth else 3)
     if kind > 2:
-        pairs = [(drawn.text(draw), _value(draw, depth - 1)) for _ in range(draw.randrange(4))]
+        pairs = [(text(draw), _value(draw, depth - 1)) for _ in range(draw.randrange(4))]
         return dict(pairs) if kind == 3 else [value for _, value in pairs]
-    return (drawn.text(draw), draw.randrange(-(1 << 70), 1 << 70), draw.random() < 0.5)[kind]
+    return (text(draw), draw.randrange(-(1 << 70), 1 << 70), draw.random() < 0.5)[kind]
 
 
 def test_words_of_others_and_errors_are_plain() -> None:
@@ -268,3 +267,19 @@ def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     copy = value.copy()
     copy[path[0]] = changed(copy[path[0]], path[1:], new)
     return copy
+
+
+ODD = "\x00\t\n\r\x1b\x7f\x85\x9b\xad\u200b\u2028\u202e\ud800\udfff\ufeff\U000e0041<>&\"'[]:#|\\{}"
+
+
+def text(draw: random.Random, most: int = 60, alphabet: str = "") -> str:
+    """Letters of ``alphabet``; without one of all that there are, half of a character, too, and often odd ones."""
+    if alphabet:
+        return "".join(draw.choices(alphabet, k=draw.randint(0, most)))
+    kinds = (lambda: draw.choice(ODD), lambda: chr(draw.randrange(0x180)), lambda: chr(draw.randrange(0x110000)))
+    return "".join(draw.choice(kinds)() for _ in range(draw.randint(0, most)))
+
+
+def texts(count: int, most: int = 60, alphabet: str = "") -> Iterator[str]:
+    draw = random.Random(0)  # noqa: S311
+    return (text(draw, most, alphabet) for _ in range(count))
