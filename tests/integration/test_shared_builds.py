@@ -1,4 +1,4 @@
-"""Builds shared by machines: ccache's results through Redis and HTTP, packages through a Conan server."""
+"""What builds share: ccache's results here, through Redis and HTTP, packages through a Conan server."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ import pytest
 from core.paths import ROOT, cache_dir
 from tests.support.conan_homes import PASSWORD, USER, server, serving
 from tests.support.processes import ran, reserved
+from toolchains.compilers import ccache, zig
+from toolchains.compilers.families import Compilers
 from toolchains.debian import packages as debian
 from toolchains.debian.tree import own_loader_argv
+from toolchains.targets import get_target
 
-# Compiles a package of the recipes four times, each time with Conan's home empty. tests/unit/test_shared.py has the
-# words and variables that this is made of.
-pytestmark = [pytest.mark.build, pytest.mark.long]
+pytestmark = pytest.mark.build
 
 WORK = """\
 import sys
@@ -74,6 +75,7 @@ def reused(said: str) -> tuple[int, int]:
     return sum(hits for hits, _ in found), sum(all_ for _, all_ in found)
 
 
+@pytest.mark.long  # they compile a package four times; CI: the words and variables, in tests/unit/test_native.py
 def test_what_one_machine_compiled_another_takes_from_redis(redis: str, tmp_path: Path) -> None:
     hits, compiled = reused(Machine(tmp_path / "one", SLIPWAY_CCACHE_REMOTE=redis).build())
     assert hits == 0
@@ -81,6 +83,7 @@ def test_what_one_machine_compiled_another_takes_from_redis(redis: str, tmp_path
     assert reused(Machine(tmp_path / "other-machine", SLIPWAY_CCACHE_REMOTE=redis).build()) == (compiled, compiled)
 
 
+@pytest.mark.long  # they compile a package four times; CI: the words and variables, in tests/unit/test_native.py
 def test_packages_come_from_a_conan_server(conan_server: str, tmp_path: Path) -> None:
     login = {"CONAN_LOGIN_USERNAME": USER, "CONAN_PASSWORD": PASSWORD}
     one = Machine(
@@ -95,3 +98,94 @@ def test_packages_come_from_a_conan_server(conan_server: str, tmp_path: Path) ->
     env = {**os.environ, "CONAN_HOME": str(other.cache / "conan")}
     listed = subprocess.run(argv, env=env, capture_output=True, text=True, check=True).stdout
     assert '"packages"' in listed
+
+
+TARGET = get_target("linux-x86_64")
+SOURCES = {
+    "part.c": "#include <dep.h>\nint part(void) { return DEP; }\n",
+    "part.cpp": "#include <string>\n#include <dep.h>\nint size() { return std::string(DEP, 'x').size(); }\n",
+    "part.S": "#include <dep.h>\n.text\n.globl part\npart:\n  movl $DEP, %eax\n  ret\n",
+}
+
+
+@pytest.fixture(scope="module")
+def compilers() -> Compilers:
+    return zig.ensure(TARGET)
+
+
+@pytest.fixture(autouse=True)
+def emptied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache of the test's own, so that what earlier runs compiled does not count."""
+    folder = tmp_path / "ccache"
+
+    def elsewhere(*parts: str) -> Path:
+        return folder if parts == ("ccache",) else cache_dir(*parts)
+
+    monkeypatch.setattr(ccache, "cache_dir", elsewhere)
+
+
+class Home:
+    """A Conan home in which a package is being built that needs another one, with the names that Conan makes up."""
+
+    def __init__(self, folder: Path, random: str, value: int = 42) -> None:
+        self.folder, self.build = folder, folder / f"p/b/parts{random}/b/build"
+        self.include = folder / f"p/b/depen{random[::-1]}/p/include"
+        self.log = folder / "counted"
+        self.build.mkdir(parents=True)
+        self.include.mkdir(parents=True)
+        (self.include / "dep.h").write_text(f"#define DEP {value}\n", encoding="utf-8")
+        for name, text in SOURCES.items():
+            (self.build.parent / name).write_text(text, encoding="utf-8")
+        # What is younger than the compilation is not trusted.
+        for file in (self.include / "dep.h", *self.build.parent.glob("part.*")):
+            os.utime(file, (1e9, 1e9))
+
+    def compile(self, compilers: Compilers, name: str, *flags: str, cwd: Path | None = None) -> tuple[int, int]:
+        """Compile as CMake does, in the package's build folder or another one; hits and compilations so far."""
+        launcher = ccache.variables(self.folder, compilers.key)["CMAKE_C_COMPILER_LAUNCHER"].split(";")
+        compiler = compilers.cxx if name.endswith(".cpp") else compilers.cc
+        words = [
+            *launcher, compiler, "-isystem", str(self.include), f"-ffile-prefix-map={self.folder}=.", "-O2",
+            *flags,
+        ]  # fmt: skip
+        words += ["-MD", "-MT", f"{name}.o", "-MF", f"{name}.o.d", "-o", f"{name}.o"]
+        words += ["-c", str(self.build.parent / name)]
+        env = {**os.environ, **ccache.environment(self.log)}
+        subprocess.run(words, cwd=cwd or self.build, env=env, check=True, timeout=300)
+        return ccache.hits(self.log)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_second_compilation_elsewhere_is_a_hit(compilers: Compilers, tmp_path: Path, name: str) -> None:
+    first, second = Home(tmp_path / "a", "0123456789abc"), Home(tmp_path / "b/c", "fedcba9876543")
+    assert first.compile(compilers, name) == (0, 1)
+    assert first.compile(compilers, name) == (1, 2)
+    assert second.compile(compilers, name) == (1, 1)
+    objects = [(home.build / f"{name}.o").read_bytes() for home in (first, second)]
+    assert objects[0] == objects[1]
+    assert os.fsencode(tmp_path) not in objects[0]
+
+
+def test_a_test_programs_folder_does_not_matter_either(compilers: Compilers, tmp_path: Path) -> None:
+    """Its sources are in the checkout, its build folder has a random name in /tmp, its packages are Conan's."""
+    counts = []
+    for random in ("0123456789abc", "fedcba9876543"):
+        home, folder = Home(tmp_path / random, random), tmp_path / f"scratch-{random}" / "build"
+        folder.mkdir(parents=True)
+        for name, text in SOURCES.items():
+            (tmp_path / name).write_text(text, encoding="utf-8")
+            os.utime(tmp_path / name, (1e9, 1e9))
+        home.build = tmp_path / "x"
+        counts.append(home.compile(compilers, "part.cpp", cwd=folder))
+    assert counts == [(0, 1), (1, 1)]
+
+
+def test_what_changes_the_result_is_a_miss(compilers: Compilers, tmp_path: Path) -> None:
+    import dataclasses
+
+    assert Home(tmp_path / "a", "0123456789abc").compile(compilers, "part.c") == (0, 1)
+    assert Home(tmp_path / "b", "0123456789abc").compile(compilers, "part.c", "-DOTHER") == (0, 1)
+    assert Home(tmp_path / "c", "0123456789abc", value=43).compile(compilers, "part.c") == (0, 1)
+    other = dataclasses.replace(compilers, key="zig-of-tomorrow")
+    assert Home(tmp_path / "d", "0123456789abc").compile(other, "part.c") == (0, 1)
+    assert Home(tmp_path / "e", "0123456789abc").compile(compilers, "part.c") == (1, 1)

@@ -70,7 +70,7 @@ class UserlandTransport(LocalTransport):
         return LocalChannel(["/usr/bin/env", *self._environment, f"PATH={self.folder}", *argv])
 
 
-# A userland that acts like macOS's: bash (as macOS's sh), ps, lsof and the POSIX tools are real; ``stat -f``, ``shasum``,
+# A userland like that of macOS: bash (as its sh), ps, lsof and the POSIX tools are real; ``stat -f``, ``shasum``,
 # ``sysctl``, ``vm_stat``, ``mount`` and ``uname`` are programs that print what macOS's manual pages and Apple's
 # documentation say. It has no /proc for the scripts, and neither setsid, sha256sum nor any of GNU's options of stat.
 ENVIRONMENT = ("-i", "HOME=/var/empty")
