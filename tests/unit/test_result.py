@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from core.errors import (
+    AnswerError,
     CrashError,
     DeviceFullError,
     MismatchError,
@@ -17,7 +18,6 @@ from core.errors import (
     ProgramError,
     RunError,
     SlipwayError,
-    TransferError,
     UsageError,
 )
 from core.formats.program import Tolerance
@@ -91,9 +91,20 @@ def test_result() -> None:
     assert parse_result(json.dumps(ANSWER).encode()).weights is None
 
 
-@pytest.mark.parametrize("change", [{"load_ms": "fast"}, {"outputs": [{**TENSOR, "sha256": "../../x"}]}, {"engine": 1}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"load_ms": "1.5"}, {"engine": 1}, {"peak_rss_bytes": -1}, {"threads": True}, {"threads": "2"},
+        {"threads": 2.0}, {"digests": {"files": [{"path": "x", "size": 1, "sha256": "../x"}]}},
+        *({"outputs": [{**TENSOR, **change}]} for change in (
+            {"sha256": "../../x"}, {"shape": [-1]}, {"shape": [True]},
+            {"shape": ["1"]}, {"shape": [10**30]}, {"shape": [1] * 1000},
+        )),
+    ],
+)  # fmt: skip
 def test_bad_result(change: dict[str, Any]) -> None:
-    with pytest.raises(TransferError, match="cannot be read"):
+    """Types are strict; in a whole deploy: tests/faults/test_hostile.py."""
+    with pytest.raises(AnswerError, match="cannot be read"):
         parse_result(json.dumps({**ANSWER, **change}).encode())
 
 
