@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from core.errors import ExportError, UsageError
 from core.formats.bundle import RUNNER, Bundle
 from core.formats.program import Program, TensorFile, load_program
-from core.paths import ROOT, cache_dir
+from core.paths import ROOT
 from deploy.devices.inventory import Device
 from deploy.run.pipeline import deploy
 from deploy.run.settings import DEFAULT, Settings
@@ -253,13 +253,11 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def exported(out: Path) -> Iterator[Exporter]:
-    with Host(cache_dir("logs") / "export-tests.log") as host:
+def exported(out: Path, host: Host) -> Exporter:
+    def call(function: str, scheme: str, **options: Any) -> Program:
+        return load_program(export(f"{FILE}:{function}", scheme, options=options, out=out, host=host))
 
-        def call(function: str, scheme: str, **options: Any) -> Program:
-            return load_program(export(f"{FILE}:{function}", scheme, options=options, out=out, host=host))
-
-        yield call
+    return call
 
 
 @pytest.mark.parametrize(("function", "words"), [("converted", "one rounding flipped"), ("by_torchao", "dynamic int8")])
