@@ -135,7 +135,7 @@ def device(tmp_path_factory: pytest.TempPathFactory) -> Device:
 def test_any_form_of_a_call_becomes_a_row_of_tensors(tmp_path: Path, host: Host, scheme: str, error: float) -> None:
     import torch
 
-    folder = export(f"{FIXTURES / 'forms.py'}:keywords", scheme, out=tmp_path, host=host)
+    folder = export(f"{FIXTURES / 'good.py'}:keywords", scheme, out=tmp_path, host=host)
     program = load_program(folder)
     # In the order of the call: parts, x, more.
     assert [one.shape for one in program.inputs] == [(3, 8), (3, 8), (3, 6), (4,), (8,)]
@@ -145,7 +145,7 @@ def test_any_form_of_a_call_becomes_a_row_of_tensors(tmp_path: Path, host: Host,
         ["1..6", "6"],
     ]
     assert (program.sizes[0][0].symbol, program.sizes[3][0].text) == (program.sizes[2][0].symbol, "4")
-    module, call, *_ = fixture("forms:keywords")
+    module, call, *_ = fixture("good:keywords")
     with torch.no_grad():
         want = module(**call)
     for file, right in zip(program.outputs, (want["scores"], want["again"][0]), strict=True):
@@ -182,7 +182,7 @@ def _files(folder: Path, files: Sequence[TensorFile]) -> tuple[Path, ...]:
 
 def test_a_sample_of_another_form_is_refused(tmp_path: Path, host: Host) -> None:
     with pytest.raises(ExportError, match="other constants than the example inputs"):
-        export(f"{FIXTURES / 'forms.py'}:positions", out=tmp_path, host=host)
+        export(f"{FIXTURES / 'good.py'}:positions", out=tmp_path, host=host)
 
 
 @pytest.mark.parametrize(("scheme", "error"), [("fp32", 1e-6), ("qs8", 0.03)])
