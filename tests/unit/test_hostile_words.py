@@ -21,9 +21,9 @@ from deploy.run.runner import RunnerResult
 from deploy.store import gc
 from deploy.transport.adb.server import parse_devices
 from deploy.transport.base import Completed
-from tests.unit.test_adb import LISTING as DEVICES
 from tests.unit.test_probe import PHONE, PI, TEXT
 from tests.unit.test_result import ANSWER
+from tests.unit.test_transports import LISTING as DEVICES
 
 LINUX, PROBE = (text.replace("@@cores\n4", "@@online\n0-3") for text in (PI, PHONE))
 RUN = f"""@@placed k
