@@ -231,7 +231,7 @@ def _verdicts(folder: Path, tmp_path: Path) -> Iterator[tuple[str, list[Comparis
             want = folder / program.outputs[index].file
             got = reference.load(folder, program.outputs[index])
             buffer = io.BytesIO()
-            np.save(buffer, (got.double() + bad.double() - good.double()).to(got.dtype).np())
+            np.save(buffer, (got.double() + bad.double() - good.double()).to(got.dtype).numpy())
             (tmp_path / "got.npy").write_bytes(buffer.getvalue())
             found.append(compare(f"output{index}", tmp_path / "got.npy", want, program.tolerance_of(index)))
         yield module_path(layer), found
