@@ -12,8 +12,8 @@ import numpy
 import pytest
 
 from core.formats.bundle import RUNNER, Bundle
+from core.paths import ROOT
 from models.export import export
-from tests.support import kleidiai
 from tests.support.builds import made_by
 from tests.support.processes import ran
 from toolchains.bundle import builder
@@ -114,22 +114,29 @@ def test_each_choice_has_its_own_packed_weights(here: Bundle, program: Path, tmp
         assert not flag or states[0]["why"].startswith("it was made for another processor")
 
 
+ARM = "linux-arm64"
+
+
 @pytest.fixture(scope="module")
 def programs() -> Path:
-    """The folder with the programs of tests/support/kleidiai_layers.py."""
-    return made_by(kleidiai.MAKER)
+    """The folder with layers that KleidiAI has kernels for."""
+    return made_by(ROOT / "tests/support/kleidiai_layers.py")
 
 
-def arm(programs: Path, name: str, folder: Path, *flags: str) -> dict[str, Any]:
-    """The result of a program under QEMU with all features that it has; its output is out0.npy in ``folder``."""
-    inputs = ",".join(str(file) for file in sorted(programs.glob(f"{name}.in*.npy")))
-    words = [f"--model_path={programs / name}.pte", f"--inputs={inputs}", f"--output_file={folder / 'out'}"]
-    runner = builder.build(kleidiai.TARGET, "lean").path / RUNNER
-    platform = platform_for(get_target(kleidiai.TARGET), "sme2")
-    done = platform.run(runner, [*words, "--json", "--cpu_threads=1", *flags], timeout=300)
-    assert done.returncode == 0, done.stderr
+def arm(programs: Path, name: str, cpu: str, *words: str) -> dict[str, Any]:
+    """What the runner says of a program on a CPU model under QEMU."""
+    runner = builder.build(ARM, "lean").path / RUNNER
+    argv = ["--json", f"--model_path={programs / name}.pte", *words]
+    done = platform_for(get_target(ARM), cpu).run(runner, argv, timeout=300)
+    assert done.returncode == 0, f"{name} on {cpu}: {done.stderr}"
     found: dict[str, Any] = json.loads(done.stdout)
     return found
+
+
+def given(programs: Path, name: str, folder: Path) -> tuple[str, str]:
+    """The flags of a program's inputs, and of its outputs as out0.npy and so on in ``folder``."""
+    inputs = sorted(programs.glob(f"{name}.in*.npy"))
+    return f"--inputs={','.join(map(str, inputs))}", f"--output_file={folder / 'out'}"
 
 
 @pytest.mark.parametrize(("name", "tolerance"), [("qc8w-21", 5e-3), ("qc4w", 5e-3), ("f32", 1e-5)])
@@ -137,7 +144,8 @@ def test_kleidiai_can_be_switched_off(name: str, tolerance: float, programs: Pat
     """XNNPACK's own kernels then, and the same numbers: of kernels that the engine calls, and that XNNPACK does."""
     outputs = []
     for word, library in (("on", "KleidiAI"), ("off", "XNNPACK")):
-        result = arm(programs, name, tmp_path, f"--kleidiai={word}")
+        flags = (*given(programs, name, tmp_path), "--cpu_threads=1", f"--kleidiai={word}")
+        result = arm(programs, name, "sme2", *flags)
         assert {use["library"] for use in result["kernels"]} == {library}
         assert result["settings"]["kleidiai"] == word
         outputs.append(numpy.load(tmp_path / "out0.npy").astype(numpy.float64))
@@ -150,7 +158,8 @@ def test_kleidiai_can_be_switched_off(name: str, tolerance: float, programs: Pat
     [("-sme2", "neon_i8mm"), ("-sme,-sve", "neon_i8mm"), ("-sme,-i8mm", "neon_dotprod"), ("-sme,-dotprod", "neon")],
 )
 def test_a_lesser_arm_cpu_chooses_lesser_kernels(flag: str, has: str, programs: Path, tmp_path: Path) -> None:
-    result = arm(programs, "qc8w-21", tmp_path, f"--cpu_features={flag}")
+    flags = (*given(programs, "qc8w-21", tmp_path), "--cpu_threads=1", f"--cpu_features={flag}")
+    result = arm(programs, "qc8w-21", "sme2", *flags)
     assert all(has in use["kernel"] for use in result["kernels"])
     assert ({use["library"] for use in result["kernels"]} == {"KleidiAI"}) is (has != "neon")
     assert "sme2" in result["settings"]["cpu_features_unused"].split(",")
@@ -249,23 +258,22 @@ DYNAMIC = 5e-3
 """Activations are rounded to 8 bits: one that falls between two steps may go the other way."""
 
 
-@pytest.fixture(scope="module")
-def bundle() -> Bundle:
-    return builder.build(kleidiai.TARGET, "lean")
+def uses(kernels: list[dict[str, str]]) -> list[tuple[str, str]]:
+    """Nodes without the numbers that tell those of a kind apart, and the kernels that compute them."""
+    return [(use["node"].rpartition(" #")[0], use["kernel"]) for use in kernels]
 
 
 @pytest.mark.parametrize(("program", "cpu"), EXPECTED)
-def test_a_layer_runs_on_the_kernel_its_processor_has(
-    program: str, cpu: str, bundle: Bundle, programs: Path, tmp_path: Path
-) -> None:
-    looked = kleidiai.look(bundle, cpu, programs, program, tmp_path / "out")
-    result = looked.result
+def test_a_layer_runs_on_the_kernel_its_processor_has(program: str, cpu: str, programs: Path, tmp_path: Path) -> None:
+    words = ("--cpu_threads=2", "--num_executions=2", "--profile")
+    result = arm(programs, program, cpu, *given(programs, program, tmp_path), *words)
     arms = [use for use in result["kernels"] if use["library"] == "KleidiAI"]
     assert Counter((use["node"].partition(" (")[0], use["kernel"]) for use in arms) == EXPECTED[program, cpu]
     assert len(result["kernels"]) == LAYERS.get(program, 3), "one a layer"
     # Every layer is in the profile by the name it has here.
     assert {use["node"] for use in result["kernels"]} <= {row["name"] for row in result["profile"]}
-    assert looked.described == looked.uses, "the same without running it"
+    described = arm(programs, program, cpu, "--describe")["methods"][0]["kernels"]
+    assert uses(described) == uses(result["kernels"]), "the same without running it"
     wanted = sorted(programs.glob(f"{program}.out*.npy"))
     assert wanted
     for index, file in enumerate(wanted):
