@@ -19,7 +19,7 @@ from tests.support.order import rank, unit
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # The developer's own inventory is none of the tests' business.
 os.environ["XDG_CONFIG_HOME"] = str(ROOT / "dist" / "no-configuration")
-# A test's export must not leave a process behind; tests/support/warm.py has the exporter that waits, and ends it.
+# A test's export must not leave a process behind; tests/support/builds.py has the exporter that waits, and ends it.
 os.environ["SLIPWAY_WARM"] = "no"
 # Figures and durations must not depend on what the cache has; tests of trained weights say so.
 os.environ["SLIPWAY_WEIGHTS"] = "random"

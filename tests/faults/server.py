@@ -24,7 +24,7 @@ from deploy.devices.inventory import Device as Inventoried
 from deploy.run.connect import open_device
 from deploy.transport.base import run
 from deploy.transport.deadline import Deadline
-from tests.support.ports import reserved
+from tests.support.processes import reserved
 
 USER = "pi"
 SHELF = Inventoried(name="shelf", transport="ssh", host="shelf")

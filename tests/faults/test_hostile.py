@@ -222,27 +222,6 @@ def test_words_of_a_device_are_its_own(anyhow: Device, small: Tiny, capfd: pytes
     assert clean(shown.out + shown.err)
 
 
-LINES = """\
-printf '%b' '\\033[31mred\\n::error file=x::injected\\n  ::set-output name=a::b\\n##[error]old\\n' >&2
-exit 9
-"""
-
-
-def test_commands_for_the_ci_are_no_commands(anyhow: Device, small: Tiny, capfd: pytest.CaptureFixture[str]) -> None:
-    """GitHub Actions obeys a line that begins with ``::error``, or that holds ``##[error]``."""
-    error = attempt(lambda: hostile(small, LINES).deploy(anyhow))
-    from core import console
-
-    console.note(str(error))
-    console.print_json(error.to_json())
-    shown = "".join(capfd.readouterr())
-    assert "injected" in shown
-    for line in shown.splitlines():
-        assert not line.lstrip().startswith("::")
-        assert "##[" not in line
-        assert "\x1b" not in line
-
-
 def answer(change: Callable[[dict[str, Any]], Any]) -> str:
     """A runner that leaves such a result; it says nothing of its inputs, whose digests are compared before all else."""
     tensor = {"dtype": "float32", "shape": [1], "sha256": "0" * 64}
@@ -261,20 +240,11 @@ def tensor(**changes: Any) -> Callable[[dict[str, Any]], Any]:
 
 ANSWERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "nested 200,000 deep": lambda _: "[" * 200_000 + "]" * 200_000,
-    "a negative count": lambda good: {**good, "peak_rss_bytes": -1},
     "dtype f4,(": tensor(dtype="f4,("),
-    "dtype object": tensor(dtype="object"),
-    "dtype of words": tensor(dtype="float32" * 1000),
-    "a negative size": tensor(shape=[-1]),
-    "a size that is true": tensor(shape=[True]),
     "a shape of 10**12": tensor(shape=[10**12]),
-    "a shape of 10**30": tensor(shape=[10**30]),
-    "a thousand dimensions": tensor(shape=[1] * 1000),
     "thousands of outputs": lambda good: {**good, "outputs": good["outputs"] * 5000},
-    "no digest": tensor(sha256="../../etc/passwd"),
-    "no digest of a file": lambda good: {**good, "digests": {"files": [{"path": "x", "size": 1, "sha256": "../x"}]}},
 }
-"""tests/unit/test_hostile_words.py has all that is no JSON, and values of other types."""
+"""tests/unit/test_result.py and test_hostile_words.py have the others, and test_compare.py all that an array may be."""
 
 
 @pytest.mark.parametrize("name", ANSWERS)
@@ -290,29 +260,6 @@ def test_answers_that_are_none(name: str, small: Tiny, tmp_path: Path) -> None:
     assert clean(str(error))
     assert len(str(error)) < 2000
     assert gone(str(tmp_path / "board"))
-
-
-ARRAYS = {
-    "a shape of 10**12": b"'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,), ",
-    "nested deep": b"(" * 3000,
-}
-"""tests/unit/test_compare.py has all that an array may be."""
-
-
-@pytest.mark.parametrize("name", ARRAYS)
-def test_arrays_that_are_none(name: str, small: Tiny, tmp_path: Path) -> None:
-    """The JSON is as it should be; the file beside it is not."""
-    (tmp_path / "board").mkdir()
-    header = b"{" + ARRAYS[name] + b"}"
-    header += b" " * (63 - (10 + len(header)) % 64) + b"\n"
-    file = tmp_path / "array"
-    file.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(4))
-    text = tmp_path / "answer"
-    text.write_text(answer(lambda good: good))
-    board = tiny.local(tmp_path / "board/.slipway")
-    evil = hostile(small, f'cp {text} "$json"; cp {file} "${{output}}0.npy"; exit 0\n')
-    error = attempt(lambda: evil.deploy(board))
-    assert (type(error).__name__, error.exit_code) == ("AnswerError", 26)
 
 
 def test_ordinary_output_is_untouched(anyhow: Device) -> None:

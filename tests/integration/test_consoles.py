@@ -14,9 +14,8 @@ from core.formats.program import load_program
 from core.paths import ROOT
 from models.export import export
 from tests.support import consoles
-from tests.support.builds import lend_bundle, lend_program
+from tests.support.builds import lend_bundle, lend_program, warm
 from tests.support.processes import ran
-from tests.support.warm import warm
 from toolchains.bundle import conan
 from toolchains.bundle.sdk import build_sdk
 

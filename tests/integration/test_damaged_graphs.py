@@ -16,7 +16,7 @@ import pytest
 
 from core.formats.program import load_program
 from models.export import export
-from tests.support.bundles import lean, lean_runner
+from tests.support.builds import lean, lean_runner
 from tests.support.graphs import Graph, call_of, changed, node, tensor, value_of
 from tests.support.processes import ran
 

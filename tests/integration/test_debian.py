@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from core.paths import ROOT
-from tests.support.timing import quickest
+from tests.support.processes import quickest
 from toolchains.debian import packages as debian
 from toolchains.debian import sources as debian_sources
 from toolchains.debian.reader import Reader

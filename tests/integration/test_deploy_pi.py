@@ -18,12 +18,12 @@ from deploy.run.events import Listener
 from deploy.run.pipeline import deploy
 from deploy.run.result import EMULATED, Result
 from deploy.run.settings import Settings
-from deploy.store.store import Store, new_owner
+from deploy.store.store import new_owner
 from deploy.transport.base import Transport, run
 from deploy.transport.deadline import Deadline
 from deploy.virtual import machines as virtual
 from tests.support import examples
-from tests.support.bundles import arm
+from tests.support.builds import arm
 from tests.support.deploying import Deploying, bundle, other_program, program
 from tests.support.processes import ended
 
@@ -119,26 +119,6 @@ def test_full_disk_is_foreseen(go: Go, program: Path, pi: Transport, device: Dev
         go(program, on=small)
     assert caught.value.names == ("free space",)
     assert ask(pi, "ls /small") == ""
-
-
-def test_full_disk_in_mid_upload(
-    go: Go, program: Path, pi: Transport, device: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Somebody else fills the disk after the preflight: here the preflight is made to see room."""
-    plain = Store.ask
-
-    def optimist(*arguments: Any) -> Any:
-        facts, *rest = plain(*arguments)
-        return facts.model_copy(update={"free": 1 << 30}), *rest
-
-    monkeypatch.setattr(Store, "ask", optimist)
-    small = device.model_copy(update={"root": "/small/slipway"})
-    with pytest.raises(DeviceFullError, match="No space left on pi while uploading"):
-        go(program, on=small)
-    assert left(pi, small) == []
-    sums = ask(pi, "cd /small/slipway/store && for f in *; do [ ! -e $f ] || sha256sum $f; done")
-    assert all(line.split()[0] == line.split()[1] for line in sums.splitlines())
-    run(pi, ["rm", "-rf", "/small/slipway"], deadline=Deadline.after(60))
 
 
 def test_interrupted_during_the_upload(

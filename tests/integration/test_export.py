@@ -23,7 +23,7 @@ from models.lowering.progress import log_path
 from models.reference.host import Host
 from models.zoo import everything, get_model
 from models.zoo.schemes import get_scheme
-from tests.support.exporting import host
+from tests.support.builds import host
 from tests.support.processes import alive, descendants, ended
 
 __all__ = ["host"]
@@ -72,7 +72,7 @@ def fresh(tmp_path: Path, host: Host) -> Exporter:
 
 
 def fixture(name: str) -> str:
-    """``traps:conv`` as the command line names it."""
+    """``good:conv`` as the command line names it."""
     file, _, function = name.partition(":")
     return f"{FIXTURES / file}.py:{function}"
 
@@ -160,14 +160,14 @@ def test_the_partitioners_own_reason_is_given(exported: Exporter) -> None:
 def test_a_convolution_with_relu_that_stays_float_is_reported(
     exported: Exporter, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    path, program = exported(fixture("traps:conv_relu"), "qd8_qc8w")
+    path, program = exported(fixture("good:conv_relu"), "qd8_qc8w")
     (skipped,) = program.quantization.skipped
     assert skipped.startswith("0 (conv2d 16x8x3x3): ")
     assert "ReLU" in skipped
     assert f"not quantized: {skipped}" in program.warnings
     assert f"Warning: {program.name}: not quantized: 0 (conv2d" in capfd.readouterr().err.replace("\n", " ")
     # It is true: the weights are in the file as floats.
-    bare, clean = exported(fixture("traps:conv"), "qd8_qc8w")
+    bare, clean = exported(fixture("good:conv"), "qd8_qc8w")
     weights = 16 * 8 * 3 * 3
     assert program.size - clean.size > 2 * weights
     assert clean.quantization.skipped == ()
@@ -189,7 +189,7 @@ def test_a_convolution_with_relu_that_stays_float_is_reported(
 def test_other_layers_that_a_scheme_leaves_float(
     exported: Exporter, model: str, scheme: str, skipped: list[str]
 ) -> None:
-    _, program = exported(fixture(f"traps:{model}"), scheme)
+    _, program = exported(fixture(f"good:{model}"), scheme)
     found = program.quantization.skipped
     assert len(found) == len(skipped)
     assert all(one.startswith(start) for one, start in zip(found, skipped, strict=True)), found

@@ -22,8 +22,7 @@ from deploy.run.events import Event
 from tests.faults import server
 from tests.faults.tiny import Tiny, small
 from tests.support.lab import Lab, Switch, power, service, switching
-from tests.support.ports import reserved
-from tests.support.processes import ran
+from tests.support.processes import ran, reserved
 from toolchains.targets import host_target
 
 __all__ = ["small"]

@@ -1,24 +1,31 @@
-"""Programs of 16 bits: float16 on processors that compute in it and on others, under QEMU; bfloat16 around 4 bits."""
+"""Programs of 16 bits on processors with and without such arithmetic; further architectures, beside upstream's."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from core.formats.bundle import RUNNER
+from core.formats.bundle import RUNNER, Bundle
 from core.formats.program import load_program
 from deploy.run.compare import compare
 from models.export import export
+from models.zoo import load_compared
+from tests.support.builds import lean
 from tests.support.graphs import Graph, call_of, changed, tensor
 from tests.support.processes import ran
 from toolchains.bundle import builder
 from toolchains.compilers.libstdcxx import sysroot
 from toolchains.emulation import emulators
 from toolchains.targets import get_target
+from verify.agree.look import look, native
+from verify.agree.programs import prepare, table
+
+__all__ = ["lean"]
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
 
@@ -98,3 +105,23 @@ def test_a_layer_between_bfloat16_gives_the_rounded_numbers_of_float32(tmp_path:
     assert found.dtype.itemsize == 2
     np.testing.assert_array_equal(found.view(np.int16), wanted)
     assert np.any(wanted)
+
+
+TESTED = [f"{name} {scheme}" for name, one in load_compared().items() for scheme in one.tests]
+
+
+@pytest.mark.parametrize("name", TESTED)
+def test_an_architecture_agrees_with_upstreams_runtime(lean: Bundle, name: str) -> None:
+    about = table()[name]
+    (program,) = prepare([about])
+    seen = look(native(lean), program)
+    assert seen.good, seen
+    assert seen.outcome == "exact" or not about.exact, seen
+    delegates = load_program(program.file.parent).delegates
+    assert delegates == 0 if about.scheme == "portable" else delegates > 0
+
+
+def test_state_that_is_lost_between_executions_would_be_seen(lean: Bundle) -> None:
+    (program,) = prepare([table()["llama portable"]])
+    assert program.runs > 1
+    assert look(native(lean), replace(program, runs=1)).outcome == "differs"

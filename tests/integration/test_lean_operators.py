@@ -12,8 +12,7 @@ import pytest
 from core.errors import SlipwayError
 from core.formats.bundle import Bundle
 from core.paths import ROOT
-from tests.support.bundles import lean
-from tests.support.named import named
+from tests.support.builds import lean, named
 
 __all__ = ["lean"]
 

@@ -12,8 +12,7 @@ import pytest
 
 from core.formats.bundle import Bundle
 from models.lowering import shortcuts
-from tests.support.bundles import lean
-from tests.support.named import named
+from tests.support.builds import lean, named
 from tests.support.processes import ran
 from verify.agree.look import execute, native
 from verify.agree.programs import About, Compared

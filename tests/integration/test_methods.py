@@ -10,12 +10,11 @@ import pytest
 
 from core.errors import ExportError, UsageError
 from core.formats.program import load_program
-from core.paths import ROOT, cache_dir
+from core.paths import ROOT
 from deploy.devices.inventory import Device
 from deploy.run.pipeline import deploy
 from deploy.run.settings import Settings
 from models.export import export
-from models.reference.host import Host
 from tests.support.builds import lend_bundle
 from toolchains.targets import host_target
 
@@ -27,8 +26,7 @@ MODEL = f"{ROOT / 'tests/fixtures/models/stateful.py'}:methods"
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A method that fills a state, and one that computes with it and changes it."""
-    with Host(cache_dir("logs") / "export-tests.log") as host:
-        return export(MODEL, out=tmp_path_factory.mktemp("methods"), host=host)
+    return export(MODEL, out=tmp_path_factory.mktemp("methods"))
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from core.files import locked
 from core.formats.bundle import MANIFEST, SBOM, Native
 from core.paths import ROOT, cache_dir
 from tests.support.processes import descendants, gone, marked, ran
-from tests.unit.test_sbom import problems
+from tests.unit.test_native import problems
 from toolchains.bundle import conan, conan_packages, lock, native
 from toolchains.debian import packages as debian
 from toolchains.targets import get_target

@@ -12,8 +12,7 @@ import pytest
 from core.paths import ROOT
 from tests.conftest import Inv
 from tests.support import consoles
-from tests.support.builds import lend_bundle, lend_native, lend_program
-from tests.support.warm import warm
+from tests.support.builds import lend_bundle, lend_native, lend_program, warm
 
 RUNNING_NOW = "./inv test"
 """The one command not run here: it is the one that runs this test (.ci/run calls nothing else)."""

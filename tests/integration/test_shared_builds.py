@@ -1,10 +1,12 @@
-"""Builds shared by machines: ccache's results through Redis and HTTP, packages through a Conan server."""
+"""What builds share: ccache's results here, through Redis and HTTP; a Conan server's packages, and one Conan home."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,14 +14,15 @@ import pytest
 
 from core.paths import ROOT, cache_dir
 from tests.support.conan_homes import PASSWORD, USER, server, serving
-from tests.support.ports import reserved
-from tests.support.processes import ran
+from tests.support.processes import ran, reserved
+from toolchains.bundle import conan, conan_packages
+from toolchains.compilers import ccache, zig
+from toolchains.compilers.families import Compilers
 from toolchains.debian import packages as debian
 from toolchains.debian.tree import own_loader_argv
+from toolchains.targets import get_target
 
-# Compiles a package of the recipes four times, each time with Conan's home empty. tests/unit/test_shared.py has the
-# words and variables that this is made of.
-pytestmark = [pytest.mark.build, pytest.mark.long]
+pytestmark = pytest.mark.build
 
 WORK = """\
 import sys
@@ -75,6 +78,7 @@ def reused(said: str) -> tuple[int, int]:
     return sum(hits for hits, _ in found), sum(all_ for _, all_ in found)
 
 
+@pytest.mark.long  # they compile a package four times; CI: the words and variables, in tests/unit/test_native.py
 def test_what_one_machine_compiled_another_takes_from_redis(redis: str, tmp_path: Path) -> None:
     hits, compiled = reused(Machine(tmp_path / "one", SLIPWAY_CCACHE_REMOTE=redis).build())
     assert hits == 0
@@ -82,6 +86,7 @@ def test_what_one_machine_compiled_another_takes_from_redis(redis: str, tmp_path
     assert reused(Machine(tmp_path / "other-machine", SLIPWAY_CCACHE_REMOTE=redis).build()) == (compiled, compiled)
 
 
+@pytest.mark.long  # they compile a package four times; CI: the words and variables, in tests/unit/test_native.py
 def test_packages_come_from_a_conan_server(conan_server: str, tmp_path: Path) -> None:
     login = {"CONAN_LOGIN_USERNAME": USER, "CONAN_PASSWORD": PASSWORD}
     one = Machine(
@@ -96,3 +101,230 @@ def test_packages_come_from_a_conan_server(conan_server: str, tmp_path: Path) ->
     env = {**os.environ, "CONAN_HOME": str(other.cache / "conan")}
     listed = subprocess.run(argv, env=env, capture_output=True, text=True, check=True).stdout
     assert '"packages"' in listed
+
+
+TARGET = get_target("linux-x86_64")
+SOURCES = {
+    "part.c": "#include <dep.h>\nint part(void) { return DEP; }\n",
+    "part.cpp": "#include <string>\n#include <dep.h>\nint size() { return std::string(DEP, 'x').size(); }\n",
+    "part.S": "#include <dep.h>\n.text\n.globl part\npart:\n  movl $DEP, %eax\n  ret\n",
+}
+
+
+@pytest.fixture(scope="module")
+def compilers() -> Compilers:
+    return zig.ensure(TARGET)
+
+
+@pytest.fixture(autouse=True)
+def emptied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache of the test's own, so that what earlier runs compiled does not count."""
+    folder = tmp_path / "ccache"
+
+    def elsewhere(*parts: str) -> Path:
+        return folder if parts == ("ccache",) else cache_dir(*parts)
+
+    monkeypatch.setattr(ccache, "cache_dir", elsewhere)
+
+
+class Building:
+    """A Conan home in which a package is being built that needs another one, with the names that Conan makes up."""
+
+    def __init__(self, folder: Path, random: str, value: int = 42) -> None:
+        self.folder, self.build = folder, folder / f"p/b/parts{random}/b/build"
+        self.include = folder / f"p/b/depen{random[::-1]}/p/include"
+        self.log = folder / "counted"
+        self.build.mkdir(parents=True)
+        self.include.mkdir(parents=True)
+        (self.include / "dep.h").write_text(f"#define DEP {value}\n", encoding="utf-8")
+        for name, text in SOURCES.items():
+            (self.build.parent / name).write_text(text, encoding="utf-8")
+        # What is younger than the compilation is not trusted.
+        for file in (self.include / "dep.h", *self.build.parent.glob("part.*")):
+            os.utime(file, (1e9, 1e9))
+
+    def compile(self, compilers: Compilers, name: str, *flags: str, cwd: Path | None = None) -> tuple[int, int]:
+        """Compile as CMake does, in the package's build folder or another one; hits and compilations so far."""
+        launcher = ccache.variables(self.folder, compilers.key)["CMAKE_C_COMPILER_LAUNCHER"].split(";")
+        compiler = compilers.cxx if name.endswith(".cpp") else compilers.cc
+        words = [
+            *launcher, compiler, "-isystem", str(self.include), f"-ffile-prefix-map={self.folder}=.", "-O2",
+            *flags,
+        ]  # fmt: skip
+        words += ["-MD", "-MT", f"{name}.o", "-MF", f"{name}.o.d", "-o", f"{name}.o"]
+        words += ["-c", str(self.build.parent / name)]
+        env = {**os.environ, **ccache.environment(self.log)}
+        subprocess.run(words, cwd=cwd or self.build, env=env, check=True, timeout=300)
+        return ccache.hits(self.log)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_second_compilation_elsewhere_is_a_hit(compilers: Compilers, tmp_path: Path, name: str) -> None:
+    first, second = Building(tmp_path / "a", "0123456789abc"), Building(tmp_path / "b/c", "fedcba9876543")
+    assert first.compile(compilers, name) == (0, 1)
+    assert first.compile(compilers, name) == (1, 2)
+    assert second.compile(compilers, name) == (1, 1)
+    objects = [(home.build / f"{name}.o").read_bytes() for home in (first, second)]
+    assert objects[0] == objects[1]
+    assert os.fsencode(tmp_path) not in objects[0]
+
+
+def test_a_test_programs_folder_does_not_matter_either(compilers: Compilers, tmp_path: Path) -> None:
+    """Its sources are in the checkout, its build folder has a random name in /tmp, its packages are Conan's."""
+    counts = []
+    for random in ("0123456789abc", "fedcba9876543"):
+        home, folder = Building(tmp_path / random, random), tmp_path / f"scratch-{random}" / "build"
+        folder.mkdir(parents=True)
+        for name, text in SOURCES.items():
+            (tmp_path / name).write_text(text, encoding="utf-8")
+            os.utime(tmp_path / name, (1e9, 1e9))
+        home.build = tmp_path / "x"
+        counts.append(home.compile(compilers, "part.cpp", cwd=folder))
+    assert counts == [(0, 1), (1, 1)]
+
+
+def test_what_changes_the_result_is_a_miss(compilers: Compilers, tmp_path: Path) -> None:
+    import dataclasses
+
+    assert Building(tmp_path / "a", "0123456789abc").compile(compilers, "part.c") == (0, 1)
+    assert Building(tmp_path / "b", "0123456789abc").compile(compilers, "part.c", "-DOTHER") == (0, 1)
+    assert Building(tmp_path / "c", "0123456789abc", value=43).compile(compilers, "part.c") == (0, 1)
+    other = dataclasses.replace(compilers, key="zig-of-tomorrow")
+    assert Building(tmp_path / "d", "0123456789abc").compile(other, "part.c") == (0, 1)
+    assert Building(tmp_path / "e", "0123456789abc").compile(compilers, "part.c") == (1, 1)
+
+
+SLOW_S = 25
+RECIPE = """
+import pathlib
+import time
+
+from conan import ConanFile
+
+
+class Recipe(ConanFile):
+    name = "NAME"
+    version = "1.0"
+    settings = "os"
+    options = {"flavour": ["a", "b"]}
+    default_options = {"flavour": "a"}
+
+    def source(self):
+        pathlib.Path("source.txt").write_text("sources")
+
+    def build(self):
+        pathlib.Path(r"FOLDER", f"NAME-{self.options.flavour}-begun").touch()
+        time.sleep(SECONDS)
+        assert pathlib.Path(self.source_folder, "source.txt").is_file()
+
+    def package(self):
+        pathlib.Path(self.package_folder, "made.txt").write_text(f"NAME {self.options.flavour}")
+"""
+BUILD = """
+import sys, time
+from pathlib import Path
+from core.files.locks import Clock, waited
+from toolchains.bundle import conan_packages
+begun, clock = time.monotonic(), Clock()
+words = ["--profile:all=" + sys.argv[1], "--no-remote", "--lockfile=", "--options=" + sys.argv[3]]
+log, force = Path(sys.argv[4]), sys.argv[5:]
+request = conan_packages.Request(["--requires=" + sys.argv[2]], words, log, "Building", force)
+conan_packages.again(lambda: request, "debian", log) if force else conan_packages.prepare(request)
+print(f"{time.time():.1f} {waited():.1f} {clock}")
+"""
+
+
+class Home:
+    """A cache of the test's own, with two recipes in its Conan."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._begun: list[subprocess.Popen[str]] = []
+        self.profile = folder / "profile"
+        self.profile.write_text("[settings]\nos=Linux\n", encoding="utf-8")
+        for name, seconds in (("slow", SLOW_S), ("quick", 0)):
+            recipe = folder / name
+            recipe.mkdir()
+            text = RECIPE.replace("NAME", name).replace("FOLDER", str(folder)).replace("SECONDS", str(seconds))
+            (recipe / "conanfile.py").write_text(text, encoding="utf-8")
+            conan.conan(["export", recipe], log=folder / "log")
+
+    def begin(self, name: str, flavour: str = "a", *force: str) -> subprocess.Popen[str]:
+        """Begin to build a package in a process of its own; packages of the recipes ``force`` are built again."""
+        words = [str(self.profile), f"{name}/1.0", f"{name}/*:flavour={flavour}"]
+        child = subprocess.Popen(
+            [sys.executable, "-c", BUILD, *words, str(self.folder / f"{name}-{flavour}.log"), *force],
+            env={**os.environ, "PYTHONPATH": os.fspath(ROOT)}, cwd=ROOT, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        self._begun.append(child)
+        return child
+
+    def wait_for(self, mark: str) -> None:
+        limit = time.monotonic() + 120
+        while not (self.folder / mark).exists():
+            for child in self._begun:
+                assert child.poll() in (None, 0), child.communicate()
+            assert time.monotonic() < limit, mark
+            time.sleep(0.1)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
+    return Home(tmp_path)
+
+
+def ended(child: subprocess.Popen[str]) -> tuple[float, float, str, str]:
+    """When it ended, how long it waited, what it says of both, and its messages."""
+    out, messages = child.communicate(timeout=300)
+    assert child.returncode == 0, messages
+    when, waited, words = out.strip().split(" ", 2)
+    return float(when), float(waited), words, messages
+
+
+def test_a_quick_build_does_not_wait_for_a_slow_one_but_a_replaced_package_does(home: Home) -> None:
+    slow = home.begin("slow")
+    home.wait_for("slow-a-begun")
+    quick = ended(home.begin("quick"))
+    other = home.begin("slow", "b")  # of the same recipe: its sources are there, its package is another one
+    home.wait_for("slow-b-begun")
+    (home.folder / "quick-a-begun").unlink()
+    replaced = home.begin("quick", "a", "quick")  # the others may compile with it
+    assert slow.poll() is None
+    assert quick[1] < SLOW_S / 2
+    first, second = ended(slow), ended(other)
+    assert quick[0] < first[0] < second[0]
+    last = ended(replaced)
+    assert second[0] < last[0]
+    assert f"packages that are to be built again: held by process {slow.pid} (" in last[3]
+    assert f"; process {other.pid} (" in last[3]
+    assert (home.folder / "quick-a-begun").exists()
+
+
+def test_the_same_package_is_built_once_and_who_builds_it_is_said(home: Home) -> None:
+    slow = home.begin("slow")
+    home.wait_for("slow-a-begun")
+    (home.folder / "slow-a-begun").unlink()
+    again = ended(home.begin("slow"))
+    assert not (home.folder / "slow-a-begun").exists()
+    assert again[1] > 1
+    assert f"slow is being built already: held by process {slow.pid} (" in again[3]
+    assert "after waiting" in again[2]
+    ended(slow)
+
+
+def test_another_checkouts_newer_recipe_is_not_taken(home: Home) -> None:
+    recipe = home.folder / "quick"
+    log = home.folder / "log"
+    first = json.loads(conan.conan(["export", recipe, "--format=json"], log=log))["reference"]
+    text = (recipe / "conanfile.py").read_text(encoding="utf-8")
+    (recipe / "conanfile.py").write_text(text.replace('f"quick ', 'f"newer '), encoding="utf-8")
+    second = json.loads(conan.conan(["export", recipe, "--format=json"], log=log))["reference"]
+    assert first != second
+    words = [f"--profile:all={home.profile}", "--no-remote", "--lockfile="]
+    conan_packages.prepare(conan_packages.Request([f"--requires={first}"], words, log, "Building"))
+    listed = json.loads(conan.conan(["list", "quick/1.0#*:*", "--format=json"], log=log))
+    revisions = listed["Local Cache"]["quick/1.0"]["revisions"]
+    built = [revision for revision, item in revisions.items() if item.get("packages")]
+    assert built == [first.partition("#")[2]]

@@ -16,9 +16,8 @@ import pytest
 from core.paths import ROOT
 from tests.conftest import Inv
 from tests.support import consoles
-from tests.support.builds import lend_bundle
+from tests.support.builds import lend_bundle, warm
 from tests.support.processes import ran
-from tests.support.warm import warm
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 ELSEWHERE = ("devices.add", "doctor")

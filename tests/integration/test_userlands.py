@@ -1,10 +1,11 @@
-"""The scripts that run on devices, under the shells and tools that devices have."""
+"""The scripts that run on devices, under the shells and tools that devices have; and shellcheck on all our scripts."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import shutil
+import subprocess
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from core.errors import DeviceBusyError, TransferError
 from core.files import sha256_file
+from core.paths import ROOT
 from deploy.devices.conditions import Files, snapshot, wrapped
 from deploy.devices.facts import choose_target
 from deploy.devices.probe import probe
@@ -21,9 +23,9 @@ from deploy.store.store import Blob, Store
 from deploy.transport.base import MacTransport, Progress, Transport, run
 from deploy.transport.deadline import Deadline
 from deploy.upkeep.upkeep import Rolled, rollback_bundle
-from tests.support import bsd
 from tests.support.processes import gone
-from tests.support.userlands import USERLANDS, UserlandTransport, userland
+from tests.support.userlands import AVAILABLE, ENVIRONMENT, USERLANDS, UserlandTransport, bsd, userland
+from verify.suite import shells
 
 KEY = "linux-x86_64-none"
 
@@ -37,7 +39,7 @@ def transport(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> UserlandTransport | MacTransport:
     if request.param == "bsd":
-        return MacTransport(UserlandTransport(bsd.bsd(tmp_path_factory.mktemp("bin") / "bsd"), bsd.ENVIRONMENT))
+        return MacTransport(UserlandTransport(bsd(tmp_path_factory.mktemp("bin") / "bsd"), ENVIRONMENT))
     return UserlandTransport(userland(request.param, tmp_path_factory.mktemp("bin") / request.param))
 
 
@@ -73,9 +75,9 @@ def test_the_probe(transport: Transport, tmp_path: Path) -> None:
         unknown = probe(transport.inner, str(tmp_path / "x"), None, soon())
         assert unknown.model_copy(update={"free": facts.free}) == facts, "a device that is just being added"
         assert (facts.board, facts.cpu, facts.memory_total) == ("Mac14,2", "Apple M2", 17_179_869_184)
-        assert facts.memory_available == bsd.AVAILABLE
+        assert facts.memory_available == AVAILABLE
         told = snapshot(run(transport, ["sh", "-c", script("state"), "slipway", "/sys"], deadline=soon()).text)
-        assert (told.load1, told.memory_available) == (1.52, bsd.AVAILABLE)
+        assert (told.load1, told.memory_available) == (1.52, AVAILABLE)
         assert {"asimd", "asimddp", "i8mm", "bf16"} <= set(facts.cpu_features)
         assert "sme" not in facts.cpu_features
         assert choose_target(facts) == "macos-arm64"
@@ -199,3 +201,23 @@ def test_uploads_are_verified_by_whatever_there_is(
             store.upload([Blob(tmp_path / "e", sha256_file(tmp_path / "e"), 700)], lambda _: None, soon())
         assert len(list((tmp_path / "root/store").iterdir())) == 3
         assert list((tmp_path / "root/incoming").iterdir()) == []
+
+
+def test_every_script_that_git_has_is_read() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    there = [name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
+    ours = {name for name in there if name.endswith(".sh") or (ROOT / name).read_bytes().startswith(b"#!/bin/sh\n")}
+    assert len(ours) > 10
+    assert ours == {file.relative_to(ROOT).as_posix() for file in shells.scripts()}
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [("rm -rf $1", "SC2086"), ("[[ -e $1 ]]", "SC3010")],
+)
+def test_a_wrong_script_is_found(tmp_path: Path, line: str, found: str) -> None:
+    script = tmp_path / "wrong.sh"
+    script.write_text(f"# shellcheck shell=sh\n{line}\n", encoding="utf-8")
+    done = shells.check([script], tmp_path)
+    assert done.returncode == 1
+    assert found in done.stdout

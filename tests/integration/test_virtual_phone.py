@@ -28,11 +28,10 @@ from deploy.transport.deadline import Deadline
 from deploy.virtual import machines as virtual
 from deploy.virtual.supervisor import Folder, read_state
 from tests.conftest import Inv
-from tests.support.bundles import arm
+from tests.support.builds import arm
 from tests.support.deploying import program
-from tests.support.devices import ask, facts_of, left_over, own_devices, runs_programs
+from tests.support.devices import ask, facts_of, left_over, own_devices, runs_programs, small_program
 from tests.support.lab import Lab
-from tests.support.small_program import small_program
 
 __all__ = ["arm", "program"]
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from core.formats.bundle import RUNNER, Bundle
-from tests.support.bundles import lean
+from tests.support.builds import lean
 from tests.support.processes import ran
 from toolchains.targets import host_target
 

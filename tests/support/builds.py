@@ -6,21 +6,28 @@ under test makes them again, as for a user.
 
 from __future__ import annotations
 
+import ast
 import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from core.errors import ExportError
 from core.files import locked, new_folder, sha256_bytes, sha256_file
-from core.formats.bundle import Bundle
+from core.formats.bundle import RUNNER, Bundle
 from core.paths import ROOT, cache_dir
 from models.export import export
+from models.reference.host import Host
 from models.request import versions
+from models.warm import client
 from toolchains.bundle.builder import build
+from toolchains.targets import host_target
 from verify.suite.inputs import tracked
 from verify.suite.shared import native
 
@@ -82,3 +89,50 @@ def made_by(script: Path) -> Path:
                 if done.returncode:
                     raise ExportError(f"{script} failed.", done.stderr[-3000:], f"python {script} FOLDER")
     return folder
+
+
+@pytest.fixture(scope="session")
+def lean() -> Bundle:
+    """This machine's, of the lean engine."""
+    return build(host_target().name, "lean")
+
+
+@pytest.fixture(scope="session")
+def lean_runner(lean: Bundle) -> Path:
+    return lean.path / RUNNER
+
+
+@pytest.fixture(scope="session")
+def arm() -> Bundle:
+    """linux-arm64's, made before a test has a ``dist/`` of its own, where it would be linked again."""
+    return build("linux-arm64", "executorch")
+
+
+@contextmanager
+def warm() -> Iterator[dict[str, str]]:
+    """Variables for the commands of the block; each would take seconds to load the exporter by itself."""
+    try:
+        yield {"SLIPWAY_WARM": "yes"}
+    finally:
+        for socket in client.home().glob(f"*/{client.SOCKET}"):
+            socket.unlink(missing_ok=True)  # without it an exporter ends, see test_warm.py
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[Host]:
+    """One runtime for all tests: starting it costs more than a small export."""
+    with Host(cache_dir("logs") / "export-tests.log") as one:
+        yield one
+
+
+def named(module: str, table: str) -> list[str]:
+    """The keys of the dictionary, or the items of the tuple, that a module assigns to ``table``."""
+    tree = ast.parse((ROOT / module).read_text(encoding="utf-8"))
+    assigned: dict[str, Any] = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+            assigned[ast.unparse(target)] = node.value
+    found = assigned[table]
+    items: list[Any] = found.keys if isinstance(found, ast.Dict) else found.elts
+    return [str(ast.literal_eval(one)) for one in items]

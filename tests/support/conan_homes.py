@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core import environment
-from tests.support.ports import reserved
-from tests.support.processes import ran
+from tests.support.processes import ran, reserved
 
 USER, PASSWORD = "demo", "demo"
 _CONF = """\

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.support.ports import reserved
+from tests.support.processes import reserved
 
 HERE = Path(sys.executable).parent
 

@@ -1,10 +1,14 @@
-"""Commands that tests run, and the processes of a folder: what a run must not leave behind."""
+"""Commands that tests run, the processes of a folder, ports of servers, and how long something takes undisturbed."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import random
+import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -85,3 +89,37 @@ def wait_for(what: Callable[[], object], seconds: float = 60) -> None:
 def gone(folder: str, seconds: float = 20.0, setting: str = "") -> bool:
     """Whether no process of ``folder`` (see `marked`) is left, or the last one goes within ``seconds``."""
     return ended(lambda: marked(folder, setting), seconds)
+
+
+def reserved() -> int:
+    """A port for this process's tests alone.
+
+    The system gives it to nobody else: it is below those that it chooses by itself. Other tests see its lock.
+    """
+    range_file = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    lowest = int(range_file.read_text().split()[0]) if range_file.exists() else 32768
+    locks = Path(tempfile.gettempdir()) / f"slipway-test-ports-{os.getuid()}"
+    locks.mkdir(mode=0o700, exist_ok=True)
+    ports = range(20_000, max(lowest, 21_000))
+    for port in random.sample(ports, len(ports)):
+        lock = os.open(locks / str(port), os.O_RDWR | os.O_CREAT, 0o600)  # it stays open until this process ends
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(("127.0.0.1", port))
+        except OSError:
+            os.close(lock)
+            continue
+        return port
+    raise AssertionError("no port is free")
+
+
+def quickest(work: Callable[[], object], times: int = 5) -> float:
+    """Seconds of the quickest of several times: other tests keep the processors busy in some of them."""
+    took = []
+    for _ in range(times):
+        begin = time.perf_counter()
+        work()
+        took.append(time.perf_counter() - begin)
+    return min(took)

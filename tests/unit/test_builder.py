@@ -246,25 +246,18 @@ def test_the_same_programs_give_the_same_selection() -> None:
     assert first == select(["mlp-fp32"], ["aten::add.out", "aten::mul.out"], ["XnnpackBackend"] * 2)
     assert first.name == "mlp-fp32"
     assert first.options == ("operators=aten/add.out+aten/mul.out", "backends=XnnpackBackend", "types=all")
-
-
-def test_what_is_no_operator_is_refused() -> None:
-    with pytest.raises(UsageError, match="is not an operator"):
-        select(["a"], ["aten::add;rm"], [])
-    with pytest.raises(UsageError, match="does not name a program"):
-        select([], [], [])
-
-
-def test_upstreams_engine_has_no_selective_bundles() -> None:
-    with pytest.raises(NotSupportedError, match="for some programs only"):
-        builder.build("linux-arm64", "executorch", selection=Selection(("a",), (), ()))
-
-
-def test_types_are_an_option_of_the_recipe() -> None:
     chosen = select(["a"], [], ["XnnpackBackend"], ["xnnpack::qs8_layers", "xnnpack::f32", "xnnpack::f32"])
     assert chosen.options[2] == "types=xnnpack/f32+xnnpack/qs8_layers"
-    with pytest.raises(UsageError, match="is not an operator"):
-        select(["a"], [], ["XnnpackBackend"], ["xnnpack::f32 -x"])
+
+
+def test_what_cannot_be_selected_is_refused() -> None:
+    for operators, types in ((["aten::add;rm"], []), ([], ["xnnpack::f32 -x"])):
+        with pytest.raises(UsageError, match="is not an operator"):
+            select(["a"], operators, ["XnnpackBackend"], types)
+    with pytest.raises(UsageError, match="does not name a program"):
+        select([], [], [])
+    with pytest.raises(NotSupportedError, match="for some programs only"):
+        builder.build("linux-arm64", "executorch", selection=Selection(("a",), (), ()))
 
 
 @pytest.fixture(scope="module")

@@ -298,7 +298,6 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inv: Inv) -> Refuse
         (("--model", str(PTE_FILE), "--inputs", "missing.npy"), 2, "There is no file missing.npy."),
         (("--model", "mobilnet"), 3, "There is no model 'mobilnet' in the zoo."),
         (("--model", "missing.py:make_model"), 3, "There is no file missing.py."),
-        (("--model", "mlp", "--scheme", "qs9"), 3, "There is no quantization scheme 'qs9'."),
         (("--model", "matmul", "--scheme", "qs8"), 3, "Scheme qs8 does not suit matmul."),
         (("--model", "matmul", "--scheme", "fp16", "--engine", "onnxruntime"), 3, "An .onnx is exported as"),
         (("--model", "mlp", "--options", "gruop=64"), 3, "gruop"),

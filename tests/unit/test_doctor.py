@@ -15,7 +15,7 @@ from deploy.virtual import machines
 from deploy.virtual.image import Image
 from deploy.virtual.spec import get_spec
 from deploy.virtual.supervisor import Folder, Launch
-from tests.support.timing import quickest
+from tests.support.processes import quickest
 from toolchains import doctor
 from toolchains.compilers import zig
 from toolchains.debian import packages as debian

@@ -1,25 +1,30 @@
-"""The command line itself: what is offered, what is refused and what was meant."""
+"""The command line: what is offered, what is refused, what was meant; names, settings and JSON."""
 
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import invoke
 import pytest
-from invoke import exceptions
-from invoke.parser import Argument, ParserContext
 
 import tasks
+from commands import deploy
 from commands.requests import Deploy, Export
+from core import console
 from core.cli import invoked, settings
-from core.cli.main import refused
+from core.cli.request import Reported
 from core.cli.settings import check
-from core.errors import ConfigError, UsageError
+from core.cli.task import task
+from core.errors import BuildError, ConfigError, UsageError
 from core.paths import ROOT
+from deploy.devices.inventory import get_device
+from deploy.run.settings import Settings
 from tests.conftest import Inv
 
 INV = str(ROOT / "inv")
@@ -43,6 +48,9 @@ def shown_by(done: subprocess.CompletedProcess[str]) -> str:
         (["devices.stop", "--device=pi"], "devices.stop has no option --device.", "Try: ./inv devices.stop pi\n"),
         (["deploy", "mien"], "deploy takes no word 'mien'", "Try: ./inv deploy --help"),
         (["devices.trust"], "devices.trust needs 'name'.", "./inv devices.trust --help"),
+        (["inspect"], "inspect needs 'run'.", "Cause: run is a result's name"),
+        (["help", "deploy"], "There is no task 'help'.", "Try: ./inv deploy --help"),
+        (["help", "x"], "There is no task 'help'.", "Try: ./inv --help"),
         (["xyzzy"], "There is no task 'xyzzy'.", "./inv --list"),
         (["targets", "deplyo"], "no task has this name", "./inv targets deploy"),
         (["--print-completion-script", "csh"], "the shell 'csh'", "bash, zsh, fish"),
@@ -101,8 +109,6 @@ def test_bash_completes_with_it(inv: Inv) -> None:
     script = inv("--print-completion-script", "bash")
     assert (script.returncode, script.stderr) == (0, "")
     wanted = {
-        "'deploy' '--device' 'pi-'": "pi-zero",
-        "'deploy' '--device' '=' 'pi-'": "pi-zero",
         "'depl'": "deploy",
         "'deploy' '--device' 'cpu:cortex-a5'": "cpu:cortex-a53",
         "'deploy' '--device' 'cpu' ':' 'cortex-a5'": "cortex-a53",
@@ -204,33 +210,67 @@ def test_a_folder_is_agreed_to_once(foreign: Path, monkeypatch: pytest.MonkeyPat
         assert (answers.tell() > 0) is asked
 
 
-def test_a_wrong_setting_in_the_current_folder_stops_before_the_task(tmp_path: Path) -> None:
-    (tmp_path / "invoke.yaml").write_text("slipway:\n  devcie: pi\n", encoding="utf-8")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("  devcie: pi\n", "did you mean device?"), ("  device: [\n", "invoke.yaml is not YAML, line 3.")],
+)
+def test_wrong_settings_in_the_current_folder_stop_before_the_task(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "invoke.yaml").write_text(f"slipway:\n{text}", encoding="utf-8")
     done = subprocess.run([INV, "targets"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (ConfigError.exit_code, "")
-    assert "did you mean device?" in done.stderr
+    assert said in done.stderr
+    assert "Try: " in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "command"),
-    [(["help", "deploy"], "./inv deploy --help"), (["help"], "./inv --help"), (["help", "x"], "./inv --help")],
-)
-def test_help_as_a_task_is_answered_with_the_option(words: list[str], command: str) -> None:
-    error = refused(exceptions.ParseError("No idea what 'help' is!"), words, ["deploy", "build"], None)
-    assert error.hint == command
+def test_listing_imports_nothing_heavy() -> None:
+    heavy = ("torch", "executorch", "paramiko", "conan", "numpy", "pydantic", "rich", "elftools", "requests")
+    code = f"import sys, tasks; print([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
-def test_a_missing_argument_is_explained() -> None:
-    context = ParserContext("inspect", args=[Argument(name="run", positional=True, help="a folder of results")])
-    error = exceptions.ParseError("'inspect' did not receive required positional arguments: 'run'", context)
-    assert refused(error, ["inspect"], ["inspect"], None).cause == "run is a folder of results"
+def test_threads_have_a_bound() -> None:
+    with pytest.raises(UsageError, match="at least 0 and at most 1024"):
+        Settings.parse({"cpu_threads": "100000"})
+    assert Settings.parse({"cpu_threads": "1024"}).threads == 1024
 
 
-def test_a_broken_settings_file_is_named_with_its_line(tmp_path: Path) -> None:
-    (tmp_path / "invoke.yaml").write_text("slipway:\n  device: [\n")
-    done = subprocess.run(
-        [str(ROOT / "inv"), "devices.list"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 3
-    assert f"{tmp_path / 'invoke.yaml'} is not YAML, line 3." in done.stderr
-    assert "Try: correct" in done.stderr
+@pytest.mark.parametrize("own", [False, True])
+def test_json_is_one_document(own: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that fails after it printed what it found prints no second document."""
+    monkeypatch.setattr("core.environment.enter", lambda: None)
+
+    @task(Reported)
+    def failing(_: Reported) -> None:
+        """Fail."""
+        if own:
+            console.print_json({"builds": ["failed"]})
+        raise BuildError("1 build failed.", "", "")
+
+    with pytest.raises(invoke.exceptions.Exit) as caught:
+        failing(invoke.Context(), json=True)
+    assert caught.value.code == BuildError.exit_code
+    said = json.loads(capsys.readouterr().out)
+    assert said == {"builds": ["failed"]} if own else said["error"] == "build"
+
+
+@pytest.mark.parametrize("typed", [set(), {"etdump"}, {"values"}])
+def test_how_a_program_runs_is_what_was_typed(typed: set[str]) -> None:
+    found = deploy._settings(Deploy(tasks.DEFAULTS, **dict.fromkeys(typed, True)), get_device("local"), "lean")
+    assert not found.keep_run
+    assert (found.values, found.etdump) == ("values" in typed, bool({"etdump", "values"} & typed))
+
+
+def test_what_stays_on_the_device_is_a_setting() -> None:
+    request = Deploy({**tasks.DEFAULTS, "keep_run": "yes"})
+    assert deploy._settings(request, get_device("local"), "lean").keep_run
+
+
+def test_a_request_is_frozen_and_knows_what_was_typed() -> None:
+    request = Deploy({"device": "pi", "target": "linux-arm64"}, engine="lean", json=False)
+    assert (request.device, request.target, request.engine) == ("pi", "", "lean")
+    assert request.typed == {"engine"}
+    with pytest.raises(AttributeError, match="frozen"):
+        request.device = "phone"
+    with pytest.raises(TypeError, match="modle"):
+        Deploy(modle="mlp")

@@ -153,15 +153,6 @@ def test_errors_and_differences_are_told_apart(filling: Any) -> None:
     assert made.all()[1].max_abs == 0.5
 
 
-def test_emulated_time_is_no_latency(filling: Any) -> None:
-    Worker.answers = {("shelf", "mlp-fp32"): make(emulated=True)}
-    made = filling(cell(), cell(BENCH))
-    made.go()
-    emulated, real = made.all()
-    assert (emulated.latency, emulated.emulated_time.p50) == (None, 1)
-    assert (real.latency.p50, real.emulated_time) == (1, None)
-
-
 def test_resuming_repeats_only_what_did_not_pass_or_has_changed(filling: Any) -> None:
     Worker.answers = {("shelf", "linear-fp32"): problem()}
     filling(cell(), cell(program=OTHER)).go()

@@ -20,7 +20,7 @@ from models.request import key, resolve
 from models.zoo import load_zoo, trained
 from models.zoo.trained import ADDRESS, RANDOM, TRAINED, WEIGHTS, File, fetch, load_trained
 from tests.conftest import Inv
-from tests.support.files_server import Served, serving
+from tests.support.archive import Served, serving
 
 BYTES = {
     "net.pth": b"weights",

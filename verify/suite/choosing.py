@@ -34,10 +34,10 @@ what the README promises."""
 
 PROVES: Mapping[str, str] = {
     "core/environment": "installing",
-    "core/processes": "causes",
-    "deploy/comparing": "comparing",
+    "core/processes": "refusals",
+    "deploy/comparing": "samples",
     "deploy/run": "deploying steps",
-    "deploy/scripts": "userlands shells",
+    "deploy/scripts": "userlands",
     "deploy/store": "vouched roots transfer",
     "deploy/transport/adb": "hostile_adb",
     "deploy/transport/ssh": "ssh_ways ssh_trust",
@@ -51,7 +51,7 @@ PROVES: Mapping[str, str] = {
     "models/samples": "samples",
     "models/text": "answer",
     "models/warm": "warm",
-    "recipes": "recipes recipe_sources",
+    "recipes": "recipes",
     "runtime/base": "runtime",
     "runtime/bindings": "java",
     "runtime/engines": "runtime",
