@@ -249,9 +249,9 @@ def fuzz(request: own.Fuzz) -> None:
 
 @task(own.Bench)
 def bench(request: own.Bench) -> None:
-    from verify.bench import operators, report
+    from verify.bench import language, operators, report
 
-    (report if request.what == "nets" else operators).run(request)
+    {"nets": report, "operators": operators, "language": language}[request.what].run(request)
 
 
 @task(own.Peers)

@@ -229,10 +229,13 @@ def _run(language: Language, folder: Path) -> float:
 
 @contextlib.contextmanager
 def child(module: str, *words: str, log: BinaryIO | None = None) -> Iterator[subprocess.Popen[str]]:
-    """A process with a module of this package, which has the packages of language models; ended with the block."""
+    """A process with a module, by its whole name or of this package, that has the packages of language models.
+
+    It is ended with the block.
+    """
     path = os.pathsep.join([str(IMPORTS), str(apart("text")), str(apart("language"))])
     process = subprocess.Popen(
-        [sys.executable, "-m", f"models.text.{module}", *words],
+        [sys.executable, "-m", module if "." in module else f"models.text.{module}", *words],
         stdout=log or subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, text=True,
         env={**os.environ, "PYTHONPATH": path, "OMP_WAIT_POLICY": "PASSIVE"},
     )  # fmt: skip
