@@ -114,9 +114,9 @@ def run(request: Any) -> None:
 
         def upstream() -> Figures:
             said = folder / "upstream.log"  # torch talks, too
-            with said.open("wb") as log:
-                with source.child("verify.bench.language", "upstream", str(program), str(tokens), log=log) as one:
-                    one.communicate()
+            words = ("verify.bench.language", "upstream", str(program), str(tokens))
+            with said.open("wb") as log, source.child(*words, log=log) as one:
+                one.communicate()
             return dict(json.loads(said.read_text(encoding="utf-8").splitlines()[-1]))
 
         def llama() -> Figures:
