@@ -152,6 +152,12 @@ def _model(name: str) -> str:
     return name.partition(".")[0]
 
 
+def listed(transport: Transport, store: Store, deadline: Deadline) -> Listing:
+    """The store as it is now."""
+    done = on_device(transport, script("listing"), [store.root], deadline, "listing the store")
+    return parse(done.text.splitlines())
+
+
 @dataclass(frozen=True)
 class Collected:
     """The outcome of a collection."""
@@ -174,8 +180,7 @@ def collect(
     kept_runs: bool = False,
 ) -> Collected:
     """List, decide, remove; the session holds the lock. See `plan` for the arguments."""
-    done = on_device(transport, script("listing"), [store.root], deadline, "listing the store")
-    listing = parse(done.text.splitlines())
+    listing = listed(transport, store, deadline)
     names = plan(listing, max_bytes=max_bytes, max_days=max_days, in_use=in_use, kept_runs=kept_runs)
     # Folders go before the blobs that only they use: after an interruption every folder is still complete.
     names.sort(key=lambda name: name.startswith("store/"))

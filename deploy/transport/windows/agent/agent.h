@@ -72,7 +72,6 @@ int flip(const Words& words);
 int keep(const Words& words);
 int listing(const Words& words);
 int resume(const Words& words);
-int rollback(const Words& words);
 int survey(const Words& words);
 int verify(const Words& words);
 int lock(const Words& words);
