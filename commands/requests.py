@@ -17,7 +17,6 @@ from commands.shared import (
     REPORTS,
     SAMPLES,
     SEVERAL_ENGINES,
-    STAYS,
     VARIANTS,
     WHAT,
     WHERE,
@@ -255,7 +254,6 @@ class Deploy(Limited, Sampled):
         "also bring back what each operator gave (run.values), for ./inv inspect --values; one execution",
         False, group=HOW,
     )  # fmt: skip
-    keep_run: bool = option("leave the run's folder on the device", False, group=STAYS)
 
     def _check(self) -> None:
         Sampled._check(self)

@@ -8,7 +8,7 @@ from typing import Any
 from core.cli.request import Reported, one_of, option, setting
 
 WHAT, WHERE = "What to run", "Where, and with which runtime"
-HOW, FAILS, STAYS = "How to run and to measure it", "When it takes long or fails", "What stays"
+HOW, FAILS = "How to run and to measure it", "When it takes long or fails"
 CELLS, REPORTS = "Which cells", "Reports and baselines"
 COMPARED, ACCURACY = "What is compared", "How accuracy is measured"
 VARIANTS = "other partitioners or options besides the usual ones, with blanks between: 'none group=64'"

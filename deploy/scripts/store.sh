@@ -225,8 +225,3 @@ command_listing() {
   done
   exit 0
 }
-
-# $2 owner, $3 the program's folder, to which a link is left in the run's.
-command_keep() {
-  cd "$1/runs" && mv "$2" "kept-$2" && ln -s "../../$3" "kept-$2/program"
-}

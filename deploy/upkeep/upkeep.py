@@ -179,5 +179,4 @@ def collect(device: Device, days: float | None = None, gib: float | None = None,
             deadline,
             max_bytes=(device.store_gib if gib is None else gib) * (1 << 30),
             max_days=device.store_days if days is None else days,
-            kept_runs=True,
         )

@@ -53,10 +53,9 @@ def test_json_is_one_document(own: bool, capsys: pytest.CaptureFixture[str], mon
     assert said == {"builds": ["failed"]} if own else said["error"] == "build"
 
 
-@pytest.mark.parametrize("typed", [set(), {"keep_run"}, {"etdump"}, {"values"}])
+@pytest.mark.parametrize("typed", [set(), {"etdump"}, {"values"}])
 def test_how_a_program_runs_is_what_was_typed(typed: set[str]) -> None:
     found = deploy._settings(Deploy(tasks.DEFAULTS, **dict.fromkeys(typed, True)), get_device("local"), "lean")
-    assert found.keep_run is ("keep_run" in typed)
     assert (found.values, found.etdump) == ("values" in typed, bool({"etdump", "values"} & typed))
 
 

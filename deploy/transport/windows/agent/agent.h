@@ -69,7 +69,6 @@ int arrange(const Words& words);
 int commit(const Words& words);
 int discard(const Words& words);
 int flip(const Words& words);
-int keep(const Words& words);
 int listing(const Words& words);
 int resume(const Words& words);
 int survey(const Words& words);

@@ -386,14 +386,21 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {
-    {"arrange", 5, arrange, kFailed}, {"commit", 3, commit, kFailed},
-    {"discard", 1, discard, 0},       {"end", 1, end, kAnywhere},
-    {"flip", 3, flip, kFailed},       {"keep", 3, keep, kFailed},
-    {"listing", 1, listing, 0},       {"lock", 6, lock, kAnywhere},
-    {"open", 11, opened, kAnywhere},  {"probe", 6, probed, kAnywhere},
-    {"resume", 2, resume, kFailed},   {"run", 8, run, kAnywhere},
-    {"state", 1, stated, kAnywhere},  {"supervise", 5, supervise, kAnywhere},
-    {"survey", 1, survey, 0},         {"unpin", 1, unpinned, kAnywhere},
+    {"arrange", 5, arrange, kFailed},
+    {"commit", 3, commit, kFailed},
+    {"discard", 1, discard, 0},
+    {"end", 1, end, kAnywhere},
+    {"flip", 3, flip, kFailed},
+    {"listing", 1, listing, 0},
+    {"lock", 6, lock, kAnywhere},
+    {"open", 11, opened, kAnywhere},
+    {"probe", 6, probed, kAnywhere},
+    {"resume", 2, resume, kFailed},
+    {"run", 8, run, kAnywhere},
+    {"state", 1, stated, kAnywhere},
+    {"supervise", 5, supervise, kAnywhere},
+    {"survey", 1, survey, 0},
+    {"unpin", 1, unpinned, kAnywhere},
     {"verify", 1, verify, kFailed},
 };
 

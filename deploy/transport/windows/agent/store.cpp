@@ -278,12 +278,6 @@ int listing(const Words&) {
   return 0;
 }
 
-int keep(const Words& words) {
-  const std::string kept = "runs/kept-" + words[1];
-  return move_over("runs/" + words[1], kept) && write_text(kept + "/program.txt", words[2] + "\n") ? 0
-                                                                                                   : kFailed;
-}
-
 namespace {
 
 constexpr char kMarker[] = ".slipway-root";
