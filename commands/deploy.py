@@ -90,7 +90,6 @@ def _settings(request: Deploy, device: Device, engine: str) -> Settings:
         input_shapes=",".join(shapes),
         data=Path(request.data) if request.data else None,
         method=request.method,
-        keep_run=request.keep_run == "yes",
         etdump=request.etdump or request.values,
         values=request.values,
         engine_flags=tuple(engine_flags(engine, provider=request.provider, profile=request.profile)),

@@ -262,7 +262,6 @@ class Deploy(Limited, Sampled):
         "also bring back what each operator gave (run.values), for ./inv inspect --values; one execution",
         False, group=HOW,
     )  # fmt: skip
-    keep_run: str = setting("yes: leave the run's folder on the device")
 
     def _check(self) -> None:
         Sampled._check(self)

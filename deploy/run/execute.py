@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.errors import DeviceBusyError, PreflightError, SlipwayError, UsageError
+from core.errors import DeviceBusyError, PreflightError, UsageError
 from core.files import sha256_file
 from core.formats.bundle import Needs
 from deploy.devices.facts import DeviceFacts
@@ -26,8 +26,6 @@ from deploy.store.store import Blob, Store, Survey
 from deploy.transport.base import Transport, run
 from deploy.transport.deadline import Deadline
 from toolchains.inspect import needs as inspect
-
-_CLEANUP = 20.0
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,7 @@ def execute(
         machine = machine_of(device, target)
         facts = machine.facts(probe(transport, device_root(device), needs, deadline), needs)
         check(executable, needs, facts, device.name)
-        with Store(transport, facts.root) as store, _tidy(store):
+        with Store(transport, facts.root) as store, store.tidied():
             sent = _upload(store, blobs, deadline, progress)
             words = [f"{store.run_folder}/{executable.name}", *arguments]
             argv = machine.argv(words, store.root, store.run_folder, needs)
@@ -212,14 +210,3 @@ def _run(
     )
     took = round(time.monotonic() - begun, 3)
     return Executed(transport.name, argv, done.code, done.stdout, done.stderr, took, sent)
-
-
-@contextlib.contextmanager
-def _tidy(store: Store) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        store.abandon(Deadline.after(_CLEANUP))
-        raise
-    with contextlib.suppress(SlipwayError):
-        store.discard([f"runs/{store.owner}"], Deadline.after(_CLEANUP))

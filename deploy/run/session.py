@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from core.console.units import counted
-from core.errors import CrashError, DeadlineError, SlipwayError, TransferError
+from core.errors import CrashError, SlipwayError, TransferError
 from core.files import locked, new_folder
 from core.formats.bundle import Bundle, runner_in
 from core.paths import results_dir
@@ -45,8 +44,6 @@ from deploy.transport import hearing
 from deploy.transport.base import Transport, run
 from deploy.transport.deadline import Deadline
 
-_CLEANUP = 20.0
-"""Seconds for cleaning up on the device."""
 _NOTHING = Survey()
 _SMALL = 256 << 10
 """Bytes of results that come with the run's end; larger ones are fetched."""
@@ -96,7 +93,7 @@ class Session:
         Args:
             attempts: which connection of this deploy it is, counted from 1.
         """
-        with Store(self.transport, device_root(self.device)) as store, self._tidy(store, settings):
+        with Store(self.transport, device_root(self.device)) as store, store.tidied():
             facts, found, survey, voucher = self.arrive(store, settings)
             upload, answer = self._sound_run(store, voucher, survey, self._missing(survey), settings)
             verified = Verified(
@@ -234,19 +231,6 @@ class Session:
                 self.transport, store, self.deadline,
                 max_bytes=self.device.store_gib * (1 << 30), max_days=self.device.store_days, in_use=self._in_use(),
             )  # fmt: skip
-
-    @contextlib.contextmanager
-    def _tidy(self, store: Store, settings: Settings) -> Iterator[None]:
-        """After a failure remove every unfinished file; the run's folder goes with the lock."""
-        try:
-            yield
-        except BaseException as error:
-            # A transfer that ran out of time resumes here the next time.
-            store.abandon(Deadline.after(_CLEANUP), parts=not isinstance(error, DeadlineError))
-            raise
-        if settings.keep_run:
-            with contextlib.suppress(SlipwayError):  # the result is here
-                store.keep(self.program, Deadline.after(_CLEANUP))
 
     def _files(self) -> dict[str, dict[str, Blob]]:
         """Folder on the device to the files it must hold."""

@@ -186,8 +186,6 @@ class Settings(BaseModel):
     """Bring back ``run.values``, too: what each operator gave, in the run's single execution."""
     weights_cache: bool = True
     """Let the engine lean keep packed weights on the device, where the device's table allows it."""
-    keep_run: bool = False
-    """Leave the run's folder on the device, as ``runs/kept-…``."""
     engine_flags: tuple[str, ...] = ()
     """The runner's, of those that only some engines have: ``--provider=cpu``."""
     cpu_features: str = ""

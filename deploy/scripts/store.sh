@@ -209,25 +209,6 @@ command_flip() {
   point "current/$2" "../bundles/$3"
 }
 
-# $2 target and engine. Prints none, damaged and what, or now DIGEST DIGEST-BEFORE.
-command_rollback() {
-  cd "$1" 2>/dev/null || { echo none; exit 0; }
-  now=$(readlink "current/$2") before=$(readlink "previous/$2")
-  [ -n "$before" ] && [ "$before" != "$now" ] || { echo none; exit 0; }
-  sums=
-  if command -v sha256sum >/dev/null 2>&1; then sums=sha256sum; elif command -v shasum >/dev/null 2>&1; then
-    sums='shasum -a 256'
-  fi
-  # shellcheck disable=SC2086 # a program and its option
-  if [ -n "$sums" ] && ! said=$(cd "previous/$2/." && $sums -c SHA256SUMS 2>&1); then
-    echo damaged; echo "$said" | grep -v ': OK$'
-    exit 0
-  fi
-  point "current/$2" "$before" || exit 1
-  [ -z "$now" ] || point "previous/$2" "$now" || exit 1
-  echo "now ${before##*/} ${now##*/}"
-}
-
 # What garbage collection and verification decide upon: the device's clock (s), links, files with size, age and links,
 # and of SHA256 PATH for each file of a bundle or a program.
 command_listing() {
@@ -243,9 +224,4 @@ command_listing() {
     while IFS= read -r line; do echo "of ${line%% *} ${sums%/*}/${line#*  }"; done <"$sums"
   done
   exit 0
-}
-
-# $2 owner, $3 the program's folder, to which a link is left in the run's.
-command_keep() {
-  cd "$1/runs" && mv "$2" "kept-$2" && ln -s "../../$3" "kept-$2/program"
 }

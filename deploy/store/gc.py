@@ -38,7 +38,6 @@ class Listing:
     blobs: dict[str, Entry] = field(default_factory=dict)
     bundles: dict[str, Entry] = field(default_factory=dict)
     programs: dict[str, Entry] = field(default_factory=dict)
-    kept_runs: dict[str, Entry] = field(default_factory=dict)
     weights: dict[str, Entry] = field(default_factory=dict)
     """Packed weights, by the program's digest, a dot, target and engine; and what a killed runner left of them."""
     files: dict[str, str] = field(default_factory=dict)
@@ -71,8 +70,6 @@ def parse(lines: Iterable[str]) -> Listing:
             entry = Entry(words[4], size, used)
             table = {"store": found.blobs, "bundles": found.bundles, "programs": found.programs,
                      "weights": found.weights}.get(kind)  # fmt: skip
-            if kind == "runs" and name.startswith("kept-"):
-                table = found.kept_runs
             if table is not None:
                 table[name] = entry
     return found
@@ -84,7 +81,6 @@ def plan(
     max_bytes: float,
     max_days: float,
     in_use: Collection[str] = (),
-    kept_runs: bool = False,
 ) -> list[str]:
     """Paths below the root to remove.
 
@@ -93,7 +89,6 @@ def plan(
             recently used, programs before bundles.
         max_days: days without use after which files go.
         in_use: digests of blobs and bundles that stay at any age.
-        kept_runs: also remove folders of runs that were kept on purpose, by age.
     """
 
     def old(entry: Entry) -> bool:
@@ -142,14 +137,18 @@ def plan(
         entry for name, entry in listing.weights.items()
         if entry.name not in names and f"store/{_model(name)}" in names
     ]  # fmt: skip
-    if kept_runs:
-        gone += [entry for entry in listing.kept_runs.values() if old(entry)]
     return [entry.name for entry in gone]
 
 
 def _model(name: str) -> str:
     """The digest of the program whose packed weights a file has."""
     return name.partition(".")[0]
+
+
+def listed(transport: Transport, store: Store, deadline: Deadline) -> Listing:
+    """The store as it is now."""
+    done = on_device(transport, script("listing"), [store.root], deadline, "listing the store")
+    return parse(done.text.splitlines())
 
 
 @dataclass(frozen=True)
@@ -171,12 +170,10 @@ def collect(
     max_bytes: float,
     max_days: float,
     in_use: Collection[str] = (),
-    kept_runs: bool = False,
 ) -> Collected:
     """List, decide, remove; the session holds the lock. See `plan` for the arguments."""
-    done = on_device(transport, script("listing"), [store.root], deadline, "listing the store")
-    listing = parse(done.text.splitlines())
-    names = plan(listing, max_bytes=max_bytes, max_days=max_days, in_use=in_use, kept_runs=kept_runs)
+    listing = listed(transport, store, deadline)
+    names = plan(listing, max_bytes=max_bytes, max_days=max_days, in_use=in_use)
     # Folders go before the blobs that only they use: after an interruption every folder is still complete.
     names.sort(key=lambda name: name.startswith("store/"))
     store.discard(names, deadline)

@@ -24,12 +24,12 @@ import contextlib
 import hashlib
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.errors import SlipwayError, TransferError
+from core.errors import DeadlineError, SlipwayError, TransferError
 from core.files import sha256_file
 from deploy.devices.probe import arguments, parse, probe
 from deploy.scripts import script
@@ -54,6 +54,8 @@ WORDS = 2400
 _FEW = 1000
 """The same for the longest script, which probes, locks and surveys at once."""
 
+_CLEANUP = 20.0
+"""Seconds for cleaning up on the device."""
 _LEFT = re.compile(r"(incoming|runs|bundles|programs|weights)/[^\s/]+")
 _LOOK = re.compile(r"size ([0-9]{1,19}) ([0-9]{1,20}:[-+:. 0-9]{1,100}); (.+)")
 
@@ -225,9 +227,8 @@ class Store:
             elif kind == "usage":
                 usage = (natural((rest.split() or [""])[0]) or 0) * 1024
             pinned = pinned or kind == "pinned"
-        left = [name for name in dict.fromkeys(left) if not name.startswith("runs/kept-")]
-        self._left = tuple(left)
-        stale = tuple(name for name in left if self.lock.held and owner_of(name) != self.owner)
+        self._left = tuple(dict.fromkeys(left))
+        stale = tuple(name for name in self._left if self.lock.held and owner_of(name) != self.owner)
         return Survey(_looks(lines), self._left, stale, current, usage, pinned)
 
     def discard(self, names: Iterable[str], deadline: Deadline) -> None:
@@ -235,9 +236,15 @@ class Store:
         for words in _pieces([name] for name in names):
             self._script(script("discard"), words, deadline, "cleaning up")
 
-    def keep(self, program: str, deadline: Deadline) -> None:
-        """Leave the run's folder, with a link to ``program``'s, under a name that no later deploy removes."""
-        self._script(script("keep"), [self.owner, program], deadline, "keeping the run's folder")
+    @contextlib.contextmanager
+    def tidied(self) -> Iterator[None]:
+        """After a failure of the block remove every unfinished file; the run's folder goes with the lock."""
+        try:
+            yield
+        except BaseException as error:
+            # A transfer that ran out of time resumes here the next time.
+            self.abandon(Deadline.after(_CLEANUP), parts=not isinstance(error, DeadlineError))
+            raise
 
     def abandon(self, deadline: Deadline, parts: bool = True) -> None:
         """After a failure: remove this owner's unfinished files, if the device can still be reached.

@@ -14,10 +14,9 @@ from deploy.devices.inventory import Device
 from deploy.devices.probe import device_root, probe
 from deploy.lab.labgrid import borrowed
 from deploy.run.connect import open_device, ready
-from deploy.scripts import script
 from deploy.store import gc
 from deploy.store.gc import Collected
-from deploy.store.store import Look, Store, Survey, on_device
+from deploy.store.store import Look, Store, Survey
 from deploy.store.vouch import Records
 from deploy.transport.base import Transport
 from deploy.transport.deadline import Deadline
@@ -56,18 +55,23 @@ class Checked:
             )
 
 
-def rollback_bundle(transport: Transport, root: str, key: str, deadline: Deadline) -> Rolled | str | None:
+def rollback_bundle(transport: Transport, store: Store, key: str, deadline: Deadline) -> Rolled | str | None:
     """Let ``current/<key>`` be what ``previous/<key>`` is, after the device verified every file of it.
 
     Returns:
-        ``None`` if there is no previous bundle; otherwise its damage, empty if it is complete.
+        ``None`` if there is no previous bundle; the names of its damaged files, if it has some.
     """
-    done = on_device(transport, script("rollback"), [root, key], deadline, "going back to the bundle before")
-    first, *others = done.text.splitlines() or ["none"]
-    words = first.split()
-    if words[0] == "now":
-        return Rolled(words[1], words[2] if len(words) > 2 else "")
-    return "\n".join(others) or "its files are not those of its manifest" if words[0] == "damaged" else None
+    listing = gc.listed(transport, store, deadline)
+    now, before = (listing.links.get(f"{link}/{key}", "") for link in ("current", "previous"))
+    if before in ("", now):
+        return None
+    files = {path: sha256 for path, sha256 in listing.files.items() if path.startswith(f"bundles/{before}/")}
+    found = store.verify(files, deadline)
+    damaged = [path for path, sha256 in files.items() if path not in found or found[path][0] != sha256]
+    if damaged or not files:
+        return ", ".join(damaged) or "it has no manifest"
+    store.flip(key, before, deadline)
+    return Rolled(before, now)
 
 
 @contextmanager
@@ -113,7 +117,7 @@ def rollback(device: Device, bundle: str = "", wait: float = 60.0) -> Rolled:
                 f"./inv devices.rollback {device.name} --bundle {min(survey.current, default='NAME')}",
                 sorted(survey.current),
             )
-        rolled = rollback_bundle(transport, store.root, keys[0], deadline)
+        rolled = rollback_bundle(transport, store, keys[0], deadline)
         if rolled is None:
             raise ConfigError(
                 f"{device.name} keeps no bundle before the current one of {keys[0]}.",
@@ -138,8 +142,7 @@ def verify(device: Device, wait: float = 60.0) -> Checked:
         ConfigError: there is no store. DeviceBusyError: see ``wait`` (s). SlipwayError: what connecting raises.
     """
     with _opened(device, wait) as (transport, store, _, deadline):
-        done = on_device(transport, script("listing"), [store.root], deadline, "listing the store")
-        listing = gc.parse(done.text.splitlines())
+        listing = gc.listed(transport, store, deadline)
         blobs = {f"store/{name}": name for name in listing.blobs if re.fullmatch(r"[0-9a-f]{64}", name)}
         expected = {**blobs, **listing.files}
         looks = store.survey(expected, deadline).looks
@@ -173,5 +176,4 @@ def collect(device: Device, days: float | None = None, gib: float | None = None,
             deadline,
             max_bytes=(device.store_gib if gib is None else gib) * (1 << 30),
             max_days=device.store_days if days is None else days,
-            kept_runs=True,
         )

@@ -114,10 +114,10 @@ def test_the_whole_protocol(transport: Transport, tmp_path: Path, blobs: list[Bl
         assert found.usage > 900_000
         assert found.left == ()
         assert (root / f"current/{KEY}/bin/a").stat().st_mode & 0o777 == 0o555
-        assert rollback_bundle(transport, str(root), KEY, soon()) == Rolled("0" * 64, "1" * 64)
+        assert rollback_bundle(transport, store, KEY, soon()) == Rolled("0" * 64, "1" * 64)
         assert (root / f"current/{KEY}").readlink().name == "0" * 64
         (root / f"previous/{KEY}/lib/b c").unlink()
-        assert isinstance(rollback_bundle(transport, str(root), KEY, soon()), str)
+        assert isinstance(rollback_bundle(transport, store, KEY, soon()), str)
         assert (root / f"current/{KEY}").readlink().name == "0" * 64, "a damaged bundle is not gone back to"
         done = gc.collect(transport, store, soon(), max_bytes=0, max_days=1)
         assert (done.removed, done.left_files) == ((), 3)

@@ -257,13 +257,7 @@ def test_json_is_one_document(own: bool, capsys: pytest.CaptureFixture[str], mon
 @pytest.mark.parametrize("typed", [set(), {"etdump"}, {"values"}])
 def test_how_a_program_runs_is_what_was_typed(typed: set[str]) -> None:
     found = deploy._settings(Deploy(tasks.DEFAULTS, **dict.fromkeys(typed, True)), get_device("local"), "lean")
-    assert not found.keep_run
     assert (found.values, found.etdump) == ("values" in typed, bool({"etdump", "values"} & typed))
-
-
-def test_what_stays_on_the_device_is_a_setting() -> None:
-    request = Deploy({**tasks.DEFAULTS, "keep_run": "yes"})
-    assert deploy._settings(request, get_device("local"), "lean").keep_run
 
 
 def test_a_request_is_frozen_and_knows_what_was_typed() -> None:

@@ -199,7 +199,6 @@ def listing(**ages: float) -> Listing:
         lines.append(f"of {digest} bundles/{name}/bin/x y")
     for name, digest in (("m", M), ("n", N)):
         lines.append(f"file 10 {int(NOW - ages.get(name, 1) * DAY)} 1 store/{digest}")
-    lines.append(f"folder 0 {int(NOW - ages.get('kept', 1) * DAY)} 0 runs/kept-x")
     lines += ["folder 0 0 0 runs/other", "file 5 0 1 incoming/x.part", "nonsense", "file x y z store/q"]
     return parse(lines)
 
@@ -209,7 +208,6 @@ def test_what_the_device_lists_and_that_packed_weights_go_first() -> None:
     assert (found.now, found.size, len(found.blobs)) == (NOW, 320, 5)
     assert found.files == {f"bundles/{name}/bin/x y": digest for name, digest in (("one", A), ("two", B), ("three", C))}
     assert found.links == {"current/t-e": "one", "previous/t-e": "two"}
-    assert list(found.kept_runs) == ["kept-x"]
     found = listing(m=2, n=3)
     lines = [f"file {size} {NOW - age} 1 weights/{name}" for size, age, name in (
         (40, 5, f"{M}.t-e"), (30, 9, f"{N}.t-e"), (7, 1, f"{'f' * 64}.t-e"), (3, 1, f"{M}.t-e.4711.0.tmp"),
@@ -235,8 +233,6 @@ def test_what_the_device_lists_and_that_packed_weights_go_first() -> None:
         ({"m": 2, "n": 3}, {"max_bytes": 315, "max_days": 30}, [f"store/{N}"]),
         ({}, {"max_bytes": 250, "max_days": 30}, ["bundles/three", f"store/{C}", f"store/{M}", f"store/{N}"]),
         ({}, {"max_bytes": 0, "max_days": 30, "in_use": {"three", C, M, N}}, []),
-        ({"kept": 31}, {"max_bytes": 1e9, "max_days": 30}, []),
-        ({"kept": 31}, {"max_bytes": 1e9, "max_days": 30, "kept_runs": True}, ["runs/kept-x"]),
         ({"m": -400}, {"max_bytes": 1e9, "max_days": 30}, []),  # the clock was set back
     ],
 )  # fmt: skip

@@ -256,31 +256,6 @@ int flip(const Words& words) {
              : kFailed;
 }
 
-int rollback(const Words& words) {
-  const std::string current = "current/" + words[1], previous = "previous/" + words[1];
-  const std::string now = pointed(current), before = pointed(previous);
-  if (now.empty() || !starts(before, "../bundles/") || before == now) {
-    say("none");
-    return 0;
-  }
-  const std::string folder = before.substr(3);
-  std::string damage;
-  for (const auto& [sha256, name] : sums(folder)) {
-    if (digest(folder + "/" + name) != sha256) {
-      damage += "\n" + name + ": FAILED";
-    }
-  }
-  if (!damage.empty() || sums(folder).empty()) {
-    say("damaged" + damage);
-    return 0;
-  }
-  if (!write_text(current, before + "\n") || !write_text(previous, now + "\n")) {
-    return kFailed;
-  }
-  say("now " + before.substr(11) + " " + now.substr(11));
-  return 0;
-}
-
 int listing(const Words&) {
   say("now " + std::to_string(static_cast<long long>(std::time(nullptr))));
   for (const std::string kind : {"current/", "previous/"}) {
@@ -301,12 +276,6 @@ int listing(const Words&) {
     }
   }
   return 0;
-}
-
-int keep(const Words& words) {
-  const std::string kept = "runs/kept-" + words[1];
-  return move_over("runs/" + words[1], kept) && write_text(kept + "/program.txt", words[2] + "\n") ? 0
-                                                                                                   : kFailed;
 }
 
 namespace {
