@@ -32,7 +32,6 @@ DEFAULTS = {
     "cooldown": "",
     "sources": "",
     "jobs": "",
-    "keep_run": "",
     "allow_newer_glibc": "",
 }
 HEADINGS = {
