@@ -18,7 +18,7 @@ from verify.fuzz.build import GUARDED, build
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
-CASES = (("conv", "qs8", 18), ("mlp", "fp32", 9), ("linear", "qd8_qb4w", 9))
+CASES = (("conv", "qs8", 9), ("mlp", "fp32", 5), ("linear", "qd8_qb4w", 5))
 """Model, scheme, and of how many patches one is tried."""
 
 
