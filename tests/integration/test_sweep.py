@@ -60,7 +60,7 @@ def test_a_loop_without_end_is_refused_for_its_rounds(sweep: Path) -> None:
     (number,) = [words[0] for words in turned if words[-1] == "4"]
     findings, last = tried(sweep, file, "--run", f"--first={number}", "--count=1")
     assert not findings
-    assert last["sums"] == {"refused-11": 1}
+    assert last["sums"] == {"refused-7": 1}  # this build allows a few thousand instructions
 
 
 def test_memory_between_guarded_pages_ends_what_leaves_it(sweep: Path) -> None:

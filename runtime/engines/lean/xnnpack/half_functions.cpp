@@ -137,7 +137,8 @@ constexpr HalfFunction half_kernel_of() {
 
 }  // namespace
 
-const HalfFunctions kHalfFunctions = {half_kernel_of<Hardswish>(), half_kernel_of<Sigmoid>(), half_kernel_of<SquareRoot>(),
-                                      half_kernel_of<ReciprocalRoot>(), half_kernel_of<Tanh>()};
+const HalfFunctions kHalfFunctions = {half_kernel_of<Hardswish>(), half_kernel_of<Sigmoid>(),
+                                      half_kernel_of<SquareRoot>(), half_kernel_of<ReciprocalRoot>(),
+                                      half_kernel_of<Tanh>()};
 
 }  // namespace slipway::lean

@@ -1,5 +1,5 @@
-// XNNPACK's kernels: where it chooses one that the processor cannot run, that computes wrong, or that the run is
-// to do without; which a graph may need; and which were chosen.
+// XNNPACK's kernels: where it chooses one that the processor cannot run, that computes wrong, or that the run
+// is to do without; which a graph may need; and which were chosen.
 #pragma once
 
 #include <xnnpack.h>
