@@ -25,50 +25,53 @@ READ, WRITTEN = 128, 32
 """Tokens, as llama-bench's pp128 and tg32."""
 MODEL = "smollm2_135m"
 HEADINGS = ["runtime", f"pp{READ}", f"tg{WRITTEN}", "load", "peak RSS"]
+Step = Callable[[Sequence[int], int], int]
+"""Reads tokens at a position, and gives the likeliest one after them."""
 Figures = dict[str, float]
 """``pp`` and ``tg`` in tokens a second, ``load`` in ms, ``rss`` in bytes."""
 
 
-def _upstream(model: str) -> tuple[Callable[[Sequence[int], int], int], int]:
+def _upstream(model: str) -> tuple[Step, int, float]:
     import torch
     from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401  # registers its operators
     from executorch.kernels import quantized  # noqa: F401
     from executorch.runtime import Runtime
 
+    start = time.perf_counter()
     program = Runtime.get().load_program(model)
     method = program.load_method("forward")
+    load = time.perf_counter() - start
     most = int(program.load_method("get_max_seq_len").execute([])[0]) - 1
 
     def step(tokens: Sequence[int], at: int) -> int:
         logits = method.execute([torch.tensor([tokens]), torch.tensor([at])])[0]
         return int(logits.reshape(-1, logits.shape[-1])[-1].argmax())
 
-    return step, most
+    return step, most, load
 
 
-def _llama(model: str) -> tuple[Callable[[Sequence[int], int], int], int]:
+def _llama(model: str) -> tuple[Step, int, float]:
     from importlib import import_module
 
     import numpy as np
 
     llama_cpp: Any = import_module("llama_cpp")  # somebody else's Python has it
 
-    threads = os.cpu_count()
+    threads, start = os.cpu_count(), time.perf_counter()
     loaded = llama_cpp.Llama(model, n_ctx=2048, n_threads=threads, n_threads_batch=threads, verbose=False)
+    load = time.perf_counter() - start
 
     def step(tokens: Sequence[int], _: int) -> int:
         loaded.eval(tokens)
         scores = llama_cpp.llama_get_logits_ith(loaded.ctx, -1)
         return int(np.ctypeslib.as_array(scores, (loaded.n_vocab(),)).argmax())
 
-    return step, READ
+    return step, READ, load
 
 
 def _turn(runtime: str, model: str, tokens: Sequence[int]) -> Figures:
     """One process' figures: the prompt, then each token alone."""
-    start = time.perf_counter()
-    step, most = (_upstream if runtime == "upstream" else _llama)(model)
-    load = time.perf_counter() - start
+    step, most, load = (_upstream if runtime == "upstream" else _llama)(model)
     start, token = time.perf_counter(), 0
     for at in range(0, len(tokens), most):
         token = step(tokens[at : at + most], at)
