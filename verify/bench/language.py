@@ -19,7 +19,10 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from commands.own import Bench
 
 READ, WRITTEN = 128, 32
 """Tokens, as llama-bench's pp128 and tg32."""
@@ -84,12 +87,14 @@ def _turn(runtime: str, model: str, tokens: Sequence[int]) -> Figures:
     return {"pp": len(tokens) / read, "tg": WRITTEN / wrote, "load": load * 1000, "rss": rss}
 
 
-def run(request: Any) -> None:
+def run(request: Bench) -> None:
     """Measure in turns, in random order, and print; with ``--update`` keep the figures for the docs."""
     from commands.compare_text import Pace
     from core import console
     from core.console.units import duration, size
+    from deploy.run.generate import speeds
     from deploy.run.needs import runner_here
+    from deploy.run.runner import Generated
     from models.text import source
     from verify.bench.measuring import engine, machine
     from verify.bench.peers import roofline
@@ -108,12 +113,9 @@ def run(request: Any) -> None:
             words += [f"--json={folder / 'result.json'}", f"--weights_cache={folder / 'weights'}", *flags]
             subprocess.run([*runner_here(bundle), *words], check=True, capture_output=True)
             said = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-            wrote, reading = said["generated"], said["weights"]["bytes"]
-            return {
-                "pp": wrote["prompt_tokens"] / wrote["prompt_ms"] * 1000,
-                "tg": len(wrote["token_ms"]) / sum(wrote["token_ms"]) * 1000,
-                "load": said["load_ms"], "rss": said["peak_rss_bytes"],
-            }  # fmt: skip
+            pace, reading = speeds(Generated.model_validate(said["generated"])), said["weights"]["bytes"]
+            pp, tg = pace[f"pp{READ}"], pace[f"tg{WRITTEN}"]
+            return {"pp": pp, "tg": tg, "load": said["load_ms"], "rss": said["peak_rss_bytes"]}
 
         def upstream() -> Figures:
             said = folder / "upstream.log"  # torch talks, too
