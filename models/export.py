@@ -92,10 +92,10 @@ def _lower(request: Request, taken: Taken, folder: Path, stages: Stages, host: H
     want, want_before = referencing.eager_methods(model)
     with shortcuts.in_torch(), shortcuts.in_lowering():
         stages.show("exporting" if not request.scheme.weight_bits else "exporting and quantizing")
-        how = (request.scheme, request.options, request.partitioners)
-        quantized = quantize.apply(model, *how)
+        quantized = quantize.apply(model, request.scheme, request.options)
         before = {
-            one.method: quantize.apply(replace(one, strict=model.strict), *how, again=True) for one in model.before
+            one.method: quantize.apply(replace(one, strict=model.strict), request.scheme, request.options, again=True)
+            for one in model.before
         }
         scheme = quantized.scheme or request.scheme
         stages.show("lowering")
@@ -238,8 +238,6 @@ def export_request(request: Request, force: bool, host: Host) -> Path:
         _ours(request.folder)
         if request.packages:
             install(request.packages)
-        for name in partitioners.sets(request.partitioners):
-            partitioners.enter(name)
         _sweep(request.folder)
         log = host.log = log_path(request.name)
         host.delegates = request.partitioners != (partitioners.NONE,)

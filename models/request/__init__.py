@@ -17,7 +17,7 @@ from core.files import sha256_bytes, sha256_file
 from core.paths import ROOT, programs_dir
 from models.request import options
 from models.request.options import Options, parse
-from models.request.partitioners import check, scheme_with, sets, sources, suffix, why_not
+from models.request.partitioners import check, scheme_with, sources, suffix, why_not
 from models.users import packages
 from models.users.watching import changed, version
 from models.zoo import ZooModel, get_model, load_zoo, trained
@@ -292,7 +292,7 @@ def key(request: Request) -> str:
         "maker": request.zoo.maker if request.zoo else "",
         "source": sha256_file(request.source),
         "scheme": repr(request.scheme),
-        "partitioners": [request.partitioners, sources(request.partitioners), sets(request.partitioners)],
+        "partitioners": [request.partitioners, sources(request.partitioners)],
         "options": request.options.to_json(),
         "quantizer": sha256_file(_user_file(request.options.quantizer)[0]) if request.options.quantizer else "",
         "packages": [request.packages, packages.pins(request.packages)],

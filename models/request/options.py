@@ -32,8 +32,6 @@ class Options:
     """Only operators of these classes of upstream's go to XNNPACK: ``LinearConfig``; empty: all."""
     verbose: bool = False
     """Let XNNPACK's partitioner write down what it looks at, in the export's log."""
-    accelerator: str = ""
-    """What the delegate is compiled for, where its backend has several: ``ethos-u85-256``, ``GPU``."""
     weights: str = ""
     """A file of trained weights (a state_dict saved by torch) for a zoo model that takes one."""
     samples: str = ""
@@ -66,8 +64,8 @@ class Options:
     def partitioner_arguments(self) -> dict[str, Any]:
         """The partitioner's keyword arguments that differ from its defaults (precisions still by name)."""
         names = (
-            "per_op_mode", "config_precisions", "configs", "verbose", "accelerator",
-            "force_non_static_weights_for_f32_linear", "enable_bf16",
+            "per_op_mode", "config_precisions", "configs", "verbose", "force_non_static_weights_for_f32_linear",
+            "enable_bf16",
         )  # fmt: skip
         return {name: getattr(self, name) for name in names if getattr(self, name)}
 
@@ -144,7 +142,7 @@ def parse(value: Options | Mapping[str, Any] | None) -> Options:
             )
         if name in ("config_precisions", "configs", "depends", "layers"):
             chosen[name] = words(given)
-        elif name in ("weights", "quantizer", "accelerator", "samples"):
+        elif name in ("weights", "quantizer", "samples"):
             chosen[name] = str(given)
         elif name in ("group", "bits"):
             chosen[name] = _whole(name, given)
