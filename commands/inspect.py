@@ -79,7 +79,7 @@ class Run:
 
 
 def run(request: Inspect) -> None:
-    """Print a run's operators, or two runs side by side.
+    """Print a run's operators.
 
     Raises:
         SlipwayError: no such run, a run without ETDump, a damaged file, an ETRecord of another program.
@@ -94,18 +94,13 @@ def run(request: Inspect) -> None:
     if request.values:
         _values(request, source, patterns)
         return
-    other = find(request.against, None) if request.against else None
     _check(request, source)
-    first = read(source)
-    if other is not None:
-        _against(request, first, read(other), patterns)
-        return
-    _print(request, first, patterns)
+    _print(request, read(source), patterns)
 
 
 def _several(request: Inspect, runs: Sequence[Path], patterns: list[str]) -> None:
     """Print a table for each run in a folder."""
-    single = ("values", "against", "etrecord", "json")
+    single = ("values", "etrecord", "json")
     other = next((name for name in single if name in request.typed), "")
     if other:
         raise UsageError(
@@ -398,23 +393,3 @@ def gaps_of(source: Source) -> tuple[Gap, ...]:
             again.replace("--etdump", "--values").replace("--engine executorch", "--engine lean"),
         )
     return gaps
-
-
-def _against(request: Inspect, one: Run, other: Run, patterns: list[str]) -> None:
-    from models.inspection import report
-    from models.inspection.report import matches, pair, sort
-
-    shas = [each.source.result.program.sha256 if each.source.result else "" for each in (one, other)]
-    order = _order(request, one.source)
-    found = pair(sort(one.rows, order), other.rows, same_program=shas[0] == shas[1] and shas[0] != "")
-    kept = [each for each in found if any(matches(row, patterns) for row in (each.one, each.other) if row)]
-    times = not (one.source.emulated and other.source.emulated)
-    texts = [f"{len(kept)} of {len(found)} rows"]
-    if times:
-        texts.append("medians in µs; ratio: the other's by the first's")
-    emulated = [each.source.name for each in (one, other) if each.source.emulated]
-    if emulated:
-        texts.append(f"{' and '.join(emulated)}: emulated, so times are not shown")
-    texts += dict.fromkeys([*one.notes, *other.notes])
-    names, facts = (one.source.name, other.source.name), {"one": one.facts, "other": other.facts}
-    report.pairs(request.json, kept, names, "; ".join(texts), facts, times=times)

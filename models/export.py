@@ -83,8 +83,8 @@ def _lower(request: Request, taken: Taken, folder: Path, stages: Stages, host: H
     """From the module to the program with its references."""
     from core.formats.program import Program, Quantization
     from models.loading import reference
-    from models.lowering import lowering, quantize, shortcuts
-    from models.reference import referencing, sizes
+    from models.lowering import graphs, lowering, quantize, shortcuts
+    from models.reference import referencing
     from models.reference.tolerances import output_types, widest
     from models.samples import taking
 
@@ -146,7 +146,7 @@ def _lower(request: Request, taken: Taken, folder: Path, stages: Stages, host: H
         method=model.method,
         before=first,
         inputs=ran.inputs,
-        sizes=sizes.of_inputs(quantized.program),
+        sizes=graphs.input_sizes(quantized.program),
         outputs=tuple(ran.runs[1]),
         reference_engine=ran.engine,
         tolerance=widest(ran.tolerances),

@@ -16,11 +16,9 @@ from core.errors import ExportError
 from core.files import sha256_file
 from core.formats.program import Dimension, Program, Quantization, TensorFile, Tolerance
 from models.loading import Prepared, load, reference
-from models.lowering import shortcuts
-from models.onnx.host import as_moved, engine
-from models.onnx.hostrun import save
+from models.lowering import graphs, shortcuts
+from models.onnx.host import as_moved, engine, save
 from models.reference import tolerances
-from models.reference.sizes import of_inputs
 from models.request import Request, key, versions
 from models.samples import taking
 from models.users.users_code import last_lines
@@ -65,7 +63,7 @@ def _to_onnx(model: Prepared) -> _Exported:
             verbose=False,
         )  # fmt: skip
         return _Exported(
-            program.model_proto, sizes=of_inputs(program.exported_program) if program.exported_program else ()
+            program.model_proto, sizes=graphs.input_sizes(program.exported_program) if program.exported_program else ()
         )
 
     exported: _Exported = _explained(

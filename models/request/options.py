@@ -24,14 +24,6 @@ class Options:
     """One delegate for each operator instead of the largest possible ones."""
     config_precisions: tuple[str, ...] = ()
     """Only operators of these precisions go to XNNPACK; empty: all."""
-    force_non_static_weights_for_f32_linear: bool = False
-    """Hand float32 weights of linear layers to XNNPACK as inputs, not as constants."""
-    enable_bf16: bool = False
-    """Let XNNPACK take bfloat16 linear layers."""
-    configs: tuple[str, ...] = ()
-    """Only operators of these classes of upstream's go to XNNPACK: ``LinearConfig``; empty: all."""
-    verbose: bool = False
-    """Let XNNPACK's partitioner write down what it looks at, in the export's log."""
     weights: str = ""
     """A file of trained weights (a state_dict saved by torch) for a zoo model that takes one."""
     samples: str = ""
@@ -63,11 +55,7 @@ class Options:
 
     def partitioner_arguments(self) -> dict[str, Any]:
         """The partitioner's keyword arguments that differ from its defaults (precisions still by name)."""
-        names = (
-            "per_op_mode", "config_precisions", "configs", "verbose", "force_non_static_weights_for_f32_linear",
-            "enable_bf16",
-        )  # fmt: skip
-        return {name: getattr(self, name) for name in names if getattr(self, name)}
+        return {name: value for name in ("per_op_mode", "config_precisions") if (value := getattr(self, name))}
 
     def to_json(self) -> dict[str, Any]:
         """Those that differ from the defaults, for the record."""
@@ -140,7 +128,7 @@ def parse(value: Options | Mapping[str, Any] | None) -> Options:
                 "./inv --help export",
                 [name],
             )
-        if name in ("config_precisions", "configs", "depends", "layers"):
+        if name in ("config_precisions", "depends", "layers"):
             chosen[name] = words(given)
         elif name in ("weights", "quantizer", "samples"):
             chosen[name] = str(given)

@@ -150,32 +150,10 @@ def _made(entry: Entry, options: Options) -> Any:
             arguments["config_precisions"] = [
                 ConfigPrecisionType[word.upper()] for word in arguments["config_precisions"]
             ]
-        if "configs" in arguments:
-            arguments["configs"] = _configs(arguments["configs"])
         return kind(**arguments)
     except (ImportError, RuntimeError) as error:
         hint = "--partitioners with others; docs/models.md says what each one needs"
         raise HostError(f"The partitioner {entry.name} does not work on this machine.", str(error), hint) from error
-
-
-def _configs(names: Sequence[str]) -> list[Any]:
-    """Upstream's classes of these names.
-
-    Raises:
-        ConfigError: there is no such class.
-    """
-    from executorch.backends.xnnpack.partition.config import ALL_PARTITIONER_CONFIGS
-
-    known = {one.__name__: one for one in ALL_PARTITIONER_CONFIGS}
-    for name in names:
-        if name not in known:
-            raise ConfigError(
-                f"XNNPACK's partitioner has no config {name!r}.",
-                f"{suggestion(name, known)}they are {', '.join(sorted(known))}",
-                "--options configs=LinearConfig,ConvolutionConfig",
-                [name],
-            )
-    return [known[name] for name in names]
 
 
 def _made_by_user(name: str) -> Any:
@@ -204,7 +182,7 @@ _BLOCK = 32
 """XNNPACK takes blocks of multiples of this many input features."""
 _LONGEST = 60
 # Options that do not change what a program computes with, or that change it like a model of its own.
-_NOT_NAMED = frozenset(["depends", "strict", "verbose", "weights"])
+_NOT_NAMED = frozenset(["depends", "strict", "weights"])
 
 
 def scheme_with(scheme: Scheme, options: Options) -> Scheme:

@@ -17,8 +17,7 @@ from pathlib import Path
 
 from core.console import note
 from core.environment import bootstrap
-from core.environment.install_bar import Size
-from core.environment.installer import SetupError
+from core.environment.installer import SetupError, Size
 from core.errors import HostError
 from core.files import locked, sha256_bytes, sha256_file, write_atomic
 from core.paths import cache_dir

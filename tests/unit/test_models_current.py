@@ -17,12 +17,11 @@ import pytest
 from commands import export as command
 from core.errors import ConfigError, ExportError, SlipwayError
 from deploy.matrix.plan import Exportable
-from models import export, request
+from models import export, request, warm
 from models.request import Request, current, key, resolve
 from models.request.options import Options
 from models.users import watching as noted
 from models.users.watching import Watch, watching
-from models.warm import client
 from models.zoo.schemes import CODE, HERE
 from models.zoo.trained import WEIGHTS
 
@@ -346,7 +345,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_failures_are_said_once_and_the_only_one_is_left_to_the_error(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, dist: Path
 ) -> None:
-    monkeypatch.setattr(client, "attempt", lambda requests, force, at_once: export.attempt(requests, force))
+    monkeypatch.setattr(warm, "attempt", lambda requests, force, at_once: export.attempt(requests, force))
     monkeypatch.setattr("core.environment.ensure_export", lambda: None)
     with pytest.raises(ExportError, match=r"^mlp-qs8: Lowering failed\.\n"):
         command.exported([resolve("mlp", "qs8")])
@@ -366,7 +365,7 @@ def test_a_matrix_tries_each_program_once(refusing: list[str], monkeypatch: pyte
         assert (force, at_once) == (False, 1)
         return export.attempt(requests, force)
 
-    monkeypatch.setattr(client, "attempt", attempt)
+    monkeypatch.setattr(warm, "attempt", attempt)
     monkeypatch.setattr("core.environment.ensure_export", lambda: None)
     programs = [Exportable(f"mlp-{scheme}", "mlp", scheme, "pte") for scheme in ("fp32", "qs8")]
     programs += [
