@@ -1,7 +1,7 @@
 """One live line for each step on a terminal: what is done, how far, for how long, and how long the last time.
 
-Elsewhere (a pipe, a file, ``TERM=dumb``) a step is at most one plain line. Nothing here is imported from rich before a
-line is shown.
+Elsewhere (a pipe, a file, ``TERM=dumb``) a step is at most one plain line. A first deploy has a bar over all of it
+(`Whole`), which begins before anything is installed. So nothing is imported from rich before a line is shown.
 """
 
 from __future__ import annotations

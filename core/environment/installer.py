@@ -21,13 +21,10 @@ import urllib.parse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NoReturn
+from typing import IO, NoReturn
 
 from core.console.live import Whole
 from core.processes.interrupts import interrupts_later
-
-if TYPE_CHECKING:
-    from typing import NoReturn
 
 _TICK = 0.3  # seconds between two looks at what pip has fetched
 _LOOK = 1.5  # seconds between two looks at what pip has unpacked, thousands of files

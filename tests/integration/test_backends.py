@@ -57,5 +57,5 @@ def test_a_partitioner_that_does_not_import_says_what_it_needs(
     entry = replace(load_partitioners()["webgpu"], path="executorch.backends.mediatek:NeuropilotPartitioner")
     monkeypatch.setitem(load_partitioners(), "webgpu", entry)
     with pytest.raises(HostError, match="webgpu does not work") as caught:
-        exported("mlp", "fp32", "webgpu")
+        exported("linear", "fp32", "webgpu")
     assert "mtk_converter" in str(caught.value)
