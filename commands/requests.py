@@ -400,7 +400,7 @@ class Inspect(Reported):
     letters = False
 
     run: str = option(
-        "a result's name (local-mlp-fp32-lean), its file, its folder, or an ETDump (run.etdp)", positional=True
+        "a result's name (local-mlp-fp32-lean), its file, its folder, or its ETDump (run.etdp)", positional=True
     )
     sort: str = option("share, min, p10, p50, p90, max, warmup, count, name, module, kernel or order (default: share)")
     only: str = option(

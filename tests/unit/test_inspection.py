@@ -150,10 +150,11 @@ def test_a_run_is_found_by_name_file_and_folder(dist: Path) -> None:
     folder = dist / "results" / result.key
     for name in (result.key, f"{folder}.json", str(folder), str(folder / "run.etdp")):
         source = command.find(name, None)
-        assert (source.dump, source.result and source.result.key) == (folder / "run.etdp", result.key)
+        assert (source.dump, source.result.key) == (folder / "run.etdp", result.key)
     copy = dist / "other.etdp"
     copy.write_bytes(etdump())
-    assert command.find(str(copy), None) == command.Source(copy)
+    with pytest.raises(ConfigError, match="not the result of a run"):
+        command.find(str(copy), None)
 
 
 def test_other_runs_that_cannot_be_inspected(dist: Path) -> None:
