@@ -315,20 +315,6 @@ def _nobody(program: Program) -> str:
     return "none" if program.format == "pte" else "ONNX Runtime's, chosen when it is loaded"
 
 
-def _samples(program: Program) -> list[list[str]]:
-    """What it was calibrated with and checked on, and how often it is right."""
-    found = program.accuracy
-    if found is None:
-        return []
-    rows = [["samples", f"{found.source}: {found.calibrated} to calibrate with, {found.checked} others to check on"]]
-    if found.same is not None:
-        rows.append(["same class", f"as the float model in {found.same:.1%} of them"])
-    if found.float_top1 is not None and found.top1 is not None:
-        text = f"{found.top1:.1%} of {found.labelled}; the float model {found.float_top1:.1%}"
-        rows.append(["top-1", text])
-    return rows
-
-
 def _delegated(program: Program) -> list[list[str]]:
     inside = ", ".join(f"{one.name} ×{one.count}" for one in program.delegated)
     return [["delegate calls", str(program.delegates)], ["delegated", inside or "nothing"]]
@@ -344,7 +330,6 @@ def _print_program(folder: Path, program: Program) -> None:
             ["backends", ", ".join(program.backends) or _nobody(program)],
             *(_delegated(program) if program.format == "pte" else ()),
             ["reference", program.reference_engine],
-            *_samples(program),
             ["warnings", "\n".join(program.warnings) or "none"],
         ],
     )
