@@ -25,7 +25,7 @@ class Options:
     config_precisions: tuple[str, ...] = ()
     """Only operators of these precisions go to XNNPACK; empty: all."""
     weights: str = ""
-    """A file of trained weights (a state_dict saved by torch) for a zoo model that takes one."""
+    """``random`` instead of the trained weights of a zoo's model."""
     samples: str = ""
     """Real inputs, to calibrate with and to check the program on: a folder, ``FILE.npz`` or ``FILE.py:FUNCTION``."""
     group: int = 0
@@ -67,7 +67,7 @@ class Options:
 
 
 def pairs(text: str) -> dict[str, str]:
-    """``"per_op_mode=true; weights=a.pt"`` as names and values; the values are checked by `parse`.
+    """``"per_op_mode=true; group=64"`` as names and values; the values are checked by `parse`.
 
     Raises:
         UsageError: a part without ``=`` or without a value, or the same name twice.
@@ -81,7 +81,7 @@ def pairs(text: str) -> dict[str, str]:
             raise UsageError(
                 f"--options {part!r} is not KEY=VALUE.",
                 f"{suggestion(name, [each for each in names if each != name])}the options are {', '.join(names)}",
-                f"--options '{better}={'true' if better != 'weights' else 'FILE'}'",
+                f"--options '{better}=true'",
                 [part],
             )
         if name in found:

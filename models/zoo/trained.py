@@ -24,7 +24,7 @@ from core.paths import cache_dir
 from models.zoo.schemes import read
 
 WEIGHTS = "SLIPWAY_WEIGHTS"
-"""A file of weights for every model that takes one, or `RANDOM`."""
+"""`RANDOM`, or not set."""
 ADDRESS = "SLIPWAY_WEIGHTS_ADDRESS"
 """Where files are that no package has, instead of their owners' own addresses: ``https://mirror/models``."""
 RANDOM = "random"
@@ -114,11 +114,10 @@ def load_trained() -> dict[str, Trained]:
 
 
 def chosen(model: str) -> str:
-    """The weights of a zoo's model if its user names none: a file of the environment, `TRAINED` if here, or empty."""
-    given = os.environ.get(WEIGHTS, "")
-    if given:
-        return "" if given == RANDOM else given
+    """The weights of a zoo's model if its user names none: those of the environment, `TRAINED` if here, or empty."""
     row = load_trained().get(model)
+    if row is not None and (given := os.environ.get(WEIGHTS, "")):
+        return given
     return TRAINED if row and all(file.here.is_file() for file in row.files) else ""
 
 
@@ -168,7 +167,7 @@ def fetch(models: Iterable[str]) -> bool:
                 why = " ".join(filter(None, [error.what, error.cause]))
                 note(
                     f"Warning: {model} computes with random weights, so its classes mean nothing: {row.about} could "
-                    f"not be had. {why}\nTry: the same command with a network, or {WEIGHTS}=FILE; rm {failed} tries "
+                    f"not be had. {why}\nTry: the same command with a network; rm {failed} tries "
                     "again at once"
                 )
                 if not _lately(failed):

@@ -110,22 +110,19 @@ def test_the_key_follows_the_code_that_exports(monkeypatch: pytest.MonkeyPatch, 
     assert key(resolve("mlp")) != before
 
 
-def test_the_key_follows_weights_and_versions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    weights = tmp_path / "weights.pth"
-    weights.write_bytes(b"1")
-    without = key(resolve("mobilenet_v2"))
-    monkeypatch.setenv(WEIGHTS, str(weights))
-    first = key(resolve("mobilenet_v2"))
-    weights.write_bytes(b"2")
-    assert len({without, first, key(resolve("mobilenet_v2"))}) == 3
-    assert resolve("mlp").options.weights == "", "a model that takes no weights ignores the variable"
+def test_the_key_follows_versions_and_weights_are_trained_or_random(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     before = key(resolve("mlp"))
     monkeypatch.setattr(request, "versions", lambda _: {"torch": "9.9", "executorch": "1"})
     assert key(resolve("mlp")) != before
-    with pytest.raises(ConfigError, match="no file of weights"):
-        resolve("mobilenet_v2", options={"weights": str(tmp_path / "none.pth")})
-    with pytest.raises(ConfigError, match="does not take a file of weights"):
-        resolve("mlp", options={"weights": __file__})
+    monkeypatch.setenv(WEIGHTS, "net.pth")
+    with pytest.raises(ConfigError, match=r"mobilenet_v2 does not take the weights net\.pth"):
+        resolve("mobilenet_v2")
+    assert resolve("mlp").options.weights == "", "a model without trained weights ignores the variable"
+    with pytest.raises(ConfigError, match="does not take the weights"):
+        resolve("mlp", options={"weights": "trained.pth"})
+    assert resolve("mobilenet_v2", options={"weights": "random"}).options.weights == ""
 
 
 def test_a_whole_export_is_current(file: Path, tmp_path: Path) -> None:
