@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,33 +83,12 @@ def run(request: Inspect) -> None:
         SlipwayError: no such run, a run without ETDump, a damaged file, an ETRecord of another program.
     """
     patterns = request.only.replace(",", " ").split()
-    several = runs_in(Path(request.run))
-    if len(several) > 1:
-        _several(request, several, patterns)
-        return
-    given = Path(request.etrecord) if request.etrecord else None
-    source = find(str(several[0]) if several else request.run, given)
+    source = find(request.run, Path(request.etrecord) if request.etrecord else None)
     if request.values:
         _values(request, source, patterns)
         return
     _check(request, source)
     _print(request, read(source), patterns)
-
-
-def _several(request: Inspect, runs: Sequence[Path], patterns: list[str]) -> None:
-    """Print a table for each run in a folder."""
-    single = ("values", "etrecord", "json")
-    other = next((name for name in single if name in request.typed), "")
-    if other:
-        raise UsageError(
-            f"{request.run} has {len(runs)} runs, and --{other} is for one.",
-            f"they are {', '.join(path.stem for path in runs)}",
-            f"./inv inspect {shlex.quote(str(runs[0]))} --{other}",
-        )
-    for path in runs:
-        source = find(str(path), None)
-        _check(request, source)
-        _print(request, read(source), patterns)
 
 
 def _print(request: Inspect, first: Run, patterns: list[str]) -> None:
@@ -138,13 +116,6 @@ def _check(request: Inspect, source: Source) -> None:
             f"{source.result.device} is emulated: its times are the emulator's",
             "the same with --sort order, name, module, kernel or count",
         )
-
-
-def runs_in(folder: Path) -> list[Path]:
-    """The results in a folder that have an ETDump; empty for the folder of one run, and for what is no folder."""
-    if not folder.is_dir() or (folder / ETDUMP).is_file():
-        return []
-    return [path for path in sorted(folder.glob("*.json")) if (folder / path.stem / ETDUMP).is_file()]
 
 
 def find(name: str, record: Path | None) -> Source:

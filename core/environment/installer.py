@@ -315,8 +315,6 @@ def _explain_pip(text: str, log: Path) -> NoReturn:
     fail("pip could not install the packages.", f"{last_lines(text)}\nIts whole output is in {log}.", retry)
 
 
-MIRROR = "SLIPWAY_TORCH_MIRROR"
-"""The variable that names another folder of these wheels, by an address that begins with http or https."""
 _ADDRESSED = re.compile(r"(\S+) @ (\S+) ; (.+?) \\\n +--hash=sha256:([0-9a-f]{64})\n")
 
 
@@ -337,11 +335,6 @@ class Wheel:
     def pin(self) -> str:
         """By which a package index or a folder has it: ``torch==2.13.0+cpu``."""
         return "==".join(self.file.split("-")[:2])
-
-    def served(self) -> str:
-        """The address where it is asked for: the lock's, or the same file of `MIRROR`."""
-        mirror = os.environ.get(MIRROR)
-        return f"{mirror.rstrip('/')}/{self.address.rpartition('/')[2]}" if mirror else self.address
 
     def listed(self, file: Path) -> str:
         """The line of pip's requirements that installs it from ``file``."""
@@ -400,7 +393,7 @@ def fetch(wheel: Wheel, doing: Installation) -> Path:
     if (
         not file.is_file()  # only checked files get this name
         and (said := ask(wheel.pin))
-        and (of_address := ask(f"{wheel.package} @ {wheel.served()}"))
+        and (of_address := ask(f"{wheel.package} @ {wheel.address}"))
     ):
         _explain(wheel, said, of_address, doing.log)
     return file
@@ -419,7 +412,7 @@ def _explain(wheel: Wheel, said: str, of_address: str, log: Path) -> NoReturn:
     """Raise `SetupError`: what pip's sources and the address did, and both ways out."""
     other, found = REFUSED.search(said), REFUSED.search(of_address)
     pips = f"another file of that name, SHA-256 {other[3]}" if other else "no such file"
-    at = wheel.served()
+    at = wheel.address
     ways = f"put {wheel.address} from another machine into a folder, then PIP_FIND_LINKS=FOLDER and the same command"
     if found:
         fail(
