@@ -56,8 +56,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLIPWAY_DIST", str(dist))
         deploys = [line for line in documented() if line.startswith("./inv deploy") and "--values" not in line]
-        assert len(deploys) == len(ENGINES)
-        for line in [*deploys, "./inv deploy --device local --model mlp --scheme qs8 --engine lean --etdump"]:
+        others = ("mixed --engine executorch", "mlp --scheme qs8 --engine lean")
+        for line in [*deploys, *(f"./inv deploy --device local --model {words} --etdump" for words in others)]:
             assert call(line) == 0
         yield dist
 
