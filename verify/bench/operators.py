@@ -51,7 +51,7 @@ def run(request: Bench) -> None:
     from verify.operators import layers
 
     names = pick(layers.USES, request.only, "./inv self.bench --what operators --only softmax,gelu")
-    folder = dist_part("operators")
+    folder = dist_part("sweeps") / "operators"
     sizes = export(folder, names)
     subjects = []
     for name in names:

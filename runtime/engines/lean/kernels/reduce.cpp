@@ -34,8 +34,8 @@ Status fold_with(const TensorView& in, const std::vector<std::int64_t>& dims, bo
 
 struct Sum {
   template <typename T>
-  static T start(T) {
-    return T{};
+  static T start(T first) {
+    return T{} + first;  // of -0, 0
   }
   template <typename T>
   static T next(T total, T x) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "lean/kernels/tensor_iterator.h"
@@ -89,6 +90,9 @@ class Line {
 };
 
 class Reduction {
+  // Lines of so few elements cost more to begin than to read.
+  static constexpr std::size_t kShortLine = 64;
+
  public:
   // Over `dims` of `in`, all of them when there are none; gives `out` its shape.
   Status plan(const TensorView& in, const std::vector<std::int64_t>& dims, bool keep, TensorView* out);
@@ -103,15 +107,15 @@ class Reduction {
     return {};
   }
 
-  // out = op.finish(what op.next(so far, element) makes of all elements, their count), from op.start(first
-  // element) on. Where lines lie across memory and their neighbours along it, as each(in, out, f) without a
-  // look back: many lines are followed at once.
+  // out = op.finish(what op.next(so far, element) makes of all elements, their count), beginning with
+  // op.start(first element). Where lines are short, or lie across memory and their neighbours along it, many
+  // lines are followed at once.
   template <typename T, typename Op>
   Status follow(const TensorView& in, TensorView& out, const Op& op) {
     visit_blocks<T, T>(
         in, out, [&op](const Line<T>& line) { return op(line); },
-        [&](const std::uint8_t* from, std::size_t count, T* total) {
-          follow_lines(in, from, count, op, total);
+        [&](const std::uint8_t* from, std::int64_t step, std::size_t count, T* total) {
+          follow_lines(in, from, step, count, op, total);
         });
     return {};
   }
@@ -121,8 +125,8 @@ class Reduction {
   Status each_index(const TensorView& in, TensorView& out, const Op& op) {
     visit_blocks<T, std::int64_t>(
         in, out, [&op](const Line<T>& line) { return op.index_in(line); },
-        [&](const std::uint8_t* from, std::size_t count, std::int64_t* places) {
-          follow_places<T>(in, from, count, op, places);
+        [&](const std::uint8_t* from, std::int64_t step, std::size_t count, std::int64_t* places) {
+          follow_places<T>(in, from, step, count, op, places);
         });
     return {};
   }
@@ -156,23 +160,25 @@ class Reduction {
                });
   }
 
-  // Writes what of_line(line) makes of each line; where lines lie across memory, what
-  // of_block(first line, how many, results) makes of up to kBlock neighbours.
+  // Writes what of_line(line) makes of each line; where lines are short or lie across memory, what
+  // of_block(first line, from one to the next, how many, results) makes of up to kBlock neighbours.
   template <typename T, typename Result, typename OfLine, typename OfBlock>
   void visit_blocks(const TensorView& in, TensorView& out, OfLine of_line, OfBlock of_block) {
     const auto in_size = static_cast<std::int64_t>(size_of(in.dtype));
     const auto out_size = static_cast<std::int64_t>(size_of(out.dtype));
+    const bool is_short = length_of_lines() <= kShortLine;
     visit_rows(in, out,
                [&](const std::uint8_t* from, std::int64_t step, std::uint8_t* to, std::int64_t to_step,
                    std::size_t length) {
-                 const bool across = step == 1 && length > 1 && !steps_.empty() && steps_.back() != 1;
-                 const std::size_t most = across ? kBlock : 1;
+                 const bool across = step == 1 && !steps_.empty() && steps_.back() != 1;
+                 const bool together = length > 1 && (is_short || across);
+                 const std::size_t most = together ? kBlock : 1;
                  for (std::size_t done = 0; done < length; done += most) {
                    const std::size_t count = length - done < most ? length - done : most;
                    const auto at = static_cast<std::int64_t>(done);
                    Result results[kBlock];
-                   if (across) {
-                     of_block(from + at * in_size, count, results);
+                   if (together) {
+                     of_block(from + at * step * in_size, step, count, results);
                    } else {
                      results[0] = of_line(Line<T>(in, from + at * step * in_size, sizes_, steps_));
                    }
@@ -189,17 +195,18 @@ class Reduction {
     return length;
   }
 
-  // Calls f(elements, place) with the elements of `count` lines at each place of the lines, which begin one
-  // element after the other.
+  // Calls f(elements, place) with the elements of `count` lines at each place of the lines, which begin
+  // `step` elements after one another.
   template <typename T, typename F>
-  void for_each_place(const TensorView& in, const std::uint8_t* from, std::size_t count, F f) {
+  void for_each_place(const TensorView& in, const std::uint8_t* from, std::int64_t step, std::size_t count,
+                      F f) {
     const auto size = static_cast<std::int64_t>(size_of(in.dtype));
-    const bool there = in.dtype == dtype_of<T>();
+    const bool there = in.dtype == dtype_of<T>() && step == 1;
     T block[kBlock];
     std::array<std::int64_t, kMostDims> position{};
     for (std::size_t place = 0, length = length_of_lines(); place < length; ++place) {
       if (!there) {
-        load(in.dtype, from, 1, count, block);
+        load(in.dtype, from, step, count, block);
       }
       f(there ? reinterpret_cast<const T*>(from) : static_cast<const T*>(block), place);
       for (std::size_t d = sizes_.size(); d-- > 0;) {
@@ -213,19 +220,21 @@ class Reduction {
     }
   }
 
-  // total[i] = what `op` makes of line i; `count` lines begin one element after the other.
+  // total[i] = what `op` makes of line i; `count` lines begin `step` elements after one another.
   template <typename T, typename Op>
-  void follow_lines(const TensorView& in, const std::uint8_t* from, std::size_t count, const Op& op,
-                    T* total) {
+  void follow_lines(const TensorView& in, const std::uint8_t* from, std::int64_t step, std::size_t count,
+                    const Op& op, T* total) {
     const std::size_t length = length_of_lines();
-    T first[kBlock] = {};
-    if (length != 0) {
-      load(in.dtype, from, 1, count, first);
+    if (length == 0) {
+      std::fill_n(total, count, T{});
     }
-    for (std::size_t i = 0; i < count; ++i) {
-      total[i] = op.start(first[i]);
-    }
-    for_each_place<T>(in, from, count, [&](const T* values, std::size_t) {
+    for_each_place<T>(in, from, step, count, [&](const T* values, std::size_t place) {
+      if (place == 0) {
+        for (std::size_t i = 0; i < count; ++i) {
+          total[i] = op.start(values[i]);
+        }
+        return;
+      }
       for (std::size_t i = 0; i < count; ++i) {
         total[i] = op.next(total[i], values[i]);
       }
@@ -237,18 +246,21 @@ class Reduction {
 
   // places[i] = where in line i the element is that `op` takes last.
   template <typename T, typename Op>
-  void follow_places(const TensorView& in, const std::uint8_t* from, std::size_t count, const Op& op,
-                     std::int64_t* places) {
+  void follow_places(const TensorView& in, const std::uint8_t* from, std::int64_t step, std::size_t count,
+                     const Op& op, std::int64_t* places) {
+    // As wide as the elements, so that a loop over both fills vectors.
+    using Place = std::conditional_t<sizeof(T) == sizeof(std::int64_t), std::int64_t, std::int32_t>;
+    Place chosen[kBlock] = {};
     T best[kBlock];
-    load(in.dtype, from, 1, count, best);
-    std::fill_n(places, count, 0);
-    for_each_place<T>(in, from, count, [&](const T* values, std::size_t place) {
+    load(in.dtype, from, step, count, best);
+    for_each_place<T>(in, from, step, count, [&](const T* values, std::size_t place) {
       for (std::size_t i = 0; i < count; ++i) {
         const bool taken = op.takes(best[i], values[i]);
         best[i] = taken ? values[i] : best[i];
-        places[i] = taken ? static_cast<std::int64_t>(place) : places[i];
+        chosen[i] = taken ? static_cast<Place>(place) : chosen[i];
       }
     });
+    std::copy_n(chosen, count, places);
   }
 
   std::array<std::int64_t, kMostDims> kept_{};  // steps in the input along the output's dimensions
