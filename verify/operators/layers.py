@@ -139,18 +139,12 @@ USES: dict[str, tuple[str, Make]] = {
     "sum": ("aten::sum.IntList_out", lambda: (lambda x: aten.sum.dim_IntList(x, [1]), (_floats(1, 196, 384),))),
     "amax": ("aten::amax.out", lambda: (lambda x: aten.amax.default(x, [-1]), (_floats(197, 768),))),
     "amax of short lines": ("aten::amax.out", lambda: (lambda x: aten.amax.default(x, [-1]), (_floats(1, 64, 64, 3),))),
-    "sum of short lines": ("aten::sum.IntList_out", lambda: (
-        lambda x: aten.sum.dim_IntList(x, [-1]), (_floats(1, 64, 64, 3),))),
-    "mean of short lines": ("aten::mean.out", lambda: (
-        lambda x: aten.mean.dim(x, [-1], True), (_floats(1, 64, 64, 3),))),
     "max of short lines": ("aten::max.dim_max", lambda: (
         lambda x: aten.max.dim(x, -1), (_floats(1, 64, 64, 3),))),
-    "max of lines of 40": ("aten::max.dim_max", lambda: (
-        lambda x: aten.max.dim(x, -1), (_floats(1, 64, 64, 40),))),
-    "sum of lines of 12": ("aten::sum.IntList_out", lambda: (
-        lambda x: aten.sum.dim_IntList(x, [-1]), (_floats(1, 64, 64, 12),))),
-    "sum of lines of 24": ("aten::sum.IntList_out", lambda: (
-        lambda x: aten.sum.dim_IntList(x, [-1]), (_floats(1, 64, 64, 24),))),
+    "softmax of channels": ("aten::_softmax.out", lambda: (
+        lambda x: aten._softmax.default(x, 1, False), (_floats(1, 21, 64, 64),))),
+    "remainder of short lines": ("aten::remainder.Tensor_out", _binary(
+        aten.remainder.Tensor, (1, 64, 64, 3), (3,))),
     "argmax": ("aten::argmax.out", lambda: (lambda x: aten.argmax.default(x, 1), (_floats(1, 21, 64, 64),))),
     "argmax of logits": ("aten::argmax.out", lambda: (lambda x: aten.argmax.default(x, -1), (_floats(1, 50257),))),
     "cumsum": ("aten::cumsum.out", lambda: (lambda x: aten.cumsum.default(x, 1), (_floats(64, 512),))),

@@ -127,6 +127,38 @@ SLIPWAY_OP(Maximum, a != a ? a : b != b ? b : a > b ? a : b);
 SLIPWAY_OP(Minimum, a != a ? a : b != b ? b : a < b ? a : b);
 SLIPWAY_OP(Atan2, std::atan2(a, b));
 
+// |a| = whole * |b| + rest, exactly; false where that is too large for these numbers, and the C library,
+// which counts bit by bit, is to be asked. A whole number below 2^28 times a float is exact in a double.
+// Where the quotient was rounded up to a whole number, the rest is negative.
+bool divide_exactly(float a, float b, std::int32_t* whole, double* rest) {
+  const double dividend = std::abs(static_cast<double>(a));
+  const double divisor = std::abs(static_cast<double>(b));
+  const double quotient = dividend / divisor;
+  if (!(quotient < 268435456.0 && divisor <= std::numeric_limits<float>::max())) {
+    return false;
+  }
+  *whole = static_cast<std::int32_t>(quotient);
+  *rest = dividend - *whole * divisor;
+  if (*rest < 0) {
+    *whole -= 1;
+    *rest += divisor;
+  }
+  return true;
+}
+
+// The rest has a's sign.
+template <typename T>
+T fmod_of(T a, T b) {
+  std::int32_t whole = 0;
+  double rest = 0;
+  if constexpr (std::is_same_v<T, float>) {
+    if (divide_exactly(a, b, &whole, &rest)) {
+      return std::copysign(static_cast<float>(rest), a);
+    }
+  }
+  return std::fmod(a, b);
+}
+
 // Rounded towards minus infinity; the divisor is not 0 where T is an integer.
 template <typename T>
 T floor_div(T a, T b) {
@@ -143,7 +175,15 @@ T floor_div(T a, T b) {
     if (b == 0) {
       return a / b;
     }
-    const T rest = std::fmod(a, b);
+    if constexpr (std::is_same_v<T, float>) {
+      std::int32_t whole = 0;
+      double rest = 0;
+      if (divide_exactly(a, b, &whole, &rest) && whole < 1 << 22) {  // what follows would be as exact
+        const bool negative = std::signbit(a) != std::signbit(b);
+        return negative ? -static_cast<float>(rest > 0 ? whole + 1 : whole) : static_cast<float>(whole);
+      }
+    }
+    const T rest = fmod_of(a, b);
     T quotient = (a - rest) / b;
     if (rest != 0 && (rest < 0) != (b < 0)) {
       quotient -= 1;
@@ -181,7 +221,7 @@ struct Remainder {
       const T rest = a % b;
       return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
     } else {
-      const T rest = std::fmod(a, b);
+      const T rest = fmod_of(a, b);
       return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
     }
   }
@@ -194,7 +234,7 @@ struct Fmod {
     if constexpr (std::is_integral_v<T>) {
       return b == 0 || b == -1 ? 0 : a % b;
     } else {
-      return std::fmod(a, b);
+      return fmod_of(a, b);
     }
   }
 };

@@ -89,10 +89,10 @@ class Line {
   const std::vector<std::int64_t>& steps_;
 };
 
-class Reduction {
-  // Lines of so few elements cost more to begin than to read.
-  static constexpr std::size_t kShortLine = 64;
+// Lines of so few elements cost more to begin than to read.
+inline constexpr std::size_t kShortLine = 64;
 
+class Reduction {
  public:
   // Over `dims` of `in`, all of them when there are none; gives `out` its shape.
   Status plan(const TensorView& in, const std::vector<std::int64_t>& dims, bool keep, TensorView* out);
@@ -129,6 +129,27 @@ class Reduction {
           follow_places<T>(in, from, step, count, op, places);
         });
     return {};
+  }
+
+  // out = the element at each line's place, which each_index() chose along one dimension.
+  void pick(const TensorView& in, const TensorView& places, TensorView& out) const {
+    Operand first = whole(in);
+    first.steps = kept_;
+    const std::int64_t along = steps_.empty() ? 0 : steps_[0];
+    in_bits(size_of(in.dtype), [&](auto zero) {
+      using Bits = decltype(zero);
+      for_each_row(out, std::array<Operand, 2>{first, whole(places)},
+                   [&](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps,
+                       std::size_t count) {
+                     const auto* elements = reinterpret_cast<const Bits*>(from[0]);
+                     const auto* place = reinterpret_cast<const std::int64_t*>(from[1]);
+                     auto* results = reinterpret_cast<Bits*>(to);
+                     for (std::size_t i = 0; i < count; ++i) {
+                       const auto line = static_cast<std::int64_t>(i);
+                       results[line * to_step] = elements[line * steps[0] + place[line * steps[1]] * along];
+                     }
+                   });
+    });
   }
 
  private:
@@ -268,51 +289,61 @@ class Reduction {
   std::vector<std::int64_t> steps_;
 };
 
-// Calls f(line, length) for every line of `in` along `dim`, copied and converted to T, and writes what f made
-// of it to the same line of `out`, which has in's shape.
-template <typename T, typename F>
-Status along(const TensorView& in, TensorView& out, std::int64_t signed_dim, F f) {
+// So many lines are followed at once, where they are no longer than so much.
+inline constexpr std::size_t kLinesTogether = 32;
+inline constexpr std::size_t kLongestTogether = 1024;
+
+// Copies the lines of `in` along `dim`, converted to T, gives them to a function that writes over them, and
+// writes them to the same lines of `out`, which has in's shape. Lines that are short, or lie across memory,
+// go to many(elements, length): element `place` of line `i` is elements[place * kLinesTogether + i]. Others
+// go to one(line, length).
+template <typename T, typename One, typename Many>
+Status along(const TensorView& in, TensorView& out, std::int64_t signed_dim, One one, Many many) {
   std::size_t dim = 0;
   SLIPWAY_RETURN_IF_ERROR(in.rank == 0 ? Status() : wrap_dim(signed_dim, in.rank, &dim));
   const std::size_t length = in.rank == 0 ? 1 : static_cast<std::size_t>(in.sizes[dim]);
-  if (in.count() == 0) {
-    return {};
-  }
-  const auto in_steps = in.strides();
-  const auto out_steps = out.strides();
-  const bool there = out.dtype == dtype_of<T>() && (in.rank == 0 || out_steps[dim] == 1);
-  std::vector<T> line(there ? 0 : length);
-  std::array<std::int64_t, kMostDims> position{};
-  for (;;) {
-    std::int64_t from = 0;
-    std::int64_t to = 0;
-    for (std::size_t d = 0; d < in.rank; ++d) {
-      from += position[d] * in_steps[d];
-      to += position[d] * out_steps[d];
-    }
-    const std::int64_t in_step = in.rank == 0 ? 1 : in_steps[dim];
-    const std::int64_t out_step = in.rank == 0 ? 1 : out_steps[dim];
-    std::uint8_t* target = out.data + to * static_cast<std::int64_t>(size_of(out.dtype));
-    T* values = there ? reinterpret_cast<T*>(target) : line.data();
-    load(in.dtype, in.data + from * static_cast<std::int64_t>(size_of(in.dtype)), in_step, length, values);
-    f(values, length);
-    if (!there) {
-      store(out.dtype, values, length, target, out_step);
-    }
-    std::size_t d = in.rank;
-    for (; d > 0; --d) {
-      if (d - 1 == dim) {
-        continue;
-      }
-      if (++position[d - 1] < in.sizes[d - 1]) {
-        break;
-      }
-      position[d - 1] = 0;
-    }
-    if (d == 0) {
-      return {};
-    }
-  }
+  const std::int64_t in_step = in.rank == 0 ? 1 : in.strides()[dim];
+  const std::int64_t out_step = in.rank == 0 ? 1 : out.strides()[dim];
+  const auto in_size = static_cast<std::int64_t>(size_of(in.dtype));
+  const auto out_size = static_cast<std::int64_t>(size_of(out.dtype));
+  TensorView lines = in;  // their first elements
+  lines.sizes[dim] = 1;
+  const bool there = out.dtype == dtype_of<T>() && out_step == 1;
+  const bool fits = length <= kLongestTogether && (length <= kShortLine || in_step != 1);
+  std::vector<T> copied(fits ? length * kLinesTogether : there ? 0 : length);
+  for_each_row(
+      lines, std::array<Operand, 2>{whole(in), whole(out)},
+      [&](const std::uint8_t*, std::int64_t, const auto& at, const auto& steps, std::size_t count) {
+        for (std::size_t done = 0; done < count;) {
+          const auto first = static_cast<std::int64_t>(done);
+          const std::uint8_t* from = at[0] + first * steps[0] * in_size;
+          // const_cast: it is of an output.
+          std::uint8_t* to = const_cast<std::uint8_t*>(at[1]) + first * steps[1] * out_size;
+          const std::size_t left = count - done;
+          if (fits && left > kLinesTogether / 8) {
+            const std::size_t some = left < kLinesTogether ? left : kLinesTogether;
+            T* row = copied.data();
+            for (std::size_t i = 0; i < length; ++i, row += kLinesTogether) {
+              load(in.dtype, from + static_cast<std::int64_t>(i) * in_step * in_size, steps[0], some, row);
+            }
+            many(copied.data(), length);
+            row = copied.data();
+            for (std::size_t i = 0; i < length; ++i, row += kLinesTogether) {
+              store(out.dtype, row, some, to + static_cast<std::int64_t>(i) * out_step * out_size, steps[1]);
+            }
+            done += some;
+            continue;
+          }
+          T* line = there ? reinterpret_cast<T*>(to) : copied.data();
+          load(in.dtype, from, in_step, length, line);
+          one(line, length);
+          if (!there) {
+            store(out.dtype, line, length, to, out_step);
+          }
+          ++done;
+        }
+      });
+  return {};
 }
 
 }  // namespace slipway::lean

@@ -48,17 +48,14 @@ struct TensorIterator {
   std::array<std::array<std::int64_t, kMostDims>, 3> steps{};
 };
 TensorIterator make_iterator(const TensorView& out, const Operand* operands, std::size_t count);
-}  // namespace detail
+// Joins short rows to long ones where the operands that do not follow begin anew with every row. Returns the
+// short rows' length, 0 if they stay as they are; sets begins[k] for such operands.
+std::size_t join_rows(TensorIterator* iterator, std::size_t count, bool* begins);
 
-// Calls visit(out, out_step, in, in_steps, length) for every row: `in` points to `N` addresses. Steps are in
-// elements.
 template <std::size_t N, typename Visit>
-void for_each_row(TensorView& out, const std::array<Operand, N>& operands, Visit visit) {
+void visit_rows(const TensorIterator& iterator, TensorView& out, const std::array<Operand, N>& operands,
+                Visit visit) {
   static_assert(N <= 3);
-  if (out.count() == 0) {
-    return;
-  }
-  const detail::TensorIterator iterator = detail::make_iterator(out, operands.data(), N);
   std::array<std::int64_t, kMostDims> position{};
   const std::size_t row = iterator.rank - 1;
   const auto size = static_cast<std::int64_t>(size_of(out.dtype));
@@ -90,6 +87,16 @@ void for_each_row(TensorView& out, const std::array<Operand, N>& operands, Visit
     if (d == 0) {
       return;
     }
+  }
+}
+}  // namespace detail
+
+// Calls visit(out, out_step, in, in_steps, length) for every row: `in` points to `N` addresses. Steps are in
+// elements.
+template <std::size_t N, typename Visit>
+void for_each_row(TensorView& out, const std::array<Operand, N>& operands, Visit visit) {
+  if (out.count() != 0) {
+    detail::visit_rows(detail::make_iterator(out, operands.data(), N), out, operands, visit);
   }
 }
 

@@ -226,13 +226,44 @@ Status glu(const TensorView& in, std::int64_t dim_given, TensorView& out) {
   });
 }
 
+// Of kLinesTogether lines, element beside element.
+template <bool Log, typename T>
+void softmax_of_lines(T* elements, std::size_t length) {
+  constexpr std::size_t kLines = kLinesTogether;
+  T largest[kLines];
+  T total[kLines] = {};
+  std::copy_n(elements, kLines, largest);
+  const T* const end = elements + length * kLines;
+  for (const T* row = elements; row != end; row += kLines) {
+    for (std::size_t i = 0; i < kLines; ++i) {
+      largest[i] = row[i] > largest[i] ? row[i] : largest[i];
+    }
+  }
+  for (T* row = elements; row != end; row += kLines) {
+    for (std::size_t i = 0; i < kLines; ++i) {
+      const T x = row[i] - largest[i];
+      const T power = exp_of(x);
+      row[i] = Log ? x : power;
+      total[i] += power;
+    }
+  }
+  for (std::size_t i = 0; i < kLines; ++i) {
+    total[i] = Log ? std::log(total[i]) : T(1) / total[i];
+  }
+  for (T* row = elements; row != end; row += kLines) {
+    for (std::size_t i = 0; i < kLines; ++i) {
+      row[i] = Log ? row[i] - total[i] : row[i] * total[i];
+    }
+  }
+}
+
 // aten::_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out)
 template <bool Log>
 Status softmax(const TensorView& in, std::int64_t dim, Unused /*half_to_float*/, TensorView& out) {
   SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
   return in_floats(in.dtype, [&](auto zero) {
     using T = decltype(zero);
-    return along<T>(in, out, dim, [](T* line, std::size_t count) {
+    const auto one = [](T* line, std::size_t count) {
       constexpr std::size_t kLanes = 16;
       T lanes[kLanes];
       std::fill_n(lanes, kLanes, line[0]);
@@ -264,7 +295,8 @@ Status softmax(const TensorView& in, std::int64_t dim, Unused /*half_to_float*/,
           line[i] *= scale;
         }
       }
-    });
+    };
+    return along<T>(in, out, dim, one, softmax_of_lines<Log, T>);
   });
 }
 
