@@ -353,11 +353,38 @@ Status copy_as(TensorView& out, const Shape& shape, const Operand& operand) {
 
 namespace {
 
+// Whether rows of narrow integers lie one element after the other, and were computed as they lie.
+template <std::size_t N>
+bool map_narrow(TensorView& out, const std::array<Operand, N>& operands, const Loops& loops,
+                const void* context) {
+  bool fits = false;
+  in_narrow(out.dtype, [&fits](auto) { fits = true; });
+  const detail::TensorIterator iterator = detail::make_iterator(out, operands.data(), N);
+  const std::size_t row = iterator.rank - 1;
+  fits = fits && iterator.out_steps[row] == 1 && out.count() != 0;
+  for (std::size_t k = 0; k < N; ++k) {
+    fits = fits && operands[k].dtype == out.dtype && iterator.steps[k][row] == 1;
+  }
+  if (fits) {
+    detail::visit_rows(
+        iterator, out, operands,
+        [&](std::uint8_t* to, std::int64_t, const auto& from, const auto&, std::size_t length) {
+          const void* inputs[N];
+          std::copy_n(from.data(), N, inputs);
+          loops.narrow(out.dtype, context, inputs, to, length);
+        });
+  }
+  return fits;
+}
+
 template <std::size_t N>
 void map_in(Domain domain, TensorView& out, const std::array<Operand, N>& operands, const Loops& loops,
             const void* context) {
   switch (domain) {
     case Domain::kInt:
+      if (loops.narrow != nullptr && map_narrow(out, operands, loops, context)) {
+        return;
+      }
       return map_with(out, operands, loops.whole, context);
     case Domain::kFloat:
       return map_with(out, operands, loops.single, context);

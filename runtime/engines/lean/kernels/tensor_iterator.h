@@ -185,7 +185,27 @@ struct Loops {
   Loop<std::int64_t> whole = nullptr;
   Loop<float> single = nullptr;
   Loop<double> twice = nullptr;
+  // Of integers that need not be widened, all of this type.
+  void (*narrow)(DType dtype, const void* context, const void* const* inputs, void* result,
+                 std::size_t count) = nullptr;
 };
+
+// Calls f with a value of the type, if it is one of integers below 64 bits, signed or of bytes.
+template <typename F>
+void in_narrow(DType dtype, F f) {
+  switch (dtype) {
+    case DType::kUInt8:
+      return f(std::uint8_t{});
+    case DType::kInt8:
+      return f(std::int8_t{});
+    case DType::kInt16:
+      return f(std::int16_t{});
+    case DType::kInt32:
+      return f(std::int32_t{});
+    default:
+      return;
+  }
+}
 
 // out = loop(a, b), which are broadcast, computed in `domain`.
 Status map_binary(const TensorView& a, const TensorView& b, TensorView& out, Domain domain,

@@ -22,6 +22,22 @@ Status same(const TensorView& in, TensorView& out) {
   return apply_unary(in, out, domain_of(in.dtype), Op());
 }
 
+// The same, where narrower integers give the same.
+template <typename Op>
+Status same_narrow(const TensorView& in, TensorView& out) {
+  const Op op;
+  Loops loops{unary_loop<Op, std::int64_t>, unary_loop<Op, float>, unary_loop<Op, double>};
+  loops.narrow = [](DType dtype, const void* context, const void* const* inputs, void* result,
+                    std::size_t count) {
+    in_narrow(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      const T* const of = static_cast<const T*>(inputs[0]);
+      unary_loop<Op, T>(context, &of, static_cast<T*>(result), count);
+    });
+  };
+  return map_tensor(in, out, domain_of(in.dtype), loops, &op);
+}
+
 // The same, computed in floats.
 template <typename Op>
 Status real(const TensorView& in, TensorView& out) {
@@ -307,7 +323,7 @@ constexpr KernelEntry kUnaryTable[] = {
     {"aten::gelu.out", typed<gelu>, Sharing::kEach},
     {"aten::glu.out", typed<glu>},
     {"aten::leaky_relu.out", typed<leaky_relu>, Sharing::kEach},
-    {"aten::abs.out", typed<same<Abs>>, Sharing::kEach},
+    {"aten::abs.out", typed<same_narrow<Abs>>, Sharing::kEach},
     {"aten::acos.out", typed<real<Acos>>, Sharing::kEach},
     {"aten::acosh.out", typed<real<Acosh>>, Sharing::kEach},
     {"aten::asin.out", typed<real<Asin>>, Sharing::kEach},
@@ -334,7 +350,7 @@ constexpr KernelEntry kUnaryTable[] = {
     {"aten::log2.out", typed<real<Log2>>, Sharing::kEach},
     {"aten::logical_not.out", typed<logical_not>, Sharing::kEach},
     {"aten::logit.out", typed<logit>, Sharing::kEach},
-    {"aten::neg.out", typed<same<Neg>>, Sharing::kEach},
+    {"aten::neg.out", typed<same_narrow<Neg>>, Sharing::kEach},
     {"aten::reciprocal.out", typed<real<Reciprocal>>, Sharing::kEach},
     {"aten::relu.out", typed<same<Relu>>, Sharing::kEach},
     {"aten::round.out", typed<rounding<Round>>, Sharing::kEach},
