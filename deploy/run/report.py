@@ -148,7 +148,8 @@ def _generated(value: Result) -> list[list[str]]:
         return []
     from deploy.run import generate
 
-    said = generate.written(value.runner.generated, value.runner.load_ms, value.emulated)
+    counted = value.runner.instructions.all if value.runner.instructions else ()
+    said = generate.written(value.runner.generated, value.runner.load_ms, value.emulated, counted)
     return [*said, *([["against the host", generate.agreement(value.outputs)]] if value.outputs else [])]
 
 
