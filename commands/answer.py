@@ -162,8 +162,9 @@ def program_and_tokenizer(request: Chat) -> tuple[Path, Tokenizer]:
 
 def flags_of(request: Deploy | Chat, tokenizer: Tokenizer) -> tuple[str, ...]:
     """The runner's, for what is generated."""
-    flags = [f"--generate={request.generate or _USUAL}", "--stream", f"--temperature={request.temperature:g}"]
-    flags += [f"--top_k={request.top_k}", f"--top_p={request.top_p:g}", f"--seed={request.seed}"]
+    flags = [f"--generate={request.generate or _USUAL}", "--stream", "--count_instructions"]
+    flags += [f"--temperature={request.temperature:g}", f"--top_k={request.top_k}", f"--top_p={request.top_p:g}"]
+    flags += [f"--seed={request.seed}"]
     if tokenizer.stops:
         flags.append(f"--stops={','.join(map(str, tokenizer.stops))}")
     return tuple(flags)

@@ -89,6 +89,23 @@ def test_a_lesser_x86_cpu_chooses_lesser_kernels(here: Bundle, program: Path, tm
 
 
 @pytest.mark.parametrize(
+    ("flag", "kernels"),
+    [
+        ("-avx512_vnni", {"slipway_qd8_f32_qb4w_gemm_6x16c4__avx2"}),
+        ("-avx512f", {"slipway_qd8_f32_qb4w_gemm_6x16c4__avx2"}),
+        ("-avx2", {"xnn_qd8_f32_qb4w_gemm_minmax_ukernel_4x4c8__avx_ld128"}),
+    ],
+)
+def test_int4_without_vnni_runs_on_our_kernels(here: Bundle, tmp_path: Path, flag: str, kernels: set[str]) -> None:
+    """With AVX-512 too: XNNPACK has kernels for AVX2 and for AVX-512 with VNNI, and none between them."""
+    program = export("mlp", "qd8_qb4w")
+    result = run([str(here.path / RUNNER)], program, tmp_path / "o", f"--cpu_features={flag}")
+    assert {use["kernel"] for use in result["kernels"]} == kernels
+    want = numpy.load(program / "output0.npy")
+    assert numpy.allclose(numpy.load(tmp_path / "o" / "out0.npy"), want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
     ("flag", "said"),
     [
         ("--kleidiai=on", "built without KleidiAI"),

@@ -35,7 +35,7 @@ long = pytest.mark.long
 TARGETS = [
     "linux-x86_64",
     "linux-arm64",
-    *(pytest.param(name, marks=long) for name in ("linux-armv6", "windows-x86_64")),
+    *(pytest.param(name, marks=long) for name in ("linux-armv6", "linux-armv7", "windows-x86_64")),
 ]
 FOREIGN = [
     ("linux-arm64", "manylinux_2_28_aarch64", "arm64", "aarch64-linux-gnu"),
@@ -303,6 +303,11 @@ def test_the_wheels_of_other_processors_compute_the_same(tmp_path: Path) -> None
         assert done.returncode == 0, done.stderr
         assert (folder / "wheel.bin").read_bytes() == want, name
         assert done.stdout.splitlines() == SAID
+        said, words = spoken(name, folder), ["speaker.pte", "ids.txt", "12"]
+        example = repr(str(EXAMPLES / "generate.py"))
+        script = f"import runpy, sys; sys.path.insert(0, 'site'); runpy.run_path({example}, run_name='__main__')"
+        done = ran([*argv[:-1], script, *words], cwd=folder)
+        assert (done.stdout.split(), done.stderr) == (said, "")
 
 
 @pytest.mark.parametrize(
