@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from commands.language import Chat
 from commands.requests import Deploy, Export, program_of
+from commands.shared import Chat
 from core.console.live import paused
 from core.errors import UsageError
 from core.plain import plain

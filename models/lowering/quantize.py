@@ -15,7 +15,6 @@ from core.errors import ExportError, SlipwayError
 from models.loading import Prepared
 from models.lowering import causes, graphs, progress, shortcuts
 from models.lowering.graphs import is_dequantize, module_path, weight_argument
-from models.request import partitioners
 from models.request.options import Options
 from models.request.partitioners import kind_of
 from models.users.users_code import call
@@ -184,12 +183,12 @@ def _made_by_user(name: str) -> Any:
     return quantizer
 
 
-def _static(model: Prepared, options: Options, names: Sequence[str]) -> Quantized:
+def _static(model: Prepared, options: Options) -> Quantized:
     """int8 activations with scales from calibration, int8 weights per channel."""
     if options.quantizer:
         quantizer = _made_by_user(options.quantizer)
     else:
-        quantizer = partitioners.quantizer(names, options) or _xnnpack_quantizer(
+        quantizer = _xnnpack_quantizer(
             lambda node: kind_of(options.layers, module_path(node)) != "float", not options.per_tensor
         )
     samples = model.calibration or (model.inputs,)
@@ -305,14 +304,12 @@ def apply(
     model: Prepared,
     scheme: Scheme,
     options: Options = DEFAULTS,
-    names: Sequence[str] = partitioners.DEFAULT,
     *,
     again: bool = False,
 ) -> Quantized:
     """Represent ``model`` as ``scheme`` says and export it. The module itself may be changed by this.
 
     Args:
-        names: the partitioners that will be offered the result.
         again: another method of the same module was quantized so before: its weights are in the scheme already.
 
     Raises:
@@ -330,5 +327,5 @@ def apply(
     if scheme.method == "half":
         return _half(model)
     if scheme.method == "pt2e":
-        return _static(model, options, names)
+        return _static(model, options)
     return _dynamic(model, scheme, options, again)

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from core.environment import bootstrap, installer
-from core.environment.installer import MIRROR, marker
+from core.environment.installer import marker
 from core.paths import ROOT
 from tests.support.archive import Served, serving
 from tests.support.processes import ran
@@ -216,7 +216,8 @@ def test_its_address_serves_what_pips_own_settings_do_not_have(
     assert _installed(environment) == ""
     addressed.status = 0
     monkeypatch.setenv("PIP_PROXY", addressed.address)
-    monkeypatch.setenv(MIRROR, "http://mirror.invalid/wheels/")
+    lock = bootstrap.lock_file("core")
+    lock.write_text(lock.read_text().replace(addressed.address, "http://mirror.invalid/wheels"))
     addressed.asked.clear()
     assert bootstrap.install("core", environment)
     assert set(addressed.asked) == {"http://mirror.invalid/wheels/slipway_sample-1.0-py3-none-any.whl"}

@@ -187,7 +187,7 @@ def test_so_are_those_of_the_reference(large: tuple[Path, float], tmp_path: Path
     }  # fmt: skip
     emulator = emulators.user_argv(get_target("linux-x86_64"), "Haswell")
     done = subprocess.run(
-        [*emulator, sys.executable, "-m", "models.onnx.hostrun"], input=json.dumps(request) + "\n",
+        [*emulator, sys.executable, "-m", "models.onnx.host"], input=json.dumps(request) + "\n",
         check=True, capture_output=True, text=True, timeout=300, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert "error" not in json.loads(done.stdout), done.stdout

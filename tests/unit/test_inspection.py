@@ -1,4 +1,4 @@
-"""``./inv inspect`` without an exporter: rows of a profile, their figures, pairs, traces, and refused runs."""
+"""``./inv inspect`` without an exporter: rows of a profile, their figures, traces, and refused runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deploy.run.result import Result, write
 from models.inspection import dump, origins
 from models.inspection.dump import Event, Execution
 from models.inspection.origins import Origin, check
-from models.inspection.report import Kernel, Row, Times, pair, rows
+from models.inspection.report import Kernel, Row, Times, rows
 from tests.unit.test_core import _program
 from tests.unit.test_result import make
 
@@ -106,26 +106,6 @@ def test_a_fused_node_makes_the_others_of_its_kind_unsure() -> None:
     }  # fmt: skip
 
 
-def test_runs_of_two_programs_are_matched_by_module_and_line() -> None:
-    def run(names: list[tuple[str, str]]) -> tuple[Row, ...]:
-        events = [Event(f"{name} #{n}", True, 0, 0, (n + 1) * MS) for n, (name, _) in enumerate(names)]
-        origins = {(0, f"{name} #{n}"): Origin(module=module) for n, (name, module) in enumerate(names)}
-        return rows([Execution(tuple(events))], 1, origins, {})
-
-    one = run([("Fully Connected (NC, F32) GEMM", "a (Linear)"), ("Fully Connected (NC, F32) GEMM", "b (Linear)")])
-    two = run([("Convert (NC)", ""), ("Fully Connected (NC, QS8, QC8W) GEMM", "b (Linear)"), ("Convert (NC)", "")])
-    found = [
-        (each.one and each.one.name, each.other and each.other.name, each.by)
-        for each in pair(one, two, same_program=False)
-    ]
-    assert found == [
-        ("Fully Connected (NC, F32) GEMM #0 @0", None, ""),
-        ("Fully Connected (NC, F32) GEMM #1 @0", "Fully Connected (NC, QS8, QC8W) GEMM #1 @0", "kind, module and line"),
-        (None, "Convert (NC) #0 @0", ""),
-        (None, "Convert (NC) #2 @0", ""),
-    ]
-
-
 def etdump(size: int = 40) -> bytes:
     return (size - 4).to_bytes(4, "little") + b"\x08\0\0\0ED00" + bytes(size - 12)
 
@@ -170,10 +150,11 @@ def test_a_run_is_found_by_name_file_and_folder(dist: Path) -> None:
     folder = dist / "results" / result.key
     for name in (result.key, f"{folder}.json", str(folder), str(folder / "run.etdp")):
         source = command.find(name, None)
-        assert (source.dump, source.result and source.result.key) == (folder / "run.etdp", result.key)
+        assert (source.dump, source.result.key) == (folder / "run.etdp", result.key)
     copy = dist / "other.etdp"
     copy.write_bytes(etdump())
-    assert command.find(str(copy), None) == command.Source(copy)
+    with pytest.raises(ConfigError, match="not the result of a run"):
+        command.find(str(copy), None)
 
 
 def test_other_runs_that_cannot_be_inspected(dist: Path) -> None:

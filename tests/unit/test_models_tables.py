@@ -58,9 +58,6 @@ def test_partitioners_are_checked() -> None:
     with pytest.raises(ConfigError, match="takes the option per_op_mode") as caught:
         partitioners.check(("vulkan",), Options(per_op_mode=True))
     assert "xnnpack" in caught.value.cause
-    with pytest.raises(ConfigError, match="does not export for qualcomm") as caught:
-        partitioners.check(("qualcomm",), Options())
-    assert "SDK" in caught.value.cause
 
 
 @pytest.mark.parametrize(
