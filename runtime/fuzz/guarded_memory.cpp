@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "trial.h"
+#include "exercise.h"
 
 namespace {
 
