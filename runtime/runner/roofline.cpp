@@ -27,13 +27,13 @@ using std::chrono::milliseconds;
 
 // Long enough for clocks to rise, and the best window of many is free of what else the machine did.
 constexpr milliseconds kEach(240);
-constexpr milliseconds kWindow(8);
+constexpr milliseconds kWindow(3);
 
 // Of one call: some ten to some hundred microseconds.
 constexpr std::size_t kSteps = 16384;
 constexpr std::size_t kChunk = std::size_t{1} << 18;  // numbers
 
-constexpr std::uint64_t kLargestBuffer = std::uint64_t{1} << 30;
+constexpr std::uint64_t kLargestBuffer = std::uint64_t{512} << 20;
 
 // The widest that this program has loops for and this processor can run.
 const RooflineLoops& best_loops() {
