@@ -51,7 +51,7 @@ def test_the_roofline_is_what_a_machine_can_compute(here: Bundle) -> None:
         argv = [str(here.path / RUNNER), "--roofline", *flags]
         return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
 
-    found = json.loads(measure("--json", "--cpu_threads=2"))
+    found = json.loads(measure("--cpu_threads=2"))
     one, two = found["roofline"]
     flags = Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
     feature = "avx512f" if "avx512f" in flags else "avx2" if {"avx2", "fma"} <= set(flags) else "sse2"
@@ -60,10 +60,9 @@ def test_the_roofline_is_what_a_machine_can_compute(here: Bundle) -> None:
     for point in (one, two):
         assert 1 < point["gflops"] < 2 * 2 * 16 * 6 * point["threads"]
         assert 0.1 < point["gbytes_per_s"] < 1000
-    assert found["buffer_bytes"] >= 2 * found["cache_bytes"]
-    text = measure("--cpu_threads=1")
-    assert f"GFLOP/s in float32 ({feature})" in text
-    assert "threads" not in text
+    assert found["buffer_bytes"] >= 16 << 20
+    (alone,) = json.loads(measure("--cpu_threads=1"))["roofline"]
+    assert alone["feature"] == feature
 
 
 def test_a_lesser_x86_cpu_chooses_lesser_kernels(here: Bundle, program: Path, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ Run = Callable[..., Ran]
 FLAGS = [
     "model_path", "data_path", "method_name", "also_load", "run_first", "inputs", "input_shapes", "output_file",
     "num_executions", "warmup", "cpu_threads", "profile", "profile_path", "etdump_path", "provider", "ort_threads",
-    "max_jumps", "weights_cache", "kleidiai", "cpu_features", "digests", "ort_spinning", "print_output", "json",
+    "max_jumps", "weights_cache", "kleidiai", "cpu_features", "digests", "ort_spinning", "json",
     "describe", "roofline", "capabilities", "version", "help", "dump_intermediate",
     "count_instructions",
 ]  # fmt: skip

@@ -341,7 +341,7 @@ def changes(checkout: Path, kind: str, name: str) -> bool:
     [
         ("lean", "runtime/engines/lean/CMakeLists.txt"),
         ("lean", "runtime/engines/lean/a_new_kernel.cpp"),
-        ("onnxruntime", "runtime/engines/onnxruntime/provider_faults.cpp"),
+        ("onnxruntime", "runtime/engines/onnxruntime/provider.cpp"),
         ("lean", "conanfile.py"),
         ("lean", "LICENSE"),
         ("lean", "core/formats/bundle.py"),  # the manifest's schema

@@ -13,7 +13,7 @@ from core.paths import ROOT
 
 RUNTIME = ROOT / "runtime"
 
-_COMMON = ("base", "runner", "runner/files", "runner/report", "runner/roofline")
+_COMMON = ("base", "runner", "runner/files", "runner/report")
 
 # The folders of each target's files.
 _TARGETS = {
@@ -38,7 +38,7 @@ _OTHERS = {
     "common-windows": re.compile(r"_(posix|linux|macos)\.cpp$"),
     "common-macos": re.compile(r"_(windows|linux)\.cpp$"),
     "fuzz-parts": re.compile(r"^(?!exercise|fields)"),
-    "fuzz-sweep": re.compile(r"^(?!sweep|trial|guarded_memory)"),
+    "fuzz-sweep": re.compile(r"^(?!sweep|guarded_memory)"),
     "lean": re.compile(r"^(dynamic8|half|single|static8)\.cpp$"),
 }
 
