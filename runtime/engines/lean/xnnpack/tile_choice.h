@@ -5,11 +5,9 @@
 #include <xnnpack.h>
 
 #include <cstddef>
-#include <optional>
 #include <vector>
 
 #include "lean/xnnpack/packed_weights.h"
-#include "lean/xnnpack/panel_packing.h"
 #include "lean/xnnpack/tile_set.h"
 
 struct xnn_node;
@@ -50,8 +48,6 @@ class TileChoice {
  private:
   xnn_subgraph_t subgraph_;
   std::vector<void (*)()> originals_;  // how each node's operator is made
-  std::optional<Int4Packing> int4_;
-  std::optional<PanelPacking> panels_;
 };
 
 }  // namespace slipway::lean
