@@ -1,4 +1,4 @@
-#include "lean/xnnpack/tile_choice.h"
+#include "lean/xnnpack/own_kernels.h"
 
 #include <xnnpack/common.h>
 #include <xnnpack/config.h>
@@ -12,8 +12,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "lean/xnnpack/im2col.h"
-#include "lean/xnnpack/own_kernels.h"
+#include "lean/xnnpack/blocking.h"
 #include "lean/xnnpack/weight_packing.h"
 #include "lean/xnnpack/winograd.h"
 
