@@ -355,7 +355,7 @@ float bfloat16_of(std::uint16_t bits) {
 using Bytes16 [[gnu::vector_size(16)]] = std::uint8_t;
 
 // Of numbers below 16.
-std::int32_t sum_of(Bytes16 numbers) {
+std::int32_t int4_sum(Bytes16 numbers) {
   std::uint64_t halves[2];
   std::memcpy(halves, &numbers, sizeof(halves));
   return static_cast<std::int32_t>((halves[0] + halves[1]) * 0x0101010101010101U >> 56);
@@ -388,8 +388,8 @@ void pack_int4_unit(const std::uint8_t* from, std::uint8_t* to, std::size_t step
   for (std::size_t at = 0; at < sizeof(bytes); at += kTogether, to += step) {
     std::memcpy(to, bytes + at, kTogether);
   }
-  sums[0] = sum_of(first);
-  sums[1] = sum_of(second);
+  sums[0] = int4_sum(first);
+  sums[1] = int4_sum(second);
 }
 
 template <std::size_t kTogether>
