@@ -4,7 +4,7 @@
 #include "check.h"
 #include "graph_maker.h"
 #include "lean/xnnpack/packed_weights.h"
-#include "lean/xnnpack/verify.h"
+#include "lean/xnnpack/rules.h"
 #include "lean/xnnpack/xnn_delegate.h"
 
 using namespace slipway;

@@ -10,7 +10,6 @@
 #include "lean/xnnpack/blocking.h"
 #include "lean/xnnpack/own_kernels.h"
 #include "lean/xnnpack/packed_weights.h"
-#include "lean/xnnpack/tile_choice.h"
 #include "lean/xnnpack/winograd.h"
 
 using namespace slipway;

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "lean/data/evalue.h"
-#include "lean/kernels/kernel.h"
 #include "selection.h"
 
 namespace slipway::lean {

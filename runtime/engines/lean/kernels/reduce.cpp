@@ -4,9 +4,9 @@
 #include <limits>
 #include <type_traits>
 
+#include "lean/kernels/elements.h"
 #include "lean/kernels/kernel.h"
 #include "lean/kernels/reduction.h"
-#include "lean/kernels/sums.h"
 
 namespace slipway::lean {
 namespace {

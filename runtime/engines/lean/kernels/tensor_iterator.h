@@ -10,7 +10,6 @@
 #include "lean/data/evalue.h"
 #include "lean/kernels/elements.h"
 #include "lean/kernels/kernel.h"
-#include "lean/kernels/tensor_iterator.h"
 #include "slipway/status.h"
 
 namespace slipway::lean {

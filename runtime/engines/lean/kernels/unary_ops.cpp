@@ -7,9 +7,9 @@
 #include <type_traits>
 #include <variant>
 
+#include "lean/kernels/elements.h"
 #include "lean/kernels/kernel.h"
 #include "lean/kernels/reduction.h"
-#include "lean/kernels/sums.h"
 #include "lean/kernels/tensor_iterator.h"
 #include "lean/kernels/vector_math.h"
 
