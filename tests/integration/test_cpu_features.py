@@ -153,18 +153,6 @@ def test_kleidiai_can_be_switched_off(name: str, tolerance: float, programs: Pat
     assert numpy.abs(outputs[0] - outputs[1]).max() <= allowed
 
 
-@pytest.mark.parametrize(
-    ("flag", "has"),
-    [("-sme2", "neon_i8mm"), ("-sme,-sve", "neon_i8mm"), ("-sme,-i8mm", "neon_dotprod"), ("-sme,-dotprod", "neon")],
-)
-def test_a_lesser_arm_cpu_chooses_lesser_kernels(flag: str, has: str, programs: Path, tmp_path: Path) -> None:
-    flags = (*given(programs, "qc8w-21", tmp_path), "--cpu_threads=1", f"--cpu_features={flag}")
-    result = arm(programs, "qc8w-21", "sme2", *flags)
-    assert all(has in use["kernel"] for use in result["kernels"])
-    assert ({use["library"] for use in result["kernels"]} == {"KleidiAI"}) is (has != "neon")
-    assert "sme2" in result["settings"]["cpu_features_unused"].split(",")
-
-
 OWN = "kai_run_matmul_clamp_f32_"
 HALF = "kai_run_matmul_clamp_f16_"
 STATIC = "kai_run_matmul_clamp_qai8_"

@@ -313,14 +313,6 @@ def test_a_runtime_with_threads_of_its_own_is_not_copied(monkeypatch: pytest.Mon
     assert not can_fork("a_runtime_that_is_not_loaded")
 
 
-def test_torch_has_one_thread_in_it(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first process's threads are not in a copy; tests/integration/test_warm.py sees what torch does then."""
-    told: list[int] = []
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(set_num_threads=told.append, told=told))
-    one = start("counting", "import os, torch\ndef main(): os.write(1, f'{torch.told}'.encode())")
-    assert (one.stdout.read(), told) == ("[1]", [])
-
-
 _FIRST = """
 import atexit, os, signal, sys, time
 from models.reference.host import Forked
