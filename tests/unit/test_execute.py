@@ -1,4 +1,4 @@
-"""Commands and executables on devices: what is refused, exit statuses, and limits."""
+"""Commands and executables on devices: what is refused, exit statuses, limits, and that nothing outlives them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from deploy.devices.facts import DeviceFacts
 from deploy.devices.probe import TOOLS
 from deploy.run import needs
 from deploy.run.execute import Executed, _blobs, check, needs_of, split
-from deploy.transport.base import quoted, run
+from deploy.transport.base import quoted, run, supervised
 from deploy.transport.deadline import Deadline
 from deploy.transport.local import LocalTransport
 from deploy.upkeep import report
-from tests.support.processes import gone
+from tests.support.processes import gone, marked
 from tests.unit.test_preflight import bundle
 
 ZERO = DeviceFacts(
@@ -178,6 +178,9 @@ def test_a_crash_while_describing_is_not_the_programs_fault(monkeypatch: pytest.
     assert "this machine" in error.what
 
 
+LONG = "4242"
+
+
 def soon() -> Deadline:
     return Deadline.after(20)
 
@@ -211,6 +214,35 @@ def test_a_missing_program_and_a_failure() -> None:
     with pytest.raises(RunError, match="while testing") as caught:
         run(LocalTransport(), ["sh", "-c", "echo why >&2; exit 1"], deadline=soon(), doing="testing")
     assert caught.value.cause == 'local says: "why"'
+
+
+def test_losing_the_lifeline_or_the_time_ends_the_group(tmp_path: Path) -> None:
+    mark = str(tmp_path)
+    child = subprocess.Popen(supervised(["sh", "-c", f"sleep {LONG} & sleep {LONG}"], seconds=99, cwd=mark),
+                             stdin=subprocess.PIPE, start_new_session=True)  # fmt: skip
+    while len(marked(mark)) < 3:
+        time.sleep(0.02)
+    assert child.stdin is not None
+    child.stdin.close()
+    assert child.wait(60) == 143
+    assert gone(mark)
+    mark = str(tmp_path)
+    argv = supervised(["sleep", LONG], seconds=-4, cwd=mark)  # five more are granted by the device
+    child = subprocess.Popen(argv, stdin=subprocess.PIPE, start_new_session=True)
+    assert child.wait(60) == 143
+    assert child.stdin is not None
+    child.stdin.close()
+    assert gone(mark)
+
+
+def test_what_a_command_leaves_behind_is_ended(tmp_path: Path) -> None:
+    mark = str(tmp_path)
+    run(LocalTransport(), ["sh", "-c", f"sleep {LONG} >/dev/null 2>&1 & exit 0"], deadline=soon(), cwd=mark)
+    assert gone(mark)
+    mark = str(tmp_path)
+    for _ in range(10):
+        run(LocalTransport(), ["true"], deadline=soon(), cwd=mark)
+    assert gone(mark)
 
 
 def test_output_without_end_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
