@@ -9,7 +9,6 @@
 #include "base/platform.h"
 #include "check.h"
 #include "runner/crash_guard.h"
-#include "runner/roofline/roofline.h"
 #include "temporary_folder.h"
 
 namespace {
@@ -77,36 +76,6 @@ TEST(memory_of_a_control_group_of_the_first_kind) {
   CHECK_EQUAL(memory_left_below(root.path())->bytes, 40 * kMebi);
   root.put("proc/self/cgroup", "not a line\n:\n::\n4:memory\n");
   CHECK_EQUAL(memory_left_below(root.path())->bytes, 1024 * kMebi);
-}
-
-TEST(caches_of_the_last_level_count_once_each) {
-  Root root;
-  CHECK_EQUAL(last_level_caches(root.path()), std::uint64_t{0});
-  const auto put = [&](int cpu, int index, const char* level, const char* size, const char* shared_by) {
-    const std::string folder =
-        "sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cache/index" + std::to_string(index) + "/";
-    root.put(folder + "level", level);
-    root.put(folder + "size", size);
-    root.put(folder + "shared_cpu_list", shared_by);
-  };
-  put(0, 0, "1\n", "32K\n", "0\n");
-  put(0, 1, "2\n", "512K\n", "0-1\n");
-  put(1, 0, "1\n", "32K\n", "1\n");
-  put(1, 1, "2\n", "512K\n", "0-1\n");
-  CHECK_EQUAL(last_level_caches(root.path()), kMebi / 2);
-  put(2, 0, "1\n", "32K\n", "2\n");
-  put(2, 1, "2\n", "1024K\n", "2\n");
-  CHECK_EQUAL(last_level_caches(root.path()), kMebi / 2 + kMebi);
-}
-
-TEST(roofline_reads_more_than_the_caches_hold_and_less_than_the_memory_has) {
-  CHECK_EQUAL(roofline_buffer(0, {}), 128 * kMebi);
-  CHECK_EQUAL(roofline_buffer(kMebi, {}), 128 * kMebi);
-  CHECK_EQUAL(roofline_buffer(100 * kMebi, {}), 400 * kMebi);
-  CHECK_EQUAL(roofline_buffer(0, 4096 * kMebi), 128 * kMebi);
-  CHECK_EQUAL(roofline_buffer(0, 320 * kMebi), 80 * kMebi);
-  CHECK_EQUAL(roofline_buffer(0, 20 * kMebi), 16 * kMebi);
-  CHECK_EQUAL(roofline_buffer(100 * kMebi, 320 * kMebi), 200 * kMebi);
 }
 
 #ifndef SLIPWAY_SANITIZE

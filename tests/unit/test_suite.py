@@ -264,12 +264,6 @@ def test_what_its_commands_loaded_counts_too(tree: Path) -> None:
     assert [file for file, digest in digests(tree).items() if before[file] != digest] == [A]
 
 
-def test_what_was_skipped_runs_again_and_the_others_do_not(tree: Path, whole: Callable[..., list[str]]) -> None:
-    (tree / B).write_text("import pytest\n@pytest.mark.skip\ndef test_b(): pass\n")
-    assert whole() == ["test_a", "test_b", "test_prose"]
-    assert whole() == ["test_b"], "a skipped test did not pass"
-
-
 FOLDERS = ("tests/integration/", "tests/faults/")
 
 
