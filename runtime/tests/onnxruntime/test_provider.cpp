@@ -30,19 +30,6 @@ Graph graph_of(const std::string& bytes) {
   return read_onnx(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size(), "a").value();
 }
 
-ModelRecipe gemm(const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& c) {
-  ModelRecipe recipe;
-  recipe.nodes = {{"Gemm", {"x", "b"}, {"y"}, "fc", ""}};
-  recipe.inputs = {value("x", a)};
-  recipe.outputs = {value("y", {-1, 5})};
-  recipe.constants = {constant("b", {3, 5}, 1)};
-  if (!c.empty()) {
-    recipe.nodes[0].inputs.push_back("c");
-    recipe.constants.push_back(constant("c", c, 1));
-  }
-  return recipe;
-}
-
 TEST(profile_is_summed_up) {
   const auto events = read_profile(kProfile);
   CHECK(events.ok() && events.value().size() == 3);
@@ -107,38 +94,6 @@ TEST(sizes_of_other_values_follow_the_inputs_unless_data_decides) {
   graph = graph_of(make_model(recipe));
   fix_inputs({{2, 3}}, &graph);
   CHECK_EQUAL(guard_provider(graph).faults.size(), std::size_t{1});
-}
-
-TEST(float16_is_kept_from_the_provider) {
-  Graph graph = graph_of(make_model(conv_model()));
-  CHECK(guard_provider(graph).faults.empty());
-  graph.values["x"].dtype = DType::kFloat16;
-  graph.values["w"].dtype = DType::kFloat16;
-  const Guard guard = guard_provider(graph);
-  CHECK_EQUAL(guard.faults.size(), std::size_t{1});
-  CHECK_EQUAL(guard.faults.at(0).withheld, "w");
-  CHECK_CONTAINS(guard.faults.at(0).why, "float16");
-}
-
-TEST(a_withheld_constant_is_an_input_too) {
-  const std::string bytes = make_model(gemm({2, 3}, {}));
-  const Guard guard = guard_provider(graph_of(bytes));
-  CHECK_EQUAL(guard.faults.at(0).withheld, "b");
-  CHECK(!guard.whole);
-  const Graph guarded = graph_of(bytes + guard.suffix);
-  CHECK_EQUAL(guarded.nodes.size(), std::size_t{1});
-  CHECK_EQUAL(guarded.inputs.size(), std::size_t{1});  // those that have no initializer
-  CHECK(guarded.value("b")->shape == (Shape{3, 5}));
-  // The provider leaves the node alone: nothing else is to be withheld.
-  CHECK(guard_provider(guarded).faults.empty());
-}
-
-TEST(what_cannot_be_withheld_keeps_the_model_away_whole) {
-  ModelRecipe recipe = gemm({2, 3}, {});
-  recipe.nodes.push_back({"Identity", {"b"}, {"b"}, "circle", ""});
-  const Guard circle = guard_provider(graph_of(make_model(recipe)));
-  CHECK_EQUAL(circle.faults.at(0).withheld, "");
-  CHECK(circle.whole);
 }
 
 }  // namespace
