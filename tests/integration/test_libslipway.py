@@ -98,11 +98,7 @@ def with_library(sdk: Sdk, folder: Path) -> Path:
 
 def expected(target: str, folder: Path) -> bytes:
     """What the bundle's pte_runner makes of in.bin; both files are left in ``folder`` with the model."""
-    shutil.copy(program(), folder / "model.pte")
-    shape = (8, 64)
-    inputs = np.random.default_rng(5).standard_normal(shape).astype(np.float32)
-    np.save(folder / "in.npy", inputs)
-    (folder / "in.bin").write_bytes(inputs.tobytes())
+    examples.put_program(folder)
     bundle = builder.build(target, "lean")
     words = ["--model_path={}/model.pte", "--inputs={}/in.npy", "--output_file={}/out"]
     works(folder, target, bundle.path / runner_in(bundle.path), *words)

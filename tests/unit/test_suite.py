@@ -19,15 +19,12 @@ from core import environment
 from core.errors import HostError
 from core.files import write_atomic
 from core.paths import ROOT
-from tests.support import order
-from toolchains.targets import get_target
 from verify.suite import ahead, choosing, inputs, passed, runner, shared, times
 from verify.suite.inputs import Suite, Tree
 from verify.suite.runner import REST, UNITS
 
 QUICK = tuple(word for name in ("hypothesispytest", "xdist", "labgrid") for word in ("-p", f"no:{name}"))
 """Options against plugins that take a second to load."""
-STEMS = {file.stem for file in (ROOT / "tests").glob("*/test_*.py")}
 LINT = ["ruff check", "ruff format", "mypy", "clang-format", "shellcheck"]
 
 
@@ -98,18 +95,6 @@ def test_a_run_keeps_its_times_and_those_of_the_last_whole_one_stay(folder: Path
     assert whole.ended in times.TIMES.text()
 
 
-@pytest.mark.parametrize("count", [1, 2, 6])
-def test_each_file_is_in_one_part_and_the_parts_are_balanced(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = {f"tests/integration/test_{number}.py": 10.0 * number for number in range(1, 30)}
-    monkeypatch.setattr(times, "seconds", lambda: kept)
-    files = [*kept, "tests/unit/test_new.py", "tests/faults/test_new.py"]
-    parts = [choosing.part(files, number, count) for number in range(1, count + 1)]
-    assert sorted(file for part in parts for file in part) == sorted(files)
-    loads = [sum(kept.get(file, 30.0) for file in part) for part in parts]
-    assert max(loads) - min(loads) < 40.0
-    assert parts == [choosing.part(files[::-1], number, count) for number in range(1, count + 1)]
-
-
 def test_the_parts_of_a_run_are_all_of_it() -> None:
     parts = [runner.steps(Choice(all=True, shard=f"{number}/3")) for number in (1, 2, 3)]
     assert [[step.name for step in part] for part in parts] == [[*LINT, UNITS, REST], [UNITS, REST], [UNITS, REST]]
@@ -117,17 +102,6 @@ def test_the_parts_of_a_run_are_all_of_it() -> None:
     there = [path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").glob("*/test_*.py")]
     assert sorted(given) == sorted(there)
     assert [step.files for part in parts for step in part if step.name != REST and step.files] == []
-
-
-def test_every_name_is_a_files_and_what_is_built_is_offered() -> None:
-    named = [*order.FIRST, *order.LAST]
-    assert len(set(named)) == len(named)
-    assert {name.partition("[")[0] for name in (*named, *order.APART, *order.BY_PARAMETER)} <= STEMS
-    for name in named:
-        assert ("[" in name) == (name.partition("[")[0] in order.BY_PARAMETER)
-    assert len(set(ahead.PRODUCTS)) == len(ahead.PRODUCTS)
-    for name, engine in ahead.PRODUCTS:
-        assert engine == "native" or get_target(name).engine(engine) == engine
 
 
 FILES = {
@@ -288,12 +262,6 @@ def test_what_its_commands_loaded_counts_too(tree: Path) -> None:
     passed.learn(tree / "said", ALL)
     (tree / "core/far.py").write_text("F = 2\n")
     assert [file for file, digest in digests(tree).items() if before[file] != digest] == [A]
-
-
-def test_what_was_skipped_runs_again_and_the_others_do_not(tree: Path, whole: Callable[..., list[str]]) -> None:
-    (tree / B).write_text("import pytest\n@pytest.mark.skip\ndef test_b(): pass\n")
-    assert whole() == ["test_a", "test_b", "test_prose"]
-    assert whole() == ["test_b"], "a skipped test did not pass"
 
 
 FOLDERS = ("tests/integration/", "tests/faults/")
