@@ -18,12 +18,9 @@ from typing import Any
 import pytest
 
 from core.paths import ROOT
-from deploy.virtual import image
 from deploy.virtual import machines as virtual
-from deploy.virtual.spec import get_spec
 from deploy.virtual.supervisor import MOST_PRINTED, Folder, Launch, Process, State, read_state
 from tests.support.processes import wait_for
-from toolchains.debian.client import ArchiveError
 
 # Stands for QEMU: listens where it is told, like a forwarded port, and says which process it is.
 MACHINE = """
@@ -203,24 +200,3 @@ def test_a_port_that_was_taken_meanwhile_is_not_the_end(folder: Folder) -> None:
         with socket.create_connection(("127.0.0.1", state.port), 5):
             pass
         assert (folder.path / "machine.pid.tries").read_text() == "xxx"
-
-
-@pytest.mark.parametrize(("half", "suites"), [(True, ["trixie", "sid"]), (False, ["trixie"])])
-def test_a_half_updated_suite_is_replaced(half: bool, suites: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    def tree(suite: str, *_: object, **__: object) -> Path:
-        asked.append(suite)
-        if suite == "trixie":
-            raise ArchiveError("Reading the list failed.", "", "", half_updated=half)
-        return Path(suite)
-
-    monkeypatch.setattr("toolchains.debian.packages.tree", tree)
-    monkeypatch.setattr(image, "_kernel_packages", lambda spec: [])
-    spec = get_spec("phone-armv7")
-    if len(suites) == 2:
-        assert image.trees(spec) == (Path("bookworm"), Path("sid"))
-    else:
-        with pytest.raises(ArchiveError):
-            image.trees(spec)
-    assert asked == ["bookworm", *suites]
