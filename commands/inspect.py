@@ -77,7 +77,7 @@ class Run:
 
 
 def run(request: Inspect) -> None:
-    """Print a run's operators.
+    """Print a run's operators: those that took longest first; without times, in the order in which they ran.
 
     Raises:
         SlipwayError: no such run, a run without ETDump, a damaged file, an ETRecord of another program.
@@ -87,35 +87,16 @@ def run(request: Inspect) -> None:
     if request.values:
         _values(request, source, patterns)
         return
-    _check(request, source)
     _print(request, read(source), patterns)
 
 
 def _print(request: Inspect, first: Run, patterns: list[str]) -> None:
     from models.inspection import report
-    from models.inspection.report import matches, sort
+    from models.inspection.report import matches
 
-    source = first.source
-    rows = [row for row in sort(first.rows, _order(request, source)) if matches(row, patterns)]
+    rows = sorted((row for row in first.rows if matches(row, patterns)), key=lambda row: -(row.share or 0.0))
     caption = _caption(first, len(rows))
-    report.show(request.json, rows, _title(first), caption, first.facts, times=not source.emulated)
-
-
-def _order(request: Inspect, source: Source) -> str:
-    return request.sort or ("order" if source.emulated else "share")
-
-
-def _check(request: Inspect, source: Source) -> None:
-    """Refuse what the run does not have, before anything heavy is imported."""
-    from models.inspection.report import TIMES, sort
-
-    sort((), _order(request, source))
-    if source.emulated and request.sort in TIMES:
-        raise NotSupportedError(
-            f"{source.name} has no times to show.",
-            f"{source.result.device} is emulated: its times are the emulator's",
-            "the same with --sort order, name, module, kernel or count",
-        )
+    report.show(request.json, rows, _title(first), caption, first.facts, times=not first.source.emulated)
 
 
 def find(name: str, record: Path | None) -> Source:

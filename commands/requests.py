@@ -394,7 +394,7 @@ class Inspect(Reported):
     executions are apart from timed ones. With --values it shows how far each operator's results are from PyTorch's,
     and names the first one beyond the tolerance. docs/compare.md explains the columns.
 
-    Example: ./inv inspect local-mlp-fp32-lean --sort p50 --only conv
+    Example: ./inv inspect local-mlp-fp32-lean --only conv
     """
 
     letters = False
@@ -402,18 +402,11 @@ class Inspect(Reported):
     run: str = option(
         "a result's name (local-mlp-fp32-lean), its file, its folder, or its ETDump (run.etdp)", positional=True
     )
-    sort: str = option("share, min, p10, p50, p90, max, warmup, count, name, module, kernel or order (default: share)")
     only: str = option(
         "only operators with one of these words in name, module, line or kernel, as 'conv* layers.0 portable'"
     )
     etrecord: str = option("the program's ETRecord (default: the one of dist/programs)")
     values: bool = option("compare what each operator gave with PyTorch's (of a deploy with --values)", False)
-
-    def _check(self) -> None:
-        if self.values and "sort" in self.typed:
-            raise UsageError(
-                "--values cannot be used with --sort.", "it compares numbers, not times", "./inv inspect RUN --values"
-            )
 
 
 class Clean(Reported):

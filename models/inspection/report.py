@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import fnmatch
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from core import console
-from core.errors import UsageError
 from models.inspection.dump import Execution, parts
 from models.inspection.origins import Origin
 
@@ -136,35 +135,6 @@ def rows(
             share = sum(warm) / whole if whole else None
             found.append(replace(row, count=len(warm), times=Times.of(warm), warmup=Times.of(cold), share=share))
     return tuple(found)
-
-
-def _time(name: str) -> Callable[[Row], Any]:
-    return lambda row: -(getattr(row.times, name) if row.times else -1.0)
-
-
-ORDERS: dict[str, Callable[[Row], Any]] = {
-    "order": lambda _row: 0,
-    "name": lambda row: row.name,
-    "module": lambda row: ((row.origin or Origin()).module, row.instruction),
-    "kernel": lambda row: row.kernel.name if row.kernel else "\uffff",
-    "count": lambda row: -row.count,
-    "share": lambda row: -(row.share or 0.0),
-    "warmup": lambda row: -(row.warmup.total if row.warmup else -1.0),
-    **{name: _time(name) for name in ("min", "p10", "p50", "p90", "max")},
-}
-"""What rows can be sorted by; times and shares: the largest first. Equal ones keep the order in which they ran."""
-TIMES = frozenset(("share", "warmup", "min", "p10", "p50", "p90", "max"))
-
-
-def sort(found: Sequence[Row], by: str) -> tuple[Row, ...]:
-    """The rows in another order.
-
-    Raises:
-        UsageError: there is no such order.
-    """
-    if by not in ORDERS:
-        raise UsageError(f"There is no order {by!r}.", f"they are {', '.join(ORDERS)}", "--sort p50")
-    return tuple(sorted(found, key=ORDERS[by]))
 
 
 def matches(row: Row, patterns: Sequence[str]) -> bool:

@@ -88,7 +88,7 @@ def test_a_command_of_the_manual(line: str, capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_operator_has_its_module_line_and_times(inspect: Inspect, engine: str) -> None:
-    found = inspect(f"local-mixed-fp32-{engine}", "--sort", "order")
+    found = inspect(f"local-mixed-fp32-{engine}")
     assert found["executions"] == {"timed": 10, "warmup": 1} and found["notes"] == []
     rows = {row["name"]: row for row in found["rows"]}
     assert {row["count"] for row in rows.values()} == {10}
