@@ -84,41 +84,48 @@ typedef float ON(Vector) __attribute__((vector_size(ON(kBytes))));
 #endif
 
 // sum + one * one, in one instruction where the processor has it.
-inline void ON(add_product)(ON(Vector) * sum, ON(Vector) one) {
+inline void ON(add_product)(ON(Vector) * sum, ON(Vector) * one) {
 #if defined(__ARM_NEON) && !defined(__aarch64__)
-  asm("vmla.f32 %q0, %q1, %q1" : "+w"(*sum) : "w"(one));  // NOLINT(hicpp-no-assembler)
+  asm("vmla.f32 %q0, %q1, %q1" : "+w"(*sum) : "w"(*one));  // NOLINT(hicpp-no-assembler)
 #elif !defined(SLIPWAY_REGISTER)
-  asm("vmla.f32 %0, %1, %1" : "+t"(*sum) : "t"(one));  // NOLINT(hicpp-no-assembler)
+  asm("vmla.f32 %0, %1, %1" : "+t"(*sum) : "t"(*one));  // NOLINT(hicpp-no-assembler)
 #else
-  asm volatile("" : "+" SLIPWAY_REGISTER(one));  // or the compiler would multiply once for all
-  *sum += one * one;
+  asm volatile("" : "+" SLIPWAY_REGISTER(*one));  // or the compiler would multiply once for all
+  *sum += *one * *one;
 #endif
 }
 
 // A compiler that knew the number could compute the sums ahead.
 volatile float ON(g_one) = 1;
 
-double ON(total)(const ON(Vector) * sums, std::size_t count) {
+inline double ON(total)(ON(Vector) sum) {
+  float lanes[ON(kLanes)];
+  __builtin_memcpy(lanes, &sum, sizeof lanes);
   double all = 0;
-  for (std::size_t i = 0; i < count * ON(kLanes); ++i) {
-    all += static_cast<double>(reinterpret_cast<const float*>(sums)[i]);
+  for (std::size_t i = 0; i < ON(kLanes); ++i) {
+    all += static_cast<double>(lanes[i]);
   }
   return all;
 }
 
 double ON(multiply_add)(std::size_t steps) {
   ON(Vector) sums[ON(kSums)] = {};
-  const ON(Vector) one = ON(Vector){} + ON(g_one);
+  ON(Vector) one = ON(Vector){} + ON(g_one);
   for (std::size_t step = 0; step < steps; step += 4) {
 #pragma GCC unroll 4
     for (std::size_t repeat = 0; repeat < 4; ++repeat) {
 #pragma GCC unroll 32
       for (std::size_t i = 0; i < ON(kSums); ++i) {
-        ON(add_product)(&sums[i], one);
+        ON(add_product)(&sums[i], &one);
       }
     }
   }
-  return ON(total)(sums, ON(kSums));
+  double all = 0;
+#pragma GCC unroll 32
+  for (std::size_t i = 0; i < ON(kSums); ++i) {
+    all += ON(total)(sums[i]);
+  }
+  return all;
 }
 
 double ON(read)(const float* from, std::size_t count) {
@@ -132,7 +139,12 @@ double ON(read)(const float* from, std::size_t count) {
       sums[i] += *reinterpret_cast<const ON(Vector)*>(from + i * ON(kLanes));
     }
   }
-  return ON(total)(sums, ON(kReadSums));
+  double all = 0;
+#pragma GCC unroll 32
+  for (std::size_t i = 0; i < ON(kReadSums); ++i) {
+    all += ON(total)(sums[i]);
+  }
+  return all;
 }
 
 constexpr RooflineLoops ON(kLoops) = {ON(kFeature), ON(kSums) * ON(kLanes), ON(kReadSums) * ON(kLanes),
