@@ -232,7 +232,7 @@ def judged(found: Result, program: Path, prompt: Prompt, *, greedy: bool) -> Res
         rows.append(
             Comparison(
                 name="tokens", dtype="int64", shape=chosen.shape, verdict=verdict, different=different,
-                outside=outside, elements=len(chosen), tolerance=Tolerance(atol=0, rtol=0, why="exact"),
+                outside=outside, elements=len(chosen), max_abs=float(behind.max()), tolerance=near,
             )
         )  # fmt: skip
     outputs = tuple(rows)
