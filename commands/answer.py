@@ -19,7 +19,7 @@ from core.plain import plain
 from deploy.run.events import Event, Listener
 from deploy.run.result import Result
 from deploy.run.settings import Prompt
-from models.text.source import context_of, is_language, zoo
+from models.text.source import is_language, number_of, zoo
 
 if TYPE_CHECKING:
     from models.text.tokenizer import Tokenizer
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 _USUAL = 256
 """Tokens to generate."""
 _SAMPLING = ("temperature", "top_k", "top_p", "seed")
-_TIMES, _LEAST = 2.0, 1e-4
+_TIMES, _LEAST, _PLAIN = 2.0, 1e-4, 0.1
 """How far scores may be from upstream's, in times of how far upstream's are from each other when the prompt
 is read in another order, and at least in parts of the scores' spread. One rounding of an 8-bit activation that falls
-otherwise moves all later ones."""
+otherwise moves all later ones. Plain attention adds in the same order whatever is read together, and so hides that on
+one processor; on another one SmolLM2's scores move by 8 % of their spread."""
 
 
 def check_prompt(request: Deploy) -> None:
@@ -108,7 +109,7 @@ def prompted(request: Deploy, program: Path | None) -> Iterator[tuple[Prompt | N
     text = request.prompt or _text_of(Path(request.prompt_file))
     tokenizer = _tokenizer(request, program)
     numbers = tokenizer.encode(text)
-    if room := context_of(program):
+    if room := number_of(program, "context"):
         _check_room(len(numbers), room)
     flags = flags_of(request, tokenizer)
     with tempfile.TemporaryDirectory(prefix="slipway-prompt-") as folder:
@@ -220,7 +221,8 @@ def judged(found: Result, program: Path, prompt: Prompt, *, greedy: bool) -> Res
             return found
         first, other, scores = Path(scratch) / "first.npy", scores[0], scores[1:]
         np.save(first, scores[0])
-        atol = max(_TIMES * float(np.abs(scores[0] - other).max()), _LEAST * float(np.ptp(scores[0])))
+        least = _PLAIN if number_of(program, "plain") else _LEAST
+        atol = max(_TIMES * float(np.abs(scores[0] - other).max()), least * float(np.ptp(scores[0])))
         near = Tolerance(atol=atol, rtol=0, why="upstream's runtime, when it reads the prompt in another order")
         rows = [compare("scores", results_dir() / found.key / "output1.npy", first, near)]
     if greedy:
@@ -232,7 +234,7 @@ def judged(found: Result, program: Path, prompt: Prompt, *, greedy: bool) -> Res
         rows.append(
             Comparison(
                 name="tokens", dtype="int64", shape=chosen.shape, verdict=verdict, different=different,
-                outside=outside, elements=len(chosen), tolerance=Tolerance(atol=0, rtol=0, why="exact"),
+                outside=outside, elements=len(chosen), max_abs=float(behind.max()), tolerance=near,
             )
         )  # fmt: skip
     outputs = tuple(rows)

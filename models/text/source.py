@@ -156,11 +156,11 @@ def find(model: str, scheme: str = "", options: Mapping[str, str] | None = None)
     return Language(model, stem, path.resolve(), None, scheme, **numbers, plain=attention == "plain")
 
 
-def context_of(program: Path) -> int:
-    """Tokens that a program of `exported` holds, of its file or folder; 0 if it is another's."""
+def number_of(program: Path, name: str) -> int:
+    """Of a program of `exported`, its file or folder: ``context`` in tokens, or ``plain``; 0 if it is another's."""
     folder = program if program.is_dir() else program.parent
     try:
-        return int(json.loads((folder / _RECORD).read_text(encoding="utf-8"))["context"])
+        return int(json.loads((folder / _RECORD).read_text(encoding="utf-8"))[name])
     except (OSError, ValueError, KeyError, TypeError):
         return 0
 
@@ -202,7 +202,7 @@ def exported(language: Language, force: bool = False) -> Path:
         with new_folder(language.folder) as folder:
             seconds = _run(language, folder)
             made = {"key": key, "model": language.model, "scheme": language.scheme, "context": language.context}
-            write_json(folder / _RECORD, {**made, "seconds": round(seconds, 1)})
+            write_json(folder / _RECORD, {**made, "plain": language.plain, "seconds": round(seconds, 1)})
     note(f"{language.name}: {size(language.program.stat().st_size)}, {seconds:.0f} s -> {shown(language.folder)}")
     return language.program
 
