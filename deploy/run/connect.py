@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from deploy.transport.ssh.config import Address
 
 
-WINDOWS = "for_windows"
-"""What the version of Windows' own SSH server says of itself: ``OpenSSH_for_Windows_9.5``."""
-
-
 def ready(device: Device, target: str = "") -> None:
     """Prepare the first connection, outside of every deadline: start a virtual device, fetch an emulator.
 
@@ -34,10 +30,6 @@ def ready(device: Device, target: str = "") -> None:
         from deploy.virtual import machines as virtual
 
         virtual.ensure(device.virtual)
-    if device.transport == "ssh" and device.target.startswith("windows-"):
-        from deploy.transport.windows.transport import program
-
-        program()
     if device.source == "labgrid":
         from core.environment import ensure
 
@@ -45,7 +37,7 @@ def ready(device: Device, target: str = "") -> None:
 
 
 def open_device(device: Device, deadline: Deadline = NEVER) -> Transport:
-    """Connect to ``device``; a virtual one is started first. Use it in a ``with`` block.
+    """Connect to ``device``; a virtual one is started first, a lab's is `borrowed` first. Use it in a ``with`` block.
 
     Raises:
         UnreachableError, HostKeyError, AuthenticationError, ConfigError
@@ -54,12 +46,7 @@ def open_device(device: Device, deadline: Deadline = NEVER) -> Transport:
         from deploy.transport.local import LocalTransport
 
         return LocalTransport(device.name)
-    connect = open_adb if device.transport == "adb" else _open_ssh
-    if device.source == "labgrid":
-        from deploy.lab.labgrid import open_place
-
-        return open_place(device, deadline, connect)
-    return connect(device, deadline)
+    return open_adb(device, deadline) if device.transport == "adb" else _open_ssh(device, deadline)
 
 
 def open_adb(device: Device, deadline: Deadline = NEVER) -> AdbTransport:
@@ -97,7 +84,7 @@ def ssh_address(device: Device) -> Address:
     if device.source == "labgrid":
         from deploy.lab.labgrid import locate
 
-        device = locate(device, NEVER)
+        device = locate(device)
     found = configured(device.name, device.host, device.user, device.port, device.jump, listed=_listed(device))
     if device.key:
         found = replace(found, key=device.key, key_given=True, keys=())
@@ -119,14 +106,9 @@ def _listed(device: Device) -> bool:
 def _open_ssh(device: Device, deadline: Deadline) -> Transport:
     from deploy.transport.base import MacTransport
     from deploy.transport.ssh.transport import open_ssh
+    from deploy.transport.ssh.windows import VERSION, WindowsTransport
 
     found = open_ssh(ssh_address(device), deadline)
-    if WINDOWS not in found.server:
-        return MacTransport(found) if device.target.startswith("macos-") else found
-    from deploy.transport.windows.transport import WindowsTransport
-
-    try:
-        return WindowsTransport(found, deadline)
-    except BaseException:
-        found.close()
-        raise
+    if VERSION in found.server:
+        return WindowsTransport(found)
+    return MacTransport(found) if device.target.startswith("macos-") else found

@@ -100,6 +100,8 @@ class Transport(Protocol):
     """A connection to one device. Close it by leaving its ``with`` block."""
 
     name: str
+    posix: bool = True
+    """Whether it has a POSIX shell, as all but Windows have."""
 
     @property
     def longest(self) -> int:

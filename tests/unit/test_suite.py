@@ -315,8 +315,7 @@ def needs(name: str) -> frozenset[str]:
     [
         ("deploy/transport/ssh/auth.py", ("deploy_pi", "cuts", "ssh_ways", "windows_device"), ("lean_operators",)),
         ("deploy/transport/adb/transport.py", ("virtual_phone", "hostile_adb"), ("deploy_local", "lean_operators")),
-        ("deploy/transport/windows/__init__.py", ("windows_device",), ("deploy_local", "deploy_pi", "virtual_phone")),
-        ("deploy/lab/places.py", ("labgrid", "labgrid_power"), ("deploy_pi", "runner")),
+        ("deploy/lab/labgrid.py", ("labgrid", "labgrid_power"), ("deploy_pi", "runner")),
         ("deploy/virtual/virtual.toml", ("deploy_pi", "virtual_machines", "labgrid"), ("recipes",)),
         ("deploy/scripts/probe.sh", ("deploy_pi", "deploy_local", "userlands"), ("recipes",)),
         ("deploy/run/preflight.py", ("deploy_local", "deploy_pi", "matrix"), ("native", "runner")),

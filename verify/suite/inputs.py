@@ -41,7 +41,6 @@ CHOSEN: Mapping[str, tuple[str, ...]] = {
     "deploy.lab": ("lab",),
     "deploy.transport.adb": _ANDROID,
     "deploy.transport.ssh": _REMOTE,
-    "deploy.transport.windows": ("windows",),
     "deploy.virtual": ("virtual",),
     "models.onnx": ("onnx",),
 }
