@@ -18,9 +18,9 @@ from deploy.devices.inventory import Device
 from deploy.devices.probe import device_root, probe
 from deploy.run import collect, generate, preflight, runner
 from deploy.run.compare import Comparison
+from deploy.run.connect import machine_of
 from deploy.run.events import Step, Steps
 from deploy.run.job import Job, Sized, cache_flags, cache_name
-from deploy.run.machine import machine_of
 from deploy.run.needs import ProgramNeeds, bundle_digest
 from deploy.run.preflight import Finding
 from deploy.run.result import (

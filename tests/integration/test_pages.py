@@ -20,8 +20,8 @@ import pytest
 
 from core.errors import BuildError
 from deploy.devices.inventory import Device
-from deploy.matrix import html as matrix_html
 from deploy.matrix.model import Matrix, Round, Times
+from deploy.matrix.pages import html as matrix_html
 from deploy.matrix.plan import Exportable
 from tests.conftest import Inv
 from tests.support.matrices import OUTPUT, cell, impossible, matrix, passed, problem
@@ -230,9 +230,7 @@ def shown() -> Matrix:
 
 
 def matrix_page() -> str:
-    found = shown()
-    before = [found.model_copy(update={"created": f"2026-11-1{day}T04:00:00.000Z"}) for day in range(3)]
-    return matrix_html.text(found, before)
+    return matrix_html(shown())
 
 
 COUNT = "document.getElementById('count').textContent"
