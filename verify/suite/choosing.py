@@ -39,7 +39,6 @@ PROVES: Mapping[str, str] = {
     "deploy/store": "vouched roots transfer",
     "deploy/transport/adb": "hostile_adb",
     "deploy/transport/ssh": "ssh_ways ssh_trust",
-    "deploy/transport/windows": "windows_device",
     "deploy/virtual": "virtual_pi",
     "models": "warm",
     "models/inspection": "inspect",
