@@ -24,7 +24,7 @@ from core.paths import ROOT, cache_dir, portable
 from core.processes import commands
 from core.processes.commands import process, quote
 from toolchains import tools
-from toolchains.compilers import ccache, hardening
+from toolchains.compilers import ccache, families
 from toolchains.compilers.families import Compilers, family
 from toolchains.debian import deb, fetch_source
 from toolchains.targets import Target, host_target
@@ -326,7 +326,7 @@ def render(
     # The text is a configuration file of ours, not a page: there is nothing to escape.
     engine = Environment(undefined=StrictUndefined, trim_blocks=True, autoescape=False)  # noqa: S701
     template = engine.from_string(_TEMPLATE)
-    hard = hardening.flags(target)
+    hard = families.hardening(target)
     optimized = () if build_type == "Debug" else hard.optimized
     # __FILE__ in the SDK's and in the C++ library's headers would carry this machine's paths, and the user's name, to
     # every device. The last map that fits is taken.

@@ -288,3 +288,20 @@ def reference(graph: dict[str, Any]) -> str:
     """The package's recipe in Conan's graph, with its revision."""
     nodes = graph["nodes"].values()
     return next(str(node["ref"]) for node in nodes if node.get("name") == _NAME)
+
+
+LOCKED = ROOT / "locks" / "conan.lock"
+"""Which recipes of the checkout its packages are made by, to the last byte; the same on every machine. Builds pin the
+revisions that the files have at that moment (`conan.lockfile`); this one is for those who use the recipes with Conan
+itself, and in it a review sees which packages a change makes anew. ``python -m toolchains.bundle.conan_packages``
+writes it again."""
+
+
+def current() -> str:
+    """The content that `LOCKED` must have for the current recipes."""
+    with locked(conan.LOCK):
+        return conan.lockfile(cache_dir("logs") / "lock.log").read_text(encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_atomic(LOCKED, current())
