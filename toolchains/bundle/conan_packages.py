@@ -149,11 +149,6 @@ def _build(request: Request, package: _Missing, heard: Heard | None) -> None:
 
         argv = ["install", *package.arguments, *request.words, how, "--envs-generation=false"]
         conan.conan(argv, log=request.log, what=request.what, heard=hear)
-        if conan.uploads():
-            one = f"{package.reference}:{package.package_id}"
-            conan.conan(
-                ["upload", one, f"--remote={conan.SHARED}", "--confirm"], log=request.log, what=f"Sharing {name}"
-            )
         # Thousands of object files that are not needed any more; other builds remove their own.
         conan.conan(["cache", "clean", f"{package.reference}:{package.package_id}", "--build"], log=request.log)
 
@@ -169,8 +164,6 @@ def words(target: Target, toolchain: str, log: Path, sources: str = "") -> list[
         chosen = conan.sources(sources, log) if sources else []
         lockfile = conan.lockfile(log)
     pinned = [f"--lockfile={lockfile}", "--lockfile-partial", f"--remote={conan.remote()}"]
-    if conan.shared():
-        pinned.append(f"--remote={conan.SHARED}")
     return [f"--profile:host={host}", f"--profile:build={own}", *chosen, *pinned]
 
 
