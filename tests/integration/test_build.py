@@ -12,10 +12,11 @@ import pytest
 from core.formats.bundle import MANIFEST, RUNNER, Bundle
 from tests.support.processes import ran
 from toolchains.bundle import builder
+from toolchains.compilers import families, zig
 from toolchains.compilers.libstdcxx import sysroot
 from toolchains.emulation import emulators
 from toolchains.inspect import needs as inspect
-from toolchains.targets import Target, get_target
+from toolchains.targets import Target, get_target, load_targets
 
 pytestmark = pytest.mark.build
 
@@ -77,3 +78,25 @@ def test_a_bundle_is_whole_and_says_what_it_needs(bundle: Bundle, dist_folder: P
 def test_it_runs_on_every_cpu_of_the_table(name: str, cpu: str, dist_folder: Path) -> None:
     target = get_target(name)
     assert "XnnpackBackend" in run_runner(builder.build(name).path, target, cpu)["backends"]
+
+
+BEYOND = {
+    "x86_64": ("__SSE3__", "__AVX__"),
+    "i686": ("__SSE3__", "__AVX__"),
+    "aarch64": ("__ARM_FEATURE_ATOMICS", "__ARM_FEATURE_DOTPROD", "__ARM_FEATURE_FP16_VECTOR_ARITHMETIC"),
+    "armv7l": ("__ARM_FEATURE_FMA", "__ARM_ARCH 8"),
+    "armv6l": ("__ARM_NEON", "__ARM_ARCH 7", "__ARM_ARCH 8"),
+}
+"""Macros of instructions that a machine's floor lacks."""
+
+
+@pytest.mark.parametrize("name", [name for name, target in load_targets().items() if target.os not in ("macos", "ios")])
+def test_compilers_know_what_the_floor_of_a_target_lacks(name: str) -> None:
+    """What a compiler may use everywhere, because no check of the processor comes before it."""
+    target = get_target(name)
+    words = [zig.ensure(target).cc, *families.hardening(target).compile, "-O2", "-E", "-dM", "-x", "c", os.devnull]
+    said = ran(words).stdout
+    macros = {line.removeprefix("#define ").strip() for line in said.splitlines()}
+    known = macros | {macro.partition(" ")[0] for macro in macros}
+    assert "__OPTIMIZE__" in known
+    assert [macro for macro in BEYOND[target.machine] if macro in known] == []

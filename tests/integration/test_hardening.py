@@ -12,7 +12,7 @@ import pytest
 
 from core.paths import ROOT
 from tests.support.processes import ran
-from toolchains.compilers import hardening, zig
+from toolchains.compilers import families, zig
 from toolchains.compilers.libstdcxx import sysroot
 from toolchains.emulation import emulators, wine
 from toolchains.inspect import checks as hardened
@@ -75,7 +75,7 @@ def made(
     target: Target, folder: Path, code: str, off: str = "", extra: Sequence[str] = (), language: str = "c"
 ) -> Path:
     """A program of ``code``, compiled and linked as the profile says, without the property ``off``."""
-    compilers, flags = zig.ensure(target), hardening.flags(target)
+    compilers, flags = zig.ensure(target), families.hardening(target)
     source, built = folder / f"source.{language}", folder / f"program{'.exe' if target.os == 'windows' else ''}"
     source.write_text(code, encoding="utf-8")
     compiler = compilers.cc if language == "c" else compilers.cxx
@@ -177,7 +177,7 @@ def test_the_guard_of_the_stack_on_windows(tmp_path: Path) -> None:
     target = get_target("windows-x86_64")
     ours = tmp_path / "guard.o"
     source = ROOT / "runtime/base/stack_guard_windows.cpp"
-    compilers, flags = zig.ensure(target), hardening.flags(target)
+    compilers, flags = zig.ensure(target), families.hardening(target)
     subprocess.run([compilers.cxx, *flags.compile, "-O2", "-std=c++17", "-c", source, "-o", ours], check=True)
     program = made(target, tmp_path, GUARD, extra=[os.fspath(ours)], language="cpp")
     assert hardened.lacking(target, inspect.read(program)) == ()

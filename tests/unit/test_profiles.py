@@ -19,7 +19,7 @@ from core.errors import BuildError, ConfigError
 from core.paths import ROOT
 from toolchains.bundle import conan, profiles
 from toolchains.bundle.profiles import BUILD, Profile
-from toolchains.compilers import ccache, hardening, zig
+from toolchains.compilers import ccache, families, zig
 from toolchains.compilers.families import Compilers, cross_conf
 from toolchains.debian import packages as debian
 from toolchains.inspect import checks
@@ -145,7 +145,7 @@ def test_every_target_promises_something_and_its_profile_has_the_flags(target: T
     assert {"pie", "nx", "stack_protector"} <= set(names) <= set(ALL)
     assert ("high_entropy" in names) == (target.os == "windows" and target.machine in ("x86_64", "aarch64"))
     assert {"relro", "bind_now"} <= set(names) or target.os in ("windows", "macos", "ios")
-    flags = hardening.flags(target)
+    flags = families.hardening(target)
     values = profile(conan.render(target, compilers(target)))
     for language in ("cflags", "cxxflags"):
         words = json.loads(values[f"tools.build:{language}"])

@@ -31,7 +31,7 @@ from core.formats.bundle import Native
 from core.formats.program import DESCRIPTION
 from core.paths import ROOT, cache_dir, programs_dir
 from core.processes.commands import process
-from toolchains.compilers import hardening, zig
+from toolchains.compilers import families, zig
 from toolchains.targets import Target, load_targets
 
 PRODUCTS = (
@@ -71,7 +71,7 @@ def libraries(target: Target) -> None:
     Raises:
         subprocess.CalledProcessError: the program could not be compiled or linked.
     """
-    compilers, flags = zig.ensure(target), hardening.flags(target)
+    compilers, flags = zig.ensure(target), families.hardening(target)
     compiled, linked = [*flags.compile, *flags.optimized], [*flags.link, *flags.program]
     with tempfile.TemporaryDirectory(prefix="slipway-ahead-") as folder:
         Path(folder, "main.cpp").write_text(_PROGRAM, encoding="utf-8")
