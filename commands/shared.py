@@ -16,7 +16,7 @@ HOW, FAILS = "How to run and to measure it", "When it takes long or fails"
 CELLS, REPORTS = "Which cells", "Reports and baselines"
 COMPARED, ACCURACY = "What is compared", "How accuracy is measured"
 VARIANTS = "other partitioners or options besides the usual ones, with blanks between: 'none group=64'"
-SAMPLES = "inputs to calibrate with and to check on: a folder of pictures or .npy, FILE.npz, FILE.py:FUNCTION"
+SAMPLES = "inputs for the reference and to calibrate with: a folder of pictures or .npy, FILE.npz, FILE.py:FUNCTION"
 
 
 def device_names() -> Iterable[str]:

@@ -136,7 +136,7 @@ def _whole(node: Any) -> bool:
     return isinstance(value, torch.Tensor) and not value.is_floating_point()
 
 
-def _xnnpack_quantizer(chosen: Callable[[Any], bool], per_channel: bool = True, dynamic: bool = False) -> Any:
+def _xnnpack_quantizer(chosen: Callable[[Any], bool], *, dynamic: bool = False) -> Any:
     """Upstream's quantizer for XNNPACK, which leaves whole numbers as they are.
 
     Args:
@@ -160,7 +160,7 @@ def _xnnpack_quantizer(chosen: Callable[[Any], bool], per_channel: bool = True, 
             model.recompile()
             return model
 
-    config = get_symmetric_quantization_config(is_per_channel=per_channel, is_dynamic=dynamic)
+    config = get_symmetric_quantization_config(is_per_channel=True, is_dynamic=dynamic)
     return Quantizer().set_global(config).set_filter_function(lambda node: not _whole(node) and chosen(node))
 
 
@@ -188,9 +188,7 @@ def _static(model: Prepared, options: Options) -> Quantized:
     if options.quantizer:
         quantizer = _made_by_user(options.quantizer)
     else:
-        quantizer = _xnnpack_quantizer(
-            lambda node: kind_of(options.layers, module_path(node)) != "float", not options.per_tensor
-        )
+        quantizer = _xnnpack_quantizer(lambda node: kind_of(options.layers, module_path(node)) != "float")
     samples = model.calibration or (model.inputs,)
     program = _explained(
         "Static quantization", "./inv export --scheme fp32 shows whether the model exports at all",

@@ -139,7 +139,7 @@ def check_format(format: str, scheme: str, partitioners: Sequence[str], options:
             f"./inv export --format onnx --scheme {ONNX_SCHEMES[0]}",
             [scheme],
         )
-    quantizing = ("group", "bits", "per_tensor", "layers", "quantizer", "strict")
+    quantizing = ("group", "layers", "quantizer", "strict")
     given = [*partitioners, *options.partitioner_arguments(), *(name for name in quantizing if getattr(options, name))]
     if given:
         raise ConfigError(

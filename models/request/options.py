@@ -27,13 +27,9 @@ class Options:
     weights: str = ""
     """``random`` instead of the trained weights of a zoo's model."""
     samples: str = ""
-    """Real inputs, to calibrate with and to check the program on: a folder, ``FILE.npz`` or ``FILE.py:FUNCTION``."""
+    """Real inputs, for the reference and to calibrate with: a folder, ``FILE.npz`` or ``FILE.py:FUNCTION``."""
     group: int = 0
     """Input features that share a weight's scale in a scheme with blocks; 0: the scheme's own number."""
-    bits: int = 0
-    """Of a weight with a scale for each output channel: 4 or 8; 0: the scheme's own number."""
-    per_tensor: bool = False
-    """One scale for all of a weight, in the static scheme."""
     layers: tuple[str, ...] = ()
     """``PATTERN:KIND``: layers whose names match are kept in ``float`` or get weights in ``int8`` or ``int4``."""
     quantizer: str = ""
@@ -132,7 +128,7 @@ def parse(value: Options | Mapping[str, Any] | None) -> Options:
             chosen[name] = words(given)
         elif name in ("weights", "quantizer", "samples"):
             chosen[name] = str(given)
-        elif name in ("group", "bits"):
+        elif name == "group":
             chosen[name] = _whole(name, given)
         else:
             chosen[name] = _flag(name, given)

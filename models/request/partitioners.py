@@ -201,15 +201,6 @@ def scheme_with(scheme: Scheme, options: Options) -> Scheme:
                 [str(options.group)],
             )
         scheme = replace(scheme, group=options.group, weights=f"int4, one scale per {options.group} input features")
-    if options.bits:
-        _only("bits", scheme.dynamic and not scheme.group, scheme, "qd8_qc8w")
-        if options.bits not in (4, 8):
-            raise ConfigError(f"Weights of {options.bits} bits are not possible.", "4 or 8", "bits=4")
-        weights = f"int{options.bits}, one scale per output channel"
-        scheme = replace(scheme, weight_bits=options.bits, weights=weights)
-    if options.per_tensor:
-        _only("per_tensor", scheme.method == "pt2e", scheme, "qs8")
-        scheme = replace(scheme, weights="int8, one scale per tensor")
     if options.quantizer:
         _only("quantizer", scheme.method == "pt2e", scheme, "qs8")
     if options.layers:

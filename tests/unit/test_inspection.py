@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from commands import inspect as command
-from commands.requests import Inspect
 from core.errors import AnswerError, ConfigError, NotSupportedError, ProgramError, UsageError
 from deploy.run.result import Result, write
 from models.inspection import dump, origins
@@ -73,6 +72,9 @@ def test_rows_add_up_to_the_timed_executions() -> None:
     assert sum(row.share or 0 for row in found.values()) == pytest.approx(1)
     assert found["Fully Connected (NC, F32) GEMM #1 @0"].share == pytest.approx(10 / 22)
     assert [row.provider for row in found.values()] == ["XnnpackBackend"] * 2 + ["runtime", "portable", "runtime"]
+    emulated = table(emulated=True)
+    assert list(emulated) == list(found)
+    assert {(row.count, row.times, row.warmup, row.share) for row in emulated.values()} == {(2, None, None, None)}
 
 
 @pytest.mark.parametrize(
@@ -202,10 +204,3 @@ def test_a_program_that_was_exported_again_is_refused(dist: Path) -> None:
     assert command.find(result.key, None).program == folder / "model.pte"
     (folder / "model.pte").write_bytes(b"changed")
     assert command.find(result.key, None).program is None
-
-
-def test_an_emulated_run_has_no_times_to_sort_by(dist: Path) -> None:
-    result = kept(dist, emulated=True)
-    with pytest.raises(NotSupportedError, match="no times") as caught:
-        command.run(Inspect(run=result.key, sort="p50"))
-    assert "emulated" in caught.value.cause
