@@ -139,9 +139,9 @@ class NodeCheck {
   void take(std::size_t bytes) { scratch_ += bytes; }
   std::size_t scratch() const { return scratch_; }
 
-  // "value 3 is fp32; fp16 is needed".
-  Fault input_fault(std::size_t i, const std::string& needed) const;
-  Fault output_fault(const std::string& needed, std::size_t i = 0) const;
+  // What is wrong with the node is said of one of its values.
+  Fault wrong_input(std::size_t i) const;
+  Fault wrong_output(std::size_t i = 0) const;
 
  private:
   const GraphNode& node_;
@@ -207,8 +207,8 @@ struct LayerTypes {
   xnn_datatype bias;
   xnn_datatype output;
 };
-// The node's types are in no row; `filter`: what a message calls the weights, "weights that are ".
-Fault types_fault(const NodeCheck& check, const LayerTypes* rows, std::size_t count, const char* filter);
+// The node's types are in no row.
+Fault types_fault(const NodeCheck& check, const LayerTypes* rows, std::size_t count);
 // Whether two values of 8-bit integers mean the same numbers; of other types always.
 bool same_quantization(const GraphFact& one, const GraphFact& other);
 // The types of input and output are the same, and among these.
