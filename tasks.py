@@ -221,7 +221,7 @@ def test(request: own.Test) -> None:
     from verify.suite import runner, times
 
     if request.times:
-        times.show(update=False)
+        times.show()
         return
     runner.run(request)
 
@@ -245,9 +245,9 @@ def fuzz(request: own.Fuzz) -> None:
 
 @task(own.Bench)
 def bench(request: own.Bench) -> None:
-    from verify.bench import language, operators, report
+    from verify.bench import language, report
 
-    {"nets": report, "operators": operators, "language": language}[request.what].run(request)
+    {"nets": report, "language": language}[request.what].run(request)
 
 
 @task(own.Peers)

@@ -29,7 +29,7 @@ def make_model():
     net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, stride=4), torch.nn.ReLU(), torch.nn.Flatten())
     return torch.nn.Sequential(net, torch.nn.Linear(8 * 16 * 16, 4)), (torch.rand(1, 3, 64, 64),)
 """
-REFUSED = {"./inv deploy --device pi --model mlp --partitioners vulkan": 13}
+REFUSED = {"./inv deploy --device pi --model mlp --partitioners vgf": 13}
 """Commands that a page shows because they fail, and their exit codes."""
 
 

@@ -241,20 +241,6 @@ def test_another_file_in_pips_own_folder_is_passed_over(
     assert _installed(environment) == "good"
 
 
-def test_the_same_wheel_under_a_new_lock_is_kept(environment: Path, addressed: Served) -> None:
-    digest = hashlib.sha256(addressed.data).hexdigest()
-    older = f"slipway-sample==1.0 \\\n    --hash=sha256:{'1' * 64} \\\n    --hash=sha256:{digest}\n"
-    kept = bootstrap.stamp(environment, "core")
-    kept.parent.mkdir()
-    kept.write_text(older)
-    assert not bootstrap.is_installed(environment, "core")
-    assert bootstrap.install("core", environment)
-    assert bootstrap.is_installed(environment, "core")
-    assert addressed.asked == []
-    kept.write_text(older.replace(digest, "2" * 64))
-    assert set(bootstrap.missing(environment, "core")) == {"slipway-sample"}
-
-
 TESTS = """\
 import core
 import deploy

@@ -10,7 +10,6 @@ import struct
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -240,18 +239,6 @@ def test_no_byte_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mod
     thorough = exported("thorough")
     assert quick.sha256 == thorough.sha256
     assert quick.delegated == thorough.delegated
-
-
-def test_each_pattern_has_the_operator_without_which_it_is_not_sought() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from executorch.backends.xnnpack.partition.graphs import bilinear_2d, sdpa
-
-        patterns = {"upsample_bilinear2d": bilinear_2d.get_graphs(), "softmax": sdpa.get_graphs()}
-    for part, graphs in patterns.items():
-        assert graphs
-        for pattern in graphs:
-            assert any(part in str(node.target) for node in pattern.graph.nodes), pattern.graph
 
 
 def test_a_copy_of_the_exporters_process_computes_with_large_tensors(

@@ -125,17 +125,6 @@ def test_bash_completes_with_it(inv: Inv) -> None:
     assert (done.stdout.splitlines(), done.stderr) == ([*wanted.values()], "")
 
 
-@pytest.mark.parametrize("words", [["depoly"], ["--complete", "--", "depl"]])
-def test_invoke_hands_over(inv: Inv, words: list[str]) -> None:
-    """An ``invoke`` of the user's own gives the same answer as ``./inv``."""
-    own = inv(*words)
-    other = subprocess.run(
-        [sys.executable, "-m", "invoke", *words], capture_output=True, text=True, cwd=ROOT, check=False
-    )
-    assert (own.returncode, own.stdout, own.stderr) == (other.returncode, other.stdout, other.stderr)
-    assert "deploy" in other.stdout + other.stderr
-
-
 @pytest.mark.parametrize(
     ("found", "environ", "said"),
     [
