@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from commands.requests import Inspect
 from core.console import shown
-from core.errors import ConfigError, MismatchError, NotSupportedError, ProgramError, UsageError, near
+from core.errors import ConfigError, NotSupportedError, ProgramError, UsageError, near
 from core.files import sha256_file
 from core.formats.program import DESCRIPTION, load_program
 from core.paths import programs_dir, results_dir
 from core.strict_json import JsonError, parse_json
 from deploy.run.result import Result
-from deploy.run.runner import ETDUMP, VALUES
+from deploy.run.runner import ETDUMP
 
 if TYPE_CHECKING:
     from models.inspection.dump import Execution
     from models.inspection.report import Row
-    from models.inspection.values import Gap
 
 _RECORD = "model.etrecord"
 
@@ -34,8 +33,6 @@ class Source:
     record: Path | None = None
     program: Path | None = None
     """The ``.pte``, if the one that ran is at hand."""
-    values: Path | None = None
-    """The tensors that the ETDump names."""
 
     @property
     def name(self) -> str:
@@ -84,9 +81,6 @@ def run(request: Inspect) -> None:
     """
     patterns = request.only.replace(",", " ").split()
     source = find(request.run, Path(request.etrecord) if request.etrecord else None)
-    if request.values:
-        _values(request, source, patterns)
-        return
     _print(request, read(source), patterns)
 
 
@@ -158,8 +152,7 @@ def _of_result(path: Path, record: Path | None) -> Source:
     own = programs_dir() / result.program.name / _RECORD
     if record is None and own.is_file():
         record = own
-    values = next((latest / name for name in result.files if Path(name).name == VALUES), None)
-    return Source(latest / kept, result, record, _beside(record, result.program.sha256), values)
+    return Source(latest / kept, result, record, _beside(record, result.program.sha256))
 
 
 def _beside(record: Path | None, sha256: str) -> Path | None:
@@ -183,12 +176,6 @@ def _beside(record: Path | None, sha256: str) -> Path | None:
             "the deploy again, or --etrecord FILE",
         )
     return file if file.is_file() and sha256_file(file) == program.sha256 else None
-
-
-def _never_written(source: Source) -> bool:
-    """Whether the run's program has no ETRecord because upstream could not write it."""
-    folder = programs_dir() / source.result.program.name
-    return (folder / DESCRIPTION).is_file() and not load_program(folder, verify=False).etrecord
 
 
 def _deploy(result: Result) -> str:
@@ -253,81 +240,3 @@ def _caption(found: Run, count: int) -> str:
     if any(row.origin and not row.origin.sure for row in found.rows):
         parts.append("?: the delegate has fused nodes, so this module is likely, not certain")
     return "; ".join([*parts, *found.notes])
-
-
-def _values(request: Inspect, source: Source, patterns: list[str]) -> None:
-    """Print how far each operator is from PyTorch; then raise `MismatchError` if one is beyond its tolerance."""
-    from models.inspection import report
-    from models.inspection.report import contains
-
-    gaps = gaps_of(source)
-    wrong = [gap for gap in gaps if not gap.ok]
-    shown_gaps = [gap for gap in gaps if contains((gap.name, gap.origin.module, gap.origin.source), patterns)]
-    facts = {"run": source.name, "first": wrong[0].name if wrong else None}
-    report.gaps(request.json, shown_gaps, source.name, len(gaps), facts)
-    if wrong:
-        first = wrong[0]
-        raise MismatchError(
-            f"{first.name} is the first operator beyond its tolerance: {first.origin.module or 'no module'}, "
-            f"{first.origin.source or 'no line'}.",
-            f"its relative error is {first.error:.3g}, and {first.limit:.3g} is allowed; "
-            f"{len(wrong)} of {len(gaps)} operators are beyond theirs, also those that only compute with wrong inputs",
-            "look at its weights, and at its scheme with ./inv export",
-            [gap.name for gap in wrong],
-        )
-
-
-def gaps_of(source: Source) -> tuple[Gap, ...]:
-    """How far each operator of a run is from PyTorch.
-
-    Raises:
-        UsageError: the run has no values, or there is no ETRecord. ProgramError, AnswerError: as `read`.
-    """
-    from core.environment import ensure_export
-
-    again = _deploy(source.result)
-    if source.values is None:
-        raise UsageError(
-            f"{source.name} has no intermediate values.",
-            "it was deployed without --values",
-            again.replace("--etdump", "--values"),
-        )
-    if source.record is None:
-        never = _never_written(source)
-        raise UsageError(
-            f"The ETRecord of {source.name} is not known.",
-            f"PyTorch's values come from it{', and upstream could not write it for this program' if never else ''}",
-            f"./inv inspect {source.name}, for operators and their times" if never else "--etrecord FILE",
-        )
-    if source.result.program.method != "forward":
-        raise NotSupportedError(
-            "Only values of the method forward are compared.",
-            "ETRecords have the inputs of that one only",
-            again.replace("--etdump", "--values --method forward"),
-        )
-    from models.inspection import dump
-    from models.lowering.progress import Stages, log_path, quiet
-
-    dump.check(source.dump.read_bytes(), shown(source.dump))
-    ensure_export()
-    with quiet(log_path("inspect")) as terminal:
-        stages = Stages(source.name, terminal)
-        try:
-            stages.show("reading the values")
-            given = dump.values(source.dump, source.values)
-            executions = dump.read(source.dump)
-            from models.inspection.origins import check, load
-            from models.inspection.values import compare
-
-            check(executions, load(source.record), source.record)
-            stages.show("computing with PyTorch")
-            gaps = compare(given, dump.names(executions), source.record, source.program)
-        finally:
-            stages.close()
-    if not gaps:
-        raise NotSupportedError(
-            f"{source.name} has no value of an operator to compare.",
-            "upstream's ETDump keeps no float16, and the engine executorch no values inside of delegates",
-            again.replace("--etdump", "--values").replace("--engine executorch", "--engine lean"),
-        )
-    return gaps

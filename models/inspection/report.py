@@ -6,14 +6,11 @@ import fnmatch
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from core import console
 from models.inspection.dump import Execution, parts
 from models.inspection.origins import Origin
-
-if TYPE_CHECKING:
-    from models.inspection.values import Gap
 
 
 @dataclass(frozen=True)
@@ -139,12 +136,7 @@ def rows(
 
 def matches(row: Row, patterns: Sequence[str]) -> bool:
     """Whether a word of the row contains one of the patterns, or matches one with ``*``; upper case is lower case."""
-    return contains(row.words, patterns)
-
-
-def contains(texts: Sequence[str], patterns: Sequence[str]) -> bool:
-    """The same for any words."""
-    words = [word.lower() for word in texts]
+    words = [word.lower() for word in row.words]
     return not patterns or any(
         fnmatch.fnmatchcase(word, pattern.lower() if "*" in pattern else f"*{_plain(pattern.lower())}*")
         for pattern in patterns
@@ -201,24 +193,4 @@ def show(as_json: bool, found: Sequence[Row], title: str, caption: str, facts: d
         [_cells(row, times) for row in found],
         caption,
         optional=("p10", "min", "max", "warm-up", "in", "count", "kernel", "p90", "module"),
-    )
-
-
-def gaps(as_json: bool, found: Sequence[Gap], name: str, count: int, facts: dict[str, Any]) -> None:
-    """Print how far operators are from PyTorch."""
-    if as_json:
-        console.print_json({**facts, "operators": [gap.to_json() for gap in found]})
-        return
-
-    def cells(gap: Gap) -> list[str]:
-        figures = [f"{figure:.3g}" for figure in (gap.error, gap.max_abs, gap.limit)]
-        shape, line = "×".join(map(str, gap.shape)) or "scalar", gap.origin.source.rpartition("/")[2]
-        return [gap.name, gap.origin.module, line, gap.dtype, shape, *figures, "agrees" if gap.ok else "DIFFERS"]
-
-    console.table(
-        f"{name}: operators against PyTorch",
-        ["operator", "module", "line", "type", "shape", "error", "largest difference", "allowed", "verdict"],
-        [cells(gap) for gap in found],
-        f"{len(found)} of {count} operators; error: root mean square of the differences, by that of PyTorch's values",
-        optional=("shape", "type", "largest difference", "module"),
     )
