@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fnmatch
+import math
 import shlex
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from commands.requests import Inspect
+from core import console
 from core.console import shown
 from core.errors import ConfigError, NotSupportedError, ProgramError, UsageError, near
 from core.files import sha256_file
@@ -16,10 +20,10 @@ from core.paths import programs_dir, results_dir
 from core.strict_json import JsonError, parse_json
 from deploy.run.result import Result
 from deploy.run.runner import ETDUMP
-
-if TYPE_CHECKING:
-    from models.inspection.dump import Execution
-    from models.inspection.report import Row
+from models.inspection import dump
+from models.inspection.dump import Execution, parts
+from models.inspection.origins import Origin
+from models.inspection.origins import find as find_origins
 
 _RECORD = "model.etrecord"
 
@@ -43,6 +47,189 @@ class Source:
     def emulated(self) -> bool:
         """Whether its times say nothing about speed."""
         return self.result.emulated
+
+
+@dataclass(frozen=True)
+class Times:
+    """Milliseconds over several executions. A percentile is of the nearest rank: always a measured time."""
+
+    count: int
+    min: float
+    p10: float
+    p50: float
+    p90: float
+    max: float
+    total: float
+
+    @classmethod
+    def of(cls, nanoseconds: Sequence[int]) -> Times | None:
+        """The figures of at least one measured time."""
+        if not nanoseconds:
+            return None
+        ordered = sorted(each / 1e6 for each in nanoseconds)
+
+        def percentile(share: float) -> float:
+            return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+        return cls(
+            len(ordered), ordered[0], percentile(0.1), percentile(0.5), percentile(0.9), ordered[-1], sum(ordered)
+        )
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The function that computes a layer, as the runner reports it."""
+
+    name: str
+    library: str
+    feature: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """An operator at one place of the program."""
+
+    name: str
+    """As in a profile: ``Fully Connected (NC, F32) GEMM #1 @3``; the number behind ``@`` is the instruction."""
+    operator: str
+    provider: str
+    """``XnnpackBackend``, ``portable``, or ``runtime`` for the time around operators."""
+    instruction: int
+    count: int
+    """Timed calls of it."""
+    times: Times | None
+    """``None`` if it ran only in warm-up executions, and on an emulated device."""
+    warmup: Times | None
+    share: float | None
+    """Of the time of all timed executions, 0 to 1."""
+    origin: Origin | None
+    kernel: Kernel | None
+
+    @property
+    def delegated(self) -> bool:
+        """Whether a delegate ran it."""
+        return self.provider not in ("portable", "runtime")
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What a filter looks at."""
+        origin = self.origin or Origin()
+        kernel = (self.kernel.name, self.kernel.library) if self.kernel else ()
+        inside = "delegated" if self.delegated else "undelegated"
+        return (self.name, self.provider, inside, *origin.operators, origin.module, origin.source, *kernel)
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``; times in milliseconds."""
+        return {**asdict(self), "delegated": self.delegated}
+
+
+def rows(
+    executions: Sequence[Execution],
+    timed: int,
+    origins: Mapping[tuple[int, str], Origin],
+    kernels: Mapping[str, Kernel],
+    *,
+    emulated: bool = False,
+) -> tuple[Row, ...]:
+    """One row for each operator, in the order in which they first ran.
+
+    Args:
+        timed: how many executions at the end are timed; those before them are warm-up.
+        kernels: by the name of the row.
+    """
+    first = len(executions) - timed
+    spent: dict[str, tuple[list[int], list[int]]] = {}
+    known: dict[str, Row] = {}
+    for number, execution in enumerate(executions):
+        for part in parts(execution):
+            spent.setdefault(part.row, ([], []))[number >= first].append(part.own)
+            if part.row not in known:
+                instruction = part.event.instruction
+                name = part.event.name if part.event.delegated or part.provider == "runtime" else part.operator
+                known[part.row] = Row(
+                    part.row,
+                    part.operator,
+                    part.provider,
+                    instruction,
+                    0,
+                    None,
+                    None,
+                    None,
+                    None if part.row == part.event.name else origins.get((instruction, name)),
+                    kernels.get(part.row),
+                )
+    whole = sum(sum(warm) for _, warm in spent.values())
+    found = []
+    for name, row in known.items():
+        cold, warm = spent[name]
+        if emulated:
+            found.append(replace(row, count=len(warm)))
+        else:
+            share = sum(warm) / whole if whole else None
+            found.append(replace(row, count=len(warm), times=Times.of(warm), warmup=Times.of(cold), share=share))
+    return tuple(found)
+
+
+def matches(row: Row, patterns: Sequence[str]) -> bool:
+    """Whether a word of the row contains one of the patterns, or matches one with ``*``; upper case is lower case."""
+    words = [word.lower() for word in row.words]
+    return not patterns or any(
+        fnmatch.fnmatchcase(word, pattern.lower() if "*" in pattern else f"*{_plain(pattern.lower())}*")
+        for pattern in patterns
+        for word in words
+    )
+
+
+def _plain(text: str) -> str:
+    """``text`` for fnmatch, meaning itself."""
+    return "".join(f"[{each}]" if each in "[?" else each for each in text)
+
+
+_FIGURES = ("min", "p10", "p50", "p90", "max")
+_MODULES = 3
+_PLACE = ("module", "line", "kernel")
+
+
+def _figures(times: Times | None, names: Sequence[str]) -> list[str]:
+    """In microseconds."""
+    return [f"{getattr(times, name) * 1e3:.1f}" if times else "" for name in names]
+
+
+def _place(row: Row) -> list[str]:
+    origin = row.origin or Origin()
+    module = origin.module + ("" if origin.sure else " ?")
+    return [module.strip(), origin.source, row.kernel.name if row.kernel else ""]
+
+
+def _narrow(row: Row) -> list[str]:
+    """For a table: some of a delegate's modules, and the file's name without its folders."""
+    module, source, kernel = _place(row)
+    several = module.split(", ")
+    if len(several) > _MODULES:
+        module = f"{', '.join(several[:_MODULES])} and {len(several) - _MODULES} more"
+    return [module, source.rpartition("/")[2], kernel]
+
+
+def _cells(row: Row, times: bool) -> list[str]:
+    cells = [row.name, row.provider.removesuffix("Backend"), *_narrow(row), str(row.count)]
+    if times:
+        cells += [*_figures(row.times, _FIGURES), "" if row.share is None else f"{100 * row.share:.1f}"]
+        cells += _figures(row.warmup, ["p50"])
+    return cells
+
+
+def show(as_json: bool, found: Sequence[Row], title: str, caption: str, facts: dict[str, Any], *, times: bool) -> None:
+    """Print a run's operators; times in microseconds for people, else in milliseconds; a share of 1 is all of it."""
+    if as_json:
+        console.print_json({**facts, "rows": [row.to_json() for row in found]})
+        return
+    console.table(
+        title,
+        ["operator", "in", *_PLACE, "count", *([*_FIGURES, "%", "warm-up"] if times else [])],
+        [_cells(row, times) for row in found],
+        caption,
+        optional=("p10", "min", "max", "warm-up", "in", "count", "kernel", "p90", "module"),
+    )
 
 
 @dataclass(frozen=True)
@@ -85,12 +272,9 @@ def run(request: Inspect) -> None:
 
 
 def _print(request: Inspect, first: Run, patterns: list[str]) -> None:
-    from models.inspection import report
-    from models.inspection.report import matches
-
     rows = sorted((row for row in first.rows if matches(row, patterns)), key=lambda row: -(row.share or 0.0))
     caption = _caption(first, len(rows))
-    report.show(request.json, rows, _title(first), caption, first.facts, times=not first.source.emulated)
+    show(request.json, rows, _title(first), caption, first.facts, times=not first.source.emulated)
 
 
 def find(name: str, record: Path | None) -> Source:
@@ -193,12 +377,9 @@ def read(source: Source) -> Run:
         AnswerError: the ETDump is damaged. ProgramError: the ETRecord is damaged, or of another program.
     """
     from core.environment import ensure_export
-    from models.inspection import dump
 
     dump.check(source.dump.read_bytes(), shown(source.dump))
     ensure_export()
-    from models.inspection.origins import find as find_origins
-    from models.inspection.report import Kernel, rows
     from models.lowering.progress import Stages, log_path, quiet
 
     runner, method = source.result.runner, source.result.program.method
