@@ -170,6 +170,7 @@ Result<std::vector<Tensor>> run_measured(const Options& options, Engine& engine,
   if (report->measured.latencies_ms.empty()) {
     report->measured.latencies_ms = {text.value().prompt_ms};
   }
+  report->measured.instructions = text.value().instructions;
   report->generated = std::move(text.value());
   return outputs_of(*report->generated);
 }

@@ -76,16 +76,6 @@ TEST(options_shapes) {
   }
 }
 
-TEST(percentile_is_the_nearest_rank) {
-  const std::vector<double> ten{1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
-  CHECK_EQUAL(nearest_rank(ten, 50), 5.0);
-  CHECK_EQUAL(nearest_rank(ten, 51), 6.0);
-  CHECK_EQUAL(nearest_rank(ten, 90), 9.0);
-  CHECK_EQUAL(nearest_rank(ten, 99), 10.0);
-  CHECK_EQUAL(nearest_rank(ten, 100), 10.0);
-  CHECK_EQUAL(nearest_rank(ten, 1), 1.0);
-}
-
 TEST(summary_sorts) {
   const auto summary = summarize({4, 1, 3, 2});
   CHECK_EQUAL(summary.min, 1.0);

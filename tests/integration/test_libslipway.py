@@ -35,7 +35,7 @@ long = pytest.mark.long
 TARGETS = [
     "linux-x86_64",
     "linux-arm64",
-    *(pytest.param(name, marks=long) for name in ("linux-armv6", "windows-x86_64")),
+    *(pytest.param(name, marks=long) for name in ("linux-armv6", "linux-armv7", "windows-x86_64")),
 ]
 FOREIGN = [
     ("linux-arm64", "manylinux_2_28_aarch64", "arm64", "aarch64-linux-gnu"),
@@ -98,11 +98,7 @@ def with_library(sdk: Sdk, folder: Path) -> Path:
 
 def expected(target: str, folder: Path) -> bytes:
     """What the bundle's pte_runner makes of in.bin; both files are left in ``folder`` with the model."""
-    shutil.copy(program(), folder / "model.pte")
-    shape = (8, 64)
-    inputs = np.random.default_rng(5).standard_normal(shape).astype(np.float32)
-    np.save(folder / "in.npy", inputs)
-    (folder / "in.bin").write_bytes(inputs.tobytes())
+    examples.put_program(folder)
     bundle = builder.build(target, "lean")
     words = ["--model_path={}/model.pte", "--inputs={}/in.npy", "--output_file={}/out"]
     works(folder, target, bundle.path / runner_in(bundle.path), *words)
@@ -129,12 +125,14 @@ def spoken(target: str, folder: Path) -> list[str]:
 def test_the_language_examples_write_what_the_runner_writes(sdk: Sdk, built: Path, tmp_path: Path) -> None:
     target = sdk.manifest.target
     want = spoken(target, tmp_path)
-    for program in ("speaker", "several"):
-        words = [f"{{}}/{program}.pte", "{}/ids.txt", "12"]
-        assert works(tmp_path, target, built / "generate", *words).split() == want, program
-    (tmp_path / "wrong.txt").write_text("1 64", encoding="ascii")
-    done = run_in(tmp_path, get_target(target), built / "generate", ["{}/speaker.pte", "{}/wrong.txt", "12"])
-    assert (done.returncode, done.stdout, "Token 64 is outside" in done.stderr) == (6, "", True)
+    for name in ("generate", "generate_cpp"):
+        for program in ("speaker", "several"):
+            words = [f"{{}}/{program}.pte", "{}/ids.txt", "12"]
+            assert works(tmp_path, target, built / name, *words).split() == want, (name, program)
+        (tmp_path / "wrong.txt").write_text("1 64", encoding="ascii")
+        words = ["{}/speaker.pte", "{}/wrong.txt", "12"]
+        done = run_in(tmp_path, get_target(target), built / name, words)
+        assert (done.returncode, done.stdout, "Token 64 is outside" in done.stderr) == (6, "", True)
 
 
 def test_the_examples_compute_what_the_runner_computes(sdk: Sdk, built: Path, tmp_path: Path) -> None:
@@ -304,6 +302,11 @@ def test_the_wheels_of_other_processors_compute_the_same(tmp_path: Path) -> None
         assert done.returncode == 0, done.stderr
         assert (folder / "wheel.bin").read_bytes() == want, name
         assert done.stdout.splitlines() == SAID
+        said, words = spoken(name, folder), ["speaker.pte", "ids.txt", "12"]
+        example = repr(str(EXAMPLES / "generate.py"))
+        script = f"import runpy, sys; sys.path.insert(0, 'site'); runpy.run_path({example}, run_name='__main__')"
+        done = ran([*argv[:-1], script, *words], cwd=folder)
+        assert (done.stdout.split(), done.stderr) == (said, "")
 
 
 @pytest.mark.parametrize(
