@@ -54,6 +54,7 @@ LEVELS = (
     "commands",
     "verify.tables",
     "verify.programs",
+    "verify.rooms",
     "verify.suite",
     "verify.sound",
     "verify.operators",
