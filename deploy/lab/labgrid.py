@@ -7,17 +7,14 @@ one user on one machine take turns with a place. The session's event loop runs o
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import fcntl
 import logging
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from core.environment import ensure
@@ -38,13 +35,8 @@ COORDINATOR, PLACE, TOKEN = "LG_COORDINATOR", "LG_PLACE", "LG_TOKEN"
 _DEFAULT = "127.0.0.1:20408"
 _SECONDS = 15.0
 """Seconds within which the coordinator must answer."""
-_SWITCHING = 120.0
-"""Seconds that a power switch may take: labgrid's drivers wait without a limit of their own."""
 _PAUSE = 0.5
 """Seconds between two questions whether the reservation has a place."""
-
-_SWITCHES = ("PowerPort", "PDUDaemonPort", "NetworkSysfsGPIO")
-"""Ends of the classes for which labgrid's client has a driver (`ClientSession.power`)."""
 
 Say = Callable[[str], None]
 _Answer = TypeVar("_Answer")
@@ -187,57 +179,9 @@ class Lab:
         return UnreachableError(f"The labgrid coordinator {self.address} cannot be reached.", why, hint)
 
 
-@dataclass(frozen=True)
-class Borrowed:
-    """A device for one piece of work, which may take several connections."""
-
-    device: Device
-    """Of a lab's: as an ordinary one, at its address."""
-    lab: Lab | None = None
-    place: str = ""
-
-    @property
-    def switched(self) -> bool:
-        """Whether its power can be cycled, and may be."""
-        if self.lab is None or not self.device.power_cycle:
-            return False
-        place = self.lab.session.places.get(self.place)
-        return place is not None and any(path[2].endswith(_SWITCHES) for path in place.acquired_resources)
-
-    def cycle(self) -> None:
-        """Cycle its power.
-
-        Raises:
-            UnreachableError: the power switch does not do it.
-        """
-        assert self.lab is not None  # noqa: S101 - `switched` was asked first
-        session, place = self.lab.session, self.place
-        failed: list[BaseException] = []
-
-        def work() -> None:
-            try:
-                session.args = argparse.Namespace(
-                    place=place, action="cycle", delay=None, name=None, state=None, initial_state=None
-                )
-                session.power()
-            except BaseException as error:  # noqa: BLE001 - a driver may raise anything; it is reported below
-                failed.append(error)
-
-        thread = threading.Thread(target=work, name="labgrid-power", daemon=True)
-        thread.start()
-        thread.join(_SWITCHING)
-        if failed or thread.is_alive():
-            late = f"it did not end within {_SWITCHING:.0f} s"
-            raise UnreachableError(
-                f"The place {place} cannot be power-cycled.",
-                f"{type(failed[0]).__name__}: {failed[0]}" if failed else late,
-                f"labgrid-client -x {self.lab.address} -p {place} power cycle",
-            ) from (failed[0] if failed else None)
-
-
 @contextlib.contextmanager
-def borrowed(device: Device, wait: float, say: Say) -> Iterator[Borrowed]:
-    """Hold the device's place for the block; other devices need nothing.
+def borrowed(device: Device, wait: float, say: Say) -> Iterator[Device]:
+    """Hold the device's place for the block, and give it as an ordinary device; others need nothing.
 
     Args:
         wait: seconds to wait for a place that others use, by a reservation in the coordinator's queue. The end of the
@@ -249,10 +193,10 @@ def borrowed(device: Device, wait: float, say: Say) -> Iterator[Borrowed]:
         NotSupportedError
     """
     if device.source != "labgrid":
-        yield Borrowed(device)
+        yield device
         return
     with Lab.joined(device) as lab, _acquired(lab, device, wait, say) as place:
-        yield Borrowed(address.at(device, lab, place), lab, place.name)
+        yield address.at(device, lab, place)
 
 
 def locate(device: Device) -> Device:

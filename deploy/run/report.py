@@ -132,7 +132,6 @@ def _summary(value: Result) -> None:
         ["peak RSS", size(value.runner.peak_rss_bytes)],
         ["uploaded", "; ".join(uploaded)],
         *_verified(value),
-        *([["power-cycled", f"once: {value.power_cycled}"]] if value.power_cycled else []),
         ["took", f"{sum(value.seconds.values()):.1f} s"],
     ]
     caption = f"Times are {value.latency_note}." if value.latency_note else ""

@@ -66,7 +66,7 @@ class Session:
     ) -> None:
         self.device, self.bundle, self.job, self.needs = device, bundle, job, needs
         self.steps, self.deadline, self.transport = steps, deadline, transport
-        self.conditions, self.power_cycled = Conditions(), ""  # the latter: why the power was cycled before
+        self.conditions = Conditions()
         self.sent: dict[str, bytes] = {}
         """The files that came with the run's end."""
         self.digest = bundle_digest(bundle)
@@ -136,7 +136,6 @@ class Session:
     def _written(self, attempts: int, result: Result) -> Result:
         told = {
             "attempts": attempts,
-            "power_cycled": self.power_cycled,
             **collect.seen(self.job, results_dir() / result.key, result.outputs),
         }
         result = result.model_copy(update=told)

@@ -122,8 +122,7 @@ def test_a_place_of_a_lab(tmp_path: Path) -> None:
     "change",
     [
         'host = "a"', 'virtual = "pi"', 'serial = "a"', 'transport = "local"', 'source = "else"', 'source = ""',
-        'place = "-p x"', 'place_tags = ["kind=pi"]', 'jump = "-oProxyCommand=x"', 'power_cycle = "no"',
-        'boot_seconds = 0.0',
+        'place = "-p x"', 'place_tags = ["kind=pi"]', 'jump = "-oProxyCommand=x"',
     ],
 )  # fmt: skip
 def test_a_place_that_is_none(tmp_path: Path, change: str) -> None:
