@@ -172,19 +172,27 @@ Status scatter_into(const TensorView& self, std::int64_t signed_dim, const Tenso
   const std::int64_t step = out_steps[dim];
   out_steps[dim] = 0;
   const auto source_steps = source == nullptr ? out_steps : source->strides();
+  const std::size_t size = size_of(out.dtype);
   return in_domain(domain_of(out.dtype), [&](auto zero) {
     using T = decltype(zero);
+    T value = number.as<T>();
+    std::uint64_t converted = 0;
+    store(out.dtype, &value, 1, reinterpret_cast<std::uint8_t*>(&converted), 1);
+    const bool moves = !add && (source == nullptr || source->dtype == out.dtype);
     Steps<2> walk(shape, {&out_steps, &source_steps});
     for (const std::int64_t position : positions) {
       if (position < 0 || position >= (self.rank == 0 ? 1 : self.sizes[dim])) {
         return mismatch("index " + std::to_string(position) + " is outside " + to_text(self.shape()));
       }
       std::uint8_t* to = at(out, walk.offsets[0] + position * step);
-      T value = number.as<T>();
-      if (source != nullptr) {
-        load(source->dtype, at(*source, walk.offsets[1]), 1, 1, &value);
-      }
+      const std::uint8_t* from = source == nullptr ? reinterpret_cast<const std::uint8_t*>(&converted)
+                                                   : at(*source, walk.offsets[1]);
       walk.next();
+      if (moves) {
+        move_bytes(to, from, size);
+        continue;
+      }
+      load(source->dtype, from, 1, 1, &value);
       if (add) {
         T before{};
         load(out.dtype, to, 1, 1, &before);

@@ -75,7 +75,7 @@ enum class ByteTable { kNone, kStatic, kDynamic };
 ByteTable byte_table(const xnn_node& node, const xnn_value* values);
 Changed<xnn_gemm_config> byte_kernels(ByteTable table);
 
-// Layers with 4-bit weights that have a scale for each block, with AVX-512's VNNI or with AVX2 alone: the
+// Layers with 4-bit weights that have a scale for each block, with AVX-512's VNNI, or else with AVX2: the
 // rows of our tile for that node; 0 where only XNNPACK has a kernel for it.
 std::size_t int4_rows(const xnn_node& node, const xnn_value* values);
 Changed<xnn_gemm_config> int4_kernels(std::size_t rows);

@@ -1,18 +1,101 @@
-"""A matrix for CI systems: as JUnit XML (a suite for each device, a case for each cell), and as a page of Markdown."""
+"""A matrix as files: a page of HTML, JUnit XML for CI systems, and a page of Markdown.
+
+The HTML has tables, one of them to filter and sort, without external resources, light or dark. In JUnit's there is a
+suite for each device and a case for each cell.
+"""
 
 from __future__ import annotations
 
 import io
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 from junitparser.junitparser import Element
 
-from core.console.units import counted, duration, size
+from core.console.units import counted, duration, elapsed, size
 from core.plain import plain
-from deploy.matrix.html import headline
 from deploy.matrix.model import CellResult, Change, Impossible, Matrix, disturbed, engines, exact, failures
+
+_SIGNS = {"passed": "✓", "differs": "≠", "failed": "✗", "not run": "○", "impossible": "–"}
+
+
+def html(found: Matrix) -> str:
+    """The page."""
+    cells = found.cells
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: plain(value) if isinstance(value, str) else value,  # jinja escapes it afterwards
+    )
+    environment.filters |= {
+        "size": size, "figure": _figure, "duration": duration, "elapsed": elapsed, "exact": exact, "counted": counted,
+    }  # fmt: skip
+    return environment.get_template("matrix.html.j2").render(
+        found=found,
+        grid=_grid(found),
+        marks=_SIGNS,
+        emulated=counted(sum(cell.emulated for cell in cells), "cell") if any(cell.emulated for cell in cells) else "",
+        headline=headline(found),
+        failures=failures(cells),
+        disturbed={cell.key: notes for cell in cells if (notes := disturbed(cell))},
+        impossible=_reasons(found.impossible),
+    )
+
+
+def _figure(value: float | None, digits: int = 3) -> str:
+    return "" if value is None else f"{value:.{digits}g}"
+
+
+def headline(found: Matrix) -> str:
+    """What was run and how it ended, in a sentence or two."""
+    cells = found.cells
+    devices, engines, programs = (
+        len({getattr(cell, key) for cell in cells}) for key in ("device", "engine", "program")
+    )
+    what = f"{counted(programs, 'program')} on {counted(devices, 'device')} with {counted(engines, 'engine')}"
+    groups = failures(cells)
+    if not groups:
+        left = sum(cell.outcome == "not run" for cell in cells)
+        end = f"{counted(left, 'cell')} did not run" if left else f"all {len(cells)} cells passed"
+        return f"{what}: {end if len(cells) > 1 or left else 'the cell passed'}."
+    first = groups[0]
+    causes = "" if len(groups) == 1 else f", for {len(groups)} causes"
+    most = "" if len(groups) == 1 else f"Most frequent ({counted(len(first.keys), 'cell')}): "
+    return f"{what}: {len(found.failures)} of {counted(len(cells), 'cell')} failed{causes}. {most}{first.what}"
+
+
+def _grid(found: Matrix) -> dict[str, Any]:
+    """A row for each device, target and engine, a column for each program."""
+    columns = list(dict.fromkeys([c.program for c in found.cells] + [i.program for i in found.impossible]))
+    rows: dict[tuple[str, str, str], dict[str, tuple[str, str]]] = {}
+    emulated: dict[str, bool] = {}
+    for cell in found.cells:
+        emulated[cell.device] = cell.emulated
+        title = f"{cell.key}: {cell.problem.what if cell.problem else cell.outcome}"
+        rows.setdefault((cell.device, cell.target, cell.engine), {})[cell.program] = (cell.outcome, title)
+    for each in found.impossible:
+        row = rows.setdefault((each.device, each.target, each.engine), {})
+        row.setdefault(each.program, ("impossible", f"{each.key}: {each.why}"))
+    return {
+        "columns": sorted(columns),
+        "rows": [(key, emulated.get(key[0], False), cells) for key, cells in sorted(rows.items())],
+    }
+
+
+def _reasons(impossible: Sequence[Impossible]) -> list[tuple[str, list[str]]]:
+    """Each reason with the cells that it makes impossible."""
+    found: dict[str, list[str]] = {}
+    for each in impossible:
+        found.setdefault(each.why, []).append(each.key)
+    return list(found.items())
+
 
 _FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 cannot hold, escaped or not."""

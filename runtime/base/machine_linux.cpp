@@ -1,4 +1,6 @@
+// What Linux says of the processor and of memory.
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -9,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/platform.h"
 #include "base/text.h"
@@ -139,6 +142,104 @@ unsigned usable_cores() {
   }
   const unsigned cores = topology_cores();
   return std::max(1U, cores == 0 ? allowed : std::min(cores, allowed));
+}
+
+namespace {
+
+// The number after `key` in lines as "MemAvailable:  123 kB" or "inactive_file 4096"; nothing without it.
+std::optional<std::uint64_t> number_after(const std::string& text, std::string_view key) {
+  for (const std::string_view line : pieces(text, "\n")) {
+    const std::vector<std::string_view> words = pieces(line, " \t");
+    if (words.size() >= 2 && words[0] == key) {
+      return std::strtoull(std::string(words[1]).c_str(), nullptr, 10);
+    }
+  }
+  return {};
+}
+
+// A file that holds one number; nothing for "max", and where there is none.
+std::optional<std::uint64_t> number_in(const std::string& path) {
+  const std::string text = system_text(path);
+  if (text.empty() || text.front() < '0' || text.front() > '9') {
+    return {};
+  }
+  return std::strtoull(text.c_str(), nullptr, 10);
+}
+
+void keep_least(std::optional<MemoryLeft>* least, std::uint64_t bytes, const std::string& limit) {
+  if (!*least || bytes < (*least)->bytes) {
+    *least = MemoryLeft{bytes, limit};
+  }
+}
+
+std::uint64_t difference(std::uint64_t limit, std::uint64_t used) {
+  return limit > used ? limit - used : 0;
+}
+
+// What all of the machine has.
+void add_machine(const std::string& root, std::optional<MemoryLeft>* least) {
+  const std::string text = system_text(root + "/proc/meminfo");
+  if (const auto available = number_after(text, "MemAvailable:")) {
+    keep_least(least, (*available + number_after(text, "SwapFree:").value_or(0)) * 1024, "this device");
+  }
+}
+
+// The control group (version 2) and all above it; in a container the path may lead nowhere, and the
+// container's own is the root. Its line is "0::/user.slice".
+void add_groups(const std::string& root, std::optional<MemoryLeft>* least) {
+  const std::string groups = system_text(root + "/proc/self/cgroup");
+  const std::vector<std::string_view> lines = pieces(groups, "\n");
+  const auto line = std::find_if(lines.begin(), lines.end(),
+                                 [](std::string_view one) { return one.substr(0, 4) == "0::/"; });
+  std::string group(line == lines.end() ? "" : line->substr(3));
+  while (!group.empty()) {
+    const std::string folder = root + "/sys/fs/cgroup" + (group == "/" ? "" : group) + "/";
+    const std::optional<std::uint64_t> limit = number_in(folder + "memory.max");
+    const std::optional<std::uint64_t> used = number_in(folder + "memory.current");
+    if (limit && used) {
+      // Pages of files go when memory is wanted.
+      const std::uint64_t cached =
+          number_after(system_text(folder + "memory.stat"), "inactive_file").value_or(0);
+      keep_least(least, difference(*limit, difference(*used, cached)), "the control group " + group);
+    }
+    const std::size_t slash = group.rfind('/');
+    group = group == "/" ? "" : group.substr(0, slash == 0 ? 1 : slash);
+  }
+}
+
+// This process's own limits, from what /proc/self/status says that it uses of them.
+void add_own(std::optional<MemoryLeft>* least) {
+  struct Own {
+    int resource;
+    const char* used;
+    const char* name;
+  };
+  constexpr Own kAll[] = {{RLIMIT_AS, "VmSize:", "ulimit -v"}, {RLIMIT_DATA, "VmData:", "ulimit -d"}};
+  const std::string status = system_text("/proc/self/status");
+  for (const Own& own : kAll) {
+    struct rlimit limit = {};
+    const auto used = number_after(status, own.used);
+    // glibc gives the resources a type of their own.
+    if (used && ::getrlimit(static_cast<decltype(RLIMIT_AS)>(own.resource), &limit) == 0 &&
+        limit.rlim_cur != RLIM_INFINITY) {
+      keep_least(least, difference(limit.rlim_cur, *used * 1024), own.name);
+    }
+  }
+}
+
+}  // namespace
+
+std::optional<MemoryLeft> memory_left_below(const std::string& root) {
+  std::optional<MemoryLeft> least;
+  add_machine(root, &least);
+  add_groups(root, &least);
+  return least;
+}
+
+std::optional<MemoryLeft> memory_left() {
+  std::optional<MemoryLeft> least = memory_left_below("");
+  add_own(&least);
+  return least;
 }
 
 }  // namespace slipway
