@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from commands.answer import flags_of, program_and_tokenizer
-from commands.language import Chat
+from commands.shared import Chat
 from core import console
 from core.console.live import paused
 from core.errors import UsageError

@@ -24,7 +24,6 @@ from deploy.virtual import cpio
 from deploy.virtual.spec import Spec
 from toolchains.debian import deb
 from toolchains.debian import packages as debian
-from toolchains.debian.client import ArchiveError
 
 _FORMAT = 2
 """Increased when this module changes what it makes of the same packages."""
@@ -73,14 +72,7 @@ def trees(spec: Spec) -> tuple[Path, Path]:
 
 
 def _system(spec: Spec) -> Path:
-    packages = spec.system.packages
-    try:
-        return debian.tree(spec.suite, spec.arch, packages, closure=True, name="system")
-    except ArchiveError as error:
-        if not (spec.other_suite and error.half_updated):
-            raise
-        note(f"the mirror is updating Debian {spec.suite}: {spec.name} is made of {spec.other_suite}'s packages")
-        return debian.tree(spec.other_suite, spec.arch, packages, closure=True, name="system")
+    return debian.tree(spec.suite, spec.arch, spec.system.packages, closure=True, name="system")
 
 
 def _kernel_packages(spec: Spec) -> list[str]:

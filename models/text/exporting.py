@@ -176,7 +176,10 @@ class _Gguf:
             self._fields = {name: field.contents() for name, field in self._reader.fields.items()}
         except (ValueError, IndexError, KeyError, OverflowError, UnicodeDecodeError) as error:
             raise ExportError(
-                f"{file} is not a whole GGUF file.", str(error), "download it again", [str(file)]
+                f"{file} is not a whole GGUF file.",
+                f"it ends too early, or is damaged: {error}",
+                "download it again",
+                [str(file)],
             ) from error
         self.config = config_of(self._fields)
         for tensor in self._reader.tensors:

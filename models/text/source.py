@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from core.console import note, shown
 from core.console.units import size
 from core.environment import apart, ensure_export
-from core.environment.install_bar import Size
+from core.environment.installer import Size
 from core.errors import ConfigError, ExportError
 from core.files import locked, new_folder, sha256_bytes, sha256_file, write_json
 from core.paths import IMPORTS, programs_dir

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from commands.answer import allowed
 from commands.chat import Talk, stats
 from core.errors import ConfigError, ExportError, UsageError
 from deploy.run import generate
@@ -264,3 +265,12 @@ def test_speeds_are_those_of_reading_and_of_writing() -> None:
     ]
     shown = generate.written(found, load_ms=100, emulated=True)
     assert not any("/s" in text or " ms" in text for _, text in shown)
+
+
+@pytest.mark.parametrize(
+    ("node", "other", "want"),
+    [("Fully Connected (NC, F32)", 0, 0.001), ("Fully Connected (NC, QD8, F32, QB4W)", 0, 0.3), ("", 0.5, 1.0)],
+)
+def test_scores_may_differ_by_a_rounding_where_there_is_one(node: str, other: float, want: float) -> None:
+    scores = np.array([-5.0, 1.0, 5.0])
+    assert allowed(scores + [0, other, 0], scores, [node]) == pytest.approx(want)
