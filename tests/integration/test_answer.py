@@ -116,6 +116,24 @@ def test_a_model_goes_on_from_a_prompt(net: Path, device: str, inv: Inv) -> None
     assert result["verdict"] in ("identical", "agrees")
 
 
+@pytest.mark.long
+def test_plain_attention_runs_on_every_engine_and_says_the_same(net: Path, inv: Inv, tmp_path: Path) -> None:
+    words = ("--model", str(net.parents[2] / "tiny"), "--options", "context=48;attention=plain")
+    done = inv("export", *words, env={"SLIPWAY_DIST": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    plain, said = tmp_path / "programs/tiny-qd8_qb4w-plain/model.pte", set()
+    for program, engine in ((plain, "executorch"), (plain, "lean"), (net, "lean"), (net, "executorch")):
+        done = inv(
+            "deploy", "--engine", engine, "--model", str(program), "--prompt", "why is the sky", "--generate", "9"
+        )
+        assert (done.returncode == 0) == ((program, engine) != (net, "executorch")), done.stderr
+        if done.returncode:
+            assert "llama::custom_sdpa.out" in done.stderr
+        else:
+            said.add(done.stdout.splitlines()[0])
+    assert len(said) == 1
+
+
 def test_a_talk_keeps_what_was_read(net: Path) -> None:
     said = "why is\n/stats\n\nthe sky\n/reset\nwhy is\n/stats\n" + "blue " * 50 + "\n"
     argv = [str(ROOT / "inv"), "chat", "--model", str(net), "--generate", "5"]
