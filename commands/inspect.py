@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,8 +30,7 @@ class Source:
     """The files of a run."""
 
     dump: Path
-    result: Result | None = None
-    """``None`` for an ETDump without a result of Slipway's beside it."""
+    result: Result
     record: Path | None = None
     program: Path | None = None
     """The ``.pte``, if the one that ran is at hand."""
@@ -42,12 +40,12 @@ class Source:
     @property
     def name(self) -> str:
         """For titles."""
-        return self.result.key if self.result else shown(self.dump)
+        return self.result.key
 
     @property
     def emulated(self) -> bool:
         """Whether its times say nothing about speed."""
-        return self.result is not None and self.result.emulated
+        return self.result.emulated
 
 
 @dataclass(frozen=True)
@@ -68,10 +66,10 @@ class Run:
             "run": self.source.name,
             "etdump": str(self.source.dump),
             "etrecord": str(self.source.record) if self.source.record else None,
-            "engine": result.bundle.engine if result else "",
-            "device": result.device if result else "",
-            "program": result.program.name if result else "",
-            "sha256": result.program.sha256 if result else "",
+            "engine": result.bundle.engine,
+            "device": result.device,
+            "program": result.program.name,
+            "sha256": result.program.sha256,
             "emulated": self.source.emulated,
             "executions": {"timed": self.timed, "warmup": len(self.executions) - self.timed},
             "notes": self.notes,
@@ -79,82 +77,30 @@ class Run:
 
 
 def run(request: Inspect) -> None:
-    """Print a run's operators, or two runs side by side.
+    """Print a run's operators: those that took longest first; without times, in the order in which they ran.
 
     Raises:
         SlipwayError: no such run, a run without ETDump, a damaged file, an ETRecord of another program.
     """
     patterns = request.only.replace(",", " ").split()
-    several = runs_in(Path(request.run))
-    if len(several) > 1:
-        _several(request, several, patterns)
-        return
-    given = Path(request.etrecord) if request.etrecord else None
-    source = find(str(several[0]) if several else request.run, given)
+    source = find(request.run, Path(request.etrecord) if request.etrecord else None)
     if request.values:
         _values(request, source, patterns)
         return
-    other = find(request.against, None) if request.against else None
-    _check(request, source)
-    first = read(source)
-    if other is not None:
-        _against(request, first, read(other), patterns)
-        return
-    _print(request, first, patterns)
-
-
-def _several(request: Inspect, runs: Sequence[Path], patterns: list[str]) -> None:
-    """Print a table for each run in a folder."""
-    single = ("values", "against", "etrecord", "json")
-    other = next((name for name in single if name in request.typed), "")
-    if other:
-        raise UsageError(
-            f"{request.run} has {len(runs)} runs, and --{other} is for one.",
-            f"they are {', '.join(path.stem for path in runs)}",
-            f"./inv inspect {shlex.quote(str(runs[0]))} --{other}",
-        )
-    for path in runs:
-        source = find(str(path), None)
-        _check(request, source)
-        _print(request, read(source), patterns)
+    _print(request, read(source), patterns)
 
 
 def _print(request: Inspect, first: Run, patterns: list[str]) -> None:
     from models.inspection import report
-    from models.inspection.report import matches, sort
+    from models.inspection.report import matches
 
-    source = first.source
-    rows = [row for row in sort(first.rows, _order(request, source)) if matches(row, patterns)]
+    rows = sorted((row for row in first.rows if matches(row, patterns)), key=lambda row: -(row.share or 0.0))
     caption = _caption(first, len(rows))
-    report.show(request.json, rows, _title(first), caption, first.facts, times=not source.emulated)
-
-
-def _order(request: Inspect, source: Source) -> str:
-    return request.sort or ("order" if source.emulated else "share")
-
-
-def _check(request: Inspect, source: Source) -> None:
-    """Refuse what the run does not have, before anything heavy is imported."""
-    from models.inspection.report import TIMES, sort
-
-    sort((), _order(request, source))
-    if source.emulated and request.sort in TIMES:
-        raise NotSupportedError(
-            f"{source.name} has no times to show.",
-            f"{source.result.device if source.result else ''} is emulated: its times are the emulator's",
-            "the same with --sort order, name, module, kernel or count",
-        )
-
-
-def runs_in(folder: Path) -> list[Path]:
-    """The results in a folder that have an ETDump; empty for the folder of one run, and for what is no folder."""
-    if not folder.is_dir() or (folder / ETDUMP).is_file():
-        return []
-    return [path for path in sorted(folder.glob("*.json")) if (folder / path.stem / ETDUMP).is_file()]
+    report.show(request.json, rows, _title(first), caption, first.facts, times=not first.source.emulated)
 
 
 def find(name: str, record: Path | None) -> Source:
-    """The files of the run that ``name`` means: a result's name or file, its folder, or an ETDump.
+    """The files of the run that ``name`` means: a result's name or file, its folder, or its ETDump.
 
     Args:
         record: the ETRecord to take instead of the program's own.
@@ -167,21 +113,13 @@ def find(name: str, record: Path | None) -> Source:
     path = Path(name)
     if record is not None and not record.is_file():
         raise ConfigError(f"There is no ETRecord {record}.", "", "--etrecord dist/programs/NAME/model.etrecord")
-    if path.is_dir():
-        path = path.resolve()
-        beside = path.parent / f"{path.name}.json"
-        path = beside if beside.is_file() else path / ETDUMP
-    elif path.is_file() and path.suffix != ".json":
-        folder = path.resolve().parent
-        beside = folder.parent / f"{folder.name}.json"
-        path = beside if path.name == ETDUMP and beside.is_file() else path
+    folder = path.parent if path.name == ETDUMP else path
+    if folder.is_dir():
+        path = folder.resolve().parent / f"{folder.resolve().name}.json"
     elif not path.is_file():
         path = results_dir() / f"{name.removesuffix('.json')}.json"
     if not path.is_file():
         raise ConfigError(f"There is no run {name}.", _near(name), "./inv deploy --etdump, then ./inv inspect NAME")
-    if path.suffix != ".json":
-        values = path.with_name(VALUES)
-        return Source(path, None, record, _beside(record, ""), values if values.is_file() else None)
     return _of_result(path, record)
 
 
@@ -225,10 +163,10 @@ def _of_result(path: Path, record: Path | None) -> Source:
 
 
 def _beside(record: Path | None, sha256: str) -> Path | None:
-    """The program beside an ETRecord.
+    """The program beside an ETRecord, if it is the one that ran.
 
     Args:
-        sha256: of the program that ran; empty if nobody knows.
+        sha256: of the program that ran.
 
     Raises:
         ProgramError: the ETRecord is of another program.
@@ -237,7 +175,7 @@ def _beside(record: Path | None, sha256: str) -> Path | None:
         return None
     program = load_program(record.parent, verify=False)
     file = record.parent / program.file
-    if sha256 and program.sha256 != sha256:
+    if program.sha256 != sha256:
         raise ProgramError(
             f"{shown(record)} is the ETRecord of another program.",
             f"the run's program has the SHA-256 {sha256[:12]}…, this one {program.sha256[:12]}…: "
@@ -249,10 +187,8 @@ def _beside(record: Path | None, sha256: str) -> Path | None:
 
 def _never_written(source: Source) -> bool:
     """Whether the run's program has no ETRecord because upstream could not write it."""
-    folder = programs_dir() / source.result.program.name if source.result else None
-    if folder is None or not (folder / DESCRIPTION).is_file():
-        return False
-    return not load_program(folder, verify=False).etrecord
+    folder = programs_dir() / source.result.program.name
+    return (folder / DESCRIPTION).is_file() and not load_program(folder, verify=False).etrecord
 
 
 def _deploy(result: Result) -> str:
@@ -266,8 +202,6 @@ def _deploy(result: Result) -> str:
 def read(source: Source) -> Run:
     """Read a run with upstream's Inspector, which is installed first if it is missing.
 
-    The first of several executions without a result is not timed; else those of the result's warm-up.
-
     Raises:
         AnswerError: the ETDump is damaged. ProgramError: the ETRecord is damaged, or of another program.
     """
@@ -280,7 +214,7 @@ def read(source: Source) -> Run:
     from models.inspection.report import Kernel, rows
     from models.lowering.progress import Stages, log_path, quiet
 
-    runner = source.result.runner if source.result else None
+    runner, method = source.result.runner, source.result.program.method
     notes = []
     origins = {}
     with quiet(log_path("inspect")) as terminal:
@@ -288,7 +222,6 @@ def read(source: Source) -> Run:
         try:
             stages.show("reading the ETDump")
             executions = dump.read(source.dump)
-            method = source.result.program.method if source.result else "forward"
             if source.record is None:
                 notes.append("without an ETRecord (--etrecord FILE), modules and lines are unknown")
             elif method != "forward":
@@ -300,8 +233,8 @@ def read(source: Source) -> Run:
                     notes.append("without the program beside the ETRecord, operators in delegates have no module")
         finally:
             stages.close()
-    timed = min(runner.latency_ms.count if runner else max(1, len(executions) - 1), len(executions))
-    kernels = {one.node: Kernel(one.kernel, one.library, one.feature) for one in runner.kernels} if runner else {}
+    timed = min(runner.latency_ms.count, len(executions))
+    kernels = {one.node: Kernel(one.kernel, one.library, one.feature) for one in runner.kernels}
     found = rows(executions, timed, origins, kernels, emulated=source.emulated)
     return Run(source, executions, timed, found, notes)
 
@@ -352,7 +285,7 @@ def gaps_of(source: Source) -> tuple[Gap, ...]:
     """
     from core.environment import ensure_export
 
-    again = _deploy(source.result) if source.result else "./inv deploy --model FILE --values"
+    again = _deploy(source.result)
     if source.values is None:
         raise UsageError(
             f"{source.name} has no intermediate values.",
@@ -366,7 +299,7 @@ def gaps_of(source: Source) -> tuple[Gap, ...]:
             f"PyTorch's values come from it{', and upstream could not write it for this program' if never else ''}",
             f"./inv inspect {source.name}, for operators and their times" if never else "--etrecord FILE",
         )
-    if source.result and source.result.program.method != "forward":
+    if source.result.program.method != "forward":
         raise NotSupportedError(
             "Only values of the method forward are compared.",
             "ETRecords have the inputs of that one only",
@@ -398,23 +331,3 @@ def gaps_of(source: Source) -> tuple[Gap, ...]:
             again.replace("--etdump", "--values").replace("--engine executorch", "--engine lean"),
         )
     return gaps
-
-
-def _against(request: Inspect, one: Run, other: Run, patterns: list[str]) -> None:
-    from models.inspection import report
-    from models.inspection.report import matches, pair, sort
-
-    shas = [each.source.result.program.sha256 if each.source.result else "" for each in (one, other)]
-    order = _order(request, one.source)
-    found = pair(sort(one.rows, order), other.rows, same_program=shas[0] == shas[1] and shas[0] != "")
-    kept = [each for each in found if any(matches(row, patterns) for row in (each.one, each.other) if row)]
-    times = not (one.source.emulated and other.source.emulated)
-    texts = [f"{len(kept)} of {len(found)} rows"]
-    if times:
-        texts.append("medians in µs; ratio: the other's by the first's")
-    emulated = [each.source.name for each in (one, other) if each.source.emulated]
-    if emulated:
-        texts.append(f"{' and '.join(emulated)}: emulated, so times are not shown")
-    texts += dict.fromkeys([*one.notes, *other.notes])
-    names, facts = (one.source.name, other.source.name), {"one": one.facts, "other": other.facts}
-    report.pairs(request.json, kept, names, "; ".join(texts), facts, times=times)

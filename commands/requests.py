@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from commands.language import Chat, Sampled
 from commands.shared import (
     ACCURACY,
     CELLS,
@@ -21,8 +20,10 @@ from commands.shared import (
     VARIANTS,
     WHAT,
     WHERE,
+    Chat,
     Limited,
     Measured,
+    Sampled,
     device_names,
     model_names,
     scheme_names,
@@ -384,29 +385,19 @@ class Inspect(Reported):
     executions are apart from timed ones. With --values it shows how far each operator's results are from PyTorch's,
     and names the first one beyond the tolerance. docs/compare.md explains the columns.
 
-    Example: ./inv inspect local-mlp-fp32-lean --sort p50 --only conv
+    Example: ./inv inspect local-mlp-fp32-lean --only conv
     """
 
     letters = False
 
     run: str = option(
-        "a result's name (local-mlp-fp32-lean), its file, its folder, or an ETDump (run.etdp)", positional=True
+        "a result's name (local-mlp-fp32-lean), its file, its folder, or its ETDump (run.etdp)", positional=True
     )
-    against: str = option("a second run, to be put beside the first; matched by operator")
-    sort: str = option("share, min, p10, p50, p90, max, warmup, count, name, module, kernel or order (default: share)")
     only: str = option(
         "only operators with one of these words in name, module, line or kernel, as 'conv* layers.0 portable'"
     )
     etrecord: str = option("the program's ETRecord (default: the one of dist/programs)")
     values: bool = option("compare what each operator gave with PyTorch's (of a deploy with --values)", False)
-
-    def _check(self) -> None:
-        if other := next((name for name in ("against", "sort") if self.values and name in self.typed), ""):
-            raise UsageError(
-                f"--values cannot be used with --{other}.",
-                "it compares numbers, not times",
-                "./inv inspect RUN --values",
-            )
 
 
 class Clean(Reported):

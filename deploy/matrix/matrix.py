@@ -30,8 +30,7 @@ from core.processes import commands
 from core.processes.sweep import Journal
 from deploy.devices.inventory import load_devices
 from deploy.matrix import baseline as matrix_baseline
-from deploy.matrix import ci
-from deploy.matrix import html as matrix_html
+from deploy.matrix import pages
 from deploy.matrix import report as matrix_report
 from deploy.matrix.model import PATIENCE, CellResult, Change, Impossible, Matrix, exact, load_matrix
 from deploy.matrix.plan import Cell, Exportable, Plan, Selection, Shard, plan
@@ -44,10 +43,7 @@ MATRIX = "matrix.json"
 JUNIT = "junit.xml"
 REPORT = "report.html"
 SUMMARY = "summary.md"
-HISTORY = "history"
 _GIT_SECONDS = 10.0
-_KEPT = 20
-"""Earlier matrices of the same name that the report's history shows."""
 _EXECUTIONS = 50, 5
 """Timed executions, and warm-up, on a real device."""
 COMPARED = 5
@@ -192,18 +188,11 @@ def _alone(folder: Path) -> AbstractContextManager[None]:
 
 
 def write(found: Matrix, folder: Path) -> None:
-    """Write ``matrix.json``, ``junit.xml``, ``summary.md`` and ``report.html``; keep the first in ``history/``."""
-    text = found.model_dump_json(indent=1) + "\n"
-    stamp = re.sub(r"[^0-9TZ]", "", found.created)
-    if not found.interrupted:
-        write_atomic(folder / HISTORY / f"{stamp}.json", text)
-    kept = sorted((folder / HISTORY).glob("*.json"))
-    for old in kept[:-_KEPT]:
-        old.unlink()
-    write_atomic(folder / MATRIX, text)
-    write_atomic(folder / JUNIT, ci.junit(found))
-    write_atomic(folder / SUMMARY, ci.summary(found))
-    write_atomic(folder / REPORT, matrix_html.text(found, matrix_html.history(kept[-_KEPT:])))
+    """Write ``matrix.json``, ``junit.xml``, ``summary.md`` and ``report.html``."""
+    write_atomic(folder / MATRIX, found.model_dump_json(indent=1) + "\n")
+    write_atomic(folder / JUNIT, pages.junit(found))
+    write_atomic(folder / SUMMARY, pages.summary(found))
+    write_atomic(folder / REPORT, pages.html(found))
 
 
 def check(found: Matrix, folder: Path, save_baseline: str = "") -> None:

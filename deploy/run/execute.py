@@ -19,8 +19,7 @@ from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device
 from deploy.devices.probe import device_root, probe
 from deploy.lab.labgrid import borrowed
-from deploy.run.connect import open_device, ready
-from deploy.run.machine import machine_of
+from deploy.run.connect import machine_of, open_device, ready
 from deploy.run.preflight import of_device
 from deploy.store.store import Blob, Store, Survey
 from deploy.transport.base import Transport, run

@@ -123,7 +123,7 @@ def _revived(held: Borrowed, why: str, steps: Steps) -> Transport:
         UnreachableError: the power switch fails, or the device does not answer within its time to boot.
     """
     device = held.device
-    steps.tell(Event("connect", "note", f"{why} Cycling the power of its place {device.place}."))
+    steps.tell(Event("connect", "note", f"{why} Cycling the power of its place {held.place}."))
     held.cycle()
     booted = Deadline.after(device.boot_seconds)
     while True:
@@ -183,12 +183,19 @@ def deploy(
         if compute and job.program is None and not job.references and not lacking(needs, job.method):
             found = compute()
             job = job.with_reference(found) if found else job
+
+    def session(deadline: Deadline, transport: Transport) -> Session:
+        kind = Session
+        if not transport.posix:
+            from deploy.run.windows import WindowsSession as kind  # noqa: N813 - a class, too
+        return kind(device, bundle, job, needs, steps, deadline, transport)
+
     return connected(
         device,
         settings.timeout or device.timeout,
         settings.retries,
         steps,
-        lambda deadline, transport: Session(device, bundle, job, needs, steps, deadline, transport),
+        session,
         lambda session, attempt: session.go(settings, attempt),
         bundle.manifest.target,
         settings.wait,

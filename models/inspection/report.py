@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import fnmatch
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from core import console
-from core.errors import UsageError
 from models.inspection.dump import Execution, parts
 from models.inspection.origins import Origin
 
@@ -138,35 +137,6 @@ def rows(
     return tuple(found)
 
 
-def _time(name: str) -> Callable[[Row], Any]:
-    return lambda row: -(getattr(row.times, name) if row.times else -1.0)
-
-
-ORDERS: dict[str, Callable[[Row], Any]] = {
-    "order": lambda _row: 0,
-    "name": lambda row: row.name,
-    "module": lambda row: ((row.origin or Origin()).module, row.instruction),
-    "kernel": lambda row: row.kernel.name if row.kernel else "\uffff",
-    "count": lambda row: -row.count,
-    "share": lambda row: -(row.share or 0.0),
-    "warmup": lambda row: -(row.warmup.total if row.warmup else -1.0),
-    **{name: _time(name) for name in ("min", "p10", "p50", "p90", "max")},
-}
-"""What rows can be sorted by; times and shares: the largest first. Equal ones keep the order in which they ran."""
-TIMES = frozenset(("share", "warmup", "min", "p10", "p50", "p90", "max"))
-
-
-def sort(found: Sequence[Row], by: str) -> tuple[Row, ...]:
-    """The rows in another order.
-
-    Raises:
-        UsageError: there is no such order.
-    """
-    if by not in ORDERS:
-        raise UsageError(f"There is no order {by!r}.", f"they are {', '.join(ORDERS)}", "--sort p50")
-    return tuple(sorted(found, key=ORDERS[by]))
-
-
 def matches(row: Row, patterns: Sequence[str]) -> bool:
     """Whether a word of the row contains one of the patterns, or matches one with ``*``; upper case is lower case."""
     return contains(row.words, patterns)
@@ -187,91 +157,6 @@ def _plain(text: str) -> str:
     return "".join(f"[{each}]" if each in "[?" else each for each in text)
 
 
-@dataclass(frozen=True)
-class Pair:
-    """An operator in both runs, or in one of them."""
-
-    one: Row | None
-    other: Row | None
-    by: str
-    """How they were matched; empty if there is no partner."""
-
-    @property
-    def ratio(self) -> float | None:
-        """The median of the other run by that of the one; ``None`` without both, or if the first is 0."""
-        if self.one is None or self.other is None or self.one.times is None or self.other.times is None:
-            return None
-        return self.other.times.p50 / self.one.times.p50 if self.one.times.p50 else None
-
-    def to_json(self) -> dict[str, Any]:
-        """For ``--json``."""
-        return {
-            "one": self.one and self.one.to_json(),
-            "other": self.other and self.other.to_json(),
-            "by": self.by,
-            "ratio": self.ratio,
-        }
-
-
-def _kind(row: Row) -> str:
-    """``Fully Connected`` without types and ways: ``(NC, PF32) GEMM`` is another kernel for the same layer."""
-    return row.operator.partition(" (")[0] + (" DWConv" if "DWConv" in row.operator else "")
-
-
-def _node(row: Row) -> Hashable:
-    if row.provider == "runtime":
-        return row.name
-    node = (row.origin or Origin()).node
-    return (row.instruction, node) if node >= 0 else (row.instruction, row.name)
-
-
-def _kind_there(row: Row) -> Hashable:
-    return row.instruction, _kind(row)
-
-
-def _where(row: Row) -> Hashable:
-    origin = row.origin or Origin()
-    return (_kind(row), origin.module, origin.source) if origin.module or origin.source else None
-
-
-def _in_order(rows: Sequence[Row], key: Callable[[Row], Hashable]) -> dict[Hashable, Row]:
-    """Rows by key, and by their number among those with the same key."""
-    seen: dict[Hashable, int] = {}
-    found: dict[Hashable, Row] = {}
-    for row in rows:
-        name = key(row)
-        if name is not None:
-            seen[name] = seen.get(name, 0) + 1
-            found[name, seen[name]] = row
-    return found
-
-
-def pair(ones: Sequence[Row], others: Sequence[Row], *, same_program: bool) -> tuple[Pair, ...]:
-    """Match two runs' rows, those of the first in their order, then those without a partner.
-
-    Args:
-        same_program: both ran the same file, so that instructions and nodes of delegates are the same.
-    """
-    ways: list[tuple[str, Callable[[Row], Hashable]]] = [
-        *([("instruction and node", _node)] if same_program else []),
-        ("kind, module and line", _where),
-        *([("instruction, kind and order", _kind_there)] if same_program else []),
-        ("kind and order", _kind),
-    ]
-    partners: dict[int, tuple[Row, str]] = {}
-    left, right = list(ones), list(others)
-    for by, key in ways:
-        there = _in_order(right, key)
-        for name, row in _in_order(left, key).items():
-            if name in there:
-                partners[id(row)] = (there[name], by)
-        taken = {id(other) for other, _ in partners.values()}
-        left = [row for row in left if id(row) not in partners]
-        right = [row for row in right if id(row) not in taken]
-    found = [Pair(row, *partners.get(id(row), (None, ""))) for row in ones]
-    return (*found, *(Pair(None, row, "") for row in right))
-
-
 _FIGURES = ("min", "p10", "p50", "p90", "max")
 _MODULES = 3
 _PLACE = ("module", "line", "kernel")
@@ -285,7 +170,7 @@ def _figures(times: Times | None, names: Sequence[str]) -> list[str]:
 def _place(row: Row) -> list[str]:
     origin = row.origin or Origin()
     module = origin.module + ("" if origin.sure else " ?")
-    return [module.strip(), origin.source, _kernel(row)]
+    return [module.strip(), origin.source, row.kernel.name if row.kernel else ""]
 
 
 def _narrow(row: Row) -> list[str]:
@@ -317,43 +202,6 @@ def show(as_json: bool, found: Sequence[Row], title: str, caption: str, facts: d
         caption,
         optional=("p10", "min", "max", "warm-up", "in", "count", "kernel", "p90", "module"),
     )
-
-
-def pairs(
-    as_json: bool, found: Sequence[Pair], names: tuple[str, str], caption: str, facts: dict[str, Any], *, times: bool
-) -> None:
-    """Print two runs side by side; medians in microseconds for people, else in milliseconds."""
-    if as_json:
-        console.print_json({**facts, "rows": [pair.to_json() for pair in found]})
-        return
-    cells = []
-    for pair in found:
-        row = pair.one or pair.other
-        if row is None:
-            continue
-        both = (pair.one, pair.other)
-        cells.append([pair.one.name if pair.one else "–", _other(pair), *_narrow(row)[:2], *map(_kernel, both)])
-        if times:
-            cells[-1] += [each for one in both for each in _figures(one.times if one else None, ["p50"])]
-            cells[-1].append("" if pair.ratio is None else f"{pair.ratio:.2f}")
-    columns = ["operator", "operator of the other", "module", "line", "kernel", "kernel of the other"]
-    console.table(
-        f"{names[0]} against {names[1]}",
-        columns + (["p50", "p50 of the other", "ratio"] if times else []),
-        cells,
-        caption,
-        optional=("kernel of the other", "kernel", "module", "operator of the other"),
-    )
-
-
-def _other(pair: Pair) -> str:
-    if pair.other is None:
-        return "–"
-    return "same" if pair.one and pair.one.name == pair.other.name else pair.other.name
-
-
-def _kernel(row: Row | None) -> str:
-    return row.kernel.name if row and row.kernel else ""
 
 
 def gaps(as_json: bool, found: Sequence[Gap], name: str, count: int, facts: dict[str, Any]) -> None:

@@ -249,7 +249,6 @@ constexpr Flag kFlags[] = {
     {"max_jumps", set_count<&EngineOptions::max_jumps, 1, kMostJumps>},
     {"trust_provider", set_switch<&EngineOptions::trust_provider>, kAlone},
     {"digests", set_digests},
-    {"print_output", set_switch<&Options::print_output>, kAlone},
     {"describe", set_action<Action::kDescribe>, kAlone},
     {"roofline", set_action<Action::kRoofline>, kAlone},
     {"capabilities", set_action<Action::kCapabilities>, kAlone},
@@ -400,18 +399,18 @@ Flags are --flag=value or --flag value.
   --trust_provider        onnxruntime: give XNNPACK's provider what it is known to get wrong, too
   --digests WHEN          SHA-256 of the files that ran, in the result: cheap (default; where they take less than
                           5 % of the time so far), always or never
-  --print_output          print the outputs
   --json, --json=FILE     the result, or the error, as JSON to standard output or to FILE
   --roofline              measure here how many operations a second the processor does in float32, and how many bytes
                           a second it reads from memory: with one thread, and with all or --cpu_threads
   --describe, --capabilities, --version, --help
+                          the first two and --roofline always print JSON
 
 Tensors are NumPy .npy files, version 1.0, little-endian, C order. bfloat16 is two-byte void ('|V2', the bits
 as they are), read and written.
 
 Exit codes: 0 done, 2 command line, 3 program file, 4 missing operator, 5 missing backend, 6 input,
 7 execution, 8 output cannot be written, 9 out of memory, 10 crash (a defect of Slipway or of the device),
-11 a limit on time or rounds was reached.
+11 a limit on rounds was reached.
 )";
 }
 

@@ -46,7 +46,6 @@ struct Options {
   bool turns = false;   // after each text, the next one is waited for
   EngineOptions engine;
   DigestWish digests = DigestWish::kCheap;
-  bool print_output = false;
   bool json = false;
   std::string json_path;  // empty: standard output
 };

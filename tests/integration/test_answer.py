@@ -103,10 +103,11 @@ def net(tmp_path_factory: pytest.TempPathFactory, inv: Inv) -> Path:
 @pytest.mark.parametrize("device", ["local", "pi"])
 def test_a_model_goes_on_from_a_prompt(net: Path, device: str, inv: Inv) -> None:
     words = ("deploy", "--device", device, "--model", str(net), "--prompt", "why is the sky", "--generate", "9")
-    done = inv(*words)
+    done = inv(*words, "--profile")
     assert done.returncode == 0, done.stderr
     assert re.search(r"([3-9]) of \1 tokens the same", done.stdout)
-    assert ("tokens/s" in done.stdout) == (device == "local")
+    assert re.search(r"\((xnn|slipway)_q[ds]8_f32_qb4w_gemm\w+\)", done.stdout), "the kernels, by their names"
+    assert ("tokens/s" in done.stdout, "instructions a token" in done.stdout) == (device == "local", device == "pi")
     done = inv(*words, "--temperature", "0.1", "--seed", "3", "--json")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)

@@ -6,7 +6,6 @@ import getpass
 import os
 import re
 import socket
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,8 +14,7 @@ import pytest
 from core.errors import ConfigError, DeviceBusyError, UnreachableError
 from core.formats.bundle import Bundle
 from deploy.devices.inventory import Device
-from deploy.lab.places import PLACE, lease
-from deploy.lab.session import VARIABLE
+from deploy.lab.labgrid import COORDINATOR, PLACE
 from deploy.run.connect import ssh_address
 from deploy.run.events import Event
 from deploy.run.execute import execute
@@ -76,7 +74,7 @@ def test_the_place_is_held_for_the_deploy_and_given_back(
     assert all(name and "/" in name for name in seen)
     assert lab.holder("board") == ""
     assert tiny.settled(board.home, board.home / ".slipway") == []
-    monkeypatch.setenv(VARIABLE, lab.address)
+    monkeypatch.setenv(COORDINATOR, lab.address)
     small.deploy(device.model_copy(update={"place": "by-another-name", "coordinator": ""}))
     assert lab.holder("board") == ""
 
@@ -153,41 +151,27 @@ def test_a_place_by_its_tags(lab: Lab, device: Device, small: Tiny, monkeypatch:
         small.deploy(device.model_copy(update={"place": ""}))
 
 
-def test_two_at_once_in_one_process_and_in_two(lab: Lab, device: Device, small: Tiny, board: server.Device) -> None:
-    """The one that ends first leaves the place to the other, and the last one releases it.
-
-    gRPC gives two channels of a process one connection, by which the coordinator knows a session.
-    """
-    first, second = lease(device), lease(device.model_copy(update={"place": "spare"}))
-    third = lease(device)
-    first.close()
-    assert lab.holder("board") != ""
+def test_deploys_of_one_user_take_turns(lab: Lab, device: Device, small: Tiny, board: server.Device) -> None:
     other = Deploying(device, small.bundle, small.model, 5000)
     other.wait_for(lambda: ["sleep", "4242"] in marked(str(board.home)).values())
-    failed: list[BaseException] = []
+    with pytest.raises(DeviceBusyError, match="desk is in use by"):
+        small.deploy(device, wait=0)
+    said: list[str] = []
 
-    def also() -> None:
-        try:
-            with pytest.raises(UnreachableError):
-                lease(device.model_copy(update={"coordinator": "127.0.0.1:1"}))
-            lease(device.model_copy(update={"place": "spare"})).close()
-        except BaseException as error:  # noqa: BLE001 - of a thread: it is looked at below
-            failed.append(error)
+    def listen(event: Event) -> None:
+        if event.kind == "note" and "waits" in event.text:
+            said.append(event.text)
+            other.interrupt()
 
-    threads = [threading.Thread(target=also) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert failed == []
-    assert lab.holder("spare") != "", "the first user's, still"
-    second.close()
-    assert lab.holder("spare") == ""
-    third.close()
-    assert lab.holder("board") != "", "the other process has it"
-    other.interrupt()
+    small.deploy(device, wait=120, listeners=[listen])
+    assert len(said) == 1
     assert other.end()[0] == 130
-    assert lab.holder("board") == ""
+    assert (lab.holder("board"), lab.client("reservations")) == ("", "")
+    # What the user acquired is used, and stays the user's.
+    lab.client("-p", "board", "acquire")
+    small.deploy(device, wait=0)
+    assert lab.holder("board") != ""
+    lab.client("-p", "board", "release")
 
 
 def test_no_such_place_and_no_coordinator(lab: Lab, device: Device, small: Tiny) -> None:
@@ -198,7 +182,7 @@ def test_no_such_place_and_no_coordinator(lab: Lab, device: Device, small: Tiny)
         taken.bind(("127.0.0.1", 0))
         nobody = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(UnreachableError, match=f"coordinator {nobody} cannot be reached"):
-            lease(device.model_copy(update={"coordinator": nobody}))
+            small.deploy(device.model_copy(update={"coordinator": nobody}))
     lab.client("-p", "board", "add-match", "rack/spare/NetworkService")
     with pytest.raises(ConfigError, match="has several NetworkService"):
         small.deploy(device)

@@ -22,7 +22,7 @@ from deploy.run.needs import runner_here
 from tests.support.onnx_graph import Graph
 
 XNNPACK, CPU = "XnnpackExecutionProvider", "CPUExecutionProvider"
-_KEPT = " kept from the XNNPACK provider: "
+_KEPT = "the model was kept from the XNNPACK provider: "
 Make = Callable[[Graph], Any]
 
 
@@ -64,7 +64,7 @@ class Run:
     failure: str = ""
     """Why there are no outputs."""
     kept: tuple[str, ...] = ()
-    """Hints that name nodes which the bundle keeps from the XNNPACK provider."""
+    """Hints that say why the bundle keeps the model from the XNNPACK provider."""
 
 
 def execute(bundle: Bundle, model: Any, folder: Path, *flags: str) -> Run:
@@ -86,7 +86,7 @@ def execute(bundle: Bundle, model: Any, folder: Path, *flags: str) -> Run:
     return Run(
         tuple(np.load(folder / Path(one["file"]).name) for one in answer["outputs"]),
         tuple((node["operator"].rpartition(":")[2], node["provider"]) for node in answer["placement"]["nodes"]),
-        kept=tuple(hint for hint in answer["placement"]["hints"] if _KEPT in hint),
+        kept=tuple(hint for hint in answer["placement"]["hints"] if hint.startswith(_KEPT)),
     )
 
 
@@ -160,7 +160,7 @@ def _clip(*limits: float | None) -> Make:
 
 
 def _whole(g: Graph) -> tuple[str, ...]:
-    """A Softmax that the provider crashes on, and that has no constant to withhold."""
+    """a Softmax that the provider crashes on."""
     return (
         g.node("Softmax", g.input(2, "n", 10), axis=1),
         g.node("Relu", g.node("Conv", g.input(*_IMAGE), g.weights(8, 8, 3, 3), **_CONV)),
@@ -327,6 +327,6 @@ FORMS = (
     Form("q-matmul", "QLinearMatMul", False,
          _quantized("MatMul", 4, 16, dtype=np.int8, more=lambda g: [_weights(g, 16, 24)])),
     Form("q-relu", "Relu", False, _quantized("Relu", 4, 16, dtype=np.int8)),
-    # All of a model is kept from the provider for one node.
+    # All of a model is kept from the provider, for one node.
     Form("whole-model", "Conv", False, _whole, 12, trusted=False),
 )  # fmt: skip

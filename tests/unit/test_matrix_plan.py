@@ -300,7 +300,7 @@ def test_the_command_writes_one_report_and_judges_it(inv: Inv, tmp_path: Path) -
         assert "1 of 2 cells failed" in done.stderr
     reports = tmp_path / "dist" / "matrix" / "all"
     assert {file.name for file in reports.iterdir()} == {
-        "matrix.json", "junit.xml", "report.html", "summary.md", "history",
+        "matrix.json", "junit.xml", "report.html", "summary.md",
     }  # fmt: skip
     assert [cell["outcome"] for cell in json.loads((reports / "matrix.json").read_bytes())["cells"]] == [
         "passed", "failed",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,11 +9,9 @@ import pytest
 from core import environment
 from core.environment import installer
 from core.errors import HostError
-from verify import programs
 from verify.bench import nets
 from verify.bench.measuring import Apart, Figure, Measured
-from verify.bench.nets import Exported, Net, export
-from verify.programs import Maker
+from verify.bench.nets import Exported, Net
 
 NET = Net("tiny", "torch.nn:ReLU", {"input": "1x8"}, ("fp32", "fp16"))
 FP32 = Exported(NET, "fp32")
@@ -41,35 +38,6 @@ def test_packages_go_into_a_folder_of_their_own_whole_or_not_at_all(
     assert environment.apart("nets") == folder
     assert len(asked) == 2, "a third time there is nothing to do"
     assert "--require-hashes" in asked[1]
-
-
-_CHILD = """
-import json, pathlib, sys
-for line in sys.stdin:
-    asked = json.loads(line)
-    if asked["scheme"] == "fp16":
-        sys.exit(3)
-    folder = pathlib.Path(asked["out"]) / f"{asked['net']}-{asked['scheme']}"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "program.json").write_text("{}")
-    print(json.dumps({"folder": str(folder)}), flush=True)
-"""
-
-
-@pytest.fixture
-def dist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An own ``dist/``, and an exporter that only makes folders; it crashes on fp16."""
-    child = tmp_path / "child.py"
-    child.write_text(_CHILD, encoding="utf-8")
-    monkeypatch.setattr(programs, "COMMAND", [sys.executable, str(child)])
-    monkeypatch.setattr(Maker, "_environment", lambda self: None)
-    return tmp_path / "dist"
-
-
-def test_a_crash_is_that_programs_and_the_next_is_exported(dist: Path) -> None:
-    found = export([Exported(NET, "fp16"), FP32])
-    assert "ended with 3" in found["tiny fp16"].error
-    assert (found["tiny fp32"].error, found["tiny fp32"].folder) == ("", "tiny-fp32")
 
 
 def _measured(p50: float, others: float = 0.0, apart: Apart | None = None) -> Measured:

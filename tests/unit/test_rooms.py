@@ -42,7 +42,6 @@ LEVELS = (
     "deploy.transport",
     "deploy.transport.adb",
     "deploy.transport.ssh",
-    "deploy.transport.windows",
     "deploy.virtual",
     "deploy.devices",
     "deploy.lab",

@@ -19,15 +19,13 @@ from core import environment
 from core.errors import HostError, UsageError
 from core.files import write_atomic
 from core.paths import ROOT
-from tests.support import order
-from toolchains.targets import get_target
 from verify import rooms
 from verify.suite import ahead, choosing, passed, runner, times
 from verify.suite.runner import REST, UNITS
 
+STEMS = {file.stem for file in (ROOT / "tests").glob("*/test_*.py")}
 QUICK = tuple(word for name in ("hypothesispytest", "xdist", "labgrid") for word in ("-p", f"no:{name}"))
 """Options against plugins that take a second to load."""
-STEMS = {file.stem for file in (ROOT / "tests").glob("*/test_*.py")}
 LINT = ["ruff check", "ruff format", "mypy", "clang-format", "shellcheck"]
 
 
@@ -113,17 +111,6 @@ def test_the_parts_of_a_run_are_all_of_it() -> None:
     there = [path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").glob("*/test_*.py")]
     assert sorted(given) == sorted(there)
     assert [step.files for part in parts for step in part if step.name != REST and step.files] == []
-
-
-def test_every_name_is_a_files_and_what_is_built_is_offered() -> None:
-    named = [*order.FIRST, *order.LAST]
-    assert len(set(named)) == len(named)
-    assert {name.partition("[")[0] for name in (*named, *order.APART, *order.BY_PARAMETER)} <= STEMS
-    for name in named:
-        assert ("[" in name) == (name.partition("[")[0] in order.BY_PARAMETER)
-    assert len(set(ahead.PRODUCTS)) == len(ahead.PRODUCTS)
-    for name, engine in ahead.PRODUCTS:
-        assert engine == "native" or get_target(name).engine(engine) == engine
 
 
 FILES = {
@@ -296,12 +283,6 @@ def test_what_its_commands_loaded_counts_too(tree: Path) -> None:
     passed.learn(said, ALL)
     (tree / "models/far.py").write_text("F = 2\n")
     assert [file for file, digest in digests(tree).items() if before[file] != digest] == [A]
-
-
-def test_what_was_skipped_runs_again_and_the_others_do_not(tree: Path, whole: Callable[..., list[str]]) -> None:
-    (tree / B).write_text("import pytest\n@pytest.mark.skip\ndef test_b(): pass\n")
-    assert whole() == ["test_a", "test_b", "test_prose"]
-    assert whole() == ["test_b"], "a skipped test did not pass"
 
 
 FOLDERS = ("tests/integration/", "tests/faults/")

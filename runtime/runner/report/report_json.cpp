@@ -190,7 +190,7 @@ std::string run_json(const RunReport& report) {
 
 std::string describe_json(const EngineInfo& engine, const std::string& path, const ProgramInfo& program,
                           const Capabilities& capabilities, const std::vector<std::string>& found_missing) {
-  JsonWriter json;
+  JsonWriter json(JsonWriter::Form::kLines);
   json.begin_object().member("schema", 1);
   engine_member(json, engine);
   json.key("program").begin_object();
@@ -228,7 +228,7 @@ std::string describe_json(const EngineInfo& engine, const std::string& path, con
 
 std::string capabilities_json(const EngineInfo& engine, const Capabilities& capabilities,
                               const CpuInfo& cpu) {
-  JsonWriter json;
+  JsonWriter json(JsonWriter::Form::kLines);
   json.begin_object().member("schema", 1);
   engine_member(json, engine);
   json.member("backends", capabilities.backends).member("operators", capabilities.operators);

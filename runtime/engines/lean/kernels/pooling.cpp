@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
+#include "lean/kernels/elements.h"
 #include "lean/kernels/kernel.h"
-#include "lean/kernels/sums.h"
 #include "lean/kernels/volume.h"
 
 namespace slipway::lean {
