@@ -245,9 +245,9 @@ def fuzz(request: own.Fuzz) -> None:
 
 @task(own.Bench)
 def bench(request: own.Bench) -> None:
-    from verify.bench import language, report
+    from verify.bench import language, nets
 
-    {"nets": report, "language": language}[request.what].run(request)
+    {"nets": nets, "language": language}[request.what].run(request)
 
 
 @task(own.Peers)

@@ -91,9 +91,6 @@ class Build(Reported):
     aar: bool = option(
         "libslipway for Android apps, in dist/android/, for the targets named or all of Android's; needs an NDK", False
     )
-    all: bool = option(
-        "every target that this machine can build: native packages, and the default engine's bundle", False
-    )
     profiles: str = option("only Conan's profiles, into this folder, for the targets named or all that can be built")
     sources: str = setting(
         "origin of the sources: debian, git or auto (default: auto, Debian's archive if this machine can read it)"
@@ -110,17 +107,11 @@ class Build(Reported):
 
     def _check(self) -> None:
         kinds = {"engine", "ops_from", "packages", "sdk", "wheel", "aar"}
-        if self.profiles and (wrong := sorted(self.typed & {*kinds, "all", "force"})):
+        if self.profiles and (wrong := sorted(self.typed & {*kinds, "force"})):
             raise UsageError(
                 f"--profiles cannot be used with --{wrong[0].replace('_', '-')}.", "it builds nothing",
                 f"./inv build --profiles {self.profiles}",
             )  # fmt: skip
-        if self.all and self.typed & {"target", *kinds}:
-            raise UsageError(
-                "--all cannot be used with --target, --engine, --ops-from, --packages, --sdk, --wheel or --aar.",
-                "",
-                "./inv build --all",
-            )
         if self.aar and self.typed & (kinds - {"aar"}):
             raise UsageError(
                 "--aar cannot be used with --engine, --packages, --sdk, --wheel or --ops-from.", "", "./inv build --aar"

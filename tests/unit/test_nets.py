@@ -9,7 +9,7 @@ import pytest
 from core import environment
 from core.environment import installer
 from core.errors import HostError
-from verify.bench import report
+from verify.bench import nets
 from verify.bench.measuring import Apart, Figure, Measured
 from verify.bench.nets import Exported, Net
 
@@ -42,13 +42,13 @@ def test_packages_go_into_a_folder_of_their_own_whole_or_not_at_all(
 
 def _measured(p50: float, others: float = 0.0, apart: Apart | None = None) -> Measured:
     figures = {
-        engine: Figure(p50_ms={threads: ms / threads for threads in report.THREADS}, load_ms=load, peak_rss_bytes=rss)
+        engine: Figure(p50_ms={threads: ms / threads for threads in nets.THREADS}, load_ms=load, peak_rss_bytes=rss)
         for engine, ms, load, rss in (("lean", p50, 1.0, 8_000_000), ("executorch", 1.0, 2.0, 10_000_000))
     }
     return Measured(figures=figures, others=others, apart=apart, executions=9, cached_load_ms=0.2)
 
 
-def _rows() -> list[report.Row]:
+def _rows() -> list[nets.Row]:
     other, third = (Exported(Net(name, "", {}, ("fp32",)), "fp32") for name in ("other", "third"))
     far = Apart(outside=2, largest=1.5, lean_to_float=0.5, upstream_to_float=0.25)
     return [
@@ -58,7 +58,7 @@ def _rows() -> list[report.Row]:
 
 
 def test_means_are_geometric_and_marked_where_the_aim_is_missed() -> None:
-    assert report.short(_rows()) == [
+    assert nets.short(_rows()) == [
         ["fp32", "3", "1.00 (!)", "1.00 (!)", "0.50 (!)", "0.10", "0.80", "1: other 2.00"],
         ["fp16", "1", "0.50", "0.50", "0.50 (!)", "0.10", "0.80", "none"],
         ["all", "4", "0.84 (!)", "0.84 (!)", "0.50 (!)", "0.10", "0.80", "1"],
