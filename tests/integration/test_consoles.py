@@ -1,4 +1,4 @@
-"""The `console` blocks of docs/, typed as they stand there."""
+"""The `console` blocks of docs/, typed as they stand there (which, and where the others: tests/support/consoles.py)."""
 
 from __future__ import annotations
 

@@ -80,6 +80,18 @@ def test_every_promise_about_security_names_tests_that_exist() -> None:
     assert [part.splitlines()[0] for part in sections if "Tests:" not in part or "Not promised:" not in part] == []
 
 
+def test_every_line_of_a_console_is_tried_or_says_where() -> None:
+    every = consoles.lines()
+    typed = {(page, command) for page in consoles.RUN for command in consoles.to_run(page)}
+    assert len(every) > 120
+    assert typed < set(every)
+    assert [line for line in every if line not in typed and not consoles.reason(line)] == []
+    assert consoles.reason(("embedding.md", "make install")) == ""
+    for page, start, why in consoles.ELSEWHERE:
+        assert any(consoles.reason(line) == why for line in every), f"nothing begins so any more: {page}: {start}"
+        assert all((ROOT / name).is_file() for name in re.findall(r"tests/[\w/.]+\.py", why)), why
+
+
 def test_a_console_shows_its_prompt() -> None:
     """A command without it would be taken for output, and nobody would try it."""
     for page in PAGES:
@@ -108,7 +120,6 @@ def _misspelt(command: str) -> list[str]:
 
 def test_commands_on_the_pages_have_todays_options() -> None:
     every = [*consoles.lines(), *consoles.lines("sh")]
-    assert all(consoles.to_run(page) for page in consoles.RUN)
     assert len(every) > 170
     assert [(line, wrong) for line in every if (wrong := _misspelt(line[1]))] == []
     assert _misspelt("A=b ./inv deploy --device pi --modle mlp && ./inv depoly") == ["--modle", "depoly"]
