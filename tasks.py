@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import invoke
 
-from commands import devices, language, own, requests
+from commands import devices, own, requests, shared
 from core.cli import invoked
 from core.cli.request import number, words
 from core.cli.task import task
@@ -78,15 +78,12 @@ def export(request: requests.Export) -> None:
 
 @task(requests.Models)
 def models(request: requests.Models) -> None:
-    if request.add:
-        from commands.export import add_packages
+    from commands.export import add_packages, print_zoo
 
+    if request.add:
         add_packages(request)
     else:
-        from models.request import report
-        from models.text.source import listing
-
-        report.zoo(request.json, listing())
+        print_zoo(request.json)
 
 
 @task(requests.Deploy)
@@ -96,8 +93,8 @@ def deploy(request: requests.Deploy) -> None:
     command.run(request)
 
 
-@task(language.Chat)
-def chat(request: language.Chat) -> None:
+@task(shared.Chat)
+def chat(request: shared.Chat) -> None:
     from commands import chat as command
 
     command.run(request)
@@ -224,7 +221,7 @@ def test(request: own.Test) -> None:
     from verify.suite import runner, times
 
     if request.times:
-        times.show(update=False)
+        times.show()
         return
     runner.run(request)
 
@@ -248,9 +245,9 @@ def fuzz(request: own.Fuzz) -> None:
 
 @task(own.Bench)
 def bench(request: own.Bench) -> None:
-    from verify.bench import language, operators, report
+    from verify.bench import language, nets
 
-    {"nets": report, "operators": operators, "language": language}[request.what].run(request)
+    {"nets": nets, "language": language}[request.what].run(request)
 
 
 @task(own.Peers)

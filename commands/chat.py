@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from commands.answer import flags_of, program_and_tokenizer
-from commands.language import Chat
+from commands.shared import Chat
 from core import console
 from core.console.live import paused
 from core.errors import UsageError
@@ -21,7 +21,7 @@ from core.plain import plain
 from deploy.devices.inventory import get_device
 from deploy.run.events import Event
 from deploy.run.settings import LEAN, Prompt, Settings, Turn
-from models.text.source import context_of
+from models.text.source import number_of
 from models.text.tokenizer import Tokenizer
 
 _SECONDS = 12 * 3600.0
@@ -199,7 +199,7 @@ def run(request: Chat) -> None:
     program, tokenizer = program_and_tokenizer(request)
     bundle = build(device.target, LEAN, "")
     console.note(_HELP)
-    talk = Talk(tokenizer, _asker(), _show, device.emulated, context_of(program))
+    talk = Talk(tokenizer, _asker(), _show, device.emulated, number_of(program, "context"))
     if not talk.first:
         return
     with tempfile.TemporaryDirectory(prefix="slipway-chat-") as folder:

@@ -1,25 +1,29 @@
-"""``./inv export``, and the exports that other commands need."""
+"""``./inv export`` and ``./inv models``, and the exports that other commands need."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commands.requests import Deploy, Export, Models
+from core import console
 from core.cli.request import words
+from core.console.units import size
 from core.errors import SlipwayError, UsageError
 
 if TYPE_CHECKING:
+    from core.formats.program import Operator, Program
     from deploy.matrix.plan import Exportable
     from models.request import Request as ExportRequest
+    from models.request import Row
 
 
 def run(request: Export) -> None:
     """Export what the arguments of ``./inv export`` name, and print it."""
-    from models.request import report
     from models.text.source import is_language
 
     if is_language(request.model):
@@ -27,12 +31,10 @@ def run(request: Export) -> None:
 
         program = exported_language(request)
         if request.json:
-            from core import console
-
             console.print_json({"path": str(program.parent), "file": program.name, "size": program.stat().st_size})
         return
     requests = fetched(partial(requested, request, request.format))
-    report.programs(exported(requests, request.force, request.jobs), request.json)
+    _print_programs(exported(requests, request.force, request.jobs), request.json)
 
 
 def add_packages(request: Models) -> None:
@@ -41,7 +43,6 @@ def add_packages(request: Models) -> None:
     Raises:
         UsageError: no model's file. ConfigError, HostError: as `models.users.packages.add`.
     """
-    from core import console
     from core.environment import ensure_export
     from models.users.packages import add, pins, wanted
 
@@ -123,7 +124,7 @@ def _attempt(requests: Sequence[ExportRequest], force: bool = False, at_once: in
     if not outdated:
         return {}
     from core.environment import ensure_export, ensure_onnx, idle_threads_sleep
-    from models.warm.client import attempt
+    from models.warm import attempt
 
     (ensure_onnx if outdated[0].format == "onnx" else ensure_export)()
     idle_threads_sleep()
@@ -196,3 +197,141 @@ def each(programs: Sequence[Exportable]) -> dict[Exportable, Path | SlipwayError
             failures = {request.name: error for request in requests.values()}
         found |= {one: failures.get(request.name, request.folder) for one, request in requests.items()}
     return {one: found[one] for one in programs}
+
+
+def print_zoo(as_json: bool) -> None:
+    """The zoo: a row for each model and format; as JSON an object for each scheme, too."""
+    from models.request import listing
+    from models.text import source
+    from models.zoo import load_zoo
+    from models.zoo.schemes import load_type_names, type_of
+    from models.zoo.trained import load_trained
+
+    rows, names, languages = listing(), load_type_names(), source.listing()
+    weights = {model: row.described(model) for model, row in load_trained().items()}
+    if as_json:
+        described, arms = load_zoo(), {name: dataclasses.asdict(row) for name, row in names.items()}
+        console.print_json(
+            [
+                {
+                    **dataclasses.asdict(row),
+                    "description": described[row.model].description,
+                    "trained": weights.get(row.model),
+                    "arms_name": arms.get(type_of(row.scheme)),
+                }
+                for row in rows
+            ]
+            + list(languages)
+        )
+        return
+    lines: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        lines.setdefault((row.model, row.format), []).append(row)
+    console.table(
+        "The model zoo",
+        ["model", "format", "schemes", "exported", "what it is"],
+        [
+            [model, format_, ", ".join(row.scheme for row in some), ", ".join(_exported(some)), some[0].title]
+            for (model, format_), some in lines.items()
+        ],
+        caption="Export one with ./inv export --model NAME --scheme SCHEME",
+        optional=("what it is",),
+    )
+    console.table(
+        "Language models",
+        ["model", "schemes", "exported", "what it is"],
+        [[one["model"], ", ".join(one["schemes"]), ", ".join(one["exported"]), one["title"]] for one in languages],
+        caption='Talk with one by ./inv chat --model NAME, or ask it once: ./inv deploy --model NAME --prompt "..."',
+        optional=("what it is",),
+    )
+    console.table(
+        "Trained weights",
+        ["model", "file", "SHA-256", "here", "get them with"],
+        [
+            [model, one["file"], one["sha256"], "yes" if one["here"] else "no", one["get"]]
+            for model, one in {**weights, **{each["model"]: each["trained"] for each in languages}}.items()
+        ],
+        caption="The other models are small ones of Slipway's own: nobody trained them, and their weights are random",
+        optional=("SHA-256", "here"),
+    )
+    console.table(
+        "Arm's names, which --scheme takes too",
+        ["name", "scheme", "activations", "weights", "output", "layers with a kernel of KleidiAI's"],
+        [[t.name, t.scheme, t.activations, t.weights, t.output, t.layers] for t in names.values()],
+        optional=("output", "activations", "weights"),
+    )
+
+
+def _exported(rows: Sequence[Row]) -> list[str]:
+    """``fp32 (14 MB)`` for each program that is there; an outdated one says so."""
+    return [
+        f"{row.scheme} ({size(row.size)}{', outdated' if row.state == 'outdated' else ''})" for row in rows if row.size
+    ]
+
+
+def _operators(found: Sequence[Operator]) -> list[list[str]]:
+    return [[one.name, str(one.count), one.why] for one in found]
+
+
+def _print_programs(folders: Sequence[Path], as_json: bool) -> None:
+    """The results of exports: one table for several programs, all details for a single one."""
+    from core.formats.program import load_program
+
+    found = [(folder, load_program(folder, verify=False)) for folder in folders]
+    if as_json:
+        rows = [
+            {"path": str(folder), "taken": _taken(program), **program.model_dump(mode="json")}
+            for folder, program in found
+        ]
+        console.print_json(rows[0] if len(rows) == 1 else rows)
+    elif len(found) == 1:
+        _print_program(*found[0])
+    else:
+        console.table(
+            "Programs",
+            ["program", "size", "backends", "delegate calls", "operators in them", "warnings"],
+            [
+                [
+                    program.name,
+                    f"{program.size / 1e6:.2f} MB",
+                    ", ".join(one.removesuffix("Backend") for one in program.backends) or _nobody(program),
+                    str(program.delegates or ""),
+                    "{operators} of {of} ({share:.0%})".format(**_taken(program)) if program.format == "pte" else "",
+                    str(len(program.warnings) or ""),
+                ]
+                for _, program in found
+            ],
+        )
+
+
+def _taken(program: Program) -> dict[str, float]:
+    """How many of the program's operators its backends took."""
+    taken, left = (sum(one.count for one in some) for some in (program.delegated, program.undelegated))
+    return {"operators": taken, "of": taken + left, "share": taken / max(taken + left, 1)}
+
+
+def _nobody(program: Program) -> str:
+    """Who decides on backends if the program names none."""
+    return "none" if program.format == "pte" else "ONNX Runtime's, chosen when it is loaded"
+
+
+def _delegated(program: Program) -> list[list[str]]:
+    inside = ", ".join(f"{one.name} ×{one.count}" for one in program.delegated)
+    return [["delegate calls", str(program.delegates)], ["delegated", inside or "nothing"]]
+
+
+def _print_program(folder: Path, program: Program) -> None:
+    console.table(
+        f"Program {program.name}",
+        ["", ""],
+        [
+            ["folder", console.shown(folder)],
+            ["size", f"{program.size / 1e6:.2f} MB"],
+            ["backends", ", ".join(program.backends) or _nobody(program)],
+            *(_delegated(program) if program.format == "pte" else ()),
+            ["reference", program.reference_engine],
+            ["warnings", "\n".join(program.warnings) or "none"],
+        ],
+    )
+    if program.undelegated:
+        console.table("Outside the delegates", ["operator", "count", "why"], _operators(program.undelegated))

@@ -6,7 +6,7 @@ from commands.shared import target_names
 from core.cli.request import Reported, Request, one_of, option, real, whole
 from core.errors import UsageError
 
-KINDS = ("nets", "operators", "language")
+KINDS = ("nets", "language")
 
 
 class Test(Request):
@@ -101,7 +101,7 @@ class Fuzz(Request):
 
 
 class Bench(Request):
-    """Measure the engine lean beside upstream's: nets, single operators, or a language model.
+    """Measure the engine lean beside upstream's: nets, or a language model.
 
     The figures are ratios, measured in turns. What nets exported is kept in dist/nets, what it measured in dist/sweeps:
     after an interruption, the same command continues.
@@ -109,9 +109,9 @@ class Bench(Request):
     Example: ./inv self.bench --what nets --only resnet18
     """
 
-    what: str = option("nets, operators or language (default: nets)", "nets", names=one_of(*KINDS))
+    what: str = option("nets or language (default: nets)", "nets", names=one_of(*KINDS))
     runs: int = whole("rounds (default: 5)", 1, 5)
-    only: str = option("names of nets or programs, as 'resnet18,* qs8', or of uses of operators")
+    only: str = option("names of nets or programs, as 'resnet18,* qs8'")
     update: bool = option("keep the figures for the docs, if the machine was quiet", False)
 
     def _check(self) -> None:

@@ -82,20 +82,19 @@ def _make_pte(request: Request, folder: Path, stages: Stages, host: Host, strict
 def _lower(request: Request, taken: Taken, folder: Path, stages: Stages, host: Host) -> Program:
     """From the module to the program with its references."""
     from core.formats.program import Program, Quantization
-    from models.loading import reference
-    from models.lowering import lowering, quantize, shortcuts
-    from models.reference import referencing, sizes
-    from models.reference.tolerances import output_types, widest
+    from models.lowering import graphs, lowering, quantize, shortcuts
+    from models.reference import referencing
+    from models.reference.tolerances import widest
     from models.samples import taking
 
     model = taken.model
     want, want_before = referencing.eager_methods(model)
     with shortcuts.in_torch(), shortcuts.in_lowering():
         stages.show("exporting" if not request.scheme.weight_bits else "exporting and quantizing")
-        how = (request.scheme, request.options, request.partitioners)
-        quantized = quantize.apply(model, *how)
+        quantized = quantize.apply(model, request.scheme, request.options)
         before = {
-            one.method: quantize.apply(replace(one, strict=model.strict), *how, again=True) for one in model.before
+            one.method: quantize.apply(replace(one, strict=model.strict), request.scheme, request.options, again=True)
+            for one in model.before
         }
         scheme = quantized.scheme or request.scheme
         stages.show("lowering")
@@ -117,22 +116,8 @@ def _lower(request: Request, taken: Taken, folder: Path, stages: Stages, host: H
         want=want, method=model.method, first=first,
     )  # fmt: skip
 
-    def run(inputs: Sequence[Any]) -> list[Any]:
-        if ran.engine != reference.engine(host=True):
-            return reference.eager(quantized.program.module(), inputs)
-        files = [reference.save(folder, f"input{index}-sample", one) for index, one in enumerate(inputs)]
-        outputs = host.run_often(folder, request.file, files, (1,), model.method, "-sample")[1]
-        found = [reference.load(folder, file) for file in outputs]
-        for file in (*files, *outputs):
-            (folder / file.file).unlink()
-        return found
-
-    judged = replace(taken, source="") if lowered.state else taken  # its executions differ
-    agreement, accuracy, doubts = taking.judge(
-        judged, scheme, ran.agreement, run, quantized.inputs, output_types(quantized.program)
-    )
-    warnings += [*remarks, *ran.warnings, *doubts]
-    classes = taking.classes(request, taken, folder)
+    warnings += [*remarks, *ran.warnings]
+    classes = taking.classes(request, taken, want[1][0] if want[1] else None, folder)
 
     warnings += _save_record(lowered.manager, quantized.inputs, folder / RECORD)
     return Program(
@@ -146,7 +131,7 @@ def _lower(request: Request, taken: Taken, folder: Path, stages: Stages, host: H
         method=model.method,
         before=first,
         inputs=ran.inputs,
-        sizes=sizes.of_inputs(quantized.program),
+        sizes=graphs.input_sizes(quantized.program),
         outputs=tuple(ran.runs[1]),
         reference_engine=ran.engine,
         tolerance=widest(ran.tolerances),
@@ -158,8 +143,7 @@ def _lower(request: Request, taken: Taken, folder: Path, stages: Stages, host: H
         quantization=Quantization(scheme=scheme.name, skipped=skipped),
         partitioners=request.partitioners,
         options={**request.options.to_json(), **({"strict": True} if model.strict else {})},
-        agreement=agreement,
-        accuracy=accuracy,
+        agreement=ran.agreement,
         classes=classes,
         warnings=tuple(warnings),
         export_key=key(request),
@@ -238,8 +222,6 @@ def export_request(request: Request, force: bool, host: Host) -> Path:
         _ours(request.folder)
         if request.packages:
             install(request.packages)
-        for name in partitioners.sets(request.partitioners):
-            partitioners.enter(name)
         _sweep(request.folder)
         log = host.log = log_path(request.name)
         host.delegates = request.partitioners != (partitioners.NONE,)

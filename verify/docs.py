@@ -87,11 +87,8 @@ def keep_runs() -> None:
 
 PAGES: Mapping[str, Callable[[], str]] = {
     "README.md": readme,
-    "docs/proofs.md": lambda: filled("docs/proofs.md", {"corpus": kept.corpus()}),
     "docs/architecture.md": lambda: filled("docs/architecture.md", {"rooms": rooms.sentences()}),
-    "docs/architecture.svg": rooms.svg,
     "docs/troubleshooting.md": errors_markdown,
-    "docs/lean.md": lambda: filled("docs/lean.md", {"agreement": kept.in_short()}),
 }
 """Files of the checkout that are made, or have parts that are."""
 

@@ -14,7 +14,6 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,43 +23,12 @@ from core.files import locked, new_folder
 from core.paths import ROOT, dist_part
 from core.processes.commands import run
 
-_VALUE = r"(?:'[^']*'|[A-Z][A-Z_]+\b|(?=\S*(?:[_/.@=][\w…%*]|[\d…]))[\w/.@=:…%,*+-]*[\w…%*])"
-"""A value after an option, as opposed to the next word of the sentence."""
-_OPTION = rf"--(?:[a-z][a-z-]*|…)(?:=\S+|[ ]{_VALUE})?"
-_CODE = re.compile(
-    rf"``[^`]+``|`[^`]+`"  # marked already
-    rf"|(?<![\w`/-]){_OPTION}"
-    rf"|(?<![\w`])\./inv(?: [A-Z]+\b| [a-z][a-z.-]*)?(?: {_OPTION}| [A-Z]+\b)*"
-    r"|(?<![\w`/])~?/?(?:[\w.<>*-]+/)+[\w.<>*:-]*"  # a path
-    r"|(?<![\w`/.])[\w-]+\.py:[\w]+"  # a function of a file
-    r"|(?<![\w`/.])[\w-]+\.(?:py|md|toml|json|html|npy|npz|pte|onnx|ptd|etdp|values|yaml|xml|txt|tsv)\b"  # a file
-    r"|(?<![\w`])[A-Z]+_[A-Z_]+(?:=\S+)?"  # a variable
-)
-
-
-def cell(text: str, *, table: bool = True) -> str:
-    """A help text or the line of a docstring as Markdown that shows it."""
-
-    def code(found: re.Match[str]) -> str:
-        inside = found.group().strip("`")
-        end = ""
-        while inside and inside[-1] in ".,;:)":
-            inside, end = inside[:-1], inside[-1] + end
-        return f"`{inside}`{end}"
-
-    parts = []
-    at = 0
-    for found in _CODE.finditer(text):
-        parts += [plain(text[at : found.start()]), code(found)]
-        at = found.end()
-    parts.append(plain(text[at:]))
-    shown = "".join(parts)
-    return shown.replace("|", "\\|") if table else shown
+_MARKUP = re.compile(r"``?([^`]+)``?|[\\*_<>\[\]|]")
 
 
 def plain(text: str) -> str:
-    """Text without a meaning in Markdown."""
-    return re.sub(r"([\\*_<>\[\]])", r"\\\1", text)
+    """A help text or a docstring as Markdown that shows it, also in a table's cell."""
+    return _MARKUP.sub(lambda found: f"`{found[1]}`" if found[1] else f"\\{found[0]}", text)
 
 
 _HEAD = """# Commands
@@ -85,7 +53,7 @@ def commands_page() -> str:
     found = collection()
     names = sorted(found.task_names)
     lines = [_HEAD, "| command | what it does |\n", "|---|---|\n"]
-    lines += [f"| [`{name}`](#{name.replace('.', '')}) | {cell(_first(found[name]))} |\n" for name in names]
+    lines += [f"| [`{name}`](#{name.replace('.', '')}) | {plain(_first(found[name]))} |\n" for name in names]
     lines += [_section(name, found[name]) for name in names]
     return "".join(lines)
 
@@ -99,7 +67,7 @@ def _section(name: str, task: Any) -> str:
     prose, _, example = text.partition("\n\nExample: ")
     arguments = task.get_arguments()
     words = "".join(f" {argument.name.upper()}" for argument in arguments if argument.positional)
-    parts = [f"\n## {name}\n\n", f"`./inv {name}{words}`\n\n" if words else "", f"{_prose(prose)}\n"]
+    parts = [f"\n## {name}\n\n", f"`./inv {name}{words}`\n\n" if words else "", f"{plain(prose)}\n"]
     if example:
         parts.append(f"\n```console\n$ {example.strip()}\n```\n")
     rows = [_row(argument) for argument in arguments if not argument.positional or argument.help]
@@ -108,20 +76,11 @@ def _section(name: str, task: Any) -> str:
     return "".join(parts)
 
 
-def _prose(text: str) -> str:
-    """A docstring as Markdown: its options and paths as code."""
-    return "\n".join(cell(line, table=False) for line in text.splitlines())
-
-
 def _row(argument: Any) -> str:
     name = argument.name.replace("_", "-")
-    value = f" {_kind(argument)}" if argument.takes_value else ""
+    value = (" N" if argument.kind is int else " VALUE") if argument.takes_value else ""
     shown = name.upper() if argument.positional else f"--{name}{value}"
-    return f"| `{shown}` | {cell(argument.help or '')} |\n"
-
-
-def _kind(argument: Any) -> str:
-    return "N" if argument.kind is int else "VALUE"
+    return f"| `{shown}` | {plain(argument.help or '')} |\n"
 
 
 DOCS = "docs"
@@ -186,21 +145,6 @@ def moved(text: str, page: Path) -> tuple[str, set[str]]:
     return re.sub(r"\0(\d+)\0", lambda found: kept[int(found[1])], text), sources
 
 
-_NAMED = re.compile(r"\[(?P<file>[\w-]+\.md)\]\((?P<to>(?P=file)(?:#[\w-]*)?)\)")
-"""A link whose text is the file's name, as pages have them for a forge."""
-
-
-def titled(text: str, titles: Mapping[str, str]) -> str:
-    """The text with a page's title in place of its file's name, which a reader of the site never sees."""
-    return _NAMED.sub(lambda found: f"[{titles.get(found['file'], found['file'])}]({found['to']})", text)
-
-
-def _title(file: Path) -> str:
-    """A page's first heading."""
-    heading = re.search(r"^# (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
-    return heading[1] if heading else file.name
-
-
 def hidden(path: str) -> str:
     """A path without names that begin with a dot: MkDocs leaves those out."""
     return "/".join(part.lstrip(".") for part in path.split("/"))
@@ -213,7 +157,6 @@ def stage(folder: Path) -> None:
         BuildError: a page links to a folder. FileNotFoundError: a page links to a source that does not exist.
     """
     linked: set[str] = set()
-    titles = {name: _title(file) for name, file in pages().items()}
     (folder / COMMANDS).write_text(commands_page(), encoding="utf-8")
     for name, file in pages().items():
         text, sources = moved(file.read_text(encoding="utf-8"), file)
@@ -224,7 +167,6 @@ def stage(folder: Path) -> None:
                     "the site has copies of linked files, not of folders",
                     "link to a file of the folder, or write its name without a link, then ./inv self.docs",
                 )
-        text = titled(text, titles)
         # MkDocs' Markdown reads what is inside of HTML only where that is said.
         text = text.replace("<details>", '<details markdown="1">')
         (folder / name).write_text(text, encoding="utf-8")

@@ -15,7 +15,7 @@ from invoke import exceptions
 from invoke.config import merge_dicts
 from invoke.program import Program
 
-from core.cli import settings
+from core.cli.request import check_settings, settings_here, settings_of
 from core.errors import SlipwayError, UsageError
 from core.paths import INSTALLED, ROOT
 
@@ -188,7 +188,7 @@ class Slipway(Program):  # type: ignore[misc]  # Invoke carries no types
         self.parse_cleanup()
         self.update_config()
         if known := self.collection.configuration().get("slipway"):
-            settings.check(self.config.get("slipway", {}), known, os.environ)
+            check_settings(self.config.get("slipway", {}), known, os.environ)
         self.execute()
 
     def parse_core_args(self) -> None:
@@ -203,11 +203,11 @@ class Slipway(Program):  # type: ignore[misc]  # Invoke carries no types
         super().load_collection()
         if INSTALLED and sys.path[0] == str(ROOT):
             del sys.path[0]  # Invoke's, for tasks.py; a user's own core/ or deploy/ must not meet ours
-        if here := settings.folder_here(ROOT):
+        if here := settings_here(ROOT):
             outer = self.config._project  # Invoke reads one folder's file, and we two
             self.config.set_project_location(here)
             self.config.load_project(merge=False)
-            inner = settings.of_folder(here, self.config._project or {}, ROOT)
+            inner = settings_of(here, self.config._project or {}, ROOT)
             self.config._set(_project=merge_dicts(dict(outer or {}), inner))
             self.config.merge()
 

@@ -190,7 +190,8 @@ def _check(context: Any, typed: Mapping[str, Any]) -> None:
         )
     for name, value in typed.items():
         if isinstance(value, str) and _not_utf8(value):
-            raise UsageError(f"--{name.replace('_', '-')} is not UTF-8: {value!r}.", "", "rename the file")
+            shown = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{shown} is not UTF-8: {value!r}.", "", "text in UTF-8; if it names a file, rename that")
     for name in ("HOME", "TMPDIR", *(name for name in os.environ if name.startswith("SLIPWAY_"))):
         if _not_utf8(os.environ.get(name, "")):
             raise ConfigError(f"The variable {name} is not UTF-8.", "", f"set {name} to a path that is")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from core.console.live import begin, growing, paused, step
-from core.console.marks import err, out
+from core.console.marks import cell, err, line, out
 from core.plain import json_text, plain
 
 __all__ = [
@@ -24,20 +24,17 @@ if TYPE_CHECKING:
 
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 
 def note(message: str) -> None:
     """One line for people, on stderr."""
-    from core.console.marks import line
-
     err().print(line(message), soft_wrap=True)
 
 
 def say(message: str) -> None:
     """A sentence of a command's result on stdout, folded between words; one with a command stays on a line."""
     import textwrap
-
-    from core.console.marks import line
 
     # A word that is longer than the line, as a path, stays whole.
     width = sys.maxsize if "./inv " in message else out().width
@@ -103,6 +100,15 @@ def _below(console: Console, caption: str) -> None:
         console.print(Text(plain(caption), style="table.caption"), soft_wrap=True)
 
 
+def _cells(console: Console, columns: Sequence[str], row: Sequence[str]) -> list[Text]:
+    """A row's cells, which a terminal shows with marks and colours."""
+    from rich.text import Text
+
+    return [
+        cell(one, column) if console.is_terminal else Text(plain(one)) for column, one in zip(columns, row, strict=True)
+    ]
+
+
 def table(
     title: str,
     columns: Sequence[str],
@@ -120,8 +126,6 @@ def table(
     from rich.table import Table
     from rich.text import Text
 
-    from core.console import marks
-
     console = err() if stderr else out()
     rows = list(rows)
     if gone := _left_out(columns, rows, optional, console.width):
@@ -138,10 +142,7 @@ def table(
     for column in columns:
         grid.add_column(Text(plain(column)), overflow="fold")
     for row in rows:
-        if console.is_terminal:
-            grid.add_row(*(marks.Folding(marks.cell(cell, column)) for column, cell in zip(columns, row, strict=True)))
-        else:
-            grid.add_row(*(marks.Folding(Text(plain(cell))) for cell in row))
+        grid.add_row(*_cells(console, columns, row))
     _print(console, grid)
     _below(console, caption)
 
@@ -151,16 +152,13 @@ def grouped(groups: Mapping[str, Sequence[Sequence[str]]], columns: Sequence[str
     from rich.table import Table
     from rich.text import Text
 
-    from core.console import marks
-
     grid = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for _ in columns:
         grid.add_column(overflow="fold")
     for heading, rows in groups.items():
         grid.add_row(Text(plain(heading), style="bold"))
         for row in rows:
-            cells = [marks.cell(cell, column) if out().is_terminal else Text(plain(cell)) for column, cell in
-                     zip(columns, row, strict=True)]  # fmt: skip
+            cells = _cells(out(), columns, row)
             grid.add_row(Text.assemble("  ", cells[0]), *cells[1:])
     _print(out(), grid)
     _below(out(), caption)

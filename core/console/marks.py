@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 from core.plain import plain
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.measure import Measurement
+    from rich.console import Console
     from rich.text import Text
 
 _GOOD = ("agrees", "better", "identical", "ok", "passed")
@@ -27,8 +26,6 @@ _MARKS = {
 }
 _VERDICT = re.compile(rf"({'|'.join(map(re.escape, _MARKS))})(?![\w-])")
 _LOUD = re.compile(r"(?<![\w-])(?:DIFFERS|FAILED|FAILS|MISSING|THROTTLED)(?![\w-])")
-_AFTER = "_-/,"
-"""Where a long word may break."""
 COLUMNS = ("outcome", "state", "verdict")
 """Columns whose cells begin with such a word."""
 
@@ -75,37 +72,6 @@ def failure(text: str, stream: TextIO) -> str:
 
 def _in(text: str, code: str) -> str:
     return text if os.environ.get("NO_COLOR") else f"\x1b[{code}m{text}\x1b[0m"
-
-
-class Folding:
-    """A text that breaks words longer than its column after an underscore, a dash, a slash or a comma."""
-
-    def __init__(self, text: Text) -> None:
-        self._text = text
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield folded(self._text, options.max_width)
-
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        from rich.measure import Measurement
-
-        return Measurement.get(console, options, self._text)
-
-
-def folded(text: Text, width: int) -> Text:
-    """The text with line breaks in words that do not fit ``width``; a part without such a mark stays as it is."""
-    from rich.text import Text
-
-    cuts = []
-    for word in re.finditer(r"\S+", text.plain):
-        start = word.start()
-        while word.end() - start > width:
-            at = max(text.plain.rfind(mark, start, start + width) for mark in _AFTER) + 1
-            if at <= start:
-                break
-            cuts.append(at)
-            start = at
-    return Text("\n").join(text.divide(cuts)) if cuts else text
 
 
 PIPED_WIDTH = 160

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from core.environment import bootstrap, installer
-from core.environment.install_bar import MARK, SHOWN, Size, listener
+from core.environment.installer import MARK, SHOWN, Size, listener
 from core.errors import HostError
 from core.paths import ROOT
 

@@ -21,9 +21,18 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from core.environment import install_bar, installer
-from core.environment.install_bar import Size, say
-from core.environment.installer import Installation, SetupError, explain_disk, fail, installation, last_lines, pip_words
+from core.environment import installer
+from core.environment.installer import (
+    Installation,
+    SetupError,
+    Size,
+    explain_disk,
+    fail,
+    installation,
+    last_lines,
+    pip_words,
+    say,
+)
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LABELS = {
@@ -37,9 +46,6 @@ LABELS = {
     "nets": Size("packages with nets to measure engines with", 50, 200),
     "peers": Size("other runtimes to measure engines beside", 400, 1300),
     "docs": Size("what builds the documentation", 20, 60),
-    "coreml": Size("what exports for Core ML need", 30, 90),
-    "openvino": Size("what exports for OpenVINO need", 60, 180),
-    "arm": Size("what exports for Ethos-U and VGF need", 70, 200),
     "server": Size("Conan's server, for tests", 1, 5),
     "adb": Size("the client of adb", 7, 10),
     "text": Size("tokenizers of language models", 4, 10),
@@ -356,8 +362,8 @@ def guarded(words: list[str]) -> int:
     The core set's is printed; of another set `core.environment` reads what `failure` keeps.
     """
     name, venv = words[-2], Path(words[-1])
-    if os.environ.get(install_bar.SHOWN):
-        install_bar.listener.append(install_bar.tell)
+    if os.environ.get(installer.SHOWN):
+        installer.listener.append(installer.tell)
     try:
         if words[0] != "--inside":
             return main(name, venv)

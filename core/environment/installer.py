@@ -15,17 +15,141 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NoReturn
+from typing import IO, NoReturn
 
-from core.environment.install_bar import Line, Size
+from core.console.live import Whole
 from core.processes.interrupts import interrupts_later
 
-if TYPE_CHECKING:
-    from typing import NoReturn
+_TICK = 0.3  # seconds between two looks at what pip has fetched
+_LOOK = 1.5  # seconds between two looks at what pip has unpacked, thousands of files
+_WIDTH = 20  # characters of the bar
+_OF_DOWNLOAD = 0.6  # the bar's part that is the download
+
+SHOWN = "SLIPWAY_SHOWN"
+"""Set by a process of ours that shows our progress itself: it gets lines, each behind `MARK`."""
+MARK = "\x1f"
+listener: list[Callable[[float, str], None]] = []
+"""What hears of an installation instead of the terminal: how much of it is done, from 0 to 1, and the words."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """What an installation takes, about."""
+
+    label: str
+    download: float = 0.0
+    """MB. 0: not known."""
+    disk: float = 0.0
+    """MB."""
+
+    def __str__(self) -> str:
+        if not self.download:
+            return self.label
+        seconds = 5 + self.download / 8 + self.disk / 40  # 8 MB/s from the index, and a slow processor
+        takes = f"{max(10, round(seconds, -1)):.0f} s" if seconds < 90 else f"{seconds / 60:.0f} minutes"
+        return f"{self.label}: {self.download:.0f} MB to download, {self.disk:.0f} MB on disk, about {takes}"
+
+
+def tell(done: float, words: str) -> None:
+    """Say how far an installation is to the process that shows it."""
+    say(f"{MARK}{done:.3f} {words}")
+
+
+def say(line: str, end: str = "\n") -> None:
+    """One line on stderr."""
+    sys.stderr.write(line + end)
+    sys.stderr.flush()
+
+
+class Line:
+    """It is shown on a terminal while a ``with`` block runs; elsewhere one plain line says what is installed.
+
+    Args:
+        size: of what is installed.
+        scratch: pip's folder for temporary files, into which it downloads.
+        target: the folder that pip unpacks into.
+    """
+
+    def __init__(self, size: Size, scratch: Path, target: Path) -> None:
+        self.doing = ""
+        self.unpacking = False
+        self._size, self._scratch, self._target = size, scratch, target
+        self._begun = time.monotonic()
+        self._whole = Whole.resumed()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._tick, daemon=True)
+
+    def __enter__(self) -> Line:  # noqa: PYI034 - typing.Self is of Python 3.11
+        say(f"Installing {self._size}")
+        if listener or sys.stderr.isatty():
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._thread.is_alive():
+            self._over.set()
+            self._thread.join()
+            if not listener:
+                say("\r\x1b[K", end="")
+
+    def _tick(self) -> None:
+        most = seen = unpacked = 0
+        rate, looked, counted = 0.0, self._begun, 0.0
+        before = _bytes_in(self._target) + _bytes_in(self._scratch)
+        while not self._over.wait(_TICK):
+            now = time.monotonic()
+            if not self.unpacking:
+                size = _bytes_in(self._scratch)
+                rate = 0.7 * rate + 0.3 * max(size - seen, 0) / (now - looked)
+                seen, looked, most = size, now, max(most, size)
+            elif now - counted > _LOOK:
+                unpacked, counted = _bytes_in(self._target) + _bytes_in(self._scratch) - before, now
+            part, words = self._part(most, unpacked), self._text(most, rate)
+            if listener:
+                listener[-1](part, words)
+            else:
+                line = f"{self._bar(part, int(now - self._begun))}  {words}"
+                say(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}", end="")
+
+    def _text(self, fetched: int, rate: float) -> str:
+        at = f" at {rate / 1e6:.1f} MB/s" if rate > 3e5 and not self.unpacking else ""
+        return f"{fetched / 1e6:.0f} MB{at}  {self.doing}" if fetched > 1e5 else self.doing
+
+    def _part(self, fetched: int, unpacked: int) -> float:
+        """How far all of it is: first the download, then the rest."""
+        if not self._size.download:
+            return 0.0
+        if self.unpacking:
+            return _OF_DOWNLOAD + (1 - _OF_DOWNLOAD) * min(0.99, max(0, unpacked) / 1e6 / self._size.disk)
+        return _OF_DOWNLOAD * min(1.0, fetched / 1e6 / self._size.download)
+
+    def _bar(self, part: float, seconds: int) -> str:
+        """A bar over the installation, or over the first deploy that begins with it."""
+        if self._whole is None and not self._size.download:
+            return f"{seconds // 60}:{seconds % 60:02}"
+        said = f"{part:4.0%}  {seconds // 60}:{seconds % 60:02}"
+        if self._whole is not None:
+            self._whole.far("packages", part)
+            part, said = self._whole.share(), str(self._whole)
+        full = int(_WIDTH * part)
+        return f"{'#' * full}{'.' * (_WIDTH - full)} {said}"
+
+
+def _bytes_in(folder: Path) -> int:
+    """Bytes of the files below ``folder``, which another program changes."""
+    total = 0
+    for top, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += (Path(top) / name).lstat().st_size
+    return total
+
 
 REFUSED = re.compile(
     r"DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.*?\n    (\S+)(?: from ([^\s(]+))?.*?Got\s+([0-9a-f]{64})",
@@ -191,8 +315,6 @@ def _explain_pip(text: str, log: Path) -> NoReturn:
     fail("pip could not install the packages.", f"{last_lines(text)}\nIts whole output is in {log}.", retry)
 
 
-MIRROR = "SLIPWAY_TORCH_MIRROR"
-"""The variable that names another folder of these wheels, by an address that begins with http or https."""
 _ADDRESSED = re.compile(r"(\S+) @ (\S+) ; (.+?) \\\n +--hash=sha256:([0-9a-f]{64})\n")
 
 
@@ -213,11 +335,6 @@ class Wheel:
     def pin(self) -> str:
         """By which a package index or a folder has it: ``torch==2.13.0+cpu``."""
         return "==".join(self.file.split("-")[:2])
-
-    def served(self) -> str:
-        """The address where it is asked for: the lock's, or the same file of `MIRROR`."""
-        mirror = os.environ.get(MIRROR)
-        return f"{mirror.rstrip('/')}/{self.address.rpartition('/')[2]}" if mirror else self.address
 
     def listed(self, file: Path) -> str:
         """The line of pip's requirements that installs it from ``file``."""
@@ -276,7 +393,7 @@ def fetch(wheel: Wheel, doing: Installation) -> Path:
     if (
         not file.is_file()  # only checked files get this name
         and (said := ask(wheel.pin))
-        and (of_address := ask(f"{wheel.package} @ {wheel.served()}"))
+        and (of_address := ask(f"{wheel.package} @ {wheel.address}"))
     ):
         _explain(wheel, said, of_address, doing.log)
     return file
@@ -295,7 +412,7 @@ def _explain(wheel: Wheel, said: str, of_address: str, log: Path) -> NoReturn:
     """Raise `SetupError`: what pip's sources and the address did, and both ways out."""
     other, found = REFUSED.search(said), REFUSED.search(of_address)
     pips = f"another file of that name, SHA-256 {other[3]}" if other else "no such file"
-    at = wheel.served()
+    at = wheel.address
     ways = f"put {wheel.address} from another machine into a folder, then PIP_FIND_LINKS=FOLDER and the same command"
     if found:
         fail(

@@ -1,4 +1,4 @@
-"""Locks that all ``./inv`` of one cache share: a file beside each names its holders, and waiting is timed separately.
+"""Locks that all ``./inv`` of one cache share: who waits is told who holds one, and waiting is timed separately.
 
 The system frees a lock when its holder ends, however it ends. A lock may be shared: any number of processes hold it
 together, and a process that holds it alone waits for all of them.
@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -47,73 +45,33 @@ class Clock:
         return f"{work}, after waiting {waiting:.0f} s for others" if waiting >= 1 else work
 
 
-@dataclass(frozen=True)
-class Holder:
-    """Who holds a lock."""
-
-    pid: int
-    command: str
-    since: float
-    """Seconds since the epoch."""
-
-    def __str__(self) -> str:
-        begun = time.strftime("%H:%M:%S", time.localtime(self.since))
-        return f"process {self.pid} ({self.command}) since {begun}, {time.time() - self.since:.0f} s"
+def holders(path: Path) -> list[int]:
+    """The processes that hold the lock at ``path``, where the system lists them: Linux."""
+    try:
+        inode, listed = path.stat().st_ino, Path("/proc/locks").read_text(encoding="ascii")
+    except OSError:
+        return []
+    rows = [line.split() for line in listed.splitlines() if " FLOCK " in line]
+    return sorted({int(row[4]) for row in rows if row[5].endswith(f":{inode}")})
 
 
-def _command() -> str:
-    """What the user typed, as far as it can be seen."""
-    words = [Path(sys.argv[0]).name if sys.argv[0] else "python", *sys.argv[1:]]
+def _command(pid: int) -> str:
+    """What the user typed to start a process; empty if that cannot be seen."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return ""
     # ./inv passes its own folder on; nobody typed it.
     if "--search-root" in words:
-        at = words.index("--search-root")
-        words = ["./inv", *words[at + 2 :]]
-    text = " ".join(words)
+        words = ["./inv", *words[words.index("--search-root") + 2 :]]
+    text = " ".join(words).strip()
     return text if len(text) <= 120 else f"{text[:117]}..."
-
-
-def _notes(path: Path) -> Path:
-    return path.with_suffix(".holders")
-
-
-def holders(path: Path) -> list[Holder]:
-    """Who holds the lock at ``path``, the longest first; those that have ended are left out.
-
-    Also empty if no holder was written down.
-    """
-    found: list[Holder] = []
-    for note in _notes(path).glob("*.json"):
-        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-            holder = Holder(**json.loads(note.read_text(encoding="utf-8")))
-            os.kill(holder.pid, 0)
-            found.append(holder)
-    return sorted(found, key=lambda holder: (holder.since, holder.pid))
-
-
-@contextlib.contextmanager
-def _noted(path: Path) -> Iterator[None]:
-    """Write down that this process holds the lock at ``path``."""
-    note = _notes(path) / f"{os.getpid()}.json"
-    holder = Holder(os.getpid(), _command(), time.time())
-    temporary = note.with_suffix(".tmp")
-    # Only messages use it: locking works without it.
-    try:
-        note.parent.mkdir(exist_ok=True)
-        temporary.write_text(json.dumps(vars(holder)), encoding="utf-8")
-        temporary.replace(note)
-    except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-    try:
-        yield
-    finally:
-        note.unlink(missing_ok=True)
 
 
 def _say(path: Path, waiting: str) -> None:
     from core import console
 
-    who = "; ".join(map(str, holders(path)))
+    who = "; ".join(f"process {pid} ({_command(pid)})" for pid in holders(path))
     console.note(f"{waiting}: held by {who}" if who else waiting)
 
 
@@ -185,7 +143,7 @@ def held(path: Path, waiting: str = "", *, shared: bool = False) -> Iterator[Non
         shared: hold it together with others that share it.
     """
     handle = _acquire(path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, waiting)
-    with _open(handle), _noted(path):
+    with _open(handle):
         yield
 
 
@@ -196,5 +154,5 @@ def attempt(path: Path) -> Iterator[bool]:
     if handle is None:
         yield False
         return
-    with _open(handle), _noted(path):
+    with _open(handle):
         yield True

@@ -163,23 +163,6 @@ class Agreement(_Model):
     """What was compared, and the origin of the limit."""
 
 
-class Accuracy(_Model):
-    """What a program does with samples that its calibration did not see, on the exporting machine."""
-
-    source: str
-    """The folder, file or function that they are from."""
-    calibrated: int
-    """Samples that calibration saw; 0 if the scheme needs none."""
-    checked: int
-    """Samples that it did not see."""
-    same: float | None = None
-    """In what part of them the program's largest score is where the float model's is; ``None``: no scores."""
-    labelled: int = 0
-    float_top1: float | None = None
-    """What part of the labels is the float model's largest score; ``top1``: the program's."""
-    top1: float | None = None
-
-
 class Classes(_Model):
     """Names for the scores of the first output, of the reference's input."""
 
@@ -235,8 +218,6 @@ class Program(_Model):
     options: dict[str, Any] = Field(default_factory=dict)
     """Options of the export that were not the defaults."""
     agreement: Agreement | None = None
-    accuracy: Accuracy | None = None
-    """Of a program with samples."""
     classes: Classes | None = None
     """Of a program whose outputs are scores of classes with names."""
     warnings: tuple[str, ...] = ()

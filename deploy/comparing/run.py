@@ -197,7 +197,7 @@ class _Sampling(Session):
                         f"./inv devices.verify {self.device.name}",
                     )
                 with tempfile.TemporaryDirectory() as folder:
-                    what = (self.transport, store, answer, self.sent, Path(folder), False, self.deadline)
+                    what = (self.transport, store.run_folder, answer, self.sent, Path(folder), False, self.deadline)
                     found[number] = [widened(Path(folder) / name) for name in collect.fetch(*what)]
                 done()
 

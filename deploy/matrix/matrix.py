@@ -30,8 +30,7 @@ from core.processes import commands
 from core.processes.sweep import Journal
 from deploy.devices.inventory import load_devices
 from deploy.matrix import baseline as matrix_baseline
-from deploy.matrix import ci
-from deploy.matrix import html as matrix_html
+from deploy.matrix import pages
 from deploy.matrix import report as matrix_report
 from deploy.matrix.model import PATIENCE, CellResult, Change, Impossible, Matrix, exact, load_matrix
 from deploy.matrix.plan import Cell, Exportable, Plan, Selection, Shard, plan
@@ -44,10 +43,7 @@ MATRIX = "matrix.json"
 JUNIT = "junit.xml"
 REPORT = "report.html"
 SUMMARY = "summary.md"
-HISTORY = "history"
 _GIT_SECONDS = 10.0
-_KEPT = 20
-"""Earlier matrices of the same name that the report's history shows."""
 _EXECUTIONS = 50, 5
 """Timed executions, and warm-up, on a real device."""
 COMPARED = 5
@@ -192,18 +188,11 @@ def _alone(folder: Path) -> AbstractContextManager[None]:
 
 
 def write(found: Matrix, folder: Path) -> None:
-    """Write ``matrix.json``, ``junit.xml``, ``summary.md`` and ``report.html``; keep the first in ``history/``."""
-    text = found.model_dump_json(indent=1) + "\n"
-    stamp = re.sub(r"[^0-9TZ]", "", found.created)
-    if not found.interrupted:
-        write_atomic(folder / HISTORY / f"{stamp}.json", text)
-    kept = sorted((folder / HISTORY).glob("*.json"))
-    for old in kept[:-_KEPT]:
-        old.unlink()
-    write_atomic(folder / MATRIX, text)
-    write_atomic(folder / JUNIT, ci.junit(found))
-    write_atomic(folder / SUMMARY, ci.summary(found))
-    write_atomic(folder / REPORT, matrix_html.text(found, matrix_html.history(kept[-_KEPT:])))
+    """Write ``matrix.json``, ``junit.xml``, ``summary.md`` and ``report.html``."""
+    write_atomic(folder / MATRIX, found.model_dump_json(indent=1) + "\n")
+    write_atomic(folder / JUNIT, pages.junit(found))
+    write_atomic(folder / SUMMARY, pages.summary(found))
+    write_atomic(folder / REPORT, pages.html(found))
 
 
 def check(found: Matrix, folder: Path, save_baseline: str = "") -> None:
@@ -405,44 +394,19 @@ def check_parts(parts: Sequence[Matrix]) -> None:
     shards = [each.shard for each in parts if each.shard]
     if not shards:
         return
-    if len(shards) < len(parts):
-        other = next(each for each in parts if not each.shard)
+    count, seen = shards[0].count, Counter(each.index for each in shards)
+    commits = sorted({each.commit or "none" for each in parts})
+    wrong = [f"{each.name} of {each.created} is not a part, and others are" for each in parts if not each.shard]
+    if len({each.plan for each in shards}) > 1:
+        wrong.append("they are of different plans: other cells or settings")
+    elif gaps := [index for index in range(1, count + 1) if seen[index] != 1]:
+        wrong += [f"part {index} of {count} is {'there twice' if seen[index] else 'missing'}" for index in gaps]
+    if len(commits) > 1:
+        wrong.append(f"they are of different commits: {', '.join(commits)}")
+    if wrong:
         raise ConfigError(
-            f"{_part_name(other)} is not a part of a matrix, and others are.", "", "merge only what ran with --shard"
+            "The parts are not the whole of one matrix.",
+            "; ".join(wrong),
+            f"./inv matrix --shard PART/{count} with the same words at one commit, then merge each part once",
+            wrong,
         )
-    _same(parts, {each.shard.plan for each in parts if each.shard}, "plan", "other cells or settings")
-    _same(
-        parts, {each.commit for each in parts}, "commit", ", ".join(sorted({each.commit or "none" for each in parts}))
-    )
-    count = shards[0].count
-    seen = Counter(each.index for each in shards)
-    if double := [index for index, times in sorted(seen.items()) if times > 1]:
-        names = [_part_name(each) for each in parts if each.shard and each.shard.index in double]
-        raise ConfigError(
-            f"{_numbers(double)} of {count} is there more than once.", "; ".join(names), "name each part once", names
-        )
-    if missing := [index for index in range(1, count + 1) if index not in seen]:
-        raise ConfigError(
-            f"{_numbers(missing)} of {count} {'is' if len(missing) == 1 else 'are'} missing.",
-            f"{counted(sum(len(each.cells) for each in parts), 'cell')} of {shards[0].cells} are there",
-            f"./inv matrix --shard {missing[0]}/{count} with the same words, then merge all",
-            [f"{index}/{count}" for index in missing],
-        )
-
-
-def _same(parts: Sequence[Matrix], values: set[str], what: str, cause: str) -> None:
-    if len(values) > 1:
-        raise ConfigError(
-            f"The parts are of {len(values)} different {what}s.", cause,
-            f"run all of them at one {what}" if what == "commit" else "run all of them with the same words",
-            [_part_name(each) for each in parts],
-        )  # fmt: skip
-
-
-def _numbers(indices: Sequence[int]) -> str:
-    return f"Part{'s' if len(indices) > 1 else ''} {', '.join(map(str, indices))}"
-
-
-def _part_name(found: Matrix) -> str:
-    which = f" {found.shard.index}/{found.shard.count}" if found.shard else ""
-    return f"{found.name}{which} of {found.created} on {found.host or 'an unknown host'}"

@@ -7,11 +7,10 @@ always those of the inputs, and those of the program and its weights if this tak
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,6 @@ from deploy.run.compare import Comparison, digest
 from deploy.run.job import Job, Sized
 from deploy.run.npy import load
 from deploy.run.result import ClassSeen, MethodRan
-from deploy.store.store import Store
 from deploy.transport.base import Transport
 from deploy.transport.deadline import Deadline
 
@@ -44,14 +42,14 @@ _ETDUMP_LIMIT = 1 << 30
 _VALUES_LIMIT = 4 << 30
 
 
-def read_result(transport: Transport, store: Store, sent: Mapping[str, bytes], deadline: Deadline) -> bytes:
+def read_result(transport: Transport, folder: str, sent: Mapping[str, bytes], deadline: Deadline) -> bytes:
     """The runner's JSON: from the files that came with the run's end, else from the run's folder; empty if missing."""
     if runner.RESULT in sent:
         return sent[runner.RESULT]
-    with tempfile.TemporaryDirectory() as folder:
-        local = Path(folder) / runner.RESULT
+    with tempfile.TemporaryDirectory() as here:
+        local = Path(here) / runner.RESULT
         try:
-            transport.get(f"{store.run_folder}/{runner.RESULT}", local, runner.RESULT_LIMIT, deadline)
+            transport.get(f"{folder}/{runner.RESULT}", local, runner.RESULT_LIMIT, deadline)
         except AnswerError:
             raise  # it exists and is too long
         except TransferError:
@@ -61,7 +59,7 @@ def read_result(transport: Transport, store: Store, sent: Mapping[str, bytes], d
 
 def fetch(
     transport: Transport,
-    store: Store,
+    there: str,
     answer: runner.RunnerResult,
     sent: Mapping[str, bytes],
     folder: Path,
@@ -73,6 +71,7 @@ def fetch(
     """Fetch the outputs (and the ETDump) to ``folder``; return their names.
 
     Args:
+        there: the run's folder on the device.
         sent: files that came with the run's end.
 
     Raises:
@@ -99,7 +98,7 @@ def fetch(
         if name in sent:
             (folder / name).write_bytes(sent[name])
         else:
-            transport.get(f"{store.run_folder}/{name}", folder / name, limit, deadline)
+            transport.get(f"{there}/{name}", folder / name, limit, deadline)
         dtype, array = load(folder / name)
         if (dtype, array.shape, digest(array)) != (tensor.dtype, tensor.shape, tensor.sha256):
             raise TransferError(
@@ -110,10 +109,10 @@ def fetch(
             )
         names.append(name)
     if etdump:
-        transport.get(f"{store.run_folder}/{runner.ETDUMP}", folder / runner.ETDUMP, _ETDUMP_LIMIT, deadline)
+        transport.get(f"{there}/{runner.ETDUMP}", folder / runner.ETDUMP, _ETDUMP_LIMIT, deadline)
         names.append(runner.ETDUMP)
     if values:
-        transport.get(f"{store.run_folder}/{runner.VALUES}", folder / runner.VALUES, _VALUES_LIMIT, deadline)
+        transport.get(f"{there}/{runner.VALUES}", folder / runner.VALUES, _VALUES_LIMIT, deadline)
         names.append(runner.VALUES)
     return names
 
@@ -177,9 +176,9 @@ def compared(
 
 
 MAY_BE_DAMAGE: tuple[type[SlipwayError], ...] = (
-    CrashError, MissingOperatorError, ProgramError, RunError, UsageError,
+    CrashError, MissingOperatorError, ProgramError, RunError, TransferError, UsageError,
 )  # fmt: skip
-"""Exit codes that damaged bytes, of the program or of the runner itself, can have caused."""
+"""Errors that damaged bytes, of the program or of the runner itself, can have caused."""
 
 
 @dataclass(frozen=True)
@@ -190,9 +189,6 @@ class Read:
     """Names of the files that had the uploaded digest."""
     other: dict[str, str]
     """Names of the others, with the digests that the runner computed."""
-
-
-NOTHING = Read(frozenset(), {})
 
 
 def read(answer: runner.RunnerResult, job: Job) -> Read:
@@ -220,29 +216,9 @@ def check_read(found: Read, device: str) -> None:
             f"The runner on {device} read another {', '.join(found.other)} than was uploaded.",
             f"{name} has the SHA-256 {sha256[:16]}… for the runner, and another one for the device itself: its disk or "
             "its memory is damaged, or something changes the file while it runs",
-            f"./inv devices.verify {device}, and another root in devices.toml",
+            "the same command again, which computes the digests of all files first; or another root in devices.toml",
             tuple(found.other),
         )
-
-
-@contextlib.contextmanager
-def noted(failures: list[SlipwayError]) -> Iterator[None]:
-    """Add a failure that damage may have caused to ``failures`` instead of raising it."""
-    try:
-        yield
-    except MAY_BE_DAMAGE as error:
-        failures.append(error)
-
-
-@contextlib.contextmanager
-def instead(failures: list[SlipwayError]) -> Iterator[None]:
-    """Raise the run's own failure, if any, if the search for its cause fails too."""
-    try:
-        yield
-    except SlipwayError as error:
-        if failures:
-            raise failures[0] from error
-        raise
 
 
 MOST = 5

@@ -1,23 +1,31 @@
-"""From a device of the inventory to a connection: the only module that resolves one and starts a virtual one."""
+"""From a device of the inventory to a connection: the only module that resolves one and starts a virtual one.
+
+And where its programs run: on the device itself, on a CPU that QEMU emulates here, or under Wine here. The store, the
+lock and the supervisor of an emulated device are those of this machine. Only the programs themselves run under the
+emulator, and only the facts that they depend on are its own.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.errors import ConfigError
+from core.formats.bundle import runner_argv
+from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device, load_devices
-from deploy.run.machine import machine_of
+from deploy.devices.probe import LOADERS
 from deploy.transport.base import Transport
 from deploy.transport.deadline import NEVER, Deadline
 
 if TYPE_CHECKING:
+    from core.formats.bundle import Needs
     from deploy.transport.adb.transport import AdbTransport
     from deploy.transport.ssh.config import Address
-
-
-WINDOWS = "for_windows"
-"""What the version of Windows' own SSH server says of itself: ``OpenSSH_for_Windows_9.5``."""
+    from toolchains.targets import Target
 
 
 def ready(device: Device, target: str = "") -> None:
@@ -34,10 +42,6 @@ def ready(device: Device, target: str = "") -> None:
         from deploy.virtual import machines as virtual
 
         virtual.ensure(device.virtual)
-    if device.transport == "ssh" and device.target.startswith("windows-"):
-        from deploy.transport.windows.transport import program
-
-        program()
     if device.source == "labgrid":
         from core.environment import ensure
 
@@ -45,7 +49,7 @@ def ready(device: Device, target: str = "") -> None:
 
 
 def open_device(device: Device, deadline: Deadline = NEVER) -> Transport:
-    """Connect to ``device``; a virtual one is started first. Use it in a ``with`` block.
+    """Connect to ``device``; a virtual one is started first, a lab's is `borrowed` first. Use it in a ``with`` block.
 
     Raises:
         UnreachableError, HostKeyError, AuthenticationError, ConfigError
@@ -54,12 +58,7 @@ def open_device(device: Device, deadline: Deadline = NEVER) -> Transport:
         from deploy.transport.local import LocalTransport
 
         return LocalTransport(device.name)
-    connect = open_adb if device.transport == "adb" else _open_ssh
-    if device.source == "labgrid":
-        from deploy.lab.labgrid import open_place
-
-        return open_place(device, deadline, connect)
-    return connect(device, deadline)
+    return open_adb(device, deadline) if device.transport == "adb" else _open_ssh(device, deadline)
 
 
 def open_adb(device: Device, deadline: Deadline = NEVER) -> AdbTransport:
@@ -97,7 +96,7 @@ def ssh_address(device: Device) -> Address:
     if device.source == "labgrid":
         from deploy.lab.labgrid import locate
 
-        device = locate(device, NEVER)
+        device = locate(device)
     found = configured(device.name, device.host, device.user, device.port, device.jump, listed=_listed(device))
     if device.key:
         found = replace(found, key=device.key, key_given=True, keys=())
@@ -119,14 +118,159 @@ def _listed(device: Device) -> bool:
 def _open_ssh(device: Device, deadline: Deadline) -> Transport:
     from deploy.transport.base import MacTransport
     from deploy.transport.ssh.transport import open_ssh
+    from deploy.transport.ssh.windows import VERSION, WindowsTransport
 
     found = open_ssh(ssh_address(device), deadline)
-    if WINDOWS not in found.server:
-        return MacTransport(found) if device.target.startswith("macos-") else found
-    from deploy.transport.windows.transport import WindowsTransport
+    if VERSION in found.server:
+        return WindowsTransport(found)
+    return MacTransport(found) if device.target.startswith("macos-") else found
 
-    try:
-        return WindowsTransport(found, deadline)
-    except BaseException:
-        found.close()
-        raise
+
+@dataclass(frozen=True)
+class Machine:
+    """The device itself: what runs there needs nothing more."""
+
+    def prepare(self) -> None:
+        """Fetch what it needs on this machine, once, outside of every deadline.
+
+        Raises:
+            HostError: that cannot be had here. ConfigError: the device's CPU does not run its target's programs.
+        """
+
+    def facts(self, facts: DeviceFacts, needs: Needs | None) -> DeviceFacts:
+        """The facts as programs see them; ``facts`` are those of the probe."""
+        del needs
+        return facts
+
+    def argv(self, words: Sequence[str], root: str, cwd: str, needs: Needs | None) -> list[str]:
+        """The command that runs ``words``.
+
+        Args:
+            words: an absolute path below ``root``, and arguments.
+            root: the device's root.
+            cwd: the working folder, below ``root``.
+            needs: what the program needs.
+        """
+        del root, cwd, needs
+        return list(words)
+
+
+@dataclass(frozen=True)
+class EmulatedCpu(Machine):
+    """A CPU model of QEMU's user mode."""
+
+    target: Target
+    cpu: str
+
+    def prepare(self) -> None:
+        """See `Machine.prepare`."""
+        from toolchains.emulation import emulators
+
+        known = emulators.cpus(self.target)
+        if self.cpu not in known:
+            raise ConfigError(
+                f"The CPU {self.cpu} is not one on which {self.target.name} programs run here.",
+                f"those are {', '.join(known)}" if known else f"no emulator here runs them: {self.target.proof}",
+                "./inv devices.list",
+            )
+        emulators.features(self.target, self.cpu)
+        self._sysroot()
+
+    def facts(self, facts: DeviceFacts, needs: Needs | None) -> DeviceFacts:
+        """See `Machine.facts`. The C library is the sysroot's, if programs use one."""
+        from toolchains.compilers.libstdcxx import library
+        from toolchains.emulation.emulators import features
+
+        root = self._sysroot()
+        libraries: tuple[str, ...] = ()
+        versions: dict[str, str] = {}
+        loaders: tuple[str, ...] = ()
+        if root is not None:
+            loaders = tuple(name for name in LOADERS if (root / name.lstrip("/")).exists())
+            wanted = needs.libraries if needs else ()
+            libraries = tuple(name for name in wanted if library(root, self.target, name).exists())
+            versions = {
+                "glibc": self._newest(root, "libc.so.6", "GLIBC"),
+                "glibcxx": self._newest(root, "libstdc++.so.6", "GLIBCXX"),
+            }
+        return facts.model_copy(
+            update={
+                "machine": self.target.machine, "board": "", "cpu": f"{self.cpu} (QEMU)",
+                "cpu_features": features(self.target, self.cpu), "abis": (), "loaders": loaders,
+                "libraries": libraries, "libc": "glibc" if root else "", "glibc": "", "glibcxx": "", **versions,
+            }
+        )  # fmt: skip
+
+    def argv(self, words: Sequence[str], root: str, cwd: str, needs: Needs | None) -> list[str]:
+        """See `Machine.argv`. The caller's environment gives neither a library nor the emulator an option."""
+        del root, cwd
+        from toolchains.emulation.emulators import user_argv
+
+        program, *others = words
+        own = needs.own_loader if needs else ""
+        alone = needs is None or bool(own) or needs.libc == "static"
+        foreign = [word for name in os.environ if name.startswith(("LD_", "QEMU_")) for word in ("-u", name)]
+        start = runner_argv(Path(program).parent.parent, own) if own else [program]
+        return ["env", *foreign, *user_argv(self.target, self.cpu, None if alone else self._sysroot()), *start, *others]
+
+    def _sysroot(self) -> Path | None:
+        from toolchains.compilers.libstdcxx import sysroot
+
+        return sysroot(self.target) if self.target.libc == "glibc" else None
+
+    def _newest(self, root: Path, name: str, family: str) -> str:
+        """The newest version of the symbols of ``family`` that the library defines."""
+        from toolchains.compilers.libstdcxx import library
+        from toolchains.inspect.read_elf import newest_defined
+
+        return newest_defined(library(root, self.target, name), family)
+
+
+@dataclass(frozen=True)
+class UnderWine(Machine):
+    """Windows, as Wine has it, on this machine's CPU."""
+
+    target: Target
+
+    def prepare(self) -> None:
+        """See `Machine.prepare`."""
+        from toolchains.emulation import wine
+
+        wine.require(self.target)
+
+    def facts(self, facts: DeviceFacts, needs: Needs | None) -> DeviceFacts:
+        """See `Machine.facts`."""
+        from toolchains.emulation import wine
+
+        libraries = tuple(name for name in (needs.libraries if needs else ()) if wine.system_has(self.target, name))
+        return facts.model_copy(
+            update={
+                "system": "Windows", "kernel": f"Wine on {facts.system} {facts.kernel}", "libc": "", "glibc": "",
+                "glibcxx": "", "loaders": (), "libraries": libraries,
+            }
+        )  # fmt: skip
+
+    def argv(self, words: Sequence[str], root: str, cwd: str, needs: Needs | None) -> list[str]:
+        """See `Machine.argv`."""
+        del needs
+        from toolchains.emulation import wine
+
+        program, *others = words
+        here = [f"{name}={value}" for name, value in wine.environment(self.target).items()]
+        seen = [word.replace(f"={root}/", f"={wine.SEEN_AS}/") for word in others]
+        own = wine.argv(self.target, Path(program), seen, above=Path(root), cwd=Path(cwd))
+        return ["env", "-i", *here, *own]
+
+
+def machine_of(device: Device, target: str = "") -> Machine:
+    """Where programs for ``target`` run on ``device``.
+
+    Args:
+        target: the bundle's; empty: the device's own.
+    """
+    if not (device.cpu or device.wine):
+        return Machine()
+    from toolchains.targets import get_target
+
+    found = get_target(target or device.target)
+    return EmulatedCpu(found, device.cpu) if device.cpu else UnderWine(found)

@@ -19,8 +19,7 @@ from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device
 from deploy.devices.probe import device_root, probe
 from deploy.lab.labgrid import borrowed
-from deploy.run.connect import open_device, ready
-from deploy.run.machine import machine_of
+from deploy.run.connect import machine_of, open_device, ready
 from deploy.run.preflight import of_device
 from deploy.store.store import Blob, Store, Survey
 from deploy.transport.base import Transport, run
@@ -76,7 +75,7 @@ def execute(
         stack.enter_context(_busy_with_timeout())
         held = stack.enter_context(borrowed(device, timeout or device.timeout, say))
         deadline = Deadline.after(timeout or device.timeout)
-        transport = stack.enter_context(open_device(held.device, deadline))
+        transport = stack.enter_context(open_device(held, deadline))
         needs = needs_of(executable, files)
         machine = machine_of(device, target)
         facts = machine.facts(probe(transport, device_root(device), needs, deadline), needs)

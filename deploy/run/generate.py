@@ -84,11 +84,20 @@ def speeds(found: Generated) -> dict[str, float]:
     return {f"{name}{count}": 1000 * count / took for name, count, took in counts if count and took > 0}
 
 
-def written(found: Generated, load_ms: float, emulated: bool) -> list[list[str]]:
-    """A report's rows: reading and writing speed as llama-bench names them, the first token with the load, the end."""
+def written(found: Generated, load_ms: float, emulated: bool, counted: Sequence[int] = ()) -> list[list[str]]:
+    """A report's rows: reading and writing speed as llama-bench names them, the first token with the load, the end.
+
+    Args:
+        counted: the instructions of reading the prompt, then of each further token, where the device counts them.
+    """
     ends = {"stop": "the model ended its text", "context": f"the context of {found.context} tokens is full"}
     said = [["ended", ends.get(found.ended, "--generate reached")]]
     pace = [[name, "emulated" if emulated else f"{each:.1f} tokens/s"] for name, each in speeds(found).items()]
+    for row, some, tokens in zip(
+        pace, (counted[:1], counted[1:]), (found.prompt_tokens, len(counted) - 1), strict=False
+    ):
+        if some:
+            row[1] += f"; {sum(some) / tokens:,.0f} instructions a token"
     first = [] if emulated else [["first token", duration(load_ms + found.prompt_ms)]]
     return [*pace, *first, *said]
 

@@ -35,7 +35,7 @@ def find(program: Path, wanted: Sequence[str], named: Path | None) -> Path | Non
     own = program.with_suffix(SUFFIX)
     file = named or (own if own.is_file() else None)
     if file is not None:
-        lacking = sorted(set(wanted) - names(file))
+        lacking = lacks(file, wanted)
         if lacking:
             raise ProgramError(
                 f"{file} lacks {_count(lacking)} that {program} needs: {_list(lacking)}.",
@@ -62,11 +62,11 @@ def find(program: Path, wanted: Sequence[str], named: Path | None) -> Path | Non
     )
 
 
-def names(file: Path) -> set[str]:
-    """The names of the weights in a ``.ptd`` file.
+def lacks(file: Path, wanted: Sequence[str]) -> list[str]:
+    """Those of the names ``wanted`` that a ``.ptd`` file has not; a flatbuffer keeps a text behind its length.
 
     Raises:
-        ProgramError: it is missing, truncated or damaged, or another kind of file.
+        ProgramError: it is missing or truncated, or another kind of file.
     """
     try:
         with file.open("rb") as stream:
@@ -76,80 +76,22 @@ def names(file: Path) -> set[str]:
                 raise ProgramError(
                     f"{file} is not a file of weights.", "it does not begin like one", "name a .ptd file", [str(file)]
                 )
-            offset, length, base, segments = (_number(head, at, 8) for at in (16, 24, 32, 40))
+            offset, length, base, segments = (int.from_bytes(head[at : at + 8], "little") for at in (16, 24, 32, 40))
             if size < base + segments:
                 raise ProgramError(
                     f"{file} is truncated: {size:,} of {base + segments:,} bytes.", "an interrupted copy", _AGAIN
                 )
-            if offset + length > min(base, _NAMES):
-                raise ValueError("the sizes in its header contradict each other")
-            stream.seek(0)
-            return _names(stream.read(offset + length), segments)
+            data = stream.read(min(offset + length, base, _NAMES))
     except OSError as error:
         raise ProgramError(f"{file} cannot be read.", error.strerror or str(error), "--data FILE.ptd") from error
-    except ValueError as error:
-        raise ProgramError(f"{file} is damaged.", str(error), _AGAIN, [str(file)]) from error
+    return [name for name in wanted if len(name.encode()).to_bytes(4, "little") + name.encode() not in data]
 
 
 def _has(file: Path, wanted: Sequence[str]) -> bool:
     try:
-        return set(wanted) <= names(file)
+        return not lacks(file, wanted)
     except ProgramError:
         return False
-
-
-def _names(data: bytes, room: int) -> set[str]:
-    """The names in a flatbuffer of the type ``FlatTensor``, whose segments lie in ``room`` bytes."""
-    root = _number(data, 0, 4)
-    segments = [_follow(data, at) for at in _items(data, _field(data, root, 1))]
-    for segment in segments:
-        begin, size = (_number(data, at, 8) if at else 0 for at in (_field(data, segment, 0), _field(data, segment, 1)))
-        if begin + size > room:
-            raise ValueError("a weight lies beyond its end")
-    found = set()
-    for at in _items(data, _field(data, root, 2)):
-        item = _follow(data, at)
-        key, index = _field(data, item, 0), _field(data, item, 1)
-        if not key or (_number(data, index, 4) if index else 0) >= len(segments):
-            raise ValueError("a weight has no name or no place")
-        text = _follow(data, key)
-        length = _number(data, text, 4)
-        if text + 4 + length > len(data):
-            raise ValueError("a name reaches beyond its end")
-        found.add(data[text + 4 : text + 4 + length].decode())
-    return found
-
-
-def _number(data: bytes, at: int, size: int) -> int:
-    if not 0 <= at <= len(data) - size:
-        raise ValueError("it refers to what is not there")
-    return int.from_bytes(data[at : at + size], "little")
-
-
-def _follow(data: bytes, at: int) -> int:
-    """What the offset at a place leads to."""
-    return at + _number(data, at, 4)
-
-
-def _field(data: bytes, table: int, index: int) -> int:
-    """Where a table has a field; 0 if it has the default."""
-    back = int.from_bytes(_number(data, table, 4).to_bytes(4, "little"), "little", signed=True)
-    entries = table - back
-    slot = 4 + 2 * index
-    inside = slot + 2 <= _number(data, entries, 2)
-    place = _number(data, entries + slot, 2) if inside else 0
-    return table + place if place else 0
-
-
-def _items(data: bytes, field: int) -> range:
-    """Where the items of a vector of offsets are."""
-    if not field:
-        return range(0)
-    begin = _follow(data, field)
-    count = _number(data, begin, 4)
-    if begin + 4 + 4 * count > len(data):
-        raise ValueError("a list reaches beyond its end")
-    return range(begin + 4, begin + 4 + 4 * count, 4)
 
 
 def _count(weights: Sequence[str]) -> str:

@@ -132,7 +132,6 @@ def _summary(value: Result) -> None:
         ["peak RSS", size(value.runner.peak_rss_bytes)],
         ["uploaded", "; ".join(uploaded)],
         *_verified(value),
-        *([["power-cycled", f"once: {value.power_cycled}"]] if value.power_cycled else []),
         ["took", f"{sum(value.seconds.values()):.1f} s"],
     ]
     caption = f"Times are {value.latency_note}." if value.latency_note else ""
@@ -148,7 +147,8 @@ def _generated(value: Result) -> list[list[str]]:
         return []
     from deploy.run import generate
 
-    said = generate.written(value.runner.generated, value.runner.load_ms, value.emulated)
+    counted = value.runner.instructions.all if value.runner.instructions else ()
+    said = generate.written(value.runner.generated, value.runner.load_ms, value.emulated, counted)
     return [*said, *([["against the host", generate.agreement(value.outputs)]] if value.outputs else [])]
 
 
@@ -168,14 +168,15 @@ def _engine_rows(value: Result) -> list[list[str]]:
     if value.runner.settings:
         rows.append(["settings", ", ".join(f"{name} {text}" for name, text in value.runner.settings.items())])
     if value.runner.kernels:
-        used = Counter((kernel.library, kernel.feature) for kernel in value.runner.kernels)
+        named = bool(value.runner.profile)
+        used = Counter((one.library, one.feature, one.kernel if named else "") for one in value.runner.kernels)
         text = ", ".join(
-            f"{count} of {library}'s" + (f" for {feature}" if feature else "")
-            for (library, feature), count in used.most_common()
+            f"{count} of {library}'s" + (f" for {feature}" if feature else "") + (f" ({kernel})" if kernel else "")
+            for (library, feature, kernel), count in used.most_common()
         )
         if any(kernel.known for kernel in value.runner.kernels):
             text += ", by the names in the profile"
-        rows.append(["kernels", text + " (--json names them)"])
+        rows.append(["kernels", text + ("" if named else " (--json names them)")])
     rows += [
         ["instead", f"{fallback.used} for {fallback.wanted} in {fallback.where}: {fallback.why}"]
         for fallback in value.runner.fallbacks

@@ -81,17 +81,6 @@ class Upload(_Model):
     resumed_bytes: int = 0
     """Those of ``bytes`` that an interrupted upload had sent already."""
 
-    def after(self, earlier: Upload) -> Upload:
-        """This upload combined with an earlier one of the same deploy."""
-        return self.model_copy(
-            update={
-                "files": earlier.files + self.files,
-                "bytes": earlier.bytes + self.bytes,
-                "names": earlier.names + self.names,
-                "resumed_bytes": earlier.resumed_bytes + self.resumed_bytes,
-            }
-        )
-
 
 class Verified(_Model):
     """The evidence that the bytes that ran have these digests."""
@@ -123,8 +112,6 @@ class Result(_Model):
     """UTC, ISO 8601."""
     attempts: int = 1
     """Connections it took: more than one after transient errors."""
-    power_cycled: str = ""
-    """Why the device's power was cycled before it could be reached; empty: it was not."""
     device: str
     title: str = ""
     """The inventory's, of the device."""

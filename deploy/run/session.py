@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from core.console.units import counted
-from core.errors import CrashError, SlipwayError, TransferError
+from core.errors import CrashError, TransferError
 from core.files import locked, new_folder
 from core.formats.bundle import Bundle, runner_in
 from core.paths import results_dir
@@ -18,9 +18,9 @@ from deploy.devices.inventory import Device
 from deploy.devices.probe import device_root, probe
 from deploy.run import collect, generate, preflight, runner
 from deploy.run.compare import Comparison
+from deploy.run.connect import machine_of
 from deploy.run.events import Step, Steps
 from deploy.run.job import Job, Sized, cache_flags, cache_name
-from deploy.run.machine import machine_of
 from deploy.run.needs import ProgramNeeds, bundle_digest
 from deploy.run.preflight import Finding
 from deploy.run.result import (
@@ -66,14 +66,12 @@ class Session:
     ) -> None:
         self.device, self.bundle, self.job, self.needs = device, bundle, job, needs
         self.steps, self.deadline, self.transport = steps, deadline, transport
-        self.conditions, self.power_cycled = Conditions(), ""  # the latter: why the power was cycled before
+        self.conditions = Conditions()
         self.sent: dict[str, bytes] = {}
         """The files that came with the run's end."""
         self.digest = bundle_digest(bundle)
         self.home = f"bundles/{self.digest}"
         self.program = f"programs/{job.digest}"
-        self.above = f"../../{self.program}"
-        """The same, seen from the run's folder."""
         self.replaced: tuple[str, ...] = ()
         self.moved: dict[str, Blob] = {}
         """The uploaded files, by SHA-256."""
@@ -101,19 +99,44 @@ class Session:
             )
             with self.steps.step("settle"):
                 self._settle(store, survey, grown=upload.bytes > 0)
-            key = result_key(self.device.name, self.job.name, self.bundle.manifest.engine)
-            with locked(f"result-{key}"), new_folder(results_dir() / key) as folder:
-                with self.steps.step("fetch", "fetching the outputs"):
-                    what = (self.transport, store, answer, self.sent, folder, settings.etdump, self.deadline)
-                    files = collect.fetch(*what, values=settings.values)
-                with self.steps.step("compare"):
-                    outputs = collect.compare_all(answer, folder, self.job.references, self.job.tolerances)
-            outputs += self._others(store, settings)
-        result = self._result(facts, found, upload, verified, answer, outputs, tuple(f"{key}/{name}" for name in files))
+            outputs, files = self._outputs(
+                answer, settings, store.run_folder, lambda once, case: self._run(store, once, case)
+            )
+        return self._written(attempts, self._result(facts, found, upload, verified, answer, outputs, files))
+
+    def _outputs(
+        self,
+        answer: runner.RunnerResult,
+        settings: Settings,
+        there: str,
+        again: Callable[[Settings, Sized], runner.RunnerResult],
+    ) -> tuple[tuple[Comparison, ...], tuple[str, ...]]:
+        """Fetch and compare the outputs, then those at other sizes and of other methods; and the files that are kept.
+
+        Args:
+            there: the run's folder on the device.
+            again: runs another case; conditions and times stay those of the run itself.
+        """
+        key = result_key(self.device.name, self.job.name, self.bundle.manifest.engine)
+        with locked(f"result-{key}"), new_folder(results_dir() / key) as folder:
+            with self.steps.step("fetch", "fetching the outputs"):
+                what = (self.transport, there, answer, self.sent, folder, settings.etdump, self.deadline)
+                files = collect.fetch(*what, values=settings.values)
+            with self.steps.step("compare"):
+                outputs = collect.compare_all(answer, folder, self.job.references, self.job.tolerances)
+        before, once = self.conditions, settings.model_copy(update=ONCE)
+        others, self.methods = collect.compared(
+            self.job.cases,
+            lambda case: again(once, case),
+            lambda said, to: collect.fetch(self.transport, there, said, self.sent, to, False, self.deadline),
+        )
+        self.conditions = before
+        return outputs + others, tuple(f"{key}/{name}" for name in files)
+
+    def _written(self, attempts: int, result: Result) -> Result:
         told = {
             "attempts": attempts,
-            "power_cycled": self.power_cycled,
-            **collect.seen(self.job, results_dir() / key, outputs),
+            **collect.seen(self.job, results_dir() / result.key, result.outputs),
         }
         result = result.model_copy(update=told)
         return result.model_copy(update={"path": write(result)})
@@ -322,16 +345,25 @@ class Session:
             )
         voucher.records.save()
 
-    def _run(self, store: Store, settings: Settings, case: Sized | None = None) -> runner.RunnerResult:
+    def _argv(
+        self, settings: Settings, case: Sized | None, program: str, above: str, cache: Sequence[str] = ()
+    ) -> list[str]:
+        """The runner's command.
+
+        Args:
+            program: the runner.
+            above: the folder of the program and its inputs, seen from the run's, with a slash; empty: the same.
+            cache: flags for packed weights.
+        """
         executions, warmup = settings.executions
         names = list(case.inputs) if case else self.job.input_names
-        text = [f"--prompt={self.above}/{names[0]}", *settings.text.flags] if settings.text else []
-        argv = runner.command(
-            runner_in(self.bundle.path),
-            model=f"{self.above}/{self.job.model_name}",
-            data=f"{self.above}/{self.job.data_name}" if self.job.data_name else "",
-            inputs=[] if settings.text else [f"{self.above}/{name}" for name in names],
-            first=[(name, [f"{self.above}/{file}" for file in files]) for name, files in (case or self.job).first],
+        text = [f"--prompt={above}{names[0]}", *settings.text.flags] if settings.text else []
+        return runner.command(
+            program,
+            model=f"{above}{self.job.model_name}",
+            data=f"{above}{self.job.data_name}" if self.job.data_name else "",
+            inputs=[] if settings.text else [f"{above}{name}" for name in names],
+            first=[(name, [f"{above}{file}" for file in files]) for name, files in (case or self.job).first],
             shapes=self.job.shapes,
             method=(case.method if case else "") or self.job.method,
             executions=executions,
@@ -339,7 +371,12 @@ class Session:
             threads=settings.threads,
             etdump=settings.etdump,
             values=settings.values,
-            engine_flags=[*settings.engine_flags, *settings.limits, *cache_flags(store, self.cache), *text],
+            engine_flags=[*settings.engine_flags, *settings.limits, *cache, *text],
+        )
+
+    def _run(self, store: Store, settings: Settings, case: Sized | None = None) -> runner.RunnerResult:
+        argv = self._argv(
+            settings, case, runner_in(self.bundle.path), f"../../{self.program}/", cache_flags(store, self.cache)
         )
         note = store.path("governor")
         cooled, name = 0.0, self.device.name
@@ -361,7 +398,7 @@ class Session:
                 hear=generate.hearing(self.transport, store.run_folder, settings.text, self.steps.tell, self.deadline),
             )
             self.sent = files.brought(done.stdout)
-            said = collect.read_result(self.transport, store, self.sent, self.deadline)
+            said = collect.read_result(self.transport, store.run_folder, self.sent, self.deadline)
             if done.code != 0:
                 raise runner.failure(
                     done.code, done.stderr.decode(errors="replace"), runner.error_in(said), self.device.name
@@ -371,63 +408,25 @@ class Session:
                 step.note(line)
             return runner.completed(runner.parse_result(said))
 
-    def _others(self, store: Store, settings: Settings) -> tuple[Comparison, ...]:
-        """The outputs at other sizes and of other methods; conditions and times stay those of the run itself."""
-        before, once = self.conditions, settings.model_copy(update=ONCE)
-        found, self.methods = collect.compared(
-            self.job.cases,
-            lambda case: self._run(store, once, case),
-            lambda said, to: collect.fetch(self.transport, store, said, self.sent, to, False, self.deadline),
-        )
-        self.conditions = before
-        return found
-
     def _sound_run(
         self, store: Store, voucher: Voucher, survey: Survey, missing: Sequence[Blob], settings: Settings
     ) -> tuple[Upload, runner.RunnerResult]:
-        """Upload and run; repeat once if the run shows, or may show, that it read damaged bytes.
-
-        A damaged byte can make the runner fail in any way. So after a failure the device computes the digests that it
-        has not computed during this deploy; only if all of them are right, the failure is reported.
-        """
+        """Upload and run. A damaged byte can make a run fail in any way: after a failure all evidence is forgotten."""
         upload = self._upload(store, voucher, survey, missing)
-        first = True
-        while True:
-            failures: list[SlipwayError] = []
-            found, answer = collect.NOTHING, None
-            with collect.noted(failures):
-                answer = self._run(store, settings)
-                found = collect.read(answer, self.job)
-            if self.cache and any(isinstance(error, CrashError) for error in failures):
-                # Reading a file of a failing disk crashes; nobody knows this one's digest.
-                store.discard([self.cache], self.deadline)
-                self.cache = ""
-                continue
-            others = {self.job.files[name].sha256 for name in found.other}
-            doubtful = {blob.sha256 for blob in self._blobs()} - voucher.now if failures else others
-            again = None
-            if first and doubtful:
-                with collect.instead(failures):
-                    again = self._uploaded_again(store, voucher, doubtful)
-            if again is not None:
-                upload, first = again.after(upload), False
-                continue
-            if answer is None:
-                raise failures[0]
+        try:
+            answer = self._run(store, settings)
+            found = collect.read(answer, self.job)
             collect.check_read(found, self.device.name)
-            for name in found.same:
-                voucher.by_runner(self.job.files[name])
-            return upload, answer
-
-    def _uploaded_again(self, store: Store, voucher: Voucher, doubtful: set[str]) -> Upload | None:
-        """Have the device digest files, and replace the damaged ones; ``None`` if all of them are right."""
-        for sha256 in doubtful:
-            voucher.doubt(sha256)
-        before = self.replaced
-        survey = self._verified(store, voucher, store.survey(self._names(), self.deadline))
-        if self.replaced == before:
-            return None
-        return self._upload(store, voucher, survey, self._missing(survey))
+        except collect.MAY_BE_DAMAGE as error:
+            for blob in self._blobs():
+                voucher.records.forget(blob.sha256)
+            voucher.records.save()
+            if self.cache and isinstance(error, CrashError):  # nobody knows the digest of packed weights
+                store.discard([self.cache], self.deadline)
+            raise
+        for name in found.same:
+            voucher.by_runner(self.job.files[name])
+        return upload, answer
 
     def _result(
         self,

@@ -174,13 +174,6 @@ class Voucher:
                 self.records.forget(blob.sha256)
         return damaged
 
-    def doubt(self, sha256: str) -> None:
-        """Forget all evidence for files with this digest: it is computed again at the next check."""
-        self.records.forget(sha256)
-        self.times.pop(sha256, None)
-        self.now.discard(sha256)
-        self.ran.discard(sha256)
-
     def by_runner(self, blob: Blob) -> None:
         """Record that the runner read the right bytes."""
         self.ran.add(blob.sha256)

@@ -100,6 +100,8 @@ class Transport(Protocol):
     """A connection to one device. Close it by leaving its ``with`` block."""
 
     name: str
+    posix: bool = True
+    """Whether it has a POSIX shell, as all but Windows have."""
 
     @property
     def longest(self) -> int:
@@ -347,8 +349,8 @@ def quoted(argv: Sequence[str]) -> str:
     return shlex.join(argv)
 
 
-class Wrapped(Transport):
-    """A transport that does what ``inner`` does."""
+class MacTransport(Transport):
+    """A Mac: it gets the scripts that know its programs. Others stay as short as dropbear needs them."""
 
     def __init__(self, inner: Transport) -> None:
         self.name = inner.name
@@ -359,7 +361,7 @@ class Wrapped(Transport):
         return self.inner.longest
 
     def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> Channel:
-        return self.inner.start(argv, deadline)
+        return self.inner.start([for_mac().get(word, word) for word in argv], deadline)
 
     def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int = 0) -> None:
         self.inner.put(local, remote, progress, deadline, offset)
@@ -370,10 +372,3 @@ class Wrapped(Transport):
     def close(self) -> None:
         """Close the connection."""
         self.inner.close()
-
-
-class MacTransport(Wrapped):
-    """A Mac: it gets the scripts that know its programs. Others stay as short as dropbear needs them."""
-
-    def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> Channel:
-        return self.inner.start([for_mac().get(word, word) for word in argv], deadline)

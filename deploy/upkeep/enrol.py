@@ -23,6 +23,7 @@ from deploy.devices.facts import DeviceFacts, choose_target
 from deploy.devices.inventory import Device, get_device, load_devices, parse, user_file
 from deploy.devices.probe import device_root, probe
 from deploy.run.connect import open_device, ssh_address
+from deploy.transport.base import Transport
 from deploy.transport.deadline import Deadline
 from deploy.transport.ssh import keys as ssh_known
 from deploy.transport.ssh.auth import AuthTransport
@@ -63,11 +64,22 @@ def add(adb: str = "", ssh: str = "", name: str = "") -> Added:
     (shown,) = parse(_toml(name or "device", table), user_file()).values()
     with open_device(shown, Deadline.after(_SECONDS)) as transport:
         serial = getattr(transport, "serial", "")
-        facts = probe(transport, device_root(shown), None, Deadline.after(_SECONDS))
+        facts = _facts(transport, device_root(shown))
     if serial:
         table["serial"] = serial
     table = {"title": _title(facts), **table, "target": choose_target(facts)}
     return Added(_write(name or _name(facts, table), table), facts, user_file())
+
+
+def _facts(transport: Transport, root: str) -> DeviceFacts:
+    if transport.posix:
+        return probe(transport, root, None, Deadline.after(_SECONDS))
+    from deploy.run.windows import facts_of
+    from deploy.transport.ssh.windows import WindowsTransport
+
+    assert isinstance(transport, WindowsTransport)  # noqa: S101 - all others have a POSIX shell
+    with transport.opened((), Deadline.after(_SECONDS)) as said:
+        return facts_of(said)
 
 
 def _adb_table(serial: str) -> dict[str, Any]:

@@ -24,7 +24,6 @@ from deploy.virtual import cpio
 from deploy.virtual.spec import Spec
 from toolchains.debian import deb
 from toolchains.debian import packages as debian
-from toolchains.debian.client import ArchiveError
 
 _FORMAT = 2
 """Increased when this module changes what it makes of the same packages."""
@@ -69,18 +68,7 @@ def _usable(folder: Path) -> bool:
 def trees(spec: Spec) -> tuple[Path, Path]:
     """The unpacked packages of the kernel and of the root file system."""
     kernel = debian.tree(spec.kernel_from, spec.arch, _kernel_packages(spec), name="kernel")
-    return kernel, _system(spec)
-
-
-def _system(spec: Spec) -> Path:
-    packages = spec.system.packages
-    try:
-        return debian.tree(spec.suite, spec.arch, packages, closure=True, name="system")
-    except ArchiveError as error:
-        if not (spec.other_suite and error.half_updated):
-            raise
-        note(f"the mirror is updating Debian {spec.suite}: {spec.name} is made of {spec.other_suite}'s packages")
-        return debian.tree(spec.other_suite, spec.arch, packages, closure=True, name="system")
+    return kernel, debian.tree(spec.suite, spec.arch, spec.system.packages, closure=True, name="system")
 
 
 def _kernel_packages(spec: Spec) -> list[str]:

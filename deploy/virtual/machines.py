@@ -93,14 +93,13 @@ def ensure(name: str) -> Endpoint:
 
     Raises:
         ConfigError: no such device.
-        HostError: QEMU or Debian's packages are not available; or KVM is wanted and cannot be had.
+        HostError: QEMU or Debian's packages are not available.
         UnreachableError: it was started and its server did not answer in time.
     """
     spec, folder = get_spec(name), Folder.of(name)
     with disk_errors(f"starting {name}"):
         state = up(folder)
         _check_host(spec)
-        _check_kvm(spec, folder, running=state is not None)
         if state is None:
             with locked(folder.lock):
                 state = up(folder) or _boot(spec, folder)
@@ -113,21 +112,6 @@ def _check_host(spec: Spec) -> None:
             f"The virtual device {spec.name} does not run on {platform.system()}.",
             "what starts and ends virtual devices relies on Linux",
             "a device of your own (./inv devices.add --ssh USER@HOST), or Slipway on Linux (docs/build.md)",
-        )
-
-
-def _check_kvm(spec: Spec, folder: Folder, running: bool) -> None:
-    """Refuse, before anything is fetched, what the user wants by KVM and cannot have so."""
-    from toolchains.emulation import emulators
-
-    if not emulators.kvm_wanted():
-        return
-    emulators.kvm_argv(spec.name, spec.arch, spec.qemu)
-    if running and "kvm" not in Launch.read(folder).argv:
-        raise HostError(
-            f"The virtual device {spec.name} runs already, emulated.",
-            f"it was started without {emulators.KVM_VARIABLE}=on",
-            f"./inv devices.stop {spec.name}, then the same command again",
         )
 
 
@@ -237,10 +221,8 @@ def _launch(spec: Spec, files: Image, folder: Folder) -> None:
 def _qemu(spec: Spec, files: Image, folder: Folder, words: str) -> list[str]:
     from toolchains.emulation import emulators
 
-    own = emulators.kvm_wanted()
-    machine = emulators.kvm_argv(spec.name, spec.arch, spec.qemu) if own else spec.qemu
     return [
-        *emulators.system_argv(spec.arch, spec.emulator, count=not own), *machine, "-nodefaults", "-display", "none",
+        *emulators.system_argv(spec.arch, spec.emulator), *spec.qemu, "-nodefaults", "-display", "none",
         "-monitor", "none", "-serial", f"file:{folder.console}", "-no-reboot",
         "-kernel", str(files.kernel), "-initrd", str(folder.initrd), "-append", words,
         # restrict: the machine reaches nothing; only this forward reaches it.

@@ -46,8 +46,6 @@ class Spec(_Model):
     suite: str
     kernel: str
     kernel_suite: str = ""
-    other_suite: str = ""
-    """Has the packages of ``suite``, too, for days on which a mirror has that half-updated."""
     emulator: str = "forky"
     modules: tuple[str, ...]
     qemu: tuple[str, ...]

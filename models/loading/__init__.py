@@ -18,7 +18,7 @@ from models import methods
 from models.loading.reference import laid_out
 from models.request import Request
 from models.users import packages
-from models.users.users_code import Side, import_file, last_lines, users_code
+from models.users.users_code import Side, import_file, users_code
 from models.users.watching import file as noted
 from models.users.watching import watching
 from models.zoo import trained
@@ -103,17 +103,7 @@ def _call_zoo(request: Request) -> Any:
     function = getattr(importlib.import_module(request.zoo.maker.partition(":")[0]), request.function)
     if not request.options.weights:
         return function()
-    own = request.options.weights == trained.TRAINED
-    path = trained.weights(request.model) if own else Path(request.options.weights).expanduser()
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-        return function(state_dict=state)
-    except Exception as error:  # torch.load raises whatever the file's bytes lead it to
-        raise ExportError(
-            f"{path} does not hold weights for {request.model}.",
-            last_lines(error, 3),
-            f"a {request.zoo.state_dict} state_dict saved by torch.save",
-        ) from error
+    return function(state_dict=torch.load(trained.weights(request.model), map_location="cpu", weights_only=True))
 
 
 def _call(value: Any, what: str, maker: str) -> tuple[Call, tuple[Any, ...]]:

@@ -15,7 +15,6 @@ from core.errors import ExportError, SlipwayError
 from models.loading import Prepared
 from models.lowering import causes, graphs, progress, shortcuts
 from models.lowering.graphs import is_dequantize, module_path, weight_argument
-from models.request import partitioners
 from models.request.options import Options
 from models.request.partitioners import kind_of
 from models.users.users_code import call
@@ -137,7 +136,7 @@ def _whole(node: Any) -> bool:
     return isinstance(value, torch.Tensor) and not value.is_floating_point()
 
 
-def _xnnpack_quantizer(chosen: Callable[[Any], bool], per_channel: bool = True, dynamic: bool = False) -> Any:
+def _xnnpack_quantizer(chosen: Callable[[Any], bool], *, dynamic: bool = False) -> Any:
     """Upstream's quantizer for XNNPACK, which leaves whole numbers as they are.
 
     Args:
@@ -161,7 +160,7 @@ def _xnnpack_quantizer(chosen: Callable[[Any], bool], per_channel: bool = True, 
             model.recompile()
             return model
 
-    config = get_symmetric_quantization_config(is_per_channel=per_channel, is_dynamic=dynamic)
+    config = get_symmetric_quantization_config(is_per_channel=True, is_dynamic=dynamic)
     return Quantizer().set_global(config).set_filter_function(lambda node: not _whole(node) and chosen(node))
 
 
@@ -184,14 +183,12 @@ def _made_by_user(name: str) -> Any:
     return quantizer
 
 
-def _static(model: Prepared, options: Options, names: Sequence[str]) -> Quantized:
+def _static(model: Prepared, options: Options) -> Quantized:
     """int8 activations with scales from calibration, int8 weights per channel."""
     if options.quantizer:
         quantizer = _made_by_user(options.quantizer)
     else:
-        quantizer = partitioners.quantizer(names, options) or _xnnpack_quantizer(
-            lambda node: kind_of(options.layers, module_path(node)) != "float", not options.per_tensor
-        )
+        quantizer = _xnnpack_quantizer(lambda node: kind_of(options.layers, module_path(node)) != "float")
     samples = model.calibration or (model.inputs,)
     program = _explained(
         "Static quantization", "./inv export --scheme fp32 shows whether the model exports at all",
@@ -305,14 +302,12 @@ def apply(
     model: Prepared,
     scheme: Scheme,
     options: Options = DEFAULTS,
-    names: Sequence[str] = partitioners.DEFAULT,
     *,
     again: bool = False,
 ) -> Quantized:
     """Represent ``model`` as ``scheme`` says and export it. The module itself may be changed by this.
 
     Args:
-        names: the partitioners that will be offered the result.
         again: another method of the same module was quantized so before: its weights are in the scheme already.
 
     Raises:
@@ -330,5 +325,5 @@ def apply(
     if scheme.method == "half":
         return _half(model)
     if scheme.method == "pt2e":
-        return _static(model, options, names)
+        return _static(model, options)
     return _dynamic(model, scheme, options, again)

@@ -14,13 +14,11 @@ from onnx import numpy_helper
 
 from core.errors import ExportError
 from core.files import sha256_file
-from core.formats.program import Dimension, Program, Quantization, TensorFile, Tolerance
+from core.formats.program import Dimension, Program, Quantization, Tolerance
 from models.loading import Prepared, load, reference
-from models.lowering import shortcuts
-from models.onnx.host import as_moved, engine
-from models.onnx.hostrun import save
+from models.lowering import graphs, shortcuts
+from models.onnx.host import as_moved, engine, save
 from models.reference import tolerances
-from models.reference.sizes import of_inputs
 from models.request import Request, key, versions
 from models.samples import taking
 from models.users.users_code import last_lines
@@ -65,7 +63,7 @@ def _to_onnx(model: Prepared) -> _Exported:
             verbose=False,
         )  # fmt: skip
         return _Exported(
-            program.model_proto, sizes=of_inputs(program.exported_program) if program.exported_program else ()
+            program.model_proto, sizes=graphs.input_sizes(program.exported_program) if program.exported_program else ()
         )
 
     exported: _Exported = _explained(
@@ -220,23 +218,13 @@ def make(request: Request, folder: Path, stages: Stages, host: Host) -> Program:
     _write(made.model, folder / request.file)
 
     stages.show("running the reference")
-    inputs: tuple[TensorFile, ...] = ()
-    answer: dict[str, Any] = {}
-
-    def run(tensors: Sequence[Any], *, moves: bool = False) -> list[Any]:
-        nonlocal inputs, answer
-        inputs = tuple(save(folder, f"input{index}", reference.to_numpy(one)) for index, one in enumerate(tensors))
-        files = [str(folder / one.file) for one in inputs]
-        answer = host.request(
-            {"folder": str(folder), "file": str(folder / request.file), "inputs": files, "moves": moves}
-        )
-        return [reference.load(folder, file) for file in host.files(answer, "outputs")]
-
-    first = tolerances.agreement(request.scheme, want, run(prepared.inputs))
-    agreement, accuracy, doubts = taking.judge(sampled, request.scheme, first, run, prepared.inputs)
-    outputs = run(prepared.inputs, moves=True)  # the last to be written: the reference's
+    inputs = tuple(save(folder, f"input{at}", reference.to_numpy(one)) for at, one in enumerate(prepared.inputs))
+    files = [str(folder / one.file) for one in inputs]
+    answer = host.request({"folder": str(folder), "file": str(folder / request.file), "inputs": files, "moves": True})
+    outputs = [reference.load(folder, file) for file in host.files(answer, "outputs")]
+    agreement = tolerances.agreement(request.scheme, want, outputs)
     left = _not_quantized(made.model) if request.scheme.name == "qs8" else ()
-    warnings = [*sampled.warnings, *doubts, *(f"not quantized: {layer}" for layer in left)]
+    warnings = [*sampled.warnings, *(f"not quantized: {layer}" for layer in left)]
     if agreement.max_abs > agreement.limit:
         warnings.append(
             f"the program is {agreement.max_abs:.4g} away from the model, more than {agreement.limit:.4g}: "
@@ -266,8 +254,7 @@ def make(request: Request, folder: Path, stages: Stages, host: Host) -> Program:
         quantization=Quantization(scheme=request.scheme.name, skipped=left),
         options=request.options.to_json(),
         agreement=agreement,
-        accuracy=accuracy,
-        classes=taking.classes(request, sampled, folder),
+        classes=taking.classes(request, sampled, want[0] if want else None, folder),
         warnings=tuple(warnings),
         export_key=key(request),
         versions=versions(request.format),

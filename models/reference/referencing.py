@@ -20,7 +20,7 @@ from models.lowering import graphs, progress
 from models.lowering.graphs import base_name, is_dequantize, is_quantize, target_name
 from models.lowering.lowering import Delegation, Lowered, describe
 from models.lowering.quantize import Quantized
-from models.reference import perturbing, sizes, tolerances
+from models.reference import perturbing, tolerances
 from models.reference.host import Host
 from models.reference.perturbing import Measured
 from models.request import Request
@@ -176,7 +176,7 @@ def _cases(
     """The reference at other sizes than the example's, and warnings."""
     found, warnings = [], []
     types = tolerances.output_types(quantized.program)
-    for name, tensors in sizes.others(sizes.of_inputs(quantized.program), quantized.inputs).items():
+    for name, tensors in graphs.other_sizes(graphs.input_sizes(quantized.program), quantized.inputs).items():
         shapes = ", ".join("x".join(map(str, one.shape)) for one in tensors)
         files: list[TensorFile] = []
         try:

@@ -17,7 +17,7 @@ from core.files import sha256_bytes, sha256_file
 from core.paths import ROOT, programs_dir
 from models.request import options
 from models.request.options import Options, parse
-from models.request.partitioners import check, scheme_with, sets, sources, suffix, why_not
+from models.request.partitioners import check, scheme_with, sources, suffix, why_not
 from models.users import packages
 from models.users.watching import changed, version
 from models.zoo import ZooModel, get_model, load_zoo, trained
@@ -139,7 +139,7 @@ def check_format(format: str, scheme: str, partitioners: Sequence[str], options:
             f"./inv export --format onnx --scheme {ONNX_SCHEMES[0]}",
             [scheme],
         )
-    quantizing = ("group", "bits", "per_tensor", "layers", "quantizer", "strict")
+    quantizing = ("group", "layers", "quantizer", "strict")
     given = [*partitioners, *options.partitioner_arguments(), *(name for name in quantizing if getattr(options, name))]
     if given:
         raise ConfigError(
@@ -189,24 +189,18 @@ def resolve(
                 f"./inv export --model {model} --scheme {known[0]}{'' if format == 'pte' else f' --format {format}'}",
                 [scheme],
             )
-        if zoo.state_dict and chosen.weights in ("", RANDOM):
-            chosen = replace(chosen, weights="" if chosen.weights else trained.chosen(model))
+        chosen = replace(chosen, weights=chosen.weights or trained.chosen(model))
     if chosen.samples:
         chosen = replace(chosen, samples=_samples(chosen.samples))
-    if chosen.weights:
-        if zoo is None or not zoo.state_dict:
-            raise ConfigError(
-                f"{model} does not take a file of weights.",
-                "a model of your own loads its weights itself",
-                "leave out the weights",
-            )
-        if chosen.weights != TRAINED and not Path(chosen.weights).expanduser().is_file():
-            raise ConfigError(
-                f"There is no file of weights {chosen.weights}.",
-                f"named by {WEIGHTS} or by the option weights",
-                f"a {zoo.state_dict} state_dict saved by torch.save",
-                [chosen.weights],
-            )
+    if chosen.weights == RANDOM:
+        chosen = replace(chosen, weights="")
+    if chosen.weights and (zoo is None or chosen.weights != TRAINED):
+        raise ConfigError(
+            f"{model} does not take the weights {chosen.weights}.",
+            f"a model of the zoo has trained ones or, by {WEIGHTS} or the option weights, random ones",
+            "a model of your own, whose function loads its weights: --model FILE.py:FUNCTION",
+            [chosen.weights],
+        )
     if chosen.quantizer:
         _user_file(chosen.quantizer)
     offered = check(partitioners, chosen) if format == "pte" else ()
@@ -285,18 +279,18 @@ def _code(format: str) -> dict[str, str]:  # noqa: A002
 
 def key(request: Request) -> str:
     """Digest of everything that the export depends on and that can be known before it is made."""
-    weights, samples = request.options.weights, request.options.samples
-    own = trained.load_trained().get(request.model) if weights == TRAINED else None
+    samples = request.options.samples
+    own = trained.load_trained().get(request.model) if request.options.weights == TRAINED else None
     parts = {
         "model": request.model if request.zoo else [str(request.source), request.function],
         "maker": request.zoo.maker if request.zoo else "",
         "source": sha256_file(request.source),
         "scheme": repr(request.scheme),
-        "partitioners": [request.partitioners, sources(request.partitioners), sets(request.partitioners)],
+        "partitioners": [request.partitioners, sources(request.partitioners)],
         "options": request.options.to_json(),
         "quantizer": sha256_file(_user_file(request.options.quantizer)[0]) if request.options.quantizer else "",
         "packages": [request.packages, packages.pins(request.packages)],
-        "weights": own.digest if own else sha256_file(Path(weights).expanduser()) if weights else "",
+        "weights": own.digest if own else "",
         "samples": _samples_digest(samples) if samples else "",
         "versions": versions(request.format),
         "code": _code(request.format),

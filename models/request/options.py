@@ -24,26 +24,12 @@ class Options:
     """One delegate for each operator instead of the largest possible ones."""
     config_precisions: tuple[str, ...] = ()
     """Only operators of these precisions go to XNNPACK; empty: all."""
-    force_non_static_weights_for_f32_linear: bool = False
-    """Hand float32 weights of linear layers to XNNPACK as inputs, not as constants."""
-    enable_bf16: bool = False
-    """Let XNNPACK take bfloat16 linear layers."""
-    configs: tuple[str, ...] = ()
-    """Only operators of these classes of upstream's go to XNNPACK: ``LinearConfig``; empty: all."""
-    verbose: bool = False
-    """Let XNNPACK's partitioner write down what it looks at, in the export's log."""
-    accelerator: str = ""
-    """What the delegate is compiled for, where its backend has several: ``ethos-u85-256``, ``GPU``."""
     weights: str = ""
-    """A file of trained weights (a state_dict saved by torch) for a zoo model that takes one."""
+    """``random`` instead of the trained weights of a zoo's model."""
     samples: str = ""
-    """Real inputs, to calibrate with and to check the program on: a folder, ``FILE.npz`` or ``FILE.py:FUNCTION``."""
+    """Real inputs, for the reference and to calibrate with: a folder, ``FILE.npz`` or ``FILE.py:FUNCTION``."""
     group: int = 0
     """Input features that share a weight's scale in a scheme with blocks; 0: the scheme's own number."""
-    bits: int = 0
-    """Of a weight with a scale for each output channel: 4 or 8; 0: the scheme's own number."""
-    per_tensor: bool = False
-    """One scale for all of a weight, in the static scheme."""
     layers: tuple[str, ...] = ()
     """``PATTERN:KIND``: layers whose names match are kept in ``float`` or get weights in ``int8`` or ``int4``."""
     quantizer: str = ""
@@ -65,11 +51,7 @@ class Options:
 
     def partitioner_arguments(self) -> dict[str, Any]:
         """The partitioner's keyword arguments that differ from its defaults (precisions still by name)."""
-        names = (
-            "per_op_mode", "config_precisions", "configs", "verbose", "accelerator",
-            "force_non_static_weights_for_f32_linear", "enable_bf16",
-        )  # fmt: skip
-        return {name: getattr(self, name) for name in names if getattr(self, name)}
+        return {name: value for name in ("per_op_mode", "config_precisions") if (value := getattr(self, name))}
 
     def to_json(self) -> dict[str, Any]:
         """Those that differ from the defaults, for the record."""
@@ -81,7 +63,7 @@ class Options:
 
 
 def pairs(text: str) -> dict[str, str]:
-    """``"per_op_mode=true; weights=a.pt"`` as names and values; the values are checked by `parse`.
+    """``"per_op_mode=true; group=64"`` as names and values; the values are checked by `parse`.
 
     Raises:
         UsageError: a part without ``=`` or without a value, or the same name twice.
@@ -95,7 +77,7 @@ def pairs(text: str) -> dict[str, str]:
             raise UsageError(
                 f"--options {part!r} is not KEY=VALUE.",
                 f"{suggestion(name, [each for each in names if each != name])}the options are {', '.join(names)}",
-                f"--options '{better}={'true' if better != 'weights' else 'FILE'}'",
+                f"--options '{better}=true'",
                 [part],
             )
         if name in found:
@@ -142,11 +124,11 @@ def parse(value: Options | Mapping[str, Any] | None) -> Options:
                 "./inv --help export",
                 [name],
             )
-        if name in ("config_precisions", "configs", "depends", "layers"):
+        if name in ("config_precisions", "depends", "layers"):
             chosen[name] = words(given)
-        elif name in ("weights", "quantizer", "accelerator", "samples"):
+        elif name in ("weights", "quantizer", "samples"):
             chosen[name] = str(given)
-        elif name in ("group", "bits"):
+        elif name == "group":
             chosen[name] = _whole(name, given)
         else:
             chosen[name] = _flag(name, given)

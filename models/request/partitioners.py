@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import functools
 import importlib
-import os
 import re
-import sys
-import types
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 from typing import Any
 
-from core import environment
-from core.environment import bootstrap
 from core.errors import ConfigError, ExportError, HostError, suggestion
 from core.files import sha256_bytes, sha256_file
 from models.request.options import Options, pairs
@@ -29,20 +24,6 @@ NONE = "none"
 _NOT_DYNAMIC = (NONE, "xnnpack-float")
 """Those that leave dynamically quantized layers to the portable kernels, which do not have torchao's operators."""
 
-_ELSEWHERE = {
-    "qualcomm": "it needs Qualcomm's SDK",
-    "mediatek": "it needs MediaTek's mtk_converter",
-    "samsung": "it needs Samsung's SDK",
-    "nxp": "it needs NXP's eIQ Neutron SDK",
-    "cadence": "it is not a delegate: its kernels need Cadence's compiler",
-    "cortex-m": "it is not a delegate: its kernels are linked into the firmware",
-    "metal": "it needs a Mac",
-    "mlx": "it needs a Mac",
-    "mps": "upstream removed it; coreml is for the same devices",
-    "cuda": "it needs a GPU of Nvidia's and Triton",
-}
-"""Backends of upstream's that this exporter cannot serve, and why (docs/models.md)."""
-
 
 @dataclass(frozen=True)
 class Entry:
@@ -54,10 +35,6 @@ class Entry:
     """``module:class``."""
     backend: str
     options: tuple[str, ...] = ()
-    quantizer: str = ""
-    """``module:function`` of the PT2E quantizer that its int8 layers need; empty: XNNPACK's."""
-    set: str = ""
-    """The packages that it needs besides the exporter's; empty if none."""
 
 
 @functools.cache
@@ -87,13 +64,6 @@ def _own(name: str) -> tuple[Path, str]:
     return path, function
 
 
-def sets(names: Sequence[str]) -> dict[str, str]:
-    """The sets of packages that these partitioners need, and the digests of their locks."""
-    table = load_partitioners()
-    found = {table[name].set for name in names if name in table and table[name].set}
-    return {name: sha256_file(bootstrap.lock_file(name)) for name in sorted(found)}
-
-
 def sources(names: Sequence[str]) -> list[str]:
     """What the user's own partitioners are, by digest of their code."""
     return [sha256_file(_own(name)[0]) for name in names if is_own(name)]
@@ -110,13 +80,6 @@ def check(names: Sequence[str], options: Options) -> tuple[str, ...]:
     for name in chosen:
         if is_own(name):
             _own(name)
-        elif name in _ELSEWHERE:
-            raise ConfigError(
-                f"Slipway does not export for {name}.",
-                f"{_ELSEWHERE[name]}; what it exports for is in docs/models.md",
-                "./inv export --partitioners xnnpack",
-                [name],
-            )
         elif name not in table and chosen != (NONE,):
             raise ConfigError(
                 f"There is no partitioner {name!r}.",
@@ -177,8 +140,6 @@ def make(names: Sequence[str], options: Options) -> list[Any]:
 
 
 def _made(entry: Entry, options: Options) -> Any:
-    if entry.set:
-        enter(entry.set)
     module, _, attribute = entry.path.partition(":")
     try:
         kind = getattr(importlib.import_module(module), attribute)
@@ -189,41 +150,10 @@ def _made(entry: Entry, options: Options) -> Any:
             arguments["config_precisions"] = [
                 ConfigPrecisionType[word.upper()] for word in arguments["config_precisions"]
             ]
-        if "configs" in arguments:
-            arguments["configs"] = _configs(arguments["configs"])
         return kind(**arguments)
     except (ImportError, RuntimeError) as error:
         hint = "--partitioners with others; docs/models.md says what each one needs"
         raise HostError(f"The partitioner {entry.name} does not work on this machine.", str(error), hint) from error
-
-
-def quantizer(names: Sequence[str], options: Options) -> Any:
-    """The PT2E quantizer for what the first of these partitioners takes; ``None``: XNNPACK's."""
-    entry = load_partitioners().get(names[0]) if names else None
-    if entry is None or not entry.quantizer:
-        return None
-    module, _, function = entry.quantizer.partition(":")
-    return getattr(importlib.import_module(module), function)(options.accelerator)
-
-
-def _configs(names: Sequence[str]) -> list[Any]:
-    """Upstream's classes of these names.
-
-    Raises:
-        ConfigError: there is no such class.
-    """
-    from executorch.backends.xnnpack.partition.config import ALL_PARTITIONER_CONFIGS
-
-    known = {one.__name__: one for one in ALL_PARTITIONER_CONFIGS}
-    for name in names:
-        if name not in known:
-            raise ConfigError(
-                f"XNNPACK's partitioner has no config {name!r}.",
-                f"{suggestion(name, known)}they are {', '.join(sorted(known))}",
-                "--options configs=LinearConfig,ConvolutionConfig",
-                [name],
-            )
-    return [known[name] for name in names]
 
 
 def _made_by_user(name: str) -> Any:
@@ -246,90 +176,13 @@ def _made_by_user(name: str) -> Any:
     return partitioner
 
 
-ETHOS_U = "ethos-u55-128"
-
-
-def enter(name: str) -> None:
-    """Make a set of packages importable in this process, after the exporter's own; it is installed the first time.
-
-    Raises:
-        HostError: it could not be installed.
-    """
-    folder = environment.apart(name)
-    if os.fspath(folder) not in sys.path:
-        sys.path.append(os.fspath(folder))
-        importlib.invalidate_caches()
-    # Upstream's runtime opens OpenVINO's library by this name, if the process has it from its start.
-    for library in (folder / "openvino" / "libs").glob("libopenvino_c.so*"):
-        os.environ.setdefault("OPENVINO_LIB_PATH", os.fspath(library))
-    # What upstream starts by name: Arm's converter of TOSA to VGF.
-    programs = folder / "model_converter" / "binaries" / "bin"
-    if programs.is_dir() and os.fspath(programs) not in os.environ.get("PATH", "").split(os.pathsep):
-        os.environ["PATH"] = os.pathsep.join(filter(None, [os.environ.get("PATH"), os.fspath(programs)]))
-        for program in programs.iterdir():
-            program.chmod(0o755)
-
-
-def openvino(accelerator: str = "CPU") -> Any:
-    """Upstream's partitioner for OpenVINO; ``accelerator`` is a device of OpenVINO: CPU, GPU, NPU."""
-    from executorch.exir.backend.compile_spec_schema import CompileSpec
-
-    # The package's __init__ imports a quantizer, and that one NNCF, scikit-learn and the LLM tools: 500 MB that no
-    # partitioner uses.
-    base = "executorch.backends.openvino.quantizer"
-    if base not in sys.modules:
-        unused, module = types.ModuleType(base), types.ModuleType(f"{base}.quantizer")
-        unused.__path__ = []
-        module.OpenVINOQuantizer = None  # type: ignore[attr-defined]
-        sys.modules[base], sys.modules[module.__name__] = unused, module
-    partitioner = importlib.import_module("executorch.backends.openvino.partitioner")
-    return partitioner.OpenvinoPartitioner([CompileSpec("device", accelerator.encode())])
-
-
-def _ethos_u_spec(accelerator: str) -> Any:
-    ethosu = importlib.import_module("executorch.backends.arm.ethosu")
-    try:
-        return ethosu.EthosUCompileSpec(accelerator)
-    except (RuntimeError, ValueError) as error:
-        raise ConfigError(
-            f"There is no Ethos-U called {accelerator}.", str(error), f"--options accelerator={ETHOS_U}", [accelerator]
-        ) from error
-
-
-def ethos_u(accelerator: str = ETHOS_U) -> Any:
-    """Upstream's partitioner for Arm's NPUs; ``accelerator`` as Vela names them: ethos-u55-128, ethos-u85-256.
-
-    Raises:
-        ConfigError: Vela knows no such accelerator.
-    """
-    return importlib.import_module("executorch.backends.arm.ethosu").EthosUPartitioner(_ethos_u_spec(accelerator))
-
-
-def ethos_u_quantizer(accelerator: str = "") -> Any:
-    """Upstream's PT2E quantizer for the accelerator: int8 with a scale per output channel.
-
-    Raises:
-        ConfigError: Vela knows no such accelerator.
-    """
-    enter("arm")
-    quantizers = importlib.import_module("executorch.backends.arm.quantizer")
-    quantizer = quantizers.EthosUQuantizer(_ethos_u_spec(accelerator or ETHOS_U))
-    return quantizer.set_global(quantizers.get_symmetric_quantization_config())
-
-
-def vgf() -> Any:
-    """Upstream's partitioner for VGF, which Arm's ML extensions for Vulkan run."""
-    module = importlib.import_module("executorch.backends.arm.vgf")
-    return module.VgfPartitioner(module.VgfCompileSpec())
-
-
 KINDS = {"pt2e": ("float",), "torchao": ("float", "int8", "int4")}
 """What ``layers`` can make of a layer, by the scheme's method."""
 _BLOCK = 32
 """XNNPACK takes blocks of multiples of this many input features."""
 _LONGEST = 60
 # Options that do not change what a program computes with, or that change it like a model of its own.
-_NOT_NAMED = frozenset(["depends", "strict", "verbose", "weights"])
+_NOT_NAMED = frozenset(["depends", "strict", "weights"])
 
 
 def scheme_with(scheme: Scheme, options: Options) -> Scheme:
@@ -348,15 +201,6 @@ def scheme_with(scheme: Scheme, options: Options) -> Scheme:
                 [str(options.group)],
             )
         scheme = replace(scheme, group=options.group, weights=f"int4, one scale per {options.group} input features")
-    if options.bits:
-        _only("bits", scheme.dynamic and not scheme.group, scheme, "qd8_qc8w")
-        if options.bits not in (4, 8):
-            raise ConfigError(f"Weights of {options.bits} bits are not possible.", "4 or 8", "bits=4")
-        weights = f"int{options.bits}, one scale per output channel"
-        scheme = replace(scheme, weight_bits=options.bits, weights=weights)
-    if options.per_tensor:
-        _only("per_tensor", scheme.method == "pt2e", scheme, "qs8")
-        scheme = replace(scheme, weights="int8, one scale per tensor")
     if options.quantizer:
         _only("quantizer", scheme.method == "pt2e", scheme, "qs8")
     if options.layers:

@@ -1,10 +1,9 @@
-"""Samples for an export: some to calibrate with, the others to check the program on. Imports torch."""
+"""Samples: one for an export's reference, the others to calibrate with; all for ``./inv compare``. Imports torch."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,36 +13,18 @@ import torch
 
 from core.errors import ConfigError, UsageError
 from core.files import write_atomic
-from core.formats.program import Accuracy, Agreement, Classes, Sample, Samples
+from core.formats.program import Classes, Sample, Samples
 from models import loading
 from models.loading import Prepared, reference
 from models.lowering import graphs
-from models.reference import tolerances
 from models.request import Request, options, resolve
 from models.samples import reading
 from models.samples.reading import Preparation
-from models.zoo.schemes import Scheme
 from models.zoo.trained import TRAINED, Trained, load_trained
 
-_PART = 4  # one of so many is held back from calibration
-_CHECKED = 32  # held back at most
-_FEW = 0.8
-"""The share of the samples in which a program should choose the float model's class."""
 _LEAST = 256  # elements; below, numbers may look like anything
 _SIGMAS = 5.0  # a generator's numbers are further away once in two million
 _ADVICE = "--samples FOLDER, with pictures or arrays like those that the program will see, gives scales that fit them"
-
-
-@dataclass(frozen=True)
-class Held:
-    """A sample that calibration does not see."""
-
-    inputs: tuple[Any, ...]
-    want: list[Any]
-    """The float model's outputs."""
-    label: Any = None
-    rows: int = 0
-    """Rows of the first axis that count; 0: all."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +32,9 @@ class Taken:
     """A model with its samples."""
 
     model: Prepared
-    """With the first sample that is held back as its example inputs, and the others' rest as calibration."""
-    held: tuple[Held, ...] = ()
+    """With the first sample as its example inputs, and the others as calibration."""
     source: str = ""
     """Where they are from; empty: from the model's own function."""
-    calibrated: int = 0
     warnings: tuple[str, ...] = ()
 
 
@@ -102,26 +81,19 @@ def take(request: Request, model: Prepared) -> Taken:
             )
         for raw in found:
             _check_shapes(model, raw, source)
-        seen, held = _divided(found, static)
-        if seen is found and static:
+        shown, *seen = found
+        if static and not seen:
+            seen = found
             warnings.append(f"{source} has one sample: the program is checked on what it was calibrated with")
     else:
         assert own is not None  # noqa: S101  # one of the two, see above
         source = "photographs"
-        seen, held = (
-            [reading.Raw((reading.decode(file.here, examples[0], how),)) for file in files]
-            for files in (own.calibration if static else (), (own.picture,))
+        shown, *seen = (
+            reading.Raw((reading.decode(file.here, examples[0], how),))
+            for file in (own.picture, *(own.calibration if static else ()))
         )
-    kept = []
-    for raw in held:
-        tensors = _tensors(model, raw)
-        with graphs.unchanged(model.module):
-            kept.append(Held(tensors, reference.eager(model.module, tensors), raw.label, raw.rows))
     calibration = tuple(_tensors(model, raw) for raw in seen) if static else ()
-    return Taken(
-        replace(model, inputs=kept[0].inputs, calibration=calibration),
-        tuple(kept), source, len(calibration), tuple(warnings),
-    )  # fmt: skip
+    return Taken(replace(model, inputs=_tensors(model, shown), calibration=calibration), source, tuple(warnings))
 
 
 def _doubts(request: Request, model: Prepared) -> tuple[str, ...]:
@@ -154,98 +126,16 @@ def _check_shapes(model: Prepared, raw: reading.Raw, source: str) -> None:
             )
 
 
-def _divided(found: list[reading.Raw], static: bool) -> tuple[list[reading.Raw], list[reading.Raw]]:
-    """Those to calibrate with and those to check on: apart, unless there is only one. Taken evenly: of each class."""
-    if not static:
-        return [], found[:: max(1, -(-len(found) // _CHECKED))]
-    if len(found) == 1:
-        return found, found
-    count = min(_CHECKED, max(1, len(found) // _PART))
-    places = {(2 * index + 1) * len(found) // (2 * count) for index in range(count)}
-    return (
-        [one for place, one in enumerate(found) if place not in places],
-        [one for place, one in enumerate(found) if place in places],
-    )
-
-
 def _tensors(model: Prepared, raw: reading.Raw) -> tuple[Any, ...]:
     return tuple(torch.from_numpy(array).to(one.dtype) for one, array in zip(model.inputs, raw.inputs, strict=True))
 
 
-def judge(
-    taken: Taken,
-    scheme: Scheme,
-    first: Agreement,
-    run: Callable[[tuple[Any, ...]], Sequence[Any]],
-    inputs: Sequence[Any],
-    types: Sequence[Any] = (),
-) -> tuple[Agreement, Accuracy | None, list[str]]:
-    """Check a program on the samples that calibration did not see: the worst agreement, accuracies, and warnings.
+def classes(request: Request, taken: Taken, scores: Any, folder: Path) -> Classes | None:
+    """Write what a deploy needs to name the classes of the picture; ``None`` for a model without names of classes.
 
     Args:
-        first: how far the program is from the float model on the first of them.
-        run: executes the program.
-        inputs: of the program's types.
-        types: of the numbers that outputs are computed from, if they are others.
+        scores: the float model's first output.
     """
-    if not taken.source:
-        return first, None, []
-    worst, same, right = first, [], []
-    for held in taken.held:
-        got = run(tuple(one.to(like.dtype) for one, like in zip(held.inputs, inputs, strict=True)))
-        # ONNX has no None.
-        want = held.want if len(got) == len(held.want) else [one for one in held.want if one is not None]
-        agreement = tolerances.agreement(scheme, want, got, types=types)
-        worst = max(worst, agreement, key=lambda one: one.max_abs / one.limit)
-        ours, floats = _classes(got, held.rows), _classes(held.want, held.rows)
-        if ours is None or floats is None:
-            continue
-        same += (ours == floats).tolist()
-        labels = torch.as_tensor(held.label if isinstance(held.label, int) else _numbers(held.label)).reshape(-1)
-        if len(labels) == len(ours):
-            right += [list(pair) for pair in zip((floats == labels).tolist(), (ours == labels).tolist(), strict=True)]
-    accuracy = Accuracy(
-        source=taken.source,
-        calibrated=taken.calibrated,
-        checked=len(taken.held),
-        same=_share(same),
-        labelled=len(right),
-        float_top1=_share([one for one, _ in right]),
-        top1=_share([one for _, one in right]),
-    )
-    warnings = []
-    if accuracy.same is not None and accuracy.same < _FEW:
-        warnings.append(
-            f"the program chooses another class than the float model in {same.count(False)} of {len(same)} samples"
-            f"{': more samples to calibrate with, or another scheme, may help' if taken.calibrated else ''}"
-        )
-    return worst, accuracy, warnings
-
-
-def _numbers(label: Any) -> Any:
-    """A label as whole numbers; none if it is anything else."""
-    try:
-        found = torch.as_tensor(label)
-    except (TypeError, ValueError, RuntimeError):
-        return []
-    return [] if found.is_floating_point() or found.is_complex() else found
-
-
-def _classes(outputs: Sequence[Any], rows: int) -> Any:
-    """The class with the largest score in each row of the first output; ``None`` if it has no scores."""
-    first = outputs[0] if outputs else None
-    if first is None or first.dim() < 1 or first.dim() > 2 or first.shape[-1] < 2 or not first.is_floating_point():
-        return None
-    found = first.float().reshape(-1, first.shape[-1]).argmax(-1)
-    return found[:rows] if rows else found
-
-
-def _share(found: Sequence[bool]) -> float | None:
-    return sum(found) / len(found) if found else None
-
-
-def classes(request: Request, taken: Taken, folder: Path) -> Classes | None:
-    """Write what a deploy needs to name the classes of the picture; ``None`` for a model without names of classes."""
     own = trained_of(request)
     if own is None:
         return None
@@ -254,7 +144,7 @@ def classes(request: Request, taken: Taken, folder: Path) -> Classes | None:
     return Classes(
         file="classes.json",
         picture=f"{own.picture.name}, {own.shows}" if photographed else f"a sample of {Path(taken.source).name}",
-        scores=reference.save(folder, "float0", taken.held[0].want[0]),
+        scores=reference.save(folder, "float0", scores),
     )
 
 

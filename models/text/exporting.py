@@ -176,7 +176,10 @@ class _Gguf:
             self._fields = {name: field.contents() for name, field in self._reader.fields.items()}
         except (ValueError, IndexError, KeyError, OverflowError, UnicodeDecodeError) as error:
             raise ExportError(
-                f"{file} is not a whole GGUF file.", str(error), "download it again", [str(file)]
+                f"{file} is not a whole GGUF file.",
+                f"it ends too early, or is damaged: {error}",
+                "download it again",
+                [str(file)],
             ) from error
         self.config = config_of(self._fields)
         for tensor in self._reader.tensors:
@@ -341,7 +344,7 @@ def _export(words: dict[str, Any], said: TextIO) -> None:
     config.base.checkpoint, config.base.params = str(scratch / "weights.pth"), str(scratch / "params.json")
     ends = {"get_bos_id": source.begin if source.begin is not None else 0, "get_eos_ids": source.ends}
     config.base.metadata = json.dumps(ends)
-    config.model.use_kv_cache = config.model.use_sdpa_with_kv_cache = True
+    config.model.use_kv_cache, config.model.use_sdpa_with_kv_cache = True, not words["plain"]
     config.model.dtype_override = DtypeOverride.fp16 if scheme == "fp16" else DtypeOverride.fp32
     config.export.max_seq_length, config.export.max_context_length = min(context, _AT_ONCE), context
     config.export.output_name = str(folder / "model.pte")

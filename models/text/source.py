@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from core.console import note, shown
 from core.console.units import size
 from core.environment import apart, ensure_export
-from core.environment.install_bar import Size
+from core.environment.installer import Size
 from core.errors import ConfigError, ExportError
 from core.files import locked, new_folder, sha256_bytes, sha256_file, write_json
 from core.paths import IMPORTS, programs_dir
@@ -50,11 +50,13 @@ class Language:
     scheme: str
     context: int
     group: int
+    plain: bool = False
+    """Attention by the operators of any model, which every engine has."""
 
     @property
     def name(self) -> str:
         """Of its program's folder."""
-        return f"{self.stem}-{self.scheme}"
+        return f"{self.stem}-{self.scheme}{'-plain' * self.plain}"
 
     @property
     def folder(self) -> Path:
@@ -100,7 +102,7 @@ def find(model: str, scheme: str = "", options: Mapping[str, str] | None = None)
     Args:
         model: as `is_language` knows it.
         scheme: of `SCHEMES`; empty: the first.
-        options: ``context`` and ``group``.
+        options: ``context``, ``group`` and ``attention``.
 
     Raises:
         ConfigError: a scheme or an option that it does not have, or no such file.
@@ -114,12 +116,17 @@ def find(model: str, scheme: str = "", options: Mapping[str, str] | None = None)
             [scheme],
         )
     given = {"context": str(row["context"] if row else _CONTEXT), "group": str(_GROUP), **(options or {})}
+    attention = given.pop("attention", "cache")
     if others := sorted(given.keys() - {"context", "group"}):
         raise ConfigError(
             f"A language model has no option {others[0]}.",
-            "it has context and group",
+            "it has context, group and attention",
             "--options 'context=2048'",
             others,
+        )
+    if attention not in ("cache", "plain"):
+        raise ConfigError(
+            f"Option attention cannot be {attention!r}.", "it is cache or plain", "--options attention=plain"
         )
     numbers = {}
     for name, text in given.items():
@@ -134,7 +141,7 @@ def find(model: str, scheme: str = "", options: Mapping[str, str] | None = None)
     if row:
         package, inside = row["package"], row["path"]
         file = File(Path(inside).name, package, inside, row["sha256"], row["licence"])
-        return Language(model, model, file.here, file, scheme, **numbers)
+        return Language(model, model, file.here, file, scheme, **numbers, plain=attention == "plain")
     path = Path(model).expanduser()
     if not path.exists():
         raise ConfigError(f"There is no file {path}.", "", f"ls {path.parent}", [model])
@@ -146,14 +153,14 @@ def find(model: str, scheme: str = "", options: Mapping[str, str] | None = None)
             [model],
         )
     stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", path.resolve().name.removesuffix(".gguf")).strip(".-") or "model"
-    return Language(model, stem, path.resolve(), None, scheme, **numbers)
+    return Language(model, stem, path.resolve(), None, scheme, **numbers, plain=attention == "plain")
 
 
-def context_of(program: Path) -> int:
-    """Tokens that a program of `exported` holds, of its file or folder; 0 if it is another's."""
+def number_of(program: Path, name: str) -> int:
+    """Of a program of `exported`, its file or folder: ``context`` in tokens, or ``plain``; 0 if it is another's."""
     folder = program if program.is_dir() else program.parent
     try:
-        return int(json.loads((folder / _RECORD).read_text(encoding="utf-8"))["context"])
+        return int(json.loads((folder / _RECORD).read_text(encoding="utf-8"))[name])
     except (OSError, ValueError, KeyError, TypeError):
         return 0
 
@@ -165,6 +172,7 @@ def _key(language: Language) -> str:
     parts: dict[str, Any] = {file.name: sha256_file(file) for file in files}
     parts |= {name: sha256_file(HERE / name) for name in _CODE}
     parts |= {"scheme": language.scheme, "context": language.context, "group": language.group, **versions()}
+    parts |= {"plain": True} if language.plain else {}
     return sha256_bytes(json.dumps(parts, sort_keys=True).encode())
 
 
@@ -194,7 +202,7 @@ def exported(language: Language, force: bool = False) -> Path:
         with new_folder(language.folder) as folder:
             seconds = _run(language, folder)
             made = {"key": key, "model": language.model, "scheme": language.scheme, "context": language.context}
-            write_json(folder / _RECORD, {**made, "seconds": round(seconds, 1)})
+            write_json(folder / _RECORD, {**made, "plain": language.plain, "seconds": round(seconds, 1)})
     note(f"{language.name}: {size(language.program.stat().st_size)}, {seconds:.0f} s -> {shown(language.folder)}")
     return language.program
 
@@ -204,7 +212,7 @@ def _run(language: Language, folder: Path) -> float:
     log = log_path(language.name)
     words = {
         "source": str(language.path), "folder": str(folder), "scheme": language.scheme, "log": str(log),
-        "context": language.context, "group": language.group,
+        "context": language.context, "group": language.group, "plain": language.plain,
     }  # fmt: skip
     request = folder / "request.json"
     write_json(request, words)

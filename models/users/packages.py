@@ -23,7 +23,7 @@ from typing import Any
 from core.aside import NAMES
 from core.console import note
 from core.environment import bootstrap, host_error, installer
-from core.environment.install_bar import Size
+from core.environment.installer import Size
 from core.errors import ConfigError, ExportError, HostError
 from core.files import locked, sha256_bytes, write_atomic
 from core.paths import cache_dir

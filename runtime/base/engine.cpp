@@ -21,30 +21,28 @@ std::vector<SizeRange> size_ranges(const ValueSpec& spec) {
 }
 
 Status Engine::configure(const EngineOptions& options) {
-  if (options.max_jumps != 0) {
-    return {Code::kUsage, "The engine " + info().name + " has no limit on jumps.",
-            "leave --max_jumps to bundles of the engine lean"};
+  struct Only {
+    bool given;
+    const char* flag;
+    const char* engine;  // the one that has it
+  };
+  const Only all[] = {
+      {options.max_jumps != 0, "--max_jumps", "lean"},
+      {!options.weights_cache.empty(), "--weights_cache", "lean"},
+      {!options.kleidiai.empty(), "--kleidiai", "lean"},
+      {!options.unused_features.empty(), "--cpu_features", "lean"},
+      {!options.provider.empty(), "--provider", "onnxruntime"},
+      {options.ort_threads != 0, "--ort_threads", "onnxruntime"},
+      {options.ort_spinning, "--ort_spinning", "onnxruntime"},
+      {options.trust_provider, "--trust_provider", "onnxruntime"},
+  };
+  for (const Only& only : all) {
+    if (only.given) {
+      return {Code::kUsage, "The engine " + info().name + " has no " + only.flag + ".",
+              std::string("leave ") + only.flag + " to bundles of the engine " + only.engine};
+    }
   }
-  if (!options.weights_cache.empty()) {
-    return {Code::kUsage, "The engine " + info().name + " keeps no packed weights.",
-            "leave --weights_cache to bundles of the engine lean"};
-  }
-  if (!options.kleidiai.empty()) {
-    return {Code::kUsage, "The engine " + info().name + " cannot turn KleidiAI on or off.",
-            "leave --kleidiai to bundles of the engine lean"};
-  }
-  if (!options.unused_features.empty()) {
-    return {Code::kUsage, "The engine " + info().name + " cannot leave features of the processor unused.",
-            "leave --cpu_features to bundles of the engine lean"};
-  }
-  if (options.provider.empty() && options.ort_threads == 0 && !options.ort_spinning &&
-      !options.trust_provider) {
-    return {};
-  }
-  return {Code::kUsage,
-          "The engine " + info().name + " has no providers and no thread pool of ONNX Runtime's.",
-          "leave --provider, --trust_provider, --ort_threads and --ort_spinning to bundles of the engine "
-          "onnxruntime"};
+  return {};
 }
 
 Status Engine::choose(const std::string& /*method*/) {

@@ -84,9 +84,8 @@ class Pages {
 
 // Writes a file under a temporary name beside `path`, syncs it and renames it into place: under its final
 // name the file is whole or not there. Replaces an existing file, and nothing else: a pipe, a terminal and
-// the like (/dev/stdout, /dev/null) get the bytes as they come, a link or a folder is refused. kOutput on
-// failure, nothing left behind; also not by a process that is ended meanwhile, if it watches for that
-// (watch_unfinished_files).
+// the like (/dev/null) get the bytes as they come, a link or a folder is refused. kOutput on
+// failure, nothing left behind.
 Status write_file(const std::string& path, const void* data, std::size_t size);
 
 struct FilePart {
@@ -152,36 +151,20 @@ Status check_threads(unsigned count);
 // What memory there is for this process, before it is asked for.
 struct MemoryLeft {
   std::uint64_t bytes = 0;
-  std::string limit;  // what says so: "this device", "the control group /job", "ulimit -v"
+  std::string limit;  // what says so: "this device", "the control group /job"
 };
 
-// The least of what the system has left (on Linux MemAvailable and free swap), what the control groups of
-// this process leave (version 1 and 2), and its own limits (RLIMIT_AS, RLIMIT_DATA). Nothing where the
-// system reports none of these.
+// The least of what the system has left (on Linux MemAvailable and free swap) and of what the control groups
+// of this process leave (version 2); nothing where it reports neither. What the process's own limits forbid
+// (ulimit -v), the system refuses when it is asked for.
 std::optional<MemoryLeft> memory_left();
 
-// The same below another root than "/", for tests; without this process's own limits.
+// The same below another root than "/", for tests.
 std::optional<MemoryLeft> memory_left_below(const std::string& root);
 
 // kMemory when `what` ("method forward") takes more bytes than are left. Up to kAlwaysTried nothing is
 // compared: so little is simply tried.
 inline constexpr std::uint64_t kAlwaysTried = std::uint64_t{16} << 20;
 Status check_room(std::uint64_t bytes, const std::string& what);
-
-// Of files under temporary names, which are removed when the process is ended meanwhile.
-#ifdef _WIN32
-using PathChar = wchar_t;
-#else
-using PathChar = char;
-#endif
-
-// Called with the path before the file is made, and with nullptr when it has its name or is gone. A library
-// leaves signals to the program: without this call nothing is watched.
-using WatchUnfinished = void (*)(const PathChar* path);
-void watch_unfinished_files(WatchUnfinished watch);
-
-// Removes an unfinished file when SIGINT, SIGTERM or SIGHUP, or the console, ends the process: of programs
-// that write one file at a time. Handlers are set with the first file.
-void remove_unfinished_files();
 
 }  // namespace slipway

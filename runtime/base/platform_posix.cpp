@@ -49,14 +49,6 @@ class FileDescriptor {
   int number_;
 };
 
-WatchUnfinished g_watch = nullptr;
-
-void unfinished(const char* path) {
-  if (g_watch != nullptr) {
-    g_watch(path);
-  }
-}
-
 Status cannot_write(const std::string& path, int error) {
   std::string fix = "name a folder that exists and may be written to";
   if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
@@ -93,20 +85,12 @@ const char* not_a_file(const std::string& path) {
                                    : "it is no file";
 }
 
-// A descriptor of what takes bytes as they come, as /dev/null, a pipe, a terminal, or the process's own
-// output under the name /dev/stdout; -1 when the path names something else.
+// A descriptor of what takes bytes as they come: /dev/null, a pipe, a terminal; -1 when the path names
+// something else.
 int open_stream(const std::string& path) {
   struct stat status = {};
-  if (::stat(path.c_str(), &status) != 0) {
-    return -1;
-  }
-  for (const int own : {STDOUT_FILENO, STDERR_FILENO}) {
-    struct stat stream = {};
-    if (::fstat(own, &stream) == 0 && stream.st_dev == status.st_dev && stream.st_ino == status.st_ino) {
-      return ::fcntl(own, F_DUPFD_CLOEXEC, 0);
-    }
-  }
-  const bool takes = S_ISCHR(status.st_mode) || S_ISFIFO(status.st_mode);
+  const bool takes =
+      ::stat(path.c_str(), &status) == 0 && (S_ISCHR(status.st_mode) || S_ISFIFO(status.st_mode));
   return takes ? ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY) : -1;
 }
 
@@ -124,18 +108,15 @@ void sync_folder(const std::string& path) {
   }
 }
 
-// Makes a file that was not there before; what watches for such files gets its name first. -1 and errno on
-// failure.
+// Makes a file that was not there before. -1 and errno on failure.
 int create_temporary(const std::string& path, mode_t mode, std::string* temporary) {
   constexpr int kAttempts = 100;  // names that a killed process of the same number may have left
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     *temporary = path + "." + std::to_string(::getpid()) + "." + std::to_string(attempt) + ".tmp";
-    unfinished(temporary->c_str());
     const int number = ::open(temporary->c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (number >= 0 || errno != EEXIST) {
       return number;
     }
-    unfinished(nullptr);
   }
   return -1;
 }
@@ -345,7 +326,6 @@ Status write_parts(const std::string& path, const std::vector<FilePart>& parts, 
   FileDescriptor descriptor(create_temporary(path, mode, &temporary));
   if (descriptor.get() < 0) {
     const int error = errno;
-    unfinished(nullptr);
     return cannot_write(path, error);
   }
   describe_itself(descriptor.get(), portrait);
@@ -366,7 +346,6 @@ Status write_parts(const std::string& path, const std::vector<FilePart>& parts, 
   if (error != 0) {
     ::unlink(temporary.c_str());
   }
-  unfinished(nullptr);
   if (error != 0) {
     return cannot_write(path, error);
   }
@@ -385,10 +364,6 @@ Status write_file(const std::string& path, const void* data, std::size_t size) {
 
 Status write_file(const std::string& path, const std::vector<FilePart>& parts, const SelfPortrait& portrait) {
   return write_parts(path, parts, 0644, portrait);
-}
-
-void watch_unfinished_files(WatchUnfinished watch) {
-  g_watch = watch;
 }
 
 bool exists(const std::string& path) {

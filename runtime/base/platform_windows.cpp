@@ -40,14 +40,6 @@ class Handle {
   HANDLE handle_;
 };
 
-WatchUnfinished g_watch = nullptr;
-
-void unfinished(const wchar_t* path) {
-  if (g_watch != nullptr) {
-    g_watch(path);
-  }
-}
-
 Status cannot_write(const std::string& path, DWORD error) {
   std::string fix = "name a folder that exists and may be written to";
   if (error == ERROR_DISK_FULL || error == ERROR_HANDLE_DISK_FULL) {
@@ -77,13 +69,11 @@ HANDLE create_temporary(const std::wstring& path, std::wstring* temporary) {
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     *temporary =
         path + L"." + std::to_wstring(::GetCurrentProcessId()) + L"." + std::to_wstring(attempt) + L".tmp";
-    unfinished(temporary->c_str());
     HANDLE file = ::CreateFileW(temporary->c_str(), GENERIC_WRITE, FILE_SHARE_DELETE, nullptr, CREATE_NEW,
                                 FILE_ATTRIBUTE_NORMAL, nullptr);
     if (file != INVALID_HANDLE_VALUE || ::GetLastError() != ERROR_FILE_EXISTS) {
       return file;
     }
-    unfinished(nullptr);
   }
   return INVALID_HANDLE_VALUE;
 }
@@ -259,10 +249,6 @@ Status write_file(const std::string& path, const void* data, std::size_t size) {
   return write_file(path, {{data, size}}, {});
 }
 
-void watch_unfinished_files(WatchUnfinished watch) {
-  g_watch = watch;
-}
-
 bool exists(const std::string& path) {
   return ::GetFileAttributesW(to_wide(path).c_str()) != INVALID_FILE_ATTRIBUTES;
 }
@@ -283,7 +269,6 @@ Status write_file(const std::string& path, const std::vector<FilePart>& parts, c
   Handle file(create_temporary(wide, &temporary));
   if (!file.valid()) {
     const DWORD error = ::GetLastError();
-    unfinished(nullptr);
     return cannot_write(path, error);
   }
   if (portrait.paint) {
@@ -307,7 +292,6 @@ Status write_file(const std::string& path, const std::vector<FilePart>& parts, c
   if (error != 0) {
     ::DeleteFileW(temporary.c_str());
   }
-  unfinished(nullptr);
   return error == 0 ? Status() : cannot_write(path, error);
 }
 

@@ -37,4 +37,11 @@ struct Trace {
 // Methods whose inputs, outputs or planned memory are too large are only loaded.
 Status exercise(Engine& engine, const std::string& path, Trace* trace = nullptr);
 
+namespace fuzz {
+
+// What memory is filled with before it is given out (guarded_memory.cpp): code that reads what nobody wrote
+// answers otherwise with another.
+void fill_memory_with(std::uint8_t byte);
+
+}  // namespace fuzz
 }  // namespace slipway

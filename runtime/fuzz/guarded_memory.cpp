@@ -7,15 +7,17 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "trial.h"
+#include "exercise.h"
 
 namespace {
 
 // A block: a page with its description, pages that end with what was asked for, a page that nobody may touch.
 // What alignment leaves free on either side has a pattern that is looked at when the block is given back.
 struct Description {
+  void* start;  // of all that is mapped for it
   std::size_t mapped;
   std::size_t size;
+  std::uint8_t* end;  // of its pages
 };
 
 constexpr std::size_t kPage = 4096;
@@ -44,32 +46,20 @@ void* take(std::size_t size, std::size_t alignment, bool zero) {
   }
   alignment = alignment < kLeastAlignment ? kLeastAlignment : alignment;
   const std::size_t kept = rounded_up(size == 0 ? 1 : size, alignment);
-  // Alignment beyond a page: as much more as it takes, given back at once below.
-  const std::size_t extra = alignment > kPage ? alignment : 0;
   const std::size_t pages = rounded_up(kept, kPage);
-  const std::size_t mapped = pages + 2 * kPage + extra;
+  // Alignment beyond a page: as much more as it takes.
+  const std::size_t mapped = pages + 2 * kPage + (alignment > kPage ? alignment : 0);
   void* found = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (found == MAP_FAILED) {
     errno = ENOMEM;
     return nullptr;
   }
-  auto* start = static_cast<std::uint8_t*>(found);
-  std::size_t whole = mapped;
-  if (extra > 0) {
-    const auto first = reinterpret_cast<std::uintptr_t>(start) + kPage;
-    const std::size_t before = rounded_up(first, alignment) - first;
-    if (before > 0) {
-      ::munmap(start, before);
-    }
-    start += before;
-    whole = pages + 2 * kPage;
-    if (extra - before > 0) {
-      ::munmap(start + whole, extra - before);
-    }
-  }
-  std::uint8_t* memory = start + kPage + pages - kept;
-  ::mprotect(start + kPage + pages, kPage, PROT_NONE);
-  *reinterpret_cast<Description*>(start) = {whole, size};
+  const auto first = reinterpret_cast<std::uintptr_t>(found) + kPage;
+  auto* end =
+      reinterpret_cast<std::uint8_t*>(rounded_up(first + pages, alignment > kPage ? alignment : kPage));
+  std::uint8_t* memory = end - kept;
+  ::mprotect(end, kPage, PROT_NONE);
+  description_of(memory) = {found, mapped, size, end};
   std::memset(page_of(memory), kAround, static_cast<std::size_t>(memory - page_of(memory)));
   std::memset(memory + size, kAround, kept - size);
   if (!zero && size <= kMostFilled) {
@@ -89,19 +79,18 @@ void give(void* memory) {
   }
   const Description block = description_of(memory);
   auto* bytes = static_cast<std::uint8_t*>(memory);
-  std::uint8_t* end = page_of(memory) - kPage + block.mapped - kPage;
   for (const std::uint8_t* byte = page_of(memory); byte < bytes; ++byte) {
     if (*byte != kAround) {
       complain("guarded memory: written before its start\n");
     }
   }
-  for (const std::uint8_t* byte = bytes + block.size; byte < end; ++byte) {
+  for (const std::uint8_t* byte = bytes + block.size; byte < block.end; ++byte) {
     if (*byte != kAround) {
       complain("guarded memory: written behind its end\n");
     }
   }
   const int before = errno;
-  ::munmap(page_of(memory) - kPage, block.mapped);
+  ::munmap(block.start, block.mapped);
   errno = before;
 }
 

@@ -1,5 +1,17 @@
 #include "runner/crash_guard.h"
 
+#ifdef _WIN32
+#define WIN32_LEAN_AND_MEAN
+#define NOMINMAX
+#include <windows.h>
+#else
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#endif
+
+#include <csignal>
+#include <iterator>
 #include <utility>
 
 #include "base/text.h"
@@ -18,38 +30,33 @@ struct Words {
   const char* first;  // what to look at before it is reported
 };
 
-Words words_of(Ending ending) {
-  switch (ending) {
-    case Ending::kSegment:
-      return {"SIGSEGV", "it touched memory that is not its own", ""};
-    case Ending::kBus:
-      return {
-          "SIGBUS", "memory could not be read: a disk that failed, or a file that was cut short meanwhile",
-          "see that nothing writes to the program's file, and that the device's log tells of no disk errors; "
-          "else "};
-    case Ending::kInstruction:
-      return {"SIGILL", "an instruction that this processor does not have",
-              "compare the processor with what the bundle needs (pte_runner --capabilities, ./inv targets); "
-              "else "};
-    case Ending::kArithmetic:
-      return {"SIGFPE", "it divided by zero", ""};
-    case Ending::kAbort:
-      return {"SIGABRT", "a check inside of the engine failed", ""};
-    case Ending::kTime:
-      break;
-  }
-  return {"SIGXCPU", "", ""};
+// In the order of Ending.
+constexpr Words kWords[] = {
+    {"SIGSEGV", "it touched memory that is not its own", ""},
+    {"SIGBUS", "memory could not be read: a disk that failed, or a file that was cut short meanwhile",
+     "see that nothing writes to the program's file, and that the device's log tells of no disk errors; "
+     "else "},
+    {"SIGILL", "an instruction that this processor does not have",
+     "compare the processor with what the bundle needs (pte_runner --capabilities, ./inv targets); else "},
+    {"SIGFPE", "it divided by zero", ""},
+    {"SIGABRT", "a check inside of the engine failed", ""},
+};
+static_assert(std::size(kWords) == kEndings);
+
+struct Prepared {
+  AllLastWords words;
+  std::string path;
+};
+
+Prepared& prepared() {
+  static Prepared instance;
+  return instance;
 }
 
 }  // namespace
 
 Status status_of(Ending ending, const std::string& doing) {
-  const Words words = words_of(ending);
-  if (ending == Ending::kTime) {
-    return {
-        Code::kLimit, "The processor time that is allowed was over while the engine " + doing + ".",
-        "allow more (ulimit -t); a program that takes minutes to describe is not one that an exporter wrote"};
-  }
+  const Words& words = kWords[static_cast<std::size_t>(ending)];
   return {Code::kCrash,
           std::string("The engine crashed (") + words.name + ") while it " + doing + ": " + words.meaning +
               ". This is a defect of Slipway or of this device.",
@@ -66,11 +73,159 @@ std::unique_ptr<CrashGuard> guard_while(const std::string& doing, const JsonWish
   AllLastWords all;
   for (std::size_t i = 0; i < kEndings; ++i) {
     const Status status = status_of(static_cast<Ending>(i), doing);
-    all[i] = {printable(error_text(status)), json.wanted ? error_json(status) + "\n" : "",
-              static_cast<int>(status.code())};
+    all[i] = {printable(error_text(status)), json.wanted ? error_json(status) + "\n" : ""};
   }
   return std::make_unique<CrashGuard>(std::move(all), json.path);
 #endif
 }
+
+#ifdef _WIN32
+
+namespace {
+
+std::wstring& wide_path() {
+  static std::wstring path;
+  return path;
+}
+
+LPTOP_LEVEL_EXCEPTION_FILTER g_before_filter = nullptr;
+using SignalHandler = void (*)(int);
+SignalHandler g_before_abort = SIG_DFL;
+
+void write_text(HANDLE file, const std::string& text) {
+  DWORD written = 0;
+  ::WriteFile(file, text.data(), static_cast<DWORD>(text.size()), &written, nullptr);
+}
+
+[[noreturn]] void end(Ending ending) {
+  const Prepared& crash = prepared();
+  const LastWords& words = crash.words[static_cast<std::size_t>(ending)];
+  write_text(::GetStdHandle(STD_ERROR_HANDLE), words.text);
+  if (!words.json.empty() && crash.path.empty()) {
+    write_text(::GetStdHandle(STD_OUTPUT_HANDLE), words.json);
+  } else if (!words.json.empty()) {
+    HANDLE file = ::CreateFileW(wide_path().c_str(), GENERIC_WRITE, 0, nullptr, CREATE_ALWAYS,
+                                FILE_ATTRIBUTE_NORMAL, nullptr);
+    if (file != INVALID_HANDLE_VALUE) {
+      write_text(file, words.json);
+      ::CloseHandle(file);
+    }
+  }
+  ::TerminateProcess(::GetCurrentProcess(), static_cast<UINT>(Code::kCrash));
+  for (;;) {
+    ::Sleep(INFINITE);  // until it has ended
+  }
+}
+
+Ending ending_of(DWORD exception) {
+  switch (exception) {
+    case EXCEPTION_ILLEGAL_INSTRUCTION:
+    case EXCEPTION_PRIV_INSTRUCTION:
+      return Ending::kInstruction;
+    case EXCEPTION_IN_PAGE_ERROR:
+    case EXCEPTION_DATATYPE_MISALIGNMENT:
+      return Ending::kBus;
+    case EXCEPTION_INT_DIVIDE_BY_ZERO:
+    case EXCEPTION_INT_OVERFLOW:
+    case EXCEPTION_FLT_DIVIDE_BY_ZERO:
+    case EXCEPTION_FLT_INVALID_OPERATION:
+      return Ending::kArithmetic;
+    default:
+      return Ending::kSegment;
+  }
+}
+
+LONG WINAPI on_exception(EXCEPTION_POINTERS* what) {
+  end(ending_of(what->ExceptionRecord->ExceptionCode));
+}
+
+void on_abort_signal(int /*signal_number*/) {
+  end(Ending::kAbort);
+}
+
+}  // namespace
+
+CrashGuard::CrashGuard(AllLastWords words, const std::string& json_path) {
+  prepared() = {std::move(words), json_path};
+  wide_path() = to_wide(json_path);
+  // A crash may be an overflow of the stack: some of it is kept for the handler.
+  ULONG kept = 32 * 1024;
+  ::SetThreadStackGuarantee(&kept);
+  g_before_filter = ::SetUnhandledExceptionFilter(on_exception);
+  g_before_abort = std::signal(SIGABRT, on_abort_signal);
+}
+
+CrashGuard::~CrashGuard() {
+  ::SetUnhandledExceptionFilter(g_before_filter);
+  std::signal(SIGABRT, g_before_abort);
+}
+
+#else
+
+namespace {
+
+// In the order of Ending.
+constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
+static_assert(std::size(kSignals) == kEndings);
+
+struct sigaction g_before[std::size(kSignals)];
+
+// A crash may be an overflow of the stack, so the handler has one of its own.
+alignas(16) char g_stack[64 * 1024];
+
+void write_text(int descriptor, const std::string& text) {
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t written = ::write(descriptor, text.data() + done, text.size() - done);
+    if (written <= 0) {
+      return;
+    }
+    done += static_cast<std::size_t>(written);
+  }
+}
+
+void handle(int signal_number) {
+  const Prepared& crash = prepared();
+  const LastWords* words = &crash.words[0];
+  for (std::size_t i = 0; i < std::size(kSignals); ++i) {
+    words = kSignals[i] == signal_number ? &crash.words[i] : words;
+  }
+  write_text(STDERR_FILENO, words->text);
+  if (!words->json.empty()) {
+    // Not through a link, and without waiting for somebody who reads a pipe.
+    const int descriptor =
+        crash.path.empty()
+            ? STDOUT_FILENO
+            : ::open(crash.path.c_str(),
+                     O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW | O_NONBLOCK, 0666);
+    write_text(descriptor, words->json);
+  }
+  ::_exit(static_cast<int>(Code::kCrash));
+}
+
+}  // namespace
+
+CrashGuard::CrashGuard(AllLastWords words, const std::string& json_path) {
+  prepared() = {std::move(words), json_path};
+  stack_t stack = {};
+  stack.ss_sp = g_stack;
+  stack.ss_size = sizeof(g_stack);
+  ::sigaltstack(&stack, nullptr);
+  for (std::size_t i = 0; i < std::size(kSignals); ++i) {
+    struct sigaction action = {};
+    action.sa_handler = handle;
+    action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_ONSTACK;
+    sigemptyset(&action.sa_mask);
+    ::sigaction(kSignals[i], &action, &g_before[i]);
+  }
+}
+
+CrashGuard::~CrashGuard() {
+  for (std::size_t i = 0; i < std::size(kSignals); ++i) {
+    ::sigaction(kSignals[i], &g_before[i], nullptr);
+  }
+}
+
+#endif
 
 }  // namespace slipway

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,6 +46,18 @@ Status wrong_count(const MethodInfo& method, std::size_t given, const char* flag
           "Method " + method.name + " takes " + std::to_string(method.inputs.size()) + " inputs (" + list +
               "), " + std::to_string(given) + " given by " + flag + ".",
           "give one for each input, in this order, apart by commas"};
+}
+
+// Of an int, a double or a bool, as they are kept.
+std::string number_text(const Tensor& tensor) {
+  if (tensor.dtype == DType::kFloat64 && tensor.bytes.size() == sizeof(double)) {
+    double number = 0;
+    std::memcpy(&number, tensor.bytes.data(), sizeof number);
+    return std::to_string(number);
+  }
+  std::int64_t number = 0;
+  std::memcpy(&number, tensor.bytes.data(), std::min(tensor.bytes.size(), sizeof number));
+  return tensor.dtype == DType::kBool ? (number != 0 ? "true" : "false") : std::to_string(number);
 }
 
 bool is_tensor(const ValueSpec& spec) {
@@ -113,8 +126,8 @@ Status check_number(const ValueSpec& spec, std::size_t index, const Tensor& give
   }
   return {
       Code::kInput,
-      "Input " + std::to_string(index) + ": expected the " + spec.kind + " " + values_text(spec.exported, 1) +
-          ", with which the program was exported, given " + values_text(given, 1) + ".",
+      "Input " + std::to_string(index) + ": expected the " + spec.kind + " " + number_text(spec.exported) +
+          ", with which the program was exported, given " + number_text(given) + ".",
       "give that number, or export the program for this one: an exporter computes with numbers beforehand"};
 }
 

@@ -156,12 +156,18 @@ Status write_answer(const Options& options, TextSession& session, Sampler& sampl
                     std::vector<std::int64_t> next, const std::vector<std::int64_t>& stops,
                     const std::function<Status(std::int64_t)>& told, Generated* found) {
   found->prompt_tokens += static_cast<std::int64_t>(next.size());
+  InstructionCounter counter;
   for (unsigned written = 1;; ++written) {
     const Clock::time_point start = Clock::now();
+    counter.begin();
     SLIPWAY_RETURN_IF_ERROR(session.read(next));
     const Result<std::int64_t> picked = session.pick(sampler);
+    const std::uint64_t executed = counter.end();
     const double took = milliseconds_since(start);
     SLIPWAY_RETURN_IF_ERROR(picked);
+    if (options.count_instructions && counter.counts()) {
+      found->instructions.push_back(executed);
+    }
     const std::int64_t token = picked.value();
     if (found->tokens.empty()) {
       found->first_scores = session.scores();

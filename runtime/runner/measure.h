@@ -74,6 +74,8 @@ struct Generated {
   const char* ended = "";        // why it wrote no more: "stop", "length" or "context"
   TextModel model;
   std::vector<float> first_scores;  // those of the token that follows the prompt
+  // Of reading the prompt, then of each further token; empty unless they were wanted and something counts.
+  std::vector<std::uint64_t> instructions;
 };
 
 // Who hears of a text while it is written.

@@ -21,7 +21,7 @@
 #include "runner/measure.h"
 #include "runner/options.h"
 #include "runner/report/report.h"
-#include "runner/roofline/roofline.h"
+#include "runner/roofline.h"
 
 namespace slipway {
 namespace {
@@ -44,42 +44,29 @@ Status print(const std::string& text) {
   return {};
 }
 
-// The result, where the command line wants it: JSON to standard output, or to a file with the text on
-// standard output, or the text alone.
+// JSON to standard output, or to the file that the command line names.
+Status publish(const std::string& json) {
+  const std::string line = json + "\n";
+  return g_json.path.empty() ? print(line) : write_file(g_json.path, line.data(), line.size());
+}
+
+// The result, where the command line wants it: JSON alone, or JSON to a file with the text on standard
+// output, or the text alone.
 Status publish(const std::string& json, const std::string& text) {
-  if (!g_json.wanted) {
-    return print(printable(text));
-  }
-  if (g_json.path.empty()) {
-    return print(json + "\n");
-  }
-  const std::string file = json + "\n";
-  Status status = write_file(g_json.path, file.data(), file.size());
-  return status.ok() ? print(printable(text)) : status;
+  const Status status = g_json.wanted ? publish(json) : Status();
+  const bool only_json = g_json.wanted && g_json.path.empty();
+  return only_json || !status.ok() ? status : print(printable(text));
 }
 
 int fail(const Status& status) {
   std::fputs(printable(error_text(status)).c_str(), stderr);
   if (g_json.wanted) {
-    const std::string json = error_json(status) + "\n";
-    const Status written =
-        g_json.path.empty() ? print(json) : write_file(g_json.path, json.data(), json.size());
+    const Status written = publish(error_json(status));
     if (!written.ok()) {
       std::fputs(printable(error_text(written)).c_str(), stderr);
     }
   }
   return static_cast<int>(status.code());
-}
-
-// Whether what runs out of memory is held to limit_describing's.
-bool g_describing = false;
-
-Status no_memory() {
-  if (g_describing) {
-    return {Code::kMemory, "Out of memory: to describe it took more than a program of its size may take.",
-            "export the program again; what an exporter writes takes a fraction of that"};
-  }
-  return out_of_memory();
 }
 
 // Memory to say so with when there is no other left.
@@ -92,7 +79,7 @@ std::unique_ptr<char[]>& reserve() {
 void on_no_memory() {
   std::set_new_handler(nullptr);
   reserve().reset();
-  std::_Exit(fail(no_memory()));
+  std::_Exit(fail(out_of_memory()));
 }
 
 void on_abort(const char* message) {
@@ -183,6 +170,7 @@ Result<std::vector<Tensor>> run_measured(const Options& options, Engine& engine,
   if (report->measured.latencies_ms.empty()) {
     report->measured.latencies_ms = {text.value().prompt_ms};
   }
+  report->measured.instructions = text.value().instructions;
   report->generated = std::move(text.value());
   return outputs_of(*report->generated);
 }
@@ -209,10 +197,7 @@ Status write_profile(const Options& options, Engine& engine, RunReport* report) 
 }
 
 // After everything that is measured: reading the files warms caches and counts as resident memory.
-std::optional<Digests> digests_of(const Options& options, const ProgramInfo& program) {
-  if (options.digests == DigestWish::kNever) {
-    return {};
-  }
+std::vector<FileDigest> digests_of(const Options& options, const ProgramInfo& program) {
   std::vector<std::string> paths = {options.model_path};
   const std::vector<std::string> weights = beside(options.model_path, program.data_files);
   paths.insert(paths.end(), weights.begin(), weights.end());
@@ -220,8 +205,7 @@ std::optional<Digests> digests_of(const Options& options, const ProgramInfo& pro
     paths.push_back(options.data_path);
   }
   const auto guard = guard_while("read " + options.model_path + " once more", g_json);
-  const bool always = options.digests == DigestWish::kAlways;
-  return digest_files(paths, always ? INFINITY : kDigestShare * milliseconds_since(g_start));
+  return digest_files(paths, options.digests ? INFINITY : kDigestShare * milliseconds_since(g_start));
 }
 
 // A run without its cache is a run all the same.
@@ -232,15 +216,6 @@ void keep_weights(const Options& options, Engine& engine, RunReport* report) {
   if (report->weights && report->weights->cache && report->weights->cache->state == "none") {
     std::fprintf(stderr, "%s",
                  printable("pte_runner: no weights cache: " + report->weights->cache->why + "\n").c_str());
-  }
-}
-
-// Standard output belongs to the JSON when that is where it goes.
-void print_outputs(const std::vector<Tensor>& outputs) {
-  std::FILE* stream = g_json.wanted && g_json.path.empty() ? stderr : stdout;
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    std::fprintf(stream, "output %zu: %s %s %s\n", i, name_of(outputs[i].dtype),
-                 to_text(outputs[i].shape).c_str(), values_text(outputs[i], 100).c_str());
   }
 }
 
@@ -313,31 +288,13 @@ Status run(const Options& options, Engine& engine) {
   SLIPWAY_RETURN_IF_ERROR(write_outputs(options, outputs.value(), &report));
   SLIPWAY_RETURN_IF_ERROR(write_profile(options, engine, &report));
   report.digests = digests_of(options, program.value());
-  if (options.print_output) {
-    print_outputs(outputs.value());
-  }
   return publish(run_json(report), run_text(report));
-}
-
-// Of the files beside a program that hold weights of it.
-std::uint64_t data_size(const std::string& model_path, const ProgramInfo& program) {
-  std::uint64_t all = 0;
-  for (const std::string& path : beside(model_path, program.data_files)) {
-    const Result<MappedFile> file = MappedFile::open(path);
-    all += file.ok() ? file.value().size() : 0;
-  }
-  return all;
 }
 
 Status describe(const Options& options, Engine& engine) {
   auto guard = guard_while("described " + options.model_path, g_json);
-  const Result<MappedFile> file = MappedFile::open(options.model_path);
-  SLIPWAY_RETURN_IF_ERROR(file);
-  g_describing = true;
-  limit_describing(describe_bytes(file.value().size()));
   Result<ProgramInfo> program = engine.describe(options.model_path);
   SLIPWAY_RETURN_IF_ERROR(program);
-  limit_describing(describe_bytes(file.value().size() + data_size(options.model_path, program.value())));
   std::vector<std::string> lacking;
   const Status status = engine.examine(options.model_path, &lacking);
   for (MethodInfo& method : program.value().methods) {
@@ -346,8 +303,7 @@ Status describe(const Options& options, Engine& engine) {
   guard.reset();
   SLIPWAY_RETURN_IF_ERROR(status);
   const Capabilities capabilities = engine.capabilities();
-  return publish(describe_json(engine.info(), options.model_path, program.value(), capabilities, lacking),
-                 describe_text(options.model_path, program.value(), capabilities, lacking));
+  return publish(describe_json(engine.info(), options.model_path, program.value(), capabilities, lacking));
 }
 
 Status roofline(const Options& options) {
@@ -355,8 +311,7 @@ Status roofline(const Options& options) {
   const Result<Roofline> found =
       measure_roofline(options.cpu_threads != 0 ? options.cpu_threads : usable_cores());
   SLIPWAY_RETURN_IF_ERROR(found);
-  const CpuInfo cpu = cpu_info();
-  return publish(roofline_json(found.value(), cpu), roofline_text(found.value(), cpu));
+  return publish(roofline_json(found.value(), cpu_info()));
 }
 
 Status act(const Options& options) {
@@ -372,9 +327,7 @@ Status act(const Options& options) {
     return print("pte_runner " SLIPWAY_VERSION " (" + info.name + " " + info.version + ")\n");
   }
   if (options.action == Action::kCapabilities) {
-    const Capabilities capabilities = engine->capabilities();
-    const CpuInfo cpu = cpu_info();
-    return publish(capabilities_json(info, capabilities, cpu), capabilities_text(info, capabilities, cpu));
+    return publish(capabilities_json(info, engine->capabilities(), cpu_info()));
   }
   SLIPWAY_RETURN_IF_ERROR(engine->configure(options.engine));
   return options.action == Action::kDescribe ? describe(options, *engine) : run(options, *engine);
@@ -391,13 +344,12 @@ int run_command(const std::vector<std::string>& words) {
   reserve();
   std::set_new_handler(on_no_memory);
   ignore_file_size_signal();
-  remove_unfinished_files();
   try {
     const Result<Options> options = parse_options(words);
     const Status status = options.ok() ? act(options.value()) : options.status();
     return status.ok() ? 0 : fail(status);
   } catch (const std::bad_alloc&) {
-    return fail(no_memory());
+    return fail(out_of_memory());
   } catch (const std::exception& error) {
     return fail({Code::kCrash,
                  std::string("Unexpected failure: ") + error.what() + ". This is a defect of Slipway.",

@@ -66,52 +66,6 @@ TEST(write_file_onto_what_is_no_file) {
   ::unlink(folder.file("pipe").c_str());
 }
 
-// Under a name like /dev/stdout, behind what is there already.
-TEST(write_file_to_its_own_output) {
-  const TemporaryFolder folder;
-  const int before = ::dup(STDOUT_FILENO);
-  const int file = ::open(folder.file("out").c_str(), O_WRONLY | O_CREAT, 0600);
-  std::fflush(stdout);
-  ::dup2(file, STDOUT_FILENO);
-  const bool began = ::write(STDOUT_FILENO, "a", 1) == 1;
-  const bool linked = ::symlink("/dev/stdout", folder.file("link").c_str()) == 0;  // not that one for a fault
-  const bool wrote = write_file(folder.file("link"), "b", 1).ok();
-  ::dup2(before, STDOUT_FILENO);
-  ::close(before);
-  ::close(file);
-  CHECK(began && linked && wrote);
-  CHECK_EQUAL(folder.read("out"), "ab");
-}
-
-// In a process that a signal ends at some moment of its writing, again and again.
-TEST(write_file_ended_by_a_signal_leaves_no_temporary_file) {
-  for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
-    for (int delay = 0; delay < 10; ++delay) {
-      const TemporaryFolder folder;
-      const pid_t child = ::fork();
-      if (child == 0) {
-        remove_unfinished_files();
-        const std::string content(1 << 20, 'x');
-        for (;;) {
-          static_cast<void>(write_file(folder.file("a"), content.data(), content.size()));
-        }
-      }
-      while (folder.files().empty()) {
-        ::usleep(100);
-      }
-      ::usleep(static_cast<useconds_t>(300 * delay));
-      ::kill(child, number);
-      int status = 0;
-      CHECK(::waitpid(child, &status, 0) == child);
-      CHECK(WIFSIGNALED(status) && WTERMSIG(status) == number);
-      for (const std::string& name : folder.files()) {
-        CHECK_EQUAL(name, "a");
-        CHECK_EQUAL(folder.read(name).size(), std::size_t{1 << 20});
-      }
-    }
-  }
-}
-
 TEST(mapped_file_reads_and_refuses) {
   const TemporaryFolder folder;
   folder.write("a", {1, 2, 3});
@@ -133,7 +87,7 @@ TEST(mapped_file_reads_and_refuses) {
 TEST(crash_guard_answers_each_signal_with_its_own_words) {
   const std::pair<int, Ending> all[] = {
       {SIGSEGV, Ending::kSegment},   {SIGBUS, Ending::kBus},    {SIGILL, Ending::kInstruction},
-      {SIGFPE, Ending::kArithmetic}, {SIGABRT, Ending::kAbort}, {SIGXCPU, Ending::kTime},
+      {SIGFPE, Ending::kArithmetic}, {SIGABRT, Ending::kAbort},
   };
   for (const auto& [number, ending] : all) {
     const TemporaryFolder folder;
@@ -149,15 +103,16 @@ TEST(crash_guard_answers_each_signal_with_its_own_words) {
     int status = 0;
     CHECK(::waitpid(child, &status, 0) == child);
     CHECK(WIFEXITED(status));
-    CHECK_EQUAL(WEXITSTATUS(status), static_cast<int>(expected.code()));
+    CHECK_EQUAL(WEXITSTATUS(status), static_cast<int>(Code::kCrash));
     CHECK_EQUAL(folder.read("out.json"), error_json(expected) + "\n");
     CHECK_EQUAL(folder.files().size(), std::size_t{1});
   }
 }
 
-TEST(crash_guard_renames_over_no_device_and_no_link) {
+TEST(crash_guard_writes_through_no_link) {
   const TemporaryFolder folder;
-  CHECK(::symlink("/dev/null", folder.file("link").c_str()) == 0);
+  folder.write_text("a", "kept");
+  CHECK(::symlink(folder.file("a").c_str(), folder.file("link").c_str()) == 0);
   const pid_t child = ::fork();
   if (child == 0) {
     ::close(STDERR_FILENO);
@@ -168,9 +123,7 @@ TEST(crash_guard_renames_over_no_device_and_no_link) {
   int status = 0;
   CHECK(::waitpid(child, &status, 0) == child);
   CHECK_EQUAL(WEXITSTATUS(status), static_cast<int>(Code::kCrash));
-  struct stat there = {};
-  CHECK(::lstat(folder.file("link").c_str(), &there) == 0 && S_ISLNK(there.st_mode));
-  CHECK_EQUAL(folder.files().size(), std::size_t{1});
+  CHECK_EQUAL(folder.read("a"), "kept");
 }
 #endif
 
@@ -227,30 +180,13 @@ TEST(files_that_ran_are_digested_where_it_is_cheap) {
   const std::string text = content(kLarge);
   std::ofstream(large, std::ios::binary) << text;
   std::ofstream(small, std::ios::binary) << "abc";
-  const Digests all = digest_files({large, small}, INFINITY);
-  CHECK_EQUAL(all.files.size(), std::size_t{2});
-  CHECK_EQUAL(all.files[0].sha256, slipway::sha256_hex(text.data(), text.size()));
-  CHECK_EQUAL(all.files[0].size, std::uint64_t{kLarge});
-  CHECK_EQUAL(all.files[1].sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-  const Digests none = digest_files({small, large}, 1e-9);
-  CHECK(none.files.empty());
-  CHECK(none.estimate_ms > none.limit_ms);
-  CHECK(none.ms > 0);
-  CHECK(digest_files({large, folder.file("absent")}, INFINITY).files.empty());
-}
-
-std::string digest(const std::string& text) {
-  return slipway::sha256_hex(text.data(), text.size());
-}
-
-// FIPS 180-4's examples, as NIST publishes them.
-TEST(sha256_known_vectors) {
-  CHECK_EQUAL(digest(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-  CHECK_EQUAL(digest("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-  CHECK_EQUAL(digest("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
-              "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
-  CHECK_EQUAL(digest(std::string(1000000, 'a')),
-              "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+  const std::vector<FileDigest> all = digest_files({large, small}, INFINITY);
+  CHECK_EQUAL(all.size(), std::size_t{2});
+  CHECK_EQUAL(all[0].sha256, slipway::sha256_hex(text.data(), text.size()));
+  CHECK_EQUAL(all[0].size, std::uint64_t{kLarge});
+  CHECK_EQUAL(all[1].sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  CHECK(digest_files({small, large}, 1e-9).empty());
+  CHECK(digest_files({large, folder.file("absent")}, INFINITY).empty());
 }
 
 std::pair<std::uint64_t, std::uint64_t> sum_of_bytes(const std::vector<std::uint8_t>& bytes) {

@@ -1,15 +1,9 @@
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 
 #include "base/platform.h"
 #include "check.h"
-#include "runner/crash_guard.h"
-#include "runner/roofline/roofline.h"
 #include "temporary_folder.h"
 
 namespace {
@@ -47,8 +41,6 @@ TEST(memory_of_the_machine_is_what_is_available_and_free_swap) {
            "MemTotal:  9000 kB\nMemFree: 10 kB\nMemAvailable:  2048 kB\nSwapFree:  1024 kB\n");
   CHECK_EQUAL(memory_left_below(root.path())->bytes, 3 * kMebi);
   CHECK_EQUAL(memory_left_below(root.path())->limit, "this device");
-  root.put("proc/meminfo", "MemFree: 1024 kB\nBuffers: 512 kB\nCached: 512 kB\nSwapFree: 0 kB\n");
-  CHECK_EQUAL(memory_left_below(root.path())->bytes, 2 * kMebi);
 }
 
 TEST(memory_of_a_control_group_counts_with_those_above_it) {
@@ -65,92 +57,14 @@ TEST(memory_of_a_control_group_counts_with_those_above_it) {
   CHECK_EQUAL(memory_left_below(root.path())->limit, "the control group /a");
   root.put("sys/fs/cgroup/a/memory.current", "962914560\n");
   CHECK_EQUAL(memory_left_below(root.path())->bytes, std::uint64_t{0});
-}
-
-TEST(memory_of_a_control_group_of_the_first_kind) {
-  Root root;
-  root.put("proc/meminfo", "MemAvailable:  1048576 kB\n");
-  root.put("proc/self/cgroup", "11:cpu,cpuacct:/job\n4:memory:/somewhere/else\n");
   // As in a container: its own group is the root.
-  root.put("sys/fs/cgroup/memory/memory.limit_in_bytes", "52428800\n");
-  root.put("sys/fs/cgroup/memory/memory.usage_in_bytes", "10485760\n");
+  root.put("proc/self/cgroup", "1:name=x:/\n0::/somewhere/else\n");
+  root.put("sys/fs/cgroup/memory.max", "52428800\n");
+  root.put("sys/fs/cgroup/memory.current", "10485760\n");
   CHECK_EQUAL(memory_left_below(root.path())->bytes, 40 * kMebi);
-  root.put("proc/self/cgroup", "not a line\n:\n::\n4:memory\n");
+  root.put("proc/self/cgroup", "not a line\n:\n::\n0:\n");
   CHECK_EQUAL(memory_left_below(root.path())->bytes, 1024 * kMebi);
 }
-
-TEST(caches_of_the_last_level_count_once_each) {
-  Root root;
-  CHECK_EQUAL(last_level_caches(root.path()), std::uint64_t{0});
-  const auto put = [&](int cpu, int index, const char* level, const char* size, const char* shared_by) {
-    const std::string folder =
-        "sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cache/index" + std::to_string(index) + "/";
-    root.put(folder + "level", level);
-    root.put(folder + "size", size);
-    root.put(folder + "shared_cpu_list", shared_by);
-  };
-  put(0, 0, "1\n", "32K\n", "0\n");
-  put(0, 1, "2\n", "512K\n", "0-1\n");
-  put(1, 0, "1\n", "32K\n", "1\n");
-  put(1, 1, "2\n", "512K\n", "0-1\n");
-  CHECK_EQUAL(last_level_caches(root.path()), kMebi / 2);
-  put(2, 0, "1\n", "32K\n", "2\n");
-  put(2, 1, "2\n", "1024K\n", "2\n");
-  CHECK_EQUAL(last_level_caches(root.path()), kMebi / 2 + kMebi);
-}
-
-TEST(roofline_reads_more_than_the_caches_hold_and_less_than_the_memory_has) {
-  CHECK_EQUAL(roofline_buffer(0, {}), 128 * kMebi);
-  CHECK_EQUAL(roofline_buffer(kMebi, {}), 128 * kMebi);
-  CHECK_EQUAL(roofline_buffer(100 * kMebi, {}), 400 * kMebi);
-  CHECK_EQUAL(roofline_buffer(0, 4096 * kMebi), 128 * kMebi);
-  CHECK_EQUAL(roofline_buffer(0, 320 * kMebi), 80 * kMebi);
-  CHECK_EQUAL(roofline_buffer(0, 20 * kMebi), 16 * kMebi);
-  CHECK_EQUAL(roofline_buffer(100 * kMebi, 320 * kMebi), 200 * kMebi);
-}
-
-#ifndef SLIPWAY_SANITIZE
-// QEMU's user mode answers setrlimit for memory with success and sets nothing: it would limit itself.
-bool memory_limits_hold() {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    struct rlimit limit = {};
-    limit.rlim_cur = 512 * kMebi;
-    limit.rlim_max = 512 * kMebi;
-    const bool set = ::setrlimit(RLIMIT_DATA, &limit) == 0 && ::getrlimit(RLIMIT_DATA, &limit) == 0;
-    ::_exit(set && limit.rlim_cur == 512 * kMebi ? 0 : 1);
-  }
-  int status = 0;
-  return ::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
-// In a process of its own: it keeps its limits.
-TEST(describing_is_held_to_limits_of_its_own) {
-  const bool memory_holds = memory_limits_hold();
-  CHECK(memory_holds || std::getenv("SLIPWAY_TESTS_EMULATED") != nullptr);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    limit_describing(describe_bytes(1000));
-    struct rlimit time = {};
-    struct rlimit memory = {};
-    ::getrlimit(RLIMIT_CPU, &time);
-    ::getrlimit(RLIMIT_DATA, &memory);
-    bool good = time.rlim_cur <= kDescribeSeconds;
-    if (memory_holds) {
-      good = good && memory.rlim_cur == (1024 * kMebi) + 8000;
-      good = good && Pages::allocate(static_cast<std::size_t>(1536 * kMebi)).data() == nullptr;
-    }
-    limit_describing(describe_bytes(std::uint64_t{1} << 30));
-    ::getrlimit(RLIMIT_DATA, &memory);
-    ::_exit(good && (!memory_holds || memory.rlim_cur == 9 * 1024 * kMebi) ? 0 : 1);
-  }
-  int status = 0;
-  CHECK(::waitpid(child, &status, 0) == child);
-  CHECK(WIFEXITED(status));
-  CHECK_EQUAL(WEXITSTATUS(status), 0);
-  CHECK_EQUAL(describe_bytes(UINT64_MAX), UINT64_MAX);
-}
-#endif
 
 TEST(more_memory_than_there_is_is_refused) {
   CHECK(memory_left().has_value());

@@ -76,16 +76,6 @@ TEST(options_shapes) {
   }
 }
 
-TEST(percentile_is_the_nearest_rank) {
-  const std::vector<double> ten{1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
-  CHECK_EQUAL(nearest_rank(ten, 50), 5.0);
-  CHECK_EQUAL(nearest_rank(ten, 51), 6.0);
-  CHECK_EQUAL(nearest_rank(ten, 90), 9.0);
-  CHECK_EQUAL(nearest_rank(ten, 99), 10.0);
-  CHECK_EQUAL(nearest_rank(ten, 100), 10.0);
-  CHECK_EQUAL(nearest_rank(ten, 1), 1.0);
-}
-
 TEST(summary_sorts) {
   const auto summary = summarize({4, 1, 3, 2});
   CHECK_EQUAL(summary.min, 1.0);
@@ -106,6 +96,12 @@ TEST(a_result_has_the_instructions_of_each_execution) {
   report.measured.instructions = {12, 10, 11};
   CHECK(slipway::run_json(report).find("\"instructions\":{\"all\":[12,10,11]}") != std::string::npos);
   CHECK(slipway::run_text(report).find("10 to 12 instructions in each execution") != std::string::npos);
+}
+
+TEST(json_for_people_has_a_line_for_each_member) {
+  JsonWriter json(JsonWriter::Form::kLines);
+  json.begin_object().member("a", 1).key("b").begin_array().begin_object().member("c", 2).end_object();
+  CHECK_EQUAL(json.end_array().end_object().text(), "{\n  \"a\":1,\n  \"b\":[{\n      \"c\":2}]}");
 }
 
 TEST(json_escapes) {

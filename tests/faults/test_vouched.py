@@ -234,6 +234,13 @@ def test_what_the_device_does_not_see_the_run_shows(tmp_path: Path, device: Devi
     first = small.deploy(device)
     assert (seen(first).program.how, seen(first).bundle.how) == ("runner", "digest now")
     rot(next(file for file in files_of(small, root, what) if file.parent.name != "store"))
+    with pytest.raises((TransferError, RunError)) as caught:
+        small.deploy(device)
+    if what != "bin/pte_runner":
+        assert f"read another {'model.pte' if what == 'program' else 'input0.npy'} than was uploaded" in str(
+            caught.value
+        )
+        assert "the same command again, which computes the digests" in caught.value.hint
     notes: list[str] = []
     result = small.deploy(device, listeners=[lambda event: notes.append(event.text) if event.kind == "note" else None])
     assert seen(result).replaced == (file_name(small, what),)
@@ -254,7 +261,7 @@ def test_a_runner_that_reads_other_bytes_than_the_device(tmp_path: Path, device:
     for _ in range(2):
         with pytest.raises(TransferError, match=r"on board read another model\.pte than was uploaded") as caught:
             small.deploy(device)
-        assert "./inv devices.verify board" in caught.value.hint
+        assert "another root in devices.toml" in caught.value.hint
     assert tiny.settled(root.parent, root) == []
 
 

@@ -104,16 +104,35 @@ def net(tmp_path_factory: pytest.TempPathFactory, inv: Inv) -> Path:
 @pytest.mark.parametrize("device", ["local", "pi"])
 def test_a_model_goes_on_from_a_prompt(net: Path, device: str, inv: Inv) -> None:
     words = ("deploy", "--device", device, "--model", str(net), "--prompt", "why is the sky", "--generate", "9")
-    done = inv(*words)
+    done = inv(*words, "--profile")
     assert done.returncode == 0, done.stderr
     assert re.search(r"([3-9]) of \1 tokens the same", done.stdout)
-    assert ("tokens/s" in done.stdout) == (device == "local")
+    assert re.search(r"\((xnn|slipway)_q[ds]8_f32_qb4w_gemm\w+\)", done.stdout), "the kernels, by their names"
+    assert ("tokens/s" in done.stdout, "instructions a token" in done.stdout) == (device == "local", device == "pi")
     done = inv(*words, "--temperature", "0.1", "--seed", "3", "--json")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["runner"]["generated"]["prompt_tokens"] == 4
     assert [one["name"] for one in result["outputs"]] == ["scores"]
     assert result["verdict"] in ("identical", "agrees")
+
+
+@pytest.mark.long
+def test_plain_attention_runs_on_every_engine_and_says_the_same(net: Path, inv: Inv, tmp_path: Path) -> None:
+    words = ("--model", str(net.parents[2] / "tiny"), "--options", "context=48;attention=plain")
+    done = inv("export", *words, env={"SLIPWAY_DIST": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    plain, said = tmp_path / "programs/tiny-qd8_qb4w-plain/model.pte", set()
+    for program, engine in ((plain, "executorch"), (plain, "lean"), (net, "lean"), (net, "executorch")):
+        done = inv(
+            "deploy", "--engine", engine, "--model", str(program), "--prompt", "why is the sky", "--generate", "9"
+        )
+        assert (done.returncode == 0) == ((program, engine) != (net, "executorch")), done.stderr
+        if done.returncode:
+            assert "llama::custom_sdpa.out" in done.stderr
+        else:
+            said.add(done.stdout.splitlines()[0])
+    assert len(said) == 1
 
 
 def test_a_talk_keeps_what_was_read(net: Path) -> None:

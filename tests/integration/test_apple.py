@@ -15,7 +15,7 @@ from core.processes.commands import run
 from tests.support.processes import ran
 from toolchains.bundle import toolchain_file
 from toolchains.bundle.sdk import Sdk, build_sdk
-from toolchains.compilers import hardening, zig
+from toolchains.compilers import families, zig
 from toolchains.inspect import archives
 from toolchains.inspect import needs as inspect
 from toolchains.targets import Target, get_target
@@ -34,7 +34,7 @@ def compiled(
     target: Target, source: Path, out: Path, *words: str | Path, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
     """Compile a file as libslipway is compiled."""
-    compilers, flags = zig.ensure(target), hardening.flags(target)
+    compilers, flags = zig.ensure(target), families.hardening(target)
     program = compilers.cc if source.suffix == ".c" else compilers.cxx
     argv = [program, *flags.compile, *flags.optimized, "-O2", *words, "-c", source, "-o", out]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)

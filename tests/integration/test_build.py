@@ -12,7 +12,7 @@ import pytest
 from core.formats.bundle import MANIFEST, RUNNER, Bundle
 from tests.support.processes import ran
 from toolchains.bundle import builder
-from toolchains.compilers import hardening, zig
+from toolchains.compilers import families, zig
 from toolchains.compilers.libstdcxx import sysroot
 from toolchains.emulation import emulators
 from toolchains.inspect import needs as inspect
@@ -94,7 +94,7 @@ BEYOND = {
 def test_compilers_know_what_the_floor_of_a_target_lacks(name: str) -> None:
     """What a compiler may use everywhere, because no check of the processor comes before it."""
     target = get_target(name)
-    words = [zig.ensure(target).cc, *hardening.flags(target).compile, "-O2", "-E", "-dM", "-x", "c", os.devnull]
+    words = [zig.ensure(target).cc, *families.hardening(target).compile, "-O2", "-E", "-dM", "-x", "c", os.devnull]
     said = ran(words).stdout
     macros = {line.removeprefix("#define ").strip() for line in said.splitlines()}
     known = macros | {macro.partition(" ")[0] for macro in macros}

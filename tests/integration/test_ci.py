@@ -20,6 +20,7 @@ from core.paths import ROOT
 from deploy.matrix.model import load_matrix
 from tests.support.builds import checkout, lend_bundle, lend_program
 from tests.support.processes import ran
+from tests.unit.test_workflow import filled
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
@@ -192,26 +193,10 @@ def test_what_an_input_holds_is_a_word_and_no_command(workspace: Path, tmp_path:
         assert not (workspace / "evil").exists()
 
 
-def _filled(node: Any, inputs: dict[str, Any]) -> Any:
-    """A node with the inputs put in: GitLab does it after it has read the YAML, and an array stays one."""
-    if isinstance(node, dict):
-        return {_filled(key, inputs): _filled(value, inputs) for key, value in node.items()}
-    if isinstance(node, list):
-        return [_filled(each, inputs) for each in node]
-    if not isinstance(node, str):
-        return node
-    for name, value in inputs.items():
-        mark = f"$[[ inputs.{name} ]]"
-        if node == mark:
-            return value
-        node = node.replace(mark, str(value))
-    return node
-
-
 def _jobs(**inputs: Any) -> Any:
     """The component's jobs with its inputs, or their defaults."""
     spec, jobs = yaml.safe_load_all((ROOT / "templates" / "matrix.yml").read_text(encoding="utf-8"))
-    return _filled(jobs, {name: inputs.get(name, one["default"]) for name, one in spec["spec"]["inputs"].items()})
+    return filled({name: inputs.get(name, one["default"]) for name, one in spec["spec"]["inputs"].items()}, jobs)
 
 
 def test_the_gitlab_component(workspace: Path, tmp_path: Path) -> None:

@@ -14,15 +14,12 @@ import pytest
 
 from core.files import locked
 from core.formats.bundle import runner_in
-from core.formats.program import load_program
 from core.paths import ROOT
 from core.processes.commands import run
-from models.export import export
 from tests.conftest import Inv
 from tests.support import examples
 from tests.support.conan_homes import PASSWORD, USER, Home, server
-from toolchains.bundle import builder, conan, conan_packages, toolchain_file
-from toolchains.compilers.families import family
+from toolchains.bundle import builder, conan, conan_packages
 from toolchains.targets import get_target
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
@@ -205,11 +202,7 @@ target_link_libraries(run_once PRIVATE slipway::lean)
 
 def check(folder: Path, built: Path) -> None:
     """Every example's outputs are those of pte_runner."""
-    program = export("mlp", "fp32")
-    shutil.copy(program / load_program(program).file, folder / "model.pte")
-    inputs = np.random.default_rng(7).standard_normal((8, 64)).astype(np.float32)
-    np.save(folder / "in.npy", inputs)
-    (folder / "in.bin").write_bytes(inputs.tobytes())
+    examples.put_program(folder)
     bundle = builder.build(TARGET, "lean")
     words = ["--model_path=model.pte", "--inputs=in.npy", "--output_file=out"]
     run([bundle.path / runner_in(bundle.path), *words], cwd=folder)
@@ -221,9 +214,7 @@ def check(folder: Path, built: Path) -> None:
         assert (folder / "out.bin").read_bytes() == want, file.name
 
 
-# Both would compile the whole engine: of the second one it is enough that all is found.
-@pytest.mark.parametrize("found", ["by Conan's generators", pytest.param("in an install tree", marks=pytest.mark.long)])
-def test_the_sources_build_inside_another_project(created: Created, tmp_path: Path, found: str) -> None:
+def test_the_sources_build_inside_another_project(created: Created, tmp_path: Path) -> None:
     """``add_subdirectory(runtime)``: the packages are found, and nothing comes from the checkout."""
     shutil.copytree(ROOT / "runtime", tmp_path / "runtime", ignore=shutil.ignore_patterns("tests", "fuzz"))
     shutil.copy(ROOT / "runtime/examples/run_once.c", tmp_path)
@@ -239,19 +230,6 @@ def test_the_sources_build_inside_another_project(created: Created, tmp_path: Pa
     tools = {node["name"]: Path(node["package_folder"]) for node in nodes if node["context"] == "build"}
     paths = [f"-DEXECUTORCH_SCHEMA_DIR={tools['executorch']}/res/schema", f"-DFLATC={tools['flatbuffers']}/bin/flatc"]
     toolchain = tmp_path / "conan/conan_toolchain.cmake"
-    if found == "in an install tree":
-        prefix = tmp_path / "prefix"
-        packages = {node["name"]: Path(node["package_folder"]) for node in nodes if node["context"] == "host"}
-        own = packages.pop("xnnpack_internals") / "include"
-        for package in packages.values():
-            for folder in ("include", "lib"):
-                if (package / folder).is_dir():
-                    ignored = shutil.ignore_patterns("cmake", "pkgconfig")
-                    shutil.copytree(package / folder, prefix / folder, dirs_exist_ok=True, ignore=ignored)
-        paths += [f"-DCMAKE_PREFIX_PATH={prefix}", f"-DSLIPWAY_XNNPACK_INTERNALS={own}"]
-        toolchain = tmp_path / "toolchain.cmake"
-        toolchain_file.write(tmp_path, get_target(TARGET), family("zig").ensure(get_target(TARGET)))
-    examples.configure(tmp_path, tmp_path / "build", toolchain, paths, build=found != "in an install tree")
+    examples.configure(tmp_path, tmp_path / "build", toolchain, paths)
     assert not list((tmp_path / "build").rglob("pte_runner"))
-    if found != "in an install tree":
-        check(tmp_path, tmp_path / "build")
+    check(tmp_path, tmp_path / "build")

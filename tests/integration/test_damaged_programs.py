@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from core.formats.program import load_program
-from models.export import export
 from tests.support.builds import lean, lean_runner
 from tests.support.processes import ran
 from verify.fuzz.fuzzing import KEPT
@@ -18,8 +16,6 @@ __all__ = ["lean", "lean_runner"]
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
 
-STEP = 64
-"""Bytes between one length tried and the next."""
 DAMAGED = 3
 FAILED = 7
 REFUSED = (DAMAGED, 4, 5, 6, FAILED, 9)
@@ -32,22 +28,6 @@ def run(runner: Path, program: Path, *words: str, limit: int = 0) -> subprocess.
     if limit:
         argv = ["prlimit", f"--as={limit}", *argv]
     return ran(argv, timeout=60)
-
-
-def test_a_program_cut_off_anywhere_is_told(lean_runner: Path, tmp_path: Path) -> None:
-    """At each byte: runtime/tests/program/test_program_file.cpp."""
-    folder = export("mlp", "qs8")
-    whole = (folder / load_program(folder).file).read_bytes()
-    cut = tmp_path / "cut.pte"
-    for length in range(0, len(whole), STEP):
-        cut.write_bytes(whole[:length])
-        done = run(lean_runner, cut)
-        assert done.returncode == DAMAGED, (length, done)
-        error = json.loads(done.stdout)["error"]
-        assert "cut.pte" in error["message"], length
-        assert error["fix"], length
-    cut.write_bytes(whole)
-    assert run(lean_runner, cut).returncode == 0, "the whole one runs"
 
 
 def test_a_wrong_program_ends_in_words(lean_runner: Path, tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from core.paths import ROOT
 from tests.support.processes import quickest
 from toolchains.debian import packages as debian
 from toolchains.debian import sources as debian_sources
+from toolchains.debian.client import keyring
 from toolchains.debian.reader import Reader
-from toolchains.debian.release import keyring
 from toolchains.debian.sources import find_mirror
 
 FETCH = "import sys; from toolchains.debian import packages; packages.fetch('bookworm', 'armhf', ['hello'])"
@@ -73,7 +73,7 @@ def apts_choice(folder: Path, arch: str, packages: list[str]) -> set[str]:
         (folder / part).mkdir(parents=True)
     (folder / "state/status").touch()
     (folder / "sources.d/debian.sources").write_text(
-        f"Types: deb\nURIs: {mirror.uris[0]}\nSuites: bookworm\nComponents: main\nArchitectures: {arch}\n"
+        f"Types: deb\nURIs: {mirror.uri}\nSuites: bookworm\nComponents: main\nArchitectures: {arch}\n"
         f"Signed-By: {keyring(mirror)}\n"
     )
     settings = {
@@ -94,7 +94,7 @@ def test_the_files_are_those_that_apt_would_fetch(cache: Path, tmp_path: Path, m
     """This machine's own mirror, read by apt and by Slipway, which gets Debian's keys from there, too."""
     wanted = ["hello", "python3-numpy"]
     by_apt = apts_choice(tmp_path / "apt", "armhf", wanted)
-    monkeypatch.setenv(debian_sources.VARIABLE, find_mirror().uris[0])
+    monkeypatch.setenv(debian_sources.VARIABLE, find_mirror().uri)
     monkeypatch.setattr(debian_sources, "KEYRINGS", ())
     monkeypatch.delenv(debian_sources.KEYRING_VARIABLE, raising=False)
     debian.fetch("bookworm", "armhf", ["hello"])

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import asyncssh
 import pytest
 
-from core.errors import AuthenticationError, DeviceFullError
+from core.errors import DeviceFullError
 from core.formats.bundle import Bundle
 from deploy.devices.inventory import FILE, Device, get_device
 from deploy.run.connect import open_device
@@ -21,7 +20,6 @@ from deploy.run.settings import Settings
 from deploy.store.store import new_owner
 from deploy.transport.base import Transport, run
 from deploy.transport.deadline import Deadline
-from deploy.virtual import machines as virtual
 from tests.support import examples
 from tests.support.builds import arm
 from tests.support.deploying import Deploying, bundle, other_program, program
@@ -101,16 +99,6 @@ def test_outputs_agree_and_times_are_marked(go: Go, program: Path, pi: Transport
     again = go(program)
     assert (again.upload.files, again.upload.bytes) == (0, 0)
     assert gone(pi, device)
-
-
-def test_key_refused_by_a_real_sshd(tmp_path: Path) -> None:
-    end = virtual.ensure("pi")
-    key = tmp_path / "id"
-    key.write_bytes(asyncssh.generate_private_key("ssh-ed25519").export_private_key("openssh"))
-    key.chmod(0o600)  # others who may read it are refused before it is tried
-    with pytest.raises(AuthenticationError, match="refused to log in"):
-        open_device(Device(name="shelf", transport="ssh", target="linux-arm64", host=end.host, port=end.port,
-                           user=end.user, key=key, known_hosts=end.known_hosts))  # fmt: skip
 
 
 def test_full_disk_is_foreseen(go: Go, program: Path, pi: Transport, device: Device) -> None:

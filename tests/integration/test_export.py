@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,7 +20,6 @@ from models.reference.host import Host
 from models.zoo import everything, get_model
 from models.zoo.schemes import get_scheme
 from tests.support.builds import host
-from tests.support.processes import alive, descendants, ended
 
 __all__ = ["host"]
 
@@ -299,42 +294,6 @@ def test_a_wrong_function_is_told_what_is_wrong(fresh: Exporter, tmp_path: Path,
     assert shown(log := log_path(f"wrong-{function}-fp32")) in text
     assert "Traceback (most recent call last)" in log.read_text(encoding="utf-8")
     assert list((tmp_path / "out").iterdir()) == [], "nothing half-written"
-
-
-def test_the_terminal_is_clean_and_interrupted_nothing_is_left(tmp_path: Path) -> None:
-    file = tmp_path / "slow.py"
-    waits = tmp_path / "waits"
-    file.write_text(
-        f"import pathlib, time\n\n\ndef make_model():\n    pathlib.Path({str(waits)!r}).touch()\n    time.sleep(600)\n"
-    )
-    out = tmp_path / "out"
-    code = (
-        "import sys, pathlib; from models.export import attempt; from models.request import resolve; "
-        "attempt([resolve(name, out=pathlib.Path(sys.argv[2])) for name in ('mixed', sys.argv[1])], False)"
-    )
-    child = subprocess.Popen(
-        [sys.executable, "-c", code, f"{file}:make_model", str(out)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    deadline = time.monotonic() + 300
-    while not waits.exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    runtimes = descendants(child.pid)
-    child.send_signal(signal.SIGINT)
-    text, _ = child.communicate(timeout=120)
-    assert child.returncode in (1, -signal.SIGINT, 130)
-    assert "KeyboardInterrupt" in text
-    assert [one.name for one in out.iterdir()] == ["mixed-fp32"]
-    first = text.partition("slow-make_model-fp32: ")[0].splitlines()
-    assert all(line.startswith("mixed-fp32: ") for line in first), first
-    assert 1 < len({line.partition(" (")[0] for line in first}) < 10, "a busy machine repeats a stage with its time"
-    assert "delegate calls, " in first[-1]
-    assert log_path("mixed-fp32").stat().st_size > 100, "upstream does print something"
-    assert runtimes, "the runtime's process had run the first program"
-    assert ended(lambda: [pid for pid in runtimes if alive(pid)], 5)
 
 
 def test_a_folder_that_no_export_made_is_left_alone(tmp_path: Path, host: Host) -> None:

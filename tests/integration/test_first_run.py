@@ -136,7 +136,7 @@ def test_without_apt_the_front_door_says_what_to_set_and_then_works(root: Path, 
     assert "it has no apt" in without.stderr
     assert f"Try: export {VARIABLE}=" in without.stderr
     assert "Traceback" not in without.stderr
-    mirror = {VARIABLE: find_mirror().uris[0]}
+    mirror = {VARIABLE: find_mirror().uri}
     done = run(root, home, ["/slipway/inv", "doctor"], **mirror)
     assert done.returncode == 0, done.stderr
     assert "signatures checked" in done.stdout

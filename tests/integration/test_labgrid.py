@@ -5,8 +5,9 @@ from __future__ import annotations
 import getpass
 import os
 import re
+import shutil
 import socket
-import threading
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +15,9 @@ import pytest
 
 from core.errors import ConfigError, DeviceBusyError, UnreachableError
 from core.formats.bundle import Bundle
+from core.paths import ROOT, cache_dir
 from deploy.devices.inventory import Device
-from deploy.lab.places import PLACE, lease
-from deploy.lab.session import VARIABLE
+from deploy.lab.labgrid import COORDINATOR, PLACE
 from deploy.run.connect import ssh_address
 from deploy.run.events import Event
 from deploy.run.execute import execute
@@ -29,7 +30,7 @@ from tests.support.builds import arm
 from tests.support.deploying import Deploying, program
 from tests.support.devices import small_program
 from tests.support.lab import Lab, service
-from tests.support.processes import marked
+from tests.support.processes import marked, ran
 from toolchains.targets import host_target
 
 __all__ = ["arm", "program", "small"]
@@ -76,7 +77,7 @@ def test_the_place_is_held_for_the_deploy_and_given_back(
     assert all(name and "/" in name for name in seen)
     assert lab.holder("board") == ""
     assert tiny.settled(board.home, board.home / ".slipway") == []
-    monkeypatch.setenv(VARIABLE, lab.address)
+    monkeypatch.setenv(COORDINATOR, lab.address)
     small.deploy(device.model_copy(update={"place": "by-another-name", "coordinator": ""}))
     assert lab.holder("board") == ""
 
@@ -153,41 +154,27 @@ def test_a_place_by_its_tags(lab: Lab, device: Device, small: Tiny, monkeypatch:
         small.deploy(device.model_copy(update={"place": ""}))
 
 
-def test_two_at_once_in_one_process_and_in_two(lab: Lab, device: Device, small: Tiny, board: server.Device) -> None:
-    """The one that ends first leaves the place to the other, and the last one releases it.
-
-    gRPC gives two channels of a process one connection, by which the coordinator knows a session.
-    """
-    first, second = lease(device), lease(device.model_copy(update={"place": "spare"}))
-    third = lease(device)
-    first.close()
-    assert lab.holder("board") != ""
+def test_deploys_of_one_user_take_turns(lab: Lab, device: Device, small: Tiny, board: server.Device) -> None:
     other = Deploying(device, small.bundle, small.model, 5000)
     other.wait_for(lambda: ["sleep", "4242"] in marked(str(board.home)).values())
-    failed: list[BaseException] = []
+    with pytest.raises(DeviceBusyError, match="desk is in use by"):
+        small.deploy(device, wait=0)
+    said: list[str] = []
 
-    def also() -> None:
-        try:
-            with pytest.raises(UnreachableError):
-                lease(device.model_copy(update={"coordinator": "127.0.0.1:1"}))
-            lease(device.model_copy(update={"place": "spare"})).close()
-        except BaseException as error:  # noqa: BLE001 - of a thread: it is looked at below
-            failed.append(error)
+    def listen(event: Event) -> None:
+        if event.kind == "note" and "waits" in event.text:
+            said.append(event.text)
+            other.interrupt()
 
-    threads = [threading.Thread(target=also) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert failed == []
-    assert lab.holder("spare") != "", "the first user's, still"
-    second.close()
-    assert lab.holder("spare") == ""
-    third.close()
-    assert lab.holder("board") != "", "the other process has it"
-    other.interrupt()
+    small.deploy(device, wait=120, listeners=[listen])
+    assert len(said) == 1
     assert other.end()[0] == 130
-    assert lab.holder("board") == ""
+    assert (lab.holder("board"), lab.client("reservations")) == ("", "")
+    # What the user acquired is used, and stays the user's.
+    lab.client("-p", "board", "acquire")
+    small.deploy(device, wait=0)
+    assert lab.holder("board") != ""
+    lab.client("-p", "board", "release")
 
 
 def test_no_such_place_and_no_coordinator(lab: Lab, device: Device, small: Tiny) -> None:
@@ -198,7 +185,7 @@ def test_no_such_place_and_no_coordinator(lab: Lab, device: Device, small: Tiny)
         taken.bind(("127.0.0.1", 0))
         nobody = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(UnreachableError, match=f"coordinator {nobody} cannot be reached"):
-            lease(device.model_copy(update={"coordinator": nobody}))
+            small.deploy(device.model_copy(update={"coordinator": nobody}))
     lab.client("-p", "board", "add-match", "rack/spare/NetworkService")
     with pytest.raises(ConfigError, match="has several NetworkService"):
         small.deploy(device)
@@ -228,3 +215,63 @@ def test_a_virtual_pi_in_a_lab(lab: Lab, pi: virtual.Endpoint, arm: Bundle, prog
     assert (result.device, result.facts.machine, result.verdict) == ("rack-pi", "aarch64", "agrees")
     assert held == [f"{socket.gethostname()}/{getpass.getuser()}"]
     assert lab.holder("pi") == ""
+
+
+def test_coordinator_and_device_through_an_ssh_host(tmp_path: Path, lab: Lab, board: server.Device) -> None:
+    """LG_PROXY, as labgrid's own client has it: by the user's ssh, and by Slipway's own for the device."""
+    with server.serve(tmp_path / "gate") as gate:
+        config = tmp_path / ".ssh/config"
+        config.parent.mkdir()
+        config.write_text(
+            f"Host gate\n  HostName 127.0.0.1\n  Port {gate.port}\n  User {server.USER}\n"
+            f"  IdentityFile {gate.client_key}\n  UserKnownHostsFile {gate.known_hosts}\n"
+        )
+        # OpenSSH reads the file below the home that the system has for the user, whatever HOME says.
+        (tmp_path / "bin").mkdir()
+        ssh = shutil.which("ssh")
+        assert ssh
+        (tmp_path / "bin/ssh").write_text(f'#!/bin/sh\nexec {ssh} -F {config} "$@"\n')
+        (tmp_path / "bin/ssh").chmod(0o755)
+        inventory = tmp_path / "devices.toml"
+        inventory.write_text(
+            f'[desk]\ntransport = "ssh"\nsource = "labgrid"\nkey = "{board.client_key}"\n'
+            f'known_hosts = "{board.known_hosts}"\n'
+        )
+        environment = {
+            **os.environ, "HOME": str(tmp_path), "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+            "LG_COORDINATOR": lab.address, "LG_PLACE": "board", "SLIPWAY_CACHE": str(cache_dir()),
+            "SLIPWAY_DEVICES_FILE": str(inventory),
+        }  # fmt: skip
+        script = tmp_path / "script"
+        script.write_text("#!/bin/sh\necho from the board\n")
+
+        def run(proxy: str) -> subprocess.CompletedProcess[str]:
+            argv = [str(ROOT / "inv"), "devices.run", "desk", str(script)]
+            return ran(argv, env={**environment, "LG_PROXY": proxy})
+
+        done = run("gate")
+        assert (done.returncode, done.stdout) == (0, "from the board\n"), done.stderr
+        assert gate.forwarded == [int(lab.address.rpartition(":")[2]), board.port]
+        assert lab.holder("board") == ""
+        done = run("nowhere.invalid")
+        assert done.returncode == UnreachableError.exit_code
+        assert f"The labgrid coordinator {lab.address} cannot be reached through nowhere.invalid." in done.stderr
+
+
+def test_an_exporter_may_be_the_only_way(
+    tmp_path: Path, lab: Lab, board: server.Device, small: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is exported with --isolated is reached through the exporter's own sshd."""
+    (tmp_path / ".ssh").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with server.serve(tmp_path / "gate") as gate:
+        lab.export("rack2", {"far": service(board.port, server.USER)}, "--isolated")
+        (tmp_path / ".ssh/config").write_text(
+            f"Host {socket.getfqdn()}\n  HostName 127.0.0.1\n  Port {gate.port}\n  User {server.USER}\n"
+            f"  IdentityFile {gate.client_key}\n  UserKnownHostsFile {gate.known_hosts}\n"
+        )
+        small.deploy(Device(
+            name="desk", transport="ssh", source="labgrid", coordinator=lab.address, place="far",
+            target=host_target().name, key=Path(board.client_key), known_hosts=Path(board.known_hosts),
+        ))  # fmt: skip
+        assert gate.forwarded == [board.port]

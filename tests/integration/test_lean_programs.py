@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 from core.formats.bundle import Bundle
 from models.lowering import shortcuts
 from tests.support.builds import lean, named
-from tests.support.processes import ran
 from verify.agree.look import execute, native
 from verify.agree.programs import About, Compared
 
@@ -72,48 +70,3 @@ def _saved(prefix: Path, values: Sequence[Any]) -> tuple[Path, ...]:
     for file, value in zip(files, values, strict=True):
         np.save(file, value.contiguous().numpy())
     return files
-
-
-def _run(bundle: Bundle, *words: str) -> subprocess.CompletedProcess[str]:
-    argv = [str(bundle.path / "bin" / "pte_runner"), "--json", *words]
-    return ran(argv, timeout=60)
-
-
-ROWS = 33
-"""More than two tiles of the tallest kernel, which takes 16 rows."""
-
-
-@pytest.mark.parametrize(("scheme", "near"), [("fp16", 5e-3), ("qd8_qb4w", 1e-5)])
-def test_a_row_does_not_depend_on_how_many_there_are(lean: Bundle, tmp_path: Path, scheme: str, near: float) -> None:
-    """Kernels take some rows at a time, and their last tile has rows that are not there.
-
-    96 outputs: more than the widest kernel's 64, whose last tile is narrower then.
-    """
-    import torch
-
-    from models.loading import Prepared
-    from models.lowering import lowering, quantize
-    from models.request import partitioners
-    from models.request.options import Options
-    from models.zoo.schemes import get_scheme
-
-    torch.manual_seed(5)
-    module, rows = torch.nn.Linear(64, 96).eval(), torch.randn(ROWS, 64)
-    want = module(rows).detach().numpy()  # half precision changes the module itself
-    model = Prepared(module, (rows,), ({0: torch.export.Dim("rows", min=1, max=ROWS)},), ())
-    quantized = quantize.apply(model, get_scheme(scheme))
-    chosen = partitioners.make(("xnnpack",), Options())
-    lowering.lower_all({"forward": quantized.program}, chosen)["forward"].manager.save(str(tmp_path / "model.pte"))
-    inputs = quantized.inputs[0].numpy()
-
-    def run(some: np.ndarray) -> np.ndarray:
-        np.save(tmp_path / "x.npy", some)
-        words = [f"--inputs={tmp_path / 'x.npy'}", f"--output_file={tmp_path / 'y'}", "--warmup=0"]
-        done = _run(lean, f"--model_path={tmp_path / 'model.pte'}", *words)
-        assert done.returncode == 0, done.stderr
-        return np.asarray(np.load(tmp_path / "y0.npy"), np.float32)
-
-    alone = np.concatenate([run(inputs[i : i + 1]) for i in range(ROWS)])
-    assert np.abs(alone - want).max() < 0.1 * np.ptp(want), "4 bits are near the model, too"
-    for count in range(2, ROWS + 1):
-        np.testing.assert_allclose(run(inputs[:count]), alone[:count], near, near, err_msg=f"{count} rows")

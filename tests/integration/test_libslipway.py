@@ -35,7 +35,7 @@ long = pytest.mark.long
 TARGETS = [
     "linux-x86_64",
     "linux-arm64",
-    *(pytest.param(name, marks=long) for name in ("linux-armv6", "windows-x86_64")),
+    *(pytest.param(name, marks=long) for name in ("linux-armv6", "linux-armv7", "windows-x86_64")),
 ]
 FOREIGN = [
     ("linux-arm64", "manylinux_2_28_aarch64", "arm64", "aarch64-linux-gnu"),
@@ -98,11 +98,7 @@ def with_library(sdk: Sdk, folder: Path) -> Path:
 
 def expected(target: str, folder: Path) -> bytes:
     """What the bundle's pte_runner makes of in.bin; both files are left in ``folder`` with the model."""
-    shutil.copy(program(), folder / "model.pte")
-    shape = (8, 64)
-    inputs = np.random.default_rng(5).standard_normal(shape).astype(np.float32)
-    np.save(folder / "in.npy", inputs)
-    (folder / "in.bin").write_bytes(inputs.tobytes())
+    examples.put_program(folder)
     bundle = builder.build(target, "lean")
     words = ["--model_path={}/model.pte", "--inputs={}/in.npy", "--output_file={}/out"]
     works(folder, target, bundle.path / runner_in(bundle.path), *words)
@@ -220,6 +216,12 @@ def _flags(text: str, sdk: Sdk) -> list[str]:
     return text.split()
 
 
+def install_package(folder: Path) -> None:
+    """Python's package with this machine's library, importable from ``folder``."""
+    package = shutil.copytree(ROOT / "runtime/bindings/python/slipway_runtime", folder / "slipway_runtime")
+    shutil.copy(build_sdk("linux-x86_64").path / "lib/libslipway.so.1", package)
+
+
 @pytest.mark.export
 @pytest.mark.filterwarnings("ignore")
 def test_an_input_whose_view_is_read_is_computed_from(tmp_path: Path) -> None:
@@ -232,9 +234,8 @@ def test_an_input_whose_view_is_read_is_computed_from(tmp_path: Path) -> None:
     made = input_viewed()
     (tmp_path / "model.pte").write_bytes(made.buffer)
     np.save(tmp_path / "in.npy", made.runs[0].inputs[0].numpy())
-    words: list[str | Path] = [tmp_path / "model.pte", tmp_path / "in.npy", tmp_path / "python.npy"]
-    library = build_sdk("linux-x86_64").path / "lib/libslipway.so.1"
-    run([sys.executable, "-I", EXAMPLES / "run_once.py", library, *words])
+    install_package(tmp_path)
+    run([sys.executable, "-c", _FORWARD], cwd=tmp_path)
     np.testing.assert_array_equal(np.load(tmp_path / "python.npy"), made.runs[0].results[0].numpy())
 
 
@@ -247,9 +248,7 @@ def test_none_and_complex_numbers_go_in_and_come_out(tmp_path: Path) -> None:
 
     given = (torch.ones(2, dtype=torch.complex64) * 2j, None, torch.zeros(3))
     program = sound(made(lambda m, x, nothing, y: (x, nothing, y + 1)), given)
-    name = "libslipway.so.1"
-    package = shutil.copytree(ROOT / "runtime/bindings/python/slipway_runtime", tmp_path / "slipway_runtime")
-    shutil.copy(build_sdk("linux-x86_64").path / "lib" / name, package / name)
+    install_package(tmp_path)
     (tmp_path / "model.pte").write_bytes(program.buffer)
     run([sys.executable, "-c", _NONE], cwd=tmp_path)
 
@@ -303,6 +302,11 @@ def test_the_wheels_of_other_processors_compute_the_same(tmp_path: Path) -> None
         assert done.returncode == 0, done.stderr
         assert (folder / "wheel.bin").read_bytes() == want, name
         assert done.stdout.splitlines() == SAID
+        said, words = spoken(name, folder), ["speaker.pte", "ids.txt", "12"]
+        example = repr(str(EXAMPLES / "generate.py"))
+        script = f"import runpy, sys; sys.path.insert(0, 'site'); runpy.run_path({example}, run_name='__main__')"
+        done = ran([*argv[:-1], script, *words], cwd=folder)
+        assert (done.stdout.split(), done.stderr) == (said, "")
 
 
 @pytest.mark.parametrize(
@@ -339,6 +343,13 @@ def test_the_package_has_types(tmp_path: Path) -> None:
     assert 'has incompatible type "str"; expected "int"' in said[1]
 
 
+_FORWARD = """
+import numpy
+import slipway_runtime
+
+(found,) = slipway_runtime.load("model.pte").forward(numpy.load("in.npy"))
+numpy.save("python.npy", found)
+"""
 _NONE = """
 import numpy as np
 import slipway_runtime

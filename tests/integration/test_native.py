@@ -21,7 +21,7 @@ from core.formats.bundle import MANIFEST, SBOM, Native
 from core.paths import ROOT, cache_dir
 from tests.support.processes import descendants, gone, marked, ran
 from tests.unit.test_native import problems
-from toolchains.bundle import conan, conan_packages, lock, native
+from toolchains.bundle import conan, conan_packages, native
 from toolchains.debian import packages as debian
 from toolchains.targets import get_target
 
@@ -99,8 +99,8 @@ def test_ctrl_c_leaves_nothing_behind(native_packages: Callable[[str], Native], 
 
 
 def test_the_committed_lockfile_is_true() -> None:
-    """`python -m toolchains.bundle.lock` writes it again after a change of a recipe."""
-    assert lock.FILE.read_text(encoding="utf-8") == lock.current()
+    """`python -m toolchains.bundle.conan_packages` writes it again after a change of a recipe."""
+    assert conan_packages.LOCKED.read_text(encoding="utf-8") == conan_packages.current()
 
 
 def test_packages_made_elsewhere_serve_here(

@@ -1,4 +1,4 @@
-"""What the engine keeps from ONNX Runtime's XNNPACK provider, and what the provider would do with it."""
+"""Which models the engine keeps from ONNX Runtime's XNNPACK provider, and what the provider would do with it."""
 
 from __future__ import annotations
 

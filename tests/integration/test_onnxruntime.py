@@ -68,26 +68,21 @@ def host() -> Runner:
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small network: convolution, pool, softmax and matrix product for XNNPACK, the rest not."""
     ensure_onnx()
-    import onnx
-    from onnx import helper, numpy_helper
+    from tests.support.onnx_graph import Graph
 
-    random = np.random.default_rng(0)
-    shapes = {"w": (8, 3, 3, 3), "b": (8,), "m": (8, 5)}
-    weights = [numpy_helper.from_array(random.standard_normal(s).astype("float32"), n) for n, s in shapes.items()]
-    nodes = [
-        helper.make_node("Conv", ["x", "w", "b"], ["c"], name="conv", pads=[1, 1, 1, 1]),
-        helper.make_node("Relu", ["c"], ["r"], name="relu"),
-        helper.make_node("MaxPool", ["r"], ["p"], name="pool", kernel_shape=[2, 2], strides=[2, 2]),
-        helper.make_node("GlobalAveragePool", ["p"], ["a"], name="mean"),
-        helper.make_node("Flatten", ["a"], ["f"], name="flat"),
-        helper.make_node("MatMul", ["f", "m"], ["l"], name="product"),
-        helper.make_node("Softmax", ["l"], ["y"], name="softmax", axis=-1),
-    ]
-    ends = [helper.make_tensor_value_info(n, 1, s) for n, s in (("x", [1, 3, 8, 8]), ("y", [1, 5]))]
-    graph = helper.make_graph(nodes, "small", ends[:1], ends[1:], weights)
-    file = tmp_path_factory.mktemp("onnx") / "small.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), file)
-    np.save(file.with_suffix(".npy"), random.standard_normal((1, 3, 8, 8)).astype("float32"))
+    net = Graph("small", 17)
+    value = net.node("Conv", net.input(1, 3, 8, 8), net.weights(8, 3, 3, 3), net.weights(8), pads=[1, 1, 1, 1])
+    value = net.node("MaxPool", net.node("Relu", value), kernel_shape=[2, 2], strides=[2, 2])
+    value = net.node("Flatten", net.node("GlobalAveragePool", value))
+    value = net.node("Softmax", net.node("MatMul", value, net.weights(8, 5)), axis=-1)
+    return saved(net.model(value), tmp_path_factory.mktemp("onnx") / "small.onnx", [1, 3, 8, 8])
+
+
+def saved(made: Any, file: Path, shape: list[int], number: float | None = None) -> Path:
+    """The model in ``file``, and its input beside it: one number everywhere, or random ones."""
+    file.write_bytes(made.SerializeToString())
+    values = np.random.default_rng(0).standard_normal(shape) if number is None else np.full(shape, number)
+    np.save(file.with_suffix(".npy"), values.astype("float32"))
     return file
 
 
@@ -118,7 +113,7 @@ def test_both_providers_agree_with_each_other_and_with_the_published_runtime(
         assert taken == ({"Conv", "MaxPool", "MatMul", "Softmax"} if provider == "xnnpack" else set())
         assert "Flatten" in operators(outcome, "CPUExecutionProvider")
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-    (wanted,) = session.run(None, {"x": np.load(given)})
+    (wanted,) = session.run(None, {session.get_inputs()[0].name: np.load(given)})
     for values in found.values():
         np.testing.assert_allclose(values, wanted, rtol=1e-4, atol=1e-6)
 
@@ -127,43 +122,23 @@ def test_both_providers_agree_with_each_other_and_with_the_published_runtime(
 def large(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
     """A product of the largest 8-bit numbers, and its result: pairs of their products are more than 16 bits hold."""
     ensure_onnx()
-    import onnx
-    from onnx import helper, numpy_helper
+    from tests.support.onnx_graph import Graph
 
     form, _, kind = request.param.partition(" ")
-    largest = np.iinfo(kind).max
-    exact = 64 * int(largest) * 127
-    weights = [
-        numpy_helper.from_array(np.asarray(values), name)
-        for name, values in {
-            "one": np.float32(1),
-            "zero": np.dtype(kind).type(0),
-            "signed": np.int8(0),
-            "step": np.float32(exact / 100),
-            "m": np.full((64, 8), 127, np.int8),
-        }.items()
-    ]
-    quantize = helper.make_node("QuantizeLinear", ["x", "one", "zero"], ["q"])
+    largest = int(np.iinfo(kind).max)
+    exact = 64 * largest * 127
+    net = Graph("large", 17)
+    one, signed = net.step(1, dtype=np.dtype(kind).type), net.step(1)
+    weights = net.constant(np.full((64, 8), 127, np.int8))
+    value = net.node("QuantizeLinear", net.input(1, 64), *one)
     if form == "QDQ":
-        nodes = [
-            quantize,
-            helper.make_node("DequantizeLinear", ["q", "one", "zero"], ["d"]),
-            helper.make_node("DequantizeLinear", ["m", "one", "signed"], ["w"]),
-            helper.make_node("MatMul", ["d", "w"], ["y"]),
-        ]
+        back = [net.node("DequantizeLinear", *each) for each in ((value, *one), (weights, *signed))]
+        value = net.node("MatMul", *back)
     else:
-        inputs = ["q", "one", "zero", "m", "one", "signed", "step", "zero"]
-        nodes = [
-            quantize,
-            helper.make_node("QLinearMatMul", inputs, ["p"]),
-            helper.make_node("DequantizeLinear", ["p", "step", "zero"], ["y"]),
-        ]
-    ends = [helper.make_tensor_value_info(n, 1, s) for n, s in (("x", [1, 64]), ("y", [1, 8]))]
-    graph = helper.make_graph(nodes, "large", ends[:1], ends[1:], weights)
-    file = tmp_path_factory.mktemp("large") / "large.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), file)
-    np.save(file.with_suffix(".npy"), np.full((1, 64), largest, np.float32))
-    return file, exact
+        step = net.step(exact / 100, dtype=np.dtype(kind).type)
+        value = net.node("QLinearMatMul", value, *one, weights, *signed, *step)
+        value = net.node("DequantizeLinear", value, *step)
+    return saved(net.model(value), tmp_path_factory.mktemp("large") / "large.onnx", [1, 64], largest), exact
 
 
 @pytest.mark.parametrize("provider", ["xnnpack", "cpu"])
@@ -187,7 +162,7 @@ def test_so_are_those_of_the_reference(large: tuple[Path, float], tmp_path: Path
     }  # fmt: skip
     emulator = emulators.user_argv(get_target("linux-x86_64"), "Haswell")
     done = subprocess.run(
-        [*emulator, sys.executable, "-m", "models.onnx.hostrun"], input=json.dumps(request) + "\n",
+        [*emulator, sys.executable, "-m", "models.onnx.host"], input=json.dumps(request) + "\n",
         check=True, capture_output=True, text=True, timeout=300, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert "error" not in json.loads(done.stdout), done.stdout
@@ -276,7 +251,8 @@ def test_what_the_provider_refuses_runs_on_the_other_one_that_is_advised(host: R
     import onnx
 
     changed, file = onnx.load(model), model.with_name("both.onnx")
-    changed.graph.output.append(onnx.helper.make_tensor_value_info("c", 1, [1, 8, 8, 8]))
+    convolution = changed.graph.node[0].output[0]
+    changed.graph.output.append(onnx.helper.make_tensor_value_info(convolution, 1, [1, 8, 8, 8]))
     onnx.save(changed, file)
     codes = [host(f"--model_path={file}", word).code for word in ("--provider=cpu", "--provider=xnnpack")]
     refused = host(f"--model_path={file}", "--trust_provider")

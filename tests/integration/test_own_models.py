@@ -298,7 +298,6 @@ def test_an_own_quantizer(exported: Exporter) -> None:
     program = exported("plain", "qs8", quantizer=f"{FILE}:quantizer")
     assert program.quantization.skipped == ()
     assert program.delegates == 1
-    assert program.size != exported("plain", "qs8", per_tensor=True).size
     with pytest.raises(ExportError, match="gave tuple, not a quantizer"):
         exported("plain", "qs8", quantizer=f"{FILE}:plain")
     with pytest.raises(ExportError, match="Static quantization failed") as caught:
@@ -307,7 +306,7 @@ def test_an_own_quantizer(exported: Exporter) -> None:
 
 
 def test_four_bits_for_each_channel_and_other_groups(exported: Exporter) -> None:
-    eight, four = exported("plain", "qd8_qc8w"), exported("plain", "qd8_qc8w", bits=4)
+    eight, four = exported("plain", "qd8_qc8w"), exported("plain", "qd8_qc8w", layers="*:int4")
     blocks, larger = exported("plain", "qd8_qb4w"), exported("plain", "qd8_qb4w", group=64)
     # Of 64 input features a group of 64 is a whole channel.
     assert four.size == larger.size < blocks.size < eight.size

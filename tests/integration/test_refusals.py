@@ -73,28 +73,6 @@ def test_values_of_seven_dimensions_are_outside_and_those_of_six_inside(tmp_path
     assert program.agreement.max_abs <= program.agreement.limit
 
 
-def test_a_bias_that_layers_of_other_scales_share_is_read_inside_by_the_first() -> None:
-    import torch
-
-    from models.lowering.refusals import _reads_packed
-
-    graph = torch.fx.Graph()
-    x, weight, bias = map(graph.placeholder, ("x", "weight", "bias"))
-
-    def call(name: str, *given: Any) -> Any:
-        def target(*_: Any) -> None: ...
-
-        target.__name__ = name
-        return graph.call_function(target, given)
-
-    def layer(scale: float) -> Any:
-        given = call("quantized_decomposed.dequantize_per_tensor.default", x, scale, 0) if scale else x
-        return call("aten.convolution.default", given, weight, bias, [1], [0], [1], False, [0], 1)
-
-    layers = [layer(scale) for scale in (0.1, 0.1, 0.2, 0.0)]
-    assert [_reads_packed(one) for one in layers] == ["", "", "bias", "bias"]
-
-
 def test_a_record_that_upstream_cannot_write_costs_the_record_alone(tmp_path: Path) -> None:
     path = export(f"{FIXTURE}:choosing", out=tmp_path)
     program = load_program(path)

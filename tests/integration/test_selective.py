@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,7 @@ import numpy
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from core.errors import MissingOperatorError
 from core.formats.bundle import RUNNER, SBOM
-from core.paths import ROOT
 from models.export import export
 from tests.integration.test_runner import programs
 from tests.support.processes import ran
@@ -94,31 +91,3 @@ def test_a_delegates_kernels_are_linked_for_its_types_only(tmp_path: Path) -> No
     assert (code, refused["error"]["names"]) == (4, described["missing_operators"])
     assert described["missing_operators"] == ["xnnpack::f32_layers"]
     assert "--ops-from" in refused["error"]["fix"]
-
-
-def test_deploy_refuses_what_it_lacks_before_anything_is_uploaded(programs: Path, tmp_path: Path) -> None:
-    builder.build("linux-x86_64", "lean", selection=select(["portable"], OPERATORS, []))
-    devices = tmp_path / "devices.toml"
-    devices.write_text(
-        f'[here]\ntransport = "local"\ntarget = "linux-x86_64"\nroot = "{tmp_path}/device"\n', encoding="utf-8"
-    )
-
-    def deploy(program: str, *words: str) -> tuple[int, dict[str, Any]]:
-        argv = [str(ROOT / "inv"), "deploy", "--device", "here", "--bundle", "lean-portable", "--json", *words]
-        done = ran(
-            [*argv, "--model", str(programs / f"{program}.pte")],
-            timeout=120,
-            env={**os.environ, "SLIPWAY_DEVICES_FILE": str(devices)},
-        )
-        return done.returncode, json.loads(done.stdout)
-
-    code, refused = deploy("numbers")
-    lacking = set(refused["names"])
-    assert (code, refused["error"]) == (MissingOperatorError.exit_code, MissingOperatorError.kind)
-    assert {"aten::add.out", "aten::mul.out"} <= lacking
-    assert "--ops-from" in refused["try"]
-    bundles = tmp_path / "device" / "bundles"
-    assert not bundles.is_dir() or not list(bundles.iterdir())
-    code, done = deploy("portable", "--inputs", str(programs / "portable.in0.npy"))
-    assert (code, done["bundle"]["engine"]) == (0, "lean")
-    assert list(bundles.iterdir())

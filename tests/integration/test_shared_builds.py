@@ -1,4 +1,4 @@
-"""What builds share: ccache's results here, through Redis and HTTP; a Conan server's packages, and one Conan home."""
+"""What builds share: ccache's results here, through Redis and HTTP, and one Conan home."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from core.paths import ROOT, cache_dir
-from tests.support.conan_homes import PASSWORD, USER, server, serving
+from tests.support.conan_homes import serving
 from tests.support.processes import ran, reserved
 from toolchains.bundle import conan, conan_packages
 from toolchains.compilers import ccache, zig
@@ -44,12 +44,6 @@ def redis(tmp_path: Path) -> Iterator[str]:
     argv = [*own_loader_argv(root, "usr/bin/redis-server"), *words]
     with serving(argv, port, tmp_path):
         yield f"redis://127.0.0.1:{port}"
-
-
-@pytest.fixture
-def conan_server(tmp_path: Path) -> Iterator[str]:
-    with server(tmp_path / "server") as url:
-        yield url
 
 
 class Machine:
@@ -84,23 +78,6 @@ def test_what_one_machine_compiled_another_takes_from_redis(redis: str, tmp_path
     assert hits == 0
     assert compiled >= 5
     assert reused(Machine(tmp_path / "other-machine", SLIPWAY_CCACHE_REMOTE=redis).build()) == (compiled, compiled)
-
-
-@pytest.mark.long  # they compile a package four times; CI: the words and variables, in tests/unit/test_native.py
-def test_packages_come_from_a_conan_server(conan_server: str, tmp_path: Path) -> None:
-    login = {"CONAN_LOGIN_USERNAME": USER, "CONAN_PASSWORD": PASSWORD}
-    one = Machine(
-        tmp_path / "one", SLIPWAY_CONAN_REMOTE=conan_server, SLIPWAY_CONAN_UPLOAD="on", SLIPWAY_CCACHE="off", **login
-    )
-    said = one.build()
-    assert "Building from source pthreadpool/" in said
-    other = Machine(tmp_path / "other-machine", SLIPWAY_CONAN_REMOTE=conan_server, SLIPWAY_CCACHE="off")
-    said = other.build()
-    assert "Building from source" not in said
-    argv = [sys.executable, "-m", "conans.conan", "list", "pthreadpool/*:*", "-r=slipway-shared", "--format=json"]
-    env = {**os.environ, "CONAN_HOME": str(other.cache / "conan")}
-    listed = subprocess.run(argv, env=env, capture_output=True, text=True, check=True).stdout
-    assert '"packages"' in listed
 
 
 TARGET = get_target("linux-x86_64")

@@ -31,8 +31,6 @@ from models.lowering import shortcuts
 from tests.support.builds import lean
 from tests.support.deploying import bench, root
 from tests.support.processes import ran
-from toolchains.emulation import emulators
-from toolchains.targets import get_target
 
 __all__ = ["bench", "lean", "root"]
 
@@ -215,17 +213,6 @@ def test_another_build_of_the_runner(case: Case, tmp_path: Path) -> None:
     time.sleep(TICK)
     case.runner = other
     case.again("it was another runner's")
-
-
-def test_another_processor(case: Case) -> None:
-    prefix = tuple(emulators.user_argv(get_target("linux-x86_64"), "Nehalem"))
-    plain = case.run(prefix=prefix, cached=False)
-    first = case.run(prefix=prefix)
-    assert "it was made for another processor" in first["weights"]["cache"]["why"]
-    second = case.run(prefix=prefix)
-    assert second["weights"]["packed"] == 0, second["weights"]
-    assert _sums(plain) == _sums(first) == _sums(second)
-    case.again("it was made for another processor")
 
 
 def test_damage_is_noticed(case: Case) -> None:

@@ -1,4 +1,4 @@
-"""Windows over SSH: the agent in place of sh, started through cmd, and a whole deploy; and the runner by itself."""
+"""Windows over SSH: whole deploys by batch files; and the runner by itself."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,21 +15,19 @@ from typing import Any
 
 import pytest
 
-from core.errors import DeadlineError, DeviceBusyError, RootError, TransferError
-from core.files import sha256_file
+from core.errors import DeadlineError, NotSupportedError, RunError, TransferError, UnreachableError
 from core.formats.bundle import RUNNER, Bundle
 from core.formats.program import load_program
 from core.paths import ROOT
 from deploy.devices.facts import choose_target
 from deploy.devices.inventory import Device
 from deploy.run.connect import open_device
+from deploy.run.events import Event
 from deploy.run.execute import execute
 from deploy.run.pipeline import deploy
 from deploy.run.settings import Settings
-from deploy.store import gc
-from deploy.store.store import Blob, Store
-from deploy.transport.base import run
 from deploy.transport.deadline import Deadline
+from deploy.transport.ssh.windows import WindowsTransport
 from deploy.upkeep.upkeep import verify
 from tests.faults.server import USER, Sftp, serve
 from tests.faults.server import Device as Server
@@ -42,23 +41,19 @@ __all__ = ["program"]
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
-# What is real of the device: the SSH protocol, cmd as the login's shell, the agent as a Windows program, Windows' rules
-# for files that are open, jobs, and the server process that all of its programs share: asyncssh stands before Wine's
-# own cmd and Wine's disk. What is not: sshd.exe, NTFS, and PowerShell.
+# What is real of the device: the SSH protocol, cmd as the login's shell, Windows' rules for files that are open, and
+# the server process that all of its programs share: asyncssh stands before Wine's own cmd and Wine's disk. What is
+# not: sshd.exe, NTFS, and PowerShell.
 VERSION = "OpenSSH_for_Windows_9.5"
 _HOME = "drive_c/users/wine"
 _ENTER = ("nsenter", "--user", "--preserve-credentials", "--mount", "--pid", "--target")
 
 
 class _Files(Sftp):
-    """Paths as OpenSSH for Windows has them: /C:/Users/wine/x, or below the login's folder."""
+    """Paths below the login's folder."""
 
     def map_path(self, path: bytes) -> bytes:
         """The file here."""
-        disk = os.fsencode(self._device.home.parents[1])
-        text = path.decode()
-        if text[:3].upper() == "/C:":
-            return disk + text[3:].encode()
         return os.fsencode(self._device.home) + b"/" + path
 
 
@@ -107,9 +102,6 @@ def _child(parent: int) -> str:
     raise AssertionError("Wine's server did not start")
 
 
-CMD = "/C:/windows/system32/cmd.exe"
-
-
 @pytest.fixture(scope="module")
 def bundle() -> Bundle:
     return build("windows-x86_64", "lean")
@@ -122,139 +114,84 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture
-def root(server: Server, request: pytest.FixtureRequest) -> Path:
-    """The device's root, as this machine sees it."""
-    return server.home / "roots" / str(request.node.name)
-
-
-@pytest.fixture
-def device(server: Server, request: pytest.FixtureRequest) -> Device:
+def device(server: Server) -> Device:
     return Device(
         name="pc", transport="ssh", host="127.0.0.1", port=server.port, user=USER, key=server.client_key,
         known_hosts=server.known_hosts, target="windows-x86_64", timeout=300.0,
-        root=f"C:/users/wine/roots/{request.node.name}",
     )  # fmt: skip
 
 
-def soon() -> Deadline:
-    return Deadline.after(120)
+ONE = Settings(num_executions=1, warmup=0, retries=0)
+LONG = Settings(num_executions=1_000_000, warmup=1_000_000, retries=0)
+"""More than a minute."""
 
 
-def where(device: Device) -> str:
-    """The absolute root, as a device reports it."""
-    return f"/{device.root}"
+def left(server: Server) -> list[str]:
+    """What is in Slipway's folder there, but its batch file."""
+    return [file.name for file in (server.home / ".slipway").iterdir() if file.suffix != ".cmd"]
 
 
-def blob(file: Path, size: int = 300_000) -> Blob:
-    file.write_bytes(os.urandom(size))
-    return Blob(file, sha256_file(file), size)
+def test_whole_deploys(device: Device, server: Server, bundle: Bundle, program: Path, dist: Path) -> None:
+    for _ in range(2):
+        result = deploy(device, bundle, program, Settings(num_executions=2, warmup=0), listeners=[])
+        result.check()
+        assert (result.facts.system, result.facts.machine) == ("Windows", "x86_64")
+        assert choose_target(result.facts) == "windows-x86_64"
+        assert set(bundle.manifest.needs.libraries) <= set(result.facts.libraries)
+        assert result.upload.bytes > (program / "model.pte").stat().st_size
+        assert left(server) == []
 
 
-def test_a_whole_deploy(device: Device, root: Path, bundle: Bundle, program: Path, dist: Path) -> None:
-    settings = Settings(num_executions=2, warmup=0)
-    first = deploy(device, bundle, program, settings, listeners=[])
-    first.check()
-    assert (first.facts.system, first.facts.machine) == ("Windows", "x86_64")
-    assert choose_target(first.facts) == "windows-x86_64"
-    assert "sse2" in first.facts.cpu_features
-    assert not list((root / "runs").iterdir())
-    again = deploy(device, bundle, program, settings, listeners=[])
-    again.check()
-    assert again.verified is not None
-    assert (again.upload.bytes, again.verified.bundle.how) == (0, "unchanged")
-    assert again.verified.program.how != "digest now"  # the runner computes it if that costs little
-    # A byte that changes on the device is found: its file's times are others.
-    stored = root / "bundles" / first.bundle.digest / f"{RUNNER}.exe"
-    data = bytearray(stored.read_bytes())
-    data[-1] ^= 1
-    stored.write_bytes(data)
-    mended = deploy(device, bundle, program, settings, listeners=[])
-    mended.check()
-    assert mended.verified is not None
-    assert mended.verified.replaced == ("pte_runner.exe",)
-    assert verify(device).damaged == ()
-
-
-def test_any_program_with_its_words_streams_and_status(device: Device, bundle: Bundle) -> None:
-    runner = bundle.path / f"{RUNNER}.exe"
-    done = execute(device, runner, ["--capabilities", "--json"], timeout=200)
-    assert (done.code, b'"lean"' in done.stdout) == (0, True)
-    done = execute(device, runner, ['--model_path=it\'s "not" thére\\', "--json"], timeout=200)
-    assert done.code == 3
-    assert 'it\'s \\"not\\" thére' in done.stdout.decode()
-
-
-def test_the_store(device: Device, root: Path, tmp_path: Path) -> None:
-    with (
-        open_device(device) as transport,
-        Store(transport, where(device)) as store,
-        Store(transport, where(device)) as two,
-    ):
-        facts, kind, nothing = store.ask([], None, soon())
-        assert (kind, nothing) == ("absent", None)
-        assert facts.root == where(device)
-        assert store.open([], soon(), make=True) is not None
-        assert two.ask([], None, soon())[1] == "busy"
-        with pytest.raises(DeviceBusyError, match="process"):
-            two.open([], soon())
-        blobs = [blob(tmp_path / name) for name in ("a", "b c", "d'e")]
-        part = root / f"incoming/{blobs[0].sha256}.0badcafe-1-01234567.part"
-        part.write_bytes(blobs[0].source.read_bytes()[:100_000])
-        assert store.survey([], soon()).stale == (f"incoming/{part.name}",)
-        moved: list[int] = []
-        assert store.upload(blobs, moved.append, soon()) == 100_000
-        files = {f"bin/x {index}": each for index, each in enumerate(blobs)}
-        looks = store.arrange("bundles/abc", files, soon())
-        assert set(looks) == {f"bundles/abc/{name}" for name in files}
-        assert {digest for digest, _ in store.verify(looks, soon()).values()} == {each.sha256 for each in blobs}
-        store.flip("k-e", "abc", soon())
-        assert store.survey([], soon()).current == {"k-e": "abc"}
-        left = gc.collect(transport, store, soon(), max_bytes=0, max_days=30, in_use=set())
-        assert left is not None
-        store.discard(["../escape", "store/..", "bundles/abc"], soon())
-        assert not (root / "bundles/abc").exists()
-    with open_device(device) as transport, Store(transport, where(device)) as store:
-        assert store.open([], soon()) is not None  # it was given back
-
-
-def test_what_arrives_damaged_is_not_kept(device: Device, server: Server, root: Path, tmp_path: Path) -> None:
-    with open_device(device) as transport, Store(transport, where(device)) as store:
-        assert store.open([], soon(), make=True) is not None
-        server.faults.wrote, server.faults.corrupt_at = 0, 1000
-        try:
-            with pytest.raises(TransferError, match="arrived damaged"):
-                store.upload([blob(tmp_path / "a")], lambda _: None, soon())
-        finally:
-            server.faults.corrupt_at = -1
-        assert not list((root / "store").iterdir())
-
-
-def test_a_program_ends_with_its_time_and_with_its_connection(device: Device, server: Server) -> None:
+def test_an_error_of_the_runner_comes_back_as_it_says_it(
+    device: Device, server: Server, bundle: Bundle, program: Path, dist: Path
+) -> None:
     with open_device(device) as transport:
-        begun = time.monotonic()
-        with pytest.raises(DeadlineError):
-            run(transport, [CMD, "/c", "for /l %i in (0,0,1) do @rem"], deadline=Deadline.after(4))
-        assert time.monotonic() - begun < 60
-        done = run(transport, [CMD, "/c", "exit 7"], deadline=soon(), check=False)
-        assert done.code == 7
-    with open_device(device) as transport, Store(transport, where(device)) as store:
-        assert store.open([], soon(), make=True) is not None
-        server.cut()
-    with open_device(device) as transport, Store(transport, where(device)) as store:
-        assert store.open([], soon(), wait=60) is not None  # its holder ended with the connection
+        assert isinstance(transport, WindowsTransport)
+        with transport.opened((), Deadline.after(60)), pytest.raises(NotSupportedError, match="quote"):
+            transport.call(["a.exe", 'a "b"'], Deadline.after(60), "running")
+    with pytest.raises(RunError, match="does not know one of its arguments") as caught:
+        deploy(device, bundle, program, ONE.model_copy(update={"num_executions": 1_000_000_000}), listeners=[])
+    assert "a whole number from 1 to 1000000" in caught.value.cause
+    assert left(server) == []
 
 
-def test_somebody_elses_folder_is_refused(device: Device, root: Path) -> None:
-    root.mkdir(parents=True)
-    (root / "thesis.doc").write_text("x")
-    with open_device(device) as transport, Store(transport, where(device)) as store:
-        with pytest.raises(RootError, match=r"thesis\.doc|not Slipway's"):
-            store.open([], soon(), make=True)
-        assert (root / "thesis.doc").read_text() == "x"
-        (root / "thesis.doc").unlink()
-        root.chmod(0o777)
-        with pytest.raises(RootError, match="others may write"):
-            store.open([], soon(), make=True)
+def test_what_arrives_damaged_is_not_run(
+    device: Device, server: Server, bundle: Bundle, program: Path, dist: Path
+) -> None:
+    server.faults.wrote, server.faults.corrupt_at = 0, 200_000
+    try:
+        with pytest.raises(TransferError, match="arrived damaged"):
+            deploy(device, bundle, program, ONE, listeners=[])
+    finally:
+        server.faults.corrupt_at = -1
+    assert left(server) == []
+
+
+def test_a_run_ends_with_its_time(device: Device, server: Server, bundle: Bundle, program: Path, dist: Path) -> None:
+    with pytest.raises(DeadlineError):
+        deploy(device, bundle, program, LONG.model_copy(update={"timeout": 20.0}), listeners=[])
+    assert left(server) == []  # its program is no longer there: Windows would not remove its file
+
+
+def test_what_a_broken_connection_leaves_the_next_deploy_removes(
+    device: Device, server: Server, bundle: Bundle, program: Path, dist: Path
+) -> None:
+    def cut(event: Event) -> None:
+        if (event.step, event.kind) == ("run", "start"):
+            threading.Timer(3, server.cut).start()
+
+    with pytest.raises(UnreachableError):
+        deploy(device, bundle, program, LONG, listeners=[cut])
+    assert left(server)
+    deploy(device, bundle, program, ONE, listeners=[]).check()
+    assert left(server) == []
+
+
+def test_what_needs_a_store_is_refused(device: Device, bundle: Bundle) -> None:
+    with pytest.raises(NotSupportedError, match="no POSIX shell"):
+        execute(device, bundle.path / f"{RUNNER}.exe", ["--help"])
+    with pytest.raises(NotSupportedError, match="nothing is kept there"):
+        verify(device)
 
 
 def test_the_front_door_on_windows_names_the_way_in(server: Server) -> None:

@@ -22,14 +22,14 @@ from core.errors import ExportError
 from core.files import locked, new_folder, sha256_bytes, sha256_file
 from core.formats.bundle import RUNNER, Bundle
 from core.paths import ROOT, cache_dir
+from models import warm as exporter
 from models.export import export
 from models.reference.host import Host
 from models.request import versions
-from models.warm import client
 from toolchains.bundle.builder import build
 from toolchains.targets import host_target
-from verify.suite.inputs import tracked
-from verify.suite.shared import native
+from verify.suite.ahead import native
+from verify.suite.passed import tracked
 
 
 def _copy(folder: Path, dist: Path) -> Path:
@@ -114,7 +114,7 @@ def warm() -> Iterator[dict[str, str]]:
     try:
         yield {"SLIPWAY_WARM": "yes"}
     finally:
-        for socket in client.home().glob(f"*/{client.SOCKET}"):
+        for socket in exporter.home().glob(f"*/{exporter.SOCKET}"):
             socket.unlink(missing_ok=True)  # without it an exporter ends, see test_warm.py
 
 

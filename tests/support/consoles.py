@@ -61,7 +61,7 @@ ELSEWHERE = (
     ("build.md", "conan ", "tests/integration/test_conan_package.py"),
     ("build.md", "export SLIPWAY_DEBIAN_MIRROR", "it takes a mirror; tests/integration/test_hosts.py"),
     ("build.md", "export ", "it takes a server; tests/integration/test_shared_builds.py has one"),
-    ("build.md", "python -m toolchains.debian.pins", "it asks Debian's server; tests/unit/test_debian.py"),
+    ("build.md", "python -m toolchains.debian.fetch_source pins", "it asks Debian's server; tests/unit/test_debian.py"),
     ("build.md", "ANDROID_NDK_HOME=", "it takes Google's NDK; tests/integration/test_toolchain.py"),
     ("embedding.md", "ANDROID_NDK_HOME=", "it takes Google's NDK; tests/integration/test_java.py"),
     ("embedding.md", "conan ", "tests/integration/test_conan_package.py"),

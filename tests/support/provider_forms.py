@@ -22,7 +22,7 @@ from deploy.run.needs import runner_here
 from tests.support.onnx_graph import Graph
 
 XNNPACK, CPU = "XnnpackExecutionProvider", "CPUExecutionProvider"
-_KEPT = " kept from the XNNPACK provider: "
+_KEPT = "the model was kept from the XNNPACK provider: "
 Make = Callable[[Graph], Any]
 
 
@@ -64,7 +64,7 @@ class Run:
     failure: str = ""
     """Why there are no outputs."""
     kept: tuple[str, ...] = ()
-    """Hints that name nodes which the bundle keeps from the XNNPACK provider."""
+    """Hints that say why the bundle keeps the model from the XNNPACK provider."""
 
 
 def execute(bundle: Bundle, model: Any, folder: Path, *flags: str) -> Run:
@@ -86,7 +86,7 @@ def execute(bundle: Bundle, model: Any, folder: Path, *flags: str) -> Run:
     return Run(
         tuple(np.load(folder / Path(one["file"]).name) for one in answer["outputs"]),
         tuple((node["operator"].rpartition(":")[2], node["provider"]) for node in answer["placement"]["nodes"]),
-        kept=tuple(hint for hint in answer["placement"]["hints"] if _KEPT in hint),
+        kept=tuple(hint for hint in answer["placement"]["hints"] if hint.startswith(_KEPT)),
     )
 
 
@@ -160,7 +160,7 @@ def _clip(*limits: float | None) -> Make:
 
 
 def _whole(g: Graph) -> tuple[str, ...]:
-    """A Softmax that the provider crashes on, and that has no constant to withhold."""
+    """a Softmax that the provider crashes on."""
     return (
         g.node("Softmax", g.input(2, "n", 10), axis=1),
         g.node("Relu", g.node("Conv", g.input(*_IMAGE), g.weights(8, 8, 3, 3), **_CONV)),
@@ -201,8 +201,6 @@ FORMS = (
     # What the provider's documentation has, and what this version does wrong of it.
     Form("conv", "Conv", True, _plain("Conv", *_IMAGE, weights=[(8, 8, 3, 3), (8,)], **_CONV)),
     Form("conv-given-weights", "Conv", False, _given("Conv", _IMAGE, (8, 8, 3, 3), **_CONV)),
-    Form("conv-given-bias", "Conv", False,
-         lambda g: g.node("Conv", g.input(*_IMAGE), g.weights(8, 8, 3, 3), g.input(8), **_CONV)),
     Form("averagepool-counted", "AveragePool", False,
          _plain("AveragePool", *_IMAGE, kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1)),
     Form("gemm", "Gemm", True, _plain("Gemm", 4, 16, weights=[(24, 16), (24,)], transB=1)),
@@ -213,7 +211,6 @@ FORMS = (
          _plain("Gemm", 16, 4, weights=[(16, 24), (24,)], transA=1), trusted=False),
     Form("gemm-matrix-c", "Gemm", False, _plain("Gemm", 24, 16, weights=[(16, 24), (24, 24)]), trusted=False),
     Form("gemm-alpha", "Gemm", False, _plain("Gemm", 4, 16, weights=[(16, 24), (24,)], alpha=0.5)),
-    Form("matmul-given-b", "MatMul", False, _given("MatMul", (4, 16), (16, 24))),
     Form("softmax", "Softmax", True, _plain("Softmax", 2, 6, 10, axis=-1)),
     Form("softmax-12-sizes", "Softmax", False, _plain("Softmax", 2, "n", 10, axis=1), 12, trusted=False),
     Form("resize", "Resize", True, lambda g: _resize(g, 1, 8, 12, 12)),
@@ -221,9 +218,6 @@ FORMS = (
     Form("q-conv", "QLinearConv", True, _convolution("Conv", np.int8, np.int8), near=0.1001),
     Form("q-conv-as-it-stands", "QLinearConv", False, _as_it_stands),
     # A DequantizeLinear of a constant stays: what it gives is constant only within a quantized operator.
-    Form("conv-dq-weights", "Conv", False,
-         lambda g: g.node("Conv", g.input(*_IMAGE), _weights(g, 8, 8, 3, 3), **_CONV)),
-    Form("matmul-dq-weights", "MatMul", False, lambda g: g.node("MatMul", g.input(4, 16), _weights(g, 16, 24))),
     Form("gemm-dq-weights", "Gemm", False, lambda g: g.node("Gemm", g.input(4, 16), _weights(g, 16, 24))),
     Form("random-weights", "MatMul", False,
          lambda g: g.node("MatMul", g.input(4, 16), g.node("RandomUniformLike", g.weights(16, 24), low=0.5, high=0.5))),
@@ -233,86 +227,43 @@ FORMS = (
     Form("softmax-last-size", "Softmax", False, _plain("Softmax", 2, 6, "n", axis=-1)),
     Form("softmax-middle-size", "Softmax", True, _plain("Softmax", 2, "n", 6, axis=-1)),
     Form("softmax-12-batch", "Softmax", True, _plain("Softmax", "n", 6, 10, axis=1), 12),
-    Form("softmax-12-batch-last-axis", "Softmax", True, _plain("Softmax", "n", 6, 10, axis=-1), 12),
     Form("softmax-12-last-size", "Softmax", False, _plain("Softmax", 2, 6, "n", axis=1), 12, trusted=False),
-    Form("gemm-no-c-rows", "Gemm", False, _plain("Gemm", "r", 16, weights=[(16, 24)]), trusted=False),
     Form("matmul-rows-add", "Gemm", False, _matmul_add, trusted=False),
     # Ranks.
-    Form("conv-1d-width", "Conv", False, _plain("Conv", 1, 8, "w", weights=[(8, 8, 3)], kernel_shape=[3])),
     Form("convtranspose-1d", "ConvTranspose", True,
          _plain("ConvTranspose", 1, 8, 16, weights=[(8, 8, 3)], kernel_shape=[3])),
-    Form("convtranspose-3d", "ConvTranspose", False,
-         _plain("ConvTranspose", 1, 4, 6, 8, 8, weights=[(4, 4, 3, 3, 3)], kernel_shape=[3, 3, 3])),
     Form("matmul-a-vector", "MatMul", False, _plain("MatMul", 64, weights=[(64, 64)]), trusted=False, luck=True),
     Form("matmul-b-vector", "MatMul", True, _plain("MatMul", 4, 16, weights=[(16,)])),
     Form("matmul-vectors", "MatMul", False, _plain("MatMul", 4096, weights=[(4096,)]), trusted=False),
-    Form("matmul-small-vectors", "MatMul", False, _plain("MatMul", 16, weights=[(16,)])),
-    Form("matmul-b-3d", "MatMul", False, _plain("MatMul", 4, 16, weights=[(2, 16, 5)])),
     # C of a Gemm.
     Form("gemm-c-rows-of-b", "Gemm", False, _plain("Gemm", 4, 1, weights=[(1, 24), (1,)]), trusted=False),
     Form("gemm-c-scalar", "Gemm", False, _plain("Gemm", 4, 16, weights=[(16, 24), ()]), trusted=False),
     Form("gemm-c-square", "Gemm", True, _plain("Gemm", 4, 16, weights=[(16, 16), (16,)])),
-    Form("gemm-no-c-alpha", "Gemm", False, _plain("Gemm", 4, 16, weights=[(16, 24)], alpha=0.5)),
     # Attributes and operator sets.
-    Form("conv-same-lower", "Conv", False,
-         _plain("Conv", *_IMAGE, weights=[(8, 8, 3, 3)], kernel_shape=[3, 3], auto_pad="SAME_LOWER")),
-    Form("conv-same-upper", "Conv", True,
-         _plain("Conv", *_IMAGE, weights=[(8, 8, 3, 3)], kernel_shape=[3, 3], auto_pad="SAME_UPPER")),
-    Form("averagepool-dilated", "AveragePool", False, _plain("AveragePool", *_IMAGE, dilations=[2, 2], **_POOL), 19),
-    Form("maxpool-dilated", "MaxPool", True, _plain("MaxPool", *_IMAGE, dilations=[2, 2], **_POOL)),
-    Form("conv-10", "Conv", False, _plain("Conv", *_IMAGE, weights=[(8, 8, 3, 3)], **_CONV), 10),
-    Form("convtranspose-10", "ConvTranspose", False,
-         _plain("ConvTranspose", *_IMAGE, weights=[(8, 8, 3, 3)], **_CONV), 10),
-    Form("maxpool-10", "MaxPool", True, _plain("MaxPool", *_IMAGE, **_POOL), 10),
     Form("resize-10", "Resize", False,
          lambda g: g.node("Resize", g.input(1, 8, 12, 12), _scales(g)[1], **_LINEAR), 10, trusted=False),
-    Form("resize-width-channels", "Resize", False, lambda g: _resize(g, 1, "c", 12, "w")),
     Form("resize-sizes", "Resize", True, lambda g: g.node(
         "Resize", g.input(1, 8, 12, 12), "", "", g.constant(np.array([1, 8, 24, 24])), **_LINEAR)),
     # An activation in the node before.
     Form("clip-lower", "MaxPool", True, _clip(0.0)),
-    Form("clip-empty-upper", "Clip", False, _clip(0.0, None)),
     # One that something else reads beside the activation.
     Form("conv-relu-output", "Conv", False, _shared("Conv", "Relu"), trusted=False),
-    Form("conv-relu-sigmoid", "Conv", False, _shared("Conv", "Relu", "Sigmoid"), trusted=False),
     Form("conv-clip-output", "Conv", False, _shared("Conv", "Clip", clip=(0.0, 6.0)), trusted=False),
-    Form("conv-clip-upper-output", "Conv", True, _shared("Conv", "Clip", clip=(None, 6.0))),
     Form("conv-identity-relu-output", "Conv", False, _shared("Conv", "Relu", through="Identity"), trusted=False),
     Form("conv-sigmoid-output", "Conv", True, _shared("Conv", "Sigmoid")),
     Form("maxpool-relu-output", "MaxPool", False, _shared("MaxPool", "Relu"), trusted=False),
-    Form("averagepool-relu-sigmoid", "AveragePool", False, _shared("AveragePool", "Relu", "Sigmoid"), trusted=False),
-    Form("maxpool-sigmoid-output", "MaxPool", True, _shared("MaxPool", "Sigmoid")),
     # float16.
-    Form("conv-half-given", "Conv", False, lambda g: g.node("Cast", g.node(
-        "Conv", *(g.node("Cast", g.input(*one), to=TensorProto.FLOAT16) for one in (_IMAGE, (8, 8, 3, 3))), **_CONV,
-    ), to=TensorProto.FLOAT)),
-    Form("conv-half-3d", "Conv", False,
-         _half("Conv", 1, 4, 6, 8, 8, weights=[(4, 4, 3, 3, 3)], kernel_shape=[3, 3, 3])),
-    Form("maxpool-half-1d", "MaxPool", False, _half("MaxPool", 1, 8, 16, kernel_shape=[2])),
     Form("gemm-half-no-c", "Gemm", False, _half("Gemm", 4, 16, weights=[(16, 24)]), trusted=False),
-    Form("matmul-half-3d", "MatMul", False, _half("MatMul", 2, 4, 16, weights=[(16, 24)])),
     # Quantized.
     Form("q-conv-int8-uint8", "QLinearConv", False, _convolution("Conv", np.int8, np.uint8)),
     Form("q-conv-uint8-int8", "QLinearConv", False, _convolution("Conv", np.uint8, np.int8)),
     Form("q-conv-uint8-channels", "QLinearConv", False, _convolution("Conv", np.uint8, np.uint8, channels=True)),
-    Form("q-conv-width", "QLinearConv", False, _convolution("Conv", np.int8, np.int8, width="w")),
-    Form("q-convtranspose-uint8-int8", "ConvTranspose", False, _convolution("ConvTranspose", np.uint8, np.int8)),
-    Form("q-convtranspose-uint8-channels", "ConvTranspose", False,
-         _convolution("ConvTranspose", np.uint8, np.uint8, channels=True)),
     Form("q-convtranspose-int8-channels", "ConvTranspose", False,
          _convolution("ConvTranspose", np.int8, np.int8, channels=True), trusted=False),
     Form("q-maxpool-int8", "MaxPool", True, _quantized("MaxPool", *_IMAGE, dtype=np.int8, **_POOL)),
-    Form("q-maxpool-1d", "MaxPool", False, _quantized("MaxPool", 1, 8, 16, kernel_shape=[2])),
-    Form("q-maxpool-width", "MaxPool", False, _quantized("MaxPool", 1, 8, 16, "w", **_POOL)),
-    Form("q-averagepool-ceil", "QLinearAveragePool", False,
-         _quantized("AveragePool", *_IMAGE, ceil_mode=1, count_include_pad=1, **_POOL)),
-    Form("q-averagepool-width", "QLinearAveragePool", False,
-         _quantized("AveragePool", 1, 8, 16, "w", count_include_pad=1, **_POOL)),
     Form("q-averagepool-int8", "QLinearAveragePool", False,
          _quantized("AveragePool", *_IMAGE, dtype=np.int8, count_include_pad=1, **_POOL)),
     Form("q-softmax-step", "QLinearSoftmax", False, _quantized("Softmax", 2, 6, 10, step=0.1, zero=0, axis=-1)),
-    Form("q-softmax-zero", "QLinearSoftmax", False, _quantized("Softmax", 2, 6, 10, step=1 / 256, zero=128, axis=-1)),
-    Form("q-softmax-axis", "QLinearSoftmax", False, _quantized("Softmax", 2, 6, 10, step=1 / 256, zero=0, axis=1)),
     Form("q-softmax-middle-size", "QLinearSoftmax", True,
          _quantized("Softmax", 2, "n", 6, step=1 / 256, zero=0, axis=-1)),
     Form("q-softmax-12-size", "QLinearSoftmax", False,
@@ -322,11 +273,9 @@ FORMS = (
          trusted=False),
     Form("q-resize-other-step", "Resize", True, _quantized("Resize", *_IMAGE, step=0.1, more=_scales, **_LINEAR),
          near=0.1001),  # one step
-    Form("q-resize-nearest", "Resize", False, _quantized("Resize", *_IMAGE, more=_scales, mode="nearest")),
     Form("q-gemm", "QGemm", False, _quantized("Gemm", 4, 16, dtype=np.int8, more=lambda g: [_weights(g, 16, 24)])),
     Form("q-matmul", "QLinearMatMul", False,
          _quantized("MatMul", 4, 16, dtype=np.int8, more=lambda g: [_weights(g, 16, 24)])),
-    Form("q-relu", "Relu", False, _quantized("Relu", 4, 16, dtype=np.int8)),
-    # All of a model is kept from the provider for one node.
+    # All of a model is kept from the provider, for one node.
     Form("whole-model", "Conv", False, _whole, 12, trusted=False),
 )  # fmt: skip

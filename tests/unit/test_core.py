@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -193,23 +192,6 @@ def test_a_second_ctrl_c_ends_the_child_at_once(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
     assert done.stderr.count("KeyboardInterrupt") >= 2, done.stderr
     assert not alive(int(done.stdout))
-
-
-def test_ctrl_c_while_the_child_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is raised once there is somebody to end."""
-    started: list[subprocess.Popen[bytes]] = []
-    begin: Any = subprocess.Popen
-
-    def popen(*args: Any, **kwargs: Any) -> subprocess.Popen[bytes]:
-        started.append(begin(*args, **kwargs))
-        signal.raise_signal(signal.SIGINT)
-        return started[0]
-
-    monkeypatch.setattr("core.processes.commands.subprocess.Popen", popen)
-    with pytest.raises(KeyboardInterrupt):
-        commands.run(["sleep", "60"])
-    assert started[0].poll() is not None
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def _bundle(folder: Path) -> Manifest:

@@ -15,11 +15,10 @@ import pytest
 from core.errors import HostError
 from core.files import sealed
 from tests.support.archive import Archive, make_deb
-from toolchains.debian import client as debian_http
-from toolchains.debian import deb, release
+from toolchains.debian import client, deb
 from toolchains.debian import packages as debian
 from toolchains.debian import sources as debian_sources
-from toolchains.debian.sources import Mirror, Source, choose, parse_deb822, parse_list
+from toolchains.debian.sources import Mirror, in_deb822, in_list, read_sources
 from toolchains.debian.tree import library_folders, unpack
 
 
@@ -194,28 +193,28 @@ def test_keys_come_out_of_the_pinned_package(tmp_path: Path, monkeypatch: pytest
     archive = Archive(tmp_path / "archive", None)
     (archive.folder / "pool").mkdir(parents=True)
     served = archive.folder / "pool" / package.name
-    monkeypatch.setattr(release, "table", lambda: {"debian_keys": pinned(package, b"the keys")})
+    monkeypatch.setattr(client, "table", lambda: {"debian_keys": pinned(package, b"the keys")})
     with archive.served():
-        mirror = Mirror((archive.uri,), None)
+        mirror = Mirror(archive.uri, None)
         with pytest.raises(HostError, match="no keys to check Debian's signatures") as caught:
-            release.keyring(mirror)
+            client.keyring(mirror)
         assert debian_sources.KEYRING_VARIABLE in caught.value.hint
         served.write_bytes(package.read_bytes()[:-1] + b"?")
         with pytest.raises(HostError, match="not the file that was expected"):
-            release.keyring(mirror)
+            client.keyring(mirror)
         served.write_bytes(package.read_bytes())
-        file = release.keyring(mirror)
+        file = client.keyring(mirror)
         assert file.read_bytes() == b"the keys"
         asked = len(archive.asked)
-        assert release.keyring(mirror) == file
+        assert client.keyring(mirror) == file
         assert len(archive.asked) == asked
         file.write_bytes(b"other keys")
-        assert release.keyring(mirror).read_bytes() == b"the keys", "a changed file in the cache is not used"
-        monkeypatch.setattr(release, "table", lambda: {"debian_keys": pinned(package, b"others")})
+        assert client.keyring(mirror).read_bytes() == b"the keys", "a changed file in the cache is not used"
+        monkeypatch.setattr(client, "table", lambda: {"debian_keys": pinned(package, b"others")})
         with pytest.raises(HostError, match="not those that were pinned"):
-            release.keyring(mirror)
+            client.keyring(mirror)
     own = tmp_path / "own.gpg"
-    assert release.keyring(Mirror(("http://127.0.0.1:9",), own)) == own, "the system's own keys come first"
+    assert client.keyring(Mirror("http://127.0.0.1:9", own)) == own, "the system's own keys come first"
 
 
 DEB822 = """\
@@ -265,29 +264,15 @@ deb broken
 """
 
 
-def test_the_archive_is_found_in_both_formats() -> None:
-    entries = list(parse_deb822(DEB822))
-    assert [entry.uris[0] for entry in entries] == [
-        "http://mirror.example/debian",
-        "http://mirror.example/debian-security",
-        "http://third.example/debian",
-    ]
-    assert entries[0].suites == ("bookworm", "bookworm-updates")
-    assert entries[0].components == ("main", "contrib")
-    assert entries[0].signed_by == "/usr/share/keyrings/debian-archive-keyring.gpg"
-    assert entries[2].signed_by == "inline"
-    entries = list(parse_list(LIST))
-    assert [entry.uris[0].split("/")[2] for entry in entries] == [
-        "vendor.example", "plain.example", "plain.example", "other.example",
-    ]  # fmt: skip
-    assert entries[0].signed_by == "/usr/share/keyrings/vendor.gpg"
-    assert entries[1] == Source(("http://plain.example/debian/",), ("bookworm",), ("main", "non-free"))
-    from_deb822 = choose(list(parse_deb822(DEB822)), "bookworm")
-    assert from_deb822 is not None
-    assert from_deb822.uris == ("http://mirror.example/debian",)
-    from_list = choose(list(parse_list(LIST)), "bookworm")
-    assert from_list is not None
-    assert from_list.uris == ("http://plain.example/debian/",)
+def test_the_archive_is_found_in_both_formats(tmp_path: Path) -> None:
+    assert [found.uri for found in in_deb822(DEB822)] == ["http://mirror.example/debian", "http://third.example/debian"]
+    assert [found.uri for found in in_list(LIST)] == ["http://plain.example/debian/"]
+    (tmp_path / "sources.list.d").mkdir()
+    (tmp_path / "sources.list.d/debian.sources").write_text(DEB822, encoding="utf-8")
+    (tmp_path / "sources.list.d/old.list.disabled").write_text(LIST, encoding="utf-8")
+    assert [found.uri.split("/")[2] for found in read_sources(tmp_path)] == ["mirror.example", "third.example"]
+    (tmp_path / "sources.list").write_text(LIST, encoding="utf-8")
+    assert next(read_sources(tmp_path)).uri == "http://plain.example/debian/", "apt's own order"
 
 
 @pytest.mark.parametrize(
@@ -307,7 +292,7 @@ def test_the_archive_is_found_in_both_formats() -> None:
     ],
 )
 def test_what_is_the_archive(line: str, is_it: bool) -> None:
-    assert (choose(list(parse_list(line)), "bookworm") is not None) is is_it
+    assert bool(list(in_list(line))) is is_it
 
 
 def test_without_an_archive_the_error_names_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,7 +306,7 @@ def test_without_an_archive_the_error_names_the_variable(tmp_path: Path, monkeyp
     keyring.touch()
     monkeypatch.setattr(debian_sources, "KEYRINGS", (keyring,))
     monkeypatch.setenv(debian_sources.VARIABLE, "http://mirror.example/debian")
-    assert debian_sources.find_mirror() == debian_sources.Mirror(("http://mirror.example/debian",), keyring)
+    assert debian_sources.find_mirror() == Mirror("http://mirror.example/debian", keyring)
     keyring.unlink()
     assert debian_sources.find_mirror().keyring is None, "the archive's own package of keys is taken"
     monkeypatch.setenv(debian_sources.KEYRING_VARIABLE, str(keyring))
@@ -333,14 +318,14 @@ def test_a_relative_of_debian_knows_its_archive(tmp_path: Path, monkeypatch: pyt
     """As on Ubuntu, whose own sources are of another archive."""
     monkeypatch.delenv(debian_sources.VARIABLE, raising=False)
     ubuntu = "deb http://mirror.example/ubuntu noble main universe\n"
-    monkeypatch.setattr(debian_sources, "read_sources", lambda: list(parse_list(ubuntu)))
+    monkeypatch.setattr(debian_sources, "read_sources", lambda: in_list(ubuntu))
     template = tmp_path / "Debian.info"
     template.write_text(
         "ChangelogURI: http://log.example/debian/%s\n\nSuite: {series}-security\nBaseURI: http://s.example/\n\n"
         "Suite: {series}\nRepositoryType: deb\nBaseURI: http://mirror.example/debian/\nComponent: main\n"
     )
     monkeypatch.setattr(debian_sources, "TEMPLATE", template)
-    assert debian_sources.find_mirror().uris == ("http://mirror.example/debian/",)
+    assert debian_sources.find_mirror().uri == "http://mirror.example/debian/"
 
 
 def test_without_apt_the_error_says_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,7 +350,7 @@ def test_apts_own_settings_are_read_and_the_environment_comes_first(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("urllib.request.getproxies", dict)
     debian_sources.apts_setting.cache_clear()
-    assert debian_http._proxies() == {"http": "http://apt.example:3142"}
+    assert client._proxies() == {"http": "http://apt.example:3142"}
     monkeypatch.setattr("urllib.request.getproxies", lambda: {"http": "http://own.example"})
-    assert debian_http._proxies() == {"http": "http://own.example"}
+    assert client._proxies() == {"http": "http://own.example"}
     debian_sources.apts_setting.cache_clear()

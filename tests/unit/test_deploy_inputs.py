@@ -20,7 +20,7 @@ from deploy.pytest_plugin import settings_of
 from deploy.run.inputs import Given, check_inputs, header_of
 from deploy.run.job import Job, load_job
 from deploy.run.needs import Method, Port, ProgramNeeds
-from deploy.run.program_files import find, names
+from deploy.run.program_files import find, lacks
 from deploy.run.settings import CPU_FEATURES, Settings, check_limits, cpu_features
 from tests.conftest import Inv
 from tests.unit.test_core import _program
@@ -214,7 +214,7 @@ def net(tmp_path: Path) -> Path:
 def test_the_file_of_the_programs_name_is_read_and_taken(net: Path) -> None:
     file = net.with_suffix(".ptd")
     file.write_bytes(ptd(["a.weight", "bias"]))
-    assert names(file) == {"a.weight", "bias"}
+    assert lacks(file, ["a.weight", "bias", "a", "ias"]) == ["a", "ias"]
     own = net.with_suffix(".ptd")
     own.write_bytes(ptd(["a", "b"]))
     (net.parent / "other.ptd").write_bytes(ptd(["a"]))
@@ -254,20 +254,10 @@ def test_what_is_damaged_is_refused_with_words(net: Path) -> None:
     whole = ptd(["a", "b"])
     file.write_bytes(whole[:-1])
     with pytest.raises(ProgramError, match="truncated"):
-        names(file)
+        lacks(file, ["a"])
     file.write_bytes(b"PK\3\4" + whole[4:4] + bytes(80))
     with pytest.raises(ProgramError, match="not a file of weights"):
-        names(file)
-    refused = 0
-    for at in range(len(whole) - 8):
-        for mask in (0x01, 0xFF):
-            file.write_bytes(whole[:at] + bytes([whole[at] ^ mask]) + whole[at + 1 :])
-            try:
-                names(file)
-            except ProgramError as error:
-                refused += 1
-                assert error.hint
-    assert refused > len(whole) / 2
+        lacks(file, ["a"])
 
 
 PTE_FILE = ROOT / "tests/fixtures/damaged/no-scales.pte"

@@ -12,9 +12,7 @@ from core import environment
 from core.environment import bootstrap
 from core.errors import HostError
 from deploy.virtual import machines
-from deploy.virtual.image import Image
 from deploy.virtual.spec import get_spec
-from deploy.virtual.supervisor import Folder, Launch
 from tests.support.processes import quickest
 from toolchains import doctor
 from toolchains.compilers import zig
@@ -194,60 +192,3 @@ def test_a_debian_on_64_bit_arm_is_native_there(arm64: None, monkeypatch: pytest
     assert found["running linux-arm64"].family == "natively"
     assert found["running linux-x86_64"].family == "QEMU"
     assert get_spec("pi").arch == host_arch() == "arm64"
-
-
-@pytest.fixture
-def with_kvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A 64-bit Arm machine with KVM; returns its device."""
-    device = tmp_path / "kvm"
-    device.touch()
-    monkeypatch.setattr("platform.machine", lambda: "aarch64")
-    monkeypatch.setattr(emulators, "KVM_DEVICE", device)
-    monkeypatch.setenv(emulators.KVM_VARIABLE, "on")
-    return device
-
-
-def test_a_device_of_this_machines_architecture_has_its_processor(
-    with_kvm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spec = get_spec("pi")
-    words = emulators.kvm_argv("pi", spec.arch, spec.qemu)
-    assert words[:2] == ["-accel", "kvm"]
-    assert words[words.index("-cpu") + 1] == "host"
-    assert words[words.index("-M") + 1] == "virt,gic-version=host"
-    assert words[2:].count("-smp") == 1
-    assert "cortex-a72" in spec.qemu, "the table stays as it is"
-    words = launched(monkeypatch)
-    assert words[:3] == ["qemu", "-accel", "kvm"]
-    assert "-plugin" not in words
-    machines._check_kvm(get_spec("pi"), Folder.of("pi"), running=True)
-    monkeypatch.delenv(emulators.KVM_VARIABLE)
-    words = launched(monkeypatch)
-    monkeypatch.setenv(emulators.KVM_VARIABLE, "on")
-    with pytest.raises(HostError, match="runs already, emulated") as caught:
-        machines._check_kvm(get_spec("pi"), Folder.of("pi"), running=True)
-    assert "./inv devices.stop pi" in caught.value.hint
-    assert words[:3] == ["qemu", "-plugin", "counts"]
-    assert words[words.index("-cpu") + 1] == "cortex-a72"
-    assert "-accel" not in words
-
-
-@pytest.mark.parametrize(
-    ("name", "cause"), [("pi2", "this machine is arm64, the device armhf"), ("pi-zero", "the device armel")]
-)
-def test_other_devices_are_refused_in_words(with_kvm: Path, name: str, cause: str) -> None:
-    spec = get_spec(name)
-    with pytest.raises(HostError, match=f"{name} cannot run by KVM here") as caught:
-        emulators.kvm_argv(name, spec.arch, spec.qemu)
-    assert cause in caught.value.cause
-    assert caught.value.hint.startswith("unset SLIPWAY_KVM")
-
-
-def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The words that start the virtual Pi."""
-    monkeypatch.setattr(
-        emulators, "system_argv", lambda arch, suite, *, count: ["qemu", *(["-plugin", "counts"] if count else [])]
-    )
-    folder = Folder.of("pi")
-    machines._launch(get_spec("pi"), Image(Path("vmlinuz"), Path("initrd"), None), folder)
-    return list(Launch.read(folder).argv)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -11,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import CrashError, DeadlineError, PreflightError, ProgramError, RunError, SlipwayError, UsageError
+from core.errors import CrashError, PreflightError, ProgramError, RunError, SlipwayError, UsageError
 from core.formats.bundle import Bundle, Needs
 from core.processes.commands import LimitError, Limits, run_bounded
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.probe import TOOLS
 from deploy.run import needs
 from deploy.run.execute import Executed, _blobs, check, needs_of, split
-from deploy.transport.base import end_group, quoted, run, supervised
+from deploy.transport.base import quoted, run, supervised
 from deploy.transport.deadline import Deadline
 from deploy.transport.local import LocalTransport
 from deploy.upkeep import report
@@ -217,17 +216,6 @@ def test_a_missing_program_and_a_failure() -> None:
     assert caught.value.cause == 'local says: "why"'
 
 
-@pytest.mark.parametrize("trap", ["", "trap '' TERM;"])
-def test_deadline_ends_the_whole_group(tmp_path: Path, trap: str) -> None:
-    mark = str(tmp_path)
-    script = f"{trap} sleep {LONG} & sleep {LONG}"
-    begun = time.monotonic()
-    with pytest.raises(DeadlineError, match="while running"):
-        run(LocalTransport(), ["sh", "-c", script, mark], deadline=Deadline.after(0.5), cwd=mark)
-    assert time.monotonic() - begun < 60
-    assert gone(mark)
-
-
 def test_losing_the_lifeline_or_the_time_ends_the_group(tmp_path: Path) -> None:
     mark = str(tmp_path)
     child = subprocess.Popen(supervised(["sh", "-c", f"sleep {LONG} & sleep {LONG}"], seconds=99, cwd=mark),
@@ -247,21 +235,6 @@ def test_losing_the_lifeline_or_the_time_ends_the_group(tmp_path: Path) -> None:
     assert gone(mark)
 
 
-@pytest.mark.parametrize("after", [0.0, 0.3])
-def test_losing_the_lifeline_before_the_group_is_there(tmp_path: Path, after: float) -> None:
-    mark, slow = str(tmp_path), tmp_path / "bin" / "setsid"
-    slow.parent.mkdir()
-    slow.write_text(f'#!/bin/sh\n{shutil.which("sleep")} 1\nexec {shutil.which("setsid")} "$@"\n')
-    slow.chmod(0o755)
-    child = subprocess.Popen(supervised(["sleep", LONG], seconds=99, cwd=mark), stdin=subprocess.PIPE,
-                             env={**os.environ, "PATH": f"{slow.parent}:{os.environ['PATH']}"})  # fmt: skip
-    time.sleep(after)
-    assert child.stdin is not None
-    child.stdin.close()
-    assert child.wait(60) == 143
-    assert gone(mark)
-
-
 def test_what_a_command_leaves_behind_is_ended(tmp_path: Path) -> None:
     mark = str(tmp_path)
     run(LocalTransport(), ["sh", "-c", f"sleep {LONG} >/dev/null 2>&1 & exit 0"], deadline=soon(), cwd=mark)
@@ -270,26 +243,6 @@ def test_what_a_command_leaves_behind_is_ended(tmp_path: Path) -> None:
     for _ in range(10):
         run(LocalTransport(), ["true"], deadline=soon(), cwd=mark)
     assert gone(mark)
-
-
-def test_ending_from_outside(tmp_path: Path) -> None:
-    mark, pidfile = str(tmp_path), tmp_path / "pid"
-    argv = supervised(["sh", "-c", f"trap '' TERM; sleep {LONG}"], seconds=99, cwd=mark, pidfile=str(pidfile))
-    child = subprocess.Popen(argv, stdin=subprocess.PIPE, start_new_session=True)
-    while not pidfile.exists() or not pidfile.read_text():
-        time.sleep(0.02)
-    assert end_group(LocalTransport(), str(pidfile))
-    child.wait(60)
-    assert child.stdin is not None
-    child.stdin.close()
-    assert gone(mark)
-
-
-@pytest.mark.parametrize("text", ["", "x; rm -rf /", "-1", "$(id)"])
-def test_a_bad_pid_file_ends_nobody(tmp_path: Path, text: str) -> None:
-    (tmp_path / "pid").write_text(text)
-    assert end_group(LocalTransport(), str(tmp_path / "pid"))
-    assert os.getpid()
 
 
 def test_output_without_end_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 
 from core.errors import HostError, NotSupportedError
-from core.formats.bundle import REAL_RUNNER, RUNNER, Needs, runner_argv
+from core.formats.bundle import REAL_RUNNER, RUNNER, Needs
 from core.paths import ROOT
 from toolchains import tools
 from toolchains.bundle import conan, layout, offers, toolchain_file
 from toolchains.compilers import families as compilers
 from toolchains.compilers import gnu, linked_in, ndk
 from toolchains.compilers.families import Compilers
-from toolchains.compilers.libstdcxx import Symbol, stub_sources
 from toolchains.compilers.linked_in import LinkedIn, within
 from toolchains.inspect import needs as inspect
 from toolchains.inspect.binary import Binary
@@ -141,28 +140,6 @@ def test_every_reason_ends_with_what_to_type(made_up: Path, monkeypatch: pytest.
                 reason, _, command = compilers.family(name).usable(target).partition(": ")
                 assert reason
                 assert command, (target.name, name)
-
-
-NEWEST = {"GLIBCXX": "3.4.25", "CXXABI": "1.3.11"}
-
-
-def test_the_newest_version_within_the_bound_is_taken_and_data_keeps_its_kind() -> None:
-    found = [
-        Symbol("wait", "GLIBCXX_3.4.11", "function", 9),
-        Symbol("wait", "GLIBCXX_3.4.30", "function", 9),
-        Symbol("grow", "GLIBCXX_3.4", "function", 9),
-        Symbol("grow", "GLIBCXX_3.4.21", "function", 9),
-        Symbol("to_chars", "GLIBCXX_3.4.29", "function", 9),
-    ]
-    assembly, script = stub_sources(iter(found), NEWEST)
-    assert "GLIBCXX_3.4.11 { global: wait; };" in script
-    assert "GLIBCXX_3.4.21 { global: grow; };" in script
-    assert "3.4.30" not in script
-    assert "to_chars" not in script + assembly
-    found = [Symbol("cout", "GLIBCXX_3.4", "object", 272), Symbol("call", "GLIBCXX_3.4.11", "tls_object", 8)]
-    assembly, _ = stub_sources(iter(found), NEWEST)
-    assert ".type cout, %object\n.size cout, 272\ncout: .zero 272" in assembly
-    assert '.section .tbss,"awT",%nobits\n.globl call' in assembly
 
 
 PLAIN = Compilers("zig", "1", "key", "/t/cc", "/t/c++", "/t/ar", "/t/ranlib", conan={})
@@ -301,15 +278,6 @@ def test_a_device_with_too_old_a_one_uses_the_bundles(bundle: Path, probe: str) 
     assert said[2:] == [
         "--inhibit-cache", "--library-path", f"{lib}/glibc:{lib}", "--argv0", str(bundle / RUNNER),
         f"{bundle}/bin/pte_runner.real", "--describe", "a b",
-    ]  # fmt: skip
-
-
-def test_an_emulator_is_given_the_loader_and_not_the_script() -> None:
-    folder = Path("/b")
-    assert runner_argv(folder, "") == ["/b/bin/pte_runner"]
-    assert runner_argv(folder, "lib/glibc/ld-linux-aarch64.so.1") == [
-        "/b/lib/glibc/ld-linux-aarch64.so.1", "--inhibit-cache", "--library-path", "/b/lib/glibc:/b/lib",
-        "/b/bin/pte_runner.real",
     ]  # fmt: skip
 
 

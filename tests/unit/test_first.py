@@ -15,15 +15,15 @@ import pytest
 from rich.console import Console
 
 from core import console, environment
-from core.console import first, live
+from core.console import live
 from core.console import marks as screens
-from core.console.first import SECONDS, Whole
-from core.environment import bootstrap, install_bar
+from core.console.live import SECONDS, Whole
+from core.environment import bootstrap, installer
 from core.errors import HostError
 
 
 class Clock:
-    """Both clocks of `core.console.first`."""
+    """Both clocks of `core.console.live`."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -37,7 +37,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(first, "time", made)
+    monkeypatch.setattr(live, "time", made)
     return made
 
 
@@ -74,7 +74,7 @@ def test_the_time_left_is_the_tables_by_as_much_slower_as_it_was(clock: Clock) -
 def test_it_goes_on_where_the_packages_were_installed(
     said: str, resumed: bool, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(first.VARIABLE, said)
+    monkeypatch.setenv(live.FIRST, said)
     found = Whole.resumed()
     assert (found is not None) is resumed
     if found is not None:
@@ -140,7 +140,7 @@ def test_ensure_waits_for_it_and_hears_how_far_it_is(
 ) -> None:
     told: list[float] = []
     monkeypatch.setattr(live, "share", lambda name, done: told.append(done))
-    begun = starts(f"import sys; sys.stderr.write({install_bar.MARK!r} + '0.500 3/4 numpy\\n')")
+    begun = starts(f"import sys; sys.stderr.write({installer.MARK!r} + '0.500 3/4 numpy\\n')")
     with environment.beside("export"):
         environment.ensure("export")
     assert len(begun) == 1

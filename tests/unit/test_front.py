@@ -17,9 +17,9 @@ import tasks
 from commands import deploy
 from commands.requests import Deploy, Export
 from core import console
-from core.cli import invoked, settings
-from core.cli.request import Reported
-from core.cli.settings import check
+from core.cli import invoked
+from core.cli import request as requesting
+from core.cli.request import Reported, check_settings
 from core.cli.task import task
 from core.errors import BuildError, ConfigError, UsageError
 from core.paths import ROOT
@@ -125,17 +125,6 @@ def test_bash_completes_with_it(inv: Inv) -> None:
     assert (done.stdout.splitlines(), done.stderr) == ([*wanted.values()], "")
 
 
-@pytest.mark.parametrize("words", [["depoly"], ["--complete", "--", "depl"]])
-def test_invoke_hands_over(inv: Inv, words: list[str]) -> None:
-    """An ``invoke`` of the user's own gives the same answer as ``./inv``."""
-    own = inv(*words)
-    other = subprocess.run(
-        [sys.executable, "-m", "invoke", *words], capture_output=True, text=True, cwd=ROOT, check=False
-    )
-    assert (own.returncode, own.stdout, own.stderr) == (other.returncode, other.stdout, other.stderr)
-    assert "deploy" in other.stdout + other.stderr
-
-
 @pytest.mark.parametrize(
     ("found", "environ", "said"),
     [
@@ -148,7 +137,7 @@ def test_invoke_hands_over(inv: Inv, words: list[str]) -> None:
 )
 def test_settings_that_nothing_reads_are_refused(found: object, environ: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        check(found, ["device", "model"], environ)
+        check_settings(found, ["device", "model"], environ)
     assert said in str(caught.value)
 
 
@@ -171,7 +160,7 @@ def test_the_current_folders_settings_come_over_the_checkouts(tmp_path: Path, mo
 def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder from elsewhere, whose ``invoke.yaml`` would run two files of it."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setattr(settings, "_code", {})
+    monkeypatch.setattr(requesting, "_code", {})
     folder = tmp_path / "net"
     folder.mkdir()
     (folder / "evil.py").write_text(f"open({str(folder / 'ran')!r}, 'w')\n", encoding="utf-8")
@@ -193,8 +182,8 @@ def test_a_foreign_folder_runs_nothing_by_itself(foreign: Path) -> None:
 
 def test_a_folder_is_agreed_to_once(foreign: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {"tasks": {"executor_class": "evil.Executor"}, "slipway": {"model": "evil.py:make", "scheme": "qs8"}}
-    assert settings.of_folder(foreign, found, foreign) == found, "a part of the checkout"
-    assert settings.of_folder(foreign, found, ROOT) == {"slipway": found["slipway"]}
+    assert requesting.settings_of(foreign, found, foreign) == found, "a part of the checkout"
+    assert requesting.settings_of(foreign, found, ROOT) == {"slipway": found["slipway"]}
     assert Export({"scheme": "qs8"}, model="evil.py:make").scheme == "qs8", "the user's own word: nothing is asked"
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     for answer, file, asked in (("no", "", True), ("yes", "", True), ("", "", False), ("no", "# changed\n", True)):

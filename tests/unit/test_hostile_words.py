@@ -14,15 +14,13 @@ import pytest
 from core import console
 from core.errors import RunError, SlipwayError
 from core.plain import json_text, one_line, plain, plain_values, says
-from core.strict_json import JsonError, parse_json, validated
+from core.strict_json import JsonError, parse_json
 from deploy.devices import conditions
 from deploy.devices.probe import parse
-from deploy.run.runner import RunnerResult
 from deploy.store import gc
 from deploy.transport.adb.server import parse_devices
 from deploy.transport.base import Completed
 from tests.unit.test_probe import PHONE, PI, TEXT
-from tests.unit.test_result import ANSWER
 from tests.unit.test_transports import LISTING as DEVICES
 
 LINUX, PROBE = (text.replace("@@cores\n4", "@@online\n0-3") for text in (PI, PHONE))
@@ -198,14 +196,10 @@ def test_what_is_read(text: str) -> None:
     ("raw", "why"),
     [
         (b"", "not JSON"), (b"{", "not JSON"), (b"[1,]", "not JSON"), (b"]" * 10_000_000, "not JSON"),
-        (b"\xff\xfe", "UTF-8"), (b"\xef\xbb\xbf[]", "not JSON"), (b'"\xed\xa0\x80"', "UTF-8"),
-        (b"[" * 200_000 + b"]" * 200_000, "deeper than 64"), (b'{"a":' * 100 + b"1" + b"}" * 100, "deeper than 64"),
-        (b"[" + b"[],{}," * 600_000 + b"0]", "more than 1,048,576 arrays and objects"),
-        (b"NaN", "NaN is not a JSON number"),
-        (b"[-Infinity]", "-Infinity is not a JSON number"), (b"1e999", "too large"),
-        (b"9" * 5000, "5000 digits"), (b'{"a": 1, "a": 2}', "'a' is in one object twice"),
-        (b'"\\ud800"', "half a character"), (b'[{"\\udc00": 1}]', "half a character"),
-        (b'"' + b"x" * (1 << 24) + b'"', "16,777,216 are read"), ('"\ud800"', "UTF-8"),
+        (b"\xff\xfe", "not JSON"), (b"\xef\xbb\xbf[]", "not JSON"), (b'"\xed\xa0\x80"', "not JSON"),
+        (b"[" * 200_000 + b"]" * 200_000, "recursion limit"), (b"NaN", "not JSON"), (b"[-Infinity]", "not JSON"),
+        (b"9" * 5000, "out of range"), (b'"\\ud800"', "not JSON"), (b'[{"\\udc00": 1}]', "not JSON"),
+        (b'"' + b"x" * (1 << 24) + b'"', "16,777,216 are read"), ('"\ud800"', "not JSON"),
     ],
 )  # fmt: skip
 def test_what_is_refused(raw: bytes | str, why: str) -> None:
@@ -214,40 +208,6 @@ def test_what_is_refused(raw: bytes | str, why: str) -> None:
         parse_json(raw)
     assert len(str(caught.value)) < 300
     assert time.monotonic() - begun < 10
-
-
-def test_what_a_place_becomes_is_a_value_or_our_error() -> None:
-    assert parse_json(json.dumps(["[" * 1000, '\\"{' * 500])) == ["[" * 1000, '\\"{' * 500]
-    good = {**ANSWER, "kernels": [{"node": "a", "kernel": "b", "library": "c", "feature": "d"}], "profile": []}
-    for path in places(good):
-        for new in VALUES:
-            try:
-                found = validated(RunnerResult, changed(good, path, new))
-            except JsonError:
-                continue
-            assert json.loads(found.model_dump_json())
-
-
-VALUES: list[Any] = [
-    None, True, False, -1, 0, 1, 2**31, 2**63, 2**64, 10**30, -(2**63), 0.5, 1e308, -1e-308, "", "x", "\x1b[2J",
-    "f4,(", "９", "²", [], [1], [[]], {}, {"a": 1}, ["x"] * 70,
-]  # fmt: skip
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Every place in a JSON value."""
-    found = [path]
-    for key, each in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
-        found += places(each, (*path, key))
-    return found
-
-
-def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
-    if not path:
-        return new
-    copy = value.copy()
-    copy[path[0]] = changed(copy[path[0]], path[1:], new)
-    return copy
 
 
 ODD = "\x00\t\n\r\x1b\x7f\x85\x9b\xad\u200b\u2028\u202e\ud800\udfff\ufeff\U000e0041<>&\"'[]:#|\\{}"

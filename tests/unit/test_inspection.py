@@ -1,4 +1,4 @@
-"""``./inv inspect`` without an exporter: rows of a profile, their figures, pairs, traces, and refused runs."""
+"""``./inv inspect`` without an exporter: rows of a profile, their figures, traces, and refused runs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from commands import inspect as command
-from commands.requests import Inspect
+from commands.inspect import Kernel, Row, Times, rows
 from core.errors import AnswerError, ConfigError, NotSupportedError, ProgramError, UsageError
 from deploy.run.result import Result, write
 from models.inspection import dump, origins
 from models.inspection.dump import Event, Execution
 from models.inspection.origins import Origin, check
-from models.inspection.report import Kernel, Row, Times, pair, rows
 from tests.unit.test_core import _program
 from tests.unit.test_result import make
 
@@ -73,6 +72,9 @@ def test_rows_add_up_to_the_timed_executions() -> None:
     assert sum(row.share or 0 for row in found.values()) == pytest.approx(1)
     assert found["Fully Connected (NC, F32) GEMM #1 @0"].share == pytest.approx(10 / 22)
     assert [row.provider for row in found.values()] == ["XnnpackBackend"] * 2 + ["runtime", "portable", "runtime"]
+    emulated = table(emulated=True)
+    assert list(emulated) == list(found)
+    assert {(row.count, row.times, row.warmup, row.share) for row in emulated.values()} == {(2, None, None, None)}
 
 
 @pytest.mark.parametrize(
@@ -104,26 +106,6 @@ def test_a_fused_node_makes_the_others_of_its_kind_unsure() -> None:
     assert {name: (one.handle, one.sure) for name, one in found.items()} == {
         "Fully Connected (NC, F32) GEMM #1": (2, True), "Clamp (NC) #1": (3, False),
     }  # fmt: skip
-
-
-def test_runs_of_two_programs_are_matched_by_module_and_line() -> None:
-    def run(names: list[tuple[str, str]]) -> tuple[Row, ...]:
-        events = [Event(f"{name} #{n}", True, 0, 0, (n + 1) * MS) for n, (name, _) in enumerate(names)]
-        origins = {(0, f"{name} #{n}"): Origin(module=module) for n, (name, module) in enumerate(names)}
-        return rows([Execution(tuple(events))], 1, origins, {})
-
-    one = run([("Fully Connected (NC, F32) GEMM", "a (Linear)"), ("Fully Connected (NC, F32) GEMM", "b (Linear)")])
-    two = run([("Convert (NC)", ""), ("Fully Connected (NC, QS8, QC8W) GEMM", "b (Linear)"), ("Convert (NC)", "")])
-    found = [
-        (each.one and each.one.name, each.other and each.other.name, each.by)
-        for each in pair(one, two, same_program=False)
-    ]
-    assert found == [
-        ("Fully Connected (NC, F32) GEMM #0 @0", None, ""),
-        ("Fully Connected (NC, F32) GEMM #1 @0", "Fully Connected (NC, QS8, QC8W) GEMM #1 @0", "kind, module and line"),
-        (None, "Convert (NC) #0 @0", ""),
-        (None, "Convert (NC) #2 @0", ""),
-    ]
 
 
 def etdump(size: int = 40) -> bytes:
@@ -170,10 +152,11 @@ def test_a_run_is_found_by_name_file_and_folder(dist: Path) -> None:
     folder = dist / "results" / result.key
     for name in (result.key, f"{folder}.json", str(folder), str(folder / "run.etdp")):
         source = command.find(name, None)
-        assert (source.dump, source.result and source.result.key) == (folder / "run.etdp", result.key)
+        assert (source.dump, source.result.key) == (folder / "run.etdp", result.key)
     copy = dist / "other.etdp"
     copy.write_bytes(etdump())
-    assert command.find(str(copy), None) == command.Source(copy)
+    with pytest.raises(ConfigError, match="not the result of a run"):
+        command.find(str(copy), None)
 
 
 def test_other_runs_that_cannot_be_inspected(dist: Path) -> None:
@@ -221,10 +204,3 @@ def test_a_program_that_was_exported_again_is_refused(dist: Path) -> None:
     assert command.find(result.key, None).program == folder / "model.pte"
     (folder / "model.pte").write_bytes(b"changed")
     assert command.find(result.key, None).program is None
-
-
-def test_an_emulated_run_has_no_times_to_sort_by(dist: Path) -> None:
-    result = kept(dist, emulated=True)
-    with pytest.raises(NotSupportedError, match="no times") as caught:
-        command.run(Inspect(run=result.key, sort="p50"))
-    assert "emulated" in caught.value.cause

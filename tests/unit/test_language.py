@@ -100,6 +100,7 @@ def test_a_model_is_found_by_its_name_and_its_files(tmp_path: Path) -> None:
     assert not source.is_language("mobilenet_v2")
     assert source.find("smollm2_135m").name == "smollm2_135m-qd8_qb4w"
     assert source.find(str(tmp_path / "x.gguf"), "fp32", {"context": "64"}).context == 64
+    assert source.find("smollm2_135m", "", {"attention": "plain"}).name == "smollm2_135m-qd8_qb4w-plain"
     with pytest.raises(ConfigError, match="has no weights"):
         source.find(str(folder))
     (folder / "model.safetensors").touch()
@@ -113,6 +114,7 @@ def test_a_model_is_found_by_its_name_and_its_files(tmp_path: Path) -> None:
         ("", {"bits": "4"}, "has no option bits"),
         ("", {"context": "0"}, "Option context cannot be '0'"),
         ("", {"group": "48"}, "Option group cannot be '48'"),
+        ("", {"attention": "none"}, "Option attention cannot be 'none'"),
     ],
 )
 def test_what_it_cannot_have_is_refused(scheme: str, options: dict[str, str], what: str) -> None:
@@ -255,6 +257,11 @@ def test_speeds_are_those_of_reading_and_of_writing() -> None:
         ["tg2", "50.0 tokens/s"],
         ["first token", "140 ms"],
         ["ended", "the model ended its text"],
+    ]
+    counted = generate.written(found, load_ms=100, emulated=True, counted=(8000, 5000, 6000))
+    assert counted[:2] == [
+        ["pp8", "emulated; 1,000 instructions a token"],
+        ["tg2", "emulated; 5,500 instructions a token"],
     ]
     shown = generate.written(found, load_ms=100, emulated=True)
     assert not any("/s" in text or " ms" in text for _, text in shown)

@@ -17,12 +17,11 @@ import pytest
 from commands import export as command
 from core.errors import ConfigError, ExportError, SlipwayError
 from deploy.matrix.plan import Exportable
-from models import export, request
+from models import export, request, warm
 from models.request import Request, current, key, resolve
 from models.request.options import Options
 from models.users import watching as noted
 from models.users.watching import Watch, watching
-from models.warm import client
 from models.zoo.schemes import CODE, HERE
 from models.zoo.trained import WEIGHTS
 
@@ -111,22 +110,19 @@ def test_the_key_follows_the_code_that_exports(monkeypatch: pytest.MonkeyPatch, 
     assert key(resolve("mlp")) != before
 
 
-def test_the_key_follows_weights_and_versions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    weights = tmp_path / "weights.pth"
-    weights.write_bytes(b"1")
-    without = key(resolve("mobilenet_v2"))
-    monkeypatch.setenv(WEIGHTS, str(weights))
-    first = key(resolve("mobilenet_v2"))
-    weights.write_bytes(b"2")
-    assert len({without, first, key(resolve("mobilenet_v2"))}) == 3
-    assert resolve("mlp").options.weights == "", "a model that takes no weights ignores the variable"
+def test_the_key_follows_versions_and_weights_are_trained_or_random(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     before = key(resolve("mlp"))
     monkeypatch.setattr(request, "versions", lambda _: {"torch": "9.9", "executorch": "1"})
     assert key(resolve("mlp")) != before
-    with pytest.raises(ConfigError, match="no file of weights"):
-        resolve("mobilenet_v2", options={"weights": str(tmp_path / "none.pth")})
-    with pytest.raises(ConfigError, match="does not take a file of weights"):
-        resolve("mlp", options={"weights": __file__})
+    monkeypatch.setenv(WEIGHTS, "net.pth")
+    with pytest.raises(ConfigError, match=r"mobilenet_v2 does not take the weights net\.pth"):
+        resolve("mobilenet_v2")
+    assert resolve("mlp").options.weights == "", "a model without trained weights ignores the variable"
+    with pytest.raises(ConfigError, match="does not take the weights"):
+        resolve("mlp", options={"weights": "trained.pth"})
+    assert resolve("mobilenet_v2", options={"weights": "random"}).options.weights == ""
 
 
 def test_a_whole_export_is_current(file: Path, tmp_path: Path) -> None:
@@ -346,7 +342,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_failures_are_said_once_and_the_only_one_is_left_to_the_error(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, dist: Path
 ) -> None:
-    monkeypatch.setattr(client, "attempt", lambda requests, force, at_once: export.attempt(requests, force))
+    monkeypatch.setattr(warm, "attempt", lambda requests, force, at_once: export.attempt(requests, force))
     monkeypatch.setattr("core.environment.ensure_export", lambda: None)
     with pytest.raises(ExportError, match=r"^mlp-qs8: Lowering failed\.\n"):
         command.exported([resolve("mlp", "qs8")])
@@ -366,7 +362,7 @@ def test_a_matrix_tries_each_program_once(refusing: list[str], monkeypatch: pyte
         assert (force, at_once) == (False, 1)
         return export.attempt(requests, force)
 
-    monkeypatch.setattr(client, "attempt", attempt)
+    monkeypatch.setattr(warm, "attempt", attempt)
     monkeypatch.setattr("core.environment.ensure_export", lambda: None)
     programs = [Exportable(f"mlp-{scheme}", "mlp", scheme, "pte") for scheme in ("fp32", "qs8")]
     programs += [

@@ -11,9 +11,9 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from core.errors import BuildError, BundleError, ConfigError
+from core.errors import BuildError, BundleError
 from core.formats.bundle import SBOM, Checks, FileEntry, Native
-from toolchains.bundle import builder, conan, conan_packages, inputs, native, sbom, sdk
+from toolchains.bundle import conan, conan_packages, inputs, native, sbom
 from toolchains.compilers import ccache
 from toolchains.debian import packages as debian
 from toolchains.inspect import checks
@@ -107,68 +107,17 @@ def test_a_manifest_says_where_everything_came_from(made: list[str]) -> None:
         Native.load(built.path.parent / "nowhere")
 
 
-def test_one_failure_does_not_stop_the_others(
-    made: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    real = native.build_native
-
-    def fails_once(name: str, *args: Any, **kwargs: Any) -> Native:
-        if name == "linux-armv6":
-            raise BuildError("armv6 is broken")
-        return real(name, *args, **kwargs)
-
-    def bundle(name: str, **_: Any) -> None:
-        made.append(f"bundle {name}")
-
-    why = {"ndk": "no NDK"}
-    fake = lambda name: SimpleNamespace(  # noqa: E731
-        usable=lambda target: why.get(name, ""), ensure=lambda target: SimpleNamespace(family=name, version="1")
-    )
-    monkeypatch.setattr(native, "family", fake)
-    monkeypatch.setattr(native, "build_native", fails_once)
-    monkeypatch.setattr(builder, "build", bundle)
-    monkeypatch.setattr(sdk, "build_sdk", lambda name, *_: made.append(f"library {name}"))
-    rows = {(row.target, row.what): row for row in native.build_all()}
-    assert rows["linux-armv6", "native"].state == "failed"
-    assert rows["ios-arm64", "libslipway"].state == "built"
-    assert "library ios-arm64" in made
-    assert rows["android-arm64", "native"].toolchain == "zig"
-    assert "bundle linux-x86_64" in made
-    assert len(made) >= 16
-    assert {row.state for row in rows.values()} == {"built", "failed"}
-    elsewhere = {row.target: row for row in native.build_all("ndk")}
-    assert {row.state for row in elsewhere.values()} == {"not here"}
-    assert "no NDK" in elsewhere["android-arm64"].detail
-    with pytest.raises(BuildError, match=r"1 of \d+ builds failed") as caught:
-        native.report(list(rows.values()), as_json=True)
-    assert caught.value.names == ("linux-armv6 native",)
-    printed = json.loads(capsys.readouterr().out)
-    assert {row["target"] for row in printed} == {row.target for row in rows.values()}
-    again = {(row.target, row.what): row.state for row in native.build_all()}
-    assert again["linux-arm64", "native"] == "nothing to do"
-
-
 @pytest.fixture(autouse=True)
 def unset(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("SLIPWAY_CONAN_REMOTE", "SLIPWAY_CONAN_UPLOAD", "SLIPWAY_CCACHE", "SLIPWAY_CCACHE_REMOTE"):
+    for name in ("SLIPWAY_CCACHE", "SLIPWAY_CCACHE_REMOTE"):
         monkeypatch.delenv(name, raising=False)
 
 
 def test_nothing_is_shared_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CCACHE_REMOTE_STORAGE", "redis://elsewhere")
     monkeypatch.setenv("CONAN_PASSWORD", "secret")
-    monkeypatch.setenv("SLIPWAY_CONAN_UPLOAD", "on")
-    assert (conan.shared(), conan.uploads()) == ("", False)
     assert "CONAN_PASSWORD" not in conan._environment()
     assert "CCACHE_REMOTE_STORAGE" not in {**conan._environment(), **ccache.environment(Path("log"))}
-
-
-@pytest.mark.parametrize("wrong", ["conan.example.org", "ftp://x", "https://me:secret@conan.example.org", "http://a b"])
-def test_an_address_that_is_none_is_refused_and_not_quoted(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
-    monkeypatch.setenv("SLIPWAY_CONAN_REMOTE", wrong)
-    with pytest.raises(ConfigError) as caught:
-        conan.shared()
-    assert "secret" not in str(caught.value)
 
 
 FILES = (FileEntry(path="lib/libXNNPACK.a", size=1, sha256="b" * 64),)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,11 +9,9 @@ import pytest
 from core import environment
 from core.environment import installer
 from core.errors import HostError
-from verify import programs
-from verify.bench import report
+from verify.bench import nets
 from verify.bench.measuring import Apart, Figure, Measured
-from verify.bench.nets import Exported, Net, export
-from verify.programs import Maker
+from verify.bench.nets import Exported, Net
 
 NET = Net("tiny", "torch.nn:ReLU", {"input": "1x8"}, ("fp32", "fp16"))
 FP32 = Exported(NET, "fp32")
@@ -43,44 +40,15 @@ def test_packages_go_into_a_folder_of_their_own_whole_or_not_at_all(
     assert "--require-hashes" in asked[1]
 
 
-_CHILD = """
-import json, pathlib, sys
-for line in sys.stdin:
-    asked = json.loads(line)
-    if asked["scheme"] == "fp16":
-        sys.exit(3)
-    folder = pathlib.Path(asked["out"]) / f"{asked['net']}-{asked['scheme']}"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "program.json").write_text("{}")
-    print(json.dumps({"folder": str(folder)}), flush=True)
-"""
-
-
-@pytest.fixture
-def dist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An own ``dist/``, and an exporter that only makes folders; it crashes on fp16."""
-    child = tmp_path / "child.py"
-    child.write_text(_CHILD, encoding="utf-8")
-    monkeypatch.setattr(programs, "COMMAND", [sys.executable, str(child)])
-    monkeypatch.setattr(Maker, "_environment", lambda self: None)
-    return tmp_path / "dist"
-
-
-def test_a_crash_is_that_programs_and_the_next_is_exported(dist: Path) -> None:
-    found = export([Exported(NET, "fp16"), FP32])
-    assert "ended with 3" in found["tiny fp16"].error
-    assert (found["tiny fp32"].error, found["tiny fp32"].folder) == ("", "tiny-fp32")
-
-
 def _measured(p50: float, others: float = 0.0, apart: Apart | None = None) -> Measured:
     figures = {
-        engine: Figure(p50_ms={threads: ms / threads for threads in report.THREADS}, load_ms=load, peak_rss_bytes=rss)
+        engine: Figure(p50_ms={threads: ms / threads for threads in nets.THREADS}, load_ms=load, peak_rss_bytes=rss)
         for engine, ms, load, rss in (("lean", p50, 1.0, 8_000_000), ("executorch", 1.0, 2.0, 10_000_000))
     }
     return Measured(figures=figures, others=others, apart=apart, executions=9, cached_load_ms=0.2)
 
 
-def _rows() -> list[report.Row]:
+def _rows() -> list[nets.Row]:
     other, third = (Exported(Net(name, "", {}, ("fp32",)), "fp32") for name in ("other", "third"))
     far = Apart(outside=2, largest=1.5, lean_to_float=0.5, upstream_to_float=0.25)
     return [
@@ -90,7 +58,7 @@ def _rows() -> list[report.Row]:
 
 
 def test_means_are_geometric_and_marked_where_the_aim_is_missed() -> None:
-    assert report.short(_rows()) == [
+    assert nets.short(_rows()) == [
         ["fp32", "3", "1.00 (!)", "1.00 (!)", "0.50 (!)", "0.10", "0.80", "1: other 2.00"],
         ["fp16", "1", "0.50", "0.50", "0.50 (!)", "0.10", "0.80", "none"],
         ["all", "4", "0.84 (!)", "0.84 (!)", "0.50 (!)", "0.10", "0.80", "1"],

@@ -68,10 +68,10 @@ def value(kind: str) -> Any:
     ["FLOAT", "DOUBLE", "FLOAT16", "BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64"],
 )
 def test_every_type_of_numbers_runs(tmp_path: Path, element: str) -> None:
-    from models.onnx import hostrun
+    from models.onnx import host
 
-    (output,) = hostrun._run(request(tmp_path, tensor(element, 2)))["outputs"]
-    assert output["dtype"] == hostrun._NUMBERS[element.lower()]
+    (output,) = host._run(request(tmp_path, tensor(element, 2)))["outputs"]
+    assert output["dtype"] == host._NUMBERS[element.lower()]
 
 
 @pytest.mark.parametrize(
@@ -83,30 +83,30 @@ def test_every_type_of_numbers_runs(tmp_path: Path, element: str) -> None:
     ],
 )
 def test_other_elements_are_named(tmp_path: Path, element: str, said: str, fix: str) -> None:
-    from models.onnx import hostrun
+    from models.onnx import host
 
-    with pytest.raises(hostrun.Refused, match=f"^Input x {said}") as caught:
-        hostrun._run(request(tmp_path, tensor(element, 2)))
+    with pytest.raises(host.Refused, match=f"^Input x {said}") as caught:
+        host._run(request(tmp_path, tensor(element, 2)))
     assert fix in caught.value.fix
     assert caught.value.names == ["x"]
 
 
 def test_sizes_that_are_open_are_named(tmp_path: Path) -> None:
-    from models.onnx import hostrun
+    from models.onnx import host
 
     model = tensor("FLOAT", "batch size", 3, "h", None)
-    with pytest.raises(hostrun.Refused, match=r"^sizes of x are not fixed, and were taken as 1") as caught:
-        hostrun._run(request(tmp_path, model, conv=True))
+    with pytest.raises(host.Refused, match=r"^sizes of x are not fixed, and were taken as 1") as caught:
+        host._run(request(tmp_path, model, conv=True))
     assert caught.value.fix == "--inputs 1x3xhxsize3, with numbers for h, size3; or .npy files"
-    (output,) = hostrun._run(request(tmp_path, model, "1x3x8x8", conv=True))["outputs"]
+    (output,) = host._run(request(tmp_path, model, "1x3x8x8", conv=True))["outputs"]
     assert output["shape"] == (1, 4, 6, 6)
-    (output,) = hostrun._run(request(tmp_path, tensor("FLOAT", "n", 3, 8, 8), conv=True))["outputs"]
+    (output,) = host._run(request(tmp_path, tensor("FLOAT", "n", 3, 8, 8), conv=True))["outputs"]
     assert output["shape"] == (1, 4, 6, 6)
     # What fails with given sizes, or with fixed ones, has another reason.
     for value, shapes in ((model, "1x3x1x1"), (tensor("FLOAT", 1, 2, 8, 8), "")):
         with pytest.raises(Exception, match="Conv") as other:
-            hostrun._run(request(tmp_path, value, shapes, conv=True))
-        assert not isinstance(other.value, hostrun.Refused)
+            host._run(request(tmp_path, value, shapes, conv=True))
+        assert not isinstance(other.value, host.Refused)
 
 
 @pytest.mark.parametrize(("operator", "quantized"), [("QuantizeLinear", True), ("DynamicQuantizeLinear", False)])
@@ -115,7 +115,7 @@ def test_a_model_in_onnx_runtimes_own_format_runs(tmp_path: Path, operator: str,
     import onnxruntime
     from onnx import TensorProto, helper
 
-    from models.onnx import hostrun
+    from models.onnx import host
 
     scale = helper.make_tensor("scale", TensorProto.FLOAT, [], [0.5])
     zero = helper.make_tensor("zero", TensorProto.UINT8, [], [3])
@@ -130,7 +130,7 @@ def test_a_model_in_onnx_runtimes_own_format_runs(tmp_path: Path, operator: str,
     onnxruntime.InferenceSession(tmp_path / "a.onnx", options, providers=["CPUExecutionProvider"])
     for file in ("a.onnx", "a.ort"):
         asked = {"folder": str(tmp_path), "file": str(tmp_path / file), "inputs": [], "fill": True, "shapes": ""}
-        assert hostrun._run(asked)["quantized"] is quantized
+        assert host._run(asked)["quantized"] is quantized
 
 
 @pytest.mark.parametrize("names", [(), ("x",)])
@@ -215,7 +215,7 @@ def test_the_preflight_names_operator_sets_and_unknown_operators() -> None:
 
 def test_room_is_given_to_outputs_that_flipped_roundings_move_far_and_to_no_other() -> None:
     """MobileNetV2 in 8 bits with trained weights: XNNPACK's provider and the CPU's are both right, and 1.24 apart."""
-    from models.onnx import hostrun
+    from models.onnx import host
     from models.onnx.host import as_moved
 
     x = np.linspace(-3, 3, 1000, dtype=np.float32)
@@ -224,7 +224,7 @@ def test_room_is_given_to_outputs_that_flipped_roundings_move_far_and_to_no_othe
         steps = np.round(given[0] * 100)
         return [steps, np.abs(given[0] * 0), steps.astype(np.int8)]
 
-    moves = hostrun._moves(run, [x], run([x]))
+    moves = host._moves(run, [x], run([x]))
     assert moves[0]["largest"] == 1
     assert 0 < moves[0]["rms"] < 0.5
     assert moves[1] == moves[2] == {"largest": 0.0, "rms": 0.0}

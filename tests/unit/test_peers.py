@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,12 +10,12 @@ import pytest
 
 from commands.own import Peers
 from core.environment import bootstrap
-from core.errors import BuildError, ConfigError, UsageError
+from core.errors import ConfigError, UsageError
 from core.formats.bundle import Bundle
 from verify.bench import peers
-from verify.bench.measuring import Case, Figure
+from verify.bench.measuring import Figure
 from verify.bench.nets import load
-from verify.bench.peers import LEAN, NETS, RUNTIMES, Measured, Wanted
+from verify.bench.peers import NETS, RUNTIMES, Measured
 
 LEAN_BUNDLE = cast("Bundle", None)
 
@@ -25,65 +24,6 @@ def test_nets_are_in_the_table_and_every_runtime_in_a_lock() -> None:
     assert set(NETS) <= set(load())
     locks = [bootstrap.locked(bootstrap.lock_file(name).read_text(encoding="utf-8")) for name in ("export", "peers")]
     assert {one.package for one in RUNTIMES.values()} <= {name for lock in locks for name in lock}
-
-
-@pytest.fixture
-def dist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An own ``dist/`` with what torch computed of a net of a million multiply-adds."""
-    monkeypatch.setattr(peers, "roofline", lambda lean: {1: (10.0, 1.0), 2: (20.0, 1.0)})
-    floats = Wanted("ds_cnn", 32).folder("torch")
-    floats.mkdir(parents=True)
-    numpy.save(floats / "output0.npy", numpy.array([[3.0, -4.0]], numpy.float32))
-    work = {"multiply_adds": 1_000_000, "weights": 300_000, "moved_bytes": 50_000}
-    (floats / "work.json").write_text(json.dumps(work), encoding="utf-8")
-    (floats / "model.pt").write_bytes(b"12345")
-    return tmp_path
-
-
-def test_all_runtimes_take_turns_and_one_that_fails_has_its_reason(dist: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    turns: list[tuple[str, int, int]] = []
-    took = {LEAN: 1.0, "torch": 4.0}
-
-    def run(case: Case, threads: int, executions: int, warmup: int = 3) -> list[float]:
-        if case.engine == "ncnn":
-            raise BuildError("Running it failed.", "no such layer", "")
-        for flag in case.flags:
-            numpy.save(f"{flag.partition('=')[2]}0.npy", numpy.array([3.0, -4.0], numpy.float32))  # without a batch
-        found = [took[case.engine] / threads] * executions
-        case.load.append(7.0)
-        case.latency += found
-        case.rss.append(1000)
-        case.library_bytes = 10
-        turns.append((case.engine, threads, executions))
-        return found
-
-    def case(cell: Wanted, runtime: str, lean: Bundle, *flags: str) -> Case:
-        return Case(cell.name, runtime, (), Wanted("ds_cnn", 32).folder("torch") / "model.pt", (), flags)
-
-    monkeypatch.setattr(Case, "run", run)
-    monkeypatch.setattr(peers, "_case", case)
-    asked = {LEAN: "", "torch": "", "ncnn": "", "litert": "no converter"}
-    seen = peers.measure(Wanted("ds_cnn", 32), asked, LEAN_BUNDLE, 3)
-    assert list(seen.figures) == list(asked)
-    assert [seen.figures[name].error for name in ("ncnn", "litert")] == [
-        "Running it failed. no such layer",
-        "no converter",
-    ]
-    rounds = [turns[2 + 4 * at : 6 + 4 * at] for at in range(3)]
-    every = {
-        (LEAN, 1, 800),
-        (LEAN, 2, 800),
-        ("torch", 1, 200),
-        ("torch", 2, 200),
-    }  # each as often as fits into the time
-    assert [set(one) for one in rounds] == [every] * 3
-    assert len(turns) == 14
-    figure = seen.figures["torch"]
-    assert (figure.p50_ms, figure.load_ms, figure.apart) == ({1: 4.0, 2: 2.0}, 7.0, 0.0)
-    assert (figure.model_bytes, figure.library_bytes, figure.peak_rss_bytes) == (5, 10, 1000)
-    assert seen.limit_ms == {1: 1.25, 2: 1.25}, "300,000 weights of four bytes and 50,000 more at 1 GB/s"
-    monkeypatch.setattr(peers, "roofline", lambda lean: {1: (1.0, 1.0), 2: (2.0, 1.0)})
-    assert peers.measure(Wanted("ds_cnn", 8), {}, LEAN_BUNDLE, 1).limit_ms == {1: 2.0, 2: 1.0}, "two million operations"
 
 
 def test_outputs_count_by_their_distance_and_missing_ones_are_infinitely_far(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -115,14 +114,6 @@ def lock(tmp_path: Path) -> Path:
     return tmp_path / "one.lock"
 
 
-def written(lock: Path, pid: int, since: float) -> None:
-    """Another process's word that it holds the lock."""
-    notes = lock.with_suffix(".holders")
-    notes.mkdir(exist_ok=True)
-    note = {"pid": pid, "command": f"command of {pid}", "since": since}
-    (notes / f"{pid}.json").write_text(json.dumps(note), encoding="utf-8")
-
-
 def holding(lock: Path, *words: str) -> subprocess.Popen[str]:
     """A process that holds the lock until it is killed."""
     child = subprocess.Popen(
@@ -141,19 +132,10 @@ def killed(child: subprocess.Popen[str]) -> int:
     return child.pid
 
 
-def test_a_dead_holder_and_a_damaged_note_are_left_out(lock: Path) -> None:
-    dead = killed(holding(lock))
-    assert lock.with_suffix(".holders").joinpath(f"{dead}.json").is_file()
-    written(lock, os.getpid(), time.time())
-    for name, text in (("cut", '{"pid": 1, "com'), ("other", '{"pid": 1}'), ("text", '"pid"'), ("empty", "")):
-        lock.with_suffix(".holders").joinpath(f"{name}.json").write_text(text, encoding="utf-8")
-    assert [holder.pid for holder in locks.holders(lock)] == [os.getpid()]
-
-
 def test_shared_by_several_it_is_not_given_to_one_alone(lock: Path) -> None:
     first, second = holding(lock, "shared"), holding(lock, "shared")
     try:
-        assert [holder.pid for holder in locks.holders(lock)] == [first.pid, second.pid]
+        assert locks.holders(lock) == sorted([first.pid, second.pid])
         with locks.attempt(lock) as free:
             assert not free
         killed(first)
@@ -164,6 +146,7 @@ def test_shared_by_several_it_is_not_given_to_one_alone(lock: Path) -> None:
             killed(child)
     with locks.attempt(lock) as free:
         assert free
+        assert locks.holders(lock) == [os.getpid()], "the dead are left out"
 
 
 def test_a_wait_names_the_holders_and_is_counted(lock: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,8 +161,9 @@ def test_a_wait_names_the_holders_and_is_counted(lock: Path, capsys: pytest.Capt
     for child in (first, second):
         child.communicate(timeout=60)
     said = " ".join("".join(capsys.readouterr()).split())
-    assert f"waiting for two: held by process {first.pid} (" in said
-    assert f"; process {second.pid} (" in said
+    one, other = sorted([first.pid, second.pid])
+    assert f"waiting for two: held by process {one} (" in said
+    assert f"; process {other} (" in said
     assert locks.waited() - before > 1.5
     assert "after waiting " in str(clock)
 
@@ -311,14 +295,6 @@ def test_a_runtime_with_threads_of_its_own_is_not_copied(monkeypatch: pytest.Mon
     assert not can_fork("a_runtime_that_is_loaded")
     monkeypatch.setattr(sys, "platform", "darwin")
     assert not can_fork("a_runtime_that_is_not_loaded")
-
-
-def test_torch_has_one_thread_in_it(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first process's threads are not in a copy; tests/integration/test_warm.py sees what torch does then."""
-    told: list[int] = []
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(set_num_threads=told.append, told=told))
-    one = start("counting", "import os, torch\ndef main(): os.write(1, f'{torch.told}'.encode())")
-    assert (one.stdout.read(), told) == ("[1]", [])
 
 
 _FIRST = """

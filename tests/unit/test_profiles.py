@@ -19,7 +19,7 @@ from core.errors import BuildError, ConfigError
 from core.paths import ROOT
 from toolchains.bundle import conan, profiles
 from toolchains.bundle.profiles import BUILD, Profile
-from toolchains.compilers import ccache, hardening, zig
+from toolchains.compilers import ccache, families, zig
 from toolchains.compilers.families import Compilers, cross_conf
 from toolchains.debian import packages as debian
 from toolchains.inspect import checks
@@ -145,7 +145,7 @@ def test_every_target_promises_something_and_its_profile_has_the_flags(target: T
     assert {"pie", "nx", "stack_protector"} <= set(names) <= set(ALL)
     assert ("high_entropy" in names) == (target.os == "windows" and target.machine in ("x86_64", "aarch64"))
     assert {"relro", "bind_now"} <= set(names) or target.os in ("windows", "macos", "ios")
-    flags = hardening.flags(target)
+    flags = families.hardening(target)
     values = profile(conan.render(target, compilers(target)))
     for language in ("cflags", "cxxflags"):
         words = json.loads(values[f"tools.build:{language}"])
@@ -209,9 +209,6 @@ def test_an_operator_that_the_engine_lacks_is_refused(value: str, said: str) -> 
 
 
 FOLDER = ROOT / "recipes/onnxruntime/all"
-VERSION = "1.21.0"
-DATA: dict[str, Any] = yaml.safe_load((FOLDER / "conandata.yml").read_text(encoding="utf-8"))
-DEBIAN = {"x86_64": "amd64", "armv8": "arm64", "armv7hf": "armhf"}
 
 
 def load(file: Path) -> Any:
@@ -226,36 +223,6 @@ def load(file: Path) -> Any:
 @pytest.fixture(scope="module")
 def recipe() -> Any:
     return load(FOLDER / "conanfile.py").OnnxruntimeConan
-
-
-def test_every_architecture_has_the_same_packages_of_its_own() -> None:
-    packages = {arch: DATA["packages"][VERSION][arch] for arch in DEBIAN}
-    names = {frozenset(file.split("_")[0] for file in files) for files in packages.values()}
-    assert len(names) == 1
-    assert {"libonnxruntime1.21", "libonnxruntime-dev", "libc6", "libstdc++6", "libxnnpack0.20241108"} <= names.pop()
-    for arch, files in packages.items():
-        assert all(file.endswith(f"_{DEBIAN[arch]}.deb") and len(digest) == 64 for file, digest in files.items())
-
-
-def test_the_fix_checks_the_cpu_before_the_initialiser_runs() -> None:
-    import capstone
-
-    (fix,) = DATA["fixes"][VERSION]["armv8"]
-    code = capstone.Cs(capstone.CS_ARCH_ARM64, capstone.CS_MODE_LITTLE_ENDIAN)
-    old = [(i.mnemonic, i.op_str) for i in code.disasm(bytes.fromhex(fix["old"]), fix["offset"])]
-    new = [(i.mnemonic, i.op_str) for i in code.disasm(bytes.fromhex(fix["new"]), fix["offset"])]
-    entry = fix["offset"] + 24  # behind six instructions of padding
-    assert [name for name, _ in old] == ["nop"] * 6 + ["bti", "adrp"]
-    assert new == [
-        ("mrs", "x0, id_aa64pfr0_el1"),
-        ("tbnz", f"w0, #0x14, #{fix['offset'] + 12:#x}"),
-        ("ret", ""),
-        old[7],  # what the jump below took the place of
-        ("b", f"#{entry + 8:#x}"),
-        ("nop", ""),
-        ("bti", "c"),
-        ("b", f"#{fix['offset']:#x}"),
-    ]
 
 
 def test_a_library_that_is_not_the_one_the_fix_is_for_is_refused(recipe: Any, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib
 import sys
 from collections.abc import Callable, Iterator
@@ -21,57 +22,29 @@ X = np.arange(12, dtype=np.float32).reshape(3, 4)
 class Library:
     """One method with one input of ``dtype``; it keeps what it reads where a tensor says that it is."""
 
-    dtype = "float32"
-
     def __init__(self) -> None:
+        self.dtype = "float32"
         self.texts: list[bytes] = []
         self.counts: list[int] = []
         self.read: Any = None
+        one, text, number = (lambda _: 1), (lambda _, given: self.texts.append(given)), self.counts.append
+        self.functions: dict[str, Callable[..., Any]] = {
+            "abi_version": lambda: 1, "program_method_count": one, "method_input_count": one,
+            "method_output_count": lambda _: 0, "method_name": lambda _: b"forward",
+            "dtype_name": lambda number: NAMES[number].encode(), "method_input_spec": self.spec,
+            "options_add_method": text, "options_set_data_path": text, "options_set_weights_cache": text,
+            "program_load": lambda path, *_: self.texts.append(path), "pool_create": lambda threads, _: number(threads),
+            "options_set_max_jumps": lambda _, jumps: number(jumps), "method_forward": self.forward,
+        }  # fmt: skip
 
     def __getattr__(self, name: str) -> Any:
-        own: Callable[..., Any] = getattr(type(self), f"on_{name.removeprefix('slipway_')}", lambda *_: None)
+        # ctypes' functions have attributes
+        return functools.partial(self.functions.get(name.removeprefix("slipway_"), lambda *_: None))
 
-        def call(*arguments: Any) -> Any:  # ctypes' functions have attributes
-            return own(self, *arguments)
-
-        return call
-
-    def on_abi_version(self) -> int:
-        return 1
-
-    def on_dtype_name(self, number: int) -> bytes:
-        return NAMES[number].encode()
-
-    def on_method_name(self, _method: object) -> bytes:
-        return b"forward"
-
-    def on_program_method_count(self, _program: object) -> int:
-        return 1
-
-    def on_method_input_count(self, _method: object) -> int:
-        return 1
-
-    def on_method_output_count(self, _method: object) -> int:
-        return 0
-
-    def on_method_input_spec(self, _method: object, _index: int, spec: Any) -> None:
+    def spec(self, _method: object, _index: int, spec: Any) -> None:
         spec._obj.kind, spec._obj.dtype = 1, NAMES.index(self.dtype)
 
-    def on_options_add_method(self, _options: object, name: bytes) -> None:
-        self.texts.append(name)
-
-    on_options_set_data_path = on_options_set_weights_cache = on_options_add_method
-
-    def on_program_load(self, path: bytes, *_: object) -> None:
-        self.texts.append(path)
-
-    def on_pool_create(self, threads: int, _pool: object) -> None:
-        self.counts.append(threads)
-
-    def on_options_set_max_jumps(self, _options: object, number: int) -> None:
-        self.counts.append(number)
-
-    def on_method_forward(self, _method: object, tensors: Any, _count: int) -> None:
+    def forward(self, _method: object, tensors: Any, _count: int) -> None:
         one = tensors[0]
         if NAMES[one.dtype] == "none":
             assert (one.data, one.rank) == (None, 0)

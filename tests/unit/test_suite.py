@@ -6,7 +6,7 @@ import contextlib
 import functools
 import re
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,18 +16,16 @@ import pytest
 
 from commands.own import Test as Choice
 from core import environment
-from core.errors import HostError
+from core.errors import HostError, UsageError
 from core.files import write_atomic
 from core.paths import ROOT
-from tests.support import order
-from toolchains.targets import get_target
-from verify.suite import ahead, choosing, inputs, passed, runner, shared, times
-from verify.suite.inputs import Suite, Tree
+from verify import rooms
+from verify.suite import ahead, choosing, passed, runner, times
 from verify.suite.runner import REST, UNITS
 
+STEMS = {file.stem for file in (ROOT / "tests").glob("*/test_*.py")}
 QUICK = tuple(word for name in ("hypothesispytest", "xdist", "labgrid") for word in ("-p", f"no:{name}"))
 """Options against plugins that take a second to load."""
-STEMS = {file.stem for file in (ROOT / "tests").glob("*/test_*.py")}
 LINT = ["ruff check", "ruff format", "mypy", "clang-format", "shellcheck"]
 
 
@@ -57,7 +55,7 @@ def folder(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("ensure", "ensure_test", "ensure_export"):
         monkeypatch.setattr(environment, name, lambda *_: None)
     monkeypatch.setattr(ahead, "begun", lambda **_: contextlib.nullcontext())
-    monkeypatch.setattr(shared, "kept", contextlib.nullcontext)
+    monkeypatch.setattr(ahead, "kept", contextlib.nullcontext)
     own = tmp_path / "own"
     own.mkdir()
     (own / "pytest.ini").write_text("[pytest]\nmarkers = long\n")
@@ -76,7 +74,10 @@ def folder(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return dist
 
 
-def test_a_run_keeps_its_times_and_those_of_the_last_whole_one_stay(folder: Path, empty_tables: None) -> None:
+def test_a_run_keeps_its_times(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(HostError, match="No run of the tests") as caught:
+        times.show()
+    assert caught.value.hint == "./inv test"
     runner.run(Choice())
     run = times.load_times(folder / "tests/times.json")
     assert [(step.name, step.outcome) for step in run.steps] == [(REST, "passed")]
@@ -85,49 +86,31 @@ def test_a_run_keeps_its_times_and_those_of_the_last_whole_one_stay(folder: Path
     assert (suite.file, suite.tests, run.command) == ("test_a.py", 2, "./inv test")
     assert [test.name for test in run.slowest] == ["test_waits", "test_quick[a|b]"]
     assert run.slowest[0].seconds >= 0.6, "set-up and tear-down count"
-    with pytest.raises(HostError, match="No run of all the tests") as caught:
-        times.show(update=True)
-    assert caught.value.hint == "./inv test --all --again"
-    for choice in (Choice(all=True), Choice(keyword="long")):
-        with pytest.raises(runner.TestsFailedError, match=REST):
-            runner.run(choice)
-    last, whole = (times.load_times(folder / "tests" / name) for name in ("times.json", "times-all.json"))
-    assert (last.command, last.suites[0].tests) == ("./inv test --keyword long", 1)
-    assert (whole.command, whole.suites[0].tests, whole.steps[0].outcome) == ("./inv test --all", 3, "failed (exit 1)")
-    times.show(update=True)
-    assert whole.ended in times.TIMES.text()
-
-
-@pytest.mark.parametrize("count", [1, 2, 6])
-def test_each_file_is_in_one_part_and_the_parts_are_balanced(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = {f"tests/integration/test_{number}.py": 10.0 * number for number in range(1, 30)}
-    monkeypatch.setattr(times, "seconds", lambda: kept)
-    files = [*kept, "tests/unit/test_new.py", "tests/faults/test_new.py"]
-    parts = [choosing.part(files, number, count) for number in range(1, count + 1)]
-    assert sorted(file for part in parts for file in part) == sorted(files)
-    loads = [sum(kept.get(file, 30.0) for file in part) for part in parts]
-    assert max(loads) - min(loads) < 40.0
-    assert parts == [choosing.part(files[::-1], number, count) for number in range(1, count + 1)]
+    with pytest.raises(runner.TestsFailedError, match=REST):
+        runner.run(Choice(keyword="long"))
+    capsys.readouterr()
+    times.show()
+    said = capsys.readouterr()
+    assert "./inv test --keyword long took" in said.err and "test_a::test_long" in said.out
 
 
 def test_the_parts_of_a_run_are_all_of_it() -> None:
     parts = [runner.steps(Choice(all=True, shard=f"{number}/3")) for number in (1, 2, 3)]
     assert [[step.name for step in part] for part in parts] == [[*LINT, UNITS, REST], [UNITS, REST], [UNITS, REST]]
+    for kind in (UNITS, REST):
+        counts = [
+            len([word for word in step.argv if word.endswith(".py")])
+            for part in parts
+            for step in part
+            if step.name == kind
+        ]
+        assert max(counts) - min(counts) <= 1
+    with pytest.raises(UsageError, match="is not of the form PART/PARTS"):
+        runner.steps(Choice(all=True, shard="3/2"))
     given = [word for part in parts for step in part for word in step.argv if word.endswith(".py")]
     there = [path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").glob("*/test_*.py")]
     assert sorted(given) == sorted(there)
     assert [step.files for part in parts for step in part if step.name != REST and step.files] == []
-
-
-def test_every_name_is_a_files_and_what_is_built_is_offered() -> None:
-    named = [*order.FIRST, *order.LAST]
-    assert len(set(named)) == len(named)
-    assert {name.partition("[")[0] for name in (*named, *order.APART, *order.BY_PARAMETER)} <= STEMS
-    for name in named:
-        assert ("[" in name) == (name.partition("[")[0] in order.BY_PARAMETER)
-    assert len(set(ahead.PRODUCTS)) == len(ahead.PRODUCTS)
-    for name, engine in ahead.PRODUCTS:
-        assert engine == "native" or get_target(name).engine(engine) == engine
 
 
 FILES = {
@@ -144,7 +127,7 @@ ALL = (A, B, PROSE)
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Path:
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A checkout with three files of tests, and an empty cache."""
     root = tmp_path / "tree"
     for name, text in FILES.items():
@@ -153,10 +136,19 @@ def tree(tmp_path: Path) -> Path:
     (root / ".gitignore").write_text("/dist/\n__pycache__/\n")
     (root / "pytest.ini").write_text("[pytest]\nmarkers = long\npythonpath = .\n")
     subprocess.run(["git", "init", "--quiet", str(root)], check=True)
-    return root
+    monkeypatch.setattr(rooms, "ROOT", root)
+    yield root
+    forget()
+
+
+def forget() -> None:
+    """Forget the modules of another checkout, or of this one before a change."""
+    for known in (rooms.modules, rooms.imports, rooms.ours):
+        known.cache_clear()
 
 
 def digests(root: Path) -> dict[str, str]:
+    forget()
     inputs = passed.Inputs(root)
     return {file: inputs.digest(file, long=False) for file in ALL}
 
@@ -202,7 +194,7 @@ def whole(tree: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str
         monkeypatch.setattr(environment, name, lambda *_: None)
     monkeypatch.setattr(ahead, "begun", lambda **_: contextlib.nullcontext())
     monkeypatch.setattr(choosing, "WAYS", ALL)
-    monkeypatch.setattr(shared, "kept", contextlib.nullcontext)
+    monkeypatch.setattr(ahead, "kept", contextlib.nullcontext)
     monkeypatch.setenv("SLIPWAY_DIST", str(tree / "dist"))
     monkeypatch.setattr(runner, "ROOT", tree)
 
@@ -236,6 +228,7 @@ def whole(tree: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str
 
     def run(*, again: bool = False, long: bool = False) -> list[str]:
         report = times.report(runner.REST)
+        forget()
         with contextlib.suppress(runner.TestsFailedError):
             runner.run(Choice(again=again, all=long))
         if not report.is_file():
@@ -281,53 +274,42 @@ def test_what_is_near_a_change_comes_first_and_the_rest_stays_within_its_time(
 
 
 def test_what_its_commands_loaded_counts_too(tree: Path) -> None:
-    (tree / "core/far.py").write_text("F = 1\n")
+    (tree / "models").mkdir()
+    (tree / "models/far.py").write_text("F = 1\n")
     before = digests(tree)
-    (tree / "said").mkdir()
-    (tree / "said" / A.replace("/", "-")).write_text("core.far\nos.path\n")
-    passed.learn(tree / "said", ALL)
-    (tree / "core/far.py").write_text("F = 2\n")
+    said = tree / "dist/said"
+    said.mkdir(parents=True)
+    (said / A.replace("/", "-")).write_text("models.far\nos.path\n")
+    passed.learn(said, ALL)
+    (tree / "models/far.py").write_text("F = 2\n")
     assert [file for file, digest in digests(tree).items() if before[file] != digest] == [A]
-
-
-def test_what_was_skipped_runs_again_and_the_others_do_not(tree: Path, whole: Callable[..., list[str]]) -> None:
-    (tree / B).write_text("import pytest\n@pytest.mark.skip\ndef test_b(): pass\n")
-    assert whole() == ["test_a", "test_b", "test_prose"]
-    assert whole() == ["test_b"], "a skipped test did not pass"
 
 
 FOLDERS = ("tests/integration/", "tests/faults/")
 
 
 @functools.cache
-def checkout() -> Tree:
-    return Tree(ROOT, inputs.tracked(ROOT))
+def checkout() -> passed.Inputs:
+    return passed.Inputs(ROOT)
 
 
 @functools.cache
-def needs(name: str) -> frozenset[str]:
+def needs(name: str) -> set[str]:
     file = next(one for one in checkout().files if one.startswith(FOLDERS) and one.endswith(f"/test_{name}.py"))
-    return frozenset(Suite(checkout(), file).needs())
+    return checkout().needs(file)
 
 
 @pytest.mark.parametrize(
     ("changed", "run", "not_run"),
     [
         ("deploy/transport/ssh/auth.py", ("deploy_pi", "cuts", "ssh_ways", "windows_device"), ("lean_operators",)),
-        ("deploy/transport/adb/transport.py", ("virtual_phone", "hostile_adb"), ("deploy_local", "lean_operators")),
-        ("deploy/transport/windows/__init__.py", ("windows_device",), ("deploy_local", "deploy_pi", "virtual_phone")),
-        ("deploy/lab/places.py", ("labgrid", "labgrid_power"), ("deploy_pi", "runner")),
         ("deploy/virtual/virtual.toml", ("deploy_pi", "virtual_machines", "labgrid"), ("recipes",)),
         ("deploy/scripts/probe.sh", ("deploy_pi", "deploy_local", "userlands"), ("recipes",)),
-        ("deploy/run/preflight.py", ("deploy_local", "deploy_pi", "matrix"), ("native", "runner")),
-        ("models/lowering/lowering.py", ("export", "zoo", "deploy_local", "deploy_pi"), ("recipes", "userlands")),
+        ("deploy/run/preflight.py", ("deploy_local", "deploy_pi", "matrix"), ("recipes",)),
+        ("models/lowering/lowering.py", ("export",), ("recipes", "userlands")),
         ("runtime/runner/main.cpp", ("runner", "deploy_local", "deploy_pi", "libslipway"), ("userlands",)),
-        ("runtime/engines/lean/kernels/views.cpp", ("lean_operators", "sweep", "zoo", "virtual_phone"), ("userlands",)),
-        ("runtime/engines/onnxruntime/CMakeLists.txt", ("onnx", "onnxruntime"), ("userlands",)),
         ("toolchains/compilers/zig_wrapper.sh", ("build", "toolchain", "deploy_pi"), ()),
-        ("runtime/bindings/java/jni/slipway_jni.cpp", ("java",), ("deploy_local",)),
-        ("runtime/examples/run_once.c", ("deploy_pi", "libslipway"), ("runner",)),
-        ("docs/deploy.md", ("readme", "pages"), ("deploy_local", "zoo")),
+        ("docs/deploy.md", ("readme", "pages"), ("lean_operators",)),
         ("recipes/xnnpack/config.yml", ("recipes", "userlands", "pages"), ()),
         ("locks/core.txt", ("inv", "userlands"), ()),
         ("tests/support/lab.py", ("labgrid",), ("runner",)),
@@ -340,19 +322,12 @@ def test_a_change_runs_what_it_can_break(changed: str, run: tuple[str, ...], not
 
 
 def test_the_tables_name_what_is_there_and_what_depends_on_everything() -> None:
-    for file in inputs.ALL:
-        assert Suite(checkout(), file).needs() == checkout().files
-    found = frozenset().union(*(Suite(checkout(), file).needs() for file in choosing.WAYS))
-    rooms = ("deploy/run/", "deploy/store/", "deploy/scripts/", "runtime/runner/", "runtime/program/", "models/zoo")
-    assert sorted(name for name in checkout().files - found if name.startswith(rooms)) == []
-    assert set(choosing.WAYS) <= checkout().files
-    assert set(inputs.TASKS) | set(inputs.ALL) <= checkout().files
-    for name in (*inputs.EVERYWHERE, *inputs.FOLDERS, *inputs.BUILDS):
-        assert any(file == name or file.startswith(f"{name}/") for file in checkout().files), name
-    assert set(inputs.CHOSEN) <= checkout().modules.keys()
+    for file in passed.ALL:
+        assert checkout().needs(file) == set(checkout().files)
+    assert {*choosing.WAYS, *passed.ALL} <= checkout().files.keys()
 
 
-def test_each_folder_of_the_table_has_files_that_prove_it_and_depend_on_it() -> None:
+def test_each_folder_of_the_table_is_there_with_what_proves_it() -> None:
     for folder, names in choosing.PROVES.items():
-        for name in names.split():
-            assert any(file.startswith(f"{folder}/") for file in needs(name)), (folder, name)
+        assert (ROOT / folder).is_dir(), folder
+        assert [name for name in names.split() if f"test_{name}" not in STEMS] == []

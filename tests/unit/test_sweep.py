@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +11,6 @@ from pydantic import BaseModel, ConfigDict
 
 from core.errors import MismatchError
 from core.paths import dist_part
-from core.processes import commands
 from core.processes.sweep import Cell, Journal, sweep
 from verify.fuzz import build as fuzz_build
 from verify.fuzz import sweeping
@@ -85,25 +80,6 @@ def test_what_was_finished_before_an_interruption_is_kept(jobs: int) -> None:
     assert len(work.ran) - before == 3 - kept
     if jobs == 1:
         assert kept == 2
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_ctrl_c_ends_what_the_cells_have_started(jobs: int) -> None:
-    """A Ctrl-C on a terminal reaches all processes; kill and a cancelled CI job reach this one only."""
-
-    def wait() -> Number:
-        commands.run(["sleep", "600"], error=None)
-        return Number()
-
-    cells = [Cell(str(number), "", wait) for number in range(3)]
-    begun = time.monotonic()
-    later = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
-    later.start()
-    with pytest.raises(KeyboardInterrupt):
-        sweep("waiting", cells, journal(), jobs=jobs)
-    later.join()
-    assert time.monotonic() - begun < 30
-    assert commands._running == set()
 
 
 def test_half_a_line_costs_one_cell() -> None:

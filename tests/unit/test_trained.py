@@ -1,4 +1,4 @@
-"""Trained weights: from packages as pip's settings give them, else from their owner, else random and said so."""
+"""Trained weights: from packages as pip's settings give them, else random and said so."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import hashlib
 import json
 import os
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,12 +13,11 @@ import pytest
 
 from core.environment import bootstrap
 from core.errors import HostError
-from core.files import sha256_bytes, write_atomic
+from core.files import sha256_bytes
 from models.request import key, resolve
 from models.zoo import load_zoo, trained
-from models.zoo.trained import ADDRESS, RANDOM, TRAINED, WEIGHTS, File, fetch, load_trained
+from models.zoo.trained import RANDOM, TRAINED, WEIGHTS, File, fetch, load_trained
 from tests.conftest import Inv
-from tests.support.archive import Served, serving
 
 BYTES = {
     "net.pth": b"weights",
@@ -37,10 +34,8 @@ def row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> trained.Trained:
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
-    monkeypatch.setenv(ADDRESS, "http://127.0.0.1:9/")
     monkeypatch.delenv(WEIGHTS)
     files = [File(name, name.partition(".")[0], f"data/{name}", sha256_bytes(data), "") for name, data in BYTES.items()]
-    files[0] = replace(files[0], address="https://example.org/net.pth")
     row = replace(load_trained()["mobilenet_v2"], weights=files[0], classes=files[1], picture=files[2], calibration=())
     monkeypatch.setattr(trained, "load_trained", lambda: {"mobilenet_v2": row})
     lock_file = bootstrap.lock_file
@@ -65,24 +60,6 @@ def _wheel(folder: Path, file: File) -> str:
     return f"{file.package}==1.0 \\\n    --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
 
 
-@pytest.fixture
-def owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    """What the owner's address serves; pip has every package but the weights'."""
-
-    @contextmanager
-    def unpacked(packages: list[str], _label: object) -> Iterator[Path]:
-        if "net" in packages:
-            raise HostError("pip found no net.", "", "")
-        for name, data in BYTES.items():
-            write_atomic(tmp_path / "unpacked" / "data" / name, data)
-        yield tmp_path / "unpacked"
-
-    monkeypatch.setattr(trained, "_unpacked", unpacked)
-    with serving(BYTES["net.pth"]) as served:
-        monkeypatch.setenv(ADDRESS, f"{served.address}/")
-        yield served
-
-
 def test_packages_give_the_files_and_nothing_else(
     row: trained.Trained, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -104,9 +81,7 @@ def test_packages_give_the_files_and_nothing_else(
     assert resolve("mobilenet_v2").options.weights == "", "it is fetched again"
 
 
-def test_without_its_package_a_file_comes_from_its_owner(
-    row: trained.Trained, owner: Served, inv: Inv, tmp_path: Path
-) -> None:
+def test_the_list_of_models_has_them(row: trained.Trained, inv: Inv, tmp_path: Path) -> None:
     def listed() -> dict[str, dict[str, str] | None]:
         done = inv("models", "--json", env={"SLIPWAY_DIST": str(tmp_path / "dist")})
         return {one["model"]: one["trained"] for one in json.loads(done.stdout) if one["model"] in load_zoo()}
@@ -114,24 +89,31 @@ def test_without_its_package_a_file_comes_from_its_owner(
     before = listed()["mobilenet_v2"]
     assert before
     assert (before["file"], before["here"], before["sha256"]) == ("net.pth", "", sha256_bytes(b"weights"))
-    assert (before["address"], before["get"]) == ("https://example.org/net.pth", "./inv export --model mobilenet_v2")
+    assert before["get"] == "./inv export --model mobilenet_v2"
     fetch(["mobilenet_v2"])
     assert trained.weights("mobilenet_v2").read_bytes() == b"weights"
     assert listed() == {**dict.fromkeys(load_zoo()), "mobilenet_v2": {**before, "here": str(row.weights.here)}}
 
 
-def test_without_either_weights_stay_random_and_it_says_so(
-    row: trained.Trained, owner: Served, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+def test_without_their_package_weights_stay_random_and_it_says_so(
+    row: trained.Trained, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    owner.data = b"other weights"
-    fetch(["mobilenet_v2"])
+    other = replace(row, weights=replace(row.weights, sha256="0" * 64))
+    with monkeypatch.context() as patch:
+        patch.setattr(trained, "load_trained", lambda: {"mobilenet_v2": other})
+        fetch(["mobilenet_v2"])
     said = capfd.readouterr().err
     assert "mobilenet_v2 computes with random weights" in said
-    assert sha256_bytes(b"other weights") in said
+    assert f"has the SHA-256 {row.weights.sha256}" in said
     assert resolve("mobilenet_v2").options.weights == ""
-    owner.data = BYTES["net.pth"]
     fetch(["mobilenet_v2"])
     assert "less than an hour ago" in capfd.readouterr().err
+    (tmp_path / "cache" / "data" / "failed-mobilenet_v2").unlink()
+    (wheel,) = (tmp_path / "wheels").glob("net-*.whl")
+    wheel.rename(tmp_path / "away.whl")
+    fetch(["mobilenet_v2"])
+    assert "computes with random weights" in capfd.readouterr().err
+    (tmp_path / "away.whl").rename(wheel)
     (tmp_path / "cache" / "data" / "failed-mobilenet_v2").unlink()
     fetch(["mobilenet_v2"])
     assert resolve("mobilenet_v2").options.weights == TRAINED

@@ -230,39 +230,6 @@ def test_ctrl_c_at_any_moment_of_the_start() -> None:
     assert seen & {130, -signal.SIGINT}
 
 
-def test_a_second_ctrl_c_while_the_first_is_said_is_silent() -> None:
-    """It comes in `finish`, which would let Python ignore it."""
-    code = (
-        "import os, signal, sys\n"
-        "from core.cli import start\n"
-        "os.environ['SLIPWAY_LISTEN'] = 'yes'\n"
-        "start._listen()\n"
-        "finish, more = start.finish, ['second', 'third']\n"
-        "def late():\n"
-        "    if more:\n"
-        "        more.pop()\n"
-        "        os.kill(os.getpid(), signal.SIGINT)\n"
-        "    finish()\n"
-        "start.finish = late\n"
-        "sys.exit(start.ended(lambda: os.kill(os.getpid(), signal.SIGINT) or 0))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")
-
-
-def test_ctrl_c_while_python_ends_is_silent(tmp_path: Path) -> None:
-    """The work is done: what Python runs last is interrupted, and says nothing of it."""
-    late = "import atexit, os, signal\natexit.register(os.kill, os.getpid(), signal.SIGINT)\n"
-    (tmp_path / "sitecustomize.py").write_text(late, encoding="utf-8")
-    done = subprocess.run(
-        [str(ROOT / "inv"), "models", "--json"], env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 def test_posix_locale_and_umlauts(tmp_path: Path) -> None:
     """A checkout in a folder with umlauts, and a locale that knows ASCII only."""
     clone = tmp_path / "Übung für Zoë"

@@ -19,7 +19,6 @@ from verify.agree import kept as agree_kept
 from verify.agree import look as agree_look
 from verify.agree.look import Executor
 from verify.agree.programs import INFINITE, About, Cell, Compared
-from verify.agree.sound import Case
 
 ABOUT = About("mlp fp32", "mlp", "fp32")
 LIMIT = Tolerance(atol=1e-5, rtol=0.0, why="fp32")
@@ -29,18 +28,6 @@ EXACT = Tolerance(atol=0.0, rtol=0.0, why="the same bits")
 def save(folder: Path, **arrays: list[float]) -> None:
     for name, numbers in arrays.items():
         np.save(folder / f"{name}.npy", np.array(numbers, np.float32))
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs", "right"),
-    [([1, 2.001], [1, 2.5], "lean"), ([1, 9], [1, 2.001], "upstream"), ([1, 2.1], [1, 2.2], ""),
-     ([1, 2], [1, np.nan], "lean"), ([np.inf, 2], [1, 2.001], "upstream")],
-)  # fmt: skip
-def test_who_is_right_is_what_pytorch_says(tmp_path: Path, ours: list[float], theirs: list[float], right: str) -> None:
-    save(tmp_path, ours=ours, theirs=theirs, eager=[1, 2])
-    eager = (tmp_path / "eager.npy",)
-    case = Case(ABOUT, tmp_path / "model.pte", (), (tmp_path / "theirs.npy",), (LIMIT,), eager=eager)
-    assert sound.who_is_right(case, [tmp_path / "ours.npy"])[0] == right
 
 
 def test_what_the_docs_say_is_missing_is_known() -> None:

@@ -81,30 +81,6 @@ def test_a_user_imports_his_own(write: Write, name: str, form: str) -> None:
     assert run(repo / "net.py") == 7
 
 
-LAZY = {
-    "statement": "from models.own import Part; return Part",
-    "import_module": "import importlib; return importlib.import_module('models.own').Part",
-    "relative": "from models import lazily; return lazily()",
-    "pickle": "import pickle; return pickle.loads(b'cmodels.own\\nPart\\n.')",
-    "thread": """
-    found = []
-    def work():
-        from models.own import Part
-        found.append(Part)
-    import threading
-    one = threading.Thread(target=work); one.start(); one.join()
-    return found[0]""",
-}
-
-
-@pytest.mark.parametrize("how", LAZY)
-def test_a_user_imports_his_own_at_any_time(write: Write, how: str) -> None:
-    init = "def lazily():\n    from .own import Part\n    return Part"
-    body = textwrap.indent(textwrap.dedent(LAZY[how]), "    ")
-    repo = write(net=f"def make():\n{body}", models__init=init, models__own="class Part: his = 1")
-    assert run(repo / "net.py").his == 1
-
-
 def test_a_file_without_packages_of_its_own_uses_what_the_docs_offer(write: Write) -> None:
     from models.methods import Methods
 

@@ -53,16 +53,16 @@ def test_they_fit_the_schemas_of_their_systems(tmp_path: Path) -> None:
     defaults = {name: given["default"] for name, given in spec["spec"]["inputs"].items()}
     assert [] not in defaults.values()  # GitLab's schema of today refuses empty lists of tags and others
     file = tmp_path / "jobs.yml"
-    file.write_text(yaml.safe_dump(_with(defaults, jobs)), encoding="utf-8")
+    file.write_text(yaml.safe_dump(filled(defaults, jobs)), encoding="utf-8")
     _tool("check-jsonschema", "--builtin-schema", "vendor.gitlab-ci", "--data-transform", "gitlab-ci", file)
 
 
-def _with(inputs: Mapping[str, Any], value: Any) -> Any:
+def filled(inputs: Mapping[str, Any], value: Any) -> Any:
     """GitLab's interpolation: a value that is nothing but an input keeps the input's type."""
     if isinstance(value, dict):
-        return {_with(inputs, key): _with(inputs, each) for key, each in value.items()}
+        return {filled(inputs, key): filled(inputs, each) for key, each in value.items()}
     if isinstance(value, list):
-        return [_with(inputs, each) for each in value]
+        return [filled(inputs, each) for each in value]
     if not isinstance(value, str):
         return value
     whole = TEXT.fullmatch(value)

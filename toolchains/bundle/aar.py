@@ -23,7 +23,7 @@ from core.paths import ROOT, aar_dir
 from core.processes.commands import run
 from toolchains.bundle.sdk import Sdk, build_sdk, zipped
 from toolchains.bundle.toolchain_file import ABIS
-from toolchains.compilers import hardening, ndk
+from toolchains.compilers import families, ndk
 from toolchains.compilers.families import Compilers, family
 from toolchains.debian import packages as debian
 from toolchains.debian.sources import host_arch
@@ -117,7 +117,7 @@ def build_native(
     Raises:
         BuildError: the compiler or the linker refused it.
     """
-    hard = hardening.flags(target)
+    hard = families.hardening(target)
     flags = [*compilers.flags, *(word for word in hard.compile if word != "-fPIE"), *hard.optimized]
     flags += ["-O2", "-fPIC", "-fvisibility=hidden", f"-ffile-prefix-map={ROOT}=.", "-std=c++17", "-fno-exceptions"]
     # Warnings are about our own file; a JDK's headers are its own affair.

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import re
 import sys
 import tempfile
 from collections import deque
@@ -18,13 +17,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from core.errors import BuildError, ConfigError, HostError
+from core.errors import BuildError, HostError
 from core.files import keep_text, sha256_bytes, sha256_file, write_atomic, write_json
 from core.paths import ROOT, cache_dir, portable
 from core.processes import commands
 from core.processes.commands import process, quote
 from toolchains import tools
-from toolchains.compilers import ccache, hardening
+from toolchains.compilers import ccache, families
 from toolchains.compilers.families import Compilers, family
 from toolchains.debian import deb, fetch_source
 from toolchains.targets import Target, host_target
@@ -82,39 +81,10 @@ def remote() -> str:
     return f"slipway-{sha256_bytes(os.fspath(ROOT).encode())[:8]}"
 
 
-SHARED = "slipway-shared"
-"""Name of the server with packages that others have built, among the remotes."""
-
-
-def shared() -> str:
-    """The address of that server, from ``SLIPWAY_CONAN_REMOTE``; empty if there is none.
-
-    Raises:
-        ConfigError: it is not one, or it has a password in it, which logs would show.
-    """
-    url = os.environ.get("SLIPWAY_CONAN_REMOTE", "")
-    if url and (not re.fullmatch(r"https?://[^\s@]+", url)):
-        raise ConfigError(
-            "SLIPWAY_CONAN_REMOTE is not the address of a Conan server.",
-            "it begins with http:// or https://, and has neither a name nor a password in it",
-            "SLIPWAY_CONAN_REMOTE=https://conan.example.org/v2/slipway, and CONAN_LOGIN_USERNAME and CONAN_PASSWORD",
-        )
-    return url
-
-
-def uploads() -> bool:
-    """Whether what is built here goes to that server: ``SLIPWAY_CONAN_UPLOAD=on``."""
-    return bool(shared()) and os.environ.get("SLIPWAY_CONAN_UPLOAD", "").lower() in {"on", "1", "yes", "true"}
-
-
 def _environment() -> dict[str, str]:
     """The user's environment without Conan settings of other projects; with our own CMake and Ninja first."""
-    login = ("CONAN_LOGIN_USERNAME", "CONAN_PASSWORD") if shared() else ()
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("CONAN_", "CMAKE_", "CCACHE_")) or (login and name.startswith(login))
-    }
+    theirs = ("CONAN_", "CMAKE_", "CCACHE_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(theirs)}
     drop = ("CC", "CXX", "AR", "RANLIB", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "PYTHONPATH")
     for name in drop:
         kept.pop(name, None)
@@ -183,7 +153,6 @@ _HOST_FAULTS = {
     "No space left on device": "free some space (./inv clean --cache removes Slipway's own cache), then again",
     "Disk quota exceeded": "free some space (./inv clean --cache removes Slipway's own cache), then again",
     "could not be fetched": "check the network and the proxy (https_proxy), then again",
-    "Unable to connect to remote": "start the server of SLIPWAY_CONAN_REMOTE, or unset that variable",
     "pip could not fetch": "check the network and pip's index (pip config list), then again",
     "npm could not fetch": "check the network and npm's registry (npm config get registry), then again",
     "npm names a command": "install npm, which fetches Microsoft's library, then again",
@@ -239,8 +208,6 @@ def _remotes(log: Path) -> None:
         conan(["remote", "remove", "conancenter"], log=log)
     if known is None or known.get(remote()) != os.fspath(ROOT):
         conan(["remote", "add", remote(), ROOT, "--type=local-recipes-index", "--force"], log=log)
-    if shared() and (known or {}).get(SHARED) != shared():
-        conan(["remote", "add", SHARED, shared(), "--force"], log=log)
 
 
 def lockfile(log: Path) -> Path:
@@ -326,7 +293,7 @@ def render(
     # The text is a configuration file of ours, not a page: there is nothing to escape.
     engine = Environment(undefined=StrictUndefined, trim_blocks=True, autoescape=False)  # noqa: S701
     template = engine.from_string(_TEMPLATE)
-    hard = hardening.flags(target)
+    hard = families.hardening(target)
     optimized = () if build_type == "Debug" else hard.optimized
     # __FILE__ in the SDK's and in the C++ library's headers would carry this machine's paths, and the user's name, to
     # every device. The last map that fits is taken.

@@ -149,11 +149,6 @@ def _build(request: Request, package: _Missing, heard: Heard | None) -> None:
 
         argv = ["install", *package.arguments, *request.words, how, "--envs-generation=false"]
         conan.conan(argv, log=request.log, what=request.what, heard=hear)
-        if conan.uploads():
-            one = f"{package.reference}:{package.package_id}"
-            conan.conan(
-                ["upload", one, f"--remote={conan.SHARED}", "--confirm"], log=request.log, what=f"Sharing {name}"
-            )
         # Thousands of object files that are not needed any more; other builds remove their own.
         conan.conan(["cache", "clean", f"{package.reference}:{package.package_id}", "--build"], log=request.log)
 
@@ -169,8 +164,6 @@ def words(target: Target, toolchain: str, log: Path, sources: str = "") -> list[
         chosen = conan.sources(sources, log) if sources else []
         lockfile = conan.lockfile(log)
     pinned = [f"--lockfile={lockfile}", "--lockfile-partial", f"--remote={conan.remote()}"]
-    if conan.shared():
-        pinned.append(f"--remote={conan.SHARED}")
     return [f"--profile:host={host}", f"--profile:build={own}", *chosen, *pinned]
 
 
@@ -288,3 +281,20 @@ def reference(graph: dict[str, Any]) -> str:
     """The package's recipe in Conan's graph, with its revision."""
     nodes = graph["nodes"].values()
     return next(str(node["ref"]) for node in nodes if node.get("name") == _NAME)
+
+
+LOCKED = ROOT / "locks" / "conan.lock"
+"""Which recipes of the checkout its packages are made by, to the last byte; the same on every machine. Builds pin the
+revisions that the files have at that moment (`conan.lockfile`); this one is for those who use the recipes with Conan
+itself, and in it a review sees which packages a change makes anew. ``python -m toolchains.bundle.conan_packages``
+writes it again."""
+
+
+def current() -> str:
+    """The content that `LOCKED` must have for the current recipes."""
+    with locked(conan.LOCK):
+        return conan.lockfile(cache_dir("logs") / "lock.log").read_text(encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_atomic(LOCKED, current())

@@ -98,7 +98,7 @@ KINDS = frozenset({".c", ".cmake", ".cpp", ".h", ".hpp", ".in", ".ld", ".map", "
 _MODULES = (
     *(f"bundle/{name}.py" for name in ("builder", "conan", "conan_packages", "inputs", "layout", "making", "native")),
     *(f"bundle/{name}.py" for name in ("offers", "sbom", "sdk", "toolchain_file")),
-    *(f"compilers/{name}.py" for name in ("families", "gnu", "hardening", "libstdcxx", "linked_in", "ndk")),
+    *(f"compilers/{name}.py" for name in ("families", "gnu", "libstdcxx", "linked_in", "ndk")),
     *(f"compilers/{name}" for name in ("libstdcxx_compat.cpp", "zig.py", "zig_wrapper.sh")),
     "debian/fetch_source.py",
     *(f"inspect/{name}.py" for name in ("archives", "binary", "checks", "isa", "isa_scan", "needs")),

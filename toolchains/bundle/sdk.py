@@ -284,14 +284,14 @@ def _slices(job: _Job, out: Path, packages: Sequence[Path]) -> list[tuple[Target
 
 def _request(job: _Job, target: Target) -> conan_packages.RuntimeRequest:
     from toolchains.bundle import conan_packages
-    from toolchains.compilers import hardening
+    from toolchains.compilers import families
 
     options, conf, what = [f"engine={job.engine}"], [], f"pte_runner with the engine {job.engine}"
     if job.embedded:
         what = "libslipway"
         options += [f"library={'both' if job.shared else 'static'}", *(job.selection.options if job.selection else ())]
         # The check of instructions reads the table of symbols, which Conan's profile has shared libraries lose.
-        conf = [f"tools.build:sharedlinkflags={json.dumps(['-Wl,-S', *hardening.flags(target).link])}"]
+        conf = [f"tools.build:sharedlinkflags={json.dumps(['-Wl,-S', *families.hardening(target).link])}"]
     return conan_packages.RuntimeRequest(
         target,
         job.toolchain,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.files import write_atomic
-from toolchains.compilers import hardening
+from toolchains.compilers import families
 from toolchains.compilers.families import Compilers
 from toolchains.targets import Target
 from toolchains.tools import CONF
@@ -61,7 +61,7 @@ def text(target: Target, compilers: Compilers) -> str:
 
 def _flags(target: Target, compilers: Compilers) -> list[str]:
     """What hardens libslipway hardens the programs, too; the caller's own flags come behind."""
-    hard = hardening.flags(target)
+    hard = families.hardening(target)
     # -fPIE is for programs alone, and CMake gives -fPIC to shared libraries instead.
     always = [*compilers.flags, *(word for word in hard.compile if word != "-fPIE")]
     static = ["-static"] if compilers.family == "gnu" and target.os == "windows" else []

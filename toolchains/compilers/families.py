@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 from core.errors import ConfigError
+from toolchains import tools
 from toolchains.compilers.linked_in import LinkedIn
 from toolchains.targets import Target
 
@@ -87,3 +88,23 @@ def cross_conf(target: Target) -> dict[str, str]:
     system = {"linux": "Linux", "android": "Linux", "windows": "Windows"}.get(target.os)
     own = (platform.system().lower(), platform.machine()) == (target.os, target.machine)
     return {} if own or not system else {"tools.cmake.cmaketoolchain:system_name": system}
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Words for the compilers of one target, all families alike."""
+
+    compile: tuple[str, ...] = ()
+    optimized: tuple[str, ...] = ()
+    """For files that are compiled with optimization: without it, these checks are not there but cost."""
+    link: tuple[str, ...] = ()
+    """For programs and shared libraries."""
+    program: tuple[str, ...] = ()
+    """For programs alone."""
+
+
+def hardening(target: Target) -> Flags:
+    """The flags that make a fault in a program harder to use by an attacker: of the target's C library, in
+    ``systems.toml``. `toolchains.inspect.checks` looks at what came of them."""
+    row = tools.hardening(target.libc)
+    return Flags(*(tuple(row.get(name, ())) for name in ("compile", "optimized", "link", "program")))

@@ -1,20 +1,32 @@
-"""Files of Debian's archive over HTTP: its error, their digests, another try after a broken connection."""
+"""Files of Debian's archive over HTTP, and a suite's signed list of its files, ``InRelease``.
+
+Of a file: its error, its digest, another try after a broken connection. Of the list: whose it is, how old it is, and
+what it names.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import http.client
+import tempfile
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from email.utils import mktime_tz, parsedate_tz
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from core.console import step
 from core.errors import HostError
-from toolchains.debian.sources import apts_setting
+from core.files import locked, sha256_file, write_atomic
+from core.paths import cache_dir
+from toolchains.debian import deb
+from toolchains.debian.deb import need_reader
+from toolchains.debian.sources import KEYRING_VARIABLE, Mirror, apts_setting
+from toolchains.tools import table
 
 FRESH_SECONDS = 7 * 24 * 3600
 """Lists older than this are read again before something is downloaded."""
@@ -26,16 +38,12 @@ class ArchiveError(HostError):
     Args:
         retry: it may succeed when tried again.
         absent: the lists lack it, or are out of date.
-        half_updated: the mirror is in the middle of an update.
     """
 
-    def __init__(
-        self, what: str, cause: str, hint: str, *, retry: bool = False, absent: bool = False, half_updated: bool = False
-    ) -> None:
+    def __init__(self, what: str, cause: str, hint: str, *, retry: bool = False, absent: bool = False) -> None:
         super().__init__(what, cause, hint)
         self.retry = retry
         self.absent = absent
-        self.half_updated = half_updated
 
 
 @dataclass(frozen=True)
@@ -105,7 +113,7 @@ def get(
             f"only addresses that begin with {', '.join(_SCHEMES)} can",
             "set SLIPWAY_DEBIAN_MIRROR to such an address",
         )
-    digest, count = hashlib.sha256(), 0
+    digest, count, complete = hashlib.sha256(), 0, False
     try:
         request = urllib.request.Request(uri, headers={"User-Agent": "slipway"})  # noqa: S310 - checked above
         opener = urllib.request.build_opener(urllib.request.ProxyHandler(_proxies()))
@@ -119,20 +127,19 @@ def get(
                 if watch is not None:
                     watch()
         _compare(uri, size or most, bool(size), count, sha256, digest.hexdigest())
+        complete = True
     except urllib.error.HTTPError as error:
         error.close()
-        _remove(file)
         raise _refused(uri, error) from error
     except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
-        _remove(file)
         cause = str(error.reason if isinstance(error, urllib.error.URLError) else error) or type(error).__name__
         if proxy := _proxies().get(urlsplit(uri).scheme):
             cause += f"; the proxy is {proxy}"
         absent = urlsplit(uri).scheme == "file"
         raise ArchiveError(f"Downloading {uri} failed.", cause, _NETWORK, retry=not absent, absent=absent) from error
-    except BaseException:
-        _remove(file)
-        raise
+    finally:
+        if not complete:
+            file.unlink(missing_ok=True)
 
 
 def _proxies() -> dict[str, str]:
@@ -142,28 +149,19 @@ def _proxies() -> dict[str, str]:
     return {**own, **urllib.request.getproxies()}
 
 
-def _remove(file: Path) -> None:
-    file.unlink(missing_ok=True)
-
-
 def _compare(uri: str, allowed: int, exact: bool, count: int, wanted: str, got: str) -> None:
     """Refuse a file that is larger than ``allowed`` bytes, or is not the one that a signed list names."""
+    why = ""
     if allowed and (count > allowed or (exact and count != allowed)):
-        bytes_ = f"more than {allowed}" if count > allowed else f"{count} of {allowed}"
+        why = f"the mirror sent {f'more than {allowed}' if count > allowed else f'{count} of {allowed}'} bytes"
+    elif wanted and got != wanted:
+        why = f"SHA-256 is {got}, expected {wanted}"
+    if why:
         raise ArchiveError(
             f"{uri} is not the file that was expected.",
-            f"the mirror sent {bytes_} bytes: it is being updated, or something between changes files",
+            f"{why}: the mirror is being updated, or something between changes files",
             _OTHER_MIRROR,
             retry=True,
-            half_updated=True,
-        )
-    if wanted and got != wanted:
-        raise ArchiveError(
-            f"{uri} is not the file that was expected.",
-            f"SHA-256 is {got}, expected {wanted}: the mirror is being updated, or something between changes files",
-            _OTHER_MIRROR,
-            retry=True,
-            half_updated=True,
         )
 
 
@@ -174,3 +172,155 @@ def _refused(uri: str, error: urllib.error.HTTPError) -> ArchiveError:
         return ArchiveError(f"Downloading {uri} failed.", cause, hint, absent=True)
     retry = error.code == 429 or error.code >= 500
     return ArchiveError(f"Downloading {uri} failed.", cause, _OTHER_MIRROR, retry=retry)
+
+
+_MOST = 4 << 20
+"""Bytes of the package of keys."""
+
+
+def keyring(mirror: Mirror) -> Path:
+    """The file of keys to check signatures of ``mirror`` with.
+
+    Raises:
+        HostError: this machine has none, and the mirror has none of the pinned packages.
+    """
+    return mirror.keyring or _pinned(mirror)
+
+
+def _pinned(mirror: Mirror) -> Path:
+    pinned = table()["debian_keys"]
+    kept = cache_dir("debian", "keys")
+    file = kept / f"{pinned['sha256'][:16]}.gpg"
+    if file.is_file() and sha256_file(file) == pinned["sha256"]:
+        return file
+    for name, digest in pinned["packages"].items():
+        with locked("debian-keys"), tempfile.TemporaryDirectory(prefix=".keys.", dir=kept) as scratch:
+            try:
+                keys = _unpack(mirror, f"{pinned['folder']}/{name}", digest, Path(scratch)) / pinned["file"]
+            except ArchiveError as error:
+                if error.absent:
+                    continue
+                raise
+            if sha256_file(keys) != pinned["sha256"]:
+                raise HostError(f"The keys in {name} are not those that were pinned.", "", "find out why first")
+            write_atomic(file, keys.read_bytes())
+            return file
+    raise HostError(
+        "There are no keys to check Debian's signatures with.",
+        f"this machine has no debian-archive-keyring, and {mirror.uri} lacks {', '.join(pinned['packages'])}",
+        f"install debian-archive-keyring, or set {KEYRING_VARIABLE} to a file with Debian's keys",
+    )
+
+
+def _unpack(mirror: Mirror, path: str, sha256: str, scratch: Path) -> Path:
+    package, files = scratch / "keys.deb", scratch / "files"
+    uri = f"{mirror.uri.rstrip('/')}/{path}"
+    retrying(lambda: get(uri, package, sha256=sha256, most=_MOST))
+    files.mkdir()
+    deb.extract(package, files)
+    return files
+
+
+_AHEAD = 3600.0
+"""Seconds by which this machine's clock may be behind the archive's."""
+_KEYS = "see whether something between changes files; else set SLIPWAY_DEBIAN_MIRROR to another mirror"
+
+
+@dataclass(frozen=True)
+class Release:
+    """What a suite's signed list says."""
+
+    names: frozenset[str]
+    """The suite's code name and its name of today: ``bookworm``, ``oldstable``."""
+    date: float
+    """Seconds since the epoch."""
+    valid_until: float | None
+    by_hash: bool
+    files: dict[str, tuple[int, str]]
+    """Size and SHA-256 by path below ``dists/SUITE``."""
+
+
+def shown(seconds: float) -> str:
+    """A moment, for messages: ``2026-07-11 10:16 UTC``."""
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
+
+
+def read_release(raw: bytes, keyring: Path, suite: str) -> Release:
+    """The list ``raw`` if one of the keys in ``keyring`` has signed it for ``suite``.
+
+    Only the signed text counts: what stands before or behind it is not looked at.
+
+    Raises:
+        ArchiveError: no valid signature by these keys, or another suite's list.
+    """
+    text = _signed_text(raw, keyring, suite)
+    from debian.deb822 import Release as Fields
+
+    fields = Fields(text)
+    names = frozenset(name for name in (fields.get("Codename"), fields.get("Suite")) if name)
+    if suite not in names or fields.get("Origin") != "Debian" or fields.get("Label") != "Debian":
+        said = ", ".join(f"{key} {fields.get(key)}" for key in ("Origin", "Label", "Suite", "Codename"))
+        raise ArchiveError(f"The mirror's list is not Debian {suite}'s.", f"it is signed, and says: {said}", _KEYS)
+    date = _moment(fields.get("Date"))
+    files = {row["name"]: (int(row["size"]), str(row["sha256"]).lower()) for row in fields.get("SHA256", [])}
+    if date is None or not files:
+        raise ArchiveError(f"Debian {suite}'s list has no date or names no files.", "", _KEYS)
+    by_hash = fields.get("Acquire-By-Hash", "").lower() == "yes"
+    return Release(names, date, _moment(fields.get("Valid-Until")), by_hash, files)
+
+
+def _signed_text(raw: bytes, keyring: Path, suite: str) -> bytes:
+    need_reader()
+    import pysequoia
+
+    keys = pysequoia.Cert.split_file(str(keyring)) if keyring.stat().st_size else []
+    try:
+        verified = pysequoia.verify(raw, lambda _: keys)
+    except Exception as error:  # the library raises no class of its own
+        raise ArchiveError(
+            f"The signature of Debian {suite}'s list is not valid.",
+            f"{str(error).strip() or type(error).__name__}; the keys are those in {keyring}",
+            _KEYS,
+        ) from error
+    if not verified.valid_sigs or not verified.bytes:
+        raise ArchiveError(f"Debian {suite}'s list is not signed.", f"the keys are those in {keyring}", _KEYS)
+    return bytes(verified.bytes)
+
+
+def _moment(text: str | None) -> float | None:
+    parts = parsedate_tz(text or "")
+    return None if parts is None else float(mktime_tz(parts))
+
+
+def _checked() -> bool:
+    """Whether this system's apt looks at the end of a list's validity."""
+    said = apts_setting("Acquire::Check-Valid-Until").lower()
+    return said not in ("false", "no", "0", "off", "without", "disable")
+
+
+def check_age(suite: str, new: Release, kept: Release | None, now: float) -> None:
+    """Refuse a list that is older than the one that is kept, from the future, or past its end.
+
+    Raises:
+        ArchiveError: it is one of these; ``retry`` where the kept list may serve on.
+    """
+    if kept is not None and new.date < kept.date:
+        raise ArchiveError(
+            f"The mirror's list of Debian {suite} is older than the one that was read before.",
+            f"it is of {shown(new.date)}, the other of {shown(kept.date)}: the mirror is behind, or somebody offers "
+            "old packages with known holes",
+            "the same command again in a day, or set SLIPWAY_DEBIAN_MIRROR to another mirror",
+            retry=True,
+        )
+    if new.date > now + _AHEAD:
+        raise ArchiveError(
+            f"The mirror's list of Debian {suite} is of {shown(new.date)}, which is in the future.",
+            f"this machine's clock says {shown(now)}",
+            "set the clock, then the same command again",
+        )
+    if new.valid_until is not None and now > new.valid_until and _checked():
+        raise ArchiveError(
+            f"The mirror's list of Debian {suite} was valid until {shown(new.valid_until)}.",
+            "the mirror is no longer updated, or this machine's clock is wrong",
+            "set SLIPWAY_DEBIAN_MIRROR to another mirror, or tell apt to accept it (Acquire::Check-Valid-Until)",
+        )

@@ -4,6 +4,9 @@ The file is upstream's tarball in the source package, or, when its name ends in 
 
 Conan's profiles name this command (conf ``user.slipway:fetch``), so recipes know nothing of apt. It prints the
 verified file's path; a failure is three lines on stderr.
+
+``python -m toolchains.debian.fetch_source pins SUITE ARCH PACKAGE...`` prints what a suite has now, by file name and
+SHA-256, for a recipe's ``conandata.yml``: one line a package, those that the packages depend on included.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import sys
 from collections.abc import Sequence
 
 from core.errors import SlipwayError, UsageError
+from core.files import sha256_file
 from core.paths import IMPORTS
 
 
@@ -21,20 +25,27 @@ def command() -> list[str]:
     return ["/usr/bin/env", f"PYTHONPATH={IMPORTS}", sys.executable, "-m", "toolchains.debian.fetch_source"]
 
 
-def main(words: Sequence[str]) -> int:
-    """Fetch one file and print its path; the exit code is the error's own."""
-    try:
-        if len(words) != 4:
-            raise UsageError(
-                "This command takes four arguments: SUITE PACKAGE FILE SHA256.",
-                f"got {len(words)}",
-                "SUITE, PACKAGE and FILE as in a recipe's conandata.yml",
-            )
-        from toolchains.debian import packages as debian
+def _run(words: Sequence[str]) -> str:
+    from toolchains.debian import packages as debian
 
-        suite, _, file, sha256 = words
-        path = debian.binary(suite, file, sha256) if file.endswith(".deb") else debian.source(*words)
-        sys.stdout.write(os.fspath(path) + "\n")
+    if words[:1] == ["pins"] and len(words) > 3:
+        files = debian.fetch(words[1], words[2], words[3:], closure=True)
+        return "".join(f'      {file.name}: "{sha256_file(file)}"\n' for file in sorted(files))
+    if len(words) != 4:
+        raise UsageError(
+            "This command takes SUITE PACKAGE FILE SHA256, or pins SUITE ARCH PACKAGE...",
+            f"got {len(words)} words",
+            "SUITE, PACKAGE and FILE as in a recipe's conandata.yml",
+        )
+    suite, _, file, sha256 = words
+    path = debian.binary(suite, file, sha256) if file.endswith(".deb") else debian.source(*words)
+    return os.fspath(path) + "\n"
+
+
+def main(words: Sequence[str]) -> int:
+    """Fetch, and print what there is; the exit code is the error's own."""
+    try:
+        sys.stdout.write(_run(words))
     except SlipwayError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

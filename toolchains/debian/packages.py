@@ -301,8 +301,7 @@ def binary(suite: str, filename: str, sha256: str) -> Path:
 
     A point release removes files on the day that it comes. If it left a rebuild of the same version, which Debian's
     signed list vouches for, the file is that one; its name says so. Otherwise the archive may still have the pinned
-    file next to the newer one, for another suite. While a mirror is being updated, its lists do not match their
-    signature; the digest alone then decides about the pinned file.
+    file next to the newer one, for another suite; its digest alone decides about it.
 
     Raises:
         HostError: as `fetch`; or the suite has another version of it by now (the message says which); or the
@@ -315,8 +314,6 @@ def binary(suite: str, filename: str, sha256: str) -> Path:
     try:
         file = fetch(suite, arch, [Item("", filename, 0, "").spec])[0]
     except ArchiveError as error:
-        if error.half_updated:
-            return _despite_lists(suite, filename, sha256, error)
         newest = None if error.retry or not error.absent else _newest(suite, arch, package)
         if newest is None:
             raise
@@ -325,12 +322,12 @@ def binary(suite: str, filename: str, sha256: str) -> Path:
             console.note(f"{package} {unquote(version)} is gone from Debian {suite}: {now} took its place")
             return fetch(suite, arch, [f"{package}={now}"])[0]
         with contextlib.suppress(HostError):
-            return _despite_lists(suite, filename, sha256, error, newest)
+            return _beside(newest, suite, filename, sha256)
         raise HostError(
             f"Debian {suite} no longer has {package} {unquote(version)} for {arch}.",
             f"a point release replaced it: there is {now} now, and this mirror keeps no older one",
             "set SLIPWAY_DEBIAN_MIRROR to a mirror that still has it; or pin the newer one, digest included: "
-            f"python -m toolchains.debian.pins {suite} {arch} {package}",
+            f"python -m toolchains.debian.fetch_source pins {suite} {arch} {package}",
         ) from error
     got = sha256_file(file)
     if file.name != filename or got != sha256:
@@ -342,18 +339,11 @@ def binary(suite: str, filename: str, sha256: str) -> Path:
     return file
 
 
-def _despite_lists(suite: str, filename: str, sha256: str, refused: ArchiveError, newest: Item | None = None) -> Path:
-    """A pinned file from a mirror that is being updated, whose lists are refused, or from one whose lists name only
-    ``newest``; ``refused`` if it cannot be had."""
+def _beside(newest: Item, suite: str, filename: str, sha256: str) -> Path:
     arch = filename.removesuffix(".deb").rpartition("_")[2]
     pool = _pool(suite, arch)
     with locked(f"debian-{suite}-{arch}"), tempfile.TemporaryDirectory(prefix=".pinned.", dir=pool.parent) as name:
-        try:
-            file = Reader(suite, arch).download_pinned(filename, sha256, Path(name), newest)
-        except (ArchiveError, OSError) as error:
-            raise refused from error
-        if sha256_file(file) != sha256:
-            raise refused
+        file = Reader(suite, arch).download_beside(newest, filename, sha256, Path(name))
         return file.replace(pool / filename)
 
 

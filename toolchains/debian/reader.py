@@ -23,11 +23,10 @@ from core.console import step
 from core.errors import HostError
 from core.files import disk_errors, sha256_bytes, write_atomic
 from core.paths import cache_dir
-from toolchains.debian import client, release
-from toolchains.debian.client import ArchiveError, Item, downloading, retrying
+from toolchains.debian import client
+from toolchains.debian.client import ArchiveError, Item, downloading, keyring, retrying
 from toolchains.debian.deb import need_reader
 from toolchains.debian.index import Closure, Index, find, source_files
-from toolchains.debian.release import keyring
 from toolchains.debian.sources import find_mirror
 
 _MOST_RELEASE = 4 << 20
@@ -71,10 +70,10 @@ class Reader:
             return float("inf")
         return max(0.0, time.time() - self._signed.stat().st_mtime)
 
-    def _kept_release(self) -> release.Release | None:
+    def _kept_release(self) -> client.Release | None:
         """What was read before, if it is whole."""
         try:
-            return release.read(self._signed.read_bytes(), keyring(find_mirror()), self.suite)
+            return client.read_release(self._signed.read_bytes(), keyring(find_mirror()), self.suite)
         except (OSError, ArchiveError):
             return None
 
@@ -91,7 +90,7 @@ class Reader:
         need_reader()
         mirror = find_mirror()
         keys = keyring(mirror)
-        base = f"{mirror.uris[0].rstrip('/')}/dists/{self.suite}"
+        base = f"{mirror.uri.rstrip('/')}/dists/{self.suite}"
         self._kept.mkdir(parents=True, exist_ok=True)
         for left in self.folder.glob(".lists.*"):  # of a process that was killed; the caller holds the lock
             shutil.rmtree(left, ignore_errors=True)
@@ -104,8 +103,8 @@ class Reader:
             signed = Path(name, "InRelease")
             retrying(lambda: client.get(f"{base}/InRelease", signed, most=_MOST_RELEASE))
             raw = signed.read_bytes()
-            new = release.read(raw, keys, self.suite)
-            release.check_age(self.suite, new, self._kept_release(), time.time())
+            new = client.read_release(raw, keys, self.suite)
+            client.check_age(self.suite, new, self._kept_release(), time.time())
             size, digest = self._named(new)
             file = self._list_file(digest)
             if not (file.is_file() and sha256_bytes(file.read_bytes()) == digest):
@@ -118,7 +117,7 @@ class Reader:
             if old != file:
                 old.unlink(missing_ok=True)
 
-    def _named(self, signed: release.Release) -> tuple[int, str]:
+    def _named(self, signed: client.Release) -> tuple[int, str]:
         """Size and SHA-256 of the list of packages."""
         if self._list_path not in signed.files:
             what = "source packages" if self.sources else f"packages for {self.arch}"
@@ -130,20 +129,17 @@ class Reader:
             )
         return signed.files[self._list_path]
 
-    def _get_list(self, base: str, signed: release.Release, file: Path, watch: Callable[[], None]) -> None:
+    def _get_list(self, base: str, signed: client.Release, file: Path, watch: Callable[[], None]) -> None:
         """The list of packages: by its digest, under which a mirror that is being updated still has the old one."""
         size, digest = self._named(signed)
-        if signed.by_hash:
-            folder = self._list_path.rpartition("/")[0]
-            with contextlib.suppress(_AbsentError):
-                _unless_absent(f"{base}/{folder}/by-hash/SHA256/{digest}", file, size, digest, watch)
-                return
-        client.get(f"{base}/{self._list_path}", file, size=size, sha256=digest, watch=watch)
+        folder = self._list_path.rpartition("/")[0]
+        path = f"{folder}/by-hash/SHA256/{digest}" if signed.by_hash else self._list_path
+        client.get(f"{base}/{path}", file, size=size, sha256=digest, watch=watch)
 
     def _text(self) -> str:
         """The list of packages; its digest and the signature of the list that names it are checked each time."""
         need_reader()
-        signed = release.read(self._signed.read_bytes(), keyring(find_mirror()), self.suite)
+        signed = client.read_release(self._signed.read_bytes(), keyring(find_mirror()), self.suite)
         size, digest = self._named(signed)
         file = self._list_file(digest)
         raw = file.read_bytes() if file.is_file() else b""
@@ -165,7 +161,7 @@ class Reader:
             chosen = Closure(index, self.suite)
             chosen.add(found)
             found = list(chosen.chosen.values())
-        mirror = find_mirror().uris[0]
+        mirror = find_mirror().uri
         return [package.item(mirror) for package in dict.fromkeys(found)]
 
     def download(self, items: Sequence[Item], folder: Path) -> None:
@@ -174,7 +170,7 @@ class Reader:
 
     def plan_source(self, package: str) -> list[Item]:
         """Upstream's tarballs of a source package."""
-        items = source_files(self._text(), package, find_mirror().uris[0])
+        items = source_files(self._text(), package, find_mirror().uri)
         if not items:
             raise ArchiveError(
                 f"Debian {self.suite} has no source package {package}.",
@@ -184,38 +180,13 @@ class Reader:
             )
         return items
 
-    def download_pinned(self, filename: str, sha256: str, folder: Path, newest: Item | None = None) -> Path:
-        """Download a file whose digest is known, while the list of packages is refused or knows only ``newest``.
-
-        A mirror in the middle of its update has signed digests of lists that it has not got yet. The list is read
-        unsigned here, only for the folder of the file in the archive.
-        """
+    def download_beside(self, newest: Item, filename: str, sha256: str, folder: Path) -> Path:
+        """Download a pinned file that the lists no longer name, from where the ``newest`` one of its package is."""
         package, version, arch = filename.removesuffix(".deb").split("_")
-        if newest is not None:
-            # Names in the archive lack the version's epoch.
-            name = f"{package}_{unquote(version).rpartition(':')[2]}_{arch}.deb"
-            client.get(f"{newest.uri.rpartition('/')[0]}/{quote_path(name)}", folder / filename, sha256=sha256)
-            return folder / filename
-        mirror = find_mirror().uris[0]
-        packages = folder / "Packages.xz"
-        client.get(f"{mirror.rstrip('/')}/dists/{self.suite}/{self._list_path}", packages)
-        index = Index(lzma.decompress(packages.read_bytes()).decode("utf-8"))
-        item = find(index, f"{package}={unquote(version)}", self.suite).item(mirror)
-        client.get(item.uri, folder / filename, sha256=sha256)
+        # Names in the archive lack the version's epoch.
+        name = f"{package}_{unquote(version).rpartition(':')[2]}_{arch}.deb"
+        client.get(f"{newest.uri.rpartition('/')[0]}/{quote_path(name)}", folder / filename, sha256=sha256)
         return folder / filename
-
-
-class _AbsentError(Exception):
-    """The mirror has no file by its digest."""
-
-
-def _unless_absent(uri: str, file: Path, size: int, sha256: str, watch: Callable[[], None]) -> None:
-    try:
-        client.get(uri, file, size=size, sha256=sha256, watch=watch)
-    except ArchiveError as error:
-        if error.absent:
-            raise _AbsentError from error
-        raise
 
 
 def _size(file: Path) -> int:

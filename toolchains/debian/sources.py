@@ -6,6 +6,7 @@ Read from the system's own apt configuration, so that no host is named here. Bot
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import platform
@@ -37,133 +38,63 @@ SUITES = frozenset(
     {"oldoldstable", "oldstable", "stable", "testing", "unstable", "sid", "bullseye", "bookworm", "trixie", "forky"}
 )
 
-_OPTIONS = re.compile(r"^\s*\[(?P<options>[^\]]*)\]")
-_DEBIAN_PATH = re.compile(r"(^|/)debian(/|\.list$|$)")
-
-
-@dataclass(frozen=True)
-class Source:
-    """One entry of apt's configuration."""
-
-    uris: tuple[str, ...]
-    suites: tuple[str, ...]
-    components: tuple[str, ...]
-    signed_by: str = ""
-    """A keyring's path, fingerprints, or ``inline`` for a key written into the entry."""
+_LINE = re.compile(r"^deb[ \t]+(?:\[([^\]\n]*)\][ \t]+)?(\S+)[ \t]+(\S+)[ \t]+([^#\n]+)", re.MULTILINE)
+_PATH = re.compile(r"(^|/)debian(\.list)?/?$")
 
 
 @dataclass(frozen=True)
 class Mirror:
     """Where Debian's main archive is read from, and the keyring its signatures are checked with."""
 
-    uris: tuple[str, ...]
+    uri: str
     keyring: Path | None
-    """None: this system has no keys of Debian's; `toolchains.debian.release` gets them."""
+    """None: this system has no keys of Debian's; `toolchains.debian.client` gets them."""
 
 
-def parse_list(text: str) -> Iterator[Source]:
-    """Entries of a one-line-style file; ``deb-src`` and broken lines are left out."""
-    for raw in text.splitlines():
-        line = raw.split("#", 1)[0].strip()
-        if not re.match(r"deb\s", line):
-            continue
-        rest = line[3:].strip()
-        signed_by = ""
-        if match := _OPTIONS.match(rest):
-            for option in match["options"].split():
-                key, _, value = option.partition("=")
-                if key.rstrip("+-").lower() == "signed-by":
-                    signed_by = value
-            rest = rest[match.end() :]
-        words = rest.split()
-        if len(words) >= 3:
-            yield Source((words[0],), (words[1],), tuple(words[2:]), signed_by)
-
-
-def _stanzas(text: str) -> Iterator[dict[str, str]]:
-    fields: dict[str, str] = {}
-    key = ""
-    for line in [*text.splitlines(), ""]:
-        if line.startswith("#"):
-            continue
-        if not line.strip():
-            if fields:
-                yield fields
-            fields, key = {}, ""
-        elif line[0] in " \t":
-            if key:
-                fields[key] += "\n" + line.strip()
-        else:
-            key, _, value = line.partition(":")
-            key = key.strip().lower()
-            fields[key] = value.strip()
-
-
-def parse_deb822(text: str) -> Iterator[Source]:
-    """Entries of a deb822-style file; disabled stanzas and those without ``deb`` are left out."""
-    for fields in _stanzas(text):
-        if "deb" not in fields.get("types", "").split():
-            continue
-        if fields.get("enabled", "yes").lower() in {"no", "false", "0", "without", "off", "disable"}:
-            continue
-        signed_by = fields.get("signed-by", "")
-        yield Source(
-            tuple(fields.get("uris", "").split()),
-            tuple(fields.get("suites", "").split()),
-            tuple(fields.get("components", "").split()),
-            "inline" if "BEGIN PGP" in signed_by else signed_by,
-        )
-
-
-def read_sources(folder: Path = APT) -> list[Source]:
-    """All entries of ``sources.list`` and ``sources.list.d``; files that may not be read count as absent."""
-    found: list[Source] = []
-    for file in (folder / "sources.list", *sorted((folder / "sources.list.d").glob("*"))):
-        try:
-            text = file.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            continue
-        if file.suffix == ".list":
-            found.extend(parse_list(text))
-        elif file.suffix == ".sources":
-            found.extend(parse_deb822(text))
-    return found
-
-
-def _score(source: Source, codename: str) -> int:
-    """How surely an entry is Debian's main archive; 0 when it is not.
+def _is_main(uri: str, suites: str, components: str, signed_by: str) -> bool:
+    """Whether an entry carries Debian's main archive.
 
     A third party's entry differs by its keyring, its path or its suite's name. If one is not recognised, the
     signature check refuses it later: the keyring is always Debian's.
     """
-    suites = SUITES.intersection(source.suites) or ({codename} & set(source.suites) & SUITES)
-    if "main" not in source.components or not suites or not source.uris:
-        return 0
-    path = urlsplit(source.uris[0]).path.rstrip("/")
-    if urlsplit(source.uris[0]).scheme == "cdrom" or "security" in path:
-        return 0
-    keyring = Path(source.signed_by.split()[0]).name if source.signed_by.startswith("/") else ""
-    if keyring and not keyring.startswith("debian-"):
-        return 0
-    if not keyring and not _DEBIAN_PATH.search(path):
-        return 0
-    return 1 + 8 * bool(keyring) + 4 * (path == "/debian") + 2 * (codename in source.suites)
+    path = urlsplit(uri).path
+    if "main" not in components.split() or not SUITES.intersection(suites.split()) or "security" in path:
+        return False
+    if urlsplit(uri).scheme == "cdrom":
+        return False
+    if signed_by.startswith("/"):
+        return Path(signed_by).name.startswith("debian-")
+    return bool(_PATH.search(path))
 
 
-def system_codename(release: Path = Path("/etc/os-release")) -> str:
-    """``VERSION_CODENAME`` of this system, or nothing."""
-    try:
-        text = release.read_text(encoding="utf-8")
-    except OSError:
-        return ""
-    match = re.search(r'^VERSION_CODENAME="?([a-z]+)"?$', text, re.MULTILINE)
-    return match[1] if match else ""
+def in_list(text: str) -> Iterator[Mirror]:
+    """The entries of a one-line-style file that carry Debian's main archive."""
+    for options, uri, suite, components in _LINE.findall(text):
+        signed_by = next(iter(re.findall(r"signed-by=(\S+)", options)), "")
+        if _is_main(uri, suite, components, signed_by):
+            yield Mirror(uri, find_keyring(signed_by))
 
 
-def choose(sources: list[Source], codename: str) -> Source | None:
-    """The entry that carries Debian's main archive, or ``None``."""
-    best = max(sources, key=lambda source: _score(source, codename), default=None)
-    return best if best is not None and _score(best, codename) else None
+def in_deb822(text: str) -> Iterator[Mirror]:
+    """The entries of a deb822-style file that carry Debian's main archive."""
+    text = re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)
+    for stanza in re.split(r"\n\s*\n", text):
+        fields = {name.lower(): value.strip() for name, value in re.findall(r"^([\w-]+):(.*)$", stanza, re.MULTILINE)}
+        off = fields.get("enabled", "yes").lower() in {"no", "false", "0", "without", "off", "disable"}
+        uri, signed_by = fields.get("uris", "").partition(" ")[0], fields.get("signed-by", "")
+        if "deb" not in fields.get("types", "").split() or off or not uri:
+            continue
+        if _is_main(uri, fields.get("suites", ""), fields.get("components", ""), signed_by):
+            yield Mirror(uri, find_keyring(signed_by))
+
+
+def read_sources(folder: Path = APT) -> Iterator[Mirror]:
+    """All of ``sources.list`` and ``sources.list.d``; files that may not be read count as absent."""
+    for file in (folder / "sources.list", *sorted((folder / "sources.list.d").glob("*"))):
+        kinds = {".list": in_list, ".sources": in_deb822}
+        with contextlib.suppress(OSError):
+            if file.suffix in kinds:
+                yield from kinds[file.suffix](file.read_text(encoding="utf-8", errors="replace"))
 
 
 @functools.cache
@@ -175,8 +106,8 @@ def apts_setting(name: str) -> str:
     return next(iter(shlex.split(said.partition("=")[2])), "")
 
 
-def find_keyring(source: Source | None = None) -> Path | None:
-    """The archive's keyring: what the user names, else the complete one of the system, else what the entry names.
+def find_keyring(signed_by: str = "") -> Path | None:
+    """The archive's keyring: what the user names, else the complete one of the system, else what its entry names.
 
     The complete one comes before the entry's, which may name only its own suite's keys.
 
@@ -187,7 +118,7 @@ def find_keyring(source: Source | None = None) -> Path | None:
         if not Path(own).is_file():
             raise HostError(f"{KEYRING_VARIABLE} names {own}, which is not a file.", "", f"unset {KEYRING_VARIABLE}")
         return Path(own)
-    named = [Path(word) for word in source.signed_by.split() if word.startswith("/")] if source else []
+    named = [Path(signed_by)] if signed_by.startswith("/") else []
     return next((keyring for keyring in (*KEYRINGS, *named) if keyring.is_file()), None)
 
 
@@ -207,13 +138,12 @@ def find_mirror() -> Mirror:
     Raises:
         HostError: none is named.
     """
-    if mirror := os.environ.get(VARIABLE):
-        return Mirror((mirror,), find_keyring())
-    source = choose(read_sources(), system_codename())
-    if source is not None:
-        return Mirror(source.uris, find_keyring(source))
+    if uri := os.environ.get(VARIABLE):
+        return Mirror(uri, find_keyring())
+    for found in read_sources():
+        return found
     if uri := template_uri():
-        return Mirror((uri,), find_keyring())
+        return Mirror(uri, find_keyring())
     raise HostError(
         "This machine names no mirror of Debian's archive.",
         "no enabled entry below /etc/apt carries Debian's main component" if APT.is_dir() else "it has no apt",

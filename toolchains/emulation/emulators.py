@@ -3,8 +3,7 @@
 Debian's packages come first, also where a QEMU is installed, so that the same emulator runs on every machine.
 From trixie on qemu-user is static and models the CPUs of the table rightly; earlier ones compute SME wrongly
 and show programs the host's ``/proc/cpuinfo``. A plugin (``instructions.c``) counts the instructions of programs in
-virtual devices; ``cpuinfo.c`` tells the features of an emulated CPU as a program sees them. On request a virtual device
-runs by KVM: its processor is then this machine's own, and instructions are not counted.
+virtual devices; ``cpuinfo.c`` tells the features of an emulated CPU as a program sees them.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from core import console
-from core.errors import BuildError, ConfigError, HostError, NotSupportedError
+from core.errors import BuildError, HostError, NotSupportedError
 from core.files import keep_text, locked, sha256_bytes, write_atomic
 from core.paths import cache_dir
 from core.processes.commands import run
@@ -102,13 +101,12 @@ def unpacked(target: Target) -> Path | None:
     return program if program.is_file() else None
 
 
-def system_argv(arch: str, suite: str = "forky", *, count: bool = True) -> list[str]:
+def system_argv(arch: str, suite: str = "forky") -> list[str]:
     """QEMU for a whole machine; Debian's also counts the instructions of programs.
 
     Args:
         arch: Debian's name, ``arm64``, ``armhf`` or ``armel``.
         suite: whose QEMU; a newer one models processors that an older one does not know.
-        count: whether it counts; only emulated instructions can be.
 
     Raises:
         NotSupportedError: no machine of that architecture.
@@ -121,7 +119,7 @@ def system_argv(arch: str, suite: str = "forky", *, count: bool = True) -> list[
         return [_installed((program,), why)]
     root = debian.tree(suite, host_arch(), [_SYSTEM], closure=True)
     argv = own_loader_argv(root, f"usr/bin/{program}")
-    return [*argv, "-L", str(root / "usr/share/qemu"), *(plugin_argv(argv) if count else [])]
+    return [*argv, "-L", str(root / "usr/share/qemu"), *plugin_argv(argv)]
 
 
 def _installed(names: tuple[str, ...], why: str) -> str:
@@ -229,56 +227,3 @@ def features(target: Target, cpu: str) -> tuple[str, ...]:
             )
             keep_text(kept, done.stdout)
     return tuple(kept.read_text(encoding="utf-8").split())
-
-
-KVM_VARIABLE = "SLIPWAY_KVM"
-"""Environment variable: ``on`` runs virtual devices by KVM, or says why that does not work."""
-
-KVM_DEVICE = Path("/dev/kvm")
-
-
-def kvm_wanted() -> bool:
-    """Whether the user asks for KVM.
-
-    Raises:
-        ConfigError: the variable is neither on nor off.
-    """
-    text = os.environ.get(KVM_VARIABLE, "").lower()
-    if text not in {"", "on", "off"}:
-        raise ConfigError(f"{KVM_VARIABLE}={text} is neither on nor off.", "", f"unset {KVM_VARIABLE}")
-    return text == "on"
-
-
-def why_no_kvm(arch: str, machine: Sequence[str]) -> tuple[str, str]:
-    """Why a device cannot run by KVM here, and the next step; two empty texts if it can.
-
-    Args:
-        arch: Debian's name of the device's architecture.
-        machine: QEMU's options of the device.
-    """
-    emulate = f"unset {KVM_VARIABLE}: QEMU emulates the device"
-    if host_arch() != arch:
-        return f"this machine is {host_arch()}, the device {arch}", emulate
-    if "virt" not in machine:
-        return "it is a whole board, which only an emulator has", emulate
-    if not KVM_DEVICE.exists():
-        return f"there is no {KVM_DEVICE}: virtualization is off, or this machine is itself a virtual one", emulate
-    if not os.access(KVM_DEVICE, os.R_OK | os.W_OK):
-        return f"you may not open {KVM_DEVICE}", f"sudo usermod --append --groups kvm {os.environ.get('USER', 'YOU')}"
-    return "", ""
-
-
-def kvm_argv(name: str, arch: str, machine: Sequence[str]) -> list[str]:
-    """QEMU's options of a device that runs by KVM: this machine's processor and interrupt controller.
-
-    Raises:
-        HostError: it cannot run so here.
-    """
-    cause, hint = why_no_kvm(arch, machine)
-    if cause:
-        raise HostError(f"The virtual device {name} cannot run by KVM here.", cause, hint)
-    words = list(machine)
-    if "-cpu" in words:
-        words[words.index("-cpu") + 1] = "host"
-    words[words.index("virt")] = "virt,gic-version=host"
-    return ["-accel", "kvm", *words]

@@ -29,8 +29,8 @@ _DLLS = (
     "kernel32.dll", "kernelbase.dll", "msvcrt.dll", "newdev.dll", "nsi.dll", "ntdll.dll", "ntoskrnl.exe",
     "ole32.dll", "oleaut32.dll", "plugplay.exe", "rpcrt4.dll", "rpcss.exe", "rundll32.exe", "sechost.dll",
     "services.exe", "setupapi.dll", "shcore.dll", "shell32.dll", "shlwapi.dll", "start.exe", "svchost.exe",
-    "ucrtbase.dll", "user32.dll", "userenv.dll", "version.dll", "win32u.dll", "wineboot.exe", "winedevice.exe",
-    "ws2_32.dll", "*.sys", "*.drv",
+    "taskkill.exe", "ucrtbase.dll", "user32.dll", "userenv.dll", "version.dll", "win32u.dll", "wineboot.exe",
+    "winedevice.exe", "ws2_32.dll", "*.sys", "*.drv",
 )  # fmt: skip
 _LOCALE = "libc-bin"
 """The package with the locale C.UTF-8."""

@@ -1,6 +1,6 @@
 """The functions of a file: its sections of code, and the symbols in them.
 
-ELF and Mach-O, little-endian, are read by lief.
+ELF and Mach-O, little-endian, are read by lief; COFF is not, as lief finds no name that is the end of another one.
 
 lief reads what it can of a damaged file, without a word; here, what the headers name must be in the file. Meanings:
 System V ABI, chapter 4; ELF for the Arm Architecture, 5.5.5 (mapping symbols); ``mach-o/loader.h``, ``mach-o/nlist.h``.

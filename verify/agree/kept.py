@@ -78,7 +78,7 @@ def publish(families: Families, columns: Sequence[Column]) -> None:
         keep=lambda row: row["tests"] != ZOO or _place(row) in order,
     )
     said = _remarks({family: names for family, names in families.items() if family in whole}, columns)
-    REMARKS.put(said, ("tests", "outcome", "reason"), keep=lambda row: row["tests"] not in whole)
+    REMARKS.put(said, ("tests", "outcome"), keep=lambda row: row["tests"] not in whole)
 
 
 def agreeing(target: Target) -> list[str]:
@@ -116,34 +116,6 @@ _OUTCOMES = ("exact", "within tolerance", "differs", "refused", "failed", "not r
 """The tables' headings."""
 
 
-def _sums(rows: Iterable[Row]) -> Counter[str]:
-    return sum((Counter({head: int(row[head]) for head in _OUTCOMES}) for row in rows), Counter())
-
-
-def in_short() -> str:
-    """What the docs say of the zoo in one sentence, for pages that link to it; and the targets that were not run."""
-    rows = [row for row in COUNTS.rows() if row["tests"] == ZOO]
-    sums = _sums(rows)
-    said = ", ".join(f"{sums[head]:,} {head}" for head in _OUTCOMES)
-    programs = max(int(row["programs"]) for row in rows)
-    head = f"{programs} programs, each on {len(rows)} combinations of target and CPU: {said}.\n"
-    named = {row["target"] for row in rows}
-    idle = [one for one in load_targets().values() if one.name not in named]
-    why = [f"{one.name}: {one.proof.removeprefix('none: ')}" for one in idle]
-    return head + (f"\nNot run: {'; '.join(why)}.\n" if why else "")
-
-
-def corpus() -> str:
-    """The docs' table in one sentence."""
-    rows = COUNTS.rows()
-    programs, sums = {row["tests"]: int(row["programs"]) for row in rows}, _sums(rows)
-    agree = sums["exact"] + sums["within tolerance"]
-    return (
-        f"{sum(programs.values()):,} programs with inputs, {sums.total() - sums['not run']:,} comparisons: {agree:,} "
-        f"agree, {sums['refused']:,} are refused, {sums['differs']:,} differ, {sums['failed']:,} failed.\n"
-    )
-
-
 _RIGHT = {
     "lean": "; lean is right",
     "upstream": "; upstream is right",
@@ -152,25 +124,13 @@ _RIGHT = {
 }
 
 
-def _remarks(families: Families, columns: Iterable[Column]) -> list[Row]:
-    """What did not agree: a row for each family, outcome and reason."""
-    found: dict[tuple[str, str, str], set[str]] = {}
-    for column in columns:
-        for family, names in families.items():
-            for name in names:
-                cell = column.cells.get(name)
-                if cell is None or cell.good:
-                    continue
-                outcome = f"{cell.outcome}{_RIGHT.get(cell.right, '')}"
-                reason = _plain(cell.why.partition(" Upstream's runtime:")[0]) if cell.outcome == "refused" else ""
-                found.setdefault((family, outcome, reason), set()).add(name)
+def _remarks(families: Families, columns: Sequence[Column]) -> list[Row]:
+    """What did not agree: a row for each family and outcome."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for family, names in families.items():
+        for name, cell in ((name, column.cells.get(name)) for column in columns for name in names):
+            if cell is not None and not cell.good:
+                found.setdefault((family, f"{cell.outcome}{_RIGHT.get(cell.right, '')}"), set()).add(name)
     return [
-        {"tests": family, "outcome": outcome, "programs": str(len(cases)), "reason": reason}
-        for (family, outcome, reason), cases in found.items()
+        {"tests": family, "outcome": outcome, "programs": str(len(cases))} for (family, outcome), cases in found.items()
     ]
-
-
-def _plain(text: str) -> str:
-    """Words of others as text: no markup, no table, no folder of this machine."""
-    text = re.sub(r"(?<![\w.])(?:/[^\s,:/]+)+/(?=[^\s/])", "", text)
-    return text.replace("|", "/").replace("<", "(").replace(">", ")").replace("`", "'").rstrip(":")

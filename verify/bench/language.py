@@ -131,7 +131,8 @@ def run(request: Bench) -> None:
 
         runtimes: dict[str, Callable[[], Figures]] = {
             "lean": lean, "lean without AVX512's VNNI": lambda: lean("--cpu_features=-avx512_vnni"),
-            "lean with AVX2 alone": lambda: lean("--cpu_features=-avx512f"), "executorch, the wheel's": upstream,
+            "lean with AVX2 alone": lambda: lean("--cpu_features=-avx512f,-avx_vnni"),
+            "executorch, the wheel's": upstream,
         }  # fmt: skip
         if "SLIPWAY_LLAMA_PYTHON" in os.environ:
             runtimes["llama.cpp, Q4_1"] = llama

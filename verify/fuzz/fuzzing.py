@@ -49,13 +49,30 @@ class Outcome:
     findings: tuple[str, ...]
 
 
+_SOUND = (
+    "made-images-per-channel-delegated", "made-lines-per-channel-delegated", "types-layer-half-delegated",
+    "sizes-multihead-delegated", "sizes-max-pooled-delegated",
+)  # fmt: skip
+"""Sound programs of small layers, besides those of the family ``runtime`` and one of each other kind."""
+
+
 def seeds(corpus: Path) -> None:
-    """Programs of the zoo, small ones, and those that found something before, into the corpus."""
+    """Programs of the zoo, small ones, those that operators are tested with, and those that found something before."""
+    import torch
+
     from core.formats.program import load_program
     from models.export import export
-    from verify.fuzz.seeds import make
+    from verify.operators import attacks, written
+    from verify.sound import table
 
-    make(corpus)
+    torch.manual_seed(0)
+    sound = table.programs()
+    names = [name for name in sound if name.startswith("runtime-") or name in (*table.EACH, *_SOUND)]
+    programs = {name: sound[name]().buffer for name in names}
+    programs |= {name: getattr(written, name)().program() for name in ("numbers", "calls", "chance")}
+    programs |= {name: attacks.program(name)[0] for name in attacks.WRONG}
+    for name, buffer in programs.items():
+        (corpus / f"{name}.pte").write_bytes(buffer)
     for model, scheme in SEEDS:
         folder = export(model, scheme)
         program = folder / load_program(folder).file

@@ -22,7 +22,7 @@ from models.lowering import shortcuts
 from models.reference import tolerances
 from models.zoo.schemes import get_scheme
 from verify.programs import serve
-from verify.sound import MODEL, RECORD, flow, made, runtime, sizes, state, types
+from verify.sound import MODEL, RECORD, flow, made, runtime, sizes
 from verify.sound.making import Meant, Program, Run
 
 _SCHEMES = {"float": "fp32", "half": "fp16", "static": "qs8", "dynamic": "qd8_qc8w"}
@@ -40,7 +40,7 @@ EACH = (
 def programs() -> dict[str, Callable[[], Program]]:
     """Each is made when it is called."""
     families = {
-        "sizes": sizes.PROGRAMS, "state": state.PROGRAMS, "flow": flow.PROGRAMS, "types": types.PROGRAMS,
+        "sizes": sizes.PROGRAMS, "state": flow.STATE, "flow": flow.PROGRAMS, "types": sizes.TYPES,
         "made": made.PROGRAMS, "runtime": runtime.PROGRAMS,
     }  # fmt: skip
     return {f"{family}-{name}": make for family, found in families.items() for name, make in found.items()}

@@ -5,23 +5,33 @@ empty caches, tests wait for each other's builds: so these have the same priorit
 test builds what it does not find, and what fails here fails there again, where it is reported.
 
     python -m verify.suite.ahead libraries|products|ways
+
+Native packages, and programs of the zoo, stay between the tests' runs. A program says what it was made from: the
+model's source, the exporter's and our own code, all options. Where any of it has changed it is exported again, as for
+a user who has an older one in ``dist/programs``. test_export.py exports other models in every run, and one of the
+zoo's in another process, whose bytes must be the kept ones.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 from core.errors import SlipwayError
-from core.paths import ROOT, cache_dir
+from core.files import locked, new_folder
+from core.formats.bundle import Native
+from core.formats.program import DESCRIPTION
+from core.paths import ROOT, cache_dir, programs_dir
 from core.processes.commands import process
-from toolchains.compilers import hardening, zig
+from toolchains.compilers import families, zig
 from toolchains.targets import Target, load_targets
 
 PRODUCTS = (
@@ -61,7 +71,7 @@ def libraries(target: Target) -> None:
     Raises:
         subprocess.CalledProcessError: the program could not be compiled or linked.
     """
-    compilers, flags = zig.ensure(target), hardening.flags(target)
+    compilers, flags = zig.ensure(target), families.hardening(target)
     compiled, linked = [*flags.compile, *flags.optimized], [*flags.link, *flags.program]
     with tempfile.TemporaryDirectory(prefix="slipway-ahead-") as folder:
         Path(folder, "main.cpp").write_text(_PROGRAM, encoding="utf-8")
@@ -84,7 +94,6 @@ def _libraries() -> None:
 
 def _products(number: int) -> None:
     from toolchains.bundle.builder import build
-    from verify.suite.shared import native
 
     for target, engine in PRODUCTS[:number]:
         if engine == "native":
@@ -106,6 +115,51 @@ def begun(*, whole: bool) -> Iterator[None]:
             env = {**os.environ, "PYTHONPATH": os.fspath(ROOT)}
             stack.enter_context(process(argv, cwd=ROOT, env=env, stdout=log.fileno(), stderr=log.fileno()))
         yield
+
+
+def native(target: str) -> Native:
+    """A target's native packages: built once for all tests that want them, not to be changed.
+
+    Each target costs a minute of both cores the first time: linux-x86_64 and linux-arm64 are the ones that tests may
+    build.
+    """
+    from toolchains.bundle.native import build_native
+
+    with patch.dict(os.environ, SLIPWAY_DIST=os.fspath(cache_dir("tests", "dist"))):
+        return build_native(target)
+
+
+def _names() -> list[str]:
+    from models.zoo import everything
+
+    return [f"{model}-{scheme}{suffix}" for model, scheme in everything() for suffix in ("", "-onnx")]
+
+
+def _copy(source: Path, target: Path) -> None:
+    with new_folder(target) as new:
+        shutil.copytree(source, new, dirs_exist_ok=True)
+
+
+@contextlib.contextmanager
+def kept() -> Iterator[None]:
+    """``dist/programs`` begins with the programs that were kept and it lacks; what is there in the end is kept."""
+    cache = cache_dir("tests", "programs")
+    with locked("tests-programs"):
+        for name in _names():
+            if (cache / name).is_dir() and not (programs_dir() / name).exists():
+                _copy(cache / name, programs_dir() / name)
+    try:
+        yield
+    finally:
+        _keep(cache)
+
+
+def _keep(cache: Path) -> None:
+    with locked("tests-programs"):
+        for name in _names():
+            made, before = programs_dir() / name / DESCRIPTION, cache / name / DESCRIPTION
+            if made.is_file() and not (before.is_file() and before.read_bytes() == made.read_bytes()):
+                _copy(made.parent, cache / name)
 
 
 def main(kind: str) -> int:

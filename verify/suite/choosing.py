@@ -1,24 +1,22 @@
-"""Which files of integration and fault tests an ordinary run chooses, so that it stays within `BUDGET`; and parts.
+"""Which files of integration and fault tests an ordinary run chooses, so that it stays within `BUDGET`.
 
 `WAYS` always run. Then come files that failed, and those that prove a folder in which something changed since the last
 run here in which all passed (`PROVES`), then others whose inputs changed, the shortest first. Those that do not fit run
 the next time, because then the first ones have passed. A file that never ran on this machine, and proves nothing that
-changed, runs with ``--all`` only. ``--shard 2/6`` runs the files of the second of six machines.
+changed, runs with ``--all`` only.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from core.errors import UsageError
+from pydantic import BaseModel, ConfigDict
+
 from core.files import write_json
 from core.paths import cache_dir
-from verify.suite import times
 
 _INTEGRATION, _FAULTS = "tests/integration/test_{}.py", "tests/faults/test_{}.py"
 
@@ -41,8 +39,8 @@ PROVES: Mapping[str, str] = {
     "deploy/store": "vouched roots transfer",
     "deploy/transport/adb": "hostile_adb",
     "deploy/transport/ssh": "ssh_ways ssh_trust",
-    "deploy/transport/windows": "windows_device",
     "deploy/virtual": "virtual_pi",
+    "models": "warm",
     "models/inspection": "inspect",
     "models/lowering": "export refusals",
     "models/onnx": "onnx",
@@ -50,7 +48,6 @@ PROVES: Mapping[str, str] = {
     "models/request": "own_models",
     "models/samples": "samples",
     "models/text": "answer",
-    "models/warm": "warm",
     "recipes": "recipes",
     "runtime/base": "runtime",
     "runtime/bindings": "java",
@@ -79,19 +76,17 @@ GUESS = 60.0
 """Seconds of a file of tests that never ran here, added up over its tests."""
 
 
-@dataclass(frozen=True)
-class History:
-    """What earlier runs on this machine left.
+class History(BaseModel):
+    """What earlier runs on this machine left."""
 
-    Attributes:
-        seconds: of each file of tests that was there, added up over its tests; nothing if it never ran.
-        failed: files of which a test failed when they last ran.
-        tree: digest of each file of the checkout at the end of the last run in which everything passed.
-    """
+    model_config = ConfigDict(frozen=True)
 
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = {}
+    """Of each file of tests that was there, added up over its tests; 0 if it never ran."""
     failed: tuple[str, ...] = ()
-    tree: dict[str, str] = field(default_factory=dict)
+    """Files of which a test failed when they last ran."""
+    tree: dict[str, str] = {}
+    """Digest of each file of the checkout at the end of the last run in which everything passed."""
 
 
 @dataclass(frozen=True)
@@ -114,11 +109,8 @@ def _file() -> Path:
 def history() -> History:
     """What was kept; nothing if it is damaged."""
     try:
-        found = json.loads(_file().read_text(encoding="utf-8"))
-        seconds = {str(file): float(took) for file, took in found["seconds"].items()}
-        tree = {str(name): str(digest) for name, digest in found["tree"].items()}
-        return History(seconds, tuple(map(str, found["failed"])), tree)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return History.model_validate_json(_file().read_bytes())
+    except (OSError, ValueError):
         return History()
 
 
@@ -126,9 +118,9 @@ def keep(took: Mapping[str, float], failed: set[str], there: Iterable[str], tree
     """Note a run that ended: seconds of the files that ``took`` some, those that ``failed``, and all that are there."""
     last = history()
     seconds = {file: took.get(file, last.seconds.get(file, 0.0)) for file in there}
-    failed = failed | (set(last.failed) - took.keys())
-    now = replace(last, seconds=seconds, failed=tuple(sorted(failed & seconds.keys())))
-    write_json(_file(), asdict(now if now.failed else replace(now, tree=dict(tree))))
+    still = (failed | (set(last.failed) - took.keys())) & seconds.keys()
+    now = History(seconds=seconds, failed=tuple(sorted(still)), tree=last.tree if still else dict(tree))
+    write_json(_file(), now.model_dump(mode="json"))
 
 
 def waiting(files: Sequence[str], tree: Mapping[str, str], passed: set[str]) -> Waiting:
@@ -168,38 +160,3 @@ def _near(before: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
             for suite in suites.split():
                 found |= {pattern.format(suite) for pattern in (_INTEGRATION, _FAULTS)}
     return found & now.keys()
-
-
-def shard(text: str) -> tuple[int, int]:
-    """``2/6`` as (2, 6).
-
-    Raises:
-        UsageError: it is not a part of a whole.
-    """
-    found = re.fullmatch(r"([1-9]\d{0,2})/([1-9]\d{0,2})", text)
-    if found is None or int(found[1]) > int(found[2]):
-        raise UsageError(f"--shard {text!r} is not of the form PART/PARTS.", "", "./inv test --all --shard 2/6")
-    return int(found[1]), int(found[2])
-
-
-def _guess(file: str) -> float:
-    """Seconds of a file whose times nobody kept."""
-    return 1.0 if file.startswith("tests/unit/") else 30.0
-
-
-def part(files: Sequence[str], number: int, count: int) -> list[str]:
-    """Those of the ``files`` that are in part ``number`` of ``count``, counted from 1.
-
-    Each file is in one part. The longest comes first, and goes where least is to be done; a checkout gives the same
-    parts on every machine.
-    """
-    known = times.seconds()
-    took = {file: known.get(file, _guess(file)) for file in files}
-    loads = [0.0] * count
-    mine = []
-    for file in sorted(took, key=lambda name: (-took[name], name)):
-        least = loads.index(min(loads))
-        loads[least] += took[file]
-        if least == number - 1:
-            mine.append(file)
-    return sorted(mine)

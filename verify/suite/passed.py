@@ -1,12 +1,15 @@
 """Files of tests that passed before with the same inputs: a whole run does not run them again.
 
-The inputs of a file of tests are those that `verify.suite.inputs` names. What the machine gives counts, too: its system
-and installed packages, its processors, the variables of Slipway's environment. After a week, or with
-``./inv test --again``, a file runs again. Which of the others run is in `verify.suite.choosing`.
+The inputs of a file of tests are the modules that it imports, and those that its commands loaded in an earlier run
+here, with all that these import; every file beside one of these modules; and the files that are no module of ours, as
+`Inputs.needs` tells them apart. What the machine gives counts, too: its system and installed packages, its processors,
+the variables of Slipway's environment. After a week, or with ``./inv test --again``, a file runs again. Which of the
+others run is in `verify.suite.choosing`.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import platform
@@ -16,14 +19,23 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from core.files import sha256_bytes, sha256_file, write_json
 from core.paths import cache_dir
-from verify.suite import choosing
-from verify.suite.inputs import Suite, Tree, tracked
+from verify import rooms
+from verify.suite import choosing, times
 
 KEPT_FOR = timedelta(days=7)
+
+ALL = ("tests/integration/test_readme.py", "tests/integration/test_tutorials.py")
+"""Tests of commands that pages name: everything counts."""
+
+_BUILDER = "toolchains.bundle"
+_BUILT = ("runtime", "conanfile.py")
+"""What counts for tests whose modules are among the builder's."""
+_PAGES = re.compile(r"docs|\.md\b|readme", re.IGNORECASE)
+"""The words of a file of tests for which the pages count."""
 
 _PLACES = ("SLIPWAY_CACHE", "SLIPWAY_DIST", "SLIPWAY_LOADED_IN", "SLIPWAY_VENV")
 """Variables that say where things are, not what they are."""
@@ -35,6 +47,24 @@ class Passed:
 
     ended: str
     tests: int
+
+
+def tracked(root: Path) -> dict[str, str]:
+    """Digest of each file below ``root`` that git tracks or would, by its name.
+
+    Raises:
+        OSError, subprocess.CalledProcessError: it is not a checkout, or git is not there.
+    """
+    argv = ["git", "-C", os.fspath(root), "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(argv, check=True, capture_output=True).stdout.decode(errors="surrogateescape")
+    found: dict[str, str] = {}
+    for name in sorted(set(listed.split("\0")) - {""}):
+        path = root / name
+        if path.is_symlink():
+            found[name] = os.fspath(path.readlink())
+        elif path.is_file():  # one that was deleted and not committed is listed, too
+            found[name] = sha256_file(path) + ("x" if os.access(path, os.X_OK) else "")
+    return found
 
 
 def _machine() -> list[str]:
@@ -52,6 +82,18 @@ def _machine() -> list[str]:
     ]  # fmt: skip
 
 
+def _closure(modules: Iterable[str]) -> set[str]:
+    """``modules``, their packages, and all that they import."""
+    found: set[str] = set()
+    ahead = set(modules)
+    while ahead:
+        module = ahead.pop()
+        found.add(module)
+        parent = {module.rpartition(".")[0]} & rooms.modules().keys()
+        ahead |= (rooms.ours(module) | parent) - found
+    return found
+
+
 class Inputs:
     """What decides about the tests of a checkout, read once."""
 
@@ -64,21 +106,54 @@ class Inputs:
         self.root = root
         self.files = tracked(root)
         self.machine = _machine()
-        self._tree = Tree(root, self.files)
-        self._needs: dict[str, list[list[str]]] = {}
+        self._needs: dict[tuple[str, int], set[str]] = {}
 
-    def forget(self) -> None:
-        """Forget what counts for each file, after more was learned of it; the files' digests stay."""
-        self._needs.clear()
+    def needs(self, file: str) -> set[str]:
+        """The files of the checkout that can change the result of the tests of ``file``."""
+        loaded = _loaded(file)
+        key = file, len(loaded)  # they only become more
+        if key not in self._needs:
+            self._needs[key] = self._look(file, loaded)
+        return self._needs[key]
+
+    def _look(self, file: str, loaded: Sequence[str]) -> set[str]:
+        if file in ALL:
+            return set(self.files)
+        known = rooms.modules()
+        own = _closure({file[:-3].replace("/", ".")})
+        texts = {name: known[name].read_text(encoding="utf-8") for name in own if name.startswith("tests.")}
+        # A module that is started as a program is named.
+        named = {text for said in texts.values() for text in _strings(said)} & known.keys()
+        modules = _closure(own | named | (set(loaded) & known.keys()))
+        folders = {parent for name in modules for parent in known[name].relative_to(self.root).parents}
+        kinds = {known[name].relative_to(self.root).as_posix() for name in own if name.startswith("tests.")}
+        text = "\n".join(texts.values())
+        built = any(name.startswith(_BUILDER) for name in modules)
+        pages = bool(_PAGES.search(text))
+
+        def counts(name: str) -> bool:
+            path = PurePosixPath(name)
+            top = path.parts[0]
+            if top == "tests":
+                data = path.suffix != ".py" or len(path.parts) > 3
+                return name in kinds or (data and any(part.partition(".")[0] in text for part in path.parts[2:]))
+            if top == "docs" or (len(path.parts) == 1 and path.suffix == ".md"):
+                return pages
+            if top in _BUILT:
+                return built
+            return top not in rooms.ROOMS or Path(path.parent) in folders
+
+        return {name for name in self.files if counts(name)}
 
     def digest(self, file: str, *, long: bool) -> str:
         """Of everything that the tests of ``file`` depend on; ``long``: those marked so are among them."""
-        if file not in self._needs:
-            learned = {self._tree.modules[module] for module in _loaded(file) if module in self._tree.modules}
-            needs = Suite(self._tree, file).needs() | learned
-            self._needs[file] = [[name, self.files[name]] for name in sorted(needs)]
-        parts = [file, long, self.machine, self._needs[file]]
-        return sha256_bytes(json.dumps(parts).encode(errors="surrogateescape"))
+        needs = [[name, self.files[name]] for name in sorted(self.needs(file))]
+        return sha256_bytes(json.dumps([file, long, self.machine, needs]).encode(errors="surrogateescape"))
+
+
+def _strings(text: str) -> set[str]:
+    nodes = ast.walk(ast.parse(text))
+    return {one.value for one in nodes if isinstance(one, ast.Constant) and isinstance(one.value, str)}
 
 
 def _learned(file: str) -> Path:
@@ -95,11 +170,10 @@ def _loaded(file: str) -> list[str]:
 
 def learn(folder: Path, files: Iterable[str]) -> None:
     """Keep what the commands of ``files`` of tests loaded: ``folder`` has a list of modules for each file."""
-    rooms = tuple(f"{room}." for room in ("commands", "core", "deploy", "models", "toolchains", "verify"))
     for file in files:
         said = folder / file.replace("/", "-")
         if said.is_file():
-            found = {name for name in said.read_text(encoding="utf-8").split() if name.startswith(rooms)}
+            found = {name for name in said.read_text(encoding="utf-8").split() if name.partition(".")[0] in rooms.ROOMS}
             write_json(_learned(file), sorted(found | set(_loaded(file))))
 
 
@@ -137,33 +211,20 @@ def keep(inputs: Inputs | None, report: Path, files: Sequence[str], there: Seque
 
     Nothing is kept for files that changed while the tests ran. ``there``: all files of tests.
     """
-    from junitparser import JUnitXml, TestCase
-
     if inputs is None or not report.is_file():
         return
-    good: dict[str, int] = {}
-    took: dict[str, float] = {}
-    bad: set[str] = set()
-    cases = [case for suite in JUnitXml.fromfile(os.fspath(report)) for case in suite if isinstance(case, TestCase)]
-    for case in cases:
-        file = f"{(case.classname or '').replace('.', '/')}.py"
-        good[file] = good.get(file, 0) + 1
-        took[file] = took.get(file, 0.1) + float(case.time or 0)
-        if case.result:
-            bad.add(file)
-    inputs.forget()
+    cases = times.read([report])
+    bad = {case.file for case in cases if not case.passed}
+    took = {suite.file: suite.seconds + 0.1 for suite in times.summed(cases)}
+    counts = {suite.file: suite.tests for suite in times.summed(cases)}
     now = read(inputs.root)
     ended = datetime.now(timezone.utc).isoformat(timespec="seconds")
     choosing.keep(took, bad, there, inputs.files)
-    for file in files:
+    for file in (file for file in files if file in counts and file not in bad):
         for known in {long, False}:
             digest = inputs.digest(file, long=known)
-            if file in good and file not in bad and now and now.digest(file, long=known) == digest:
-                write_json(_record(digest), asdict(Passed(ended, good[file])))
-    _forget()
-
-
-def _forget() -> None:
+            if now and now.digest(file, long=known) == digest:
+                write_json(_record(digest), asdict(Passed(ended, counts[file])))
     oldest = (datetime.now(timezone.utc) - KEPT_FOR).timestamp()
     for path in cache_dir("tests", "passed").glob("*.json"):
         if path.stat().st_mtime < oldest:

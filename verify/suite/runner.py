@@ -19,7 +19,8 @@ from core import console, environment
 from core.errors import SlipwayError
 from core.paths import ROOT
 from core.processes.commands import quote
-from verify.suite import ahead, choosing, passed, shared, times
+from deploy.matrix.matrix import parse_shard
+from verify.suite import ahead, choosing, passed, times
 from verify.suite.choosing import Waiting
 from verify.suite.passed import Passed
 
@@ -104,8 +105,8 @@ def steps(choice: Test) -> list[Step]:
     """The checks, in order."""
     if choice.lint:
         return _lint()
-    if choice.shard:
-        return _part(choice)
+    if part := parse_shard(choice.shard):
+        return _part(choice, *part)
     units = _pytest(UNITS, ["tests/unit"], choice)
     folders = ["tests/integration", "tests/faults"]
     rest = _pytest(REST, folders, choice)
@@ -123,15 +124,13 @@ def _files(*folders: str) -> list[str]:
     return sorted(path.relative_to(ROOT).as_posix() for one in folders for path in (ROOT / one).glob("test_*.py"))
 
 
-def _part(choice: Test) -> list[Step]:
-    """The checks of one machine of several."""
-    number, count = choosing.shard(choice.shard)
-    mine = choosing.part(_files("tests/unit", "tests/integration", "tests/faults"), number, count)
+def _part(choice: Test, number: int, count: int) -> list[Step]:
+    """The checks of one machine of several: every ``count``-th file of each kind."""
     found = _lint() if number == 1 else []
-    units = [file for file in mine if file.startswith("tests/unit/")]
-    for name, files in ((UNITS, units), (REST, sorted(set(mine) - set(units)))):
-        step = _side_by_side(_pytest(name, files, choice))
-        found += [replace(step, files=tuple(files) if name == REST else ())] if files else []
+    for name, folders in ((UNITS, ("tests/unit",)), (REST, ("tests/integration", "tests/faults"))):
+        if files := _files(*folders)[number - 1 :: count]:
+            step = _side_by_side(_pytest(name, files, choice))
+            found.append(replace(step, files=tuple(files) if name == REST else ()))
     return found
 
 
@@ -145,7 +144,7 @@ def run(choice: Test) -> None:
     planned = [_plan(step, choice, inputs) for step in steps(choice)]
     with contextlib.ExitStack() as stack:
         if any(plan.runs and plan.step.files for plan in planned):
-            stack.enter_context(shared.kept())
+            stack.enter_context(ahead.kept())
             stack.enter_context(ahead.begun(whole=choice.all and not choice.shard))
         _run(choice, inputs, planned)
 
@@ -233,7 +232,7 @@ def _begin(step: Step) -> float:
 
 
 def _ended(step: Step, outcome: str, start: float) -> times.Step:
-    return times.Step(step.name, outcome, round(time.monotonic() - start, 1))
+    return times.Step(name=step.name, outcome=outcome, seconds=round(time.monotonic() - start, 1))
 
 
 def _outcome(code: int, *, none: bool = False) -> str:

@@ -171,15 +171,16 @@ class SshChannel:
     """A command on the device; see `deploy.transport.base.Channel`."""
 
     def __init__(self, sessions: Sessions, name: str, what: str | Sequence[str], deadline: Deadline = NEVER) -> None:
-        """Start ``what``: an argv, or a line that is for the login's own shell and prints the mark."""
+        """Start ``what``: an argv, or a line that is for the login's own shell, and prints no mark."""
         self._name, self._sessions, self._deadline = name, sessions, deadline
         self.heard = Heard(name)
         self._portable = "" if isinstance(what, str) or sessions.not_posix else portable(what)
         """What is left to try."""
+        if not isinstance(what, str):
+            self.heard.await_mark()
         self._start(what if isinstance(what, str) else spoken(what, sessions))
 
     def _start(self, line: str) -> None:
-        self.heard.await_mark()
         deadline = self._deadline
         try:
             self._channel = self._sessions.open(deadline.left(_PATIENCE))
@@ -220,6 +221,7 @@ class SshChannel:
         if not heard.begun and line:
             self._portable, self._sessions.not_posix = "", True
             self._channel.close()
+            heard.await_mark()
             self._start(line)
             return None
         if not heard.begun and not heard.deaf:

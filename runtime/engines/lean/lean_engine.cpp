@@ -13,7 +13,6 @@
 #include "lean/kernels/kernel.h"
 #include "lean/loaded_program.h"
 #include "lean/method/method.h"
-#include "lean/xnnpack/cpu_features.h"
 #include "lean/xnnpack/kernel_choices.h"
 #include "lean/xnnpack/packed_weights.h"
 #include "lean/xnnpack/xnn_delegate.h"

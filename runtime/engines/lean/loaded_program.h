@@ -9,11 +9,10 @@
 #include <vector>
 
 #include "base/checksum.h"
-#include "lean/data/arenas.h"
 #include "lean/data/data_store.h"
 #include "lean/method/method.h"
 #include "lean/method/recorder.h"
-#include "lean/xnnpack/weights_cache.h"
+#include "lean/xnnpack/packed_weights.h"
 #include "lean/xnnpack/xnn_delegate.h"
 #include "slipway/engine.h"
 #include "slipway/status.h"

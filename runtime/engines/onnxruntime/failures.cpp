@@ -1,14 +1,8 @@
 #include "failures.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <cstdio>
 #include <string>
 #include <string_view>
 #include <utility>
-
-#include "profile.h"
 
 namespace slipway::onnx {
 namespace {
@@ -72,28 +66,6 @@ Code code_of(OrtErrorCode error, Code otherwise) {
   }
 }
 
-bool is_expected(const std::string& line) {
-  return line.rfind("Schema error: ", 0) == 0 && line.find("already registered") != std::string::npos;
-}
-
-// Without the lines that are expected and the empty one behind each of them.
-std::string unexpected(const std::string& text) {
-  std::string rest;
-  bool dropped = false;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = text.find('\n', begin);
-    const std::string line = text.substr(begin, end == std::string::npos ? end : end - begin + 1);
-    begin += line.size();
-    if (is_expected(line)) {
-      dropped = true;
-    } else if (line != "\n" || !dropped) {
-      rest += line;
-      dropped = false;
-    }
-  }
-  return rest;
-}
-
 }  // namespace
 
 void ORT_API_CALL keep_logged_error(void* /*unused*/, OrtLoggingLevel /*severity*/, const char* /*category*/,
@@ -121,29 +93,6 @@ Status from_exception(const Ort::Exception& error, Code code) {
   return {code_of(error.GetOrtErrorCode(), code), "ONNX Runtime: " + message,
           code == Code::kExecution ? "check the inputs' shapes and values against pte_runner --describe"
                                    : "copy the model again, or export it again"};
-}
-
-QuietErrors::QuietErrors() : kept_(::memfd_create("errors", MFD_CLOEXEC)) {
-  standard_error_ = kept_ < 0 ? -1 : ::dup(STDERR_FILENO);
-  if (standard_error_ >= 0) {
-    std::fflush(stderr);
-    ::dup2(kept_, STDERR_FILENO);
-  }
-}
-
-QuietErrors::~QuietErrors() {
-  if (standard_error_ >= 0) {
-    std::fflush(stderr);
-    ::dup2(standard_error_, STDERR_FILENO);
-    ::close(standard_error_);
-    if (const Result<std::string> text = read_file(kept_); text.ok()) {
-      const std::string rest = unexpected(text.value());
-      std::fwrite(rest.data(), 1, rest.size(), stderr);
-    }
-  }
-  if (kept_ >= 0) {
-    ::close(kept_);
-  }
 }
 
 }  // namespace slipway::onnx

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <set>
+#include <utility>
 
 namespace slipway::onnx {
 namespace {
@@ -31,15 +32,6 @@ ValueSpec spec_of(const Graph& graph, const std::string& name) {
   return spec;
 }
 
-const std::string& first_input(const Node& node) {
-  static const std::string none;
-  return node.inputs.empty() ? none : node.inputs.front();
-}
-
-bool is(const Node* node, const char* op) {
-  return node != nullptr && node->domain.empty() && node->op == op;
-}
-
 // Nodes that stay although all their inputs are constant; ONNX Runtime folds the others before it asks the
 // providers.
 bool is_never_folded(const std::string& op) {
@@ -47,6 +39,13 @@ bool is_never_folded(const std::string& op) {
                                                 "RandomNormalLike", "RandomUniform",    "RandomUniformLike",
                                                 "Multinomial",      "Bernoulli",        "Dropout"};
   return kOperators.count(op) != 0;
+}
+
+// Operators whose output is as large as what their inputs hold says.
+bool is_sized_by_data(const Node& node) {
+  static const std::set<std::string> kOperators{"Compress", "If",     "Loop", "NonMaxSuppression",
+                                                "NonZero",  "Unique", "Scan"};
+  return kOperators.count(node.op) != 0;
 }
 
 }  // namespace
@@ -89,6 +88,27 @@ bool has_open_inputs(const Graph& graph) {
   });
 }
 
+NamedSizes fix_sizes(const std::vector<Shape>& shapes, Graph* graph) {
+  NamedSizes sizes;
+  for (std::size_t i = 0; i < shapes.size() && i < graph->inputs.size(); ++i) {
+    const Value& value = graph->values[graph->inputs[i]];
+    for (std::size_t d = 0; d < value.shape.size() && d < shapes[i].size(); ++d) {
+      if (value.shape[d] < 0 && !value.size_names[d].empty()) {
+        sizes[value.size_names[d]] = shapes[i][d];
+      }
+    }
+  }
+  for (auto& [name, value] : graph->values) {
+    for (std::size_t d = 0; d < value.size_names.size(); ++d) {
+      const auto found = sizes.find(value.size_names[d]);
+      value.shape[d] = found == sizes.end() ? value.shape[d] : found->second;
+    }
+  }
+  graph->settled = !sizes.empty() && !has_open_inputs(*graph) &&
+                   std::none_of(graph->nodes.begin(), graph->nodes.end(), is_sized_by_data);
+  return sizes;
+}
+
 MethodInfo method_of(const Graph& graph) {
   MethodInfo method;
   method.name = "forward";
@@ -110,58 +130,56 @@ MethodInfo method_of(const Graph& graph) {
   return method;
 }
 
-bool is_edge(const Node* node) {
-  return is(node, "QuantizeLinear") || is(node, "DequantizeLinear");
+ProgramInfo program_info(const Graph& graph, std::uint64_t size) {
+  ProgramInfo info;
+  info.size = size;
+  info.version = static_cast<std::uint64_t>(graph.ir_version);
+  for (const auto& [domain, version] : graph.opsets) {
+    info.opsets.emplace_back(domain.empty() ? "ai.onnx" : domain, version);
+  }
+  info.data_files = graph.data_files;
+  MethodInfo method = method_of(graph);
+  method.backends = {kCpu};  // it runs what the XNNPACK provider leaves
+  info.methods.push_back(std::move(method));
+  return info;
 }
 
-Step step_of(const Graph& graph, const Node& node) {
-  DType dtype = DType::kUnknown;
-  for (const std::size_t index : {std::size_t{2}, std::size_t{0}}) {
-    const Value* value = index < node.inputs.size() ? graph.value(node.inputs[index]) : nullptr;
-    if (value != nullptr && dtype == DType::kUnknown && (index == 2 || node.op == "DequantizeLinear")) {
-      dtype = value->dtype;
+namespace {
+
+constexpr std::pair<DType, ONNXTensorElementDataType> kTypes[] = {
+    {DType::kFloat32, ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT},
+    {DType::kUInt8, ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8},
+    {DType::kInt8, ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8},
+    {DType::kUInt16, ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT16},
+    {DType::kInt16, ONNX_TENSOR_ELEMENT_DATA_TYPE_INT16},
+    {DType::kInt32, ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32},
+    {DType::kInt64, ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64},
+    {DType::kBool, ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL},
+    {DType::kFloat16, ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16},
+    {DType::kFloat64, ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE},
+    {DType::kUInt32, ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT32},
+    {DType::kUInt64, ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT64},
+    {DType::kBFloat16, ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16},
+};
+
+}  // namespace
+
+DType to_dtype(std::int64_t type) {
+  for (const auto& [dtype, element] : kTypes) {
+    if (element == type) {
+      return dtype;
     }
   }
-  if (dtype == DType::kUnknown && node.inputs.size() < 3) {
-    dtype = DType::kUInt8;  // without a zero point
-  }
-  const Value* scale = node.inputs.size() > 1 ? graph.value(node.inputs[1]) : nullptr;
-  std::int64_t count = 1;
-  for (const std::int64_t size : scale == nullptr ? Shape() : scale->shape) {
-    count *= size;
-  }
-  return {dtype, count != 1};
+  return DType::kUnknown;
 }
 
-Neighbours::Neighbours(const Graph& graph) {
-  for (const Node& node : graph.nodes) {
-    for (const std::string& output : node.outputs) {
-      producers_[output] = &node;
-    }
-    for (const std::string& input : node.inputs) {
-      users_[input].push_back(&node);
+ONNXTensorElementDataType to_element_type(DType wanted) {
+  for (const auto& [dtype, element] : kTypes) {
+    if (dtype == wanted) {
+      return element;
     }
   }
-}
-
-const Node* Neighbours::producer(const std::string& value) const {
-  const auto found = producers_.find(value);
-  return found == producers_.end() ? nullptr : found->second;
-}
-
-std::vector<const Node*> Neighbours::users(const std::string& value) const {
-  const auto found = users_.find(value);
-  return found == users_.end() ? std::vector<const Node*>() : found->second;
-}
-
-const Node* Neighbours::only_user(const Node& node) const {
-  const auto found = node.outputs.empty() ? users_.end() : users_.find(node.outputs.front());
-  return found == users_.end() || found->second.size() != 1 ? nullptr : found->second.front();
-}
-
-bool Neighbours::quantized(const Node& node) const {
-  return node.op != "QuantizeLinear" && node.op != "DequantizeLinear" &&
-         is(producer(first_input(node)), "DequantizeLinear") && is(only_user(node), "QuantizeLinear");
+  return ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
 }
 
 }  // namespace slipway::onnx

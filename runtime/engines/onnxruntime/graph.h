@@ -2,6 +2,8 @@
 // that the XNNPACK provider would get a node wrong. Weights are not kept.
 #pragma once
 
+#include <onnxruntime_cxx_api.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -11,8 +13,12 @@
 #include <vector>
 
 #include "slipway/engine.h"
+#include "slipway/status.h"
 
 namespace slipway::onnx {
+
+constexpr char kXnnpack[] = "XnnpackExecutionProvider";
+constexpr char kCpu[] = "CPUExecutionProvider";
 
 struct Attribute {
   std::int64_t integer = 0;
@@ -38,11 +44,8 @@ struct Value {
   std::string kind = "tensor";  // or "sequence", "map", "optional", "sparse_tensor"
   DType dtype = DType::kUnknown;
   bool has_rank = false;
-  Shape shape;            // -1: not fixed
-  bool outdated = false;  // the inputs' sizes were fixed since: what is not fixed here may be by now
-  // Of a constant that is one number, where the file has it: scales and zero points.
-  bool has_number = false;
-  double number = 0;
+  Shape shape;                          // -1: not fixed
+  std::vector<std::string> size_names;  // of sizes that are not fixed, one a dimension; may be empty
 };
 
 struct Graph {
@@ -56,10 +59,22 @@ struct Graph {
   std::unordered_set<std::string> constants;  // values known before the first execution
   std::unordered_set<std::string> functions;  // operators that the model itself defines, by full_op
   std::vector<std::string> data_files;        // sorted, each once
+  // The sizes of all inputs are fixed, and those of other values follow from them, whatever the file says.
+  bool settled = false;
 
   const Value* value(const std::string& name) const;
   std::int64_t opset(const std::string& domain) const;
 };
+
+// Whether the file is of ONNX Runtime's own format (.ort), whatever its name: it carries the identifier
+// "ORTM".
+bool is_ort(const std::string& path);
+
+// Reads an .onnx file from end to end. kFile when it is none, or damaged.
+Result<Graph> read_model(const std::string& path);
+
+// The same of a serialized ModelProto; `path` is for the messages.
+Result<Graph> read_onnx(const std::uint8_t* data, std::size_t size, const std::string& path);
 
 // Adds to the constants what is computed from constants alone: ONNX Runtime folds those before it asks the
 // providers.
@@ -68,40 +83,22 @@ void propagate_constants(Graph* graph);
 // Whether an input has a dimension that is not fixed.
 bool has_open_inputs(const Graph& graph);
 
+// Sizes by their names in the model.
+using NamedSizes = std::map<std::string, std::int64_t>;
+
+// Fixes the inputs' open sizes that have a name to those of `shapes`, one shape an input, and with them all
+// sizes of these names: ONNX Runtime does the same when it is told them.
+NamedSizes fix_sizes(const std::vector<Shape>& shapes, Graph* graph);
+
 // The one method that a model is: "forward".
 MethodInfo method_of(const Graph& graph);
 
-// Operators between DequantizeLinear and QuantizeLinear: the form in which exporters quantize, and the only
-// one in which the XNNPACK provider takes quantized operators. ONNX Runtime makes one quantized operator of
-// each.
-class Neighbours {
- public:
-  explicit Neighbours(const Graph& graph);
+// `size`: of the file, in bytes.
+ProgramInfo program_info(const Graph& graph, std::uint64_t size);
 
-  // The node that makes a value; null for inputs and initializers.
-  const Node* producer(const std::string& value) const;
-  // The nodes that read a value, each as often as it does.
-  std::vector<const Node*> users(const std::string& value) const;
-  // The node's only user; null when there are none or several.
-  const Node* only_user(const Node& node) const;
-
-  // Whether the node, which is neither of the two itself, stands between DequantizeLinear and QuantizeLinear.
-  bool quantized(const Node& node) const;
-
- private:
-  std::unordered_map<std::string, const Node*> producers_;
-  std::unordered_map<std::string, std::vector<const Node*>> users_;
-};
-
-// Whether it is a QuantizeLinear or a DequantizeLinear; false for null.
-bool is_edge(const Node* node);
-
-// How a QuantizeLinear or DequantizeLinear quantizes: the integers' type, and whether there are several
-// scales.
-struct Step {
-  DType dtype = DType::kUnknown;
-  bool several = false;
-};
-Step step_of(const Graph& graph, const Node& edge);
+// Of ONNX Runtime's types, which are numbered as the file's are. kUnknown for strings, complex numbers and
+// types below a byte.
+DType to_dtype(std::int64_t type);
+ONNXTensorElementDataType to_element_type(DType dtype);
 
 }  // namespace slipway::onnx

@@ -1,22 +1,139 @@
-#include "model_file.h"
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "base/platform.h"
-#include "declarations.h"
-#include "provider_faults.h"
+#include "graph.h"
 
 // Field numbers are those of onnx.proto, https://github.com/onnx/onnx/blob/main/onnx/onnx.proto.
 
 namespace slipway::onnx {
 namespace {
 
-using wire::Bytes;
-using wire::Field;
-using wire::Kind;
-using wire::Reader;
+// Protocol Buffers' wire format, read in place: enough to look through an .onnx file without its library.
+// https://protobuf.dev/programming-guides/encoding/
+
+struct Bytes {
+  const std::uint8_t* data = nullptr;
+  std::size_t size = 0;
+
+  std::string text() const { return {reinterpret_cast<const char*>(data), size}; }
+};
+
+enum class Kind : std::uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
+
+// One field of a message: its number, and its value as the wire type has it.
+struct Field {
+  std::uint32_t number = 0;
+  Kind kind = Kind::kVarint;
+  std::uint64_t value = 0;  // kVarint, kFixed64, kFixed32
+  Bytes bytes;              // kBytes
+
+  std::int64_t integer() const { return static_cast<std::int64_t>(value); }
+};
+
+// The fields of one message in the file's order. After next() returned false, failed() tells a damaged
+// message from one that is at its end.
+class Reader {
+ public:
+  explicit Reader(Bytes message) : next_(message.data), end_(message.data + message.size) {}
+
+  bool next(Field* field);
+  // A number without a tag, of packed ones.
+  bool varint(std::uint64_t* value);
+  bool ended() const { return next_ == end_; }
+  bool failed() const { return failed_; }
+
+ private:
+  bool fail();
+  bool fixed(std::size_t size, std::uint64_t* value);
+
+  const std::uint8_t* next_;
+  const std::uint8_t* end_;
+  bool failed_ = false;
+};
+
+bool Reader::fail() {
+  failed_ = true;
+  return false;
+}
+
+bool Reader::varint(std::uint64_t* value) {
+  *value = 0;
+  for (unsigned shift = 0; shift < 64; shift += 7) {
+    if (ended()) {
+      return fail();
+    }
+    const std::uint8_t byte = *next_++;
+    *value |= std::uint64_t{byte & 0x7Fu} << shift;
+    if ((byte & 0x80u) == 0) {
+      return true;
+    }
+  }
+  return fail();
+}
+
+bool Reader::fixed(std::size_t size, std::uint64_t* value) {
+  if (static_cast<std::size_t>(end_ - next_) < size) {
+    return fail();
+  }
+  *value = 0;
+  for (std::size_t i = 0; i < size; ++i) {
+    *value |= std::uint64_t{*next_++} << (8 * i);
+  }
+  return true;
+}
+
+bool Reader::next(Field* field) {
+  if (failed_ || ended()) {
+    return false;
+  }
+  std::uint64_t tag = 0;
+  if (!varint(&tag) || tag >> 3 == 0 || tag >> 3 > 0x1FFFFFFF) {
+    return fail();
+  }
+  *field = {};
+  field->number = static_cast<std::uint32_t>(tag >> 3);
+  switch (tag & 7u) {
+    case 0:
+      return varint(&field->value);
+    case 1:
+      field->kind = Kind::kFixed64;
+      return fixed(8, &field->value);
+    case 5:
+      field->kind = Kind::kFixed32;
+      return fixed(4, &field->value);
+    case 2: {
+      field->kind = Kind::kBytes;
+      std::uint64_t size = 0;
+      if (!varint(&size) || size > static_cast<std::uint64_t>(end_ - next_)) {
+        return fail();
+      }
+      field->bytes = {next_, static_cast<std::size_t>(size)};
+      next_ += size;
+      return true;
+    }
+    default:  // groups, which no ONNX message has, and what is no wire type
+      return fail();
+  }
+}
+
+// Adds the numbers of a repeated field's one occurrence, packed or single. False when it is damaged.
+bool append_integers(const Field& field, std::vector<std::int64_t>* numbers) {
+  if (field.kind == Kind::kVarint) {
+    numbers->push_back(field.integer());
+    return true;
+  }
+  if (field.kind != Kind::kBytes) {
+    return false;
+  }
+  Reader packed(field.bytes);
+  std::uint64_t value = 0;
+  while (!packed.ended() && packed.varint(&value)) {
+    numbers->push_back(static_cast<std::int64_t>(value));
+  }
+  return !packed.failed();
+}
 
 // Branches within branches; a file that goes deeper is meant to do harm.
 constexpr int kDeepestOnnx = 32;
@@ -52,15 +169,19 @@ bool for_each(Bytes message, Each each) {
   return !reader.failed();
 }
 
-bool read_dimension(Bytes message, Shape* shape) {
+bool read_dimension(Bytes message, Value* value) {
   std::int64_t size = -1;
+  std::string name;
   const bool whole = for_each(message, [&](const Field& field) {
     if (field.number == 1 && field.kind == Kind::kVarint) {
       size = field.integer();
+    } else if (field.number == 2 && is_bytes(field)) {
+      name = field.bytes.text();
     }
     return true;
   });
-  shape->push_back(size);
+  value->shape.push_back(size);
+  value->size_names.push_back(std::move(name));
   return whole;
 }
 
@@ -68,12 +189,11 @@ bool read_dimension(Bytes message, Shape* shape) {
 bool read_tensor_type(Bytes message, Value* value) {
   return for_each(message, [&](const Field& field) {
     if (field.number == 1) {
-      value->dtype = from_proto(field.integer());
+      value->dtype = to_dtype(field.integer());
     } else if (field.number == 2 && is_bytes(field)) {
       value->has_rank = true;
       return for_each(field.bytes, [&](const Field& dimension) {
-        return dimension.number != 1 || !is_bytes(dimension) ||
-               read_dimension(dimension.bytes, &value->shape);
+        return dimension.number != 1 || !is_bytes(dimension) || read_dimension(dimension.bytes, value);
       });
     }
     return true;
@@ -119,63 +239,16 @@ bool OnnxParser::value(Bytes message, std::string* name) {
   return whole;
 }
 
-// Of a tensor of one element, what its message holds in one of three fields.
-struct OneNumber {
-  Bytes raw;
-  bool has_float = false;
-  float real = 0;
-  std::vector<std::int64_t> integers;
-
-  void take(const Field& field);
-  void give(Value* value) const;
-};
-
-void OneNumber::take(const Field& field) {
-  constexpr std::size_t kLongestVarint = 10;
-  if (field.number == 4 && is_bytes(field)) {
-    raw = field.bytes;  // packed floats are stored as in raw_data
-  } else if (field.number == 4 && field.kind == Kind::kFixed32) {
-    const auto bits = static_cast<std::uint32_t>(field.value);
-    std::memcpy(&real, &bits, sizeof(bits));
-    has_float = true;
-  } else if (field.number == 5 && integers.size() < 2 && field.bytes.size <= kLongestVarint) {
-    wire::append_integers(field, &integers);
-  } else if (field.number == 9 && is_bytes(field)) {
-    raw = field.bytes;
-  }
-}
-
-void OneNumber::give(Value* value) const {
-  if (value->dtype == DType::kFloat32 && raw.size == sizeof(float)) {
-    float number = 0;
-    std::memcpy(&number, raw.data, sizeof(number));
-    value->number = number;
-  } else if (value->dtype == DType::kFloat32 && has_float) {
-    value->number = real;
-  } else if (value->dtype == DType::kInt8 && raw.size == 1) {
-    value->number = static_cast<std::int8_t>(raw.data[0]);
-  } else if (value->dtype == DType::kUInt8 && raw.size == 1) {
-    value->number = raw.data[0];
-  } else if (raw.size == 0 && integers.size() == 1) {
-    value->number = static_cast<double>(integers.front());
-  } else {
-    return;
-  }
-  value->has_number = true;
-}
-
 bool OnnxParser::initializer(Bytes message) {
   std::string name;
   Value value;
   value.has_rank = true;
-  OneNumber one;
   const bool whole = for_each(message, [&](const Field& field) {
     if (field.number == 1) {
-      return wire::append_integers(field, &value.shape);
+      return append_integers(field, &value.shape);
     }
-    one.take(field);
     if (field.number == 2) {
-      value.dtype = from_proto(field.integer());
+      value.dtype = to_dtype(field.integer());
     } else if (field.number == 8 && is_bytes(field)) {
       name = field.bytes.text();
     } else if (field.number == 13 && is_bytes(field)) {
@@ -192,7 +265,6 @@ bool OnnxParser::initializer(Bytes message) {
     }
     return true;
   });
-  one.give(&value);
   graph.constants.insert(name);
   graph.values[name] = std::move(value);
   return whole;
@@ -398,20 +470,6 @@ Result<Graph> read_model(const std::string& path) {
   const Result<MappedFile> file = MappedFile::open(path);
   SLIPWAY_RETURN_IF_ERROR(file);
   return read_onnx(file.value().data(), file.value().size(), path);
-}
-
-ProgramInfo program_info(const Graph& graph, std::uint64_t size) {
-  ProgramInfo info;
-  info.size = size;
-  info.version = static_cast<std::uint64_t>(graph.ir_version);
-  for (const auto& [domain, version] : graph.opsets) {
-    info.opsets.emplace_back(domain.empty() ? "ai.onnx" : domain, version);
-  }
-  info.data_files = graph.data_files;
-  MethodInfo method = method_of(graph);
-  method.backends = {kCpu};  // it runs what the XNNPACK provider leaves
-  info.methods.push_back(std::move(method));
-  return info;
 }
 
 }  // namespace slipway::onnx

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <memory>
@@ -15,11 +16,9 @@
 #include <vector>
 
 #include "base/platform.h"
-#include "declarations.h"
 #include "failures.h"
-#include "model_file.h"
-#include "profile.h"
-#include "provider_faults.h"
+#include "graph.h"
+#include "provider.h"
 #include "slipway/engine.h"
 
 namespace slipway {
@@ -105,6 +104,23 @@ int Scratch::take() {
   return file;
 }
 
+// What is in an open file, from its beginning.
+Result<std::string> read_all(int descriptor) {
+  std::string text;
+  std::vector<char> block(std::size_t{1} << 16);
+  for (off_t offset = 0;;) {
+    const ssize_t got = ::pread(descriptor, block.data(), block.size(), offset);
+    if (got < 0) {
+      return Status(Code::kExecution, "ONNX Runtime's profile cannot be read.", "run without --profile");
+    }
+    if (got == 0) {
+      return text;
+    }
+    text.append(block.data(), static_cast<std::size_t>(got));
+    offset += got;
+  }
+}
+
 using onnx::contained;
 
 // With one thread: most sessions compute nothing. `ort`: of a model in ONNX Runtime's own format.
@@ -161,13 +177,10 @@ class OnnxRuntimeEngine : public Engine {
   unsigned ort_threads() const {
     return options_.ort_threads != 0 ? options_.ort_threads : xnnpack() ? 1 : threads_;
   }
-  Status start();
-  Ort::SessionOptions session_options(bool ort) const;
-  Ort::Session guarded_session(const std::string& path, Ort::SessionOptions* options) const;
-  Ort::Session exact_session(const std::string& path, const Scratch& profile_folder,
-                             Ort::SessionOptions* options) const;
+  Ort::SessionOptions session_options(bool ort, const Scratch& profile_folder) const;
+  std::unique_ptr<Ort::Session> make_session(const std::string& path, bool ort,
+                                             const Scratch& profile_folder) const;
   Result<std::string> readable(const std::string& path, const Scratch& folder) const;
-  bool loads_without_provider(const std::string& path, bool ort) const;
   Status load_session(const LoadOptions& options);
   Status give_inputs(const std::vector<Tensor>& inputs);
   Status run_session();
@@ -177,8 +190,8 @@ class OnnxRuntimeEngine : public Engine {
   EngineOptions options_;
   unsigned threads_ = 1;
   onnx::Graph graph_;
-  onnx::Guard guard_;
-  std::vector<std::string> fixed_;  // inputs whose sizes were fixed for the session
+  std::vector<std::string> kept_;  // why the provider has nothing of the model
+  onnx::NamedSizes fixed_;         // for the session
   bool profile_wanted_ = false;
   bool unfolded_ = false;
   int profile_file_ = -1;
@@ -206,25 +219,29 @@ Capabilities OnnxRuntimeEngine::capabilities() const {
   return capabilities;
 }
 
+// ONNX Runtime registers all operators it knows when the first session is made. Debian's libonnxruntime and
+// libonnx each hold ONNX's schemas, and the second to register them says so on standard error, hundreds of
+// lines: better here, unheard and with the smallest of models, than while the user's is loaded.
 Status OnnxRuntimeEngine::configure(const EngineOptions& options) {
   options_ = options;
-  return contained(Code::kExecution, [&] { return start(); });
-}
-
-// ONNX Runtime registers all operators it knows when the first session is made, and Debian's build is loud
-// about it: better here, with the smallest of models, than while the user's is loaded.
-Status OnnxRuntimeEngine::start() {
   static constexpr char kModel[] =
       "\x08\x08\x3a\x2f"                                     // IR version 8, a graph of
       "\x0a\x10\x0a\x01x\x12\x01y\x22\x08Identity\x12\x01g"  // y = Identity(x)
       "\x5a\x0b\x0a\x01x\x12\x06\x0a\x04\x08\x01\x12\x00"    // from the float x
       "\x62\x0b\x0a\x01y\x12\x06\x0a\x04\x08\x01\x12\x00"    // to the float y,
       "\x42\x02\x10\x0d";                                    // with operator set 13
-  const onnx::QuietErrors quiet;
-  Ort::SessionOptions options;
-  options.SetIntraOpNumThreads(1);
-  const Ort::Session session(env_, kModel, sizeof(kModel) - 1, options);
-  return {};
+  const int errors = ::dup(STDERR_FILENO);
+  const int nothing = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+  std::fflush(stderr);
+  ::dup2(nothing, STDERR_FILENO);
+  const Status status = contained(Code::kExecution, [&]() -> Status {
+    const Ort::Session session(env_, kModel, sizeof(kModel) - 1, plain_options(false));
+    return {};
+  });
+  ::dup2(errors, STDERR_FILENO);
+  ::close(errors);
+  ::close(nothing);
+  return status;
 }
 
 std::vector<std::pair<std::string, std::string>> OnnxRuntimeEngine::settings() const {
@@ -269,53 +286,32 @@ Status OnnxRuntimeEngine::examine(const std::string& model_path, std::vector<std
 
 // The provider's documentation recommends just this: its own pool as large as there are cores, ONNX Runtime's
 // of one thread and without spinning, so that the two do not contend.
-Ort::SessionOptions OnnxRuntimeEngine::session_options(bool ort) const {
+Ort::SessionOptions OnnxRuntimeEngine::session_options(bool ort, const Scratch& profile_folder) const {
   Ort::SessionOptions options = plain_options(ort);
   options.AddConfigEntry(kOrtSessionOptionsConfigAllowIntraOpSpinning, options_.ort_spinning ? "1" : "0");
-  options.SetIntraOpNumThreads(static_cast<int>(guard_.whole ? threads_ : ort_threads()));
-  if (xnnpack() && !guard_.whole) {
+  options.SetIntraOpNumThreads(static_cast<int>(kept_.empty() ? ort_threads() : threads_));
+  if (xnnpack() && kept_.empty()) {
     options.AppendExecutionProvider("XNNPACK", {{"intra_op_num_threads", std::to_string(threads_)}});
   }
+  for (const auto& [name, size] : fixed_) {
+    Ort::ThrowOnError(Ort::GetApi().AddFreeDimensionOverrideByName(options, name.c_str(), size));
+  }
+  if (!profile_folder.path().empty()) {
+    options.EnableProfiling((profile_folder.path() + "/profile").c_str());
+  }
   return options;
-}
-
-// The model with the sizes that were fixed and with what the guard appends; its data files are looked for
-// beside the file as always.
-Ort::Session OnnxRuntimeEngine::guarded_session(const std::string& path, Ort::SessionOptions* options) const {
-  if (guard_.suffix.empty() && fixed_.empty()) {
-    return Ort::Session(env_, path.c_str(), *options);
-  }
-  const Result<MappedFile> file = MappedFile::open(path);
-  if (!file.ok()) {
-    throw Ort::Exception(std::string(file.status().message()), ORT_NO_SUCHFILE);
-  }
-  const std::string bytes =
-      onnx::with_inputs({file.value().data(), file.value().size()}, graph_, fixed_) + guard_.suffix;
-  const std::size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  options->AddConfigEntry(kOrtSessionOptionsModelExternalInitializersFileFolderPath, folder.c_str());
-  return Ort::Session(env_, bytes.data(), bytes.size(), *options);
-}
-
-// Whether it is the provider that refuses a model, not ONNX Runtime.
-bool OnnxRuntimeEngine::loads_without_provider(const std::string& path, bool ort) const {
-  try {
-    const Ort::Session session(env_, path.c_str(), plain_options(ort));
-    return true;
-  } catch (const Ort::Exception&) {
-    return false;
-  }
 }
 
 // With sums of 8-bit products in 32 bits: on x86 processors without VNNI pairs of them stick at the ends of
 // 16 bits otherwise. There QLinearConv and QLinearMatMul of int8 alone have no kernel for it, and need none;
 // then what lies between DequantizeLinear and QuantizeLinear is computed in float32.
-Ort::Session OnnxRuntimeEngine::exact_session(const std::string& path, const Scratch& profile_folder,
-                                              Ort::SessionOptions* options) const {
-  Ort::SessionOptions exact = options->Clone();
+std::unique_ptr<Ort::Session> OnnxRuntimeEngine::make_session(const std::string& path, bool ort,
+                                                              const Scratch& profile_folder) const {
+  Ort::SessionOptions options = session_options(ort, profile_folder);
+  Ort::SessionOptions exact = options.Clone();
   exact.AddConfigEntry(kOrtSessionOptionsAvx2PrecisionMode, "1");
   try {
-    return guarded_session(path, &exact);
+    return std::make_unique<Ort::Session>(env_, path.c_str(), exact);
   } catch (const Ort::Exception& error) {
     if (error.GetOrtErrorCode() != ORT_NOT_IMPLEMENTED) {
       throw;
@@ -324,8 +320,8 @@ Ort::Session OnnxRuntimeEngine::exact_session(const std::string& path, const Scr
   // ONNX Runtime names a profile after the second in which its session began: the first session's would lie
   // beside this one's, and be read instead of it.
   profile_folder.empty();
-  options->AddConfigEntry(kOrtSessionOptionsDisableQuantQDQ, "1");
-  return guarded_session(path, options);
+  options.AddConfigEntry(kOrtSessionOptionsDisableQuantQDQ, "1");
+  return std::make_unique<Ort::Session>(env_, path.c_str(), options);
 }
 
 // The path of the model as .onnx: an .ort model, which only ONNX Runtime reads, is written back as one into
@@ -363,27 +359,30 @@ Status OnnxRuntimeEngine::load_session(const LoadOptions& options) {
   const std::string& path = xnnpack() ? readable_path.value() : options.model_path;
   const bool ort = path == options.model_path && readable_path.value() != path;
   if (!ort) {
-    fixed_ = onnx::fix_inputs(options.shapes, &graph_);
+    fixed_ = onnx::fix_sizes(options.shapes, &graph_);
   }
   if (xnnpack() && !options_.trust_provider) {
-    guard_ = onnx::guard_provider(graph_);
+    kept_ = onnx::kept_away(onnx::find_faults(graph_));
   }
   profile_wanted_ = options.profile;
-  Ort::SessionOptions settings = session_options(ort);
   Scratch profile_folder;
-  if (!profile_folder.path().empty()) {
-    settings.EnableProfiling((profile_folder.path() + "/profile").c_str());
-  } else if (profile_wanted_) {
+  if (profile_folder.path().empty() && profile_wanted_) {
     return no_folder();
   }
   try {
-    session_ = std::make_unique<Ort::Session>(exact_session(path, profile_folder, &settings));
+    session_ = make_session(path, ort, profile_folder);
   } catch (const Ort::Exception& error) {
-    if (!xnnpack() || guard_.whole || !loads_without_provider(path, ort)) {
+    if (!xnnpack() || !kept_.empty()) {
       throw;
     }
-    return {Code::kMissingBackend, std::string("The XNNPACK provider refuses the model: ") + error.what(),
-            "--provider cpu, which runs it"};
+    const Status refused = onnx::from_exception(error, Code::kMissingBackend);
+    kept_ = {"the model was kept from the XNNPACK provider: it refuses the model: " + refused.message()};
+    profile_folder.empty();
+    session_ = make_session(path, ort, profile_folder);  // throws if it was not the provider that refused
+    if (options_.trust_provider) {
+      return {Code::kMissingBackend, "The XNNPACK provider refuses the model. " + refused.message(),
+              "--provider cpu, which runs it"};
+    }
   }
   profile_file_ = profile_folder.take();
   return {};
@@ -422,7 +421,7 @@ Status OnnxRuntimeEngine::end_profile() {
   }
   Ort::AllocatorWithDefaultOptions allocator;
   session_->EndProfilingAllocated(allocator);
-  Result<std::string> text = onnx::read_file(profile_file_);
+  Result<std::string> text = read_all(profile_file_);
   SLIPWAY_RETURN_IF_ERROR(text);
   profile_text_ = std::move(text.value());
   const auto events = onnx::read_profile(profile_text_);
@@ -431,8 +430,9 @@ Status OnnxRuntimeEngine::end_profile() {
   for (const Ort::Value& input : inputs_) {
     shapes += (shapes.empty() ? "" : ",") + to_text(input.GetTensorTypeAndShapeInfo().GetShape());
   }
-  placement_ = onnx::placement_of(events.value(), {xnnpack(), ort_threads(), usable_cores(), guard_,
-                                                   onnx::has_open_inputs(graph_), shapes, fixed_});
+  placement_ =
+      onnx::placement_of(events.value(), {xnnpack(), kept_, kept_.empty() ? ort_threads() : threads_,
+                                          usable_cores(), has_open_inputs(graph_), shapes, !fixed_.empty()});
   if (unfolded_) {
     placement_.hints.emplace_back(
         "the .ort model was written back as .onnx for XNNPACK: give the .onnx to load faster");

@@ -1,4 +1,4 @@
-// Runs a model once: run_once_cpp model.onnx input.bin output.bin threads. The files hold a tensor's float32
+// Runs a model once: run_once model.onnx input.bin output.bin threads. The files hold a tensor's float32
 // elements, nothing else.
 #include <fcntl.h>
 #include <onnxruntime_cxx_api.h>
@@ -19,7 +19,7 @@ struct Quiet {
 
 int main(int argc, char** argv) try {
   if (argc != 5) {
-    std::fprintf(stderr, "usage: run_once_cpp model.onnx input.bin output.bin threads\n");
+    std::fprintf(stderr, "usage: run_once model.onnx input.bin output.bin threads\n");
     return 2;
   }
   const Ort::Env env(ORT_LOGGING_LEVEL_ERROR, "run_once");

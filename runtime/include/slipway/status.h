@@ -21,7 +21,7 @@ enum class Code : int {
   kOutput = 8,
   kMemory = 9,
   kCrash = 10,  // a defect of Slipway's, of the engine or of the device; never the user's
-  kLimit = 11,  // more time or more rounds than were allowed
+  kLimit = 11,  // more rounds than were allowed
 };
 
 // The name of a code in JSON: "usage", "file", "missing-operator", ...

@@ -3,6 +3,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/text.h"
+
 namespace slipway {
 namespace {
 
@@ -24,125 +26,46 @@ constexpr Descriptor kDescriptors[] = {
 
 constexpr char kMagic[] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
 
-// Reads the header's Python dictionary: exactly the keys descr, fortran_order and shape, in any order.
-class HeaderParser {
- public:
-  explicit HeaderParser(std::string_view text) : text_(text) {}
-
-  bool parse() {
-    if (!take('{')) {
-      return false;
-    }
-    while (!take('}')) {
-      std::string name;
-      if (!string(&name) || !take(':') || !entry(name)) {
-        return false;
-      }
-      if (!take(',')) {
-        if (!take('}')) {
-          return false;
-        }
-        break;
-      }
-    }
-    skip();
-    return text_.empty() && have_descr_ && have_order_ && have_shape_;
-  }
-
+// What the header's Python dictionary says: {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
+struct Header {
   std::string descr;
   bool fortran = false;
   Shape shape;
-
- private:
-  bool entry(const std::string& name) {
-    if (name == "descr") {
-      have_descr_ = true;
-      return string(&descr);
-    }
-    if (name == "fortran_order") {
-      have_order_ = true;
-      fortran = word("True");
-      return fortran || word("False");
-    }
-    have_shape_ = true;
-    return name == "shape" && tuple();
-  }
-
-  bool tuple() {
-    if (!take('(')) {
-      return false;
-    }
-    while (!take(')')) {
-      std::int64_t dim = 0;
-      if (!number(&dim)) {
-        return false;
-      }
-      shape.push_back(dim);
-      if (!take(',')) {
-        return take(')');
-      }
-    }
-    return true;
-  }
-
-  bool number(std::int64_t* value) {
-    skip();
-    std::size_t digits = 0;
-    *value = 0;
-    while (digits < text_.size() && text_[digits] >= '0' && text_[digits] <= '9') {
-      if (digits == 18) {
-        return false;
-      }
-      *value = *value * 10 + (text_[digits] - '0');
-      ++digits;
-    }
-    text_.remove_prefix(digits);
-    return digits != 0;
-  }
-
-  bool string(std::string* value) {
-    skip();
-    if (text_.empty() || (text_.front() != '\'' && text_.front() != '"')) {
-      return false;
-    }
-    const std::size_t end = text_.find(text_.front(), 1);
-    if (end == std::string_view::npos) {
-      return false;
-    }
-    *value = std::string(text_.substr(1, end - 1));
-    text_.remove_prefix(end + 1);
-    return true;
-  }
-
-  bool word(std::string_view expected) {
-    skip();
-    if (text_.substr(0, expected.size()) != expected) {
-      return false;
-    }
-    text_.remove_prefix(expected.size());
-    return true;
-  }
-
-  bool take(char expected) {
-    skip();
-    if (text_.empty() || text_.front() != expected) {
-      return false;
-    }
-    text_.remove_prefix(1);
-    return true;
-  }
-
-  void skip() {
-    while (!text_.empty() && (text_.front() == ' ' || text_.front() == '\n')) {
-      text_.remove_prefix(1);
-    }
-  }
-
-  std::string_view text_;
-  bool have_descr_ = false;
-  bool have_order_ = false;
-  bool have_shape_ = false;
 };
+
+// What stands behind the key; nothing when there is no such key.
+std::string_view behind(std::string_view text, std::string_view key) {
+  const std::size_t at = text.find(key);
+  return at == std::string_view::npos ? std::string_view() : text.substr(at + key.size());
+}
+
+// False for what is no such dictionary.
+bool read_header(std::string_view stored, Header* header) {
+  std::string loose;  // blanks, and the kind of quotes, are the writer's choice
+  for (const char c : stored) {
+    if (c != ' ' && c != '\n') {
+      loose += c == '"' ? '\'' : c;
+    }
+  }
+  const std::string_view text = loose;
+  const std::string_view descr = behind(text, "'descr':'");
+  const std::string_view order = behind(text, "'fortran_order':");
+  const std::string_view shape = behind(text, "'shape':(");
+  const std::size_t end = shape.find(')');
+  if (text.empty() || text.front() != '{' || text.back() != '}' || descr.empty() ||
+      end == std::string_view::npos) {
+    return false;
+  }
+  header->descr = descr.substr(0, descr.find('\''));
+  header->fortran = order.substr(0, 4) == "True";
+  for (const std::string_view number : pieces(shape.substr(0, end), ",")) {
+    if (number.size() > 18 || number.find_first_not_of("0123456789") != std::string_view::npos) {
+      return false;
+    }
+    header->shape.push_back(std::stoll(std::string(number)));
+  }
+  return header->fortran || order.substr(0, 5) == "False";
+}
 
 Status bad(const std::string& name, const std::string& what, const std::string& fix) {
   return {Code::kInput, name + " " + what + ".", fix, {name}};
@@ -172,25 +95,25 @@ Result<Tensor> parse_npy(const std::uint8_t* data, std::size_t size, const std::
   }
   const auto header = static_cast<std::size_t>(header_size);
   // data + prefix: the header is text.
-  HeaderParser parser(std::string_view(reinterpret_cast<const char*>(data + prefix), header));
-  if (!parser.parse()) {
+  Header said;
+  if (!read_header({reinterpret_cast<const char*>(data + prefix), header}, &said)) {
     return bad(name, "has a .npy header that cannot be read (an array of records, perhaps)", save);
   }
   Tensor tensor;
-  tensor.shape = parser.shape;
+  tensor.shape = said.shape;
   for (const Descriptor& descriptor : kDescriptors) {
-    if (parser.descr == descriptor.text) {
+    if (said.descr == descriptor.text) {
       tensor.dtype = descriptor.dtype;
       break;
     }
   }
   if (tensor.dtype == DType::kUnknown) {
-    const bool big = !parser.descr.empty() && parser.descr.front() == '>';
-    return bad(name, "holds elements of type '" + parser.descr + "'" + (big ? ", which is big-endian" : ""),
+    const bool big = !said.descr.empty() && said.descr.front() == '>';
+    return bad(name, "holds elements of type '" + said.descr + "'" + (big ? ", which is big-endian" : ""),
                big ? "convert it: array.astype(array.dtype.newbyteorder('<'))"
                    : "use bool, (u)int8 to (u)int64, float16/32/64, complex64/128, or bfloat16 as '|V2'");
   }
-  if (parser.fortran && tensor.shape.size() > 1) {
+  if (said.fortran && tensor.shape.size() > 1) {
     return bad(name, "is in Fortran order", save);
   }
   std::size_t count = 0;

@@ -48,10 +48,12 @@ JsonWriter& JsonWriter::open(char bracket) {
   separate();
   text_ += bracket;
   comma_ = false;
+  ++depth_;
   return *this;
 }
 
 JsonWriter& JsonWriter::close(char bracket) {
+  --depth_;
   text_ += bracket;
   comma_ = true;
   return *this;
@@ -66,6 +68,9 @@ JsonWriter& JsonWriter::raw(std::string_view token) {
 
 JsonWriter& JsonWriter::key(std::string_view name) {
   separate();
+  if (form_ == Form::kLines) {
+    text_ += '\n' + std::string(2 * depth_, ' ');
+  }
   text_ += '"';
   text_ += json_escape(name);
   text_ += "\":";

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -12,6 +13,11 @@ namespace slipway {
 // begin has its end, and every member its key, is the caller's.
 class JsonWriter {
  public:
+  // kLines: each member of an object on a line of its own, for people.
+  enum class Form { kCompact, kLines };
+
+  explicit JsonWriter(Form form = Form::kCompact) : form_(form) {}
+
   JsonWriter& begin_object() { return open('{'); }
   JsonWriter& end_object() { return close('}'); }
   JsonWriter& begin_array() { return open('['); }
@@ -51,6 +57,8 @@ class JsonWriter {
   void separate();
 
   std::string text_;
+  Form form_;
+  std::size_t depth_ = 0;
   bool comma_ = false;  // whether the next item is preceded by one
 };
 

@@ -1,4 +1,4 @@
-// The documents pte_runner prints, each as JSON (docs/runner.md has the schema) and as text.
+// The documents pte_runner prints: JSON (docs/runner.md has the schema), and a run and errors as text, too.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct RunReport {
   EngineInfo engine;
   std::string program_path;
   std::uint64_t program_size = 0;
-  std::optional<Digests> digests;  // nothing: they were not wanted
+  std::vector<FileDigest> digests;
   std::string method;
   double load_ms = 0;
   Measured measured;
@@ -59,11 +59,8 @@ std::vector<std::string> missing_operators(const MethodInfo& method, const Capab
 
 std::string describe_json(const EngineInfo& engine, const std::string& path, const ProgramInfo& program,
                           const Capabilities& capabilities, const std::vector<std::string>& found_missing);
-std::string describe_text(const std::string& path, const ProgramInfo& program,
-                          const Capabilities& capabilities, const std::vector<std::string>& found_missing);
 
 std::string capabilities_json(const EngineInfo& engine, const Capabilities& capabilities, const CpuInfo& cpu);
-std::string capabilities_text(const EngineInfo& engine, const Capabilities& capabilities, const CpuInfo& cpu);
 
 std::string error_json(const Status& status);
 std::string error_text(const Status& status);
@@ -71,8 +68,5 @@ std::string error_text(const Status& status);
 // What is in `wanted` and not in `offered`; both sorted.
 std::vector<std::string> missing(const std::vector<std::string>& wanted,
                                  const std::vector<std::string>& offered);
-
-// The values of a tensor, at most `most` of them: "[1.5, -2, ... 1000 in all]".
-std::string values_text(const Tensor& tensor, std::size_t most);
 
 }  // namespace slipway

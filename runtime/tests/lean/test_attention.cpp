@@ -1,5 +1,5 @@
 // Attention over a cache against sums in double, for more sizes than programs of upstream's have, and what is
-// refused. verify/sound/language.py has all operators of language models.
+// refused. verify/sound/runtime.py has all operators of language models.
 #include <pthreadpool.h>
 
 #include <numeric>

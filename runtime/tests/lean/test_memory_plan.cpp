@@ -180,14 +180,3 @@ TEST(memory_places_of_values_that_are_there_at_once_are_apart) {
     CHECK(places.size >= least_size(lives));
   }
 }
-
-TEST(memory_places_need_hardly_more_than_the_least) {
-  std::size_t ours = 0;
-  std::size_t least = 0;
-  for (std::uint32_t seed = 1; seed <= 40; ++seed) {
-    const std::vector<Life> lives = any_lives(seed);
-    ours += find_places(lives).size;
-    least += least_size(lives);
-  }
-  CHECK(ours * 100 <= least * 104);
-}

@@ -22,11 +22,11 @@ Message& Message::text(unsigned field, const std::string& value) {
   return *this;
 }
 
-Message value(const std::string& name, const std::vector<std::int64_t>& shape) {
+Message value(const std::string& name, const std::vector<std::int64_t>& shape, const char* open) {
   Message dimensions;
   for (const std::int64_t size : shape) {
     dimensions.message(
-        1, size < 0 ? Message().text(2, "N") : Message().number(1, static_cast<std::uint64_t>(size)));
+        1, size < 0 ? Message().text(2, open) : Message().number(1, static_cast<std::uint64_t>(size)));
   }
   const Message tensor = Message().number(1, 1).message(2, dimensions);
   return Message().text(1, name).message(2, Message().message(1, tensor));

@@ -27,8 +27,8 @@ struct NodeRecipe {
   std::string domain;
 };
 
-// A float tensor of the graph; a dimension below zero is not fixed.
-Message value(const std::string& name, const std::vector<std::int64_t>& shape);
+// A float tensor of the graph; a dimension below zero is not fixed, and has this name.
+Message value(const std::string& name, const std::vector<std::int64_t>& shape, const char* open = "N");
 // A float initializer filled with one number.
 Message constant(const std::string& name, const std::vector<std::int64_t>& shape, float fill);
 

@@ -80,26 +80,4 @@ TEST(runner_takes_any_batch_where_the_model_does) {
   CHECK_CONTAINS(run(folder, {model, "--describe"}).json, R"("ranges":[[0,null],[1,1],[4,4],[4,4]])");
 }
 
-TEST(runner_fixes_open_sizes_for_a_session) {
-  const TemporaryFolder folder;
-  ModelRecipe recipe = conv_model();
-  recipe.inputs = {value("x", {1, 1, -1, -1})};
-  const std::string model = "--model_path=" + folder.write_text("a.onnx", make_model(recipe));
-  folder.write("x.npy", format_npy(ones(DType::kFloat32, {1, 1, 4, 4}, 16)));
-  const std::string inputs = "--inputs=" + folder.file("x.npy");
-  const Outcome open = run(folder, {model, inputs});
-  CHECK_EQUAL(open.code, 0);
-  CHECK_CONTAINS(open.json, "of its inputs open: --input_shapes 1x1x4x4 fixes them for the session");
-  CHECK(open.json.find(R"("provider":"XnnpackExecutionProvider"})") == std::string::npos);
-  for (const auto& given : std::vector<std::vector<std::string>>{{}, {inputs}}) {
-    std::vector<std::string> words{model, "--input_shapes=1x1x4x4"};
-    words.insert(words.end(), given.begin(), given.end());
-    const Outcome fixed = run(folder, words);
-    CHECK_EQUAL(fixed.code, 0);
-    CHECK_CONTAINS(fixed.json, R"("operator":"Conv","provider":"XnnpackExecutionProvider"})");
-    CHECK_CONTAINS(fixed.json, "sizes of x open: they were fixed for this session by --input_shapes 1x1x4x4");
-    CHECK_CONTAINS(fixed.json, R"("dtype":"float32","shape":[1,8])");
-  }
-}
-
 }  // namespace

@@ -234,22 +234,4 @@ TEST(etdump_cut_short_is_refused) {
   }
 }
 
-TEST(etdump_rows_say_where_the_time_went) {
-  const std::vector<ProfileRow> rows = rows_of(two_executions(), 2);
-  std::string text;
-  double total = 0;
-  for (const ProfileRow& row : rows) {
-    text += row.name + "|" + row.op + "|" + row.provider + "|" + std::to_string(row.count) + "|" +
-            std::to_string(row.total_ms).substr(0, 3) + "\n";
-    total += row.total_ms;
-  }
-  CHECK_EQUAL(text,
-              "Add (ND) #2 @0|Add (ND)|XnnpackBackend|2|4.0\n"
-              "DELEGATE_CALL @0|around the delegate's operators|runtime|2|4.0\n"
-              "Add (ND) #1 @0|Add (ND)|XnnpackBackend|2|2.0\n"
-              "Method::execute|around the instructions|runtime|2|2.0\n"
-              "mul.out @1|mul.out|portable|2|2.0\n");
-  CHECK_EQUAL(total, 14.0);
-}
-
 }  // namespace

@@ -115,24 +115,19 @@ std::vector<Function> functions() {
       {"sqrt", std::sqrt, kNoAllowance, Node::XNNSquareRoot},
       {"square", [](double x) { return x * x; }, kFlushes, Node::XNNSquare},
       {"tanh", std::tanh, kNoAllowance, Node::XNNTanh},
-      {"aten::clamp.out", clamp, kNoAllowance, Node::NONE, 0, {low, high}},
-      {"aten::hardtanh.out", clamp, kNoAllowance, Node::NONE, 0, {low, high}},
-      {"aten::elu.out", elu, kNoAllowance, Node::NONE, 0, {one, one, one}},
-      {"aten::gelu.out", gelu, kTwoSteps | kNoLimits, Node::NONE, 0, {EValue(std::string_view("none"))}},
-      {"aten::gelu.out",
-       gelu_by_tanh,
-       kTwoSteps | kNoLimits,
-       Node::NONE,
-       0,
-       {EValue(std::string_view("tanh"))}},
-      {"aten::leaky_relu.out", leaky, kNoAllowance, Node::NONE, 0, {EValue(kSlope)}},
-      {"aten::logit.out",
-       [](double x) { return std::log(x / (1 - x)); },
-       kNoAllowance,
-       Node::NONE,
-       0,
-       {EValue()}},
   };
+  const EValue none(std::string_view("none")), by_tanh(std::string_view("tanh"));
+  const auto add = [&](const char* name, double (*expected)(double), std::vector<EValue> arguments,
+                       unsigned allowance = kNoAllowance) {
+    all.push_back({name, expected, allowance, Node::NONE, 0, std::move(arguments)});
+  };
+  add("aten::clamp.out", clamp, {low, high});
+  add("aten::hardtanh.out", clamp, {low, high});
+  add("aten::elu.out", elu, {one, one, one});
+  add("aten::gelu.out", gelu, {none}, kTwoSteps | kNoLimits);
+  add("aten::gelu.out", gelu_by_tanh, {by_tanh}, kTwoSteps | kNoLimits);
+  add("aten::leaky_relu.out", leaky, {EValue(kSlope)});
+  add("aten::logit.out", [](double x) { return std::log(x / (1 - x)); }, {EValue()});
   for (const Function& plain :
        {Function{"abs", absolute},
         {"acos", std::acos},

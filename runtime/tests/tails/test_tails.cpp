@@ -1,17 +1,13 @@
 // Every kind of layer with every number of rows, columns and depth that a kernel's tiles may leave over,
 // against sums of whole numbers. docs/proofs.md has how to run all of it, and with the kernels of lesser
 // processors.
+#include <sys/mman.h>
+#include <unistd.h>
 #include <xnnpack.h>
 
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 #include <set>
-
-#ifndef _WIN32
-#include <sys/mman.h>
-#include <unistd.h>
-#endif
 
 #include "check.h"
 #include "lean/graph_maker.h"
@@ -41,7 +37,6 @@ class LastPage {
     std::memset(at + bytes.size(), 0xFF, behind);  // NaN
     return at;
   }
-#ifndef _WIN32
   ~LastPage() {
     if (memory_ != nullptr) {
       munmap(memory_, size_);
@@ -67,15 +62,6 @@ class LastPage {
 
   void* memory_ = nullptr;
   std::size_t size_ = 0;
-#else
- private:
-  void reserve(std::size_t size) {
-    memory_.resize(std::max(size, memory_.size()));
-    end_ = memory_.data() + memory_.size();
-  }
-
-  std::vector<std::uint8_t> memory_;
-#endif
   std::uint8_t* end_ = nullptr;
 };
 

@@ -20,11 +20,11 @@ from slipway_runtime._api import (
     Method,
     Pool,
     Program,
+    Session,
     Spec,
     load,
     version,
 )
-from slipway_runtime._session import Session
 
 __all__ = ["ABI_VERSION", "Error", "InputError", "Method", "Pool", "Program", "Session", "Spec", "__version__", "load",
            "version"]  # fmt: skip

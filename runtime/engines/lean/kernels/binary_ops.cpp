@@ -20,11 +20,25 @@ DType promoted(const TensorView& in, const Number& number) {
                                                    : ScalarKind::kInt);
 }
 
+// Integers wrap around, as unsigned ones do.
+template <typename T>
+T product_of(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+  } else {
+    return a * b;
+  }
+}
+
 // a + factor * b
 template <typename T>
 T add_scaled(T a, T factor, T b) {
-  const T product = factor * b;  // on its own: rounded before it is added, on every processor
-  return a + product;
+  const T product = product_of(factor, b);  // on its own: rounded before it is added, on every processor
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(product));
+  } else {
+    return a + product;
+  }
 }
 
 template <typename F, typename T>
@@ -37,11 +51,24 @@ void binary_loop(const void* context, const T* const* inputs, T* result, std::si
   }
 }
 
-// out = f(a, b), computed in `domain`.
 template <typename F>
+void narrow_loop(DType dtype, const void* context, const void* const* inputs, void* result,
+                 std::size_t count) {
+  in_narrow(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const T* const of[] = {static_cast<const T*>(inputs[0]), static_cast<const T*>(inputs[1])};
+    binary_loop<F, T>(context, of, static_cast<T*>(result), count);
+  });
+}
+
+// out = f(a, b), computed in `domain`; with Narrow also in narrower integers, where that gives the same.
+template <bool Narrow = false, typename F>
 Status tensors(const TensorView& a, const TensorView& b, TensorView& out, Domain domain, const F& f) {
-  return map_binary(a, b, out, domain,
-                    {binary_loop<F, std::int64_t>, binary_loop<F, float>, binary_loop<F, double>}, &f);
+  Loops loops{binary_loop<F, std::int64_t>, binary_loop<F, float>, binary_loop<F, double>};
+  if constexpr (Narrow) {
+    loops.narrow = narrow_loop<F>;
+  }
+  return map_binary(a, b, out, domain, loops, &f);
 }
 
 // The same, computed in floats, whatever the tensors' types.
@@ -95,9 +122,9 @@ Status real_tensors_or_one(const TensorView& a, const TensorView& b, TensorView&
   return map_by_one(a, b, out, domain, {nullptr, scalar_loop<F, float>, scalar_loop<F, double>}, &context);
 }
 
-template <typename Op>
+template <typename Op, bool Narrow = false>
 Status tensor_op(const TensorView& a, const TensorView& b, TensorView& out) {
-  return tensors(a, b, out, domain_of(promoted(a, b)), Op());
+  return tensors<Narrow>(a, b, out, domain_of(promoted(a, b)), Op());
 }
 template <typename Op>
 Status scalar_op(const TensorView& in, Number number, TensorView& out) {
@@ -112,7 +139,7 @@ Status scalar_op(const TensorView& in, Number number, TensorView& out) {
     }                                    \
   }
 
-SLIPWAY_OP(Mul, (a * b));
+SLIPWAY_OP(Mul, product_of(a, b));
 SLIPWAY_OP(Eq, a == b ? 1 : 0);
 SLIPWAY_OP(Ne, a != b ? 1 : 0);
 SLIPWAY_OP(Lt, a < b ? 1 : 0);
@@ -126,6 +153,38 @@ SLIPWAY_OP(Xor, (a != 0) != (b != 0) ? 1 : 0);
 SLIPWAY_OP(Maximum, a != a ? a : b != b ? b : a > b ? a : b);
 SLIPWAY_OP(Minimum, a != a ? a : b != b ? b : a < b ? a : b);
 SLIPWAY_OP(Atan2, std::atan2(a, b));
+
+// |a| = whole * |b| + rest, exactly; false where that is too large for these numbers, and the C library,
+// which counts bit by bit, is to be asked. A whole number below 2^28 times a float is exact in a double.
+// Where the quotient was rounded up to a whole number, the rest is negative.
+bool divide_exactly(float a, float b, std::int32_t* whole, double* rest) {
+  const double dividend = std::abs(static_cast<double>(a));
+  const double divisor = std::abs(static_cast<double>(b));
+  const double quotient = dividend / divisor;
+  if (!(quotient < 268435456.0 && divisor <= std::numeric_limits<float>::max())) {
+    return false;
+  }
+  *whole = static_cast<std::int32_t>(quotient);
+  *rest = dividend - *whole * divisor;
+  if (*rest < 0) {
+    *whole -= 1;
+    *rest += divisor;
+  }
+  return true;
+}
+
+// The rest has a's sign.
+template <typename T>
+T fmod_of(T a, T b) {
+  std::int32_t whole = 0;
+  double rest = 0;
+  if constexpr (std::is_same_v<T, float>) {
+    if (divide_exactly(a, b, &whole, &rest)) {
+      return std::copysign(static_cast<float>(rest), a);
+    }
+  }
+  return std::fmod(a, b);
+}
 
 // Rounded towards minus infinity; the divisor is not 0 where T is an integer.
 template <typename T>
@@ -143,7 +202,15 @@ T floor_div(T a, T b) {
     if (b == 0) {
       return a / b;
     }
-    const T rest = std::fmod(a, b);
+    if constexpr (std::is_same_v<T, float>) {
+      std::int32_t whole = 0;
+      double rest = 0;
+      if (divide_exactly(a, b, &whole, &rest) && whole < 1 << 22) {  // what follows would be as exact
+        const bool negative = std::signbit(a) != std::signbit(b);
+        return negative ? -static_cast<float>(rest > 0 ? whole + 1 : whole) : static_cast<float>(whole);
+      }
+    }
+    const T rest = fmod_of(a, b);
     T quotient = (a - rest) / b;
     if (rest != 0 && (rest < 0) != (b < 0)) {
       quotient -= 1;
@@ -181,7 +248,7 @@ struct Remainder {
       const T rest = a % b;
       return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
     } else {
-      const T rest = std::fmod(a, b);
+      const T rest = fmod_of(a, b);
       return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
     }
   }
@@ -194,7 +261,7 @@ struct Fmod {
     if constexpr (std::is_integral_v<T>) {
       return b == 0 || b == -1 ? 0 : a % b;
     } else {
-      return std::fmod(a, b);
+      return fmod_of(a, b);
     }
   }
 };
@@ -248,7 +315,7 @@ Status bits_scalar(const TensorView& in, Number number, TensorView& out) {
 
 Status mul(const TensorView& a, const TensorView& b, TensorView& out) {
   const Domain domain = domain_of(promoted(a, b));
-  return domain == Domain::kInt ? tensors(a, b, out, domain, Mul())
+  return domain == Domain::kInt ? tensors<true>(a, b, out, domain, Mul())
                                 : real_tensors_or_one(a, b, out, domain, Mul());
 }
 
@@ -265,7 +332,7 @@ struct Scaled {
 
 template <int Sign>
 Status add(const TensorView& a, const TensorView& b, Number alpha, TensorView& out) {
-  return tensors(a, b, out, domain_of(promoted(a, b)), Scaled<Sign>{alpha});
+  return tensors<true>(a, b, out, domain_of(promoted(a, b)), Scaled<Sign>{alpha});
 }
 template <int Sign>
 Status add_scalar(const TensorView& in, Number number, Number alpha, TensorView& out) {
@@ -375,8 +442,8 @@ constexpr KernelEntry kBinaryTable[] = {
     {"aten::logical_xor.out", typed<tensor_op<Xor>>, Sharing::kEach},
     {"aten::lt.Scalar_out", typed<scalar_op<Lt>>, Sharing::kEach},
     {"aten::lt.Tensor_out", typed<tensor_op<Lt>>, Sharing::kEach},
-    {"aten::maximum.out", typed<tensor_op<Maximum>>, Sharing::kEach},
-    {"aten::minimum.out", typed<tensor_op<Minimum>>, Sharing::kEach},
+    {"aten::maximum.out", typed<tensor_op<Maximum, true>>, Sharing::kEach},
+    {"aten::minimum.out", typed<tensor_op<Minimum, true>>, Sharing::kEach},
     {"aten::mul.Scalar_out", typed<scalar_op<Mul>>, Sharing::kEach},
     {"aten::mul.out", typed<mul>, Sharing::kEach},
     {"aten::ne.Scalar_out", typed<scalar_op<Ne>>, Sharing::kEach},

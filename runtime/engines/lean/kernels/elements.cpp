@@ -1,5 +1,6 @@
 #include "lean/kernels/elements.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace slipway::lean {
@@ -82,6 +83,10 @@ void load_loop(const std::uint8_t* from, std::int64_t stride, std::size_t count,
     for (std::size_t i = 0; i < count; ++i) {
       to[i] = convert_from<T>(source[i]);
     }
+    return;
+  }
+  if (stride == 0) {
+    std::fill_n(to, count, convert_from<T>(*source));
     return;
   }
   for (std::size_t i = 0; i < count; ++i) {

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "lean/data/evalue.h"
-#include "lean/kernels/kernel.h"
 #include "selection.h"
 
 namespace slipway::lean {
@@ -97,7 +96,7 @@ struct Number {
   template <typename T>
   T as() const {
     if constexpr (std::is_integral_v<T>) {
-      return integer;
+      return static_cast<T>(integer);
     } else {
       return static_cast<T>(real);
     }

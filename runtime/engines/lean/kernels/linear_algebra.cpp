@@ -2,13 +2,143 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
+#include "lean/kernels/elements.h"
 #include "lean/kernels/kernel.h"
 #include "lean/kernels/matrix.h"
 #include "lean/kernels/volume.h"
 
+#include <xnnpack/common.h>
+#include <xnnpack/hardware-config.h>
+
 namespace slipway::lean {
+
+namespace {
+
+// Elements of a panel's columns: a panel of floats stays in the nearest cache.
+constexpr std::size_t kDepth = 384;
+// Fewer rows than this are not worth packing what they are multiplied with.
+constexpr std::size_t kFewRows = 4;
+
+template <typename T, std::size_t Rows>
+void plain_tile(const T* a, std::size_t stride, const T* panel, std::size_t depth, T* c, std::size_t c_stride,
+                std::size_t columns) {
+  matrix_tile<T, 16, Rows, 2>(a, stride, panel, depth, c, c_stride, columns);
+}
+
+template <typename T>
+MatrixTiles<T> plain_tiles() {
+  static constexpr typename MatrixTiles<T>::Function kPlain[] = {plain_tile<T, 1>, plain_tile<T, 2>,
+                                                                 plain_tile<T, 3>, plain_tile<T, 4>};
+  return {4, 2 * 16 / sizeof(T), kPlain};
+}
+
+template <typename T>
+MatrixTiles<T> tiles() {
+#if XNN_ARCH_X86_64
+  if constexpr (std::is_same_v<T, float>) {
+    const xnn_hardware_config* hardware = xnn_init_hardware_config();
+    if (hardware != nullptr && hardware->use_x86_avx2 && hardware->use_x86_fma3) {
+      return kMatrixTilesForAvx2;
+    }
+  }
+#endif
+  return plain_tiles<T>();
+}
+
+// `depth` rows from `first` on and some columns of b, one row after the other; zeros where there are too few
+// columns.
+template <typename T>
+void pack(const T* b, const MatrixSizes& sizes, std::size_t first, std::size_t depth, std::size_t column,
+          std::size_t columns, std::size_t width, T* panel) {
+  if (columns != width) {
+    std::fill_n(panel, depth * width, T{});
+  }
+  if (sizes.transposed) {
+    for (std::size_t j = 0; j < columns; ++j) {
+      const T* from = b + (column + j) * sizes.k + first;
+      for (std::size_t l = 0; l < depth; ++l) {
+        panel[l * width + j] = from[l];
+      }
+    }
+    return;
+  }
+  for (std::size_t l = 0; l < depth; ++l) {
+    std::copy_n(b + (first + l) * sizes.n + column, columns, panel + l * width);
+  }
+}
+
+// Row by row, as b lies.
+template <typename T>
+void multiply_rows(const T* a, const T* b, const MatrixSizes& sizes, T* c) {
+  const std::size_t k = sizes.k;
+  for (std::size_t i = 0; i < sizes.m; ++i) {
+    const T* row = a + i * k;
+    T* target = c + i * sizes.n;
+    for (std::size_t j = 0; sizes.transposed && j < sizes.n; ++j) {
+      const T* column = b + j * k;
+      target[j] += sum_of<T>(k, [&](std::size_t l) { return row[l] * column[l]; });
+    }
+    for (std::size_t l = 0; !sizes.transposed && l < k; ++l) {
+      const T factor = row[l];
+      const T* other = b + l * sizes.n;
+      for (std::size_t j = 0; j < sizes.n; ++j) {
+        target[j] += factor * other[j];
+      }
+    }
+  }
+}
+
+template <typename T>
+void multiply_tiles(const T* a, const T* b, const MatrixSizes& sizes, T* c) {
+  const MatrixTiles<T> by = tiles<T>();
+  std::vector<T> panel(std::min(kDepth, sizes.k) * by.columns);
+  for (std::size_t first = 0; first < sizes.k; first += kDepth) {
+    const std::size_t depth = std::min(kDepth, sizes.k - first);
+    for (std::size_t column = 0; column < sizes.n; column += by.columns) {
+      const std::size_t columns = std::min(by.columns, sizes.n - column);
+      pack(b, sizes, first, depth, column, columns, by.columns, panel.data());
+      for (std::size_t row = 0; row < sizes.m; row += by.rows) {
+        const std::size_t rows = std::min(by.rows, sizes.m - row);
+        by.functions[rows - 1](a + row * sizes.k + first, sizes.k, panel.data(), depth,
+                               c + row * sizes.n + column, sizes.n, columns);
+      }
+    }
+  }
+}
+
+template <typename T>
+void multiply_floats(const T* a, const T* b, const MatrixSizes& sizes, bool add, T* c) {
+  if (!add) {
+    std::fill_n(c, sizes.m * sizes.n, T{});
+  }
+  if (sizes.m < kFewRows) {
+    multiply_rows(a, b, sizes, c);
+  } else {
+    multiply_tiles(a, b, sizes, c);
+  }
+}
+
+}  // namespace
+
+void multiply(const float* a, const float* b, const MatrixSizes& sizes, bool add, float* c) {
+  multiply_floats(a, b, sizes, add, c);
+}
+
+void multiply(const double* a, const double* b, const MatrixSizes& sizes, bool add, double* c) {
+  multiply_floats(a, b, sizes, add, c);
+}
+
+void multiply(const std::int64_t* a, const std::int64_t* b, const MatrixSizes& sizes, bool add,
+              std::int64_t* c) {
+  if (!add) {
+    std::fill_n(c, sizes.m * sizes.n, std::int64_t{0});
+  }
+  multiply_rows(a, b, sizes, c);
+}
+
 namespace {
 
 Status cannot_multiply(const TensorView& a, const TensorView& b) {
@@ -16,21 +146,32 @@ Status cannot_multiply(const TensorView& a, const TensorView& b) {
           "check the inputs' shapes against what the program was exported with"};
 }
 
-// Batches of products: a is [..., m, k], b [..., k, n] with as many matrices.
-Status product(const TensorView& a, const TensorView& b, std::size_t batch, TensorView& out) {
+// Batches of products: a is [..., m, k], b [..., k, n] with as many matrices, or [n, k] if it is transposed.
+// Onto `start`, where there is one.
+Status product(const TensorView& a, const TensorView& b, bool transposed, const TensorView* start,
+               std::size_t batch, TensorView& out) {
+  Shape shape;
+  const Status fits = start == nullptr ? Status() : broadcast_shape(*start, out, &shape);
+  if (!fits.ok() || (start != nullptr && shape != out.shape())) {
+    return fits.ok() ? cannot_multiply(*start, out) : fits;
+  }
   if (out.count() == 0) {
     return {};  // matrices without elements can be any many
   }
-  const auto m = static_cast<std::size_t>(a.sizes[a.rank - 2U]);
   const auto k = static_cast<std::size_t>(a.sizes[a.rank - 1U]);
-  const auto n = static_cast<std::size_t>(b.sizes[b.rank - 1U]);
+  const auto n = static_cast<std::size_t>(b.sizes[b.rank - (transposed ? 2U : 1U)]);
+  const std::size_t m = out.count() / batch / n;
   return in_domain(domain_of(out.dtype), [&](auto zero) {
     using T = decltype(zero);
     const Values<T> left(a);
     const Values<T> right(b);
     Values<T> result(out, {&left, &right});
+    if (start != nullptr) {
+      TensorView target = straightened(out, result.data());
+      copy(target, operand_of(*start, out));
+    }
     for (std::size_t i = 0; i < batch; ++i) {
-      multiply(left.data() + i * m * k, right.data() + i * k * n, {m, k, n, false}, false,
+      multiply(left.data() + i * m * k, right.data() + i * k * n, {m, k, n, transposed}, start != nullptr,
                result.data() + i * m * n);
     }
     result.put(out);
@@ -47,8 +188,8 @@ Status mm(const TensorView& a, const TensorView& b, TensorView& out) {
   }
   Shape shape = a.shape();
   shape.back() = b.sizes[kRank - 1];
-  const Status resized = resize(&out, shape);
-  return resized.ok() ? product(a, b, kRank == 3 ? static_cast<std::size_t>(a.sizes[0]) : 1, out) : resized;
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
+  return product(a, b, false, nullptr, kRank == 3 ? static_cast<std::size_t>(a.sizes[0]) : 1, out);
 }
 
 Status addmm(const TensorView& self, const TensorView& a, const TensorView& b, Number beta, Number alpha,
@@ -56,34 +197,22 @@ Status addmm(const TensorView& self, const TensorView& a, const TensorView& b, N
   if (a.rank != 2 || b.rank != 2 || a.sizes[1] != b.sizes[0]) {
     return cannot_multiply(a, b);
   }
-  Status done = resize(&out, Shape{a.sizes[0], b.sizes[1]});
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, Shape{a.sizes[0], b.sizes[1]}));
+  if (beta.as<double>() == 1 && alpha.as<double>() == 1) {
+    return product(a, b, false, &self, 1, out);
+  }
   Shape shape;
-  if (done.ok()) {
-    done = broadcast_shape(self, out, &shape);
+  const Status fits = broadcast_shape(self, out, &shape);
+  if (!fits.ok() || shape != out.shape()) {
+    return fits.ok() ? cannot_multiply(self, out) : fits;
   }
-  if (!done.ok() || shape != out.shape()) {
-    return done.ok() ? cannot_multiply(self, out) : done;
-  }
-  if (out.count() == 0) {
-    return {};
-  }
-  const auto m = static_cast<std::size_t>(a.sizes[0]);
-  const auto k = static_cast<std::size_t>(a.sizes[1]);
-  const auto n = static_cast<std::size_t>(b.sizes[1]);
   return in_domain(domain_of(out.dtype), [&](auto zero) {
     using T = decltype(zero);
-    const Values<T> left(a);
-    const Values<T> right(b);
-    if (beta.as<T>() == T(1) && alpha.as<T>() == T(1)) {
-      Values<T> result(out, {&left, &right});
-      TensorView start = straightened(out, result.data());
-      copy(start, operand_of(self, out));
-      multiply(left.data(), right.data(), {m, k, n, false}, true, result.data());
-      result.put(out);
-      return Status();
-    }
-    std::vector<T> result(m * n);
-    multiply(left.data(), right.data(), {m, k, n, false}, false, result.data());
+    std::vector<T> result(out.count());
+    multiply(Values<T>(a).data(), Values<T>(b).data(),
+             {static_cast<std::size_t>(a.sizes[0]), static_cast<std::size_t>(a.sizes[1]),
+              static_cast<std::size_t>(b.sizes[1]), false},
+             false, result.data());
     const TensorView products = straightened(out, result.data());
     map<T>(out, std::array<Operand, 2>{operand_of(self, out), operand_of(products, out)},
            [=](const T* const* inputs, T* sum, std::size_t count) {
@@ -103,22 +232,7 @@ Status linear(const TensorView& in, const TensorView& weight, const TensorView* 
   Shape shape = in.shape();
   shape.back() = weight.sizes[0];
   SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
-  const auto k = static_cast<std::size_t>(weight.sizes[1]);
-  const auto n = static_cast<std::size_t>(weight.sizes[0]);
-  const std::size_t m = n == 0 ? 0 : out.count() / n;
-  return in_domain(domain_of(out.dtype), [&](auto zero) {
-    using T = decltype(zero);
-    const Values<T> left(in);
-    const Values<T> right(weight);
-    const std::vector<T> start = bias != nullptr ? elements_of<T>(*bias) : std::vector<T>();
-    Values<T> result(out, {&left, &right});
-    for (std::size_t i = 0; !start.empty() && i < m; ++i) {
-      std::copy(start.begin(), start.end(), result.data() + i * n);
-    }
-    multiply(left.data(), right.data(), {m, k, n, true}, !start.empty(), result.data());
-    result.put(out);
-    return Status();
-  });
+  return product(in, weight, true, bias, 1, out);
 }
 
 // The norm of a - b: how many differ (p = 0), the largest difference (infinity), or the p-th root of the

@@ -1,9 +1,9 @@
 // Normalizations over layers, groups and batches.
 #include <cmath>
 
+#include "lean/kernels/elements.h"
 #include "lean/kernels/kernel.h"
 #include "lean/kernels/reduction.h"
-#include "lean/kernels/sums.h"
 
 namespace slipway::lean {
 namespace {

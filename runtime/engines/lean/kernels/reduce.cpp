@@ -4,9 +4,9 @@
 #include <limits>
 #include <type_traits>
 
+#include "lean/kernels/elements.h"
 #include "lean/kernels/kernel.h"
 #include "lean/kernels/reduction.h"
-#include "lean/kernels/sums.h"
 
 namespace slipway::lean {
 namespace {
@@ -34,8 +34,8 @@ Status fold_with(const TensorView& in, const std::vector<std::int64_t>& dims, bo
 
 struct Sum {
   template <typename T>
-  static T start(T) {
-    return T{};
+  static T start(T first) {
+    return T{} + first;  // of -0, 0
   }
   template <typename T>
   static T next(T total, T x) {
@@ -245,7 +245,13 @@ Status extreme_and_index(const TensorView& in, std::int64_t dim, bool keep, Tens
                          TensorView& indices) {
   SLIPWAY_RETURN_IF_ERROR(something_to_choose_from(in));
   SLIPWAY_RETURN_IF_ERROR(indices_of_extremes<Largest>(in, {dim}, keep, &indices));
-  return extreme<Largest>(in, {dim}, keep, values);
+  if (values.dtype != in.dtype || indices.dtype != DType::kInt64) {
+    return extreme<Largest>(in, {dim}, keep, values);
+  }
+  Reduction reduction;
+  SLIPWAY_RETURN_IF_ERROR(reduction.plan(in, {dim}, keep, &values));
+  reduction.pick(in, indices, values);
+  return {};
 }
 
 struct Any {
@@ -325,13 +331,20 @@ Status cumsum(const TensorView& in, std::int64_t dim, Unused /*dtype*/, TensorVi
   SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
   return in_domain(domain_of(out.dtype), [&](auto zero) {
     using T = decltype(zero);
-    return along<T>(in, out, dim, [](T* line, std::size_t count) {
-      T total{};
-      for (std::size_t i = 0; i < count; ++i) {
-        total += line[i];
-        line[i] = total;
-      }
-    });
+    return along<T>(
+        in, out, dim,
+        [](T* line, std::size_t count) {
+          T total{};
+          for (std::size_t i = 0; i < count; ++i) {
+            total += line[i];
+            line[i] = total;
+          }
+        },
+        [](T* elements, std::size_t length) {
+          for (std::size_t i = kLinesTogether; i < length * kLinesTogether; ++i) {
+            elements[i] += elements[i - kLinesTogether];
+          }
+        });
   });
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "lean/kernels/tensor_iterator.h"
@@ -88,6 +89,9 @@ class Line {
   const std::vector<std::int64_t>& steps_;
 };
 
+// Lines of so few elements cost more to begin than to read.
+inline constexpr std::size_t kShortLine = 64;
+
 class Reduction {
  public:
   // Over `dims` of `in`, all of them when there are none; gives `out` its shape.
@@ -103,15 +107,15 @@ class Reduction {
     return {};
   }
 
-  // out = op.finish(what op.next(so far, element) makes of all elements, their count), from op.start(first
-  // element) on. Where lines lie across memory and their neighbours along it, as each(in, out, f) without a
-  // look back: many lines are followed at once.
+  // out = op.finish(what op.next(so far, element) makes of all elements, their count), beginning with
+  // op.start(first element). Where lines are short, or lie across memory and their neighbours along it, many
+  // lines are followed at once.
   template <typename T, typename Op>
   Status follow(const TensorView& in, TensorView& out, const Op& op) {
     visit_blocks<T, T>(
         in, out, [&op](const Line<T>& line) { return op(line); },
-        [&](const std::uint8_t* from, std::size_t count, T* total) {
-          follow_lines(in, from, count, op, total);
+        [&](const std::uint8_t* from, std::int64_t step, std::size_t count, T* total) {
+          follow_lines(in, from, step, count, op, total);
         });
     return {};
   }
@@ -121,10 +125,31 @@ class Reduction {
   Status each_index(const TensorView& in, TensorView& out, const Op& op) {
     visit_blocks<T, std::int64_t>(
         in, out, [&op](const Line<T>& line) { return op.index_in(line); },
-        [&](const std::uint8_t* from, std::size_t count, std::int64_t* places) {
-          follow_places<T>(in, from, count, op, places);
+        [&](const std::uint8_t* from, std::int64_t step, std::size_t count, std::int64_t* places) {
+          follow_places<T>(in, from, step, count, op, places);
         });
     return {};
+  }
+
+  // out = the element at each line's place, which each_index() chose along one dimension.
+  void pick(const TensorView& in, const TensorView& places, TensorView& out) const {
+    Operand first = whole(in);
+    first.steps = kept_;
+    const std::int64_t along = steps_.empty() ? 0 : steps_[0];
+    in_bits(size_of(in.dtype), [&](auto zero) {
+      using Bits = decltype(zero);
+      for_each_row(out, std::array<Operand, 2>{first, whole(places)},
+                   [&](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps,
+                       std::size_t count) {
+                     const auto* elements = reinterpret_cast<const Bits*>(from[0]);
+                     const auto* place = reinterpret_cast<const std::int64_t*>(from[1]);
+                     auto* results = reinterpret_cast<Bits*>(to);
+                     for (std::size_t i = 0; i < count; ++i) {
+                       const auto line = static_cast<std::int64_t>(i);
+                       results[line * to_step] = elements[line * steps[0] + place[line * steps[1]] * along];
+                     }
+                   });
+    });
   }
 
  private:
@@ -156,23 +181,25 @@ class Reduction {
                });
   }
 
-  // Writes what of_line(line) makes of each line; where lines lie across memory, what
-  // of_block(first line, how many, results) makes of up to kBlock neighbours.
+  // Writes what of_line(line) makes of each line; where lines are short or lie across memory, what
+  // of_block(first line, from one to the next, how many, results) makes of up to kBlock neighbours.
   template <typename T, typename Result, typename OfLine, typename OfBlock>
   void visit_blocks(const TensorView& in, TensorView& out, OfLine of_line, OfBlock of_block) {
     const auto in_size = static_cast<std::int64_t>(size_of(in.dtype));
     const auto out_size = static_cast<std::int64_t>(size_of(out.dtype));
+    const bool is_short = length_of_lines() <= kShortLine;
     visit_rows(in, out,
                [&](const std::uint8_t* from, std::int64_t step, std::uint8_t* to, std::int64_t to_step,
                    std::size_t length) {
-                 const bool across = step == 1 && length > 1 && !steps_.empty() && steps_.back() != 1;
-                 const std::size_t most = across ? kBlock : 1;
+                 const bool across = step == 1 && !steps_.empty() && steps_.back() != 1;
+                 const bool together = length > 1 && (is_short || across);
+                 const std::size_t most = together ? kBlock : 1;
                  for (std::size_t done = 0; done < length; done += most) {
                    const std::size_t count = length - done < most ? length - done : most;
                    const auto at = static_cast<std::int64_t>(done);
                    Result results[kBlock];
-                   if (across) {
-                     of_block(from + at * in_size, count, results);
+                   if (together) {
+                     of_block(from + at * step * in_size, step, count, results);
                    } else {
                      results[0] = of_line(Line<T>(in, from + at * step * in_size, sizes_, steps_));
                    }
@@ -189,17 +216,18 @@ class Reduction {
     return length;
   }
 
-  // Calls f(elements, place) with the elements of `count` lines at each place of the lines, which begin one
-  // element after the other.
+  // Calls f(elements, place) with the elements of `count` lines at each place of the lines, which begin
+  // `step` elements after one another.
   template <typename T, typename F>
-  void for_each_place(const TensorView& in, const std::uint8_t* from, std::size_t count, F f) {
+  void for_each_place(const TensorView& in, const std::uint8_t* from, std::int64_t step, std::size_t count,
+                      F f) {
     const auto size = static_cast<std::int64_t>(size_of(in.dtype));
-    const bool there = in.dtype == dtype_of<T>();
+    const bool there = in.dtype == dtype_of<T>() && step == 1;
     T block[kBlock];
     std::array<std::int64_t, kMostDims> position{};
     for (std::size_t place = 0, length = length_of_lines(); place < length; ++place) {
       if (!there) {
-        load(in.dtype, from, 1, count, block);
+        load(in.dtype, from, step, count, block);
       }
       f(there ? reinterpret_cast<const T*>(from) : static_cast<const T*>(block), place);
       for (std::size_t d = sizes_.size(); d-- > 0;) {
@@ -213,19 +241,21 @@ class Reduction {
     }
   }
 
-  // total[i] = what `op` makes of line i; `count` lines begin one element after the other.
+  // total[i] = what `op` makes of line i; `count` lines begin `step` elements after one another.
   template <typename T, typename Op>
-  void follow_lines(const TensorView& in, const std::uint8_t* from, std::size_t count, const Op& op,
-                    T* total) {
+  void follow_lines(const TensorView& in, const std::uint8_t* from, std::int64_t step, std::size_t count,
+                    const Op& op, T* total) {
     const std::size_t length = length_of_lines();
-    T first[kBlock] = {};
-    if (length != 0) {
-      load(in.dtype, from, 1, count, first);
+    if (length == 0) {
+      std::fill_n(total, count, T{});
     }
-    for (std::size_t i = 0; i < count; ++i) {
-      total[i] = op.start(first[i]);
-    }
-    for_each_place<T>(in, from, count, [&](const T* values, std::size_t) {
+    for_each_place<T>(in, from, step, count, [&](const T* values, std::size_t place) {
+      if (place == 0) {
+        for (std::size_t i = 0; i < count; ++i) {
+          total[i] = op.start(values[i]);
+        }
+        return;
+      }
       for (std::size_t i = 0; i < count; ++i) {
         total[i] = op.next(total[i], values[i]);
       }
@@ -237,18 +267,21 @@ class Reduction {
 
   // places[i] = where in line i the element is that `op` takes last.
   template <typename T, typename Op>
-  void follow_places(const TensorView& in, const std::uint8_t* from, std::size_t count, const Op& op,
-                     std::int64_t* places) {
+  void follow_places(const TensorView& in, const std::uint8_t* from, std::int64_t step, std::size_t count,
+                     const Op& op, std::int64_t* places) {
+    // As wide as the elements, so that a loop over both fills vectors.
+    using Place = std::conditional_t<sizeof(T) == sizeof(std::int64_t), std::int64_t, std::int32_t>;
+    Place chosen[kBlock] = {};
     T best[kBlock];
-    load(in.dtype, from, 1, count, best);
-    std::fill_n(places, count, 0);
-    for_each_place<T>(in, from, count, [&](const T* values, std::size_t place) {
+    load(in.dtype, from, step, count, best);
+    for_each_place<T>(in, from, step, count, [&](const T* values, std::size_t place) {
       for (std::size_t i = 0; i < count; ++i) {
         const bool taken = op.takes(best[i], values[i]);
         best[i] = taken ? values[i] : best[i];
-        places[i] = taken ? static_cast<std::int64_t>(place) : places[i];
+        chosen[i] = taken ? static_cast<Place>(place) : chosen[i];
       }
     });
+    std::copy_n(chosen, count, places);
   }
 
   std::array<std::int64_t, kMostDims> kept_{};  // steps in the input along the output's dimensions
@@ -256,51 +289,61 @@ class Reduction {
   std::vector<std::int64_t> steps_;
 };
 
-// Calls f(line, length) for every line of `in` along `dim`, copied and converted to T, and writes what f made
-// of it to the same line of `out`, which has in's shape.
-template <typename T, typename F>
-Status along(const TensorView& in, TensorView& out, std::int64_t signed_dim, F f) {
+// So many lines are followed at once, where they are no longer than so much.
+inline constexpr std::size_t kLinesTogether = 32;
+inline constexpr std::size_t kLongestTogether = 1024;
+
+// Copies the lines of `in` along `dim`, converted to T, gives them to a function that writes over them, and
+// writes them to the same lines of `out`, which has in's shape. Lines that are short, or lie across memory,
+// go to many(elements, length): element `place` of line `i` is elements[place * kLinesTogether + i]. Others
+// go to one(line, length).
+template <typename T, typename One, typename Many>
+Status along(const TensorView& in, TensorView& out, std::int64_t signed_dim, One one, Many many) {
   std::size_t dim = 0;
   SLIPWAY_RETURN_IF_ERROR(in.rank == 0 ? Status() : wrap_dim(signed_dim, in.rank, &dim));
   const std::size_t length = in.rank == 0 ? 1 : static_cast<std::size_t>(in.sizes[dim]);
-  if (in.count() == 0) {
-    return {};
-  }
-  const auto in_steps = in.strides();
-  const auto out_steps = out.strides();
-  const bool there = out.dtype == dtype_of<T>() && (in.rank == 0 || out_steps[dim] == 1);
-  std::vector<T> line(there ? 0 : length);
-  std::array<std::int64_t, kMostDims> position{};
-  for (;;) {
-    std::int64_t from = 0;
-    std::int64_t to = 0;
-    for (std::size_t d = 0; d < in.rank; ++d) {
-      from += position[d] * in_steps[d];
-      to += position[d] * out_steps[d];
-    }
-    const std::int64_t in_step = in.rank == 0 ? 1 : in_steps[dim];
-    const std::int64_t out_step = in.rank == 0 ? 1 : out_steps[dim];
-    std::uint8_t* target = out.data + to * static_cast<std::int64_t>(size_of(out.dtype));
-    T* values = there ? reinterpret_cast<T*>(target) : line.data();
-    load(in.dtype, in.data + from * static_cast<std::int64_t>(size_of(in.dtype)), in_step, length, values);
-    f(values, length);
-    if (!there) {
-      store(out.dtype, values, length, target, out_step);
-    }
-    std::size_t d = in.rank;
-    for (; d > 0; --d) {
-      if (d - 1 == dim) {
-        continue;
-      }
-      if (++position[d - 1] < in.sizes[d - 1]) {
-        break;
-      }
-      position[d - 1] = 0;
-    }
-    if (d == 0) {
-      return {};
-    }
-  }
+  const std::int64_t in_step = in.rank == 0 ? 1 : in.strides()[dim];
+  const std::int64_t out_step = in.rank == 0 ? 1 : out.strides()[dim];
+  const auto in_size = static_cast<std::int64_t>(size_of(in.dtype));
+  const auto out_size = static_cast<std::int64_t>(size_of(out.dtype));
+  TensorView lines = in;  // their first elements
+  lines.sizes[dim] = 1;
+  const bool there = out.dtype == dtype_of<T>() && out_step == 1;
+  const bool fits = length <= kLongestTogether && (length <= kShortLine || in_step != 1);
+  std::vector<T> copied(fits ? length * kLinesTogether : there ? 0 : length);
+  for_each_row(
+      lines, std::array<Operand, 2>{whole(in), whole(out)},
+      [&](const std::uint8_t*, std::int64_t, const auto& at, const auto& steps, std::size_t count) {
+        for (std::size_t done = 0; done < count;) {
+          const auto first = static_cast<std::int64_t>(done);
+          const std::uint8_t* from = at[0] + first * steps[0] * in_size;
+          // const_cast: it is of an output.
+          std::uint8_t* to = const_cast<std::uint8_t*>(at[1]) + first * steps[1] * out_size;
+          const std::size_t left = count - done;
+          if (fits && left > kLinesTogether / 8) {
+            const std::size_t some = left < kLinesTogether ? left : kLinesTogether;
+            T* row = copied.data();
+            for (std::size_t i = 0; i < length; ++i, row += kLinesTogether) {
+              load(in.dtype, from + static_cast<std::int64_t>(i) * in_step * in_size, steps[0], some, row);
+            }
+            many(copied.data(), length);
+            row = copied.data();
+            for (std::size_t i = 0; i < length; ++i, row += kLinesTogether) {
+              store(out.dtype, row, some, to + static_cast<std::int64_t>(i) * out_step * out_size, steps[1]);
+            }
+            done += some;
+            continue;
+          }
+          T* line = there ? reinterpret_cast<T*>(to) : copied.data();
+          load(in.dtype, from, in_step, length, line);
+          one(line, length);
+          if (!there) {
+            store(out.dtype, line, length, to, out_step);
+          }
+          ++done;
+        }
+      });
+  return {};
 }
 
 }  // namespace slipway::lean

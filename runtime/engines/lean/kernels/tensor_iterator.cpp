@@ -106,6 +106,33 @@ TensorIterator make_iterator(const TensorView& out, const Operand* operands, std
   return iterator;
 }
 
+std::size_t join_rows(TensorIterator* iterator, std::size_t count, bool* begins) {
+  constexpr std::int64_t kShortRow = 64;
+  if (iterator->rank < 2 || iterator->sizes[iterator->rank - 1] > kShortRow) {
+    return 0;
+  }
+  const std::size_t row = iterator->rank - 1;
+  const std::int64_t length = iterator->sizes[row];
+  if (iterator->out_steps[row - 1] != iterator->out_steps[row] * length) {
+    return 0;
+  }
+  for (std::size_t k = 0; k < count; ++k) {
+    auto& steps = iterator->steps[k];
+    const bool follows = steps[row - 1] == steps[row] * length;
+    begins[k] = !follows && steps[row - 1] == 0;
+    if (!follows && !begins[k]) {
+      return 0;
+    }
+  }
+  for (std::size_t k = 0; k < count; ++k) {
+    iterator->steps[k][row - 1] = iterator->steps[k][row];
+  }
+  iterator->out_steps[row - 1] = iterator->out_steps[row];
+  iterator->sizes[row - 1] *= length;
+  iterator->rank = row;
+  return static_cast<std::size_t>(length);
+}
+
 }  // namespace detail
 
 namespace {
@@ -139,29 +166,43 @@ void map_with(TensorView& out, const std::array<Operand, N>& operands, Loop<T> l
   T blocks[N][kTogether];
   T result[kTogether];
   const auto out_size = static_cast<std::int64_t>(size_of(out.dtype));
-  for_each_row(
-      out, operands,
+  if (out.count() == 0) {
+    return;
+  }
+  detail::TensorIterator iterator = detail::make_iterator(out, operands.data(), N);
+  bool begins[N] = {};  // with every row of `joined` elements
+  const std::size_t joined = detail::join_rows(&iterator, N, begins);
+  const std::size_t block = joined == 0 ? kTogether : kTogether / joined * joined;
+  detail::visit_rows(
+      iterator, out, operands,
       [&](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps, std::size_t length) {
         const bool there = out.dtype == dtype_of<T>() && to_step == 1;
         bool all = there;
         std::array<bool, N> lies{};
         const T* inputs[N];
         for (std::size_t k = 0; k < N; ++k) {
-          lies[k] = operands[k].dtype == dtype_of<T>() && steps[k] == 1;
+          const bool again = joined != 0 && begins[k];
+          lies[k] = operands[k].dtype == dtype_of<T>() && steps[k] == 1 && !again;
           all = all && lies[k];
           inputs[k] = lies[k] ? reinterpret_cast<const T*>(from[k]) : blocks[k];
-          if (!lies[k] && steps[k] == 0) {
-            load(operands[k].dtype, from[k], 0, length < kTogether ? length : kTogether, blocks[k]);
+          const std::size_t once = length < block ? length : block;
+          if (again) {
+            load(operands[k].dtype, from[k], steps[k], joined, blocks[k]);
+            for (std::size_t i = joined; i < once; ++i) {
+              blocks[k][i] = blocks[k][i - joined];
+            }
+          } else if (!lies[k] && steps[k] == 0) {
+            load(operands[k].dtype, from[k], 0, once, blocks[k]);
           }
         }
-        const std::size_t most = all ? length : kTogether;
+        const std::size_t most = all ? length : block;
         for (std::size_t done = 0; done < length; done += most) {
           const std::size_t count = length - done < most ? length - done : most;
           const auto at = static_cast<std::int64_t>(done);
           for (std::size_t k = 0; k < N; ++k) {
             if (lies[k]) {
               inputs[k] = reinterpret_cast<const T*>(from[k]) + done;
-            } else if (steps[k] != 0) {
+            } else if (steps[k] != 0 && !(joined != 0 && begins[k])) {
               const auto in_size = static_cast<std::int64_t>(size_of(operands[k].dtype));
               load(operands[k].dtype, from[k] + at * steps[k] * in_size, steps[k], count, blocks[k]);
             }
@@ -312,11 +353,38 @@ Status copy_as(TensorView& out, const Shape& shape, const Operand& operand) {
 
 namespace {
 
+// Whether rows of narrow integers lie one element after the other, and were computed as they lie.
+template <std::size_t N>
+bool map_narrow(TensorView& out, const std::array<Operand, N>& operands, const Loops& loops,
+                const void* context) {
+  bool fits = false;
+  in_narrow(out.dtype, [&fits](auto) { fits = true; });
+  const detail::TensorIterator iterator = detail::make_iterator(out, operands.data(), N);
+  const std::size_t row = iterator.rank - 1;
+  fits = fits && iterator.out_steps[row] == 1 && out.count() != 0;
+  for (std::size_t k = 0; k < N; ++k) {
+    fits = fits && operands[k].dtype == out.dtype && iterator.steps[k][row] == 1;
+  }
+  if (fits) {
+    detail::visit_rows(
+        iterator, out, operands,
+        [&](std::uint8_t* to, std::int64_t, const auto& from, const auto&, std::size_t length) {
+          const void* inputs[N];
+          std::copy_n(from.data(), N, inputs);
+          loops.narrow(out.dtype, context, inputs, to, length);
+        });
+  }
+  return fits;
+}
+
 template <std::size_t N>
 void map_in(Domain domain, TensorView& out, const std::array<Operand, N>& operands, const Loops& loops,
             const void* context) {
   switch (domain) {
     case Domain::kInt:
+      if (loops.narrow != nullptr && map_narrow(out, operands, loops, context)) {
+        return;
+      }
       return map_with(out, operands, loops.whole, context);
     case Domain::kFloat:
       return map_with(out, operands, loops.single, context);

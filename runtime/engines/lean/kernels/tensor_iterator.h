@@ -10,7 +10,6 @@
 #include "lean/data/evalue.h"
 #include "lean/kernels/elements.h"
 #include "lean/kernels/kernel.h"
-#include "lean/kernels/tensor_iterator.h"
 #include "slipway/status.h"
 
 namespace slipway::lean {
@@ -48,17 +47,14 @@ struct TensorIterator {
   std::array<std::array<std::int64_t, kMostDims>, 3> steps{};
 };
 TensorIterator make_iterator(const TensorView& out, const Operand* operands, std::size_t count);
-}  // namespace detail
+// Joins short rows to long ones where the operands that do not follow begin anew with every row. Returns the
+// short rows' length, 0 if they stay as they are; sets begins[k] for such operands.
+std::size_t join_rows(TensorIterator* iterator, std::size_t count, bool* begins);
 
-// Calls visit(out, out_step, in, in_steps, length) for every row: `in` points to `N` addresses. Steps are in
-// elements.
 template <std::size_t N, typename Visit>
-void for_each_row(TensorView& out, const std::array<Operand, N>& operands, Visit visit) {
+void visit_rows(const TensorIterator& iterator, TensorView& out, const std::array<Operand, N>& operands,
+                Visit visit) {
   static_assert(N <= 3);
-  if (out.count() == 0) {
-    return;
-  }
-  const detail::TensorIterator iterator = detail::make_iterator(out, operands.data(), N);
   std::array<std::int64_t, kMostDims> position{};
   const std::size_t row = iterator.rank - 1;
   const auto size = static_cast<std::int64_t>(size_of(out.dtype));
@@ -90,6 +86,16 @@ void for_each_row(TensorView& out, const std::array<Operand, N>& operands, Visit
     if (d == 0) {
       return;
     }
+  }
+}
+}  // namespace detail
+
+// Calls visit(out, out_step, in, in_steps, length) for every row: `in` points to `N` addresses. Steps are in
+// elements.
+template <std::size_t N, typename Visit>
+void for_each_row(TensorView& out, const std::array<Operand, N>& operands, Visit visit) {
+  if (out.count() != 0) {
+    detail::visit_rows(detail::make_iterator(out, operands.data(), N), out, operands, visit);
   }
 }
 
@@ -178,7 +184,27 @@ struct Loops {
   Loop<std::int64_t> whole = nullptr;
   Loop<float> single = nullptr;
   Loop<double> twice = nullptr;
+  // Of integers that need not be widened, all of this type.
+  void (*narrow)(DType dtype, const void* context, const void* const* inputs, void* result,
+                 std::size_t count) = nullptr;
 };
+
+// Calls f with a value of the type, if it is one of integers below 64 bits, signed or of bytes.
+template <typename F>
+void in_narrow(DType dtype, F f) {
+  switch (dtype) {
+    case DType::kUInt8:
+      return f(std::uint8_t{});
+    case DType::kInt8:
+      return f(std::int8_t{});
+    case DType::kInt16:
+      return f(std::int16_t{});
+    case DType::kInt32:
+      return f(std::int32_t{});
+    default:
+      return;
+  }
+}
 
 // out = loop(a, b), which are broadcast, computed in `domain`.
 Status map_binary(const TensorView& a, const TensorView& b, TensorView& out, Domain domain,

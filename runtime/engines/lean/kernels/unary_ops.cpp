@@ -7,9 +7,9 @@
 #include <type_traits>
 #include <variant>
 
+#include "lean/kernels/elements.h"
 #include "lean/kernels/kernel.h"
 #include "lean/kernels/reduction.h"
-#include "lean/kernels/sums.h"
 #include "lean/kernels/tensor_iterator.h"
 #include "lean/kernels/vector_math.h"
 
@@ -20,6 +20,22 @@ namespace {
 template <typename Op>
 Status same(const TensorView& in, TensorView& out) {
   return apply_unary(in, out, domain_of(in.dtype), Op());
+}
+
+// The same, where narrower integers give the same.
+template <typename Op>
+Status same_narrow(const TensorView& in, TensorView& out) {
+  const Op op;
+  Loops loops{unary_loop<Op, std::int64_t>, unary_loop<Op, float>, unary_loop<Op, double>};
+  loops.narrow = [](DType dtype, const void* context, const void* const* inputs, void* result,
+                    std::size_t count) {
+    in_narrow(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      const T* const of = static_cast<const T*>(inputs[0]);
+      unary_loop<Op, T>(context, &of, static_cast<T*>(result), count);
+    });
+  };
+  return map_tensor(in, out, domain_of(in.dtype), loops, &op);
 }
 
 // The same, computed in floats.
@@ -226,13 +242,44 @@ Status glu(const TensorView& in, std::int64_t dim_given, TensorView& out) {
   });
 }
 
+// Of kLinesTogether lines, element beside element.
+template <bool Log, typename T>
+void softmax_of_lines(T* elements, std::size_t length) {
+  constexpr std::size_t kLines = kLinesTogether;
+  T largest[kLines];
+  T total[kLines] = {};
+  std::copy_n(elements, kLines, largest);
+  const T* const end = elements + length * kLines;
+  for (const T* row = elements; row != end; row += kLines) {
+    for (std::size_t i = 0; i < kLines; ++i) {
+      largest[i] = row[i] > largest[i] ? row[i] : largest[i];
+    }
+  }
+  for (T* row = elements; row != end; row += kLines) {
+    for (std::size_t i = 0; i < kLines; ++i) {
+      const T x = row[i] - largest[i];
+      const T power = exp_of(x);
+      row[i] = Log ? x : power;
+      total[i] += power;
+    }
+  }
+  for (std::size_t i = 0; i < kLines; ++i) {
+    total[i] = Log ? std::log(total[i]) : T(1) / total[i];
+  }
+  for (T* row = elements; row != end; row += kLines) {
+    for (std::size_t i = 0; i < kLines; ++i) {
+      row[i] = Log ? row[i] - total[i] : row[i] * total[i];
+    }
+  }
+}
+
 // aten::_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out)
 template <bool Log>
 Status softmax(const TensorView& in, std::int64_t dim, Unused /*half_to_float*/, TensorView& out) {
   SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
   return in_floats(in.dtype, [&](auto zero) {
     using T = decltype(zero);
-    return along<T>(in, out, dim, [](T* line, std::size_t count) {
+    const auto one = [](T* line, std::size_t count) {
       constexpr std::size_t kLanes = 16;
       T lanes[kLanes];
       std::fill_n(lanes, kLanes, line[0]);
@@ -264,7 +311,8 @@ Status softmax(const TensorView& in, std::int64_t dim, Unused /*half_to_float*/,
           line[i] *= scale;
         }
       }
-    });
+    };
+    return along<T>(in, out, dim, one, softmax_of_lines<Log, T>);
   });
 }
 
@@ -275,7 +323,7 @@ constexpr KernelEntry kUnaryTable[] = {
     {"aten::gelu.out", typed<gelu>, Sharing::kEach},
     {"aten::glu.out", typed<glu>},
     {"aten::leaky_relu.out", typed<leaky_relu>, Sharing::kEach},
-    {"aten::abs.out", typed<same<Abs>>, Sharing::kEach},
+    {"aten::abs.out", typed<same_narrow<Abs>>, Sharing::kEach},
     {"aten::acos.out", typed<real<Acos>>, Sharing::kEach},
     {"aten::acosh.out", typed<real<Acosh>>, Sharing::kEach},
     {"aten::asin.out", typed<real<Asin>>, Sharing::kEach},
@@ -302,7 +350,7 @@ constexpr KernelEntry kUnaryTable[] = {
     {"aten::log2.out", typed<real<Log2>>, Sharing::kEach},
     {"aten::logical_not.out", typed<logical_not>, Sharing::kEach},
     {"aten::logit.out", typed<logit>, Sharing::kEach},
-    {"aten::neg.out", typed<same<Neg>>, Sharing::kEach},
+    {"aten::neg.out", typed<same_narrow<Neg>>, Sharing::kEach},
     {"aten::reciprocal.out", typed<real<Reciprocal>>, Sharing::kEach},
     {"aten::relu.out", typed<same<Relu>>, Sharing::kEach},
     {"aten::round.out", typed<rounding<Round>>, Sharing::kEach},

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "lean/kleidiai/layer.h"
-#include "lean/xnnpack/split.h"
+#include "lean/xnnpack/matrix_layer.h"
 #include "lean/xnnpack/xnn_delegate.h"
 
 namespace slipway::lean {

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "lean/data/arenas.h"
 #include "lean/data/data_store.h"
 #include "lean/data/evalue.h"
 #include "lean/kernels/kernel.h"

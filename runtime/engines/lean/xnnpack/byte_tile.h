@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "lean/xnnpack/byte_tile.h"
 
 namespace slipway::lean {
 

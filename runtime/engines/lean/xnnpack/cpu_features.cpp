@@ -1,4 +1,4 @@
-#include "lean/xnnpack/cpu_features.h"
+#include "lean/xnnpack/kernel_choices.h"
 
 #include <xnnpack/common.h>
 #include <xnnpack/hardware-config.h>

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "lean/xnnpack/matrix_layer.h"
 #include "lean/xnnpack/payload.h"
-#include "lean/xnnpack/split.h"
 #include "selection.h"
 #include "slipway/status.h"
 

@@ -2,7 +2,7 @@
 // names that end with it, which the check of instructions knows.
 //
 // What is no number stays so: comparisons with it are false.
-#include "lean/xnnpack/half_functions.h"
+#include "lean/xnnpack/tile_set.h"
 
 #if defined(__aarch64__)
 #include <arm_neon.h>

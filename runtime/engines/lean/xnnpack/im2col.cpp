@@ -1,4 +1,4 @@
-#include "lean/xnnpack/im2col.h"
+#include "lean/xnnpack/blocking.h"
 
 #include <xnnpack/common.h>
 #include <xnnpack/compute.h>

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "lean/data/arenas.h"
+#include "lean/data/data_store.h"
 
 namespace slipway::lean {
 

@@ -58,7 +58,8 @@ Int4Set int4_set() {
       return {&avx512vnni::int4_gemm_one_on_avx512vnni, &avx512vnni::int4_gemm_on_avx512vnni, kInt4Rows,
               "avx512vnni"};
     }
-    if (has_only_avx2()) {
+    // XNNPACK has nothing between its kernels for AVX2 and those for VNNI in AVX-512.
+    if (hardware != nullptr && hardware->use_x86_avx2 && hardware->use_x86_fma3) {
       return {&avx2::int4_gemm_one_on_avx2, &avx2::int4_gemm_on_avx2, kInt4RowsInAvx2, "avx2"};
     }
   }

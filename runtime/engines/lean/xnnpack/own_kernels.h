@@ -7,6 +7,7 @@
 // time, in all of a process (TileChoice). What each kind of kernel gains is in docs/lean.md.
 #pragma once
 
+#include <pthreadpool.h>
 #include <xnnpack.h>
 #include <xnnpack/config-types.h>
 #include <xnnpack/config.h>
@@ -19,7 +20,7 @@
 #include <vector>
 
 #include "lean/xnnpack/byte_tile.h"
-#include "lean/xnnpack/own_kernels.h"
+#include "lean/xnnpack/packed_weights.h"
 #include "lean/xnnpack/tile_set.h"
 
 struct xnn_node;
@@ -74,7 +75,7 @@ enum class ByteTable { kNone, kStatic, kDynamic };
 ByteTable byte_table(const xnn_node& node, const xnn_value* values);
 Changed<xnn_gemm_config> byte_kernels(ByteTable table);
 
-// Layers with 4-bit weights that have a scale for each block, with AVX-512's VNNI or with AVX2 alone: the
+// Layers with 4-bit weights that have a scale for each block, with AVX-512's VNNI, or else with AVX2: the
 // rows of our tile for that node; 0 where only XNNPACK has a kernel for it.
 std::size_t int4_rows(const xnn_node& node, const xnn_value* values);
 Changed<xnn_gemm_config> int4_kernels(std::size_t rows);
@@ -123,5 +124,43 @@ std::optional<double> time_by_vectors(const xnn_node& node, const xnn_value* val
 
 // XNNPACK's table for products in 8 bits with VNNI's kernels, if they are wanted.
 Changed<xnn_gemm_config> vector_kernels(bool wanted);
+
+// The shape of the kernel that computes a product in float32: rows and columns that waste the least work.
+
+enum class TileElement { kFloat, kHalf };
+
+// Whether the set has that tile.
+bool has_tile(const TileSet& set, TileElement element, std::size_t rows, std::size_t vectors);
+
+struct TileShape {
+  std::size_t rows = 0;
+  std::size_t vectors = 0;
+};
+
+// Processor cycles that a product of these sizes takes, by what a core does in one: two multiplications with
+// addition and two loads of a vector. Good enough to compare shapes.
+double cycles_of(const TileSet& set, TileShape shape, std::size_t rows, std::size_t columns,
+                 std::size_t depth);
+
+// The shape for a product. Columns depend on the weights' sizes alone: methods that run them with other
+// numbers of rows share the packed weights.
+TileShape choose_tile(const TileSet& set, TileElement element, std::size_t rows, std::size_t columns,
+                      std::size_t depth);
+
+// While it is there, layers of the graph that XNNPACK makes are given our kernels where we have some. XNNPACK
+// reads one table for each type of layer when it makes an operator, and copies what it needs: the table has
+// our kernel while that operator is made. Other threads wait.
+class TileChoice {
+ public:
+  // `threads` pack the weights; nullptr: the caller alone.
+  TileChoice(xnn_subgraph_t subgraph, PackedWeights* weights, pthreadpool_t threads);
+  ~TileChoice();
+  TileChoice(const TileChoice&) = delete;
+  TileChoice& operator=(const TileChoice&) = delete;
+
+ private:
+  xnn_subgraph_t subgraph_;
+  std::vector<void (*)()> originals_;  // how each node's operator is made
+};
 
 }  // namespace slipway::lean

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "lean/data/data_store.h"
 #include "lean/xnnpack/payload.h"
 #include "lean/xnnpack/weights_file.h"
+#include "slipway/engine.h"
 
 namespace slipway::lean {
 
@@ -142,6 +144,34 @@ class PackedWeights {
   xnn_weights_cache_look_up_key missed_ = {};  // what was looked up last, and not found
   std::size_t found_ = 0;
   bool fits_ = true;
+};
+
+// The file of packed weights that a run was told to use (--weights_cache).
+
+// To end after the packed weights that were found in it, and before the store.
+class WeightsCache {
+ public:
+  explicit WeightsCache(const std::string& path) { info_.path = path; }
+
+  // What is in the file for this program on this processor; nullptr when there is nothing to use. XNNPACK is
+  // initialised by then. `kleidiai`: whether KleidiAI's kernels may be used.
+  const WeightsFile* open(const DataStore& store, const std::string& model_path, const std::string& data_path,
+                          bool kleidiai);
+  // What was found is not what the layers read: the next open() finds nothing, and the file is made again.
+  void doubt();
+  // Writes what is new; the weights were loaded in so many milliseconds.
+  void keep(const PackedWeights& weights, double load_ms);
+  // There is no cache, for that reason.
+  void give_up(const std::string& why);
+
+  const WeightsCacheInfo& info() const { return info_; }
+
+ private:
+  WeightsOwner owner_;
+  std::optional<MappedFile> program_;  // that we are
+  std::optional<WeightsFile> file_;
+  WeightsCacheInfo info_;
+  bool doubted_ = false;
 };
 
 }  // namespace slipway::lean

@@ -14,27 +14,24 @@ constexpr std::uint64_t kMostPadding = std::uint64_t{1} << 30;
 Fault NodeCheck::give(const Dims& dims, std::size_t output) {
   const GraphFact& fact = this->output(output);
   std::size_t bytes = 0;
-  if (dims.rank > XNN_MAX_TENSOR_DIMS || !count_bytes(dims, fact.type, &bytes)) {
-    return output_fault("its result " + shape_text(dims) + " is too large for any memory", output);
-  }
   // What is decided when the graph is built (by XNNPACK, and by us) stays true for every shape.
-  if (dims.rank != fact.declared.rank) {
-    return output_fault("its result is " + shape_text(dims), output);
+  if (dims.rank > XNN_MAX_TENSOR_DIMS || !count_bytes(dims, fact.type, &bytes) ||
+      dims.rank != fact.declared.rank) {
+    return "value " + std::to_string(fact.id) + " is declared as " + shape_text(fact.declared) +
+           ", and the node gives " + shape_text(dims);
   }
   shapes_[node_.operands.outputs[output]] = dims;
   return {};
 }
 
-Fault NodeCheck::input_fault(std::size_t i, const std::string& needed) const {
-  const GraphFact& fact = input(i);
-  return "value " + std::to_string(fact.id) + " is " + name_of(fact.type) + " " + shape_text(dims(i)) + "; " +
-         needed;
+Fault NodeCheck::wrong_input(std::size_t i) const {
+  return "value " + std::to_string(input(i).id) + " is " + name_of(input(i).type) + " " +
+         shape_text(dims(i)) + ", which it does not take beside its other values and settings";
 }
 
-Fault NodeCheck::output_fault(const std::string& needed, std::size_t i) const {
-  const GraphFact& fact = output(i);
-  return "value " + std::to_string(fact.id) + " is declared as " + name_of(fact.type) + " " +
-         shape_text(fact.declared) + "; " + needed;
+Fault NodeCheck::wrong_output(std::size_t i) const {
+  return "value " + std::to_string(output(i).id) + " is declared as " + name_of(output(i).type) + " " +
+         shape_text(output(i).declared) + ", which it does not give";
 }
 
 bool is_one_of(xnn_datatype type, std::initializer_list<xnn_datatype> types) {
@@ -46,16 +43,15 @@ bool is_one_of(xnn_datatype type, std::initializer_list<xnn_datatype> types) {
   return false;
 }
 
-Fault types_fault(const NodeCheck& check, const LayerTypes* rows, std::size_t count, const char* filter) {
+Fault types_fault(const NodeCheck& check, const LayerTypes* rows, std::size_t count) {
   for (const LayerTypes* types = rows; types != rows + count; ++types) {
     if (types->input == check.input(0).type && types->filter == check.input(1).type &&
         types->output == check.output().type && (!check.has(2) || types->bias == check.input(2).type)) {
       return {};
     }
   }
-  return std::string("an input that is ") + name_of(check.input(0).type) + ", " + filter +
-         name_of(check.input(1).type) + ", " + (check.has(2) ? name_of(check.input(2).type) : "no") +
-         " bias and a result that is " + name_of(check.output().type) + " do not go together";
+  return std::string("an input, weights and a result that are ") + name_of(check.input(0).type) + ", " +
+         name_of(check.input(1).type) + " and " + name_of(check.output().type) + " do not go together";
 }
 
 bool same_quantization(const GraphFact& one, const GraphFact& other) {
@@ -66,10 +62,10 @@ bool same_quantization(const GraphFact& one, const GraphFact& other) {
 Fault same_types(const NodeCheck& check, std::initializer_list<xnn_datatype> types) {
   const xnn_datatype type = check.input(0).type;
   if (!is_one_of(type, types)) {
-    return check.input_fault(0, "the node does not take this type");
+    return check.wrong_input(0);
   }
   if (check.output().type != type) {
-    return check.output_fault(std::string("its result is ") + name_of(type));
+    return check.wrong_output();
   }
   return {};
 }
@@ -134,9 +130,9 @@ Fault image_fault(const NodeCheck& check) {
   const Dims& dims = check.dims(0);
   std::size_t count = 0;
   if (dims.rank != 4) {
-    return check.input_fault(0, "images have batches, height, width and channels");
+    return check.wrong_input(0);
   }
-  return count_all(dims, &count) && count != 0 ? Fault() : check.input_fault(0, "no image may be empty");
+  return count_all(dims, &count) && count != 0 ? Fault() : check.wrong_input(0);
 }
 
 namespace {

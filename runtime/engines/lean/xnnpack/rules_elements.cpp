@@ -40,9 +40,7 @@ Fault sum_fault(const NodeCheck& check) {
   }
   const float ratio =
       std::max(check.input(0).scale / check.output().scale, check.input(1).scale / check.output().scale);
-  return ratio >= kLeast && ratio < kMost
-             ? Fault()
-             : check.output_fault("its scale is too far from those of what is summed up");
+  return ratio >= kLeast && ratio < kMost ? Fault() : check.wrong_output();
 }
 
 // Each group of the last `nonbatch_dims` sizes has numbers of its own, of which XNNPACK keeps as many as
@@ -51,11 +49,10 @@ Fault check_dynamic(NodeCheck& check) {
   const GraphFact& output = check.output();
   const Dims& dims = check.dims(0);
   if (!is_one_of(check.input(0).type, {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_bf16})) {
-    return check.input_fault(0, "fp32, fp16 or bf16 is needed to quantize rows");
+    return check.wrong_input(0);
   }
   if (output.nonbatch_dims == 0 || output.nonbatch_dims > dims.rank) {
-    return check.output_fault("it cannot be quantized by its last " + std::to_string(output.nonbatch_dims) +
-                              " sizes");
+    return check.wrong_output();
   }
   return check.give(dims);
 }
@@ -78,10 +75,10 @@ Fault check_convert(NodeCheck& check) {
     return check_dynamic(check);
   }
   if (!is_number(check.input(0).type)) {
-    return check.input_fault(0, "it cannot be converted");
+    return check.wrong_input(0);
   }
   if (!is_number(check.output().type)) {
-    return check.output_fault("nothing is converted to it");
+    return check.wrong_output();
   }
   return check.give(check.dims(0));
 }
@@ -90,12 +87,12 @@ Fault check_binary(NodeCheck& check) {
   SLIPWAY_RETURN_IF_FAULT(range_fault(check.node()));
   SLIPWAY_RETURN_IF_FAULT(same_types(check, kNumbers));
   if (check.input(1).type != check.input(0).type) {
-    return check.input_fault(1, std::string("the other input is ") + name_of(check.input(0).type));
+    return check.wrong_input(1);
   }
   SLIPWAY_RETURN_IF_FAULT(sum_fault(check));
   Dims result;
   if (!broadcast(check.dims(0), check.dims(1), &result)) {
-    return check.input_fault(1, "the other input is " + shape_text(check.dims(0)));
+    return check.wrong_input(1);
   }
   return check.give(result);
 }
@@ -103,7 +100,7 @@ Fault check_binary(NodeCheck& check) {
 Fault check_softmax(NodeCheck& check) {
   SLIPWAY_RETURN_IF_FAULT(same_types(check, {xnn_datatype_fp32, xnn_datatype_fp16}));
   if (check.dims(0).rank == 0 || check.dims(0).last() == 0) {
-    return check.input_fault(0, "there is nothing along its last dimension");
+    return check.wrong_input(0);
   }
   return check.give(check.dims(0));
 }
@@ -126,20 +123,17 @@ std::size_t at(const Sizes* sizes, std::size_t i) {
 Fault movable_fault(const NodeCheck& check, std::size_t input) {
   const GraphFact& from = check.input(input);
   if (!is_one_of(from.type, kMovable)) {
-    return check.input_fault(input, "the node does not take this type");
+    return check.wrong_input(input);
   }
   if (check.output().type != from.type || !same_quantization(from, check.output())) {
-    return check.output_fault("type, scale and zero point are not those of value " + std::to_string(from.id));
+    return check.wrong_output();
   }
   return {};
 }
 
 Fault lists_fault(const NodeCheck& check, std::size_t one, std::size_t other) {
   const std::size_t rank = check.dims(0).rank;
-  return one == rank && other == rank
-             ? Fault()
-             : check.input_fault(0, "the node has " + std::to_string(one) + " and " + std::to_string(other) +
-                                        " numbers for its dimensions");
+  return one == rank && other == rank ? Fault() : check.wrong_input(0);
 }
 
 }  // namespace
@@ -160,12 +154,12 @@ Fault check_transpose(NodeCheck& check) {
   for (std::size_t i = 0; i < input.rank; ++i) {
     const std::size_t from = at(node.perm(), i);
     if (from >= input.rank || (seen & 1U << from) != 0) {
-      return check.input_fault(0, "its dimensions cannot be put into that order");
+      return check.wrong_input(0);
     }
     seen |= 1U << from;
     result[i] = input[from];
   }
-  return input.rank == 0 ? check.input_fault(0, "it has no dimensions") : check.give(result);
+  return input.rank == 0 ? check.wrong_input(0) : check.give(result);
 }
 
 // A size of 0: all that there is.
@@ -180,12 +174,11 @@ Fault check_slice(NodeCheck& check) {
     const std::size_t offset = at(node.offsets(), i);
     const std::size_t size = at(node.sizes(), i);
     if (offset >= input[i] || size > input[i] - offset || (size == 0 && offset != 0)) {
-      return check.input_fault(0, "it has no " + std::to_string(size) + " from " + std::to_string(offset) +
-                                      " on along dimension " + std::to_string(i));
+      return check.wrong_input(0);
     }
     result[i] = size == 0 ? input[i] : size;
   }
-  return input.rank == 0 ? check.input_fault(0, "it has no dimensions") : check.give(result);
+  return input.rank == 0 ? check.wrong_input(0) : check.give(result);
 }
 
 // One size may be 0: what is left.
@@ -212,14 +205,13 @@ Fault check_reshape(NodeCheck& check) {
   std::size_t before = 0;
   std::size_t after = 0;
   if (!count_all(check.dims(0), &before) || !count_all(result, &after)) {
-    return check.input_fault(0, "its new shape is too large for any memory");
+    return check.wrong_input(0);
   }
   if (open != result.rank) {
     result[open] = before / after;
     after *= result[open];
   }
-  return before != after ? check.input_fault(0, "it cannot become " + shape_text(result))
-                         : check.give(result);
+  return before != after ? check.wrong_input(0) : check.give(result);
 }
 
 Fault check_pad(NodeCheck& check) {
@@ -232,8 +224,7 @@ Fault check_pad(NodeCheck& check) {
     const std::size_t before = at(node.pre_paddings(), i);
     const std::size_t after = at(node.post_paddings(), i);
     if (result[i] == 0 || result[i] > kMostAround || before > kMostAround || after > kMostAround) {
-      return check.input_fault(0, "it cannot have " + std::to_string(before) + " before and " +
-                                      std::to_string(after) + " behind along dimension " + std::to_string(i));
+      return check.wrong_input(0);
     }
     result[i] += before + after;
   }
@@ -247,7 +238,7 @@ Fault check_concatenate(NodeCheck& check) {
   const std::int64_t stored = static_cast<std::int32_t>(node.axis());
   const std::int64_t axis = stored < 0 ? stored + static_cast<std::int64_t>(first.rank) : stored;
   if (axis < 0 || axis >= static_cast<std::int64_t>(first.rank)) {
-    return check.input_fault(0, "it has no dimension " + std::to_string(stored));
+    return check.wrong_input(0);
   }
   const auto along = static_cast<std::size_t>(axis);
   Dims result = first;
@@ -260,8 +251,7 @@ Fault check_concatenate(NodeCheck& check) {
       same[along] = first[along];
     }
     if (same != first || dims[along] > kMostBytes - result[along]) {
-      return check.input_fault(
-          i, "it cannot lie beside " + shape_text(first) + " along dimension " + std::to_string(along));
+      return check.wrong_input(i);
     }
     result[along] += dims[along];
   }

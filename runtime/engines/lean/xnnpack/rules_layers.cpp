@@ -19,67 +19,57 @@ constexpr LayerTypes kTypes[] = {
     {xnn_datatype_qdint8, xnn_datatype_qcint8, xnn_datatype_fp32, xnn_datatype_fp16},
 };
 
+// A bias has one number for each output, and is constant where it may not come when the program runs.
+Fault bias_fault(const NodeCheck& check, std::uint64_t outputs, bool may_come_later) {
+  std::size_t count = 0;
+  return !check.has(2) || ((check.input(2).constant || may_come_later) && count_all(check.dims(2), &count) &&
+                           count == outputs)
+             ? Fault()
+             : check.wrong_input(2);
+}
+
 // The filter is [outputs, height, width, inputs of a group], or [1, height, width, outputs] of a depthwise
 // one.
 Fault weights_fault(const NodeCheck& check, const xnn::_XNNNodeConv& node, std::uint64_t outputs,
                     bool depthwise) {
   const GraphFact& filter = check.input(1);
   const Dims& dims = check.dims(1);
-  if (!filter.constant || (check.has(2) && !check.input(2).constant)) {
-    return check.input_fault(filter.constant ? 2 : 1, "it has to be constant");
+  if (!filter.constant || dims.rank != 4 || dims[0] != (depthwise ? 1 : outputs) ||
+      dims[1] != node.kernel_height() || dims[2] != node.kernel_width() ||
+      dims[3] != (depthwise ? outputs : node.group_input_channels()) ||
+      (filter.type == xnn_datatype_qcint8 && filter.channel_dim != (depthwise ? 3U : 0U))) {
+    return check.wrong_input(1);
   }
-  const std::uint64_t first = depthwise ? 1 : outputs;
-  const std::uint64_t last = depthwise ? outputs : node.group_input_channels();
-  if (dims.rank != 4 || dims[0] != first || dims[1] != node.kernel_height() ||
-      dims[2] != node.kernel_width() || dims[3] != last) {
-    return check.input_fault(
-        1, "a filter of " + std::to_string(first) + "x" + std::to_string(node.kernel_height()) + "x" +
-               std::to_string(node.kernel_width()) + "x" + std::to_string(last) + " is needed");
-  }
-  if (filter.type == xnn_datatype_qcint8 && filter.channel_dim != (depthwise ? 3U : 0U)) {
-    return check.input_fault(1, "its scales have to go along its outputs");
-  }
-  std::size_t count = 0;
-  if (check.has(2) && (!count_all(check.dims(2), &count) || count != outputs)) {
-    return check.input_fault(2,
-                             "the bias has one number for each of " + std::to_string(outputs) + " outputs");
-  }
-  return {};
+  return bias_fault(check, outputs, false);
 }
 
-// Each image quantized by itself has numbers of its own; XNNPACK takes one pair of them an image.
-Fault quantization_fault(const NodeCheck& check) {
-  const GraphFact& input = check.input(0);
-  const Dims& dims = check.dims(0);
-  std::size_t images = 0;
-  if (input.type == xnn_datatype_qdint8 &&
-      (input.nonbatch_dims == 0 || input.nonbatch_dims > dims.rank ||
-       !count_between(dims, 0, dims.rank - input.nonbatch_dims, &images) || images != dims[0])) {
-    return check.input_fault(0, "each of its images has to be quantized by itself");
+// Whether each image, or each row, of a value that is quantized at run time has numbers of its own: XNNPACK
+// takes one pair of them for each.
+bool quantized_by(const GraphFact& input, const Dims& dims, bool images) {
+  std::size_t count = 0;
+  if (input.type != xnn_datatype_qdint8) {
+    return true;
   }
-  return {};
+  if (input.nonbatch_dims == 0 || input.nonbatch_dims > dims.rank) {
+    return false;
+  }
+  const std::size_t batch = dims.rank - input.nonbatch_dims;
+  return images ? count_between(dims, 0, batch, &count) && count == dims[0]
+                : count_between(dims, batch, dims.rank - 1, &count) && count == 1;
 }
 
 Fault common_fault(const NodeCheck& check, const xnn::_XNNNodeConv& node, bool depthwise, bool transposed) {
   const std::uint64_t outputs = std::uint64_t{node.groups()} * node.group_output_channels();
   const std::uint64_t inputs = std::uint64_t{node.groups()} * node.group_input_channels();
+  const std::size_t others = depthwise ? 2 : transposed ? 1 : 0;
   SLIPWAY_RETURN_IF_FAULT(range_fault(check.node()));
-  SLIPWAY_RETURN_IF_FAULT(types_fault(check, kTypes,
-                                      std::size(kTypes) - (depthwise    ? 2
-                                                           : transposed ? 1
-                                                                        : 0),
-                                      "a filter that is "));
+  SLIPWAY_RETURN_IF_FAULT(types_fault(check, kTypes, std::size(kTypes) - others));
   SLIPWAY_RETURN_IF_FAULT(image_fault(check));
-  if (inputs == 0 || outputs == 0 || (depthwise && node.group_input_channels() != 1)) {
-    return "it has " + std::to_string(node.groups()) + " groups of " +
-           std::to_string(node.group_input_channels()) + " channels to " +
-           std::to_string(node.group_output_channels());
+  if (inputs == 0 || outputs == 0 || (depthwise && node.group_input_channels() != 1) ||
+      check.dims(0)[3] != inputs || !quantized_by(check.input(0), check.dims(0), true)) {
+    return check.wrong_input(0);
   }
-  if (check.dims(0)[3] != inputs) {
-    return check.input_fault(0, "the filter takes " + std::to_string(inputs) + " channels");
-  }
-  SLIPWAY_RETURN_IF_FAULT(weights_fault(check, node, outputs, depthwise));
-  return quantization_fault(check);
+  return weights_fault(check, node, outputs, depthwise);
 }
 
 Fault give_image(NodeCheck& check, const xnn::_XNNNodeConv& node, std::size_t height, std::size_t width) {
@@ -99,7 +89,7 @@ Fault check_forward(NodeCheck& check, const xnn::_XNNNodeConv& node, bool depthw
   std::size_t width = 0;
   if (!windows_along(check.dims(0)[1], window_down(node), same, &height) ||
       !windows_along(check.dims(0)[2], window_across(node), same, &width)) {
-    return check.input_fault(0, "its kernel, stride, dilation and padding do not fit such images");
+    return check.wrong_input(0);
   }
   return give_image(check, node, height, width);
 }
@@ -122,7 +112,7 @@ Fault check_transposed_convolution(NodeCheck& check) {
   std::size_t width = 0;
   if (!covered_by(check.dims(0)[1], window_down(node), node.adjustment_height(), &height) ||
       !covered_by(check.dims(0)[2], window_across(node), node.adjustment_width(), &width)) {
-    return check.input_fault(0, "its kernel, stride, dilation and padding do not fit such images");
+    return check.wrong_input(0);
   }
   return give_image(check, node, height, width);
 }
@@ -150,7 +140,7 @@ Fault check_pool(NodeCheck& check, const Pool& pool, Dims* result) {
     // A window over nothing but padding has no result.
     if (!windows_along(input[size], window, same, &(*result)[size]) || window.before >= window.reach() ||
         window.after >= window.reach()) {
-      return check.input_fault(0, "its windows, stride, dilation and padding do not fit such images");
+      return check.wrong_input(0);
     }
   }
   // XNNPACK keeps a pointer for each pixel of each window.
@@ -191,7 +181,7 @@ Fault check_max_pooling(NodeCheck& check) {
       same_types(check, {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_qint8, xnn_datatype_quint8}));
   SLIPWAY_RETURN_IF_FAULT(check_pool(check, pool, &result));
   if (!same_quantization(check.input(0), check.output())) {
-    return check.output_fault("its scale and zero point are not the input's");
+    return check.wrong_output();
   }
   return check.give(result);
 }
@@ -209,7 +199,7 @@ Fault check_argmax_pooling(NodeCheck& check) {
   SLIPWAY_RETURN_IF_FAULT(check.give(result));
   const GraphFact& indices = check.output(1);
   if (bits_of(indices.type) != 32 || indices.declared != result) {
-    return check.output_fault("32-bit indices of " + shape_text(result) + " are needed", 1);
+    return check.wrong_output(1);
   }
   return check.give(result, 1);
 }
@@ -221,7 +211,7 @@ Fault check_global_average(NodeCheck& check) {
   const Dims& input = check.dims(0);
   std::size_t count = 0;
   if (input.rank < 3 || !count_all(input, &count) || count == 0) {
-    return check.input_fault(0, "there is no height and width to take the mean of");
+    return check.wrong_input(0);
   }
   Dims result = input;
   if (check.output().declared.rank == input.rank) {
@@ -242,7 +232,7 @@ Fault check_resize(NodeCheck& check) {
       same_types(check, {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_qint8, xnn_datatype_quint8}));
   SLIPWAY_RETURN_IF_FAULT(image_fault(check));
   if ((node.flags() & kEither) == kEither || !same_quantization(check.input(0), check.output())) {
-    return check.output_fault("its flags, or its scale, are not the input's");
+    return check.wrong_output();
   }
   const Dims& input = check.dims(0);
   Dims result = input;
@@ -250,12 +240,12 @@ Fault check_resize(NodeCheck& check) {
   result[2] = node.new_width();
   for (std::size_t i = 1; i < 3; ++i) {
     if (result[i] == 0 || result[i] >= kMost || input[i] >= kMost) {
-      return check.input_fault(0, "it cannot become " + shape_text(result));
+      return check.wrong_input(0);
     }
   }
   // Four pointers and two weights for each pixel; the product of two 24-bit sizes goes into 64 bits only.
   if (result[1] > kMostBytes / 64 / result[2]) {
-    return check.input_fault(0, "it cannot become " + shape_text(result));
+    return check.wrong_input(0);
   }
   check.take(result[1] * result[2] * (4 * sizeof(void*) + 2 * sizeof(float)));
   return check.give(result);
@@ -283,19 +273,6 @@ constexpr LayerTypes kFullyConnected[] = {
     {xnn_datatype_quint8, xnn_datatype_quint8, xnn_datatype_qint32, xnn_datatype_quint8},
 };
 
-// A row quantized by itself brings numbers of its own; the product takes one pair of them a row.
-Fault rows_fault(const NodeCheck& check) {
-  const GraphFact& input = check.input(0);
-  const Dims& dims = check.dims(0);
-  std::size_t together = 0;
-  if (input.type == xnn_datatype_qdint8 &&
-      (input.nonbatch_dims == 0 || input.nonbatch_dims > dims.rank ||
-       !count_between(dims, dims.rank - input.nonbatch_dims, dims.rank - 1, &together) || together != 1)) {
-    return check.input_fault(0, "each of its rows has to be quantized by itself");
-  }
-  return {};
-}
-
 // Weights and a bias may come when the program runs in float32, and in half precision, which is converted to
 // it.
 bool may_come_later(const GraphFact& fact) {
@@ -309,47 +286,31 @@ Fault check_fully_connected(NodeCheck& check) {
   const bool transposed = (table.flags() & XNN_FLAG_TRANSPOSE_WEIGHTS) != 0;
   SLIPWAY_RETURN_IF_FAULT(flags_fault(table.flags(), XNN_FLAG_TRANSPOSE_WEIGHTS));
   SLIPWAY_RETURN_IF_FAULT(range_fault(check.node()));
-  SLIPWAY_RETURN_IF_FAULT(
-      types_fault(check, kFullyConnected, std::size(kFullyConnected), "weights that are "));
+  SLIPWAY_RETURN_IF_FAULT(types_fault(check, kFullyConnected, std::size(kFullyConnected)));
   const GraphFact& filter = check.input(1);
   const Dims& weights = check.dims(1);
-  if (!filter.constant && !may_come_later(filter)) {
-    return check.input_fault(1, "weights of this type have to be constant");
-  }
-  if (weights.rank != 2 || weights[0] == 0 || weights[1] == 0) {
-    return check.input_fault(1, "weights have two sizes");
+  if ((!filter.constant && !may_come_later(filter)) || weights.rank != 2 || weights[0] == 0 ||
+      weights[1] == 0) {
+    return check.wrong_input(1);
   }
   const std::size_t inputs = transposed ? weights[0] : weights[1];
   const std::size_t outputs = transposed ? weights[1] : weights[0];
-  const std::size_t along = transposed ? 1 : 0;
-  if (is_one_of(filter.type, {xnn_datatype_qcint8, xnn_datatype_qcint4, xnn_datatype_qbint4}) &&
-      filter.channel_dim != along) {
-    return check.input_fault(1, "its scales have to go along its outputs");
+  const bool scaled = is_one_of(filter.type, {xnn_datatype_qcint8, xnn_datatype_qcint4, xnn_datatype_qbint4});
+  if ((scaled && filter.channel_dim != (transposed ? 1U : 0U)) ||
+      (filter.type == xnn_datatype_qbint4 && (transposed || inputs % filter.block_size != 0))) {
+    return check.wrong_input(1);
   }
-  if (filter.type == xnn_datatype_qbint4 && (transposed || inputs % filter.block_size != 0)) {
-    return check.input_fault(1, "its blocks do not divide its inputs");
-  }
-  std::size_t count = 0;
-  if (check.has(2)) {
-    const GraphFact& bias = check.input(2);
-    // XNNPACK leaves it out, without a word, where weights are packed before it comes.
-    if (!bias.constant && (!may_come_later(bias) || !may_come_later(filter))) {
-      return check.input_fault(2, "the bias has to be constant");
-    }
-    if (!count_all(check.dims(2), &count) || count != outputs) {
-      return check.input_fault(2,
-                               "the bias has one number for each of " + std::to_string(outputs) + " outputs");
-    }
-  }
+  // XNNPACK leaves a bias out, without a word, where weights are packed before it comes.
+  const bool later = check.has(2) && may_come_later(check.input(2)) && may_come_later(filter);
+  SLIPWAY_RETURN_IF_FAULT(bias_fault(check, outputs, later));
   const Dims& input = check.dims(0);
-  if (input.rank == 0 || input.last() != inputs) {
-    return check.input_fault(0, "the weights take rows of " + std::to_string(inputs));
-  }
+  std::size_t count = 0;
   // Layers whose weights come with the call are padded, which no empty tensor can be.
-  if (!filter.constant && (!count_all(input, &count) || count == 0)) {
-    return check.input_fault(0, "weights that come when the program runs take no empty input");
+  if (input.rank == 0 || input.last() != inputs ||
+      (!filter.constant && (!count_all(input, &count) || count == 0)) ||
+      !quantized_by(check.input(0), input, false)) {
+    return check.wrong_input(0);
   }
-  SLIPWAY_RETURN_IF_FAULT(rows_fault(check));
   Dims result = input;
   result[result.rank - 1] = outputs;
   return check.give(result);
@@ -362,31 +323,28 @@ Fault check_batch_matrix_multiply(NodeCheck& check) {
   const GraphFact& other = check.input(1);
   const bool dynamic = one.type == xnn_datatype_qdint8;
   const xnn_datatype result_type = dynamic ? xnn_datatype_fp32 : one.type;
-  if (!is_one_of(one.type, {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_qdint8})) {
-    return check.input_fault(0, "the node does not take this type");
-  }
-  if (other.type != (dynamic ? xnn_datatype_qcint8 : one.type) || (dynamic && !other.constant)) {
-    return check.input_fault(1, std::string("it does not go with one that is ") + name_of(one.type));
-  }
-  if (check.output().type != result_type) {
-    return check.output_fault(std::string("its result is ") + name_of(result_type));
-  }
   const Dims& a = check.dims(0);
   const Dims& b = check.dims(1);
-  if (a.rank < 2 || b.rank < 2) {
-    return check.input_fault(a.rank < 2 ? 0 : 1, "a matrix has two sizes");
+  if (!is_one_of(one.type, {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_qdint8}) || a.rank < 2 ||
+      !quantized_by(one, a, false)) {
+    return check.wrong_input(0);
+  }
+  if (other.type != (dynamic ? xnn_datatype_qcint8 : one.type) || (dynamic && !other.constant) ||
+      b.rank < 2) {
+    return check.wrong_input(1);
+  }
+  if (check.output().type != result_type) {
+    return check.wrong_output();
   }
   const bool transposed = (table.flags() & XNN_FLAG_TRANSPOSE_B) != 0;
   const std::size_t depth = transposed ? b.last() : b[b.rank - 2];
   const std::size_t columns = transposed ? b[b.rank - 2] : b.last();
-  if (a.last() != depth || depth == 0 || columns == 0 || a[a.rank - 2] == 0) {
-    return check.input_fault(1, "the other matrix has rows of " + std::to_string(a.last()));
-  }
   std::size_t batches = 0;
-  if (dynamic && (other.channel_dim != (transposed ? b.rank - 2 : b.rank - 1) ||
-                  !count_between(b, 0, b.rank - 2, &batches) || batches != 1)) {
-    // XNNPACK reads scales for each batch.
-    return check.input_fault(1, "its scales have to go along its columns, and it has to be one matrix");
+  // XNNPACK reads scales for each batch.
+  if (a.last() != depth || depth == 0 || columns == 0 || a[a.rank - 2] == 0 ||
+      (dynamic && (other.channel_dim != (transposed ? b.rank - 2 : b.rank - 1) ||
+                   !count_between(b, 0, b.rank - 2, &batches) || batches != 1))) {
+    return check.wrong_input(1);
   }
   Dims result;
   result.rank = a.rank > b.rank ? a.rank : b.rank;
@@ -394,11 +352,10 @@ Fault check_batch_matrix_multiply(NodeCheck& check) {
     const std::size_t first = i <= a.rank ? a[a.rank - i] : 1;
     const std::size_t second = i <= b.rank ? b[b.rank - i] : 1;
     if (first != second && ((first != 1 && second != 1) || first == 0 || second == 0)) {
-      return check.input_fault(1, "its batches do not go with those of " + shape_text(a));
+      return check.wrong_input(1);
     }
     result[result.rank - i] = first == 1 ? second : first;
   }
-  SLIPWAY_RETURN_IF_FAULT(rows_fault(check));
   result[result.rank - 2] = a[a.rank - 2];
   result[result.rank - 1] = columns;
   return check.give(result);
@@ -409,7 +366,7 @@ Fault check_attention(NodeCheck& check) {
   for (std::size_t i = 0; i < check.inputs(); ++i) {
     if (check.input(i).type != check.output().type ||
         !is_one_of(check.input(i).type, {xnn_datatype_fp32, xnn_datatype_fp16})) {
-      return check.input_fault(i, "fp32 or fp16 is needed, the same everywhere");
+      return check.wrong_input(i);
     }
   }
   const Dims& query = check.dims(0);
@@ -418,34 +375,30 @@ Fault check_attention(NodeCheck& check) {
   const Dims& scale = check.dims(3);
   const Dims& mask = check.dims(4);
   if (query.rank < 3) {
-    return check.input_fault(0, "a query has heads, tokens and channels");
+    return check.wrong_input(0);
   }
   if (key.rank < 2 || (key.rank != query.rank && key.rank + 1 != query.rank)) {
-    return check.input_fault(1, "the query is " + shape_text(query));
-  }
-  if (value.rank != key.rank) {
-    return check.input_fault(2, "the key is " + shape_text(key));
+    return check.wrong_input(1);
   }
   // All before tokens and channels, which a key for all heads shares with the query but for the heads.
   for (std::size_t i = 0; i + 2 < key.rank; ++i) {
-    if (key[i] != query[i] || value[i] != query[i]) {
-      return check.input_fault(key[i] != query[i] ? 1 : 2, "the query is " + shape_text(query));
+    if (value.rank != key.rank || key[i] != query[i] || value[i] != query[i]) {
+      return check.wrong_input(key[i] != query[i] ? 1 : 2);
     }
   }
   const std::size_t tokens = query[query.rank - 2];
   const std::size_t others = key[key.rank - 2];
   if (key.last() != query.last() || query.last() == 0 || others == 0 || tokens == 0) {
-    return check.input_fault(1, "the query is " + shape_text(query));
+    return check.wrong_input(1);
   }
-  if (value[value.rank - 2] != others || value.last() == 0) {
-    return check.input_fault(2, "the key is " + shape_text(key));
+  if (value.rank != key.rank || value[value.rank - 2] != others || value.last() == 0) {
+    return check.wrong_input(2);
   }
   if (scale.rank != 1 || scale[0] != query.last()) {
-    return check.input_fault(3, "the query has " + std::to_string(query.last()) + " channels");
+    return check.wrong_input(3);
   }
   if (mask.rank != 2 || mask[0] != tokens || mask[1] != others) {
-    return check.input_fault(
-        4, "a mask of " + std::to_string(tokens) + " by " + std::to_string(others) + " is needed");
+    return check.wrong_input(4);
   }
   Dims result = query;
   result[result.rank - 1] = value.last();

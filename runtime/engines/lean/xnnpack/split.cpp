@@ -1,4 +1,4 @@
-#include "lean/xnnpack/split.h"
+#include "lean/xnnpack/matrix_layer.h"
 
 #include <xnnpack.h>
 

@@ -1,4 +1,4 @@
-#include "lean/xnnpack/tile_choice.h"
+#include "lean/xnnpack/own_kernels.h"
 
 #include <xnnpack/common.h>
 #include <xnnpack/config.h>
@@ -12,8 +12,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "lean/xnnpack/im2col.h"
-#include "lean/xnnpack/own_kernels.h"
+#include "lean/xnnpack/blocking.h"
+#include "lean/xnnpack/weight_packing.h"
 #include "lean/xnnpack/winograd.h"
 
 namespace slipway::lean {
@@ -30,7 +30,6 @@ static_assert(offsetof(xnn_f16_minmax_params, scalar.min) == 0 &&
 constexpr std::size_t kManyRows = 27720;
 // XNNPACK has kernels of two columns.
 constexpr std::size_t kFewColumns = 2;
-constexpr std::size_t kPanelsAtOnce = 4;
 constexpr double kLatency = 4;  // cycles from a multiplication to the next one that needs its result
 constexpr std::size_t kFirstCache = std::size_t{24} * 1024;  // bytes of a panel that stay in it beside rows
 
@@ -119,76 +118,6 @@ TileProduct product_of(const xnn_node& node, const xnn_value* values) {
   return found;
 }
 
-template <typename From, typename Element>
-PackRows<From, Element> pack_rows() {
-  if constexpr (std::is_same_v<Element, float>) {
-    return float_tiles()->pack_rows;
-  } else if constexpr (std::is_same_v<From, float>) {
-    return float_tiles()->pack_rounded;
-  } else {
-    return float_tiles()->pack_halves;
-  }
-}
-
-template <typename Element>
-void pack_goi(std::size_t groups, std::size_t columns, std::size_t depth, std::size_t panel, std::size_t,
-              std::size_t, const Element* weights, const Element* bias, const void*, Element* packed,
-              std::size_t, const void*) {
-  const std::size_t panels = (columns + panel - 1) / panel;
-  for (std::size_t group = 0; group < groups; ++group) {
-    pack_rows<Element, Element>()(columns, depth, panel, weights + group * columns * depth,
-                                  bias == nullptr ? nullptr : bias + group * columns,
-                                  packed + group * panels * panel * (depth + 1), 0, panels);
-  }
-}
-
-// Weights in columns; `stride` elements from one element of the depth to the next.
-template <typename Element>
-void pack_gio(std::size_t groups, std::size_t columns, std::size_t depth, std::size_t panel, std::size_t,
-              std::size_t, std::size_t stride, const Element* weights, const Element* bias, const void*,
-              Element* packed, std::size_t, const void*) {
-  for (std::size_t group = 0; group < groups; ++group) {
-    for (std::size_t begin = 0; begin < columns; begin += panel) {
-      const std::size_t some = std::min(panel, columns - begin);
-      const Element* from = bias == nullptr ? nullptr : bias + begin;
-      for (std::size_t k = 0; k <= depth; ++k, packed += panel) {
-        if (from == nullptr) {
-          std::fill_n(packed, panel, Element{});
-        } else {
-          std::copy_n(from, some, packed);
-          std::fill_n(packed + some, panel - some, Element{});
-        }
-        from = weights + k * stride + begin;
-      }
-    }
-    weights += depth * stride;
-    bias = bias == nullptr ? nullptr : bias + columns;
-  }
-}
-
-struct PackingJob {
-  TileProduct product;
-  std::size_t panel = 0;
-  std::size_t element = 0;  // bytes of one
-  std::uint8_t* packed = nullptr;
-
-  std::size_t panels() const { return (product.columns + panel - 1) / panel; }
-  std::size_t group_size() const { return panels() * panel * (product.depth + 1) * element; }
-};
-
-// Some panels of a group.
-template <typename From, typename Element>
-void pack_panels(void* context, std::size_t group, std::size_t first, std::size_t count) {
-  const auto& job = *static_cast<const PackingJob*>(context);
-  const TileProduct& product = job.product;
-  const auto* weights = static_cast<const From*>(product.weights);
-  const auto* bias = static_cast<const From*>(product.bias);
-  pack_rows<From, Element>()(
-      product.columns, product.depth, job.panel, weights + group * product.columns * product.depth,
-      bias == nullptr ? nullptr : bias + group * product.columns,
-      reinterpret_cast<Element*>(job.packed + group * job.group_size()), first, first + count);
-}
-
 void hide(const Changed<xnn_gemm_config>& config) {
   if (config != nullptr) {
     config->minmax = {};
@@ -213,8 +142,9 @@ struct OwnTile {
     config->nr = static_cast<std::uint8_t>(shape.vectors * lanes);
     config->log2_kr = 0;
     config->log2_sr = 0;
-    config->pack_gemm_goi = reinterpret_cast<xnn_packw_gemm_goi_ukernel_fn>(&pack_goi<Element>);
-    config->pack_gemm_gio = reinterpret_cast<xnn_packw_gemm_gio_ukernel_fn>(&pack_gio<Element>);
+    const xnn_datatype type = std::is_same_v<Element, float> ? xnn_datatype_fp32 : xnn_datatype_fp16;
+    config->pack_gemm_goi = pack_rows_of(type);
+    config->pack_gemm_gio = pack_columns_of(type);
   }
 
   Changed<xnn_gemm_config> config;
@@ -249,11 +179,10 @@ struct Order {
 
 // With weights that we pack, where we do that as XNNPACK does.
 xnn_status make_packed(const Order& order) {
-  Packer packer = making.weights == nullptr ? Packer() : panel_packer(*order.node, order.values);
-  if (packer.pack == nullptr) {
-    return order.make();  // what was offered before stays
+  if (making.weights == nullptr) {
+    return order.make();
   }
-  making.weights->offer(std::move(packer));
+  making.weights->offer(weights_packer(*order.node, order.values, making.threads));
   const xnn_status status = order.make();
   making.weights->offer({});
   return status;
@@ -292,35 +221,6 @@ xnn_status make_winograd(const Order& order, const TileSet& set, const TileProdu
   return status;
 }
 
-// Weights in rows are packed by all threads, in XNNPACK's order for kernels that read one element of the
-// depth at a time.
-template <typename Element>
-void offer_packing(const TileProduct& product, std::size_t panel) {
-  if (product.weights == nullptr) {
-    return;
-  }
-  PackingJob job{product, panel, sizeof(Element)};
-  const bool rounded = product.datatype == xnn_datatype_fp32;
-  making.weights->offer(
-      {product.weights, product.bias, product.groups * job.group_size(), [=](std::uint8_t* to) mutable {
-         job.packed = to;
-         pthreadpool_parallelize_2d_tile_1d(
-             making.threads, rounded ? &pack_panels<float, Element> : &pack_panels<Element, Element>, &job,
-             product.groups, job.panels(), kPanelsAtOnce, 0);
-       }});
-}
-
-// A layer in float16 for XNNPACK's kernels: it packs such weights in one thread, element by element.
-xnn_status make_their_halves(const Order& order) {
-  const xnn_gemm_config* table = xnn_init_f16_gemm_config();
-  if (table != nullptr && table->log2_kr == 0 && table->log2_sr == 0) {
-    offer_packing<Half>(product_of(*order.node, order.values), table->nr);
-  }
-  const xnn_status status = make_theirs(order);
-  making.weights->offer({});
-  return status;
-}
-
 template <typename Element>
 xnn_status make_product(const Order& order, const TileSet& set, const Tiles<Element>& tiles,
                         TileElement element, const xnn_gemm_config* table) {
@@ -334,10 +234,7 @@ xnn_status make_product(const Order& order, const TileSet& set, const Tiles<Elem
   }
   const TileShape shape = choose_tile(set, element, product.rows, product.columns, product.depth);
   const OwnTile own(table, tiles, set.lanes, shape);
-  offer_packing<Element>(product, shape.vectors * set.lanes);
-  const xnn_status status = order.make();
-  making.weights->offer({});
-  return status;
+  return make_packed(order);
 }
 
 xnn_status make(const xnn_node* node, const xnn_value* values, std::size_t value_count,
@@ -352,7 +249,7 @@ xnn_status make(const xnn_node* node, const xnn_value* values, std::size_t value
   }
   if (const std::size_t rows = int4_rows(*node, values); rows != 0) {
     const auto kernels = int4_kernels(rows);
-    return order.make();
+    return make_packed(order);
   }
   if (const ByteTable table = byte_table(*node, values); table != ByteTable::kNone) {
     const auto kernels = byte_kernels(table);
@@ -361,11 +258,8 @@ xnn_status make(const xnn_node* node, const xnn_value* values, std::size_t value
   if (const TileSet* set = float_tiles(); set != nullptr && computes_in(xnn_datatype_fp32, *node, values)) {
     return make_product(order, *set, set->tiles, TileElement::kFloat, xnn_init_f32_gemm_config());
   }
-  if (float_tiles() != nullptr && computes_in(xnn_datatype_fp16, *node, values)) {
-    const TileSet* set = half_tiles();
-    return set == nullptr
-               ? make_their_halves(order)
-               : make_product(order, *set, set->halves, TileElement::kHalf, xnn_init_f16_gemm_config());
+  if (const TileSet* set = half_tiles(); set != nullptr && computes_in(xnn_datatype_fp16, *node, values)) {
+    return make_product(order, *set, set->halves, TileElement::kHalf, xnn_init_f16_gemm_config());
   }
   return make_theirs(order);
 }
@@ -422,8 +316,6 @@ TileShape choose_tile(const TileSet& set, TileElement element, std::size_t rows,
 TileChoice::TileChoice(xnn_subgraph_t subgraph, PackedWeights* weights, pthreadpool_t threads)
     : subgraph_(subgraph) {
   making_mutex.lock();
-  int4_.emplace(threads);
-  panels_.emplace(threads);
   for (std::uint32_t i = 0; i < subgraph->num_nodes; ++i) {
     xnn_node& node = subgraph->nodes[i];
     originals_.push_back(reinterpret_cast<void (*)()>(node.create));
@@ -441,8 +333,6 @@ TileChoice::~TileChoice() {
     }
   }
   making = {};
-  panels_.reset();
-  int4_.reset();
   making_mutex.unlock();
 }
 

@@ -1,4 +1,4 @@
-#include "lean/xnnpack/verify.h"
+#include "lean/xnnpack/rules.h"
 
 #include <algorithm>
 #include <utility>

@@ -5,7 +5,7 @@
 
 #include "base/platform.h"
 #include "lean/xnnpack/graph_builder.h"
-#include "lean/xnnpack/verify.h"
+#include "lean/xnnpack/rules.h"
 #include "program_file.h"
 #include "slipway/tensor.h"
 

@@ -1,4 +1,4 @@
-#include "lean/xnnpack/weights_cache.h"
+#include "lean/xnnpack/packed_weights.h"
 
 #include <xnnpack/common.h>
 #include <xnnpack/hardware-config.h>
@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "lean/xnnpack/packed_weights.h"
 #include "lean/xnnpack/winograd.h"
 
 namespace slipway::lean {

@@ -14,7 +14,7 @@
 #include <string>
 
 #include "lean/xnnpack/packed_weights.h"
-#include "lean/xnnpack/tile_choice.h"
+#include "lean/xnnpack/own_kernels.h"
 #include "lean/xnnpack/tile_set.h"
 
 struct xnn_node;

@@ -10,10 +10,9 @@
 
 #include "lean/kernels/elements.h"
 #include "lean/xnnpack/blocking.h"
-#include "lean/xnnpack/im2col.h"
 #include "lean/xnnpack/kernel_choices.h"
 #include "lean/xnnpack/packed_weights.h"
-#include "lean/xnnpack/tile_choice.h"
+#include "lean/xnnpack/own_kernels.h"
 #include "lean/xnnpack/winograd.h"
 #include "program_file.h"
 #include "selection.h"

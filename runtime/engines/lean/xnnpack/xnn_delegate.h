@@ -12,11 +12,11 @@
 
 #include "lean/data/data_store.h"
 #include "lean/data/evalue.h"
-#include "lean/xnnpack/cpu_features.h"
 #include "lean/xnnpack/graph_builder.h"
+#include "lean/xnnpack/kernel_choices.h"
 #include "lean/xnnpack/memory_plan.h"
 #include "lean/xnnpack/packed_weights.h"
-#include "lean/xnnpack/verify.h"
+#include "lean/xnnpack/rules.h"
 #include "slipway/engine.h"
 #include "slipway/status.h"
 
