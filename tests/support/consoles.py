@@ -46,7 +46,7 @@ RUN = {
         "./inv deploy --device pi --model some.onnx",
     ),
 }
-"""Pages and the beginnings of commands that tests/integration/test_consoles.py types, in this order: all that need
+"""Pages and the beginnings of commands that tests/integration/test_tutorials.py types, in this order: all that need
 nothing of the reader's, and are not typed by another test."""
 
 
