@@ -17,13 +17,11 @@ import pytest
 
 from core.errors import UnreachableError
 from core.paths import ROOT, cache_dir
-from deploy.devices.inventory import Device
 from deploy.run.events import Event
 from tests.faults import server
 from tests.faults.tiny import Tiny, small
 from tests.support.lab import Lab, Switch, power, service, switching
 from tests.support.processes import ran, reserved
-from toolchains.targets import host_target
 
 __all__ = ["small"]
 
@@ -54,13 +52,6 @@ class Board:
         """Its kernel stands still: connections are taken, and nothing answers."""
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
-
-    def device(self, lab: Lab, **words: object) -> Device:
-        return Device.model_validate({
-            "name": "desk", "transport": "ssh", "source": "labgrid", "coordinator": lab.address, "place": "board",
-            "target": host_target().name, "key": self.folder / "id", "known_hosts": self.folder / "known_hosts",
-            **words,
-        })  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -106,7 +97,7 @@ def test_a_device_that_hangs_is_power_cycled(
         if event.kind == "note":
             said.append(event.text)
 
-    device = board.device(lab)
+    device = lab.device("board", board.folder / "id", board.folder / "known_hosts")
     result = small.deploy(device)
     assert (calls, result.power_cycled) == ([], "")
     board.hang()
@@ -184,8 +175,5 @@ def test_an_exporter_may_be_the_only_way(
             f"Host {socket.getfqdn()}\n  HostName 127.0.0.1\n  Port {gate.port}\n  User {server.USER}\n"
             f"  IdentityFile {gate.client_key}\n  UserKnownHostsFile {gate.known_hosts}\n"
         )
-        small.deploy(Device(
-            name="desk", transport="ssh", source="labgrid", coordinator=lab.address, place="far",
-            target=host_target().name, key=Path(board.client_key), known_hosts=Path(board.known_hosts),
-        ))  # fmt: skip
+        small.deploy(lab.device("far", board.client_key, board.known_hosts))
         assert gate.forwarded == [board.port]

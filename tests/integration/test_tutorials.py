@@ -156,16 +156,12 @@ def _pictures(folder: Path) -> None:
 
 def _onnx(folder: Path) -> None:
     """``some.onnx``: ``image.npy`` times two; ``a.npy`` and ``b.npy`` are an input of its and the output."""
-    import onnx
+    from tests.support.onnx_graph import Graph
 
     image = numpy.load(folder / "image.npy")
-    value = onnx.helper.make_tensor_value_info
-    graph = onnx.helper.make_graph(
-        [onnx.helper.make_node("Add", ["x", "x"], ["y"])], "twice",
-        [value("x", onnx.TensorProto.FLOAT, image.shape)], [value("y", onnx.TensorProto.FLOAT, image.shape)],
-    )  # fmt: skip
-    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8),
-              folder / "some.onnx")  # fmt: skip
+    net = Graph("twice", 17)
+    given = net.input(*image.shape)
+    (folder / "some.onnx").write_bytes(net.model(net.node("Add", given, given)).SerializeToString())
     numpy.save(folder / "a.npy", image)
     numpy.save(folder / "b.npy", image + image)
 
