@@ -1,4 +1,7 @@
-"""What pip installs by a lock, and nothing else; and Slipway itself, in a project with a ``core`` of its own."""
+"""What pip installs by a lock, and nothing else; and Slipway itself, in a project with a ``core`` of its own.
+
+Then other hosts than this one, as far as they can be seen from here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Data flows one way: which room may import which. Modules stay short, and every error says what to do next."""
+"""Data flows one way: which room may import which, and which folder of C++ may include which.
+
+Modules stay short, and every error says what to do next.
+"""
 
 from __future__ import annotations
 
