@@ -60,10 +60,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, board: server.Device) -> Itera
 
 @pytest.fixture
 def device(lab: Lab, board: server.Device) -> Device:
-    return Device(
-        name="desk", transport="ssh", source="labgrid", coordinator=lab.address, place="board",
-        target=host_target().name, key=Path(board.client_key), known_hosts=Path(board.known_hosts),
-    )  # fmt: skip
+    return lab.device("board", board.client_key, board.known_hosts)
 
 
 def test_the_place_is_held_for_the_deploy_and_given_back(

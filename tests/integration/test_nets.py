@@ -60,7 +60,7 @@ def test_a_net_is_exported_measured_and_shown(
     assert nets.short([row])[0][:2] == ["fp32", "1"]
 
 
-@pytest.mark.long  # CI has the test before, which exports and measures by the same sweep, and tests/unit/test_peers.py
+@pytest.mark.long  # CI has the test before, which exports and measures by the same sweep, and tests/unit/test_nets.py
 def test_nets_are_converted_for_other_runtimes_measured_and_compared(inv: Inv, tmp_path: Path) -> None:
     words = ("self.peers", "--only", "ds_cnn,lstm fp32", "--runtimes", "onnxruntime,ncnn", "--runs", "1", "--json")
     done = inv(*words, timeout=3600, env={"SLIPWAY_DIST": str(tmp_path / "dist")})

@@ -13,7 +13,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from deploy.devices.inventory import Device
 from tests.support.processes import reserved
+from toolchains.targets import host_target
 
 HERE = Path(sys.executable).parent
 
@@ -95,6 +97,13 @@ class Lab:
             self._client.stdin.flush()
             assert self._client.stdout.readline() == "done\n"
             return said.read_text(encoding="utf-8")
+
+    def device(self, place: str, key: str | Path, known_hosts: str | Path) -> Device:
+        """A place's device for an inventory; it is of this machine's target."""
+        return Device(
+            name="desk", transport="ssh", source="labgrid", coordinator=self.address, place=place,
+            target=host_target().name, key=Path(key), known_hosts=Path(known_hosts),
+        )  # fmt: skip
 
     def holder(self, place: str) -> str:
         """Who has ``place``; empty for nobody."""

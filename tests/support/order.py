@@ -14,10 +14,10 @@ FIRST = (
 )  # fmt: skip
 """Files that take longest; those that wait for builds come after those that do not. The first two are unit tests."""
 
-LAST = ("test_selective", "test_windows_device", "test_virtual_machines[phone-armv7]", "test_toolchain_everywhere")
+LAST = ("test_selective", "test_windows_device", "test_virtual_machines[phone-armv7]", "test_toolchain")
 """Files, or one parameter's tests of a file, that wait for builds that no other test needs."""
 
-APART = ("test_toolchain_everywhere",)
+APART = ("test_toolchain",)
 """Files whose tests share nothing: each goes to whichever worker is free."""
 
 BY_PARAMETER = ("test_virtual_machines",)

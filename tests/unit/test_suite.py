@@ -209,15 +209,11 @@ def whole(tree: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str
             return start(argv, **options)
         report, code = "", 0
         for file in (file for file in ALL if file in argv):  # one that is named runs, whatever is ignored
-            text = (tree / file).read_text(encoding="utf-8")
-            for name, said in re.findall(r"def (test_\w+)\(\): (.+)", text):
-                code = 2 if "KeyboardInterrupt" in said else 1 if said == "assert 0" else code
-                if code < 2:
-                    result = "<failure/>" if said == "assert 0" else "<skipped/>" if "mark.skip" in text else ""
-                    classname = file.removesuffix(".py").replace("/", ".")
-                    report += f'<testcase classname="{classname}" name="{name}">{result}</testcase>'
-            if "__file__" in text:
-                (tree / file).write_text(text + "#", encoding="utf-8")
+            classname = file.removesuffix(".py").replace("/", ".")
+            for name, said in re.findall(r"def (test_\w+)\(\): (.+)", (tree / file).read_text(encoding="utf-8")):
+                code |= said == "assert 0"
+                result = "<failure/>" if said == "assert 0" else ""
+                report += f'<testcase classname="{classname}" name="{name}">{result}</testcase>'
         write_atomic(times.report(runner.REST), f"<testsuites><testsuite>{report}</testsuite></testsuites>")
         return SimpleNamespace(returncode=code)
 
