@@ -81,7 +81,7 @@ ELSEWHERE = (
     ("devices.md", "./inv deploy --device cpu:", "tests/integration/test_emulated_devices.py"),
     ("devices.md", "./inv deploy --device wine", "tests/integration/test_emulated_devices.py"),
     ("devices.md", "adb connect", "it takes adb; tests/integration/test_virtual_phone.py"),
-    ("*", "./inv self.agree", "hours on all CPUs; tests/integration/test_lean_halves.py and test_sound_programs.py"),
+    ("*", "./inv self.agree", "hours on all CPUs; tests/integration/test_lean_layers.py and test_sound_programs.py"),
     ("*", "./inv self.bench", "hours, and it writes tracked figures; tests/unit/test_nets.py"),
     ("*", "./inv build", "tests/integration/test_build.py"),
     ("*", "./inv deploy", f"{DEVICE}; tests/integration/test_deploy_local.py"),

@@ -12,6 +12,7 @@ import json
 import logging
 import sys
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -43,7 +44,7 @@ ARM, X86 = "linux-arm64", "linux-x86_64"
 A53, A76, MAX, ANDROID = (ARM, "cortex-a53"), (ARM, "cortex-a76"), (ARM, "max"), ("android-arm64", "cortex-a76")
 ARMV7, ARMV6 = ("linux-armv7", "cortex-a7"), ("linux-armv6", "arm1176")
 VNNI, AVX2 = (X86, "-avx512vnni"), (X86, "-avx512f")
-ROWS: dict[str, tuple[str, dict[str, Any], dict[str, str | int], tuple[tuple[str, str], ...]]] = {
+ROWS: dict[str, tuple[str, Mapping[str, Any], Mapping[str, object], tuple[tuple[str, str], ...]]] = {
     "llama-fp32": ("llama3_2", {}, {}, (AVX2, A53, ARMV6)),
     "llama-int4-bytes": ("llama3_2", BYTES, INT4 | EMBED4, (VNNI, MAX, ARMV7)),
     "llama-window": ("llama3_2", {"local_global_attention": [64, 0]}, INT4 | EMBED8, (A76,)),
