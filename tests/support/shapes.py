@@ -44,7 +44,7 @@ ARM, X86 = "linux-arm64", "linux-x86_64"
 A53, A76, MAX, ANDROID = (ARM, "cortex-a53"), (ARM, "cortex-a76"), (ARM, "max"), ("android-arm64", "cortex-a76")
 ARMV7, ARMV6 = ("linux-armv7", "cortex-a7"), ("linux-armv6", "arm1176")
 VNNI, AVX2 = (X86, "-avx512vnni"), (X86, "-avx512f")
-ROWS: dict[str, tuple[str, Mapping[str, Any], Mapping[str, object], tuple[tuple[str, str], ...]]] = {
+ROWS: dict[str, tuple[str, Mapping[str, Any], Mapping[str, Any], tuple[tuple[str, str], ...]]] = {
     "llama-fp32": ("llama3_2", {}, {}, (AVX2, A53, ARMV6)),
     "llama-int4-bytes": ("llama3_2", BYTES, INT4 | EMBED4, (VNNI, MAX, ARMV7)),
     "llama-window": ("llama3_2", {"local_global_attention": [64, 0]}, INT4 | EMBED8, (A76,)),
@@ -60,7 +60,7 @@ PROMPTS, COUNT, CONTEXT, TOKENS = (1, 7, 33), 64, 128, 64
 """Tokens of the prompts and of the answer, those that a program holds, and those that there are."""
 
 
-def _export(family: str, model: dict[str, Any], quantization: dict[str, Any], folder: Path) -> Path:
+def _export(family: str, model: Mapping[str, Any], quantization: Mapping[str, Any], folder: Path) -> Path:
     # Upstream's module imports it to download models, which it does not do here.
     sys.modules.setdefault("huggingface_hub", SimpleNamespace(snapshot_download=None))  # type: ignore[arg-type]
     from executorch.examples.models.llama.export_llama_lib import export_llama
