@@ -27,7 +27,6 @@ DEFAULTS = {
     "timeout": "",
     "wait": "",
     "retries": "",
-    "pin_governor": "",
     "cpu_affinity": "",
     "cooldown": "",
     "sources": "",

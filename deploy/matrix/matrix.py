@@ -33,9 +33,8 @@ from deploy.matrix import baseline as matrix_baseline
 from deploy.matrix import pages
 from deploy.matrix import report as matrix_report
 from deploy.matrix.model import PATIENCE, CellResult, Change, Impossible, Matrix, exact, load_matrix
-from deploy.matrix.plan import Cell, Exportable, Plan, Selection, Shard, plan
+from deploy.matrix.plan import Cell, Exportable, Plan, Selection, Shard, parse, plan
 from deploy.matrix.run import JOURNAL, Build, Export, Filling, Language
-from deploy.matrix.words import parse
 from deploy.run.result import now
 from deploy.run.settings import DEFAULT, Settings
 

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from core.paths import ROOT
+from models.text import source
 from models.text.tokenizer import Tokenizer
 from models.users import packages
 from tests.conftest import Inv
@@ -236,3 +237,16 @@ def test_each_family_computes_what_transformers_computes() -> None:
     for name, far, unknown, lacks in found:
         assert float(far) < 1e-4, name
         assert (unknown, lacks) == ("0", "0"), name
+
+
+@pytest.mark.long  # the other tests here have one shape, one scheme and two processors
+def test_each_shape_and_scheme_answers_as_upstreams_runtime(tmp_path: Path) -> None:
+    """Programs by upstream's exporter: prompts of several lengths, 64 tokens after each, processors of each kind."""
+    result, log = tmp_path / "result", tmp_path / "log"
+    with log.open("wb") as kept, source.child("tests.support.shapes", str(tmp_path), str(result), log=kept) as one:
+        one.communicate()
+    assert one.returncode == 0, log.read_text()[-2000:]
+    *found, (*_, outside) = [line.split() for line in result.read_text().splitlines()]
+    assert int(outside) > 0, "other weights are seen"
+    assert len(found) == 78
+    assert [line for line in found if line[4:] != ["64", "0"]] == []

@@ -15,7 +15,7 @@ FIRST = (
 """Files that take longest; those that wait for builds come after those that do not. The first two are unit tests."""
 
 LAST = ("test_selective", "test_windows_device", "test_virtual_machines[phone-armv7]", "test_toolchain_everywhere")
-"""Files, or one parameter's tests of a file, whose builds are the last that verify.suite.ahead begins."""
+"""Files, or one parameter's tests of a file, that wait for builds that no other test needs."""
 
 APART = ("test_toolchain_everywhere",)
 """Files whose tests share nothing: each goes to whichever worker is free."""

@@ -13,8 +13,7 @@ import pytest
 from core.errors import ConfigError, DeviceBusyError, UnreachableError, UsageError
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import CPU, FILE, VARIABLE, Device, get_device, load_devices, user_file
-from deploy.lab.address import Service, located
-from deploy.lab.labgrid import PLACE, TOKEN, candidates
+from deploy.lab.labgrid import PLACE, TOKEN, Service, candidates, located
 from deploy.run import execute
 from deploy.transport.ssh.config import Address, configured
 from deploy.transport.ssh.spelled import Spelled, spelled

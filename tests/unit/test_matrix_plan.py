@@ -16,8 +16,7 @@ from deploy.matrix import matrix as room
 from deploy.matrix import report as matrix_report
 from deploy.matrix.matrix import MatrixRequest, planned
 from deploy.matrix.model import Change, Matrix
-from deploy.matrix.plan import Exportable, Plan, Selection, Shard, plan
-from deploy.matrix.words import Words, parse
+from deploy.matrix.plan import Exportable, Plan, Selection, Shard, Words, parse, plan
 from tests.conftest import Inv
 from tests.support.matrices import matrix, passed, problem
 from toolchains.targets import get_target

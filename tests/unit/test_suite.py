@@ -20,7 +20,7 @@ from core.errors import HostError, UsageError
 from core.files import write_atomic
 from core.paths import ROOT
 from verify import rooms
-from verify.suite import ahead, choosing, passed, runner, times
+from verify.suite import choosing, passed, runner, shared, times
 from verify.suite.runner import REST, UNITS
 
 STEMS = {file.stem for file in (ROOT / "tests").glob("*/test_*.py")}
@@ -54,8 +54,7 @@ def folder(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A step that is a real pytest run of three tests, in a folder of their own."""
     for name in ("ensure", "ensure_test", "ensure_export"):
         monkeypatch.setattr(environment, name, lambda *_: None)
-    monkeypatch.setattr(ahead, "begun", lambda **_: contextlib.nullcontext())
-    monkeypatch.setattr(ahead, "kept", contextlib.nullcontext)
+    monkeypatch.setattr(shared, "kept", contextlib.nullcontext)
     own = tmp_path / "own"
     own.mkdir()
     (own / "pytest.ini").write_text("[pytest]\nmarkers = long\n")
@@ -192,9 +191,8 @@ def whole(tree: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str
     """Runs the suite of `tree`; gives the files that ran."""
     for name in ("ensure", "ensure_test", "ensure_export"):
         monkeypatch.setattr(environment, name, lambda *_: None)
-    monkeypatch.setattr(ahead, "begun", lambda **_: contextlib.nullcontext())
     monkeypatch.setattr(choosing, "WAYS", ALL)
-    monkeypatch.setattr(ahead, "kept", contextlib.nullcontext)
+    monkeypatch.setattr(shared, "kept", contextlib.nullcontext)
     monkeypatch.setenv("SLIPWAY_DIST", str(tree / "dist"))
     monkeypatch.setattr(runner, "ROOT", tree)
 

@@ -159,20 +159,17 @@ struct Windows {
   }
 };
 
-// The mean of each window: with the padding's pixels, or without them; or its sum divided by `divisor`.
+// The sum of each window over how many pixels it counts as; 0 for a window without any.
+template <typename Count>
 Status average(const TensorView& in, const std::vector<Span>& rows, const std::vector<Span>& columns,
-               bool count_padding, std::optional<std::int64_t> divisor, TensorView& out) {
+               TensorView& out, Count count_of) {
   const std::int64_t width = in.sizes[in.rank - 1U];
   return in_floats(out.dtype, [&](auto zero) {
     using T = decltype(zero);
     pool<T>(in, out, rows, columns, [&](const T* plane, const Span& row, const Span& column, std::size_t) {
-      if (row.first >= row.last || column.first >= column.last) {
-        return T(0);
-      }
-      const std::int64_t count = divisor         ? *divisor
-                                 : count_padding ? row.all * column.all
-                                                 : row.count() * column.count();
-      return sum_of(plane, width, row, column) / static_cast<T>(count);
+      return row.first >= row.last || column.first >= column.last
+                 ? T(0)
+                 : sum_of(plane, width, row, column) / static_cast<T>(count_of(row, column));
     });
     return Status();
   });
@@ -187,8 +184,12 @@ Status avg_pool(const TensorView& in, const std::vector<std::int64_t>& kernel_si
   if (!done.ok() || (divisor && *divisor == 0)) {
     return done.ok() ? cannot(in) : done;
   }
-  // Images without pixels can be any many.
-  return out.count() == 0 ? Status() : average(in, found.rows, found.columns, count_padding, divisor, out);
+  if (out.count() == 0) {
+    return {};  // images without pixels can be any many
+  }
+  return average(in, found.rows, found.columns, out, [=](const Span& row, const Span& column) {
+    return divisor ? *divisor : count_padding ? row.all * column.all : row.count() * column.count();
+  });
 }
 
 Status adaptive_avg_pool(const TensorView& in, const std::vector<std::int64_t>& output_size,
@@ -202,7 +203,8 @@ Status adaptive_avg_pool(const TensorView& in, const std::vector<std::int64_t>& 
   }
   return in.count() == 0 ? cannot(in)
                          : average(in, even_spans(in.sizes[in.rank - 2U], output_size[0]),
-                                   even_spans(in.sizes[in.rank - 1U], output_size[1]), true, {}, out);
+                                   even_spans(in.sizes[in.rank - 1U], output_size[1]), out,
+                                   [](const Span& row, const Span& column) { return row.all * column.all; });
 }
 
 Status max_pool(const TensorView& in, const std::vector<std::int64_t>& kernel_size,
