@@ -115,9 +115,13 @@ def compare(request: requests.Compare) -> None:
 
 @task(requests.Inspect)
 def inspect(request: requests.Inspect) -> None:
+    if request.values:
+        from commands import inspect_values
+
+        return inspect_values.run(request)
     from commands import inspect as command
 
-    command.run(request)
+    return command.run(request)
 
 
 @task(requests.Clean)

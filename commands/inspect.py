@@ -19,7 +19,7 @@ from core.formats.program import DESCRIPTION, load_program
 from core.paths import programs_dir, results_dir
 from core.strict_json import JsonError, parse_json
 from deploy.run.result import Result
-from deploy.run.runner import ETDUMP
+from deploy.run.runner import ETDUMP, VALUES
 from models.inspection import dump
 from models.inspection.dump import Execution, parts
 from models.inspection.origins import Origin
@@ -37,6 +37,8 @@ class Source:
     record: Path | None = None
     program: Path | None = None
     """The ``.pte``, if the one that ran is at hand."""
+    values: Path | None = None
+    """The tensors that the ETDump names."""
 
     @property
     def name(self) -> str:
@@ -172,7 +174,12 @@ def rows(
 
 def matches(row: Row, patterns: Sequence[str]) -> bool:
     """Whether a word of the row contains one of the patterns, or matches one with ``*``; upper case is lower case."""
-    words = [word.lower() for word in row.words]
+    return contains(row.words, patterns)
+
+
+def contains(texts: Sequence[str], patterns: Sequence[str]) -> bool:
+    """The same for any words."""
+    words = [word.lower() for word in texts]
     return not patterns or any(
         fnmatch.fnmatchcase(word, pattern.lower() if "*" in pattern else f"*{_plain(pattern.lower())}*")
         for pattern in patterns
@@ -315,7 +322,7 @@ def _of_result(path: Path, record: Path | None) -> Source:
         raise ConfigError(
             f"{shown(path)} is not the result of a run.", str(error)[:300], "./inv deploy --etdump"
         ) from error
-    again = _deploy(result)
+    again = deploy_again(result)
     if result.bundle.engine == "onnxruntime":
         raise NotSupportedError(
             f"{path.stem} has no ETDump.",
@@ -336,7 +343,8 @@ def _of_result(path: Path, record: Path | None) -> Source:
     own = programs_dir() / result.program.name / _RECORD
     if record is None and own.is_file():
         record = own
-    return Source(latest / kept, result, record, _beside(record, result.program.sha256))
+    values = next((latest / name for name in result.files if Path(name).name == VALUES), None)
+    return Source(latest / kept, result, record, _beside(record, result.program.sha256), values)
 
 
 def _beside(record: Path | None, sha256: str) -> Path | None:
@@ -362,7 +370,7 @@ def _beside(record: Path | None, sha256: str) -> Path | None:
     return file if file.is_file() and sha256_file(file) == program.sha256 else None
 
 
-def _deploy(result: Result) -> str:
+def deploy_again(result: Result) -> str:
     """The command that makes this result again, with an ETDump."""
     program = result.program
     what = ["--model", program.model, "--scheme", program.scheme] if program.model else ["--model", program.file]

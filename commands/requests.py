@@ -251,7 +251,7 @@ class Deploy(Limited, Sampled):
         "also bring back an ETDump (run.etdp) for ./inv inspect and upstream's Inspector", False, group=HOW
     )
     values: bool = option(
-        "also bring back what each operator gave (run.values), which upstream's Inspector reads; one execution",
+        "also bring back what each operator gave (run.values), for ./inv inspect --values; one execution",
         False, group=HOW,
     )  # fmt: skip
 
@@ -382,7 +382,8 @@ class Inspect(Reported):
     """Show where the time of a run went: each operator with its times, module, source line and kernel.
 
     Reads what ./inv deploy --etdump left (engines executorch and lean), through upstream's Inspector. Warm-up
-    executions are apart from timed ones. docs/compare.md explains the columns.
+    executions are apart from timed ones. With --values it shows how far each operator's results are from PyTorch's,
+    and names the first one beyond the tolerance. docs/compare.md explains the columns.
 
     Example: ./inv inspect local-mlp-fp32-lean --only conv
     """
@@ -396,6 +397,7 @@ class Inspect(Reported):
         "only operators with one of these words in name, module, line or kernel, as 'conv* layers.0 portable'"
     )
     etrecord: str = option("the program's ETRecord (default: the one of dist/programs)")
+    values: bool = option("compare what each operator gave with PyTorch's (of a deploy with --values)", False)
 
 
 class Clean(Reported):
