@@ -48,7 +48,7 @@ FILES = conditions.Files(marker="k", most=1000)
 
 READERS: dict[str, tuple[str, Callable[[str], object]]] = {
     "probe": (PROBE, parse),
-    "conditions": (RUN, lambda text: conditions.conditions(text, "performance", "0", 0.0)),
+    "conditions": (RUN, lambda text: conditions.conditions(text, "0", 0.0)),
     "small files": (RUN, lambda text: FILES.brought(text.encode(errors="replace"))),
     "store": (STORE, lambda text: gc.parse(text.splitlines())),
     "adb devices": (DEVICES, parse_devices),
