@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from hypothesis import strategies as st
 
-from verify.operators.draws import SIZES, Call, Draw, Maker, shape, tensor
+from verify.operators.draws import SIZES, Call, Draw, Maker, of_one, shape, tensor
 
 importlib.import_module("executorch.kernels.quantized")
 importlib.import_module("executorch.exir.passes._quant_patterns_and_replacements")
@@ -88,28 +89,14 @@ def _max_pool_backward(draw: Draw) -> Call:
     )
 
 
-def _adaptive(draw: Draw) -> Call:
-    size = [draw(SIZES), draw(SIZES)]
-    return lambda x: aten._adaptive_avg_pool2d.default(x, size), (_image(draw, 2),)
+def _to_size(op: Any, sizes: st.SearchStrategy[int], last: Callable[[Draw], tuple[Any, ...]]) -> Maker:
+    """An image as another size; ``last`` draws what the operator takes behind the size."""
 
+    def make(draw: Draw) -> Call:
+        size, after = [draw(sizes), draw(sizes)], last(draw)
+        return lambda x: op(x, size, *after), (_image(draw, 2),)
 
-def _sizes(draw: Draw) -> list[int]:
-    return [draw(st.integers(2, 14)), draw(st.integers(2, 14))]
-
-
-def _nearest(draw: Draw) -> Call:
-    size = _sizes(draw)
-    return lambda x: aten.upsample_nearest2d.vec(x, size, None), (_image(draw, 2),)
-
-
-def _bilinear(draw: Draw) -> Call:
-    size, corners = _sizes(draw), draw(st.booleans())
-    return lambda x: aten.upsample_bilinear2d.vec(x, size, corners, None), (_image(draw, 2),)
-
-
-def _smooth(draw: Draw) -> Call:
-    size, corners = _sizes(draw), draw(st.booleans())
-    return lambda x: aten._upsample_bilinear2d_aa.default(x, size, corners, None, None), (_image(draw, 2),)
+    return make
 
 
 def _grid(draw: Draw) -> Call:
@@ -129,15 +116,11 @@ def _scales(draw: Draw, *sizes: int) -> torch.Tensor:
 
 
 _SCALE, _ZERO, _RANGE = 0.0625, 3, (-128, 127)
+_LARGER = st.integers(2, 14)
 
 
-def _quantize(draw: Draw) -> Call:
-    x = tensor(draw, shape(draw), torch.float32, -10, 10)
-    return lambda x: quantized.quantize_per_tensor.default(x, _SCALE, _ZERO, *_RANGE, torch.int8), (x,)
-
-
-def _dequantize(draw: Draw) -> Call:
-    return lambda x: quantized.dequantize_per_tensor.default(x, _SCALE, _ZERO, *_RANGE, torch.int8), (_codes(draw),)
+def _coded(draw: Draw, x: torch.Tensor) -> tuple[Any, ...]:
+    return _SCALE, _ZERO, *_RANGE, torch.int8
 
 
 def _by_tensors(op: Any, *, coded: bool) -> Maker:
@@ -175,11 +158,6 @@ def _per_token(op: Any, *last: Any, coded: bool) -> Maker:
     return make
 
 
-def _choose(draw: Draw) -> Call:
-    x = tensor(draw, shape(draw), torch.float32, -7, 5)
-    return lambda x: quantized.choose_qparams.tensor(x, -128, 127, 1e-6, torch.int8), (x,)
-
-
 def _choose_per_token(draw: Draw) -> Call:
     x = tensor(draw, (draw(SIZES), draw(st.integers(2, 40))), torch.float32, -7, 5)
     return lambda x: quantized.choose_qparams_per_token_asymmetric.default(x, torch.int8), (x,)
@@ -206,13 +184,21 @@ MAKERS: dict[str, Maker] = {
     "aten::avg_pool2d.out": _pool(aten.avg_pool2d.default, dilated=False),
     "aten::max_pool2d_with_indices.out": _pool(aten.max_pool2d_with_indices.default, dilated=True),
     "aten::max_pool2d_with_indices_backward.grad_input": _max_pool_backward,
-    "aten::_adaptive_avg_pool2d.out": _adaptive,
-    "aten::upsample_nearest2d.vec_out": _nearest,
-    "aten::upsample_bilinear2d.vec_out": _bilinear,
-    "aten::_upsample_bilinear2d_aa.out": _smooth,
+    "aten::_adaptive_avg_pool2d.out": _to_size(aten._adaptive_avg_pool2d.default, SIZES, lambda draw: ()),
+    "aten::upsample_nearest2d.vec_out": _to_size(aten.upsample_nearest2d.vec, _LARGER, lambda draw: (None,)),
+    "aten::upsample_bilinear2d.vec_out": _to_size(
+        aten.upsample_bilinear2d.vec, _LARGER, lambda draw: (draw(st.booleans()), None)
+    ),
+    "aten::_upsample_bilinear2d_aa.out": _to_size(
+        aten._upsample_bilinear2d_aa.default, _LARGER, lambda draw: (draw(st.booleans()), None, None)
+    ),
     "aten::grid_sampler_2d.out": _grid,
-    "quantized_decomposed::quantize_per_tensor.out": _quantize,
-    "quantized_decomposed::dequantize_per_tensor.out": _dequantize,
+    "quantized_decomposed::quantize_per_tensor.out": of_one(
+        quantized.quantize_per_tensor.default, _coded, (torch.float32,), edges=(-10, 10)
+    ),
+    "quantized_decomposed::dequantize_per_tensor.out": of_one(
+        quantized.dequantize_per_tensor.default, _coded, (torch.int8,), edges=_RANGE
+    ),
     "quantized_decomposed::quantize_per_tensor.Tensor_out": _by_tensors(
         quantized.quantize_per_tensor.tensor, coded=False
     ),
@@ -227,7 +213,9 @@ MAKERS: dict[str, Maker] = {
     "quantized_decomposed::dequantize_per_token.out": _per_token(
         quantized.dequantize_per_token.default, torch.float32, coded=True
     ),
-    "quantized_decomposed::choose_qparams.Tensor_out": _choose,
+    "quantized_decomposed::choose_qparams.Tensor_out": of_one(
+        quantized.choose_qparams.tensor, lambda draw, x: (*_RANGE, 1e-6, torch.int8), (torch.float32,), edges=(-7, 5)
+    ),
     "quantized_decomposed::choose_qparams_per_token_asymmetric.out": _choose_per_token,
     "quantized_decomposed::embedding_byte.out": _embedding(quantized.embedding_byte.default, 8),
     "quantized_decomposed::embedding_byte.dtype_out": _embedding(
