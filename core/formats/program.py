@@ -21,8 +21,8 @@ from core.strict_json import parse_json
 DESCRIPTION = "program.json"
 
 Format = Literal["pte", "onnx"]
-FORMATS: dict[str, Format] = {".pte": "pte", ".onnx": "onnx"}
-"""What a program file is, by its suffix."""
+FORMATS: dict[str, Format] = {".pte": "pte", ".onnx": "onnx", ".ort": "onnx"}
+"""What a program file is, by its suffix; ``.ort`` is ``.onnx`` made ready by ONNX Runtime's own converter."""
 ENGINES: dict[str, Format] = {"executorch": "pte", "lean": "pte", "onnxruntime": "onnx"}
 """The format that each engine reads."""
 BY_ONNX = "export it with --format onnx, deploy it with --engine onnxruntime"

@@ -237,7 +237,7 @@ def require_program(path: Path) -> None:
 
 
 def load_job(path: Path, program: Program | None = None, settings: Settings = DEFAULT) -> Job:
-    """The job for ``path``: an export's folder, or any ``.pte`` or ``.onnx`` file.
+    """The job for ``path``: an export's folder, or any ``.pte``, ``.onnx`` or ``.ort`` file.
 
     Args:
         program: the folder's description, if it has been read already.

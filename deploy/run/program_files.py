@@ -113,7 +113,7 @@ def check_whole(path: Path) -> None:
     """Refuse a truncated program, or a file that is not a program; of others than ``.pte`` the runner says it later.
 
     Args:
-        path: a ``.pte`` or ``.onnx`` file, a folder of ``./inv export``, or its description.
+        path: a ``.pte``, ``.onnx`` or ``.ort`` file, a folder of ``./inv export``, or its description.
 
     Raises:
         ProgramError: the file is empty, ends before its header says so, or begins as no program does.

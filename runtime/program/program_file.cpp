@@ -45,9 +45,6 @@ std::string guess(const std::uint8_t* data, std::size_t size) {
   if (size >= kMagic && starts_with(data + kIdentifier, size - kIdentifier, "FT01")) {
     return "it is a .ptd file of weights, which goes to --data_path";
   }
-  if (size >= kMagic && starts_with(data + kIdentifier, size - kIdentifier, "ORTM")) {
-    return "it is of ONNX Runtime's own format (.ort): give the .onnx that it was made of";
-  }
   if (size >= kMagic && starts_with(data + kIdentifier, size - kIdentifier, "BP")) {
     return "it is a bundled program (.bpte): export the program alone";
   }

@@ -348,7 +348,7 @@ std::string help_text() {
   pte_runner --roofline                                what this processor can do at most
 
 Flags are --flag=value or --flag value.
-  --model_path FILE       the program: .pte, or .onnx for the engine onnxruntime
+  --model_path FILE       the program: .pte, or .onnx and .ort for the engine onnxruntime
   --data_path FILE        weights stored apart from it (.ptd)
   --method_name NAME      the method to run (default: forward)
   --also_load A,B         methods that are made ready besides, as an application that uses several does

@@ -96,7 +96,8 @@ def test_more_planned_memory_than_there_is_is_refused_before_it_is_asked_for(lea
         assert f"what forward has planned: it takes {planned} bytes" in error["message"]
         assert "this device leaves" in error["message"]
     limited = run(lean_runner, _written(tmp_path / "some.pte", planned=3 << 30), limit=2 << 30)
-    assert (limited.returncode, json.loads(limited.stdout)["error"]["kind"]) == (9, "memory")
+    assert limited.returncode == 9
+    assert "ulimit -v leaves" in json.loads(limited.stdout)["error"]["message"]
 
 
 def test_a_large_output_named_many_times_is_refused_before_it_is_copied(lean_runner: Path, tmp_path: Path) -> None:

@@ -188,6 +188,37 @@ def test_a_profile_counts_every_timed_execution_and_no_warm_up(host: Runner, mod
     assert any(event.get("cat") == "Node" for event in json.loads(file.read_text(encoding="utf-8")))
 
 
+def test_ort_models_run_on_xnnpack_too(host: Runner, model: Path, tmp_path: Path) -> None:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.optimized_model_filepath = str(tmp_path / "small.ort")
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    file = tmp_path / "small.ort"
+    described = host(f"--model_path={file}", "--describe")
+    assert described.said["program"]["opsets"]["ai.onnx"] == 17
+    assert described.said["methods"][0]["inputs"] == [
+        {
+            "dtype": "float32",
+            "shape": [1, 3, 8, 8],
+            "kind": "tensor",
+            "dynamism": "static",
+            "ranges": [[1, 1], [3, 3], [8, 8], [8, 8]],
+        }
+    ]
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    both = [host(f"--model_path={path}", "--cpu_threads=1", TMPDIR=str(scratch)) for path in (file, model)]
+    assert [outcome.code for outcome in both] == [0, 0]
+    assert "Conv" in operators(both[0], "XnnpackExecutionProvider")
+    assert both[0].said["outputs"][0]["sha256"] == both[1].said["outputs"][0]["sha256"]
+    assert list(scratch.iterdir()) == []
+    file.write_bytes(file.read_bytes()[:-1000])
+    assert host(f"--model_path={file}").said["error"]["kind"] == "file"
+
+
 def test_the_bundle_keeps_its_loader_for_devices_that_need_it(host: Runner, model: Path) -> None:
     """Whatever the device's C library is, the bundle's own serves; this machine's may be older or newer."""
     outcome = host(f"--model_path={model}", "--cpu_threads=1", SLIPWAY_GLIBC="bundle")
@@ -220,8 +251,8 @@ def test_what_the_provider_refuses_runs_on_the_other_one_that_is_advised(host: R
     import onnx
 
     changed, file = onnx.load(model), model.with_name("both.onnx")
-    convolved = changed.graph.node[0].output[0]
-    changed.graph.output.append(onnx.helper.make_tensor_value_info(convolved, 1, [1, 8, 8, 8]))
+    convolution = changed.graph.node[0].output[0]
+    changed.graph.output.append(onnx.helper.make_tensor_value_info(convolution, 1, [1, 8, 8, 8]))
     onnx.save(changed, file)
     codes = [host(f"--model_path={file}", word).code for word in ("--provider=cpu", "--provider=xnnpack")]
     refused = host(f"--model_path={file}", "--trust_provider")

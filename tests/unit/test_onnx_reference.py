@@ -148,7 +148,7 @@ def test_the_advice_of_the_other_end_is_passed_on(tmp_path: Path, names: tuple[s
 
 
 def test_engines_read_their_format_and_take_their_flags() -> None:
-    for name, engine in (("a.onnx", "onnxruntime"), ("a.pte", "executorch"), ("a.pte", "")):
+    for name, engine in (("a.onnx", "onnxruntime"), ("a.ort", "onnxruntime"), ("a.pte", "executorch"), ("a.pte", "")):
         check_engine(Path(name), engine)
     with pytest.raises(UsageError, match=r"executorch reads .pte files, and a.ONNX is an .onnx") as wrong:
         check_engine(Path("a.ONNX"), "executorch")
@@ -173,7 +173,7 @@ def model(tmp_path: Path) -> Path:
 
 def test_the_run_folder_keeps_the_suffix_and_takes_weights_and_references_along(model: Path, tmp_path: Path) -> None:
     assert list(load_job(model).files) == ["model.onnx"]
-    for name, stored in (("a.PTE", "model.pte"), ("a.bin", "model.pte")):
+    for name, stored in (("a.ort", "model.ort"), ("a.PTE", "model.pte"), ("a.bin", "model.pte")):
         (tmp_path / name).write_bytes(b"x")
         assert list(load_job(tmp_path / name).files) == [stored]
     (tmp_path / "some.weights").write_bytes(b"12345")

@@ -66,6 +66,10 @@ struct Graph {
   std::int64_t opset(const std::string& domain) const;
 };
 
+// Whether the file is of ONNX Runtime's own format (.ort), whatever its name: it carries the identifier
+// "ORTM".
+bool is_ort(const std::string& path);
+
 // Reads an .onnx file from end to end. kFile when it is none, or damaged.
 Result<Graph> read_model(const std::string& path);
 

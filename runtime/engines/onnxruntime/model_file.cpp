@@ -440,10 +440,6 @@ bool OnnxParser::model(Bytes message) {
 }  // namespace
 
 Result<Graph> read_onnx(const std::uint8_t* data, std::size_t size, const std::string& path) {
-  if (size >= 8 && std::memcmp(data + 4, "ORTM", 4) == 0) {
-    return Status(Code::kFile, path + " is of ONNX Runtime's own format (.ort), not an ONNX model.",
-                  "give the .onnx that it was made of", {path});
-  }
   OnnxParser parser;
   const bool whole = parser.model({data, size});
   Graph& graph = parser.graph;
@@ -463,6 +459,11 @@ Result<Graph> read_onnx(const std::uint8_t* data, std::size_t size, const std::s
                          graph.data_files.end());
   propagate_constants(&graph);
   return std::move(graph);
+}
+
+bool is_ort(const std::string& path) {
+  const Result<MappedFile> file = MappedFile::open(path);
+  return file.ok() && file.value().size() >= 8 && std::memcmp(file.value().data() + 4, "ORTM", 4) == 0;
 }
 
 Result<Graph> read_model(const std::string& path) {

@@ -123,12 +123,17 @@ Result<std::string> read_all(int descriptor) {
 
 using onnx::contained;
 
-// With one thread: most sessions compute nothing.
-Ort::SessionOptions plain_options() {
+// With one thread: most sessions compute nothing. `ort`: of a model in ONNX Runtime's own format.
+Ort::SessionOptions plain_options(bool ort) {
   Ort::SessionOptions options;
   options.SetIntraOpNumThreads(1);
-  options.AddConfigEntry(kOrtSessionOptionsConfigLoadModelFormat, "ONNX");
+  options.AddConfigEntry(kOrtSessionOptionsConfigLoadModelFormat, ort ? "ORT" : "ONNX");
   return options;
+}
+
+Status no_folder() {
+  return {Code::kOutput, "ONNX Runtime needs a folder to write to, and there is none.",
+          "set TMPDIR to a folder that can be written to"};
 }
 
 class OnnxRuntimeEngine : public Engine {
@@ -172,8 +177,10 @@ class OnnxRuntimeEngine : public Engine {
   unsigned ort_threads() const {
     return options_.ort_threads != 0 ? options_.ort_threads : xnnpack() ? 1 : threads_;
   }
-  Ort::SessionOptions session_options(const Scratch& profile_folder) const;
-  std::unique_ptr<Ort::Session> make_session(const std::string& path, const Scratch& profile_folder) const;
+  Ort::SessionOptions session_options(bool ort, const Scratch& profile_folder) const;
+  std::unique_ptr<Ort::Session> make_session(const std::string& path, bool ort,
+                                             const Scratch& profile_folder) const;
+  Result<std::string> readable(const std::string& path, const Scratch& folder) const;
   Status load_session(const LoadOptions& options);
   Status give_inputs(const std::vector<Tensor>& inputs);
   Status run_session();
@@ -186,6 +193,7 @@ class OnnxRuntimeEngine : public Engine {
   std::vector<std::string> kept_;  // why the provider has nothing of the model
   onnx::NamedSizes fixed_;         // for the session
   bool profile_wanted_ = false;
+  bool unfolded_ = false;
   int profile_file_ = -1;
   std::string profile_text_;
   unsigned executions_ = 0;
@@ -227,7 +235,7 @@ Status OnnxRuntimeEngine::configure(const EngineOptions& options) {
   std::fflush(stderr);
   ::dup2(nothing, STDERR_FILENO);
   const Status status = contained(Code::kExecution, [&]() -> Status {
-    const Ort::Session session(env_, kModel, sizeof(kModel) - 1, plain_options());
+    const Ort::Session session(env_, kModel, sizeof(kModel) - 1, plain_options(false));
     return {};
   });
   ::dup2(errors, STDERR_FILENO);
@@ -246,7 +254,10 @@ std::vector<std::pair<std::string, std::string>> OnnxRuntimeEngine::settings() c
 Result<ProgramInfo> OnnxRuntimeEngine::describe(const std::string& model_path) {
   ProgramInfo info;
   const Status status = contained(Code::kFile, [&]() -> Status {
-    const Result<onnx::Graph> graph = onnx::read_model(model_path);
+    const Scratch folder;
+    const Result<std::string> path = readable(model_path, folder);
+    SLIPWAY_RETURN_IF_ERROR(path);
+    const Result<onnx::Graph> graph = onnx::read_model(path.value());
     SLIPWAY_RETURN_IF_ERROR(graph);
     const Result<MappedFile> file = MappedFile::open(model_path);
     SLIPWAY_RETURN_IF_ERROR(file);
@@ -261,7 +272,7 @@ Result<ProgramInfo> OnnxRuntimeEngine::describe(const std::string& model_path) {
 // optimized.
 Status OnnxRuntimeEngine::examine(const std::string& model_path, std::vector<std::string>* missing) {
   const Status status = contained(Code::kFile, [&]() -> Status {
-    Ort::SessionOptions options = plain_options();
+    Ort::SessionOptions options = plain_options(onnx::is_ort(model_path));
     options.SetGraphOptimizationLevel(ORT_DISABLE_ALL);
     const Ort::Session session(env_, model_path.c_str(), options);
     return {};
@@ -275,8 +286,8 @@ Status OnnxRuntimeEngine::examine(const std::string& model_path, std::vector<std
 
 // The provider's documentation recommends just this: its own pool as large as there are cores, ONNX Runtime's
 // of one thread and without spinning, so that the two do not contend.
-Ort::SessionOptions OnnxRuntimeEngine::session_options(const Scratch& profile_folder) const {
-  Ort::SessionOptions options = plain_options();
+Ort::SessionOptions OnnxRuntimeEngine::session_options(bool ort, const Scratch& profile_folder) const {
+  Ort::SessionOptions options = plain_options(ort);
   options.AddConfigEntry(kOrtSessionOptionsConfigAllowIntraOpSpinning, options_.ort_spinning ? "1" : "0");
   options.SetIntraOpNumThreads(static_cast<int>(kept_.empty() ? ort_threads() : threads_));
   if (xnnpack() && kept_.empty()) {
@@ -294,9 +305,9 @@ Ort::SessionOptions OnnxRuntimeEngine::session_options(const Scratch& profile_fo
 // With sums of 8-bit products in 32 bits: on x86 processors without VNNI pairs of them stick at the ends of
 // 16 bits otherwise. There QLinearConv and QLinearMatMul of int8 alone have no kernel for it, and need none;
 // then what lies between DequantizeLinear and QuantizeLinear is computed in float32.
-std::unique_ptr<Ort::Session> OnnxRuntimeEngine::make_session(const std::string& path,
+std::unique_ptr<Ort::Session> OnnxRuntimeEngine::make_session(const std::string& path, bool ort,
                                                               const Scratch& profile_folder) const {
-  Ort::SessionOptions options = session_options(profile_folder);
+  Ort::SessionOptions options = session_options(ort, profile_folder);
   Ort::SessionOptions exact = options.Clone();
   exact.AddConfigEntry(kOrtSessionOptionsAvx2PrecisionMode, "1");
   try {
@@ -313,26 +324,53 @@ std::unique_ptr<Ort::Session> OnnxRuntimeEngine::make_session(const std::string&
   return std::make_unique<Ort::Session>(env_, path.c_str(), options);
 }
 
+// The path of the model as .onnx: an .ort model, which only ONNX Runtime reads, is written back as one into
+// the folder. A build of it that reads .onnx, as Debian's does, cannot give an .ort model's convolutions and
+// pools to the XNNPACK provider either: such a model does not import the operator set that the provider has
+// them in.
+Result<std::string> OnnxRuntimeEngine::readable(const std::string& path, const Scratch& folder) const {
+  if (!onnx::is_ort(path)) {
+    return path;
+  }
+  if (folder.path().empty()) {
+    return no_folder();
+  }
+  Ort::SessionOptions options = plain_options(true);
+  options.SetGraphOptimizationLevel(ORT_DISABLE_ALL);
+  options.AddConfigEntry(kOrtSessionOptionsConfigSaveModelFormat, "ONNX");
+  std::string written = folder.path() + "/model.onnx";
+  options.SetOptimizedModelFilePath(written.c_str());
+  const Ort::Session session(env_, path.c_str(), options);
+  return written;
+}
+
 Status OnnxRuntimeEngine::load_session(const LoadOptions& options) {
   if (!options.data_path.empty()) {
     return {Code::kUsage, "--data_path is for .ptd files.",
             "put the data files of an ONNX model beside it, under the names that it has for them"};
   }
-  Result<onnx::Graph> graph = onnx::read_model(options.model_path);
+  const Scratch model_folder;
+  const Result<std::string> readable_path = readable(options.model_path, model_folder);
+  SLIPWAY_RETURN_IF_ERROR(readable_path);
+  Result<onnx::Graph> graph = onnx::read_model(readable_path.value());
   SLIPWAY_RETURN_IF_ERROR(graph);
   graph_ = std::move(graph.value());
-  fixed_ = onnx::fix_sizes(options.shapes, &graph_);
+  unfolded_ = xnnpack() && readable_path.value() != options.model_path;
+  const std::string& path = xnnpack() ? readable_path.value() : options.model_path;
+  const bool ort = path == options.model_path && readable_path.value() != path;
+  if (!ort) {
+    fixed_ = onnx::fix_sizes(options.shapes, &graph_);
+  }
   if (xnnpack() && !options_.trust_provider) {
     kept_ = onnx::kept_away(onnx::find_faults(graph_));
   }
   profile_wanted_ = options.profile;
   Scratch profile_folder;
   if (profile_folder.path().empty() && profile_wanted_) {
-    return {Code::kOutput, "ONNX Runtime needs a folder to write to, and there is none.",
-            "set TMPDIR to a folder that can be written to"};
+    return no_folder();
   }
   try {
-    session_ = make_session(options.model_path, profile_folder);
+    session_ = make_session(path, ort, profile_folder);
   } catch (const Ort::Exception& error) {
     if (!xnnpack() || !kept_.empty()) {
       throw;
@@ -340,8 +378,7 @@ Status OnnxRuntimeEngine::load_session(const LoadOptions& options) {
     const Status refused = onnx::from_exception(error, Code::kMissingBackend);
     kept_ = {"the model was kept from the XNNPACK provider: it refuses the model: " + refused.message()};
     profile_folder.empty();
-    session_ =
-        make_session(options.model_path, profile_folder);  // throws if it was not the provider that refused
+    session_ = make_session(path, ort, profile_folder);  // throws if it was not the provider that refused
     if (options_.trust_provider) {
       return {Code::kMissingBackend, "The XNNPACK provider refuses the model. " + refused.message(),
               "--provider cpu, which runs it"};
@@ -396,6 +433,10 @@ Status OnnxRuntimeEngine::end_profile() {
   placement_ =
       onnx::placement_of(events.value(), {xnnpack(), kept_, kept_.empty() ? ort_threads() : threads_,
                                           usable_cores(), has_open_inputs(graph_), shapes, !fixed_.empty()});
+  if (unfolded_) {
+    placement_.hints.emplace_back(
+        "the .ort model was written back as .onnx for XNNPACK: give the .onnx to load faster");
+  }
   return {};
 }
 

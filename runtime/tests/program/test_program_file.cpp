@@ -93,7 +93,6 @@ TEST(program_of_another_kind_is_named) {
   program_refused(std::vector<std::uint8_t>(), "is empty");
   program_refused(text("PK\x03\x04"), "zip archive");
   program_refused(text("version https://git-lfs.github.com/spec/v1"), "Git LFS pointer");
-  program_refused(text("....ORTM...."), "the .onnx that it was made of");
   program_refused(text("\x7f"
                        "ELF"),
                   "executable");

@@ -52,29 +52,26 @@ Status arange_start(double start, double end, double step, TensorView& out) {
   }
   const auto count = static_cast<std::int64_t>(length);
   SLIPWAY_RETURN_IF_ERROR(resize(&out, Shape{count}));
-  // Whole numbers that a double holds exactly are counted up as integers.
+  // Whole numbers that a double holds exactly are counted up as integers; other integers come by way of a
+  // double: towards zero, the nearest there is.
   constexpr double kExact = 9007199254740992.0;  // 2^53
   const bool whole = !is_floating(out.dtype) && start == std::floor(start) && step == std::floor(step) &&
                      std::abs(start) + length * std::abs(step) < kExact;
-  for (std::int64_t done = 0; whole && done < count; done += static_cast<std::int64_t>(kBlock)) {
-    std::int64_t values[kBlock];
-    const auto block = static_cast<std::size_t>(std::min<std::int64_t>(count - done, kBlock));
-    const auto by = static_cast<std::int64_t>(step);
-    std::int64_t value = static_cast<std::int64_t>(start) + done * by;
-    for (std::size_t i = 0; i < block; ++i) {
-      values[i] = value;
-      value += by;
+  const auto put = [&](auto first, auto by) {
+    using T = decltype(first);
+    T values[kBlock];
+    for (std::int64_t done = 0; done < count; done += static_cast<std::int64_t>(kBlock)) {
+      const auto block = static_cast<std::size_t>(std::min<std::int64_t>(count - done, kBlock));
+      for (std::size_t i = 0; i < block; ++i) {
+        values[i] = first + static_cast<T>(done + static_cast<std::int64_t>(i)) * by;
+      }
+      store(out.dtype, values, block, out.data + static_cast<std::size_t>(done) * size_of(out.dtype), 1);
     }
-    store(out.dtype, values, block, out.data + static_cast<std::size_t>(done) * size_of(out.dtype), 1);
-  }
-  for (std::int64_t done = whole ? count : 0; done < count; done += static_cast<std::int64_t>(kBlock)) {
-    double values[kBlock];
-    const auto block = static_cast<std::size_t>(std::min<std::int64_t>(count - done, kBlock));
-    for (std::size_t i = 0; i < block; ++i) {
-      values[i] = start + static_cast<double>(done + static_cast<std::int64_t>(i)) * step;
-    }
-    // Integers by way of a double: towards zero, the nearest there is.
-    store(out.dtype, values, block, out.data + static_cast<std::size_t>(done) * size_of(out.dtype), 1);
+  };
+  if (whole) {
+    put(static_cast<std::int64_t>(start), static_cast<std::int64_t>(step));
+  } else {
+    put(start, step);
   }
   return {};
 }

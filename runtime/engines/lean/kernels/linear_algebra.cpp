@@ -146,21 +146,32 @@ Status cannot_multiply(const TensorView& a, const TensorView& b) {
           "check the inputs' shapes against what the program was exported with"};
 }
 
-// Batches of products: a is [..., m, k], b [..., k, n] with as many matrices.
-Status product(const TensorView& a, const TensorView& b, std::size_t batch, TensorView& out) {
+// Batches of products: a is [..., m, k], b [..., k, n] with as many matrices, or [n, k] if it is transposed.
+// Onto `start`, where there is one.
+Status product(const TensorView& a, const TensorView& b, bool transposed, const TensorView* start,
+               std::size_t batch, TensorView& out) {
+  Shape shape;
+  const Status fits = start == nullptr ? Status() : broadcast_shape(*start, out, &shape);
+  if (!fits.ok() || (start != nullptr && shape != out.shape())) {
+    return fits.ok() ? cannot_multiply(*start, out) : fits;
+  }
   if (out.count() == 0) {
     return {};  // matrices without elements can be any many
   }
-  const auto m = static_cast<std::size_t>(a.sizes[a.rank - 2U]);
   const auto k = static_cast<std::size_t>(a.sizes[a.rank - 1U]);
-  const auto n = static_cast<std::size_t>(b.sizes[b.rank - 1U]);
+  const auto n = static_cast<std::size_t>(b.sizes[b.rank - (transposed ? 2U : 1U)]);
+  const std::size_t m = out.count() / batch / n;
   return in_domain(domain_of(out.dtype), [&](auto zero) {
     using T = decltype(zero);
     const Values<T> left(a);
     const Values<T> right(b);
     Values<T> result(out, {&left, &right});
+    if (start != nullptr) {
+      TensorView target = straightened(out, result.data());
+      copy(target, operand_of(*start, out));
+    }
     for (std::size_t i = 0; i < batch; ++i) {
-      multiply(left.data() + i * m * k, right.data() + i * k * n, {m, k, n, false}, false,
+      multiply(left.data() + i * m * k, right.data() + i * k * n, {m, k, n, transposed}, start != nullptr,
                result.data() + i * m * n);
     }
     result.put(out);
@@ -177,8 +188,8 @@ Status mm(const TensorView& a, const TensorView& b, TensorView& out) {
   }
   Shape shape = a.shape();
   shape.back() = b.sizes[kRank - 1];
-  const Status resized = resize(&out, shape);
-  return resized.ok() ? product(a, b, kRank == 3 ? static_cast<std::size_t>(a.sizes[0]) : 1, out) : resized;
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
+  return product(a, b, false, nullptr, kRank == 3 ? static_cast<std::size_t>(a.sizes[0]) : 1, out);
 }
 
 Status addmm(const TensorView& self, const TensorView& a, const TensorView& b, Number beta, Number alpha,
@@ -186,34 +197,22 @@ Status addmm(const TensorView& self, const TensorView& a, const TensorView& b, N
   if (a.rank != 2 || b.rank != 2 || a.sizes[1] != b.sizes[0]) {
     return cannot_multiply(a, b);
   }
-  Status done = resize(&out, Shape{a.sizes[0], b.sizes[1]});
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, Shape{a.sizes[0], b.sizes[1]}));
+  if (beta.as<double>() == 1 && alpha.as<double>() == 1) {
+    return product(a, b, false, &self, 1, out);
+  }
   Shape shape;
-  if (done.ok()) {
-    done = broadcast_shape(self, out, &shape);
+  const Status fits = broadcast_shape(self, out, &shape);
+  if (!fits.ok() || shape != out.shape()) {
+    return fits.ok() ? cannot_multiply(self, out) : fits;
   }
-  if (!done.ok() || shape != out.shape()) {
-    return done.ok() ? cannot_multiply(self, out) : done;
-  }
-  if (out.count() == 0) {
-    return {};
-  }
-  const auto m = static_cast<std::size_t>(a.sizes[0]);
-  const auto k = static_cast<std::size_t>(a.sizes[1]);
-  const auto n = static_cast<std::size_t>(b.sizes[1]);
   return in_domain(domain_of(out.dtype), [&](auto zero) {
     using T = decltype(zero);
-    const Values<T> left(a);
-    const Values<T> right(b);
-    if (beta.as<T>() == T(1) && alpha.as<T>() == T(1)) {
-      Values<T> result(out, {&left, &right});
-      TensorView start = straightened(out, result.data());
-      copy(start, operand_of(self, out));
-      multiply(left.data(), right.data(), {m, k, n, false}, true, result.data());
-      result.put(out);
-      return Status();
-    }
-    std::vector<T> result(m * n);
-    multiply(left.data(), right.data(), {m, k, n, false}, false, result.data());
+    std::vector<T> result(out.count());
+    multiply(Values<T>(a).data(), Values<T>(b).data(),
+             {static_cast<std::size_t>(a.sizes[0]), static_cast<std::size_t>(a.sizes[1]),
+              static_cast<std::size_t>(b.sizes[1]), false},
+             false, result.data());
     const TensorView products = straightened(out, result.data());
     map<T>(out, std::array<Operand, 2>{operand_of(self, out), operand_of(products, out)},
            [=](const T* const* inputs, T* sum, std::size_t count) {
@@ -233,22 +232,7 @@ Status linear(const TensorView& in, const TensorView& weight, const TensorView* 
   Shape shape = in.shape();
   shape.back() = weight.sizes[0];
   SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
-  const auto k = static_cast<std::size_t>(weight.sizes[1]);
-  const auto n = static_cast<std::size_t>(weight.sizes[0]);
-  const std::size_t m = n == 0 ? 0 : out.count() / n;
-  return in_domain(domain_of(out.dtype), [&](auto zero) {
-    using T = decltype(zero);
-    const Values<T> left(in);
-    const Values<T> right(weight);
-    const std::vector<T> start = bias != nullptr ? elements_of<T>(*bias) : std::vector<T>();
-    Values<T> result(out, {&left, &right});
-    for (std::size_t i = 0; !start.empty() && i < m; ++i) {
-      std::copy(start.begin(), start.end(), result.data() + i * n);
-    }
-    multiply(left.data(), right.data(), {m, k, n, true}, !start.empty(), result.data());
-    result.put(out);
-    return Status();
-  });
+  return product(in, weight, true, bias, 1, out);
 }
 
 // The norm of a - b: how many differ (p = 0), the largest difference (infinity), or the p-th root of the

@@ -12,20 +12,29 @@
 namespace slipway::lean {
 namespace {
 
+// out = f(elements of the operands), computed in `domain`.
+template <std::size_t N, typename F>
+Status choose_each(TensorView& out, const std::array<Operand, N>& operands, Domain domain, const F& f) {
+  return in_domain(domain, [&](auto zero) {
+    using T = decltype(zero);
+    map<T>(out, operands, [f](const T* const* inputs, T* result, std::size_t count) {
+      for (std::size_t i = 0; i < count; ++i) {
+        if constexpr (N == 2) {
+          result[i] = f(inputs[0][i], inputs[1][i]);
+        } else {
+          result[i] = f(inputs[0][i], inputs[1][i], inputs[2][i]);
+        }
+      }
+    });
+    return Status();
+  });
+}
+
 Status masked_fill(const TensorView& in, const TensorView& mask, Number number, TensorView& out) {
   SLIPWAY_RETURN_IF_ERROR(resize_to_both(in, mask, &out));
-  in_domain(domain_of(in.dtype), [&](auto zero) {
-    using T = decltype(zero);
-    const T value = number.as<T>();
-    map<T>(out, std::array<Operand, 2>{operand_of(in, out), operand_of(mask, out)},
-           [value](const T* const* inputs, T* result, std::size_t count) {
-             for (std::size_t i = 0; i < count; ++i) {
-               result[i] = inputs[1][i] != 0 ? value : inputs[0][i];
-             }
-           });
-    return 0;
-  });
-  return {};
+  return choose_each(out, std::array<Operand, 2>{operand_of(in, out), operand_of(mask, out)},
+                     domain_of(in.dtype),
+                     [number](auto x, auto flag) { return flag != 0 ? number.as<decltype(x)>() : x; });
 }
 
 // The bits of an element that are 0 in the number 0 alone: without the sign of floats.
@@ -229,16 +238,8 @@ Status where(const TensorView& condition, const TensorView& a, const TensorView&
     choose_by_flags(operands, out);
     return {};
   }
-  in_domain(domain_of(promote(a.dtype, b.dtype)), [&](auto zero) {
-    using T = decltype(zero);
-    map<T>(out, operands, [](const T* const* inputs, T* result, std::size_t count) {
-      for (std::size_t i = 0; i < count; ++i) {
-        result[i] = inputs[0][i] != 0 ? inputs[1][i] : inputs[2][i];
-      }
-    });
-    return 0;
-  });
-  return {};
+  return choose_each(out, operands, domain_of(promote(a.dtype, b.dtype)),
+                     [](auto flag, auto x, auto y) { return flag != 0 ? x : y; });
 }
 
 Status clamp_tensors(const TensorView& in, const TensorView* low, const TensorView* high, TensorView& out) {
@@ -249,25 +250,13 @@ Status clamp_tensors(const TensorView& in, const TensorView* low, const TensorVi
   SLIPWAY_RETURN_IF_ERROR(resize_to_both(shaped(shape), last, &out));
   const bool has_low = low != nullptr;
   const bool has_high = high != nullptr;
-  in_domain(domain_of(out.dtype), [&](auto zero) {
-    using T = decltype(zero);
-    map<T>(out, std::array<Operand, 3>{operand_of(in, out), operand_of(first, out), operand_of(last, out)},
-           [=](const T* const* inputs, T* result, std::size_t count) {
-             for (std::size_t i = 0; i < count; ++i) {
-               T x = inputs[0][i];
-               // A NaN bound wins over everything.
-               if (has_low && (x < inputs[1][i] || inputs[1][i] != inputs[1][i])) {
-                 x = inputs[1][i];
-               }
-               if (has_high && (x > inputs[2][i] || inputs[2][i] != inputs[2][i])) {
-                 x = inputs[2][i];
-               }
-               result[i] = x;
-             }
-           });
-    return 0;
-  });
-  return {};
+  return choose_each(
+      out, std::array<Operand, 3>{operand_of(in, out), operand_of(first, out), operand_of(last, out)},
+      domain_of(out.dtype), [=](auto x, auto least, auto most) {
+        // A NaN bound wins over everything.
+        x = has_low && (x < least || least != least) ? least : x;
+        return has_high && (x > most || most != most) ? most : x;
+      });
 }
 
 constexpr KernelEntry kMaskedTable[] = {

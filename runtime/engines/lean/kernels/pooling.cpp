@@ -159,31 +159,37 @@ struct Windows {
   }
 };
 
+// The sum of each window over how many pixels it counts as; 0 for a window without any.
+template <typename Count>
+Status average(const TensorView& in, const std::vector<Span>& rows, const std::vector<Span>& columns,
+               TensorView& out, Count count_of) {
+  const std::int64_t width = in.sizes[in.rank - 1U];
+  return in_floats(out.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    pool<T>(in, out, rows, columns, [&](const T* plane, const Span& row, const Span& column, std::size_t) {
+      return row.first >= row.last || column.first >= column.last
+                 ? T(0)
+                 : sum_of(plane, width, row, column) / static_cast<T>(count_of(row, column));
+    });
+    return Status();
+  });
+}
+
 Status avg_pool(const TensorView& in, const std::vector<std::int64_t>& kernel_size,
                 const std::vector<std::int64_t>& strides, const std::vector<std::int64_t>& padding_given,
                 bool ceil, bool count_padding, std::optional<std::int64_t> divisor, TensorView& out) {
-  const Pair kernel = pair_of(kernel_size, 1);
-  const Pair padding = pair_of(padding_given, 0);
   Windows found;
-  const Status done = found.prepare(in, kernel, strides, padding, {1, 1}, ceil, &out);
+  const Status done =
+      found.prepare(in, pair_of(kernel_size, 1), strides, pair_of(padding_given, 0), {1, 1}, ceil, &out);
   if (!done.ok() || (divisor && *divisor == 0)) {
     return done.ok() ? cannot(in) : done;
   }
   if (out.count() == 0) {
     return {};  // images without pixels can be any many
   }
-  in_floats(out.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const std::int64_t width = in.sizes[in.rank - 1U];
-    pool<T>(in, out, found.rows, found.columns,
-            [&](const T* plane, const Span& row, const Span& column, std::size_t) {
-              const std::int64_t inside = row.count() * column.count();
-              const std::int64_t count = divisor ? *divisor : count_padding ? row.all * column.all : inside;
-              return inside == 0 ? T(0) : sum_of(plane, width, row, column) / static_cast<T>(count);
-            });
-    return 0;
+  return average(in, found.rows, found.columns, out, [=](const Span& row, const Span& column) {
+    return divisor ? *divisor : count_padding ? row.all * column.all : row.count() * column.count();
   });
-  return {};
 }
 
 Status adaptive_avg_pool(const TensorView& in, const std::vector<std::int64_t>& output_size,
@@ -195,31 +201,19 @@ Status adaptive_avg_pool(const TensorView& in, const std::vector<std::int64_t>& 
   if (!resized.ok() || out.count() == 0) {
     return resized;
   }
-  if (in.count() == 0) {
-    return cannot(in);
-  }
-  const std::int64_t width = in.sizes[in.rank - 1U];
-  const std::vector<Span> rows = even_spans(in.sizes[in.rank - 2U], output_size[0]);
-  const std::vector<Span> columns = even_spans(width, output_size[1]);
-  in_floats(out.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    pool<T>(in, out, rows, columns, [&](const T* plane, const Span& row, const Span& column, std::size_t) {
-      return sum_of(plane, width, row, column) / static_cast<T>(row.all * column.all);
-    });
-    return 0;
-  });
-  return {};
+  return in.count() == 0 ? cannot(in)
+                         : average(in, even_spans(in.sizes[in.rank - 2U], output_size[0]),
+                                   even_spans(in.sizes[in.rank - 1U], output_size[1]), out,
+                                   [](const Span& row, const Span& column) { return row.all * column.all; });
 }
 
 Status max_pool(const TensorView& in, const std::vector<std::int64_t>& kernel_size,
                 const std::vector<std::int64_t>& strides, const std::vector<std::int64_t>& padding_given,
                 const std::vector<std::int64_t>& dilation_given, bool ceil, TensorView& out,
                 TensorView& indices) {
-  const Pair kernel = pair_of(kernel_size, 1);
-  const Pair padding = pair_of(padding_given, 0);
-  const Pair dilation = pair_of(dilation_given, 1);
   Windows found;
-  SLIPWAY_RETURN_IF_ERROR(found.prepare(in, kernel, strides, padding, dilation, ceil, &out));
+  SLIPWAY_RETURN_IF_ERROR(found.prepare(in, pair_of(kernel_size, 1), strides, pair_of(padding_given, 0),
+                                        pair_of(dilation_given, 1), ceil, &out));
   Status done = resize(&indices, out.shape());
   if (!done.ok() || out.count() == 0) {
     return done;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lean/kernels/kernel.h"
+#include "lean/kernels/matrix.h"
 #include "lean/kernels/reduction.h"
 #include "lean/kernels/volume.h"
 
@@ -346,17 +347,12 @@ Status quantized_product(Arguments& arguments) {
   if (!resized.ok() || out.count() == 0) {
     return resized;
   }
-  const auto k = static_cast<std::size_t>(inner);
   const auto n = static_cast<std::size_t>(shape.back());
-  const std::vector<float> values = elements_of<float>(in);
-  std::vector<float> result(out.count());
-  for (std::size_t i = 0; i < result.size(); ++i) {
-    const float* row = values.data() + i / n * k;
-    for (std::size_t l = 0; l < k; ++l) {
-      result[i] += row[l] * factors[transposed ? i % n * k + l : l * n + i % n];
-    }
-  }
-  copy(out, operand_of(straightened(out, result.data()), out));
+  const Values<float> values(in);
+  Values<float> result(out, {&values});
+  multiply(values.data(), factors.data(), {out.count() / n, static_cast<std::size_t>(inner), n, transposed},
+           false, result.data());
+  result.put(out);
   return {};
 }
 

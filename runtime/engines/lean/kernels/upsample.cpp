@@ -104,62 +104,6 @@ Status nearest(const TensorView& in, const std::vector<std::int64_t>& sizes, con
   return {};
 }
 
-// Between which pixels a coordinate lies, and how near the second one.
-template <typename T>
-struct Between {
-  Between(std::int64_t at, T scale, std::int64_t size, bool corners) {
-    const T coordinate =
-        corners ? static_cast<T>(at) * scale : std::max((static_cast<T>(at) + T(0.5)) * scale - T(0.5), T(0));
-    first = pixel_at(coordinate, size);
-    second = std::min(first + 1, size - 1);
-    share = std::min(std::max(coordinate - static_cast<T>(first), T(0)), T(1));
-  }
-  std::int64_t first;
-  std::int64_t second;
-  T share;
-};
-
-Status bilinear(const TensorView& in, const std::vector<std::int64_t>& sizes, bool corners,
-                const EValue& scale_factors, TensorView& out) {
-  const std::vector<double> factors = factors_of(scale_factors);
-  Shape shape;
-  const Status done = resize_image(in, sizes, factors, &out, &shape);
-  if (!done.ok() || out.count() == 0) {
-    return done;
-  }
-  return in_floats(in.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const Volume<T> source(in);
-    Volume<T> result = Volume<T>::results(out, {&source.values});
-    const T rows = scale_of<T>(in.sizes[2], shape[2], factors, 0, corners);
-    const T columns = scale_of<T>(in.sizes[3], shape[3], factors, 1, corners);
-    const std::int64_t width = in.sizes[3];
-    std::vector<Between<T>> between;  // the columns
-    between.reserve(static_cast<std::size_t>(shape[3]));
-    for (std::int64_t x = 0; x < shape[3]; ++x) {
-      between.emplace_back(x, columns, width, corners);
-    }
-    for (std::int64_t n = 0; n < shape[0]; ++n) {
-      for (std::int64_t c = 0; c < shape[1]; ++c) {
-        const T* from = source.plane(n, c);
-        T* to = result.plane(n, c);
-        for (std::int64_t y = 0; y < shape[2]; ++y) {
-          const Between<T> row(y, rows, in.sizes[2], corners);
-          for (const Between<T>& column : between) {
-            const T top = from[row.first * width + column.first] * (T(1) - column.share) +
-                          from[row.first * width + column.second] * column.share;
-            const T bottom = from[row.second * width + column.first] * (T(1) - column.share) +
-                             from[row.second * width + column.second] * column.share;
-            *to++ = top * (T(1) - row.share) + bottom * row.share;
-          }
-        }
-      }
-    }
-    result.put(out);
-    return Status();
-  });
-}
-
 // Which pixels of the input a pixel of the output is made of, and how much of each.
 template <typename T>
 struct Blend {
@@ -193,12 +137,95 @@ std::vector<Blend<T>> triangles(std::int64_t in, std::int64_t out, T scale) {
   return blends;
 }
 
-// Columns first, then rows.
+// The two pixels around each coordinate; one at the image's end.
+template <typename T>
+std::vector<Blend<T>> neighbours(std::int64_t in, std::int64_t out, T scale, bool corners) {
+  std::vector<Blend<T>> blends(static_cast<std::size_t>(out));
+  for (std::int64_t i = 0; i < out; ++i) {
+    Blend<T>& blend = blends[static_cast<std::size_t>(i)];
+    const T coordinate =
+        corners ? static_cast<T>(i) * scale : std::max((static_cast<T>(i) + T(0.5)) * scale - T(0.5), T(0));
+    blend.first = pixel_at(coordinate, in);
+    const T share = std::min(std::max(coordinate - static_cast<T>(blend.first), T(0)), T(1));
+    blend.shares = blend.first + 1 < in ? std::vector<T>{T(1) - share, share} : std::vector<T>{T(1)};
+  }
+  return blends;
+}
+
+// Columns first, then rows. `find` finds the blends of a dimension: find(pixels, pixels of the result,
+// scale).
+template <typename Find>
+Status resample(const TensorView& in, const Shape& shape, const std::vector<double>& factors, bool corners,
+                TensorView& out, Find find) {
+  std::size_t between = 0;
+  SLIPWAY_RETURN_IF_ERROR(count_elements({in.sizes[2], shape[3]}, sizeof(double), &between)
+                              ? check_room(between * sizeof(double), "an image between two sizes")
+                              : mismatch("cannot resize " + to_text(in.shape())));
+  return in_floats(in.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const Volume<T> source(in);
+    Volume<T> result = Volume<T>::results(out, {&source.values});
+    const std::vector<Blend<T>> rows =
+        find(in.sizes[2], shape[2], scale_of<T>(in.sizes[2], shape[2], factors, 0, corners));
+    const std::vector<Blend<T>> columns =
+        find(in.sizes[3], shape[3], scale_of<T>(in.sizes[3], shape[3], factors, 1, corners));
+    const std::size_t width = columns.size();
+    std::vector<T> narrow(static_cast<std::size_t>(in.sizes[2]) * width);
+    const auto narrow_row = [&](const T* row, T* to) {
+      for (const Blend<T>& blend : columns) {
+        T total{};
+        for (std::size_t k = 0; k < blend.shares.size(); ++k) {
+          total += blend.shares[k] * row[blend.first + static_cast<std::int64_t>(k)];
+        }
+        *to++ = total;
+      }
+    };
+    for (std::int64_t n = 0; n < shape[0]; ++n) {
+      for (std::int64_t c = 0; c < shape[1]; ++c) {
+        const T* plane = source.plane(n, c);
+        T* to = result.plane(n, c);
+        std::int64_t known = 0;  // rows up to here that are needed are narrow
+        for (const Blend<T>& blend : rows) {
+          const auto last = blend.first + static_cast<std::int64_t>(blend.shares.size());
+          for (known = std::max(known, blend.first); known < last; ++known) {
+            narrow_row(plane + known * in.sizes[3], narrow.data() + static_cast<std::size_t>(known) * width);
+          }
+          const T* line = narrow.data() + static_cast<std::size_t>(blend.first) * width;
+          std::fill_n(to, width, T{});
+          for (const T share : blend.shares) {
+            for (std::size_t x = 0; x < width; ++x) {
+              to[x] += share * line[x];
+            }
+            line += width;
+          }
+          to += width;
+        }
+      }
+    }
+    result.put(out);
+    return Status();
+  });
+}
+
+Status bilinear(const TensorView& in, const std::vector<std::int64_t>& sizes, bool corners,
+                const EValue& scale_factors, TensorView& out) {
+  const std::vector<double> factors = factors_of(scale_factors);
+  Shape shape;
+  const Status done = resize_image(in, sizes, factors, &out, &shape);
+  if (!done.ok() || out.count() == 0) {
+    return done;
+  }
+  return resample(in, shape, factors, corners, out,
+                  [corners](std::int64_t from, std::int64_t to, auto scale) {
+                    return neighbours(from, to, scale, corners);
+                  });
+}
+
 Status smooth_bilinear(const TensorView& in, const std::vector<std::int64_t>& sizes, bool corners,
                        std::optional<double> scales_h, std::optional<double> scales_w, TensorView& out) {
   const std::vector<double> factors{scales_h.value_or(0), scales_w.value_or(0)};
   Shape shape;
-  Status done = resize_image(in, sizes, {}, &out, &shape);
+  const Status done = resize_image(in, sizes, {}, &out, &shape);
   if (!done.ok() || out.count() == 0 || in.count() == 0) {
     return done;
   }
@@ -209,49 +236,8 @@ Status smooth_bilinear(const TensorView& in, const std::vector<std::int64_t>& si
       return mismatch("cannot resize " + to_text(in.shape()) + " by " + std::to_string(factors[i]));
     }
   }
-  std::size_t between = 0;
-  done = count_elements({in.sizes[2], shape[3]}, sizeof(double), &between)
-             ? check_room(between * sizeof(double), "an image between two sizes")
-             : mismatch("cannot resize " + to_text(in.shape()));
-  SLIPWAY_RETURN_IF_ERROR(done);
-  return in_floats(in.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const Volume<T> source(in);
-    Volume<T> result = Volume<T>::results(out, {&source.values});
-    const auto rows =
-        triangles<T>(in.sizes[2], shape[2], scale_of<T>(in.sizes[2], shape[2], factors, 0, corners));
-    const auto columns =
-        triangles<T>(in.sizes[3], shape[3], scale_of<T>(in.sizes[3], shape[3], factors, 1, corners));
-    std::vector<T> narrow(static_cast<std::size_t>(in.sizes[2] * shape[3]));
-    for (std::int64_t n = 0; n < shape[0]; ++n) {
-      for (std::int64_t c = 0; c < shape[1]; ++c) {
-        const T* plane = source.plane(n, c);
-        std::size_t at = 0;
-        for (std::int64_t y = 0; y < in.sizes[2]; ++y) {
-          for (const Blend<T>& blend : columns) {
-            T total{};
-            for (std::size_t k = 0; k < blend.shares.size(); ++k) {
-              total += blend.shares[k] * plane[y * in.sizes[3] + blend.first + static_cast<std::int64_t>(k)];
-            }
-            narrow[at++] = total;
-          }
-        }
-        T* to = result.plane(n, c);
-        for (const Blend<T>& blend : rows) {
-          for (std::int64_t x = 0; x < shape[3]; ++x) {
-            T total{};
-            for (std::size_t k = 0; k < blend.shares.size(); ++k) {
-              const std::int64_t y = blend.first + static_cast<std::int64_t>(k);
-              total += blend.shares[k] * narrow[static_cast<std::size_t>(y * shape[3] + x)];
-            }
-            *to++ = total;
-          }
-        }
-      }
-    }
-    result.put(out);
-    return Status();
-  });
+  return resample(in, shape, factors, corners, out,
+                  [](std::int64_t from, std::int64_t to, auto scale) { return triangles(from, to, scale); });
 }
 
 enum class Outside : std::uint8_t { kZero, kBorder, kMirror };

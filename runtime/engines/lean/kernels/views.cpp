@@ -213,29 +213,17 @@ Status copy_to(Arguments& arguments) {
 // Src, broadcast to self.
 Status copy_out(const TensorView& self, const TensorView& source, Unused /*non_blocking*/, TensorView& out) {
   Shape shape;
-  Status done = broadcast_shape(self, source, &shape);
-  if (done.ok() && shape != self.shape()) {
-    done = mismatch(to_text(source.shape()) + " does not go into " + to_text(self.shape()));
+  const Status fits = broadcast_shape(self, source, &shape);
+  if (!fits.ok() || shape != self.shape()) {
+    return fits.ok() ? mismatch(to_text(source.shape()) + " does not go into " + to_text(self.shape()))
+                     : fits;
   }
-  if (done.ok()) {
-    done = resize(&out, shape);
-  }
-  if (done.ok()) {
-    copy(out, operand_of(source, out));
-  }
-  return done;
-}
-
-Status copy_in_place(TensorView& self, const TensorView& source, Unused /*non_blocking*/) {
-  Shape shape;
-  const Status done = broadcast_shape(self, source, &shape);
-  if (!done.ok() || shape != self.shape()) {
-    return done.ok() ? mismatch(to_text(source.shape()) + " does not go into " + to_text(self.shape()))
-                     : done;
-  }
-  SLIPWAY_RETURN_IF_ERROR(resize(&self, shape));
-  copy(self, operand_of(source, self));
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
+  copy(out, operand_of(source, out));
   return {};
+}
+Status copy_in_place(TensorView& self, const TensorView& source, Unused non_blocking) {
+  return copy_out(self, source, non_blocking, self);
 }
 
 constexpr KernelEntry kViewTable[] = {

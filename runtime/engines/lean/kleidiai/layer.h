@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -29,31 +28,29 @@ struct LayerShape {
   std::size_t across = 0;
 };
 
+struct KaiWay;
+
 class KaiLayer {
  public:
-  KaiLayer(const KaiLayer&) = delete;
-  KaiLayer& operator=(const KaiLayer&) = delete;
-  virtual ~KaiLayer() = default;
+  KaiLayer(MatrixLayer layer, const KaiWay& way) : layer_(std::move(layer)), way_(way) {}
 
   const MatrixLayer& layer() const { return layer_; }
+  // Packs the weights, or finds them packed. kMemory when there is none left.
+  Status pack(PackedWeights& weights);
   // `input` is rows x depth, or images of height x width x channels, `output` rows x outputs, `other` a
   // product's second input, batches x depth x outputs; all row-major.
-  virtual void run(const LayerShape& shape, const void* input, const void* other, void* output,
-                   pthreadpool_t threads) = 0;
+  void run(const LayerShape& shape, const void* input, const void* other, void* output,
+           pthreadpool_t threads);
   // What run() uses for that number of rows.
-  virtual KernelUse use(const LayerShape& shape) const = 0;
+  KernelUse use(const LayerShape& shape) const;
 
- protected:
-  explicit KaiLayer(MatrixLayer layer) : layer_(std::move(layer)) {}
-
-  // Keeps the weights, `size` bytes in the form that `write` gives them, which `seed` tells from others, for
-  // a kernel of `step` outputs at a time; what is there already is not written again.
-  Status pack_once(std::uint32_t seed, std::size_t step, std::size_t size, PackedWeights& weights,
-                   const std::function<void(std::uint8_t*)>& write);
-
+ private:
   MatrixLayer layer_;
+  const KaiWay& way_;
   const std::uint8_t* packed_ = nullptr;  // weights
   std::vector<std::uint8_t> rows_;        // packed activations
+  std::vector<std::uint8_t> given_;       // a product's packed second input
+  std::vector<std::uint8_t> zeros_;       // a pixel outside of the image, or the bias of such a product
 };
 
 // Whether this processor has what a kernel for it wants, and this program was built with KleidiAI. XNNPACK is
@@ -62,7 +59,7 @@ bool kai_has(const MatrixLayer& layer);
 // Whether there is any kernel at all for this processor.
 bool kai_has_any();
 
-// Packs the weights, or finds them packed. kMemory when there is none left.
+// Of a layer that kai_has() a kernel for, with its weights packed.
 Result<std::unique_ptr<KaiLayer>> make_kai_layer(const MatrixLayer& layer, PackedWeights& weights);
 
 }  // namespace slipway::lean
