@@ -27,7 +27,6 @@ DEFAULTS = {
     "timeout": "",
     "wait": "",
     "retries": "",
-    "pin_governor": "",
     "cpu_affinity": "",
     "cooldown": "",
     "sources": "",
@@ -245,9 +244,9 @@ def fuzz(request: own.Fuzz) -> None:
 
 @task(own.Bench)
 def bench(request: own.Bench) -> None:
-    from verify.bench import language, report
+    from verify.bench import language, nets
 
-    {"nets": report, "language": language}[request.what].run(request)
+    {"nets": nets, "language": language}[request.what].run(request)
 
 
 @task(own.Peers)

@@ -1,4 +1,4 @@
-"""``./inv build``: a bundle, native packages, or all that this machine can build."""
+"""``./inv build``: a bundle, native packages, or what other people's programs link."""
 
 from __future__ import annotations
 
@@ -22,10 +22,6 @@ def run(request: Build) -> None:
         from toolchains.bundle import profiles
 
         profiles.report(Path(request.profiles), words(request.named), family, as_json)
-    elif request.all:
-        from toolchains.bundle import native
-
-        native.report(native.build_all(family, request.sources or AUTO, force), as_json)
     elif request.aar:
         from toolchains.bundle import aar
 

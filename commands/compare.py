@@ -14,9 +14,8 @@ from core.cli.request import words
 from core.errors import MatrixError, SlipwayError, UsageError
 from core.formats.bundle import Bundle
 from core.formats.program import Samples
-from deploy.comparing import report
 from deploy.comparing.model import Compared
-from deploy.comparing.run import Metric, compare
+from deploy.comparing.run import Metric, compare, report, write
 from deploy.matrix import matrix
 from deploy.matrix.matrix import MatrixRequest
 from deploy.matrix.plan import Cell, Exportable
@@ -86,8 +85,8 @@ def run(request: Compare) -> None:
             many=bool(request.most), metric=metric, metric_name=request.metric,
             impossible=[f"{what}: {why}" for what, why, _ in plan.reasons()],
         )  # fmt: skip
-    report.write(found, where)
-    report.report(found, where, request.json)
+    write(found, where)
+    report(found, where, request.json)
     _check(found)
 
 

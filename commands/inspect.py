@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import fnmatch
+import math
 import shlex
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from commands.requests import Inspect
+from core import console
 from core.console import shown
-from core.errors import ConfigError, MismatchError, NotSupportedError, ProgramError, UsageError, near
+from core.errors import ConfigError, NotSupportedError, ProgramError, UsageError, near
 from core.files import sha256_file
 from core.formats.program import DESCRIPTION, load_program
 from core.paths import programs_dir, results_dir
 from core.strict_json import JsonError, parse_json
 from deploy.run.result import Result
-from deploy.run.runner import ETDUMP, VALUES
-
-if TYPE_CHECKING:
-    from models.inspection.dump import Execution
-    from models.inspection.report import Row
-    from models.inspection.values import Gap
+from deploy.run.runner import ETDUMP
+from models.inspection import dump
+from models.inspection.dump import Execution, parts
+from models.inspection.origins import Origin
+from models.inspection.origins import find as find_origins
 
 _RECORD = "model.etrecord"
 
@@ -34,8 +37,6 @@ class Source:
     record: Path | None = None
     program: Path | None = None
     """The ``.pte``, if the one that ran is at hand."""
-    values: Path | None = None
-    """The tensors that the ETDump names."""
 
     @property
     def name(self) -> str:
@@ -46,6 +47,189 @@ class Source:
     def emulated(self) -> bool:
         """Whether its times say nothing about speed."""
         return self.result.emulated
+
+
+@dataclass(frozen=True)
+class Times:
+    """Milliseconds over several executions. A percentile is of the nearest rank: always a measured time."""
+
+    count: int
+    min: float
+    p10: float
+    p50: float
+    p90: float
+    max: float
+    total: float
+
+    @classmethod
+    def of(cls, nanoseconds: Sequence[int]) -> Times | None:
+        """The figures of at least one measured time."""
+        if not nanoseconds:
+            return None
+        ordered = sorted(each / 1e6 for each in nanoseconds)
+
+        def percentile(share: float) -> float:
+            return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+        return cls(
+            len(ordered), ordered[0], percentile(0.1), percentile(0.5), percentile(0.9), ordered[-1], sum(ordered)
+        )
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The function that computes a layer, as the runner reports it."""
+
+    name: str
+    library: str
+    feature: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """An operator at one place of the program."""
+
+    name: str
+    """As in a profile: ``Fully Connected (NC, F32) GEMM #1 @3``; the number behind ``@`` is the instruction."""
+    operator: str
+    provider: str
+    """``XnnpackBackend``, ``portable``, or ``runtime`` for the time around operators."""
+    instruction: int
+    count: int
+    """Timed calls of it."""
+    times: Times | None
+    """``None`` if it ran only in warm-up executions, and on an emulated device."""
+    warmup: Times | None
+    share: float | None
+    """Of the time of all timed executions, 0 to 1."""
+    origin: Origin | None
+    kernel: Kernel | None
+
+    @property
+    def delegated(self) -> bool:
+        """Whether a delegate ran it."""
+        return self.provider not in ("portable", "runtime")
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What a filter looks at."""
+        origin = self.origin or Origin()
+        kernel = (self.kernel.name, self.kernel.library) if self.kernel else ()
+        inside = "delegated" if self.delegated else "undelegated"
+        return (self.name, self.provider, inside, *origin.operators, origin.module, origin.source, *kernel)
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``; times in milliseconds."""
+        return {**asdict(self), "delegated": self.delegated}
+
+
+def rows(
+    executions: Sequence[Execution],
+    timed: int,
+    origins: Mapping[tuple[int, str], Origin],
+    kernels: Mapping[str, Kernel],
+    *,
+    emulated: bool = False,
+) -> tuple[Row, ...]:
+    """One row for each operator, in the order in which they first ran.
+
+    Args:
+        timed: how many executions at the end are timed; those before them are warm-up.
+        kernels: by the name of the row.
+    """
+    first = len(executions) - timed
+    spent: dict[str, tuple[list[int], list[int]]] = {}
+    known: dict[str, Row] = {}
+    for number, execution in enumerate(executions):
+        for part in parts(execution):
+            spent.setdefault(part.row, ([], []))[number >= first].append(part.own)
+            if part.row not in known:
+                instruction = part.event.instruction
+                name = part.event.name if part.event.delegated or part.provider == "runtime" else part.operator
+                known[part.row] = Row(
+                    part.row,
+                    part.operator,
+                    part.provider,
+                    instruction,
+                    0,
+                    None,
+                    None,
+                    None,
+                    None if part.row == part.event.name else origins.get((instruction, name)),
+                    kernels.get(part.row),
+                )
+    whole = sum(sum(warm) for _, warm in spent.values())
+    found = []
+    for name, row in known.items():
+        cold, warm = spent[name]
+        if emulated:
+            found.append(replace(row, count=len(warm)))
+        else:
+            share = sum(warm) / whole if whole else None
+            found.append(replace(row, count=len(warm), times=Times.of(warm), warmup=Times.of(cold), share=share))
+    return tuple(found)
+
+
+def matches(row: Row, patterns: Sequence[str]) -> bool:
+    """Whether a word of the row contains one of the patterns, or matches one with ``*``; upper case is lower case."""
+    words = [word.lower() for word in row.words]
+    return not patterns or any(
+        fnmatch.fnmatchcase(word, pattern.lower() if "*" in pattern else f"*{_plain(pattern.lower())}*")
+        for pattern in patterns
+        for word in words
+    )
+
+
+def _plain(text: str) -> str:
+    """``text`` for fnmatch, meaning itself."""
+    return "".join(f"[{each}]" if each in "[?" else each for each in text)
+
+
+_FIGURES = ("min", "p10", "p50", "p90", "max")
+_MODULES = 3
+_PLACE = ("module", "line", "kernel")
+
+
+def _figures(times: Times | None, names: Sequence[str]) -> list[str]:
+    """In microseconds."""
+    return [f"{getattr(times, name) * 1e3:.1f}" if times else "" for name in names]
+
+
+def _place(row: Row) -> list[str]:
+    origin = row.origin or Origin()
+    module = origin.module + ("" if origin.sure else " ?")
+    return [module.strip(), origin.source, row.kernel.name if row.kernel else ""]
+
+
+def _narrow(row: Row) -> list[str]:
+    """For a table: some of a delegate's modules, and the file's name without its folders."""
+    module, source, kernel = _place(row)
+    several = module.split(", ")
+    if len(several) > _MODULES:
+        module = f"{', '.join(several[:_MODULES])} and {len(several) - _MODULES} more"
+    return [module, source.rpartition("/")[2], kernel]
+
+
+def _cells(row: Row, times: bool) -> list[str]:
+    cells = [row.name, row.provider.removesuffix("Backend"), *_narrow(row), str(row.count)]
+    if times:
+        cells += [*_figures(row.times, _FIGURES), "" if row.share is None else f"{100 * row.share:.1f}"]
+        cells += _figures(row.warmup, ["p50"])
+    return cells
+
+
+def show(as_json: bool, found: Sequence[Row], title: str, caption: str, facts: dict[str, Any], *, times: bool) -> None:
+    """Print a run's operators; times in microseconds for people, else in milliseconds; a share of 1 is all of it."""
+    if as_json:
+        console.print_json({**facts, "rows": [row.to_json() for row in found]})
+        return
+    console.table(
+        title,
+        ["operator", "in", *_PLACE, "count", *([*_FIGURES, "%", "warm-up"] if times else [])],
+        [_cells(row, times) for row in found],
+        caption,
+        optional=("p10", "min", "max", "warm-up", "in", "count", "kernel", "p90", "module"),
+    )
 
 
 @dataclass(frozen=True)
@@ -84,19 +268,13 @@ def run(request: Inspect) -> None:
     """
     patterns = request.only.replace(",", " ").split()
     source = find(request.run, Path(request.etrecord) if request.etrecord else None)
-    if request.values:
-        _values(request, source, patterns)
-        return
     _print(request, read(source), patterns)
 
 
 def _print(request: Inspect, first: Run, patterns: list[str]) -> None:
-    from models.inspection import report
-    from models.inspection.report import matches
-
     rows = sorted((row for row in first.rows if matches(row, patterns)), key=lambda row: -(row.share or 0.0))
     caption = _caption(first, len(rows))
-    report.show(request.json, rows, _title(first), caption, first.facts, times=not first.source.emulated)
+    show(request.json, rows, _title(first), caption, first.facts, times=not first.source.emulated)
 
 
 def find(name: str, record: Path | None) -> Source:
@@ -158,8 +336,7 @@ def _of_result(path: Path, record: Path | None) -> Source:
     own = programs_dir() / result.program.name / _RECORD
     if record is None and own.is_file():
         record = own
-    values = next((latest / name for name in result.files if Path(name).name == VALUES), None)
-    return Source(latest / kept, result, record, _beside(record, result.program.sha256), values)
+    return Source(latest / kept, result, record, _beside(record, result.program.sha256))
 
 
 def _beside(record: Path | None, sha256: str) -> Path | None:
@@ -185,12 +362,6 @@ def _beside(record: Path | None, sha256: str) -> Path | None:
     return file if file.is_file() and sha256_file(file) == program.sha256 else None
 
 
-def _never_written(source: Source) -> bool:
-    """Whether the run's program has no ETRecord because upstream could not write it."""
-    folder = programs_dir() / source.result.program.name
-    return (folder / DESCRIPTION).is_file() and not load_program(folder, verify=False).etrecord
-
-
 def _deploy(result: Result) -> str:
     """The command that makes this result again, with an ETDump."""
     program = result.program
@@ -206,12 +377,9 @@ def read(source: Source) -> Run:
         AnswerError: the ETDump is damaged. ProgramError: the ETRecord is damaged, or of another program.
     """
     from core.environment import ensure_export
-    from models.inspection import dump
 
     dump.check(source.dump.read_bytes(), shown(source.dump))
     ensure_export()
-    from models.inspection.origins import find as find_origins
-    from models.inspection.report import Kernel, rows
     from models.lowering.progress import Stages, log_path, quiet
 
     runner, method = source.result.runner, source.result.program.method
@@ -253,81 +421,3 @@ def _caption(found: Run, count: int) -> str:
     if any(row.origin and not row.origin.sure for row in found.rows):
         parts.append("?: the delegate has fused nodes, so this module is likely, not certain")
     return "; ".join([*parts, *found.notes])
-
-
-def _values(request: Inspect, source: Source, patterns: list[str]) -> None:
-    """Print how far each operator is from PyTorch; then raise `MismatchError` if one is beyond its tolerance."""
-    from models.inspection import report
-    from models.inspection.report import contains
-
-    gaps = gaps_of(source)
-    wrong = [gap for gap in gaps if not gap.ok]
-    shown_gaps = [gap for gap in gaps if contains((gap.name, gap.origin.module, gap.origin.source), patterns)]
-    facts = {"run": source.name, "first": wrong[0].name if wrong else None}
-    report.gaps(request.json, shown_gaps, source.name, len(gaps), facts)
-    if wrong:
-        first = wrong[0]
-        raise MismatchError(
-            f"{first.name} is the first operator beyond its tolerance: {first.origin.module or 'no module'}, "
-            f"{first.origin.source or 'no line'}.",
-            f"its relative error is {first.error:.3g}, and {first.limit:.3g} is allowed; "
-            f"{len(wrong)} of {len(gaps)} operators are beyond theirs, also those that only compute with wrong inputs",
-            "look at its weights, and at its scheme with ./inv export",
-            [gap.name for gap in wrong],
-        )
-
-
-def gaps_of(source: Source) -> tuple[Gap, ...]:
-    """How far each operator of a run is from PyTorch.
-
-    Raises:
-        UsageError: the run has no values, or there is no ETRecord. ProgramError, AnswerError: as `read`.
-    """
-    from core.environment import ensure_export
-
-    again = _deploy(source.result)
-    if source.values is None:
-        raise UsageError(
-            f"{source.name} has no intermediate values.",
-            "it was deployed without --values",
-            again.replace("--etdump", "--values"),
-        )
-    if source.record is None:
-        never = _never_written(source)
-        raise UsageError(
-            f"The ETRecord of {source.name} is not known.",
-            f"PyTorch's values come from it{', and upstream could not write it for this program' if never else ''}",
-            f"./inv inspect {source.name}, for operators and their times" if never else "--etrecord FILE",
-        )
-    if source.result.program.method != "forward":
-        raise NotSupportedError(
-            "Only values of the method forward are compared.",
-            "ETRecords have the inputs of that one only",
-            again.replace("--etdump", "--values --method forward"),
-        )
-    from models.inspection import dump
-    from models.lowering.progress import Stages, log_path, quiet
-
-    dump.check(source.dump.read_bytes(), shown(source.dump))
-    ensure_export()
-    with quiet(log_path("inspect")) as terminal:
-        stages = Stages(source.name, terminal)
-        try:
-            stages.show("reading the values")
-            given = dump.values(source.dump, source.values)
-            executions = dump.read(source.dump)
-            from models.inspection.origins import check, load
-            from models.inspection.values import compare
-
-            check(executions, load(source.record), source.record)
-            stages.show("computing with PyTorch")
-            gaps = compare(given, dump.names(executions), source.record, source.program)
-        finally:
-            stages.close()
-    if not gaps:
-        raise NotSupportedError(
-            f"{source.name} has no value of an operator to compare.",
-            "upstream's ETDump keeps no float16, and the engine executorch no values inside of delegates",
-            again.replace("--etdump", "--values").replace("--engine executorch", "--engine lean"),
-        )
-    return gaps

@@ -91,9 +91,6 @@ class Build(Reported):
     aar: bool = option(
         "libslipway for Android apps, in dist/android/, for the targets named or all of Android's; needs an NDK", False
     )
-    all: bool = option(
-        "every target that this machine can build: native packages, and the default engine's bundle", False
-    )
     profiles: str = option("only Conan's profiles, into this folder, for the targets named or all that can be built")
     sources: str = setting(
         "origin of the sources: debian, git or auto (default: auto, Debian's archive if this machine can read it)"
@@ -110,17 +107,11 @@ class Build(Reported):
 
     def _check(self) -> None:
         kinds = {"engine", "ops_from", "packages", "sdk", "wheel", "aar"}
-        if self.profiles and (wrong := sorted(self.typed & {*kinds, "all", "force"})):
+        if self.profiles and (wrong := sorted(self.typed & {*kinds, "force"})):
             raise UsageError(
                 f"--profiles cannot be used with --{wrong[0].replace('_', '-')}.", "it builds nothing",
                 f"./inv build --profiles {self.profiles}",
             )  # fmt: skip
-        if self.all and self.typed & {"target", *kinds}:
-            raise UsageError(
-                "--all cannot be used with --target, --engine, --ops-from, --packages, --sdk, --wheel or --aar.",
-                "",
-                "./inv build --all",
-            )
         if self.aar and self.typed & (kinds - {"aar"}):
             raise UsageError(
                 "--aar cannot be used with --engine, --packages, --sdk, --wheel or --ops-from.", "", "./inv build --aar"
@@ -260,7 +251,7 @@ class Deploy(Limited, Sampled):
         "also bring back an ETDump (run.etdp) for ./inv inspect and upstream's Inspector", False, group=HOW
     )
     values: bool = option(
-        "also bring back what each operator gave (run.values), for ./inv inspect --values; one execution",
+        "also bring back what each operator gave (run.values), which upstream's Inspector reads; one execution",
         False, group=HOW,
     )  # fmt: skip
 
@@ -391,8 +382,7 @@ class Inspect(Reported):
     """Show where the time of a run went: each operator with its times, module, source line and kernel.
 
     Reads what ./inv deploy --etdump left (engines executorch and lean), through upstream's Inspector. Warm-up
-    executions are apart from timed ones. With --values it shows how far each operator's results are from PyTorch's,
-    and names the first one beyond the tolerance. docs/compare.md explains the columns.
+    executions are apart from timed ones. docs/compare.md explains the columns.
 
     Example: ./inv inspect local-mlp-fp32-lean --only conv
     """
@@ -406,7 +396,6 @@ class Inspect(Reported):
         "only operators with one of these words in name, module, line or kernel, as 'conv* layers.0 portable'"
     )
     etrecord: str = option("the program's ETRecord (default: the one of dist/programs)")
-    values: bool = option("compare what each operator gave with PyTorch's (of a deploy with --values)", False)
 
 
 class Clean(Reported):

@@ -73,7 +73,6 @@ class Measured(Reported):
         "executions before the timed ones (default: 1, in a matrix or a comparison 5; 0 on an emulated device)"
     )
     cpu_threads: str = setting("threads on the device, 0 for its physical cores (default: 0)")
-    pin_governor: str = setting("CPU frequency governor for the run, such as performance; set back afterwards")
     cooldown: str = setting("degrees Celsius to which the device may cool down before each run")
     timeout: str = TIMEOUT
     wait: str = setting("seconds to wait while another deploy uses the device (default: 300)")

@@ -24,7 +24,7 @@ from core.paths import command, folder_of_commands
 from core.plain import plain
 from core.processes.commands import lines, process
 from deploy.devices.inventory import Device, get_device, load_devices
-from deploy.matrix import words as matrix_words
+from deploy.matrix.plan import Word, parse
 from deploy.run.events import Event
 from deploy.run.execute import Executed, execute
 from deploy.run.pipeline import deploy
@@ -74,7 +74,7 @@ def chosen(words: Sequence[str]) -> list[Device]:
     devices = {name: get_device(name) for name in load_devices()}
     tests = []
     for word in words or ["local"]:
-        expression = matrix_words.parse("" if word == ALL else word)
+        expression = parse("" if word == ALL else word)
         expression.check(words_of(device) for device in devices.values())
         tests.append(expression)
     found = [device for device in devices.values() if any(test.fits(words_of(device)) for test in tests)]
@@ -102,7 +102,7 @@ def misfit(device: Device, markers: Iterable[pytest.Mark]) -> str:
         if marker.args or set(marker.kwargs) - {"target", "needs"}:
             raise pytest.UsageError(f"@pytest.mark.slipway takes target=... and needs=... only, not {marker}")
         targets, needs = (_several(marker.kwargs.get(key, ())) for key in ("target", "needs"))
-        if targets and not any(matrix_words.Word(glob, "target").fits(words_of(device)) for glob in targets):
+        if targets and not any(Word(glob, "target").fits(words_of(device)) for glob in targets):
             return f"{device.name} is {device.target}, not {' or '.join(targets)}"
         if lacking := [tag for tag in needs if tag not in device.tags]:
             return f"{device.name} is not tagged {', '.join(lacking)}"

@@ -64,8 +64,8 @@ def dist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session")
 def native_packages() -> Callable[[str], Native]:
-    """Gives a target's native packages: verify.suite.ahead.native."""
-    from verify.suite.ahead import native
+    """Gives a target's native packages: verify.suite.shared.native."""
+    from verify.suite.shared import native
 
     return native
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 _LEAST = (3, 11)
 """The oldest Python that all packages with nets have a version for."""
-COMMAND = [sys.executable, "-m"]
 
 
 def pick(known: Iterable[str], expression: str, hint: str) -> list[str]:
@@ -124,7 +123,7 @@ class Maker:
             with self.log.open("a", encoding="utf-8") as log:
                 # A session of its own: only we receive Ctrl-C, and we end it.
                 self._child = subprocess.Popen(
-                    [*COMMAND, self._module],
+                    [sys.executable, "-m", self._module],
                     cwd=ROOT, env=self._environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
                     text=True, start_new_session=True,
                 )  # fmt: skip

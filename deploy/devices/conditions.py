@@ -1,8 +1,6 @@
-"""How the device was doing around a run, and what was set for it: clocks, temperatures, throttling, governor, cores.
+"""How the device was doing around a run: clocks, governors, temperatures, throttling; and the cores that it is kept to.
 
 A script starts the runner and reads the device's state right before and right after it, in the same round trip.
-The script restores what it set, whatever ends the run; if the device is restarted or the script is killed, the next
-session restores it from the note that the script left in the store.
 
 Sources: Documentation/admin-guide/pm/cpufreq.rst and driver-api/thermal/sysfs-api.rst of Linux; the bits of a
 Raspberry Pi's ``get_throttled`` in its documentation of ``vcgencmd``.
@@ -104,8 +102,6 @@ class Conditions(BaseModel):
     after: Snapshot = Snapshot()
     throttled: tuple[str, ...] = ()
     """Signs that the device throttled itself: the times of such a run mean little."""
-    governor: str = ""
-    """The one that was set for the run."""
     affinity: str = ""
     """The cores that it was kept to."""
     ran_seconds: float | None = None
@@ -114,19 +110,6 @@ class Conditions(BaseModel):
     """Time waited for the device to cool down."""
     notes: tuple[str, ...] = ()
     """Requested settings that could not be made."""
-
-
-def governor(name: str) -> str:
-    """``name``, if it is a valid name of a governor.
-
-    Raises:
-        UsageError: it is not.
-    """
-    if not re.fullmatch(r"[a-z_]*", name):
-        raise UsageError(
-            f"INVOKE_SLIPWAY_PIN_GOVERNOR {name!r} is not a governor.", "", "INVOKE_SLIPWAY_PIN_GOVERNOR=performance"
-        )
-    return name
 
 
 def mask_of(cores: str) -> str:
@@ -145,9 +128,9 @@ def mask_of(cores: str) -> str:
     return f"{mask:x}" if mask else ""
 
 
-def wrapped(argv: Sequence[str], note: str, governor: str, cores: str, files: Files = Files()) -> list[str]:
+def wrapped(argv: Sequence[str], cores: str, files: Files = Files()) -> list[str]:
     """``argv`` under ``run.sh``."""
-    settings = [SYSFS, note, governor, mask_of(cores), files.marker, str(files.most), files.used]
+    settings = [SYSFS, mask_of(cores), files.marker, str(files.most), files.used]
     return ["sh", "-c", script("run"), "slipway", *settings, *argv]
 
 
@@ -219,25 +202,18 @@ def signs(before: Snapshot, after: Snapshot) -> tuple[str, ...]:
     return tuple(found)
 
 
-def conditions(text: str, governor: str, cores: str, cooled: float) -> Conditions:
+def conditions(text: str, cores: str, cooled: float) -> Conditions:
     """The conditions in ``run.sh``'s output, with the requested settings."""
     before, after = snapshot(text, "before"), snapshot(text, "after")
-    reported = {line.removeprefix("note ") for line in text.splitlines() if line.startswith("note ")}
-    notes: list[str] = []
-    if governor and "governor set" not in reported:
-        some = "on some cores" if "governor set on some" in reported else "at all"
-        notes.append(f"governor {governor} not set {some}: the device does not have it, or the login may not set it")
-    if cores and "affinity set" not in reported:
-        notes.append("not kept to cores: the device has no taskset")
+    kept = bool(cores) and "note affinity set" in text.splitlines()
     return Conditions(
         before=before,
         after=after,
         throttled=signs(before, after),
-        governor=governor if governor and not any(note.startswith("governor") for note in notes) else "",
-        affinity=cores if "affinity set" in reported else "",
+        affinity=cores if kept else "",
         ran_seconds=_ran(text),
         cooled_seconds=round(cooled, 1),
-        notes=tuple(notes),
+        notes=("not kept to cores: the device has no taskset",) if cores and not kept else (),
     )
 
 

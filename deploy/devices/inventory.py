@@ -85,10 +85,6 @@ class Device(BaseModel):
     """The labgrid place, or an alias of it, or ``+`` and a reservation's token; unset: ``LG_PLACE``."""
     place_tags: tuple[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*=[A-Za-z0-9_.-]*$")], ...] = ()
     """Tags of the labgrid places of which any may be taken, instead of a name: ``board=pi4``."""
-    power_cycle: bool = Field(default=True, strict=True)
-    """Whether the power of its labgrid place is cycled when it cannot be reached; with a power switch in the place."""
-    boot_seconds: Annotated[float, Field(gt=0, le=3600, strict=True)] = 120.0
-    """Seconds that it has to answer after its power was cycled."""
     tags: tuple[str, ...] = ()
     fixtures: tuple[str, ...] = ()
     """Properties to select it by, such as attached hardware: ``camera``."""

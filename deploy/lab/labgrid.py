@@ -7,44 +7,41 @@ one user on one machine take turns with a place. The session's event loop runs o
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import fcntl
 import logging
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from core.environment import ensure
-from core.errors import ConfigError, DeviceBusyError, SlipwayError, UnreachableError, suggestion
+from core.errors import ConfigError, DeviceBusyError, NotSupportedError, SlipwayError, UnreachableError, suggestion
 from core.files import sha256_bytes
 from core.paths import cache_dir
 from core.plain import one_line
-from deploy.lab import address
-from deploy.lab.address import PROXY
 from deploy.transport.base import interrupted_after, uninterrupted
 from deploy.transport.deadline import Deadline
+from deploy.transport.hearing import natural
+from deploy.transport.ssh.spelled import Spelled
 
 if TYPE_CHECKING:
     from deploy.devices.inventory import Device
 
 # labgrid's own environment variables
-COORDINATOR, PLACE, TOKEN = "LG_COORDINATOR", "LG_PLACE", "LG_TOKEN"
+COORDINATOR, PROXY, PLACE, TOKEN = "LG_COORDINATOR", "LG_PROXY", "LG_PLACE", "LG_TOKEN"
 _DEFAULT = "127.0.0.1:20408"
 _SECONDS = 15.0
 """Seconds within which the coordinator must answer."""
-_SWITCHING = 120.0
-"""Seconds that a power switch may take: labgrid's drivers wait without a limit of their own."""
 _PAUSE = 0.5
 """Seconds between two questions whether the reservation has a place."""
 
-_SWITCHES = ("PowerPort", "PDUDaemonPort", "NetworkSysfsGPIO")
-"""Ends of the classes for which labgrid's client has a driver (`ClientSession.power`)."""
+# Classes of resources: the login's data (of an Android device, where its adbd listens), and Android devices on the
+# network, whose adbd has a port of its own, and at USB.
+_SERVICE, _FASTBOOT, _FASTBOOT_USB = "NetworkService", "RemoteAndroidNetFastboot", "RemoteAndroidUSBFastboot"
+_ADB_PORT = 5555
 
 Say = Callable[[str], None]
 _Answer = TypeVar("_Answer")
@@ -187,57 +184,9 @@ class Lab:
         return UnreachableError(f"The labgrid coordinator {self.address} cannot be reached.", why, hint)
 
 
-@dataclass(frozen=True)
-class Borrowed:
-    """A device for one piece of work, which may take several connections."""
-
-    device: Device
-    """Of a lab's: as an ordinary one, at its address."""
-    lab: Lab | None = None
-    place: str = ""
-
-    @property
-    def switched(self) -> bool:
-        """Whether its power can be cycled, and may be."""
-        if self.lab is None or not self.device.power_cycle:
-            return False
-        place = self.lab.session.places.get(self.place)
-        return place is not None and any(path[2].endswith(_SWITCHES) for path in place.acquired_resources)
-
-    def cycle(self) -> None:
-        """Cycle its power.
-
-        Raises:
-            UnreachableError: the power switch does not do it.
-        """
-        assert self.lab is not None  # noqa: S101 - `switched` was asked first
-        session, place = self.lab.session, self.place
-        failed: list[BaseException] = []
-
-        def work() -> None:
-            try:
-                session.args = argparse.Namespace(
-                    place=place, action="cycle", delay=None, name=None, state=None, initial_state=None
-                )
-                session.power()
-            except BaseException as error:  # noqa: BLE001 - a driver may raise anything; it is reported below
-                failed.append(error)
-
-        thread = threading.Thread(target=work, name="labgrid-power", daemon=True)
-        thread.start()
-        thread.join(_SWITCHING)
-        if failed or thread.is_alive():
-            late = f"it did not end within {_SWITCHING:.0f} s"
-            raise UnreachableError(
-                f"The place {place} cannot be power-cycled.",
-                f"{type(failed[0]).__name__}: {failed[0]}" if failed else late,
-                f"labgrid-client -x {self.lab.address} -p {place} power cycle",
-            ) from (failed[0] if failed else None)
-
-
 @contextlib.contextmanager
-def borrowed(device: Device, wait: float, say: Say) -> Iterator[Borrowed]:
-    """Hold the device's place for the block; other devices need nothing.
+def borrowed(device: Device, wait: float, say: Say) -> Iterator[Device]:
+    """Hold the device's place for the block, and give it as an ordinary device; others need nothing.
 
     Args:
         wait: seconds to wait for a place that others use, by a reservation in the coordinator's queue. The end of the
@@ -249,10 +198,10 @@ def borrowed(device: Device, wait: float, say: Say) -> Iterator[Borrowed]:
         NotSupportedError
     """
     if device.source != "labgrid":
-        yield Borrowed(device)
+        yield device
         return
     with Lab.joined(device) as lab, _acquired(lab, device, wait, say) as place:
-        yield Borrowed(address.at(device, lab, place), lab, place.name)
+        yield _at(device, lab, place)
 
 
 def locate(device: Device) -> Device:
@@ -262,7 +211,7 @@ def locate(device: Device) -> Device:
         ConfigError, UnreachableError, NotSupportedError
     """
     with Lab.joined(device) as lab:
-        return address.at(device, lab, candidates(lab, device)[0])
+        return _at(device, lab, candidates(lab, device)[0])
 
 
 @contextlib.contextmanager
@@ -420,3 +369,91 @@ def _busy(lab: Lab, device: Device, wanted: list[Any], why: str) -> DeviceBusyEr
         f"a longer INVOKE_SLIPWAY_WAIT, or see labgrid-client -x {lab.address} -p {place.name} show",
         (holder,) if holder else (),
     )
+
+
+class Service(NamedTuple):
+    """How to reach a place."""
+
+    host: str
+    port: int
+    user: str = ""
+    jump: str = ""
+    """The SSH host to go through; empty: none."""
+
+
+def _service(lab: Lab, place: Any, device: Device) -> Service:
+    """How to reach ``place``, as its exporters say.
+
+    Raises:
+        ConfigError: not exactly one resource says it. NotSupportedError: in a way that Slipway does not go.
+    """
+    classes = (_SERVICE, _FASTBOOT, _FASTBOOT_USB) if device.transport == "adb" else (_SERVICE,)
+    rows = [
+        (path, entry) for path, entry in lab.resources() if entry.data.get("cls") in classes and place.hasmatch(path)
+    ]
+    if len(rows) != 1:
+        raise ConfigError(
+            f"The place {place.name} of {lab.address} has {'several' if rows else 'no'} {' or '.join(classes)}.",
+            "its exporter is down, or no match of the place takes one in" if not rows else "one must be the device",
+            f"labgrid-client -x {lab.address} -p {place.name} show",
+            ["/".join(path) for path, _ in rows],
+        )
+    (_, entry), proxy = rows[0], os.environ.get(PROXY, "")
+    words, extra = entry.args, entry.extra
+    host = str(words.get("address", ""))
+    if entry.cls == _FASTBOOT_USB or "%" in host:
+        usb, exporter = entry.cls == _FASTBOOT_USB, words.get("host") or extra.get("proxy", "")
+        raise NotSupportedError(
+            f"The place {place.name} can only be reached from its exporter {exporter}.",
+            "the device hangs at its USB" if usb else f"{host} is behind a network interface of it",
+            "run Slipway there" if usb else "export an address that the exporter's sshd reaches",
+        )
+    if extra.get("proxy_required"):  # exported with --isolated
+        proxy = str(extra.get("proxy", ""))
+    adb = device.transport == "adb"
+    said = natural(str(words.get("port") or (_ADB_PORT if adb else 22)), 65535)
+    port = device.port or (_ADB_PORT if entry.cls == _FASTBOOT else said) if adb else said
+    return Service(host, port or -1, str(words.get("username", "")), proxy)  # `located` refuses an invalid port
+
+
+def located(device: Device, found: Service) -> Device:
+    """``device`` as an ordinary one over SSH or adb; a user and a jump host of the inventory's own come first.
+
+    Raises:
+        ConfigError: the lab's answer is not an address.
+    """
+    changes: dict[str, object] = {"source": "", "place": "", "place_tags": (), "coordinator": ""}
+    if device.transport == "adb":
+        changes |= {"port": 0, "serial": str(Spelled(found.host, port=found.port))}
+    else:
+        user, jump = device.user or found.user, device.jump or found.jump
+        changes |= {"host": found.host, "port": found.port, "user": user, "jump": jump}
+    try:
+        return type(device).model_validate({**device.model_dump(), **changes})
+    except ValueError as error:
+        raise ConfigError(
+            f"Slipway does not accept the address of the place {device.place}.",
+            one_line(f"the lab says {found.user}@{found.host}:{found.port}", 300),
+            f"labgrid-client -p {device.place} show",
+        ) from error
+
+
+def _at(device: Device, lab: Lab, place: Any) -> Device:
+    """The device where ``place`` is; adb's server knows no jump hosts, so labgrid's ssh forwards a port for it.
+
+    Raises:
+        ConfigError, NotSupportedError, UnreachableError: no way there.
+    """
+    found = _service(lab, place, device)
+    if device.transport == "adb" and found.jump:
+        from labgrid.util.ssh import sshmanager
+
+        try:
+            found = Service("127.0.0.1", int(sshmanager.request_forward(found.jump, found.host, found.port)))
+        except (lab.module.ExecutionError, OSError) as error:
+            raise UnreachableError(
+                f"{found.host} port {found.port} cannot be reached through {found.jump}.",
+                one_line(str(error), 300),
+                f"ssh {found.jump} true",
+            ) from error
+    return located(device.model_copy(update={"place": place.name}), found)

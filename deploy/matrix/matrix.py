@@ -33,9 +33,8 @@ from deploy.matrix import baseline as matrix_baseline
 from deploy.matrix import pages
 from deploy.matrix import report as matrix_report
 from deploy.matrix.model import PATIENCE, CellResult, Change, Impossible, Matrix, exact, load_matrix
-from deploy.matrix.plan import Cell, Exportable, Plan, Selection, Shard, plan
+from deploy.matrix.plan import Cell, Exportable, Plan, Selection, Shard, parse, plan
 from deploy.matrix.run import JOURNAL, Build, Export, Filling, Language
-from deploy.matrix.words import parse
 from deploy.run.result import now
 from deploy.run.settings import DEFAULT, Settings
 
@@ -394,44 +393,19 @@ def check_parts(parts: Sequence[Matrix]) -> None:
     shards = [each.shard for each in parts if each.shard]
     if not shards:
         return
-    if len(shards) < len(parts):
-        other = next(each for each in parts if not each.shard)
+    count, seen = shards[0].count, Counter(each.index for each in shards)
+    commits = sorted({each.commit or "none" for each in parts})
+    wrong = [f"{each.name} of {each.created} is not a part, and others are" for each in parts if not each.shard]
+    if len({each.plan for each in shards}) > 1:
+        wrong.append("they are of different plans: other cells or settings")
+    elif gaps := [index for index in range(1, count + 1) if seen[index] != 1]:
+        wrong += [f"part {index} of {count} is {'there twice' if seen[index] else 'missing'}" for index in gaps]
+    if len(commits) > 1:
+        wrong.append(f"they are of different commits: {', '.join(commits)}")
+    if wrong:
         raise ConfigError(
-            f"{_part_name(other)} is not a part of a matrix, and others are.", "", "merge only what ran with --shard"
+            "The parts are not the whole of one matrix.",
+            "; ".join(wrong),
+            f"./inv matrix --shard PART/{count} with the same words at one commit, then merge each part once",
+            wrong,
         )
-    _same(parts, {each.shard.plan for each in parts if each.shard}, "plan", "other cells or settings")
-    _same(
-        parts, {each.commit for each in parts}, "commit", ", ".join(sorted({each.commit or "none" for each in parts}))
-    )
-    count = shards[0].count
-    seen = Counter(each.index for each in shards)
-    if double := [index for index, times in sorted(seen.items()) if times > 1]:
-        names = [_part_name(each) for each in parts if each.shard and each.shard.index in double]
-        raise ConfigError(
-            f"{_numbers(double)} of {count} is there more than once.", "; ".join(names), "name each part once", names
-        )
-    if missing := [index for index in range(1, count + 1) if index not in seen]:
-        raise ConfigError(
-            f"{_numbers(missing)} of {count} {'is' if len(missing) == 1 else 'are'} missing.",
-            f"{counted(sum(len(each.cells) for each in parts), 'cell')} of {shards[0].cells} are there",
-            f"./inv matrix --shard {missing[0]}/{count} with the same words, then merge all",
-            [f"{index}/{count}" for index in missing],
-        )
-
-
-def _same(parts: Sequence[Matrix], values: set[str], what: str, cause: str) -> None:
-    if len(values) > 1:
-        raise ConfigError(
-            f"The parts are of {len(values)} different {what}s.", cause,
-            f"run all of them at one {what}" if what == "commit" else "run all of them with the same words",
-            [_part_name(each) for each in parts],
-        )  # fmt: skip
-
-
-def _numbers(indices: Sequence[int]) -> str:
-    return f"Part{'s' if len(indices) > 1 else ''} {', '.join(map(str, indices))}"
-
-
-def _part_name(found: Matrix) -> str:
-    which = f" {found.shard.index}/{found.shard.count}" if found.shard else ""
-    return f"{found.name}{which} of {found.created} on {found.host or 'an unknown host'}"

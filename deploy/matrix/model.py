@@ -306,7 +306,7 @@ def filled(cell: Cell, bundle: Bundle, result: Result, inputs: str) -> CellResul
         rounds=() if result.emulated else (_round(result),),
         emulated_time=times if result.emulated else None, throttled=result.conditions.throttled,
         cpu=result.facts.cpu, board=result.facts.board, kernel=result.facts.kernel,
-        governor=result.conditions.governor or ", ".join(result.conditions.after.governors),
+        governor=", ".join(result.conditions.after.governors),
         threads=result.runner.threads, program_bytes=result.program.size, program_sha256=result.program.sha256,
         bundle_bytes=sum(entry.size for entry in bundle.manifest.files), bundle_digest=result.bundle.digest,
         uploaded_bytes=result.upload.bytes, peak_rss_bytes=result.runner.peak_rss_bytes, outputs=outputs,

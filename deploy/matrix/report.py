@@ -15,8 +15,7 @@ from core.console.live import Step
 from core.console.units import counted, duration
 from core.errors import UsageError
 from deploy.matrix.model import CellResult, Matrix, exact
-from deploy.matrix.plan import Cell, Plan
-from deploy.matrix.words import quoted
+from deploy.matrix.plan import Cell, Plan, quoted
 
 if TYPE_CHECKING:
     from typing_extensions import Self

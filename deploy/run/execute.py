@@ -75,7 +75,7 @@ def execute(
         stack.enter_context(_busy_with_timeout())
         held = stack.enter_context(borrowed(device, timeout or device.timeout, say))
         deadline = Deadline.after(timeout or device.timeout)
-        transport = stack.enter_context(open_device(held.device, deadline))
+        transport = stack.enter_context(open_device(held, deadline))
         needs = needs_of(executable, files)
         machine = machine_of(device, target)
         facts = machine.facts(probe(transport, device_root(device), needs, deadline), needs)

@@ -7,17 +7,16 @@ Ctrl-C included, partial files do not have a final name and our processes on the
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from core.errors import SlipwayError, UnreachableError
+from core.errors import SlipwayError
 from core.formats.bundle import Bundle
 from core.formats.program import Program
 from deploy.devices.conditions import mask_of
 from deploy.devices.inventory import Device
-from deploy.lab.labgrid import Borrowed, borrowed
+from deploy.lab.labgrid import borrowed
 from deploy.run import generate
 from deploy.run.connect import open_device, ready
 from deploy.run.events import Event, Listener, Steps
@@ -32,8 +31,6 @@ from deploy.transport.deadline import NEVER, Deadline, retrying
 
 _Session = TypeVar("_Session", bound=Session)
 _Found = TypeVar("_Found")
-_ANSWER = 20.0
-"""Seconds that one connection to a booting device may take."""
 
 
 def connected(
@@ -48,11 +45,11 @@ def connected(
 ) -> _Found:
     """Connect to ``device`` and do ``work``; again after transient errors.
 
-    A lab's device is held all the time, and its power is cycled, once, when it cannot be reached.
+    A lab's device is held all the time.
 
     Args:
         seconds: for all attempts together. They count from the first connection: starting a virtual device, waiting
-            for a lab's and power-cycling it are not among them, and a session may move its deadline while it waits
+            for a lab's are not among them, and a session may move its deadline while it waits
             for another one's end.
         retries: attempts after the first.
         session: makes the session of a connection.
@@ -65,25 +62,7 @@ def connected(
     """
     deadline = NEVER
     attempts = 0
-    held: Borrowed | None = None
-    cycled = ""
-    """Why the power was cycled."""
-
-    def reached() -> Transport:
-        nonlocal deadline, cycled
-        assert held is not None  # noqa: S101 - the first attempt takes it
-        try:
-            return open_device(held.device, deadline)
-        except UnreachableError as error:
-            if cycled:
-                raise UnreachableError(error.what, f"{error.cause}; its power was cycled", error.hint) from error
-            if not held.switched:
-                raise
-            cycled = error.what
-        begun = time.monotonic()
-        transport = _revived(held, cycled, steps)
-        deadline = deadline.later(time.monotonic() - begun)
-        return transport
+    held: Device | None = None
 
     def attempt() -> _Found:
         nonlocal deadline, attempts, held
@@ -93,10 +72,9 @@ def connected(
                 ready(device, target)
                 held = stack.enter_context(borrowed(device, wait, note))
                 deadline = Deadline.after(seconds)
-            transport = reached()
+            transport = open_device(held, deadline)
         with transport:
             one = session(deadline, transport)
-            one.power_cycled = cycled
             try:
                 return work(one, attempts)
             finally:
@@ -114,29 +92,6 @@ def connected(
     with contextlib.ExitStack() as stack:
         found: _Found = retrying(retries, left, on_retry)(attempt)
         return found
-
-
-def _revived(held: Borrowed, why: str, steps: Steps) -> Transport:
-    """A connection to the device after its power was cycled.
-
-    Raises:
-        UnreachableError: the power switch fails, or the device does not answer within its time to boot.
-    """
-    device = held.device
-    steps.tell(Event("connect", "note", f"{why} Cycling the power of its place {held.place}."))
-    held.cycle()
-    booted = Deadline.after(device.boot_seconds)
-    while True:
-        try:
-            return open_device(device, Deadline.after(max(1.0, booted.left(_ANSWER))))
-        except UnreachableError as error:
-            if booted.over:
-                raise UnreachableError(
-                    error.what,
-                    f"{error.cause}; its power was cycled, and it did not answer within {device.boot_seconds:.0f} s",
-                    error.hint,
-                ) from error
-        time.sleep(1.0)
 
 
 def deploy(

@@ -132,7 +132,6 @@ def _summary(value: Result) -> None:
         ["peak RSS", size(value.runner.peak_rss_bytes)],
         ["uploaded", "; ".join(uploaded)],
         *_verified(value),
-        *([["power-cycled", f"once: {value.power_cycled}"]] if value.power_cycled else []),
         ["took", f"{sum(value.seconds.values()):.1f} s"],
     ]
     caption = f"Times are {value.latency_note}." if value.latency_note else ""
@@ -222,7 +221,7 @@ def _conditions(value: Result) -> list[list[str]]:
     before, after = found.before, found.after
     clocks = [max(each.frequencies_khz.values()) / 1000 for each in (before, after) if each.frequencies_khz]
     warmth = [each.hottest_c for each in (before, after) if each.hottest_c is not None]
-    governor = f" ({found.governor} for the run)" if found.governor else f" ({', '.join(after.governors)})"
+    governor = f" ({', '.join(after.governors)})"
     rows = []
     if len(clocks) == 2:
         rows.append(["clock", f"{clocks[0]:.0f} → {clocks[1]:.0f} MHz{governor}"])

@@ -112,8 +112,6 @@ class Result(_Model):
     """UTC, ISO 8601."""
     attempts: int = 1
     """Connections it took: more than one after transient errors."""
-    power_cycled: str = ""
-    """Why the device's power was cycled before it could be reached; empty: it was not."""
     device: str
     title: str = ""
     """The inventory's, of the device."""

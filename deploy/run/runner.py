@@ -192,12 +192,6 @@ class Digests(_Answer):
     """Digests of the program and its files of weights; no files if they would have cost too much."""
 
     files: tuple[FileDigest, ...] = Field(default=(), max_length=_MOST_OUTPUTS)
-    ms: Milliseconds = 0.0
-    """Time to compute them, or to find out that they cost too much."""
-    estimate_ms: Milliseconds = 0.0
-    """Bytes of all of them."""
-    limit_ms: Milliseconds | None = None
-    """Their time limit: 5 % of the run."""
 
 
 class RunnerResult(_Answer):

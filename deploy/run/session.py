@@ -36,7 +36,6 @@ from deploy.run.result import (
     write,
 )
 from deploy.run.settings import ONCE, Settings
-from deploy.scripts import script
 from deploy.store import gc
 from deploy.store.store import Blob, Store, Survey
 from deploy.store.vouch import Records, Voucher
@@ -66,7 +65,7 @@ class Session:
     ) -> None:
         self.device, self.bundle, self.job, self.needs = device, bundle, job, needs
         self.steps, self.deadline, self.transport = steps, deadline, transport
-        self.conditions, self.power_cycled = Conditions(), ""  # the latter: why the power was cycled before
+        self.conditions = Conditions()
         self.sent: dict[str, bytes] = {}
         """The files that came with the run's end."""
         self.digest = bundle_digest(bundle)
@@ -136,7 +135,6 @@ class Session:
     def _written(self, attempts: int, result: Result) -> Result:
         told = {
             "attempts": attempts,
-            "power_cycled": self.power_cycled,
             **collect.seen(self.job, results_dir() / result.key, result.outputs),
         }
         result = result.model_copy(update=told)
@@ -228,9 +226,6 @@ class Session:
         resumable = tuple(f"incoming/{blob.sha256}." for blob in missing)
         stale = [name for name in survey.stale if not name.startswith(resumable or ("\0",))]
         store.discard(stale, self.deadline)
-        if survey.pinned:
-            words = ["sh", "-c", script("unpin"), "slipway", store.path("governor")]
-            run(self.transport, words, deadline=self.deadline, check=False)
         need = preflight.space_needed(sum(blob.size for blob in missing), self.job.output_bytes)
         short = facts.free is not None and facts.free < need
         if short:
@@ -379,7 +374,6 @@ class Session:
         argv = self._argv(
             settings, case, runner_in(self.bundle.path), f"../../{self.program}/", cache_flags(store, self.cache)
         )
-        note = store.path("governor")
         cooled, name = 0.0, self.device.name
         if settings.cooldown:
             with self.steps.step("cool down", f"waiting for {name} to cool down") as step:
@@ -389,7 +383,7 @@ class Session:
             files = conditions.Files(store.path(self.program), store.owner, _SMALL)
             done = run(
                 self.transport,
-                conditions.wrapped(self._words(store, argv), note, settings.pin_governor, settings.cpu_affinity, files),
+                conditions.wrapped(self._words(store, argv), settings.cpu_affinity, files),
                 cwd=store.run_folder,
                 pidfile=store.pidfile,
                 deadline=self.deadline,
@@ -404,7 +398,7 @@ class Session:
                 raise runner.failure(
                     done.code, done.stderr.decode(errors="replace"), runner.error_in(said), self.device.name
                 )
-            self.conditions = conditions.conditions(done.text, settings.pin_governor, settings.cpu_affinity, cooled)
+            self.conditions = conditions.conditions(done.text, settings.cpu_affinity, cooled)
             for line in self.conditions.notes:
                 step.note(line)
             return runner.completed(runner.parse_result(said))

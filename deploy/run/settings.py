@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict
 
 from core.cli.request import number
 from core.errors import UsageError, nearest
-from deploy.devices.conditions import governor
 from deploy.devices.inventory import Device
 
 ENGINE = "onnxruntime"
@@ -113,7 +112,7 @@ def _plain(name: str) -> str:
 
 WORDS = (
     *("num_executions", "warmup", "cpu_threads", "timeout", "wait", "retries"),
-    *("pin_governor", "cpu_affinity", "cooldown", "cpu_features"),
+    *("cpu_affinity", "cooldown", "cpu_features"),
 )
 """Words of the command line that `Settings.parse` reads; ``invoke.yaml`` and the environment have them, too."""
 RETRIES = 2
@@ -174,8 +173,6 @@ class Settings(BaseModel):
     """Seconds to wait for a device that another deploy uses; they do not count towards ``timeout``."""
     retries: int = RETRIES
     """Further attempts, each on a connection of its own, after a transient error."""
-    pin_governor: str = ""
-    """CPU frequency governor for the run (``performance``), set back afterwards, even on failure."""
     cpu_affinity: str = ""
     """Cores to keep the run to, ``0,2-3``."""
     cooldown: float = 0.0
@@ -217,7 +214,6 @@ class Settings(BaseModel):
             timeout=number("timeout", words.get("timeout"), 1, 0, whole=False, typed=False),
             wait=number("wait", words.get("wait"), 0, 300, whole=False, typed=False),
             retries=number("retries", words.get("retries"), 0, RETRIES, typed=False),
-            pin_governor=governor(words.get("pin_governor") or ""),
             cpu_affinity=str(words.get("cpu_affinity") or ""),
             cooldown=number("cooldown", words.get("cooldown"), 1, 0, whole=False),
             cpu_features=cpu_features(words.get("cpu_features") or ""),

@@ -101,9 +101,8 @@ class WindowsSession(Session):
     def _call(self, there: WindowsTransport, settings: Settings, case: Sized | None = None) -> runner.RunnerResult:
         doing = f"running {self.job.name} on {self.device.name}"
         with self.steps.step("run", doing) as step:
-            for name, wish in (("a governor", settings.pin_governor), ("cores", settings.cpu_affinity)):
-                if wish:
-                    step.note(f"{name} cannot be set on Windows: not set")
+            if settings.cpu_affinity:
+                step.note("not kept to cores: Windows has no taskset")
             argv = self._argv(settings, case, there.runner, "")
             hear = generate.hearing(there, there.folder, settings.text, self.steps.tell, self.deadline)
             done = there.call(argv, self.deadline, doing, hear)

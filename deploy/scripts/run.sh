@@ -77,14 +77,6 @@ command_end() {
 # The device's own clock (s).
 clock() { now=; { read -r now rest </proc/uptime; } 2>/dev/null; }
 
-# Sets back what was set; $note is the file that says what was there before.
-put() { echo "$1" 2>/dev/null >"$2" || { echo "$1" | sudo -n tee "$2" >/dev/null; } 2>/dev/null; }
-unpin() {
-  [ -e "$note" ] || return 0
-  while read -r value file; do put "$value" "$file"; done <"$note"
-  rm -f "$note"
-}
-
 # What a run left: the files that are small, and the device's own clock.
 take() {
   left=$1 chosen='' found=''
@@ -102,34 +94,16 @@ take() {
   [ -z "$chosen" ] || cat $chosen
 }
 
-# Runs a program between two looks at the device, all in one round trip. $1 is where sysfs is, $2 where to note what is
-# changed, $3 a governor, $4 a mask of cores (hex), $5 a word that nobody else prints, $6 bytes of files that may come
-# back at once, $7 the folder that is in use, for garbage collection; then come the program's words.
+# Runs a program between two looks at the device, all in one round trip. $1 is where sysfs is, $2 a mask of cores (hex),
+# $3 a word that nobody else prints, $4 bytes of files that may come back at once, $5 the folder that is in use, for
+# garbage collection; then come the program's words.
 #
 # Prints the device's state before and after, what could be set, when the program began and ended by the device's own
 # uptime (s), and of result.json and the outputs those that are small: "SIZE NAME" each, "@@data", the bytes.
 command_run() {
-  sys=$1 note=$2 governor=$3 mask=$4 marker=$5 most=$6 used=$7; shift 7
+  sys=$1 mask=$2 marker=$3 most=$4 used=$5; shift 5
   [ -z "$used" ] || touch -c "$used" 2>/dev/null &
   state before
-  if [ -n "$governor" ]; then
-    # The supervisor's timer and its lifeline may both send TERM: the second one comes in the middle of `unpin` and would
-    # end it there. So every signal sets everything back anew.
-    trap unpin EXIT
-    trap 'unpin; exit 143' TERM
-    trap 'unpin; exit 129' HUP
-    for f in "$sys"/devices/system/cpu/cpufreq/policy*/scaling_governor; do
-      [ -e "$f" ] && read -r old <"$f" && echo "$old $f"
-    done >"$note" 2>/dev/null
-    set=
-    while read -r old f; do
-      put "$governor" "$f"
-      { read -r now <"$f"; } 2>/dev/null
-      [ "$now" = "$governor" ] && set=yes || refused=yes
-    done <"$note"
-    if [ -z "$set" ]; then echo "note governor not set"; elif [ -n "$refused" ]; then echo "note governor set on some"
-    else echo "note governor set"; fi
-  fi
   if [ -n "$mask" ]; then
     if command -v taskset >/dev/null 2>&1; then echo "note affinity set"; else echo "note affinity not set"; mask=; fi
   fi
@@ -142,11 +116,4 @@ command_run() {
   take "$most"
   wait
   exit "$code"
-}
-
-# $1 is the note of what was there before.
-command_unpin() {
-  note=$1
-  unpin
-  exit 0
 }

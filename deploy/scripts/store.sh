@@ -67,7 +67,6 @@ survey() {
     for bundle in bundles/*; do [ ! "$link" -ef "$bundle" ] || { there=../$bundle; break; }; done
     echo "$link ${there:-$(readlink "$link")}"
   done
-  [ ! -e governor ] || echo "pinned governor"
 }
 
 # Paths for `survey`. Prints what it prints, and the whole size in KiB.

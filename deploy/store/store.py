@@ -98,8 +98,6 @@ class Survey:
     """Target and engine to the digest of the bundle their link points to."""
     usage: int = 0
     """Bytes of everything below the root; 0 if not requested, since it takes a walk through all files."""
-    pinned: bool = False
-    """Whether a run that set the governor never set it back."""
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -180,7 +178,7 @@ class Store:
         if not others:
             return found
         more = self.survey([name for words in others for name in words], deadline)
-        return Survey({**found.looks, **more.looks}, more.left, more.stale, more.current, more.usage, more.pinned)
+        return Survey({**found.looks, **more.looks}, more.left, more.stale, more.current, more.usage)
 
     def open(
         self,
@@ -217,7 +215,7 @@ class Store:
         lines = list(lines)
         left: list[str] = []
         current: dict[str, str] = {}
-        usage, pinned = 0, False
+        usage = 0
         for line in lines:
             kind, _, rest = line.partition(" ")
             if kind == "leftover" and _LEFT.fullmatch(rest):
@@ -226,10 +224,9 @@ class Store:
                 current[kind.removeprefix("current/")] = rest.rpartition("/")[2]
             elif kind == "usage":
                 usage = (natural((rest.split() or [""])[0]) or 0) * 1024
-            pinned = pinned or kind == "pinned"
         self._left = tuple(dict.fromkeys(left))
         stale = tuple(name for name in self._left if self.lock.held and owner_of(name) != self.owner)
-        return Survey(_looks(lines), self._left, stale, current, usage, pinned)
+        return Survey(_looks(lines), self._left, stale, current, usage)
 
     def discard(self, names: Iterable[str], deadline: Deadline) -> None:
         """Remove files and folders below the root; of run folders, the processes first."""

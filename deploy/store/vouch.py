@@ -31,8 +31,6 @@ DAY = 86_400.0
 _KEPT = 4
 """Looks of one file that are remembered: links to it are copies on a file system without hard links."""
 _FORGOTTEN = 400 * DAY
-_ROOTS = 1000
-"""Roots that are remembered."""
 
 How = Literal["runner", "digest now", "unchanged"]
 
@@ -102,14 +100,6 @@ class Records:
                 if any(when > oldest for when in looks.values())
             }
             write_json(self.file, {"schema_version": 1, "files": rows})
-        self._prune(self.file.parent)
-
-    @staticmethod
-    def _prune(folder: Path) -> None:
-        """Forget the oldest roots, which costs at most a digest each."""
-        if len(names := list(folder.glob("*.json"))) > _ROOTS:
-            for file in sorted(names, key=_age)[: len(names) - _ROOTS // 2]:
-                file.unlink(missing_ok=True)
 
     def _read(self) -> dict[str, dict[str, float]]:
         try:
@@ -121,13 +111,6 @@ class Records:
             }
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return {}
-
-
-def _age(file: Path) -> float:
-    try:
-        return file.stat().st_mtime
-    except OSError:
-        return 0.0
 
 
 def _key(look: Look) -> str:

@@ -84,7 +84,7 @@ def _opened(device: Device, wait: float) -> Iterator[tuple[Transport, Store, Sur
     ready(device)
     with (
         borrowed(device, wait, console.note) as held,
-        open_device(held.device, Deadline.after(device.timeout)) as transport,
+        open_device(held, Deadline.after(device.timeout)) as transport,
     ):
         deadline = Deadline.after(device.timeout)
         facts = probe(transport, device_root(device), None, deadline)

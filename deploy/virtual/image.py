@@ -68,11 +68,7 @@ def _usable(folder: Path) -> bool:
 def trees(spec: Spec) -> tuple[Path, Path]:
     """The unpacked packages of the kernel and of the root file system."""
     kernel = debian.tree(spec.kernel_from, spec.arch, _kernel_packages(spec), name="kernel")
-    return kernel, _system(spec)
-
-
-def _system(spec: Spec) -> Path:
-    return debian.tree(spec.suite, spec.arch, spec.system.packages, closure=True, name="system")
+    return kernel, debian.tree(spec.suite, spec.arch, spec.system.packages, closure=True, name="system")
 
 
 def _kernel_packages(spec: Spec) -> list[str]:

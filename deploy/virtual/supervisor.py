@@ -72,14 +72,6 @@ class Folder:
         root = _root()
         return [cls(path) for path in sorted(root.iterdir()) if path.is_dir()] if root.is_dir() else []
 
-    def printed(self) -> int:
-        """Bytes of `console` and `log` together."""
-        size = 0
-        for file in (self.console, self.log):
-            with contextlib.suppress(OSError):
-                size += file.stat().st_size
-        return size
-
     def touch(self) -> None:
         """Mark the device as used."""
         self.last_used.touch()
@@ -212,20 +204,8 @@ PORT = "{port}"
 
 _PR_SET_PDEATHSIG = 1
 _ESTABLISHED = "01"
-_LISTENING = "0A"
-_PORT_TRIES = 8
-_TAKEN = (
-    b"Could not set up host forwarding rule",
-    b"could not set up host forwarding rule",
-    b"Address already in use",
-)
-"""Messages of QEMU and adb's server about a port that is in use."""
-_EARLY_SECONDS = 10.0
-"""Seconds within which QEMU has its port, or ends: on a busy machine it may take some to begin."""
 _GRACE = 5.0
 _REMOVED = "the device's folder was removed: ending the machine"
-MOST_PRINTED = 256 << 20
-"""Bytes that a machine may print, on its console and by its emulator: they are on this machine's disk."""
 
 
 @dataclass(frozen=True)
@@ -276,60 +256,15 @@ def connections(port: int, table: Path = Path("/proc/net/tcp")) -> int:
     return sum(row[3] == _ESTABLISHED and int(row[1].rpartition(":")[2], 16) == port for row in rows)
 
 
-def listens(pid: int, port: int) -> bool:
-    """Whether this very process listens on ``port`` of this machine."""
-    lines: list[str] = []
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):  # adb's server has either
-        with contextlib.suppress(OSError):
-            lines += Path(table).read_text(encoding="ascii").splitlines()[1:]
-    rows = [line.split() for line in lines]
-    sockets = {
-        f"socket:[{row[9]}]" for row in rows if row[3] == _LISTENING and int(row[1].rpartition(":")[2], 16) == port
-    }
-    with contextlib.suppress(OSError):
-        for handle in Path(f"/proc/{pid}/fd").iterdir() if sockets else ():
-            with contextlib.suppress(OSError):
-                if str(handle.readlink()) in sockets:
-                    return True
-    return False
-
-
-def _has_port(child: subprocess.Popen[bytes], port: int) -> bool:
-    """Wait until ``child`` has ``port``; false when it ended before that."""
-    end = time.monotonic() + _EARLY_SECONDS
-    while child.poll() is None:
-        if listens(child.pid, port) or time.monotonic() > end:
-            return True
-        time.sleep(0.02)
-    return False
-
-
-def _after(log: Path, size: int) -> bytes:
-    with log.open("rb") as file:
-        file.seek(size)
-        return file.read()
-
-
-def _start(launch: Launch, folder: Folder) -> tuple[subprocess.Popen[bytes], int]:
-    """QEMU on a port of its own; another process may take a free port before QEMU does, hence the loop."""
-    for _ in range(_PORT_TRIES):
-        port = _free_port()
-        before = folder.log.stat().st_size
-        child = subprocess.Popen(
-            [word.replace(PORT, str(port)) for word in launch.argv],
-            stdin=subprocess.DEVNULL,
-            preexec_fn=_die_with_parent(os.getpid()),  # noqa: PLW1509 - one thread only
-        )
-        try:
-            if _has_port(child, port):
-                return child, port
-            said = _after(folder.log, before)
-            if not any(words in said for words in _TAKEN):
-                break
-        except BaseException:  # a signal, or the folder is gone: the caller does not know this child
-            _end(child)
-            raise
-    raise SystemExit(f"{Path(launch.argv[0]).name} ended at once (exit {child.returncode})")
+def _start(launch: Launch) -> tuple[subprocess.Popen[bytes], int]:
+    """QEMU, or adb's server, on a port of its own. Should another process take it meanwhile, it ends."""
+    port = _free_port()
+    child = subprocess.Popen(
+        [word.replace(PORT, str(port)) for word in launch.argv],
+        stdin=subprocess.DEVNULL,
+        preexec_fn=_die_with_parent(os.getpid()),  # noqa: PLW1509 - one thread only
+    )
+    return child, port
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
@@ -341,18 +276,13 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     child.wait()
 
 
-def _supervise(
-    child: subprocess.Popen[bytes], port: int, launch: Launch, folder: Folder, opened: os.stat_result
-) -> None:
+def _supervise(child: subprocess.Popen[bytes], port: int, launch: Launch, folder: Folder) -> None:
     idle_seconds = launch.idle_seconds
     pause = min(1.0, idle_seconds / 4)
     while child.poll() is None:
         time.sleep(pause)
-        if not _is_there(folder, opened):
+        if not folder.path.is_dir():
             _say(_REMOVED)
-            return
-        if (size := folder.printed()) > MOST_PRINTED:
-            _say(f"its console and log have {size:,} bytes, more than {MOST_PRINTED:,}: ending the machine")
             return
         if launch.connections_count and connections(port):
             folder.touch()
@@ -360,14 +290,6 @@ def _supervise(
             _say(f"not used for {idle_seconds:.0f} s: ending the machine")
             return
     _say(f"the machine ended (exit {child.returncode})")
-
-
-def _is_there(folder: Folder, opened: os.stat_result) -> bool:
-    """Whether the folder still has its name, and no other one has it."""
-    try:
-        return os.path.samestat(folder.path.stat(), opened)
-    except OSError:
-        return False
 
 
 def _withdraw(folder: Folder, idle_seconds: float) -> bool:
@@ -408,22 +330,21 @@ def main(path: Path) -> None:
     os.chdir("/")
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # release inherited locks (flock, make), which would be held for hours
     folder = Folder(path)
-    opened = os.fstat(os.open(path, os.O_RDONLY))  # it stays open: no other folder gets its number
     launch = Launch.read(folder)
     _take_signals(_on_signal)
     child: subprocess.Popen[bytes] | None = None
     try:
         folder.touch()
-        child, port = _start(launch, folder)
+        child, port = _start(launch)
         folder.touch()  # its time begins now
         State(Process.of(os.getpid()), Process.of(child.pid), port, time.time(), launch.idle_seconds).write(
             folder.state
         )
-        _supervise(child, port, launch, folder, opened)
+        _supervise(child, port, launch, folder)
     except _Ended:
         _say("asked to end the machine")
     except OSError:  # the folder may go at any moment, also between two looks at it
-        if _is_there(folder, opened):
+        if folder.path.is_dir():
             raise
         _say(_REMOVED)
     finally:

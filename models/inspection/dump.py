@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from core.errors import AnswerError
 from core.plain import one_line
@@ -108,84 +107,6 @@ def _events(run: object) -> Iterator[Event]:
         delegated = bool(text) or number not in (None, -1)
         name = (text or f"operator {number}") if delegated else event.name or ""
         yield Event(name, delegated, event.instruction_id, event.start_time, event.end_time)
-
-
-def names(executions: tuple[Execution, ...]) -> dict[int, str]:
-    """The operator of each instruction that ran, or `DELEGATE`."""
-    found: dict[int, str] = {}
-    for execution in executions:
-        for event in execution.events:
-            if event.name == DELEGATE or event.name.startswith(NATIVE):
-                found[event.instruction] = event.name.removeprefix(NATIVE)
-    return found
-
-
-@dataclass(frozen=True)
-class Value:
-    """Tensors that an operator gave."""
-
-    name: str
-    instruction: int
-    node: int
-    """Index in the delegate's graph; -1: what the instruction itself gave, or was given."""
-    tensor: Any
-    """PyTorch's."""
-
-
-def values(path: Path, buffer: Path) -> tuple[Value, ...]:
-    """What the last execution's instructions gave, in order. Imports the exporter's packages.
-
-    Args:
-        path: the ETDump. buffer: the file with the bytes.
-
-    Raises:
-        AnswerError: one of the files is truncated or damaged.
-    """
-    from executorch.devtools.etdump.serialize import deserialize_from_etdump_flatcc
-    from executorch.devtools.inspector._inspector_utils import inflate_runtime_output
-
-    data = path.read_bytes()
-    check(data, path.name)
-    raw = buffer.read_bytes()
-    found = []
-    try:
-        runs = [run for run in deserialize_from_etdump_flatcc(data).run_data or () if run.name == EXECUTE]
-        for each in (runs[-1].events if runs else None) or ():
-            event = each.debug_event
-            if (
-                event is None
-                or event.debug_entry is None
-                or (event.debug_entry.output and event.debug_entry.output.bool_val)
-            ):
-                continue
-            given = inflate_runtime_output(event.debug_entry, raw)
-            node = -1 if event.delegate_debug_id_int is None else event.delegate_debug_id_int
-            tensors = given if isinstance(given, list) else [given]
-            if event.debug_entry.tensor is not None:
-                tensors = [_ordered(given, event.debug_entry.tensor)]
-            elif event.debug_entry.tensor_list is not None:
-                stored = event.debug_entry.tensor_list.tensors
-                tensors = [_ordered(one, each) for one, each in zip(tensors, stored, strict=True)]
-            found += [Value(event.name or "", event.instruction_id, node, tensor) for tensor in tensors]
-    except Exception as error:
-        raise AnswerError(
-            f"{buffer.name} does not hold what {path.name} names.",
-            f"upstream's reader fails: {one_line(str(error))}",
-            "the same deploy with --values again",
-        ) from error
-    return tuple(found)
-
-
-def _ordered(tensor: Any, stored: Any) -> Any:
-    """The tensor by its strides in the runtime's memory, which upstream's reader takes for row-major.
-
-    Args:
-        stored: the ETDump's, with ``sizes`` and ``strides``.
-    """
-    reach = sum((size - 1) * stride for size, stride in zip(stored.sizes, stored.strides or (), strict=False))
-    if len(stored.strides or ()) != tensor.dim() or reach + 1 != tensor.numel():
-        return tensor
-    return tensor.flatten().as_strided(stored.sizes, stored.strides)
 
 
 def parts(execution: Execution) -> Iterator[Part]:

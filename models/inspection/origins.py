@@ -6,9 +6,7 @@ import contextlib
 import importlib.resources
 import json
 import logging
-import math
 import re
-import struct
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -62,14 +60,6 @@ class Node:
 
     kind: str
     handle: int
-    scale: float = 0.0
-    """Of its quantized result; 0: the result is not quantized per tensor."""
-    zero_point: int = 0
-    step: float = 0.0
-    """``scale``, or of what only converts its input: the input's."""
-    least: float = -math.inf
-    most: float = math.inf
-    """The activation that the exporter has fused into it: results are at least and at most this."""
 
 
 @dataclass(frozen=True)
@@ -135,34 +125,10 @@ def read(program: Path, method: str = "forward") -> dict[int, tuple[Node, ...]]:
 
 
 def _nodes(graph: dict[str, Any]) -> tuple[Node, ...]:
-    quantized: dict[int, dict[str, Any]] = {}
-    for each in graph.get("xvalues", ()):
-        value = each["xvalue_union"]
-        if value.get("quant_params_type") == "PerTensorQuant":
-            quantized[value["tensor_value"].get("id_out", 0)] = value["quant_params"]
-    found = []
-    for node in graph.get("xnodes", ()):
-        kind, values = str(node["xnode_union_type"]).removeprefix("XNN"), node["xnode_union"]
-        params = quantized.get(values.get("output_id", -1), {})
-        taken = quantized.get(values.get("input_id", -1), {}) if kind == "Convert" else {}
-        limits = node.get("output_min_max") or {}
-        found.append(
-            Node(
-                kind,
-                int(node.get("debug_handle", 0)),
-                _float(params.get("scale", 0)),
-                int(params.get("zero_point", 0)),
-                _float((params or taken).get("scale", 0)),
-                _float(limits["output_min"]) if limits else -math.inf,
-                _float(limits["output_max"]) if limits else math.inf,
-            )
-        )
-    return tuple(found)
-
-
-def _float(bits: int) -> float:
-    """A float32 from its bits."""
-    return float(struct.unpack("<f", struct.pack("<I", bits))[0])
+    return tuple(
+        Node(str(node["xnode_union_type"]).removeprefix("XNN"), int(node.get("debug_handle", 0)))
+        for node in graph.get("xnodes", ())
+    )
 
 
 def _graphs(payloads: Any) -> list[dict[str, Any]]:
@@ -330,16 +296,6 @@ def correlate(
             entry["delegate_map"] = {name: (one.handle,) for name, one in matches.items()}
         found |= {(number, name): one for name, one in matches.items()}
     return found
-
-
-def origin_of(nodes: Sequence[Any], handles: tuple[int, ...] = ()) -> Origin:
-    """The origin of nodes of an exported graph."""
-    return Origin(
-        handles,
-        tuple(dict.fromkeys(str(getattr(node.target, "__name__", node.target)) for node in nodes)),
-        _modules([node.meta.get("nn_module_stack") for node in nodes]),
-        _source([node.meta.get("stack_trace") for node in nodes]),
-    )
 
 
 def _is_rounding(word: str) -> bool:

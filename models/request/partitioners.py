@@ -21,9 +21,6 @@ DEFAULT = ("xnnpack",)
 NONE = "none"
 """Given alone: no delegate at all, portable kernels only."""
 
-_NOT_DYNAMIC = (NONE, "xnnpack-float")
-"""Those that leave dynamically quantized layers to the portable kernels, which do not have torchao's operators."""
-
 
 @dataclass(frozen=True)
 class Entry:
@@ -114,7 +111,7 @@ def why_not(names: Sequence[str], options: Options, dynamic: bool) -> str:
         dynamic: the scheme finds scales at run time.
     """
     limited = options.config_precisions and "dynamic_quant" not in options.config_precisions
-    left = _NOT_DYNAMIC + (("xnnpack",) if limited else ())
+    left = (NONE, "xnnpack") if limited else (NONE,)
     if not dynamic or not all(name in left for name in names):
         return ""
     precisions = f" and config_precisions={','.join(options.config_precisions)}" if limited else ""

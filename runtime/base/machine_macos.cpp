@@ -1,4 +1,3 @@
-#include <sys/resource.h>
 #include <sys/sysctl.h>
 #include <sys/utsname.h>
 
@@ -94,13 +93,7 @@ std::optional<MemoryLeft> memory_left_below(const std::string& /*root*/) {
 }
 
 std::optional<MemoryLeft> memory_left() {
-  std::optional<MemoryLeft> least = memory_left_below("");
-  struct rlimit limit = {};
-  if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-      (!least || limit.rlim_cur < least->bytes)) {
-    least = MemoryLeft{limit.rlim_cur, "ulimit -v"};
-  }
-  return least;
+  return memory_left_below("");
 }
 
 }  // namespace slipway

@@ -146,18 +146,6 @@ Status add_run(Options* options, const std::string& name, const std::string& val
   return {};
 }
 
-Status set_digests(Options* options, const std::string& /*name*/, const std::string& value) {
-  const std::pair<std::string_view, DigestWish> wishes[] = {
-      {"cheap", DigestWish::kCheap}, {"always", DigestWish::kAlways}, {"never", DigestWish::kNever}};
-  for (const auto& [known, wish] : wishes) {
-    if (value == known) {
-      options->digests = wish;
-      return {};
-    }
-  }
-  return usage("--digests cannot be '" + value + "'.", "--digests cheap, always or never");
-}
-
 // "-sme2,-i8mm": what is left unused.
 Status set_features(Options* options, const std::string& /*name*/, const std::string& value) {
   options->engine.unused_features.clear();
@@ -248,7 +236,7 @@ constexpr Flag kFlags[] = {
     {"cpu_features", set_features},
     {"max_jumps", set_count<&EngineOptions::max_jumps, 1, kMostJumps>},
     {"trust_provider", set_switch<&EngineOptions::trust_provider>, kAlone},
-    {"digests", set_digests},
+    {"digests", set_switch<&Options::digests>, kAlone},
     {"describe", set_action<Action::kDescribe>, kAlone},
     {"roofline", set_action<Action::kRoofline>, kAlone},
     {"capabilities", set_action<Action::kCapabilities>, kAlone},
@@ -397,8 +385,8 @@ Flags are --flag=value or --flag value.
                           or -avx512f. Features that build on one are left unused with it
   --max_jumps N           lean: how often one execution may jump backwards, as loops do (default: 10000000)
   --trust_provider        onnxruntime: give XNNPACK's provider what it is known to get wrong, too
-  --digests WHEN          SHA-256 of the files that ran, in the result: cheap (default; where they take less than
-                          5 % of the time so far), always or never
+  --digests               SHA-256 of the files that ran, in the result, also where they take more than 5 % of the
+                          time so far
   --json, --json=FILE     the result, or the error, as JSON to standard output or to FILE
   --roofline              measure here how many operations a second the processor does in float32, and how many bytes
                           a second it reads from memory: with one thread, and with all or --cpu_threads

@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "runner/files/digests.h"
 #include "slipway/engine.h"
 #include "slipway/status.h"
 #include "slipway/tensor.h"
@@ -45,7 +44,7 @@ struct Options {
   bool stream = false;  // each token as it comes
   bool turns = false;   // after each text, the next one is waited for
   EngineOptions engine;
-  DigestWish digests = DigestWish::kCheap;
+  bool digests = false;  // also where they cost time
   bool json = false;
   std::string json_path;  // empty: standard output
 };

@@ -197,10 +197,7 @@ Status write_profile(const Options& options, Engine& engine, RunReport* report) 
 }
 
 // After everything that is measured: reading the files warms caches and counts as resident memory.
-std::optional<Digests> digests_of(const Options& options, const ProgramInfo& program) {
-  if (options.digests == DigestWish::kNever) {
-    return {};
-  }
+std::vector<FileDigest> digests_of(const Options& options, const ProgramInfo& program) {
   std::vector<std::string> paths = {options.model_path};
   const std::vector<std::string> weights = beside(options.model_path, program.data_files);
   paths.insert(paths.end(), weights.begin(), weights.end());
@@ -208,8 +205,7 @@ std::optional<Digests> digests_of(const Options& options, const ProgramInfo& pro
     paths.push_back(options.data_path);
   }
   const auto guard = guard_while("read " + options.model_path + " once more", g_json);
-  const bool always = options.digests == DigestWish::kAlways;
-  return digest_files(paths, always ? INFINITY : kDigestShare * milliseconds_since(g_start));
+  return digest_files(paths, options.digests ? INFINITY : kDigestShare * milliseconds_since(g_start));
 }
 
 // A run without its cache is a run all the same.

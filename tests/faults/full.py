@@ -16,7 +16,7 @@ from pathlib import Path
 
 from core.paths import dist_dir
 from deploy.run.events import Event
-from tests.faults import outcomes, tiny
+from tests.faults import tiny
 
 LEFT = (0, 40_000, 90_000, 250_000)
 """Bytes that are left; the bundle and its program take some 370,000."""
@@ -54,7 +54,7 @@ def main(where: str) -> None:
             if (event.step, event.kind) == (step, "start") and not filler.exists():
                 fill(filler, count)
 
-        told = outcomes.outcome(lambda listen=listen: small.deploy(device, listeners=[listen]))  # type: ignore[misc]
+        told = tiny.outcome(lambda listen=listen: small.deploy(device, listeners=[listen]))  # type: ignore[misc]
         wrong = [*tiny.whole(home, root), *left()]
         wrong += [f"{path} is empty" for path in dist_dir().rglob("*.json") if not path.stat().st_size]
         shutil.rmtree(filler)

@@ -11,7 +11,6 @@ import contextlib
 import errno
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -177,14 +176,12 @@ def serve(
     with_sftp: bool = True,
     version: str = "",
     files: type[Sftp] | None = None,
-    port: int = 0,
 ) -> Iterator[Device]:
     """Run a device whose home is ``folder/home``; its host key is on record, its key lets in if ``authorized``.
 
     Args:
         version: what the server says of itself; empty: what asyncssh says.
         files: its SFTP server.
-        port: where it listens; 0: on a free one.
     """
     home = folder / "home"
     home.mkdir(parents=True, exist_ok=True)
@@ -195,7 +192,7 @@ def serve(
     client_key.chmod(0o600)
     allowed = client if authorized else asyncssh.generate_private_key("ssh-ed25519")
     (folder / "authorized_keys").write_bytes(allowed.export_public_key("openssh"))
-    device = Device(home, port or reserved(), host_key, client_key, folder / "known_hosts", Faults())
+    device = Device(home, reserved(), host_key, client_key, folder / "known_hosts", Faults())
     device.record(host_key)
     ready, stop = threading.Event(), asyncio.Event()
     failed: list[BaseException] = []
@@ -243,9 +240,3 @@ def serve(
         for file in device.files:
             file.close()
         assert not thread.is_alive(), "the server did not stop"
-
-
-if __name__ == "__main__":  # as a process of its own, which can hang and lose its power: FOLDER PORT
-    with serve(Path(sys.argv[1]), port=int(sys.argv[2])):
-        (Path(sys.argv[1]) / "up").touch()
-        threading.Event().wait()

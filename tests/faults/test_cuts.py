@@ -14,7 +14,7 @@ from deploy.run import session
 from deploy.run.events import Event
 from deploy.store import lock
 from deploy.transport import base as transport
-from tests.faults import outcomes, server, tiny
+from tests.faults import server, tiny
 from tests.faults.proxy import Proxy, proxied
 from tests.faults.tiny import Tiny
 from tests.support.processes import gone
@@ -93,7 +93,7 @@ def strike(
                 shutil.rmtree(root)
             proxy.arm(fault, phase, reach * point // points)
             begun = time.monotonic()
-            seen[outcomes.outcome(lambda: what.deploy(looked_at, listeners=[follow], timeout=timeout))] += 1
+            seen[tiny.outcome(lambda: what.deploy(looked_at, listeners=[follow], timeout=timeout))] += 1
             assert time.monotonic() - begun < timeout + tidying, (fault, phase, point)
             assert proxy.struck, (fault, phase, point)
             proxy.disarm()
@@ -109,12 +109,12 @@ def strike(
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_cut(strike: Strike, phase: str) -> None:
-    outcomes.check("connection cut", phase, strike("cut", phase, PHASES[phase], 60))
+    tiny.check("connection cut", phase, strike("cut", phase, PHASES[phase], 60))
 
 
 @pytest.mark.parametrize("phase", [phase for phase in PHASES if phase != "connect"])
 def test_a_changed_byte(strike: Strike, phase: str) -> None:
-    outcomes.check("byte changed", phase, strike("corrupt", phase, CORRUPTED, 5))
+    tiny.check("byte changed", phase, strike("corrupt", phase, CORRUPTED, 5))
 
 
 STALLED = {phase: 4 if phase == "connect" else 1 for phase in PHASES}
@@ -130,7 +130,7 @@ def test_a_stalled_link(strike: Strike, phase: str, monkeypatch: pytest.MonkeyPa
     # How long a slow device may take to end what runs there, to clean up, and to unlock.
     for module, name in ((transport, "_SLOW"), (session, "_CLEANUP"), (lock, "_RELEASE")):
         monkeypatch.setattr(module, name, 2.0)
-    outcomes.check("link stalls", phase, strike("stall", phase, STALLED[phase], 4))
+    tiny.check("link stalls", phase, strike("stall", phase, STALLED[phase], 4))
 
 
 def test_a_broken_upload_is_tried_again_and_goes_on(

@@ -219,24 +219,6 @@ def test_nobody_to_ask(locked_out: Device, monkeypatch: pytest.MonkeyPatch) -> N
         hello(locked_out)
 
 
-def test_a_password_from_the_keyring(
-    locked_out: Device, board: server.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Through the interface of the package ``keyring``, which is used where it is installed."""
-    (tmp_path / "ring").mkdir()
-    (tmp_path / "ring/keyring.py").write_text(
-        f"def get_password(service, account):\n    assert service == 'slipway-ssh'\n"
-        f"    return {SECRET!r} if account == 'pi@127.0.0.1:{board.port}' else None\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path / "ring"))
-    monkeypatch.delenv("SSH_ASKPASS", raising=False)
-    monkeypatch.setattr(ssh_connect, "_given", {})
-    try:
-        assert hello(locked_out) == "hello"
-    finally:
-        sys.modules.pop("keyring", None)
-
-
 def test_a_key_with_a_passphrase(device: Device, board: server.Device, askpass: Path, home: Path) -> None:
     key = asyncssh.read_private_key(board.client_key)
     board.client_key.write_bytes(key.export_private_key("openssh", passphrase=SECRET))

@@ -20,7 +20,7 @@ from core.paths import ROOT
 from deploy.devices.inventory import Device
 from deploy.run import pipeline as attempts
 from deploy.run.events import Event
-from tests.faults import outcomes, sabotage, tiny
+from tests.faults import sabotage, tiny
 from tests.faults.tiny import Tiny
 from tests.support.deploying import Deploying
 from tests.support.processes import gone, marked, ran
@@ -60,9 +60,9 @@ def struck(small: Tiny, device: Device, home: Path, monkeypatch: pytest.MonkeyPa
         with monkeypatch.context() as patch:
             patch.setattr(attempts, "open_device", lambda *_: transport)
             note = [lambda event: phases.append(tiny.phase(event))]
-            told = outcomes.outcome(lambda: small.deploy(device, listeners=note, timeout=20))
+            told = tiny.outcome(lambda: small.deploy(device, listeners=note, timeout=20))
         assert gone(str(home), 15), (fault, at)
-        assert transport.struck or told == outcomes.DONE
+        assert transport.struck or told == tiny.DONE
         assert damaged or tiny.whole(home, Path(device.root)) == [], (fault, at)
         small.deploy(device)
         assert tiny.settled(home, Path(device.root)) == [], (fault, at)
@@ -85,7 +85,7 @@ def test_every_operation(fault: str, struck: Struck, device: Device) -> None:
         at += 1
     assert at > 11
     for phase, counted in seen.items():
-        outcomes.check(fault, phase, counted)
+        tiny.check(fault, phase, counted)
 
 
 @pytest.mark.parametrize("fault", sabotage.FAULTS)
@@ -100,11 +100,11 @@ def test_every_operation_of_a_deploy_that_verifies(fault: str, struck: Struck, s
         file.write_bytes(bytes(file.stat().st_size))
         told, phases, happened = struck(fault, at, damaged=True)
         assert happened
-        assert "run" not in phases or told == outcomes.DONE
+        assert "run" not in phases or told == tiny.DONE
         if at < 3:
             assert phases[-1] == "verify"
             seen[told] += 1
-    outcomes.check(fault, "verify", seen)
+    tiny.check(fault, "verify", seen)
 
 
 def test_round_trips(device: Device, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +135,7 @@ def test_the_disk_is_full_at_every_step(tmp_path: Path) -> None:
         assert wrong == [], (step, left)
         seen[step][told] += 1
     for step, counted in seen.items():
-        outcomes.check("disk full", step, counted)
+        tiny.check("disk full", step, counted)
     assert sum(counted["device-full"] for counted in seen.values()) >= 5
 
 
@@ -181,7 +181,7 @@ def test_two_at_once(small: Tiny, another: Tiny, device: Device, home: Path, wai
         helpers: list[threading.Thread] = []
 
         def second(told: list[str] = told) -> None:
-            told.append(outcomes.outcome(lambda: another.deploy(device, wait=wait)))
+            told.append(tiny.outcome(lambda: another.deploy(device, wait=wait)))
 
         def listen(event: Event, phase: str = phase, helpers: list[threading.Thread] = helpers) -> None:
             if (event.step, event.kind) == (phase, "start") and not helpers:
@@ -191,14 +191,14 @@ def test_two_at_once(small: Tiny, another: Tiny, device: Device, home: Path, wai
                     helpers[-1].join(20)
 
         subprocess.run(["rm", "-rf", device.root], check=True)
-        first = outcomes.outcome(lambda listen=listen: small.deploy(device, listeners=[listen], wait=30))  # type: ignore[misc]
+        first = tiny.outcome(lambda listen=listen: small.deploy(device, listeners=[listen], wait=30))  # type: ignore[misc]
         for helper in helpers:
             helper.join(60)
-        assert first == outcomes.DONE
+        assert first == tiny.DONE
         fault = "second deploy, waiting" if wait else "second deploy, not waiting"
-        outcomes.check(fault, phase, Counter(told))
+        tiny.check(fault, phase, Counter(told))
         assert tiny.settled(home, Path(device.root)) == []
-        assert wait == 0 or told == [outcomes.DONE]
+        assert wait == 0 or told == [tiny.DONE]
 
 
 def test_a_run_that_is_left_behind_on_the_device_is_ended(small: Tiny, device: Device, home: Path) -> None:
@@ -230,11 +230,11 @@ def in_each_phase(small: Tiny, another: Tiny, device: Device, home: Path) -> Act
                     act(phase)
 
             what = another if phase == "survey" else small  # a bundle in its place is not looked for in the store
-            told = outcomes.outcome(
+            told = tiny.outcome(
                 lambda listen=listen, what=what: what.deploy(device, listeners=[listen], **options)  # type: ignore[misc]
             )
             assert came == [phase]
-            outcomes.check(fault, phase, Counter({told: 1}))
+            tiny.check(fault, phase, Counter({told: 1}))
             assert tiny.settled(home, Path(device.root)) == []
 
     return call
@@ -279,8 +279,8 @@ def test_hostile_names(name: str, device: Device, home: Path, tmp_path: Path) ->
     if name not in {"..", "\u202e", "a\nb"}:  # the inventory refuses these (tests/unit/test_inventory.py)
         root = home / name
         device = Device.model_validate({**device.model_dump(), "root": str(root)})
-    told = outcomes.outcome(lambda: odd.deploy(device))
-    assert told == outcomes.DONE
+    told = tiny.outcome(lambda: odd.deploy(device))
+    assert told == tiny.DONE
     assert tiny.settled(home, root) == []
     assert not list(Path(os.getcwd()).glob("pwned")) + list(home.rglob("pwned"))  # noqa: PTH109 - of this process
     results = [path for path in (tmp_path / "dist/results").rglob("*") if path.is_file()]

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from core.paths import ROOT
+from models.text import source
 from models.text.tokenizer import Tokenizer
 from models.users import packages
 from tests.conftest import Inv
@@ -114,6 +115,24 @@ def test_a_model_goes_on_from_a_prompt(net: Path, device: str, inv: Inv) -> None
     assert result["runner"]["generated"]["prompt_tokens"] == 4
     assert [one["name"] for one in result["outputs"]] == ["scores"]
     assert result["verdict"] in ("identical", "agrees")
+
+
+@pytest.mark.long
+def test_plain_attention_runs_on_every_engine_and_says_the_same(net: Path, inv: Inv, tmp_path: Path) -> None:
+    words = ("--model", str(net.parents[2] / "tiny"), "--options", "context=48;attention=plain")
+    done = inv("export", *words, env={"SLIPWAY_DIST": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    plain, said = tmp_path / "programs/tiny-qd8_qb4w-plain/model.pte", set()
+    for program, engine in ((plain, "executorch"), (plain, "lean"), (net, "lean"), (net, "executorch")):
+        done = inv(
+            "deploy", "--engine", engine, "--model", str(program), "--prompt", "why is the sky", "--generate", "9"
+        )
+        assert (done.returncode == 0) == ((program, engine) != (net, "executorch")), done.stderr
+        if done.returncode:
+            assert "llama::custom_sdpa.out" in done.stderr
+        else:
+            said.add(done.stdout.splitlines()[0])
+    assert len(said) == 1
 
 
 def test_a_talk_keeps_what_was_read(net: Path) -> None:
@@ -218,3 +237,16 @@ def test_each_family_computes_what_transformers_computes() -> None:
     for name, far, unknown, lacks in found:
         assert float(far) < 1e-4, name
         assert (unknown, lacks) == ("0", "0"), name
+
+
+@pytest.mark.long  # the other tests here have one shape, one scheme and two processors
+def test_each_shape_and_scheme_answers_as_upstreams_runtime(tmp_path: Path) -> None:
+    """Programs by upstream's exporter: prompts of several lengths, 64 tokens after each, processors of each kind."""
+    result, log = tmp_path / "result", tmp_path / "log"
+    with log.open("wb") as kept, source.child("tests.support.shapes", str(tmp_path), str(result), log=kept) as one:
+        one.communicate()
+    assert one.returncode == 0, log.read_text()[-2000:]
+    *found, (*_, outside) = [line.split() for line in result.read_text().splitlines()]
+    assert int(outside) > 0, "other weights are seen"
+    assert len(found) == 78
+    assert [line for line in found if line[4:] != ["64", "0"]] == []

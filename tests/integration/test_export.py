@@ -193,11 +193,12 @@ def test_other_layers_that_a_scheme_leaves_float(
 
 
 def test_several_partitioners_take_turns(exported: Exporter, fresh: Exporter, tmp_path: Path) -> None:
-    _, both = fresh("mlp", "qd8_qc8w", partitioners=("xnnpack-dynamic", "xnnpack"))
-    _, one = exported("mlp", "qd8_qc8w")
+    relu = f"{FIXTURES / 'partitioning.py'}:relu_only"
+    _, both = fresh("mlp", partitioners=(relu, "xnnpack"))
+    _, one = exported("mlp")
     assert (both.delegates, both.undelegated) == (5, ())
     assert one.delegates == 1
-    assert both.partitioners == ("xnnpack-dynamic", "xnnpack")
+    assert both.partitioners == (relu, "xnnpack")
     assert both.outputs[0].sha256 == one.outputs[0].sha256
 
 

@@ -22,6 +22,8 @@ from tests.support import language
 from toolchains.bundle import aar
 from toolchains.bundle.sdk import Sdk, build_sdk
 from toolchains.compilers.families import family
+from toolchains.debian import packages as debian
+from toolchains.emulation import emulators
 from toolchains.targets import get_target
 
 from .test_libslipway import expected, spoken
@@ -35,12 +37,13 @@ ANDROID_7 = CHECK.with_name("android_7.txt")
 
 @dataclass(frozen=True)
 class Built:
-    """The API and its native side, for this machine."""
+    """The API and its native side, for a target; the command of its JVM, if that is not this machine's."""
 
     sdk: Sdk
     classes: aar.Classes
     jar: Path
     library: Path
+    jvm: tuple[str | Path, ...] = ()
 
     def java(self, folder: Path, source: Path, *words: str | Path) -> Done:
         """Compile a program against the API, out of the checkout, and run it."""
@@ -48,7 +51,8 @@ class Built:
         shutil.copy(source, folder)
         run([home / "bin/javac", "--release", "8", "-Xlint:-options", "-cp", self.jar, source.name], cwd=folder)
         argv: list[str | Path] = [
-            home / "bin/java", "-Xcheck:jni", "-Xmx256m", f"-Djava.library.path={self.library.parent}",
+            *(self.jvm or (home / "bin/java",)), "-Xcheck:jni", "-Xmx256m",
+            f"-Djava.library.path={self.library.parent}",
             "--add-opens=java.base/java.io=ALL-UNNAMED", "-cp", f"{self.jar}{os.pathsep}{folder}", source.stem, *words,
         ]  # fmt: skip
         env = {**os.environ, "LD_LIBRARY_PATH": str(self.sdk.path / "lib")}
@@ -61,14 +65,17 @@ def includes(home: Path) -> Sequence[Path]:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    folder = tmp_path_factory.mktemp("java")
-    target, sdk = get_target(TARGET), build_sdk(TARGET)
+    return made(TARGET, tmp_path_factory.mktemp("java"))
+
+
+def made(name: str, folder: Path, jvm: tuple[str | Path, ...] = ()) -> Built:
+    target, sdk = get_target(name).with_shared_libraries(), build_sdk(name, shared=True)
     classes = aar.compile_classes(folder)
     jar = folder / "classes.jar"
     jar.write_bytes(classes.jar)
     compilers = family("zig").ensure(target)
     library = aar.build_native(target, compilers, sdk.path, classes.headers, folder, includes(aar.jdk()))
-    return Built(sdk, classes, jar, library)
+    return Built(sdk, classes, jar, library, jvm)
 
 
 def test_the_example_computes_what_the_runner_computes(built: Built, tmp_path: Path) -> None:
@@ -85,6 +92,18 @@ def test_the_example_computes_what_the_runner_computes(built: Built, tmp_path: P
 def test_the_language_example_writes_what_the_runner_writes(built: Built, tmp_path: Path) -> None:
     want = spoken(TARGET, tmp_path)
     done = built.java(tmp_path, ROOT / "runtime/examples/Generate.java", "speaker.pte", "ids.txt", "12")
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, want, "")
+
+
+@pytest.mark.long
+def test_the_language_example_writes_the_same_on_another_processor(tmp_path: Path) -> None:
+    """By Debian's JVM for 64-bit Arm, under QEMU."""
+    name = "linux-arm64"
+    root = debian.tree("bookworm", "arm64", ["openjdk-17-jre-headless"], closure=True)
+    qemu = emulators.user_argv(get_target(name).with_shared_libraries(), sysroot=root)
+    built = made(name, tmp_path / "java", (*qemu, root / "usr/lib/jvm/java-17-openjdk-arm64/bin/java", "-Xint"))
+    want = spoken(name, tmp_path / "run")
+    done = built.java(tmp_path / "run", ROOT / "runtime/examples/Generate.java", "speaker.pte", "ids.txt", "12")
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, want, "")
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import getpass
 import os
 import re
+import shutil
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 
 from core.errors import ConfigError, DeviceBusyError, UnreachableError
 from core.formats.bundle import Bundle
+from core.paths import ROOT, cache_dir
 from deploy.devices.inventory import Device
 from deploy.lab.labgrid import COORDINATOR, PLACE
 from deploy.run.connect import ssh_address
@@ -27,7 +30,7 @@ from tests.support.builds import arm
 from tests.support.deploying import Deploying, program
 from tests.support.devices import small_program
 from tests.support.lab import Lab, service
-from tests.support.processes import marked
+from tests.support.processes import marked, ran
 from toolchains.targets import host_target
 
 __all__ = ["arm", "program", "small"]
@@ -57,10 +60,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, board: server.Device) -> Itera
 
 @pytest.fixture
 def device(lab: Lab, board: server.Device) -> Device:
-    return Device(
-        name="desk", transport="ssh", source="labgrid", coordinator=lab.address, place="board",
-        target=host_target().name, key=Path(board.client_key), known_hosts=Path(board.known_hosts),
-    )  # fmt: skip
+    return lab.device("board", board.client_key, board.known_hosts)
 
 
 def test_the_place_is_held_for_the_deploy_and_given_back(
@@ -212,3 +212,63 @@ def test_a_virtual_pi_in_a_lab(lab: Lab, pi: virtual.Endpoint, arm: Bundle, prog
     assert (result.device, result.facts.machine, result.verdict) == ("rack-pi", "aarch64", "agrees")
     assert held == [f"{socket.gethostname()}/{getpass.getuser()}"]
     assert lab.holder("pi") == ""
+
+
+def test_coordinator_and_device_through_an_ssh_host(tmp_path: Path, lab: Lab, board: server.Device) -> None:
+    """LG_PROXY, as labgrid's own client has it: by the user's ssh, and by Slipway's own for the device."""
+    with server.serve(tmp_path / "gate") as gate:
+        config = tmp_path / ".ssh/config"
+        config.parent.mkdir()
+        config.write_text(
+            f"Host gate\n  HostName 127.0.0.1\n  Port {gate.port}\n  User {server.USER}\n"
+            f"  IdentityFile {gate.client_key}\n  UserKnownHostsFile {gate.known_hosts}\n"
+        )
+        # OpenSSH reads the file below the home that the system has for the user, whatever HOME says.
+        (tmp_path / "bin").mkdir()
+        ssh = shutil.which("ssh")
+        assert ssh
+        (tmp_path / "bin/ssh").write_text(f'#!/bin/sh\nexec {ssh} -F {config} "$@"\n')
+        (tmp_path / "bin/ssh").chmod(0o755)
+        inventory = tmp_path / "devices.toml"
+        inventory.write_text(
+            f'[desk]\ntransport = "ssh"\nsource = "labgrid"\nkey = "{board.client_key}"\n'
+            f'known_hosts = "{board.known_hosts}"\n'
+        )
+        environment = {
+            **os.environ, "HOME": str(tmp_path), "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+            "LG_COORDINATOR": lab.address, "LG_PLACE": "board", "SLIPWAY_CACHE": str(cache_dir()),
+            "SLIPWAY_DEVICES_FILE": str(inventory),
+        }  # fmt: skip
+        script = tmp_path / "script"
+        script.write_text("#!/bin/sh\necho from the board\n")
+
+        def run(proxy: str) -> subprocess.CompletedProcess[str]:
+            argv = [str(ROOT / "inv"), "devices.run", "desk", str(script)]
+            return ran(argv, env={**environment, "LG_PROXY": proxy})
+
+        done = run("gate")
+        assert (done.returncode, done.stdout) == (0, "from the board\n"), done.stderr
+        assert gate.forwarded == [int(lab.address.rpartition(":")[2]), board.port]
+        assert lab.holder("board") == ""
+        done = run("nowhere.invalid")
+        assert done.returncode == UnreachableError.exit_code
+        assert f"The labgrid coordinator {lab.address} cannot be reached through nowhere.invalid." in done.stderr
+
+
+def test_an_exporter_may_be_the_only_way(
+    tmp_path: Path, lab: Lab, board: server.Device, small: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is exported with --isolated is reached through the exporter's own sshd."""
+    (tmp_path / ".ssh").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with server.serve(tmp_path / "gate") as gate:
+        lab.export("rack2", {"far": service(board.port, server.USER)}, "--isolated")
+        (tmp_path / ".ssh/config").write_text(
+            f"Host {socket.getfqdn()}\n  HostName 127.0.0.1\n  Port {gate.port}\n  User {server.USER}\n"
+            f"  IdentityFile {gate.client_key}\n  UserKnownHostsFile {gate.known_hosts}\n"
+        )
+        small.deploy(Device(
+            name="desk", transport="ssh", source="labgrid", coordinator=lab.address, place="far",
+            target=host_target().name, key=Path(board.client_key), known_hosts=Path(board.known_hosts),
+        ))  # fmt: skip
+        assert gate.forwarded == [board.port]

@@ -15,7 +15,7 @@ from core import environment
 from core.formats.bundle import Bundle
 from core.formats.program import load_program
 from tests.conftest import Inv
-from verify.bench import report
+from verify.bench import nets
 from verify.bench.measuring import sweep
 from verify.bench.nets import Exported, choose, export, folder_of
 
@@ -48,19 +48,19 @@ def test_a_net_is_exported_measured_and_shown(
     model, reference = (numpy.load(folder / f"{name}0.npy") for name in ("float", "output"))
     assert model.shape == reference.shape == (1, 64, 256)
     assert float(numpy.abs(model - reference).max()) < 1e-4
-    seen = sweep("nets", bundles, [report.subject(program)], 1)[program.name]
+    seen = sweep("nets", bundles, [nets.subject(program)], 1)[program.name]
     assert seen.error == ""
-    assert all(tuple(one.p50_ms) == report.THREADS for one in seen.pair)
+    assert all(tuple(one.p50_ms) == nets.THREADS for one in seen.pair)
     assert seen.apart is not None
     assert (seen.apart.outside, seen.apart.lean_to_float < 1e-4) == (0, True)
     assert 0 < seen.cached_load_ms < 1000
     assert all(min(*one.p50_ms.values(), one.load_ms, one.peak_rss_bytes) > 0 for one in seen.pair)
     row = (program, seen)
-    assert report.full([row])[0][:2] == ["transformer_encoder", "fp32"]
-    assert report.short([row])[0][:2] == ["fp32", "1"]
+    assert nets.full([row])[0][:2] == ["transformer_encoder", "fp32"]
+    assert nets.short([row])[0][:2] == ["fp32", "1"]
 
 
-@pytest.mark.long  # CI has the test before, which exports and measures by the same sweep, and tests/unit/test_peers.py
+@pytest.mark.long  # CI has the test before, which exports and measures by the same sweep, and tests/unit/test_nets.py
 def test_nets_are_converted_for_other_runtimes_measured_and_compared(inv: Inv, tmp_path: Path) -> None:
     words = ("self.peers", "--only", "ds_cnn,lstm fp32", "--runtimes", "onnxruntime,ncnn", "--runs", "1", "--json")
     done = inv(*words, timeout=3600, env={"SLIPWAY_DIST": str(tmp_path / "dist")})

@@ -251,7 +251,8 @@ def test_what_the_provider_refuses_runs_on_the_other_one_that_is_advised(host: R
     import onnx
 
     changed, file = onnx.load(model), model.with_name("both.onnx")
-    changed.graph.output.append(onnx.helper.make_tensor_value_info("c", 1, [1, 8, 8, 8]))
+    convolution = changed.graph.node[0].output[0]
+    changed.graph.output.append(onnx.helper.make_tensor_value_info(convolution, 1, [1, 8, 8, 8]))
     onnx.save(changed, file)
     codes = [host(f"--model_path={file}", word).code for word in ("--provider=cpu", "--provider=xnnpack")]
     refused = host(f"--model_path={file}", "--trust_provider")

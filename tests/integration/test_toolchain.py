@@ -1,17 +1,24 @@
-"""The compilers by themselves: what systems as old as the table of targets promises lack, and what they have."""
+"""The compilers by themselves; then zig for every target: C, C++ and assembly, by Conan and CMake, run where it can."""
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
+import lief
 import pytest
 
+from core.files import locked
 from tests.support.processes import ran
-from toolchains.compilers import libstdcxx, zig
+from toolchains.bundle import conan
+from toolchains.compilers import gnu, libstdcxx, zig
 from toolchains.compilers.libstdcxx import library, sysroot
+from toolchains.compilers.linked_in import within
+from toolchains.emulation import emulators
+from toolchains.inspect import needs
 from toolchains.inspect import needs as inspect
-from toolchains.targets import Target, get_target
+from toolchains.targets import Target, get_target, load_targets
 from toolchains.tools import table
 
 pytestmark = pytest.mark.build
@@ -65,3 +72,108 @@ def test_an_interrupted_install_of_zig_leaves_no_zig(tmp_path: Path, monkeypatch
         zig.program()
     assert zig.installed() is None
     assert list((tmp_path / "cache" / "tools").iterdir()) == []
+
+
+PROJECT = Path(__file__).parent / "everywhere"
+EXPECTED = "42 2 7 0\n0: even 0\n1: odd 1\n2: even 2\n3: odd 3\n"
+ELSEWHERE = {"linux-armv6", "windows-x86_64", "android-armv7", "android-x86", "android-x86_64", "macos-x86_64"}
+"""Targets whose products other tests build, and Android's of x86: each system and instruction set is here once."""
+TARGETS = [
+    pytest.param(target, id=target.name)
+    for target in load_targets().values()
+    if "zig" in target.toolchains and target.working_engines  # for iOS zig links nothing: test_apple.py
+    if target.name not in ELSEWHERE
+]
+
+
+MARKS = {
+    "libc++abi": "cxa_throw", "libstdc++": "ZSt4cout", "libunwind": "Unwind_RaiseException", "musl": "libc_start_main",
+}  # fmt: skip
+"""A function or variable of each library that compilers link in, without leading underscores."""
+
+
+def built(target: Target, folder: Path, toolchain: str = "zig") -> Path:
+    """The program of `PROJECT`, built as a package's test program is."""
+    log = folder / "log"
+    with locked(conan.LOCK):
+        host, own = conan.profile(target, toolchain), conan.build_profile()
+        conan.conan(
+            ["build", PROJECT, f"--profile:host={host}", f"--profile:build={own}", f"--output-folder={folder}"],
+            log=log, what=f"Building for {target.name} with {toolchain}",
+        )  # fmt: skip
+    suffix = ".exe" if target.os == "windows" else ""
+    (program,) = folder.rglob(f"everywhere{suffix}")
+    return program
+
+
+def pe(program: Path) -> lief.PE.Binary:
+    binary = lief.PE.parse(os.fspath(program))
+    assert binary is not None
+    return binary
+
+
+def runs(target: Target, program: Path) -> None:
+    """The program says what it should on the least CPU of its target."""
+    root = sysroot(target) if target.libc == "glibc" and not emulators.is_native(target) else None
+    argv = [*emulators.user_argv(target, sysroot=root), str(program)]
+    done = ran(argv, timeout=120)
+    assert (done.returncode, done.stdout) == (0, EXPECTED), done.stderr
+
+
+def libraries_in(binary: lief.Binary) -> set[str]:
+    """The compilers' libraries that define something in a program."""
+    if isinstance(binary, lief.MachO.Binary):
+        section = 0x0E
+        defined = {str(one.name) for one in binary.symbols if one.raw_type & section == section}
+    else:
+        defined = {str(one.name) for one in binary.symbols if one.shndx}  # type: ignore[attr-defined]
+    names = {name.lstrip("_") for name in defined}
+    found = {library for library, name in MARKS.items() if name in names}
+    return found | ({"libc++"} if any(name.startswith("ZNSt3__1") for name in names) else set())
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_it_builds_and_runs(target: Target, tmp_path: Path) -> None:
+    program = built(target, tmp_path)
+    binary = lief.parse(os.fspath(program))
+    assert binary is not None
+    names = {str(symbol.name).lstrip("_") for symbol in binary.symbols}
+    if target.os == "windows":
+        binary = pe(program)
+        machines = {"x86_64": "AMD64", "i686": "I386", "aarch64": "ARM64"}
+        assert binary.header.machine.name == machines[target.machine]
+    elif target.os == "macos":
+        assert isinstance(binary, lief.MachO.Binary)
+        assert binary.header.cpu_type.name == {"x86_64": "X86_64", "aarch64": "ARM64"}[target.machine]
+        assert binary.build_version is not None
+        assert ".".join(map(str, binary.build_version.minos[:2])) == target.os_version
+    else:
+        assert isinstance(binary, lief.ELF.Binary)
+        # Kernels are known by a program's symbols; debug information would carry this machine's paths.
+        assert {"answer", "floor_mean"} <= names
+        assert [section.name for section in binary.sections if str(section.name).startswith(".debug")] == []
+        assert binary.has_interpreter == (target.libc == "glibc")
+        runs(target, program)
+    if target.os != "windows":  # its programs have no symbols
+        said = {one.name for one in within(zig.linked(target), needs.read(program).needed)}
+        assert libraries_in(binary) == said - {"glibc", "zig-compiler-rt"}
+
+
+def test_gcc_does_the_same_where_it_is_installed(tmp_path: Path) -> None:
+    """Which of the cross compilers are installed is the machine's affair; what is there must work."""
+    for target in load_targets().values():
+        if "gnu" not in target.toolchains:
+            continue
+        if reason := gnu.usable(target):
+            assert gnu.package(target) in reason or "distribution" in reason
+            continue
+        folder = tmp_path / target.name
+        folder.mkdir()
+        program = built(target, folder, "gnu")
+        if target.os == "windows":
+            # Nothing of GCC's own has to be on the device: those libraries are linked in.
+            binary = pe(program)  # LIEF's lists do not outlive it
+            imported = {str(library.name).lower() for library in binary.imports}
+            assert imported <= {"kernel32.dll", "msvcrt.dll", "advapi32.dll", "ucrtbase.dll"}
+        else:
+            runs(target, program)

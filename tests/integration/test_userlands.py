@@ -138,7 +138,7 @@ def _run_in_one_trip(transport: Transport, store: Store, blobs: list[Blob]) -> N
     script = 'cat ../../programs/x/-n* >output1.npy; echo "{}" >result.json; echo abc >output0.npy; '
     script += 'echo x >"output 2.npy"; exit 3'
     done = run(
-        transport, wrapped(["sh", "-c", script], store.path("governor"), "", "", files),
+        transport, wrapped(["sh", "-c", script], "", files),
         cwd=store.run_folder, pidfile=store.pidfile, deadline=soon(), check=False,
     )  # fmt: skip
     assert done.code == 3

@@ -28,8 +28,8 @@ from models.reference.host import Host
 from models.request import versions
 from toolchains.bundle.builder import build
 from toolchains.targets import host_target
-from verify.suite.ahead import native
 from verify.suite.passed import tracked
+from verify.suite.shared import native
 
 
 def _copy(folder: Path, dist: Path) -> Path:

@@ -46,7 +46,7 @@ RUN = {
         "./inv deploy --device pi --model some.onnx",
     ),
 }
-"""Pages and the beginnings of commands that tests/integration/test_consoles.py types, in this order: all that need
+"""Pages and the beginnings of commands that tests/integration/test_tutorials.py types, in this order: all that need
 nothing of the reader's, and are not typed by another test."""
 
 DEVICE = "it takes a device of the reader's; tests/integration/test_virtual_machines.py has a virtual one"
@@ -59,7 +59,7 @@ ELSEWHERE = (
     ("matrix.md", "../slipway/inv matrix", "tests/integration/test_matrix.py"),
     ("matrix.md", "rm -r ~/.cache/slipway/warm", "it ends other exporters; tests/integration/test_warm.py"),
     ("build.md", "conan ", "tests/integration/test_conan_package.py"),
-    ("build.md", "export SLIPWAY_DEBIAN_MIRROR", "it takes a mirror; tests/integration/test_hosts.py"),
+    ("build.md", "export SLIPWAY_DEBIAN_MIRROR", "it takes a mirror; tests/integration/test_installing.py"),
     ("build.md", "export ", "it takes a server; tests/integration/test_shared_builds.py has one"),
     ("build.md", "python -m toolchains.debian.fetch_source pins", "it asks Debian's server; tests/unit/test_debian.py"),
     ("build.md", "ANDROID_NDK_HOME=", "it takes Google's NDK; tests/integration/test_toolchain.py"),
@@ -68,7 +68,7 @@ ELSEWHERE = (
     ("embedding.md", "path/to/slipway/inv build --profiles", "tests/integration/test_conan_package.py"),
     ("embedding.md", "cmake ", "tests/integration/test_libslipway.py and test_sdk.py"),
     ("embedding.md", "pip install", "it takes an Arm device; tests/integration/test_libslipway.py"),
-    ("build.md", "./inv doctor", "tests/integration/test_hosts.py has it without a mirror"),
+    ("build.md", "./inv doctor", "tests/integration/test_installing.py has it without a mirror"),
     ("howto.md", "./inv deploy --device pi --model llama.pte", "tests/integration/test_answer.py"),
     ("models.md", "./inv deploy --model smollm2_135m", "half an hour; test_answer.py has a small one"),
     ("models.md", "./inv chat", "half an hour; test_answer.py has a small one"),
@@ -81,7 +81,7 @@ ELSEWHERE = (
     ("devices.md", "./inv deploy --device cpu:", "tests/integration/test_emulated_devices.py"),
     ("devices.md", "./inv deploy --device wine", "tests/integration/test_emulated_devices.py"),
     ("devices.md", "adb connect", "it takes adb; tests/integration/test_virtual_phone.py"),
-    ("*", "./inv self.agree", "hours on all CPUs; tests/integration/test_lean_halves.py and test_sound_programs.py"),
+    ("*", "./inv self.agree", "hours on all CPUs; tests/integration/test_lean_layers.py and test_sound_programs.py"),
     ("*", "./inv self.bench", "hours, and it writes tracked figures; tests/unit/test_nets.py"),
     ("*", "./inv build", "tests/integration/test_build.py"),
     ("*", "./inv deploy", f"{DEVICE}; tests/integration/test_deploy_local.py"),

@@ -1,9 +1,7 @@
-"""A labgrid lab on loopback: its own coordinator and exporter, and a power switch that really switches."""
+"""A labgrid lab on loopback: its own coordinator and exporter."""
 
 from __future__ import annotations
 
-import contextlib
-import http.server
 import json
 import os
 import signal
@@ -12,10 +10,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
+from deploy.devices.inventory import Device
 from tests.support.processes import reserved
+from toolchains.targets import host_target
 
 HERE = Path(sys.executable).parent
 
@@ -46,12 +46,6 @@ for line in sys.stdin:
 def service(port: int, user: str) -> str:
     """A resource: where a device's SSH server listens."""
     return f"  NetworkService:\n    address: 127.0.0.1\n    port: {port}\n    username: {user}\n"
-
-
-def power(port: int, index: int = 0) -> str:
-    """A resource: a power switch of the kind that labgrid calls simplerest."""
-    host = f"http://127.0.0.1:{port}/relay/{{index}}/{{value}}"
-    return f"  NetworkPowerPort:\n    model: simplerest\n    host: '{host}'\n    index: {index}\n"
 
 
 class Lab:
@@ -104,6 +98,13 @@ class Lab:
             assert self._client.stdout.readline() == "done\n"
             return said.read_text(encoding="utf-8")
 
+    def device(self, place: str, key: str | Path, known_hosts: str | Path) -> Device:
+        """A place's device for an inventory; it is of this machine's target."""
+        return Device(
+            name="desk", transport="ssh", source="labgrid", coordinator=self.address, place=place,
+            target=host_target().name, key=Path(key), known_hosts=Path(known_hosts),
+        )  # fmt: skip
+
     def holder(self, place: str) -> str:
         """Who has ``place``; empty for nobody."""
         (line,) = [line for line in self.client("-p", place, "show").splitlines() if "acquired: " in line]
@@ -136,40 +137,3 @@ def _ended(process: subprocess.Popen[bytes]) -> bool:
         process.wait()
         return False
     return True
-
-
-class Switch:
-    """A power switch with HTTP, as labgrid's driver `simplerest` has it; ``set`` is called with each new state."""
-
-    def __init__(self, set_power: Callable[[bool], None]) -> None:
-        self.calls: list[str] = []
-        """``off`` and ``on``, as they came."""
-        switch = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                value = self.path.rpartition("/")[2]
-                switch.calls.append("on" if value == "1" else "off")
-                set_power(value == "1")
-                self.send_response(200)
-                self.end_headers()
-                self.wfile.write(value.encode())
-
-            def log_message(self, *_: object) -> None:
-                """Nothing on the terminal."""
-
-        self.server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
-        self.port = int(self.server.server_address[1])
-
-
-@contextlib.contextmanager
-def switching(set_power: Callable[[bool], None]) -> Iterator[Switch]:
-    switch = Switch(set_power)
-    thread = threading.Thread(target=switch.server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield switch
-    finally:
-        switch.server.shutdown()
-        switch.server.server_close()
-        thread.join()

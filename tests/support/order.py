@@ -7,17 +7,17 @@ from __future__ import annotations
 
 FIRST = (
     "test_unforeseen", "test_front", "test_zoo", "test_readme", "test_export", "test_deploy_pi", "test_virtual_phone",
-    "test_onnx", "test_cuts", "test_virtual_pi", "test_inv", "test_labgrid", "test_labgrid_power", "test_matrix",
+    "test_onnx", "test_cuts", "test_virtual_pi", "test_inv", "test_labgrid", "test_matrix",
     "test_first_run", "test_libslipway", "test_sound_programs", "test_apple",
     "test_sdk", "test_conan_package", "test_native", "test_virtual_machines[pi-zero]",
     "test_onnxruntime", "test_runner",
 )  # fmt: skip
 """Files that take longest; those that wait for builds come after those that do not. The first two are unit tests."""
 
-LAST = ("test_selective", "test_windows_device", "test_virtual_machines[phone-armv7]", "test_toolchain_everywhere")
-"""Files, or one parameter's tests of a file, whose builds are the last that verify.suite.ahead begins."""
+LAST = ("test_selective", "test_windows_device", "test_virtual_machines[phone-armv7]", "test_toolchain")
+"""Files, or one parameter's tests of a file, that wait for builds that no other test needs."""
 
-APART = ("test_toolchain_everywhere",)
+APART = ("test_toolchain",)
 """Files whose tests share nothing: each goes to whichever worker is free."""
 
 BY_PARAMETER = ("test_virtual_machines",)

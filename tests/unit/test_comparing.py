@@ -17,9 +17,8 @@ from core import environment
 from core.errors import ConfigError, ProgramError, UsageError
 from core.formats.program import Classes, Program, Quantization, Sample, TensorFile, Tolerance
 from deploy.comparing import model as metrics
-from deploy.comparing import report
 from deploy.comparing.model import Accuracy, Compared, Row, marked, suggested
-from deploy.comparing.run import accuracy, fitted, widened
+from deploy.comparing.run import accuracy, fitted, table, troubles, widened
 from deploy.matrix.model import Problem
 from deploy.run import collect
 from deploy.run.compare import compare
@@ -108,10 +107,10 @@ def test_a_failure_is_one_line() -> None:
         model="net", data="a.npz", created="2026", samples=10, of=20, reference=Accuracy(top1=0.8), by="top1",
         rows=(failed, failed.model_copy(update={"engine": "executorch"})), impossible=("int4: needs a backend",),
     )  # fmt: skip
-    columns, (_, first, _) = report.table(found)
+    columns, (_, first, _) = table(found)
     assert first[columns.index("top-1") + 1] == "failed"
     assert not any("Lowering" in cell for cell in first)
-    assert report.troubles(found) == [
+    assert troubles(found) == [
         "int8 failed: Lowering failed. no kernel (lean on board, executorch on board)",
         "compare.json has the whole of each message.",
         "impossible: int4: needs a backend",

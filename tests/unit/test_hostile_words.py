@@ -48,7 +48,7 @@ FILES = conditions.Files(marker="k", most=1000)
 
 READERS: dict[str, tuple[str, Callable[[str], object]]] = {
     "probe": (PROBE, parse),
-    "conditions": (RUN, lambda text: conditions.conditions(text, "performance", "0", 0.0)),
+    "conditions": (RUN, lambda text: conditions.conditions(text, "0", 0.0)),
     "small files": (RUN, lambda text: FILES.brought(text.encode(errors="replace"))),
     "store": (STORE, lambda text: gc.parse(text.splitlines())),
     "adb devices": (DEVICES, parse_devices),
@@ -170,7 +170,7 @@ def test_nothing_gets_through_the_console(capfd: pytest.CaptureFixture[str]) -> 
 
 def test_commands_and_paths_are_kept_whole(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(console.out(), "width", 20)
-    said = "next: ./inv inspect shelf-net-make_model-fp32-lean --values"
+    said = "next: ./inv inspect shelf-net-make_model-fp32-lean --json"
     console.table("times", ["operator"], [["Add"]], said)
     console.grouped({"All": [["Add"]]}, ["operator"], said)
     assert capsys.readouterr().out.splitlines().count(said) == 2

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from commands import inspect as command
+from commands.inspect import Kernel, Row, Times, rows
 from core.errors import AnswerError, ConfigError, NotSupportedError, ProgramError, UsageError
 from deploy.run.result import Result, write
 from models.inspection import dump, origins
 from models.inspection.dump import Event, Execution
 from models.inspection.origins import Origin, check
-from models.inspection.report import Kernel, Row, Times, rows
 from tests.unit.test_core import _program
 from tests.unit.test_result import make
 

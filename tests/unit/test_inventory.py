@@ -13,8 +13,7 @@ import pytest
 from core.errors import ConfigError, DeviceBusyError, UnreachableError, UsageError
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import CPU, FILE, VARIABLE, Device, get_device, load_devices, user_file
-from deploy.lab.address import Service, located
-from deploy.lab.labgrid import PLACE, TOKEN, candidates
+from deploy.lab.labgrid import PLACE, TOKEN, Service, candidates, located
 from deploy.run import execute
 from deploy.transport.ssh.config import Address, configured
 from deploy.transport.ssh.spelled import Spelled, spelled
@@ -122,8 +121,7 @@ def test_a_place_of_a_lab(tmp_path: Path) -> None:
     "change",
     [
         'host = "a"', 'virtual = "pi"', 'serial = "a"', 'transport = "local"', 'source = "else"', 'source = ""',
-        'place = "-p x"', 'place_tags = ["kind=pi"]', 'jump = "-oProxyCommand=x"', 'power_cycle = "no"',
-        'boot_seconds = 0.0',
+        'place = "-p x"', 'place_tags = ["kind=pi"]', 'jump = "-oProxyCommand=x"',
     ],
 )  # fmt: skip
 def test_a_place_that_is_none(tmp_path: Path, change: str) -> None:

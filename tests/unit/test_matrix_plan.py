@@ -16,8 +16,7 @@ from deploy.matrix import matrix as room
 from deploy.matrix import report as matrix_report
 from deploy.matrix.matrix import MatrixRequest, planned
 from deploy.matrix.model import Change, Matrix
-from deploy.matrix.plan import Exportable, Plan, Selection, Shard, plan
-from deploy.matrix.words import Words, parse
+from deploy.matrix.plan import Exportable, Plan, Selection, Shard, Words, parse, plan
 from tests.conftest import Inv
 from tests.support.matrices import matrix, passed, problem
 from toolchains.targets import get_target
@@ -350,12 +349,12 @@ def made(index: int, count: int = 3, plan: str = "abc", commit: str = "c0ffee") 
 @pytest.mark.parametrize(
     ("parts", "words"),
     [
-        ([made(1), made(3)], r"Part 2 of 3 is missing"),
-        ([made(1)], r"Parts 2, 3 of 3 are missing"),
-        ([made(1), made(2), made(2), made(3)], r"Part 2 of 3 is there more than once"),
-        ([made(1), made(2), made(3, plan="abd")], r"of 2 different plans"),
-        ([made(1), made(2), made(3, commit="c0ffee-dirty")], r"of 2 different commits"),
-        ([made(1), made(2), made(3), matrix(passed(), name="other")], r"other .* is not a part of a matrix"),
+        ([made(1), made(3)], "part 2 of 3 is missing"),
+        ([made(1)], "part 2 of 3 is missing; part 3 of 3 is missing"),
+        ([made(1), made(2), made(2), made(3)], "part 2 of 3 is there twice"),
+        ([made(1), made(2), made(3, plan="abd")], "of different plans"),
+        ([made(1), made(2), made(3, commit="c0ffee-dirty")], "of different commits: c0ffee, c0ffee-dirty"),
+        ([made(1), made(2), made(3), matrix(passed(), name="other")], r"other of .* is not a part"),
     ],
 )
 def test_what_is_not_the_whole_is_refused(parts: list[Matrix], words: str) -> None:
@@ -373,5 +372,5 @@ def test_files_of_all_parts_become_one_matrix(tmp_path: Path) -> None:
     assert [cell.key[-5:] for cell in whole.cells] == ["mlp-1", "mlp-2", "mlp-3"]
     assert whole.shard is None
     (tmp_path / "job-2" / "matrix.json").unlink()
-    with pytest.raises(ConfigError, match="Part 2 of 3 is missing"):
+    with pytest.raises(ConfigError, match="part 2 of 3 is missing"):
         room.merged_files([str(tmp_path)], "all", "", tmp_path / "all")

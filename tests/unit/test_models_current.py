@@ -77,8 +77,8 @@ def test_the_key_depends_on_each_choice(file: Path) -> None:
         resolve("linear", "qs8"),
         resolve("mlp", "qs8", options={"per_op_mode": True}),
         resolve("mlp", "qs8", options=Options(config_precisions=("fp32",))),
-        resolve("mlp", "qs8", partitioners=("xnnpack-static", "xnnpack")),
-        resolve("mlp", "qs8", partitioners=("xnnpack", "xnnpack-static")),
+        resolve("mlp", "qs8", partitioners=("vulkan", "xnnpack")),
+        resolve("mlp", "qs8", partitioners=("xnnpack", "vulkan")),
         resolve(f"{file}:make_model", "qs8"),
     ]
     assert len({key(one) for one in choices}) == len(choices)

@@ -50,7 +50,7 @@ def test_a_wrong_name_is_answered_with_the_right_ones(model: str, scheme: str, w
 
 def test_partitioners_are_checked() -> None:
     assert partitioners.check((), Options()) == ("xnnpack",)
-    assert partitioners.check(("xnnpack-dynamic", "xnnpack"), Options(config_precisions=("fp32",)))
+    assert partitioners.check(("vulkan", "xnnpack"), Options(config_precisions=("fp32",)))
     assert partitioners.check(("none",), Options()) == ("none",)
     for wrong in (("xnpack",), ("none", "xnnpack"), ("xnnpack", "xnnpack")):
         with pytest.raises(ConfigError):
@@ -91,7 +91,7 @@ def test_the_scheme_follows_its_options_and_the_last_pattern_counts() -> None:
 
 @pytest.mark.parametrize(
     ("partitioners", "options"),
-    [(("none",), {}), (("xnnpack-float",), {}), (("xnnpack",), {"config_precisions": "fp32,static_quant"})],
+    [(("none",), {}), (("xnnpack",), {"config_precisions": "fp32,static_quant"})],
 )
 def test_dynamic_layers_need_a_backend(partitioners: tuple[str, ...], options: dict[str, str]) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -99,7 +99,7 @@ def test_dynamic_layers_need_a_backend(partitioners: tuple[str, ...], options: d
     assert "dynamic quantization needs a backend that computes it" in caught.value.cause
     assert ",".join(partitioners) in caught.value.cause
     resolve("mlp", "qs8", partitioners=partitioners, options=options)
-    resolve("mlp", "qd8_qb4w", partitioners=("xnnpack-float", "vulkan"))
+    resolve("mlp", "qd8_qb4w", partitioners=("vulkan",))
 
 
 def test_several_lists_of_partitioners_make_a_program_each() -> None:

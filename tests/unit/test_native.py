@@ -13,7 +13,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from core.errors import BuildError, BundleError
 from core.formats.bundle import SBOM, Checks, FileEntry, Native
-from toolchains.bundle import builder, conan, conan_packages, inputs, native, sbom, sdk
+from toolchains.bundle import conan, conan_packages, inputs, native, sbom
 from toolchains.compilers import ccache
 from toolchains.debian import packages as debian
 from toolchains.inspect import checks
@@ -105,47 +105,6 @@ def test_a_manifest_says_where_everything_came_from(made: list[str]) -> None:
     assert {entry.path for entry in built.manifest.files} >= {SBOM, "lib/libXNNPACK.a", "include/xnnpack.h"}
     with pytest.raises(BundleError, match="There are no native packages"):
         Native.load(built.path.parent / "nowhere")
-
-
-def test_one_failure_does_not_stop_the_others(
-    made: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    real = native.build_native
-
-    def fails_once(name: str, *args: Any, **kwargs: Any) -> Native:
-        if name == "linux-armv6":
-            raise BuildError("armv6 is broken")
-        return real(name, *args, **kwargs)
-
-    def bundle(name: str, **_: Any) -> None:
-        made.append(f"bundle {name}")
-
-    why = {"ndk": "no NDK"}
-    fake = lambda name: SimpleNamespace(  # noqa: E731
-        usable=lambda target: why.get(name, ""), ensure=lambda target: SimpleNamespace(family=name, version="1")
-    )
-    monkeypatch.setattr(native, "family", fake)
-    monkeypatch.setattr(native, "build_native", fails_once)
-    monkeypatch.setattr(builder, "build", bundle)
-    monkeypatch.setattr(sdk, "build_sdk", lambda name, *_: made.append(f"library {name}"))
-    rows = {(row.target, row.what): row for row in native.build_all()}
-    assert rows["linux-armv6", "native"].state == "failed"
-    assert rows["ios-arm64", "libslipway"].state == "built"
-    assert "library ios-arm64" in made
-    assert rows["android-arm64", "native"].toolchain == "zig"
-    assert "bundle linux-x86_64" in made
-    assert len(made) >= 16
-    assert {row.state for row in rows.values()} == {"built", "failed"}
-    elsewhere = {row.target: row for row in native.build_all("ndk")}
-    assert {row.state for row in elsewhere.values()} == {"not here"}
-    assert "no NDK" in elsewhere["android-arm64"].detail
-    with pytest.raises(BuildError, match=r"1 of \d+ builds failed") as caught:
-        native.report(list(rows.values()), as_json=True)
-    assert caught.value.names == ("linux-armv6 native",)
-    printed = json.loads(capsys.readouterr().out)
-    assert {row["target"] for row in printed} == {row.target for row in rows.values()}
-    again = {(row.target, row.what): row.state for row in native.build_all()}
-    assert again["linux-arm64", "native"] == "nothing to do"
 
 
 @pytest.fixture(autouse=True)

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-import signal
-import threading
-import time
 from pathlib import Path
 
 import pytest
 
-from core.errors import DeadlineError, NotSupportedError, TransferError, UsageError
+from core.errors import NotSupportedError, TransferError, UsageError
 from deploy.devices import conditions
 from deploy.devices.conditions import Snapshot, mask_of, signs, snapshot, wrapped
 from deploy.devices.facts import DeviceFacts, choose_target
 from deploy.devices.probe import Mac, parse, parse_mac
 from deploy.run.settings import Settings
-from deploy.scripts import script
-from deploy.transport.base import Completed, run
+from deploy.transport.base import run
 from deploy.transport.deadline import Deadline
 from deploy.transport.local import LocalTransport
 from toolchains.targets import load_targets
@@ -242,7 +238,7 @@ throttled=0x50000
 load 0.25
 MemAvailable:    1000 kB
 @@end
-note governor set
+note affinity not set
 load 386.894 ms, says the program itself
 @@after
 cpu 0 1500000 performance
@@ -260,8 +256,8 @@ def test_what_the_device_tells() -> None:
     assert (before.hottest_c, before.cooling, before.throttled_bits) == (51.0, 0, 0x50000)
     assert (before.load1, before.memory_available) == (0.25, 1_024_000)
     assert snapshot("", "before") == Snapshot()
-    found = conditions.conditions(TEXT, "performance", "0-1", 3.21)
-    assert (found.governor, found.affinity, found.cooled_seconds) == ("performance", "", 3.2)
+    found = conditions.conditions(TEXT, "0-1", 3.21)
+    assert (found.affinity, found.cooled_seconds) == ("", 3.2)
     assert found.throttled == ("soft temperature limit", "cooling by lower clocks")
     assert len(found.notes) == 1
 
@@ -291,45 +287,22 @@ def test_cores_and_governors_are_checked() -> None:
     for wrong in ("a", "3-1", "1;2", "-1"):
         with pytest.raises(UsageError, match="is not a list of cores"):
             mask_of(wrong)
-    assert conditions.governor("performance") == "performance"
-    with pytest.raises(UsageError, match="is not a governor"):
-        conditions.governor("$(reboot)")
     with pytest.raises(UsageError, match="INVOKE_SLIPWAY_RETRIES 'x' is not a whole number") as error:
         Settings.parse({"cpu_threads": 0, "retries": "x"})
     assert error.value.hint == "INVOKE_SLIPWAY_RETRIES=0", "it is no option"
     assert Settings.parse({"cpu_threads": 0, "retries": "3"}).retries == 3
 
 
-@pytest.fixture
-def sysfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two cores of one policy, as the kernel lays them out."""
-    cpu = tmp_path / "sys/devices/system/cpu"
-    policy = cpu / "cpufreq/policy0"
-    policy.mkdir(parents=True)
-    (policy / "scaling_governor").write_text("powersave\n")
-    (policy / "scaling_cur_freq").write_text("600000\n")
-    for core in (0, 1):
-        (cpu / f"cpu{core}").mkdir()
-        (cpu / f"cpu{core}/cpufreq").symlink_to("../cpufreq/policy0")
-    monkeypatch.setattr(conditions, "SYSFS", str(tmp_path / "sys"))
-    return policy / "scaling_governor"
-
-
-def go(tmp_path: Path, script: str, seconds: float = 20, cores: str = "") -> Completed:
-    argv = wrapped(["sh", "-c", script], str(tmp_path / "note"), "performance", cores)
-    return run(LocalTransport(), argv, deadline=Deadline.after(seconds), cwd=str(tmp_path), check=False)
-
-
 def test_cores_are_set_and_what_the_program_says_is_not_the_devices_state(tmp_path: Path) -> None:
-    argv = wrapped(["echo", "load 4711"], str(tmp_path / "note"), "", "")
+    argv = wrapped(["echo", "load 4711"], "")
     done = run(LocalTransport(), argv, deadline=Deadline.after(20))
     assert "load 4711" in done.text
     assert snapshot(done.text, "before").load1 not in {None, 4711.0}
     core = min(os.sched_getaffinity(0))
-    argv = wrapped(["sh", "-c", "grep Cpus_allowed_list /proc/self/status"], str(tmp_path / "note"), "", str(core))
+    argv = wrapped(["sh", "-c", "grep Cpus_allowed_list /proc/self/status"], str(core))
     done = run(LocalTransport(), argv, deadline=Deadline.after(20))
     assert f"Cpus_allowed_list:\t{core}\n" in done.text
-    assert conditions.conditions(done.text, "", str(core), 0).affinity == str(core)
+    assert conditions.conditions(done.text, str(core), 0).affinity == str(core)
 
 
 def test_what_came_with_the_end_is_taken_whole_or_not_at_all() -> None:
@@ -342,45 +315,5 @@ def test_what_came_with_the_end_is_taken_whole_or_not_at_all() -> None:
     assert files.brought(told + b"x") == {}
     assert files.brought(head + b"a output0.npy\n@@data\n") == {}
     assert files.brought(b"\n@@files other\n1 a\n@@data\nx") == {}
-    assert conditions.conditions(told.decode(), "", "", 0).ran_seconds == 1.5
-    assert conditions.conditions("ran  \n", "", "", 0).ran_seconds is None
-
-
-@pytest.mark.parametrize("code", [0, 3, 137])
-def test_the_governor_is_set_for_the_run_alone(sysfs: Path, tmp_path: Path, code: int) -> None:
-    end = "kill -KILL $$" if code == 137 else f"exit {code}"
-    done = go(tmp_path, f"cat {sysfs} >seen; {end}")
-    assert done.code == code
-    assert (tmp_path / "seen").read_text() == "performance\n"
-    assert sysfs.read_text() == "powersave\n"
-    assert not (tmp_path / "note").exists()
-    found = conditions.conditions(done.text, "performance", "", 0)
-    assert (found.before.governors, found.after.governors) == (("powersave",), ("performance",))
-    assert (found.governor, found.notes) == ("performance", ())
-
-
-def test_it_is_set_back_when_the_time_is_over_and_what_cannot_be_set_is_said(sysfs: Path, tmp_path: Path) -> None:
-    with pytest.raises(DeadlineError):
-        go(tmp_path, "sleep 4242", seconds=1)
-    assert sysfs.read_text() == "powersave\n"
-    assert not (tmp_path / "note").exists()
-    sysfs.unlink()
-    found = conditions.conditions(go(tmp_path, "exit 0").text, "performance", "", 0)
-    assert found.governor == ""
-    assert "not set at all" in found.notes[0]
-
-
-def test_the_next_session_sets_back_what_a_killed_one_left(sysfs: Path, tmp_path: Path) -> None:
-    def kill() -> None:
-        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
-            time.sleep(0.02)
-        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
-
-    helper = threading.Thread(target=kill)
-    helper.start()
-    go(tmp_path, "echo $PPID >pid; sleep 42")
-    helper.join()
-    assert sysfs.read_text() == "performance\n"
-    run(LocalTransport(), ["sh", "-c", script("unpin"), "slipway", str(tmp_path / "note")], deadline=Deadline.after(9))
-    assert sysfs.read_text() == "powersave\n"
-    assert not (tmp_path / "note").exists()
+    assert conditions.conditions(told.decode(), "", 0).ran_seconds == 1.5
+    assert conditions.conditions("ran  \n", "", 0).ran_seconds is None

@@ -77,13 +77,11 @@ class Steps:
 
     Args:
         total: how many steps there are.
-        quiet: no lines, but the live one.
         key: of the build, by which the steps' times are found the next time.
     """
 
-    def __init__(self, total: int, *, quiet: bool = False, key: str = "") -> None:
+    def __init__(self, total: int, key: str = "") -> None:
         self._total = total
-        self._quiet = quiet
         self._key = key
         self._done: list[str] = []
         self._step: Step | None = None
@@ -94,17 +92,16 @@ class Steps:
             return
         self._end()
         self._done.append(text)
-        said = text if self._quiet else f"[{len(self._done)}/{self._total}] {text}"
+        said = f"[{len(self._done)}/{self._total}] {text}"
         key = f"{self._key}: {text}" if self._key else ""
-        self._step = console.begin(said, key, announce=not self._quiet)
+        self._step = console.begin(said, key)
 
     def part(self, text: str) -> None:
         """Say what of a step is being done."""
         if self._step is not None:
             self._step.now(text)
             self._step.count(0)
-        if not self._quiet:
-            console.note(f"      {text}")
+        console.note(f"      {text}")
 
     def heard(self, line: str) -> None:
         """Take in a line that Conan, CMake or Ninja printed."""

@@ -1,31 +1,26 @@
-"""Build a target's native packages: XNNPACK and what it needs, from source, into ``dist/<target>/native``.
-
-``./inv build --all`` makes those of every target that this machine can build, and its bundle and libslipway.
-"""
+"""Build a target's native packages: XNNPACK and what it needs, from source, into ``dist/<target>/native``."""
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from core import console
-from core.errors import BuildError, ConfigError, HostError, SlipwayError
+from core.errors import BuildError, ConfigError
 from core.files import new_folder, write_json
 from core.files.locks import Clock
 from core.formats.bundle import MANIFEST, SBOM, Checks, Native, NativeManifest, NativePackage
-from core.paths import bundle_dir, cache_dir, native_dir, sdk_dir
+from core.paths import cache_dir, native_dir
 from toolchains import tools
-from toolchains.bundle import builder, inputs, sbom, sdk
+from toolchains.bundle import inputs, sbom
 from toolchains.bundle.layout import copy, entries
 from toolchains.bundle.making import Making, Steps
 from toolchains.compilers.families import family
-from toolchains.targets import Target, get_target, load_targets
+from toolchains.targets import Target, get_target
 
 if TYPE_CHECKING:
     from toolchains.bundle import conan_packages
@@ -136,7 +131,6 @@ class _Job:
     toolchain: str
     sources: Source
     force: bool
-    quiet: bool
 
     @property
     def folder(self) -> Path:
@@ -163,17 +157,7 @@ def choose_source(sources: str) -> Source:
     return "git" if sources == "git" else "debian"
 
 
-def why_not(target: Target, toolchain: str) -> str:
-    """Why the compiler family cannot build for ``target`` here; empty when it can."""
-    try:
-        return family(toolchain).usable(target)
-    except HostError as error:
-        return error.cause or error.what
-
-
-def build_native(
-    target_name: str, toolchain: str = "", sources: str = "auto", force: bool = False, *, quiet: bool = False
-) -> Native:
+def build_native(target_name: str, toolchain: str = "", sources: str = "auto", force: bool = False) -> Native:
     """The native packages of ``target_name``, built if they are missing or outdated.
 
     Packages that Conan has already are used as they are; two builds at once take turns; an
@@ -183,7 +167,6 @@ def build_native(
         toolchain: the target's default when empty.
         sources: ``auto``, ``debian`` or ``git``.
         force: compile and check again although nothing has changed.
-        quiet: no lines about the steps.
 
     Raises:
         ConfigError: the target, the toolchain or the sources are unknown.
@@ -192,7 +175,7 @@ def build_native(
     """
     target = get_target(target_name)
     family_name = target.toolchain(toolchain)
-    job = _Job(target.built_with(family_name), family_name, choose_source(sources), force, quiet)
+    job = _Job(target.built_with(family_name), family_name, choose_source(sources), force)
     digest = inputs.digest(inputs.NATIVE, job.target, job.toolchain, job.sources)
     making = Making(job.folder, digest, Native.load)
     return making.ensure(lambda: _build(job, digest), "waiting: these packages are being built already", force=force)
@@ -205,7 +188,7 @@ def _build(job: _Job, digest: str) -> None:
     clock = Clock()
     job.log.write_text("", encoding="utf-8")
     key = f"native {job.target.name} {job.toolchain}"
-    with Steps(4, quiet=job.quiet, key=key) as steps, tempfile.TemporaryDirectory(prefix="slipway-native-") as scratch:
+    with Steps(4, key=key) as steps, tempfile.TemporaryDirectory(prefix="slipway-native-") as scratch:
         steps.begin(f"preparing {job.toolchain} for {job.target.name}")
         compilers = family(job.toolchain).ensure(job.target)
         origin = Origin(job.target, f"{compilers.family} {compilers.version}", job.sources, digest)
@@ -220,8 +203,7 @@ def _build(job: _Job, digest: str) -> None:
             steps.begin("reading the binaries: architecture, C library, instructions")
             checked = checks.check_native(job.target, new)
             describe(origin, new, graph, checked)
-    if not job.quiet:
-        console.note(f"built {job.folder} in {clock}")
+    console.note(f"built {job.folder} in {clock}")
 
 
 def _request(job: _Job, force: bool) -> conan_packages.Request:
@@ -246,131 +228,3 @@ def _packages(job: _Job, steps: Steps, scratch: Path) -> dict[str, Any]:
     graph = conan_packages.install(request, [f"--output-folder={scratch / 'install'}"], steps.heard, steps.heard)
     inputs.hold_against(inputs.NATIVE, graph)
     return graph
-
-
-State = Literal["built", "nothing to do", "failed", "not here"]
-
-
-_OPTIONS = {"native": "--packages", "libslipway": "--sdk"}
-"""What builds one thing alone; a bundle needs no option."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """What came of one build."""
-
-    target: str
-    what: str
-    """``native``, ``libslipway``, or the engine of a bundle."""
-    toolchain: str
-    state: State
-    seconds: float
-    """Wall time, all cores at work."""
-    cpu_seconds: float
-    """What all programs together took of the cores: the same on a busy machine as on an idle one."""
-    detail: str
-    """Why it failed or cannot be built here; else where it is."""
-
-
-def build_all(toolchain: str = "", sources: str = "auto", force: bool = False) -> list[Row]:
-    """Build the native packages of every target that this machine can build, and its default engine's bundle.
-
-    A failure does not stop the others. One line is printed a build.
-
-    Raises:
-        ConfigError: there are no such sources.
-    """
-    choose_source(sources)
-    rows: list[Row] = []
-    table = list(load_targets().values())
-    for number, target in enumerate(table, 1):
-        for row in _target(target, toolchain, sources, force):
-            rows.append(row)
-            text = f"{row.target} {row.what}: {row.state}"
-            took = f" ({row.seconds:.1f} s)" if row.state != "not here" else ""
-            why = f": {row.detail}" if row.state in ("failed", "not here") else ""
-            console.note(f"[{number}/{len(table)}] {text}{took}{why}")
-    return rows
-
-
-def _target(target: Target, toolchain: str, sources: str, force: bool) -> Iterator[Row]:
-    try:
-        family = target.toolchain(toolchain)
-        if reason := why_not(target, family):
-            yield Row(target.name, "native", family, "not here", 0.0, 0.0, reason)
-            return
-    except SlipwayError as error:
-        yield Row(target.name, "native", toolchain, "not here", 0.0, 0.0, error.cause or error.what)
-        return
-
-    def packages() -> None:
-        build_native(target.name, family, sources, force, quiet=True)
-
-    def bundle() -> None:
-        builder.build(target.name, toolchain=toolchain, force=force)
-
-    def library() -> None:
-        sdk.build_sdk(target.name, family, force)
-
-    yield _one(target, "native", family, native_dir(target.name), packages)
-    if target.embedded_engines:
-        yield _one(target, "libslipway", family, sdk_dir(target.name), library)
-    for engine in target.working_engines[:1]:
-        yield _one(target, engine, family, bundle_dir(target.name, engine), bundle)
-
-
-def _one(target: Target, what: str, family: str, folder: Path, make: Callable[[], None]) -> Row:
-    begin, cpu, before = time.monotonic(), _cpu(), _stamp(folder)
-    state: State = "built"
-    detail = str(folder)
-    try:
-        make()
-        if before and _stamp(folder) == before:
-            state = "nothing to do"
-    except SlipwayError as error:
-        state, detail = "failed", str(error)
-    took = round(time.monotonic() - begin, 1), round(_cpu() - cpu, 1)
-    return Row(target.name, what, family, state, *took, detail)
-
-
-def _cpu() -> float:
-    """Seconds of CPU that this process and all that it started and waited for have taken."""
-    return sum(os.times()[:4])
-
-
-def _stamp(folder: Path) -> int:
-    manifest = folder / MANIFEST
-    return manifest.stat().st_mtime_ns if manifest.is_file() else 0
-
-
-def _short(detail: str) -> str:
-    return console.shown(detail.splitlines()[0]) if detail else ""
-
-
-def report(rows: list[Row], as_json: bool) -> None:
-    """Print what came of `build_all`.
-
-    Raises:
-        BuildError: something failed.
-    """
-    failed = [row for row in rows if row.state == "failed"]
-    document: list[dict[str, Any]] = [asdict(row) for row in rows]
-    if as_json:
-        console.print_json(document)
-    else:
-        console.table(
-            "Builds",
-            ["target", "what", "compilers", "", "seconds", "CPU seconds", ""],
-            [
-                [r.target, r.what, r.toolchain, r.state, f"{r.seconds:.1f}", f"{r.cpu_seconds:.1f}", _short(r.detail)]
-                for r in rows
-            ],
-        )
-    if failed:
-        names = [f"{row.target} {row.what}" for row in failed]
-        raise BuildError(
-            f"{len(failed)} of {len(rows)} builds failed.",
-            ", ".join(names),
-            f"./inv build --target {failed[0].target} {_OPTIONS.get(failed[0].what, '')}".strip(),
-            names,
-        )

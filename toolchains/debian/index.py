@@ -108,9 +108,6 @@ class Index:
                 if "\nProvides:" in stanza:
                     self._providing.append(stanza)
 
-    def __len__(self) -> int:
-        return len(self._stanzas)
-
     @functools.cached_property
     def _providers(self) -> dict[str, list[str]]:
         """Names of the packages that provide a name, in the list's order."""

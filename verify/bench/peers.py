@@ -29,8 +29,7 @@ from core.processes.sweep import Journal
 from deploy.run.needs import bundle_digest, runner_here
 from models.request import versions
 from verify.bench.measuring import QUIET, Case, Figure, Watched, engine, fitting, in_turns, machine, undisturbed
-from verify.bench.nets import CODE, Exported, export, load
-from verify.bench.report import THREADS, subject
+from verify.bench.nets import CODE, THREADS, Exported, export, load, subject
 from verify.programs import Made, Maker, pick
 from verify.tables import Table, table_of
 

@@ -81,6 +81,32 @@ def some_dims(draw: Draw, x: torch.Tensor) -> list[int]:
 
 
 Maker = Callable[[Draw], Call]
+Arguments = Callable[[Draw, torch.Tensor], tuple[Any, ...]]
+
+
+def of_one(
+    op: Any,
+    arguments: Arguments = lambda draw, x: (),
+    of: Sequence[torch.dtype] = ALL,
+    dims: tuple[int, int] = (1, 4),
+    edges: tuple[float, float] = (-3, 3),
+    **settings: Any,
+) -> Maker:
+    """Uses of an operator of one tensor.
+
+    Args:
+        arguments: draws what it takes besides the tensor.
+        of, dims, edges: the tensor's types, how many dimensions it has, and its numbers.
+    """
+
+    def make(draw: Draw) -> Call:
+        x = tensor(draw, shape(draw, *dims), dtype(draw, of), *edges)
+        given = arguments(draw, x)
+        return lambda x: op(x, *given, **settings), (x,)
+
+    return make
+
+
 FAMILIES = ("elementwise", "lines", "shapes", "images")
 """Modules of cases: ``verify/operators/<family>.py``."""
 

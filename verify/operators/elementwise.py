@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from hypothesis import strategies as st
 
-from verify.operators.draws import ALL, FLOATS, INTEGERS, Call, Draw, Maker, broadcast, dtype, shape, tensor
+from verify.operators.draws import ALL, FLOATS, INTEGERS, Call, Draw, Maker, broadcast, dtype, of_one, shape, tensor
 
 aten = torch.ops.aten
 # Less one: values whose results are far apart where their arguments round differently.
@@ -15,11 +15,7 @@ _WHOLE = (*INTEGERS[:4], torch.float32)
 
 
 def _unary(op: Any, low: float, high: float, of: tuple[torch.dtype, ...], *settings: Any) -> Maker:
-    def make(draw: Draw) -> Call:
-        x = tensor(draw, shape(draw), dtype(draw, of), low, high)
-        return lambda x: op(x, *settings), (x,)
-
-    return make
+    return of_one(op, lambda draw, x: settings, of, edges=(low, high))
 
 
 def _binary(op: Any, of: tuple[torch.dtype, ...], low: float = -3, high: float = 3, *settings: Any) -> Maker:

@@ -17,6 +17,7 @@ from verify.operators.draws import (
     Maker,
     dim_of,
     dtype,
+    of_one,
     shape,
     some_dims,
     tensor,
@@ -28,28 +29,14 @@ _HALFLESS = (torch.float32, torch.float64)
 
 
 def _over_dim(op: Any, of: tuple[torch.dtype, ...], *after: Any, high: float = 3) -> Maker:
-    def make(draw: Draw) -> Call:
-        x = tensor(draw, shape(draw), dtype(draw, of), -high, high)
-        dim = dim_of(draw, x)
-        return lambda x: op(x, dim, *after), (x,)
-
-    return make
+    return of_one(op, lambda draw, x: (dim_of(draw, x), *after), of, edges=(-high, high))
 
 
 def _over_dims(op: Any, of: tuple[torch.dtype, ...], **settings: Any) -> Maker:
-    def make(draw: Draw) -> Call:
-        x = tensor(draw, shape(draw), dtype(draw, of))
-        dims, keep = some_dims(draw, x), draw(st.booleans())
-        return lambda x: op(x, dims, keepdim=keep, **settings), (x,)
+    def over(x: torch.Tensor, dims: list[int], keep: bool) -> Any:
+        return op(x, dims, keepdim=keep, **settings)
 
-    return make
-
-
-def _over_all(op: Any, of: tuple[torch.dtype, ...], edges: tuple[float, float] = (-3, 3)) -> Maker:
-    def make(draw: Draw) -> Call:
-        return op, (tensor(draw, shape(draw), dtype(draw, of), *edges),)
-
-    return make
+    return of_one(over, lambda draw, x: (some_dims(draw, x), draw(st.booleans())), of)
 
 
 def _variance(draw: Draw) -> Call:
@@ -200,18 +187,18 @@ MAKERS: dict[str, Maker] = {
     "aten::amin.out": _over_dims(aten.amin.default, ALL),
     "aten::any.out": _over_dim(aten.any.dim, ALL),
     "aten::any.dims_out": _over_dims(aten.any.dims, ALL),
-    "aten::any.all_out": _over_all(aten.any.default, ALL),
+    "aten::any.all_out": of_one(aten.any.default, of=ALL),
     "aten::argmax.out": _over_dim(aten.argmax.default, (torch.float32, torch.float64)),
     "aten::argmin.out": _over_dim(aten.argmin.default, (torch.float32, torch.float64)),
     "aten::cumsum.out": _over_dim(aten.cumsum.default, (torch.float32, torch.float64, *INTEGERS)),
     "aten::max.dim_max": _over_dim(aten.max.dim, (torch.float32, torch.float64), True),
     "aten::min.dim_min": _over_dim(aten.min.dim, (torch.float32, torch.float64)),
-    "aten::max.unary_out": _over_all(aten.max.default, _NUMBERS),
-    "aten::min.unary_out": _over_all(aten.min.default, _NUMBERS),
+    "aten::max.unary_out": of_one(aten.max.default, of=_NUMBERS),
+    "aten::min.unary_out": of_one(aten.min.default, of=_NUMBERS),
     "aten::mean.out": _over_dims(aten.mean.dim, FLOATS),
-    "aten::mean.dtype_out": _over_all(aten.mean.default, FLOATS),
+    "aten::mean.dtype_out": of_one(aten.mean.default, of=FLOATS),
     "aten::prod.int_out": _over_dim(aten.prod.dim_int, (torch.float64, torch.int64), high=1.2),
-    "aten::prod.out": _over_all(aten.prod.default, (torch.float64,), (0.9, 1.1)),
+    "aten::prod.out": of_one(aten.prod.default, of=(torch.float64,), edges=(0.9, 1.1)),
     "aten::sum.IntList_out": _over_dims(aten.sum.dim_IntList, _NUMBERS),
     "aten::var.out": _variance,
     "aten::var.correction_out": _over_dims(aten.var.correction, _HALFLESS, correction=0),

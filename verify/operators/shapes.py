@@ -8,29 +8,26 @@ from typing import Any
 import torch
 from hypothesis import strategies as st
 
-from verify.operators.draws import ALL, FLOATS, SIZES, Call, Draw, Maker, dim_of, dtype, shape, some_dims, tensor
+from verify.operators.draws import (
+    ALL,
+    FLOATS,
+    SIZES,
+    Call,
+    Draw,
+    Maker,
+    dim_of,
+    dtype,
+    of_one,
+    shape,
+    some_dims,
+    tensor,
+)
 
 aten = torch.ops.aten
 
 
 def _any(draw: Draw, least: int = 1, most: int = 4) -> torch.Tensor:
     return tensor(draw, shape(draw, least, most), dtype(draw, ALL))
-
-
-def _plain(op: Any) -> Maker:
-    return lambda draw: (op, (_any(draw),))
-
-
-def _view(draw: Draw) -> Call:
-    x = _any(draw, 2)
-    sizes = draw(st.sampled_from([[-1], [x.shape[0], -1], [-1, x.shape[-1]], [x.numel(), 1]]))
-    return lambda x: aten.view_copy.default(x, sizes), (x,)
-
-
-def _unsqueeze(draw: Draw) -> Call:
-    x = _any(draw)
-    dim = draw(st.integers(-x.dim() - 1, x.dim()))
-    return lambda x: aten.unsqueeze_copy.default(x, dim), (x,)
 
 
 def _squeeze(op: Any, *, one: bool) -> Maker:
@@ -42,64 +39,32 @@ def _squeeze(op: Any, *, one: bool) -> Maker:
     return make
 
 
-def _permute(draw: Draw) -> Call:
-    x = _any(draw)
-    dims = draw(st.permutations(range(x.dim())))
-    return lambda x: aten.permute_copy.default(x, dims), (x,)
-
-
-def _transpose(draw: Draw) -> Call:
-    x = _any(draw)
-    first, second = dim_of(draw, x), dim_of(draw, x)
-    return lambda x: aten.transpose_copy.int(x, first, second), (x,)
-
-
 def _expand(draw: Draw) -> Call:
     x = _any(draw, 1, 3).unsqueeze(0)
     sizes = [draw(SIZES), draw(SIZES), *([-1] * (x.dim() - 1))]
     return lambda x: aten.expand_copy.default(x, sizes), (x,)
 
 
-def _select(draw: Draw) -> Call:
-    x = _any(draw)
+def _select(draw: Draw, x: torch.Tensor) -> tuple[int, int]:
     dim = dim_of(draw, x)
-    at = draw(st.integers(-x.shape[dim], x.shape[dim] - 1))
-    return lambda x: aten.select_copy.int(x, dim, at), (x,)
+    return dim, draw(st.integers(-x.shape[dim], x.shape[dim] - 1))
 
 
-def _slice(draw: Draw) -> Call:
-    x = _any(draw)
+def _slice(draw: Draw, x: torch.Tensor) -> tuple[int, ...]:
     dim = dim_of(draw, x)
     start, step = draw(st.integers(0, x.shape[dim] - 1)), draw(st.integers(1, 3))
-    end = draw(st.integers(start + 1, x.shape[dim] + 2))
-    return lambda x: aten.slice_copy.Tensor(x, dim, start, end, step), (x,)
+    return dim, start, draw(st.integers(start + 1, x.shape[dim] + 2)), step
 
 
-def _narrow(draw: Draw) -> Call:
-    x = _any(draw)
+def _narrow(draw: Draw, x: torch.Tensor) -> tuple[int, ...]:
     dim = dim_of(draw, x)
     start = draw(st.integers(0, x.shape[dim] - 1))
-    length = draw(st.integers(1, x.shape[dim] - start))
-    return lambda x: aten.narrow_copy.default(x, dim, start, length), (x,)
+    return dim, start, draw(st.integers(1, x.shape[dim] - start))
 
 
-def _flip(draw: Draw) -> Call:
-    x = _any(draw)
-    dims = some_dims(draw, x)
-    return lambda x: aten.flip.default(x, dims), (x,)
-
-
-def _diagonal(draw: Draw) -> Call:
-    x = _any(draw, 2)
-    offset = draw(st.integers(-x.shape[0] + 1, x.shape[1] - 1))
-    return lambda x: aten.diagonal_copy.default(x, offset, 0, 1), (x,)
-
-
-def _unfold(draw: Draw) -> Call:
-    x = _any(draw)
+def _unfold(draw: Draw, x: torch.Tensor) -> tuple[int, ...]:
     dim = dim_of(draw, x)
-    size, step = draw(st.integers(1, x.shape[dim])), draw(st.integers(1, 3))
-    return lambda x: aten.unfold_copy.default(x, dim, size, step), (x,)
+    return dim, draw(st.integers(1, x.shape[dim])), draw(st.integers(1, 3))
 
 
 def _strided(draw: Draw) -> Call:
@@ -140,41 +105,30 @@ def _stack(draw: Draw) -> Call:
     return lambda a, b: aten.stack.default([a, b], dim), (x, tensor(draw, x.shape, x.dtype))
 
 
-def _split(draw: Draw) -> Call:
-    x = _any(draw)
+def _split(draw: Draw, x: torch.Tensor) -> tuple[int, int]:
     dim, size = dim_of(draw, x), draw(SIZES)
-    return lambda x: tuple(aten.split_copy.Tensor(x, max(size, x.shape[dim] // 4), dim)), (x,)
+    return max(size, x.shape[dim] // 4), dim
 
 
 def _split_sizes(draw: Draw) -> Call:
     sizes = [draw(SIZES) for _ in range(3)]
     x = tensor(draw, (2, sum(sizes), 3), dtype(draw, ALL))
-    return lambda x: tuple(aten.split_with_sizes_copy.default(x, sizes, 1)), (x,)
+    return lambda x: aten.split_with_sizes_copy.default(x, sizes, 1), (x,)
 
 
 def _unbind(draw: Draw) -> Call:
     x = tensor(draw, (draw(SIZES), draw(SIZES), draw(SIZES)), dtype(draw, ALL))
     dim = dim_of(draw, x)
-    return lambda x: tuple(aten.unbind_copy.int(x, dim)), (x,)
+    return lambda x: aten.unbind_copy.int(x, dim), (x,)
 
 
-def _repeat(draw: Draw) -> Call:
-    x = _any(draw, 1, 2)
-    times = [draw(st.integers(1, 3)) for _ in range(x.dim() + draw(st.integers(0, 1)))]
-    return lambda x: aten.repeat.default(x, times), (x,)
+def _times(draw: Draw, x: torch.Tensor) -> tuple[list[int]]:
+    return ([draw(st.integers(1, 3)) for _ in range(x.dim() + draw(st.integers(0, 1)))],)
 
 
-def _roll(draw: Draw) -> Call:
-    x = _any(draw)
-    dim, by = draw(st.integers(0, x.dim() - 1)), draw(st.integers(-4, 4))
-    return lambda x: aten.roll.default(x, [by], [dim]), (x,)
-
-
-def _pad(draw: Draw) -> Call:
-    x = tensor(draw, shape(draw, 2, 4), dtype(draw, ALL))
+def _sides(draw: Draw, x: torch.Tensor) -> tuple[list[int], int]:
     sides = [draw(st.integers(0, 3)) for _ in range(2 * draw(st.integers(1, 2)))]
-    sides[0] = draw(st.integers(-x.shape[-1] + 1, 3))
-    return lambda x: aten.constant_pad_nd.default(x, sides, 1), (x,)
+    return [draw(st.integers(-x.shape[-1] + 1, 3)), *sides[1:]], 1
 
 
 def _pixels(op: Any, *, more: bool) -> Maker:
@@ -195,12 +149,6 @@ def _edge(op: Any, dims: int) -> Maker:
         return lambda x: op(x, sides), (tensor(draw, sizes, dtype(draw, FLOATS[:2])),)
 
     return make
-
-
-def _tril(draw: Draw) -> Call:
-    x = _any(draw, 2)
-    diagonal = draw(st.integers(-3, 3))
-    return lambda x: aten.tril.default(x, diagonal), (x,)
 
 
 def _select_scatter(draw: Draw) -> Call:
@@ -230,43 +178,53 @@ def _made(function: Callable[..., Any]) -> Maker:
     return make
 
 
-def _full_like(draw: Draw) -> Call:
-    number = draw(st.integers(0, 9))
-    return lambda x: aten.full_like.default(x, number), (_any(draw),)
-
-
 MAKERS: dict[str, Maker] = {
-    "aten::view_copy.out": _view,
-    "aten::unsqueeze_copy.out": _unsqueeze,
+    "aten::view_copy.out": of_one(
+        aten.view_copy.default,
+        lambda draw, x: (draw(st.sampled_from([[-1], [x.shape[0], -1], [-1, x.shape[-1]], [x.numel(), 1]])),),
+        dims=(2, 4),
+    ),
+    "aten::unsqueeze_copy.out": of_one(
+        aten.unsqueeze_copy.default, lambda draw, x: (draw(st.integers(-x.dim() - 1, x.dim())),)
+    ),
     "aten::squeeze_copy.dim_out": _squeeze(aten.squeeze_copy.dim, one=True),
     "aten::squeeze_copy.dims_out": _squeeze(aten.squeeze_copy.dims, one=False),
-    "aten::permute_copy.out": _permute,
-    "aten::transpose_copy.int_out": _transpose,
-    "aten::t_copy.out": lambda draw: (aten.t_copy.default, (_any(draw, 2, 2),)),
+    "aten::permute_copy.out": of_one(
+        aten.permute_copy.default, lambda draw, x: (draw(st.permutations(range(x.dim()))),)
+    ),
+    "aten::transpose_copy.int_out": of_one(aten.transpose_copy.int, lambda draw, x: (dim_of(draw, x), dim_of(draw, x))),
+    "aten::t_copy.out": of_one(aten.t_copy.default, dims=(2, 2)),
     "aten::expand_copy.out": _expand,
-    "aten::select_copy.int_out": _select,
-    "aten::slice_copy.Tensor_out": _slice,
-    "aten::narrow_copy.out": _narrow,
-    "aten::flip.out": _flip,
-    "aten::diagonal_copy.out": _diagonal,
-    "aten::unfold_copy.out": _unfold,
+    "aten::select_copy.int_out": of_one(aten.select_copy.int, _select),
+    "aten::slice_copy.Tensor_out": of_one(aten.slice_copy.Tensor, _slice),
+    "aten::narrow_copy.out": of_one(aten.narrow_copy.default, _narrow),
+    "aten::flip.out": of_one(aten.flip.default, lambda draw, x: (some_dims(draw, x),)),
+    "aten::diagonal_copy.out": of_one(
+        aten.diagonal_copy.default,
+        lambda draw, x: (draw(st.integers(-x.shape[0] + 1, x.shape[1] - 1)), 0, 1),
+        dims=(2, 4),
+    ),
+    "aten::unfold_copy.out": of_one(aten.unfold_copy.default, _unfold),
     "aten::as_strided_copy.out": _strided,
     "dim_order_ops::_to_dim_order_copy.out": _to_copy,
-    "dim_order_ops::_clone_dim_order.out": _plain(aten.clone.default),
-    "aten::alias_copy.out": _plain(aten.alias_copy.default),
-    "aten::detach_copy.out": _plain(aten.detach_copy.default),
+    "dim_order_ops::_clone_dim_order.out": of_one(aten.clone.default),
+    "aten::alias_copy.out": of_one(aten.alias_copy.default),
+    "aten::detach_copy.out": of_one(aten.detach_copy.default),
     "aten::copy.out": _copy,
     "aten::cat.out": _cat,
     "aten::stack.out": _stack,
-    "aten::split_copy.Tensor_out": _split,
+    "aten::split_copy.Tensor_out": of_one(aten.split_copy.Tensor, _split),
     "aten::split_with_sizes_copy.out": _split_sizes,
     "aten::unbind_copy.int_out": _unbind,
-    "aten::repeat.out": _repeat,
-    "aten::roll.out": _roll,
-    "aten::constant_pad_nd.out": _pad,
+    "aten::repeat.out": of_one(aten.repeat.default, _times, dims=(1, 2)),
+    "aten::roll.out": of_one(
+        aten.roll.default, lambda draw, x: ([draw(st.integers(-4, 4))], [draw(st.integers(0, x.dim() - 1))])
+    ),
+    "aten::constant_pad_nd.out": of_one(aten.constant_pad_nd.default, _sides, dims=(2, 4)),
     "aten::pixel_shuffle.out": _pixels(aten.pixel_shuffle.default, more=True),
     "aten::pixel_unshuffle.out": _pixels(aten.pixel_unshuffle.default, more=False),
-    "aten::tril.out": _tril,
+    "aten::tril.out": of_one(aten.tril.default, lambda draw, x: (draw(st.integers(-3, 3)),), dims=(2, 4)),
+    "aten::full_like.out": of_one(aten.full_like.default, lambda draw, x: (draw(st.integers(0, 9)),)),
     "aten::select_scatter.out": _select_scatter,
     "aten::slice_scatter.out": _slice_scatter,
     "aten::arange.start_out": _made(lambda a, b: aten.arange.start_step(a, 3 * a + b, b)),
@@ -274,7 +232,6 @@ MAKERS: dict[str, Maker] = {
     "aten::ones.out": _made(lambda a, b: aten.ones.default([a, b])),
     "aten::zeros.out": _made(lambda a, b: aten.zeros.default([a, b])),
     "aten::scalar_tensor.out": _made(lambda a, _: aten.scalar_tensor.default(a)),
-    "aten::full_like.out": _full_like,
 }
 for _way in ("reflection", "replication"):
     for _dims in (1, 2, 3):

@@ -18,6 +18,13 @@ class Out:
 
 
 @dataclass(frozen=True)
+class Constant:
+    """A tensor of the program's own."""
+
+    value: torch.Tensor
+
+
+@dataclass(frozen=True)
 class Number:
     """A number that a kernel gives."""
 
@@ -98,6 +105,8 @@ class Writer:
             return value.index
         if isinstance(value, torch.Tensor):
             return self.given(value).index
+        if isinstance(value, Constant):
+            return self.constant(value.value).index
         if isinstance(value, Out):
             return self._output(self.tensor(value.result, bounded=value.bounded), value.result)
         if isinstance(value, Number):

@@ -1,1 +1,1 @@
-"""What ``./inv test`` does: the checks in order, with builds begun ahead."""
+"""What ``./inv test`` does: the checks in order, and which tests run."""

@@ -60,7 +60,7 @@ PROVES: Mapping[str, str] = {
     "runtime/text": "answer",
     "toolchains": "build",
     "toolchains/bundle": "sdk",
-    "toolchains/compilers": "build_faults hardening",
+    "toolchains/compilers": "hardening",
     "toolchains/debian": "debian",
     "toolchains/inspect": "toolchain",
 }

@@ -20,7 +20,7 @@ from core.errors import SlipwayError
 from core.paths import ROOT
 from core.processes.commands import quote
 from deploy.matrix.matrix import parse_shard
-from verify.suite import ahead, choosing, passed, times
+from verify.suite import choosing, passed, shared, times
 from verify.suite.choosing import Waiting
 from verify.suite.passed import Passed
 
@@ -144,8 +144,7 @@ def run(choice: Test) -> None:
     planned = [_plan(step, choice, inputs) for step in steps(choice)]
     with contextlib.ExitStack() as stack:
         if any(plan.runs and plan.step.files for plan in planned):
-            stack.enter_context(ahead.kept())
-            stack.enter_context(ahead.begun(whole=choice.all and not choice.shard))
+            stack.enter_context(shared.kept())
         _run(choice, inputs, planned)
 
 

@@ -198,7 +198,7 @@ def _log_in(
 
 
 def _ask(address: Address, transport: AuthTransport) -> bool:
-    """After all keys were refused: a locked key's passphrase, then the password, from the keyring or a prompt.
+    """After all keys were refused: a locked key's passphrase, then the password, from a prompt.
 
     The host key has been verified by now, so only the device gets them.
     """
@@ -232,7 +232,7 @@ def _ask(address: Address, transport: AuthTransport) -> bool:
 
 
 def _secret(account: str, prompt: str) -> str | None:
-    if account not in _given and (found := ssh_keys.secret(account, prompt)) is not None:
+    if account not in _given and (found := ssh_keys.secret(prompt)) is not None:
         _given[account] = found
     return _given.get(account)
 

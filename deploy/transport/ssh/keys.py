@@ -1,8 +1,8 @@
 """Keys in files: the user's private ones, and those of known hosts.
 
 OpenSSH refuses a user's private key that others may read or write (sshkey_perm_ok in its authfile.c); so does this
-module. Passwords and passphrases come from the user's keyring or a prompt, never from a command line, a file or a
-variable. They are handed to the SSH library and forgotten; no message, log or result ever holds one.
+module. Passwords and passphrases come from a prompt, never from a command line, a file or a variable. They are handed
+to the SSH library and forgotten; no message, log or result ever holds one.
 
 Files of known hosts are read as OpenSSH reads them (sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT"). A line is for a host when
 a pattern of its list fits (``*``, ``?``) or its hashed name does, and none that begins with ``!`` fits. A key that a
@@ -16,8 +16,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import hmac
-import importlib
-import importlib.util
 import os
 import re
 import subprocess
@@ -98,27 +96,9 @@ def _means_locked(error: Exception) -> bool:
     return isinstance(error, (TypeError, paramiko.PasswordRequiredException)) or "password" in str(error).lower()
 
 
-SERVICE = "slipway-ssh"
-"""The keyring's service name: ``keyring set slipway-ssh pi@raspberrypi.local``."""
-
-
-def secret(account: str, prompt: str) -> str | None:
-    """The secret of ``account``: from the keyring if the package ``keyring`` is installed, else from a prompt.
-
-    The prompt is the program that ``SSH_ASKPASS`` names, or the terminal. ``None`` if there is neither.
-    """
-    return from_keyring(account) or _from_askpass(prompt) or _from_terminal(prompt)
-
-
-def from_keyring(account: str) -> str | None:
-    """What the keyring holds for ``account``; ``None`` without keyring, or when it is locked."""
-    if importlib.util.find_spec("keyring") is None:
-        return None
-    try:
-        found = importlib.import_module("keyring").get_password(SERVICE, account)
-    except Exception:  # noqa: BLE001 - every backend has errors of its own; after any of them the user is prompted
-        return None
-    return str(found) if found else None
+def secret(prompt: str) -> str | None:
+    """The user's answer, to the program that ``SSH_ASKPASS`` names or on the terminal; ``None`` if there is neither."""
+    return _from_askpass(prompt) or _from_terminal(prompt)
 
 
 def _from_askpass(prompt: str) -> str | None:

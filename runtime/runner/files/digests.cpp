@@ -26,20 +26,19 @@ std::vector<std::string> beside(const std::string& path, const std::vector<std::
   return paths;
 }
 
-Digests digest_files(const std::vector<std::string>& paths, double limit_ms) {
-  Digests found;
-  found.limit_ms = limit_ms;
+std::vector<FileDigest> digest_files(const std::vector<std::string>& paths, double limit_ms) {
   const auto start = std::chrono::steady_clock::now();
   std::vector<MappedFile> files;
   double all = 0;
   for (const std::string& path : paths) {
     Result<MappedFile> file = MappedFile::open(path);
     if (!file.ok()) {
-      return found;
+      return {};
     }
     all += static_cast<double>(file.value().size());
     files.push_back(std::move(file.value()));
   }
+  std::vector<FileDigest> found;
   double done = 0;
   for (std::size_t i = 0; i < files.size(); ++i) {
     const MappedFile& file = files[i];
@@ -48,16 +47,12 @@ Digests digest_files(const std::vector<std::string>& paths, double limit_ms) {
       const std::size_t size = std::min(kPiece, file.size() - at);
       hash.add(file.data() + at, size);
       done += static_cast<double>(size);
-      found.ms = milliseconds_since(start);
-      found.estimate_ms = found.ms * all / done;
-      if (done < all && found.estimate_ms > limit_ms) {
-        found.files.clear();
-        return found;
+      if (done < all && milliseconds_since(start) * all / done > limit_ms) {
+        return {};
       }
     }
-    found.files.push_back({paths[i], file.size(), hash.hex()});
+    found.push_back({paths[i], file.size(), hash.hex()});
   }
-  found.ms = milliseconds_since(start);
   return found;
 }
 

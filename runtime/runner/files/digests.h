@@ -9,28 +9,19 @@
 
 namespace slipway {
 
-enum class DigestWish { kCheap, kAlways, kNever };
-
 struct FileDigest {
   std::string path;
   std::uint64_t size = 0;
   std::string sha256;
 };
 
-struct Digests {
-  std::vector<FileDigest> files;  // all of them, or none: they would have cost too much
-  double ms = 0;                  // what it took, also to find out that it is too much
-  double estimate_ms = 0;         // what all of them take, by the bytes that were read
-  double limit_ms = 0;
-};
-
 // Paths of files in the same folder as `path`.
 std::vector<std::string> beside(const std::string& path, const std::vector<std::string>& names);
 
 // SHA-256 of each file, from the memory that the system keeps of it for everybody who maps it. Given up as
-// soon as the bytes so far say that all of them take longer than `limit_ms`. A file that cannot be mapped:
-// none.
-Digests digest_files(const std::vector<std::string>& paths, double limit_ms);
+// soon as the bytes so far say that all of them take longer than `limit_ms`: then there are none, nor are
+// there any with a file that cannot be mapped.
+std::vector<FileDigest> digest_files(const std::vector<std::string>& paths, double limit_ms);
 
 // SHA-256 (FIPS 180-4) of bytes that come piece by piece.
 class Sha256 {

@@ -29,7 +29,7 @@ struct RunReport {
   EngineInfo engine;
   std::string program_path;
   std::uint64_t program_size = 0;
-  std::optional<Digests> digests;  // nothing: they were not wanted
+  std::vector<FileDigest> digests;
   std::string method;
   double load_ms = 0;
   Measured measured;

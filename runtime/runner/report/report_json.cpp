@@ -34,14 +34,13 @@ void tensors_member(JsonWriter& json, const char* name, const std::vector<Tensor
   json.end_array();
 }
 
-void digests_member(JsonWriter& json, const Digests& digests) {
+void digests_member(JsonWriter& json, const std::vector<FileDigest>& digests) {
   json.key("digests").begin_object().key("files").begin_array();
-  for (const FileDigest& file : digests.files) {
+  for (const FileDigest& file : digests) {
     json.begin_object().member("path", file.path).member("size", file.size);
     json.member("sha256", file.sha256).end_object();
   }
-  json.end_array().member("ms", digests.ms).member("estimate_ms", digests.estimate_ms);
-  json.member("limit_ms", digests.limit_ms).end_object();
+  json.end_array().end_object();
 }
 
 const char* name_of(Dynamism dynamism) {
@@ -181,9 +180,7 @@ std::string run_json(const RunReport& report) {
   tensors_member(json, "outputs", report.outputs, true);
   json.member("backends", report.capabilities.backends).member("operators", report.capabilities.operators);
   cpu_member(json, report.cpu);
-  if (report.digests) {
-    digests_member(json, *report.digests);
-  }
+  digests_member(json, report.digests);
   engine_specific_members(json, report);
   return json.end_object().text();
 }

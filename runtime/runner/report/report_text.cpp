@@ -54,18 +54,6 @@ std::string placement_text(const Placement& placement) {
   return text;
 }
 
-std::string digests_text(const Digests& digests) {
-  std::string text;
-  for (const FileDigest& file : digests.files) {
-    text += "digest     sha256 " + file.sha256 + "  " + file.path + "\n";
-  }
-  if (text.empty() && digests.estimate_ms > digests.limit_ms) {
-    text = format("digest     left out: %.1f ms, and no more than %.1f were wanted (--digests always)\n",
-                  digests.estimate_ms, digests.limit_ms);
-  }
-  return text;
-}
-
 std::string profile_text(const RunReport& report) {
   std::string text;
   for (const ProfileRow& row : report.profile) {
@@ -105,7 +93,9 @@ std::string run_text(const RunReport& report) {
   for (std::size_t i = 0; i < report.outputs.size(); ++i) {
     text += tensor_line("output", i, report.outputs[i]);
   }
-  text += report.digests ? digests_text(*report.digests) : "";
+  for (const FileDigest& file : report.digests) {
+    text += "digest     sha256 " + file.sha256 + "  " + file.path + "\n";
+  }
   for (const Fallback& fallback : report.fallbacks) {
     text += "instead    " + fallback.used + " for " + fallback.wanted + " in " + fallback.where + ": " +
             fallback.why + "\n";

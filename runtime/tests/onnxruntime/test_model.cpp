@@ -1,5 +1,5 @@
 // Models as files, where nodes ran, and which models are kept from the XNNPACK provider. All operators are
-// run in such forms: tests/integration/test_onnx_operators.py.
+// run in such forms: tests/integration/test_onnx.py.
 #include "check.h"
 #include "model_builder.h"
 #include "provider.h"

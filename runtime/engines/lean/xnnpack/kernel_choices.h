@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "lean/xnnpack/own_kernels.h"
 #include "lean/xnnpack/payload.h"
 #include "lean/xnnpack/rules.h"
 #include "slipway/engine.h"
@@ -23,11 +22,6 @@ bool computes_halves();
 
 // From now on, XNNPACK chooses kernels of its own only and none of KleidiAI's, in all of this process.
 void forget_kleidiai_kernels();
-
-// While this is there, fully-connected layers are defined for rows as they are. On a processor with SME2
-// XNNPACK packs the rows of every layer in float32 for a kernel of KleidiAI's, which takes weights that were
-// packed before; a layer whose weights come when the program runs would read the packed rows as plain ones.
-Changed<xnn_gemm_config> plain_rows();
 
 // Which of XNNPACK's kernels a graph may need, by the types that they compute with. A bundle for some
 // programs leaves the others out (`./inv build --ops-from`).

@@ -7,6 +7,7 @@
 
 #include "lean/xnnpack/graph_builder.h"
 #include "lean/xnnpack/kernel_choices.h"
+#include "lean/xnnpack/own_kernels.h"
 #include "lean/xnnpack/rules.h"
 
 namespace slipway::lean {

@@ -80,6 +80,11 @@ Changed<xnn_gemm_config> byte_kernels(ByteTable table);
 std::size_t int4_rows(const xnn_node& node, const xnn_value* values);
 Changed<xnn_gemm_config> int4_kernels(std::size_t rows);
 
+// While this is there, fully-connected layers are defined for rows as they are. On a processor with SME2
+// XNNPACK packs the rows of every layer in float32 for a kernel of KleidiAI's, which takes weights that were
+// packed before; a layer whose weights come when the program runs would read the packed rows as plain ones.
+Changed<xnn_gemm_config> plain_rows();
+
 // Depthwise convolutions: several neighbours of a row at once; in float32 and float16 windows of any size in
 // one pass, in 8 bits those of 9 and 25 pixels.
 bool has_depthwise(const xnn_node& node, const xnn_value* values);
