@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 
-
 namespace slipway::lean {
 
 inline constexpr std::size_t kByteRows = 6;       // of a tile

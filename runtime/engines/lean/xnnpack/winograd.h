@@ -13,8 +13,8 @@
 #include <cstddef>
 #include <string>
 
-#include "lean/xnnpack/packed_weights.h"
 #include "lean/xnnpack/own_kernels.h"
+#include "lean/xnnpack/packed_weights.h"
 #include "lean/xnnpack/tile_set.h"
 
 struct xnn_node;
