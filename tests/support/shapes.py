@@ -113,7 +113,8 @@ def compare(program: Path, target: str, cpu: str, size: int, other: Path | None 
     np.save(read, np.concatenate([prompt, tokens[:-1]]))
     answers.main(str(other or program), str(read), size, str(kept))
     scores = np.load(kept)
-    atol = allowed(scores[0], scores[1], (one["node"] for one in said["kernels"]))
+    nodes = [one["node"] for one in said["kernels"]] + [one["wanted"] for one in said.get("fallbacks", ())]
+    atol = allowed(scores[0], scores[1], nodes, plain=ROWS[program.parent.name][1] == PLAIN)
     behind = scores[1:].max(axis=1) - np.take_along_axis(scores[1:], tokens[:, None], axis=1)[:, 0]
     far = np.abs(np.load(f"{out}1.npy").reshape(-1) - scores[1])
     return len(tokens), int((behind > atol).sum()) + int((far > atol).sum())
