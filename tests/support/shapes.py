@@ -36,14 +36,17 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "phi_4_mini": {"dim": 128, "n_kv_heads": 4, "use_hf_rope": True, "partial_rotary_factor": 0.75},
 }  # fmt: skip
 """By upstream's names, what a shape has of its own, besides that of `_export`."""
-INT4, EMBED4 = {"qmode": "8da4w", "group_size": 32}, {"embedding_quantize": "4,32"}
-EMBED8 = {"embedding_quantize": "8,0"}
-FP16, BYTES, PLAIN = {"dtype_override": "fp16"}, {"quantize_kv_cache": True}, {"use_sdpa_with_kv_cache": False}
+INT4: dict[str, Any] = {"qmode": "8da4w", "group_size": 32}
+EMBED4: dict[str, Any] = {"embedding_quantize": "4,32"}
+EMBED8: dict[str, Any] = {"embedding_quantize": "8,0"}
+FP16: dict[str, Any] = {"dtype_override": "fp16"}
+BYTES: dict[str, Any] = {"quantize_kv_cache": True}
+PLAIN: dict[str, Any] = {"use_sdpa_with_kv_cache": False}
 ARM, X86 = "linux-arm64", "linux-x86_64"
 A53, A76, MAX, ANDROID = (ARM, "cortex-a53"), (ARM, "cortex-a76"), (ARM, "max"), ("android-arm64", "cortex-a76")
 ARMV7, ARMV6 = ("linux-armv7", "cortex-a7"), ("linux-armv6", "arm1176")
 VNNI, AVX2 = (X86, "-avx512vnni"), (X86, "-avx512f")
-ROWS: dict[str, tuple[str, dict[str, Any], dict[str, str | int], tuple[tuple[str, str], ...]]] = {
+ROWS: dict[str, tuple[str, dict[str, Any], dict[str, Any], tuple[tuple[str, str], ...]]] = {
     "llama-fp32": ("llama3_2", {}, {}, (AVX2, A53, ARMV6)),
     "llama-int4-bytes": ("llama3_2", BYTES, INT4 | EMBED4, (VNNI, MAX, ARMV7)),
     "llama-window": ("llama3_2", {"local_global_attention": [64, 0]}, INT4 | EMBED8, (A76,)),
