@@ -269,7 +269,12 @@ def test_speeds_are_those_of_reading_and_of_writing() -> None:
 
 @pytest.mark.parametrize(
     ("node", "other", "want"),
-    [("Fully Connected (NC, F32)", 0, 0.001), ("Fully Connected (NC, QD8, F32, QB4W)", 0, 0.3), ("", 0.5, 1.0)],
+    [
+        ("Fully Connected (NC, F32)", 0, 0.001),
+        ("Fully Connected (NC, QD8, F32, QB4W)", 0, 0.3),
+        ("", 0.5, 1.0),
+        ("Fully Connected (NC, PF16)", 0, 0.078125),
+    ],
 )
 def test_scores_may_differ_by_a_rounding_where_there_is_one(node: str, other: float, want: float) -> None:
     scores = np.array([-5.0, 1.0, 5.0])
