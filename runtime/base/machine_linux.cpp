@@ -1,5 +1,6 @@
 // What Linux says of the processor and of memory.
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -206,6 +207,26 @@ void add_groups(const std::string& root, std::optional<MemoryLeft>* least) {
   }
 }
 
+// This process's own limits, from what /proc/self/status says that it uses of them.
+void add_own(std::optional<MemoryLeft>* least) {
+  struct Own {
+    int resource;
+    const char* used;
+    const char* name;
+  };
+  constexpr Own kAll[] = {{RLIMIT_AS, "VmSize:", "ulimit -v"}, {RLIMIT_DATA, "VmData:", "ulimit -d"}};
+  const std::string status = system_text("/proc/self/status");
+  for (const Own& own : kAll) {
+    struct rlimit limit = {};
+    const auto used = number_after(status, own.used);
+    // glibc gives the resources a type of their own.
+    if (used && ::getrlimit(static_cast<decltype(RLIMIT_AS)>(own.resource), &limit) == 0 &&
+        limit.rlim_cur != RLIM_INFINITY) {
+      keep_least(least, difference(limit.rlim_cur, *used * 1024), own.name);
+    }
+  }
+}
+
 }  // namespace
 
 std::optional<MemoryLeft> memory_left_below(const std::string& root) {
@@ -216,7 +237,9 @@ std::optional<MemoryLeft> memory_left_below(const std::string& root) {
 }
 
 std::optional<MemoryLeft> memory_left() {
-  return memory_left_below("");
+  std::optional<MemoryLeft> least = memory_left_below("");
+  add_own(&least);
+  return least;
 }
 
 }  // namespace slipway

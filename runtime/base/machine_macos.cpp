@@ -1,3 +1,4 @@
+#include <sys/resource.h>
 #include <sys/sysctl.h>
 #include <sys/utsname.h>
 
@@ -93,7 +94,13 @@ std::optional<MemoryLeft> memory_left_below(const std::string& /*root*/) {
 }
 
 std::optional<MemoryLeft> memory_left() {
-  return memory_left_below("");
+  std::optional<MemoryLeft> least = memory_left_below("");
+  struct rlimit limit = {};
+  if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+      (!least || limit.rlim_cur < least->bytes)) {
+    least = MemoryLeft{limit.rlim_cur, "ulimit -v"};
+  }
+  return least;
 }
 
 }  // namespace slipway

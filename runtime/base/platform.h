@@ -151,15 +151,15 @@ Status check_threads(unsigned count);
 // What memory there is for this process, before it is asked for.
 struct MemoryLeft {
   std::uint64_t bytes = 0;
-  std::string limit;  // what says so: "this device", "the control group /job"
+  std::string limit;  // what says so: "this device", "the control group /job", "ulimit -v"
 };
 
-// The least of what the system has left (on Linux MemAvailable and free swap) and of what the control groups
-// of this process leave (version 2); nothing where it reports neither. What the process's own limits forbid
-// (ulimit -v), the system refuses when it is asked for.
+// The least of what the system has left (on Linux MemAvailable and free swap), what the control groups of
+// this process leave (version 2), and its own limits (RLIMIT_AS, RLIMIT_DATA). Nothing where the
+// system reports none of these.
 std::optional<MemoryLeft> memory_left();
 
-// The same below another root than "/", for tests.
+// The same below another root than "/", for tests; without this process's own limits.
 std::optional<MemoryLeft> memory_left_below(const std::string& root);
 
 // kMemory when `what` ("method forward") takes more bytes than are left. Up to kAlwaysTried nothing is
