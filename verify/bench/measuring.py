@@ -230,12 +230,12 @@ def _our_busy() -> float:
     )
 
 
-def _back_memory() -> None:
+def back_memory(size: int = _BACKED) -> None:
     """Use memory and give it back: a virtual machine's host takes away what nobody used for some seconds.
 
     The next process would wait for the host at its first touch: 64 MiB took 187 ms, and 24 ms right after.
     """
-    numpy.empty(_BACKED, numpy.uint8).fill(1)
+    numpy.empty(size, numpy.uint8).fill(1)
 
 
 def measure(bundles: tuple[Bundle, Bundle], subject: Subject, rounds: int) -> Measured:
@@ -288,7 +288,7 @@ def in_turns(
         turns += [(most, one, 1) for one in loading] * (LOADS * (done + 1) // rounds - LOADS * done // rounds)
         random.shuffle(turns)
         for threads, one, count in turns:
-            _back_memory()
+            back_memory()
             one.run(threads, count, WARMUP if count > 1 else 0)
     by_engine = {
         engine: {threads: one for (threads, other), one in cases.items() if other == engine} for engine in executions
