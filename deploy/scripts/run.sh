@@ -101,6 +101,7 @@ take() {
 # Prints the device's state before and after, what could be set, when the program began and ended by the device's own
 # uptime (s), and of result.json and the outputs those that are small: "SIZE NAME" each, "@@data", the bytes.
 command_run() {
+  # shellcheck disable=SC2034  # sys is for state, of probe.sh
   sys=$1 mask=$2 marker=$3 most=$4 used=$5; shift 5
   [ -z "$used" ] || touch -c "$used" 2>/dev/null &
   state before

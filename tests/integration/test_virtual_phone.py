@@ -18,6 +18,7 @@ from core.formats.bundle import Bundle
 from core.paths import ROOT
 from deploy.devices.facts import choose_target
 from deploy.devices.inventory import FILE, VARIABLE, Device, get_device
+from deploy.lab.labgrid import borrowed
 from deploy.run.connect import open_adb, open_device
 from deploy.run.pipeline import deploy
 from deploy.run.settings import Settings
@@ -211,7 +212,8 @@ def test_a_phone_of_a_lab(phone: AdbTransport, tmp_path: Path, monkeypatch: pyte
             target="android-arm64", tags=("emulated",),
         )  # fmt: skip
         for place, given in (("service", 0), ("fastboot", port)):
-            with open_device(device.model_copy(update={"place": place, "port": given})) as transport:
+            wanted = device.model_copy(update={"place": place, "port": given})
+            with borrowed(wanted, 0, print) as held, open_device(held) as transport:
                 assert ask(transport, "getprop ro.product.cpu.abilist") == "arm64-v8a\n"
                 assert lab.holder(place) != ""
         assert [lab.holder(place) for place in phones] == ["", ""]
