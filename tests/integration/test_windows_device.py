@@ -29,6 +29,7 @@ from deploy.run.settings import Settings
 from deploy.transport.deadline import Deadline
 from deploy.transport.ssh.windows import WindowsTransport
 from deploy.upkeep.upkeep import verify
+from models.export import export
 from tests.faults.server import USER, Sftp, serve
 from tests.faults.server import Device as Server
 from tests.support.deploying import program
@@ -122,8 +123,14 @@ def device(server: Server) -> Device:
 
 
 ONE = Settings(num_executions=1, warmup=0, retries=0)
-LONG = Settings(num_executions=1, warmup=100_000_000, retries=0)
-"""More than a minute: an execution takes a microsecond."""
+LONG = Settings(num_executions=1_000_000, warmup=1_000_000, retries=0)
+"""More than half a minute with `slow`."""
+
+
+@pytest.fixture(scope="module")
+def slow() -> Path:
+    """An execution takes some 20 µs."""
+    return export("conv", "fp32")
 
 
 def left(server: Server) -> list[str]:
@@ -167,21 +174,21 @@ def test_what_arrives_damaged_is_not_run(
     assert left(server) == []
 
 
-def test_a_run_ends_with_its_time(device: Device, server: Server, bundle: Bundle, program: Path, dist: Path) -> None:
+def test_a_run_ends_with_its_time(device: Device, server: Server, bundle: Bundle, slow: Path, dist: Path) -> None:
     with pytest.raises(DeadlineError):
-        deploy(device, bundle, program, LONG.model_copy(update={"timeout": 20.0}), listeners=[])
+        deploy(device, bundle, slow, LONG.model_copy(update={"timeout": 20.0}), listeners=[])
     assert left(server) == []  # its program is no longer there: Windows would not remove its file
 
 
 def test_what_a_broken_connection_leaves_the_next_deploy_removes(
-    device: Device, server: Server, bundle: Bundle, program: Path, dist: Path
+    device: Device, server: Server, bundle: Bundle, program: Path, slow: Path, dist: Path
 ) -> None:
     def cut(event: Event) -> None:
         if (event.step, event.kind) == ("run", "start"):
             threading.Timer(3, server.cut).start()
 
     with pytest.raises(UnreachableError):
-        deploy(device, bundle, program, LONG, listeners=[cut])
+        deploy(device, bundle, slow, LONG, listeners=[cut])
     assert left(server)
     deploy(device, bundle, program, ONE, listeners=[]).check()
     assert left(server) == []
