@@ -177,6 +177,29 @@ def silent(name: str, file: str, text: str) -> UnreachableError:
     return UnreachableError(f"{name} stopped answering while {file} was on its way.", text, "the same command again")
 
 
+def finished(
+    channel: Channel, words: Sequence[str], deadline: Deadline, hear: Callable[[bytes], None] = lambda _: None
+) -> Completed:
+    """What a command says, to its end.
+
+    Args:
+        words: what it is called in the result.
+        hear: called with each piece of its standard output, as it comes.
+
+    Raises:
+        DeadlineError: the time was over. UnreachableError: the connection broke. AnswerError: it said too much.
+    """
+    heard, given, code = channel.heard, 0, None
+    while code is None:
+        code = channel.pump(deadline.left(_TICK))
+        if len(heard.stdout) > given:
+            hear(bytes(heard.stdout[given:]))
+            given = len(heard.stdout)
+        if code is None:
+            deadline.check(heard.doing)
+    return Completed(tuple(words), code, bytes(heard.stdout), bytes(heard.stderr))
+
+
 def run(
     transport: Transport,
     argv: Sequence[str],
@@ -212,27 +235,18 @@ def run(
     deadline.check(doing)
     what = supervised(words, seconds=deadline.left(), cwd=cwd, env=env, pidfile=pidfile)
     channel = transport.start(what, deadline)
-    heard = channel.heard
-    heard.limit, heard.doing = most or MAX_OUTPUT, doing
+    channel.heard.limit, channel.heard.doing = most or MAX_OUTPUT, doing
     try:
-        code, given = None, 0
-        while code is None:
-            code = channel.pump(deadline.left(_TICK))
-            if len(heard.stdout) > given:
-                hear(bytes(heard.stdout[given:]))
-                given = len(heard.stdout)
-            if code is None:
-                deadline.check(doing)
+        done = finished(channel, words, deadline, hear)
     except BaseException:
         with uninterrupted():
             _end(transport, channel, pidfile)
         raise
     finally:
         channel.close()
-    done = Completed(words, code, bytes(heard.stdout), bytes(heard.stderr))
-    if check and code != 0:
+    if check and done.code != 0:
         raise RunError(
-            f"{transport.name} failed while {doing} (exit {code}).",
+            f"{transport.name} failed while {doing} (exit {done.code}).",
             says(transport.name, done.message),
             f"./inv devices.verify {transport.name}, then the same command again",
         )

@@ -115,9 +115,9 @@ CHANGES: dict[str, tuple[str, str, Change, str]] = {
     "another number of dimensions than sizes": (
         "mlp", "fp32", lambda graph, _: _input(graph).update(num_dims=6), "says 6"),
     "a sum whose scale is far beyond its inputs'": (
-        "mobilenet_v2", "qs8", lambda graph, _: _sum_of_another_size(graph, 3e38), "which it does not give"),
+        "mobilenet_v2", "qs8", lambda graph, _: _sum_of_another_size(graph, 3e38), "summed up"),
     "a sum whose scale is far below its inputs'": (
-        "mobilenet_v2", "qs8", lambda graph, _: _sum_of_another_size(graph, 1e-6), "which it does not give"),
+        "mobilenet_v2", "qs8", lambda graph, _: _sum_of_another_size(graph, 1e-6), "summed up"),
     "a scale of nothing": (
         "conv", "qs8", lambda graph, _: _quantization(graph, "PerTensorQuant").update(scale=0.0), "impossible"),
     "a zero point of another type": (
@@ -129,7 +129,7 @@ CHANGES: dict[str, tuple[str, str, Change, str]] = {
         "each block of 7"),
     "rows quantized together": (
         "linear", "qd8_qc8w", lambda graph, _: _quantization(graph, "PerTokenDynamicQuant").update(num_nonbatch_dims=2),
-        "which it does not take"),
+        "quantized by itself"),
 }  # fmt: skip
 
 

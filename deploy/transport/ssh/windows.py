@@ -20,7 +20,7 @@ import paramiko
 from core.errors import NotSupportedError, TransferError
 from core.files import sha256_bytes
 from core.plain import says
-from deploy.transport.base import Completed, uninterrupted
+from deploy.transport.base import Completed, finished, uninterrupted
 from deploy.transport.deadline import NEVER, Deadline
 from deploy.transport.hearing import PIECE, RUN
 from deploy.transport.ssh.sessions import SshChannel
@@ -29,7 +29,6 @@ from deploy.transport.ssh.transport import Files, SshTransport
 VERSION = "for_windows"
 """What the version of Windows' own SSH server says of itself: ``OpenSSH_for_Windows_9.5``."""
 FOLDER = ".slipway"
-_TICK = 0.2
 _CLEANUP = 30.0
 """Seconds for ending a program and removing its folder."""
 
@@ -172,17 +171,8 @@ class WindowsTransport(SshTransport):
         self, line: str, deadline: Deadline, doing: str, hear: Callable[[bytes], None] = lambda _: None
     ) -> Completed:
         channel = SshChannel(self._sessions, self.name, line, deadline)
-        heard = channel.heard
-        heard.limit, heard.doing = RUN, doing
+        channel.heard.limit, channel.heard.doing = RUN, doing
         try:
-            code, given = None, 0
-            while code is None:
-                code = channel.pump(deadline.left(_TICK))
-                if len(heard.stdout) > given:
-                    hear(bytes(heard.stdout[given:]))
-                    given = len(heard.stdout)
-                if code is None:
-                    deadline.check(doing)
+            return finished(channel, (line,), deadline, hear)
         finally:
             channel.close()
-        return Completed((line,), code, bytes(heard.stdout), bytes(heard.stderr))

@@ -117,15 +117,15 @@ std::size_t join_rows(TensorIterator* iterator, std::size_t count, bool* begins)
     return 0;
   }
   for (std::size_t k = 0; k < count; ++k) {
-    auto& steps = iterator->steps[k];
-    const bool follows = steps[row - 1] == steps[row] * length;
-    begins[k] = !follows && steps[row - 1] == 0;
-    if (!follows && !begins[k]) {
+    const auto& steps = iterator->steps[k];
+    if (steps[row - 1] != 0 && steps[row - 1] != steps[row] * length) {
       return 0;
     }
   }
   for (std::size_t k = 0; k < count; ++k) {
-    iterator->steps[k][row - 1] = iterator->steps[k][row];
+    auto& steps = iterator->steps[k];
+    begins[k] = steps[row - 1] != steps[row] * length;
+    steps[row - 1] = steps[row];
   }
   iterator->out_steps[row - 1] = iterator->out_steps[row];
   iterator->sizes[row - 1] *= length;
@@ -181,12 +181,11 @@ void map_with(TensorView& out, const std::array<Operand, N>& operands, Loop<T> l
         std::array<bool, N> lies{};
         const T* inputs[N];
         for (std::size_t k = 0; k < N; ++k) {
-          const bool again = joined != 0 && begins[k];
-          lies[k] = operands[k].dtype == dtype_of<T>() && steps[k] == 1 && !again;
+          lies[k] = operands[k].dtype == dtype_of<T>() && steps[k] == 1 && !begins[k];
           all = all && lies[k];
           inputs[k] = lies[k] ? reinterpret_cast<const T*>(from[k]) : blocks[k];
           const std::size_t once = length < block ? length : block;
-          if (again) {
+          if (begins[k]) {
             load(operands[k].dtype, from[k], steps[k], joined, blocks[k]);
             for (std::size_t i = joined; i < once; ++i) {
               blocks[k][i] = blocks[k][i - joined];
@@ -202,7 +201,7 @@ void map_with(TensorView& out, const std::array<Operand, N>& operands, Loop<T> l
           for (std::size_t k = 0; k < N; ++k) {
             if (lies[k]) {
               inputs[k] = reinterpret_cast<const T*>(from[k]) + done;
-            } else if (steps[k] != 0 && !(joined != 0 && begins[k])) {
+            } else if (steps[k] != 0 && !begins[k]) {
               const auto in_size = static_cast<std::int64_t>(size_of(operands[k].dtype));
               load(operands[k].dtype, from[k] + at * steps[k] * in_size, steps[k], count, blocks[k]);
             }

@@ -24,14 +24,15 @@ Fault NodeCheck::give(const Dims& dims, std::size_t output) {
   return {};
 }
 
-Fault NodeCheck::wrong_input(std::size_t i) const {
+Fault NodeCheck::wrong_input(std::size_t i, const std::string& why) const {
   return "value " + std::to_string(input(i).id) + " is " + name_of(input(i).type) + " " +
-         shape_text(dims(i)) + ", which it does not take beside its other values and settings";
+         shape_text(dims(i)) + ", which it does not take beside its other values and settings" +
+         (why.empty() ? "" : ": " + why);
 }
 
-Fault NodeCheck::wrong_output(std::size_t i) const {
+Fault NodeCheck::wrong_output(std::size_t i, const std::string& why) const {
   return "value " + std::to_string(output(i).id) + " is declared as " + name_of(output(i).type) + " " +
-         shape_text(output(i).declared) + ", which it does not give";
+         shape_text(output(i).declared) + ", which it does not give" + (why.empty() ? "" : ": " + why);
 }
 
 bool is_one_of(xnn_datatype type, std::initializer_list<xnn_datatype> types) {

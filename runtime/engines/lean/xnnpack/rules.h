@@ -139,9 +139,9 @@ class NodeCheck {
   void take(std::size_t bytes) { scratch_ += bytes; }
   std::size_t scratch() const { return scratch_; }
 
-  // What is wrong with the node is said of one of its values.
-  Fault wrong_input(std::size_t i) const;
-  Fault wrong_output(std::size_t i = 0) const;
+  // What is wrong with the node is said of one of its values; `why` where its type and shape do not show it.
+  Fault wrong_input(std::size_t i, const std::string& why = "") const;
+  Fault wrong_output(std::size_t i = 0, const std::string& why = "") const;
 
  private:
   const GraphNode& node_;

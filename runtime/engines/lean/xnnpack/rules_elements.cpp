@@ -40,7 +40,9 @@ Fault sum_fault(const NodeCheck& check) {
   }
   const float ratio =
       std::max(check.input(0).scale / check.output().scale, check.input(1).scale / check.output().scale);
-  return ratio >= kLeast && ratio < kMost ? Fault() : check.wrong_output();
+  return ratio >= kLeast && ratio < kMost
+             ? Fault()
+             : check.wrong_output(0, "its scale is too far from those of what is summed up");
 }
 
 // Each group of the last `nonbatch_dims` sizes has numbers of its own, of which XNNPACK keeps as many as

@@ -43,6 +43,8 @@ Fault weights_fault(const NodeCheck& check, const xnn::_XNNNodeConv& node, std::
   return bias_fault(check, outputs, false);
 }
 
+constexpr const char* kEachRow = "each of its rows has to be quantized by itself";
+
 // Whether each image, or each row, of a value that is quantized at run time has numbers of its own: XNNPACK
 // takes one pair of them for each.
 bool quantized_by(const GraphFact& input, const Dims& dims, bool images) {
@@ -66,8 +68,11 @@ Fault common_fault(const NodeCheck& check, const xnn::_XNNNodeConv& node, bool d
   SLIPWAY_RETURN_IF_FAULT(types_fault(check, kTypes, std::size(kTypes) - others));
   SLIPWAY_RETURN_IF_FAULT(image_fault(check));
   if (inputs == 0 || outputs == 0 || (depthwise && node.group_input_channels() != 1) ||
-      check.dims(0)[3] != inputs || !quantized_by(check.input(0), check.dims(0), true)) {
+      check.dims(0)[3] != inputs) {
     return check.wrong_input(0);
+  }
+  if (!quantized_by(check.input(0), check.dims(0), true)) {
+    return check.wrong_input(0, "each of its images has to be quantized by itself");
   }
   return weights_fault(check, node, outputs, depthwise);
 }
@@ -307,9 +312,11 @@ Fault check_fully_connected(NodeCheck& check) {
   std::size_t count = 0;
   // Layers whose weights come with the call are padded, which no empty tensor can be.
   if (input.rank == 0 || input.last() != inputs ||
-      (!filter.constant && (!count_all(input, &count) || count == 0)) ||
-      !quantized_by(check.input(0), input, false)) {
+      (!filter.constant && (!count_all(input, &count) || count == 0))) {
     return check.wrong_input(0);
+  }
+  if (!quantized_by(check.input(0), input, false)) {
+    return check.wrong_input(0, kEachRow);
   }
   Dims result = input;
   result[result.rank - 1] = outputs;
@@ -325,9 +332,11 @@ Fault check_batch_matrix_multiply(NodeCheck& check) {
   const xnn_datatype result_type = dynamic ? xnn_datatype_fp32 : one.type;
   const Dims& a = check.dims(0);
   const Dims& b = check.dims(1);
-  if (!is_one_of(one.type, {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_qdint8}) || a.rank < 2 ||
-      !quantized_by(one, a, false)) {
+  if (!is_one_of(one.type, {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_qdint8}) || a.rank < 2) {
     return check.wrong_input(0);
+  }
+  if (!quantized_by(one, a, false)) {
+    return check.wrong_input(0, kEachRow);
   }
   if (other.type != (dynamic ? xnn_datatype_qcint8 : one.type) || (dynamic && !other.constant) ||
       b.rank < 2) {
