@@ -59,7 +59,12 @@ ROWS: dict[str, tuple[str, Mapping[str, Any], Mapping[str, Any], tuple[tuple[str
 }
 """Each program's family, words of the exporter for the model and for quantization, and where it runs besides here:
 target, and a processor or the features of this one that are not used."""
-OTHERS = ("", {}, {}, (AVX2, A76, MAX, ARMV7))
+OTHERS: tuple[str, Mapping[str, Any], Mapping[str, Any], tuple[tuple[str, str], ...]] = (
+    "",
+    {},
+    {},
+    (AVX2, A76, MAX, ARMV7),
+)
 """The same of programs that others exported."""
 PROMPTS, COUNT, CONTEXT, TOKENS = (1, 7, 33), 64, 128, 64
 """Tokens of the prompts and of the answer, those that a program holds, and those that there are."""
