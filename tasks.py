@@ -221,12 +221,9 @@ def devices_verify(request: devices.Verify) -> None:
 
 @task(own.Test)
 def test(request: own.Test) -> None:
-    from verify.suite import runner, times
+    from verify.suite.runner import run
 
-    if request.times:
-        times.show()
-        return
-    runner.run(request)
+    run(request)
 
 
 @task(own.Agree)

@@ -12,31 +12,23 @@ KINDS = ("nets", "language")
 class Test(Request):
     """Run the checks and the tests: style, types, unit tests, builds, exports, virtual devices, faults.
 
-    Without options it does what CI does: one whole way of each kind, and every suite that ran on this machine before
-    and whose inputs have changed since it passed.
+    Without options it runs one whole way of each kind, and the suites that are nearest to what has changed since
+    everything passed here.
 
     Example: ./inv test --fast
     """
 
     fast: bool = option("what you run while you work: style, types and unit tests (under two minutes)", False)
-    all: bool = option("everything: also suites that never ran on this machine, and the tests marked long", False)
-    again: bool = option("also integration and fault tests that passed here before with the same inputs", False)
+    all: bool = option("everything: all suites, and the tests marked long", False)
     shard: str = option("with --all: one of several parts, each for a machine of its own, as 2/6")
     unit: bool = option("unit tests only", False)
     lint: bool = option("style and types only: ruff, mypy, clang-format and shellcheck", False)
     keyword: str = option("only tests whose names match, as pytest's -k; long ones, too")
-    times: bool = option("run nothing; show where the minutes of the last run went, and what it left out", False)
 
     def _check(self) -> None:
-        if self.times and self.typed != {"times"}:
-            raise UsageError("--times goes with no other option.", "it runs no test", "./inv test --times")
         if len(self._kinds) > 1:
             what = f"{' and '.join(self._kinds)} cannot be used together."
             raise UsageError(what, "each says which tests run", f"./inv test {self._kinds[0]}")
-        if self.again and not self.whole:
-            raise UsageError(
-                "--again goes with a whole run.", "only that leaves out tests that passed before", "./inv test --again"
-            )
         if self.shard and (not self.all or self.keyword):
             raise UsageError("--shard goes with --all.", "it is a part of all tests", "./inv test --all --shard 2/6")
         if self.lint and self.keyword:
@@ -49,7 +41,7 @@ class Test(Request):
 
     @property
     def whole(self) -> bool:
-        """Tests of all kinds run: those that passed before need not."""
+        """Tests of all kinds run."""
         return not (self.unit or self.lint or self.fast or self.keyword)
 
 
