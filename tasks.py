@@ -235,12 +235,9 @@ def agree(request: own.Agree) -> None:
 
 @task(own.Fuzz)
 def fuzz(request: own.Fuzz) -> None:
-    from verify.fuzz import fuzzing, sweeping
+    from verify.fuzz import run
 
-    if request.sweep:
-        sweeping.run(request.form, request.program)
-    else:
-        fuzzing.run(request.minutes)
+    run(request.program)
 
 
 @task(own.Bench)

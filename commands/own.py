@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from commands.shared import target_names
-from core.cli.request import Reported, Request, one_of, option, real, whole
+from core.cli.request import Reported, Request, one_of, option, whole
 from core.errors import UsageError
 
 KINDS = ("nets", "language")
@@ -67,29 +67,15 @@ class Agree(Request):
 
 
 class Fuzz(Request):
-    """Try damaged .pte files on the engine lean: by chance, or every number of every program with --sweep.
+    """Try damaged .pte files on the engine lean: every number of every program changed, one at a time.
 
-    By chance is libFuzzer's, under address and undefined-behaviour sanitizers; it needs Debian's clang and
-    libclang-rt-dev on this machine, as the sweep's form sanitized does. The corpus is kept in the cache. What the sweep
-    tried is kept in dist/sweeps: after an interruption, the same command continues. Exit code 0 means that nothing
-    crashed, leaked, hung or was refused without a message.
+    What was tried is kept in dist/sweeps: after an interruption, the same command continues. Exit code 0 means that
+    nothing crashed, hung or was refused without a message.
 
-    Example: ./inv self.fuzz --sweep --form guarded --program 'mlp-*'
+    Example: ./inv self.fuzz --program 'mlp-*'
     """
 
-    minutes: float = real("how long (default: 10)", 0, 10)
-    sweep: bool = option("change every number of the zoo's programs instead, one at a time, and try each file", False)
-    form: str = option(
-        "with --sweep: sanitized or guarded (default: both)", names=one_of("sanitized", "guarded")
-    )  # fmt: skip
-    program: str = option("with --sweep: names of the zoo's programs, as 'mlp-*,conv-qs8' (default: all)")
-
-    def _check(self) -> None:
-        if not self.sweep and self.typed & {"form", "program"}:
-            raise UsageError(
-                "--form and --program go with --sweep.", "without it files are chosen by chance",
-                "./inv self.fuzz --sweep",
-            )  # fmt: skip
+    program: str = option("names of the zoo's programs, as 'mlp-*,conv-qs8' (default: all)")
 
 
 class Bench(Request):

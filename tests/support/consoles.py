@@ -88,7 +88,7 @@ ELSEWHERE = (
     ("*", "./inv devices.", DEVICE),
     ("*", "./inv self.docs", "tests/integration/test_pages.py"),
     ("*", "./inv export", "tests/integration/test_export.py"),
-    ("*", "./inv self.fuzz", "hours; tests/integration/test_damaged_programs.py"),
+    ("*", "./inv self.fuzz", "hours; tests/integration/test_damaged_graphs.py"),
     ("*", "./inv inspect", "tests/integration/test_inspect.py"),
     ("*", "./inv matrix", "tests/integration/test_matrix.py"),
     ("*", "./inv models --add", "it asks a package index; tests/integration/test_tutorials.py"),
