@@ -242,16 +242,9 @@ def fuzz(request: own.Fuzz) -> None:
 
 @task(own.Bench)
 def bench(request: own.Bench) -> None:
-    from verify.bench import language, nets
+    from verify.bench import language, nets, peers
 
-    {"nets": nets, "language": language}[request.what].run(request)
-
-
-@task(own.Peers)
-def peers(request: own.Peers) -> None:
-    from verify.bench.peers import run
-
-    run(request)
+    {"nets": nets, "peers": peers, "language": language}[request.what].run(request)
 
 
 @task(own.Docs)
@@ -274,7 +267,7 @@ ns = invoke.Collection(
         "devices", devices_list, devices_add, devices_run, devices_start, devices_stop, devices_trust,
         devices_rollback, devices_verify,
     ),
-    invoke.Collection("self", agree, fuzz, bench, peers, docs, lock),
+    invoke.Collection("self", agree, fuzz, bench, docs, lock),
 )  # fmt: skip
 ns.configure({"slipway": DEFAULTS})
 invoked.TASKS.update(HEADINGS)

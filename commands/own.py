@@ -6,7 +6,7 @@ from commands.shared import target_names
 from core.cli.request import Reported, Request, one_of, option, whole
 from core.errors import UsageError
 
-KINDS = ("nets", "language")
+KINDS = ("nets", "peers", "language")
 
 
 class Test(Request):
@@ -78,18 +78,20 @@ class Fuzz(Request):
     program: str = option("names of the zoo's programs, as 'mlp-*,conv-qs8' (default: all)")
 
 
-class Bench(Request):
-    """Measure the engine lean beside upstream's: nets, or a language model.
+class Bench(Reported):
+    """Measure the engine lean beside upstream's: nets, or a language model; or beside other runtimes, as wheels come.
 
-    The figures are ratios, measured in turns. What nets exported is kept in dist/nets, what it measured in dist/sweeps:
-    after an interruption, the same command continues.
+    The other runtimes are ONNX Runtime, LiteRT, ncnn, OpenVINO, PyTorch and PyTorch compiled ahead of time, on twelve
+    nets. All is measured in turns. What is exported and converted is kept in dist/nets, what is measured in
+    dist/sweeps: after an interruption, the same command continues.
 
-    Example: ./inv self.bench --what nets --only resnet18
+    Example: ./inv self.bench --what peers --only 'resnet18,lstm fp32' --runtimes onnxruntime,ncnn
     """
 
-    what: str = option("nets or language (default: nets)", "nets", names=one_of(*KINDS))
+    what: str = option("nets, peers or language (default: nets)", "nets", names=one_of(*KINDS))
     runs: int = whole("rounds (default: 5)", 1, 5)
     only: str = option("names of nets or programs, as 'resnet18,* qs8'")
+    runtimes: str = option("with --what peers: comma-separated names of the others (default: all)")
     update: bool = option("keep the figures for the docs, if the machine was quiet", False)
 
     def _check(self) -> None:
@@ -97,27 +99,12 @@ class Bench(Request):
             raise UsageError(
                 f"--what {self.what!r} is not measured.", f"it is one of {', '.join(KINDS)}", "./inv self.bench"
             )
-        if self.update and self.only:
-            raise UsageError("Figures of some only are not kept.", "--only was given with --update", "leave one out")
-
-
-class Peers(Reported):
-    """Measure the engine lean beside other runtimes, as their wheels come: twelve nets, in fp32 and in 8 bits.
-
-    The runtimes are ONNX Runtime, LiteRT, ncnn, OpenVINO, PyTorch and PyTorch compiled ahead of time. Conversions are
-    kept in dist/nets, figures in dist/sweeps: after an interruption, the same command continues.
-
-    Example: ./inv self.peers --only 'resnet18,lstm fp32' --runtimes onnxruntime,ncnn
-    """
-
-    runs: int = whole("processes of each runtime and number of threads (default: 3)", 1, 3)
-    only: str = option("names of nets or cells, as 'resnet18,* 8bit' (default: all)")
-    runtimes: str = option("comma-separated names of the others (default: all)")
-    update: bool = option("keep the figures for the docs, if the machine was quiet", False)
-
-    def _check(self) -> None:
+        if self.what != "peers" and (self.runtimes or self.json):
+            raise UsageError("--runtimes and --json go with --what peers.", "", "./inv self.bench --what peers")
         if self.update and (self.only or self.runtimes):
-            raise UsageError("Figures of some only are not kept.", "the docs have all", "./inv self.peers --update")
+            raise UsageError(
+                "Figures of some only are not kept.", "--only or --runtimes was given with --update", "leave one out"
+            )
 
 
 class Docs(Request):

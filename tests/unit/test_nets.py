@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy
 import pytest
 
-from commands.own import Peers
+from commands.own import Bench
 from core import environment
 from core.environment import bootstrap, installer
 from core.errors import ConfigError, HostError, UsageError
@@ -109,7 +109,7 @@ def _cell(**ms: float | tuple[float, float] | str) -> Measured:
 CELLS = {
     "resnet18 fp32": _cell(lean=1.0, ncnn=2.0, torch=(0.5, 0.2)),
     "lstm fp32": _cell(lean=3.0, ncnn=2.0, torch=2.5),
-    "lstm 8bit": _cell(lean=1.0, ncnn="no tool", torch=(2.0, 0.2)),
+    "lstm qd8_qc8w": _cell(lean=1.0, ncnn="no tool", torch=(2.0, 0.2)),
 }  # fmt: skip
 
 
@@ -118,7 +118,7 @@ def test_the_fastest_is_one_that_computes_the_net() -> None:
     assert heads[:4] == ["net", "lean", "ncnn", "torch"]
     assert lines[0] == ["resnet18 fp32", "1 / 0.5", "2 / 1", "0.5 / 0.25 (≠)", "lean", "0.50 / 0.50"]
     assert lines[1][4:] == ["ncnn", "1.50 (!) / 1.50 (!)"]
-    assert lines[2] == ["lstm 8bit", "1 / 0.5", "-", "2 / 1", "lean", "0.50 / 0.50"]
+    assert lines[2] == ["lstm qd8_qc8w", "1 / 0.5", "-", "2 / 1", "lean", "0.50 / 0.50"]
 
 
 def test_the_goal_counts_nets_and_names_where_lean_is_behind() -> None:
@@ -137,12 +137,12 @@ def test_figures_are_kept_if_nobody_else_computed(
     monkeypatch.setattr(peers, "sweep", lambda *_: found)
     monkeypatch.setattr(peers, "engine", lambda name: LEAN_BUNDLE)
     monkeypatch.setattr(peers, "about", lambda rounds: "by whom")
-    peers.run(Peers(update=True))
+    peers.run(Bench(what="peers", update=True))
     assert ("| resnet18 fp32 | 1 / 0.5 |" in peers.TABLE.text()) is kept
 
 
 def test_some_nets_are_not_kept_and_an_unknown_runtime_is_refused() -> None:
     with pytest.raises(UsageError, match="are not kept"):
-        peers.run(Peers(update=True, only="lstm"))
+        peers.run(Bench(what="peers", update=True, only="lstm"))
     with pytest.raises(ConfigError, match="called 'tvm'"):
-        peers.run(Peers(runtimes="tvm"))
+        peers.run(Bench(what="peers", runtimes="tvm"))

@@ -157,7 +157,8 @@ def convert(asked: dict[str, Any]) -> Path:
                 WAYS[asked["runtime"]][asked["bits"] == 8](job)
         except (Exception, SystemExit) as error:  # whatever the tools raise
             why = f"{type(error).__name__}: {str(error).strip()[:300]}"
-            raise ExportError("It cannot be converted.", why, "./inv self.peers --runtimes onnxruntime") from error
+            again = "./inv self.bench --what peers --runtimes onnxruntime"
+            raise ExportError("It cannot be converted.", why, again) from error
         shutil.rmtree(out, ignore_errors=True)
         folder.rename(out)
     return out

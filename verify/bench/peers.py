@@ -1,4 +1,4 @@
-"""``./inv self.peers``: nets in fp32 and in 8 bits, on all runtimes in turns, with outputs beside torch's."""
+"""``./inv self.bench --what peers``: nets in fp32 and in 8 bits, on all runtimes in turns."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import json
 import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from commands.own import Peers
+from commands.own import Bench
 from core import console, environment
 from core.environment import bootstrap
 from core.environment.lock import requirements
@@ -72,84 +72,73 @@ RUNTIMES = {
 """By name."""
 
 
-@dataclass(frozen=True)
-class Cell:
-    """A cell."""
-
-    net: str
-    bits: int
-
-    @property
-    def name(self) -> str:
-        """``resnet18 fp32`` or ``resnet18 8bit``."""
-        return f"{self.net} {'fp32' if self.bits == 32 else '8bit'}"
-
-    @property
-    def program(self) -> Exported:
-        """Lean's."""
-        return Exported(load()[self.net], "fp32" if self.bits == 32 else NETS[self.net])
-
-    def folder(self, runtime: str) -> Path:
-        """Of its conversion."""
-        return dist_part("nets") / f"{self.net}-{self.bits}-{runtime}"
+def programs() -> dict[str, Exported]:
+    """Lean's, each net in both schemes, by their names: ``resnet18 qs8``."""
+    nets = load()
+    every = [Exported(nets[net], scheme) for net, other in NETS.items() for scheme in ("fp32", other)]
+    return {one.name: one for one in every}
 
 
-def convert(cells: Sequence[Cell], runtimes: Sequence[str]) -> dict[tuple[str, str], str]:
-    """Convert what is not there yet; by runtime and cell why there is nothing, empty if there is."""
+def _bits(name: str) -> int:
+    return 32 if name.endswith("fp32") else 8
+
+
+def _folder(net: str, bits: int, runtime: str) -> Path:
+    """Of a conversion."""
+    return dist_part("nets") / f"{net}-{bits}-{runtime}"
+
+
+def convert(chosen: Sequence[Exported], runtimes: Sequence[str]) -> dict[tuple[str, str], str]:
+    """Convert what is not there yet; by runtime and program why there is nothing, empty if there is."""
     environment.ensure_export()
     keys = [*map(sha256_file, [_CONVERTING, bootstrap.lock_file("peers"), *CODE]), *versions()]
     # A conversion to 8 bits begins with what the one in fp32 left.
-    every = dict.fromkeys(Cell(one.net, bits) for one in cells for bits in sorted({32, one.bits}, reverse=True))
-    wanted = {
-        (runtime, one.name): Wanted(
-            f"{runtime} {one.name}", one.folder(runtime),
-            sha256_bytes(json.dumps([keys, one.program.net.digest]).encode()),
-            {"net": one.net, "runtime": runtime, "bits": one.bits, "dynamic": NETS[one.net] != "qs8",
-             "out": str(one.folder(runtime)), "floats": str(Cell(one.net, 32).folder(runtime))},
-        )
-        for one in every
-        for runtime in runtimes
-        if one.bits == 32 or not RUNTIMES[runtime].floats_only
-    }  # fmt: skip
+    every = dict.fromkeys(
+        replace(one, scheme=scheme) for one in chosen for scheme in dict.fromkeys(("fp32", one.scheme))
+    )
+    wanted = {}
+    for one, runtime in ((one, runtime) for one in every for runtime in runtimes):
+        net, bits = one.net.name, _bits(one.name)
+        if bits == 32 or not RUNTIMES[runtime].floats_only:
+            out, floats = (str(_folder(net, width, runtime)) for width in (bits, 32))
+            request = {"net": net, "runtime": runtime, "bits": bits, "dynamic": NETS[net] != "qs8"}
+            key = sha256_bytes(json.dumps([keys, one.net.digest]).encode())
+            request |= {"out": out, "floats": floats}
+            wanted[runtime, one.name] = Wanted(f"{runtime} {one.name}", Path(out), key, request)
     found = make_all("converting", "verify.bench.converting", ("nets", "peers"), list(wanted.values()))
-    why = {(runtime, one.name): RUNTIMES[runtime].floats_only for one in cells for runtime in runtimes}
-    return why | {cell: found[one.name].error for cell, one in wanted.items()}
+    why = {(runtime, one.name): RUNTIMES[runtime].floats_only for one in chosen for runtime in runtimes}
+    return why | {pair: found[one.name].error for pair, one in wanted.items()}
 
 
-def subject(cell: Cell, why: Mapping[str, str], lean: Bundle) -> Subject:
-    """A cell as something to measure; ``why`` there is nothing of a runtime, empty if there is."""
-    ours = nets.case(cell.program, lean)
+def subject(program: Exported, why: Mapping[str, str], lean: Bundle) -> Subject:
+    """A program as something to measure; ``why`` there is nothing of a runtime, empty if there is."""
+    ours = nets.case(program, lean)
     cases = {LEAN: ours}
     for name in (name for name in why if not why[name]):
         runner = (sys.executable, _RUNNING, name, environment.apart("peers"))
-        cases[name] = Case(runner, cell.folder(name) / RUNTIMES[name].file, ours.inputs)
+        model = _folder(program.net.name, _bits(program.name), name) / RUNTIMES[name].file
+        cases[name] = Case(runner, model, ours.inputs)
     missing = {name: reason for name, reason in why.items() if reason}
-    return Subject(cell.name, cases, nets.floats(cell.program), AIM_MS, missing)
+    return Subject(program.name, cases, nets.floats(program), AIM_MS, missing)
 
 
-def sweep(cells: Sequence[Cell], runtimes: Sequence[str], lean: Bundle, rounds: int) -> dict[str, Measured]:
-    """Export, convert and measure what is not there yet; results by the cells' names, in their order."""
-    programs = export([one.program for one in cells])
-    for one in cells:
-        if broken := programs[one.program.name].error:
-            raise BuildError(
-                f"{one.name} cannot be exported.", broken, "rm dist/sweeps/nets-exporting*; ./inv self.peers"
-            )
-    made = convert(cells, runtimes)
-    subjects = [subject(one, {name: made[name, one.name] for name in runtimes}, lean) for one in cells]
+def sweep(chosen: Sequence[Exported], runtimes: Sequence[str], lean: Bundle, rounds: int) -> dict[str, Measured]:
+    """Export, convert and measure what is not there yet; results by the programs' names, in their order."""
+    exported = export(chosen)
+    for one in chosen:
+        if broken := exported[one.name].error:
+            raise BuildError(f"{one.name} cannot be exported.", broken, f"rm dist/sweeps/nets-exporting*; {EXAMPLE}")
+    made = convert(chosen, runtimes)
+    subjects = [subject(one, {name: made[name, one.name] for name in runtimes}, lean) for one in chosen]
     return measure("peers", subjects, [sha256_file(_RUNNING), bundle_digest(lean)], rounds)
 
 
 TABLE = Table("docs/speed.md", "peers")
 AIM = 1.1
 """Lean's latency in parts of the fastest one's, to stay under."""
-EXAMPLE = "./inv self.peers --only 'resnet18,lstm fp32' --runtimes onnxruntime,ncnn"
+EXAMPLE = "./inv self.bench --what peers --only 'resnet18,lstm fp32' --runtimes onnxruntime,ncnn"
 
 Cells = Mapping[str, Measured]
-
-
-def _bits(name: str) -> int:
-    return 32 if name.endswith("fp32") else 8
 
 
 def fastest(name: str, seen: Measured, threads: int) -> tuple[str, float]:
@@ -241,13 +230,13 @@ def about(rounds: int) -> str:
     return f"{rounds} processes of each runtime and number of threads in turns and random order; {named}; {machine()}\n"
 
 
-def run(request: Peers) -> None:
+def run(request: Bench) -> None:
     """Export, convert, measure, print; with ``--update`` keep the figures for the docs.
 
     Raises:
         ConfigError: ``--only`` or ``--runtimes`` names nothing. NotSupportedError: not on this machine.
     """
-    every = {one.name: one for net in NETS for bits in FAR for one in [Cell(net, bits)]}
+    every = programs()
     chosen = [every[name] for name in pick(every, request.only, EXAMPLE)]
     runtimes = pick(RUNTIMES, request.runtimes, EXAMPLE)
     cells = sweep(chosen, runtimes, engine(LEAN), request.runs)
