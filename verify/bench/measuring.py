@@ -15,7 +15,7 @@ import statistics
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -269,3 +269,111 @@ def machine() -> str:
     flags = next((line for line in words if line.startswith("flags")), "")
     level = next((word for flag, word in (("avx512f", "AVX512"), ("avx2", "AVX2")) if flag in flags.split()), "")
     return ", ".join(filter(None, [name, level, f"{os.cpu_count()} processors"]))
+
+
+FAR = {32: 1e-2, 8: 0.5}
+"""Distance from torch's outputs, in parts of their size, beyond which a runtime computes something else."""
+AIM = 1.1
+"""Lean's latency in parts of the fastest one's, to stay under."""
+Cells = Mapping[str, Measured]
+"""By the programs' names: ``resnet18 fp32``."""
+
+
+def bits_of(name: str) -> int:
+    """32, or 8 for everything that rounds more than fp32."""
+    return 32 if name.endswith("fp32") else 8
+
+
+def fastest(name: str, seen: Measured, threads: int) -> tuple[str, float]:
+    """Who is the fastest, and lean's latency in parts of the fastest other's; only whose outputs are the net's."""
+    counted = {
+        one: found.p50_ms[threads]
+        for one, found in seen.figures.items()
+        if found.p50_ms and found.apart <= FAR[bits_of(name)]
+    }
+    if not counted:
+        return "-", 0.0
+    others = [value for one, value in counted.items() if not one.startswith(LEAN)]
+    ratio = counted[LEAN] / min(others) if LEAN in counted and others else 0.0
+    return min(counted, key=lambda one: counted[one]), ratio
+
+
+def _of_threads(values: Sequence[str]) -> str:
+    return values[0] if len(set(values)) == 1 else " / ".join(values)
+
+
+def _latency(name: str, found: Figure) -> str:
+    times = " / ".join(f"{found.p50_ms[threads]:.3g}" for threads in THREADS)
+    return times + (" (≠)" if found.apart > FAR[bits_of(name)] else "")
+
+
+def _rest(_: str, found: Figure) -> str:
+    size = (found.model_bytes + found.library_bytes) / 1e6
+    return f"{found.load_ms:.3g} ms, {found.peak_rss_bytes / 1e6:.0f} MB, {size:.3g} MB"
+
+
+def _apart(_: str, found: Figure) -> str:
+    return f"{found.apart:.1g}"
+
+
+def _table(cells: Cells, show: Callable[[str, Figure], str]) -> list[list[str]]:
+    names = list(dict.fromkeys(name for one in cells.values() for name in one.figures))
+    lines = []
+    for name, seen in cells.items():
+        figures = [seen.figures.get(one, Figure()) for one in names]
+        lines.append([name, *(show(name, found) if found.p50_ms else "-" for found in figures)])
+    return [["net", *names], *lines]
+
+
+def latencies(cells: Cells) -> list[list[str]]:
+    """Headings and lines: medians, who is the fastest, and lean's ratio."""
+    (heads, *lines) = _table(cells, _latency)
+    for line, (name, seen) in zip(lines, cells.items(), strict=True):
+        best = [fastest(name, seen, threads) for threads in THREADS]
+        line.append(_of_threads([who for who, _ in best]))
+        line.append(" / ".join(f"{ratio:.2f}{' (!)' if ratio > AIM else ''}" if ratio else "-" for _, ratio in best))
+    return [[*heads, "fastest", "lean : best other"], *lines]
+
+
+def goal(cells: Cells) -> str:
+    """In how many nets lean is the fastest, and where it is behind by more than the aim."""
+    found = []
+    for bits, label in ((32, "fp32"), (8, "8 bits")):
+        for threads in THREADS:
+            ratios = {name: fastest(name, seen, threads)[1] for name, seen in cells.items() if bits_of(name) == bits}
+            ratios = {name: ratio for name, ratio in ratios.items() if ratio}
+            if ratios:
+                behind = [f"{name.split()[0]} {ratio:.2f}" for name, ratio in ratios.items() if ratio > AIM]
+                first = sum(ratio <= 1 for ratio in ratios.values())
+                mean = statistics.geometric_mean(ratios.values())
+                found.append(
+                    f"- {label}, {threads} thread{'s'[: threads > 1]}: lean is the fastest in {first} of {len(ratios)} "
+                    f"(geometric mean of lean : best other {mean:.2f}); behind by more than {AIM}: "
+                    f"{', '.join(behind) or 'none'}\n"
+                )
+    return "".join(found)
+
+
+def reasons(cells: Cells) -> list[list[str]]:
+    """Headings and lines: what could not be measured."""
+    why: dict[tuple[str, str], list[str]] = {}
+    for name, seen in cells.items():
+        for one, found in seen.figures.items():
+            if found.error:
+                why.setdefault((one, found.error), []).append(name)
+    every = {bits: [name for name in cells if bits_of(name) == bits] for bits in FAR}
+    short = {tuple(every[8]): "all in 8 bits", tuple(every[32]): "all in fp32"}
+    lines = [[one, short.get(tuple(names), ", ".join(names)), error] for (one, error), names in why.items()]
+    return [["runtime", "net", "why there is no figure"], *lines]
+
+
+def views(cells: Cells) -> list[list[list[str]]]:
+    """Tables, the headings first: latencies; load, memory and size; distances from torch's outputs; what is missing."""
+    return [latencies(cells), _table(cells, _rest), _table(cells, _apart), reasons(cells)]
+
+
+def show(tables: Sequence[list[list[str]]]) -> None:
+    """Print those that have a line."""
+    for heads, *lines in tables:
+        if lines:
+            console.table("", heads, lines)

@@ -22,7 +22,8 @@ from core.paths import dist_part
 from deploy.run.needs import bundle_digest, runner_here
 from models.request import versions
 from models.zoo.schemes import get_scheme, read
-from verify.bench.measuring import LEAN, THREADS, Case, Figure, Measured, Subject, engine, machine, sweep, undisturbed
+from verify.bench import measuring
+from verify.bench.measuring import LEAN, THREADS, Case, Figure, Measured, Subject, engine, sweep
 from verify.programs import Made, Wanted, make_all, pick
 from verify.tables import Table, table_of
 
@@ -177,11 +178,9 @@ UPSTREAM, CACHED = "executorch", "lean, cached"
 AIMS = {"p50_ms": 0.80, "load_ms": 0.35, "cached": 0.15, "peak_rss_bytes": 0.80}
 """Geometric means to stay under."""
 MANY = 30
-"""Programs, above which the table has means alone."""
+"""Programs, above which there are means alone."""
 SLOW = 1.05
 """Ratio of p50 above which a program is listed."""
-FARTHER = 1.2
-"""Ratio of the distances from torch's outputs above which a program is listed."""
 COLUMNS = {
     "p50, 1 thread": ("p50_ms", 1),
     "p50, 2 threads": ("p50_ms", 2),
@@ -191,7 +190,6 @@ COLUMNS = {
 }
 """What is compared, and with how many threads; ``cached``: lean's load with a cache in parts of upstream's load."""
 SHORT = ["scheme", "programs", *COLUMNS, f"p50 above {SLOW}"]
-FULL = ["net", "scheme", *(heading for column in COLUMNS for heading in (column, "ratio"))]
 
 Row = tuple[Exported, Measured]
 """A program, and what was measured of it, or the error with which its export ended."""
@@ -245,25 +243,6 @@ def short(rows: Sequence[Row]) -> list[list[str]]:
     ]
 
 
-def full(rows: Sequence[Row]) -> list[list[str]]:
-    """A line for each program, in the table's order."""
-    lines = []
-    for one, seen in _measured(rows):
-        cells = [one.net.name, one.scheme]
-        for metric, threads in COLUMNS.values():
-            scale, unit = (1e-6, "MB") if metric == "peak_rss_bytes" else (1.0, "ms")
-            ours, theirs = (value * scale for value in _pair(seen, metric, threads))
-            cells += [f"{ours:.3g} : {theirs:.3g} {unit}", f"{ours / theirs:.2f}"]
-        lines.append(cells)
-    return lines
-
-
-def farther(rows: Sequence[Row]) -> list[list[str]]:
-    """The programs whose outputs are clearly farther from the float model's on lean than on upstream's engine."""
-    far = [(one.name, seen.figures[LEAN].apart, seen.figures[UPSTREAM].apart) for one, seen in _measured(rows)]
-    return [[name, f"{ours:.2g}", f"{theirs:.2g}"] for name, ours, theirs in far if ours > FARTHER * theirs + 1e-5]
-
-
 def case(one: Exported, bundle: Bundle) -> Case:
     """A program that was exported, on an engine."""
     program = load_program(folder_of(one), verify=False)
@@ -302,20 +281,11 @@ def run(request: Bench) -> None:
     failed = {one.name: Measured(figures={LEAN: Figure(error=made[one.name].error)}) for one in chosen}
     rows = [(one, (failed | seen)[one.name]) for one in chosen]
     if request.update:
-        quiet = undisturbed(seen)
-        keep([row for row in rows if row[0].name in quiet], machine(), request.runs)
-    errors = [
-        [one.name, name, figure.error] for one, cell in rows for name, figure in cell.figures.items() if figure.error
-    ]
-    tables = {
-        "lean : executorch": (FULL, full(rows) if len(rows) <= MANY else []),
-        "farther from the float model": (["program", "lean", "executorch"], farther(rows)),
-        "not measured": (["program", "engine", "why"], errors),
-    }
-    for title, (heads, lines) in tables.items():
-        if lines:
-            console.table(title, heads, lines)
-    about = _about(machine(), request.runs)
+        quiet = measuring.undisturbed(seen)
+        keep([row for row in rows if row[0].name in quiet], measuring.machine(), request.runs)
+    cells = {one.name: cell for one, cell in rows}
+    measuring.show(measuring.views(cells) if len(rows) <= MANY else [measuring.reasons(cells)])
+    about = _about(measuring.machine(), request.runs)
     console.table("lean beside executorch, geometric means of ratios", SHORT, short(rows), caption=about)
 
 
