@@ -120,12 +120,12 @@ def run(request: Bench) -> None:
     from commands.compare_text import Pace
     from core import console
     from core.console.units import duration, size
+    from core.processes.commands import run as run_command
     from deploy.run.generate import speeds
     from deploy.run.needs import runner_here
     from deploy.run.runner import Generated
     from models.text import source
     from verify.bench.measuring import back_memory, engine, machine
-    from verify.bench.peers import roofline
     from verify.tables import Table, table_of
 
     bundle, program = engine("lean"), source.exported(source.find(MODEL))
@@ -180,7 +180,8 @@ def run(request: Bench) -> None:
         pp, tg, load, rss = (statistics.median(one[key] for one in found[name]) for key in ("pp", "tg", "load", "rss"))
         rows.append([name, f"{pp:,.0f}", f"{tg:,.0f}", duration(load), size(int(rss))])
     ours = statistics.median(one["tg"] for one in found["lean"])
-    limit = max(gigabytes for _, gigabytes in roofline(bundle).values())
+    words = [*runner_here(bundle), "--roofline", f"--cpu_threads={os.cpu_count()}", "--json"]
+    limit = max(one["gbytes_per_s"] for one in json.loads(run_command(words).stdout)["roofline"])
     about = (
         f"{MODEL}, {source.find(MODEL).scheme}, tokens a second, medians of {request.runs} rounds in random order; to "
         f"write, lean reads {ours * reading / 1e9:.0f} GB of weights a second, {ours * reading / 1e9 / limit:.0%} of "

@@ -398,15 +398,7 @@ void Method::fetch(std::size_t instruction) const {
 Status Method::run_instructions() {
   std::size_t next = 0;
   unsigned jumps = 0;
-#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
-  std::size_t left = 10000;  // a damaged jump may lead round and round
-#endif
   while (next < instructions_.size()) {
-#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
-    if (left-- == 0) {
-      return {Code::kExecution, "The program does not end.", "export it again"};
-    }
-#endif
     const std::size_t index = next++;
     if (index + kAhead < instructions_.size()) {
       fetch(index + kAhead);
