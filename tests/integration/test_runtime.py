@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from core.files import locked
 from core.formats.bundle import REAL_RUNNER
 from core.paths import ROOT, cache_dir, dist_dir
 from tests.support.processes import ran
@@ -48,16 +47,10 @@ def compile_tests(target_name: str, engine: str = "executorch", *programs: str) 
     shutil.copy2(ROOT / "conanfile.py", folder)
     log = cache_dir("logs") / f"test-runtime-{target_name}-{engine}.log"
     target = get_target(target_name)
-    host, own = conan.profile(target), conan.build_profile()
-    with locked(conan.LOCK):
-        words = [f"--profile:host={host}", f"--profile:build={own}", f"--lockfile={conan.lockfile(log)}"]
-    words += ["--lockfile-partial", f"--remote={conan.remote()}", f"--options=slipway-runtime/*:engine={engine}"]
     with conan_packages.building():
-        conan_packages.prepare(
-            conan_packages.Request([os.fspath(ROOT)], words, log, "Building the C++ tests' packages")
-        )
+        words = [*conan_packages.words(target, "", log), f"--options=slipway-runtime/*:engine={engine}"]
         extra = [f"--output-folder={folder}", "--conf=tools.cmake.cmaketoolchain:user_presets="]
-        conan.conan(["build", folder, *words, *extra], log=log)
+        conan.conan(["build", folder, *words, *extra, "--build=missing"], log=log)
     build = next(folder.rglob("CMakeCache.txt")).parent
     argv = [conan.program("cmake"), "--build", str(build), "--target", *wanted]
     env = {**os.environ, "PATH": os.pathsep.join([str(Path(conan.program("ninja")).parent), os.environ["PATH"]])}

@@ -40,7 +40,7 @@ def install(target: Target, folder: Path, *words: str) -> str:
 
 
 def package_of(target: Target, folder: Path) -> Path:
-    with conan_packages.building(), locked(conan.LOCK):
+    with conan_packages.building():
         nodes = json.loads(install(target, folder))["graph"]["nodes"].values()
     return Path(next(node["package_folder"] for node in nodes if node["name"] == "executorch"))
 

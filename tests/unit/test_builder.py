@@ -22,6 +22,7 @@ from core.formats.bundle import MANIFEST, RUNNER, Bundle, Checks, Offers
 from core.paths import ROOT
 from toolchains.bundle import builder, conan, conan_packages, inputs, layout
 from toolchains.bundle.inputs import Selection, select
+from toolchains.bundle.making import Job
 from toolchains.bundle.offers import ask, operators_in
 from toolchains.compilers import families as compilers
 from toolchains.emulation import emulators
@@ -52,8 +53,8 @@ def builds(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[
         (checkout / name).write_text("1", encoding="utf-8")
     monkeypatch.setattr(inputs, "ROOT", checkout)
 
-    def package(request: Any, steps: Any) -> tuple[Path, dict[str, Any]]:
-        made.append(f"{request.target.name} {request.toolchain}")
+    def package(job: Job, steps: Any, product: str) -> tuple[Path, dict[str, Any]]:
+        made.append(f"{job.target.name} {job.toolchain}")
         root: dict[str, Any] = {"name": "slipway-runtime", "ref": "slipway-runtime/0.1.0#1", "context": "host"}
         root |= {"test": False, "dependencies": {}}
         return tmp_path, {"nodes": {"0": root}}
@@ -66,12 +67,11 @@ def builds(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[
     binary = inspect.Binary(Path("pte_runner"), "aarch64", "none", "/lib/ld-linux-aarch64.so.1", "", (), (), {})
     family = SimpleNamespace(ensure=lambda target: COMPILERS, linked=lambda target: ())
     monkeypatch.setattr(conan_packages, "make", package)
-    monkeypatch.setattr(conan_packages, "forget", lambda reference, log: None)
     monkeypatch.setattr(compilers, "family", lambda name: family)
     monkeypatch.setattr(layout, "collect", collect)
-    monkeypatch.setattr(layout, "check", lambda origin, folder: [binary])
-    monkeypatch.setattr(layout, "scan", lambda origin, folder, binaries: Checks(floor="Armv8-A", code=()))
-    monkeypatch.setattr(layout, "offers", lambda origin, folder: offers("XnnpackBackend"))
+    monkeypatch.setattr(layout, "check", lambda job, folder: [binary])
+    monkeypatch.setattr(layout, "scan", lambda job, folder, binaries: Checks(floor="Armv8-A", code=()))
+    monkeypatch.setattr(layout, "offers", lambda job, folder: offers("XnnpackBackend"))
     return made
 
 
@@ -116,8 +116,8 @@ def test_a_failed_check_leaves_the_bundle_that_was_there(
     assert {path.name for path in (dist / "linux-arm64").iterdir()} == {"executorch", ".executorch.built.json"}
 
 
-def origin(**changes: Any) -> layout.Origin:
-    return layout.Origin(**{"target": TARGET, "engine": "executorch", "toolchain": "zig 0.17.0", **changes})
+def job(**changes: Any) -> Job:
+    return Job(TARGET, "zig", "executorch", Path("nowhere"), **changes)
 
 
 def fake_runner(folder: Path, script: str) -> Path:
@@ -145,7 +145,7 @@ def native(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_runner_that_does_not_run_fails_the_build(tmp_path: Path, script: str, message: str) -> None:
     with pytest.raises(BuildError, match=message):
-        layout.offers(origin(), fake_runner(tmp_path, script))
+        layout.offers(job(), fake_runner(tmp_path, script))
 
 
 def test_newer_glibc_and_a_build_without_a_runner_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,9 +155,9 @@ def test_newer_glibc_and_a_build_without_a_runner_are_refused(tmp_path: Path, mo
     )  # fmt: skip
     monkeypatch.setattr(inspect, "read", lambda file: binary)
     with pytest.raises(BuildError, match=r"needs GLIBC 2.34 \(at most 2.28\)") as caught:
-        layout.check(origin(), tmp_path)
+        layout.check(job(), tmp_path)
     assert "--toolchain zig" in caught.value.hint
-    assert layout.check(origin(allow_newer_glibc=True), tmp_path) == [binary]
+    assert layout.check(job(allow_newer_glibc=True), tmp_path) == [binary]
     with pytest.raises(BuildError, match="left no bin/pte_runner"):
         layout.collect(tmp_path, tmp_path / "out")
 

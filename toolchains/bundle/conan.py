@@ -28,9 +28,9 @@ from toolchains.compilers.families import Compilers, family
 from toolchains.debian import deb, fetch_source
 from toolchains.targets import Target, host_target
 
-LOCK = "conan"
-"""Name of the lock to hold around what reads or writes recipes and graphs in Conan's home, which is not made for two
-writers at once. Packages are built outside of it: `toolchains.bundle.conan_packages`."""
+LOCK = "conan-builders"
+"""Name of the lock to hold around what reads or writes in Conan's home, which is not made for two writers at once; who
+only compiles with what is there may share it."""
 
 _SHARED = "slipway_sources/"
 """The recipe that others of this checkout import, and nothing links."""
@@ -102,7 +102,7 @@ def conan(
 ) -> str:
     """Run ``conan ARGS...`` and return its result (``--format=json``); its messages go to ``log``.
 
-    Hold the lock `LOCK` around it, but where it builds packages.
+    Hold the lock `LOCK` around it.
 
     Args:
         what: what it is for, in the error's first line.
@@ -259,24 +259,15 @@ def _settings(target: Target, compilers: Compilers, build_type: str) -> dict[str
     return {**{name: settings[name] for name in order}, "compiler.cppstd": "17", "build_type": build_type}
 
 
-def _choice() -> Path:
-    return cache_dir("conan-profiles") / "sources"
-
-
-def sources_are(choice: str) -> bool:
-    """Whether recipes' sources, as far as they are there, come from ``debian`` or ``git``."""
-    return _choice().is_file() and _choice().read_text(encoding="utf-8") == choice
-
-
 def sources(choice: str, log: Path) -> list[str]:
     """The words that make recipes take their sources from ``debian`` or ``git``.
 
-    Conan keeps one folder of sources for each recipe, of either origin: it is emptied when the choice changes. Then
-    no other process may build (`toolchains.bundle.conan_packages.alone`).
+    Conan keeps one folder of sources for each recipe, of either origin: it is emptied when the choice changes.
     """
-    if not sources_are(choice):
+    chosen = cache_dir("conan-profiles") / "sources"
+    if not chosen.is_file() or chosen.read_text(encoding="utf-8") != choice:
         conan(["cache", "clean", "*", "--source"], log=log)
-        write_atomic(_choice(), choice)
+        write_atomic(chosen, choice)
     return [f"--conf:all=user.slipway:sources={choice}"]
 
 

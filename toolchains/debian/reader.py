@@ -16,8 +16,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote as quote_path
-from urllib.parse import unquote
 
 from core.console import step
 from core.errors import HostError
@@ -26,7 +24,7 @@ from core.paths import cache_dir
 from toolchains.debian import client
 from toolchains.debian.client import ArchiveError, Item, downloading, keyring, retrying
 from toolchains.debian.deb import need_reader
-from toolchains.debian.index import Closure, Index, find, source_files
+from toolchains.debian.index import Closure, Index, find
 from toolchains.debian.sources import find_mirror
 
 _MOST_RELEASE = 4 << 20
@@ -40,13 +38,11 @@ class Reader:
 
     suite: str
     arch: str
-    sources: bool = False
-    """Read the list of source packages instead of that of binary ones."""
 
     @property
     def folder(self) -> Path:
         """The folder of this suite and architecture in the cache."""
-        return cache_dir("debian", f"{self.suite}-{'source' if self.sources else self.arch}")
+        return cache_dir("debian", f"{self.suite}-{self.arch}")
 
     @property
     def _kept(self) -> Path:
@@ -57,11 +53,11 @@ class Reader:
         return self._kept / "InRelease"
 
     def _list_file(self, sha256: str) -> Path:
-        return self._kept / f"{'Sources' if self.sources else 'Packages'}-{sha256[:16]}.xz"
+        return self._kept / f"Packages-{sha256[:16]}.xz"
 
     @property
     def _list_path(self) -> str:
-        return "main/source/Sources.xz" if self.sources else f"main/binary-{self.arch}/Packages.xz"
+        return f"main/binary-{self.arch}/Packages.xz"
 
     @property
     def lists_age(self) -> float:
@@ -120,9 +116,8 @@ class Reader:
     def _named(self, signed: client.Release) -> tuple[int, str]:
         """Size and SHA-256 of the list of packages."""
         if self._list_path not in signed.files:
-            what = "source packages" if self.sources else f"packages for {self.arch}"
             raise ArchiveError(
-                f"Debian {self.suite} has no list of {what}.",
+                f"Debian {self.suite} has no list of packages for {self.arch}.",
                 f"its signed list names no {self._list_path}",
                 "set SLIPWAY_DEBIAN_MIRROR to a complete Debian mirror",
                 absent=True,
@@ -167,26 +162,6 @@ class Reader:
     def download(self, items: Sequence[Item], folder: Path) -> None:
         """Download ``items`` into ``folder``; each is compared with the signed list."""
         downloading(self.suite, items, folder, lambda watch: _get_all(items, folder, watch))
-
-    def plan_source(self, package: str) -> list[Item]:
-        """Upstream's tarballs of a source package."""
-        items = source_files(self._text(), package, find_mirror().uri)
-        if not items:
-            raise ArchiveError(
-                f"Debian {self.suite} has no source package {package}.",
-                "its list does not name it",
-                "set SLIPWAY_DEBIAN_MIRROR to a complete Debian mirror",
-                absent=True,
-            )
-        return items
-
-    def download_beside(self, newest: Item, filename: str, sha256: str, folder: Path) -> Path:
-        """Download a pinned file that the lists no longer name, from where the ``newest`` one of its package is."""
-        package, version, arch = filename.removesuffix(".deb").split("_")
-        # Names in the archive lack the version's epoch.
-        name = f"{package}_{unquote(version).rpartition(':')[2]}_{arch}.deb"
-        client.get(f"{newest.uri.rpartition('/')[0]}/{quote_path(name)}", folder / filename, sha256=sha256)
-        return folder / filename
 
 
 def _size(file: Path) -> int:

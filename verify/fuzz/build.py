@@ -83,10 +83,7 @@ def compiler() -> str:
 
 
 def dependencies(log: Path) -> Dependencies:
-    """The native packages and schemas; Conan is called, and its lock waited for, only when a recipe has changed.
-
-    Hold `conan_packages.building`, and as long as what is there is compiled with.
-    """
+    """The native packages and schemas; Conan is called, and its lock waited for, only when a recipe has changed."""
     from toolchains.bundle import conan, inputs
     from toolchains.targets import host_target
 
@@ -189,14 +186,14 @@ def build(form: str, target: str, log: Path) -> Path:
     Raises:
         HostError: no Clang with libFuzzer, for the sanitized form. BuildError: it does not compile.
     """
-    from toolchains.bundle import conan_packages
+    from toolchains.bundle import conan
 
-    with conan_packages.building():
-        return _build(form, target, log)
-
-
-def _build(form: str, target: str, log: Path) -> Path:
     found = dependencies(log)
+    with locked(conan.LOCK, "      waiting: Conan is building for another process", shared=True):
+        return _build(form, target, found, log)
+
+
+def _build(form: str, target: str, found: Dependencies, log: Path) -> Path:
     clang = compiler() if form == SANITIZED else ""
     key = sha256_bytes(f"{ROOT} {clang} {found.generators}".encode())[:16]
     folder = cache_dir("fuzz", f"{form}-{key}")
