@@ -70,11 +70,6 @@ def contents(folder: Path) -> dict[str, str]:
     return {name: _content(folder / name, found.st_mode) for name, found in _files(folder)}
 
 
-def size(folder: Path) -> int:
-    """Bytes of all files in ``folder``."""
-    return sum(found.st_size for _, found in _files(folder))
-
-
 def seal(folder: Path) -> None:
     """Put a seal into ``folder`` for all that is in it now. It may be renamed afterwards."""
     listing = _listing(folder)
@@ -111,14 +106,10 @@ def _quick(folder: Path) -> str:
         return ""
 
 
-def damage(folder: Path, *, full: bool = False) -> list[str]:
-    """Which files of the sealed ``folder`` are not as they were: changed, missing or added; sorted.
-
-    Args:
-        full: read every file, also those that look untouched.
-    """
+def damage(folder: Path) -> list[str]:
+    """Which files of the sealed ``folder`` are not as they were: changed, missing or added; sorted."""
     listing = _listing(folder)
-    if not full and _quick(folder) == _summary(listing):
+    if _quick(folder) == _summary(listing):
         return []
     known = _read(folder)
     if known is None:
@@ -128,8 +119,7 @@ def damage(folder: Path, *, full: bool = False) -> list[str]:
     digests: dict[str, str] = {}
     for name in sorted(files.keys() & listing.keys()):
         digest, facts = files[name]
-        same = not full and facts == listing[name]
-        digests[name] = digest if same else _content(folder / name, listing[name][4])
+        digests[name] = digest if facts == listing[name] else _content(folder / name, listing[name][4])
         if digests[name] != digest:
             bad.append(name)
     if not bad:

@@ -45,7 +45,7 @@ def test_it_is_quick_and_asks_no_network(said: Said, monkeypatch: pytest.MonkeyP
     found = doctor.checks()
     assert quickest(doctor.checks) < 2
     names = [check.name for check in found]
-    assert names[:3] == ["Python", "disk", "pip"]
+    assert names[:2] == ["Python", "disk"]
     assert {"linux-arm64 with zig", "linux-arm64 with gnu", "running linux-arm64"} <= set(names)
     assert len(set(names)) == len(names)
     assert [check for check in doctor.checks() if not check.ok and not check.fix] == []
@@ -109,7 +109,7 @@ def test_tools_are_run(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zig, "installed", lambda: Path("/cache/zig"))
     assert (_row("zig").ok, _row("zig").later) == (True, False)
     said["/cache/zig version"] = (False, "zig ends with -11: it says nothing")
-    assert (_row("zig").ok, _row("zig").fix[:20]) == (False, "./inv doctor --cache")
+    assert (_row("zig").ok, _row("zig").fix[:19]) == (False, "./inv clean --cache")
     monkeypatch.setattr(zig, "installed", lambda: None)
     assert (_row("zig").ok, _row("zig").later) == (True, True)
 
@@ -156,7 +156,7 @@ def arm64(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_mac_is_told_what_works_there(macos: None) -> None:
     found = {check.name: check for check in doctor.checks()}
-    assert {name for name, check in found.items() if not check.ok and not check.optional} <= {"disk", "pip"}
+    assert {name for name, check in found.items() if not check.ok and not check.optional} <= {"disk"}
     assert "signatures checked" in found["Debian packages"].detail
     assert found["linux-arm64 with zig"].ok, "zig with the libraries of Debian's archive"
     assert found["macos-arm64 with zig"].ok

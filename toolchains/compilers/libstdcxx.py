@@ -192,7 +192,7 @@ def _stub(
         env={**os.environ, **env},
         error=BuildError,
         what=f"Making the link stub of {source.name}",
-        hint="./inv doctor --cache, which names what was changed in the cache",
+        hint="./inv clean --cache; what is in it is fetched again",
     )  # fmt: skip
     assembly.unlink()
 
@@ -215,7 +215,7 @@ def _compat(zig: Path, target: Target, headers: tuple[Path, ...], out: Path, env
         env=environment,
         error=BuildError,
         what="Compiling for libstdc++",
-        hint="./inv doctor --cache, which names what was changed in the cache",
+        hint="./inv clean --cache; what is in it is fetched again",
     )  # fmt: skip
     run([zig, "ar", "rcs", out, built], env=environment, error=BuildError, what="Compiling for libstdc++")
     built.unlink()
