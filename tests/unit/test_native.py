@@ -161,7 +161,7 @@ def test_it_is_what_the_schema_says(document: dict[str, Any]) -> None:
 def test_it_names_versions_licences_sources_and_files(document: dict[str, Any]) -> None:
     xnnpack = component(document, "xnnpack")
     assert (xnnpack["version"], xnnpack["purl"]) == ("1.0", "pkg:conan/xnnpack@1.0?rrev=abc")
-    assert xnnpack["licenses"] == [{"license": {"id": "BSD-3-Clause"}}]
+    assert xnnpack["licenses"] == [{"expression": "BSD-3-Clause"}]
     assert xnnpack["properties"] == [{"name": "conan:package_id", "value": "def"}]
     assert document["metadata"]["component"]["name"] == "slipway-native-linux-arm64"
     assert document["metadata"]["component"]["version"] == "0123"
