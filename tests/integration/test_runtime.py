@@ -12,6 +12,7 @@ import pytest
 from core.formats.bundle import REAL_RUNNER
 from core.paths import ROOT, cache_dir, dist_dir
 from tests.support.processes import ran
+from toolchains import tools
 from toolchains.bundle import builder, conan, conan_packages
 from toolchains.compilers.libstdcxx import sysroot
 from toolchains.emulation import emulators
@@ -52,8 +53,8 @@ def compile_tests(target_name: str, engine: str = "executorch", *programs: str) 
         extra = [f"--output-folder={folder}", "--conf=tools.cmake.cmaketoolchain:user_presets="]
         conan.conan(["build", folder, *words, *extra, "--build=missing"], log=log)
     build = next(folder.rglob("CMakeCache.txt")).parent
-    argv = [conan.program("cmake"), "--build", str(build), "--target", *wanted]
-    env = {**os.environ, "PATH": os.pathsep.join([str(Path(conan.program("ninja")).parent), os.environ["PATH"]])}
+    argv = [tools.program("cmake"), "--build", str(build), "--target", *wanted]
+    env = {**os.environ, "PATH": os.pathsep.join([str(Path(tools.program("ninja")).parent), os.environ["PATH"]])}
     done = ran(argv, env=env)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr
     return build / "tests" / wanted[0]

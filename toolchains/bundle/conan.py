@@ -12,7 +12,6 @@ import os
 import platform
 import sys
 import tempfile
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,7 @@ from typing import Any
 from core.errors import BuildError, HostError
 from core.files import keep_text, sha256_bytes, sha256_file, write_atomic, write_json
 from core.paths import ROOT, cache_dir, portable
-from core.processes import commands
-from core.processes.commands import process, quote
-from toolchains import tools
+from core.processes.commands import lines, process, quote
 from toolchains.compilers import ccache, families
 from toolchains.compilers.families import Compilers, family
 from toolchains.debian import deb, fetch_source
@@ -113,7 +110,6 @@ def conan(
         HostError: it failed for want of disk space or network.
     """
     argv = [sys.executable, "-m", "conans.conan", *args]
-    said = Messages()
     with (
         tempfile.TemporaryFile() as result,
         tempfile.TemporaryDirectory(prefix="slipway-ccache-") as folder,
@@ -122,31 +118,27 @@ def conan(
 
         def hear(line: str) -> None:
             kept.write(f"{line}\n")
-            said.add(line)
             if heard:
                 heard(line)
 
         kept.write(f"$ {quote(argv)}\n")
+        kept.flush()
+        begun = log.stat().st_size
         counted = Path(folder, "counted")
         env = {**_environment(), **ccache.environment(counted)}
         with process(argv, cwd=ROOT, env=env, stdout=result.fileno()) as child:
-            for raw in commands.lines(child.stderr) if child.stderr else ():
+            for raw in lines(child.stderr) if child.stderr else ():
                 hear(raw.decode(errors="replace").rstrip())
             code = child.wait()
         hits, compiled = ccache.hits(counted)
         if compiled:
             hear(f"ccache: {hits} of {compiled} compilations had been done before")
         kept.write(f"[exit {code}]\n")
+        kept.flush()
         if code:
-            raise said.error(what or f"conan {args[0]}", log)
-        text, whole = commands.read_back(result)
-        if not whole:
-            raise BuildError(
-                f"{what or f'conan {args[0]}'} printed more than {commands.ANSWER >> 20} MiB.",
-                quote(argv),
-                f"less {log}",
-            )
-        return text
+            raise failure(what or f"conan {args[0]}", log, begun)
+        result.seek(0)
+        return result.read().decode(errors="replace")
 
 
 _HOST_FAULTS = {
@@ -161,39 +153,24 @@ _HOST_FAULTS = {
 
 
 _MARKS = ("FAILED:", "CMake Error", "error:", "ERROR:")
-_AROUND = 400
-"""Lines kept of the messages: from the first error on, and the last ones."""
 
 
-class Messages:
-    """The messages of a build that may explain its failure; the log has all of them."""
-
-    def __init__(self) -> None:
-        self._errors: list[str] = []
-        self._last: deque[str] = deque(maxlen=_AROUND)
-        self._hint = ""
-
-    def add(self, line: str) -> None:
-        """Take the next line."""
-        if len(self._errors) < _AROUND and (self._errors or any(mark in line for mark in _MARKS)):
-            self._errors.append(line)
-        self._last.append(line)
-        self._hint = self._hint or next((hint for words, hint in _HOST_FAULTS.items() if words in line), "")
-
-    def error(self, what: str, log: Path) -> BuildError | HostError:
-        """The error for a build that failed."""
-        why = "\n".join(reasons(self._errors or list(self._last)))
-        return (
-            HostError(f"{what} failed.", why, self._hint)
-            if self._hint
-            else BuildError(f"{what} failed.", why, f"less {quote([log])}")
-        )
+def failure(what: str, log: Path, begun: int) -> BuildError | HostError:
+    """The error for a build that failed, by what it wrote to its log from byte ``begun`` on."""
+    with log.open("rb") as file:
+        file.seek(begun)
+        text = file.read().decode(errors="replace")
+    why = "\n".join(reasons(text.splitlines()))
+    hint = next((hint for words, hint in _HOST_FAULTS.items() if words in text), "")
+    return (
+        HostError(f"{what} failed.", why, hint) if hint else BuildError(f"{what} failed.", why, f"less {quote([log])}")
+    )
 
 
-def reasons(lines: Sequence[str], most: int = 20) -> list[str]:
+def reasons(said: Sequence[str], most: int = 20) -> list[str]:
     """The lines of a failed build that say why: from the first failed step or error on, else the last ones."""
-    first = next((index for index, line in enumerate(lines) if any(mark in line for mark in _MARKS)), len(lines))
-    chosen = [line for line in lines[first:] if line.strip()] or [line for line in lines if line.strip()][-most:]
+    first = next((index for index, line in enumerate(said) if any(mark in line for mark in _MARKS)), len(said))
+    chosen = [line for line in said[first:] if line.strip()] or [line for line in said if line.strip()][-most:]
     return [line if len(line) <= 300 else line[:300] + " ..." for line in chosen[:most]]
 
 
@@ -310,32 +287,10 @@ def render(
     return template.render(**facts, key=f"{compilers.key}-{flags}")
 
 
-def _text(target: Target, toolchain: str, build_type: str) -> str:
-    compilers = family(toolchain).ensure(target)
-    launchers = ccache.variables(home(), compilers.key)
-    return render(target, compilers, build_type, launchers) + "\n"
-
-
-def _profile(name: str, text: str) -> Path:
-    # Another checkout may have other profiles, and may read this one while it is written.
-    file = cache_dir("conan-profiles") / f"{name}-{sha256_bytes(text.encode())[:8]}"
-    keep_text(file, text)
-    return file
-
-
-def profile_text(target: Target, toolchain: str = "") -> str:
+def profile_text(target: Target, toolchain: str = "", build_type: str = "Release") -> str:
     """The profile of ``target``; compilers are fetched where needed."""
-    return _text(target, target.toolchain(toolchain), "Release")
-
-
-def profile(target: Target, toolchain: str = "") -> Path:
-    """Write the profile of ``target`` into the cache and return its path; compilers are fetched where needed."""
-    return _profile(f"{target.name}-{target.toolchain(toolchain)}", profile_text(target, toolchain))
-
-
-def build_profile() -> Path:
-    """Write `build_profile_text` into the cache and return its path."""
-    return _profile("tools", build_profile_text())
+    compilers = family(target.toolchain(toolchain)).ensure(target)
+    return render(target, compilers, build_type, ccache.variables(home(), compilers.key)) + "\n"
 
 
 def build_profile_text() -> str:
@@ -354,15 +309,27 @@ def build_profile_text() -> str:
             "such a machine, a container or a virtual machine with Debian 12 or newer",
         )
     usable = (name for name in target.toolchains if not family(name).usable(target))
-    return _text(target, next(usable, target.default_toolchain), "Debug")
+    return profile_text(target, next(usable, target.default_toolchain), "Debug")
+
+
+def profile(target: Target, toolchain: str = "") -> Path:
+    """Write the profile of ``target`` into the cache and return its path; compilers are fetched where needed."""
+    return _written(f"{target.name}-{target.toolchain(toolchain)}", profile_text(target, toolchain))
+
+
+def build_profile() -> Path:
+    """Write `build_profile_text` into the cache and return its path."""
+    return _written("tools", build_profile_text())
+
+
+def _written(name: str, text: str) -> Path:
+    # Another checkout may have other profiles, and may read this one while it is written.
+    file = cache_dir("conan-profiles") / f"{name}-{sha256_bytes(text.encode())[:8]}"
+    keep_text(file, text)
+    return file
 
 
 def forget(reference: str, log: Path) -> None:
     """Remove old revisions of ``reference`` and what was left of building it."""
     conan(["remove", f"{reference}#!latest", "--confirm"], log=log)
     conan(["cache", "clean", reference, "--build", "--source", "--temp"], log=log)
-
-
-def program(name: str) -> str:
-    """Path of ``cmake`` or ``ninja``: the environment's own, else the system's."""
-    return tools.program(name)

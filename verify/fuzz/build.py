@@ -139,11 +139,11 @@ def _found(folder: Path, xnnpack: Path) -> Dependencies:
 
 def _cmake(source: str | Path, folder: Path, variables: Mapping[str, str], target: str, what: str, log: Path) -> None:
     """Configure and compile one target."""
-    from toolchains.bundle import conan
+    from toolchains import tools
 
     words = [f"-D{name}={value}" for name, value in variables.items()]
-    ninja = f"-DCMAKE_MAKE_PROGRAM={conan.program('ninja')}"
-    cmake = conan.program("cmake")
+    ninja = f"-DCMAKE_MAKE_PROGRAM={tools.program('ninja')}"
+    cmake = tools.program("cmake")
     commands: Sequence[Sequence[str | Path]] = (
         [cmake, "-G", "Ninja", "-S", source, "-B", folder, ninja, *words],
         [cmake, "--build", folder, "--target", target],
