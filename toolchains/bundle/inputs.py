@@ -101,8 +101,7 @@ _MODULES = (
     *(f"compilers/{name}.py" for name in ("families", "gnu", "libstdcxx", "linked_in", "ndk")),
     *(f"compilers/{name}" for name in ("libstdcxx_compat.cpp", "zig.py", "zig_wrapper.sh")),
     "debian/fetch_source.py",
-    *(f"inspect/{name}.py" for name in ("archives", "binary", "checks", "isa", "isa_scan", "needs")),
-    *(f"inspect/{name}.py" for name in ("read_elf", "read_lief", "symbols")),
+    *(f"inspect/{name}.py" for name in ("archives", "checks", "isa", "needs", "read_elf", "read_lief", "symbols")),
     *("inspect/isa.toml", "tools.py", "systems.toml"),
 )
 _OURS = ("core/formats/bundle.py", *(f"toolchains/{name}" for name in _MODULES))

@@ -163,21 +163,23 @@ def plugin_argv(qemu: Sequence[str]) -> list[str]:
     key = sha256_bytes(b"\0".join([source, machine.encode(), zig.pinned_version().encode(), *map(os.fsencode, qemu)]))
     plugin = cache_dir("toolchains") / f"qemu-instructions-{key[:16]}.so"
     refused = plugin.with_suffix(".refused")
-    if not plugin.is_file() and not refused.is_file():
-        with locked("qemu-instructions"):
-            if not plugin.is_file() and not refused.is_file():
-                _make_plugin(plugin, refused, machine, qemu)
+    with locked("qemu-instructions"):
+        if not plugin.is_file() and not refused.is_file():
+            _make_plugin(plugin, refused, machine, qemu)
     return ["-plugin", str(plugin)] if plugin.is_file() else []
+
+
+def _compile(source: Path, built: Path, *flags: str) -> None:
+    """Compile a program or library of one file with zig."""
+    words: list[str | Path] = [zig.program(), "cc", "-target", *flags, "-Wall", "-Wextra", "-Werror", source]
+    env = {**os.environ, **zig.caches()}
+    run([*words, "-o", built], env=env, error=BuildError, what=f"Building {source.name}")
 
 
 def _make_plugin(plugin: Path, refused: Path, machine: str, qemu: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="slipway-plugin-") as folder:
         built = Path(folder) / "plugin.so"
-        run(
-            [zig.program(), "cc", "-target", f"{machine}-linux-gnu.2.28", "-shared", "-fPIC", "-O2",
-             "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", _PLUGIN, "-o", built],
-            env={**os.environ, **zig.caches()}, error=BuildError, what="Building the emulator's plugin",
-        )  # fmt: skip
+        _compile(_PLUGIN, built, f"{machine}-linux-gnu.2.28", "-shared", "-fPIC", "-O2", "-fvisibility=hidden")
         script = Path(folder) / "script"
         script.write_text("quit\n", encoding="ascii")
         monitor = ["-chardev", f"file,id=script,path={os.devnull},input-path={script}"]
@@ -217,11 +219,7 @@ def features(target: Target, cpu: str) -> tuple[str, ...]:
     if not kept.is_file():
         with locked("cpuinfo"), tempfile.TemporaryDirectory(prefix="slipway-cpuinfo-") as folder:
             program = Path(folder) / "cpuinfo"
-            run(
-                [zig.program(), "cc", "-target", triple, f"-mcpu={least}", "-static", "-Os", "-Wall", "-Wextra",
-                 "-Werror", _CPUINFO, "-o", program],
-                env={**os.environ, **zig.caches()}, error=BuildError, what="Building the emulators' cpuinfo",
-            )  # fmt: skip
+            _compile(_CPUINFO, program, triple, f"-mcpu={least}", "-static", "-Os")
             done = run(
                 [*argv, program], error=HostError, timeout=_CPUINFO_SECONDS, what=f"Asking QEMU's {cpu} what it is"
             )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import BuildError
-from toolchains.inspect.binary import Binary, FloatAbi, Kind, newest, number
+from toolchains.inspect.needs import Binary, FloatAbi, Kind, newest, number
 
 _MACHINES = {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64", "EM_386": "i686"}
 # Tag_CPU_arch of the Arm ABI's build attributes (addenda32, "The CPU architecture"): 6 to 12 are ARMv6 and kin.
