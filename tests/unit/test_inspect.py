@@ -167,7 +167,7 @@ def test_other_systems_have_rules_of_their_own(tmp_path: Path) -> None:
         ("linux-arm64", {"exec_stack": True}, "asks for an executable stack"),
         ("linux-arm64", {"interpreter": "/lib64/ld-linux-aarch64.so.1"}, "not /lib/ld-linux-aarch64.so.1"),
         ("linux-arm64", {"paths": ("/home/me/slipway/",)}, "has /home/me/slipway/ in it, a path of this machine"),
-        ("linux-arm64", {"cpu": {"needed": "x86-64-v3"}}, "says that it needs x86-64-v3"),
+        ("linux-arm64", {"level": "x86-64-v3"}, "says that it needs x86-64-v3"),
         ("macos-arm64", {"format": "mach-o", "system": "ios"}, "is for ios, not macos"),
         ("ios-arm64", {"format": "mach-o", "system": "ios_simulator"}, "is for ios_simulator, not ios"),
         ("ios-arm64", {"format": "mach-o"}, "names no platform"),

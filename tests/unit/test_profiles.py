@@ -25,7 +25,7 @@ from toolchains.debian import packages as debian
 from toolchains.inspect import checks
 from toolchains.inspect import checks as hardened
 from toolchains.inspect import needs as inspect
-from toolchains.inspect.needs import Kind
+from toolchains.inspect.archives import Kind
 from toolchains.targets import Target, get_target, load_targets
 from verify.operators import coverage
 

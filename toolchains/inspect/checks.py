@@ -14,7 +14,7 @@ from core.formats.bundle import Checks, CodeCheck, HardeningCheck
 from core.paths import cache_dir
 from toolchains.inspect import isa
 from toolchains.inspect import needs as inspect
-from toolchains.inspect.needs import Binary
+from toolchains.inspect.archives import Binary
 from toolchains.targets import Target
 from toolchains.tools import hardening, table
 

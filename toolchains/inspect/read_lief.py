@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from toolchains.inspect.archives import Format, broken
-from toolchains.inspect.needs import Binary, Kind
+from toolchains.inspect.archives import Binary, Format, Kind, broken
 
 _MACHINES = {"AMD64": "x86_64", "I386": "i686", "ARM64": "aarch64", "X86_64": "x86_64", "X86": "i686"}
 _KINDS: dict[str, Kind] = {"EXECUTE": "program", "OBJECT": "object"}
