@@ -139,9 +139,10 @@ def _zig() -> Check:
 
 def _ccache() -> Check:
     from toolchains.compilers import ccache
+    from toolchains.debian import packages as debian
 
     used, detail = ccache.describe()
-    fix = f"unset {ccache.SWITCH}" if ccache.off() else "install your distribution's ccache"
+    fix = f"unset {ccache.SWITCH}" if ccache.off() else debian.fix()
     return Check("ccache", used, detail, "" if used else fix, optional=True)
 
 
@@ -217,10 +218,6 @@ def _running() -> Iterator[Check]:
             program = emulators.unpacked(target)
             ok, detail = said(program) if program else (True, f"{target.qemu}, from Debian's packages")
             yield check(ok, detail, "" if ok else _AGAIN, family="QEMU", later=program is None)
-        elif path := shutil.which(target.qemu) or shutil.which(f"{target.qemu}-static"):
-            ok, detail = said(path)
-            fix = "" if ok else "install your distribution's qemu-user again"
-            yield check(ok, f"{detail}, this system's own", fix, family="QEMU")
         else:
             optional = platform.system() != "Linux"
             yield check(False, f"no {target.qemu}", debian.fix(), optional=optional, family="QEMU")

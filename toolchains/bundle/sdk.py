@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
 import tarfile
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,6 @@ from core.files import sha256_file, write_atomic
 from core.formats.bundle import Checks, FileEntry, read_manifest
 from core.formats.program import ENGINES
 from core.paths import sdk_dir
-from core.processes.commands import need, run
 from toolchains.bundle import toolchain_file
 from toolchains.bundle.inputs import Selection
 from toolchains.bundle.making import Job, Steps
@@ -37,8 +35,6 @@ ENGINE = "lean"
 _LIBSLIPWAY = ("include", "lib", "licenses")
 _FOR_CMAKE = ("include", "lib/cmake", "res")
 """What an SDK has besides a bundle's files."""
-_LEVEL = "-12"
-"""Of zstd: a minute for the highest one saves a tenth of the size."""
 
 
 class SdkManifest(BaseModel):
@@ -72,7 +68,7 @@ class Sdk(BaseModel):
 
     path: Path
     archive: Path
-    """The same as ``.tar.zst``; beside it a file with its SHA-256."""
+    """The same as ``.tar.xz``; beside it a file with its SHA-256."""
     manifest: SdkManifest
 
     @property
@@ -264,7 +260,7 @@ def _shared(folder: Path) -> list[Path]:
 
 
 def _archive(folder: Path, manifest: SdkManifest) -> Path:
-    return folder.parent / f"slipway-{folder.name}-{manifest.version}-{manifest.target}.tar.zst"
+    return folder.parent / f"slipway-{folder.name}-{manifest.version}-{manifest.target}.tar.xz"
 
 
 def _digest_file(archive: Path) -> Path:
@@ -273,17 +269,14 @@ def _digest_file(archive: Path) -> Path:
 
 def _pack(folder: Path, archive: Path) -> None:
     """Write the archive, the same bytes for the same files, and its SHA-256 as ``sha256sum`` reads it."""
-    top = archive.name.removesuffix(".tar.zst")
-    plain = archive.with_name(f"{top}.tar")
+    top = archive.name.removesuffix(".tar.xz")
     packed = archive.with_name(f"{archive.name}.new")
     try:
-        with tarfile.open(plain, "w", format=tarfile.PAX_FORMAT) as tar:
+        with tarfile.open(packed, "w:xz", format=tarfile.PAX_FORMAT) as tar:
             for file in sorted(folder.rglob("*")):
                 tar.add(file, f"{top}/{file.relative_to(folder).as_posix()}", recursive=False, filter=_plain)
-        run([*_zstd(), "-q", "-f", _LEVEL, "-o", packed, plain], what="Packing the SDK")
         packed.replace(archive)
     finally:
-        plain.unlink(missing_ok=True)
         packed.unlink(missing_ok=True)
     write_atomic(_digest_file(archive), f"{sha256_file(archive)}  {archive.name}\n")
 
@@ -311,17 +304,3 @@ def zipped(contents: Mapping[str, bytes], programs: tuple[str, ...] = ()) -> byt
             item.external_attr = (0o100755 if name.endswith(programs) else 0o100644) << 16
             archive.writestr(item, data)
     return packed.getvalue()
-
-
-def _zstd() -> list[str]:
-    """The words that start zstd: this system's own, else Debian's."""
-    from toolchains.debian import packages as debian
-    from toolchains.debian.sources import host_arch
-    from toolchains.debian.tree import own_loader_argv
-
-    if own := shutil.which("zstd"):
-        return [own]
-    if debian.runnable():
-        return [need("zstd", "install zstd: it packs the SDK's archive")]
-    root = debian.tree("bookworm", host_arch(), ["zstd"], closure=True)
-    return list(map(str, own_loader_argv(root, "usr/bin/zstd")))
