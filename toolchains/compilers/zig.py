@@ -21,7 +21,7 @@ from core.files import keep_text, locked, new_folder, sealed, sha256_bytes
 from core.paths import cache_dir, portable
 from core.processes.commands import run
 from toolchains.compilers import linked_in
-from toolchains.compilers.families import Compilers, cross_conf, refuse
+from toolchains.compilers.families import Compilers, cross_conf, refuse, require
 from toolchains.compilers.libstdcxx import sysroot
 from toolchains.targets import Target
 from toolchains.tools import table
@@ -299,10 +299,7 @@ def ensure(target: Target) -> Compilers:
     Raises:
         HostError: zig or the sysroot cannot be had here.
     """
-    reason = usable(target)
-    if reason:
-        why, _, hint = reason.partition(": ")
-        raise HostError(f"zig cannot build for {target.name} here.", why, hint or "./inv targets")
+    require("zig", target, usable(target))
     texts, library, library_key, static = _wrappers(program(), target)
     key = sha256_bytes(portable("\0".join([library_key, *texts.values()])).encode())[:16]
     folder = cache_dir("toolchains") / f"zig-{target.name}-{key}"
