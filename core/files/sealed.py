@@ -13,11 +13,12 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from core.files import sha256_bytes, sha256_file, write_json
+from core import console
+from core.files import locked, new_folder, sha256_bytes, sha256_file, write_json
 
 SEAL = ".slipway-seal.json"
 """The seal's name in the folder."""
@@ -141,3 +142,23 @@ def whole(folder: Path) -> bool:
     found = (folder / SEAL).stat()
     _SEEN[folder] = (found.st_ino, found.st_mtime_ns)
     return True
+
+
+def made(folder: Path, lock: str, make: Callable[[Path], None]) -> Path:
+    """The sealed ``folder``, made if it is missing or something has changed a file of it.
+
+    Args:
+        lock: the name of a lock, under which two processes take turns.
+        make: fills an empty folder, which takes the place of the old one when it is complete.
+    """
+    if not whole(folder):
+        with locked(lock):
+            if not whole(folder):
+                changed = damage(folder) if is_sealed(folder) else []
+                if changed:
+                    some = ", ".join(changed[:3])
+                    console.note(f"making {folder.name} again: something has changed {some} in the cache")
+                with new_folder(folder) as new:
+                    make(new)
+                    seal(new)
+    return folder

@@ -317,7 +317,6 @@ def changes(checkout: Path, kind: str, name: str) -> bool:
     file = checkout / name
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inputs, "ROOT", checkout)
-        patch.setattr(inputs, "_CODE", checkout)
         before, there = inputs.digest(kind, TARGET), file.read_bytes() if file.is_file() else None
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes((there or b"") + b"\n")

@@ -278,4 +278,4 @@ def test_a_tree_is_made_once_and_again_when_it_was_changed(
     sealed._SEEN.clear()  # as in the next process
     assert debian.tree("bookworm", "amd64", ["tool"]) == root
     assert (root / "usr/bin/tool").read_text() == "tool"
-    assert f"unpacked {root.name} again: something had changed usr/bin/tool" in capsys.readouterr().err
+    assert f"making {root.name} again: something has changed usr/bin/tool" in capsys.readouterr().err

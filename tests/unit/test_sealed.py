@@ -82,7 +82,7 @@ def test_a_changed_zig_is_fetched_again(
     assert zig.program() == program
     assert program.with_name(name).read_bytes() == good
     assert len(fetched) == 2
-    assert f"something has changed ziglang/{name} of zig" in capsys.readouterr().err
+    assert f"something has changed ziglang/{name} in the cache" in capsys.readouterr().err
 
 
 def _fill(dist: Path, cache: Path) -> None:

@@ -9,7 +9,6 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ from core import console
 from core.console.live import Step
 from core.environment.installer import pip_words
 from core.errors import HostError
-from core.files import keep_text, locked, new_folder, sealed, sha256_bytes
+from core.files import keep_text, sealed, sha256_bytes
 from core.paths import cache_dir, portable
 from core.processes.commands import run
 from toolchains.compilers import linked_in
@@ -87,21 +86,15 @@ def program() -> Path:
     Raises:
         HostError: none is pinned for this machine, or it could not be fetched.
     """
-    zig = _program_path()
-    folder = zig.parent.parent
-    if zig.is_file() and sealed.whole(folder):
-        return zig
-    pinned = table()["ziglang"]
-    with locked("tools-ziglang"):
-        changed = sealed.damage(folder) if sealed.is_sealed(folder) else []
-        if not zig.is_file() or changed or not sealed.is_sealed(folder):
-            if changed:
-                console.note(f"something has changed {', '.join(changed[:3])} of zig in the cache")
-            said = f"fetching zig {pinned['version']} (about {pinned['megabytes']} MB, once)"
-            with console.step(said) as shown, new_folder(folder) as new:
-                _install(new, f"ziglang=={pinned['version']}", pinned["sha256"][_host()], shown)
-                sealed.seal(new)
-                shown.outcome = f"zig {pinned['version']} is ready"
+    zig, pinned = _program_path(), table()["ziglang"]
+
+    def make(new: Path) -> None:
+        said = f"fetching zig {pinned['version']} (about {pinned['megabytes']} MB, once)"
+        with console.step(said) as shown:
+            _install(new, f"ziglang=={pinned['version']}", pinned["sha256"][_host()], shown)
+            shown.outcome = f"zig {pinned['version']} is ready"
+
+    sealed.made(zig.parent.parent, "tools-ziglang", make)
     return zig
 
 
@@ -272,14 +265,6 @@ def _tries(target: Target) -> dict[str, str]:
     return {"CMAKE_TRY_COMPILE_TARGET_TYPE": "STATIC_LIBRARY"} if target.os == "ios" else {}
 
 
-def _written(folder: Path, texts: Mapping[str, str]) -> bool:
-    """Whether the wrappers exist and are current: a cache that was moved has wrappers with the old paths."""
-    try:
-        return all((folder / name).read_text(encoding="utf-8") == text for name, text in texts.items())
-    except OSError:
-        return False
-
-
 def linked(target: Target) -> tuple[linked_in.LinkedIn, ...]:
     """What zig links in, and Debian's libstdc++, which is in the programs that do not use the device's."""
     gcc = ""
@@ -303,14 +288,9 @@ def ensure(target: Target) -> Compilers:
     texts, library, library_key, static = _wrappers(program(), target)
     key = sha256_bytes(portable("\0".join([library_key, *texts.values()])).encode())[:16]
     folder = cache_dir("toolchains") / f"zig-{target.name}-{key}"
-    if not _written(folder, texts):
-        with locked(f"zig-{target.name}"):
-            if not _written(folder, texts):
-                with new_folder(folder) as new:
-                    for name, text in texts.items():
-                        (new / name).parent.mkdir(exist_ok=True)
-                        (new / name).write_text(text, encoding="utf-8")
-                        (new / name).chmod(0o755)
+    for name, text in texts.items():  # again in a cache that was moved: they have paths in them
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        keep_text(folder / name, text, 0o755)
     version = pinned_version()
     paths = {name: os.fspath(folder / name) for name in texts}
     more = {"tools.gnu:disable_flags": '["arch", "libcxx"]'}  # the wrapper knows both

@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 
 from core import console
 from core.errors import HostError
-from core.files import disk_errors, locked, new_folder, sealed, sha256_bytes, sha256_file, write_json
+from core.files import disk_errors, locked, sealed, sha256_bytes, sha256_file, write_json
 from core.paths import cache_dir
 from toolchains.debian.client import FRESH_SECONDS, ArchiveError, Item, get, retrying
 from toolchains.debian.reader import Reader
@@ -121,19 +121,9 @@ def fetch(suite: str, arch: str, packages: Sequence[str], closure: bool = False)
 def _download(archive: Reader, packages: Sequence[str], closure: bool, key: str) -> list[Path]:
     _sweep(archive.folder, ".download.*")
     items = _with_lists(archive, lambda: _fill_pool(archive, packages, closure))
-    pool = _pool(archive.suite, archive.arch)
-    entries = [{"name": item.name, "size": item.size, "sha256": sha256_file(pool / item.name)} for item in items]
-    write_json(
-        _record_file(archive.suite, archive.arch, key),
-        {
-            "suite": archive.suite,
-            "arch": archive.arch,
-            "packages": sorted(packages),
-            "closure": closure,
-            "files": entries,
-        },
-    )
-    return [pool / item.name for item in items]
+    entries = [{"name": item.name, "size": item.size, "sha256": item.sha256} for item in items]
+    write_json(_record_file(archive.suite, archive.arch, key), {"packages": sorted(packages), "files": entries})
+    return [_pool(archive.suite, archive.arch) / item.name for item in items]
 
 
 def _with_lists(archive: Reader, action: Callable[[], T]) -> T:
@@ -185,14 +175,7 @@ def _fill_pool(archive: Reader, packages: Sequence[str], closure: bool) -> list[
             folder = Path(name)
             archive.download(missing, folder)
             for item in missing:
-                file = folder / item.name
-                if not _intact(file, item.size, item.sha256):
-                    raise HostError(
-                        f"{item.name} is not the file that Debian's signed list names.",
-                        f"expected {item.size} bytes, SHA-256 {item.sha256}",
-                        "the same command again",
-                    )
-                file.replace(pool / item.name)
+                (folder / item.name).replace(pool / item.name)
     return items
 
 
@@ -206,14 +189,13 @@ def tree(
         keep: patterns of the paths to keep (``usr/bin/qemu-arm``); everything by default.
     """
     root = tree_root(suite, arch, packages, closure, name, keep)
-    if _usable(root):
-        return root
-    with locked(f"debian-tree-{suite}-{arch}-{root.name.rpartition('-')[2]}"):
-        if not _usable(root):
-            files = fetch(suite, arch, packages, closure)
-            _sweep(root.parent, f".{root.name}.*")
-            _unpack_into(root, files, keep)
-    return root
+
+    def make(new: Path) -> None:
+        files = fetch(suite, arch, packages, closure)
+        unpack(files, new, keep)
+        write_json(new / _STAMP, {"packages": _names(files)})
+
+    return sealed.made(root, f"debian-tree-{suite}-{arch}-{root.name.rpartition('-')[2]}", make)
 
 
 def tree_root(
@@ -224,27 +206,6 @@ def tree_root(
     if keep:
         key = sha256_bytes(json.dumps([key, sorted(keep)]).encode())[:16]
     return cache_dir("debian", f"{suite}-{arch}", "trees") / f"{name or packages[0].split('=')[0]}-{key}"
-
-
-def _usable(root: Path) -> bool:
-    return (root / _STAMP).is_file() and sealed.whole(root)
-
-
-def _unpack_into(root: Path, files: Sequence[Path], keep: Sequence[str]) -> None:
-    """Put the unpacked ``files`` at ``root``."""
-    with tempfile.TemporaryDirectory(prefix=f".{root.name}.", dir=root.parent) as name:
-        fresh = Path(name, "tree")
-        fresh.mkdir()
-        unpack(files, fresh, keep)
-        write_json(fresh / _STAMP, {"packages": _names(files)})
-        changed = sealed.damage(root) if sealed.is_sealed(root) else []
-        with new_folder(root) as new:
-            for entry in fresh.iterdir():
-                entry.rename(new / entry.name)
-            sealed.seal(new)
-    if changed:
-        shown = ", ".join(changed[:3]) + (", ..." if len(changed) > 3 else "")
-        console.note(f"unpacked {root.name} again: something had changed {shown} in the cache")
 
 
 def _names(files: Sequence[Path]) -> dict[str, str]:

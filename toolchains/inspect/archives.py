@@ -103,6 +103,11 @@ def format_of(data: bytes | memoryview) -> Format:
     return ""
 
 
+def labelled(path: Path, member: str) -> Path:
+    """How messages call a file, or the member of an archive."""
+    return path.with_name(f"{path.name}({member.replace('/', '_')})") if member else path
+
+
 def broken(path: Path, why: str) -> BuildError:
     """The error for a binary that cannot be read."""
     return BuildError(f"{path} is damaged.", why, "build it again with --force")

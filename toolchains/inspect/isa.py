@@ -22,7 +22,7 @@ else:
     import tomli as tomllib
 
 if TYPE_CHECKING:
-    from toolchains.inspect.symbols import Function, Run
+    from toolchains.inspect.symbols import Run
 
 TABLE = Path(__file__).with_name("isa.toml")
 UNKNOWN = "unknown"
@@ -69,22 +69,15 @@ class Architecture:
             for project in _PROJECTS
             if project in data
         }
-        self._by_mnemonic: dict[str, tuple[Rule, ...]] = {}
 
+    @functools.cache  # noqa: B019 - the table lives as long as the program
     def candidates(self, mnemonic: str) -> tuple[Rule, ...]:
         """The rules for instructions of this name; none at all for one that every CPU has."""
-        found = self._by_mnemonic.get(mnemonic)
-        if found is None:
-            found = tuple(rule for rule in self.rules if rule.mnemonics.fullmatch(mnemonic))
-            self._by_mnemonic[mnemonic] = found
-        return found
+        return tuple(rule for rule in self.rules if rule.mnemonics.fullmatch(mnemonic))
 
     def feature(self, mnemonic: str, operands: str, evex: bool = False) -> str:
         """The feature that an instruction needs; empty when every CPU has it."""
-        for rule in self.candidates(mnemonic):
-            if rule.fits(operands, evex):
-                return rule.feature
-        return ""
+        return next((rule.feature for rule in self.candidates(mnemonic) if rule.fits(operands, evex)), "")
 
 
 def _features(kernels: Mapping[str, list[str]], word: str) -> Iterable[str]:
@@ -99,15 +92,6 @@ def _encodings(data: Mapping[str, list[list[int]]]) -> Encodings:
     return tuple((feature, mask, value) for feature, pairs in data.items() for mask, value in pairs)
 
 
-@dataclass(frozen=True)
-class _Names:
-    """How a project's kernels that are chosen at run time are named, by function or by file."""
-
-    project: str
-    function: re.Pattern[str] | None
-    file: re.Pattern[str] | None
-
-
 class Table:
     """The whole of ``isa.toml``."""
 
@@ -116,8 +100,10 @@ class Table:
         self._meaning: Mapping[str, str] = data["meaning"]
         self.architectures = {name: Architecture(name, data[name]) for name in ("a32", "a64", "x86")}
         self._names = [
-            _Names(row["words"], *(re.compile(row[key]) if key in row else None for key in ("function", "file")))
+            (row["words"], key, re.compile(row[key]))
             for row in data["names"]
+            for key in ("function", "file")
+            if key in row
         ]
         self._helpers = [(re.compile(row["function"]), frozenset(row["features"])) for row in data["helpers"]]
 
@@ -145,11 +131,10 @@ class Table:
             return frozenset.intersection(*own)
         return self._kernel(architecture, file.replace("\\", "/").rsplit("/", 1)[-1], "file")
 
-    def _kernel(self, architecture: str, text: str, key: str) -> frozenset[str] | None:
-        for names in self._names:
-            pattern = getattr(names, key)
-            match = pattern.search(text) if pattern is not None else None
-            known = self.architectures[architecture].words.get(names.project, [])
+    def _kernel(self, architecture: str, text: str, kind: str) -> frozenset[str] | None:
+        for project, key, pattern in self._names:
+            match = pattern.search(text) if key == kind else None
+            known = self.architectures[architecture].words.get(project, [])
             parts = re.split(r"[_-]", match["isa"]) if match else []
             found = [features for word, features in known for part in parts if word.fullmatch(part)]
             if found:
@@ -182,22 +167,23 @@ class Vector:
     opcode: int
 
 
+def _behind_segments(code: bytes, at: int) -> int:
+    while at < len(code) and code[at] in _SEGMENTS:
+        at += 1
+    return at
+
+
 def is_evex(code: bytes, offset: int, wide: bool) -> bool:
     """Whether the instruction at ``offset`` has AVX-512's prefix; ``wide`` in 64-bit code."""
-    while offset < len(code) and code[offset] in _SEGMENTS:
-        offset += 1
-    if code[offset : offset + 1] != b"\x62":
-        return False
+    at = _behind_segments(code, offset)
     # In 32-bit code the byte is BOUND unless what follows could not be its ModR/M.
-    return wide or (offset + 1 < len(code) and code[offset + 1] >= 0xC0)
+    return code[at : at + 1] == b"\x62" and (wide or (at + 1 < len(code) and code[at + 1] >= 0xC0))
 
 
 def vector_at(code: bytes, start: int, wide: bool) -> Vector | None:
     """The VEX or EVEX instruction at ``start``; ``None`` when there is none, or not a whole one."""
-    at = start
+    at = _behind_segments(code, start)
     try:
-        while code[at] in _SEGMENTS:
-            at += 1
         kind, first = code[at], code[at + 1]
         if kind not in {0x62, 0xC4, 0xC5} or (not wide and first < 0xC0):
             return None
@@ -288,23 +274,24 @@ class _Scanner:
         import capstone
 
         self.rules = rules
-        self._new = {
-            "a32": lambda: capstone.Cs(capstone.CS_ARCH_ARM, capstone.CS_MODE_ARM | capstone.CS_MODE_V8),
-            "t32": lambda: capstone.Cs(capstone.CS_ARCH_ARM, capstone.CS_MODE_THUMB | capstone.CS_MODE_V8),
-            "a64": lambda: capstone.Cs(capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM),
-            "x86": lambda: capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_32),
-            "x64": lambda: capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64),
+        self._modes = {
+            "a32": (capstone.CS_ARCH_ARM, capstone.CS_MODE_ARM | capstone.CS_MODE_V8),
+            "t32": (capstone.CS_ARCH_ARM, capstone.CS_MODE_THUMB | capstone.CS_MODE_V8),
+            "a64": (capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM),
+            "x86": (capstone.CS_ARCH_X86, capstone.CS_MODE_32),
+            "x64": (capstone.CS_ARCH_X86, capstone.CS_MODE_64),
         }
-        self._made: dict[str, Any] = {}
         self._words: dict[str, dict[int, tuple[str, str]]] = {"a32": {}, "a64": {}}
 
+    @functools.cache  # noqa: B019 - as long as the scan
     def disassembler(self, mode: str) -> Any:
         """Capstone for one instruction set."""
-        if mode not in self._made:
-            self._made[mode] = self._new[mode]()
-            # Words that it cannot read come as four bytes of data.
-            self._made[mode].skipdata = mode in {"a32", "a64"}
-        return self._made[mode]
+        import capstone
+
+        made = capstone.Cs(*self._modes[mode])
+        # Words that it cannot read come as four bytes of data.
+        made.skipdata = mode in {"a32", "a64"}
+        return made
 
     def uses(self, run: Run) -> tuple[int, list[_Use]]:
         """How many instructions a run has, and those among them that are above the base."""
@@ -427,13 +414,14 @@ def scan(target: Target, path: Path) -> Scan:
         listed, has = symbols.functions(path, member, data)
         named = named or has
         for function in listed:
-            count, uses = _of_function(scanner, function)
+            read = [scanner.uses(run) for run in function.runs]
             functions += 1
-            instructions += count
-            above = [use for use in uses if use.feature not in floor]
+            instructions += sum(count for count, _ in read)
+            above = [use for _, uses in read for use in uses if use.feature not in floor]
             if not above:
                 continue
-            allowed = _allowed(rules, function) if has else None
+            mode = _ARCHITECTURE[function.runs[0].mode]
+            allowed = rules.allowed(mode, function.names, function.file) if has else None
             if not has:
                 features.update(use.feature for use in above if use.feature != UNKNOWN)
             elif allowed is not None:
@@ -445,16 +433,3 @@ def scan(target: Target, path: Path) -> Scan:
                 for use in wrong[:_PER_FUNCTION]
             ]
     return Scan(functions, kernels, instructions, tuple(sorted(features)), named, tuple(findings))
-
-
-def _of_function(scanner: _Scanner, function: Function) -> tuple[int, list[_Use]]:
-    count, uses = 0, []
-    for run in function.runs:
-        number, found = scanner.uses(run)
-        count += number
-        uses += found
-    return count, uses
-
-
-def _allowed(rules: Table, function: Function) -> frozenset[str] | None:
-    return rules.allowed(_ARCHITECTURE[function.runs[0].mode], function.names, function.file)
