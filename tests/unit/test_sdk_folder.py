@@ -151,8 +151,9 @@ def test_an_xcframework_has_a_slice_for_each_platform(tmp_path: Path) -> None:
         library = tmp_path / target.name / "libslipway.a"
         library.parent.mkdir()
         library.write_text(target.name, encoding="utf-8")
-        slices.append(toolchain_file.Slice(target, library))
-    top = toolchain_file.write_xcframework(tmp_path, slices, tmp_path / "include")
+        slices.append((target, library))
+    toolchain_file.write_xcframework(tmp_path, slices, tmp_path / "include")
+    top = tmp_path / toolchain_file.XCFRAMEWORK
     listed = plistlib.loads((top / "Info.plist").read_bytes())
     first, second = listed["AvailableLibraries"]
     assert "SupportedPlatformVariant" not in first

@@ -205,11 +205,17 @@ def _libslipway(job: Job, packages: Sequence[Path], new: Path) -> tuple[list[Bin
     if job.target.os == "windows":
         for file in sorted((packages[0] / "bin").glob("*.dll")):
             copy(file, new / "bin" / file.name, 0o755)
-    slices = _slices(job, new, packages)
     checked = checks.check_native(job.target, new)
-    for part, file in slices:
-        also = checks.check_files(part, [file], new)
-        checked = checked.model_copy(update={"code": (*checked.code, *also.code)})
+    if job.target.os == "ios":
+        libraries = [
+            (target, package / "lib" / "libslipway.a")
+            for target, package in zip(_targets(job.target), packages, strict=True)
+        ]
+        for (target, _), file in zip(
+            libraries, toolchain_file.write_xcframework(new, libraries, new / "include"), strict=True
+        ):
+            also = checks.check_files(target, [file], new)
+            checked = checked.model_copy(update={"code": (*checked.code, *also.code)})
     return list(map(read, _shared(new))), checked
 
 
@@ -223,20 +229,6 @@ def _prebuilt(job: Job, package: Path, prebuilt: Path, new: Path) -> tuple[list[
     for folder in (package, prebuilt):
         _collect(folder, new, _FOR_CMAKE)
     return binaries, checked
-
-
-def _slices(job: Job, out: Path, packages: Sequence[Path]) -> list[tuple[Target, Path]]:
-    """Write the XCFramework of a target for iOS; each of its libraries with what it is for. Else nothing."""
-    if job.target.os != "ios":
-        return []
-    from toolchains.bundle import toolchain_file
-
-    slices = [
-        toolchain_file.Slice(target, package / "lib" / "libslipway.a")
-        for target, package in zip(_targets(job.target), packages, strict=True)
-    ]
-    top = toolchain_file.write_xcframework(out, slices, out / "include")
-    return [(part.target, toolchain_file.library(top, part)) for part in slices]
 
 
 def _collect(package: Path, out: Path, folders: Sequence[str]) -> None:

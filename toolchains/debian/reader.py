@@ -6,14 +6,13 @@ refused that does not match; what was read is kept, and checked again each time 
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import lzma
 import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from core.errors import HostError
 from core.files import disk_errors, sha256_bytes, write_atomic
 from core.paths import cache_dir
 from toolchains.debian import client
-from toolchains.debian.client import ArchiveError, Item, downloading, keyring, retrying
+from toolchains.debian.client import ArchiveError, Item, keyring, retrying
 from toolchains.debian.deb import need_reader
 from toolchains.debian.index import Closure, Index, find
 from toolchains.debian.sources import find_mirror
@@ -105,7 +104,10 @@ class Reader:
             file = self._list_file(digest)
             if not (file.is_file() and sha256_bytes(file.read_bytes()) == digest):
                 fresh = Path(name, "list.xz")
-                retrying(lambda: self._get_list(base, new, fresh, lambda: shown.bytes(_size(fresh), size)))
+                # By its digest, under which a mirror that is being updated still has the old one.
+                uri = f"{base}/{self._list_path.rpartition('/')[0]}/by-hash/SHA256/{digest}"
+                watch = lambda: shown.bytes(fresh.stat().st_size, size)  # noqa: E731
+                retrying(lambda: client.get(uri, fresh, size=size, sha256=digest, watch=watch))
                 fresh.replace(file)
             # The signed list last: what was read before stays whole until then.
             write_atomic(self._signed, raw)
@@ -123,13 +125,6 @@ class Reader:
                 absent=True,
             )
         return signed.files[self._list_path]
-
-    def _get_list(self, base: str, signed: client.Release, file: Path, watch: Callable[[], None]) -> None:
-        """The list of packages: by its digest, under which a mirror that is being updated still has the old one."""
-        size, digest = self._named(signed)
-        folder = self._list_path.rpartition("/")[0]
-        path = f"{folder}/by-hash/SHA256/{digest}" if signed.by_hash else self._list_path
-        client.get(f"{base}/{path}", file, size=size, sha256=digest, watch=watch)
 
     def _text(self) -> str:
         """The list of packages; its digest and the signature of the list that names it are checked each time."""
@@ -161,20 +156,20 @@ class Reader:
 
     def download(self, items: Sequence[Item], folder: Path) -> None:
         """Download ``items`` into ``folder``; each is compared with the signed list."""
-        downloading(self.suite, items, folder, lambda watch: _get_all(items, folder, watch))
+        count = f"{len(items)} packages" if len(items) > 1 else items[0].name.split("_")[0]
+        total = sum(item.size for item in items)
+        with step(f"downloading {count} (Debian {self.suite})", announce=False) as shown:
 
+            def watch() -> None:
+                shown.bytes(sum(file.stat().st_size for file in folder.iterdir()), total)
 
-def _size(file: Path) -> int:
-    with contextlib.suppress(OSError):
-        return file.stat().st_size
-    return 0
+            def fetch() -> None:
+                for item in items:
+                    file = folder / item.name
+                    if not (file.is_file() and file.stat().st_size == item.size):  # from the try before this one
+                        client.get(item.uri, file, size=item.size, sha256=item.sha256, watch=watch)
 
-
-def _get_all(items: Sequence[Item], folder: Path, watch: Callable[[], None]) -> None:
-    for item in items:
-        file = folder / item.name
-        if not (file.is_file() and file.stat().st_size == item.size):  # from the try before this one
-            client.get(item.uri, file, size=item.size, sha256=item.sha256, watch=watch)
+            retrying(fetch)
 
 
 def _index(reader: Reader) -> Index:
