@@ -15,7 +15,7 @@ import pytest
 from core.errors import HostError
 from core.files import sealed
 from tests.support.archive import Archive, make_deb
-from toolchains.debian import client, deb
+from toolchains.debian import client, deb, fetch_source
 from toolchains.debian import packages as debian
 from toolchains.debian import sources as debian_sources
 from toolchains.debian.sources import Mirror, in_deb822, in_list, read_sources
@@ -162,11 +162,11 @@ def test_nothing_is_written_outside(tmp_path: Path, package: Path, name: str) ->
 
 
 def test_recipes_find_a_program_of_that_name(tmp_path: Path, package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert deb.stand_in() is None, "this machine has its own"
+    assert fetch_source.stand_in() is None, "this machine has its own"
     words = ["dpkg-deb", "--fsys-tarfile", str(package)]
     own = subprocess.run(words, check=True, capture_output=True).stdout
     monkeypatch.setenv("PATH", str(tmp_path))
-    folder = deb.stand_in()
+    folder = fetch_source.stand_in()
     assert folder is not None
     program = folder / "dpkg-deb"
     done = subprocess.run([program, *words[1:]], check=True, capture_output=True)

@@ -22,7 +22,7 @@ from core.paths import ROOT, cache_dir, portable
 from core.processes.commands import lines, process, quote
 from toolchains.compilers import ccache, families
 from toolchains.compilers.families import Compilers, family
-from toolchains.debian import deb, fetch_source
+from toolchains.debian import fetch_source
 from toolchains.targets import Target, host_target
 
 LOCK = "conan-builders"
@@ -86,7 +86,7 @@ def _environment() -> dict[str, str]:
     for name in drop:
         kept.pop(name, None)
     folders = [os.fspath(Path(sys.executable).parent), kept.get("PATH", os.defpath)]
-    path = os.pathsep.join([*folders, *(os.fspath(folder) for folder in [deb.stand_in()] if folder)])
+    path = os.pathsep.join([*folders, *(os.fspath(folder) for folder in [fetch_source.stand_in()] if folder)])
     return {**kept, "PATH": path, "CONAN_HOME": os.fspath(home()), "CONAN_LOG_LEVEL": "verbose", "NO_COLOR": "1"}
 
 

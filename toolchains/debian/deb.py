@@ -1,27 +1,19 @@
-"""What is in a ``.deb``, read by python-debian.
-
-``python -m toolchains.debian.deb --fsys-tarfile FILE`` writes the archive of its files, as ``dpkg-deb`` does: recipes
-call it by that name (`stand_in`).
-"""
+"""What is in a ``.deb``, read by python-debian."""
 
 from __future__ import annotations
 
 import gzip
 import lzma
 import os
-import shlex
 import shutil
 import stat
-import sys
 import tarfile
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from core.errors import HostError, SlipwayError, UsageError
-from core.files import keep_text
-from core.paths import IMPORTS, cache_dir
+from core.errors import HostError
 
 _HINT = "free some space when the disk is full; else ./inv clean --cache, then the same command again"
 
@@ -124,33 +116,3 @@ def write_files_archive(package: Path, out: IO[bytes]) -> None:
         raise _damaged(package, str(error)) from error
     finally:
         deb.close()
-
-
-def stand_in() -> Path | None:
-    """A folder for ``PATH`` with a program ``dpkg-deb``, for recipes on a machine without it; else nothing."""
-    if shutil.which("dpkg-deb"):
-        return None
-    folder = cache_dir("tools", "deb")
-    words = ["/usr/bin/env", f"PYTHONPATH={IMPORTS}", sys.executable, "-m", "toolchains.debian.deb"]
-    keep_text(folder / "dpkg-deb", f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', 0o755)
-    return folder
-
-
-def main(words: Sequence[str]) -> int:
-    """``--fsys-tarfile FILE``; the exit code is the error's own."""
-    try:
-        if len(words) != 2 or words[0] != "--fsys-tarfile":
-            raise UsageError(
-                "This command takes two arguments: --fsys-tarfile FILE.",
-                f"got {' '.join(words)}",
-                "python -m toolchains.debian.deb --fsys-tarfile package.deb",
-            )
-        write_files_archive(Path(words[1]), sys.stdout.buffer)
-    except SlipwayError as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_code
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
