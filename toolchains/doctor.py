@@ -128,10 +128,10 @@ def _zig() -> Check:
     from toolchains.compilers import zig
 
     try:
-        found = zig.installed()
+        found = zig.program_path()
     except HostError as error:
         return Check("zig", False, error.what, error.hint)
-    if found is None:
+    if not found.is_file():
         return Check("zig", True, f"the first build fetches {zig.pinned_version()}", later=True)
     ok, said = _said([found, "version"])
     return Check("zig", ok, said, "" if ok else _AGAIN)

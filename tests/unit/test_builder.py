@@ -25,6 +25,7 @@ from toolchains.bundle.making import Job
 from toolchains.bundle.offers import ask, operators_in
 from toolchains.compilers import families as compilers
 from toolchains.emulation import emulators
+from toolchains.inspect import checks
 from toolchains.inspect import needs as inspect
 from toolchains.targets import get_target
 
@@ -68,8 +69,7 @@ def builds(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[
     monkeypatch.setattr(conan_packages, "make", package)
     monkeypatch.setattr(compilers, "family", lambda name: family)
     monkeypatch.setattr(layout, "collect", collect)
-    monkeypatch.setattr(layout, "check", lambda job, folder: [binary])
-    monkeypatch.setattr(layout, "scan", lambda job, folder, binaries: Checks(floor="Armv8-A", code=()))
+    monkeypatch.setattr(layout, "check", lambda job, folder: ([binary], Checks(floor="Armv8-A", code=())))
     monkeypatch.setattr(layout, "offers", lambda job, folder: offers("XnnpackBackend"))
     return made
 
@@ -152,11 +152,13 @@ def test_newer_glibc_and_a_build_without_a_runner_are_refused(tmp_path: Path, mo
         Path("pte_runner"), "aarch64", "none", "/lib/ld-linux-aarch64.so.1", "", ("libc.so.6",), ("$ORIGIN",),
         {"GLIBC": "2.34", "GLIBCXX": "3.4.30"},
     )  # fmt: skip
-    monkeypatch.setattr(inspect, "read", lambda file: binary)
+    monkeypatch.setattr(inspect, "read_all", lambda file: iter([binary]))
+    monkeypatch.setattr(checks, "check_hardening", lambda *_, **__: ())
+    monkeypatch.setattr(checks, "check_code", lambda *_, **__: Checks(floor="Armv8-A", code=()))
     with pytest.raises(BuildError, match=r"needs GLIBC 2.34 \(at most 2.28\)") as caught:
         layout.check(job(), tmp_path)
     assert "--toolchain zig" in caught.value.hint
-    assert layout.check(job(allow_newer_glibc=True), tmp_path) == [binary]
+    assert layout.check(job(allow_newer_glibc=True), tmp_path)[0] == [binary]
     with pytest.raises(BuildError, match="left no bin/pte_runner"):
         layout.collect(tmp_path, tmp_path / "out")
 

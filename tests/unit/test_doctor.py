@@ -92,7 +92,7 @@ def test_why_the_exporter_could_not_be_installed_and_the_way_out(
     )  # fmt: skip
 
 
-def test_tools_are_run(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tools_are_run(said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert _row("Conan, CMake, Ninja").detail == "conan 1.0, cmake 1.0, ninja 1.0"
     said["cmake"] = (False, "cmake ends with 127: no such library")
     row = _row("Conan, CMake, Ninja")
@@ -106,12 +106,14 @@ def test_tools_are_run(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     said["cmake"] = (False, gone.replace("libstdc++.so.6", "libz.so.1"))
     assert _row("Conan, CMake, Ninja").fix == "install libz.so.1 with your distribution's packages; then ./inv doctor"
     assert row.fix.startswith("rm ")
-    monkeypatch.setattr(zig, "installed", lambda: Path("/cache/zig"))
+    program = tmp_path / "zigs" / "cache" / "zig"
+    monkeypatch.setattr(zig, "program_path", lambda: program)
+    assert (_row("zig").ok, _row("zig").later) == (True, True)
+    program.parent.mkdir(parents=True)
+    program.touch()
     assert (_row("zig").ok, _row("zig").later) == (True, False)
     said["/cache/zig version"] = (False, "zig ends with -11: it says nothing")
     assert (_row("zig").ok, _row("zig").fix[:19]) == (False, "./inv clean --cache")
-    monkeypatch.setattr(zig, "installed", lambda: None)
-    assert (_row("zig").ok, _row("zig").later) == (True, True)
 
 
 def test_emulators_are_run(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:

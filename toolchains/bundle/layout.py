@@ -73,51 +73,29 @@ def copy(source: Path, target: Path, mode: int) -> None:
     target.chmod(mode)
 
 
-def check(job: Job, folder: Path) -> list[inspect.Binary]:
-    """Read every binary of the bundle and refuse what the target's devices would.
+def check(job: Job, folder: Path) -> tuple[list[inspect.Binary], Checks]:
+    """Read every binary of the bundle and refuse what the target's devices would; what was read and checked.
+
+    The engine's libraries come compiled and stripped from upstream: what they lack is noted.
 
     Raises:
-        BuildError: wrong architecture or float ABI, too new a C or C++ library, a path of this machine inside.
+        BuildError: wrong architecture or float ABI, too new a C or C++ library, a path of this machine inside; the
+            runner has an instruction outside the kernels that are chosen at run time, or is not hardened.
     """
     own = libraries_of_own.present(folder)
-    libraries = sorted(file for file in (folder / "lib").glob("*") if file.is_file())
-    binaries = [inspect.read(file) for file in (folder / (REAL_RUNNER if own else runner_in(folder)), *libraries)]
-    target = job.target
-    found = inspect.problems(target, binaries)
-    if own and not found:
-        found = libraries_of_own.problems(folder, binaries)
-    if found:
-        raise BuildError(
-            f"What was built does not fit {target.name}.",
-            "; ".join(found),
-            "fix the recipe or the compiler, then ./inv build --force",
-            found,
-        )
-    newer = inspect.too_new(binaries, {} if own else checks.bounds(target))
-    if newer and not job.allow_newer_glibc:
-        raise BuildError(
-            f"The bundle would not start on the older devices of {target.name}.",
-            "; ".join(newer),
-            f"./inv build --target {target.name} --toolchain zig (whose binaries need less); "
-            "or, for devices known to be newer, INVOKE_SLIPWAY_ALLOW_NEWER_GLIBC=yes",
-            newer,
-        )
-    return binaries
-
-
-def scan(job: Job, folder: Path, binaries: list[inspect.Binary]) -> Checks:
-    """Look for instructions above the target's floor, and for what hardens a program.
-
-    The engine's libraries come compiled and stripped from upstream.
-
-    Raises:
-        BuildError: the runner has an instruction outside the kernels that are chosen at run time, or is not hardened.
-    """
-    program = folder / (REAL_RUNNER if libraries_of_own.present(folder) else runner_in(folder))
-    libraries = sorted(file for file in (folder / "lib").rglob("*") if file.is_file())
+    program = folder / (REAL_RUNNER if own else runner_in(folder))
+    libraries, all_libraries = (
+        sorted(file for file in found if file.is_file())
+        for found in ((folder / "lib").glob("*"), (folder / "lib").rglob("*"))
+    )
+    binaries = checks.check_binaries(
+        job.target, [program, *libraries], {} if own or job.allow_newer_glibc else checks.bounds(job.target)
+    )
+    if own and (found := libraries_of_own.problems(folder, binaries)):
+        raise checks.unfit(job.target, found)
     hardened = checks.check_hardening(job.target, binaries, folder, prebuilt=libraries)
-    checked = checks.check_code(job.target, [program, *libraries], folder, prebuilt=libraries)
-    return checked.model_copy(update={"hardening": hardened})
+    checked = checks.check_code(job.target, [program, *all_libraries], folder, prebuilt=all_libraries)
+    return binaries, checked.model_copy(update={"hardening": hardened})
 
 
 def needs(job: Job, folder: Path, binaries: list[inspect.Binary]) -> Needs:

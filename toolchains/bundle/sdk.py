@@ -224,8 +224,7 @@ def _prebuilt(job: Job, package: Path, prebuilt: Path, new: Path) -> tuple[list[
     from toolchains.bundle import layout
 
     layout.collect(package, new)
-    binaries = layout.check(job, new)
-    checked = layout.scan(job, new, binaries)
+    binaries, checked = layout.check(job, new)
     for folder in (package, prebuilt):
         _collect(folder, new, _FOR_CMAKE)
     return binaries, checked

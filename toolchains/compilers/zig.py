@@ -6,7 +6,6 @@ import json
 import os
 import platform
 import shlex
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -58,7 +57,7 @@ def pinned_version() -> str:
     return str(table()["ziglang"]["version"])
 
 
-def _program_path() -> Path:
+def program_path() -> Path:
     """The path of the zig program, installed or not.
 
     Raises:
@@ -70,23 +69,13 @@ def _program_path() -> Path:
     return cache_dir("tools") / f"ziglang-{pinned_version()}-{digest[:12]}" / "ziglang" / "zig"
 
 
-def installed() -> Path | None:
-    """The zig program if it is installed; nothing is fetched.
-
-    Raises:
-        HostError: none is pinned for this machine.
-    """
-    zig = _program_path()
-    return zig if zig.is_file() else None
-
-
 def program() -> Path:
     """The zig program, installed through pip the first time.
 
     Raises:
         HostError: none is pinned for this machine, or it could not be fetched.
     """
-    zig, pinned = _program_path(), table()["ziglang"]
+    zig, pinned = program_path(), table()["ziglang"]
 
     def make(new: Path) -> None:
         said = f"fetching zig {pinned['version']} (about {pinned['megabytes']} MB, once)"
@@ -100,14 +89,14 @@ def program() -> Path:
 
 def _install(folder: Path, requirement: str, digest: str, shown: Step) -> None:
     """Install one pinned wheel into ``folder``, without what it depends on."""
-    pinned = folder / "requirements.txt"
-    pinned.write_text(f"{requirement} --hash=sha256:{digest}\n", encoding="utf-8")
     with (
         tempfile.TemporaryDirectory(prefix="slipway-zig-") as scratch,
         console.growing(shown, Path(scratch), pattern="*.whl"),
     ):
+        pinned = Path(scratch, "requirements.txt")
+        pinned.write_text(f"{requirement} --hash=sha256:{digest}\n", encoding="utf-8")
         run(
-            [*pip_words(Path(sys.executable)), "--quiet", "--target", folder / "new", "-r", pinned],
+            [*pip_words(Path(sys.executable)), "--quiet", "--target", folder, "-r", pinned],
             # pip downloads into TMPDIR.
             env={**os.environ, "TMPDIR": scratch, "PIP_CONSTRAINT": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
             error=HostError,
@@ -115,10 +104,6 @@ def _install(folder: Path, requirement: str, digest: str, shown: Step) -> None:
             hint="check the network and pip's index (pip config list), then again",
             log=cache_dir("logs") / "ziglang.log",
         )
-    for item in (folder / "new").iterdir():
-        item.rename(folder / item.name)
-    shutil.rmtree(folder / "new")
-    pinned.unlink()
     (folder / "ziglang" / "zig").chmod(0o755)
 
 

@@ -189,7 +189,7 @@ def check_hardening(
     if found:
         raise BuildError(
             f"What was built for {target.name} is not hardened as promised.",
-            "; ".join(found[:_SHOWN]) + (f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""),
+            _some(found),
             "see which flags the recipe or CMakeLists.txt drops; toolchains/systems.toml has those that give it",
             found,
         )
@@ -218,20 +218,45 @@ def check_files(target: Target, files: Sequence[Path], folder: Path) -> Checks:
     Raises:
         BuildError: as `check_native`.
     """
-    binaries = [binary for file in files for binary in inspect.read_all(file)]
-    found = inspect.problems(target, binaries) + inspect.too_new(binaries, bounds(target))
-    if found:
-        more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-        raise BuildError(
-            f"What was built is not for {target.name}.",
-            "; ".join(found[:_SHOWN]) + more,
-            f"fix the recipe or the compiler, then ./inv build --target {target.name} --packages --force",
-            found,
-        )
+    binaries = check_binaries(target, files, bounds(target))
     hardened = check_hardening(target, binaries, folder)
     # An import library names what its DLL has, and has no code of its own.
     code = [file for file in files if not file.name.endswith(".dll.a")]
     return check_code(target, code, folder).model_copy(update={"hardening": hardened})
+
+
+def check_binaries(target: Target, files: Sequence[Path], newest: Mapping[str, str]) -> list[Binary]:
+    """Read ``files``, and refuse what devices of the target would.
+
+    Args:
+        newest: the newest symbol version of each family that they may need.
+
+    Raises:
+        BuildError: a file is for another machine, float ABI, C library or system, or needs what no device has.
+    """
+    binaries = [binary for file in files for binary in inspect.read_all(file)]
+    if found := inspect.problems(target, binaries):
+        raise unfit(target, found)
+    if newer := inspect.too_new(binaries, newest):
+        raise BuildError(
+            f"What was built would not start on the older devices of {target.name}.",
+            _some(newer),
+            f"./inv build --target {target.name} --toolchain zig (whose binaries need less); "
+            "or, for devices known to be newer, INVOKE_SLIPWAY_ALLOW_NEWER_GLIBC=yes",
+            newer,
+        )
+    return binaries
+
+
+def unfit(target: Target, found: list[str]) -> BuildError:
+    """The error for binaries that devices of the target do not load."""
+    hint = f"fix the recipe or the compiler, then ./inv build --target {target.name} --force"
+    return BuildError(f"What was built does not fit {target.name}.", _some(found), hint, found)
+
+
+def _some(found: Sequence[str]) -> str:
+    more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return "; ".join(found[:_SHOWN]) + more
 
 
 def _is_binary(file: Path) -> bool:
