@@ -18,7 +18,6 @@ from pathlib import Path
 from core import console
 from core.errors import HostError
 from core.paths import cache_dir
-from toolchains.targets import Target
 
 _LEAST_FREE = 4e9
 """Bytes: compilers 0.5, Debian's libraries and emulators 0.4, the exporter 1.5, Conan's home and programs 0.5."""
@@ -137,15 +136,6 @@ def _zig() -> Check:
     return Check("zig", ok, said, "" if ok else _AGAIN)
 
 
-def _ccache() -> Check:
-    from toolchains.compilers import ccache
-    from toolchains.debian import packages as debian
-
-    used, detail = ccache.describe()
-    fix = f"unset {ccache.SWITCH}" if ccache.off() else debian.fix()
-    return Check("ccache", used, detail, "" if used else fix, optional=True)
-
-
 def _conan() -> Check:
     from core import environment
     from toolchains import tools
@@ -165,18 +155,6 @@ def _conan() -> Check:
     return Check(name, True, ", ".join(f"{program} {said.split()[-1]}" for program, (_, said) in found.items()))
 
 
-def _made(target: Target, family: str) -> str:
-    """A description of a compiler family's programs for the target."""
-    if family == "ndk":
-        return f"for Android's own C library, API level {target.android_api} and newer; never run by Slipway's tests"
-    if target.os == "android":
-        return "static executables with musl: they run on Android's kernel and do without its C library"
-    if family == "gnu" and target.libc == "glibc":
-        return "for the glibc of the compiler, which a bundle may not need newer than the target promises"
-    libraries = {"glibc": f"for glibc {target.max_glibc} and newer", "static": "static executables with musl"}
-    return libraries.get(target.libc, "the C library is the system's, the C++ library is linked in")
-
-
 def _toolchains() -> list[Check]:
     """Every compiler family that can build each target. Only the default of what has a working engine must be there."""
     from toolchains.compilers.families import family
@@ -187,9 +165,8 @@ def _toolchains() -> list[Check]:
         for name in target.toolchains:
             reason, _, fix = family(name).usable(target).partition(": ")
             optional = name != target.default_toolchain or not target.working_engines
-            detail = reason or _made(target, name)
             what = f"{target.name} with {name}"
-            found.append(Check(what, not reason, detail, fix, optional, COMPILERS, name, target.name))
+            found.append(Check(what, not reason, reason or "usable", fix, optional, COMPILERS, name, target.name))
     return found
 
 
@@ -225,7 +202,7 @@ def _running() -> Iterator[Check]:
 
 def checks() -> list[Check]:
     """All findings, the most important first: what is here is run. Uses no network."""
-    single: list[Callable[[], Check]] = [_python, _disk, _exporter, _debian, _zig, _ccache, _conan]
+    single: list[Callable[[], Check]] = [_python, _disk, _exporter, _debian, _zig, _conan]
     with ThreadPoolExecutor() as pool:  # the exporter takes seconds to load
         alone = [pool.submit(check) for check in single]
         several = [*_toolchains(), *_running()]

@@ -34,15 +34,6 @@ def off() -> bool:
     return os.environ.get(SWITCH, "").lower() in ("off", "0", "no", "false")
 
 
-def describe() -> tuple[bool, str]:
-    """Whether builds go through ccache here, and which one or why not. Nothing is fetched."""
-    if off():
-        return False, f"switched off by {SWITCH}"
-    if reason := debian.runnable():
-        return False, reason
-    return True, f"Debian's, {table()['ccache']['size']}B at most, {console.shown(cache_dir('ccache'))}"
-
-
 def _program() -> list[str]:
     """Argv of ccache; empty if it is not available."""
     if off() or debian.runnable():
