@@ -22,8 +22,8 @@ from core.files import sealed, sha256_bytes, write_json
 from core.paths import cache_dir
 from deploy.virtual import cpio
 from deploy.virtual.spec import Spec
-from toolchains.debian import deb
 from toolchains.debian import packages as debian
+from toolchains.debian import tree
 
 _FORMAT = 2
 """Increased when this module changes what it makes of the same packages."""
@@ -74,7 +74,7 @@ def _kernel_packages(spec: Spec) -> list[str]:
 
 def _depends(spec: Spec, package: str, pattern: str) -> list[str]:
     file = debian.fetch(spec.kernel_from, spec.arch, [package])[0]
-    return re.findall(pattern, deb.control(file, "Depends"))
+    return re.findall(pattern, tree.control(file, "Depends"))
 
 
 def _build(spec: Spec, kernel: Path, system: Path, folder: Path, versions: dict[str, str]) -> None:

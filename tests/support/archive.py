@@ -18,7 +18,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from toolchains.debian.deb import need_reader
+from toolchains.debian.tree import need_reader
 
 
 def make_deb(

@@ -21,9 +21,9 @@ from urllib.parse import unquote, urlsplit
 from core.errors import HostError
 from core.files import locked, sha256_file, write_atomic
 from core.paths import cache_dir
-from toolchains.debian import deb
-from toolchains.debian.deb import need_reader
+from toolchains.debian import tree
 from toolchains.debian.sources import KEYRING_VARIABLE, Mirror, apts_setting
+from toolchains.debian.tree import need_reader
 from toolchains.tools import table
 
 FRESH_SECONDS = 7 * 24 * 3600
@@ -185,7 +185,7 @@ def keyring(mirror: Mirror) -> Path:
                 if error.absent:
                     continue
                 raise
-            deb.extract(package, Path(scratch))
+            tree.extract(package, Path(scratch))
             keys = Path(scratch, pinned["file"])
             if sha256_file(keys) != pinned["sha256"]:
                 raise HostError(f"The keys in {name} are not those that were pinned.", "", "find out why first")

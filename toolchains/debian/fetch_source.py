@@ -41,11 +41,11 @@ def stand_in() -> Path | None:
 
 
 def _run(words: Sequence[str]) -> str:
-    from toolchains.debian import deb
     from toolchains.debian import packages as debian
+    from toolchains.debian import tree
 
     if words[:1] == ["--fsys-tarfile"] and len(words) == 2:
-        deb.write_files_archive(Path(words[1]), sys.stdout.buffer)
+        tree.write_files_archive(Path(words[1]), sys.stdout.buffer)
         return ""
     if words[:1] == ["pins"] and len(words) > 3:
         files = debian.fetch(words[1], words[2], words[3:], closure=True)

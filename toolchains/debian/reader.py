@@ -22,9 +22,9 @@ from core.files import disk_errors, sha256_bytes, write_atomic
 from core.paths import cache_dir
 from toolchains.debian import client
 from toolchains.debian.client import ArchiveError, Item, keyring, retrying
-from toolchains.debian.deb import need_reader
 from toolchains.debian.index import Closure, Index, find
 from toolchains.debian.sources import find_mirror
+from toolchains.debian.tree import need_reader
 
 _MOST_RELEASE = 4 << 20
 """Bytes of a suite's signed list; sid's has 0.2 MB."""
