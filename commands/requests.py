@@ -41,13 +41,7 @@ class Targets(Reported):
 
 
 class Doctor(Reported):
-    """Check this machine: what works, what is missing, and the one command that fixes it.
-
-    --cache reads the compilers, emulators, system libraries and images in the cache instead (some GB), and compares
-    every file with the digest that it had when it was made.
-    """
-
-    cache: bool = option("read all sealed folders of the cache, and name damaged files", False)
+    """Check this machine: what works, what is missing, and the one command that fixes it."""
 
 
 class Build(Reported):
