@@ -237,7 +237,8 @@ class DeviceLock:
 
     def _beat(self, channel: Channel) -> None:
         while not self._stop.wait(BEAT):
-            channel.send(b"\n")
+            with contextlib.suppress(OSError):  # `check` tells
+                channel.send(b"\n", BEAT)
 
     def _stop_beating(self) -> None:
         self._stop.set()

@@ -202,7 +202,7 @@ def test_a_slow_contender_undoes_nobody(root: Path) -> None:
         second.lock.release()
         third.open([], soon())
         wait_for(lambda: generations(root) == ["3"])  # it forgets those before it once it has said that it is ready
-        slow.send(b"\n")
+        slow.send(b"\n", 1)
         wait_for(lambda: slow.pump(0.1) is not None, 20)  # else it took the lock, and stays
         assert b"busy 3:" in slow.heard.stdout
         third.lock.check()

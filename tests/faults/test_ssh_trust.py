@@ -20,7 +20,6 @@ from core.errors import (
     ConfigError,
     HostKeyError,
     SlipwayError,
-    TransferError,
     UnreachableError,
 )
 from deploy.devices.inventory import Device
@@ -281,15 +280,12 @@ def greets(board: server.Device) -> server.Device:
         (board.home / name).parent.mkdir(parents=True, exist_ok=True)
         aloud = "" if "csh" in name else "; echo stty: not a terminal >&2"  # csh has no such redirection
         (board.home / name).write_text(f"{GREETS}{aloud}\n")
-    board.greeting = b"Welcome!\nhalf"
     board.environment = {"HOME": str(board.home), "PATH": os.environ["PATH"], "SSH_CLIENT": "127.0.0.1 1 22"}
     return board
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh", pytest.param("fish", marks=pytest.mark.long)])
-def test_a_login_that_greets(
-    greets: server.Device, device: Device, tmp_path: Path, dist: Path, shell: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_login_that_greets(greets: server.Device, device: Device, tmp_path: Path, dist: Path, shell: str) -> None:
     login = login_shell(shell)
     said: list[str] = []
 
@@ -308,23 +304,8 @@ def test_a_login_that_greets(
     small.deploy(device)
     assert upkeep.verify(device).damaged == ()
     assert upkeep.collect(device).left_files > 0
-    assert "no SFTP" not in capsys.readouterr().err
     made = {path.name for path in greets.home.iterdir()} - {name.partition("/")[0] for name in FILES.values()}
     assert made - {".local"} == {".slipway"}, "a shell ran lines of a script as commands of its own"  # fish's own
-
-
-def test_files_go_through_cat_where_a_login_greets(greets: server.Device, device: Device, tmp_path: Path) -> None:
-    with open_device(device) as transport:
-        greets.shell = lambda command: ["bash", "-c", command]
-        transport._files._no_sftp = True  # type: ignore[attr-defined]
-        (tmp_path / "a").write_bytes(os.urandom(300_000))
-        there = str(greets.home / "it's b")
-        transport.put(tmp_path / "a", there, lambda _: None, Deadline.after(20))
-        transport.get(there, tmp_path / "back", 1 << 20, Deadline.after(20))
-        assert (tmp_path / "back").read_bytes() == (tmp_path / "a").read_bytes()
-        with pytest.raises(TransferError, match="no ordinary file") as caught:
-            transport.get(str(greets.home), tmp_path / "back", 1 << 20, Deadline.after(20))
-        assert "stty" not in str(caught.value)
 
 
 def test_a_login_shell_that_runs_nothing(board: server.Device, device: Device) -> None:

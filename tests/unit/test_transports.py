@@ -176,7 +176,7 @@ def test_input_has_an_end_and_a_stream_without_a_status_is_a_broken_connection()
     here, there = socket.socketpair()
     with here, there:
         channel = AdbChannel(Stream(here), "phone", lambda: None)
-        channel.send(b"beat\n")
+        channel.send(b"beat\n", 1)
         channel.end_input()
         assert there.recv(100) == packet(0, b"beat\n") + packet(4, b"")
     here, there = socket.socketpair()
@@ -187,7 +187,8 @@ def test_input_has_an_end_and_a_stream_without_a_status_is_a_broken_connection()
         there.close()
         with pytest.raises(UnreachableError, match="The connection to phone broke"):
             channel.pump(1)
-        channel.send(b"nobody hears it")
+        with pytest.raises(BrokenPipeError):
+            channel.send(b"nobody hears it", 1)
         channel.end_input()
 
 

@@ -244,9 +244,13 @@ class SshChannel:
             "the same command again; ./inv devices.list shows whether the device answers",
         )
 
-    def send(self, data: bytes) -> None:
-        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+    def send(self, data: bytes, seconds: float) -> None:
+        self._portable = ""  # a second try would not get it
+        self._channel.settimeout(seconds)
+        try:
             self._channel.sendall(data)
+        except (EOFError, paramiko.SSHException) as error:
+            raise BrokenPipeError(str(error)) from error
 
     def end_input(self) -> None:
         self._portable = ""
