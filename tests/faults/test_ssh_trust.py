@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import asyncssh
 import pytest
@@ -182,27 +181,6 @@ def test_what_talks_instead_of_a_server(
     assert caught.value.exit_code in {20, 31}
     assert time.monotonic() - begun < 10
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10
-
-
-def test_a_server_that_ignores_the_window(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It sends what it was not given room for, while nobody reads."""
-    real = asyncssh.channel.SSHChannel._flush_send_buf
-
-    def flush(self: Any) -> None:
-        self._send_window = 1 << 40
-        real(self)
-
-    monkeypatch.setattr(asyncssh.channel.SSHChannel, "_flush_send_buf", flush)
-    with open_device(device, Deadline.after(30)) as transport:
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        channel = transport.start(["cat", "/dev/zero"])
-        time.sleep(4)
-        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-        with pytest.raises((UnreachableError, AnswerError)):
-            for _ in range(100_000):
-                channel.pump(0.2)
-        channel.close()
-    assert grown < 300 << 10, f"{grown >> 10} MiB while nobody read"
 
 
 def fingerprint(key: asyncssh.SSHKey) -> str:

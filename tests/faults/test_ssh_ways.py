@@ -35,9 +35,7 @@ SECRET = "a word that nobody must see"
 
 def test_the_cipher_that_is_cheapest_for_a_device_is_asked_for_first(device: Device) -> None:
     connection = ssh_connect.connect(ssh_address(device), Deadline.after(20))
-    transport = connection.get_transport()
-    assert transport is not None
-    assert transport.local_cipher == ssh_connect.CIPHER
+    assert connection.transport.local_cipher == ssh_connect.CIPHER
     connection.close()
 
 

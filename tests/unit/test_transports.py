@@ -27,8 +27,8 @@ from deploy.transport.adb.transport import AdbChannel
 from deploy.transport.deadline import Deadline
 from deploy.transport.ssh import keys as ssh_known
 from deploy.transport.ssh.auth import AuthTransport
+from deploy.transport.ssh.connect import LOST
 from deploy.transport.ssh.keys import Line
-from deploy.transport.ssh.sessions import LOST
 from tests.support.adb import AdbServer, adb, okay, packet
 
 __all__ = ["adb"]
@@ -296,16 +296,16 @@ def test_what_replacing_leaves() -> None:
     new = line("pi", C)
     after = ssh_known.replaced(before, "pi", new)
     assert after == [
-        "# mine", line("po", B), line("*.lab", B), line("*,!pi", B), line("po"), line("pi", C, "@revoked"),
-        line("*", C, "@cert-authority"), "a damaged line", "", new,
+        "# mine", line("pi,po,!pi", B), line("*.lab,pi,!pi", B), line("*,!pi", B), line("po"),
+        line("pi", C, "@revoked"), line("*", C, "@cert-authority"), "a damaged line", "", new,
     ]  # fmt: skip
     for host in ("po", "x.lab", "y"):
         old, now = (
             [text for text in lines if (found := Line.parse(text)) and found.fits(host)] for lines in (before, after)
         )
         assert len(old) == len(now), host
-    lines = [found for text in after if (found := Line.parse(text)) is not None]
-    assert [found.text for found in lines if found.fits("pi") and not found.marker] == [new]
+    mine = [text for text in after if (one := Line.parse(text)) and one.fits("pi") and not one.marker]
+    assert mine == [new]
 
 
 @pytest.fixture
