@@ -9,7 +9,7 @@ Below the device's root::
     current/<target>-<engine>        link to the last bundle that ran well; previous/ the one before it
     weights/<sha256>.<target>-<engine>  packed weights of a program, which the runner keeps (`deploy.run.job`)
     runs/<owner>/                    one run: its outputs, gone afterwards
-    lock/<number>/                   the session that uses the device (`deploy.store.lock`)
+    lock/<number>                    the session that uses the device (`deploy.store.lock`)
     .slipway-root                    the marker of a root that is ours (`deploy.devices.probe`)
 
 A blob gets its final name only after the device itself computed the right SHA-256 of it (or, if the device lacks a

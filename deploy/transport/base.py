@@ -132,24 +132,26 @@ class Transport(Protocol):
         text = 'exec cat >>"$1"' if offset else 'set -C; exec cat >"$1"'
         channel = self.start(["sh", "-c", text, "slipway", remote], deadline)
         channel.heard.doing = doing
+        code: int | None = None
         try:
             with local.open("rb") as source:
                 source.seek(offset)
-                while piece := source.read(PIECE):
+                while code is None and (piece := source.read(PIECE)):
                     deadline.check(doing)
                     try:
                         channel.send(piece, deadline.left(_SILENCE))
                     except OSError:
                         break  # the command's end says why, or the deadline
                     progress(len(piece))
-                    if channel.pump(0) is not None:
-                        break
-            channel.end_input()
-            done = finished(channel, ("cat",), deadline)
+                    code = channel.pump(0)
+            if code is None:
+                channel.end_input()
+                code = finished(channel, (), deadline).code
+            said = Completed((), code, b"", bytes(channel.heard.stderr))
         finally:
             channel.close()
-        if done.code != 0:
-            raise refusal(self.name, local.name, remote, done.message)
+        if said.code != 0:
+            raise refusal(self.name, local.name, remote, said.message)
 
     def get(self, remote: str, local: Path, limit: int, deadline: Deadline) -> None:
         """Read the file ``remote``, at most ``limit`` bytes of it, to ``local``.

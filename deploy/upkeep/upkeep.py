@@ -89,7 +89,8 @@ def _opened(device: Device, wait: float) -> Iterator[tuple[Transport, Store, Sur
         deadline = Deadline.after(device.timeout)
         facts = probe(transport, device_root(device), None, deadline)
         with Store(transport, facts.root) as store:
-            survey = store.open([], Deadline.after(deadline.left() + wait), wait=wait)
+            # The lock holds for what follows, too.
+            survey = store.open([], Deadline.after(2 * device.timeout + wait), wait=wait)
             if survey is None:
                 raise ConfigError(
                     f"{device.name} has no store in {facts.root}.",

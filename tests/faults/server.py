@@ -160,7 +160,7 @@ async def _upload(device: Device, process: asyncssh.SSHServerProcess[bytes], chi
                 data = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
             child.stdin.write(data)
             await child.stdin.drain()
-        child.stdin.close()
+    child.stdin.close()
 
 
 async def _pump(source: Any, sink: Any) -> None:

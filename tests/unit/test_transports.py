@@ -151,20 +151,13 @@ def test_an_address_that_refuses(adb: Callable[..., AdbServer], said: str, error
         attach(Server("127.0.0.1", server.port), where, Deadline.after(1))
 
 
-class Stream:
-    """A connection as adbutils hands it out."""
-
-    def __init__(self, conn: socket.socket) -> None:
-        self.conn = conn
-
-
 def test_the_shell_protocol_cut_anywhere() -> None:
     """Every way in which the stream may be torn apart gives the same output and status."""
     raw = packet(1, b"out") + packet(2, b"") + packet(2, b"err\n") + packet(1, b"put\n") + packet(3, bytes([7]))
     for cut in range(len(raw) + 1):
         here, there = socket.socketpair()
         with here, there:
-            channel = AdbChannel(Stream(here), "phone", lambda: None)
+            channel = AdbChannel(here, "phone", lambda: None)
             code = None
             for part in (raw[:cut], raw[cut:]):
                 there.sendall(part)
@@ -175,13 +168,13 @@ def test_the_shell_protocol_cut_anywhere() -> None:
 def test_input_has_an_end_and_a_stream_without_a_status_is_a_broken_connection() -> None:
     here, there = socket.socketpair()
     with here, there:
-        channel = AdbChannel(Stream(here), "phone", lambda: None)
+        channel = AdbChannel(here, "phone", lambda: None)
         channel.send(b"beat\n", 1)
         channel.end_input()
         assert there.recv(100) == packet(0, b"beat\n") + packet(4, b"")
     here, there = socket.socketpair()
     with here:
-        channel = AdbChannel(Stream(here), "phone", lambda: None)
+        channel = AdbChannel(here, "phone", lambda: None)
         there.sendall(packet(1, b"half"))
         assert channel.pump(1) is None
         there.close()
@@ -197,7 +190,7 @@ def test_adbutils_comes_from_a_folder_of_its_own_where_it_has_no_wheel(
 ) -> None:
     """As on 64-bit Arm."""
     (tmp_path / "adbutils").mkdir()
-    names = "AdbClient = AdbConnection = object\nclass AdbError(Exception): pass\n"
+    names = "AdbClient = object\nclass AdbError(Exception): pass\n"
     (tmp_path / "adbutils/__init__.py").write_text(names)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setattr(environment, "apart", lambda name: {"adb": tmp_path}[name])

@@ -9,24 +9,20 @@ Protocol: SERVICES.TXT of platform/packages/modules/adb.
 
 from __future__ import annotations
 
-import contextlib
-import math
 import os
 import platform
 import re
 import shutil
 import socket
 import subprocess
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tenacity import Retrying, retry_if_exception_type, wait_random_exponential
 
 from core.errors import AuthenticationError, ConfigError, HostError, UnreachableError
 from core.plain import says
-from deploy.transport.adb.library import AdbClient, AdbConnection, AdbError
+from deploy.transport.adb.library import AdbClient, AdbError
 from deploy.transport.adb.port import HOST, PORT_VARIABLE, default_port, listens
 from deploy.transport.deadline import Deadline
 
@@ -35,7 +31,6 @@ OLDEST = 39
 PATIENCE = 10.0
 """Seconds for a device that is just appearing (``offline``, ``connecting``) to be there."""
 
-_CONNECT_SECONDS = 5.0
 _LEAST = 0.1
 """Seconds that an answer is waited for at least: 0 would mean no limit."""
 
@@ -53,71 +48,25 @@ class Seen:
     model: str = ""
 
 
-class _Connection(AdbConnection):  # type: ignore[misc] # adbutils carries no types
-    """A client without adbutils' own start of a server, which does not look for a running one first."""
-
-    def __init__(self, host: str, port: int) -> None:
-        self._address = (host, port)
-        self.until = math.inf
-        """The moment (monotonic) when an answer must be here, whole."""
-        super().__init__(host, port)
-
-    def _read_fully(self, n: int) -> bytes:
-        """Called by adbutils; its own method waits anew for each byte."""
-        data = b""
-        while len(data) < n:
-            left = self.until - time.monotonic()
-            if left <= 0:
-                raise TimeoutError("no answer in time")
-            if math.isfinite(left):
-                self.conn.settimeout(left)
-            chunk = self.conn.recv(n - len(data))
-            if not chunk:
-                break
-            data += chunk
-        return data
-
-    def _safe_connect(self) -> socket.socket:
-        made = socket.create_connection(self._address, _CONNECT_SECONDS)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        made.settimeout(None)
-        return made
-
-
-@contextlib.contextmanager
-def _understood() -> Iterator[None]:
-    """`AdbError` for an answer whose length is not a number, or that is not text."""
-    try:
-        yield
-    except ValueError as error:
-        raise AdbError(f"an unreadable answer: {error}") from error
-
-
 class Server(AdbClient):  # type: ignore[misc] # adbutils carries no types
     """A server that answered."""
 
-    def make_connection(self, timeout: float | None = None) -> Any:
-        """A connection to it; every read and write on it may take ``timeout`` seconds."""
-        connection = _Connection(self.host, self.port)
-        if timeout:
-            connection.until = time.monotonic() + timeout
-            connection.conn.settimeout(timeout)
-        return connection
-
-    def ask(self, request: str, timeout: float = 10) -> str:
+    def ask(self, request: str, seconds: float = 10.0) -> str:
         """The answer to a ``host:`` request.
 
         Raises:
-            AdbError: refused, or no answer in time.
+            AdbError: refused, unreadable, or no answer in time. OSError: the server is not there.
         """
-        with self.make_connection(timeout) as connection, _understood():
-            connection.send_command(request)
-            connection.check_okay()
-            return str(connection.read_string_block())
+        try:
+            with self.make_connection(seconds) as connection:
+                connection.send_command(request)
+                connection.check_okay()
+                return str(connection.read_string_block())
+        except ValueError as error:  # the length is not a number
+            raise AdbError(f"an unreadable answer: {error}") from error
 
-    def open_service(self, serial: str, service: str, seconds: float) -> Any:
-        """A connection to a service of a device; every read and write on it may take ``seconds``.
+    def open_service(self, serial: str, service: str, seconds: float) -> socket.socket:
+        """A stream to a service of a device; every read and write on it may take ``seconds``.
 
         ``host:transport`` is what servers of all versions know.
 
@@ -125,16 +74,18 @@ class Server(AdbClient):  # type: ignore[misc] # adbutils carries no types
             AdbError: the device is not there or refuses. OSError: the server is not there, or no answer in time.
         """
         connection = self.make_connection(seconds)
+        stream: socket.socket = connection.conn
         try:
-            with _understood():
-                for request in (f"host:transport:{serial}", service):
-                    connection.conn.sendall(f"{len(request.encode()):04x}{request}".encode())
-                    connection.check_okay()
-        except BaseException:
-            connection.conn.close()
+            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for request in (f"host:transport:{serial}", service):
+                stream.sendall(f"{len(request.encode()):04x}{request}".encode())
+                connection.check_okay()
+        except BaseException as error:
+            stream.close()
+            if isinstance(error, ValueError):
+                raise AdbError(f"an unreadable answer: {error}") from error
             raise
-        connection.conn.settimeout(seconds)
-        return connection
+        return stream
 
 
 def parse_devices(text: str) -> list[Seen]:

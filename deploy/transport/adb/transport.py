@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import select
+import socket
 import struct
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from core.errors import AnswerError, NotSupportedError, TransferError, UnreachableError
 from deploy.transport import base
@@ -43,9 +43,8 @@ _TOUCH_SECONDS = 2.0
 class AdbChannel:
     """A command on the device; see `deploy.transport.base.Channel`."""
 
-    def __init__(self, stream: Any, name: str, used: Callable[[], None]) -> None:
-        self._stream = stream
-        self._socket = stream.conn
+    def __init__(self, stream: socket.socket, name: str, used: Callable[[], None]) -> None:
+        self._socket = stream
         self._name = name
         self._used = used
         self._buffer = bytearray()
@@ -100,7 +99,7 @@ class AdbChannel:
 
     def close(self) -> None:
         """Close the stream: adbd closes the command's input, and the supervisor ends what still runs."""
-        with contextlib.suppress(OSError, AdbError):
+        with contextlib.suppress(OSError):
             self._socket.close()
 
 
@@ -130,7 +129,7 @@ class AdbTransport(Transport):
         except (AdbError, OSError, EOFError) as error:
             deadline.check(f"asking {self.name} to run a command")
             raise broken(self.name, error) from error
-        stream.conn.settimeout(_OPEN_SECONDS)
+        stream.settimeout(_OPEN_SECONDS)
         channel = AdbChannel(stream, self.name, self._used)
         channel.heard.await_mark()
         return channel
@@ -157,7 +156,7 @@ class AdbTransport(Transport):
     def close(self) -> None:
         """Nothing is held open; adb's server keeps running, because others may use it."""
 
-    def _open(self, service: str, seconds: float) -> Any:
+    def _open(self, service: str, seconds: float) -> socket.socket:
         """A stream to a service of the device; reads and writes on it may take ``seconds``."""
         self._used()
         return self.server.open_service(self.serial, service, seconds)
