@@ -285,7 +285,7 @@ def run(
         done = finished(channel, words, deadline, hear)
     except BaseException:
         with uninterrupted():
-            _end(transport, channel, pidfile)
+            _end(transport, channel)
         raise
     finally:
         channel.close()
@@ -298,37 +298,20 @@ def run(
     return done
 
 
-def _end(transport: Transport, channel: Channel, pidfile: str) -> None:
-    """End the supervised command of ``channel`` and wait for it; if it goes on, end it by its group's number."""
+def _end(transport: Transport, channel: Channel) -> None:
+    """End the supervised command of ``channel`` and wait for it.
+
+    A connection on which nothing comes is closed: the end of its input reaches the device's supervisor with that, or
+    the supervisor's own timer ends the group.
+    """
     patience = Deadline.after(GRACE + _SLOW)
     channel.heard.forget()
-    try:
+    with contextlib.suppress(SlipwayError):
         channel.end_input()
         while not patience.over:
             if channel.pump(patience.left(_TICK)) is not None:
                 return
-    except SlipwayError:
-        return  # with the connection the lifeline is gone: the device's supervisor ends the group
-    ended: bool | None = None
-    with contextlib.suppress(SlipwayError):
-        ended = end_group(transport, pidfile) if pidfile else None
-    if ended is None:
-        # The connection is dead: further commands would only wait. Closing it ends the lifeline.
         transport.close()
-
-
-def end_group(transport: Transport, pidfile: str) -> bool | None:
-    """End the process group whose number is in ``pidfile`` on the device; whether it is gone (``None``: no answer)."""
-    patience = Deadline.after(GRACE + _SLOW)
-    channel = transport.start(["sh", "-c", script("end"), "slipway", pidfile], patience)
-    channel.heard.forget()
-    try:
-        while not patience.over:
-            if (code := channel.pump(patience.left(_TICK))) is not None:
-                return code == 0
-    finally:
-        channel.close()
-    return None
 
 
 @contextlib.contextmanager

@@ -152,6 +152,7 @@ async def _upload(device: Device, process: asyncssh.SSHServerProcess[bytes], chi
                 process.channel.get_connection().abort()
                 break
             if faults.is_full:
+                await asyncio.sleep(0.3)  # the command has begun
                 process.stderr.write(b"cat: write error: No space left on device\n")
                 child.kill()
                 break

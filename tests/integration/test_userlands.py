@@ -74,7 +74,6 @@ def test_the_probe(transport: Transport, tmp_path: Path) -> None:
         assert facts.memory_available == AVAILABLE
         told = snapshot(run(transport, ["sh", "-c", script("state"), "slipway", "/sys"], deadline=soon()).text)
         assert (told.load1, told.memory_available) == (1.52, AVAILABLE)
-        assert {"asimd", "asimddp", "i8mm", "bf16"} <= set(facts.cpu_features)
         assert "sme" not in facts.cpu_features
         assert choose_target(facts) == "macos-arm64"
         assert facts.noexec is False
