@@ -10,17 +10,15 @@ Protocol: SERVICES.TXT of platform/packages/modules/adb.
 from __future__ import annotations
 
 import os
-import platform
 import re
-import shutil
 import socket
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tenacity import Retrying, retry_if_exception_type, wait_random_exponential
+from tenacity import Retrying, retry_if_exception, wait_random_exponential
 
-from core.errors import AuthenticationError, ConfigError, HostError, UnreachableError
+from core.errors import AuthenticationError, ConfigError, HostError, SlipwayError, UnreachableError
 from core.plain import says
 from deploy.transport.adb.library import AdbClient, AdbError
 from deploy.transport.adb.port import HOST, PORT_VARIABLE, default_port, listens
@@ -210,22 +208,17 @@ def users_server(start: bool = True) -> Server | None:
 
 
 def adb_program() -> str:
-    """The ``adb`` that starts servers: the one that came with adbutils, else this machine's own.
+    """The ``adb`` that starts servers: this machine's own, else the one that came with adbutils, if it runs here.
 
     Raises:
         HostError: this machine has no adb.
     """
-    import adbutils
+    from adbutils import adb_path
 
-    brought = os.path.join(os.path.dirname(adbutils.__file__), "binaries", "adb")  # noqa: PTH118, PTH120
-    # On 64-bit Arm only macOS' is for this processor, too (core/environment/bootstrap.py).
-    foreign = platform.system() == "Linux" and platform.machine() != "x86_64"
-    if os.access(brought, os.X_OK) and not foreign:
-        return brought
-    own = os.environ.get("ADBUTILS_ADB_PATH") or shutil.which("adb")
-    if own is None:
-        raise HostError("There is no adb on this machine.", "adb is not on PATH", "sudo apt-get install adb")
-    return own
+    try:
+        return str(adb_path())
+    except AdbError as error:
+        raise HostError("There is no adb on this machine.", str(error), "sudo apt-get install adb") from error
 
 
 def listed(server: Server, seconds: float = 10.0) -> list[Seen]:
@@ -240,10 +233,6 @@ def listed(server: Server, seconds: float = 10.0) -> list[Seen]:
         raise UnreachableError(
             "adb's server does not answer.", says("adb", str(error)) or type(error).__name__, "the same command again"
         ) from error
-
-
-class _PassingError(UnreachableError):
-    """A device that is not ready yet and may be soon."""
 
 
 def attach(server: Server, serial: str, deadline: Deadline) -> str:
@@ -264,17 +253,15 @@ def attach(server: Server, serial: str, deadline: Deadline) -> str:
         if _is_address(chosen) and not any(each.serial == chosen and each.state == "device" for each in seen):
             connect(server, chosen, max(_LEAST, deadline.left(20)))
             seen = listed(server, max(_LEAST, deadline.left(10)))
-        try:
-            return pick(seen, chosen)
-        except (AuthenticationError, UnreachableError) as error:
-            state = error.names[0] if error.names else ""
-            # A serial without an address that is absent stays so: waiting does not plug it in.
-            if state in _PASSING and (state != "absent" or _is_address(chosen)):
-                raise _PassingError(error.what, error.cause, error.hint, error.names) from error
-            raise
+        return pick(seen, chosen)
+
+    def passes(error: BaseException) -> bool:
+        state = error.names[0] if isinstance(error, SlipwayError) and error.names else ""
+        # A serial without an address that is absent stays so: waiting does not plug it in.
+        return state in _PASSING and (state != "absent" or _is_address(chosen))
 
     policy = Retrying(
-        retry=retry_if_exception_type(_PassingError),
+        retry=retry_if_exception(passes),
         wait=wait_random_exponential(multiplier=0.1, max=2),
         stop=lambda _: patience.over,
         reraise=True,
@@ -296,7 +283,7 @@ def connect(server: Server, address: str, seconds: float = 20.0) -> None:
         return
     if "authenticate" in answer:
         raise _not_ready(address, "unauthorized", [])
-    raise _PassingError(
+    raise UnreachableError(
         f"{address} cannot be reached by adb.",
         says("adb", answer),
         f"see that it is on the network and listens: adb tcpip {address.rpartition(':')[2]} while it is on USB",
