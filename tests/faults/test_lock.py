@@ -19,8 +19,7 @@ from deploy.store.store import Store
 from deploy.transport.base import run
 from deploy.transport.deadline import Deadline
 from deploy.transport.local import LocalTransport
-from deploy.virtual.supervisor import Process
-from tests.support.processes import ended, gone, marked, wait_for
+from tests.support.processes import alive, ended, gone, marked, wait_for
 
 
 def soon() -> Deadline:
@@ -118,7 +117,7 @@ def test_a_session_beyond_its_time(root: Path, monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(DeviceBusyError):
             second.open([], soon())
         assert second.open([], soon(), wait=20) is not None
-        assert ended(lambda: Process.of(old).start_time)
+        assert ended(lambda: alive(old))
         with pytest.raises(UnreachableError, match="dropped the lock"):
             first.lock.check()
         second.lock.check()
