@@ -143,16 +143,22 @@ def _end(folder: Folder) -> bool:
     owner = folder.owner()
     if not owner:
         return False
-    for number, seconds in ((signal.SIGTERM, _END_SECONDS), (signal.SIGKILL, 5.0)):
-        end = time.monotonic() + seconds
-        if folder.owner() == owner:
-            os.kill(owner, number)
-        while folder.owner() == owner and time.monotonic() < end:
-            time.sleep(0.02)
+    _end_process(owner, lambda: folder.owner() == owner)
     gone(owner)  # it may be our own child
     if folder.owner() is None:
         folder.state.unlink(missing_ok=True)
     return True
+
+
+def _end_process(pid: int, there: Callable[[], bool]) -> None:
+    """By request, then at once, as long as the process is ``there``."""
+    for number, seconds in ((signal.SIGTERM, _END_SECONDS), (signal.SIGKILL, 5.0)):
+        end = time.monotonic() + seconds
+        with contextlib.suppress(ProcessLookupError):
+            if there():
+                os.kill(pid, number)
+        while there() and time.monotonic() < end:
+            time.sleep(0.02)
 
 
 def _boot(spec: Spec, folder: Folder) -> State:
@@ -280,13 +286,7 @@ def supervised(folder: Folder, seconds: float, answered: Callable[[State], bool]
 
 def _abandon(folder: Folder, pid: int) -> None:
     """End what `spawn_supervisor` started: it is our child, so its number is still its own."""
-    for number, seconds in ((signal.SIGTERM, _END_SECONDS), (signal.SIGKILL, 5.0)):
-        end = time.monotonic() + seconds
-        with contextlib.suppress(ProcessLookupError):
-            if not gone(pid):
-                os.kill(pid, number)
-        while not gone(pid) and time.monotonic() < end:
-            time.sleep(0.02)
+    _end_process(pid, lambda: not gone(pid))
     folder.state.unlink(missing_ok=True)
 
 
