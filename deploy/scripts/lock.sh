@@ -100,7 +100,8 @@ claim() {
 # $1 root, $2 owner, $3 who that is in words, $4 seconds after which another may take the device, $5 yes to make the
 # root, $6 an id for it then, $7… paths for the survey. Prints absent, refused WHY and a path, busy and who, or acquired
 # ID, the survey and ready; then it stays, as the holder, until its input ends, which is what a broken connection does by
-# itself.
+# itself. What the session has not completed goes with the lock. Unfinished uploads stay for the next session, which goes
+# on with them, unless a line says that nobody will.
 #
 # The lock is the link with the highest number below lock. Making a link is one step, with its text in it: who holds the
 # device, or that it was released. Taking it is making the next number, which the file system grants to one alone; a
@@ -158,12 +159,14 @@ lock() {
   echo "acquired $id"
   survey "$@"
   echo ready
-  while read -r _; do :; done
-  set --
+  tidy=
+  while read -r line; do tidy=$line; done
+  set -- "runs/$owner" bundles/.*."$owner".part programs/.*."$owner".part
+  [ -z "$tidy" ] || set -- "$@" incoming/*."$owner".part
   for each in lock/*; do
     case ${each#lock/} in ''|*[!0-9]*) ;; *) [ "${each#lock/}" -ge "$mine" ] || set -- "$@" "$each";; esac
   done
-  discard "runs/$owner" "$@"
+  discard "$@"
   point "lock/$mine" released
   exit 0
 }

@@ -138,14 +138,20 @@ class DeviceLock:
                 "the same command again",
             )
 
-    def release(self) -> None:
-        """Release it; the device removes the run's folder with it. A failure leaves a stale lock, not an error."""
+    def release(self, tidy: bool = False) -> None:
+        """Release it; the device removes the run's folder with it. A failure leaves a stale lock, not an error.
+
+        Args:
+            tidy: remove this session's unfinished uploads, too.
+        """
         channel = self._channel
         if channel is None:
             return
         patience = Deadline.after(_RELEASE)
-        with contextlib.suppress(SlipwayError):
+        with contextlib.suppress(SlipwayError, OSError):
             channel.heard.forget()
+            if tidy:
+                channel.send(b"tidy\n", _RELEASE)
             channel.end_input()
             while not patience.over and channel.pump(patience.left(0.2)) is None:
                 pass

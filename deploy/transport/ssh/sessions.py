@@ -67,11 +67,6 @@ class Sessions:
         """What the server says of itself, in small letters: ``ssh-2.0-openssh_9.2p1 debian-2``."""
         return str(self._all[0].transport.remote_version).lower()
 
-    @property
-    def connections(self) -> int:
-        """How many connections there are."""
-        return len(self._all)
-
     def open(self, seconds: float = 30.0) -> paramiko.Channel:
         """A new session; on a further connection if the server refuses it on the existing ones.
 
