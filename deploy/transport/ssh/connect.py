@@ -101,7 +101,7 @@ def _connect(address: Address, deadline: Deadline) -> Connection:
         connection = greeted(address, deadline, known.kinds)
         try:
             with closed_after(connection.transport, deadline.left(threading.TIMEOUT_MAX)):
-                _verify(address, known, connection.transport.get_remote_server_key())
+                verify(address, known, connection.transport.get_remote_server_key())
                 _log_in(address, connection.transport, keys)
         except BaseException:
             connection.close()
@@ -266,7 +266,7 @@ def _reach_hint(address: Address) -> str:
     return f"see that it is switched on and on the network: {address.command()}"
 
 
-def _verify(address: Address, known: ssh_keys.Known, key: paramiko.PKey) -> None:
+def verify(address: Address, known: ssh_keys.Known, key: paramiko.PKey) -> None:
     """Check the key that a host shows.
 
     Raises:
