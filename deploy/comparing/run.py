@@ -186,7 +186,7 @@ class _Sampling(Session):
             done: called after each.
         """
         digests = {name: digest(load(blob.source)[1]) for name, blob in self.job.data.items() if name.endswith(".npy")}
-        with Store(self.transport, device_root(self.device)) as store, store.tidied():
+        with Store(self.transport, device_root(self.device)) as store:
             _, _, survey, voucher = self.arrive(store, settings)
             self._upload(store, voucher, survey, self._missing(survey))
             for number, names in enumerate(inputs):

@@ -80,7 +80,7 @@ def execute(
         machine = machine_of(device, target)
         facts = machine.facts(probe(transport, device_root(device), needs, deadline), needs)
         check(executable, needs, facts, device.name)
-        with Store(transport, facts.root) as store, store.tidied():
+        with Store(transport, facts.root) as store:
             sent = _upload(store, blobs, deadline, progress)
             words = [f"{store.run_folder}/{executable.name}", *arguments]
             argv = machine.argv(words, store.root, store.run_folder, needs)

@@ -90,7 +90,7 @@ class Session:
         Args:
             attempts: which connection of this deploy it is, counted from 1.
         """
-        with Store(self.transport, device_root(self.device)) as store, store.tidied():
+        with Store(self.transport, device_root(self.device)) as store:
             facts, found, survey, voucher = self.arrive(store, settings)
             upload, answer = self._sound_run(store, voucher, survey, self._missing(survey), settings)
             verified = Verified(
