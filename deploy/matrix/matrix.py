@@ -1,21 +1,16 @@
 """``./inv matrix``: targets × engines × programs × devices: selected, built, run, reported, compared.
 
-A matrix may be run in parts: ``--shard 2/5`` runs the second of five, and ``--merge`` makes one report of all of them.
-A part is a run of neighbours in the plan's order, which goes by device: so it boots few devices and builds few bundles.
-Each part's ``matrix.json`` says which one it is, and of which plan.
+Several jobs of a CI system may each run some of the cells: ``--merge`` makes one report of all of them.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import platform
 import re
 import shutil
 import time
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +28,7 @@ from deploy.matrix import baseline as matrix_baseline
 from deploy.matrix import pages
 from deploy.matrix import report as matrix_report
 from deploy.matrix.model import PATIENCE, CellResult, Change, Impossible, Matrix, exact, load_matrix
-from deploy.matrix.plan import Cell, Exportable, Plan, Selection, Shard, parse, plan
+from deploy.matrix.plan import Cell, Exportable, Plan, Selection, parse, plan
 from deploy.matrix.run import JOURNAL, Build, Export, Filling, Language
 from deploy.run.result import now
 from deploy.run.settings import DEFAULT, Settings
@@ -60,8 +55,6 @@ class MatrixRequest:
     schemes: tuple[str, ...] = ()
     name: str = "default"
     resume: bool = False
-    shard: tuple[int, int] | None = None
-    """Which of how many parts; ``None``: all cells."""
     jobs: int = 0
     rounds: int = 0
     """Processes of each cell on a real device; 0: `COMPARED` if figures are compared or kept to be, else 1."""
@@ -93,8 +86,7 @@ def planned(request: MatrixRequest, catalogue: Sequence[Exportable]) -> Plan:
         parse(request.only), request.devices, request.engines, request.models, request.schemes,
         limits=request.run.cpu_features,
     )  # fmt: skip
-    found = plan(load_devices(), catalogue, chosen)
-    return part(found, request.shard, {**_settings_of(request), "rounds": request.turns}) if request.shard else found
+    return plan(load_devices(), catalogue, chosen)
 
 
 def run(
@@ -146,7 +138,6 @@ def run(
                     name=request.name, only=request.only, created=created, finished=now(), interrupted=interrupted,
                     command=request.command, commit=commit(), host=host(),
                     seconds=round(time.monotonic() - begun, 2), settings=_settings_of(request), cells=cells,
-                    shard=chosen.shard,
                     impossible=tuple(_impossible(cell) for cell in chosen.impossible), changes=changes,
                     baseline=Path(request.baseline).name if request.baseline else "", threshold=threshold,
                 )  # fmt: skip
@@ -341,71 +332,6 @@ def merged_files(words: Iterable[str], name: str, command: str, besides: Path) -
     """`merged` of the files that ``words`` name.
 
     Raises:
-        UsageError: there are none. ConfigError: a file is not a matrix, or they do not fit together; or they are
-            parts (``--shard``) of different plans or commits, or not all of them.
+        UsageError: there are none. ConfigError: a file is not a matrix, or they do not fit together.
     """
-    parts = [load_matrix(file) for file in files(words, besides)]
-    check_parts(parts)
-    return merged(parts, name, command)
-
-
-def parse_shard(text: str) -> tuple[int, int] | None:
-    """``2/5`` as (2, 5); nothing for an empty text.
-
-    Raises:
-        UsageError: it is not a part of a whole.
-    """
-    if not text:
-        return None
-    found = re.fullmatch(r"([1-9]\d{0,3})/([1-9]\d{0,3})", text)
-    if found is None or int(found[1]) > int(found[2]):
-        raise UsageError(
-            f"--shard {text!r} is not of the form PART/PARTS.", "", "--shard 2/5, the second of five parts"
-        )
-    return int(found[1]), int(found[2])
-
-
-def part(whole: Plan, of: tuple[int, int], settings: Mapping[str, Any]) -> Plan:
-    """The cells of one part.
-
-    Raises:
-        UsageError: there are more parts than cells.
-    """
-    index, count = of
-    total = len(whole.cells)
-    if count > total:
-        raise UsageError(
-            f"--shard {index}/{count}: the matrix has {counted(total, 'cell')} only.", "", f"--shard 1/{total}"
-        )
-    cells = whole.cells[(index - 1) * total // count : index * total // count]
-    keys = [cell.key for cell in whole.cells]
-    facts = {"cells": keys, "impossible": [cell.key for cell in whole.impossible], "settings": dict(settings)}
-    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-    return Plan(cells, whole.impossible, Shard(index=index, count=count, plan=digest, cells=total))
-
-
-def check_parts(parts: Sequence[Matrix]) -> None:
-    """Refuse parts that are not the whole of one plan at one commit. Matrices that are not parts are left alone.
-
-    Raises:
-        ConfigError: it names the parts that are missing, double, or of another plan or commit.
-    """
-    shards = [each.shard for each in parts if each.shard]
-    if not shards:
-        return
-    count, seen = shards[0].count, Counter(each.index for each in shards)
-    commits = sorted({each.commit or "none" for each in parts})
-    wrong = [f"{each.name} of {each.created} is not a part, and others are" for each in parts if not each.shard]
-    if len({each.plan for each in shards}) > 1:
-        wrong.append("they are of different plans: other cells or settings")
-    elif gaps := [index for index in range(1, count + 1) if seen[index] != 1]:
-        wrong += [f"part {index} of {count} is {'there twice' if seen[index] else 'missing'}" for index in gaps]
-    if len(commits) > 1:
-        wrong.append(f"they are of different commits: {', '.join(commits)}")
-    if wrong:
-        raise ConfigError(
-            "The parts are not the whole of one matrix.",
-            "; ".join(wrong),
-            f"./inv matrix --shard PART/{count} with the same words at one commit, then merge each part once",
-            wrong,
-        )
+    return merged([load_matrix(file) for file in files(words, besides)], name, command)

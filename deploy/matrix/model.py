@@ -19,7 +19,7 @@ from core.files import sha256_file
 from core.formats.bundle import Bundle
 from core.formats.program import DESCRIPTION, load_program
 from core.strict_json import parse_json
-from deploy.matrix.plan import Cell, Shard
+from deploy.matrix.plan import Cell
 from deploy.run.generate import speeds
 from deploy.run.needs import bundle_digest
 from deploy.run.result import Result, tolerance_text
@@ -202,8 +202,6 @@ class Matrix(_Model):
     """Of the folder where it was typed, as ``git describe`` has it; empty outside a repository."""
     host: str = ""
     """The machine that ran the matrix: name, processor cores, system."""
-    shard: Shard | None = None
-    """Of a part."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """Executions, warm-up, threads and other settings, as requested."""
     cells: tuple[CellResult, ...]

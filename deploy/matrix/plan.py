@@ -18,8 +18,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from core.errors import ConfigError, NotSupportedError, UsageError, did_you_mean, near, nearest, suggestion
 from core.formats.program import ENGINES
 from deploy.devices.inventory import HOST, Device
@@ -257,19 +255,6 @@ class Cell:
         }  # fmt: skip
 
 
-class Shard(BaseModel):
-    """Which part of a plan another plan is (`deploy.matrix.matrix`)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    index: int = Field(ge=1)
-    count: int = Field(ge=1)
-    plan: str
-    """Digest of the plan's cells and settings."""
-    cells: int
-    """Of the whole plan."""
-
-
 EVERYTHING = Expression()
 
 
@@ -292,8 +277,6 @@ class Plan:
 
     cells: tuple[Cell, ...]
     impossible: tuple[Cell, ...]
-    shard: Shard | None = None
-    """Which part of a larger plan it is."""
 
     @property
     def bundles(self) -> tuple[tuple[str, str], ...]:

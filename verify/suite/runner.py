@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -16,10 +17,9 @@ from pathlib import Path
 
 from commands.own import Test
 from core import console, environment
-from core.errors import SlipwayError
+from core.errors import SlipwayError, UsageError
 from core.paths import ROOT
 from core.processes.commands import quote
-from deploy.matrix.matrix import parse_shard
 from verify.suite import choosing, passed, shared, times
 from verify.suite.choosing import Waiting
 from verify.suite.passed import Passed
@@ -105,8 +105,8 @@ def steps(choice: Test) -> list[Step]:
     """The checks, in order."""
     if choice.lint:
         return _lint()
-    if part := parse_shard(choice.shard):
-        return _part(choice, *part)
+    if choice.shard:
+        return _part(choice)
     units = _pytest(UNITS, ["tests/unit"], choice)
     folders = ["tests/integration", "tests/faults"]
     rest = _pytest(REST, folders, choice)
@@ -124,8 +124,18 @@ def _files(*folders: str) -> list[str]:
     return sorted(path.relative_to(ROOT).as_posix() for one in folders for path in (ROOT / one).glob("test_*.py"))
 
 
-def _part(choice: Test, number: int, count: int) -> list[Step]:
-    """The checks of one machine of several: every ``count``-th file of each kind."""
+def _part(choice: Test) -> list[Step]:
+    """The checks of one machine of several: ``2/5`` has every fifth file of each kind.
+
+    Raises:
+        UsageError: it is not a part of a whole.
+    """
+    form = re.fullmatch(r"([1-9]\d{0,3})/([1-9]\d{0,3})", choice.shard)
+    number, count = map(int, form.groups()) if form else (1, 0)
+    if number > count:
+        raise UsageError(
+            f"--shard {choice.shard!r} is not of the form PART/PARTS.", "", "--shard 2/5, the second of five parts"
+        )
     found = _lint() if number == 1 else []
     for name, folders in ((UNITS, ("tests/unit",)), (REST, ("tests/integration", "tests/faults"))):
         if files := _files(*folders)[number - 1 :: count]:
