@@ -27,7 +27,7 @@ from deploy.devices.inventory import load_devices
 from deploy.matrix import baseline as matrix_baseline
 from deploy.matrix import pages
 from deploy.matrix import report as matrix_report
-from deploy.matrix.model import PATIENCE, CellResult, Change, Impossible, Matrix, exact, load_matrix
+from deploy.matrix.model import PATIENCE, CellResult, Change, Impossible, Matrix, load_matrix
 from deploy.matrix.plan import Cell, Exportable, Plan, Selection, parse, plan
 from deploy.matrix.run import JOURNAL, Build, Export, Filling, Language
 from deploy.run.result import now
@@ -211,7 +211,7 @@ def check(found: Matrix, folder: Path, save_baseline: str = "") -> None:
         worst = max(found.regressions, key=lambda change: change.ratio or 0.0)
         raise RegressionError(
             f"{many} worse than {found.baseline} by more than {found.threshold:.0%}.",
-            f"{worst.key}: {worst.what} was {exact(worst.before)}, is {exact(worst.now)}",
+            f"{worst.key}: {worst.what} was {worst.before}, is {worst.now}",
             f"{report} shows all; --save-baseline accepts what there is now",
             list(dict.fromkeys(change.key for change in found.regressions)),
         )
@@ -220,7 +220,7 @@ def check(found: Matrix, folder: Path, save_baseline: str = "") -> None:
         raise UncertainError(
             f"{counted(len(found.uncertain), 'figure')} may be worse than {found.baseline} allows; "
             "the measurement is too noisy to tell.",
-            f"{worst.key}: {worst.what} was {exact(worst.before)}, is {exact(worst.now)}; {worst.why}",
+            f"{worst.key}: {worst.what} was {worst.before}, is {worst.now}; {worst.why}",
             "the same command again when the device is idle and cool, with --rounds 10",
             list(dict.fromkeys(change.key for change in found.uncertain)),
         )

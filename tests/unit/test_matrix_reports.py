@@ -134,11 +134,11 @@ def test_emulated_times_are_never_shown_as_latency() -> None:
     only = matrix(passed(cell(EMULATED)))
     page = Page(pages.html(only))
     assert "emulated time" in page.text
-    assert "10 ms, load 1 ms: no latency" in page.text
-    assert "p99" not in page.text
+    assert "Emulated times say nothing about speed." in page.text
+    assert "latency" not in page.text
     real = Page(pages.html(matrix())).text
-    assert "p99 " in real
-    assert "10 ms, load" not in real
+    assert "latency p50" in real
+    assert "mulated time" not in real
 
 
 def test_json_is_the_matrix(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -193,12 +193,9 @@ def test_hostile_words_are_shown_and_do_nothing() -> None:
     text = pages.summary(found)
     page = _rendered(text)
     assert re.findall(r"<(?:img|a|h1|s|em)[ >]", page) == []
-    assert page.count("<tr>") == 2
-    assert page.count("</td>") == 7
-    shown = " ".join(WORDS.split())
-    assert _read(text).count(shown) == 9
-    assert f"Cause: {WORDS.replace(chr(10), '')}" in _read(text), "a cause of two lines has a <br> between them"
-    assert page.count("<br>") == 1
+    assert page.count("<tr>") == 4
+    assert page.count("</td>") == 4 + 7
+    assert _read(text).count(" ".join(WORDS.split())) == 10
 
 
 EMU = cell(EMULATED)
@@ -280,7 +277,7 @@ def test_how_a_matrix_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     file = tmp_path / "base.json"
     room.check(matrix(), tmp_path, str(file))
     assert load(file).cells == (passed(),)
-    slow = Change(key=passed().key, what="latency p50", before="10.000 ms", now="20.000 ms", ratio=2.0, verdict="worse")
+    slow = Change(key=passed().key, what="latency p50", before="10 ms", now="20 ms", ratio=2.0, verdict="worse")
     worse = (slow,)
     bad = matrix(passed(latency=times(2)), baseline="base.json", threshold=0.1, changes=worse)
     with pytest.raises(RegressionError, match=r"1 figure is worse than base.json by more than 10%") as caught:
@@ -312,7 +309,7 @@ SLOWER = (12.0, 12.1, 12.2, 11.9, 12.05)
 
 def test_a_planted_regression_is_found() -> None:
     found = latency(STEADY, rounds(*SLOWER))
-    assert (found.verdict, found.before, found.now, found.why) == ("worse", "10.050 ms", "12.050 ms", "")
+    assert (found.verdict, found.before, found.now, found.why) == ("worse", "10.1 ms", "12.1 ms", "")
     assert latency(rounds(*SLOWER), STEADY).verdict == "better"
     assert latency(STEADY, rounds(*SLOWER), threshold=0.3).verdict == "same"
 
