@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from core.errors import ConfigError, NotSupportedError, UsageError, did_you_mean, near, nearest, suggestion
 from core.formats.program import ENGINES
@@ -30,7 +30,7 @@ FIELDS = ("device", "cpu", "tag", "fixture", "target", "engine", "program", "mod
 Words = Mapping[str, tuple[str, ...]]
 """A cell's words by field."""
 
-_TOKEN = re.compile(r"\s*(?:(?P<sign>[&|!()])|(?P<word>[^\s&|!()]+))")
+_TOKEN = re.compile(r"\s*(?:[&|!()]|[^\s&|!()]+)")
 _DEEPEST = 50
 _HELP = "--only 'linux-arm64 & (mobilenet* | mlp-qs8) & !phone'; docs/matrix.md says what a word may be"
 
@@ -55,11 +55,13 @@ class Expression:
     text: str = ""
     words: tuple[Word, ...] = ()
     """All its words, in their order."""
-    test: Callable[[Words], bool] = field(default=lambda _words: True, compare=False, repr=False)
+    source: str = "True"
+    """The same in Python, over what each word says: ``fit[0] and not fit[1]``."""
 
     def fits(self, words: Words) -> bool:
         """Whether it selects the cell that has these words."""
-        return self.test(words)
+        fit = [word.fits(words) for word in self.words]
+        return bool(eval(self.source, {"__builtins__": {}}, {"fit": fit}))  # noqa: S307 - `parse` wrote it
 
     def speaks_of(self, name: str, values: Iterable[str], unless: Iterable[str] = ()) -> bool:
         """Whether a word of it names the field ``name``, or fits one of ``values`` and none of ``unless``."""
@@ -100,103 +102,56 @@ def parse(text: str) -> Expression:
     Raises:
         UsageError: it cannot be read; names the position, and what could follow there.
     """
-    if not text.strip():
-        return Expression()
-    reader = _Reader(text)
-    test = reader.expression(0)
-    if reader.ahead:
-        raise reader.unexpected("& or | or the end")
-    return Expression(text.strip(), tuple(reader.words), test)
+    parts = [(found[0].strip(), found.end() - len(found[0].strip())) for found in _TOKEN.finditer(text.rstrip())]
+    words: list[Word] = []
+    source, operand, depth, negations = "", True, 0, 0
+    for part, at in (*parts, ("", len(text.rstrip()))) if parts else ():
+        expected = "a word, ! or (" if operand else f"& or | or {')' if depth else 'the end'}"
+        ends = ("&", "|", ")" if depth else "")
+        if part in ("", "&", "|", ")") if operand else part not in ends:
+            raise _unexpected(text, part, at, expected)
+        negations = (negations + 1) * (part == "!")
+        depth += (part == "(") - (part == ")")
+        if depth + negations > _DEEPEST:
+            raise UsageError(f"The expression is nested deeper than {_DEEPEST} levels.", "", _HELP)
+        if operand and part not in ("!", "("):
+            source += f"fit[{len(words)}]"
+            words.append(_word(text, part, at))
+            operand = False
+        else:
+            source += _PYTHON[part]
+            operand = part != ")"
+    return Expression(text.strip(), tuple(words), source or "True")
+
+
+_PYTHON = {"&": " and ", "|": " or ", "!": " not ", "(": "(", ")": ")", "": ""}
+"""The signs in Python's words, which have the same order of precedence."""
+
+
+def _unexpected(text: str, token: str, at: int, expected: str) -> UsageError:
+    return UsageError(
+        f"The expression {text!r} cannot be read.",
+        f"at character {at + 1} there is {repr(token) if token else 'the end'} where {expected} should be",
+        _HELP,
+        [token],
+    )
+
+
+def _word(text: str, token: str, at: int) -> Word:
+    name, colon, pattern = token.partition(":")
+    if not colon:
+        return Word(token)
+    if name not in FIELDS:
+        cause = f"{suggestion(name, FIELDS)}the fields are {', '.join(FIELDS)}"
+        raise UsageError(f"There is no field {name!r}.", cause, _HELP, near(name, FIELDS, 1))
+    if not pattern:
+        raise _unexpected(text, token, at, f"{name}:NAME")
+    return Word(pattern, name)
 
 
 def quoted(name: str, value: str) -> str:
     """A word that fits ``value`` in the field ``name`` and nothing else."""
     return f"{name}:" + re.sub(r"([*?[])", r"[\1]", value)
-
-
-class _Reader:
-    """Recursive descent; `ahead` is the next token, empty at the end."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._tokens = self._split()
-        self.words: list[Word] = []
-        self.ahead, self._at = "", 0
-        self._next()
-
-    def _split(self) -> Iterator[tuple[str, int]]:
-        end = len(self._text.rstrip())
-        at = 0
-        while at < end:
-            found = _TOKEN.match(self._text, at)
-            if found is None:  # every character is a sign, part of a word, or a blank
-                raise AssertionError(self._text)
-            name = found.lastgroup or ""
-            yield found[name], found.start(name)
-            at = found.end()
-
-    def _next(self) -> None:
-        self.ahead, self._at = next(self._tokens, ("", len(self._text.rstrip())))
-
-    def unexpected(self, expected: str) -> UsageError:
-        """The error for the current token."""
-        here = f"{self.ahead!r}" if self.ahead else "the end"
-        return UsageError(
-            f"The expression {self._text!r} cannot be read.",
-            f"at character {self._at + 1} there is {here} where {expected} should be",
-            _HELP,
-            [self.ahead],
-        )
-
-    def expression(self, depth: int) -> Callable[[Words], bool]:
-        """Terms between ``|``."""
-        terms = [self._term(depth)]
-        while self.ahead == "|":
-            self._next()
-            terms.append(self._term(depth))
-        return terms[0] if len(terms) == 1 else lambda words: any(term(words) for term in terms)
-
-    def _term(self, depth: int) -> Callable[[Words], bool]:
-        factors = [self._factor(depth)]
-        while self.ahead == "&":
-            self._next()
-            factors.append(self._factor(depth))
-        return factors[0] if len(factors) == 1 else lambda words: all(factor(words) for factor in factors)
-
-    def _factor(self, depth: int) -> Callable[[Words], bool]:
-        if depth > _DEEPEST:
-            raise UsageError(f"The expression is nested deeper than {_DEEPEST} levels.", "", _HELP)
-        if self.ahead == "!":
-            self._next()
-            inner = self._factor(depth + 1)
-            return lambda words: not inner(words)
-        if self.ahead == "(":
-            self._next()
-            inside = self.expression(depth + 1)
-            if self.ahead != ")":
-                raise self.unexpected("& or | or )")
-            self._next()
-            return inside
-        if not self.ahead or self.ahead in "&|)":
-            raise self.unexpected("a word, ! or (")
-        word = self._word()
-        self._next()
-        return word.fits
-
-    def _word(self) -> Word:
-        name, colon, pattern = self.ahead.partition(":")
-        if colon and name not in FIELDS:
-            raise UsageError(
-                f"There is no field {name!r}.",
-                f"{suggestion(name, FIELDS)}the fields are {', '.join(FIELDS)}",
-                _HELP,
-                near(name, FIELDS, 1),
-            )
-        if colon and not pattern:
-            raise self.unexpected(f"{name}:NAME")
-        word = Word(pattern, name) if colon else Word(self.ahead)
-        self.words.append(word)
-        return word
 
 
 SMALL = ("linear", "conv", "matmul", "mlp")
