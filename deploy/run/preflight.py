@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from core.console import units
 from core.errors import DeviceFullError, MissingOperatorError, PreflightError, SlipwayError
 from core.formats.bundle import Bundle, Needs, Offers
 from deploy.devices.facts import DeviceFacts
@@ -333,13 +334,6 @@ def _version(text: str) -> list[int]:
     return [int(part) for part in re.findall(r"[0-9]{1,18}", text)]
 
 
-def size(number: int | None) -> str:
-    """Bytes for people: ``14.0 MB`` (decimal units)."""
-    if number is None:
-        return "?"
-    value = float(number)
-    for unit in ("B", "kB", "MB"):
-        if value < 1000:
-            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} GB"
+def size(number: float) -> str:
+    """Bytes for people: ``14 MB``."""
+    return units.size(number) or "0 B"

@@ -174,8 +174,6 @@ def _engine_rows(value: Result) -> list[list[str]]:
             f"{count} of {library}'s" + (f" for {feature}" if feature else "") + (f" ({kernel})" if kernel else "")
             for (library, feature, kernel), count in used.most_common()
         )
-        if any(kernel.known for kernel in value.runner.kernels):
-            text += ", by the names in the profile"
         rows.append(["kernels", text + ("" if named else " (--json names them)")])
     rows += [
         ["instead", f"{fallback.used} for {fallback.wanted} in {fallback.where}: {fallback.why}"]

@@ -22,7 +22,7 @@ from deploy.run.connect import machine_of
 from deploy.run.events import Step, Steps
 from deploy.run.job import Job, Sized, cache_flags, cache_name
 from deploy.run.needs import ProgramNeeds, bundle_digest
-from deploy.run.preflight import Finding
+from deploy.run.preflight import Finding, size
 from deploy.run.result import (
     EMULATED,
     BundleUsed,
@@ -315,10 +315,10 @@ class Session:
                 if not self._has_folder(survey, folder):
                     self._arrange(store, voucher, folder, files)
             step.outcome = (
-                f"uploaded {counted(len(missing), 'file')}, {preflight.size(total)}"
-                + (f" ({preflight.size(resumed)} of it earlier)" if resumed else "")
+                f"uploaded {counted(len(missing), 'file')}, {size(total)}"
+                + (f" ({size(resumed)} of it earlier)" if resumed else "")
                 if missing
-                else f"nothing to upload: 0 bytes of payload, {preflight.size(sum(present.values()))} were there"
+                else f"nothing to upload: 0 bytes of payload, {size(sum(present.values()))} were there"
             )
         return Upload(
             files=len(missing),
@@ -344,31 +344,36 @@ class Session:
     def _argv(
         self, settings: Settings, case: Sized | None, program: str, above: str, cache: Sequence[str] = ()
     ) -> list[str]:
-        """The runner's command.
+        """The runner's command, to be run inside the run's folder.
 
         Args:
             program: the runner.
             above: the folder of the program and its inputs, seen from the run's, with a slash; empty: the same.
             cache: flags for packed weights.
         """
+        job, text = self.job, settings.text
         executions, warmup = settings.executions
-        names = list(case.inputs) if case else self.job.input_names
-        text = [f"--prompt={above}{names[0]}", *settings.text.flags] if settings.text else []
-        return runner.command(
+        inputs = [f"{above}{name}" for name in (case.inputs if case else job.input_names)]
+        argv = [
             program,
-            model=f"{above}{self.job.model_name}",
-            data=f"{above}{self.job.data_name}" if self.job.data_name else "",
-            inputs=[] if settings.text else [f"{above}{name}" for name in names],
-            first=[(name, [f"{above}{file}" for file in files]) for name, files in (case or self.job).first],
-            shapes=self.job.shapes,
-            method=(case.method if case else "") or self.job.method,
-            executions=executions,
-            warmup=warmup,
-            threads=settings.threads,
-            etdump=settings.etdump,
-            values=settings.values,
-            engine_flags=[*settings.engine_flags, *settings.limits, *cache, *text],
-        )
+            f"--model_path={above}{job.model_name}",
+            f"--json={runner.RESULT}",
+            f"--output_file={runner.OUTPUT}",
+            f"--method_name={(case.method if case else '') or job.method}",
+            f"--num_executions={executions}",
+            f"--warmup={warmup}",
+        ]
+        given = {
+            "data_path": job.data_name and f"{above}{job.data_name}", "prompt": inputs[0] if text else "",
+            "inputs": "" if text else ",".join(inputs), "input_shapes": job.shapes,
+            "cpu_threads": settings.threads, "etdump_path": runner.ETDUMP if settings.etdump else "",
+            "dump_intermediate": runner.VALUES if settings.values else "",
+        }  # fmt: skip
+        argv += [f"--{name}={value}" for name, value in given.items() if value]
+        for name, files in (case or job).first:
+            own = ",".join(f"{above}{file}" for file in files)
+            argv.append(f"--run_first={name}={own}" if own else f"--run_first={name}")
+        return [*argv, *settings.engine_flags, *settings.limits, *cache, *(text.flags if text else ())]
 
     def _run(self, store: Store, settings: Settings, case: Sized | None = None) -> runner.RunnerResult:
         argv = self._argv(
@@ -401,7 +406,7 @@ class Session:
             self.conditions = conditions.conditions(done.text, settings.cpu_affinity, cooled)
             for line in self.conditions.notes:
                 step.note(line)
-            return runner.completed(runner.parse_result(said))
+            return runner.parse_result(said)
 
     def _sound_run(
         self, store: Store, voucher: Voucher, survey: Survey, missing: Sequence[Blob], settings: Settings

@@ -108,7 +108,7 @@ class WindowsSession(Session):
             done = there.call(argv, self.deadline, doing, hear)
             said = collect.read_result(there, there.folder, {}, self.deadline)
             if done.code == 0:
-                return runner.completed(runner.parse_result(said))
+                return runner.parse_result(said)
             code, text = done.code, done.stderr.decode(errors="replace")
             if code > _BEYOND:
                 code, text = _CRASHED, f"{text}\nWindows' status of it is 0x{code:08X}"
