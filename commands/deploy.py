@@ -16,7 +16,6 @@ from core.formats.program import ENGINES, format_at
 from deploy.devices.inventory import Device, get_device
 from deploy.run.job import Computed, check_engine, require_files, require_program
 from deploy.run.pipeline import deploy
-from deploy.run.program_files import check_whole
 from deploy.run.settings import LEAN, Settings, check_limits, engine_flags
 from models.text.source import is_language
 
@@ -52,7 +51,6 @@ def run(request: Deploy) -> None:
         require_program(program)
         require_files((*settings.inputs, *settings.expected))
         check_engine(program, engine)
-        check_whole(program)
     kind = ENGINES[engine if bundle else get_target(target).engine(engine)]
     with (
         prompted(request, program) as (prompt, listeners),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,8 +38,7 @@ _OUTPUT_LIMIT = 2 << 30
 """Bytes of one output; all of them together must fit on this machine's disk (`deploy.transport.hearing.receiving`)."""
 _TOTAL_LIMIT = 8 << 30
 """Bytes of all outputs of a run."""
-_ETDUMP_LIMIT = 1 << 30
-_VALUES_LIMIT = 4 << 30
+_LIMITS = {runner.ETDUMP: 1 << 30, runner.VALUES: 4 << 30}
 
 
 def read_result(transport: Transport, folder: str, sent: Mapping[str, bytes], deadline: Deadline) -> bytes:
@@ -63,16 +62,15 @@ def fetch(
     answer: runner.RunnerResult,
     sent: Mapping[str, bytes],
     folder: Path,
-    etdump: bool,
     deadline: Deadline,
-    *,
-    values: bool = False,
+    more: Iterable[str] = (),
 ) -> list[str]:
-    """Fetch the outputs (and the ETDump) to ``folder``; return their names.
+    """Fetch the outputs to ``folder``; return their names.
 
     Args:
         there: the run's folder on the device.
         sent: files that came with the run's end.
+        more: names of further files, of `_LIMITS`.
 
     Raises:
         TransferError: missing, or not the bytes whose digest the runner gave. AnswerError: too long, or not an array.
@@ -108,12 +106,9 @@ def fetch(
                 (name,),
             )
         names.append(name)
-    if etdump:
-        transport.get(f"{there}/{runner.ETDUMP}", folder / runner.ETDUMP, _ETDUMP_LIMIT, deadline)
-        names.append(runner.ETDUMP)
-    if values:
-        transport.get(f"{there}/{runner.VALUES}", folder / runner.VALUES, _VALUES_LIMIT, deadline)
-        names.append(runner.VALUES)
+    for name in more:
+        transport.get(f"{there}/{name}", folder / name, _LIMITS[name], deadline)
+        names.append(name)
     return names
 
 
@@ -141,36 +136,43 @@ def compare_all(
     return tuple(rows)
 
 
-def compared(
-    cases: Sequence[Sized],
-    run: Callable[[Sized], runner.RunnerResult],
-    fetch: Callable[[runner.RunnerResult, Path], object],
-) -> tuple[tuple[Comparison, ...], tuple[MethodRan, ...]]:
-    """Run each case once and compare its outputs; they are named ``output0 (least)``. Also the times of other methods.
+Run = Callable[[Sized], runner.RunnerResult]
+"""Executes a case's method on its inputs."""
+Fetch = Callable[[runner.RunnerResult, Path], list[str]]
+"""Brings the outputs into a folder; gives their names."""
 
-    Args:
-        run: executes a case's method on its inputs.
-        fetch: brings the outputs into a folder.
+
+def run_case(case: Sized, run: Run, fetch: Fetch, folder: Path) -> tuple[runner.RunnerResult, list[str]]:
+    """Run a case and fetch its outputs to ``folder``; the runner's answer, and the names of the outputs.
 
     Raises:
         TransferError: the runner read other inputs than were uploaded.
     """
+    answer = run(case)
+    if [one.sha256 for one in answer.inputs] != [digest(load(blob.source)[1]) for blob in case.inputs.values()]:
+        raise TransferError(
+            f"The runner read other inputs of {case.name} than were uploaded.",
+            "the device's disk or its memory is damaged",
+            "./inv devices.verify NAME",
+            tuple(case.inputs),
+        )
+    return answer, fetch(answer, folder)
+
+
+def compared(cases: Sequence[Sized], run: Run, fetch: Fetch) -> tuple[tuple[Comparison, ...], tuple[MethodRan, ...]]:
+    """Run each case once and compare its outputs; they are named ``output0 (least)``. Also the times of other methods.
+
+    Raises:
+        TransferError: see `run_case`.
+    """
     rows: list[Comparison] = []
     ran: list[MethodRan] = []
     for case in cases:
-        answer = run(case)
+        with tempfile.TemporaryDirectory() as folder:
+            answer, _ = run_case(case, run, fetch, Path(folder))
+            found = compare_all(answer, Path(folder), case.references, case.tolerances)
         if case.method:
             ran.append(MethodRan.of(case.method, answer))
-        if [one.sha256 for one in answer.inputs] != [digest(load(blob.source)[1]) for blob in case.inputs.values()]:
-            raise TransferError(
-                f"The runner read other inputs of {case.name} than were uploaded.",
-                "the device's disk or its memory is damaged",
-                "./inv devices.verify NAME",
-                tuple(case.inputs),
-            )
-        with tempfile.TemporaryDirectory() as folder:
-            fetch(answer, Path(folder))
-            found = compare_all(answer, Path(folder), case.references, case.tolerances)
         rows += [one.model_copy(update={"name": f"{one.name} ({case.name})"}) for one in found]
     return tuple(rows), tuple(ran)
 

@@ -1,6 +1,4 @@
-"""Program files, looked at before minutes of building: is one whole, as far as its header says; where are its weights.
-
-Weights of a ``.pte`` may be stored apart from it, in a ``.ptd`` file: found, read, and compared with its needs.
+"""Weights of a ``.pte`` that are stored apart from it, in a ``.ptd`` file: found, read, and compared with its needs.
 
 Format: ``flat_tensor.fbs`` and ``flat_tensor_header.h`` of ExecuTorch's SDK. Of the file, only the names are read; the
 runner checks the rest before it uses it.
@@ -13,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from core.errors import ProgramError
-from core.formats.program import DESCRIPTION, load_program
 
 SUFFIX = ".ptd"
 
@@ -101,48 +98,3 @@ def _count(weights: Sequence[str]) -> str:
 def _list(words: Sequence[str]) -> str:
     """The first of them."""
     return ", ".join(words[:6]) + (f" and {len(words) - 6} more" if len(words) > 6 else "")
-
-
-_PTE_HEADER = 40
-"""Bytes of a ``.pte``'s header, as ``runtime/program/program_file.cpp`` reads it."""
-_COPY = "a copy or a download was interrupted"
-_ANEW = "copy it again, or export it again with --force"
-
-
-def check_whole(path: Path) -> None:
-    """Refuse a truncated program, or a file that is not a program; of others than ``.pte`` the runner says it later.
-
-    Args:
-        path: a ``.pte``, ``.onnx`` or ``.ort`` file, a folder of ``./inv export``, or its description.
-
-    Raises:
-        ProgramError: the file is empty, ends before its header says so, or begins as no program does.
-    """
-    if path.is_dir() or path.name == DESCRIPTION:
-        load_program(path if path.is_dir() else path.parent)
-        return
-    size = path.stat().st_size
-    if size == 0:
-        raise ProgramError(f"{path} is empty.", _COPY, _ANEW)
-    if path.suffix.lower() == ".pte":
-        with path.open("rb") as file:
-            _check_pte(path, file.read(_PTE_HEADER), size)
-
-
-def _check_pte(path: Path, head: bytes, size: int) -> None:
-    if len(head) >= 8 and head[4:6] != b"ET":
-        raise ProgramError(
-            f"{path} is not a program: its identifier is missing.",
-            "another kind of file was named, or it was damaged",
-            "name a .pte file, as ./inv export writes it",
-        )
-    want = _PTE_HEADER
-    if len(head) == _PTE_HEADER:
-        if head[8:12] != b"eh00":
-            return  # of old: the flatbuffer alone, whose size is nowhere
-        length, program, base, segments = (
-            int.from_bytes(head[at : at + count], "little") for at, count in ((12, 4), (16, 8), (24, 8), (32, 8))
-        )
-        want = max(program, base + (segments if length >= 32 else 0) if base else 0)
-    if want > size:
-        raise ProgramError(f"{path} is truncated: {size:,} of {want:,} bytes.", _COPY, _ANEW)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from core.console.units import counted
 from core.errors import CrashError, TransferError
@@ -119,18 +120,22 @@ class Session:
         key = result_key(self.device.name, self.job.name, self.bundle.manifest.engine)
         with locked(f"result-{key}"), new_folder(results_dir() / key) as folder:
             with self.steps.step("fetch", "fetching the outputs"):
-                what = (self.transport, there, answer, self.sent, folder, settings.etdump, self.deadline)
-                files = collect.fetch(*what, values=settings.values)
+                more = [*[runner.ETDUMP] * settings.etdump, *[runner.VALUES] * settings.values]
+                files = self.fetch(there, answer, folder, more)
             with self.steps.step("compare"):
                 outputs = collect.compare_all(answer, folder, self.job.references, self.job.tolerances)
         before, once = self.conditions, settings.model_copy(update=ONCE)
         others, self.methods = collect.compared(
             self.job.cases,
             lambda case: again(once, case),
-            lambda said, to: collect.fetch(self.transport, there, said, self.sent, to, False, self.deadline),
+            lambda said, to: self.fetch(there, said, to),
         )
         self.conditions = before
         return outputs + others, tuple(f"{key}/{name}" for name in files)
+
+    def fetch(self, there: str, answer: runner.RunnerResult, folder: Path, more: Sequence[str] = ()) -> list[str]:
+        """`collect.fetch` of this session."""
+        return collect.fetch(self.transport, there, answer, self.sent, folder, self.deadline, more)
 
     def _written(self, attempts: int, result: Result) -> Result:
         told = {

@@ -27,6 +27,7 @@ from deploy.run.settings import Settings
 from models.request import key, options, resolve
 from models.samples import reading
 from models.samples.reading import Preparation, decode
+from tests.support.matrices import TIMES, passed
 
 
 def test_cosine_of_known_angles() -> None:
@@ -58,11 +59,11 @@ def test_top_k_counts_rows_and_breaks_ties_as_argmax_does() -> None:
 
 
 def _row(program: str, top1: float, size: int, p50: float | None, **known: object) -> Row:
-    values = {"device": "board", "emulated": p50 is None, "engine": "lean", "target": "linux-arm64", **known}
-    return Row(
-        program=program, scheme=program, outcome="passed", samples=10, size=size, p50=p50,
-        accuracy=Accuracy(cosine=1.0, psnr=50.0, top1=top1), reference=Accuracy(top1=0.8), **values,
-    )  # fmt: skip
+    latency = None if p50 is None else TIMES.model_copy(update={"p50": p50})
+    values = {"device": "board", "emulated": p50 is None, "program": program, "latency": latency}
+    exact = Accuracy(cosine=1.0, psnr=50.0, top1=top1)
+    measured = {"samples": 10, "accuracy": exact, "reference": Accuracy(top1=0.8), "program_bytes": size}
+    return Row(**{**dict(passed()), **values, **measured, **known})
 
 
 def test_the_front_has_what_nothing_beats_on_its_device() -> None:
@@ -99,10 +100,8 @@ def test_a_failure_is_one_line() -> None:
         "cause": "no kernel\nits <log>",
         "try": "x",
     }
-    failed = Row(
-        device="board", emulated=False, engine="lean", target="linux-arm64", program="int8", scheme="int8",
-        outcome="failed", problem=Problem.model_validate(why),
-    )  # fmt: skip
+    told = {"device": "board", "program": "int8", "outcome": "failed", "problem": Problem.model_validate(why)}
+    failed = Row(**{**dict(passed()), **told})
     found = Compared(
         model="net", data="a.npz", created="2026", samples=10, of=20, reference=Accuracy(top1=0.8), by="top1",
         rows=(failed, failed.model_copy(update={"engine": "executorch"})), impossible=("int4: needs a backend",),

@@ -261,7 +261,6 @@ def test_what_is_damaged_is_refused_with_words(net: Path) -> None:
 
 
 PTE_FILE = ROOT / "tests/fixtures/damaged/no-scales.pte"
-PTE = PTE_FILE.read_bytes()
 PROMPTED = ("--prompt", "Hi")
 
 Refused = Callable[..., tuple[int, str]]
@@ -309,21 +308,6 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inv: Inv) -> Refuse
 def test_before_a_build(refused: Refused, words: tuple[str, ...], code: int, what: str) -> None:
     got, said = refused(*words)
     assert (got, what in said) == (code, True), said
-
-
-@pytest.mark.parametrize(
-    ("name", "data", "what"),
-    [
-        ("cut.pte", PTE[:3910], "cut.pte is truncated: 3,910 of 5,512 bytes."),
-        ("head.pte", PTE[:20], "head.pte is truncated: 20 of 40 bytes."),
-        ("empty.pte", b"", "empty.pte is empty."),
-        ("text.pte", b"This is text.", "text.pte is not a program: its identifier is missing."),
-    ],
-)
-def test_a_damaged_program_before_a_build(refused: Refused, name: str, data: bytes, what: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_bytes(data)
-    code, said = refused("--model", name)
-    assert (code, what in said) == (10, True), said
 
 
 @pytest.mark.parametrize(
