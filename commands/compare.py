@@ -18,7 +18,7 @@ from deploy.comparing.model import Compared
 from deploy.comparing.run import Metric, compare, report, write
 from deploy.matrix import matrix
 from deploy.matrix.matrix import MatrixRequest
-from deploy.matrix.plan import Cell, Exportable
+from deploy.matrix.plan import Cell, Exportable, named
 from deploy.run.settings import Settings
 
 _SAMPLES = 100
@@ -83,7 +83,7 @@ def run(request: Compare) -> None:
         found = compare(
             model, samples, cells, filled.cells, parts, asked.settings,
             many=bool(request.most), metric=metric, metric_name=request.metric,
-            impossible=[f"{what}: {why}" for what, why, _ in plan.reasons()],
+            impossible=[f"{why} ({named(keys)})" for why, keys in plan.reasons().items()],
         )  # fmt: skip
     write(found, where)
     report(found, where, request.json)

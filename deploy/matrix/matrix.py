@@ -10,7 +10,7 @@ import platform
 import re
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,7 +138,7 @@ def run(
                     name=request.name, only=request.only, created=created, finished=now(), interrupted=interrupted,
                     command=request.command, commit=commit(), host=host(),
                     seconds=round(time.monotonic() - begun, 2), settings=_settings_of(request), cells=cells,
-                    impossible=tuple(_impossible(cell) for cell in chosen.impossible), changes=changes,
+                    impossible=tuple(Impossible.of(cell) for cell in chosen.impossible), changes=changes,
                     baseline=Path(request.baseline).name if request.baseline else "", threshold=threshold,
                 )  # fmt: skip
                 write(found, folder)
@@ -148,11 +148,26 @@ def run(
 def merge(parts: Sequence[str], request: MatrixRequest) -> tuple[Matrix, Path]:
     """Write the reports of what several jobs ran, and return the matrix and its folder; `check` judges it.
 
+    Args:
+        parts: ``matrix.json`` files, or folders that hold them at any depth.
+
     Raises:
         UsageError: a part has no matrix. ConfigError: a file is not one, or they do not fit together.
     """
     folder = matrix_dir(named(request.name))
-    found = merged_files(parts, request.name, request.command, besides=folder)
+    files: dict[Path, None] = {}
+    for word in parts:
+        path = Path(word)
+        inside = [path] if path.is_file() else sorted(path.rglob(MATRIX))
+        # The result's own folder may lie in one of them.
+        inside = [file.resolve() for file in inside if file.parent.resolve() != folder.resolve()]
+        if not inside:
+            raise UsageError(
+                f"--merge {word}: there is no {MATRIX}.", "each job leaves one in dist/matrix/NAME",
+                "./inv matrix --merge FOLDER, with the reports' folders of all jobs in it",
+            )  # fmt: skip
+        files |= dict.fromkeys(inside)
+    found = merged([load_matrix(file) for file in files], request.name, request.command)
     with _alone(folder):
         write(found, folder)
     return found, folder
@@ -255,36 +270,6 @@ def _settings_of(request: MatrixRequest) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value and name not in PATIENCE}
 
 
-def _impossible(cell: Cell) -> Impossible:
-    return Impossible(
-        key=cell.key, device=cell.device.name, target=cell.target, engine=cell.engine, program=cell.program.name,
-        why=cell.why_not,
-    )  # fmt: skip
-
-
-def files(words: Iterable[str], besides: Path) -> list[Path]:
-    """The ``matrix.json`` that ``words`` name: files, or folders that hold them at any depth.
-
-    Args:
-        besides: the folder of the result, which may lie in one of them.
-
-    Raises:
-        UsageError: a word names nothing, or a folder without a matrix.
-    """
-    found: dict[Path, None] = {}
-    for word in words:
-        path = Path(word)
-        inside = [path] if path.is_file() else sorted(path.rglob(MATRIX)) if path.is_dir() else []
-        inside = [file for file in inside if file.parent.resolve() != besides.resolve()]
-        if not inside:
-            raise UsageError(
-                f"--merge {word}: there is no {MATRIX}.", "each job leaves one in dist/matrix/NAME",
-                "./inv matrix --merge FOLDER, with the reports' folders of all jobs in it",
-            )  # fmt: skip
-        found |= dict.fromkeys(file.resolve() for file in inside)
-    return list(found)
-
-
 def merged(parts: Sequence[Matrix], name: str, command: str) -> Matrix:
     """One matrix of all ``parts``; of a cell that several have, the latest result.
 
@@ -300,6 +285,7 @@ def merged(parts: Sequence[Matrix], name: str, command: str) -> Matrix:
     # A cell that one job did not reach may have run in another.
     ran = {cell.key: cell for part in parts for cell in part.cells if cell.outcome != "not run"}
     cells = {cell.key: ran.get(cell.key, cell) for part in parts for cell in part.cells}
+    hosts = list(dict.fromkeys(part.host for part in parts if part.host))
     latest = {cell.key: part for part in parts for cell in part.cells if cells[cell.key] is cell}
     return Matrix(
         name=name,
@@ -311,7 +297,7 @@ def merged(parts: Sequence[Matrix], name: str, command: str) -> Matrix:
         interrupted=any(part.interrupted for part in parts),
         command=command,
         commit=", ".join(dict.fromkeys(part.commit for part in parts if part.commit)),
-        host=_hosts(parts),
+        host=", ".join(hosts) if len(hosts) <= 2 else counted(len(hosts), "host"),
         settings=next((part.settings for part in parts), {}),
         cells=tuple(cells.values()),
         impossible=tuple({one.key: one for part in parts for one in part.impossible if one.key not in cells}.values()),
@@ -321,17 +307,3 @@ def merged(parts: Sequence[Matrix], name: str, command: str) -> Matrix:
             change for part in parts for change in part.changes if latest.get(change.key, part) is part
         ),
     )  # fmt: skip
-
-
-def _hosts(parts: Sequence[Matrix]) -> str:
-    hosts = list(dict.fromkeys(part.host for part in parts if part.host))
-    return ", ".join(hosts) if len(hosts) <= 2 else counted(len(hosts), "host")
-
-
-def merged_files(words: Iterable[str], name: str, command: str, besides: Path) -> Matrix:
-    """`merged` of the files that ``words`` name.
-
-    Raises:
-        UsageError: there are none. ConfigError: a file is not a matrix, or they do not fit together.
-    """
-    return merged([load_matrix(file) for file in files(words, besides)], name, command)

@@ -159,6 +159,12 @@ class Impossible(_Model):
     program: str
     why: str
 
+    @classmethod
+    def of(cls, cell: Cell) -> Impossible:
+        """From a cell of the plan."""
+        return cls(key=cell.key, device=cell.device.name, target=cell.target, engine=cell.engine,
+                   program=cell.program.name, why=cell.why_not)  # fmt: skip
+
 
 class Change(_Model):
     """A figure against the baseline's."""

@@ -21,12 +21,11 @@ from junitparser.junitparser import Element
 from core.console.units import counted, duration, size
 from core.plain import json_text, plain
 from deploy.matrix.model import AWAY, CellResult, Change, Impossible, Matrix
+from deploy.matrix.plan import named
 
 MARKS = {"passed": "passed", "differs": "DIFFERS", "failed": "FAILED", "not run": "not run"}
 HOT_C = 80.0
 """Degrees Celsius from which small boards begin to slow down (a Raspberry Pi's soft limit is 60 to 80)."""
-_NAMED = 5
-"""Cells that a row names; the others are counted."""
 
 
 class View(NamedTuple):
@@ -109,13 +108,8 @@ def _impossible(found: Matrix) -> list[View]:
     reasons: dict[str, list[str]] = {}
     for each in found.impossible:
         reasons.setdefault(each.why, []).append(each.key)
-    rows = [[_names(keys), why] for why, keys in reasons.items()]
+    rows = [[named(keys), why] for why, keys in reasons.items()]
     return [View("Impossible", ("cells", "why"), rows)] if rows else []
-
-
-def _names(keys: Sequence[str]) -> str:
-    rest = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
-    return f"{counted(len(keys), 'cell')}: {', '.join(keys[:_NAMED])}{rest}"
 
 
 def causes(found: Matrix) -> list[list[CellResult]]:
@@ -149,7 +143,7 @@ def _failures(found: Matrix) -> list[View]:
     groups = causes(found)
     rows = [
         [_what(cells[0]), *((problem.cause, problem.hint) if (problem := cells[0].problem) else ("", "")),
-         _names([cell.key for cell in cells])]
+         named([cell.key for cell in cells])]
         for cells in groups
     ]  # fmt: skip
     return [View("What failed", ("what", "cause", "try", "cells"), rows)] if rows else []

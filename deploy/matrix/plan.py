@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from core.console.units import counted
 from core.errors import ConfigError, NotSupportedError, UsageError, did_you_mean, near, nearest, suggestion
 from core.formats.program import ENGINES
 from deploy.devices.inventory import HOST, Device
@@ -243,12 +244,22 @@ class Plan:
         """Every program to export, each once."""
         return tuple(dict.fromkeys(cell.program for cell in self.cells))
 
-    def reasons(self) -> list[tuple[str, str, int]]:
-        """The impossible cells, grouped by reason, with their number."""
-        together: dict[str, list[Cell]] = {}
+    def reasons(self) -> dict[str, list[str]]:
+        """The impossible cells by the reason."""
+        found: dict[str, list[str]] = {}
         for cell in self.impossible:
-            together.setdefault(cell.why_not, []).append(cell)
-        return [(_what(cells), why, len(cells)) for why, cells in together.items()]
+            found.setdefault(cell.why_not, []).append(cell.key)
+        return found
+
+
+_NAMED = 5
+"""Cells that `named` names; it counts the others."""
+
+
+def named(keys: Sequence[str]) -> str:
+    """``2 cells: pi/linux-arm64/lean/mlp-qs8, pi/linux-arm64/lean/conv-qs8``."""
+    rest = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
+    return f"{counted(len(keys), 'cell')}: {', '.join(keys[:_NAMED])}{rest}"
 
 
 def plan(devices: Mapping[str, Device], catalogue: Sequence[Exportable], selection: Selection) -> Plan:
@@ -271,7 +282,7 @@ def plan(devices: Mapping[str, Device], catalogue: Sequence[Exportable], selecti
     if found.impossible:
         raise NotSupportedError(
             "The selected cells cannot run.",
-            "; ".join(f"{what}: {why}" for what, why, _count in found.reasons()),
+            "; ".join(f"{why} ({named(keys)})" for why, keys in found.reasons().items()),
             "./inv targets, ./inv models",
         )
     raise UsageError(
@@ -400,18 +411,3 @@ def _universe(devices: Mapping[str, Device], catalogue: Sequence[Exportable]) ->
     for program in catalogue:
         names = (program.scheme, program.also) if program.also else (program.scheme,)
         yield {"program": (program.name,), "model": (program.model,), "scheme": names}
-
-
-def _what(cells: Sequence[Cell]) -> str:
-    """The part that several cells share, for people."""
-    parts = []
-    for values in (
-        [cell.device.name for cell in cells],
-        [f"{cell.engine} on {cell.target}" if cell.engine != DEFAULT else cell.target for cell in cells],
-        [cell.program.name for cell in cells],
-    ):
-        distinct = list(dict.fromkeys(values))
-        parts.append(
-            ", ".join(distinct) if len(distinct) <= 3 else f"{', '.join(distinct[:2])} and {len(distinct) - 2} more"
-        )
-    return " · ".join(parts)

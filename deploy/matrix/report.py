@@ -14,8 +14,8 @@ from core.console.live import Step
 from core.console.units import counted, duration
 from core.errors import UsageError
 from deploy.matrix import pages
-from deploy.matrix.model import CellResult, Matrix
-from deploy.matrix.plan import Cell, Plan, quoted
+from deploy.matrix.model import CellResult, Impossible, Matrix
+from deploy.matrix.plan import Cell, Plan, named, quoted
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -80,35 +80,24 @@ def report(found: Matrix, folder: Path, as_json: bool = False) -> None:
 def planned(plan: Plan, as_json: bool = False) -> None:
     """Print the cells that would run, and the impossible ones."""
     if as_json:
+        facts = [Impossible.of(cell).model_dump(exclude={"why"}) for cell in plan.cells]
+        cells = [{**each, "emulated": cell.device.emulated} for each, cell in zip(facts, plan.cells, strict=True)]
         console.print_json(
             {
-                "cells": [_entry(cell) for cell in plan.cells],
-                "impossible": [{**_entry(cell), "why": cell.why_not} for cell in plan.impossible],
+                "cells": cells,
+                "impossible": [Impossible.of(cell).model_dump() for cell in plan.impossible],
             }
         )
         return
+    counts = (("cell", plan.cells), ("bundle", plan.bundles), ("program", plan.programs))
     console.table(
         "To be run",
         ["device", "target", "engine", "program"],
         [[cell.device.name, cell.target, cell.engine, cell.program.name] for cell in plan.cells],
-        ", ".join(
-            (
-                counted(len(plan.cells), "cell"),
-                counted(len(plan.bundles), "bundle"),
-                counted(len(plan.programs), "program"),
-            )
-        ),
+        ", ".join(counted(len(those), word) for word, those in counts),
     )
     if plan.impossible:
-        rows = [[what, str(count), why] for what, why, count in plan.reasons()]
-        console.table("Impossible", ["what", "cells", "why"], rows)
-
-
-def _entry(cell: Cell) -> dict[str, Any]:
-    return {
-        "key": cell.key, "device": cell.device.name, "target": cell.target, "engine": cell.engine,
-        "program": cell.program.name, "emulated": cell.device.emulated,
-    }  # fmt: skip
+        console.table("Impossible", ["cells", "why"], [[named(keys), why] for why, keys in plan.reasons().items()])
 
 
 def print_matrix(plan: Plan) -> None:
