@@ -25,7 +25,6 @@ from core.errors import (
     TransferError,
     UsageError,
 )
-from core.formats.program import Tolerance
 from deploy.run import compare, npy, runner
 from deploy.run.compare import Comparison, digest
 from deploy.run.job import Job, Sized
@@ -112,10 +111,9 @@ def fetch(
     return names
 
 
-def compare_all(
-    answer: runner.RunnerResult, folder: Path, references: Sequence[Path], tolerances: Sequence[Tolerance]
-) -> tuple[Comparison, ...]:
+def compare_all(answer: runner.RunnerResult, folder: Path, case: Sized) -> tuple[Comparison, ...]:
     """Every output in ``folder`` against its reference; an output or reference without the other differs too."""
+    references, tolerances = case.references, case.tolerances
     rows: list[Comparison] = []
     count = len(answer.outputs)
     for index in range(max(count, len(references))):
@@ -170,7 +168,7 @@ def compared(cases: Sequence[Sized], run: Run, fetch: Fetch) -> tuple[tuple[Comp
     for case in cases:
         with tempfile.TemporaryDirectory() as folder:
             answer, _ = run_case(case, run, fetch, Path(folder))
-            found = compare_all(answer, Path(folder), case.references, case.tolerances)
+            found = compare_all(answer, Path(folder), case)
         if case.method:
             ran.append(MethodRan.of(case.method, answer))
         rows += [one.model_copy(update={"name": f"{one.name} ({case.name})"}) for one in found]
@@ -195,11 +193,11 @@ class Read:
 
 def read(answer: runner.RunnerResult, job: Job) -> Read:
     """Compare the digests in ``answer`` with those of ``job``."""
-    expected = {name: blob.sha256 for name, blob in job.files.items() if name not in job.input_names}
+    expected = {name: blob.sha256 for name, blob in job.files.items() if name not in job.inputs}
     files = answer.digests.files if answer.digests else ()
     found = {name: each.sha256 for each in files if (name := re.split(r"[/\\]", each.path)[-1]) in expected}
     if len(answer.inputs) == len(job.inputs):
-        for name, blob, tensor in zip(job.input_names, job.inputs, answer.inputs, strict=True):
+        for (name, blob), tensor in zip(job.inputs.items(), answer.inputs, strict=True):
             expected[name] = digest(load(blob.source)[1])
             found[name] = tensor.sha256
     same = frozenset(name for name, sha256 in found.items() if sha256 == expected[name])
@@ -244,7 +242,7 @@ def seen(job: Job, got: Path, outputs: Sequence[Comparison]) -> dict[str, Any]:
         named is None
         or not job.references
         or outputs[0].max_abs is None
-        or any(one.source.parent != folder for one in job.inputs)
+        or any(one.source.parent != folder for one in job.inputs.values())
     ):
         return {}
     try:

@@ -40,7 +40,7 @@ def check_inputs(job: Job, needs: ProgramNeeds) -> None:
             the given values.
     """
     shapes = shapes_of(job.shapes) if job.shapes else []
-    given = [header_of(blob.source) for blob in job.inputs] or shapes
+    given = [header_of(blob.source) for blob in job.inputs.values()] or shapes
     if shapes and [one.shape for one in shapes] != [one.shape for one in given]:
         raise UsageError(
             f"The files of --inputs have the shapes {','.join(_joined(one.shape) for one in given)}, not {job.shapes}.",

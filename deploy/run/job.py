@@ -49,41 +49,34 @@ class Computed:
 
 @dataclass(frozen=True)
 class Sized:
-    """Inputs of other sizes, or of another method, with their reference."""
+    """Inputs of a method, with their reference."""
 
     name: str
     inputs: dict[str, Blob]
     """By their names in the run's folder."""
     references: tuple[Path, ...]
-    tolerances: tuple[Tolerance, ...]
-    method: str = ""
-    """Which one; empty: the job's own."""
-    first: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Methods that run once before, each with the names of its inputs."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """A program, ready to be deployed."""
-
-    name: str
-    model: Blob
-    inputs: tuple[Blob, ...]
-    references: tuple[Path, ...]
     """Expected outputs, in order; may be empty."""
     tolerances: tuple[Tolerance, ...]
     """One for each reference; empty: each dtype's default."""
+    method: str = ""
+    """Which one; empty: the job's own."""
+    first: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Methods that run once before, each with the names of its inputs in the run's folder."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(Sized):
+    """A program, ready to be deployed; itself the case that is measured."""
+
+    model: Blob
     shapes: str
-    method: str
-    program: Program | None
+    program: Program | None = None
     reference_engine: str = ""
     """What computed the references, if known."""
     execution: int = 0
     """Which execution's outputs the references are; 0: any, as the program keeps no state."""
     cases: tuple[Sized, ...] = ()
     """Other sizes and other methods to be checked after the run."""
-    first: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Methods that run once before, each with the names of its inputs in the run's folder."""
     data: dict[str, Blob] = field(default_factory=dict)
     """Files beside the program with its weights, by the names that it uses."""
 
@@ -99,16 +92,10 @@ class Job:
         return MODEL + (suffix if suffix in FORMATS else ".pte")
 
     @property
-    def input_names(self) -> list[str]:
-        """Names of the inputs in the run's folder."""
-        return [f"input{index}.npy" for index in range(len(self.inputs))]
-
-    @property
     def files(self) -> dict[str, Blob]:
         """What the run's folder holds: name to file."""
         others = {name: blob for case in self.cases for name, blob in case.inputs.items()}
-        own = dict(zip(self.input_names, self.inputs, strict=True))
-        return {self.model_name: self.model, **self.data, **own, **others}
+        return {self.model_name: self.model, **self.data, **self.inputs, **others}
 
     @property
     def digest(self) -> str:
@@ -257,9 +244,7 @@ def load_job(path: Path, program: Program | None = None, settings: Settings = DE
         return Job(
             name=program.name,
             model=_blob(path / program.file, program.sha256),
-            inputs=tuple(_blob(file) for file in (inputs or (_reference(path, item.file) for item in program.inputs)))
-            if inputs or not shapes
-            else (),
+            inputs=_inputs(inputs or [_reference(path, item.file) for item in program.inputs if not shapes]),
             references=tuple(expected) or (tuple(_reference(path, item.file) for item in outputs) if own else ()),
             tolerances=tuple(_tolerance(program, index, bool(expected)) for index in range(len(program.outputs))),
             shapes=shapes,
@@ -279,13 +264,16 @@ def load_job(path: Path, program: Program | None = None, settings: Settings = DE
         # The usual name of a file says nothing; its folder's does, and keeps two models' results apart.
         name=path.resolve().parent.name if path.stem == "model" else path.stem,
         model=_blob(path),
-        inputs=tuple(_blob(file) for file in inputs),
+        inputs=_inputs(inputs),
         references=tuple(expected),
         tolerances=(),
         shapes=shapes,
         method=method or "forward",
-        program=None,
     )
+
+
+def _inputs(files: Sequence[Path]) -> dict[str, Blob]:
+    return {f"input{index}.npy": _blob(file) for index, file in enumerate(files)}
 
 
 def _outputs(program: Program, settings: Settings) -> tuple[tuple[TensorFile, ...], int]:

@@ -123,7 +123,7 @@ class Session:
                 more = [*[runner.ETDUMP] * settings.etdump, *[runner.VALUES] * settings.values]
                 files = self.fetch(there, answer, folder, more)
             with self.steps.step("compare"):
-                outputs = collect.compare_all(answer, folder, self.job.references, self.job.tolerances)
+                outputs = collect.compare_all(answer, folder, self.job)
         before, once = self.conditions, settings.model_copy(update=ONCE)
         others, self.methods = collect.compared(
             self.job.cases,
@@ -346,9 +346,7 @@ class Session:
             )
         voucher.records.save()
 
-    def _argv(
-        self, settings: Settings, case: Sized | None, program: str, above: str, cache: Sequence[str] = ()
-    ) -> list[str]:
+    def _argv(self, settings: Settings, case: Sized, program: str, above: str, cache: Sequence[str] = ()) -> list[str]:
         """The runner's command, to be run inside the run's folder.
 
         Args:
@@ -358,13 +356,13 @@ class Session:
         """
         job, text = self.job, settings.text
         executions, warmup = settings.executions
-        inputs = [f"{above}{name}" for name in (case.inputs if case else job.input_names)]
+        inputs = [f"{above}{name}" for name in case.inputs]
         argv = [
             program,
             f"--model_path={above}{job.model_name}",
             f"--json={runner.RESULT}",
             f"--output_file={runner.OUTPUT}",
-            f"--method_name={(case.method if case else '') or job.method}",
+            f"--method_name={case.method or job.method}",
             f"--num_executions={executions}",
             f"--warmup={warmup}",
         ]
@@ -375,15 +373,14 @@ class Session:
             "dump_intermediate": runner.VALUES if settings.values else "",
         }  # fmt: skip
         argv += [f"--{name}={value}" for name, value in given.items() if value]
-        for name, files in (case or job).first:
+        for name, files in case.first:
             own = ",".join(f"{above}{file}" for file in files)
             argv.append(f"--run_first={name}={own}" if own else f"--run_first={name}")
         return [*argv, *settings.engine_flags, *settings.limits, *cache, *(text.flags if text else ())]
 
-    def _run(self, store: Store, settings: Settings, case: Sized | None = None) -> runner.RunnerResult:
-        argv = self._argv(
-            settings, case, runner_in(self.bundle.path), f"../../{self.program}/", cache_flags(store, self.cache)
-        )
+    def _run(self, store: Store, settings: Settings, case: Sized) -> runner.RunnerResult:
+        above, cache = f"../../{self.program}/", cache_flags(store, self.cache)
+        argv = self._argv(settings, case, runner_in(self.bundle.path), above, cache)
         cooled, name = 0.0, self.device.name
         if settings.cooldown:
             with self.steps.step("cool down", f"waiting for {name} to cool down") as step:
@@ -419,7 +416,7 @@ class Session:
         """Upload and run. A damaged byte can make a run fail in any way: after a failure all evidence is forgotten."""
         upload = self._upload(store, voucher, survey, missing)
         try:
-            answer = self._run(store, settings)
+            answer = self._run(store, settings, self.job)
             found = collect.read(answer, self.job)
             collect.check_read(found, self.device.name)
         except collect.MAY_BE_DAMAGE as error:

@@ -53,7 +53,7 @@ class WindowsSession(Session):
             with self.steps.step("preflight") as step:
                 found = self._preflight(facts, list(files.values()), step)
             upload = self._send(there, files)
-            answer = self._call(there, settings)
+            answer = self._call(there, settings, self.job)
             collect.check_read(collect.read(answer, self.job), self.device.name)
             outputs, kept = self._outputs(
                 answer, settings, there.folder, lambda once, case: self._call(there, once, case)
@@ -98,7 +98,7 @@ class WindowsSession(Session):
         names = tuple(blob.source.name for blob in files.values())
         return Upload(files=len(files), bytes=total, names=names, present_files=0, present_bytes=0)
 
-    def _call(self, there: WindowsTransport, settings: Settings, case: Sized | None = None) -> runner.RunnerResult:
+    def _call(self, there: WindowsTransport, settings: Settings, case: Sized) -> runner.RunnerResult:
         doing = f"running {self.job.name} on {self.device.name}"
         with self.steps.step("run", doing) as step:
             if settings.cpu_affinity:

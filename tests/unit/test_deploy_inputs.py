@@ -74,7 +74,8 @@ def test_files_are_checked_by_their_headers(program: Path, tmp_path: Path) -> No
     np.save(double, np.ones((5, 24), np.float64))
     check_inputs(load_job(program, settings=Settings(inputs=(good,))), needs(DYNAMIC))
     both = load_job(program, settings=Settings(inputs=(good,), input_shapes="5x24"))
-    assert ([one.source for one in both.inputs], both.shapes) == ([good], "5x24"), "open sizes of an .onnx are fixed"
+    given = [one.source for one in both.inputs.values()]
+    assert (given, both.shapes) == ([good], "5x24"), "open sizes of an .onnx are fixed"
     check_inputs(both, needs(DYNAMIC))
     with pytest.raises(UsageError, match=r"have the shapes 5x24, not 5x23"):
         check_inputs(replace(both, shapes="5x23"), needs(DYNAMIC))
