@@ -132,9 +132,7 @@ def test_what_the_device_does_not_tell_does_not_stop() -> None:
     assert bad(found) == []
     unknown = {finding.check for finding in found if finding.verdict == "unknown"}
     assert unknown == {"free space", "GLIBCXX", "CPU features", "memory"}
-    fixes = {finding.check: finding.fix for finding in found}
-    assert "see why df -Pk prints no number" in fixes["free space"]
-    assert "free some" not in fixes["free space"]
+    assert {finding.fix for finding in found} == {""}
     (lack,) = (each for each in rows(FACTS.model_copy(update={"free": 1000})) if each.check == "free space")
     assert lack.fix.startswith("free some space")
 
