@@ -11,7 +11,6 @@ import json
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -181,18 +180,12 @@ MAY_BE_DAMAGE: tuple[type[SlipwayError], ...] = (
 """Errors that damaged bytes, of the program or of the runner itself, can have caused."""
 
 
-@dataclass(frozen=True)
-class Read:
-    """The files of a job that the runner digested."""
+def check_read(answer: runner.RunnerResult, job: Job, device: str) -> list[str]:
+    """The names of the job's files that the runner digested.
 
-    same: frozenset[str]
-    """Names of the files that had the uploaded digest."""
-    other: dict[str, str]
-    """Names of the others, with the digests that the runner computed."""
-
-
-def read(answer: runner.RunnerResult, job: Job) -> Read:
-    """Compare the digests in ``answer`` with those of ``job``."""
+    Raises:
+        TransferError: it read other bytes than those that were uploaded.
+    """
     expected = {name: blob.sha256 for name, blob in job.files.items() if name not in job.inputs}
     files = answer.digests.files if answer.digests else ()
     found = {name: each.sha256 for each in files if (name := re.split(r"[/\\]", each.path)[-1]) in expected}
@@ -200,25 +193,16 @@ def read(answer: runner.RunnerResult, job: Job) -> Read:
         for (name, blob), tensor in zip(job.inputs.items(), answer.inputs, strict=True):
             expected[name] = digest(load(blob.source)[1])
             found[name] = tensor.sha256
-    same = frozenset(name for name, sha256 in found.items() if sha256 == expected[name])
-    return Read(same, {name: sha256 for name, sha256 in found.items() if name not in same})
-
-
-def check_read(found: Read, device: str) -> None:
-    """Refuse a run of other bytes.
-
-    Raises:
-        TransferError: it read other bytes than those that were uploaded.
-    """
-    if found.other:
-        name, sha256 = next(iter(found.other.items()))
+    other = [name for name, sha256 in found.items() if sha256 != expected[name]]
+    if other:
         raise TransferError(
-            f"The runner on {device} read another {', '.join(found.other)} than was uploaded.",
-            f"{name} has the SHA-256 {sha256[:16]}… for the runner, and another one for the device itself: its disk or "
-            "its memory is damaged, or something changes the file while it runs",
+            f"The runner on {device} read another {', '.join(other)} than was uploaded.",
+            f"{other[0]} has the SHA-256 {found[other[0]][:16]}… for the runner, and another one for the device: "
+            "its disk or its memory is damaged, or something changes the file while it runs",
             "the same command again, which computes the digests of all files first; or another root in devices.toml",
-            tuple(found.other),
+            tuple(other),
         )
+    return list(found)
 
 
 MOST = 5

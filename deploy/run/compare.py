@@ -153,23 +153,13 @@ def compare(name: str, got: Path, want: Path, tolerance: Tolerance | None = None
     expected_dtype, theirs = load(want)
     allowed = tolerance or DEFAULTS.get(expected_dtype, EXACT)
     common: dict[str, Any] = {
-        "name": name,
-        "dtype": dtype,
-        "shape": ours.shape,
-        "elements": ours.size,
-        "tolerance": allowed,
-    }
-    if dtype != expected_dtype:
-        return Comparison(
-            **common, verdict="differs", outside=ours.size, why=f"dtype {dtype}, reference {expected_dtype}"
-        )
+        "name": name, "dtype": dtype, "shape": ours.shape, "elements": ours.size, "tolerance": allowed,
+    }  # fmt: skip
+    other = f"dtype {dtype}, reference {expected_dtype}" if dtype != expected_dtype else ""
     if ours.shape != theirs.shape:
-        return Comparison(
-            **common,
-            verdict="differs",
-            outside=ours.size,
-            why=f"shape {list(ours.shape)}, reference {list(theirs.shape)}",
-        )
+        other = other or f"shape {list(ours.shape)}, reference {list(theirs.shape)}"
+    if other:
+        return Comparison(**common, verdict="differs", outside=ours.size, why=other)
     changed = _bits(ours) != _bits(theirs)
     different = int(np.count_nonzero(changed.any(axis=-1))) if ours.size else 0
     if different == 0:

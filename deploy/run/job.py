@@ -39,15 +39,6 @@ from deploy.store.store import Blob, Store
 
 
 @dataclass(frozen=True)
-class Computed:
-    """Reference outputs of a user's own program, computed on this machine."""
-
-    outputs: tuple[Path, ...]
-    tolerances: tuple[Tolerance, ...]
-    engine: str
-
-
-@dataclass(frozen=True)
 class Sized:
     """Inputs of a method, with their reference."""
 
@@ -113,15 +104,6 @@ class Job(Sized):
         """The name in the run's folder of the ``.ptd`` file of its weights; empty without one."""
         name = MODEL + program_files.SUFFIX
         return name if name in self.data else ""
-
-    def with_reference(self, computed: Computed) -> Job:
-        """The job with reference outputs."""
-        return replace(
-            self,
-            references=computed.outputs,
-            tolerances=computed.tolerances,
-            reference_engine=computed.engine,
-        )
 
     def with_weights(self, needs: ProgramNeeds, named: Path | None) -> Job:
         """The job with the files that hold the program's weights: those that it names itself, or its ``.ptd`` file.

@@ -21,7 +21,7 @@ from deploy.run import generate
 from deploy.run.connect import open_device, ready
 from deploy.run.events import Event, Listener, Steps
 from deploy.run.inputs import check_inputs
-from deploy.run.job import Computed, check_bundle, load_job
+from deploy.run.job import Job, check_bundle, load_job
 from deploy.run.needs import describe, lacking
 from deploy.run.result import Result
 from deploy.run.session import Session
@@ -101,7 +101,7 @@ def deploy(
     settings: Settings = DEFAULT,
     *,
     program: Program | None = None,
-    compute: Callable[[], Computed | None] | None = None,
+    compute: Callable[[Job], Job] | None = None,
     listeners: Sequence[Listener] | None = None,
 ) -> Result:
     """Run a program on a device and compare its outputs with the reference.
@@ -110,7 +110,7 @@ def deploy(
         path: an export's folder, or a program file (then the settings may have the expected outputs).
         settings: how to run it.
         program: the folder's description, if it is read already.
-        compute: computes, on this machine, the outputs of a program file that comes without any; called after the
+        compute: gives a program file that comes without outputs those that this machine computes; called after the
             bundle has read the program and can run it.
         listeners: called with every event; the console's when ``None``.
 
@@ -136,8 +136,7 @@ def deploy(
             check_inputs(job, needs)
         job = job.with_weights(needs, settings.data)
         if compute and job.program is None and not job.references and not lacking(needs, job.method):
-            found = compute()
-            job = job.with_reference(found) if found else job
+            job = compute(job)
 
     def session(deadline: Deadline, transport: Transport) -> Session:
         kind = Session

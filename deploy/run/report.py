@@ -208,7 +208,6 @@ class ConsoleListener:
             self._steps[event.step] = console.begin(event.text, key, announce=False)
         elif event.kind == "progress" and event.step in self._steps:
             step = self._steps[event.step]
-            step.text = event.text or step.text
             step.bytes(event.done, event.total)
         elif event.kind in {"end", "fail"}:
             self._end(event)

@@ -305,15 +305,8 @@ class Session:
         present = {digest: size for digest, size in everything.items() if digest not in self.moved}
         text = f"uploading {counted(len(missing), 'file')} to {self.device.name}" if missing else ""
         with self.steps.step("upload", text) as step:
-            done = 0
-
-            def progress(count: int) -> None:
-                nonlocal done
-                done += count
-                step.progress(done, total)
-
             if missing:
-                resumed = store.upload(missing, progress, self.deadline)
+                resumed = store.upload(missing, step.counter(total), self.deadline)
             for blob in missing:
                 voucher.uploaded(blob)
             for folder, files in self._files().items():
@@ -417,8 +410,7 @@ class Session:
         upload = self._upload(store, voucher, survey, missing)
         try:
             answer = self._run(store, settings, self.job)
-            found = collect.read(answer, self.job)
-            collect.check_read(found, self.device.name)
+            same = collect.check_read(answer, self.job, self.device.name)
         except collect.MAY_BE_DAMAGE as error:
             for blob in self._blobs():
                 voucher.records.forget(blob.sha256)
@@ -426,7 +418,7 @@ class Session:
             if self.cache and isinstance(error, CrashError):  # nobody knows the digest of packed weights
                 store.discard([self.cache], self.deadline)
             raise
-        for name in found.same:
+        for name in same:
             voucher.by_runner(self.job.files[name])
         return upload, answer
 

@@ -54,7 +54,7 @@ class WindowsSession(Session):
                 found = self._preflight(facts, list(files.values()), step)
             upload = self._send(there, files)
             answer = self._call(there, settings, self.job)
-            collect.check_read(collect.read(answer, self.job), self.device.name)
+            collect.check_read(answer, self.job, self.device.name)
             outputs, kept = self._outputs(
                 answer, settings, there.folder, lambda once, case: self._call(there, once, case)
             )
@@ -74,14 +74,9 @@ class WindowsSession(Session):
         Raises:
             TransferError: one is not what was uploaded.
         """
-        total, done = sum(blob.size for blob in files.values()), 0
+        total = sum(blob.size for blob in files.values())
         with self.steps.step("upload", f"uploading {len(files)} files to {self.device.name}") as step:
-
-            def progress(count: int) -> None:
-                nonlocal done
-                done += count
-                step.progress(done, total)
-
+            progress = step.counter(total)
             with tempfile.TemporaryDirectory() as folder:
                 back = Path(folder) / "back"
                 for name, blob in files.items():
