@@ -62,7 +62,8 @@ def run(request: Matrix) -> None:
         return build(target, engine, request.toolchain)
 
     with tempfile.TemporaryDirectory(prefix="slipway-matrix-") as folder:
-        _report(request, *matrix.run(asked, programs, built, export.each, Pace(Path(folder))))
+        found, where, _ = matrix.run(asked, programs, built, export.each, Pace(Path(folder)))
+        _report(request, found, where)
 
 
 def _report(request: Matrix, found: MatrixFound, folder: Path) -> None:

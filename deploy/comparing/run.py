@@ -20,7 +20,6 @@ from core import console
 from core.console.units import duration
 from core.errors import SlipwayError, UsageError
 from core.files import sha256_file, write_atomic
-from core.formats.bundle import Bundle
 from core.formats.program import Program, Sample, Samples, load_program
 from deploy.comparing import model as metrics
 from deploy.comparing.model import Accuracy, Compared, Row, marked, suggested
@@ -28,6 +27,7 @@ from deploy.devices.inventory import Device
 from deploy.devices.probe import device_root
 from deploy.matrix.model import CellResult, Problem
 from deploy.matrix.plan import Cell
+from deploy.matrix.run import Made
 from deploy.run import collect
 from deploy.run.events import Steps
 from deploy.run.job import Sized, load_job
@@ -85,8 +85,7 @@ def compare(
     samples: Samples,
     cells: Sequence[Cell],
     results: Sequence[CellResult],
-    parts: Callable[[Cell], tuple[Bundle, Path]],
-    settings: Callable[[Cell], Settings],
+    made: Mapping[str, Made],
     *,
     many: bool,
     metric: Metric | None = None,
@@ -97,7 +96,7 @@ def compare(
 
     Args:
         cells: as in ``results``, which has what each one's deploy found.
-        parts: a cell's bundle and program.
+        made: what each cell ran, by its key.
         many: give emulated devices all samples, not only the first `EMULATED`.
         metric: the user's own measure.
         impossible: what was asked for, too, and why it cannot be.
@@ -124,8 +123,7 @@ def compare(
         with console.step(label, announce=False) as step:
             step.count(0, len(own))
             try:
-                bundle, path = parts(cell)
-                outputs = _outputs(cell.device, bundle, path, own, settings(cell), step.one)
+                outputs = _outputs(cell.device, made[cell.key], own, step.one)
                 exact = accuracy(outputs, own, labelled, metric)
                 measured = {"samples": len(own), "accuracy": exact, "reference": floating(len(own))}
             except SlipwayError as error:
@@ -196,24 +194,16 @@ class _Sampling(Session):
                 done()
 
 
-def _outputs(
-    device: Device,
-    bundle: Bundle,
-    path: Path,
-    samples: Sequence[Sample],
-    settings: Settings,
-    done: Callable[[], None] = lambda: None,
-) -> list[list[Any]]:
+def _outputs(device: Device, made: Made, samples: Sequence[Sample], done: Callable[[], None]) -> list[list[Any]]:
     """The outputs of a program for each sample, in order.
 
     Args:
-        path: the export's folder.
         done: called after each sample.
 
     Raises:
         SlipwayError: of the class that names the failure; see ``docs/deploy.md``.
     """
-    settings = settings.model_copy(update=ONCE)
+    bundle, path, settings = made.bundle, made.path, made.settings.model_copy(update=ONCE)
     program = load_program(path)
     steps = Steps([])
     found: list[list[Any]] = []

@@ -10,7 +10,7 @@ import platform
 import re
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,10 +28,10 @@ from deploy.matrix import baseline as matrix_baseline
 from deploy.matrix import pages
 from deploy.matrix import report as matrix_report
 from deploy.matrix.model import PATIENCE, CellResult, Change, Impossible, Matrix, load_matrix
-from deploy.matrix.plan import Cell, Exportable, Plan, Selection, parse, plan
-from deploy.matrix.run import JOURNAL, Build, Export, Filling, Language
+from deploy.matrix.plan import Cell, Exportable, Plan, Selection, plan
+from deploy.matrix.run import JOURNAL, Build, Export, Filling, Language, Made
 from deploy.run.result import now
-from deploy.run.settings import DEFAULT, Settings
+from deploy.run.settings import Settings
 
 MATRIX = "matrix.json"
 JUNIT = "junit.xml"
@@ -45,21 +45,14 @@ COMPARED = 5
 
 
 @dataclass(frozen=True)
-class MatrixRequest:
+class MatrixRequest(Selection):
     """The command line."""
 
-    only: str = ""
-    devices: tuple[str, ...] = ()
-    engines: tuple[str, ...] = ()
-    models: tuple[str, ...] = ()
-    schemes: tuple[str, ...] = ()
     name: str = "default"
     resume: bool = False
     jobs: int = 0
     rounds: int = 0
     """Processes of each cell on a real device; 0: `COMPARED` if figures are compared or kept to be, else 1."""
-    run: Settings = DEFAULT
-    """Of every deploy."""
     baseline: str = ""
     save_baseline: str = ""
     fail_on_regression: str = ""
@@ -82,11 +75,7 @@ def planned(request: MatrixRequest, catalogue: Sequence[Exportable]) -> Plan:
     Raises:
         UsageError, ConfigError, NotSupportedError: see `deploy.matrix.plan.plan`.
     """
-    chosen = Selection(
-        parse(request.only), request.devices, request.engines, request.models, request.schemes,
-        limits=request.run.cpu_features,
-    )  # fmt: skip
-    return plan(load_devices(), catalogue, chosen)
+    return plan(load_devices(), catalogue, request)
 
 
 def run(
@@ -95,7 +84,7 @@ def run(
     build: Build,
     export: Export,
     language: Language | None = None,
-) -> tuple[Matrix, Path]:
+) -> tuple[Matrix, Path, Mapping[str, Made]]:
     """Fill the matrix and write its reports; Ctrl-C is raised again when they are written.
 
     Args:
@@ -104,7 +93,7 @@ def run(
         language: what the cells of language models need besides; ``None``: there are none.
 
     Returns:
-        The matrix and its folder; `check` judges it.
+        The matrix; its folder; and by its key what each cell ran. `check` judges it.
     """
     folder = matrix_dir(named(request.name))
     threshold = matrix_baseline.fraction(request.fail_on_regression) if request.fail_on_regression else None
@@ -142,7 +131,7 @@ def run(
                     baseline=Path(request.baseline).name if request.baseline else "", threshold=threshold,
                 )  # fmt: skip
                 write(found, folder)
-    return found, folder
+    return found, folder, filling.made
 
 
 def merge(parts: Sequence[str], request: MatrixRequest) -> tuple[Matrix, Path]:

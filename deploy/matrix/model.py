@@ -13,7 +13,7 @@ from core.console.units import elapsed
 from core.errors import ConfigError, SlipwayError
 from core.files import sha256_file
 from core.formats.bundle import Bundle
-from core.formats.program import DESCRIPTION, load_program
+from core.formats.program import load_program
 from core.strict_json import parse_json
 from deploy.matrix.plan import Cell
 from deploy.run.generate import speeds
@@ -242,22 +242,18 @@ def load_matrix(path: Path) -> Matrix:
         raise ConfigError(f"{path} is not a matrix.", str(error), "./inv matrix writes one") from error
 
 
-def inputs_of(cell: Cell, bundle: Bundle, folder: Path, settings: Settings) -> str:
+def inputs_of(cell: Cell, bundle: Bundle, path: Path, settings: Settings) -> str:
     """Digest of everything that decides the cell's result."""
-    if cell.program.text:
-        said = {"bundle": bundle_digest(bundle), "file": sha256_file(folder), "device": cell.device.name}
-        said["settings"] = settings.model_dump_json(exclude={*PATIENCE, "text"})
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
-    program = load_program(folder, verify=False)
-    device = cell.device.model_dump(mode="json", exclude={"title", "tags", "fixtures", "targets", "timeout"})
     facts = {
-        "bundle": bundle_digest(bundle), "program": program.sha256, "method": program.method, "device": device,
-        "inputs": [item.sha256 for item in program.inputs], "outputs": [item.sha256 for item in program.outputs],
-        "cases": [item.sha256 for case in program.cases for item in (*case.inputs, *case.outputs)],
-        "tolerances": [program.tolerance_of(index).model_dump() for index in range(len(program.outputs))],
-        "settings": settings.model_dump(mode="json", exclude=set(PATIENCE)), "description": DESCRIPTION,
-        "file": sha256_file(folder / program.file),
-    }  # fmt: skip
+        "bundle": bundle_digest(bundle),
+        "device": cell.device.model_dump(mode="json", exclude={"title", "tags", "fixtures", "targets", "timeout"}),
+        "settings": settings.model_dump(mode="json", exclude={*PATIENCE, "text"}),
+    }
+    if not cell.program.text:
+        program = load_program(path, verify=False)
+        facts["program"] = program.model_dump(mode="json", exclude={"seconds", "depends"})
+        path = path / program.file
+    facts["file"] = sha256_file(path)
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
@@ -272,11 +268,9 @@ def unfilled(cell: Cell, outcome: Outcome = "not run", error: Problem | None = N
 
 def filled(cell: Cell, bundle: Bundle, result: Result, inputs: str) -> CellResult:
     """A cell from the result of its run."""
-    found = result.runner.latency_ms
-    times = Times(
-        count=found.count, warmup=found.warmup, load=result.runner.load_ms, min=found.min, p50=found.p50,
-        p90=found.p90, p99=found.p99, mean=found.mean,
-    )  # fmt: skip
+    latency, before = result.runner.latency_ms, result.conditions.before
+    times = Times(load=result.runner.load_ms, **latency.model_dump(include=set(Times.model_fields)))
+    measured = Round(p50=times.p50, min=times.min, load=before.load1, hottest_c=before.hottest_c)
     digests = [tensor.sha256 for tensor in result.runner.outputs]
     outputs = tuple(
         Output(
@@ -298,7 +292,7 @@ def filled(cell: Cell, bundle: Bundle, result: Result, inputs: str) -> CellResul
         cell, "differs" if problem else "passed", problem, inputs=inputs, created=result.created,
         engine_version=result.bundle.engine_version, seconds=round(sum(result.seconds.values()), 3),
         attempts=result.attempts, latency=None if result.emulated else times,
-        rounds=() if result.emulated else (_round(result),),
+        rounds=() if result.emulated else (measured,),
         emulated_time=times if result.emulated else None, throttled=result.conditions.throttled,
         cpu=result.facts.cpu, board=result.facts.board, kernel=result.facts.kernel,
         governor=", ".join(result.conditions.after.governors),
@@ -307,11 +301,6 @@ def filled(cell: Cell, bundle: Bundle, result: Result, inputs: str) -> CellResul
         uploaded_bytes=result.upload.bytes, peak_rss_bytes=result.runner.peak_rss_bytes, outputs=outputs,
         pace=speeds(result.runner.generated) if result.runner.generated and not result.emulated else {},
     )  # fmt: skip
-
-
-def _round(result: Result) -> Round:
-    before, times = result.conditions.before, result.runner.latency_ms
-    return Round(p50=times.p50, min=times.min, load=before.load1, hottest_c=before.hottest_c)
 
 
 def joined(cell: CellResult, again: CellResult) -> CellResult:

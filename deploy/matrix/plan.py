@@ -22,7 +22,8 @@ from core.console.units import counted
 from core.errors import ConfigError, NotSupportedError, UsageError, did_you_mean, near, nearest, suggestion
 from core.formats.program import ENGINES
 from deploy.devices.inventory import HOST, Device
-from deploy.run.settings import LEAN, why_no_limits
+from deploy.run.settings import DEFAULT as DEFAULT_SETTINGS
+from deploy.run.settings import LEAN, Settings, why_no_limits
 from toolchains.targets import Target, get_target, host_target
 
 FIELDS = ("device", "cpu", "tag", "fixture", "target", "engine", "program", "model", "scheme")
@@ -211,20 +212,18 @@ class Cell:
         }  # fmt: skip
 
 
-EVERYTHING = Expression()
-
-
 @dataclass(frozen=True)
 class Selection:
     """The user's selection; an empty part leaves the choice to the expression, then to the defaults."""
 
-    only: Expression = EVERYTHING
+    only: str = ""
+    """An expression."""
     devices: tuple[str, ...] = ()
     engines: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     schemes: tuple[str, ...] = ()
-    limits: str = ""
-    """`Settings.cpu_features`: kernels that the runs do without; not every engine can."""
+    run: Settings = DEFAULT_SETTINGS
+    """Of every deploy; not every engine can do without kernels (`Settings.cpu_features`)."""
 
 
 @dataclass(frozen=True)
@@ -273,9 +272,10 @@ def plan(devices: Mapping[str, Device], catalogue: Sequence[Exportable], selecti
         UsageError: a name or word that matches nothing, or a selection without any cell.
         NotSupportedError: all selected cells are impossible; says why.
     """
-    candidates = list(_candidates(devices, catalogue, selection))
-    selection.only.check(_universe(devices, catalogue))
-    chosen = [cell for cell in candidates if selection.only.fits(cell.words)]
+    only = parse(selection.only)
+    candidates = list(_candidates(devices, catalogue, selection, only))
+    only.check(_universe(devices, catalogue))
+    chosen = [cell for cell in candidates if only.fits(cell.words)]
     found = Plan(tuple(cell for cell in chosen if not cell.why_not), tuple(cell for cell in chosen if cell.why_not))
     if found.cells:
         return found
@@ -287,16 +287,17 @@ def plan(devices: Mapping[str, Device], catalogue: Sequence[Exportable], selecti
         )
     raise UsageError(
         "No cell of the matrix is selected.",
-        f"{len(candidates)} were looked at, and {selection.only.text!r} fits none" if selection.only.text else "",
+        f"{len(candidates)} were looked at, and {only.text!r} fits none" if only.text else "",
         "./inv matrix --list --only 'linux-arm64 & mlp*'",
     )
 
 
-def _candidates(devices: Mapping[str, Device], catalogue: Sequence[Exportable], selection: Selection) -> Iterator[Cell]:
+def _candidates(
+    devices: Mapping[str, Device], catalogue: Sequence[Exportable], selection: Selection, only: Expression
+) -> Iterator[Cell]:
     models = tuple(dict.fromkeys(program.model for program in catalogue))
     schemes = tuple(dict.fromkeys(program.scheme for program in catalogue))
     names = [program.name for program in catalogue]
-    only = selection.only
     if selection.models:
         models = _pick("model", selection.models, models)
     elif not (only.speaks_of("model", models) or only.speaks_of("program", names)):
@@ -321,7 +322,7 @@ def _candidates(devices: Mapping[str, Device], catalogue: Sequence[Exportable], 
             at = device.model_copy(update={"target": target.name})
             for model in models:
                 for scheme in (usual[model],) if model in usual else schemes:
-                    for engine, why_engine in _engines(target, selection, model in languages):
+                    for engine, why_engine in _engines(target, selection, only, model in languages):
                         kind = ENGINES.get(engine, "pte")
                         found = known.get((model, scheme, kind), [])
                         why = why_engine or ("" if found else _no_scheme(model, scheme, kind, catalogue))
@@ -339,31 +340,33 @@ def _targets(device: Device) -> list[Target]:
     return [get_target(name) for name in names]
 
 
-def _engines(target: Target, selection: Selection, text: bool) -> list[tuple[str, str]]:
+def _engines(target: Target, selection: Selection, only: Expression, text: bool) -> list[tuple[str, str]]:
     """The engines to try on a target, each with the reason why it does not work there (empty: it does).
 
     Args:
         text: whether for a language model.
     """
-    requested = selection.engines or (("all",) if selection.only.speaks_of("engine", ENGINES) else (DEFAULT,))
+    requested = selection.engines or (("all",) if only.speaks_of("engine", ENGINES) else (DEFAULT,))
     names: dict[str, None] = {}
+    limits = selection.run.cpu_features
     for word in requested:
         if word == DEFAULT and text:
             names[LEAN] = None
         elif word == DEFAULT:
-            usual = [name for name in target.working_engines if not _no_limits(name, selection)]
+            usual = [name for name in target.working_engines if not why_no_limits(name, limits)]
             names |= dict.fromkeys(usual[:1] or target.working_engines[:1] or (DEFAULT,))
         else:
             names |= dict.fromkeys(ENGINES if word == "all" else _pick("engine", (word,), ENGINES))
     never = f"language models run on the engine {LEAN}"
     return [
-        (name, never if text and name != LEAN else _no_engine(target, name) or _no_limits(name, selection))
+        (
+            name,
+            never
+            if text and name != LEAN
+            else _no_engine(target, name) or why_no_limits(name, selection.run.cpu_features),
+        )
         for name in names
     ]
-
-
-def _no_limits(engine: str, selection: Selection) -> str:
-    return why_no_limits(engine, selection.limits)
 
 
 def _no_engine(target: Target, engine: str) -> str:

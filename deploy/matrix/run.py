@@ -46,7 +46,7 @@ _ENOUGH = 2
 """Consecutive cells that may fail with one of those before the device's remaining cells are given up."""
 
 
-class _Made(NamedTuple):
+class Made(NamedTuple):
     """What a cell runs."""
 
     bundle: Bundle
@@ -77,10 +77,11 @@ class Filling:
     jobs: int = 2
     """Devices at once."""
     results: dict[str, CellResult] = field(default_factory=dict)
+    made: dict[str, Made] = field(default_factory=dict)
+    """What can be run, by the cell's key."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _over: bool = False
     """Nothing new begins."""
-    _made: dict[str, _Made] = field(default_factory=dict)
 
     def go(self) -> None:
         """Fill it. If it ends early (by Ctrl-C too), every deploy is ended and waited for.
@@ -113,12 +114,12 @@ class Filling:
             except SlipwayError as error:
                 self._finish(unfilled(cell, "failed", Problem.of(error)))
                 continue
-            self._made[cell.key] = made
+            self.made[cell.key] = made
             kept = self.journal.find(cell.key, made.inputs) if self.resume else None
             if kept is not None and kept.outcome == "passed":
                 self._finish(kept.model_copy(update={"reused": True}))
 
-    def _cell(self, cell: Cell, bundle: Bundle | SlipwayError, path: Path | SlipwayError) -> _Made:
+    def _cell(self, cell: Cell, bundle: Bundle | SlipwayError, path: Path | SlipwayError) -> Made:
         if isinstance(bundle, SlipwayError):
             raise bundle
         if isinstance(path, SlipwayError):
@@ -126,7 +127,7 @@ class Filling:
         settings = self.settings(cell)
         if self.language and cell.program.text:
             settings = settings.model_copy(update={"text": self.language.prompt(path)})
-        return _Made(bundle, path, settings, inputs_of(cell, bundle, path, settings))
+        return Made(bundle, path, settings, inputs_of(cell, bundle, path, settings))
 
     def _lacks_rounds(self, cell: Cell) -> bool:
         found = self.results.get(cell.key)
@@ -171,7 +172,7 @@ class Filling:
 
     def _run(self, worker: Worker, cell: Cell, which: str = "") -> CellResult | None:
         """Deploy one cell; ``None`` when that was interrupted."""
-        bundle, path, settings, inputs = self._made[cell.key]
+        bundle, path, settings, inputs = self.made[cell.key]
         label = f"{cell.program.name} on {cell.engine}{which}"
         self.watcher.working(cell.device.name, label)
         for said in worker.run(cell.device, bundle, path, settings):

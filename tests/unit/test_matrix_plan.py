@@ -47,7 +47,7 @@ def keys(only: str = "", **parts: Any) -> list[str]:
 
 
 def select(only: str = "", **parts: Any) -> Plan:
-    return plan(DEVICES, CATALOGUE, Selection(parse(only), **parts))
+    return plan(DEVICES, CATALOGUE, Selection(only, **parts))
 
 
 def test_small_programs_with_the_default_engine_unless_more_is_asked_for() -> None:
@@ -60,7 +60,7 @@ def test_emulated_cpus_are_in_a_matrix_when_they_are_asked_for() -> None:
     devices = {**DEVICES, **{name: get_device(name) for name in ("cpu:cortex-a53", "cpu:arm1176", "wine")}}
 
     def those(only: str = "", *named: str) -> set[str]:
-        chosen = plan(devices, CATALOGUE, Selection(parse(only), devices=named, models=("mlp",)))
+        chosen = plan(devices, CATALOGUE, Selection(only, devices=named, models=("mlp",)))
         return {f"{cell.device.name} {cell.target}" for cell in chosen.cells}
 
     a53 = {"cpu:cortex-a53 linux-arm64", "cpu:cortex-a53 android-arm64"}
