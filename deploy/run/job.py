@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from core.console.units import counted
 from core.errors import ProgramError, UsageError
 from core.files import sha256_bytes, sha256_file
 from core.formats.bundle import Bundle
@@ -31,7 +32,6 @@ from core.formats.program import (
 )
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device
-from deploy.run import program_files
 from deploy.run.needs import ProgramNeeds
 from deploy.run.runner import MODEL, RunnerResult
 from deploy.run.settings import DEFAULT, LEAN, Settings
@@ -102,7 +102,7 @@ class Job(Sized):
     @property
     def data_name(self) -> str:
         """The name in the run's folder of the ``.ptd`` file of its weights; empty without one."""
-        name = MODEL + program_files.SUFFIX
+        name = MODEL + _WEIGHTS
         return name if name in self.data else ""
 
     def with_weights(self, needs: ProgramNeeds, named: Path | None) -> Job:
@@ -112,7 +112,7 @@ class Job(Sized):
             named: the ``.ptd`` file that the user gave; ``None``: the one beside the program, if there is one.
 
         Raises:
-            ProgramError: one is missing or lacks a weight. UsageError: a ``.ptd`` file for another format.
+            ProgramError: one is missing. UsageError: a ``.ptd`` file for another format.
         """
         if self.format != "pte":
             if named:
@@ -123,10 +123,12 @@ class Job(Sized):
                     [str(named)],
                 )
             return self.with_data(needs.program.data_files)
+        if named and not named.is_file():
+            raise ProgramError(f"There is no file of weights {named}.", "", "--data FILE.ptd", [str(named)])
         used = {self.method, *(name for name, _ in self.first), *(case.method for case in self.cases)}
         wanted = {name for method in needs.methods if method.name in used for name in method.external_weights}
-        file = program_files.find(self.model.source, sorted(wanted), named)
-        return replace(self, data={MODEL + program_files.SUFFIX: _blob(file)}) if file else self
+        file = named or _weights_beside(self.model.source, sorted(wanted))
+        return replace(self, data={MODEL + _WEIGHTS: _blob(file)}) if file else self
 
     def with_data(self, names: Sequence[str]) -> Job:
         """The job with the files that the program names as its weights.
@@ -152,6 +154,32 @@ class Job(Sized):
                 missing,
             )
         return replace(self, data={name: _blob(folder / name) for name in names})
+
+
+_WEIGHTS = ".ptd"
+
+
+def _weights_beside(program: Path, wanted: Sequence[str]) -> Path | None:
+    """The file with the weights of ``program``: of its name, or the only one beside it; its runner reads and checks it.
+
+    A program's delegates may need weights that nothing names before it is loaded: a file of the program's own name is
+    taken even if nothing is wanted.
+
+    Raises:
+        ProgramError: there is none, or several.
+    """
+    own = program.with_suffix(_WEIGHTS)
+    if own.is_file() or not wanted:
+        return own if own.is_file() else None
+    beside = sorted(program.parent.glob(f"*{_WEIGHTS}"))
+    if len(beside) == 1:
+        return beside[0]
+    raise ProgramError(
+        f"{program} has {counted(len(wanted), 'weight')} stored apart from it: {', '.join(wanted[:6])}.",
+        f"there is no {own.name} beside it" + (", but several others" if beside else ""),
+        "name the file that was exported with it: --data FILE.ptd",
+        list(wanted),
+    )
 
 
 def check_engine(path: Path, engine: str, program: Program | None = None) -> None:
