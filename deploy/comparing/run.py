@@ -273,22 +273,18 @@ def troubles(found: Compared) -> list[str]:
 
 def table(found: Compared) -> tuple[list[str], list[list[str]]]:
     """The columns that have figures, and a row for the float model and for each program."""
-    has = [name for name in ("metric", "top1", "top5") if getattr(found.reference, name) is not None]
+    floats = {"float": found.reference}
+    if fewer := next((one for one in found.rows if 0 < one.samples < found.samples), None):
+        floats[f"float, {fewer.samples} samples as on emulated devices"] = fewer.reference
+    has = [name for name in _NAMES if getattr(found.reference, name) is not None]
     columns = ["device", "engine", "program", *(_NAMES[name] for name in has)]
     columns += ["cosine", "PSNR", "size", "p50", "load", "memory", "front"]
-    rows = [_float("float", found.reference, has)]
-    if fewer := next((one for one in found.rows if 0 < one.samples < found.samples), None):
-        rows.append(_float(f"float, {fewer.samples} samples as on emulated devices", fewer.reference, has))
-    rows += [[one.device, one.engine, one.program, *figures(one.accuracy, has), *_costs(one)] for one in found.rows]
+    rows = [["this machine", "PyTorch", name, *_figures(exact, has), *[""] * 7] for name, exact in floats.items()]
+    rows += [[one.device, one.engine, one.program, *_figures(one.accuracy, has), *_costs(one)] for one in found.rows]
     return columns, rows
 
 
-def _float(name: str, reference: Accuracy, has: list[str]) -> list[str]:
-    return ["this machine", "PyTorch", name, *figures(reference, has), *[""] * 7]
-
-
-def figures(accuracy: Accuracy, has: list[str]) -> list[str]:
-    """The figures of ``has``, as text."""
+def _figures(accuracy: Accuracy, has: list[str]) -> list[str]:
     values = [(name, getattr(accuracy, name)) for name in has]
     return ["" if value is None else f"{value:.4g}" if name == "metric" else f"{value:.1%}" for name, value in values]
 
@@ -296,16 +292,14 @@ def figures(accuracy: Accuracy, has: list[str]) -> list[str]:
 def _costs(one: Row) -> list[str]:
     if one.problem and not one.samples:
         return [one.outcome, *[""] * 6]
-    slow = " throttled" if one.throttled else ""
+    cosine, psnr = one.accuracy.cosine, one.accuracy.psnr
     times = [duration(time) for time in (one.latency.p50, one.latency.load)] if one.latency else ["emulated"] * 2
-    mark = "DIFFERS" if one.outcome == "differs" else "*" if one.front else ""
-    close = [_cosine(one.accuracy.cosine), _decibels(one.accuracy.psnr)]
-    return [*close, size(one.program_bytes), times[0] + slow, times[1], size(one.peak_rss_bytes), mark]
-
-
-def _cosine(value: float | None) -> str:
-    return "" if value is None else f"{value:.6f}"
-
-
-def _decibels(value: float | None) -> str:
-    return "" if value is None else "identical" if value == math.inf else f"{value:.1f} dB"
+    return [
+        "" if cosine is None else f"{cosine:.6f}",
+        "" if psnr is None else "identical" if psnr == math.inf else f"{psnr:.1f} dB",
+        size(one.program_bytes),
+        times[0] + " throttled" * bool(one.throttled),
+        times[1],
+        size(one.peak_rss_bytes),
+        "DIFFERS" if one.outcome == "differs" else "*" if one.front else "",
+    ]
