@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -63,7 +63,6 @@ def check(
     upload_bytes: int,
     program_bytes: int,
     output_bytes: int = 0,
-    versions: Mapping[str, str] | None = None,
 ) -> list[Finding]:
     """Every finding about running ``method`` of the program with ``bundle`` on the device.
 
@@ -71,7 +70,6 @@ def check(
         upload_bytes: payload that the device lacks.
         program_bytes: size of the program.
         output_bytes: size of the outputs' files; 0 if nobody knows.
-        versions: the versions that the program was exported with, by package, if known.
     """
     described = needs.method(method)
     planned = described.planned_bytes if described else 0
@@ -88,7 +86,6 @@ def check(
             "memory", size(memory), size(available) if available else "", available >= memory if available else None,
             f"end other programs on the device, or {_smaller(needs)}",
         ),
-        *_versions(bundle, versions or {}),
         *_program(bundle, needs, method),
     ]  # fmt: skip
 
@@ -161,22 +158,6 @@ def _smaller(needs: ProgramNeeds) -> str:
     if any(method.name in ("get_max_context_len", "get_max_seq_len") for method in needs.methods):
         return "the model exported with a shorter context: --options context=256"
     return "a smaller model"
-
-
-def _versions(bundle: Bundle, exported: Mapping[str, str]) -> list[Finding]:
-    """The engine against the version that the program was exported with.
-
-    An engine reads programs of older exporters, but may not read those of a newer one. If the program could be read
-    here, it can; so this finding is never worse than unknown.
-    """
-    offers = bundle.manifest.offers
-    wrote = exported.get(offers.engine, "")
-    if not wrote:
-        return []
-    newer = not at_least(offers.engine_version, wrote)
-    fix = f"./inv build --target {bundle.manifest.target} --engine {offers.engine}, or export the program again"
-    name = f"{offers.engine} {offers.engine_version}"
-    return [_finding("engine version", f"≥ {wrote} (the exporter's)", name, None if newer else True, fix)]
 
 
 def _program(bundle: Bundle, needs: ProgramNeeds, method: str) -> list[Finding]:

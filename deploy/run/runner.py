@@ -63,7 +63,6 @@ class Latency(_Answer):
     p90: Milliseconds
     p99: Milliseconds
     mean: Milliseconds
-    all: tuple[Milliseconds, ...] = ()
 
 
 class Instructions(_Answer):
@@ -73,26 +72,16 @@ class Instructions(_Answer):
 
 
 class Tensor(_Answer):
-    """An input or output: NumPy's dtype name, shape, SHA-256 of its raw bytes, and its file's name."""
+    """An input or output: NumPy's dtype name, shape, and SHA-256 of its raw bytes."""
 
     dtype: str
     shape: tuple[Count, ...] = Field(max_length=RANK)
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    file: str = ""
-
-
-class Node(_Answer):
-    """An operator of a graph that its runtime divides between providers."""
-
-    name: str
-    operator: str
-    provider: str
 
 
 class Placement(_Answer):
-    """The providers on which the nodes ran."""
+    """The providers on which the nodes of a graph ran."""
 
-    nodes: tuple[Node, ...] = ()
     coverage: dict[str, Count] = {}
     """Nodes by provider."""
     hints: tuple[str, ...] = ()
@@ -122,12 +111,10 @@ class Fallback(_Answer):
 class WeightsCache(_Answer):
     """The file of packed weights that the runner was given."""
 
-    path: str
     state: str
     """``used``: all was in it; ``made`` or ``extended``: it was written; ``none``: there is none now."""
     why: str = ""
     """Why it was made, or is not there."""
-    bytes: Count = 0
     found: Count = 0
     """Blocks that were found in it."""
     packing_load_ms: Milliseconds = 0.0
@@ -135,14 +122,8 @@ class WeightsCache(_Answer):
 
 
 class Weights(_Answer):
-    """Packed weights in memory: bytes, blocks, and how often and with how many bytes one was used again."""
+    """Packed weights."""
 
-    bytes: Count
-    blocks: Count
-    shared: Count
-    shared_bytes: Count
-    packed: Count = 0
-    """Blocks that this run packed."""
     cache: WeightsCache | None = None
 
 
@@ -154,10 +135,6 @@ class ProfileRow(_Answer):
     provider: str = ""
     count: Count
     total_ms: Milliseconds
-    p10_ms: Milliseconds | None = None
-    p50_ms: Milliseconds | None = None
-    p90_ms: Milliseconds | None = None
-    """Of single calls; ``None`` from a runner that does not report them."""
 
 
 class Generated(_Answer):
@@ -179,7 +156,6 @@ class FileDigest(_Answer):
     """SHA-256 of a file that ran, as the runner read it."""
 
     path: str
-    size: Count
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
 
 

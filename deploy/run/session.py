@@ -290,7 +290,6 @@ class Session:
             upload_bytes=sum(blob.size for blob in missing),
             program_bytes=self.job.model.size + sum(blob.size for blob in self.job.data.values()),
             output_bytes=self.job.output_bytes,
-            versions=self.job.program.versions if self.job.program else {},
         )  # fmt: skip
         step.show(found)
         error = preflight.failure(found, self.device, self.bundle)

@@ -82,7 +82,7 @@ def test_result() -> None:
     result = parse_result(json.dumps({**ANSWER, "kernels": [kernel], "weights": weights}).encode())
     assert [item.model_dump() for item in result.kernels] == [kernel]
     assert result.weights is not None
-    assert result.weights.model_dump() == {**weights, "packed": 0, "cache": None}
+    assert result.weights.model_dump() == {**weights, "cache": None}
     assert parse_result(json.dumps(ANSWER).encode()).weights is None
 
 
