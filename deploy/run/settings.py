@@ -73,13 +73,6 @@ def cpu_features(text: str) -> str:
     return ",".join(found)
 
 
-def limit_flags(features: str) -> list[str]:
-    """The runner's flags for checked features."""
-    names = [name for name in features.split(",") if name]
-    others = ",".join(name for name in names if name != KLEIDIAI)
-    return [*["--kleidiai=off"] * (KLEIDIAI in names), *[f"--cpu_features={others}"] * bool(others)]
-
-
 def why_no_limits(engine: str, features: str) -> str:
     """Why ``engine`` cannot do without kernels; empty if it can, or need not."""
     return f"the engine {engine} cannot leave CPU features unused" if features and engine != LEAN else ""
@@ -201,9 +194,10 @@ class Settings(BaseModel):
         Raises:
             UsageError: a word with a senseless value.
         """
+        warmup = number("warmup", words.get("warmup"), 0, -1)
         return cls(
             num_executions=number("num-executions", words.get("num_executions"), 1, 0) or None,
-            warmup=_or_none(number("warmup", words.get("warmup"), 0, -1)),
+            warmup=None if warmup < 0 else warmup,
             threads=number("cpu-threads", words.get("cpu_threads"), 0, most=THREADS),
             timeout=number("timeout", words.get("timeout"), 1, 0, whole=False, typed=False),
             wait=number("wait", words.get("wait"), 0, 300, whole=False, typed=False),
@@ -216,31 +210,27 @@ class Settings(BaseModel):
 
     def on(self, device: Device, usual: tuple[int, int] = EXECUTIONS) -> Settings:
         """The same with numbers of executions: those given, else ``usual`` ones, or an emulated device's."""
-        executions, warmup = EMULATED if device.emulated else usual
-        return self.model_copy(
-            update={
-                "num_executions": executions if self.num_executions is None else self.num_executions,
-                "warmup": warmup if self.warmup is None else self.warmup,
-            }
-        )
+        executions, warmup = self._given(EMULATED if device.emulated else usual)
+        return self.model_copy(update={"num_executions": executions, "warmup": warmup})
 
-    @property
-    def limits(self) -> list[str]:
-        """The runner's flags for the kernels that the run does without."""
-        return limit_flags(self.cpu_features)
-
-    @property
-    def executions(self) -> tuple[int, int]:
-        """Timed ones and those before them."""
-        executions, warmup = EXECUTIONS
+    def _given(self, usual: tuple[int, int]) -> tuple[int, int]:
+        executions, warmup = usual
         return (
             executions if self.num_executions is None else self.num_executions,
             warmup if self.warmup is None else self.warmup,
         )
 
+    @property
+    def limits(self) -> list[str]:
+        """The runner's flags for the kernels that the run does without."""
+        names = [name for name in self.cpu_features.split(",") if name]
+        others = ",".join(name for name in names if name != KLEIDIAI)
+        return [*["--kleidiai=off"] * (KLEIDIAI in names), *[f"--cpu_features={others}"] * bool(others)]
+
+    @property
+    def executions(self) -> tuple[int, int]:
+        """Timed ones and those before them."""
+        return self._given(EXECUTIONS)
+
 
 DEFAULT = Settings()
-
-
-def _or_none(value: int) -> int | None:
-    return None if value < 0 else value
