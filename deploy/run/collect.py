@@ -169,7 +169,7 @@ def compared(cases: Sequence[Sized], run: Run, fetch: Fetch) -> tuple[tuple[Comp
             answer, _ = run_case(case, run, fetch, Path(folder))
             found = compare_all(answer, Path(folder), case)
         if case.method:
-            ran.append(MethodRan.of(case.method, answer))
+            ran.append(MethodRan(name=case.method, load_ms=answer.load_ms, latency_ms=answer.latency_ms.mean))
         rows += [one.model_copy(update={"name": f"{one.name} ({case.name})"}) for one in found]
     return tuple(rows), tuple(ran)
 

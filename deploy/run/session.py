@@ -69,6 +69,7 @@ class Session:
         self.conditions = Conditions()
         self.sent: dict[str, bytes] = {}
         """The files that came with the run's end."""
+        self.key = result_key(device.name, job.name, bundle.manifest.engine)
         self.digest = bundle_digest(bundle)
         self.home = f"bundles/{self.digest}"
         self.program = f"programs/{job.digest}"
@@ -102,7 +103,7 @@ class Session:
             outputs, files = self._outputs(
                 answer, settings, store.run_folder, lambda once, case: self._run(store, once, case)
             )
-        return self._written(attempts, self._result(facts, found, upload, verified, answer, outputs, files))
+        return self._written(attempts, facts, found, upload, verified, answer, outputs, files)
 
     def _outputs(
         self,
@@ -117,8 +118,7 @@ class Session:
             there: the run's folder on the device.
             again: runs another case; conditions and times stay those of the run itself.
         """
-        key = result_key(self.device.name, self.job.name, self.bundle.manifest.engine)
-        with locked(f"result-{key}"), new_folder(results_dir() / key) as folder:
+        with locked(f"result-{self.key}"), new_folder(results_dir() / self.key) as folder:
             with self.steps.step("fetch", "fetching the outputs"):
                 more = [*[runner.ETDUMP] * settings.etdump, *[runner.VALUES] * settings.values]
                 files = self.fetch(there, answer, folder, more)
@@ -131,19 +131,11 @@ class Session:
             lambda said, to: self.fetch(there, said, to),
         )
         self.conditions = before
-        return outputs + others, tuple(f"{key}/{name}" for name in files)
+        return outputs + others, tuple(f"{self.key}/{name}" for name in files)
 
     def fetch(self, there: str, answer: runner.RunnerResult, folder: Path, more: Sequence[str] = ()) -> list[str]:
         """`collect.fetch` of this session."""
         return collect.fetch(self.transport, there, answer, self.sent, folder, self.deadline, more)
-
-    def _written(self, attempts: int, result: Result) -> Result:
-        told = {
-            "attempts": attempts,
-            **collect.seen(self.job, results_dir() / result.key, result.outputs),
-        }
-        result = result.model_copy(update=told)
-        return result.model_copy(update={"path": write(result)})
 
     def arrive(self, store: Store, settings: Settings) -> tuple[DeviceFacts, list[Finding], Survey, Voucher]:
         """Probe, lock and check the device: everything before the upload."""
@@ -235,14 +227,13 @@ class Session:
         short = facts.free is not None and facts.free < need
         if short:
             limit = max(0, store.survey([], self.deadline).usage - (need - (facts.free or 0)))
-            gc.collect(
-                self.transport, store, self.deadline,
-                max_bytes=limit, max_days=self.device.store_days, in_use=self._in_use(),
-            )  # fmt: skip
+            self._collect(store, limit)
         return self._probe() if short or stale else facts  # what was removed is free space now
 
-    def _in_use(self) -> set[str]:
-        return {self.digest, self.job.digest, *(blob.sha256 for blob in self._blobs())}
+    def _collect(self, store: Store, max_bytes: float) -> None:
+        in_use = {self.digest, self.job.digest, *(blob.sha256 for blob in self._blobs())}
+        days = self.device.store_days
+        gc.collect(self.transport, store, self.deadline, max_bytes=max_bytes, max_days=days, in_use=in_use)
 
     def _settle(self, store: Store, survey: Survey, grown: bool) -> None:
         """After a good run: make the bundle the current one, and shrink a store that grew above its limits."""
@@ -251,10 +242,7 @@ class Session:
             store.lock.check()
             store.flip(key, self.digest, self.deadline)
         if grown:
-            gc.collect(
-                self.transport, store, self.deadline,
-                max_bytes=self.device.store_gib * (1 << 30), max_days=self.device.store_days, in_use=self._in_use(),
-            )  # fmt: skip
+            self._collect(store, self.device.store_gib * (1 << 30))
 
     def _files(self) -> dict[str, dict[str, Blob]]:
         """Folder on the device to the files it must hold."""
@@ -421,8 +409,9 @@ class Session:
             voucher.by_runner(self.job.files[name])
         return upload, answer
 
-    def _result(
+    def _written(
         self,
+        attempts: int,
         facts: DeviceFacts,
         found: Sequence[Finding],
         upload: Upload,
@@ -431,9 +420,10 @@ class Session:
         outputs: tuple[Comparison, ...],
         files: tuple[str, ...],
     ) -> Result:
-        manifest, program = self.bundle.manifest, self.job.program
-        return Result(
+        manifest, job, program = self.bundle.manifest, self.job, self.job.program
+        result = Result(
             created=now(),
+            attempts=attempts,
             device=self.device.name,
             title=self.device.title,
             transport=self.device.transport,
@@ -441,23 +431,13 @@ class Session:
             latency_note=EMULATED if self.device.emulated else "",
             facts=facts,
             bundle=BundleUsed(
-                target=manifest.target,
-                engine=manifest.engine,
-                engine_version=manifest.offers.engine_version,
-                toolchain=manifest.toolchain,
-                digest=self.digest,
+                target=manifest.target, engine=manifest.engine, engine_version=manifest.offers.engine_version,
+                toolchain=manifest.toolchain, digest=self.digest,
             ),
             program=ProgramUsed(
-                name=self.job.name,
-                file=self.job.model.source.name,
-                size=self.job.model.size,
-                sha256=self.job.model.sha256,
-                model=program.model if program else "",
-                scheme=program.scheme if program else "",
-                method=self.job.method,
-                reference_engine=self.job.reference_engine,
-                state=program.state if program else (),
-                execution=self.job.execution,
+                name=job.name, file=job.model.source.name, size=job.model.size, sha256=job.model.sha256,
+                model=program.model if program else "", scheme=program.scheme if program else "", method=job.method,
+                reference_engine=job.reference_engine, state=program.state if program else (), execution=job.execution,
             ),
             preflight=tuple(found),
             upload=upload,
@@ -469,4 +449,6 @@ class Session:
             verdict=overall(outputs),
             seconds=dict(self.steps.seconds),
             files=files,
-        )
+            **collect.seen(job, results_dir() / self.key, outputs),
+        )  # fmt: skip
+        return result.model_copy(update={"path": write(result)})

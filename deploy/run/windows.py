@@ -60,7 +60,7 @@ class WindowsSession(Session):
             )
         evidence = (Vouched(how="digest now", since=now(), files=len(each)) for each in (self.job.files, self.parts))
         verified = Verified(program=next(evidence), bundle=next(evidence))
-        return self._written(attempts, self._result(facts, found, upload, verified, answer, outputs, kept))
+        return self._written(attempts, facts, found, upload, verified, answer, outputs, kept)
 
     def _files_there(self, runner_name: str) -> dict[str, Blob]:
         """The files of the folder, by their names in it."""
