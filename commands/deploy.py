@@ -65,9 +65,9 @@ def run(request: Deploy) -> None:
                 (path,) = exported(requests)
         else:
             path = program
-        own = partial(_computed, settings) if program and kind == "onnx" else None
+        own = {"compute": partial(_computed, settings)} if program and kind == "onnx" else {}
         with part("run"):
-            found = deploy(device, bundle, path, settings, compute=own, listeners=listeners)
+            found = deploy(device, bundle, path, settings, listeners=listeners, **own)
         if prompt:
             with part("compare"):
                 found = judged(found, path, prompt, greedy=request.temperature == 0)

@@ -20,7 +20,7 @@ from core import console
 from core.console.units import duration
 from core.errors import SlipwayError, UsageError
 from core.files import sha256_file, write_atomic
-from core.formats.program import Program, Sample, Samples, load_program
+from core.formats.program import Program, Sample, Samples
 from deploy.comparing import model as metrics
 from deploy.comparing.model import Accuracy, Compared, Row, marked, suggested
 from deploy.devices.inventory import Device
@@ -30,10 +30,9 @@ from deploy.matrix.plan import Cell
 from deploy.matrix.run import Made
 from deploy.run import collect
 from deploy.run.events import Steps
-from deploy.run.job import Sized, load_job
-from deploy.run.needs import describe
+from deploy.run.job import Sized
 from deploy.run.npy import BFLOAT16, load
-from deploy.run.pipeline import connected
+from deploy.run.pipeline import connected, prepared
 from deploy.run.preflight import size
 from deploy.run.result import now
 from deploy.run.session import Session
@@ -204,14 +203,13 @@ def _outputs(device: Device, made: Made, samples: Sequence[Sample], done: Callab
         SlipwayError: of the class that names the failure; see ``docs/deploy.md``.
     """
     bundle, path, settings = made.bundle, made.path, made.settings.model_copy(update=ONCE)
-    program = load_program(path)
     steps = Steps([])
     found: list[list[Any]] = []
     with tempfile.TemporaryDirectory() as folder:
-        cases = tuple(_case(program, sample, Path(folder)) for sample in samples)
-        job = replace(load_job(path, program, settings), cases=cases)
-        needs = describe(bundle, job.model.source, job.model.sha256)
-        job = job.with_data(needs.program.data_files)
+        job, needs = prepared(bundle, path, settings)
+        assert job.program is not None  # noqa: S101 - an export's
+        program = job.program
+        job = replace(job, cases=tuple(_case(program, sample, Path(folder)) for sample in samples))
         seconds = (settings.timeout or device.timeout) * max(1, len(samples) / _PATIENCE)
         connected(
             device,

@@ -194,18 +194,11 @@ def check_engine(path: Path, engine: str, program: Program | None = None) -> Non
         return
     right = next(name for name, format_ in ENGINES.items() if format_ == kind)
     raise UsageError(
-        f"The engine {engine} reads .{reads} files, and {path} is an .{kind}."
-        if kind == "onnx"
-        else f"The engine {engine} reads .{reads} files, and {path} is a .{kind}.",
+        f"The engine {engine} reads .{reads} files, and {path} is {'an' if kind == 'onnx' else 'a'} .{kind}.",
         "the program's format decides which engine can run it",
         f"leave out --engine, or --engine {right}",
         [engine],
     )
-
-
-def check_bundle(job: Job, bundle: Bundle) -> None:
-    """`check_engine` for an existing bundle."""
-    check_engine(job.model.source, bundle.manifest.engine, job.program)
 
 
 def require_files(files: Sequence[Path]) -> None:
@@ -233,11 +226,10 @@ def require_program(path: Path) -> None:
         )
 
 
-def load_job(path: Path, program: Program | None = None, settings: Settings = DEFAULT) -> Job:
+def load_job(path: Path, settings: Settings = DEFAULT) -> Job:
     """The job for ``path``: an export's folder, or any ``.pte``, ``.onnx`` or ``.ort`` file.
 
     Args:
-        program: the folder's description, if it has been read already.
         settings: inputs instead of the reference's own (then there is no reference but ``expected``), and the method.
 
     Raises:
@@ -247,8 +239,8 @@ def load_job(path: Path, program: Program | None = None, settings: Settings = DE
     if settings.text:
         inputs = (settings.text.tokens,)
     require_files((*inputs, *expected))
-    if path.is_dir() or program is not None:
-        program = _with_method(program or load_program(path), method)
+    if path.is_dir():
+        program = _with_method(load_program(path), method)
         own = not inputs and not shapes
         outputs, execution = _outputs(program, settings) if own and not expected else (program.outputs, 0)
         return Job(
@@ -269,7 +261,7 @@ def load_job(path: Path, program: Program | None = None, settings: Settings = DE
         )
     require_program(path)
     if path.name == DESCRIPTION:
-        return load_job(path.parent, None, settings)
+        return load_job(path.parent, settings)
     return Job(
         # The usual name of a file says nothing; its folder's does, and keeps two models' results apart.
         name=path.resolve().parent.name if path.stem == "model" else path.stem,

@@ -15,6 +15,7 @@ from commands import compare as command
 from commands.requests import Compare
 from core import environment
 from core.errors import ConfigError, ProgramError, UsageError
+from core.files import sha256_bytes
 from core.formats.program import Classes, Program, Quantization, Sample, TensorFile, Tolerance
 from deploy.comparing import model as metrics
 from deploy.comparing.model import Accuracy, Compared, Row, marked, suggested
@@ -279,17 +280,18 @@ def test_a_result_names_the_classes_of_the_picture(tmp_path: Path) -> None:
         return TensorFile(file=f"{name}.npy", dtype="float32", shape=array.shape, sha256="0" * 64)
 
     program = Program(
-        name="net-qs8", model="net", scheme="qs8", file="model.pte", size=7, sha256="0" * 64,
+        name="net-qs8", model="net", scheme="qs8", file="model.pte", size=7, sha256=sha256_bytes(b"program"),
         inputs=(file("input0", IMAGE),), outputs=(file("output0", scores),), reference_engine="executorch",
         tolerance=Tolerance(atol=1, rtol=0, why=""), delegates=0, delegated=(), undelegated=(),
         quantization=Quantization(scheme="qs8"), export_key="", versions={}, seconds=0,
         classes=Classes(file="classes.json", picture="a.png, a cat", scores=file("float0", scores)),
     )  # fmt: skip
+    (tmp_path / "program.json").write_text(program.model_dump_json())
     got = tmp_path / "results"
     got.mkdir()
     np.save(got / "output0.npy", scores + np.array([[0, 0, 0.5, 0, 0, 0, 0]], np.float32))
     outputs = [compare("output0", got / "output0.npy", tmp_path / "output0.npy", program.tolerance)]
-    found = collect.seen(load_job(tmp_path, program), got, outputs)
+    found = collect.seen(load_job(tmp_path), got, outputs)
     assert found["picture"] == "a.png, a cat"
     assert [one.name for one in found["classes"]] == ["class 1", "class 5", "class 2", "class 3", "class 6"]
     first = found["classes"][0]
@@ -298,7 +300,7 @@ def test_a_result_names_the_classes_of_the_picture(tmp_path: Path) -> None:
     other = tmp_path / "other" / "a.npy"
     other.parent.mkdir()
     np.save(other, IMAGE)
-    assert collect.seen(load_job(tmp_path, program, Settings(inputs=(other,))), got, outputs) == {}
+    assert collect.seen(load_job(tmp_path, Settings(inputs=(other,))), got, outputs) == {}
     (tmp_path / "classes.json").write_text('["class 0"]')
     with pytest.raises(ProgramError, match="does not name the outputs"):
-        collect.seen(load_job(tmp_path, program), got, outputs)
+        collect.seen(load_job(tmp_path), got, outputs)
