@@ -12,17 +12,11 @@ import math
 import re
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
 from core.console.units import duration, size
-from core.errors import ConfigError, UsageError
-from core.files import write_atomic
-from core.strict_json import parse_json
-from deploy.matrix.model import LARGE, CellResult, Change, Matrix, Output, Round
-from deploy.run.result import now
+from core.errors import UsageError
+from deploy.matrix.model import CellResult, Change, Output, Round
 
 DEFAULT = 0.10
 """By which fraction a figure may become worse by default."""
@@ -34,38 +28,6 @@ CHANCE = 0.01
 """Probability of a difference by chance below which it is taken for real."""
 HOTTER_C = 15.0
 """Degrees by which a device may be warmer than for the baseline."""
-
-
-class Baseline(BaseModel):
-    """Cells that passed, to compare later ones with."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
-
-    schema_version: Literal[1] = 1
-    kind: Literal["baseline"] = "baseline"
-    created: str
-    cells: tuple[CellResult, ...]
-
-
-def save(path: Path, matrix: Matrix) -> None:
-    """Write the matrix's cells as a baseline."""
-    kept = tuple(cell.model_copy(update={"reused": False}) for cell in matrix.cells if cell.outcome == "passed")
-    write_atomic(path, Baseline(created=now(), cells=kept).model_dump_json(indent=1) + "\n")
-
-
-def load(path: Path) -> Baseline:
-    """Read a baseline.
-
-    Raises:
-        ConfigError: it is not a baseline.
-    """
-    try:
-        return Baseline.model_validate(parse_json(path.read_bytes(), limit=LARGE))
-    except FileNotFoundError as error:
-        hint = f"./inv matrix --save-baseline {path}"
-        raise ConfigError(f"There is no baseline {path}.", "none was saved there", hint) from error
-    except (OSError, ValueError, ValidationError) as error:
-        raise ConfigError(f"{path} is not a baseline.", str(error), f"./inv matrix --save-baseline {path}") from error
 
 
 def fraction(text: str) -> float:
@@ -80,13 +42,13 @@ def fraction(text: str) -> float:
     return float(found[1]) / 100
 
 
-def compare(baseline: Baseline, cells: Sequence[CellResult], threshold: float) -> tuple[Change, ...]:
-    """Every figure of the cells that passed against the baseline's cell of the same name.
+def compare(earlier: Sequence[CellResult], cells: Sequence[CellResult], threshold: float) -> tuple[Change, ...]:
+    """Every figure of the cells that passed against the earlier cell of the same name.
 
     Args:
         threshold: the fraction by which a figure may grow.
     """
-    before = {cell.key: cell for cell in baseline.cells}
+    before = {cell.key: cell for cell in earlier if cell.outcome == "passed"}
     changes: list[Change] = []
     for cell in cells:
         if cell.outcome != "passed":

@@ -99,7 +99,7 @@ def run(
     threshold = matrix_baseline.fraction(request.fail_on_regression) if request.fail_on_regression else None
     if threshold is not None and not request.baseline:
         raise UsageError("--fail-on-regression goes with --baseline.", "", "--baseline FILE")
-    earlier = matrix_baseline.load(Path(request.baseline)) if request.baseline else None
+    earlier = load_matrix(Path(request.baseline)) if request.baseline else None
     chosen = planned(request, catalogue)
     with _alone(folder):
         begun, created = time.monotonic(), now()
@@ -122,7 +122,7 @@ def run(
                 changes: tuple[Change, ...] = ()
                 if earlier is not None:
                     limit = matrix_baseline.DEFAULT if threshold is None else threshold
-                    changes = matrix_baseline.compare(earlier, cells, limit)
+                    changes = matrix_baseline.compare(earlier.cells, cells, limit)
                 found = Matrix(
                     name=request.name, only=request.only, created=created, finished=now(), interrupted=interrupted,
                     command=request.command, commit=commit(), host=host(),
@@ -229,7 +229,7 @@ def check(found: Matrix, folder: Path, save_baseline: str = "") -> None:
             list(dict.fromkeys(change.key for change in found.uncertain)),
         )
     if save_baseline:
-        matrix_baseline.save(Path(save_baseline), found)
+        write_atomic(Path(save_baseline), found.model_dump_json(indent=1) + "\n")
         console.note(f"Baseline: {console.shown(save_baseline)}")
 
 

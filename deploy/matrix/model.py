@@ -231,7 +231,7 @@ class Matrix(_Model):
 
 
 def load_matrix(path: Path) -> Matrix:
-    """Read a ``matrix.json``.
+    """Read a ``matrix.json``; a baseline is one, too.
 
     Raises:
         ConfigError: it is not a matrix.
@@ -239,7 +239,9 @@ def load_matrix(path: Path) -> Matrix:
     try:
         return Matrix.model_validate(parse_json(path.read_bytes(), limit=LARGE))
     except (OSError, ValueError, ValidationError) as error:
-        raise ConfigError(f"{path} is not a matrix.", str(error), "./inv matrix writes one") from error
+        what = f"There is no {path}." if isinstance(error, FileNotFoundError) else f"{path} is not a matrix."
+        hint = "./inv matrix writes one to dist/matrix, and with --save-baseline to a file of another name"
+        raise ConfigError(what, str(error), hint) from error
 
 
 def inputs_of(cell: Cell, bundle: Bundle, path: Path, settings: Settings) -> str:
