@@ -63,7 +63,7 @@ def run(request: Compare) -> None:
             asked, programs, lambda target, engine: build(target, engine, request.toolchain), export.each
         )
         found = compare(
-            model, samples, plan.cells, filled.cells, made,
+            model, samples, filled.cells, made,
             many=bool(request.most), metric=metric, metric_name=request.metric,
             impossible=[f"{why} ({named(keys)})" for why, keys in plan.reasons().items()],
         )  # fmt: skip

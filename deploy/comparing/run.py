@@ -23,10 +23,8 @@ from core.files import sha256_file, write_atomic
 from core.formats.program import Program, Sample, Samples
 from deploy.comparing import model as metrics
 from deploy.comparing.model import Accuracy, Compared, Row, marked, suggested
-from deploy.devices.inventory import Device
 from deploy.devices.probe import device_root
 from deploy.matrix.model import CellResult, Problem
-from deploy.matrix.plan import Cell
 from deploy.matrix.run import Made
 from deploy.run import collect
 from deploy.run.events import Steps
@@ -82,8 +80,7 @@ def _rows(outputs: Sequence[Any], sample: Sample) -> list[Any]:
 def compare(
     model: str,
     samples: Samples,
-    cells: Sequence[Cell],
-    results: Sequence[CellResult],
+    cells: Sequence[CellResult],
     made: Mapping[str, Made],
     *,
     many: bool,
@@ -94,13 +91,12 @@ def compare(
     """Give the samples to every program that ran, and compare what it gives.
 
     Args:
-        cells: as in ``results``, which has what each one's deploy found.
-        made: what each cell ran, by its key.
+        cells: the matrix's.
+        made: what each of them ran, by its key.
         many: give emulated devices all samples, not only the first `EMULATED`.
         metric: the user's own measure.
         impossible: what was asked for, too, and why it cannot be.
     """
-    known: Mapping[str, CellResult] = {one.key: one for one in results}
     labelled = samples.labelled
     floats = [[widened(file) for file in one.wanted] for one in samples.each]
     references: dict[int, Accuracy] = {}
@@ -113,21 +109,20 @@ def compare(
     reference = floating(len(floats))
     rows: list[Row] = []
     for cell in cells:
-        result = known[cell.key]
-        own = samples.each if many or not cell.device.emulated else samples.each[:EMULATED]
-        if result.outcome not in ("passed", "differs"):
-            rows.append(Row(**dict(result)))
+        own = samples.each if many or not cell.emulated else samples.each[:EMULATED]
+        if cell.outcome not in ("passed", "differs"):
+            rows.append(Row(**dict(cell)))
             continue
-        label = f"{len(own)} samples on {cell.device.name}: {cell.program.name}, {cell.engine}"
+        label = f"{len(own)} samples on {cell.device}: {cell.program}, {cell.engine}"
         with console.step(label, announce=False) as step:
             step.count(0, len(own))
             try:
-                outputs = _outputs(cell.device, made[cell.key], own, step.one)
+                outputs = _outputs(made[cell.key], own, step.one)
                 exact = accuracy(outputs, own, labelled, metric)
                 measured = {"samples": len(own), "accuracy": exact, "reference": floating(len(own))}
             except SlipwayError as error:
                 measured = {"outcome": "failed", "problem": Problem.of(error)}
-            rows.append(Row(**{**dict(result), **measured}))
+            rows.append(Row(**{**dict(cell), **measured}))
     by: Literal["metric", "top1", "psnr"] = "metric" if metric else "top1" if reference.top1 is not None else "psnr"
     found = marked(rows, by)
     return Compared(
@@ -193,7 +188,7 @@ class _Sampling(Session):
                 done()
 
 
-def _outputs(device: Device, made: Made, samples: Sequence[Sample], done: Callable[[], None]) -> list[list[Any]]:
+def _outputs(made: Made, samples: Sequence[Sample], done: Callable[[], None]) -> list[list[Any]]:
     """The outputs of a program for each sample, in order.
 
     Args:
@@ -202,11 +197,11 @@ def _outputs(device: Device, made: Made, samples: Sequence[Sample], done: Callab
     Raises:
         SlipwayError: of the class that names the failure; see ``docs/deploy.md``.
     """
-    bundle, path, settings = made.bundle, made.path, made.settings.model_copy(update=ONCE)
+    device, bundle, settings = made.device, made.bundle, made.settings.model_copy(update=ONCE)
     steps = Steps([])
     found: list[list[Any]] = []
     with tempfile.TemporaryDirectory() as folder:
-        job, needs = prepared(bundle, path, settings)
+        job, needs = prepared(bundle, made.path, settings)
         assert job.program is not None  # noqa: S101 - an export's
         program = job.program
         job = replace(job, cases=tuple(_case(program, sample, Path(folder)) for sample in samples))

@@ -17,6 +17,7 @@ from core.console.units import counted
 from core.errors import SlipwayError
 from core.formats.bundle import Bundle
 from core.processes.sweep import Journal
+from deploy.devices.inventory import Device
 from deploy.matrix.devices import CLEANUP, Worker
 from deploy.matrix.model import AWAY, CellResult, Problem, filled, inputs_of, joined, unfilled
 from deploy.matrix.plan import Cell, Exportable, Plan
@@ -49,6 +50,7 @@ _ENOUGH = 2
 class Made(NamedTuple):
     """What a cell runs."""
 
+    device: Device
     bundle: Bundle
     path: Path
     settings: Settings
@@ -127,7 +129,7 @@ class Filling:
         settings = self.settings(cell)
         if self.language and cell.program.text:
             settings = settings.model_copy(update={"text": self.language.prompt(path)})
-        return Made(bundle, path, settings, inputs_of(cell, bundle, path, settings))
+        return Made(cell.device, bundle, path, settings, inputs_of(cell, bundle, path, settings))
 
     def _lacks_rounds(self, cell: Cell) -> bool:
         found = self.results.get(cell.key)
@@ -172,16 +174,16 @@ class Filling:
 
     def _run(self, worker: Worker, cell: Cell, which: str = "") -> CellResult | None:
         """Deploy one cell; ``None`` when that was interrupted."""
-        bundle, path, settings, inputs = self.made[cell.key]
+        device, bundle, path, settings, inputs = self.made[cell.key]
         label = f"{cell.program.name} on {cell.engine}{which}"
-        self.watcher.working(cell.device.name, label)
-        for said in worker.run(cell.device, bundle, path, settings):
+        self.watcher.working(device.name, label)
+        for said in worker.run(device, bundle, path, settings):
             if isinstance(said, Result):
                 found = self.language.judged(said, path) if self.language and cell.program.text else said
                 return filled(cell, bundle, found, inputs)
             if isinstance(said, Problem):
                 return unfilled(cell, "failed", said, inputs=inputs)
-            self.watcher.working(cell.device.name, f"{label}: {said}")
+            self.watcher.working(device.name, f"{label}: {said}")
         return None
 
     def _finish(self, cell: CellResult) -> None:
