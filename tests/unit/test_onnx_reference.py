@@ -12,7 +12,7 @@ import pytest
 from core.environment import ensure_onnx
 from core.errors import ExportError, MissingOperatorError, ProgramError, UsageError
 from core.formats.program import Tolerance
-from deploy.run.job import Computed, check_engine, load_job
+from deploy.run.job import check_engine, load_job
 from deploy.run.needs import Method, ProgramFacts, ProgramNeeds, lacking
 from deploy.run.preflight import check, failure
 from deploy.run.settings import engine_flags
@@ -179,12 +179,6 @@ def test_the_run_folder_keeps_the_suffix_and_takes_weights_and_references_along(
     (tmp_path / "some.weights").write_bytes(b"12345")
     job = load_job(model).with_data(["some.weights"])
     assert {name: blob.size for name, blob in job.files.items()} == {"model.onnx": 5, "some.weights": 5}
-    np.save(tmp_path / "y.npy", np.ones(3))
-    tolerance = Tolerance(atol=1, rtol=0, why="")
-    job = load_job(model).with_reference(Computed((tmp_path / "y.npy",), (tolerance,), "onnxruntime 1"))
-    assert (job.references, job.tolerances, job.reference_engine) == (
-        (tmp_path / "y.npy",), (tolerance,), "onnxruntime 1",
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["gone.weights", "sub/w.bin", "../w.bin", "/etc/passwd", "model.onnx", ""])
