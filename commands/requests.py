@@ -158,7 +158,7 @@ class Export(Reported):
     samples: str = option(SAMPLES, group="What to export")
     partitioners: str = option(
         "comma-separated, in priority order; 'none': no delegate (default: xnnpack). Several lists with ';' between "
-        "them make a program each, side by side: 'xnnpack;none;vulkan,xnnpack'",
+        "them make a program each, side by side: 'xnnpack;none'",
         group="How to divide it",
     )
     options: str = option(

@@ -262,7 +262,7 @@ def export(
 
     Args:
         model: a name of the zoo, or ``path/to/file.py:function`` (docs/models.md).
-        partitioners: names of ``partitioners.toml`` in priority order; ``("none",)``: no delegate. Default: xnnpack.
+        partitioners: `models.request.partitioners.check` knows, in priority order; ``("none",)``: no delegate. Default: xnnpack.
         options: `models.request.options.Options`, or a mapping of its fields.
         force: export even when nothing has changed.
         out: the folder for the program's own folder; ``dist/programs`` when not given.

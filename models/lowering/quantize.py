@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from models.lowering import causes, graphs, progress, shortcuts
 from models.lowering.graphs import is_dequantize, module_path, weight_argument
 from models.request.options import Options
 from models.request.partitioners import kind_of
-from models.users.users_code import call
+from models.users.users_code import made
 from models.zoo.schemes import Scheme
 
 DEFAULTS = Options()
@@ -164,29 +163,12 @@ def _xnnpack_quantizer(chosen: Callable[[Any], bool], *, dynamic: bool = False) 
     return Quantizer().set_global(config).set_filter_function(lambda node: not _whole(node) and chosen(node))
 
 
-def _made_by_user(name: str) -> Any:
-    """What the user's function returns, or an object of his class.
-
-    Raises:
-        ExportError: it fails, or that is not a quantizer.
-    """
-    from torchao.quantization.pt2e.quantizer import Quantizer
-
-    file, _, function = name.rpartition(":")
-    quantizer = call(Path(file).expanduser().resolve(), function)
-    if not isinstance(quantizer, Quantizer):
-        raise ExportError(
-            f"{name} gave {type(quantizer).__name__}, not a quantizer.",
-            "a quantizer is an object of a class derived from torchao.quantization.pt2e.quantizer.Quantizer",
-            "return XNNPACKQuantizer().set_global(get_symmetric_quantization_config()) to see it work",
-        )
-    return quantizer
-
-
 def _static(model: Prepared, options: Options) -> Quantized:
     """int8 activations with scales from calibration, int8 weights per channel."""
     if options.quantizer:
-        quantizer = _made_by_user(options.quantizer)
+        from torchao.quantization.pt2e.quantizer import Quantizer
+
+        quantizer = made(options.quantizer, Quantizer, "quantizer")
     else:
         quantizer = _xnnpack_quantizer(lambda node: kind_of(options.layers, module_path(node)) != "float")
     samples = model.calibration or (model.inputs,)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import json
 import os
@@ -12,13 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from core.errors import ConfigError, ExportError, SlipwayError, did_you_mean, near
+from core.errors import ConfigError, SlipwayError
 from core.files import sha256_bytes, sha256_file
 from core.paths import ROOT, programs_dir
 from models.request import options
 from models.request.options import Options, parse
 from models.request.partitioners import check, scheme_with, sources, suffix, why_not
 from models.users import packages
+from models.users.users_code import function_in, is_function
 from models.users.watching import changed, version
 from models.zoo import ZooModel, get_model, load_zoo, trained
 from models.zoo.schemes import CODE, HERE, ONNX_SCHEMES, Scheme, get_scheme, scheme_of
@@ -62,62 +62,6 @@ class Request:
     def file(self) -> str:
         """The program's name in the folder."""
         return f"model.{self.format}"
-
-
-def _defines(tree: ast.Module, name: str) -> bool:
-    """Whether the module's top level binds ``name`` (a ``*`` import or a block may: then yes)."""
-    for node in tree.body:
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            bound = {node.name}
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            bound = {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
-        else:
-            bound = {leaf.id for leaf in ast.walk(node) if isinstance(leaf, ast.Name)}
-        if name in bound or "*" in bound:
-            return True
-    return False
-
-
-def _lacking(path: Path) -> str:
-    """Why ``path`` may not be there: a misspelt name, or another folder."""
-    folder = path.parent
-    if not folder.is_dir():
-        return f"there is no folder {folder}"
-    found = near(path.name, sorted(file.name for file in folder.glob("*.py")))
-    return did_you_mean(found) or f"{folder.resolve()} has no file of this name"
-
-
-def _user_file(model: str) -> tuple[Path, str]:
-    """File and function of ``path/to/file.py:function``."""
-    text, _, function = model.rpartition(":")
-    if model.endswith(".py"):
-        text, function = model, ""
-    path = Path(text).expanduser()
-    if not path.is_file():
-        raise ConfigError(f"There is no file {path}.", _lacking(path), "--model path/to/file.py:make_model", [text])
-    try:
-        tree = ast.parse(path.read_bytes(), filename=str(path))
-    except (SyntaxError, ValueError) as error:
-        line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        raise ExportError(f"{path} is not Python{line}.", str(error), f"python3 -m py_compile {path}") from error
-    functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
-    if not function or not _defines(tree, function):
-        has = f"it has {', '.join(functions)}" if functions else "it has no function"
-        better = functions[0] if functions else "make_model"
-        hint = f"--model {path}:{better}"
-        if not functions and (classes := [node.name for node in tree.body if isinstance(node, ast.ClassDef)]):
-            has = f"it has only classes: {', '.join(classes)}"
-            hint = (
-                f"add def make_model(): return {classes[-1]}().eval(), (torch.randn(SHAPE),), "
-                f"with the shape of its input, then {hint}"
-            )
-        what = (
-            f"{path} has no function {function!r}."
-            if function
-            else f"{model} does not say which function makes the model."
-        )
-        raise ConfigError(what, has, hint, [function])
-    return path.resolve(), function
 
 
 def check_format(format: str, scheme: str, partitioners: Sequence[str], options: Options) -> None:  # noqa: A002
@@ -176,7 +120,7 @@ def resolve(
     check_format(format, scheme, partitioners, chosen)
     zoo: ZooModel | None = None
     if ":" in model or model.endswith(".py"):
-        source, function = _user_file(model)
+        source, function = function_in(model)
         label = re.sub(r"[^A-Za-z0-9_.]+", "_", f"{source.stem}") + "-" + function
     else:
         zoo = get_model(model)
@@ -202,7 +146,7 @@ def resolve(
             [chosen.weights],
         )
     if chosen.quantizer:
-        _user_file(chosen.quantizer)
+        function_in(chosen.quantizer, "--options quantizer=")
     offered = check(partitioners, chosen) if format == "pte" else ()
     if why := why_not(offered, chosen, kind.dynamic):
         raise ConfigError(
@@ -257,8 +201,8 @@ def _samples(samples: str) -> str:
 
 
 def _samples_digest(samples: str) -> str:
-    if options.is_function(samples):
-        return sha256_file(_user_file(samples)[0])
+    if is_function(samples):
+        return sha256_file(function_in(samples)[0])
     return sha256_bytes("".join(f"{sha256_file(file)} {file}\n" for file in options.files(samples)).encode())
 
 
@@ -272,7 +216,6 @@ def _code(format: str) -> dict[str, str]:  # noqa: A002
     """Digests of the code and tables that export."""
     folders = (*CODE, "onnx") if format == "onnx" else CODE
     own = [file for folder in folders for file in sorted((HERE / folder).glob("*.py"))]
-    own.append(HERE / "request" / "partitioners.toml")
     found = {path.relative_to(HERE).as_posix(): sha256_file(path) for path in own}
     return {**found, "core/formats/program.py": sha256_file(ROOT / "core" / "formats" / "program.py")}
 
@@ -288,7 +231,7 @@ def key(request: Request) -> str:
         "scheme": repr(request.scheme),
         "partitioners": [request.partitioners, sources(request.partitioners)],
         "options": request.options.to_json(),
-        "quantizer": sha256_file(_user_file(request.options.quantizer)[0]) if request.options.quantizer else "",
+        "quantizer": sha256_file(function_in(request.options.quantizer)[0]) if request.options.quantizer else "",
         "packages": [request.packages, packages.pins(request.packages)],
         "weights": own.digest if own else "",
         "samples": _samples_digest(samples) if samples else "",

@@ -11,6 +11,7 @@ from typing import Any
 
 from core.cli.request import words
 from core.errors import ConfigError, UsageError, nearest, suggestion
+from models.users.users_code import function_in, is_function
 
 PRECISIONS = ("fp32", "static_quant", "dynamic_quant")
 """Names of upstream's ``ConfigPrecisionType``, in lower case."""
@@ -144,23 +145,6 @@ FORMS = (
 )
 
 
-def is_function(text: str) -> bool:
-    """Whether ``text`` names a function of a file."""
-    return ".py:" in text
-
-
-def file_of(text: str) -> Path:
-    """The file.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    path = Path(text.rpartition(":")[0]).expanduser()
-    if not path.is_file():
-        raise ConfigError(f"There is no file {path}.", f"named by {text}", "path/to/file.py:function", [text])
-    return path.resolve()
-
-
 def check(data: str) -> None:
     """Whether samples can be read from ``data``: a cheap look before the exporter is installed and loaded.
 
@@ -168,7 +152,7 @@ def check(data: str) -> None:
         UsageError: it is neither a file nor a folder of samples. ConfigError: there is no such file of a function.
     """
     if is_function(data):
-        file_of(data)
+        function_in(data, "--samples ")
     elif data and not is_npz(path := Path(data).expanduser()) and not path.is_dir():
         raise absent(data)
 

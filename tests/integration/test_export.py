@@ -203,7 +203,7 @@ def test_several_partitioners_take_turns(exported: Exporter, fresh: Exporter, tm
 
 
 def test_a_backend_that_this_machine_cannot_run_is_no_lie(fresh: Exporter) -> None:
-    _, program = fresh("mlp", partitioners=("vulkan", "xnnpack"))
+    _, program = fresh("mlp", partitioners=(f"{FIXTURES / 'partitioning.py'}:vulkan", "xnnpack"))
     assert "VulkanBackend" in program.backends
     assert program.reference_engine.startswith("torch ")
     assert any("lacks VulkanBackend" in warning for warning in program.warnings)

@@ -18,6 +18,8 @@ from models.request.partitioners import kind_of, scheme_with
 from models.zoo import combinations
 from models.zoo.schemes import get_scheme, load_type_names, scheme_of, type_of
 
+OWN = f"{ROOT}/tests/fixtures/models/partitioning.py:relu_only"
+
 
 def test_no_torch_is_needed_to_know_what_is_there() -> None:
     heavy = ("torch", "executorch", "torchao", "numpy", "pydantic", "rich")
@@ -50,13 +52,13 @@ def test_a_wrong_name_is_answered_with_the_right_ones(model: str, scheme: str, w
 
 def test_partitioners_are_checked() -> None:
     assert partitioners.check((), Options()) == ("xnnpack",)
-    assert partitioners.check(("vulkan", "xnnpack"), Options(config_precisions=("fp32",)))
+    assert partitioners.check((OWN, "xnnpack"), Options(config_precisions=("fp32",)))
     assert partitioners.check(("none",), Options()) == ("none",)
     for wrong in (("xnpack",), ("none", "xnnpack"), ("xnnpack", "xnnpack")):
         with pytest.raises(ConfigError):
             partitioners.check(wrong, Options())
     with pytest.raises(ConfigError, match="takes the option per_op_mode") as caught:
-        partitioners.check(("vulkan",), Options(per_op_mode=True))
+        partitioners.check((OWN,), Options(per_op_mode=True))
     assert "xnnpack" in caught.value.cause
 
 
@@ -99,19 +101,23 @@ def test_dynamic_layers_need_a_backend(partitioners: tuple[str, ...], options: d
     assert "dynamic quantization needs a backend that computes it" in caught.value.cause
     assert ",".join(partitioners) in caught.value.cause
     resolve("mlp", "qs8", partitioners=partitioners, options=options)
-    resolve("mlp", "qd8_qb4w", partitioners=("vulkan",))
+    resolve("mlp", "qd8_qb4w", partitioners=(OWN,))
 
 
 def test_several_lists_of_partitioners_make_a_program_each() -> None:
-    several = Export(model="mlp", scheme="fp32", partitioners="xnnpack; none;vulkan, xnnpack;;none")
-    assert [one.name for one in requested(several, "pte")] == ["mlp-fp32", "mlp-fp32-none", "mlp-fp32-vulkan_xnnpack"]
+    several = Export(model="mlp", scheme="fp32", partitioners=f"xnnpack; none;{OWN}, xnnpack;;none")
+    assert [one.name for one in requested(several, "pte")] == [
+        "mlp-fp32",
+        "mlp-fp32-none",
+        "mlp-fp32-partitioning.py_relu_only_xnnpack",
+    ]
     (usual,) = requested(Export(model="mlp", scheme="fp32", partitioners=""), "pte")
     assert usual.name == "mlp-fp32"
     with pytest.raises(ConfigError, match="There is no partitioner 'nnone'"):
         requested(Export(model="mlp", scheme="fp32", partitioners="xnnpack;nnone"), "pte")
     with pytest.raises(UsageError, match="A deploy runs one program") as caught:
-        Deploy(model="mlp", partitioners="none;vulkan, xnnpack")
-    assert caught.value.hint == "./inv matrix --variants 'none vulkan,xnnpack'"
+        Deploy(model="mlp", partitioners="none;xnnpack")
+    assert caught.value.hint == "./inv matrix --variants 'none xnnpack'"
 
 
 def test_an_export_by_either_name_is_the_same_and_an_unknown_one_is_told() -> None:

@@ -21,9 +21,8 @@ from core.errors import ConfigError, ExportError, HostError
 from core.paths import ROOT
 from models import zoo
 from models.request import key, resolve
-from models.samples import reading
 from models.users import packages
-from models.users.users_code import Side, import_file, users_code
+from models.users.users_code import Side, import_file, opened, users_code
 from models.users.watching import watching
 
 Write = Callable[..., Path]
@@ -157,11 +156,11 @@ def test_the_files_of_his_packages_are_what_an_export_depends_on(write: Write) -
 def test_a_function_of_samples_is_loaded_in_the_same_way(write: Write) -> None:
     lazily = "def samples():\n    from core.own import X\n    return [X]"
     repo = write(data=f"import models\nassert models.his\n{lazily}", models__init="his = 1", core__own="X = 5")
-    file, function = reading.function_of(f"{repo / 'data.py'}:samples")
-    with reading.users_code(file, "Calling samples() of"):
+    named = f"{repo / 'data.py'}:samples"
+    with opened(named) as function:
         assert function() == [5]
     (repo / "core/own.py").unlink()
-    with pytest.raises(ExportError, match="line 4 failed"), reading.users_code(file, "Calling"):
+    with pytest.raises(ExportError, match="line 4 failed"), opened(named) as function:
         sys.modules.pop("core.own")
         function()
 
