@@ -10,7 +10,7 @@ import gc
 import os
 import shutil
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -262,7 +262,7 @@ def export(
 
     Args:
         model: a name of the zoo, or ``path/to/file.py:function`` (docs/models.md).
-        partitioners: `models.request.partitioners.check` knows, in priority order; ``("none",)``: no delegate. Default: xnnpack.
+        partitioners: ``xnnpack``, the default, or the user's, in priority order; ``("none",)``: no delegate.
         options: `models.request.options.Options`, or a mapping of its fields.
         force: export even when nothing has changed.
         out: the folder for the program's own folder; ``dist/programs`` when not given.
@@ -315,19 +315,12 @@ def attempt(requests: Sequence[Request], force: bool) -> dict[str, SlipwayError]
     with contextlib.ExitStack() as stack:
         hosts: dict[str, Host] = {}  # by the programs' format: a runtime reads one
         for request in requests:
-            with _collected(request.name, failures, aloud=len(requests) > 1):
+            try:
                 if request.format not in hosts:
                     hosts[request.format] = stack.enter_context(Host(log_path("host"), request.format))
                 export_request(request, force, hosts[request.format])
+            except SlipwayError as error:  # noqa: PERF203  # one failure does not stop the others
+                failures[request.name] = error
+                if len(requests) > 1:
+                    note(failed(request.name, error))
     return failures
-
-
-@contextlib.contextmanager
-def _collected(name: str, failures: dict[str, SlipwayError], aloud: bool) -> Iterator[None]:
-    """Keep a foreseen failure under ``name``, and go on."""
-    try:
-        yield
-    except SlipwayError as error:
-        failures[name] = error
-        if aloud:
-            note(failed(name, error))

@@ -179,43 +179,17 @@ def load(request: Request) -> Prepared:
         return replace(_prepared(parts), side=side, found=_depends(request, side))
 
 
-def _evaluate(module: Any) -> None:
-    """Put the model in eval mode, also an exported graph that refuses that: after training, its dropout is random.
-
-    Raises:
-        ExportError: a graph stays as it was trained.
-    """
-    with contextlib.suppress(NotImplementedError):
-        module.eval()  # what it returns is not always the module
-        return
-    if _trains(module):
-        from torchao.quantization.pt2e import move_exported_model_to_eval
-
-        move_exported_model_to_eval(module)
-        if left := _trains(module):
-            raise ExportError(
-                f"The graph computes as in training: {left}.",
-                "move_exported_model_to_eval does not change it",
-                "call move_exported_model_to_eval before convert_pt2e, or export the model in eval mode",
-            )
-
-
-def _trains(graph: Any) -> str:
-    """The first operator of a graph that computes as in training; empty if there is none."""
-    where = {"aten::dropout": 2, "aten::dropout_": 2, "aten::batch_norm": 5}
-    for node in graph.graph.nodes:
-        place = where.get(getattr(getattr(node.target, "_schema", None), "name", ""))
-        if place is not None and len(node.args) > place and node.args[place] is True:
-            return str(node.name)
-    return ""
-
-
 def _prepared(parts: Mapping[str, Parts]) -> Prepared:
     *before, last = [
         Prepared(module, inputs, shapes, calibration, method=name)
         for name, (module, inputs, shapes, calibration) in parts.items()
     ]
-    _evaluate(last.module)
+    try:
+        last.module.eval()
+    except NotImplementedError:  # an exported graph refuses it: after training, its dropout would stay random
+        from torchao.quantization.pt2e import move_exported_model_to_eval
+
+        move_exported_model_to_eval(last.module)
     return replace(last, before=tuple(before))
 
 

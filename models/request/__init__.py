@@ -16,7 +16,7 @@ from core.files import sha256_bytes, sha256_file
 from core.paths import ROOT, programs_dir
 from models.request import options
 from models.request.options import Options, parse
-from models.request.partitioners import check, scheme_with, sources, suffix, why_not
+from models.request.partitioners import check, scheme_with, suffix, why_not
 from models.users import packages
 from models.users.users_code import function_in, is_function
 from models.users.watching import changed, version
@@ -83,8 +83,8 @@ def check_format(format: str, scheme: str, partitioners: Sequence[str], options:
             f"./inv export --format onnx --scheme {ONNX_SCHEMES[0]}",
             [scheme],
         )
-    quantizing = ("group", "layers", "quantizer", "strict")
-    given = [*partitioners, *options.partitioner_arguments(), *(name for name in quantizing if getattr(options, name))]
+    only = ("per_op_mode", "group", "layers", "quantizer", "strict")
+    given = [*partitioners, *(name for name in only if getattr(options, name))]
     if given:
         raise ConfigError(
             f"An .onnx has no {', '.join(given)}.",
@@ -148,7 +148,7 @@ def resolve(
     if chosen.quantizer:
         function_in(chosen.quantizer, "--options quantizer=")
     offered = check(partitioners, chosen) if format == "pte" else ()
-    if why := why_not(offered, chosen, kind.dynamic):
+    if why := why_not(offered, kind.dynamic):
         raise ConfigError(
             f"Scheme {scheme} does not work with these partitioners.",
             why,
@@ -201,8 +201,6 @@ def _samples(samples: str) -> str:
 
 
 def _samples_digest(samples: str) -> str:
-    if is_function(samples):
-        return sha256_file(function_in(samples)[0])
     return sha256_bytes("".join(f"{sha256_file(file)} {file}\n" for file in options.files(samples)).encode())
 
 
@@ -222,19 +220,19 @@ def _code(format: str) -> dict[str, str]:  # noqa: A002
 
 def key(request: Request) -> str:
     """Digest of everything that the export depends on and that can be known before it is made."""
-    samples = request.options.samples
+    samples, quantizer = request.options.samples, request.options.quantizer
     own = trained.load_trained().get(request.model) if request.options.weights == TRAINED else None
+    functions = [function_in(one)[0] for one in (*request.partitioners, samples, quantizer) if is_function(one)]
     parts = {
         "model": request.model if request.zoo else [str(request.source), request.function],
         "maker": request.zoo.maker if request.zoo else "",
-        "source": sha256_file(request.source),
+        "sources": [sha256_file(file) for file in (request.source, *functions)],
         "scheme": repr(request.scheme),
-        "partitioners": [request.partitioners, sources(request.partitioners)],
+        "partitioners": request.partitioners,
         "options": request.options.to_json(),
-        "quantizer": sha256_file(function_in(request.options.quantizer)[0]) if request.options.quantizer else "",
         "packages": [request.packages, packages.pins(request.packages)],
         "weights": own.digest if own else "",
-        "samples": _samples_digest(samples) if samples else "",
+        "samples": _samples_digest(samples) if samples and not is_function(samples) else "",
         "versions": versions(request.format),
         "code": _code(request.format),
     }
@@ -269,19 +267,6 @@ def current(request: Request) -> bool:
     return not stale(request)
 
 
-def state(model: str, scheme: str, format: str = "pte") -> tuple[str, Path, int]:  # noqa: A002
-    """``current``, ``outdated`` or ``not exported``; the folder; the program's size in bytes."""
-    request = resolve(model, scheme, format=format)
-    file = request.folder / request.file
-    if not file.is_file():
-        return "not exported", request.folder, 0
-    try:
-        word = "current" if current(request) else "outdated"
-    except SlipwayError:
-        word = "outdated"
-    return word, request.folder, file.stat().st_size
-
-
 @dataclass(frozen=True)
 class Row:
     """A line of ``./inv models``."""
@@ -299,10 +284,20 @@ class Row:
 
 def listing() -> list[Row]:
     """The zoo with the state of its exports, one row for each model, format and scheme."""
-    rows = []
-    for model in load_zoo().values():
-        for format in ("pte", "onnx"):  # noqa: A001
-            for scheme in model.schemes_of(format):
-                word, folder, size = state(model.name, scheme, format)
-                rows.append(Row(model.name, model.title, format, scheme, word, str(folder), size))
-    return rows
+    return [
+        _row(model, format, scheme)
+        for model in load_zoo().values()
+        for format in PACKAGES  # noqa: A001  # the command line's word
+        for scheme in model.schemes_of(format)
+    ]
+
+
+def _row(model: ZooModel, format: str, scheme: str) -> Row:  # noqa: A002
+    request = resolve(model.name, scheme, format=format)
+    file = request.folder / request.file
+    size = file.stat().st_size if file.is_file() else 0
+    try:
+        word = ("current" if current(request) else "outdated") if size else "not exported"
+    except SlipwayError:
+        word = "outdated"
+    return Row(model.name, model.title, format, scheme, word, str(request.folder), size)

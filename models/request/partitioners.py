@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import Any
 
 from core.errors import ConfigError, suggestion
-from core.files import sha256_bytes, sha256_file
+from core.files import sha256_bytes
 from models.request.options import Options, pairs
 from models.users.users_code import function_in, is_function, made
 from models.zoo.schemes import Scheme
@@ -19,11 +19,6 @@ from models.zoo.trained import TRAINED
 DEFAULT = ("xnnpack",)
 NONE = "none"
 """Given alone: no delegate at all, portable kernels only."""
-
-
-def sources(names: Sequence[str]) -> list[str]:
-    """What the user's own partitioners are, by digest of their code."""
-    return [sha256_file(function_in(name)[0]) for name in names if is_function(name)]
 
 
 def check(names: Sequence[str], options: Options) -> tuple[str, ...]:
@@ -50,48 +45,43 @@ def check(names: Sequence[str], options: Options) -> tuple[str, ...]:
             "",
             f"--partitioners {','.join(dict.fromkeys(chosen))}",
         )
-    for option in () if DEFAULT[0] in chosen else options.partitioner_arguments():
+    if options.per_op_mode and DEFAULT[0] not in chosen:
         raise ConfigError(
-            f"No partitioner of {', '.join(chosen)} takes the option {option}.",
+            f"No partitioner of {', '.join(chosen)} takes the option per_op_mode.",
             f"{DEFAULT[0]} does",
             f"--partitioners {DEFAULT[0]}",
-            [option],
+            ["per_op_mode"],
         )
     return chosen
 
 
-def why_not(names: Sequence[str], options: Options, dynamic: bool) -> str:
+def why_not(names: Sequence[str], dynamic: bool) -> str:
     """Why these partitioners make no program of a scheme; empty if they do.
 
     Args:
         dynamic: the scheme finds scales at run time.
     """
-    limited = options.config_precisions and "dynamic_quant" not in options.config_precisions
-    left = (NONE, "xnnpack") if limited else (NONE,)
-    if not dynamic or not all(name in left for name in names):
+    if not dynamic or tuple(names) != (NONE,):
         return ""
-    precisions = f" and config_precisions={','.join(options.config_precisions)}" if limited else ""
     return (
         "dynamic quantization needs a backend that computes it, as XNNPACK does: ExecuTorch's portable kernels do not, "
-        f"and with partitioners={','.join(names)}{precisions} the layers are left to them"
+        f"and with partitioners={NONE} the layers are left to them"
     )
 
 
 def make(names: Sequence[str], options: Options) -> list[Any]:
-    """Instances in priority order; XNNPACK's with those of ``options`` that it takes.
+    """Instances in priority order.
 
     Raises:
         ExportError: the user's function fails, or returns something else than a partitioner.
     """
-    from executorch.backends.xnnpack.partition.config.xnnpack_config import ConfigPrecisionType
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir.backend.partitioner import Partitioner
 
-    given = options.partitioner_arguments()
-    if precisions := given.get("config_precisions"):
-        given["config_precisions"] = [ConfigPrecisionType[word.upper()] for word in precisions]
     return [
-        XnnpackPartitioner(**given) if name in DEFAULT else made(name, Partitioner, "partitioner")
+        XnnpackPartitioner(per_op_mode=options.per_op_mode)
+        if name in DEFAULT
+        else made(name, Partitioner, "partitioner")
         for name in names
         if name != NONE
     ]

@@ -106,8 +106,6 @@ _PROJECT = (".git", "pyproject.toml", "setup.py")
 """The topmost folder of a project has one of them."""
 _OURS = frozenset(["executorch", "numpy", "torch", "torchao"])
 """Never installed again: the exporter's own are used, whatever the file says."""
-_NO_WHEEL = re.compile(r"satisfies the requirement (\S+)(?: \(from (?!versions)([^)]+)\))? \(from versions: none\)")
-"""What pip says of a package without any wheel, or of one that is not there: the requirement, and what needs it."""
 _PACKAGES_OF = {"cv2": "opencv-python-headless", "PIL": "Pillow", "sklearn": "scikit-learn", "skimage": "scikit-image"}
 """Modules whose packages have other names."""
 
@@ -217,39 +215,15 @@ def _resolve(lines: Sequence[str]) -> str:
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         if done.returncode:
-            _refuse_sources(done.stderr)
             said = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("WARNING")]
             raise HostError(
                 f"No versions of {', '.join(lines)} were found that fit the exporter.",
                 "\n".join(said[-6:]),
-                f"other versions: the exporter has torch {present.get('torch')} and numpy {present.get('numpy')}",
+                f"other versions: the exporter has torch {present.get('torch')} and numpy {present.get('numpy')}; "
+                "packages without wheels are not built here: PIP_FIND_LINKS=FOLDER names a folder with yours",
             )
         found = json.loads(report.read_text("utf-8"))["install"]
     return "".join(_pin(one) for one in found) or "# everything is in the exporter's environment\n"
-
-
-def _refuse_sources(said: str) -> None:
-    """Raise `HostError` if pip found nothing because a package has no wheel; other versions would not help then.
-
-    Args:
-        said: what pip said.
-    """
-    missing = _NO_WHEEL.search(said)
-    if missing is None:
-        return
-    requirement, by = missing[1], missing[2]
-    name = _NAME.match(requirement)
-    words = ["pip", "index", "versions", name.group() if name else requirement, "--no-binary=:all:"]
-    asked = subprocess.run([sys.executable, "-I", "-m", *words], capture_output=True, text=True, check=False)
-    if asked.returncode:
-        return
-    raise HostError(
-        f"There is no wheel for {requirement}{f', which {by} needs' if by else ''}.",
-        "the index has its sources only, and Slipway builds no package: that would run its code",
-        f"another package in its place; or, if you trust it, pip wheel --no-deps {requirement} -w FOLDER, then "
-        "PIP_FIND_LINKS=FOLDER and the same command again",
-        [requirement],
-    )
 
 
 def _pin(found: dict[str, Any]) -> str:

@@ -78,7 +78,7 @@ def test_the_key_depends_on_each_choice(file: Path) -> None:
         resolve("mlp", "fp32"),
         resolve("linear", "qs8"),
         resolve("mlp", "qs8", options={"per_op_mode": True}),
-        resolve("mlp", "qs8", options=Options(config_precisions=("fp32",))),
+        resolve("mlp", "qs8", options=Options(layers=("0:float",))),
         resolve("mlp", "qs8", partitioners=(OWN, "xnnpack")),
         resolve("mlp", "qs8", partitioners=("xnnpack", OWN)),
         resolve(f"{file}:make_model", "qs8"),

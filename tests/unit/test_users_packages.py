@@ -221,18 +221,14 @@ def _pip(
     monkeypatch: pytest.MonkeyPatch,
     found: list[dict[str, Any]],
     code: int = 0,
-    said: str = "ERROR: ResolutionImpossible",
-    sources: bool = False,
 ) -> list[list[str]]:
-    """Answer like pip's dry run, and whether the index has sources; the commands are returned."""
+    """Answer like pip's dry run; the commands are returned."""
     called = []
 
     def run(argv: list[Any], **_: Any) -> Any:
         called.append([str(word) for word in argv])
-        if "index" in argv:
-            return SimpleNamespace(returncode=0 if sources else 1)
         Path(argv[argv.index("--report") + 1]).write_text(json.dumps({"install": found}))
-        return SimpleNamespace(returncode=code, stderr=f"WARNING: x\n{said}\n")
+        return SimpleNamespace(returncode=code, stderr="WARNING: x\nERROR: ResolutionImpossible\n")
 
     monkeypatch.setattr(subprocess, "run", run)
     return called
@@ -272,29 +268,6 @@ def test_what_pip_cannot_resolve_is_an_error(model: Path, monkeypatch: pytest.Mo
     _pip(monkeypatch, [_found("timm", "1.0", "")])
     with pytest.raises(HostError, match="no SHA-256"):
         packages.add(["timm"], model)
-
-
-@pytest.mark.parametrize(
-    ("wanted", "needed", "by"), [("docopt", "docopt", ""), ("num2words", "docopt>=0.6.2", ", which num2words needs")]
-)
-def test_what_has_only_sources_is_named(
-    wanted: str, needed: str, by: str, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Other versions would not help; of a package that is not there at all nothing is claimed."""
-    needs = f" (from {wanted})" if by else ""
-    said = (
-        f"ERROR: Could not find a version that satisfies the requirement {needed}{needs} (from versions: none)\n"
-        f"ERROR: No matching distribution found for {needed}"
-    )
-    called = _pip(monkeypatch, [], code=1, said=said, sources=True)
-    with pytest.raises(HostError) as caught:
-        packages.add([wanted], model)
-    assert caught.value.what == f"There is no wheel for {needed}{by}."
-    assert "other versions" not in caught.value.hint
-    assert called[1][-2:] == ["docopt", "--no-binary=:all:"]
-    _pip(monkeypatch, [], code=1, said=said)
-    with pytest.raises(HostError, match="that fit the exporter"):
-        packages.add([wanted], model)
 
 
 def test_one_process_has_one_set_of_packages(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
