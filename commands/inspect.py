@@ -404,7 +404,7 @@ def read(source: Source) -> Run:
                 notes.append(f"upstream's Inspector finds modules of the method forward only, not of {method}")
             else:
                 stages.show("reading the ETRecord")
-                origins = find_origins(source.dump, executions, source.record, source.program)
+                origins = find_origins(executions, source.record, source.program)
                 if source.program is None:
                     notes.append("without the program beside the ETRecord, operators in delegates have no module")
         finally:

@@ -41,11 +41,14 @@ def _torchvision() -> Any:
     import torch
 
     library = torch.library.Library("torchvision", "DEF")
-    for name in ("nms", "qnms"):
+    for name in ("nms", "qnms"):  # which it describes when it is imported
         library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    library.impl("nms", nms, "CPU")
     importlib.import_module("torchvision.ops")
-    sys.modules["torchvision.ops.boxes"]._assert_has_ops = lambda: None  # type: ignore[attr-defined]
+    sys.modules["torchvision.ops.boxes"]._assert_has_ops = _refusing(  # type: ignore[attr-defined]
+        "torchvision's nms",
+        "no runtime has a kernel for it: return boxes and scores from forward, and choose among them in the program "
+        "that calls the model",
+    )
     for name in ("deform_conv", "ps_roi_align", "ps_roi_pool", "roi_pool"):
         sys.modules[f"torchvision.ops.{name}"]._assert_has_ops = _refusing(f"torchvision's {name}")  # type: ignore[attr-defined]
     # Without compiled code it would compile itself, for which it wants a C++ compiler on this machine.
@@ -54,36 +57,11 @@ def _torchvision() -> Any:
     return library
 
 
-def nms(boxes: Any, scores: Any, iou_threshold: float) -> Any:
-    """Indices of the boxes that stay, the best score first: none overlaps a better one by more than the threshold.
-
-    Args:
-        boxes: ``[N, 4]``, x and y of two corners.
-        scores: ``[N]``.
-        iou_threshold: of intersection in parts of union.
-    """
-    import torch
-
-    order = scores.argsort(descending=True, stable=True)
-    corners = boxes[order]
-    areas = (corners[:, 2] - corners[:, 0]) * (corners[:, 3] - corners[:, 1])
-    stays = torch.ones(len(order), dtype=torch.bool)
-    for index in range(len(order)):
-        if not stays[index]:
-            continue
-        rest = slice(index + 1, None)
-        least = torch.maximum(corners[index, :2], corners[rest, :2])
-        most = torch.minimum(corners[index, 2:], corners[rest, 2:])
-        common = (most - least).clamp(min=0).prod(1)
-        stays[rest] &= common / (areas[index] + areas[rest] - common) <= iou_threshold
-    return order[stays]
-
-
-def _refusing(what: str) -> Any:
+def _refusing(what: str, why: str = "the package index has that for GPUs only") -> Any:
     """A function that says that ``what`` is not here."""
 
     def refuse(*_: Any, **__: Any) -> Any:
-        raise RuntimeError(f"{what} is compiled, and the package index has that for GPUs only")
+        raise RuntimeError(f"{what} is compiled, and {why}")
 
     return refuse
 

@@ -24,11 +24,11 @@ from models.users.watching import Watch
 _ADVICE = ("For more debugging", "For more information", "For C++ stack", "TORCHDYNAMO_", "TORCH_LOGS", "draft_export")
 
 
-def last_lines(error: BaseException, count: int = 4) -> str:
+def last_lines(error: BaseException) -> str:
     """The first line of an exception's message and its last ones, without torch's advice to its own developers."""
     said = [line.rstrip() for line in str(error).splitlines() if line.strip()]
     lines = [line for line in said if not any(word in line for word in _ADVICE)]
-    return "\n".join(lines[:1] + lines[1:][-count:]) or type(error).__name__
+    return "\n".join(lines[:1] + lines[1:][-4:]) or type(error).__name__
 
 
 def _line_of(error: BaseException, file: Path) -> str:
