@@ -7,7 +7,6 @@ import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -75,26 +74,6 @@ def _call_users(request: Request) -> Any:
     with users_code(request.source, f"Calling {request.function}() of"):
         torch.manual_seed(0)
         return function()
-
-
-def _depends(request: Request, side: Side) -> dict[str, dict[str, Any]]:
-    """What the user's file depends on.
-
-    Raises:
-        ExportError: a file that the user has named does not exist.
-    """
-    files, variables = [], []
-    for word in request.options.depends:
-        kind, colon, name = word.partition(":")
-        if colon and kind == "env":
-            variables.append(name)
-        elif Path(word).expanduser().is_file():
-            files.append(Path(word).expanduser())
-        else:
-            raise ExportError(
-                f"There is no file {word}.", "named by the option depends", "depends=FILE,env:NAME", [word]
-            )
-    return side.watch.found(files, variables)
 
 
 def _call_zoo(request: Request) -> Any:
@@ -176,7 +155,7 @@ def load(request: Request) -> Prepared:
     side = Side(request.source)
     with side.entered(), watching(side.watch):
         parts = _each(_call_users(request), maker)
-        return replace(_prepared(parts), side=side, found=_depends(request, side))
+        return replace(_prepared(parts), side=side, found=side.watch.found())
 
 
 def _prepared(parts: Mapping[str, Parts]) -> Prepared:

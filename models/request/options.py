@@ -32,8 +32,6 @@ class Options:
     """A PT2E quantizer of the user's own: ``path/to/file.py:function``, which returns it."""
     strict: bool = False
     """Export with torch.export's strict mode: it reads the code of the model instead of following one execution."""
-    depends: tuple[str, ...] = ()
-    """Files and ``env:NAME`` that the program depends on, besides those that Slipway sees the model function read."""
 
     def to_json(self) -> dict[str, Any]:
         """Those that differ from the defaults, for the record."""
@@ -106,7 +104,7 @@ def parse(value: Options | Mapping[str, Any] | None) -> Options:
                 "./inv --help export",
                 [name],
             )
-        if name in ("depends", "layers"):
+        if name == "layers":
             chosen[name] = words(given)
         elif name in ("weights", "quantizer", "samples"):
             chosen[name] = str(given)

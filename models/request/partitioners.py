@@ -93,7 +93,7 @@ _BLOCK = 32
 """XNNPACK takes blocks of multiples of this many input features."""
 _LONGEST = 60
 # Options that do not change what a program computes with, or that change it like a model of its own.
-_NOT_NAMED = frozenset(["depends", "strict", "weights"])
+_NOT_NAMED = frozenset(["strict", "weights"])
 
 
 def scheme_with(scheme: Scheme, options: Options) -> Scheme:

@@ -70,10 +70,6 @@ def test_retrained_weights_and_only_changed_models_are_exported(
     assert f"exporting again: {weights} has changed" in capfd.readouterr().err.replace("\n", "")
     file.write_text(text.replace("return x + self.bias", "return x - self.bias"))
     assert [current(resolve(model, out=tmp_path / "out")) for model in models] == [False, False]
-    program = load_program(export(models[0], options={"depends": "env:MY_STEP"}, out=tmp_path / "out", host=host))
-    assert set(program.depends["variables"]) == {"MY_STEP"}
-    with pytest.raises(ExportError, match="no file nowhere"):
-        export(models[0], options={"depends": "nowhere"}, out=tmp_path / "out", host=host)
 
 
 REPOSITORY = {

@@ -301,18 +301,6 @@ def test_another_checkpoint_in_a_listed_folder_is_noticed(run: Run, tmp_path: Pa
     assert noted.changed(found) == f"the folder {folder} has other files"
 
 
-def test_variables_that_the_user_names_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("MY_STEP", "secret")
-    found = Watch(tmp_path / "net.py").found(variables=["MY_STEP"])
-    assert set(found["variables"]) == {"MY_STEP"}
-    assert "secret" not in str(found)
-    assert noted.changed(found) == ""
-    monkeypatch.setenv("MY_STEP", "other")
-    assert "MY_STEP has changed" in noted.changed(found)
-    monkeypatch.delenv("MY_STEP")
-    assert "MY_STEP has changed" in noted.changed(found)
-
-
 def test_modules_from_anywhere_and_versions_of_packages_count(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
