@@ -309,15 +309,10 @@ def check(executions: Sequence[Execution], etrecord: Any, record: Path) -> None:
     """
     known = {int(number) for number in (etrecord._debug_handle_map or {}).get("forward", {})}
     delegates = {int(number) for number in (etrecord._delegate_map or {}).get("forward", {})}
-    ran: dict[int, str] = {}
-    for execution in executions:
-        for event in execution.events:
-            if event.name in (DELEGATE, OPERATOR):
-                ran[event.instruction] = event.name
+    ran = {(one.instruction, one.name) for run in executions for one in run.events if one.name in (DELEGATE, OPERATOR)}
     wrong = [
-        f"instruction {number} {'calls a delegate' if name == DELEGATE else 'is an operator'} in the run"
-        + (" and is unknown to the ETRecord" if number not in known else ", and not in the ETRecord")
-        for number, name in sorted(ran.items())
+        f"instruction {number} {'calls a delegate' if name == DELEGATE else 'is an operator'} in the run alone"
+        for number, name in sorted(ran)
         if number not in known or (name == DELEGATE) != (number in delegates)
     ]
     if wrong:

@@ -34,7 +34,7 @@ class Quantized:
     """What it is in, if the user has quantized it."""
 
 
-def _explained(doing: str, log_hint: str, run: Callable[[], Any], module: Any) -> Any:
+def explained(doing: str, log_hint: str, run: Callable[[], Any], module: Any = None) -> Any:
     """``run()``, whose failure becomes an `ExportError` with the user's line and the exporter's own message."""
     try:
         return run()
@@ -60,7 +60,7 @@ def capture(module: Any, inputs: Sequence[Any], dynamic_shapes: Any, strict: boo
         with torch.no_grad():
             return torch.export.export(module, tuple(inputs), dynamic_shapes=dynamic_shapes, strict=strict)
 
-    return _explained("torch.export of the model", causes.ANY, run, module)
+    return explained("torch.export of the model", causes.ANY, run, module)
 
 
 def _half(model: Prepared) -> Quantized:
@@ -172,7 +172,7 @@ def _static(model: Prepared, options: Options) -> Quantized:
     else:
         quantizer = _xnnpack_quantizer(lambda node: kind_of(options.layers, module_path(node)) != "float")
     samples = model.calibration or (model.inputs,)
-    program = _explained(
+    program = explained(
         "Static quantization", "./inv export --scheme fp32 shows whether the model exports at all",
         lambda: _pt2e(model.module, model, samples, quantizer), model.module,
     )  # fmt: skip
@@ -229,7 +229,7 @@ def _dynamic(model: Prepared, scheme: Scheme, options: Options, again: bool) -> 
         return capture(module, model.inputs, model.dynamic_shapes, model.strict)
 
     hint = "./inv export --scheme fp32 shows whether the model exports at all"
-    return Quantized(_explained("Dynamic quantization", hint, run, module), model.inputs)
+    return Quantized(explained("Dynamic quantization", hint, run, module), model.inputs)
 
 
 def _by_owner(module: Any) -> bool:

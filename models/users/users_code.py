@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import inspect
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -35,20 +36,6 @@ def _line_of(error: BaseException, file: Path) -> str:
     """``line 12`` of the user's file, when the error passed through it."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
     return f", line {lines[-1]}" if lines else ""
-
-
-def _defines(tree: ast.Module, name: str) -> bool:
-    """Whether the module's top level binds ``name`` (a ``*`` import or a block may: then yes)."""
-    for node in tree.body:
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            bound = {node.name}
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            bound = {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
-        else:
-            bound = {leaf.id for leaf in ast.walk(node) if isinstance(leaf, ast.Name)}
-        if name in bound or "*" in bound:
-            return True
-    return False
 
 
 def _lacking(path: Path) -> str:
@@ -81,12 +68,14 @@ def function_in(named: str, option: str = "--model ") -> tuple[Path, str]:
     if not path.is_file():
         raise ConfigError(f"There is no file {path}.", _lacking(path), f"{option}path/to/file.py:function", [text])
     try:
-        tree = ast.parse(path.read_bytes(), filename=str(path))
+        code = path.read_bytes()
+        tree = ast.parse(code, filename=str(path))
     except (SyntaxError, ValueError) as error:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         raise ExportError(f"{path} is not Python{line}.", str(error), f"python3 -m py_compile {path}") from error
     functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
-    if not function or not _defines(tree, function):
+    # Whether a name is bound, only running the file would tell; one that is nowhere in it is not.
+    if not function or not re.search(rb"\b%b\b|import \*" % re.escape(function.encode()), code):
         has = f"it has {', '.join(functions)}" if functions else "it has no function"
         better = functions[0] if functions else "make_model"
         hint = f"{option}{path}:{better}"
