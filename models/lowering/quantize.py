@@ -260,12 +260,10 @@ def _own_scheme(program: Any) -> Scheme:
     dynamic = any("choose_qparams" in str(node.target) for node in program.graph.nodes)
     return Scheme(
         name="own",
-        title="as the model's own function quantized it",
         activations="the user's",
         weights="the user's",
         method="torchao" if dynamic else "pt2e",
         weight_bits=8,
-        group=0,
     )
 
 

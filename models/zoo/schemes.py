@@ -43,13 +43,12 @@ class Scheme:
     """One way to represent weights and activations."""
 
     name: str
-    title: str
     activations: str
     weights: str
     method: Literal["none", "half", "pt2e", "torchao"]
-    weight_bits: int
+    weight_bits: int = 0
     """Bits of a quantized weight; 0 when nothing is quantized."""
-    group: int
+    group: int = 0
     """How many input features share a weight scale; 0: all of an output channel's."""
     arm: str = ""
     """Arm's name for the arithmetic (``pf32``), a kind of kernels of KleidiAI's."""
