@@ -208,7 +208,7 @@ def print_zoo(as_json: bool) -> None:
     from models.zoo.trained import load_trained
 
     rows, languages = listing(), source.listing()
-    weights = {model: row.described(model) for model, row in load_trained().items()}
+    weights = {model: row.weights.described(row.about, model) for model, row in load_trained().items()}
     if as_json:
         described = load_zoo()
         console.print_json(

@@ -227,13 +227,9 @@ def export_request(request: Request, force: bool, host: Host) -> Path:
         host.delegates = request.partitioners != (partitioners.NONE,)
         with new_folder(request.folder) as folder:
             try:
-                with quiet(log) as terminal:
-                    stages = Stages(request.name, terminal)
-                    try:
-                        program = _make(request, folder, stages, host)
-                        stages.done()
-                    finally:
-                        stages.close()
+                with quiet(log) as terminal, contextlib.closing(Stages(request.name, terminal)) as stages:
+                    program = _make(request, folder, stages, host)
+                    stages.done()
             except ExportError as error:
                 with log.open("a", encoding="utf-8", errors="backslashreplace") as kept:
                     traceback.print_exception(error, file=kept)
