@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from models import methods
 from models.loading.reference import laid_out
 from models.request import Request
 from models.users import packages
-from models.users.users_code import Side, import_file, users_code
+from models.users.users_code import Side, opened
 from models.users.watching import file as noted
 from models.users.watching import watching
 from models.zoo import trained
@@ -62,18 +62,6 @@ class Prepared:
             return {}
         modules = {str(path): noted(path) for path in self.side.sources()}
         return {**self.found, "files": dict(sorted({**self.found["files"], **modules}.items()))}
-
-
-def _call_users(request: Request) -> Any:
-    """The user's function's result."""
-    with users_code(request.source, "Importing"):
-        module = import_file(request.source)
-    function: Callable[[], Any] | None = getattr(module, request.function, None)
-    if not callable(function):
-        raise ExportError(f"{request.source} has no function {request.function!r}.", "", f"--model {request.model}")
-    with users_code(request.source, f"Calling {request.function}() of"):
-        torch.manual_seed(0)
-        return function()
 
 
 def _call_zoo(request: Request) -> Any:
@@ -154,7 +142,10 @@ def load(request: Request) -> Prepared:
     packages.enter(request.packages)
     side = Side(request.source)
     with side.entered(), watching(side.watch):
-        parts = _each(_call_users(request), maker)
+        with opened(f"{request.source}:{request.function}") as function:
+            torch.manual_seed(0)
+            made = function()
+        parts = _each(made, maker)
         return replace(_prepared(parts), side=side, found=side.watch.found())
 
 
