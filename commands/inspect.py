@@ -380,7 +380,7 @@ def deploy_again(result: Result) -> str:
 
 
 def read(source: Source) -> Run:
-    """Read a run with upstream's Inspector, which is installed first if it is missing.
+    """Read a run with upstream's readers, which are installed first if they are missing.
 
     Raises:
         AnswerError: the ETDump is damaged. ProgramError: the ETRecord is damaged, or of another program.
@@ -400,7 +400,7 @@ def read(source: Source) -> Run:
         if source.record is None:
             notes.append("without an ETRecord (--etrecord FILE), modules and lines are unknown")
         elif method != "forward":
-            notes.append(f"upstream's Inspector finds modules of the method forward only, not of {method}")
+            notes.append(f"an ETRecord has the modules of the method forward only, not of {method}")
         else:
             stages.show("reading the ETRecord")
             origins = find_origins(executions, source.record, source.program)

@@ -381,7 +381,7 @@ class Compare(Measured):
 class Inspect(Reported):
     """Show where the time of a run went: each operator with its times, module, source line and kernel.
 
-    Reads what ./inv deploy --etdump left (engines executorch and lean), through upstream's Inspector. Warm-up
+    Reads what ./inv deploy --etdump left (engines executorch and lean), by upstream's readers. Warm-up
     executions are apart from timed ones. With --values it shows how far each operator's results are from PyTorch's,
     and names the first one beyond the tolerance. docs/compare.md explains the columns.
 
