@@ -85,6 +85,17 @@ class Layers(_Model):
     """In how many of them a fault of one per cent is seen."""
 
 
+class Exact(_Model):
+    """What an output is in float64: a file of numbers that the program's own types do not round."""
+
+    file: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
+    """Beside the description."""
+    error: float
+    """How far the reference is from it: the largest absolute difference, at most 1e308."""
+    far: bool = False
+    """Whether that is farther than a device may be."""
+
+
 class Tolerance(_Model):
     """How close an output must be: ``|got - want| <= atol + rtol * |want|`` in every element."""
 
@@ -98,6 +109,8 @@ class Tolerance(_Model):
     """By what part all elements together may be larger or smaller than the reference's; ``None``: by any."""
     layers: Layers | None = None
     """By what part each layer may seem to give more or less, beside the description; ``None``: not compared."""
+    exact: Exact | None = None
+    """It decides where a device and the reference differ; ``None``: the reference does."""
 
 
 class Operator(_Model):

@@ -50,7 +50,7 @@ def _outputs(value: Result) -> None:
         f"{value.program.name} on {value.device} ({value.bundle.engine}), against {against}",
         ["output", "dtype", "shape", "max error", "tolerance", "verdict"],
         rows,
-        "\n".join(filter(None, [_state(value), *_origins(value)])),
+        "\n".join(filter(None, [_state(value), *_truths(value), *_origins(value)])),
     )
 
 
@@ -77,6 +77,16 @@ def _state(value: Result) -> str:
         f"The program keeps a state ({', '.join(kept[:3])}{', …' if len(kept) > 3 else ''}): execution "
         f"{value.program.execution} here against execution {value.program.execution} of the reference."
     )
+
+
+def _truths(value: Result) -> list[str]:
+    """Where float64 has decided, who is nearer to it."""
+    return [
+        f"{output.name} {'agrees with float64, not with the reference' if output.right else _verdict(output)}: "
+        f"{output.truth}."
+        for output in value.outputs
+        if output.truth
+    ][:_MOST_ORIGINS]
 
 
 def _origins(value: Result) -> list[str]:

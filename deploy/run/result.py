@@ -169,6 +169,7 @@ class Result(_Model):
                     else f"{output.name}: {output.outside:,} of {output.elements:,} elements outside "
                     f"{tolerance_text(output)}, largest error {output.max_abs:.3g}"
                 )
+                + (f"; {output.truth}" if output.truth else "")
                 for output in wrong
             )
             raise MismatchError(

@@ -19,7 +19,7 @@ from models.loading import Prepared, load, reference
 from models.lowering import graphs, shortcuts
 from models.lowering.quantize import explained
 from models.onnx.host import as_moved, engine, save
-from models.reference import referencing, tolerances
+from models.reference import tolerances
 from models.request import Request, key, versions
 from models.samples import taking
 
@@ -219,7 +219,13 @@ def make(request: Request, folder: Path, stages: Stages, host: Host) -> Program:
     agreement = tolerances.agreement(request.scheme, want, outputs)
     left = _not_quantized(made.model) if request.scheme.name == "qs8" else ()
     warnings = [*sampled.warnings, *(f"not quantized: {layer}" for layer in left)]
-    warnings += referencing.doubts(agreement, outputs)
+    if agreement.max_abs > agreement.limit:
+        warnings.append(
+            f"the program is {agreement.max_abs:.4g} away from the model, more than {agreement.limit:.4g}: "
+            f"{agreement.why}"
+        )
+    if any(bool((~torch.isfinite(one.double())).any()) for one in outputs):
+        warnings.append("an output holds infinities or NaN")
     per_output = _tolerances(made.model, request, outputs, answer["moves"])
     return Program(
         name=request.name,

@@ -5,24 +5,152 @@ Imports torch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy
 import torch
 
 from core.errors import ExportError
-from core.formats.program import Agreement, Case, Method, TensorFile, Tolerance
+from core.formats.program import Agreement, Case, Exact, Method, TensorFile, Tolerance
 from models.loading import Prepared, reference
-from models.lowering import graphs
+from models.lowering import graphs, progress
+from models.lowering.graphs import base_name, is_dequantize, is_quantize, target_name
 from models.lowering.lowering import Delegation, Lowered, describe
 from models.lowering.quantize import Quantized
 from models.reference import perturbing, tolerances
 from models.reference.host import Host
+from models.reference.perturbing import Measured
 from models.request import Request
 from models.zoo.schemes import Scheme
+
+_WIDE = {
+    **dict.fromkeys((torch.float16, torch.bfloat16, torch.float32, torch.float64), torch.float64),
+    **dict.fromkeys((torch.complex32, torch.complex64, torch.complex128), torch.complex128),
+}
+_NAMESPACES = ("aten", "prims", "prim")
+"""Of operators that compute in the type of what they are given."""
+_BITS = ("aten::view.dtype", "aten::nextafter")
+"""Operators whose result has another meaning in another type."""
+_STEADY = (
+    *("aten::scaled_dot_product_attention", "aten::dropout"),
+    *("aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu"),
+)
+"""Operators that draw random numbers in training alone."""
+
+
+class _UnknownError(Exception):
+    """The graph has no meaning in float64."""
+
+
+def _wide(value: Any) -> Any:
+    """A type, or numbers, in float64; anything else as it is."""
+    if isinstance(value, torch.dtype):
+        return _WIDE.get(value, value)
+    return value.to(_WIDE[value.dtype]) if isinstance(value, torch.Tensor) and value.dtype in _WIDE else value
+
+
+class _Wide(torch.fx.Interpreter):  # type: ignore[misc]  # torch's types are not read here
+    """Runs a graph in float64."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__(module)
+        self._buffers: dict[str, Any] = {}
+        """Each is one tensor for all nodes: some write to it."""
+
+    def fetch_attr(self, target: str) -> Any:
+        """A parameter, a buffer or a constant."""
+        value = super().fetch_attr(target)
+        if isinstance(value, torch.nn.Parameter):
+            return _wide(value)
+        return self._buffers.setdefault(target, _wide(value))
+
+    def run_node(self, node: Any) -> Any:
+        """The node's value."""
+        if node.op != "call_function":
+            return _wide(super().run_node(node))
+        args, kwargs = self.fetch_args_kwargs_from_env(node)
+        value = node.target(*map(_wide, args), **{name: _wide(one) for name, one in kwargs.items()})
+        given = any(_is_wide(self.env[one]) for one in node.all_input_nodes)
+        if given and isinstance(value, torch.Tensor) and value.dtype in _WIDE and not _is_wide(value):
+            raise _UnknownError
+        return _wide(value)
+
+
+def _is_wide(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype in (torch.float64, torch.complex128)
+
+
+def _has_meaning(node: Any) -> bool:
+    """Whether a node's result in float64 is what its result in the program's types is meant to be."""
+    if node.op != "call_function":
+        return True
+    if isinstance(node.target, torch._ops.HigherOrderOperator) or is_quantize(node) or is_dequantize(node):
+        return False
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return True  # of sizes, or one of several results
+    return (
+        node.target.namespace in _NAMESPACES
+        and target_name(node) not in _BITS
+        and (base_name(target_name(node)) in _STEADY or torch.Tag.nondeterministic_seeded not in node.target.tags)
+    )
+
+
+def find(program: Any, scheme: Scheme, inputs: Sequence[Any]) -> list[Any]:
+    """The outputs in float64; ``None`` for whole numbers; none at all where that is not known.
+
+    Weights and inputs are the program's own, already rounded to its types.
+
+    Args:
+        program: exported, in its scheme, before lowering; without state.
+        inputs: the reference's.
+    """
+    if scheme.method not in ("none", "half") or not all(map(_has_meaning, program.graph.nodes)):
+        return []
+    progress.at("what its outputs are in float64")
+    try:
+        with torch.no_grad():
+            outputs = reference.flat(_Wide(program.module()).run(*(_wide(one.clone()) for one in inputs)))
+    except Exception:  # noqa: BLE001  # whatever an operator raises that has no float64
+        return []
+    return [None if tolerances.is_whole(one) else one for one in outputs]
+
+
+def beside(
+    folder: Path, end: str, allowed: Sequence[Tolerance], computed: Sequence[Any], found: Sequence[Any]
+) -> tuple[Tolerance, ...]:
+    """The tolerances with what the outputs are in float64, in files ``exactN<end>.npy``.
+
+    Args:
+        computed: the reference's outputs.
+        found: what `find` gave.
+    """
+    if len(found) != len(allowed):
+        return tuple(allowed)
+    return tuple(
+        one
+        if right is None
+        else one.model_copy(update={"exact": _exact(folder, f"exact{index}{end}", right, got, one)})
+        for index, (one, right, got) in enumerate(zip(allowed, found, computed, strict=True))
+    )
+
+
+def _exact(folder: Path, name: str, right: Any, got: Any, allowed: Tolerance) -> Exact:
+    parts = reference.wide(right)
+    stored = parts.to(got.dtype.to_real())
+    # Beyond the output's own type an infinity is the right result.
+    parts = torch.where(stored.isinf(), stored.double(), parts)
+    numpy.save(
+        folder / f"{name}.npy",
+        reference.to_numpy(torch.view_as_complex(parts) if right.is_complex() else parts),
+        allow_pickle=False,
+    )
+    ours = reference.wide(got)
+    same = (parts == ours) | (parts.isnan() & ours.isnan())
+    near = same | ((parts - ours).abs() <= allowed.atol + allowed.rtol * parts.abs())
+    return Exact(file=f"{name}.npy", error=tolerances.farthest(parts, ours), far=not bool(near.all()))
 
 
 @dataclass(frozen=True)
@@ -42,48 +170,66 @@ class Reference:
     """Other sizes."""
 
 
-def _saved(folder: Path, name: str, tensors: Sequence[Any], end: str = "") -> list[TensorFile]:
-    """Files ``<name>N<end>.npy``."""
-    return [reference.save(folder, f"{name}{index}{end}", one) for index, one in enumerate(tensors)]
-
-
-def _loaded(folder: Path, files: Sequence[TensorFile]) -> list[Any]:
-    return [reference.load(folder, one) for one in files]
-
-
 def _cases(
     request: Request, scheme: Scheme, folder: Path, host: Host, quantized: Quantized, trusted: bool
 ) -> tuple[list[Case], list[str]]:
     """The reference at other sizes than the example's, and warnings."""
     found, warnings = [], []
-    program = quantized.program
-    types = tolerances.output_types(program)
-    for name, tensors in graphs.other_sizes(graphs.input_sizes(program), quantized.inputs).items():
+    types = tolerances.output_types(quantized.program)
+    for name, tensors in graphs.other_sizes(graphs.input_sizes(quantized.program), quantized.inputs).items():
         shapes = ", ".join("x".join(map(str, one.shape)) for one in tensors)
-        end = f"-{name}"
+        files: list[TensorFile] = []
         try:
-            right = reference.eager(program.module(), tensors)
-            files, outputs = _saved(folder, "input", tensors, end), _saved(folder, "output", right, end)
+            right = reference.eager(quantized.program.module(), tensors)
+            files = [reference.save(folder, f"input{index}-{name}", one) for index, one in enumerate(tensors)]
+            outputs = [reference.save(folder, f"output{index}-{name}", one) for index, one in enumerate(right)]
             computed = right
             if trusted:
-                outputs = host.run_often(folder, request.file, files, (1,), end=end)[1]
-                computed = _loaded(folder, outputs)
+                outputs = host.run_often(folder, request.file, files, (1,), end=f"-{name}")[1]
+                computed = [reference.load(folder, file) for file in outputs]
         except ExportError as error:
             warnings.append(f"the {name} size ({shapes}) is not checked: {error.what} {error.cause}")
-            for file in (*folder.glob(f"input*{end}.npy"), *folder.glob(f"output*{end}.npy")):
+            for file in (*folder.glob(f"input*-{name}.npy"), *folder.glob(f"output*-{name}.npy")):
                 file.unlink()
             continue
-        measured = perturbing.measure(program, tensors)
+        measured = perturbing.measure(quantized.program, tensors)
         agreement = tolerances.agreement(scheme, right, computed, types=types, measured=measured)
-        if agreement.max_abs > agreement.limit:
+        true = find(quantized.program, scheme, tensors)
+        if agreement.max_abs > agreement.limit and not _in_float64(scheme, true, computed, types, measured):
             warnings.append(
                 f"{reference.engine(host=True)} gets the {name} size ({shapes}) wrong, by {agreement.max_abs:.4g}: its "
                 "reference is PyTorch's"
             )
-            outputs, computed = _saved(folder, "output", right, end), right
-        allowed = tolerances.tolerances(program, scheme, computed, measured, computed is not right)
-        found.append(Case(name=name, inputs=tuple(files), outputs=tuple(outputs), tolerances=allowed))
+            outputs = [reference.save(folder, f"output{index}-{name}", one) for index, one in enumerate(right)]
+            computed = right
+        allowed = tolerances.tolerances(quantized.program, scheme, computed, tensors, measured, computed is not right)
+        allowed = beside(folder, f"-{name}", allowed, computed, true)
+        warnings += _far(allowed, f" of the {name} size")
+        found.append(Case(name=name, inputs=tuple(files), outputs=tuple(outputs), tolerances=tuple(allowed)))
     return found, warnings
+
+
+def _in_float64(
+    scheme: Scheme, true: Sequence[Any], outputs: Sequence[Any], types: Sequence[Any], measured: Sequence[Measured]
+) -> Agreement | None:
+    """The agreement with what the outputs are in float64, where that is known and near."""
+    if not true:
+        return None
+    whole = [got if one is None else one for one, got in zip(true, outputs, strict=True)]
+    found = tolerances.agreement(
+        scheme, whole, outputs, types=types, measured=measured, what="the program in float64"
+    )  # fmt: skip
+    return found if found.max_abs <= found.limit else None
+
+
+def _far(allowed: Sequence[Tolerance], where: str = "") -> list[str]:
+    """Warnings of reference outputs that are farther from float64 than devices may be from them."""
+    return [
+        f"reference output{index}{where} is {one.exact.error:.3g} away from what float64 gives, which is more than its "
+        f"tolerance of {one.atol:.3g}: where a device differs from it, float64 decides"
+        for index, one in enumerate(allowed)
+        if one.exact is not None and one.exact.far
+    ]
 
 
 def eager_methods(model: Prepared) -> tuple[dict[int, list[Any]], list[list[Any]]]:
@@ -126,33 +272,25 @@ def run_earlier(
                 "a partitioner whose backend this machine has, as --partitioners xnnpack",
                 missing,
             )
-        method = quantized[name]
-        inputs = _saved(folder, "input", method.inputs, f"-{name}")
+        inputs = [reference.save(folder, f"input{at}-{name}", one) for at, one in enumerate(quantized[name].inputs)]
         first = [(one.name, one.inputs) for one in done]
         outputs = host.run_often(folder, request.file, inputs, (1,), name, f"-{name}", first)[1]
-        computed = _loaded(folder, outputs)
-        types = tolerances.output_types(method.program)
-        warnings += doubts(tolerances.agreement(scheme, right, computed, types=types), (), f"method {name}")
+        computed = [reference.load(folder, file) for file in outputs]
+        types = tolerances.output_types(quantized[name].program)
+        agreement = tolerances.agreement(scheme, right, computed, types=types)
+        if agreement.max_abs > agreement.limit:
+            warnings.append(
+                f"method {name} is {agreement.max_abs:.4g} away from the model, more than {agreement.limit:.4g}: "
+                f"{agreement.why}"
+            )
+        allowed = tolerances.tolerances(quantized[name].program, scheme, computed, quantized[name].inputs)
         done.append(
             Method(
-                name=name, inputs=tuple(inputs), outputs=tuple(outputs),
-                tolerances=tolerances.tolerances(method.program, scheme, computed),
+                name=name, inputs=tuple(inputs), outputs=tuple(outputs), tolerances=tuple(allowed),
                 delegates=placement.calls, undelegated=placement.outside,
             )
         )  # fmt: skip
     return tuple(done), warnings
-
-
-def doubts(agreement: Agreement, outputs: Iterable[Any], what: str = "the program") -> list[str]:
-    """Warnings of a program that is far from its model, or whose outputs are not all numbers."""
-    found = []
-    if agreement.max_abs > agreement.limit:
-        found.append(
-            f"{what} is {agreement.max_abs:.4g} away from the model, more than {agreement.limit:.4g}: {agreement.why}"
-        )
-    if any(bool((~torch.isfinite(reference.wide(one))).any()) for one in outputs):
-        found.append("an output holds infinities or NaN")
-    return found
 
 
 def make(
@@ -172,6 +310,7 @@ def make(
 
     Args:
         scheme: what the program is in: the request's, unless the user has quantized the model.
+        module: the user's.
         want: outputs of the float model, by the number of the execution.
         method: its name in the program.
         first: methods that are executed once before it.
@@ -180,50 +319,73 @@ def make(
         ExportError: this machine's runtime refuses it or crashes.
     """
     warnings = []
-    program, inputs = quantized.program, _saved(folder, "input", quantized.inputs)
+    inputs = tuple(reference.save(folder, f"input{index}", one) for index, one in enumerate(quantized.inputs))
     missing = host.missing([*placement.backends, *(one.name for one in placement.outside)])
     if missing:
         warnings.append(f"the reference outputs are PyTorch's: this machine's runtime lacks {', '.join(missing)}")
-        runs = {1: _saved(folder, "output", reference.eager(program.module(), quantized.inputs))}
+        computed = reference.eager(quantized.program.module(), quantized.inputs)
+        runs = {1: [reference.save(folder, f"output{index}", one) for index, one in enumerate(computed)]}
     else:
         size = sum(one.nbytes for one in reference.numbers(want[1]))
         often = graphs.kept(size) if lowered.state else (1,)
         before = [(one.name, one.inputs) for one in first]
         runs = host.run_often(folder, request.file, inputs, often, method, first=before)
-    outputs = {number: _loaded(folder, files) for number, files in runs.items()}
-    trusted, alone = not missing, not lowered.state and not first
+    outputs = {number: [reference.load(folder, file) for file in files] for number, files in runs.items()}
+    both = [number for number in want if number in outputs]
+    alone = not lowered.state and not first
     # Whole numbers must be the same, whatever rounding does.
     # PyTorch would run it here without the methods before it, on another state than theirs.
     counts = not first and not all(map(tolerances.is_whole, outputs[max(outputs)]))
-    measured = perturbing.measure(program, quantized.inputs, sorted(outputs)) if counts else ()
-    compare = partial(tolerances.agreement, scheme, types=tolerances.output_types(program), measured=measured)
-    compared = [compare(want[number], outputs[number]) for number in want if number in outputs]
+    measured = perturbing.measure(quantized.program, quantized.inputs, sorted(outputs)) if counts else ()
+    types = tolerances.output_types(quantized.program)
+    true = find(quantized.program, scheme, quantized.inputs) if counts and alone else []
+    compared = [
+        tolerances.agreement(scheme, want[number], outputs[number], types=types, measured=measured) for number in both
+    ]
     agreement = max(compared, key=lambda one: one.max_abs / one.limit)
-    if trusted and alone and agreement.max_abs > agreement.limit:
-        right = reference.eager(program.module(), quantized.inputs)
-        own = compare(right, outputs[1])
-        if own.max_abs > own.limit:
-            # ExecuTorch 1.5.1 does this where a 1x1 and a 3x3 convolution read one dynamically quantized value, and in
-            # half precision, where it adds numbers near 1,000 in that.
-            trusted, agreement = False, compare(want[1], right)
+    trusted = not missing
+    if agreement.max_abs > agreement.limit and (near := _in_float64(scheme, true, outputs[1], types, measured)):
+        warnings.append(
+            f"the program is {agreement.max_abs:.4g} away from the model in PyTorch, and {near.max_abs:.4g} from what "
+            "float64 gives: PyTorch's own rounding is that large here"
+        )
+        agreement = near
+    if trusted and not lowered.state and agreement.max_abs > agreement.limit:
+        computed = reference.eager(quantized.program.module(), quantized.inputs)
+        right = tolerances.agreement(scheme, want[1], computed, types=types, measured=measured)
+        if right.max_abs <= right.limit:
+            # ExecuTorch 1.5.1 does this where a 1x1 and a 3x3 convolution read one dynamically quantized value.
+            trusted = False
             warnings.append(
-                f"{reference.engine(host=True)} gets the program wrong: its outputs are {own.max_abs:.4g} away from "
-                "PyTorch's of the same program. So the reference outputs are PyTorch's, and --engine executorch will "
-                "differ from them"
+                f"{reference.engine(host=True)} gets the program wrong: its outputs are {agreement.max_abs:.4g} away "
+                f"from the model, and PyTorch's of the same program {right.max_abs:.4g}. So the reference outputs are "
+                "PyTorch's, and --engine executorch will differ from them"
             )
-            runs, outputs = {1: _saved(folder, "output", right)}, {1: right}
-    warnings += doubts(agreement, (one for each in outputs.values() for one in each))
+            runs = {1: [reference.save(folder, f"output{index}", one) for index, one in enumerate(computed)]}
+            outputs, agreement = {1: computed}, right
+    if agreement.max_abs > agreement.limit:
+        warnings.append(
+            f"the program is {agreement.max_abs:.4g} away from the model, more than {agreement.limit:.4g}: "
+            f"{agreement.why}"
+        )
+    if any(bool((~torch.isfinite(reference.wide(one))).any()) for each in outputs.values() for one in each):
+        warnings.append("an output holds infinities or NaN")
     sized, unchecked = _cases(request, scheme, folder, host, quantized, trusted) if alone else ([], [])
-    each_run = [tolerances.tolerances(program, scheme, each, measured, trusted) for each in outputs.values()]
+    each_run = [
+        tolerances.tolerances(quantized.program, scheme, each, quantized.inputs, measured, trusted)
+        for each in outputs.values()
+    ]
     allowed = tuple(map(tolerances.widest, zip(*each_run, strict=True)))
     if measured and alone and any(one.rms is not None for one in allowed):
-        found = perturbing.find(program, quantized.inputs, measured)
+        found = perturbing.find(quantized.program, quantized.inputs, measured)
         allowed = tuple(
             one.model_copy(update={"layers": seen.save(folder, f"layers{index}")}) if seen and one.rms else one
             for index, (one, seen) in enumerate(zip(allowed, found, strict=True))
         )
+    allowed = beside(folder, "", allowed, outputs[1], true)
+    warnings += _far(allowed)
     return Reference(
-        inputs=tuple(inputs),
+        inputs=inputs,
         runs=runs,
         engine=reference.engine(host=trusted),
         agreement=agreement,

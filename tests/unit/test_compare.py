@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from core.errors import AnswerError, ProgramError
-from core.formats.program import Layers, Tolerance
+from core.formats.program import Exact, Layers, Tolerance
 from deploy.run.compare import BFLOAT16, Comparison, compare, unreferenced
 from deploy.run.npy import HEADER, SIZES, load, size_of
 
@@ -255,3 +255,41 @@ def test_bfloat16_and_complex_numbers(tmp_path: Path) -> None:
     assert check(tmp_path, want + np.complex64(1e-6j), want).verdict == "agrees", "without a description"
     assert check(tmp_path, want + np.complex64(1e-3j), want).verdict == "differs"
     assert "root mean square" in check(tmp_path, want + np.complex64(0.05j), want, allowed).why
+
+
+def test_float64_decides_where_it_is_known(tmp_path: Path) -> None:
+    """A coarse reference: a result near to float64 is right, one near to neither is wrong; both are told."""
+    truth, coarse = np.linspace(1, 2, 8), f32(*np.linspace(1, 2, 8))
+    coarse[2] += np.float32(0.5)
+    np.save(tmp_path / "exact0.npy", truth)
+    exact = Exact(file="exact0.npy", error=0.5, far=True)
+    allowed = LOOSE.model_copy(update={"exact": exact, "rms": 0.05})
+    found = check(tmp_path, truth.astype(np.float32), coarse, allowed)
+    assert (found.verdict, found.right, found.outside, found.why) == ("agrees", True, 0, "")
+    assert found.max_abs == pytest.approx(0.5)
+    assert found.truth.startswith("this result is nearer to float64: the largest error is ")
+    assert check(tmp_path, truth.astype(np.float32), coarse, LOOSE).verdict == "differs"
+    wrong = truth.astype(np.float32)
+    wrong[5] += np.float32(0.2)
+    found = check(tmp_path, wrong, coarse, allowed)
+    assert (found.verdict, found.right, found.outside) == ("differs", False, 2)
+    assert found.truth == "this result is nearer to float64: the largest error is 0.2 here, 0.5 in the reference"
+    wrong[5] += np.float32(0.8)
+    assert check(tmp_path, wrong, coarse, allowed).truth.startswith("the reference is nearer to float64")
+    # Many small differences from both.
+    assert check(tmp_path, (truth + 0.08).astype(np.float32), coarse, allowed).verdict == "differs"
+    same = check(tmp_path, coarse, coarse, allowed)
+    assert (same.verdict, same.truth) == (
+        "identical",
+        "the reference is 0.5 away from float64, more than its tolerance",
+    )
+    bits = (truth.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    far = ((truth + 1).astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    coarser = allowed.model_copy(update={"exact": exact.model_copy(update={"error": 1.01})})
+    assert check(tmp_path, bits.view("V2"), far.view("V2"), coarser).right
+    # A reference that is farther away than the export's was is somebody else's, who may want other numbers.
+    other = coarse + np.float32(0.1)
+    assert check(tmp_path, truth.astype(np.float32), other, allowed).verdict == "differs"
+    (tmp_path / "exact0.npy").unlink()
+    with pytest.raises(ProgramError, match=r"exact0\.npy is missing"):
+        check(tmp_path, wrong, coarse, allowed)
