@@ -94,23 +94,20 @@ def _metric(text: str) -> Metric | None:
     if not text:
         return None
     from core.environment import ensure_export
-    from models.request import options
+    from models.users.users_code import function_in, is_function, opened
 
-    if not options.is_function(text):
+    if not is_function(text):
         raise UsageError(
             f"--metric {text!r} does not name a function.",
             "the name follows a colon",
             "--metric path/to/file.py:function",
             [text],
         )
-    options.file_of(text)
+    function_in(text, "--metric ")
     ensure_export()  # such a file may import torch
-    from models.samples import reading
-
-    file, function = reading.function_of(text)
 
     def measure(outputs: list[tuple[object, ...]], labels: list[object]) -> float:
-        with reading.users_code(file, f"Calling {text.rpartition(':')[2]}() of"):
+        with opened(text) as function:
             return float(function(outputs, labels))
 
     return measure

@@ -145,7 +145,7 @@ def _varied(request: MatrixRequest, programs: Sequence[Exportable], text: str) -
             program = resolve(one.source or one.model, one.scheme, partitioners=names, options=options)
         except ConfigError as error:
             why = error
-            if never := why_not(names, parse(options), get_scheme(one.scheme).dynamic) if names else "":
+            if never := why_not(names, get_scheme(one.scheme).dynamic) if names else "":
                 label = f"{one.name}{suffix(names, parse(options))}"
                 found.append(replace(one, name=label, variant=text, why_not=never))
             continue

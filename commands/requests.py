@@ -152,7 +152,7 @@ class Export(Reported):
     samples: str = option(SAMPLES, group="What to export")
     partitioners: str = option(
         "comma-separated, in priority order; 'none': no delegate (default: xnnpack). Several lists with ';' between "
-        "them make a program each, side by side: 'xnnpack;none;vulkan,xnnpack'",
+        "them make a program each, side by side: 'xnnpack;none'",
         group="How to divide it",
     )
     options: str = option(
@@ -372,7 +372,7 @@ class Compare(Measured):
 class Inspect(Reported):
     """Show where the time of a run went: each operator with its times, module, source line and kernel.
 
-    Reads what ./inv deploy --etdump left (engines executorch and lean), through upstream's Inspector. Warm-up
+    Reads what ./inv deploy --etdump left (engines executorch and lean), by upstream's readers. Warm-up
     executions are apart from timed ones. With --values it shows how far each operator's results are from PyTorch's,
     and names the first one beyond the tolerance. docs/compare.md explains the columns.
 
