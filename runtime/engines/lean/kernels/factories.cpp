@@ -123,17 +123,13 @@ Status dropout(Arguments& arguments) {
     const std::int64_t kept = !train || uniform(arguments.scratch()) >= p ? 1 : 0;
     store(mask.dtype, &kept, 1, mask.data + i * size, 1);
   }
-  return in_floats(in.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const T scale = !train || p == 1 ? T(1) : static_cast<T>(1.0 / (1.0 - p));
-    map<T>(out, std::array<Operand, 2>{operand_of(in, out), operand_of(mask, out)},
-           [scale](const T* const* inputs, T* result, std::size_t count) {
-             for (std::size_t i = 0; i < count; ++i) {
-               result[i] = inputs[1][i] != T(0) ? inputs[0][i] * scale : T(0);
-             }
-           });
-    return Status();
-  });
+  const double scale = !train || p == 1 ? 1 : 1.0 / (1.0 - p);
+  map<In::kFloats>(out, std::array<Operand, 2>{operand_of(in, out), operand_of(mask, out)}, in.dtype,
+                   [scale](auto x, auto kept) {
+                     using T = decltype(x);
+                     return kept != T(0) ? x * static_cast<T>(scale) : T(0);
+                   });
+  return {};
 }
 
 constexpr KernelEntry kFactoryTable[] = {

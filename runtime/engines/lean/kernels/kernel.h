@@ -103,6 +103,12 @@ struct Number {
   }
 };
 
+// A Tensor argument of some operators, a Scalar one of others of the same name.
+struct Other {
+  const TensorView* tensor = nullptr;  // else the number
+  Number number;
+};
+
 // What a call is given. The accessors expect what the operator's schema says; a program that gives something
 // else fails the call. A tensor that is given as two arguments (an input that is the output, too) keeps its
 // sizes until the call ends: what a kernel has checked of one of them stays true.
@@ -167,6 +173,9 @@ decltype(auto) argument_as(Arguments& arguments, [[maybe_unused]] std::size_t i)
     return arguments.optional_real(i);
   } else if constexpr (std::is_same_v<Plain, Number>) {
     return arguments.number(i);
+  } else if constexpr (std::is_same_v<Plain, Other>) {
+    return std::holds_alternative<TensorView>(arguments.value(i)) ? Other{&arguments.tensor(i), {}}
+                                                                  : Other{nullptr, arguments.number(i)};
   } else if constexpr (std::is_same_v<Plain, std::optional<Number>>) {
     return arguments.is_none(i) ? Plain() : arguments.number(i);
   } else if constexpr (std::is_same_v<Plain, bool>) {

@@ -214,12 +214,8 @@ Status addmm(const TensorView& self, const TensorView& a, const TensorView& b, N
               static_cast<std::size_t>(b.sizes[1]), false},
              false, result.data());
     const TensorView products = straightened(out, result.data());
-    map<T>(out, std::array<Operand, 2>{operand_of(self, out), operand_of(products, out)},
-           [=](const T* const* inputs, T* sum, std::size_t count) {
-             for (std::size_t i = 0; i < count; ++i) {
-               sum[i] = beta.as<T>() * inputs[0][i] + alpha.as<T>() * inputs[1][i];
-             }
-           });
+    map(out, std::array<Operand, 2>{operand_of(self, out), operand_of(products, out)}, out.dtype,
+        [=](auto x, auto y) { return beta.as<decltype(x)>() * x + alpha.as<decltype(x)>() * y; });
     return Status();
   });
 }

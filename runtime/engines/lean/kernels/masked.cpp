@@ -12,29 +12,11 @@
 namespace slipway::lean {
 namespace {
 
-// out = f(elements of the operands), computed in `domain`.
-template <std::size_t N, typename F>
-Status choose_each(TensorView& out, const std::array<Operand, N>& operands, Domain domain, const F& f) {
-  return in_domain(domain, [&](auto zero) {
-    using T = decltype(zero);
-    map<T>(out, operands, [f](const T* const* inputs, T* result, std::size_t count) {
-      for (std::size_t i = 0; i < count; ++i) {
-        if constexpr (N == 2) {
-          result[i] = f(inputs[0][i], inputs[1][i]);
-        } else {
-          result[i] = f(inputs[0][i], inputs[1][i], inputs[2][i]);
-        }
-      }
-    });
-    return Status();
-  });
-}
-
 Status masked_fill(const TensorView& in, const TensorView& mask, Number number, TensorView& out) {
   SLIPWAY_RETURN_IF_ERROR(resize_to_both(in, mask, &out));
-  return choose_each(out, std::array<Operand, 2>{operand_of(in, out), operand_of(mask, out)},
-                     domain_of(in.dtype),
-                     [number](auto x, auto flag) { return flag != 0 ? number.as<decltype(x)>() : x; });
+  map(out, std::array<Operand, 2>{operand_of(in, out), operand_of(mask, out)}, in.dtype,
+      [number](auto x, auto flag) { return flag != 0 ? number.as<decltype(x)>() : x; });
+  return {};
 }
 
 // The bits of an element that are 0 in the number 0 alone: without the sign of floats.
@@ -238,8 +220,8 @@ Status where(const TensorView& condition, const TensorView& a, const TensorView&
     choose_by_flags(operands, out);
     return {};
   }
-  return choose_each(out, operands, domain_of(promote(a.dtype, b.dtype)),
-                     [](auto flag, auto x, auto y) { return flag != 0 ? x : y; });
+  map(out, operands, promote(a.dtype, b.dtype), [](auto flag, auto x, auto y) { return flag != 0 ? x : y; });
+  return {};
 }
 
 Status clamp_tensors(const TensorView& in, const TensorView* low, const TensorView* high, TensorView& out) {
@@ -250,13 +232,13 @@ Status clamp_tensors(const TensorView& in, const TensorView* low, const TensorVi
   SLIPWAY_RETURN_IF_ERROR(resize_to_both(shaped(shape), last, &out));
   const bool has_low = low != nullptr;
   const bool has_high = high != nullptr;
-  return choose_each(
-      out, std::array<Operand, 3>{operand_of(in, out), operand_of(first, out), operand_of(last, out)},
-      domain_of(out.dtype), [=](auto x, auto least, auto most) {
+  map(out, std::array<Operand, 3>{operand_of(in, out), operand_of(first, out), operand_of(last, out)},
+      out.dtype, [=](auto x, auto least, auto most) {
         // A NaN bound wins over everything.
         x = has_low && (x < least || least != least) ? least : x;
         return has_high && (x > most || most != most) ? most : x;
       });
+  return {};
 }
 
 constexpr KernelEntry kMaskedTable[] = {

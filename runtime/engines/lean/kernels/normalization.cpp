@@ -240,12 +240,8 @@ Status batch_norm_with(const TensorView& in, const TensorView* weight, const Ten
     offsets.data = reinterpret_cast<const std::uint8_t*>(shift.data());
     factors.dtype = offsets.dtype = dtype_of<T>();
     factors.steps[1] = offsets.steps[1] = 1;
-    map<T>(out, std::array<Operand, 3>{operand_of(in, out), factors, offsets},
-           [](const T* const* inputs, T* result, std::size_t count) {
-             for (std::size_t i = 0; i < count; ++i) {
-               result[i] = inputs[0][i] * inputs[1][i] + inputs[2][i];
-             }
-           });
+    map<In::kFloats>(out, std::array<Operand, 3>{operand_of(in, out), factors, offsets}, in.dtype,
+                     [](auto x, auto factor, auto offset) { return x * factor + offset; });
     return Status();
   });
 }

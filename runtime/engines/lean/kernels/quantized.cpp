@@ -46,12 +46,8 @@ struct Parameters {
 template <typename F>
 Status map_each(const TensorView& in, const Parameters& parameters, TensorView& out, F f) {
   SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
-  map<float>(out, std::array<Operand, 3>{operand_of(in, out), parameters.scale, parameters.zero_point},
-             [f](const float* const* inputs, float* result, std::size_t count) {
-               for (std::size_t i = 0; i < count; ++i) {
-                 result[i] = f(inputs[0][i], inputs[1][i], inputs[2][i]);
-               }
-             });
+  map<In::kSingle>(out, std::array<Operand, 3>{operand_of(in, out), parameters.scale, parameters.zero_point},
+                   DType::kFloat32, f);
   return {};
 }
 
@@ -286,15 +282,13 @@ Status add_quantized(Arguments& arguments) {
   SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   SLIPWAY_RETURN_IF_ERROR(resize_to_both(a, b, &out));
   const float inverse = 1.0F / of_out.scale;
-  map<float>(out, std::array<Operand, 2>{operand_of(a, out), operand_of(b, out)},
-             [=](const float* const* inputs, float* result, std::size_t count) {
-               for (std::size_t i = 0; i < count; ++i) {
-                 const float sum = (inputs[0][i] - of_a.zero_point) * of_a.scale +
-                                   (inputs[1][i] - of_b.zero_point) * of_b.scale;
-                 const float rounded = std::nearbyint(sum * inverse) + of_out.zero_point;
-                 result[i] = std::min(std::max(rounded, of_out.low), of_out.high);
-               }
-             });
+  map<In::kSingle>(out, std::array<Operand, 2>{operand_of(a, out), operand_of(b, out)}, DType::kFloat32,
+                   [=](float x, float y) {
+                     const float sum =
+                         (x - of_a.zero_point) * of_a.scale + (y - of_b.zero_point) * of_b.scale;
+                     const float rounded = std::nearbyint(sum * inverse) + of_out.zero_point;
+                     return std::min(std::max(rounded, of_out.low), of_out.high);
+                   });
   return {};
 }
 

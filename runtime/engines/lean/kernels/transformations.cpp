@@ -20,8 +20,8 @@ Status roll(const TensorView& in, const std::vector<std::int64_t>& shifts,
     return done;
   }
   const std::int64_t shift = (shifts[0] % size + size) % size;
-  copy_into(part_of(out, dim, shift, size - shift), whole(in));
-  copy_into(part_of(out, dim, 0, shift), part_of(in, dim, size - shift, shift).operand);
+  copy(part_of(out, dim, shift, size - shift), whole(in));
+  copy(part_of(out, dim, 0, shift), part_of(in, dim, size - shift, shift).operand);
   return {};
 }
 
@@ -79,7 +79,7 @@ Status pixel_shuffle(const TensorView& in, std::int64_t factor, TensorView& out)
   a.dtype = fine.dtype;
   b.data = coarse.data;
   b.dtype = coarse.dtype;
-  copy_into({Inverse ? b : a, shared_shape}, Inverse ? a : b);
+  copy(Part{Inverse ? b : a, shared_shape}, Inverse ? a : b);
   return {};
 }
 
@@ -91,11 +91,7 @@ Status tril(const TensorView& in, std::int64_t diagonal, TensorView& out) {
   if (!resized.ok() || out.count() == 0) {
     return resized;
   }
-  const std::int64_t zero = 0;
-  Operand nothing;
-  nothing.data = reinterpret_cast<const std::uint8_t*>(&zero);
-  nothing.dtype = DType::kInt64;
-  copy(out, nothing);
+  fill(out, {0, 0, true});
   const std::int64_t rows = in.sizes[in.rank - 2U];
   const std::int64_t columns = in.sizes[in.rank - 1U];
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -103,7 +99,7 @@ Status tril(const TensorView& in, std::int64_t diagonal, TensorView& out) {
         std::clamp<std::int64_t>(row + std::clamp(diagonal, -rows, columns) + 1, 0, columns);
     Part target = part_of(out, out.rank - 2U, row, 1);
     target.shape[out.rank - 1U] = kept;
-    copy_into(target, part_of(in, in.rank - 2U, row, 1).operand);
+    copy(target, part_of(in, in.rank - 2U, row, 1).operand);
   }
   return {};
 }
@@ -191,7 +187,7 @@ Status constant_pad(const TensorView& in, const std::vector<std::int64_t>& pad, 
     target.operand.steps[i] = strides[i];
     target.operand.data += before[i] * strides[i] * static_cast<std::int64_t>(size_of(out.dtype));
   }
-  copy_into(target, source);
+  copy(target, source);
   return {};
 }
 
@@ -256,7 +252,7 @@ Status cat(std::vector<TensorView*> tensors, std::int64_t dim_given, TensorView&
   std::int64_t start = 0;
   for (std::size_t i = 0; resized.ok() && i < tensors.size(); ++i) {
     const std::int64_t length = tensors[i]->sizes[dim];
-    copy_into(part_of(out, dim, start, length), whole(*tensors[i]));
+    copy(part_of(out, dim, start, length), whole(*tensors[i]));
     start += length;
   }
   return resized;
@@ -275,7 +271,7 @@ Status stack(const std::vector<TensorView*>& tensors, std::int64_t dim_given, Te
     if (tensors[i] == nullptr || tensors[i]->shape() != tensors[0]->shape()) {
       return mismatch("tensors of different shapes cannot be stacked");
     }
-    copy_into(place_in(out, dim, static_cast<std::int64_t>(i)), whole(*tensors[i]));
+    copy(place_in(out, dim, static_cast<std::int64_t>(i)), whole(*tensors[i]));
   }
   return resized;
 }
@@ -374,7 +370,7 @@ Status repeat(const TensorView& in, const std::vector<std::int64_t>& times, Tens
     source.steps[target.shape.size()] = i < added ? 0 : in_strides[i - added];
     target.shape.push_back(size);
   }
-  copy_into(target, source);
+  copy(target, source);
   return {};
 }
 
@@ -446,7 +442,7 @@ Status select_scatter(const TensorView& in, const TensorView& source, std::int64
     return mismatch("what is put in does not fit " + to_text(in.shape()));
   }
   copy(out, whole(in));
-  copy_into(target, whole(source));
+  copy(target, whole(source));
   return {};
 }
 
@@ -460,7 +456,7 @@ Status slice_scatter(const TensorView& in, const TensorView& source, std::int64_
     return mismatch("what is put in does not fit the slice of " + to_text(in.shape()));
   }
   copy(out, whole(in));
-  copy_into(target, whole(source));
+  copy(target, whole(source));
   return {};
 }
 

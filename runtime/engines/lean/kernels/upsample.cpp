@@ -96,7 +96,7 @@ Status nearest(const TensorView& in, const std::vector<std::int64_t>& sizes, con
         } else if (y > 0 && places[0][y] == places[0][y - 1]) {
           std::memcpy(target, target - bytes(out_steps[2]), places[1].size() * size);
         } else {
-          pick(size, row, places[1].data(), places[1].size(), target);
+          pick_runs(size, size, row, places[1], target);
         }
       }
     }
