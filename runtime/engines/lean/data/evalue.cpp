@@ -1,6 +1,7 @@
 #include "lean/data/evalue.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 
 namespace slipway::lean {
@@ -20,6 +21,13 @@ bool TensorView::contiguous() const {
     }
   }
   return true;
+}
+
+TensorView TensorView::in_rows(std::uint8_t* memory) const {
+  TensorView view = *this;
+  std::iota(view.order.begin(), view.order.begin() + rank, std::uint8_t{0});
+  view.data = memory;
+  return view;
 }
 
 std::array<std::int64_t, kMostDims> TensorView::strides() const {

@@ -14,13 +14,15 @@ namespace {
 struct Lookup {
   Shape shape;                       // of the result
   Shape common;                      // what the index tensors broadcast to
-  std::vector<std::int64_t> places;  // of what is looked up, row-major over `common`, in elements
+  std::vector<std::int64_t> places;  // of what is looked up, row-major over `common`, in bytes
   std::size_t common_at = 0;         // where `common` stands in the result
 
-  // The result's shape; then, when there is room for one of that shape, the places.
+  // The result's shape; then, when there is room for one of that shape, the places. Negative indices count
+  // from a dimension's end or are refused.
   Status prepare(const TensorView& in, const std::vector<TensorView*>& indices);
-  Status look_up(const TensorView& in);
-  // Calls f(in `in`, in the result, which has these steps) with the place of every element, in elements.
+  Status look_up(const TensorView& in, bool from_end);
+  // Calls f(bytes from the first in `in`, elements from the first in the result, which has these steps) for
+  // every element.
   template <typename F>
   void each(const TensorView& in, const std::array<std::int64_t, kMostDims>& result_steps, F f) const;
   // Moves the elements that lie at `looked_up` in in's memory order to `result`, or back.
@@ -113,7 +115,7 @@ Status Lookup::prepare(const TensorView& in, const std::vector<TensorView*>& ind
   return shape.size() > kMostDims ? mismatch("the result of indexing has too many dimensions") : Status();
 }
 
-Status Lookup::look_up(const TensorView& in) {
+Status Lookup::look_up(const TensorView& in, bool from_end) {
   std::size_t total = 0;
   std::size_t results = 0;
   // Small tensors of indices broadcast to more than any memory holds.
@@ -125,6 +127,7 @@ Status Lookup::look_up(const TensorView& in) {
   }
   SLIPWAY_RETURN_IF_ERROR(check_room(std::uint64_t{total} * sizeof(std::int64_t), "what is looked up"));
   const auto strides = in.strides();
+  const auto bytes = static_cast<std::int64_t>(size_of(in.dtype));
   places.resize(total);
   for (const std::size_t dim : dims_) {
     std::array<std::int64_t, kMostDims> steps{};
@@ -139,12 +142,12 @@ Status Lookup::look_up(const TensorView& in) {
     Walk<1> walk(axes);
     for (std::int64_t& place : places) {
       std::int64_t entry = lists_[dim][static_cast<std::size_t>(walk.offsets[0])];
-      entry += entry < 0 ? size : 0;
+      entry += entry < 0 && from_end ? size : 0;
       if (entry < 0 || entry >= size) {
         return mismatch("index " + std::to_string(entry) + " is outside dimension " + std::to_string(dim) +
                         " of " + to_text(in.shape()));
       }
-      place += entry * strides[dim];
+      place += entry * strides[dim] * bytes;
       walk.next();
     }
   }
@@ -174,13 +177,14 @@ void Lookup::each(const TensorView& in, const std::array<std::int64_t, kMostDims
   if (rest.before.empty || rest.behind.empty || entries.empty) {
     return;
   }
+  const auto bytes = static_cast<std::int64_t>(size_of(in.dtype));
   Walk<2> line(rest.before);
   do {
     Walk<1> entry(entries);
     for (const std::int64_t place : places) {
       Walk<2> behind(rest.behind);
       do {
-        f(line.offsets[0] + place + behind.offsets[0],
+        f((line.offsets[0] + behind.offsets[0]) * bytes + place,
           line.offsets[1] + entry.offsets[0] + behind.offsets[1]);
       } while (behind.next());
       entry.next();
@@ -216,7 +220,7 @@ void Lookup::move(const TensorView& in, const std::array<std::int64_t, kMostDims
     }
     Walk<1> entry(entries);
     for (const std::int64_t place : places) {
-      std::uint8_t* there = source + place * bytes;
+      std::uint8_t* there = source + place;
       std::uint8_t* here = target + entry.offsets[0] * bytes;
       behind.run(into_result ? here : there, into_result ? there : here);
       entry.next();
@@ -240,7 +244,8 @@ std::size_t only_dimension(const TensorView& in, const std::vector<TensorView*>&
 
 // What most programs index: one dimension of elements that lie together. False where that is not so, or
 // fails: Lookup does it then, or says why not.
-bool index_one(const TensorView& in, const std::vector<TensorView*>& indices, TensorView& out) {
+bool index_one(const TensorView& in, const std::vector<TensorView*>& indices, bool from_end,
+               TensorView& out) {
   const std::size_t dim = only_dimension(in, indices);
   if (dim == in.rank || in.dtype != out.dtype || !in.contiguous()) {
     return false;
@@ -258,14 +263,13 @@ bool index_one(const TensorView& in, const std::vector<TensorView*>& indices, Te
   // A copy: what is checked stays so while the output is written.
   std::vector<std::int64_t> places = elements_of<std::int64_t>(*indices[dim]);
   const std::int64_t size = in.sizes[dim];
-  const std::int64_t step = in.strides()[dim];
+  const std::size_t run = static_cast<std::size_t>(in.strides()[dim]) * size_of(in.dtype);
   bool inside = true;
   for (std::int64_t& place : places) {
-    place += place < 0 ? size : 0;
+    place += place < 0 && from_end ? size : 0;
     inside &= place >= 0 && place < size;
-    place *= step;
+    place *= static_cast<std::int64_t>(run);
   }
-  const std::size_t run = static_cast<std::size_t>(step) * size_of(in.dtype);
   const std::size_t line = static_cast<std::size_t>(size) * run;
   for (std::size_t i = 0; inside && i < in.bytes() / line; ++i) {
     pick_runs(size_of(in.dtype), run, in.data + i * line, places, out.data + i * places.size() * run);
@@ -273,41 +277,41 @@ bool index_one(const TensorView& in, const std::vector<TensorView*>& indices, Te
   return inside;
 }
 
-Status index(const TensorView& in, const std::vector<TensorView*>& indices, TensorView& out) {
-  if (index_one(in, indices, out)) {
+Status look_up(const TensorView& in, const std::vector<TensorView*>& indices, bool from_end,
+               TensorView& out) {
+  if (index_one(in, indices, from_end, out)) {
     return {};
   }
   Lookup lookup;
   SLIPWAY_RETURN_IF_ERROR(in.dtype == out.dtype ? lookup.prepare(in, indices)
                                                 : mismatch("the result of indexing is of another type"));
   SLIPWAY_RETURN_IF_ERROR(resize(&out, lookup.shape));
-  SLIPWAY_RETURN_IF_ERROR(lookup.look_up(in));
+  SLIPWAY_RETURN_IF_ERROR(lookup.look_up(in, from_end));
   if (out.count() != 0) {
     lookup.move(in, out.strides(), in.data, out.data, true);
   }
   return {};
 }
 
-// Along one dimension, by indices that are not counted from its end.
-Status select_along(const TensorView& in, std::size_t dim, TensorView& places, TensorView& out) {
-  for (const std::int64_t place : elements_of<std::int64_t>(places)) {
-    if (place < 0) {
-      return mismatch("index " + std::to_string(place) + " is outside dimension " + std::to_string(dim) +
-                      " of " + to_text(in.shape()));
-    }
-  }
-  std::vector<TensorView*> indices(dim + 1);
-  indices[dim] = &places;
-  return index(in, indices, out);
+Status index(const TensorView& in, const std::vector<TensorView*>& indices, TensorView& out) {
+  return look_up(in, indices, true, out);
 }
 
-Status index_select(const TensorView& in, std::int64_t dim_given, TensorView& places, TensorView& out) {
-  std::size_t dim = 0;
-  SLIPWAY_RETURN_IF_ERROR(wrap_dim(dim_given, in.rank, &dim));
+// Along one dimension, by indices that are not counted from its end.
+Status select_along(const TensorView& in, std::size_t dim, TensorView& places, TensorView& out) {
+  std::vector<TensorView*> indices(dim + 1);
+  indices[dim] = &places;
+  return look_up(in, indices, false, out);
+}
+
+Status index_select(const TensorView& in, Dim dim, TensorView& places, TensorView& out) {
+  if (places.rank != 0) {
+    return select_along(in, dim.at, places, out);
+  }
   TensorView list = places;  // one number is a list of one
   list.rank = 1;
-  list.sizes[0] = static_cast<std::int64_t>(places.count());
-  return places.rank > 1 ? mismatch("what is selected is not a list") : select_along(in, dim, list, out);
+  list.sizes[0] = 1;
+  return select_along(in, dim.at, list, out);
 }
 
 Status embedding(const TensorView& weight, TensorView& indices, Unused /*padding_idx*/,
@@ -327,7 +331,7 @@ Status put_into(TensorView& target, const std::vector<TensorView*>& indices, con
     return fits.ok() ? mismatch(to_text(values.shape()) + " does not go into " + to_text(lookup.shape))
                      : fits;
   }
-  SLIPWAY_RETURN_IF_ERROR(lookup.look_up(target));
+  SLIPWAY_RETURN_IF_ERROR(lookup.look_up(target, true));
   const Operand source = operand_of(values, result);
   if (!accumulate && values.dtype == target.dtype) {
     if (result.count() != 0) {
@@ -342,10 +346,10 @@ Status put_into(TensorView& target, const std::vector<TensorView*>& indices, con
       load(values.dtype, at(values, from), 1, 1, &value);
       if (accumulate) {
         T before{};
-        load(target.dtype, at(target, offset), 1, 1, &before);
+        load(target.dtype, target.data + offset, 1, 1, &before);
         value += before;
       }
-      store(target.dtype, &value, 1, at(target, offset), 1);
+      store(target.dtype, &value, 1, target.data + offset, 1);
     });
     return Status();
   });

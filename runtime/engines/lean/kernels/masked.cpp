@@ -71,14 +71,10 @@ Status nonzero_of(const TensorView& in, const std::uint8_t* data, TensorView& ou
   if (out.count() == 0) {
     return {};
   }
-  if (out.contiguous() && out.dtype == DType::kInt64) {
-    list_nonzero(values, in.count(), in.shape(), mask, reinterpret_cast<std::int64_t*>(out.data), rows);
-    return {};
-  }
   // The exporter may have planned the table a column at a time, as ATen makes it.
-  std::vector<std::int64_t> positions(out.count());
+  Values<std::int64_t> positions(out, {});
   list_nonzero(values, in.count(), in.shape(), mask, positions.data(), rows);
-  copy(out, operand_of(straightened(out, positions.data()), out));
+  positions.put(out);
   return {};
 }
 
@@ -86,11 +82,7 @@ Status nonzero_of(const TensorView& in, const std::uint8_t* data, TensorView& ou
 Status nonzero(const TensorView& in, TensorView& out, Scratch& scratch) {
   const std::uint8_t* data = in.data;
   if (!in.contiguous()) {
-    TensorView straight = in;
-    for (std::uint8_t i = 0; i < in.rank; ++i) {
-      straight.order[i] = i;
-    }
-    straight.data = scratch.get(in.bytes());
+    const TensorView straight = in.in_rows(scratch.get(in.bytes()));
     copy(straight, whole(in));
     data = straight.data;
   }
@@ -107,28 +99,22 @@ Status masked_select(const TensorView& in, const TensorView& mask, TensorView& o
   const TensorView both = shaped(shape);
   const Operand elements = operand_of(in, both);
   const Operand flags = operand_of(mask, both);
-  const auto holds = [&](std::size_t i) { return *at(mask, offset_of(i, shape, flags.steps)) != 0; };
   // Small tensors broadcast to more than any memory holds.
   std::size_t count = 0;
-  Status done = count_elements(shape, 1, &count) ? check_room(count, "what a mask selects from")
-                                                 : mismatch("a mask of impossible size: " + to_text(shape));
-  SLIPWAY_RETURN_IF_ERROR(done);
-  std::int64_t total = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    total += holds(i) ? 1 : 0;
-  }
-  done = resize(&out, Shape{total});
-  SLIPWAY_RETURN_IF_ERROR(done);
+  SLIPWAY_RETURN_IF_ERROR(
+      count_elements(shape, 1, &count)
+          ? check_room(std::uint64_t{count} * sizeof(std::int64_t), "what a mask selects from")
+          : mismatch("a mask of impossible size: " + to_text(shape)));
+  const Axes axes(shape, {flags.steps.data(), elements.steps.data()});
   std::vector<std::int64_t> chosen;
-  chosen.reserve(out.count());
-  for (std::size_t i = 0; i < count && chosen.size() < out.count(); ++i) {
-    if (holds(i)) {
-      chosen.push_back(offset_of(i, shape, elements.steps));
+  Walk<2> walk(axes);
+  do {
+    if (!axes.empty && *at(mask, walk.offsets[0]) != 0) {
+      chosen.push_back(walk.offsets[1] * static_cast<std::int64_t>(size_of(in.dtype)));
     }
-  }
-  for (std::size_t i = 0; i < chosen.size(); ++i) {
-    std::memcpy(at(out, static_cast<std::int64_t>(i)), at(in, chosen[i]), size_of(in.dtype));
-  }
+  } while (!axes.empty && walk.next());
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, Shape{static_cast<std::int64_t>(chosen.size())}));
+  pick_runs(size_of(in.dtype), size_of(in.dtype), in.data, chosen, out.data);
   return {};
 }
 
@@ -146,17 +132,24 @@ Status masked_scatter(const TensorView& in, const TensorView& mask, const Tensor
   const auto out_steps = out.strides();
   const auto source_steps = source.strides();
   const Shape source_shape = source.shape();
-  std::size_t taken = 0;
-  for (std::size_t i = 0, count = out.count(), most = source.count(); i < count; ++i) {
-    if (*at(mask, offset_of(i, shape, flags.steps)) == 0) {
+  const Axes places(shape, {flags.steps.data(), out_steps.data()});
+  const Axes elements(source_shape, {source_steps.data()});
+  Walk<2> place(places);
+  Walk<1> element(elements);
+  bool left = !elements.empty;
+  if (places.empty) {
+    return {};
+  }
+  do {
+    if (*at(mask, place.offsets[0]) == 0) {
       continue;
     }
-    if (taken == most) {
+    if (!left) {
       return mismatch("the mask has more places than " + to_text(source_shape) + " has elements");
     }
-    std::memcpy(at(out, offset_of(i, shape, out_steps)),
-                at(source, offset_of(taken++, source_shape, source_steps)), size_of(out.dtype));
-  }
+    std::memcpy(at(out, place.offsets[1]), at(source, element.offsets[0]), size_of(out.dtype));
+    left = element.next();
+  } while (place.next());
   return {};
 }
 

@@ -53,6 +53,14 @@ void move_plane(std::uint8_t* to_bytes, const std::uint8_t* from_bytes, const Ax
   }
 }
 
+template <typename Bits>
+void pick_bits(const std::uint8_t* from, const std::int64_t* places, std::size_t count, std::uint8_t* to) {
+  auto* results = reinterpret_cast<Bits*>(to);
+  for (std::size_t i = 0; i < count; ++i) {
+    results[i] = *reinterpret_cast<const Bits*>(from + places[i]);
+  }
+}
+
 }  // namespace
 
 Axes::Axes(const Shape& shape, std::initializer_list<const std::int64_t*> steps) {
@@ -68,7 +76,7 @@ void Axes::add(std::int64_t size, std::initializer_list<std::int64_t> steps) {
   empty = empty || size <= 0;
   if (size != 1) {
     Axis& axis = items[rank++];
-    axis.size = size;
+    axis = {size, {}};
     std::copy(steps.begin(), steps.end(), axis.steps.begin());
   }
 }
@@ -119,28 +127,36 @@ void Move::prepare(std::size_t element) {
   if (last.steps[0] == 1 && last.steps[1] == 1 && (outer_ == 1 || last.size >= kShort)) {
     run_ = static_cast<std::size_t>(last.size) * element_;
     --outer_;
-    return;
+  } else if (outer_ == 1) {
+    // The two innermost dimensions are copied together.
+    axes_.items[1] = last;
+    axes_.items[0] = {1, {}};
+    outer_ = 0;
+  } else {
+    outer_ -= 2;
   }
-  // The two innermost dimensions are copied together.
-  if (outer_ == 1) {
-    axes_.items[outer_++] = last;
-    axes_.items[0] = {};
+  for (std::size_t i = 0; i < outer_; ++i) {
+    for (std::int64_t& step : axes_.items[i].steps) {
+      step *= static_cast<std::int64_t>(element_);
+    }
   }
-  outer_ -= 2;
 }
 
 void Move::run(std::uint8_t* to, const std::uint8_t* from) const {
   if (axes_.empty) {
     return;
   }
-  const auto element = static_cast<std::int64_t>(element_);
-  Walk<2> walk(axes_, outer_);
+  // Runs are moved along the axis around them without a walk's step for each.
+  const bool along = run_ != 0 && outer_ != 0;
+  const Axis inner = along ? axes_.items[outer_ - 1] : Axis{1, {}};
+  Walk<2> walk(axes_, outer_ - (along ? 1 : 0));
   do {
-    std::uint8_t* target = to + walk.offsets[0] * element;
-    const std::uint8_t* source = from + walk.offsets[1] * element;
-    if (run_ != 0) {
-      move_bytes(target, source, run_);
-    } else {
+    std::uint8_t* target = to + walk.offsets[0];
+    const std::uint8_t* source = from + walk.offsets[1];
+    for (std::int64_t i = 0; run_ != 0 && i < inner.size; ++i) {
+      move_bytes(target + i * inner.steps[0], source + i * inner.steps[1], run_);
+    }
+    if (run_ == 0) {
       in_bits(element_, [&](auto bits) {
         move_plane<decltype(bits)>(target, source, axes_.items[outer_], axes_.items[outer_ + 1]);
       });
@@ -151,16 +167,11 @@ void Move::run(std::uint8_t* to, const std::uint8_t* from) const {
 void pick_runs(std::size_t element, std::size_t run, const std::uint8_t* from,
                const std::vector<std::int64_t>& places, std::uint8_t* to) {
   if (run == element) {
-    in_bits(element, [&](auto bits) {
-      using Bits = decltype(bits);
-      const auto* elements = reinterpret_cast<const Bits*>(from);
-      std::transform(places.begin(), places.end(), reinterpret_cast<Bits*>(to),
-                     [elements](std::int64_t place) { return elements[place]; });
-    });
+    in_bits(element, [&](auto bits) { pick_bits<decltype(bits)>(from, places.data(), places.size(), to); });
     return;
   }
   for (std::size_t i = 0; i < places.size(); ++i) {
-    move_bytes(to + i * run, from + places[i] * static_cast<std::int64_t>(element), run);
+    move_bytes(to + i * run, from + places[i], run);
   }
 }
 

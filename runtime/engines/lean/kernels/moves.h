@@ -39,8 +39,8 @@ inline void move_bytes(std::uint8_t* to, const std::uint8_t* from, std::size_t c
 // One dimension that tensors are gone through together, and elements from one place to the next in each of
 // them. The first is written.
 struct Axis {
-  std::int64_t size = 1;
-  std::array<std::int64_t, 4> steps{};
+  std::int64_t size;
+  std::array<std::int64_t, 4> steps;
 };
 
 // The dimensions that move anything: those with more than one element.
@@ -55,7 +55,7 @@ struct Axes {
   void arrange();
   std::size_t count() const;  // of places
 
-  std::array<Axis, kMostDims> items{};
+  std::array<Axis, kMostDims> items;  // as many as `rank` says
   std::size_t rank = 0;
   bool empty = false;  // one of them has no elements
 };
@@ -104,12 +104,13 @@ class Move {
 
  private:
   Axes axes_;
-  std::size_t outer_ = 0;  // axes around what is moved at once
+  std::size_t outer_ = 0;  // axes around what is moved at once; their steps count bytes
   std::size_t element_ = 1;
   std::size_t run_ = 0;  // bytes of the innermost dimension when they lie together on both sides, else 0
 };
 
-// to[i] = from[places[i]]: runs of `run` bytes, whose places count elements of `element` bytes.
+// Runs of `run` bytes, one behind the other, from these places, which count bytes; `element` is the size of
+// one element.
 void pick_runs(std::size_t element, std::size_t run, const std::uint8_t* from,
                const std::vector<std::int64_t>& places, std::uint8_t* to);
 

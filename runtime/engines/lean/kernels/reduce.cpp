@@ -327,12 +327,12 @@ Status var_mean(const TensorView& in, const std::vector<std::int64_t>& dims, std
   return fold(in, dims, keep, mean_out, floating(in.dtype), Mean());
 }
 
-Status cumsum(const TensorView& in, std::int64_t dim, Unused /*dtype*/, TensorView& out) {
+Status cumsum(const TensorView& in, LineDim dim, Unused /*dtype*/, TensorView& out) {
   SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
   return in_domain(domain_of(out.dtype), [&](auto zero) {
     using T = decltype(zero);
     return along<T>(
-        in, out, dim,
+        in, out, dim.at,
         [](T* line, std::size_t count) {
           T total{};
           for (std::size_t i = 0; i < count; ++i) {

@@ -33,7 +33,7 @@ class Line {
       return;
     }
     const std::size_t outer = axes_.rank == 0 ? 0 : axes_.rank - 1;
-    const Axis row = axes_.rank == 0 ? Axis() : axes_.items[outer];
+    const Axis row = axes_.rank == 0 ? Axis{1, {}} : axes_.items[outer];
     const auto size = static_cast<std::int64_t>(size_of(dtype_));
     const bool there = dtype_ == dtype_of<T>() && (row.steps[0] == 1 || row.size == 1);
     const auto length = static_cast<std::size_t>(row.size);
@@ -76,10 +76,16 @@ class Reduction {
   // out = f(line) for each element of the output.
   template <typename T, typename F>
   Status each(const TensorView& in, TensorView& out, F f) {
-    visit<T>(in, out, [&](const Line<T>& line, std::uint8_t* to) {
-      const T value = f(line);
-      store(out.dtype, &value, 1, to, 1);
-    });
+    const auto in_size = static_cast<std::int64_t>(size_of(in.dtype));
+    const auto out_size = static_cast<std::int64_t>(size_of(out.dtype));
+    visit_rows(in, out,
+               [&](const std::uint8_t* from, std::int64_t step, std::uint8_t* to, std::int64_t to_step,
+                   std::size_t length) {
+                 for (std::size_t i = 0; i < length; ++i, from += step * in_size, to += to_step * out_size) {
+                   const T value = f(Line<T>(in.dtype, from, reduced_));
+                   store(out.dtype, &value, 1, to, 1);
+                 }
+               });
     return {};
   }
 
@@ -109,23 +115,7 @@ class Reduction {
 
   // out = the element at each line's place, which each_index() chose along one dimension.
   void pick(const TensorView& in, const TensorView& places, TensorView& out) const {
-    Operand first = whole(in);
-    first.steps = kept_;
-    const std::int64_t along = reduced_.items[0].steps[0];
-    in_bits(size_of(in.dtype), [&](auto zero) {
-      using Bits = decltype(zero);
-      for_each_row(out, std::array<Operand, 2>{first, whole(places)},
-                   [&](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps,
-                       std::size_t count) {
-                     const auto* elements = reinterpret_cast<const Bits*>(from[0]);
-                     const auto* place = reinterpret_cast<const std::int64_t*>(from[1]);
-                     auto* results = reinterpret_cast<Bits*>(to);
-                     for (std::size_t i = 0; i < count; ++i) {
-                       const auto line = static_cast<std::int64_t>(i);
-                       results[line * to_step] = elements[line * steps[0] + place[line * steps[1]] * along];
-                     }
-                   });
-    });
+    pick_in_lines(in, kept_, reduced_.rank == 0 ? 0 : reduced_.items[0].steps[0], places, out);
   }
 
  private:
@@ -140,21 +130,6 @@ class Reduction {
     for_each_row(out, std::array<Operand, 1>{operand},
                  [&](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps,
                      std::size_t length) { f(from[0], steps[0], to, to_step, length); });
-  }
-
-  template <typename T, typename Visit>
-  void visit(const TensorView& in, TensorView& out, Visit visit_one) {
-    const auto in_size = static_cast<std::int64_t>(size_of(in.dtype));
-    const auto out_size = static_cast<std::int64_t>(size_of(out.dtype));
-    visit_rows(in, out,
-               [&](const std::uint8_t* from, std::int64_t step, std::uint8_t* to, std::int64_t to_step,
-                   std::size_t length) {
-                 for (std::size_t i = 0; i < length; ++i) {
-                   const auto at = static_cast<std::int64_t>(i);
-                   visit_one(Line<T>(in.dtype, from + at * step * in_size, reduced_),
-                             to + at * to_step * out_size);
-                 }
-               });
   }
 
   // Writes what of_line(line) makes of each line; where lines are short or lie across memory, what
@@ -263,9 +238,7 @@ inline constexpr std::size_t kLongestTogether = 1024;
 // go to many(elements, length): element `place` of line `i` is elements[place * kLinesTogether + i]. Others
 // go to one(line, length).
 template <typename T, typename One, typename Many>
-Status along(const TensorView& in, TensorView& out, std::int64_t signed_dim, One one, Many many) {
-  std::size_t dim = 0;
-  SLIPWAY_RETURN_IF_ERROR(in.rank == 0 ? Status() : wrap_dim(signed_dim, in.rank, &dim));
+Status along(const TensorView& in, TensorView& out, std::size_t dim, One one, Many many) {
   const std::size_t length = in.rank == 0 ? 1 : static_cast<std::size_t>(in.sizes[dim]);
   const std::int64_t in_step = in.rank == 0 ? 1 : in.strides()[dim];
   const std::int64_t out_step = in.rank == 0 ? 1 : out.strides()[dim];

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "lean/kernels/kernel.h"
@@ -213,9 +214,36 @@ template void map_with(const Target&, const std::array<Operand, 1>&, Domain, con
 template void map_with(const Target&, const std::array<Operand, 2>&, Domain, const Loops&, const void*);
 template void map_with(const Target&, const std::array<Operand, 3>&, Domain, const Loops&, const void*);
 
+namespace {
+
+// Computes nothing: by way of the type that computes with `in`.
+template <typename T>
+void convert(const Target& out, const Operand& in) {
+  const auto in_size = static_cast<std::int64_t>(size_of(in.dtype));
+  const auto out_size = static_cast<std::int64_t>(size_of(out.operand.dtype));
+  for_each_row(
+      out, std::array<Operand, 1>{in},
+      [&](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps, std::size_t length) {
+        const bool there = in.dtype == dtype_of<T>() && steps[0] == 1;
+        T block[kBlock];
+        for (std::size_t done = 0; done < length; done += kBlock) {
+          const std::size_t count = std::min(length - done, kBlock);
+          const auto at = static_cast<std::int64_t>(done);
+          const std::uint8_t* values = from[0] + at * steps[0] * in_size;
+          if (!there) {
+            load(in.dtype, values, steps[0], count, block);
+          }
+          store(out.operand.dtype, there ? reinterpret_cast<const T*>(values) : block, count,
+                to + at * to_step * out_size, to_step);
+        }
+      });
+}
+
+}  // namespace
+
 void copy(const Target& out, const Operand& in) {
   if (in.dtype != out.operand.dtype) {
-    return map(out, std::array<Operand, 1>{in}, in.dtype, [](auto x) { return x; });
+    return in_domain(domain_of(in.dtype), [&](auto zero) { convert<decltype(zero)>(out, in); });
   }
   Move move;
   for (std::size_t d = 0; d < out.rank; ++d) {
@@ -263,6 +291,86 @@ Part part_of(const TensorView& view, std::size_t dim, std::int64_t start, std::i
                           : view.data + start * strides[dim] * static_cast<std::int64_t>(size_of(view.dtype));
   std::copy(strides.begin(), strides.begin() + view.rank, part.operand.steps.begin());
   return part;
+}
+
+namespace {
+
+struct Picking {
+  std::size_t element;
+  std::vector<std::vector<std::int64_t>> places;  // in bytes
+  std::vector<std::size_t> order;                 // dimensions as they lie in the output
+  bool together;                                  // the innermost lie so on both sides
+};
+
+// Dimension `i` of the order and those in it; returns the end of what is written.
+std::uint8_t* pick_dim(const Picking& all, std::size_t i, const std::uint8_t* from, std::uint8_t* to) {
+  const std::vector<std::int64_t>& places = all.places[all.order[i]];
+  if (i + 1 == all.order.size()) {
+    const std::size_t bytes = places.size() * all.element;
+    if (all.together) {
+      move_bytes(to, from, bytes);
+    } else {
+      pick_runs(all.element, all.element, from, places, to);
+    }
+    return to + bytes;
+  }
+  std::size_t bytes = 0;
+  for (std::size_t k = 0; k < places.size(); ++k) {
+    if (k > 0 && places[k] == places[k - 1]) {
+      std::memcpy(to, to - bytes, bytes);
+      to += bytes;
+    } else {
+      std::uint8_t* end = pick_dim(all, i + 1, from + places[k], to);
+      bytes = static_cast<std::size_t>(end - to);
+      to = end;
+    }
+  }
+  return to;
+}
+
+}  // namespace
+
+void pick_places(const TensorView& in, std::vector<std::vector<std::int64_t>> places, TensorView& out) {
+  if (out.count() == 0) {
+    return;
+  }
+  const auto steps = in.strides();
+  const std::size_t last = out.order[out.rank - 1U];
+  const auto element = static_cast<std::int64_t>(size_of(in.dtype));
+  const bool together = places[last].empty() && steps[last] == 1;
+  for (std::size_t d = 0; d < out.rank; ++d) {
+    if (places[d].empty()) {
+      places[d].resize(static_cast<std::size_t>(in.sizes[d]));
+      std::iota(places[d].begin(), places[d].end(), 0);
+    }
+    for (std::int64_t& place : places[d]) {
+      place *= steps[d] * element;
+    }
+  }
+  pick_dim(
+      {size_of(in.dtype), std::move(places), {out.order.begin(), out.order.begin() + out.rank}, together}, 0,
+      in.data, out.data);
+}
+
+void pick_in_lines(const TensorView& in, const std::array<std::int64_t, kMostDims>& steps, std::int64_t along,
+                   const TensorView& places, TensorView& out) {
+  Operand first = whole(in);
+  first.steps = steps;
+  in_bits(size_of(in.dtype), [&](auto zero) {
+    using Bits = decltype(zero);
+    for_each_row(out, std::array<Operand, 2>{first, whole(places)},
+                 [&](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& from_steps,
+                     std::size_t count) {
+                   const auto* elements = reinterpret_cast<const Bits*>(from[0]);
+                   const auto* place = reinterpret_cast<const std::int64_t*>(from[1]);
+                   auto* results = reinterpret_cast<Bits*>(to);
+                   for (std::size_t i = 0; i < count; ++i) {
+                     const auto line = static_cast<std::int64_t>(i);
+                     results[line * to_step] =
+                         elements[line * from_steps[0] + place[line * from_steps[1]] * along];
+                   }
+                 });
+  });
 }
 
 void advance(Operand* operand, std::int64_t elements) {

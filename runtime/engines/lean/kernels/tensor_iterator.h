@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <type_traits>
-#include <utility>
+#include <vector>
 
 #include "lean/data/evalue.h"
 #include "lean/kernels/elements.h"
@@ -132,6 +132,15 @@ void fill(const Target& out, const Number& number);
 // A dimension counted from the end when it is negative. Fails when there is no such dimension.
 Status wrap_dim(std::int64_t dim, std::size_t rank, std::size_t* found);
 
+// Copies `in` to `out`, of the same type: places[d][x] is where along dimension d of `in` the elements at x
+// come from; a dimension without places is taken whole.
+void pick_places(const TensorView& in, std::vector<std::vector<std::int64_t>> places, TensorView& out);
+
+// out = the element of each line at that line's place, an int64. Lines of `in` begin these steps apart along
+// out's dimensions, their elements are `along` apart.
+void pick_in_lines(const TensorView& in, const std::array<std::int64_t, kMostDims>& steps, std::int64_t along,
+                   const TensorView& places, TensorView& out);
+
 // Moves the operand's first element ahead by so many elements.
 void advance(Operand* operand, std::int64_t elements);
 
@@ -188,18 +197,22 @@ void map_with(const Target& out, const std::array<Operand, N>& operands, Domain 
               const void* context);
 
 namespace detail {
-// The function and the pointers are copied: they need not be read again for each element.
-template <typename F, typename T, std::size_t... I>
-void element_loop(const F f, const T* const* inputs, T* result, std::size_t count,
-                  std::index_sequence<I...>) {
-  const std::array<const T*, sizeof...(I)> in{inputs[I]...};
-  for (std::size_t i = 0; i < count; ++i) {
-    result[i] = static_cast<T>(f(in[I][i]...));
-  }
-}
+// The function is copied: what it keeps need not be read again for each element.
 template <typename F, typename T, std::size_t N>
 void loop_of(const void* context, const T* const* inputs, T* result, std::size_t count) {
-  element_loop(*static_cast<const F*>(context), inputs, result, count, std::make_index_sequence<N>());
+  const F f = *static_cast<const F*>(context);
+  const T* a = inputs[0];
+  const T* b = inputs[N > 1 ? 1 : 0];
+  const T* c = inputs[N > 2 ? 2 : 0];
+  for (std::size_t i = 0; i < count; ++i) {
+    if constexpr (N == 1) {
+      result[i] = static_cast<T>(f(a[i]));
+    } else if constexpr (N == 2) {
+      result[i] = static_cast<T>(f(a[i], b[i]));
+    } else {
+      result[i] = static_cast<T>(f(a[i], b[i], c[i]));
+    }
+  }
 }
 template <typename F, std::size_t N>
 void narrow_loop(DType dtype, const void* context, const void* const* inputs, void* result,

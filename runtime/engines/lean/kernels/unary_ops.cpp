@@ -155,21 +155,16 @@ Status elu(const TensorView& in, double alpha, double scale, double input_scale,
 }
 
 // One half times the sigmoid of the other.
-Status glu(const TensorView& in, std::int64_t dim_given, TensorView& out) {
-  std::size_t dim = 0;
-  const Status wrapped = wrap_dim(dim_given, in.rank, &dim);
-  if (!wrapped.ok() || in.sizes[dim] % 2 != 0) {
-    return wrapped.ok() ? mismatch("cannot halve " + to_text(in.shape())) : wrapped;
-  }
+Status glu(const TensorView& in, Dim dim, TensorView& out) {
   Shape shape = in.shape();
-  shape[dim] /= 2;
-  const Status resized = resize(&out, shape);
-  if (!resized.ok() || out.count() == 0) {
-    return resized;
+  if (shape[dim.at] % 2 != 0) {
+    return mismatch("cannot halve " + to_text(shape));
   }
+  shape[dim.at] /= 2;
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
   const Operand first = whole(in);
   Operand second = first;
-  advance(&second, shape[dim] * first.steps[dim]);
+  advance(&second, shape[dim.at] * first.steps[dim.at]);
   map<In::kFloats>(out, std::array<Operand, 2>{first, second}, in.dtype,
                    [](auto x, auto gate) { return x / (decltype(x)(1) + exp_of(-gate)); });
   return {};
@@ -208,7 +203,7 @@ void softmax_of_lines(T* elements, std::size_t length) {
 
 // aten::_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out)
 template <bool Log>
-Status softmax(const TensorView& in, std::int64_t dim, Unused /*half_to_float*/, TensorView& out) {
+Status softmax(const TensorView& in, LineDim dim, Unused /*half_to_float*/, TensorView& out) {
   SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
   return in_floats(in.dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -245,7 +240,7 @@ Status softmax(const TensorView& in, std::int64_t dim, Unused /*half_to_float*/,
         }
       }
     };
-    return along<T>(in, out, dim, one, softmax_of_lines<Log, T>);
+    return along<T>(in, out, dim.at, one, softmax_of_lines<Log, T>);
   });
 }
 

@@ -149,7 +149,7 @@ Status CallCheck::compare(const Call& call, Sharing sharing) {
 }
 
 Status CallCheck::kernel(const KernelEntry& entry, const std::int32_t* arguments, std::size_t count,
-                         std::size_t instruction) {
+                         std::size_t instruction, std::size_t* outputs) {
   const Call call = {instruction, entry.name};
   const bool again = count == entry.arguments + 1U;
   if (count != entry.arguments && !(again && names_results(entry, arguments, count))) {
@@ -163,6 +163,7 @@ Status CallCheck::kernel(const KernelEntry& entry, const std::int32_t* arguments
   const bool self = is_self(entry.sharing);
   bool few = add(arguments, self ? 0 : count - 1, &results_);
   const std::size_t end = self ? entry.arguments : outputs_begin(entry, arguments, count);
+  *outputs = self ? count : end;
   for (std::size_t i = self ? 1 : 0; few && i < end; ++i) {
     few = add(arguments, i, is_cache(entry.sharing, i) ? &results_ : &others_);
   }

@@ -63,11 +63,8 @@ GivenConstants constants_given(const pte::ExecutionPlan& plan, const std::vector
   GivenConstants found;
   bool called = false;
   std::vector<std::uint8_t> written(values.size());
-  if (plan.chains() == nullptr || plan.chains()->size() == 0 ||
-      plan.chains()->Get(0)->instructions() == nullptr) {
-    return found;
-  }
-  for (const pte::Instruction* instruction : *plan.chains()->Get(0)->instructions()) {
+  const std::vector<const pte::Instruction*> instructions = instructions_of(plan);
+  for (const pte::Instruction* instruction : instructions) {
     // A move or a view puts another tensor where a constant was.
     if (const auto* moved = instruction->instr_args_as_MoveCall()) {
       written[static_cast<std::size_t>(moved->move_to())] = 1;
@@ -76,7 +73,7 @@ GivenConstants constants_given(const pte::ExecutionPlan& plan, const std::vector
       written[static_cast<std::size_t>(kernel->args()->Get(kernel->args()->size() - 1))] = 1;
     }
   }
-  for (const pte::Instruction* instruction : *plan.chains()->Get(0)->instructions()) {
+  for (const pte::Instruction* instruction : instructions) {
     const auto* call = instruction->instr_args_as_DelegateCall();
     if (call == nullptr || static_cast<std::size_t>(call->delegate_index()) != delegate) {
       continue;

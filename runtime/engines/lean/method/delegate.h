@@ -22,6 +22,14 @@ struct NodeValue {
   Tensor tensor;
 };
 
+// What a method does, one after the other.
+inline std::vector<const pte::Instruction*> instructions_of(const pte::ExecutionPlan& plan) {
+  const bool some = plan.chains() != nullptr && plan.chains()->size() != 0;
+  const auto* stored = some ? plan.chains()->Get(0)->instructions() : nullptr;
+  return stored == nullptr ? std::vector<const pte::Instruction*>()
+                           : std::vector<const pte::Instruction*>(stored->begin(), stored->end());
+}
+
 // What the calls of a method's delegate give it that nobody writes to; nothing when there are several calls.
 GivenConstants constants_given(const pte::ExecutionPlan& plan, const std::vector<EValue>& values,
                                std::size_t delegate);
