@@ -11,13 +11,14 @@
 namespace slipway::lean {
 namespace {
 
+// The type that arithmetic is done in. A number decides nothing but its category (torch.result_type).
 DType promoted(const TensorView& a, const Other& b) {
   if (b.tensor != nullptr) {
     return promote(a.dtype, b.tensor->dtype);
   }
-  return promote_scalar(a.dtype, !b.number.integral ? ScalarKind::kFloat
-                                 : b.number.flag    ? ScalarKind::kBool
-                                                    : ScalarKind::kInt);
+  const bool real = !b.number.integral && !is_floating(a.dtype);
+  const bool whole = b.number.integral && !b.number.flag && a.dtype == DType::kBool;
+  return real ? DType::kFloat32 : whole ? DType::kInt64 : a.dtype;
 }
 
 // Integers wrap around, as unsigned ones do.
@@ -46,7 +47,7 @@ T add_scaled(T a, T factor, T b) {
 template <In kIn, typename F>
 Status combine(const TensorView& a, Other b, TensorView& out, DType dtype, const F& f) {
   if (b.tensor != nullptr) {
-    SLIPWAY_RETURN_IF_ERROR(resize_to_both(a, *b.tensor, &out));
+    SLIPWAY_RETURN_IF_ERROR(resize_to_all({&a, b.tensor}, &out));
     if (b.tensor->count() != 1 || !is_floating(b.tensor->dtype) || domain_of(dtype) == Domain::kInt) {
       map<kIn>(out, std::array<Operand, 2>{operand_of(a, out), operand_of(*b.tensor, out)}, dtype, f);
       return {};

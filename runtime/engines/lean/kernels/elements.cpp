@@ -189,16 +189,6 @@ DType promote(DType a, DType b) {
   return size == 1 ? DType::kInt16 : size == 2 ? DType::kInt32 : DType::kInt64;
 }
 
-DType promote_scalar(DType tensor, ScalarKind scalar) {
-  if (scalar == ScalarKind::kFloat && !is_floating(tensor)) {
-    return DType::kFloat32;
-  }
-  if (scalar == ScalarKind::kInt && tensor == DType::kBool) {
-    return DType::kInt64;
-  }
-  return tensor;
-}
-
 template <typename T>
 void load(DType dtype, const std::uint8_t* from, std::int64_t stride, std::size_t count, T* to) {
   with_type(dtype, [=](auto zero) { load_loop<T, decltype(zero)>(from, stride, count, to); });

@@ -92,16 +92,9 @@ Status Lookup::prepare(const TensorView& in, const std::vector<TensorView*>& ind
       continue;
     }
     dims_.push_back(i);
-    const std::size_t rank = std::max(common.size(), shapes_[i].size());
-    common.insert(common.begin(), rank - common.size(), 1);
-    for (std::size_t d = 0; d < shapes_[i].size(); ++d) {
-      std::int64_t& size = common[rank - shapes_[i].size() + d];
-      const std::int64_t own = shapes_[i][d];
-      if (size != own && size != 1 && own != 1) {
-        return mismatch("indices of different shapes do not go together");
-      }
-      size = size == 1 ? own : size;
-    }
+    const TensorView before = shaped(common);
+    const TensorView own = shaped(shapes_[i]);
+    SLIPWAY_RETURN_IF_ERROR(broadcast_shape({&before, &own}, &common));
   }
   // Neighbouring dimensions are replaced where they stand; scattered ones come first.
   const bool together = dims_.empty() || dims_.back() - dims_.front() + 1 == dims_.size();
@@ -130,12 +123,7 @@ Status Lookup::look_up(const TensorView& in, bool from_end) {
   const auto bytes = static_cast<std::int64_t>(size_of(in.dtype));
   places.resize(total);
   for (const std::size_t dim : dims_) {
-    std::array<std::int64_t, kMostDims> steps{};
-    std::int64_t step = 1;
-    for (std::size_t d = shapes_[dim].size(); d-- > 0;) {
-      steps[common.size() - shapes_[dim].size() + d] = shapes_[dim][d] == 1 ? 0 : step;
-      step *= shapes_[dim][d];
-    }
+    const auto steps = operand_of(shaped(shapes_[dim]), shaped(common)).steps;
     const std::int64_t size = in.sizes[dim];
     Axes axes(common, {steps.data()});
     axes.merge();
@@ -325,12 +313,7 @@ Status put_into(TensorView& target, const std::vector<TensorView*>& indices, con
   Lookup lookup;
   SLIPWAY_RETURN_IF_ERROR(lookup.prepare(target, indices));
   const TensorView result = shaped(lookup.shape);
-  Shape shape;
-  const Status fits = broadcast_shape(values, result, &shape);
-  if (!fits.ok() || shape != lookup.shape) {
-    return fits.ok() ? mismatch(to_text(values.shape()) + " does not go into " + to_text(lookup.shape))
-                     : fits;
-  }
+  SLIPWAY_RETURN_IF_ERROR(goes_into(values, lookup.shape));
   SLIPWAY_RETURN_IF_ERROR(lookup.look_up(target, true));
   const Operand source = operand_of(values, result);
   if (!accumulate && values.dtype == target.dtype) {

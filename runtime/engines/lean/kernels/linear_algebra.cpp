@@ -146,11 +146,7 @@ struct Start {
 Status product(const TensorView& a, const TensorView& b, bool transposed, const Start& start,
                std::size_t batch, TensorView& out) {
   if (start.tensor != nullptr) {
-    Shape shape;
-    SLIPWAY_RETURN_IF_ERROR(broadcast_shape(*start.tensor, out, &shape));
-    if (shape != out.shape()) {
-      return cannot_multiply(*start.tensor, out);
-    }
+    SLIPWAY_RETURN_IF_ERROR(goes_into(*start.tensor, out.shape()));
   }
   if (out.count() == 0) {
     return {};  // matrices without elements can be any many
@@ -277,7 +273,7 @@ Status cdist(const TensorView& a, const TensorView& b, double p, Unused /*comput
   first.rank = static_cast<std::uint8_t>(a.rank - 2U);
   second.rank = static_cast<std::uint8_t>(b.rank - 2U);
   Shape batch;
-  SLIPWAY_RETURN_IF_ERROR(broadcast_shape(first, second, &batch));
+  SLIPWAY_RETURN_IF_ERROR(broadcast_shape({&first, &second}, &batch));
   Shape shape = batch;
   shape.push_back(a.sizes[a.rank - 2U]);
   shape.push_back(b.sizes[b.rank - 2U]);
@@ -364,9 +360,7 @@ Status fast_hadamard_transform(const TensorView& in, TensorView& out) {
 
 // The input itself.
 Status fallback(const TensorView& in, TensorView& out) {
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
-  copy(out, whole(in));
-  return {};
+  return copy_as(out, in.shape(), whole(in));
 }
 
 constexpr KernelEntry kLinearAlgebraTable[] = {

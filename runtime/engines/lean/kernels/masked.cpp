@@ -13,7 +13,7 @@ namespace slipway::lean {
 namespace {
 
 Status masked_fill(const TensorView& in, const TensorView& mask, Number number, TensorView& out) {
-  SLIPWAY_RETURN_IF_ERROR(resize_to_both(in, mask, &out));
+  SLIPWAY_RETURN_IF_ERROR(resize_to_all({&in, &mask}, &out));
   map(out, std::array<Operand, 2>{operand_of(in, out), operand_of(mask, out)}, in.dtype,
       [number](auto x, auto flag) { return flag != 0 ? number.as<decltype(x)>() : x; });
   return {};
@@ -92,29 +92,38 @@ Status nonzero(const TensorView& in, TensorView& out, Scratch& scratch) {
 // The elements whose mask is true, broadcast together, in row-major order.
 Status masked_select(const TensorView& in, const TensorView& mask, TensorView& out) {
   Shape shape;
-  const Status fits = broadcast_shape(in, mask, &shape);
-  if (!fits.ok() || in.dtype != out.dtype || mask.dtype != DType::kBool) {
-    return fits.ok() ? mismatch("a mask or the result has the wrong type") : fits;
+  SLIPWAY_RETURN_IF_ERROR(broadcast_shape({&in, &mask}, &shape));
+  if (in.dtype != out.dtype || mask.dtype != DType::kBool) {
+    return mismatch("a mask or the result has the wrong type");
   }
   const TensorView both = shaped(shape);
   const Operand elements = operand_of(in, both);
   const Operand flags = operand_of(mask, both);
   // Small tensors broadcast to more than any memory holds.
   std::size_t count = 0;
-  SLIPWAY_RETURN_IF_ERROR(
-      count_elements(shape, 1, &count)
-          ? check_room(std::uint64_t{count} * sizeof(std::int64_t), "what a mask selects from")
-          : mismatch("a mask of impossible size: " + to_text(shape)));
+  SLIPWAY_RETURN_IF_ERROR(count_elements(shape, 1, &count)
+                              ? check_room(count, "what a mask selects from")
+                              : mismatch("a mask of impossible size: " + to_text(shape)));
   const Axes axes(shape, {flags.steps.data(), elements.steps.data()});
-  std::vector<std::int64_t> chosen;
-  Walk<2> walk(axes);
-  do {
-    if (!axes.empty && *at(mask, walk.offsets[0]) != 0) {
-      chosen.push_back(walk.offsets[1] * static_cast<std::int64_t>(size_of(in.dtype)));
+  // Calls f(offset of the element) where the mask is true.
+  const auto each_chosen = [&](auto f) {
+    Walk<2> walk(axes);
+    for (bool left = !axes.empty; left; left = walk.next()) {
+      if (*at(mask, walk.offsets[0]) != 0) {
+        f(walk.offsets[1]);
+      }
     }
-  } while (!axes.empty && walk.next());
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, Shape{static_cast<std::int64_t>(chosen.size())}));
-  pick_runs(size_of(in.dtype), size_of(in.dtype), in.data, chosen, out.data);
+  };
+  // Counted before they are written down: as many as the output has room for.
+  std::int64_t total = 0;
+  each_chosen([&total](std::int64_t) { ++total; });
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, Shape{total}));
+  const std::size_t size = size_of(in.dtype);
+  std::uint8_t* to = out.data;
+  each_chosen([&](std::int64_t offset) {
+    move_bytes(to, at(in, offset), size);
+    to += size;
+  });
   return {};
 }
 
@@ -122,7 +131,7 @@ Status masked_select(const TensorView& in, const TensorView& mask, TensorView& o
 Status masked_scatter(const TensorView& in, const TensorView& mask, const TensorView& source,
                       TensorView& out) {
   Shape shape;
-  SLIPWAY_RETURN_IF_ERROR(broadcast_shape(in, mask, &shape));
+  SLIPWAY_RETURN_IF_ERROR(broadcast_shape({&in, &mask}, &shape));
   if (in.dtype != out.dtype || source.dtype != out.dtype || mask.dtype != DType::kBool) {
     return mismatch("a mask or what is put in has the wrong type");
   }
@@ -136,20 +145,17 @@ Status masked_scatter(const TensorView& in, const TensorView& mask, const Tensor
   const Axes elements(source_shape, {source_steps.data()});
   Walk<2> place(places);
   Walk<1> element(elements);
-  bool left = !elements.empty;
-  if (places.empty) {
-    return {};
-  }
-  do {
+  bool some = !elements.empty;
+  for (bool left = !places.empty; left; left = place.next()) {
     if (*at(mask, place.offsets[0]) == 0) {
       continue;
     }
-    if (!left) {
+    if (!some) {
       return mismatch("the mask has more places than " + to_text(source_shape) + " has elements");
     }
-    std::memcpy(at(out, place.offsets[1]), at(source, element.offsets[0]), size_of(out.dtype));
-    left = element.next();
-  } while (place.next());
+    move_bytes(at(out, place.offsets[1]), at(source, element.offsets[0]), size_of(out.dtype));
+    some = element.next();
+  }
   return {};
 }
 
@@ -204,9 +210,7 @@ void choose_by_flags(const std::array<Operand, 3>& operands, TensorView& out) {
 }
 
 Status where(const TensorView& condition, const TensorView& a, const TensorView& b, TensorView& out) {
-  Shape shape;
-  SLIPWAY_RETURN_IF_ERROR(broadcast_shape(a, b, &shape));
-  SLIPWAY_RETURN_IF_ERROR(resize_to_both(condition, shaped(shape), &out));
+  SLIPWAY_RETURN_IF_ERROR(resize_to_all({&condition, &a, &b}, &out));
   const std::array<Operand, 3> operands = {operand_of(condition, out), operand_of(a, out),
                                            operand_of(b, out)};
   if (condition.dtype == DType::kBool && a.dtype == out.dtype && b.dtype == out.dtype) {
@@ -220,9 +224,7 @@ Status where(const TensorView& condition, const TensorView& a, const TensorView&
 Status clamp_tensors(const TensorView& in, const TensorView* low, const TensorView* high, TensorView& out) {
   const TensorView& first = low != nullptr ? *low : in;
   const TensorView& last = high != nullptr ? *high : in;
-  Shape shape;
-  SLIPWAY_RETURN_IF_ERROR(broadcast_shape(in, first, &shape));
-  SLIPWAY_RETURN_IF_ERROR(resize_to_both(shaped(shape), last, &out));
+  SLIPWAY_RETURN_IF_ERROR(resize_to_all({&in, &first, &last}, &out));
   const bool has_low = low != nullptr;
   const bool has_high = high != nullptr;
   map(out, std::array<Operand, 3>{operand_of(in, out), operand_of(first, out), operand_of(last, out)},

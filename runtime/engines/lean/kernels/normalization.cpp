@@ -126,8 +126,7 @@ Status layer_norm(const TensorView& in, const Shape& normalized, const TensorVie
     outer[i] = 1;
   }
   for (TensorView* view : {&means, &rstds}) {
-    const Status resized = resize(view, outer);
-    SLIPWAY_RETURN_IF_ERROR(resized);
+    SLIPWAY_RETURN_IF_ERROR(resize(view, outer));
   }
   const Status resized = resize(&out, in.shape());
   if (!resized.ok() || in.count() == 0 || width == 0) {
@@ -154,8 +153,7 @@ Status group_norm(const TensorView& in, const TensorView* weight, const TensorVi
     return mismatch("cannot normalise " + to_text(in.shape()) + " in " + std::to_string(groups) + " groups");
   }
   for (TensorView* view : {&means, &rstds}) {
-    const Status resized = resize(view, Shape{batch, groups});
-    SLIPWAY_RETURN_IF_ERROR(resized);
+    SLIPWAY_RETURN_IF_ERROR(resize(view, Shape{batch, groups}));
   }
   const Status resized = resize(&out, in.shape());
   if (!resized.ok() || in.count() == 0) {

@@ -133,14 +133,7 @@ Status et_view(Arguments& arguments) {
   TensorView& out = arguments.tensor_without_memory(2);
   Shape shape = arguments.integers(1);
   SLIPWAY_RETURN_IF_ERROR(arguments.fault());
-  const auto open = std::find(shape.begin(), shape.end(), -1);
-  if (open != shape.end()) {
-    *open = 1;
-    std::size_t known = 0;
-    if (count_elements(shape, 1, &known) && known != 0) {
-      *open = static_cast<std::int64_t>(in.count() / known);
-    }
-  }
+  settle_open_size(&shape, in.count());
   std::size_t count = 0;
   if (!count_elements(shape, size_of(in.dtype), &count) || count != in.count() || out.dtype != in.dtype ||
       shape.size() != out.rank) {

@@ -149,8 +149,9 @@ Chosen choose(float low, float high, Range range, float least) {
 // For each `width` elements.
 void choose_each(const TensorView& in, std::size_t width, Range range, float least, TensorView& scales,
                  TensorView& zero_points) {
-  std::vector<float> line(width);
-  for (std::size_t row = 0; row < in.count() / width; ++row) {
+  const std::size_t rows = in.count() / width;
+  std::vector<float> line(rows == 0 ? 0 : width);
+  for (std::size_t row = 0; row < rows; ++row) {
     load(in.dtype, in.data + row * width * size_of(in.dtype), 1, width, line.data());
     const auto ends = std::minmax_element(line.begin(), line.end());
     const Chosen chosen = choose(*ends.first, *ends.second, range, least);
@@ -270,7 +271,7 @@ Status add_quantized(Arguments& arguments) {
   const Coded of_b = coded_of(arguments, 6);
   const Coded of_out = coded_of(arguments, 10);
   SLIPWAY_RETURN_IF_ERROR(arguments.fault());
-  SLIPWAY_RETURN_IF_ERROR(resize_to_both(a, b, &out));
+  SLIPWAY_RETURN_IF_ERROR(resize_to_all({&a, &b}, &out));
   const float inverse = 1.0F / of_out.scale;
   map<In::kSingle>(out, std::array<Operand, 2>{operand_of(a, out), operand_of(b, out)}, DType::kFloat32,
                    [=](float x, float y) {

@@ -9,15 +9,6 @@
 #include "lean/kernels/moves.h"
 
 namespace slipway::lean {
-namespace {
-
-// Dimension `i` from the right; 1 where there is none.
-std::int64_t size_from_right(const TensorView& view, std::size_t i) {
-  return i < view.rank ? view.sizes[view.rank - 1U - i] : 1;
-}
-
-}  // namespace
-
 Status mismatch(std::string what) {
   return {Code::kExecution, std::move(what),
           "check the inputs' shapes and values against what the program was exported with"};
@@ -32,32 +23,52 @@ Operand whole(const TensorView& in) {
   return operand;
 }
 
-Status broadcast_shape(const TensorView& a, const TensorView& b, Shape* shape) {
-  const std::size_t rank = std::max(a.rank, b.rank);
-  shape->assign(rank, 1);
-  for (std::size_t i = 0; i < rank; ++i) {
-    const std::int64_t x = size_from_right(a, i);
-    const std::int64_t y = size_from_right(b, i);
-    if (x != y && x != 1 && y != 1) {
-      return {Code::kExecution, to_text(a.shape()) + " and " + to_text(b.shape()) + " do not go together",
-              "check the inputs' shapes against what the program was exported with"};
+Status broadcast_shape(std::initializer_list<const TensorView*> views, Shape* shape) {
+  shape->clear();
+  for (const TensorView* view : views) {
+    if (view->rank > shape->size()) {
+      shape->insert(shape->begin(), view->rank - shape->size(), 1);
     }
-    (*shape)[rank - 1 - i] = x == 1 ? y : x;
+    for (std::size_t i = 0; i < view->rank; ++i) {
+      std::int64_t& size = (*shape)[shape->size() - view->rank + i];
+      if (size != view->sizes[i] && size != 1 && view->sizes[i] != 1) {
+        return {Code::kExecution, to_text(view->shape()) + " does not go together with " + to_text(*shape),
+                "check the inputs' shapes against what the program was exported with"};
+      }
+      size = size == 1 ? view->sizes[i] : size;
+    }
   }
   return {};
 }
 
-Status resize_to_both(const TensorView& a, const TensorView& b, TensorView* out) {
+Status resize_to_all(std::initializer_list<const TensorView*> views, TensorView* out) {
   Shape shape;
-  const Status fits = broadcast_shape(a, b, &shape);
-  return fits.ok() ? resize(out, shape) : fits;
+  SLIPWAY_RETURN_IF_ERROR(broadcast_shape(views, &shape));
+  return resize(out, shape);
+}
+
+Status goes_into(const TensorView& in, const Shape& shape) {
+  bool fits = in.rank <= shape.size();
+  for (std::size_t i = 0; fits && i < in.rank; ++i) {
+    fits = in.sizes[i] == 1 || in.sizes[i] == shape[shape.size() - in.rank + i];
+  }
+  return fits ? Status() : mismatch(to_text(in.shape()) + " does not go into " + to_text(shape));
 }
 
 TensorView shaped(const Shape& shape) {
   TensorView view;
   view.rank = static_cast<std::uint8_t>(shape.size());
   std::copy(shape.begin(), shape.end(), view.sizes.begin());
-  return view;
+  return view.in_rows(nullptr);
+}
+
+void settle_open_size(Shape* shape, std::size_t count) {
+  const auto open = std::find(shape->begin(), shape->end(), -1);
+  if (open != shape->end()) {
+    *open = 1;
+    std::size_t known = 0;
+    *open = count_elements(*shape, 1, &known) && known != 0 ? static_cast<std::int64_t>(count / known) : 0;
+  }
 }
 
 Operand operand_of(const TensorView& in, const TensorView& out) {

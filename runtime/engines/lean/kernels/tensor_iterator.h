@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -33,11 +34,15 @@ Status mismatch(std::string what);
 Operand whole(const TensorView& in);
 
 // The shape that tensors of these shapes are broadcast to. Fails when they do not go together.
-Status broadcast_shape(const TensorView& a, const TensorView& b, Shape* shape);
+Status broadcast_shape(std::initializer_list<const TensorView*> views, Shape* shape);
 // Gives `out` that shape.
-Status resize_to_both(const TensorView& a, const TensorView& b, TensorView* out);
-// A tensor of that shape, without type or memory.
+Status resize_to_all(std::initializer_list<const TensorView*> views, TensorView* out);
+// Whether `in` is broadcast to that shape and to no other.
+Status goes_into(const TensorView& in, const Shape& shape);
+// A tensor of that shape, row-major, without type or memory.
 TensorView shaped(const Shape& shape);
+// The size that is -1, if there is one, becomes what `count` elements need.
+void settle_open_size(Shape* shape, std::size_t count);
 // `in` seen from `out`, whose shape it broadcasts to (broadcast_shape has seen to it).
 Operand operand_of(const TensorView& in, const TensorView& out);
 

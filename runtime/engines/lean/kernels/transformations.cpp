@@ -207,14 +207,13 @@ Status cat(std::vector<TensorView*> tensors, std::int64_t dim_given, TensorView&
       return mismatch("tensors whose other sizes differ cannot be joined");
     }
   }
-  const Status resized = resize(&out, shape);
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
   std::int64_t start = 0;
-  for (std::size_t i = 0; resized.ok() && i < tensors.size(); ++i) {
-    const std::int64_t length = tensors[i]->sizes[dim];
-    copy(part_of(out, dim, start, length), whole(*tensors[i]));
-    start += length;
+  for (const TensorView* view : tensors) {
+    copy(part_of(out, dim, start, view->sizes[dim]), whole(*view));
+    start += view->sizes[dim];
   }
-  return resized;
+  return {};
 }
 
 Status stack(const std::vector<TensorView*>& tensors, std::int64_t dim_given, TensorView& out) {

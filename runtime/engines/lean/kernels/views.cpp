@@ -13,18 +13,7 @@ namespace {
 
 // The elements keep their logical row-major order under another shape; one size may be -1.
 Status view_copy(const TensorView& in, Shape shape, TensorView& out, Scratch& scratch) {
-  std::int64_t known = 1;
-  std::int64_t* open = nullptr;
-  for (std::int64_t& size : shape) {
-    if (size == -1 && open == nullptr) {
-      open = &size;
-    } else {
-      known *= size;
-    }
-  }
-  if (open != nullptr) {
-    *open = known == 0 ? 0 : static_cast<std::int64_t>(in.count()) / known;
-  }
+  settle_open_size(&shape, in.count());
   SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
   if (out.count() != in.count() || out.dtype != in.dtype) {
     return mismatch("cannot view " + to_text(in.shape()) + " as " + to_text(shape));
@@ -195,13 +184,8 @@ Status copy_to(Arguments& arguments) {
 
 // Src, broadcast to self.
 Status copy_out(const TensorView& self, const TensorView& source, Unused /*non_blocking*/, TensorView& out) {
-  Shape shape;
-  const Status fits = broadcast_shape(self, source, &shape);
-  if (!fits.ok() || shape != self.shape()) {
-    return fits.ok() ? mismatch(to_text(source.shape()) + " does not go into " + to_text(self.shape()))
-                     : fits;
-  }
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
+  SLIPWAY_RETURN_IF_ERROR(goes_into(source, self.shape()));
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, self.shape()));
   copy(out, operand_of(source, out));
   return {};
 }

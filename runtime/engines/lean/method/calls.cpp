@@ -33,9 +33,7 @@ bool is_cache(Sharing sharing, std::size_t argument) {
 bool CallCheck::same_place(std::int32_t a, std::int32_t b) const {
   const auto* first = std::get_if<TensorView>(&value(a));
   const auto* second = std::get_if<TensorView>(&value(b));
-  return a == b || (first != nullptr && second != nullptr && first->data == second->data &&
-                    first->dtype == second->dtype && first->rank == second->rank &&
-                    first->sizes == second->sizes && first->order == second->order);
+  return a == b || (first != nullptr && second != nullptr && first->same_place(*second));
 }
 
 // Whether the last argument is one of those before it, a list of such, or the same list as one of them.

@@ -62,19 +62,6 @@ class Delegate {
     LayerShape shape;                    // of the layer, in the last execution or as exported
     std::uint64_t nanoseconds = 0;
   };
-  // What a call gave or took, as far as a delegate looks at it.
-  struct Argument {
-    Argument() = default;
-    explicit Argument(const TensorView& view);
-    bool is(const TensorView& view) const;
-
-    const std::uint8_t* data = nullptr;
-    std::size_t capacity = 0;
-    DType dtype = DType::kUnknown;
-    std::uint8_t rank = 0;
-    std::array<std::uint8_t, XNN_MAX_TENSOR_DIMS> order{};
-    std::array<std::int64_t, XNN_MAX_TENSOR_DIMS> sizes{};
-  };
   // Memory of crossings, one after the other.
   struct Block {
     std::vector<std::uint8_t> memory;
@@ -106,7 +93,7 @@ class Delegate {
   std::vector<TensorView> crossings_;
   std::vector<Block> blocks_;
   std::vector<TensorView*> arguments_;  // the call's, then the crossings
-  std::vector<Argument> calls_;         // those of the last call; none after one that failed
+  std::vector<TensorView> calls_;       // those of the last call; none after one that failed
   std::vector<Probe> probes_;
   std::vector<NodeValue> values_;
 };
