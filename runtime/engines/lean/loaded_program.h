@@ -54,7 +54,6 @@ class LoadedProgram {
   const Recorder* recorder() const { return recorder_.get(); }
 
  private:
-  Status load_once(const LoadRequest& request);
   Status load_methods(const LoadRequest& request);
 
   XnnContext& context_;

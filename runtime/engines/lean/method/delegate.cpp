@@ -63,11 +63,8 @@ GivenConstants constants_given(const pte::ExecutionPlan& plan, const std::vector
   GivenConstants found;
   bool called = false;
   std::vector<std::uint8_t> written(values.size());
-  if (plan.chains() == nullptr || plan.chains()->size() == 0 ||
-      plan.chains()->Get(0)->instructions() == nullptr) {
-    return found;
-  }
-  for (const pte::Instruction* instruction : *plan.chains()->Get(0)->instructions()) {
+  const std::vector<const pte::Instruction*> instructions = instructions_of(plan);
+  for (const pte::Instruction* instruction : instructions) {
     // A move or a view puts another tensor where a constant was.
     if (const auto* moved = instruction->instr_args_as_MoveCall()) {
       written[static_cast<std::size_t>(moved->move_to())] = 1;
@@ -76,7 +73,7 @@ GivenConstants constants_given(const pte::ExecutionPlan& plan, const std::vector
       written[static_cast<std::size_t>(kernel->args()->Get(kernel->args()->size() - 1))] = 1;
     }
   }
-  for (const pte::Instruction* instruction : *plan.chains()->Get(0)->instructions()) {
+  for (const pte::Instruction* instruction : instructions) {
     const auto* call = instruction->instr_args_as_DelegateCall();
     if (call == nullptr || static_cast<std::size_t>(call->delegate_index()) != delegate) {
       continue;
@@ -273,7 +270,7 @@ Status Delegate::run_layer(Part* part) {
 void Delegate::add_lines(std::size_t arguments, Lines* lines) {
   lean::add_lines(this, sizeof(*this), lines);
   calls_.reserve(arguments);
-  lean::add_lines(calls_.data(), arguments * sizeof(Argument), lines);
+  lean::add_lines(calls_.data(), arguments * sizeof(TensorView), lines);
   for (const Part& part : parts_) {
     lean::add_lines(&part, sizeof(part), lines);
     if (part.graph != nullptr) {
@@ -282,23 +279,13 @@ void Delegate::add_lines(std::size_t arguments, Lines* lines) {
   }
 }
 
-Delegate::Argument::Argument(const TensorView& view)
-    : data(view.data), capacity(view.capacity), dtype(view.dtype), rank(view.rank) {
-  std::copy_n(view.sizes.begin(), sizes.size(), sizes.begin());
-  std::copy_n(view.order.begin(), order.size(), order.begin());
-}
-
-bool Delegate::Argument::is(const TensorView& view) const {
-  return data == view.data && capacity == view.capacity && dtype == view.dtype && rank == view.rank &&
-         rank <= sizes.size() && std::equal(sizes.begin(), sizes.begin() + rank, view.sizes.begin()) &&
-         std::equal(order.begin(), order.begin() + rank, view.order.begin());
-}
-
 bool Delegate::calls_before(const std::vector<TensorView*>& arguments) const {
-  return !calls_.empty() && std::equal(calls_.begin(), calls_.end(), arguments.begin(), arguments.end(),
-                                       [](const Argument& before, const TensorView* view) {
-                                         return view == nullptr ? before.data == nullptr : before.is(*view);
-                                       });
+  const auto same = [](const TensorView& before, const TensorView* view) {
+    return view == nullptr ? before.data == nullptr
+                           : before.same_place(*view) && before.capacity == view->capacity;
+  };
+  return !calls_.empty() &&
+         std::equal(calls_.begin(), calls_.end(), arguments.begin(), arguments.end(), same);
 }
 
 Status Delegate::execute(const std::vector<TensorView*>& arguments) {
@@ -311,7 +298,7 @@ Status Delegate::execute(const std::vector<TensorView*>& arguments) {
     SLIPWAY_RETURN_IF_ERROR(check_->accept(arguments));
     SLIPWAY_RETURN_IF_ERROR(graph.execute(arguments, check_.get()));
     for (const TensorView* view : arguments) {
-      calls_.push_back(view == nullptr ? Argument() : Argument(*view));
+      calls_.push_back(view == nullptr ? TensorView() : *view);
     }
     return {};
   }
