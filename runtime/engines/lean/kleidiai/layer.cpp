@@ -226,7 +226,6 @@ Status KaiLayer::pack(PackedWeights& weights) {
                : way_.weights.size(layer_.outputs, layer_.depth);
   const std::size_t size = batch_size * layer_.batches;
   const std::uint32_t seed = windowed ? way_.window_seed : way_.seed;
-  const std::size_t step = windowed ? way_.windows->n_step() : way_.weights.n_step();
   xnn_weights_cache_t cache = weights.provider();
   const xnn_weights_cache_look_up_key key = {seed, layer_.weights, layer_.bias};
   std::size_t offset = cache->look_up(cache->context, &key);
@@ -241,7 +240,6 @@ Status KaiLayer::pack(PackedWeights& weights) {
     }
     offset = cache->look_up_or_insert(cache->context, &key, memory, size);
   }
-  weights.confirm({offset, {0, static_cast<std::uint32_t>(step), 0, 0, seed}, size});
   packed_ = static_cast<const std::uint8_t*>(cache->offset_to_addr(cache->context, offset));
   return {};
 }

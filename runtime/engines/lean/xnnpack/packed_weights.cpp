@@ -166,66 +166,29 @@ std::size_t PackedWeights::take_from_file(const xnn_weights_cache_look_up_key& k
   packed.form = *form_of(key.kernel);
   packed.from_file = packed.asked_for = true;
   packed.key = whole;
-  packed.layout = entry->layout;
   packed_.push_back(packed);
   by_address_.emplace(Source(key.kernel, key.bias), packed_.size() - 1);
   ++found_;
   return packed_.size() - 1;
 }
 
-void PackedWeights::confirm(xnn_runtime_t runtime) {
-  for (const LayerLayout& layer : layouts_of(runtime, &provider_)) {
-    confirm(layer);
-  }
-}
-
-void PackedWeights::confirm(const LayerLayout& layer) {
-  if (layer.index >= packed_.size()) {
-    return;
-  }
-  Packed& packed = packed_[layer.index];
-  const bool other = (packed.from_file || packed.confirmed) && packed.layout != layer.layout;
-  if (layer.size != packed.size || other) {
-    // Where it was packed just now, by the same operator, only its description is unknown.
-    fits_ = fits_ && !packed.from_file;
-    packed.asked_for = false;
-    return;
-  }
-  packed.layout = layer.layout;
-  packed.confirmed = true;
-}
-
-bool PackedWeights::fits() const {
-  return fits_ && std::all_of(packed_.begin(), packed_.end(),
-                              [](const Packed& packed) { return packed.confirmed || !packed.from_file; });
-}
-
 std::vector<PackedBlock> PackedWeights::to_keep(bool* news) const {
   std::vector<PackedBlock> all;
   *news = false;
   for (const Packed& packed : packed_) {
-    if (packed.asked_for && packed.confirmed) {
-      all.push_back({packed.key, packed.layout, packed.data, packed.size});
+    if (packed.asked_for) {
+      all.push_back({packed.key, packed.data, packed.size});
       *news = *news || !packed.from_file;
     }
   }
-  // Other methods' weights stay, and those that were packed for kernels which are not used any more go.
-  const auto replaced = [&](const PackedBlock& old) {
-    return std::any_of(all.begin(), all.end(), [&](const PackedBlock& block) {
-      return block.key.kernel.file == old.key.kernel.file &&
-             block.key.kernel.offset == old.key.kernel.offset &&
-             block.key.bias.offset == old.key.bias.offset && block.key.form == old.key.form;
-    });
-  };
-  std::vector<PackedBlock> others;
-  if (*news && file_ != nullptr) {
-    for (const PackedBlock& old : file_->blocks()) {
-      if (!replaced(old)) {
-        others.push_back(old);
-      }
+  // Other methods' weights stay.
+  std::vector<PackedBlock> others = *news && file_ != nullptr ? file_->blocks() : std::vector<PackedBlock>();
+  for (const PackedBlock& old : others) {
+    if (std::none_of(packed_.begin(), packed_.end(),
+                     [&](const Packed& packed) { return packed.from_file && packed.data == old.data; })) {
+      all.push_back(old);
     }
   }
-  all.insert(all.end(), others.begin(), others.end());
   return all;
 }
 

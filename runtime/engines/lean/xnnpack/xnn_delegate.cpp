@@ -162,7 +162,6 @@ Status XnnDelegate::prepare(const XnnContext& context, PackedWeights& weights, c
   memory_ = context.memory();
   hook_winograd(runtime);
   hook_im2col(runtime, *graph_->subgraph());
-  weights.confirm(runtime);
   return {};
 }
 
