@@ -1,6 +1,8 @@
 // The file of packed weights: what is written is found, and nothing else is, whatever happened to the file.
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <chrono>
-#include <filesystem>
 #include <thread>
 
 #include "check.h"
@@ -67,9 +69,11 @@ struct Kept {
   }
   // Other bytes in the same file, with its time: as damage that the file system does not know of.
   void damage(const std::vector<std::uint8_t>& bytes) const {
-    const auto time = std::filesystem::last_write_time(path);
+    struct stat status = {};
+    CHECK_EQUAL(::stat(path.c_str(), &status), 0);
     folder.write("weights", bytes);
-    std::filesystem::last_write_time(path, time);
+    const struct timespec times[2] = {status.st_atim, status.st_mtim};
+    CHECK_EQUAL(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
   }
   std::vector<std::uint8_t> bytes() const {
     const std::string text = folder.read("weights");
@@ -167,7 +171,8 @@ TEST(weights_lie_in_the_file_whatever_its_table_says) {
       sum_again(&other);
       kept.damage(other);
       const Result<WeightsFile> file = kept.open();
-      CHECK((!file.ok() || file.value().find(kept.blocks[0].key) == nullptr));
+      const PackedEntry* found = file.ok() ? file.value().find(kept.blocks[0].key) : nullptr;
+      CHECK((found == nullptr || (found->offset < size && found->size < size - found->offset)));
     }
   }
   // The numbers of files and entries.
