@@ -124,12 +124,6 @@ std::string short_name(xnn_datatype type) {
   return row == nullptr || row->name == nullptr ? name_of(type) : row->in_kernels;
 }
 
-bool has_weights(xnn::XNodeUnion kind) {
-  return kind == xnn::XNodeUnion::XNNFullyConnected || kind == xnn::XNodeUnion::XNNConv2d ||
-         kind == xnn::XNodeUnion::XNNDepthwiseConv2d || kind == xnn::XNodeUnion::XNNConvTranspose2d ||
-         kind == xnn::XNodeUnion::XNNBatchMatrixMultiply;
-}
-
 // "f32", "qs8", "qd8_f32_qc8w", "f32_qc4w": with the output's type where the input's does not tell it.
 std::string layer_name(xnn_datatype input, xnn_datatype weights, xnn_datatype output) {
   if (input == xnn_datatype_qdint8) {
@@ -149,7 +143,8 @@ std::vector<std::string> kernel_types(const GraphCheck& check) {
   for (const GraphNode& node : check.nodes()) {
     const Operands& operands = node.operands;
     const auto input = [&](std::size_t i) { return facts[operands.inputs[i]].type; };
-    const bool layer = has_weights(node.node->xnode_union_type()) && operands.input_count >= 2;
+    const xnn::XNodeUnion kind = node.node->xnode_union_type();
+    const bool layer = is_layer(kind) || kind == xnn::XNodeUnion::XNNBatchMatrixMultiply;
     if (layer) {
       found.insert("xnnpack::" + layer_name(input(0), input(1), facts[operands.outputs[0]].type) + "_layers");
     }

@@ -17,7 +17,7 @@
 #include "base/checksum.h"
 #include "base/platform.h"
 #include "lean/data/data_store.h"
-#include "lean/xnnpack/payload.h"
+#include "lean/xnnpack/rules.h"
 #include "lean/xnnpack/weights_file.h"
 #include "slipway/engine.h"
 
@@ -26,8 +26,8 @@ namespace slipway::lean {
 // What makes the packed form of a constant what it is, by the constant's address: everything of the node but
 // the constant's bytes. Constants that nodes use in different ways have an empty text.
 using PackingForms = std::map<const void*, std::string>;
-// For all layers of a graph that was built (its values are known to fit their nodes).
-PackingForms packing_forms(const XnnPayload& payload);
+// For all layers of a graph.
+PackingForms packing_forms(const GraphCheck& check);
 
 // Packs weights in place of XNNPACK.
 struct Packer {

@@ -35,6 +35,15 @@ Fault NodeCheck::wrong_output(std::size_t i, const std::string& why) const {
          shape_text(output(i).declared) + ", which it does not give" + (why.empty() ? "" : ": " + why);
 }
 
+bool GraphFact::quantized() const {
+  return !is_one_of(type, {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_bf16, xnn_datatype_int32});
+}
+
+bool is_layer(xnn::XNodeUnion kind) {
+  return kind == xnn::XNodeUnion::XNNFullyConnected || kind == xnn::XNodeUnion::XNNConv2d ||
+         kind == xnn::XNodeUnion::XNNDepthwiseConv2d || kind == xnn::XNodeUnion::XNNConvTranspose2d;
+}
+
 bool is_one_of(xnn_datatype type, std::initializer_list<xnn_datatype> types) {
   for (const xnn_datatype candidate : types) {
     if (candidate == type) {
@@ -111,6 +120,10 @@ Window window_down(const xnn::_XNNNodeConv& node) {
 Window window_across(const xnn::_XNNNodeConv& node) {
   return {node.kernel_width(), node.subsampling_width(), node.dilation_width(), node.padding_left(),
           node.padding_right()};
+}
+
+bool every_pixel(const Window& window) {
+  return window.kernel == 1 && window.stride == 1 && window.before == 0 && window.after == 0;
 }
 
 bool covered_by(std::size_t size, const Window& window, std::uint64_t adjustment, std::size_t* count) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "lean/data/data_store.h"
 #include "lean/data/evalue.h"
 #include "lean/xnnpack/payload.h"
 #include "slipway/status.h"
@@ -80,12 +81,22 @@ struct GraphFact {
   bool input = false;   // of the graph
   bool output = false;  // of the graph
   std::uint32_t external_id = 0;
+  Bytes data;  // of a constant
   // Of a quantized one, as far as its type has them.
   float scale = 0;
   std::int32_t zero_point = 0;
   std::size_t channel_dim = 0;
+  const float* scales = nullptr;                // of the channels
+  const std::uint16_t* block_scales = nullptr;  // bfloat16, of the channels' blocks
   std::size_t block_size = 0;
   std::size_t nonbatch_dims = 0;
+  // The input of 1x1 convolutions alone that is quantized while the graph runs. The exporter quantizes each
+  // image by itself. Upstream's runtime (ExecuTorch 1.5) computes such a layer as a fully connected one: its
+  // rows are the pixels, and each is quantized by itself. That is nearer to the float result, and the kernels
+  // for rows serve it. So this engine does the same.
+  bool by_pixels = false;
+
+  bool quantized() const;
 };
 
 // What is wrong, in words; empty when nothing is.
@@ -166,6 +177,8 @@ struct NodeRule {
 // nullptr for a kind that the schema does not have.
 const NodeRule* rule_of(xnn::XNodeUnion kind);
 std::size_t rule_count();
+// Whether it has weights that are packed, and may have a bias: a fully-connected layer or a convolution.
+bool is_layer(xnn::XNodeUnion kind);
 
 // The rules, by families; check_unary: element by element, of one type.
 NodeCheckFunction check_unary, check_convert, check_clamp, check_binary, check_softmax, check_copy;
@@ -194,6 +207,9 @@ bool covered_by(std::size_t size, const Window& window, std::uint64_t adjustment
 // A convolution's along the height and along the width.
 Window window_down(const xnn::_XNNNodeConv& node);
 Window window_across(const xnn::_XNNNodeConv& node);
+
+// Whether a window is one pixel, and each pixel has one.
+bool every_pixel(const Window& window);
 
 // Batches, height, width, channels; none of them 0, for XNNPACK leaves the result's sizes open then.
 Fault image_fault(const NodeCheck& check);
@@ -250,6 +266,8 @@ class GraphCheck {
   const std::vector<Dims>& shapes() const { return shapes_; }
   // In the order of the file; their operands are indices of facts().
   const std::vector<GraphNode>& nodes() const { return nodes_; }
+  // How many inputs and outputs it says it has.
+  std::uint32_t externals() const { return most_externals_; }
   // Bytes that intermediate values take at once, at the least, with these shapes.
   std::size_t peak() const { return peak_; }
 
@@ -261,6 +279,7 @@ class GraphCheck {
   Status read_nodes(const xnn::XNNGraph& graph);
   Status resolve(const xnn::XNode& node, Operands* operands) const;
   Status order(const GraphNode& node, std::vector<std::uint8_t>* known);
+  void find_pixel_layers();
   Status compare_declared();
   Fault follow();
   bool seen(const std::vector<TensorView*>& arguments) const;
@@ -269,6 +288,7 @@ class GraphCheck {
   std::uint32_t find(std::uint32_t id) const;
 
   std::string what_;
+  std::uint32_t most_externals_ = 0;
   std::vector<GraphFact> facts_;
   std::vector<std::uint32_t> by_id_;      // indices of facts; kNoValue: none
   std::vector<std::uint32_t> externals_;  // the same, by external ids
@@ -281,6 +301,9 @@ class GraphCheck {
   std::size_t had_ = 0;  // the largest peak that there was room for
   bool accepted_ = false;
 };
+
+// The program's element type for a type of the graph's.
+DType dtype_of_value(xnn_datatype type);
 
 // What the schema says of a value. `text`: what is wrong with it. False for a type that this XNNPACK lacks.
 bool read_fact(const xnn::XValue& value, const XnnPayload& payload, GraphFact* fact, Fault* text);

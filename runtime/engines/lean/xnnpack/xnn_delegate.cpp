@@ -120,13 +120,13 @@ Result<unsigned> XnnContext::set_threads(unsigned count) {
   return threads_ == nullptr ? 1U : static_cast<unsigned>(pthreadpool_get_threads_count(threads_));
 }
 
-Result<std::unique_ptr<XnnDelegate>> XnnDelegate::load(const XnnContext& context, const XnnPayload& payload,
+Result<std::unique_ptr<XnnDelegate>> XnnDelegate::load(const XnnContext& context, const GraphCheck& check,
                                                        PackedWeights& weights, const std::string& what,
                                                        bool profile, const GraphPart* part) {
   auto made = std::make_unique<XnnDelegate>();
   made->what_ = what;
   made->profile_ = profile;
-  made->payload_ = &payload;
+  made->check_ = &check;
   Status done = made->prepare(context, weights, part, false);
   // Half precision is there on some processors only; every one computes in float32.
   if (done.code() == Code::kMissingOperator && made->graph_->has_halves() &&
@@ -142,11 +142,10 @@ Result<std::unique_ptr<XnnDelegate>> XnnDelegate::load(const XnnContext& context
 
 Status XnnDelegate::prepare(const XnnContext& context, PackedWeights& weights, const GraphPart* part,
                             bool widen) {
-  graph_ = std::make_unique<GraphBuilder>(*payload_, what_, part, widen);
+  graph_ = std::make_unique<GraphBuilder>(*check_, what_, part, widen);
   SLIPWAY_RETURN_IF_ERROR(graph_->build());
   xnn_runtime_t runtime = nullptr;
   threads_ = context.threads() == nullptr ? 1 : pthreadpool_get_threads_count(context.threads());
-  weights.expect(payload_->constants(), packing_forms(*payload_));
   const ByteTables tables(graph_->subgraph());
   const TileChoice tiles(graph_->subgraph(), &weights, context.threads());
   const xnn_status status =

@@ -80,9 +80,9 @@ void add_lines(const void* from, std::size_t size, Lines* lines);
 
 class XnnDelegate {
  public:
-  // Builds the graph, or a part of it, and packs its weights into `weights`. `payload` is what the program
-  // stores for the delegate, and was checked (GraphCheck::read); it must outlive the delegate.
-  static Result<std::unique_ptr<XnnDelegate>> load(const XnnContext& context, const XnnPayload& payload,
+  // Builds the graph, or a part of it, and packs its weights into `weights`. The check, and the payload that
+  // it read, must outlive the delegate.
+  static Result<std::unique_ptr<XnnDelegate>> load(const XnnContext& context, const GraphCheck& check,
                                                    PackedWeights& weights, const std::string& what,
                                                    bool profile, const GraphPart* part = nullptr);
 
@@ -130,7 +130,7 @@ class XnnDelegate {
   Status invoke(const std::vector<TensorView*>& arguments);
 
   std::string what_;
-  const XnnPayload* payload_ = nullptr;  // constants and scales that XNNPACK points to
+  const GraphCheck* check_ = nullptr;
   std::unique_ptr<GraphBuilder> graph_;
   std::unique_ptr<xnn_runtime, RuntimeDeleter> runtime_;
   std::vector<Bound> bound_;
