@@ -18,24 +18,12 @@ bool is_wide(const GraphFact& fact) {
 }  // namespace
 
 const char* name_of(xnn_status status) {
-  switch (status) {
-    case xnn_status_success:
-      return "success";
-    case xnn_status_uninitialized:
-      return "not initialized";
-    case xnn_status_invalid_parameter:
-      return "invalid parameter";
-    case xnn_status_invalid_state:
-      return "invalid state";
-    case xnn_status_unsupported_parameter:
-      return "unsupported parameter";
-    case xnn_status_unsupported_hardware:
-      return "unsupported hardware";
-    case xnn_status_out_of_memory:
-      return "out of memory";
-    default:
-      return "failure";
-  }
+  constexpr const char* kNames[] = {"success",       "not initialized",       "invalid parameter",
+                                    "invalid state", "unsupported parameter", "unsupported hardware",
+                                    "out of memory"};
+  static_assert(xnn_status_success == 0 && xnn_status_out_of_memory == 6,
+                "in the order of XNNPACK's numbers");
+  return status <= xnn_status_out_of_memory ? kNames[status] : "failure";
 }
 
 xnn_datatype to_xnn(xnn::XNNDatatype datatype) {

@@ -91,29 +91,24 @@ void correct_kernel_choices() {
 #endif
 }
 
-void forget_kleidiai_kernels() {
-  // Without this function, XNNPACK packs no rows for KleidiAI's kernel of float32.
-  auto* packed = const_cast<xnn_gemm_config*>(xnn_init_pf32_gemm_config());
-  if (packed != nullptr) {
-    packed->init.f32 = nullptr;
-  }
-  // A table without its first kernel counts as none.
-  auto* channels = const_cast<xnn_gemm_config*>(xnn_init_qp8_f32_qc4w_gemm_config());
-  if (channels != nullptr) {
-    channels->minmax = {};
-  }
-  auto* blocks = const_cast<xnn_gemm_config*>(xnn_init_qp8_f32_qb4w_gemm_config());
-  if (blocks != nullptr) {
-    blocks->minmax = {};
-  }
-}
-
 Changed<xnn_gemm_config> plain_rows() {
   auto packed = change(xnn_init_pf32_gemm_config());
   if (packed != nullptr) {
+    // Without this function, XNNPACK packs no rows for KleidiAI's kernel of float32.
     packed->init.f32 = nullptr;
   }
   return packed;
+}
+
+void forget_kleidiai_kernels() {
+  static_cast<void>(plain_rows().release());  // for good
+  // A table without its first kernel counts as none.
+  for (const xnn_gemm_config* table :
+       {xnn_init_qp8_f32_qc4w_gemm_config(), xnn_init_qp8_f32_qb4w_gemm_config()}) {
+    if (table != nullptr) {
+      const_cast<xnn_gemm_config*>(table)->minmax = {};
+    }
+  }
 }
 
 namespace {

@@ -411,7 +411,7 @@ constexpr NodeRule kRules[] = {
     {Kind::XNNSoftmax, kOne, check_softmax, define_plain<xnn_define_softmax>},
     {Kind::XNNSigmoid, kOne, check_unary, define_unary<xnn_unary_sigmoid>},
     {Kind::XNNStaticTranspose, one<xnn::XNNStaticTranspose>, check_transpose, define_transpose},
-    {Kind::XNNClamp, kOne, check_clamp, define_clamp},
+    {Kind::XNNClamp, kOne, check_unary, define_clamp},
     {Kind::XNNConv2d, kConvolution, check_convolution, define_convolution},
     {Kind::XNNDiv, two, check_binary, define_binary<xnn_binary_divide>},
     {Kind::XNNStaticResizeBilinear2D, one<xnn::XNNStaticResizeBilinear2D>, check_resize,

@@ -107,21 +107,25 @@ std::size_t rows_of(const xnn_value& value);
 // Quantized to 8 bits with one scale or one for each channel.
 bool is_bytes(const xnn_value& value);
 
-// What a layer in 8 bits multiplies.
-struct ByteProduct {
+// What a layer multiplies.
+struct LayerProduct {
   std::size_t rows = 0;
   std::size_t columns = 0;  // of a group
   std::size_t pixels = 1;   // of a window
   std::size_t channels = 0;
   std::size_t groups = 1;
+
+  std::size_t depth() const { return pixels * channels; }
 };
 
-// Nothing, without rows, for nodes of other types and for those whose weights are no constant.
-ByteProduct byte_product(const xnn_node& node, const xnn_value* values);
+// Nothing, without rows, for nodes that are no product.
+LayerProduct product_of(const xnn_node& node, const xnn_value* values);
+// The same of layers in 8 bits whose weights are constant.
+LayerProduct byte_product(const xnn_node& node, const xnn_value* values);
 
 // Roughly, in processor cycles.
-double tile_cycles(const ByteProduct& product);
-double vector_cycles(const ByteProduct& product);
+double tile_cycles(const LayerProduct& product);
+double vector_cycles(const LayerProduct& product);
 
 // The node's time with VNNI's kernels, in parts of that with AMX's. Nothing where XNNPACK has only one set of
 // kernels for it.

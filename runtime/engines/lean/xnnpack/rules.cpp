@@ -84,14 +84,6 @@ Fault flags_fault(std::uint32_t flags, std::uint32_t known) {
   return (flags & ~known) == 0 ? Fault() : "its flags " + std::to_string(flags) + " are unknown";
 }
 
-Fault range_fault(const xnn::XNode& node) {
-  const xnn::OutputMinMax* range = node.output_min_max();
-  // NaN is in no order.
-  return range == nullptr || range->output_min() <= range->output_max()
-             ? Fault()
-             : Fault("the lower bound of its result is above the upper one");
-}
-
 bool Window::sane() const {
   return kernel != 0 && stride != 0 && dilation != 0 && before < kMostPadding && after < kMostPadding;
 }

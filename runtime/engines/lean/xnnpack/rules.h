@@ -181,7 +181,7 @@ std::size_t rule_count();
 bool is_layer(xnn::XNodeUnion kind);
 
 // The rules, by families; check_unary: element by element, of one type.
-NodeCheckFunction check_unary, check_convert, check_clamp, check_binary, check_softmax, check_copy;
+NodeCheckFunction check_unary, check_convert, check_binary, check_softmax, check_copy;
 NodeCheckFunction check_fully_connected, check_batch_matrix_multiply, check_attention;
 NodeCheckFunction check_convolution, check_depthwise, check_transposed_convolution;
 NodeCheckFunction check_average_pooling, check_max_pooling, check_argmax_pooling, check_global_average;
@@ -231,8 +231,6 @@ bool same_quantization(const GraphFact& one, const GraphFact& other);
 Fault same_types(const NodeCheck& check, std::initializer_list<xnn_datatype> types);
 // Other flags than these.
 Fault flags_fault(std::uint32_t flags, std::uint32_t known);
-// The bounds of a node's result, where it has them: no NaN, and in order.
-Fault range_fault(const xnn::XNode& node);
 
 // Whether a delegate's graph is sound, and whether given shapes are ones that it can compute with: XNNPACK
 // believes both.

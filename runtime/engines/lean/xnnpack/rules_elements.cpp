@@ -66,12 +66,6 @@ Fault check_unary(NodeCheck& check) {
   return check.give(check.dims(0));
 }
 
-Fault check_clamp(NodeCheck& check) {
-  SLIPWAY_RETURN_IF_FAULT(range_fault(check.node()));
-  SLIPWAY_RETURN_IF_FAULT(same_types(check, kNumbers));
-  return check.give(check.dims(0));
-}
-
 Fault check_convert(NodeCheck& check) {
   if (check.output().type == xnn_datatype_qdint8) {
     return check_dynamic(check);
@@ -86,7 +80,6 @@ Fault check_convert(NodeCheck& check) {
 }
 
 Fault check_binary(NodeCheck& check) {
-  SLIPWAY_RETURN_IF_FAULT(range_fault(check.node()));
   SLIPWAY_RETURN_IF_FAULT(same_types(check, kNumbers));
   if (check.input(1).type != check.input(0).type) {
     return check.wrong_input(1);

@@ -117,7 +117,7 @@ class XnnDelegate {
   };
   struct Bound {
     External external;
-    std::vector<std::size_t> dims;  // as XNNPACK got them last
+    Dims dims;  // as XNNPACK got them last
     void* data = nullptr;
     std::vector<float> wide;  // the elements, for XNNPACK, of a value that is widened
   };
