@@ -31,13 +31,10 @@ bool without_layers(const MatrixLayer& /*layer*/) {
   return false;
 }
 
-// "Add (ND) #2" of a part is "Add (ND) #5" of the whole when three came before.
+// "Add (ND) #5" is the fifth of its kind.
 class Numbering {
  public:
-  std::string operator()(const std::string& name) {
-    const std::string kind = name.substr(0, name.rfind(" #"));
-    return kind + " #" + std::to_string(++counts_[kind]);
-  }
+  std::string operator()(const std::string& kind) { return kind + " #" + std::to_string(++counts_[kind]); }
 
  private:
   std::map<std::string, unsigned> counts_;
@@ -331,7 +328,9 @@ std::vector<KernelUse> Delegate::kernels() const {
     }
     for (KernelUse& use : uses) {
       use.node = numbered(use.node);
-      all.push_back(std::move(use));
+      if (!use.kernel.empty()) {
+        all.push_back(std::move(use));
+      }
     }
   }
   return all;

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <map>
 #include <set>
 #include <string_view>
 
@@ -274,29 +273,23 @@ Function kernel_of(const xnn_operator& op) {
 
 std::vector<KernelUse> kernels_of(xnn_runtime_t runtime) {
   std::vector<KernelUse> found;
-  std::map<std::string, unsigned> of_kind;
   for (std::size_t i = 0; i < runtime->num_ops; ++i) {
     const xnn_operator_t op = runtime->opdata[i].operator_objects[0];
     if (op == nullptr) {
       continue;
     }
+    const std::string ours = tile_name(kernel_of(*op));
+    const auto [name, arms] = ours.empty() ? find(kernel_of(*op)) : Named{ours, ""};
     // As XNNPACK's profile names it.
     std::string kind = xnn_operator_type_to_string(op->type);
     if (op->ukernel.type != xnn_microkernel_type_default) {
       kind += std::string(" ") + xnn_microkernel_type_to_string(op->ukernel.type);
     }
-    const unsigned number = ++of_kind[kind];
-    const std::string ours = tile_name(kernel_of(*op));
-    if (!ours.empty()) {
-      found.push_back({kind + " #" + std::to_string(number), ours, "Slipway", feature_of(ours)});
-      continue;
-    }
-    const auto [name, arms] = find(kernel_of(*op));
-    if (name.empty()) {
-      continue;
-    }
-    found.push_back({kind + " #" + std::to_string(number), std::string(arms.empty() ? name : arms),
-                     arms.empty() ? "XNNPACK" : "KleidiAI", feature_of(name)});
+    found.push_back({kind, std::string(arms.empty() ? name : arms),
+                     !ours.empty()  ? "Slipway"
+                     : arms.empty() ? "XNNPACK"
+                                    : "KleidiAI",
+                     feature_of(name)});
   }
   return found;
 }

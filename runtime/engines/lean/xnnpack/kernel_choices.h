@@ -43,8 +43,8 @@ std::vector<std::string> linked_kernel_types();
 
 // Which kernel XNNPACK chose for each of a graph's layers, on this processor and for this number of rows.
 
-// One entry a matrix product, linear layer or convolution, in the order in which they run. The runtime must
-// have been given its shapes: they decide, too.
+// One entry an operator, in the order in which they run; without a kernel's name where it is no matrix
+// product, linear layer or convolution. The runtime must have been given its shapes: they decide, too.
 std::vector<KernelUse> kernels_of(xnn_runtime_t runtime);
 
 // The processor's features that decide between kernels, and how a run leaves some of them unused: it then

@@ -11,6 +11,23 @@ constexpr std::uint64_t kMostPadding = std::uint64_t{1} << 30;
 
 }  // namespace
 
+Fault NodeCheck::run(const NodeRule& rule) {
+  const xnn::OutputMinMax* range = node().output_min_max();
+  // NaN is in no order.
+  if (range != nullptr && !(range->output_min() <= range->output_max())) {
+    return "the lower bound of its result is above the upper one";
+  }
+  for (std::size_t i = 0; i < inputs() && rule.types.types.size() != 0; ++i) {
+    if (!is_one_of(input(i).type, rule.types.types) || input(i).type != input(0).type) {
+      return wrong_input(i);
+    }
+    if (output().type != input(i).type || (rule.types.moved && !same_quantization(input(i), output()))) {
+      return wrong_output();
+    }
+  }
+  return rule.check(*this);
+}
+
 Fault NodeCheck::give(const Dims& dims, std::size_t output) {
   const GraphFact& fact = this->output(output);
   std::size_t bytes = 0;
@@ -67,17 +84,6 @@ Fault types_fault(const NodeCheck& check, const LayerTypes* rows, std::size_t co
 bool same_quantization(const GraphFact& one, const GraphFact& other) {
   return !is_one_of(one.type, {xnn_datatype_qint8, xnn_datatype_quint8}) ||
          (one.scale == other.scale && one.zero_point == other.zero_point);
-}
-
-Fault same_types(const NodeCheck& check, std::initializer_list<xnn_datatype> types) {
-  const xnn_datatype type = check.input(0).type;
-  if (!is_one_of(type, types)) {
-    return check.wrong_input(0);
-  }
-  if (check.output().type != type) {
-    return check.wrong_output();
-  }
-  return {};
 }
 
 Fault flags_fault(std::uint32_t flags, std::uint32_t known) {

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -130,11 +131,17 @@ struct GraphNode {
   Operands operands;
 };
 
+struct NodeCall;
+struct NodeRule;
+
 // A node in the middle of the graph: the shapes of its inputs are known, its rule gives those of its outputs.
 class NodeCheck {
  public:
   NodeCheck(const GraphNode& node, const std::vector<GraphFact>& facts, std::vector<Dims>* shapes)
       : node_(node), facts_(facts), shapes_(*shapes) {}
+
+  // The node's kind of types, the bounds of its result, and its own rule.
+  Fault run(const NodeRule& rule);
 
   const xnn::XNode& node() const { return *node_.node; }
   bool has(std::size_t input) const { return node_.operands.inputs[input] != kNoValue; }
@@ -164,12 +171,18 @@ class NodeCheck {
 // What is wrong with a node; gives its outputs their shapes.
 using NodeCheckFunction = Fault(NodeCheck& check);
 
-struct NodeCall;
+// The types that all inputs of a node and its first output have, one and the same. `moved`: its elements keep
+// their bits, so they have to mean the same numbers. Without types: the node's rule says what goes together.
+struct TypeSet {
+  std::initializer_list<xnn_datatype> types = {};
+  bool moved = false;
+};
 
-// A kind of node: where its values' ids are, its rule, and the call of XNNPACK's that defines it.
+// A kind of node: where its values' ids are, its types, its rule, and the call of XNNPACK's that defines it.
 struct NodeRule {
   xnn::XNodeUnion kind;
   Operands (*operands)(const xnn::XNode&);
+  TypeSet types;
   NodeCheckFunction* check;
   xnn_status (*define)(const NodeCall&);
 };
@@ -180,8 +193,8 @@ std::size_t rule_count();
 // Whether it has weights that are packed, and may have a bias: a fully-connected layer or a convolution.
 bool is_layer(xnn::XNodeUnion kind);
 
-// The rules, by families; check_unary: element by element, of one type.
-NodeCheckFunction check_unary, check_convert, check_binary, check_softmax, check_copy;
+// The rules, by families; check_elements: one result for each element.
+NodeCheckFunction check_elements, check_convert, check_binary, check_softmax;
 NodeCheckFunction check_fully_connected, check_batch_matrix_multiply, check_attention;
 NodeCheckFunction check_convolution, check_depthwise, check_transposed_convolution;
 NodeCheckFunction check_average_pooling, check_max_pooling, check_argmax_pooling, check_global_average;
@@ -227,8 +240,9 @@ struct LayerTypes {
 Fault types_fault(const NodeCheck& check, const LayerTypes* rows, std::size_t count);
 // Whether two values of 8-bit integers mean the same numbers; of other types always.
 bool same_quantization(const GraphFact& one, const GraphFact& other);
-// The types of input and output are the same, and among these.
-Fault same_types(const NodeCheck& check, std::initializer_list<xnn_datatype> types);
+// What a value has of whose elements numbers are computed, one by one.
+inline constexpr auto kNumbers = {xnn_datatype_fp32,  xnn_datatype_fp16,   xnn_datatype_bf16,
+                                  xnn_datatype_qint8, xnn_datatype_quint8, xnn_datatype_int32};
 // Other flags than these.
 Fault flags_fault(std::uint32_t flags, std::uint32_t known);
 

@@ -168,19 +168,16 @@ Fault check_plain_pool(NodeCheck& check, bool dilated) {
                      node.flags()};
   Dims result;
   SLIPWAY_RETURN_IF_FAULT(check_pool(check, pool, &result));
-  return same_quantization(check.input(0), check.output()) ? check.give(result) : check.wrong_output();
+  return check.give(result);
 }
 
 }  // namespace
 
 Fault check_average_pooling(NodeCheck& check) {
-  SLIPWAY_RETURN_IF_FAULT(same_types(check, {xnn_datatype_fp32, xnn_datatype_fp16}));
   return check_plain_pool(check, false);
 }
 
 Fault check_max_pooling(NodeCheck& check) {
-  SLIPWAY_RETURN_IF_FAULT(
-      same_types(check, {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_qint8, xnn_datatype_quint8}));
   return check_plain_pool(check, true);
 }
 
@@ -192,7 +189,6 @@ Fault check_argmax_pooling(NodeCheck& check) {
       {node.pooling_width(), node.pooling_width(), 1, node.padding_left(), node.padding_right()},
       node.flags()};
   Dims result;
-  SLIPWAY_RETURN_IF_FAULT(same_types(check, {xnn_datatype_fp32}));
   SLIPWAY_RETURN_IF_FAULT(check_pool(check, pool, &result));
   SLIPWAY_RETURN_IF_FAULT(check.give(result));
   const GraphFact& indices = check.output(1);
@@ -204,8 +200,6 @@ Fault check_argmax_pooling(NodeCheck& check) {
 
 // The mean over height and width.
 Fault check_global_average(NodeCheck& check) {
-  SLIPWAY_RETURN_IF_FAULT(
-      same_types(check, {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_qint8, xnn_datatype_quint8}));
   const Dims& input = check.dims(0);
   std::size_t count = 0;
   if (input.rank < 3 || !count_all(input, &count) || count == 0) {
@@ -226,10 +220,8 @@ Fault check_resize(NodeCheck& check) {
   constexpr std::uint32_t kMost = 1U << 24;  // XNNPACK's own limit
   constexpr std::uint32_t kEither = XNN_FLAG_TENSORFLOW_LEGACY_MODE | XNN_FLAG_ALIGN_CORNERS;
   SLIPWAY_RETURN_IF_FAULT(flags_fault(node.flags(), kEither | XNN_FLAG_TRANSIENT_INDIRECTION_BUFFER));
-  SLIPWAY_RETURN_IF_FAULT(
-      same_types(check, {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_qint8, xnn_datatype_quint8}));
   SLIPWAY_RETURN_IF_FAULT(image_fault(check));
-  if ((node.flags() & kEither) == kEither || !same_quantization(check.input(0), check.output())) {
+  if ((node.flags() & kEither) == kEither) {
     return check.wrong_output();
   }
   const Dims& input = check.dims(0);
@@ -364,12 +356,6 @@ Fault check_batch_matrix_multiply(NodeCheck& check) {
 
 // Query [batches, heads, tokens, channels]; key and value have the query's heads, or one for all.
 Fault check_attention(NodeCheck& check) {
-  for (std::size_t i = 0; i < check.inputs(); ++i) {
-    if (check.input(i).type != check.output().type ||
-        !is_one_of(check.input(i).type, {xnn_datatype_fp32, xnn_datatype_fp16})) {
-      return check.wrong_input(i);
-    }
-  }
   const Dims& query = check.dims(0);
   const Dims& key = check.dims(1);
   const Dims& value = check.dims(2);

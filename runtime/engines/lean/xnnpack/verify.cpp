@@ -220,11 +220,7 @@ Fault GraphCheck::follow() {
   peak_ = live;
   for (const GraphNode& node : nodes_) {
     NodeCheck check(node, facts_, &shapes_);
-    const xnn::OutputMinMax* range = node.node->output_min_max();
-    // NaN is in no order.
-    Fault wrong = range == nullptr || range->output_min() <= range->output_max()
-                      ? rule_of(node.node->xnode_union_type())->check(check)
-                      : "the lower bound of its result is above the upper one";
+    const Fault wrong = check.run(*rule_of(node.node->xnode_union_type()));
     if (!wrong.empty()) {
       return name_of(node) + ", does not fit the values it names: " + wrong;
     }

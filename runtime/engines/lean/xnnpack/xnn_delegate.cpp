@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 
 #include "lean/kernels/elements.h"
 #include "lean/xnnpack/blocking.h"
@@ -366,14 +365,12 @@ std::vector<OperatorTime> XnnDelegate::times() const {
   xnn_get_runtime_profiling_info(runtime_.get(), xnn_profile_info_operator_timing, bytes, times.data(),
                                  &bytes);
   const char* name = names.data();
-  std::map<std::string, unsigned> of_kind;
   for (const std::uint64_t time : times) {
     if (name >= names.data() + size) {
       break;
     }
-    const std::string kind = name;
-    found.push_back({kind + " #" + std::to_string(++of_kind[kind]), time * 1000});  // from microseconds
-    name += kind.size() + 1;
+    found.push_back({name, time * 1000});  // from microseconds
+    name += found.back().name.size() + 1;
   }
   return found;
 }

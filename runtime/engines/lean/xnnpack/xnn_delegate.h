@@ -100,8 +100,7 @@ class XnnDelegate {
   // The kernels of its layers, for the shapes it has now: those of the last execution, or the exporter's.
   std::vector<KernelUse> kernels() const;
 
-  // Times of the last execution, in order; "Fully Connected (NC, F32) GEMM #2" is the second of its kind.
-  // Empty without profiling.
+  // Times of the last execution, in order; empty without profiling.
   std::vector<OperatorTime> times() const;
 
   // Whether the graph computes in float32 what it was exported to compute in float16.
