@@ -487,10 +487,6 @@ const NodeRule* rule_of(xnn::XNodeUnion kind) {
   return number == 0 || number > kRuleCount ? nullptr : &kRules[number - 1];
 }
 
-std::size_t rule_count() {
-  return kRuleCount;
-}
-
 xnn_status define_xnn_node(const GraphBuilder& graph, const GraphNode& node) {
   return rule_of(node.node->xnode_union_type())->define(NodeCall(graph, node));
 }

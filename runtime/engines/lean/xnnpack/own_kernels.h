@@ -15,7 +15,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -123,23 +122,13 @@ LayerProduct product_of(const xnn_node& node, const xnn_value* values);
 // The same of layers in 8 bits whose weights are constant.
 LayerProduct byte_product(const xnn_node& node, const xnn_value* values);
 
-// Roughly, in processor cycles.
-double tile_cycles(const LayerProduct& product);
-double vector_cycles(const LayerProduct& product);
-
-// The node's time with VNNI's kernels, in parts of that with AMX's. Nothing where XNNPACK has only one set of
-// kernels for it.
-std::optional<double> time_by_vectors(const xnn_node& node, const xnn_value* values);
-
-// XNNPACK's table for products in 8 bits with VNNI's kernels, if they are wanted.
-Changed<xnn_gemm_config> vector_kernels(bool wanted);
+// XNNPACK's table for products in 8 bits with VNNI's kernels, where these compute the node faster than AMX's;
+// nullptr where they do not, or where XNNPACK has only one set of kernels for it.
+Changed<xnn_gemm_config> vector_kernels(const xnn_node& node, const xnn_value* values);
 
 // The shape of the kernel that computes a product in float32: rows and columns that waste the least work.
 
 enum class TileElement { kFloat, kHalf };
-
-// Whether the set has that tile.
-bool has_tile(const TileSet& set, TileElement element, std::size_t rows, std::size_t vectors);
 
 struct TileShape {
   std::size_t rows = 0;

@@ -189,7 +189,6 @@ struct NodeRule {
 
 // nullptr for a kind that the schema does not have.
 const NodeRule* rule_of(xnn::XNodeUnion kind);
-std::size_t rule_count();
 // Whether it has weights that are packed, and may have a bias: a fully-connected layer or a convolution.
 bool is_layer(xnn::XNodeUnion kind);
 

@@ -121,7 +121,7 @@ xnn_status make_packed(const Order& order) {
 
 // A layer that only XNNPACK has kernels for, of one set or of two.
 xnn_status make_theirs(const Order& order) {
-  const auto kernels = vector_kernels(time_by_vectors(*order.node, order.values).value_or(1) < 1);
+  const auto kernels = vector_kernels(*order.node, order.values);
   return make_packed(order);
 }
 
@@ -130,7 +130,7 @@ xnn_status make_im2col(const Order& order) {
   const xnn_node product = product_over_windows(*order.node);
   Order other = order;
   other.node = &product;
-  const auto kernels = vector_kernels(time_by_vectors(product, order.values).value_or(1) < 1);
+  const auto kernels = vector_kernels(product, order.values);
   const auto bytes = byte_kernels(byte_table(product, order.values));
   return make_packed(other);
 }
@@ -214,11 +214,6 @@ double cycles_of(const TileSet& set, TileShape shape, std::size_t rows, std::siz
          (static_cast<double>(rows / shape.rows) * tile(shape.rows) + (rest == 0 ? 0 : tile(rest)));
 }
 
-bool has_tile(const TileSet& set, TileElement element, std::size_t rows, std::size_t vectors) {
-  return element == TileElement::kFloat ? set.tiles[vectors - 1][rows - 1].gemm != nullptr
-                                        : set.halves[vectors - 1][rows - 1].gemm != nullptr;
-}
-
 TileShape choose_tile(const TileSet& set, TileElement element, std::size_t rows, std::size_t columns,
                       std::size_t depth) {
   const auto best = [&](std::size_t for_rows, std::size_t first, std::size_t last) {
@@ -226,7 +221,9 @@ TileShape choose_tile(const TileSet& set, TileElement element, std::size_t rows,
     double least = 0;
     for (std::size_t vectors = first; vectors <= last; ++vectors) {
       for (std::size_t tile = 1; tile <= kMostTileRows; ++tile) {
-        if (!has_tile(set, element, tile, vectors)) {
+        const bool there = element == TileElement::kFloat ? set.tiles[vectors - 1][tile - 1].gemm != nullptr
+                                                          : set.halves[vectors - 1][tile - 1].gemm != nullptr;
+        if (!there) {
           continue;
         }
         const double cycles = cycles_of(set, {tile, vectors}, for_rows, columns, depth);

@@ -106,7 +106,10 @@ LayerProduct byte_product(const xnn_node& node, const xnn_value* values) {
   return single ? LayerProduct() : found;
 }
 
-// The numbers of both are measured, on an Intel processor of the kind that AMX came with.
+namespace {
+
+// Roughly, in processor cycles. The numbers of both are measured, on an Intel processor of the kind that AMX
+// came with.
 double tile_cycles(const LayerProduct& product) {
   const double steps = static_cast<double>(product.pixels) * parts(product.channels, kTileChannels);
   return static_cast<double>(product.groups) * parts(product.rows, kTileRows) *
@@ -119,8 +122,6 @@ double vector_cycles(const LayerProduct& product) {
   return product.rows == 1 ? panels * (30 + 2 * steps)
                            : panels * parts(product.rows, kVectorRows) * (50 + 7.5 * steps);
 }
-
-namespace {
 
 // Whether XNNPACK has both sets of kernels here, and chose AMX.
 bool has_both_sets() {
@@ -144,14 +145,10 @@ bool has_both_sets() {
 
 }  // namespace
 
-std::optional<double> time_by_vectors(const xnn_node& node, const xnn_value* values) {
+Changed<xnn_gemm_config> vector_kernels(const xnn_node& node, const xnn_value* values) {
   const LayerProduct product = has_both_sets() ? byte_product(node, values) : LayerProduct();
-  return product.rows == 0 ? std::nullopt
-                           : std::optional<double>(vector_cycles(product) / tile_cycles(product));
-}
-
-Changed<xnn_gemm_config> vector_kernels(bool wanted) {
-  auto config = change(wanted ? xnn_init_qs8_qc8w_gemm_config() : nullptr);
+  const bool faster = product.rows != 0 && vector_cycles(product) < tile_cycles(product);
+  auto config = change(faster ? xnn_init_qs8_qc8w_gemm_config() : nullptr);
 #if XNN_ARCH_X86_64 && defined(__ELF__)
   if (config == nullptr) {
     return config;

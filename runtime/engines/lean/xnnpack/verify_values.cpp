@@ -293,19 +293,14 @@ Status GraphCheck::take_output(const TensorView* view, std::uint32_t external_id
   }
   Dims dims;
   std::size_t count = 0;
-  if (!given_dims(*view, &dims) || !count_all(made, &count) ||
-      count > view->capacity / size_of(view->dtype)) {
-    return fault(name + " does not fit the tensor " + text_of(*view) + " of the program: it is " +
-                 shape_text(made));
-  }
   std::size_t given = 0;
+  const bool known =
+      given_dims(*view, &dims) && count_all(made, &count) && count <= view->capacity / size_of(view->dtype);
   const bool fits = dims.rank == made.rank ? view->dynamism != Dynamism::kStatic || dims == made
-                                           : count_all(dims, &given) && given == count;
-  if (!fits) {
-    return fault(name + " does not fit the tensor " + text_of(*view) + " of the program: it is " +
-                 shape_text(made));
-  }
-  return {};
+                                           : known && count_all(dims, &given) && given == count;
+  return known && fits ? Status()
+                       : fault(name + " does not fit the tensor " + text_of(*view) +
+                               " of the program: it is " + shape_text(made));
 }
 
 Status GraphCheck::accept(const std::vector<TensorView*>& arguments) {
