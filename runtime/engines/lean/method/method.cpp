@@ -240,9 +240,9 @@ Status Method::make_delegates() {
     payloads.push_back(std::move(payload.value()));
   }
   for (std::size_t i = 0; i < payloads.size(); ++i) {
-    Result<std::unique_ptr<Delegate>> loaded = Delegate::load(
-        context_, weights_, std::move(payloads[i]), name_of_delegate(i), recorder_ != nullptr,
-        recorder_ != nullptr && recorder_->keeps_values(), constants_given(*plan_, values_, i));
+    Result<std::unique_ptr<Delegate>> loaded =
+        Delegate::load(context_, weights_, std::move(payloads[i]), name_of_delegate(i), recorder_ != nullptr,
+                       recorder_ != nullptr && recorder_->keeps_values());
     SLIPWAY_RETURN_IF_ERROR(loaded);
     delegates_.push_back(std::move(loaded.value()));
   }
