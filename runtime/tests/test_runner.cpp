@@ -100,8 +100,8 @@ TEST(a_result_has_the_instructions_of_each_execution) {
 
 TEST(json_for_people_has_a_line_for_each_member) {
   JsonWriter json(JsonWriter::Form::kLines);
-  json.begin_object().member("a", 1).key("b").begin_array().begin_object().member("c", 2).end_object();
-  CHECK_EQUAL(json.end_array().end_object().text(), "{\n  \"a\":1,\n  \"b\":[{\n      \"c\":2}]}");
+  json.begin_object().members("a", 1).key("b").list(std::vector<int>{2}, [&](int c) { json.object("c", c); });
+  CHECK_EQUAL(json.end_object().text(), "{\n  \"a\":1,\n  \"b\":[{\n      \"c\":2}]}");
 }
 
 TEST(json_escapes) {
@@ -122,10 +122,8 @@ TEST(json_replaces_what_is_not_utf8) {
 
 TEST(json_numbers) {
   JsonWriter json;
-  json.begin_array().value(0.0).value(1.5).value(-0.000001).value(NAN);
-  json.value(std::numeric_limits<double>::infinity())
-      .value(std::numeric_limits<std::uint64_t>::max())
-      .end_array();
+  json.array(0.0, 1.5, -0.000001, NAN, std::numeric_limits<double>::infinity(),
+             std::numeric_limits<std::uint64_t>::max());
   CHECK_EQUAL(json.text(), "[0.000000,1.500000,-0.000001,null,null,18446744073709551615]");
   JsonWriter large;
   large.value(std::numeric_limits<double>::max());
