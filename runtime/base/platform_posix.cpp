@@ -230,9 +230,8 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   if (size == 0) {
     return MappedFile(nullptr, 0, identity_of(status));
   }
-  const Result<const std::uint8_t*> data = map_part(descriptor.get(), 0, size, path);
-  SLIPWAY_RETURN_IF_ERROR(data);
-  return MappedFile(data.value(), static_cast<std::size_t>(size), identity_of(status));
+  SLIPWAY_TRY(const std::uint8_t* data, map_part(descriptor.get(), 0, size, path));
+  return MappedFile(data, static_cast<std::size_t>(size), identity_of(status));
 }
 
 Result<MappedFile> MappedFile::open_part(int descriptor, std::uint64_t offset, std::uint64_t size,
@@ -250,9 +249,8 @@ Result<MappedFile> MappedFile::open_part(int descriptor, std::uint64_t offset, s
   if (wanted == 0) {
     return MappedFile(nullptr, 0, identity_of(status));
   }
-  const Result<const std::uint8_t*> data = map_part(descriptor, offset, wanted, name);
-  SLIPWAY_RETURN_IF_ERROR(data);
-  return MappedFile(data.value(), static_cast<std::size_t>(wanted), identity_of(status));
+  SLIPWAY_TRY(const std::uint8_t* data, map_part(descriptor, offset, wanted, name));
+  return MappedFile(data, static_cast<std::size_t>(wanted), identity_of(status));
 }
 
 void MappedFile::Unmap::operator()(const std::uint8_t* data) const {

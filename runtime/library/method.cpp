@@ -112,10 +112,8 @@ Status output(slipway_method* method, std::size_t index, slipway_tensor* tensor)
     std::copy(view->sizes.begin(), view->sizes.begin() + view->rank, tensor->sizes);
     return {};
   }
-  Result<Tensor> made = method->method->output(index);
-  SLIPWAY_RETURN_IF_ERROR(made);
   Tensor& kept = method->converted[index];
-  kept = std::move(made.value());
+  SLIPWAY_TRY(kept, method->method->output(index));
   tensor->data = kept.bytes.data();
   tensor->readable = 0;
   tensor->dtype = to_public(kept.dtype);

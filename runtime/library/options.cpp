@@ -33,9 +33,8 @@ extern "C" {
 
 slipway_error* slipway_pool_create(uint32_t threads, slipway_pool** pool) {
   return slipway::guarded("slipway_pool_create needs an address for its result.", {pool}, [&] {
-    slipway::Result<slipway::Threads> started = slipway::start_threads(threads);
-    SLIPWAY_RETURN_IF_ERROR(started);
-    *pool = new slipway_pool{std::move(started.value())};
+    SLIPWAY_TRY(slipway::Threads started, slipway::start_threads(threads));
+    *pool = new slipway_pool{std::move(started)};
     return slipway::Status();
   });
 }

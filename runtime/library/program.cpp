@@ -58,9 +58,7 @@ Result<std::unique_ptr<slipway_program>> load_program(const slipway_options& opt
   if (options.threads) {
     program->threads = *options.threads;
   } else {
-    Result<Threads> started = start_threads(0);
-    SLIPWAY_RETURN_IF_ERROR(started);
-    program->threads = std::move(started.value());
+    SLIPWAY_TRY(program->threads, start_threads(0));
   }
   program->context.use_threads(program->threads.get());
   program->loaded.emplace(program->context);
@@ -77,10 +75,9 @@ Result<std::unique_ptr<slipway_program>> load_program(const slipway_options& opt
 
 Status load_into(slipway_program** program, const slipway_options* options, Origin origin) {
   const slipway_options defaults;
-  Result<std::unique_ptr<slipway_program>> loaded =
-      load_program(options == nullptr ? defaults : *options, std::move(origin));
-  SLIPWAY_RETURN_IF_ERROR(loaded);
-  *program = loaded.value().release();
+  SLIPWAY_TRY(std::unique_ptr<slipway_program> loaded,
+              load_program(options == nullptr ? defaults : *options, std::move(origin)));
+  *program = loaded.release();
   return {};
 }
 
@@ -115,10 +112,8 @@ slipway_error* slipway_program_load_descriptor(int descriptor, uint64_t offset, 
   const char* needs = "slipway_program_load_descriptor needs an address for its result.";
   return slipway::guarded(needs, {program}, [&] {
     const std::string name = "file descriptor " + std::to_string(descriptor);
-    slipway::Result<slipway::MappedFile> mapped =
-        slipway::MappedFile::open_part(descriptor, offset, size, name);
-    return mapped.ok() ? slipway::load_into(program, options, {name, false, std::move(mapped.value())})
-                       : mapped.status();
+    SLIPWAY_TRY(slipway::MappedFile mapped, slipway::MappedFile::open_part(descriptor, offset, size, name));
+    return slipway::load_into(program, options, {name, false, std::move(mapped)});
   });
 }
 

@@ -20,9 +20,8 @@ Result<std::vector<Tensor>> run_method(const slipway_program* program, const std
   }
   std::vector<Tensor> outputs;
   for (std::size_t i = 0; i < method->output_count(); ++i) {
-    Result<Tensor> output = method->output(i);
-    SLIPWAY_RETURN_IF_ERROR(output);
-    outputs.push_back(std::move(output.value()));
+    SLIPWAY_TRY(Tensor output, method->output(i));
+    outputs.push_back(std::move(output));
   }
   return outputs;
 }
@@ -46,12 +45,11 @@ Status create(slipway_program* program, const char* name, slipway_session** sess
     return {Code::kUsage, "Method " + std::string(name != nullptr ? name : "forward") + " is not ready.",
             "name the method that reads tokens, and load it"};
   }
-  Result<TextSession> text = TextSession::open(
-      info, *method, [program](const std::string& called, const std::vector<Tensor>& inputs) {
-        return run_method(program, called, inputs);
-      });
-  SLIPWAY_RETURN_IF_ERROR(text);
-  program->session.reset(new slipway_session{program, std::move(text.value()), Sampler({}), {}, {}});
+  const auto run = [program](const std::string& called, const std::vector<Tensor>& inputs) {
+    return run_method(program, called, inputs);
+  };
+  SLIPWAY_TRY(TextSession text, TextSession::open(info, *method, run));
+  program->session.reset(new slipway_session{program, std::move(text), Sampler({}), {}, {}});
   *session = program->session.get();
   return {};
 }
@@ -137,9 +135,7 @@ slipway_error* slipway_session_set_sampling(slipway_session* session, double tem
 slipway_error* slipway_session_sample(slipway_session* session, int64_t* id) {
   const char* needs = "slipway_session_sample needs a session and an address for its result.";
   return slipway::guarded(needs, {session, id}, [&] {
-    const slipway::Result<std::int64_t> picked = session->text.pick(session->sampler);
-    SLIPWAY_RETURN_IF_ERROR(picked);
-    *id = picked.value();
+    SLIPWAY_TRY(*id, session->text.pick(session->sampler));
     return slipway::Status();
   });
 }
@@ -193,9 +189,8 @@ slipway_error* slipway_session_save_memory(slipway_session* session, const void*
 
 slipway_error* slipway_session_restore(slipway_session* session, const char* path) {
   return slipway::guarded("slipway_session_restore needs a session and a path.", {session, path}, [&] {
-    const slipway::Result<slipway::MappedFile> file = slipway::MappedFile::open(path);
-    SLIPWAY_RETURN_IF_ERROR(file);
-    return slipway::restore(session, file.value().data(), file.value().size(), path);
+    SLIPWAY_TRY(const slipway::MappedFile file, slipway::MappedFile::open(path));
+    return slipway::restore(session, file.data(), file.size(), path);
   });
 }
 

@@ -122,9 +122,8 @@ Result<ProgramLayout> check_layout(const std::uint8_t* data, std::size_t size, c
 
 Result<const pte::Program*> check_program(const std::uint8_t* data, std::size_t size,
                                           const std::string& path) {
-  const Result<ProgramLayout> layout = check_layout(data, size, path);
-  SLIPWAY_RETURN_IF_ERROR(layout);
-  const auto program_size = static_cast<std::size_t>(layout.value().program_size);
+  SLIPWAY_TRY(const ProgramLayout layout, check_layout(data, size, path));
+  const auto program_size = static_cast<std::size_t>(layout.program_size);
   flatbuffers::Verifier::Options options;
   options.max_tables = static_cast<flatbuffers::uoffset_t>(
       program_size / 4 < FLATBUFFERS_MAX_BUFFER_SIZE ? program_size / 4 : FLATBUFFERS_MAX_BUFFER_SIZE);
@@ -134,7 +133,7 @@ Result<const pte::Program*> check_program(const std::uint8_t* data, std::size_t 
                    "its first " + std::to_string(program_size) + " bytes are not a well-formed flatbuffer");
   }
   const pte::Program* program = pte::GetProgram(data);
-  const std::string fault = find_fault(*program, layout.value());
+  const std::string fault = find_fault(*program, layout);
   if (!fault.empty()) {
     return damaged(path, fault);
   }
@@ -231,8 +230,8 @@ Status check_data(const std::uint8_t* data, std::size_t size, const std::string&
 }
 
 Status check_data_file(const std::string& path) {
-  const Result<MappedFile> file = MappedFile::open(path);
-  return file.ok() ? check_data(file.value().data(), file.value().size(), path) : file.status();
+  SLIPWAY_TRY(const MappedFile file, MappedFile::open(path));
+  return check_data(file.data(), file.size(), path);
 }
 
 }  // namespace slipway

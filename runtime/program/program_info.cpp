@@ -185,14 +185,12 @@ MethodInfo method_info(const pte::ExecutionPlan& plan) {
 }
 
 Result<ProgramInfo> read_program_info(const std::string& path) {
-  const Result<MappedFile> file = MappedFile::open(path);
-  SLIPWAY_RETURN_IF_ERROR(file);
-  const Result<const pte::Program*> program = check_program(file.value().data(), file.value().size(), path);
-  SLIPWAY_RETURN_IF_ERROR(program);
+  SLIPWAY_TRY(const MappedFile file, MappedFile::open(path));
+  SLIPWAY_TRY(const pte::Program* program, check_program(file.data(), file.size(), path));
   ProgramInfo info;
-  info.size = file.value().size();
-  info.version = program.value()->version();
-  for (const pte::ExecutionPlan* plan : *program.value()->execution_plan()) {
+  info.size = file.size();
+  info.version = program->version();
+  for (const pte::ExecutionPlan* plan : *program->execution_plan()) {
     info.methods.push_back(method_info(*plan));
   }
   return info;

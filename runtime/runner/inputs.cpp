@@ -163,18 +163,18 @@ Result<std::vector<Tensor>> prepare_inputs(const Options& options, const MethodI
   }
   for (std::size_t i = 0; i < method.inputs.size(); ++i) {
     const ValueSpec& spec = method.inputs[i];
-    Result<Tensor> tensor =
-        from_files ? read_input(options.inputs[i])
-                   : make_input(spec, i, options.have_input_shapes ? &options.input_shapes[i] : nullptr);
-    SLIPWAY_RETURN_IF_ERROR(tensor);
+    SLIPWAY_TRY(Tensor tensor,
+                from_files
+                    ? read_input(options.inputs[i])
+                    : make_input(spec, i, options.have_input_shapes ? &options.input_shapes[i] : nullptr));
     if (from_files) {
-      Status status = check_input(spec, i, tensor.value().dtype, tensor.value().shape);
+      Status status = check_input(spec, i, tensor.dtype, tensor.shape);
       if (status.ok()) {
-        status = check_number(spec, i, tensor.value());
+        status = check_number(spec, i, tensor);
       }
-      if (status.ok() && options.have_input_shapes && tensor.value().shape != options.input_shapes[i]) {
+      if (status.ok() && options.have_input_shapes && tensor.shape != options.input_shapes[i]) {
         status = {Code::kInput,
-                  "it has the shape " + to_text(tensor.value().shape) + ", and --input_shapes says " +
+                  "it has the shape " + to_text(tensor.shape) + ", and --input_shapes says " +
                       to_text(options.input_shapes[i]) + ".",
                   "give the files' own shapes, or drop one of --inputs and --input_shapes"};
       }
@@ -183,7 +183,7 @@ Result<std::vector<Tensor>> prepare_inputs(const Options& options, const MethodI
                       {options.inputs[i]});
       }
     }
-    tensors.push_back(std::move(tensor.value()));
+    tensors.push_back(std::move(tensor));
   }
   if (!from_files && !method.inputs.empty()) {
     *note = "Inputs are ones in the shapes " +

@@ -109,9 +109,7 @@ Status set_names(Options* options, const std::string& name, const std::string& v
 }
 
 Status set_shapes(Options* options, const std::string& /*name*/, const std::string& value) {
-  Result<std::vector<Shape>> shapes = parse_shapes(value);
-  SLIPWAY_RETURN_IF_ERROR(shapes);
-  options->input_shapes = std::move(shapes.value());
+  SLIPWAY_TRY(options->input_shapes, parse_shapes(value));
   options->have_input_shapes = true;
   return {};
 }

@@ -405,9 +405,8 @@ Result<Tensor> ExecuTorchEngine::output_tensor(const EValue& value) const {
 Result<std::vector<Tensor>> ExecuTorchEngine::outputs() {
   std::vector<Tensor> tensors;
   for (const EValue& value : outputs_) {
-    Result<Tensor> tensor = output_tensor(value);
-    SLIPWAY_RETURN_IF_ERROR(tensor);
-    tensors.push_back(std::move(tensor.value()));
+    SLIPWAY_TRY(Tensor tensor, output_tensor(value));
+    tensors.push_back(std::move(tensor));
   }
   return tensors;
 }
@@ -431,11 +430,9 @@ Result<std::vector<std::uint8_t>> ExecuTorchEngine::values() {
 }
 
 Result<std::vector<ProfileRow>> ExecuTorchEngine::profile_rows(unsigned timed) {
-  const auto bytes = profile();
-  SLIPWAY_RETURN_IF_ERROR(bytes);
-  const auto blocks = read_etdump(bytes.value().data(), bytes.value().size());
-  SLIPWAY_RETURN_IF_ERROR(blocks);
-  return rows_of(blocks.value(), timed);
+  SLIPWAY_TRY(const auto bytes, profile());
+  SLIPWAY_TRY(const auto blocks, read_etdump(bytes.data(), bytes.size()));
+  return rows_of(blocks, timed);
 }
 
 }  // namespace

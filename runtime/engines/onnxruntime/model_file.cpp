@@ -279,9 +279,8 @@ bool is_ort(const std::string& path) {
 }
 
 Result<Graph> read_model(const std::string& path) {
-  const Result<MappedFile> file = MappedFile::open(path);
-  SLIPWAY_RETURN_IF_ERROR(file);
-  return read_onnx(file.value().data(), file.value().size(), path);
+  SLIPWAY_TRY(const MappedFile file, MappedFile::open(path));
+  return read_onnx(file.data(), file.size(), path);
 }
 
 }  // namespace slipway::onnx

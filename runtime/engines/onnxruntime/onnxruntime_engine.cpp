@@ -255,13 +255,10 @@ Result<ProgramInfo> OnnxRuntimeEngine::describe(const std::string& model_path) {
   ProgramInfo info;
   const Status status = contained(Code::kFile, [&]() -> Status {
     const Scratch folder;
-    const Result<std::string> path = readable(model_path, folder);
-    SLIPWAY_RETURN_IF_ERROR(path);
-    const Result<onnx::Graph> graph = onnx::read_model(path.value());
-    SLIPWAY_RETURN_IF_ERROR(graph);
-    const Result<MappedFile> file = MappedFile::open(model_path);
-    SLIPWAY_RETURN_IF_ERROR(file);
-    info = onnx::program_info(graph.value(), file.value().size());
+    SLIPWAY_TRY(const std::string path, readable(model_path, folder));
+    SLIPWAY_TRY(const onnx::Graph graph, onnx::read_model(path));
+    SLIPWAY_TRY(const MappedFile file, MappedFile::open(model_path));
+    info = onnx::program_info(graph, file.size());
     return {};
   });
   SLIPWAY_RETURN_IF_ERROR(status);
@@ -350,14 +347,11 @@ Status OnnxRuntimeEngine::load_session(const LoadOptions& options) {
             "put the data files of an ONNX model beside it, under the names that it has for them"};
   }
   const Scratch model_folder;
-  const Result<std::string> readable_path = readable(options.model_path, model_folder);
-  SLIPWAY_RETURN_IF_ERROR(readable_path);
-  Result<onnx::Graph> graph = onnx::read_model(readable_path.value());
-  SLIPWAY_RETURN_IF_ERROR(graph);
-  graph_ = std::move(graph.value());
-  unfolded_ = xnnpack() && readable_path.value() != options.model_path;
-  const std::string& path = xnnpack() ? readable_path.value() : options.model_path;
-  const bool ort = path == options.model_path && readable_path.value() != path;
+  SLIPWAY_TRY(const std::string readable_path, readable(options.model_path, model_folder));
+  SLIPWAY_TRY(graph_, onnx::read_model(readable_path));
+  unfolded_ = xnnpack() && readable_path != options.model_path;
+  const std::string& path = xnnpack() ? readable_path : options.model_path;
+  const bool ort = path == options.model_path && readable_path != path;
   if (!ort) {
     fixed_ = onnx::fix_sizes(options.shapes, &graph_);
   }
@@ -421,18 +415,14 @@ Status OnnxRuntimeEngine::end_profile() {
   }
   Ort::AllocatorWithDefaultOptions allocator;
   session_->EndProfilingAllocated(allocator);
-  Result<std::string> text = read_all(profile_file_);
-  SLIPWAY_RETURN_IF_ERROR(text);
-  profile_text_ = std::move(text.value());
-  const auto events = onnx::read_profile(profile_text_);
-  SLIPWAY_RETURN_IF_ERROR(events);
+  SLIPWAY_TRY(profile_text_, read_all(profile_file_));
+  SLIPWAY_TRY(const auto events, onnx::read_profile(profile_text_));
   std::string shapes;
   for (const Ort::Value& input : inputs_) {
     shapes += (shapes.empty() ? "" : ",") + to_text(input.GetTensorTypeAndShapeInfo().GetShape());
   }
-  placement_ =
-      onnx::placement_of(events.value(), {xnnpack(), kept_, kept_.empty() ? ort_threads() : threads_,
-                                          usable_cores(), has_open_inputs(graph_), shapes, !fixed_.empty()});
+  placement_ = onnx::placement_of(events, {xnnpack(), kept_, kept_.empty() ? ort_threads() : threads_,
+                                           usable_cores(), has_open_inputs(graph_), shapes, !fixed_.empty()});
   if (unfolded_) {
     placement_.hints.emplace_back(
         "the .ort model was written back as .onnx for XNNPACK: give the .onnx to load faster");
@@ -473,9 +463,8 @@ Result<std::vector<std::uint8_t>> OnnxRuntimeEngine::profile() {
 }
 
 Result<std::vector<ProfileRow>> OnnxRuntimeEngine::profile_rows(unsigned timed) {
-  const auto events = onnx::read_profile(profile_text_);
-  SLIPWAY_RETURN_IF_ERROR(events);
-  return onnx::by_operator(events.value(), timed, executions_);
+  SLIPWAY_TRY(const auto events, onnx::read_profile(profile_text_));
+  return onnx::by_operator(events, timed, executions_);
 }
 
 }  // namespace
