@@ -36,10 +36,36 @@ std::uint64_t executed() {
 }
 #endif
 
-// A count of 32 bits begins again at 0.
-std::uint64_t between(std::uint64_t begin, std::uint64_t end) {
-  return sizeof(void*) == 4 ? static_cast<std::uint32_t>(end - begin) : end - begin;
-}
+// The instructions that this process has executed on an emulated machine of Slipway:
+// toolchains/emulation/instructions.c counts them.
+class InstructionCounter {
+ public:
+  // Finds out whether anything counts here, and what asking costs.
+  InstructionCounter() {
+    std::vector<std::uint64_t> costs;
+    for (int i = 0; i < 9; ++i) {
+      begin();
+      costs.push_back(end());
+    }
+    cost_ = *std::min_element(costs.begin(), costs.end());
+  }
+
+  bool counts() const { return cost_ != 0; }
+
+  // The beginning and the end of what is counted. end() returns the instructions between: of this process, in
+  // user mode, with all its threads. Not inlined either, for the same reason.
+  [[gnu::noinline]] void begin() { begin_ = executed(); }
+  [[gnu::noinline]] std::uint64_t end() {
+    // A count of 32 bits begins again at 0.
+    const std::uint64_t all = executed() - begin_;
+    const std::uint64_t between = sizeof(void*) == 4 ? static_cast<std::uint32_t>(all) : all;
+    return between - std::min(between, cost_);
+  }
+
+ private:
+  std::uint64_t begin_ = 0;
+  std::uint64_t cost_ = 0;
+};
 
 }  // namespace
 
@@ -96,25 +122,6 @@ LatencySummary summarize(std::vector<double> latencies) {
   return {latencies.front(),           nearest_rank(latencies, 10),
           nearest_rank(latencies, 50), nearest_rank(latencies, 90),
           nearest_rank(latencies, 99), sum / static_cast<double>(latencies.size())};
-}
-
-InstructionCounter::InstructionCounter() {
-  std::vector<std::uint64_t> costs;
-  for (int i = 0; i < 9; ++i) {
-    begin();
-    costs.push_back(end());
-  }
-  cost_ = *std::min_element(costs.begin(), costs.end());
-  counts_ = cost_ != 0;
-}
-
-void InstructionCounter::begin() {
-  begin_ = executed();
-}
-
-std::uint64_t InstructionCounter::end() {
-  const std::uint64_t all = between(begin_, executed());
-  return all - std::min(all, cost_);
 }
 
 namespace {
