@@ -164,7 +164,7 @@ std::string find_layout_fault(const ptd::TensorLayout& layout, std::uint64_t seg
     return "has an impossible layout";
   }
   for (std::size_t i = 0; i < rank; ++i) {
-    if (layout.dim_order()->Get(static_cast<flatbuffers::uoffset_t>(i)) >= rank) {
+    if (item_of(layout.dim_order(), i) >= rank) {
       return "has an impossible order of dimensions";
     }
   }
@@ -174,7 +174,7 @@ std::string find_layout_fault(const ptd::TensorLayout& layout, std::uint64_t seg
 std::string find_fault(const ptd::FlatTensor& file, std::uint64_t all_segments) {
   const std::size_t segments = file.segments() == nullptr ? 0 : file.segments()->size();
   for (std::size_t i = 0; i < segments; ++i) {
-    const ptd::DataSegment* segment = file.segments()->Get(static_cast<flatbuffers::uoffset_t>(i));
+    const ptd::DataSegment* segment = item_of(file.segments(), i);
     if (segment->offset() > all_segments || segment->size() > all_segments - segment->offset()) {
       return "segment " + std::to_string(i) + " lies beyond the file's end";
     }

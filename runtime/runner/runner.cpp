@@ -47,7 +47,7 @@ Status print(const std::string& text) {
 // JSON to standard output, or to the file that the command line names.
 Status publish(const std::string& json) {
   const std::string line = json + "\n";
-  return g_json.path.empty() ? print(line) : write_file(g_json.path, line.data(), line.size());
+  return g_json.path.empty() ? print(line) : write_file(g_json.path, {{line.data(), line.size()}});
 }
 
 // The result, where the command line wants it: JSON alone, or JSON to a file with the text on standard
@@ -122,7 +122,7 @@ Status write_outputs(const Options& options, const std::vector<Tensor>& outputs,
     if (!options.output_prefix.empty()) {
       const std::string path = options.output_prefix + std::to_string(i) + ".npy";
       const std::vector<std::uint8_t> file = format_npy(outputs[i]);
-      SLIPWAY_RETURN_IF_ERROR(write_file(path, file.data(), file.size()));
+      SLIPWAY_RETURN_IF_ERROR(write_file(path, {{file.data(), file.size()}}));
       report->outputs.back().file = path;
     }
   }
@@ -180,12 +180,12 @@ Status write_profile(const Options& options, Engine& engine, RunReport* report) 
     return {};
   }
   SLIPWAY_TRY(const std::vector<std::uint8_t> profile, engine.profile());
-  Status written = write_file(options.profile_path, profile.data(), profile.size());
-  if (!written.ok() || options.values_path.empty()) {
-    return written;
+  SLIPWAY_RETURN_IF_ERROR(write_file(options.profile_path, {{profile.data(), profile.size()}}));
+  if (options.values_path.empty()) {
+    return {};
   }
   SLIPWAY_TRY(const std::vector<std::uint8_t> values, engine.values());
-  return write_file(options.values_path, values.data(), values.size());
+  return write_file(options.values_path, {{values.data(), values.size()}});
 }
 
 // After everything that is measured: reading the files warms caches and counts as resident memory.
@@ -196,13 +196,13 @@ std::vector<FileDigest> digests_of(const Options& options, const ProgramInfo& pr
   if (!options.data_path.empty()) {
     paths.push_back(options.data_path);
   }
-  const auto guard = guard_while("read " + options.model_path + " once more", g_json);
+  const CrashGuard guard("read " + options.model_path + " once more", g_json);
   return digest_files(paths, options.digests ? INFINITY : kDigestShare * milliseconds_since(g_start));
 }
 
 // A run without its cache is a run all the same.
 void keep_weights(const Options& options, Engine& engine, RunReport* report) {
-  const auto guard = guard_while("wrote " + options.engine.weights_cache, g_json);
+  const CrashGuard guard("wrote " + options.engine.weights_cache, g_json);
   engine.keep_weights();
   report->weights = engine.weights();
   if (report->weights && report->weights->cache && report->weights->cache->state == "none") {
@@ -212,7 +212,7 @@ void keep_weights(const Options& options, Engine& engine, RunReport* report) {
 }
 
 Status run(const Options& options, Engine& engine) {
-  auto guard = guard_while("read " + options.model_path, g_json);
+  std::optional<CrashGuard> guard(std::in_place, "read " + options.model_path, g_json);
   SLIPWAY_TRY(const ProgramInfo program, engine.describe(options.model_path));
   SLIPWAY_TRY(const MethodInfo method, find_method(options, options.method_name, program));
   RunReport report;
@@ -236,8 +236,7 @@ Status run(const Options& options, Engine& engine) {
   SLIPWAY_RETURN_IF_ERROR(check_threads(wanted));
   SLIPWAY_TRY(const unsigned threads, engine.set_threads(wanted));
   SLIPWAY_RETURN_IF_ERROR(check_planned(options, program));
-  guard.reset();
-  guard = guard_while("loaded " + options.model_path, g_json);
+  guard.emplace("loaded " + options.model_path, g_json);
   const Clock::time_point start = Clock::now();
   const bool profile = options.profile || !options.profile_path.empty();
   LoadOptions load{options.model_path, options.data_path, options.method_name, also_loaded(options), profile};
@@ -250,8 +249,7 @@ Status run(const Options& options, Engine& engine) {
   const Status status = engine.load(load);
   report.load_ms = milliseconds_since(start);
   SLIPWAY_RETURN_IF_ERROR(status);
-  guard.reset();
-  guard = guard_while("executed method " + options.method_name, g_json);
+  guard.emplace("executed method " + options.method_name, g_json);
   SLIPWAY_RETURN_IF_ERROR(run_earlier(options, engine, earlier));
   const Result<std::vector<Tensor>> outputs = run_measured(options, engine, program, method, inputs, &report);
   guard.reset();
@@ -277,7 +275,7 @@ Status run(const Options& options, Engine& engine) {
 }
 
 Status describe(const Options& options, Engine& engine) {
-  auto guard = guard_while("described " + options.model_path, g_json);
+  std::optional<CrashGuard> guard(std::in_place, "described " + options.model_path, g_json);
   SLIPWAY_TRY(ProgramInfo program, engine.describe(options.model_path));
   std::vector<std::string> lacking;
   const Status status = engine.examine(options.model_path, &lacking);
@@ -291,7 +289,7 @@ Status describe(const Options& options, Engine& engine) {
 }
 
 Status roofline(const Options& options) {
-  const auto guard = guard_while("measured what the processor can do", g_json);
+  const CrashGuard guard("measured what the processor can do", g_json);
   SLIPWAY_TRY(const Roofline found,
               measure_roofline(options.cpu_threads != 0 ? options.cpu_threads : usable_cores()));
   return publish(roofline_json(found, cpu_info()));
