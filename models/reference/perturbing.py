@@ -247,6 +247,7 @@ _LEAST = 0.0025
 """The least part that counts: another polynomial for `exp` or `tanh` has a direction of its own."""
 _MOST_KEPT = 1 << 30
 """Bytes of inner values that are kept, so that a run begins at its layer."""
+_HALVES = (torch.float16, torch.bfloat16)
 
 
 def layers(module: Any) -> list[Any]:
@@ -257,55 +258,37 @@ def layers(module: Any) -> list[Any]:
     return [nodes[round(index * (len(nodes) - 1) / (MOST_LAYERS - 1))] for index in range(MOST_LAYERS)]
 
 
-class Widened(torch.fx.Interpreter):  # type: ignore[misc]  # torch's types are not read here
-    """Runs a graph in wider types than its own.
-
-    Args:
-        types: what each type becomes; others stay.
-    """
-
-    types: Mapping[Any, Any]
-
-    def wide(self, value: Any) -> Any:
-        """A type, or numbers, in the wider type; anything else as it is."""
-        if isinstance(value, torch.dtype):
-            return self.types.get(value, value)
-        return (
-            value.to(self.types[value.dtype])
-            if isinstance(value, torch.Tensor) and value.dtype in self.types
-            else value
-        )
-
-    def fetch_attr(self, target: str) -> Any:
-        """A parameter, a buffer or a constant."""
-        return self.wide(super().fetch_attr(target))
-
-    def run_node(self, node: Any) -> Any:
-        """The node's value."""
-        if node.op != "call_function":
-            return self.wide(super().run_node(node))
-        args, kwargs = self.fetch_args_kwargs_from_env(node)
-        return node.target(*map(self.wide, args), **{name: self.wide(one) for name, one in kwargs.items()})
+def _wide(value: Any) -> Any:
+    """Half precision as float32."""
+    if isinstance(value, torch.dtype):
+        return torch.float32 if value in _HALVES else value
+    return value.float() if isinstance(value, torch.Tensor) and value.dtype in _HALVES else value
 
 
-class _Smooth(Widened):
+class _Smooth(torch.fx.Interpreter):  # type: ignore[misc]  # torch's types are not read here
     """Runs a graph in float32, in which activations are not quantized: what a small change does is not rounded away.
 
     Args:
         layer: a node that gives more, by `STEP`; ``None``: each gives what it should.
     """
 
-    types = dict.fromkeys((torch.float16, torch.bfloat16), torch.float32)
-
     def __init__(self, module: Any, layer: Any = None) -> None:
         super().__init__(module, garbage_collect_values=layer is not None)
         self._layer = layer
+
+    def fetch_attr(self, target: str) -> Any:
+        """A parameter or a constant, in float32."""
+        return _wide(super().fetch_attr(target))
 
     def run_node(self, node: Any) -> Any:
         """The node's value."""
         if is_quantize(node) or (is_dequantize(node) and is_quantize(source(node.args[0]))):
             return self.env[node.args[0]]
-        value = super().run_node(node)
+        if node.op == "call_function":
+            args, kwargs = self.fetch_args_kwargs_from_env(node)
+            value = node.target(*map(_wide, args), **{name: _wide(one) for name, one in kwargs.items()})
+        else:
+            value = _wide(super().run_node(node))
         return value * (1 + STEP) if node is self._layer else value
 
 
@@ -347,9 +330,9 @@ def _flat_outputs(result: Any) -> list[Any]:
 
 def _runs(module: Any, inputs: Sequence[Any], nodes: Sequence[Any]) -> tuple[list[Any], list[list[Any]]]:
     """The outputs, and those with each node's value changed."""
-    plain = _Smooth(module)
-    given = [plain.wide(one) for one in inputs]
+    given = [_wide(one) for one in inputs]
     with torch.no_grad():
+        plain = _Smooth(module)
         right = _flat_outputs(plain.run(*given))
         before: Mapping[Any, Any] = plain.env
         size = sum(one.nbytes for one in before.values() if isinstance(one, torch.Tensor))

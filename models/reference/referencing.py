@@ -22,7 +22,7 @@ from models.lowering.lowering import Delegation, Lowered, describe
 from models.lowering.quantize import Quantized
 from models.reference import perturbing, tolerances
 from models.reference.host import Host
-from models.reference.perturbing import Measured, Widened
+from models.reference.perturbing import Measured
 from models.request import Request
 from models.zoo.schemes import Scheme
 
@@ -45,10 +45,15 @@ class _UnknownError(Exception):
     """The graph has no meaning in float64."""
 
 
-class _Wide(Widened):
-    """Runs a graph in float64."""
+def _wide(value: Any) -> Any:
+    """A type, or numbers, in float64; anything else as it is."""
+    if isinstance(value, torch.dtype):
+        return _WIDE.get(value, value)
+    return value.to(_WIDE[value.dtype]) if isinstance(value, torch.Tensor) and value.dtype in _WIDE else value
 
-    types = _WIDE
+
+class _Wide(torch.fx.Interpreter):  # type: ignore[misc]  # torch's types are not read here
+    """Runs a graph in float64."""
 
     def __init__(self, module: Any) -> None:
         super().__init__(module)
@@ -57,18 +62,21 @@ class _Wide(Widened):
 
     def fetch_attr(self, target: str) -> Any:
         """A parameter, a buffer or a constant."""
-        if target not in self._buffers:
-            self._buffers[target] = super().fetch_attr(target)
-        return self._buffers[target]
+        value = super().fetch_attr(target)
+        if isinstance(value, torch.nn.Parameter):
+            return _wide(value)
+        return self._buffers.setdefault(target, _wide(value))
 
     def run_node(self, node: Any) -> Any:
         """The node's value."""
-        value = super().run_node(node)
+        if node.op != "call_function":
+            return _wide(super().run_node(node))
+        args, kwargs = self.fetch_args_kwargs_from_env(node)
+        value = node.target(*map(_wide, args), **{name: _wide(one) for name, one in kwargs.items()})
         given = any(_is_wide(self.env[one]) for one in node.all_input_nodes)
-        computed = node.op == "call_function" and isinstance(value, torch.Tensor)
-        if given and computed and value.dtype in _WIDE and not _is_wide(value):
+        if given and isinstance(value, torch.Tensor) and value.dtype in _WIDE and not _is_wide(value):
             raise _UnknownError
-        return self.wide(value)
+        return _wide(value)
 
 
 def _is_wide(value: Any) -> bool:
@@ -104,8 +112,7 @@ def find(program: Any, scheme: Scheme, inputs: Sequence[Any]) -> list[Any]:
     progress.at("what its outputs are in float64")
     try:
         with torch.no_grad():
-            run = _Wide(program.module())
-            outputs = reference.flat(run.run(*(run.wide(one.clone()) for one in inputs)))
+            outputs = reference.flat(_Wide(program.module()).run(*(_wide(one.clone()) for one in inputs)))
     except Exception:  # noqa: BLE001  # whatever an operator raises that has no float64
         return []
     return [None if tolerances.is_whole(one) else one for one in outputs]
