@@ -151,8 +151,8 @@ class Export(Reported):
     )  # fmt: skip
     samples: str = option(SAMPLES, group="What to export")
     partitioners: str = option(
-        "comma-separated, in priority order; 'none': no delegate (default: xnnpack). Several lists with ';' between "
-        "them make a program each, side by side: 'xnnpack;none'",
+        "comma-separated, in priority order: xnnpack or FILE.py:FUNCTION; 'none': no delegate (default: xnnpack). "
+        "Several lists with ';' between them make a program each, side by side: 'xnnpack;none'",
         group="How to divide it",
     )
     options: str = option(

@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from core.errors import ExportError
 
 
-class Methods(Mapping[str, Any]):
+class Methods(dict[str, Any]):
     """Example inputs by the names of the module's methods: ``Methods(reset=(x,), add=(x,))``.
 
     The last one is what a deploy measures. Those before it run once each, in this order, in the same process: it finds
     what they leave in the module's buffers.
     """
-
-    def __init__(self, **inputs: Any) -> None:
-        self._inputs = inputs
-
-    def __getitem__(self, name: str) -> Any:
-        return self._inputs[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._inputs)
-
-    def __len__(self) -> int:
-        return len(self._inputs)
-
-    @property
-    def last(self) -> str:
-        """The one that is measured."""
-        return list(self._inputs)[-1]
 
 
 def check(methods: Methods, module: Any, maker: str) -> None:

@@ -185,13 +185,8 @@ _ROWS = (
 _STEM, _LAST = 32, 1280
 
 
-def _conv_bn(inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> Any:
-    """Convolution, batch norm, ReLU6."""
-    return nn.Sequential(
-        nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False),
-        nn.BatchNorm2d(outputs),
-        nn.ReLU6(inplace=True),
-    )
+def _relu6() -> Any:
+    return nn.ReLU6(inplace=True)
 
 
 class InvertedResidual(nn.Module):  # type: ignore[misc]  # torch's types are not read here
@@ -201,9 +196,9 @@ class InvertedResidual(nn.Module):  # type: ignore[misc]  # torch's types are no
         super().__init__()
         hidden = inputs * expansion
         self.residual = stride == 1 and inputs == outputs
-        layers = [] if expansion == 1 else [_conv_bn(inputs, hidden, 1)]
+        layers = [] if expansion == 1 else [_conv(inputs, hidden, 1, _relu6())]
         layers += [
-            _conv_bn(hidden, hidden, 3, stride, groups=hidden),
+            _conv(hidden, hidden, 3, _relu6(), stride, hidden),
             nn.Conv2d(hidden, outputs, 1, bias=False),
             nn.BatchNorm2d(outputs),
         ]
@@ -219,13 +214,13 @@ class MobileNetV2(nn.Module):  # type: ignore[misc]  # torch's types are not rea
 
     def __init__(self, classes: int = 1000) -> None:
         super().__init__()
-        layers = [_conv_bn(3, _STEM, 3, 2)]
+        layers = [_conv(3, _STEM, 3, _relu6(), 2)]
         channels = _STEM
         for expansion, outputs, repeats, first in _ROWS:
             for index in range(repeats):
                 layers.append(InvertedResidual(channels, outputs, first if index == 0 else 1, expansion))
                 channels = outputs
-        layers.append(_conv_bn(channels, _LAST, 1))
+        layers.append(_conv(channels, _LAST, 1, _relu6()))
         self.features = nn.Sequential(*layers)
         self.classifier = nn.Sequential(nn.Dropout(0.2), nn.Linear(_LAST, classes))
 

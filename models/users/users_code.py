@@ -75,7 +75,7 @@ def function_in(named: str, option: str = "--model ") -> tuple[Path, str]:
         raise ExportError(f"{path} is not Python{line}.", str(error), f"python3 -m py_compile {path}") from error
     functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
     # Whether a name is bound, only running the file would tell; one that is nowhere in it is not.
-    if not function or not re.search(rb"\b%b\b|import \*" % re.escape(function.encode()), code):
+    if not function or not re.search(rf"\b{re.escape(function)}\b|import \*", code.decode(errors="replace")):
         has = f"it has {', '.join(functions)}" if functions else "it has no function"
         better = functions[0] if functions else "make_model"
         hint = f"{option}{path}:{better}"

@@ -324,7 +324,10 @@ def test_a_program_that_upstreams_runtime_gets_wrong_has_pytorchs_reference(
     assert program.agreement.max_abs <= program.agreement.limit
     folder = out / program.name
     assert numpy.abs(_run_by_lean(folder, program, tmp_path)).max() <= program.tolerance.atol
-    assert "one step of 8 bits" in program.tolerance.why
+    # One activation may round to the next integer: its step, times a weight below 1/8.
+    given = numpy.load(folder / "input0.npy")
+    step = (given.max() - given.min()) / 255
+    assert program.tolerance.atol == pytest.approx(step / 8, rel=0.05)
 
 
 @pytest.mark.parametrize("scheme", ["qd8_qc8w"])
