@@ -84,7 +84,7 @@ def compiler() -> str:
 
 def dependencies(log: Path) -> Dependencies:
     """The native packages and schemas; Conan is called, and its lock waited for, only when a recipe has changed."""
-    from toolchains.bundle import conan, inputs
+    from toolchains.bundle import conan, conan_packages, inputs
     from toolchains.targets import host_target
 
     host, own = conan.profile(host_target()), conan.build_profile()
@@ -99,10 +99,7 @@ def dependencies(log: Path) -> Dependencies:
         if found.complete():
             return found
     with locked(conan.LOCK, "      waiting: Conan is building for another process"):
-        words = [
-            f"--profile:host={host}", f"--profile:build={own}", f"--lockfile={conan.lockfile(log)}",
-            "--lockfile-partial", f"--remote={conan.remote()}", "--build=missing",
-        ]  # fmt: skip
+        words = [*conan_packages.words(host_target(), "", log), "--build=missing"]
         conan.conan(
             ["install", ROOT, *words, f"--output-folder={folder}", "--options=&:engine=lean",
              "--conf=tools.cmake.cmaketoolchain:user_presets="],
