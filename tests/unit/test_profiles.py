@@ -159,15 +159,12 @@ def test_a_program_without_it_is_refused_by_name(missing: str) -> None:
 RECIPES = ROOT / "recipes"
 
 
-def test_sources_and_patches_are_the_librarys() -> None:
+def test_sources_are_the_librarys() -> None:
     pins = [
         yaml.safe_load((RECIPES / name / "all" / "conandata.yml").read_text(encoding="utf-8"))["sources"]
-        for name in ("xnnpack", "xnnpack_internals", "xnnpack_sources")
+        for name in ("xnnpack", "xnnpack_internals")
     ]
-    assert pins[0] == pins[1] == pins[2]
-    ours, librarys = (RECIPES / name / "all" for name in ("xnnpack_sources", "xnnpack"))
-    data = [yaml.safe_load((folder / "conandata.yml").read_text(encoding="utf-8")) for folder in (ours, librarys)]
-    assert data[0]["patches"] == data[1]["patches"]
+    assert pins[0] == pins[1]
 
 
 SPEC = importlib.util.spec_from_file_location("slipway_recipe", RECIPES / "slipway" / "all" / "conanfile.py")

@@ -77,7 +77,7 @@ NATIVE = "native"
 _XNNPACK = ("cpuinfo", "flatbuffers", "fxdiv", "kleidiai", "pthreadpool", "slipway_sources", "xnnpack")
 RECIPES: Mapping[str, tuple[str, ...]] = {
     NATIVE: _XNNPACK,
-    "lean": (*_XNNPACK, "executorch", "xnnpack_internals", "xnnpack_sources"),
+    "lean": (*_XNNPACK, "executorch", "xnnpack_internals"),
     "executorch": ("executorch", "flatbuffers", "slipway_sources"),
     "onnxruntime": ("onnxruntime", "slipway_sources"),
 }
