@@ -47,9 +47,7 @@ def collect(package: Path, out: Path) -> None:
             copy(package / path, out / path, mode)
     for library in inspect.closure(program, package / "lib"):
         copy(library, out / "lib" / library.name, 0o644)
-    for text in sorted((package / "licenses").rglob("*")):
-        if text.is_file():
-            copy(text, out / "licenses" / text.relative_to(package / "licenses"), 0o644)
+    copy_folders(package, out, ["licenses"])
 
 
 def linked_into(binaries: Sequence[inspect.Binary], linked: Iterable[LinkedIn], out: Path) -> tuple[LinkedIn, ...]:
@@ -71,6 +69,18 @@ def copy(source: Path, target: Path, mode: int) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
     target.chmod(mode)
+
+
+def copy_folders(package: Path, out: Path, folders: Sequence[str]) -> None:
+    """Copy some folders of a Conan package to ``out``."""
+    for name in folders:
+        for file in sorted((package / name).rglob("*")):
+            inside = out / file.relative_to(package)
+            if file.is_symlink():
+                inside.parent.mkdir(parents=True, exist_ok=True)
+                inside.symlink_to(file.readlink())
+            elif file.is_file():
+                copy(file, inside, 0o644)
 
 
 def check(job: Job, folder: Path) -> tuple[list[inspect.Binary], Checks]:

@@ -192,11 +192,11 @@ def _make(job: Job, target: Target, steps: Steps) -> tuple[Path, dict[str, Any]]
 
 def _libslipway(job: Job, packages: Sequence[Path], new: Path) -> tuple[list[Binary], Checks]:
     """Fill the folder ``new`` from the Conan packages of the job's targets, and check it."""
-    from toolchains.bundle.layout import copy
+    from toolchains.bundle.layout import copy, copy_folders
     from toolchains.inspect import checks
     from toolchains.inspect.needs import read
 
-    _collect(packages[0], new, _LIBSLIPWAY)
+    copy_folders(packages[0], new, _LIBSLIPWAY)
     if job.target.os == "windows":
         for file in sorted((packages[0] / "bin").glob("*.dll")):
             copy(file, new / "bin" / file.name, 0o755)
@@ -221,22 +221,8 @@ def _prebuilt(job: Job, package: Path, prebuilt: Path, new: Path) -> tuple[list[
     layout.collect(package, new)
     binaries, checked = layout.check(job, new)
     for folder in (package, prebuilt):
-        _collect(folder, new, _FOR_CMAKE)
+        layout.copy_folders(folder, new, _FOR_CMAKE)
     return binaries, checked
-
-
-def _collect(package: Path, out: Path, folders: Sequence[str]) -> None:
-    """Copy some folders of a Conan package to ``out``."""
-    from toolchains.bundle.layout import copy
-
-    for name in folders:
-        for file in sorted((package / name).rglob("*")):
-            inside = out / file.relative_to(package)
-            if file.is_symlink():
-                inside.parent.mkdir(parents=True, exist_ok=True)
-                inside.symlink_to(file.readlink())
-            elif file.is_file():
-                copy(file, inside, 0o644)
 
 
 def _shared(folder: Path) -> list[Path]:
@@ -270,6 +256,12 @@ def _plain(item: tarfile.TarInfo) -> tarfile.TarInfo:
     item.mtime = 0
     item.mode = 0o755 if item.isdir() or item.mode & 0o100 else 0o644
     return item
+
+
+def below(folder: Path, inside: str) -> dict[str, bytes]:
+    """The files below ``folder``, by their paths in an archive that has them in its folder ``inside``."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    return {f"{inside}/{file.relative_to(folder).as_posix()}": file.read_bytes() for file in files}
 
 
 def zipped(contents: Mapping[str, bytes], programs: tuple[str, ...] = ()) -> bytes:
