@@ -47,7 +47,9 @@ def collect(package: Path, out: Path) -> None:
             copy(package / path, out / path, mode)
     for library in inspect.closure(program, package / "lib"):
         copy(library, out / "lib" / library.name, 0o644)
-    copy_folders(package, out, ["licenses"])
+    for text in sorted((package / "licenses").rglob("*")):
+        if text.is_file():  # also through a link, as GPL to GPL-3
+            copy(text, out / "licenses" / text.relative_to(package / "licenses"), 0o644)
 
 
 def linked_into(binaries: Sequence[inspect.Binary], linked: Iterable[LinkedIn], out: Path) -> tuple[LinkedIn, ...]:
