@@ -40,8 +40,9 @@ def systems() -> Mapping[str, Any]:
 
 def hardening(libc: str) -> Mapping[str, Any]:
     """The row of programs that use the C library ``libc``: flags, and what they promise."""
-    row: Mapping[str, Any] = systems()["hardening"][libc]
-    return row
+    row: dict[str, Any] = systems()["hardening"][libc]
+    own = systems()["libcxx"]["compile"] if row.get("libcxx") else []
+    return {**row, "compile": [*row["compile"], *own]}
 
 
 def program(name: str) -> str:

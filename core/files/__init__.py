@@ -174,15 +174,14 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def locked(name: str, waiting: str = "", *, shared: bool = False) -> Iterator[None]:
+def locked(name: str, waiting: str = "") -> Iterator[None]:
     """Hold the cache-wide lock ``name``: two ``./inv`` at once take turns; a dead holder frees it.
 
     Args:
         waiting: printed after a second if another process holds it, with that process and its start.
-        shared: hold it together with others that share it; a process that holds it alone waits for all of them.
     """
     from core.files import locks
     from core.paths import cache_dir
 
-    with locks.held(cache_dir("locks") / f"{name}.lock", waiting, shared=shared):
+    with locks.held(cache_dir("locks") / f"{name}.lock", waiting):
         yield

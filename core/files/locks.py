@@ -1,7 +1,6 @@
 """Locks that all ``./inv`` of one cache share: who waits is told who holds one, and waiting is timed separately.
 
-The system frees a lock when its holder ends, however it ends. A lock may be shared: any number of processes hold it
-together, and a process that holds it alone waits for all of them.
+The system frees a lock when its holder ends, however it ends.
 """
 
 from __future__ import annotations
@@ -75,12 +74,12 @@ def _say(path: Path, waiting: str) -> None:
     console.note(f"{waiting}: held by {who}" if who else waiting)
 
 
-def _try(path: Path, kind: int) -> int | None:
-    """A handle with the lock; ``None`` if others have it."""
+def _try(path: Path) -> int | None:
+    """A handle with the lock; ``None`` if another process has it."""
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(handle, kind | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             same = os.path.samestat(os.fstat(handle), path.stat())
         except BlockingIOError:
             os.close(handle)
@@ -95,10 +94,10 @@ def _try(path: Path, kind: int) -> int | None:
         os.close(handle)  # the file was removed meanwhile: the next process would lock another one
 
 
-def _acquire(path: Path, kind: int, waiting: str) -> int:
+def _acquire(path: Path, waiting: str) -> int:
     begun, said = time.monotonic(), 0.0
     try:
-        while (handle := _try(path, kind)) is None:
+        while (handle := _try(path)) is None:
             passed = time.monotonic() - begun
             if waiting and passed >= 1 and (not said or passed - said >= _SAY_S):
                 _say(path, waiting)
@@ -123,8 +122,13 @@ os.register_at_fork(after_in_child=_leave_to_the_first)
 
 
 @contextlib.contextmanager
-def _open(handle: int) -> Iterator[None]:
-    """Keep the lock of ``handle`` for the block."""
+def held(path: Path, waiting: str = "") -> Iterator[None]:
+    """Hold the lock at ``path``.
+
+    Args:
+        waiting: printed after a second, with the holder, and again every minute.
+    """
+    handle = _acquire(path, waiting)
     _HELD.add(handle)
     try:
         yield
@@ -132,16 +136,3 @@ def _open(handle: int) -> Iterator[None]:
         if handle in _HELD:
             _HELD.remove(handle)
             os.close(handle)
-
-
-@contextlib.contextmanager
-def held(path: Path, waiting: str = "", *, shared: bool = False) -> Iterator[None]:
-    """Hold the lock at ``path``.
-
-    Args:
-        waiting: printed after a second, with the holder, and again every minute.
-        shared: hold it together with others that share it.
-    """
-    handle = _acquire(path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, waiting)
-    with _open(handle):
-        yield

@@ -66,11 +66,6 @@ def _content(file: Path, mode: int) -> str:
     return f"{sha256_file(file)} {'x' if mode & stat.S_IXUSR else '-'}"
 
 
-def contents(folder: Path) -> dict[str, str]:
-    """Every file's digest, by its path in ``folder``. Reads all files."""
-    return {name: _content(folder / name, found.st_mode) for name, found in _files(folder)}
-
-
 def seal(folder: Path) -> None:
     """Put a seal into ``folder`` for all that is in it now. It may be renamed afterwards."""
     listing = _listing(folder)

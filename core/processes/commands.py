@@ -95,13 +95,6 @@ def lines(stream: IO[AnyStr]) -> Iterator[AnyStr]:
         yield line
 
 
-def read_back(file: IO[bytes], most: int = ANSWER) -> tuple[str, bool]:
-    """The last ``most`` bytes that a program wrote into ``file``, as text, and whether that is all of it."""
-    size = os.fstat(file.fileno()).st_size
-    file.seek(max(0, size - most))
-    return file.read(most).decode(errors="replace"), size <= most
-
-
 _WIDE = 2000
 """Characters of a line that an error quotes."""
 

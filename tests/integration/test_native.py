@@ -116,10 +116,9 @@ def test_packages_made_elsewhere_serve_here(
     for name in ("tools", "debian", "zig"):  # downloads, which need not be made again
         (cache_dir() / name).symlink_to(here / name)
     with locked(conan.LOCK):
-        host, own = conan.profile(get_target("linux-x86_64")), conan.build_profile()
-        assert str(here) not in host.read_text(encoding="utf-8")
-        words = [f"--profile:host={host}", f"--profile:build={own}", f"--lockfile={conan.lockfile(log)}"]
-        words += ["--lockfile-partial", f"--remote={conan.remote()}", *conan.sources("debian", log)]
+        target = get_target("linux-x86_64")
+        assert str(here) not in conan.profile(target).read_text(encoding="utf-8")
+        words = conan_packages.words(target, "", log, "debian")
         words += [f"--requires={cpuinfo}", "--build=never", f"--output-folder={tmp_path}", "--format=json"]
         with pytest.raises(BuildError, match="Missing"):
             conan.conan(["install", *words], log=log)
@@ -148,9 +147,7 @@ def test_configuring_and_building_reach_no_network(native_packages: Callable[[st
     shutil.unpack_archive(tarball, recipe / "src")
     python = [sys.executable, "-m", "conans.conan", "install"]
     with conan_packages.building():  # what others compile with is made again
-        host, own = conan.profile(get_target("linux-x86_64")), conan.build_profile()
-        words = [f"--profile:host={host}", f"--profile:build={own}", f"--lockfile={conan.lockfile(log)}"]
-        words += ["--lockfile-partial", f"--remote={conan.remote()}", *conan.sources("debian", log)]
+        words = conan_packages.words(get_target("linux-x86_64"), "", log, "debian")
         made = ["--requires=cpuinfo/cci.20250905", "--build=cpuinfo/*", f"--output-folder={tmp_path}"]
         assert "Package '" in offline(*python, *made, *words)
         offline(*python, str(recipe), "--version=cci.20241108", *words)

@@ -17,6 +17,7 @@ from core.formats.bundle import Native
 from core.paths import ROOT
 from tests.support.processes import ran
 from toolchains.bundle import conan as bundled
+from toolchains.bundle import conan_packages
 from toolchains.compilers.libstdcxx import sysroot
 from toolchains.debian import fetch_source
 from toolchains.debian import packages as debian
@@ -40,9 +41,7 @@ def run_conan(words: Sequence[str | Path], target_name: str, folder: Path, *more
     """Conan with a target's profile, its test package built in ``folder``; what it and the program said."""
     log = folder / "conan.log"
     with locked(bundled.LOCK):
-        host, own = bundled.profile(get_target(target_name)), bundled.build_profile()
-        common = [f"--profile:host={host}", f"--profile:build={own}", f"--lockfile={bundled.lockfile(log)}"]
-        common += ["--lockfile-partial", f"--remote={bundled.remote()}", *(more or bundled.sources("debian", log))]
+        common = [*conan_packages.words(get_target(target_name), "", log, "" if more else "debian"), *more]
         common += [f"--conf=tools.cmake.cmake_layout:test_folder={folder}"]
         common += ["--conf=tools.cmake.cmaketoolchain:user_presets="]
         bundled.conan([*words, *common], log=log)

@@ -31,13 +31,10 @@ CONSUMER = Path(__file__).parent / "test_consumer"
 def install(target: Target, folder: Path, *words: str) -> str:
     """``conan install`` of the SDK into ``folder`` (else Conan writes into the checkout); its graph as JSON."""
     log = cache_dir("logs") / "test-sdk.log"
-    host, own = conan.profile(target), conan.build_profile()
+    options = ["--build=missing", "--format=json", f"--output-folder={folder}", *words]
     return conan.conan(
-        ["install", "--requires=executorch/1.5.1", f"--profile:host={host}", f"--profile:build={own}",
-         f"--lockfile={conan.lockfile(log)}", "--lockfile-partial", f"--remote={conan.remote()}", "--build=missing",
-         "--format=json", f"--output-folder={folder}", *words],
-        log=log,
-    )  # fmt: skip
+        ["install", "--requires=executorch/1.5.1", *conan_packages.words(target, "", log), *options], log=log
+    )
 
 
 def package_of(target: Target, folder: Path) -> Path:
@@ -145,14 +142,11 @@ def test_the_recipes_own_test(sdk: tuple[Target, Path], tmp_path: Path) -> None:
     """``test_package``, as Conan runs it for whoever takes the recipe."""
     log = cache_dir("logs") / "test-sdk.log"
     with locked(conan.LOCK):
-        host, own = conan.profile(sdk[0]), conan.build_profile()
-        words = [f"--profile:host={host}", f"--profile:build={own}", f"--lockfile={conan.lockfile(log)}"]
-        words += [
-            "--lockfile-partial",
-            f"--remote={conan.remote()}",
+        words = [
+            *conan_packages.words(sdk[0], "", log),
             f"--conf=tools.cmake.cmake_layout:test_folder={tmp_path}",
+            "--conf=tools.cmake.cmaketoolchain:user_presets=",
         ]
-        words += ["--conf=tools.cmake.cmaketoolchain:user_presets="]
         said: list[str] = []
         folder = ROOT / "recipes/slipway_sources/test_package"
         conan.conan(["test", folder, "executorch/1.5.1", *words], log=log, heard=said.append)

@@ -120,7 +120,7 @@ def test_gcc_for_windows_is_the_one_with_threads(tmp_path: Path, monkeypatch: py
     plain = [f"x86_64-w64-mingw32-{tool}" for tool in ("gcc", "g++", "ar", "ranlib", "windres")]
     programs(tmp_path, *plain)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    monkeypatch.setattr(gnu, "_native", lambda target: False)
+    monkeypatch.setattr(gnu, "is_own", lambda target: False)
     programs(tmp_path / "more", "x86_64-w64-mingw32-gcc-posix", "x86_64-w64-mingw32-g++-posix", version="12-posix")
     monkeypatch.setattr(shutil, "which", lambda name, which=shutil.which: which(name, path=str(tmp_path)))
     assert "g++-posix is not installed" in gnu.usable(target)

@@ -103,7 +103,7 @@ HOLDS = """
 import sys, time
 from pathlib import Path
 from core.files import locks
-with locks.held(Path(sys.argv[1]), shared=len(sys.argv) > 2):
+with locks.held(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -114,10 +114,10 @@ def lock(tmp_path: Path) -> Path:
     return tmp_path / "one.lock"
 
 
-def holding(lock: Path, *words: str) -> subprocess.Popen[str]:
+def holding(lock: Path) -> subprocess.Popen[str]:
     """A process that holds the lock until it is killed."""
     child = subprocess.Popen(
-        [sys.executable, "-c", HOLDS, str(lock), *words], text=True, stdout=subprocess.PIPE, cwd=ROOT,
+        [sys.executable, "-c", HOLDS, str(lock)], text=True, stdout=subprocess.PIPE, cwd=ROOT,
         env={**os.environ, "PYTHONPATH": os.fspath(ROOT)},
     )  # fmt: skip
     assert child.stdout
@@ -125,21 +125,18 @@ def holding(lock: Path, *words: str) -> subprocess.Popen[str]:
     return child
 
 
-def test_a_wait_names_the_holders_and_is_counted(lock: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first, second = holding(lock, "shared"), holding(lock, "shared")
+def test_a_wait_names_the_holder_and_is_counted(lock: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = holding(lock)
     clock = locks.Clock()
     before = locks.waited()
-    # A process of its own kills both: this one waits.
-    kill = "import os, sys, time; time.sleep(2.5); [os.kill(int(pid), 9) for pid in sys.argv[1:]]"
-    killer = subprocess.Popen([sys.executable, "-c", kill, str(first.pid), str(second.pid)])
-    with killer, locks.held(lock, "waiting for two"):
+    # A process of its own kills it: this one waits.
+    kill = "import os, sys, time; time.sleep(2.5); os.kill(int(sys.argv[1]), 9)"
+    killer = subprocess.Popen([sys.executable, "-c", kill, str(first.pid)])
+    with killer, locks.held(lock, "waiting for it"):
         pass
-    for child in (first, second):
-        child.communicate(timeout=60)
+    first.communicate(timeout=60)
     said = " ".join("".join(capsys.readouterr()).split())
-    one, other = sorted([first.pid, second.pid])
-    assert f"waiting for two: held by process {one} (" in said
-    assert f"; process {other} (" in said
+    assert f"waiting for it: held by process {first.pid} (" in said
     assert locks.waited() - before > 1.5
     assert "after waiting " in str(clock)
 

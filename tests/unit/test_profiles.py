@@ -177,7 +177,7 @@ SPEC.loader.exec_module(slipway)
 def test_the_operators_of_the_package_are_the_engines() -> None:
     rows = [row["operators"] for row in coverage.OPERATORS.rows() if not row["kernel, and its test"].startswith("no")]
     named = set(re.findall(r"`([^`]+)`", " ".join(rows)))
-    assert {name.replace("/", "::") for name in slipway.kernels_in(ROOT / "runtime")} >= named
+    assert {name.replace("/", "::") for name in slipway.kernels_in(ROOT)} >= named
     assert len(named) > 200
 
 
@@ -194,7 +194,7 @@ def test_the_operators_of_the_package_are_the_engines() -> None:
     ],
 )
 def test_an_operator_that_the_engine_lacks_is_refused(value: str, said: str) -> None:
-    found = slipway.refused("operators", value, slipway.kernels_in(ROOT / "runtime"))
+    found = slipway.refused("operators", value, slipway.kernels_in(ROOT))
     assert found.startswith(said)
     assert bool(found) == bool(said)
 

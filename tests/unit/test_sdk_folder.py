@@ -75,9 +75,6 @@ def test_damage_is_named(built: sdk.Sdk) -> None:
     assert "include/slipway.h: changed" in str(caught.value.cause)
     assert caught.value.hint == "./inv build --target linux-arm64 --sdk"
     (built.path / "include/slipway.h").write_bytes(b"header")
-    built.archive.write_bytes(b"x")
-    with pytest.raises(BundleError, match="not those that were built"):
-        sdk.Sdk.load(built.path)
     built.archive.unlink()
     with pytest.raises(BundleError, match="There is no SDK"):
         sdk.Sdk.load(built.path)

@@ -20,7 +20,7 @@ from core.errors import BuildError, ConfigError, HostError, NotSupportedError
 from core.files import disk_errors, sha256_file, write_atomic
 from core.paths import ROOT, aar_dir
 from core.processes.commands import run
-from toolchains.bundle.sdk import Sdk, build_sdk, zipped
+from toolchains.bundle.sdk import Sdk, below, build_sdk, zipped
 from toolchains.bundle.toolchain_file import ABIS
 from toolchains.compilers import families, ndk
 from toolchains.compilers.families import Compilers, family
@@ -253,10 +253,8 @@ def _contents(version: str, classes: bytes, abis: Sequence[Abi], ndk_version: st
     }
     contents = {name: text.encode() for name, text in texts.items()}
     contents["classes.jar"] = classes
-    for folder, inside in (("include", "prefab/modules/slipway/include"), ("licenses", "META-INF/slipway/licenses")):
-        top = abis[0].sdk / folder
-        for file in sorted(path for path in top.rglob("*") if path.is_file()):
-            contents[f"{inside}/{file.relative_to(top).as_posix()}"] = file.read_bytes()
+    contents |= below(abis[0].sdk / "include", "prefab/modules/slipway/include")
+    contents |= below(abis[0].sdk / "licenses", "META-INF/slipway/licenses")
     for abi in abis:
         contents |= _libraries(abi, ndk_version)
     return dict(sorted(contents.items()))

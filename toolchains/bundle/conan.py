@@ -26,8 +26,7 @@ from toolchains.debian import fetch_source
 from toolchains.targets import Target, host_target
 
 LOCK = "conan-builders"
-"""Name of the lock to hold around what reads or writes in Conan's home, which is not made for two writers at once; who
-only compiles with what is there may share it."""
+"""Name of the lock to hold around what reads or writes in Conan's home, which is not made for two writers at once."""
 
 _SHARED = "slipway_sources/"
 """The recipe that others of this checkout import, and nothing links."""

@@ -48,7 +48,7 @@ def collect(package: Path, out: Path) -> None:
     for library in inspect.closure(program, package / "lib"):
         copy(library, out / "lib" / library.name, 0o644)
     for text in sorted((package / "licenses").rglob("*")):
-        if text.is_file():
+        if text.is_file():  # also through a link, as GPL to GPL-3
             copy(text, out / "licenses" / text.relative_to(package / "licenses"), 0o644)
 
 
@@ -71,6 +71,18 @@ def copy(source: Path, target: Path, mode: int) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
     target.chmod(mode)
+
+
+def copy_folders(package: Path, out: Path, folders: Sequence[str]) -> None:
+    """Copy some folders of a Conan package to ``out``."""
+    for name in folders:
+        for file in sorted((package / name).rglob("*")):
+            inside = out / file.relative_to(package)
+            if file.is_symlink():
+                inside.parent.mkdir(parents=True, exist_ok=True)
+                inside.symlink_to(file.readlink())
+            elif file.is_file():
+                copy(file, inside, 0o644)
 
 
 def check(job: Job, folder: Path) -> tuple[list[inspect.Binary], Checks]:

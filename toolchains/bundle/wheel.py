@@ -13,7 +13,7 @@ from pathlib import Path
 from core.errors import NotSupportedError
 from core.files import disk_errors, write_atomic
 from core.paths import ROOT, wheels_dir
-from toolchains.bundle.sdk import Sdk, zipped
+from toolchains.bundle.sdk import Sdk, below, zipped
 from toolchains.targets import Target, get_target
 
 PACKAGE = ROOT / "runtime" / "bindings" / "python" / "slipway_runtime"
@@ -58,10 +58,7 @@ def write_wheel(sdk: Sdk) -> Path:
     contents = {f"slipway_runtime/{file.name}": file.read_bytes() for file in sorted(PACKAGE.glob("*.py"))}
     contents["slipway_runtime/py.typed"] = b""
     contents[f"slipway_runtime/{Path(library).name}"] = (sdk.path / library).read_bytes()
-    for file in sorted((sdk.path / "licenses").rglob("*")):
-        if file.is_file():
-            inside = file.relative_to(sdk.path / "licenses").as_posix()
-            contents[f"{info}/licenses/{inside}"] = file.read_bytes()
+    contents |= below(sdk.path / "licenses", f"{info}/licenses")
     contents[f"{info}/sboms/sbom.cdx.json"] = (sdk.path / "sbom.cdx.json").read_bytes()
     contents[f"{info}/METADATA"] = _metadata(manifest.version).encode()
     contents[f"{info}/WHEEL"] = (

@@ -93,6 +93,11 @@ def require(name: str, target: Target, reason: str) -> None:
         raise HostError(f"{name} cannot build for {target.name} here.", why, fix or "./inv targets")
 
 
+def is_own(target: Target) -> bool:
+    """Whether the target is this machine."""
+    return (platform.system().lower(), platform.machine()) == (target.os, target.machine)
+
+
 def cross_conf(target: Target) -> dict[str, str]:
     """Conan's configuration that makes CMake cross-compile.
 
@@ -100,8 +105,7 @@ def cross_conf(target: Target) -> dict[str, str]:
     answer CMAKE_SYSTEM_PROCESSOR with this machine's.
     """
     system = {"linux": "Linux", "android": "Linux", "windows": "Windows"}.get(target.os)
-    own = (platform.system().lower(), platform.machine()) == (target.os, target.machine)
-    return {} if own or not system else {"tools.cmake.cmaketoolchain:system_name": system}
+    return {} if is_own(target) or not system else {"tools.cmake.cmaketoolchain:system_name": system}
 
 
 @dataclass(frozen=True)

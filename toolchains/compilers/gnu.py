@@ -8,20 +8,15 @@ Conan's settings.
 
 from __future__ import annotations
 
-import platform
 import shutil
 
 from core.files import sha256_bytes
 from core.processes.commands import run
 from toolchains.compilers import linked_in
-from toolchains.compilers.families import Compilers, cross_conf, refuse, require
+from toolchains.compilers.families import Compilers, cross_conf, is_own, refuse, require
 from toolchains.targets import Target
 
 _TOOLS = ("gcc", "g++", "ar", "ranlib")
-
-
-def _native(target: Target) -> bool:
-    return (platform.system().lower(), platform.machine()) == (target.os, target.machine)
 
 
 def _names(target: Target, prefix: str) -> dict[str, str]:
@@ -33,7 +28,7 @@ def _names(target: Target, prefix: str) -> dict[str, str]:
 
 def _programs(target: Target) -> dict[str, str]:
     """Paths of the compiler's programs; empty when it is not installed."""
-    for prefix in (f"{target.gnu_triple}-", *([""] if _native(target) else [])):
+    for prefix in (f"{target.gnu_triple}-", *([""] if is_own(target) else [])):
         found = {tool: shutil.which(name) for tool, name in _names(target, prefix).items()}
         if all(found.values()):
             return {tool: str(path) for tool, path in found.items()}

@@ -207,8 +207,6 @@ _KEYS = "see whether something between changes files; else set SLIPWAY_DEBIAN_MI
 class Release:
     """What a suite's signed list says."""
 
-    names: frozenset[str]
-    """The suite's code name and its name of today: ``bookworm``, ``oldstable``."""
     date: float
     """Seconds since the epoch."""
     valid_until: float | None
@@ -233,7 +231,7 @@ def read_release(raw: bytes, keyring: Path, suite: str) -> Release:
     from debian.deb822 import Release as Fields
 
     fields = Fields(text)
-    names = frozenset(name for name in (fields.get("Codename"), fields.get("Suite")) if name)
+    names = (fields.get("Codename"), fields.get("Suite"))
     if suite not in names or fields.get("Origin") != "Debian" or fields.get("Label") != "Debian":
         said = ", ".join(f"{key} {fields.get(key)}" for key in ("Origin", "Label", "Suite", "Codename"))
         raise ArchiveError(f"The mirror's list is not Debian {suite}'s.", f"it is signed, and says: {said}", _KEYS)
@@ -241,7 +239,7 @@ def read_release(raw: bytes, keyring: Path, suite: str) -> Release:
     files = {row["name"]: (int(row["size"]), str(row["sha256"]).lower()) for row in fields.get("SHA256", [])}
     if date is None or not files:
         raise ArchiveError(f"Debian {suite}'s list has no date or names no files.", "", _KEYS)
-    return Release(names, date, _moment(fields.get("Valid-Until")), files)
+    return Release(date, _moment(fields.get("Valid-Until")), files)
 
 
 def _signed_text(raw: bytes, keyring: Path, suite: str) -> bytes:

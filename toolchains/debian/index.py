@@ -45,6 +45,14 @@ class Package:
     provides: tuple[Relation, ...]
     priority: str = "optional"
 
+    def gives(self, wanted: Relation) -> bool:
+        """Whether it provides what the relation names: with a version only by a versioned Provides (Policy 7.5)."""
+        return any(
+            given.name == wanted.name
+            and (not wanted.operator or bool(given.version and satisfies(given.version, wanted)))
+            for given in self.provides
+        )
+
     def item(self, mirror: str) -> Item:
         """The file as apt names it."""
         version = self.version.replace(":", "%3a")
@@ -126,16 +134,8 @@ class Index:
 
     def providers(self, wanted: Relation) -> list[Package]:
         """Packages that provide what the relation needs: as apt, those of a higher priority first."""
-        found: list[Package] = []
-        for name in dict.fromkeys(self._providers.get(wanted.name, ())):
-            for package in self.packages(name)[:1]:
-                for given in package.provides:
-                    # A versioned need is met only by a versioned Provides (Debian Policy 7.5).
-                    if given.name == wanted.name and (
-                        not wanted.operator or (given.version and satisfies(given.version, wanted))
-                    ):
-                        found.append(package)
-                        break
+        names = dict.fromkeys(self._providers.get(wanted.name, ()))
+        found = [package for name in names for package in self.packages(name)[:1] if package.gives(wanted)]
         return sorted(found, key=lambda package: _PRIORITIES.get(package.priority, len(_PRIORITIES)))
 
     @staticmethod
@@ -242,9 +242,4 @@ class Closure:
     def _names(conflict: Relation, package: Package) -> bool:
         if conflict.name == package.name:
             return satisfies(package.version, conflict)
-        # A versioned conflict is not with a Provides that has no version (Debian Policy 7.5).
-        return any(
-            given.name == conflict.name
-            and (not conflict.operator or bool(given.version and satisfies(given.version, conflict)))
-            for given in package.provides
-        )
+        return package.gives(conflict)

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import quote, unquote
 
 from core import console
@@ -72,26 +72,15 @@ def _pool(suite: str, arch: str) -> Path:
     return cache_dir("debian", f"{suite}-{arch}", "pool")
 
 
-def _read(file: Path) -> dict[str, Any] | None:
-    try:
-        value = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
 def _cached(suite: str, arch: str, key: str) -> list[Path] | None:
     """The files of an earlier identical request, if every one is there with the recorded digest."""
-    record = _read(_record_file(suite, arch, key))
-    if record is None:
+    pool = _pool(suite, arch)
+    try:
+        entries = json.loads(_record_file(suite, arch, key).read_text(encoding="utf-8"))["files"]
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    files = []
-    for entry in record["files"]:
-        file = _pool(suite, arch) / entry["name"]
-        if not _intact(file, entry["size"], entry["sha256"]):
-            return None
-        files.append(file)
-    return files
+    whole = all(_intact(pool / entry["name"], entry["size"], entry["sha256"]) for entry in entries)
+    return [pool / entry["name"] for entry in entries] if whole else None
 
 
 def _intact(file: Path, size: int, sha256: str) -> bool:
@@ -119,7 +108,8 @@ def fetch(suite: str, arch: str, packages: Sequence[str], closure: bool = False)
 
 
 def _download(archive: Reader, packages: Sequence[str], closure: bool, key: str) -> list[Path]:
-    _sweep(archive.folder, ".download.*")
+    for left in archive.folder.glob(".download.*"):  # of a process that was killed; the caller holds the lock
+        shutil.rmtree(left, ignore_errors=True)
     items = _with_lists(archive, lambda: _fill_pool(archive, packages, closure))
     entries = [{"name": item.name, "size": item.size, "sha256": item.sha256} for item in items]
     write_json(_record_file(archive.suite, archive.arch, key), {"packages": sorted(packages), "files": entries})
@@ -139,12 +129,6 @@ def _with_lists(archive: Reader, action: Callable[[], T]) -> T:
             raise
         archive.refresh()
         return action()
-
-
-def _sweep(folder: Path, pattern: str) -> None:
-    """Remove what a killed process left half-done. The caller holds the lock it was done under."""
-    for path in folder.glob(pattern):
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def _refresh(archive: Reader) -> bool:

@@ -47,7 +47,7 @@ class Binary:
     system_version: str = ""
     """The least version of that system."""
     hardening: tuple[str, ...] = ()
-    """What it has of the properties that `toolchains.compilers.hardening` names."""
+    """What it has of the properties that `toolchains.inspect.checks` names."""
     paths: tuple[str, ...] = ()
     """Paths of this machine in what is loaded at run time."""
 

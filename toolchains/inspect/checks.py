@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from core.errors import BuildError
@@ -49,12 +49,6 @@ def promised(target: Target, binary: Binary) -> tuple[str, ...]:
 def lacking(target: Target, binary: Binary) -> tuple[str, ...]:
     """The properties that ``binary`` lacks."""
     return tuple(name for name in promised(target, binary) if name not in binary.hardening)
-
-
-def problems(target: Target, binary: Binary) -> Iterator[str]:
-    """The same in words: ``pte_runner has no part that becomes read-only after loading (-z relro)``."""
-    for name in lacking(target, binary):
-        yield f"{binary.name} {MEANINGS[name]}"
 
 
 _ROOM = Path(__file__).parent
@@ -185,7 +179,8 @@ def check_hardening(
         BuildError: one of ours lacks something.
     """
     files = [item for item in binaries if item.kind != "object"]
-    found = [text for item in files if item.path not in prebuilt for text in problems(target, item)]
+    ours = [item for item in files if item.path not in prebuilt]
+    found = [f"{item.name} {MEANINGS[name]}" for item in ours for name in lacking(target, item)]
     if found:
         raise BuildError(
             f"What was built for {target.name} is not hardened as promised.",

@@ -81,7 +81,7 @@ def _level(elf: Any) -> str:
 
 
 def _hardening(elf: Any, flags: Mapping[str, int], segments: Sequence[Any], exec_stack: bool) -> Iterator[str]:
-    """What a program or library has of the properties that `toolchains.compilers.hardening` names."""
+    """What a program or library has of the properties that `toolchains.inspect.checks` names."""
     if elf.header["e_type"] != "ET_EXEC":
         yield "pie"
     if any(part["p_type"] == "PT_GNU_RELRO" and part["p_memsz"] for part in segments):

@@ -80,7 +80,7 @@ def _version(numbers: Any) -> str:
 
 
 def _macho_hardening(item: Any, kind: Kind) -> Iterator[str]:
-    """What a program or library has of the properties that `toolchains.compilers.hardening` names."""
+    """What a program or library has of the properties that `toolchains.inspect.checks` names."""
     if kind == "library" or item.is_pie:
         yield "pie"
     if item.has_nx_stack and not any(part.init_protection & _BOTH == _BOTH for part in item.segments):
