@@ -4,18 +4,14 @@ There is one connection as long as its server allows, then there are further one
 connection (OpenSSH's ``MaxSessions``, 10 unless changed, 1 on hardened devices). A deploy needs up to four at once: the
 lock's holder, a command, a file transfer, and one to end what hangs.
 
-sshd hands each command as text to the login's shell, whatever shell that is. Two things may come between. The shell's
-own files may print (``echo`` in ``.bashrc``, ``.zshenv``, ``.cshrc``): every command prints a mark first, and what
-comes before it is no answer. And the shell may not be a POSIX one. csh ends a quote at the line's end and would run the
-rest of a script as commands of its own; fish drops backslashes. The first two lines make both leave at once, with
-nothing done. Then the same command comes once more in words that mean the same to every shell: on one line, without a
-backslash that counts, a quote or an exclamation mark.
+sshd hands each command as text to the login's shell, whatever shell that is. Its own files may print (``echo`` in
+``.bashrc``, ``.zshenv``): every command prints a mark first, and what comes before it is no answer. A csh, which ends a
+quote at the line's end and would run the rest of a script as commands of its own, leaves at the first line.
 """
 
 from __future__ import annotations
 
 import contextlib
-import re
 import select
 import threading
 import time
@@ -49,8 +45,6 @@ class Sessions:
         self._again = again
         self._all = [first]
         self._pulses = [Pulse(first.transport)]
-        self.not_posix = False
-        """Whether the login's shell left without running a command."""
 
     @property
     def active(self) -> bool:
@@ -127,26 +121,10 @@ _PATIENCE = 30.0
 """Seconds for a session, and for its command, to be confirmed."""
 
 
-_LEAVE = 'test -z "$shell"||exec sh -c "exit 97"\ntest -z "$FISH_VERSION"||exec sh -c "exit 97"\nexec '
-"""``$shell`` is csh's own. csh goes on behind ``exit``, and drops a line with a variable that is not set."""
-_CODED = re.compile(r"[^A-Za-z0-9 @%+=:,./_\"$(){}<>|&;*?\[\]~#^`-]")
-_PIECE = re.compile(r"(?:\\0[0-7]{3}|[^\\]){1,180}")
-"""A word that a csh with room for 1,024 letters takes."""
-
-ROOM = 120
-"""Bytes by which a line is longer than the command, for a POSIX shell."""
-
-
-def spoken(argv: Sequence[str], sessions: Sessions) -> str:
-    """``argv`` with the mark, for a POSIX shell as long as none is known to be another; any other leaves at once."""
-    return portable(argv) if sessions.not_posix else _LEAVE + quoted(marked(argv))
-
-
-def portable(argv: Sequence[str]) -> str:
-    """``argv`` with the mark, for any shell; a process more, and a fifth longer."""
-    code = _CODED.sub(lambda match: "".join(f"\\0{byte:03o}" for byte in match[0].encode()), quoted(marked(argv)))
-    words = " ".join(f"'{piece}'" for piece in _PIECE.findall(f"exec {code}"))
-    return f"""sh -c 'eval "$(printf %b "$@")"' slipway {words}"""
+_LEAVE = 'test -z "$shell"||exec sh -c "exit 97"\nexec '
+"""``$shell`` is csh's own, which goes on behind ``exit``."""
+ROOM = 60
+"""Bytes by which a line is longer than the command."""
 
 
 def broken(name: str, error: BaseException | None) -> UnreachableError:
@@ -159,23 +137,18 @@ class SshChannel:
 
     def __init__(self, sessions: Sessions, name: str, what: str | Sequence[str], deadline: Deadline = NEVER) -> None:
         """Start ``what``: an argv, or a line that is for the login's own shell, and prints no mark."""
-        self._name, self._sessions, self._deadline = name, sessions, deadline
+        self._name = name
         self.heard = Heard(name)
-        self._portable = "" if isinstance(what, str) or sessions.not_posix else portable(what)
-        """What is left to try."""
         if not isinstance(what, str):
             self.heard.await_mark()
-        self._start(what if isinstance(what, str) else spoken(what, sessions))
-
-    def _start(self, line: str) -> None:
-        deadline = self._deadline
+            what = _LEAVE + quoted(marked(what))
         try:
-            self._channel = self._sessions.open(deadline.left(_PATIENCE))
+            self._channel = sessions.open(deadline.left(_PATIENCE))
             with closed_after(self._channel, deadline.left(_PATIENCE)):
-                self._channel.exec_command(line)
+                self._channel.exec_command(what)
         except LOST as error:
-            deadline.check(f"asking {self._name} to run a command")
-            raise broken(self._name, error) from error
+            deadline.check(f"asking {name} to run a command")
+            raise broken(name, error) from error
 
     def pump(self, seconds: float) -> int | None:
         end = time.monotonic() + seconds
@@ -185,7 +158,7 @@ class SshChannel:
         if channel.eof_received or channel.closed:
             # All output is on this side; the status comes as a message of its own, or never when the line broke.
             if channel.status_event.wait(max(end - time.monotonic(), 0)) and not self._drain():
-                return self._ended(self._status())
+                return self._status()
             return None
         select.select([channel.fileno()], [], [], max(end - time.monotonic(), 0))
         self._drain()
@@ -202,25 +175,15 @@ class SshChannel:
             any_came = True
         return any_came
 
-    def _ended(self, code: int) -> int | None:
-        """``code``, unless the login's shell ended before the command began: then the other way to say it is tried."""
-        heard, line = self.heard, self._portable
-        if not heard.begun and line:
-            self._portable, self._sessions.not_posix = "", True
-            self._channel.close()
-            heard.await_mark()
-            self._start(line)
-            return None
-        if not heard.begun and not heard.deaf:
+    def _status(self) -> int:
+        """Its exit status; the login's shell may have ended before the command began."""
+        code, heard = int(self._channel.exit_status), self.heard
+        if code >= 0 and not heard.begun and not heard.deaf:
             raise AnswerError(
                 f"The login shell of {self._name} ran no command (exit {code}).",
-                says(self._name, heard.greeting) or "it said nothing",
+                says(self._name, heard.greeting) or "it said nothing; csh cannot pass on a script",
                 "give the user a shell there (chsh -s /bin/sh), or set another user in devices.toml",
             )
-        return code
-
-    def _status(self) -> int:
-        code = int(self._channel.exit_status)
         if code >= 0:
             return code
         if not self._channel.get_transport().is_active():
@@ -232,7 +195,6 @@ class SshChannel:
         )
 
     def send(self, data: bytes, seconds: float) -> None:
-        self._portable = ""  # a second try would not get it
         self._channel.settimeout(seconds)
         try:
             self._channel.sendall(data)
@@ -240,7 +202,6 @@ class SshChannel:
             raise BrokenPipeError(str(error)) from error
 
     def end_input(self) -> None:
-        self._portable = ""
         with contextlib.suppress(*LOST):
             self._channel.shutdown_write()
 
