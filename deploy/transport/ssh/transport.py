@@ -1,8 +1,8 @@
 """The transport over SSH: several sessions to one device, and a command in each.
 
 There is one connection as long as its server allows, then there are further ones: a server may limit the sessions of a
-connection (OpenSSH's ``MaxSessions``, 10 unless changed, 1 on hardened devices). A deploy needs up to three at once: the
-lock's holder, a run, and a file that goes to the run.
+connection (OpenSSH's ``MaxSessions``, 10 unless changed, 1 on hardened devices). A deploy needs up to three at once:
+the lock's holder, a run, and a file that goes to the run.
 
 sshd hands each command as text to the login's shell, whatever shell that is. Its own files may print (``echo`` in
 ``.bashrc``, ``.zshenv``): every command prints a mark first, and what comes before it is no answer. A csh, which ends a
