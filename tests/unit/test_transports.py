@@ -209,7 +209,7 @@ def test_adbutils_comes_from_a_folder_of_its_own_where_it_has_no_wheel(
 ) -> None:
     """As on 64-bit Arm."""
     (tmp_path / "adbutils").mkdir()
-    names = "AdbClient = object\nclass AdbError(Exception): pass\n"
+    names = "AdbClient = AdbConnection = object\nclass AdbError(Exception): pass\n"
     (tmp_path / "adbutils/__init__.py").write_text(names)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setattr(environment, "apart", lambda name: {"adb": tmp_path}[name])
