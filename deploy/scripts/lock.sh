@@ -103,10 +103,10 @@ claim() {
 # itself. What the session has not completed goes with the lock. Unfinished uploads stay for the next session, which goes
 # on with them, unless a line says that nobody will.
 #
-# The lock is the link with the highest number below lock. Making a link is one step, with its text in it: who holds the
-# device, or that it was released. Taking it is making the next number, which the file system grants to one alone; a
-# number is never used again while a higher one is there, and the highest is never removed, so that a slow contender
-# cannot undo another's.
+# The lock is the link with the highest number below lock; NUMBER.free beside it says that it was released. Making a link
+# is one step, with its text in it: who holds the device. Taking the lock is making the next number, which the file system
+# grants to one alone; a number is never used again while a higher one is there, and the highest is never removed, so that
+# a slow contender cannot undo another's.
 #
 # The holder is a process on the device: when that process is gone, or the device was restarted, the lock is free at
 # once. A process's number is told from an equal one of another pid namespace by when that namespace's first process was
@@ -132,7 +132,7 @@ lock() {
   }
   # Whether a session has the device: its boot, namespace, process and that one's start, until when, and who.
   held() {
-    holder=$(readlink "lock/$last") || return 1
+    [ ! -e "lock/$last.free" ] && holder=$(readlink "lock/$last") || return 1
     IFS='|'; set -f
     # shellcheck disable=SC2086 # a field each
     set -- $holder
@@ -164,10 +164,10 @@ lock() {
   set -- "runs/$owner" bundles/.*."$owner".part programs/.*."$owner".part
   [ -z "$tidy" ] || set -- "$@" incoming/*."$owner".part
   for each in lock/*; do
-    case ${each#lock/} in ''|*[!0-9]*) ;; *) [ "${each#lock/}" -ge "$mine" ] || set -- "$@" "$each";; esac
+    case ${each#lock/} in ''|*[!0-9]*) ;; *) [ "${each#lock/}" -ge "$mine" ] || set -- "$@" "$each" "$each.free";; esac
   done
   discard "$@"
-  point "lock/$mine" released
+  : >"lock/$mine.free"
   exit 0
 }
 

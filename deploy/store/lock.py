@@ -91,7 +91,7 @@ class DeviceLock:
             TransferError, DeviceFullError.
         """
         patience, pause = Deadline.after(wait), 0.4
-        while (answer := self._attempt(names, deadline, make=make)).kind == "busy":
+        while (answer := self.attempt(names, deadline, make=make)).kind == "busy":
             if patience.over or deadline.over:
                 raise self._busy(answer.who, wait)
             if waiting is not None:
@@ -101,22 +101,8 @@ class DeviceLock:
             pause = min(pause * 1.6, 5.0)
         return answer
 
-    def ask(self, names: Sequence[str], question: Sequence[str], deadline: Deadline) -> Answer:
-        """One attempt to take the lock, together with the probe if there is a question: all in one round trip.
-
-        Args:
-            question: the probe's words; the device finds the root by them and does not make one.
-
-        Returns:
-            ``acquired``, ``absent`` or ``busy``, with the probe's output.
-
-        Raises:
-            RootError: the root is not ours. UnreachableError, TransferError, DeviceFullError.
-        """
-        return self._attempt(names, deadline, question=question)
-
     def fits(self, names: Sequence[str], question: Sequence[str]) -> bool:
-        """Whether the device accepts a command as long as that of `ask`."""
+        """Whether the device accepts a command as long as that of `attempt` with a question."""
         return len(quoted(self._words(names, _LONGEST, False, question)).encode()) <= self._transport.longest
 
     def check(self) -> None:
@@ -157,9 +143,20 @@ class DeviceLock:
                 pass
         self._drop()
 
-    def _attempt(
+    def attempt(
         self, names: Sequence[str], deadline: Deadline, *, make: bool = False, question: Sequence[str] = ()
     ) -> Answer:
+        """One attempt to take the lock, together with the probe if there is a question: all in one round trip.
+
+        Args:
+            question: the probe's words; the device finds the root by them.
+
+        Returns:
+            ``acquired``, ``absent`` or ``busy``, with the probe's output.
+
+        Raises:
+            RootError: the root is not ours. UnreachableError, TransferError, DeviceFullError.
+        """
         doing = f"asking and locking {self._transport.name}" if question else f"locking {self._transport.name}"
         deadline.check(doing)
         channel = self._transport.start(self._words(names, deadline.left(), make, question), deadline)
