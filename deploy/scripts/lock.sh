@@ -140,6 +140,7 @@ lock() {
     [ $# -ge 6 ] && [ "$1" = "$boot" ] || return 1
     holder=$6
     if [ "$2" = "$space" ]; then start_of "$3" && [ "$start" = "$4" ] || return 1; fi
+    { read -r until <"lock/$last.until" && [ "$((until - 1000000000))" -ge "${now:-0}" ]; } 2>/dev/null && return 0
     [ "$5" -lt "${now:-0}" ] || return 0
     [ "$2" != "$space" ] || kill -KILL "$3" 2>/dev/null
     return 1
@@ -156,15 +157,24 @@ lock() {
   fi
   latest
   [ "$last" = "$mine" ] || { rm -f "lock/$mine"; busy; }
+  # A full disk is told by a program's echo: dash's own calls it an I/O error. The number's length stays the same, so that
+  # a full disk stops no beat.
+  beat() { clock; now=${now%.*}; env echo "$((1000000000 + ${now:-0} + limit))" 1<>"lock/$mine.until"; }
+  beat || { rm -f "lock/$mine" "lock/$mine.until"; exit 1; }
   echo "acquired $id"
   survey "$@"
   echo ready
   tidy=
-  while read -r line; do tidy=$line; done
+  while read -r line; do
+    latest
+    [ "$last" = "$mine" ] || { echo lost; exit 1; }
+    [ "$line" != beat ] || { beat; continue; }
+    tidy=$line
+  done
   set -- "runs/$owner" bundles/.*."$owner".part programs/.*."$owner".part
   [ -z "$tidy" ] || set -- "$@" incoming/*."$owner".part
   for each in lock/*; do
-    case ${each#lock/} in ''|*[!0-9]*) ;; *) [ "${each#lock/}" -ge "$mine" ] || set -- "$@" "$each" "$each.free";; esac
+    case ${each#lock/} in ''|*[!0-9]*) ;; *) [ "${each#lock/}" -ge "$mine" ] || set -- "$@" "$each" "$each.free" "$each.until";; esac
   done
   discard "$@"
   : >"lock/$mine.free"
