@@ -2,7 +2,8 @@
 
 The lock is a link on the device, held by a process there that ends with the connection (``deploy/scripts/lock.sh`` says
 how it is taken and given back). No machine's clock is trusted: a lock is free when its holder's process is gone or the
-device was restarted, which the device sees by itself, or when it heard nothing from this side for `STALE` seconds of the device's own clock since its start.
+device was restarted, which the device sees by itself, or when the holder heard nothing from its side for `STALE`
+seconds of the device's own time since its start.
 """
 
 from __future__ import annotations
