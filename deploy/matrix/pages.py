@@ -80,7 +80,7 @@ def _outcome(cell: CellResult) -> str:
     """
     loads = [each.load for each in cell.rounds if each.load is not None]
     heat = [each.hottest_c for each in cell.rounds if each.hottest_c is not None]
-    notes = [*["kept"] * cell.reused, *["throttled"] * bool(cell.throttled)]
+    notes = [word for word, so in (("kept", cell.reused), ("throttled", cell.throttled)) if so]
     if loads and (load := statistics.median(loads)) > max(cell.threads, 1) + 1:
         notes.append(f"busy: load {load:.1f}")
     if heat and max(heat) >= HOT_C:
