@@ -25,7 +25,6 @@ from core.processes import commands
 from core.processes.sweep import Journal
 from deploy.devices.inventory import load_devices
 from deploy.matrix import baseline as matrix_baseline
-from deploy.matrix import pages
 from deploy.matrix import report as matrix_report
 from deploy.matrix.model import PATIENCE, CellResult, Change, Impossible, Matrix, load_matrix
 from deploy.matrix.plan import Cell, Exportable, Plan, Selection, plan
@@ -184,9 +183,9 @@ def _alone(folder: Path) -> AbstractContextManager[None]:
 def write(found: Matrix, folder: Path) -> None:
     """Write ``matrix.json``, ``junit.xml``, ``summary.md`` and ``report.html``."""
     write_atomic(folder / MATRIX, found.model_dump_json(indent=1) + "\n")
-    write_atomic(folder / JUNIT, pages.junit(found))
-    write_atomic(folder / SUMMARY, pages.summary(found))
-    write_atomic(folder / REPORT, pages.html(found))
+    write_atomic(folder / JUNIT, matrix_report.junit(found))
+    write_atomic(folder / SUMMARY, matrix_report.summary(found))
+    write_atomic(folder / REPORT, matrix_report.html(found))
 
 
 def check(found: Matrix, folder: Path, save_baseline: str = "") -> None:
