@@ -27,6 +27,14 @@ CPU_FEATURES = (
 """Features by which kernels are chosen: the names of ``runtime/engines/lean/xnnpack/cpu_features.cpp``."""
 
 
+_ALIASES = {
+    "asimd": "neon", "simd": "neon", "neonfma": "vfpv4", "asimdhp": "fp16", "fphp": "fp16", "asimddp": "dotprod",
+    "dot": "dotprod", "fma3": "fma", "avx512": "avx512f", "avx512dq": "avx512bw", "avx512vl": "avx512bw",
+    "avx512skx": "avx512bw", "avx512vnnigfni": "gfni", "amx": "amx_int8", "amxtile": "amx_int8",
+}  # fmt: skip
+"""Other names of theirs, in /proc/cpuinfo and in compilers' flags; plain ones."""
+
+
 def engine_flags(engine: str, *, provider: str = "", profile: bool = False) -> list[str]:
     """The flags for the requested settings of ``engine``.
 
@@ -52,24 +60,19 @@ def cpu_features(text: str) -> str:
     Raises:
         UsageError: a word without its minus, or a feature that does not exist.
     """
-    known = {_plain(name): name for name in (*CPU_FEATURES, KLEIDIAI[1:])}
+    known = {_plain(name): name for name in (*CPU_FEATURES, KLEIDIAI[1:])} | _ALIASES
     found: dict[str, None] = {}
-    for word in filter(None, text.split(",")):
-        name = word.strip().removeprefix("-")
-        if not word.strip().startswith("-") or not name:
+    for word in filter(None, map(str.strip, text.split(","))):
+        name = _plain(word.removeprefix("-"))
+        if not word.startswith("-") or name not in known:
             raise UsageError(
                 f"--cpu-features cannot be {text!r}.",
-                "features can only be left unused: each has a minus before it",
-                f"--cpu-features=-{name or 'i8mm'}",
+                "features can only be left unused: each has a minus before it, and is one of "
+                f"{', '.join(CPU_FEATURES)}, and kleidiai",
+                f"--cpu-features=-{known[nearest(name, known, 0)]}",
+                [word],
             )
-        if _plain(name) not in known:
-            raise UsageError(
-                f"There is no CPU feature {name!r}.",
-                f"there are {', '.join(CPU_FEATURES)}, and kleidiai",
-                f"--cpu-features=-{known[nearest(_plain(name), known, 0)]}",
-                [name],
-            )
-        found[f"-{known[_plain(name)]}"] = None
+        found[f"-{known[name]}"] = None
     return ",".join(found)
 
 
