@@ -231,13 +231,9 @@ JSON = "compare.json"
 _NAMES = {"metric": "metric", "top1": "top-1", "top5": "top-5"}
 
 
-def write(found: Compared, folder: Path) -> None:
-    """Write ``compare.json``."""
-    write_atomic(folder / JSON, found.model_dump_json(indent=1) + "\n")
-
-
 def report(found: Compared, folder: Path, as_json: bool = False) -> None:
-    """Print a comparison."""
+    """Write ``compare.json``, and print the comparison."""
+    write_atomic(folder / JSON, found.model_dump_json(indent=1) + "\n")
     if as_json:
         console.print_json({**json.loads(found.model_dump_json()), "folder": str(folder)})
         return

@@ -25,8 +25,6 @@ CPU_FEATURES = (
     *("avx512vbmi", "avx512_vnni", "avx512_fp16", "gfni", "amx_int8"),
 )
 """Features by which kernels are chosen: the names of ``runtime/engines/lean/xnnpack/cpu_features.cpp``."""
-
-
 _ALIASES = {
     "asimd": "neon", "simd": "neon", "neonfma": "vfpv4", "asimdhp": "fp16", "fphp": "fp16", "asimddp": "dotprod",
     "dot": "dotprod", "fma3": "fma", "avx512": "avx512f", "avx512dq": "avx512bw", "avx512vl": "avx512bw",
