@@ -25,7 +25,6 @@ from core.processes import commands
 from core.processes.sweep import Journal
 from deploy.devices.inventory import load_devices
 from deploy.matrix import baseline as matrix_baseline
-from deploy.matrix import pages
 from deploy.matrix import report as matrix_report
 from deploy.matrix.model import PATIENCE, CellResult, Change, Impossible, Matrix, load_matrix
 from deploy.matrix.plan import Cell, Exportable, Plan, Selection, plan
@@ -184,9 +183,9 @@ def _alone(folder: Path) -> AbstractContextManager[None]:
 def write(found: Matrix, folder: Path) -> None:
     """Write ``matrix.json``, ``junit.xml``, ``summary.md`` and ``report.html``."""
     write_atomic(folder / MATRIX, found.model_dump_json(indent=1) + "\n")
-    write_atomic(folder / JUNIT, pages.junit(found))
-    write_atomic(folder / SUMMARY, pages.summary(found))
-    write_atomic(folder / REPORT, pages.html(found))
+    write_atomic(folder / JUNIT, matrix_report.junit(found))
+    write_atomic(folder / SUMMARY, matrix_report.summary(found))
+    write_atomic(folder / REPORT, matrix_report.html(found))
 
 
 def check(found: Matrix, folder: Path, save_baseline: str = "") -> None:
@@ -197,8 +196,8 @@ def check(found: Matrix, folder: Path, save_baseline: str = "") -> None:
         UncertainError: no figure is certainly worse, and some may be.
     """
     report = console.shown(folder / REPORT)
-    doubtful = found.threshold is not None and bool(found.regressions or found.uncertain)
-    if save_baseline and (found.failures or doubtful):
+    judged = [] if found.threshold is None else found.regressions or found.uncertain
+    if save_baseline and (found.failures or judged):
         console.note(
             f"{save_baseline} was not written: only a matrix without failures and regressions can become a baseline."
         )
@@ -210,23 +209,23 @@ def check(found: Matrix, folder: Path, save_baseline: str = "") -> None:
             f"{report}; then ./inv matrix --resume with the same words runs only what did not pass",
             [cell.key for cell in found.failures],
         )
-    if found.threshold is not None and found.regressions:
-        many = f"{counted(len(found.regressions), 'figure')} {'is' if len(found.regressions) == 1 else 'are'}"
-        worst = max(found.regressions, key=lambda change: change.ratio or 0.0)
-        raise RegressionError(
-            f"{many} worse than {found.baseline} by more than {found.threshold:.0%}.",
-            f"{worst.key}: {worst.what} was {worst.before}, is {worst.now}",
-            f"{report} shows all; --save-baseline accepts what there is now",
-            list(dict.fromkeys(change.key for change in found.regressions)),
-        )
-    if found.threshold is not None and found.uncertain:
-        worst = max(found.uncertain, key=lambda change: change.ratio or 0.0)
+    if judged:
+        many, keys = counted(len(judged), "figure"), list(dict.fromkeys(change.key for change in judged))
+        worst = max(judged, key=lambda change: change.ratio or 0.0)
+        was = f"{worst.key}: {worst.what} was {worst.before}, is {worst.now}"
+        if found.regressions:
+            raise RegressionError(
+                f"{many} {'is' if len(judged) == 1 else 'are'} worse than {found.baseline} by more than "
+                f"{found.threshold:.0%}.",
+                was,
+                f"{report} shows all; --save-baseline accepts what there is now",
+                keys,
+            )
         raise UncertainError(
-            f"{counted(len(found.uncertain), 'figure')} may be worse than {found.baseline} allows; "
-            "the measurement is too noisy to tell.",
-            f"{worst.key}: {worst.what} was {worst.before}, is {worst.now}; {worst.why}",
+            f"{many} may be worse than {found.baseline} allows; the measurement is too noisy to tell.",
+            f"{was}; {worst.why}",
             "the same command again when the device is idle and cool, with --rounds 10",
-            list(dict.fromkeys(change.key for change in found.uncertain)),
+            keys,
         )
     if save_baseline:
         write_atomic(Path(save_baseline), found.model_dump_json(indent=1) + "\n")

@@ -151,7 +151,7 @@ def _word(text: str, token: str, at: int) -> Word:
     return Word(pattern, name)
 
 
-def quoted(name: str, value: str) -> str:
+def exactly(name: str, value: str) -> str:
     """A word that fits ``value`` in the field ``name`` and nothing else."""
     return f"{name}:" + re.sub(r"([*?[])", r"[\1]", value)
 
