@@ -1,7 +1,7 @@
 """``./inv matrix``: targets × engines × programs × devices: selected, built, run, reported, compared.
 
-Several jobs of a CI system may each run some of the cells, as ``--shard 2/5`` the second of five parts: ``--merge`` makes
-one report of all of them.
+Several jobs of a CI system may each run some of the cells, as ``--shard 2/5`` the second of five parts: ``--merge``
+makes one report of all of them.
 """
 
 from __future__ import annotations
@@ -282,9 +282,11 @@ def _check_parts(parts: Sequence[Matrix]) -> None:
     wrong = [f"{each.name} of {each.created} is not a part, and others are" for each in parts if not each.shard]
     if len({each.plan for each in parts if each.shard}) > 1:
         wrong.append("they are of different plans: other cells or settings")
-    for number in range(1, count + 1):
-        if (there := shards.count(f"{number}/{count}")) != 1:
-            wrong.append(f"part {number} of {count} is {'there twice' if there else 'missing'}")
+    wrong += [
+        f"part {number} of {count} is {'there twice' if there else 'missing'}"
+        for number in range(1, count + 1)
+        if (there := shards.count(f"{number}/{count}")) != 1
+    ]
     if len(commits) > 1:
         wrong.append(f"they are of different commits: {', '.join(commits)}")
     if wrong:

@@ -336,7 +336,7 @@ def test_every_cell_is_in_one_part(count: int) -> None:
 
 @pytest.mark.parametrize("wrong", ["0/2", "3/2", "2", "a/b", "1/0", "-1/2", "2/5x", "1/1000"])
 def test_what_is_no_part_is_refused(wrong: str) -> None:
-    with pytest.raises(UsageError, match="is not of the form PART/PARTS|there are .* cells"):
+    with pytest.raises(UsageError, match=r"is not of the form PART/PARTS|there are .* cells"):
         planned(request(shard=wrong), SMALL)
 
 
