@@ -12,9 +12,8 @@ from commands.requests import Compare
 from core.cli.request import words
 from core.errors import MatrixError, UsageError
 from core.formats.program import Samples
-from deploy.comparing.model import Compared
-from deploy.comparing.run import Metric, compare, report, write
 from deploy.matrix import matrix
+from deploy.matrix.comparing import Compared, Metric, compare, report
 from deploy.matrix.matrix import MatrixRequest
 from deploy.matrix.plan import named
 from deploy.run.settings import Settings
@@ -67,7 +66,6 @@ def run(request: Compare) -> None:
             many=bool(request.most), metric=metric, metric_name=request.metric,
             impossible=[f"{why} ({named(keys)})" for why, keys in plan.reasons().items()],
         )  # fmt: skip
-    write(found, where)
     report(found, where, request.json)
     _check(found)
 

@@ -37,6 +37,7 @@ def run(request: Matrix) -> None:
         schemes=schemes_of(listed(request.schemes)),
         name=request.name,
         resume=request.resume,
+        shard=request.shard,
         jobs=request.jobs,
         rounds=request.rounds,
         run=Settings.parse(vars(request), weights_cache=False),  # times are compared with other runs'

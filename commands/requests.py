@@ -293,6 +293,9 @@ class Matrix(Limited):
         names=scheme_names, group=CELLS,
     )  # fmt: skip
     variants: str = option(VARIANTS, group=CELLS)
+    shard: str = option(
+        "run only one part of the cells, as 2/5: the second of five; --merge makes one report of all parts", group=CELLS
+    )
     list: bool = option(
         "only list the cells that would run, and the impossible ones with the reason", False, group=CELLS
     )
@@ -318,7 +321,7 @@ class Matrix(Limited):
     def _check(self) -> None:
         unfit = (
             *("only", "devices", "engines", "models", "schemes"),
-            *("variants", "baseline", "fail_on_regression", "list", "print_matrix", "resume"),
+            *("variants", "baseline", "fail_on_regression", "list", "print_matrix", "resume", "shard"),
         )
         if wrong := next((name for name in unfit if self.merge and name in self.typed), ""):
             option = f"--{wrong.replace('_', '-')}"

@@ -1,10 +1,12 @@
 """``./inv matrix``: targets × engines × programs × devices: selected, built, run, reported, compared.
 
-Several jobs of a CI system may each run some of the cells: ``--merge`` makes one report of all of them.
+Several jobs of a CI system may each run some of the cells, as ``--shard 2/5`` the second of five parts: ``--merge``
+makes one report of all of them.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
@@ -12,7 +14,7 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +27,9 @@ from core.processes import commands
 from core.processes.sweep import Journal
 from deploy.devices.inventory import load_devices
 from deploy.matrix import baseline as matrix_baseline
-from deploy.matrix import pages
 from deploy.matrix import report as matrix_report
 from deploy.matrix.model import PATIENCE, CellResult, Change, Impossible, Matrix, load_matrix
-from deploy.matrix.plan import Cell, Exportable, Plan, Selection, plan
+from deploy.matrix.plan import Cell, Exportable, Plan, Selection, parse_shard, plan
 from deploy.matrix.run import JOURNAL, Build, Export, Filling, Language, Made
 from deploy.run.result import now
 from deploy.run.settings import Settings
@@ -58,6 +59,7 @@ class MatrixRequest(Selection):
     fail_on_regression: str = ""
     command: str = ""
     """As it was typed, for the report."""
+    shard: str = ""
 
     @property
     def turns(self) -> int:
@@ -75,7 +77,7 @@ def planned(request: MatrixRequest, catalogue: Sequence[Exportable]) -> Plan:
     Raises:
         UsageError, ConfigError, NotSupportedError: see `deploy.matrix.plan.plan`.
     """
-    return plan(load_devices(), catalogue, request)
+    return plan(load_devices(), catalogue, request).part(request.shard)
 
 
 def run(
@@ -100,7 +102,11 @@ def run(
     if threshold is not None and not request.baseline:
         raise UsageError("--fail-on-regression goes with --baseline.", "", "--baseline FILE")
     earlier = load_matrix(Path(request.baseline)) if request.baseline else None
-    chosen = planned(request, catalogue)
+    whole = planned(replace(request, shard=""), catalogue)
+    chosen = whole.part(request.shard)
+    settings = {**_settings_of(request), "rounds": request.turns}
+    keys = [[cell.key for cell in cells] for cells in (whole.cells, whole.impossible)]
+    digest = sha256_bytes(json.dumps([keys, settings], sort_keys=True).encode())
     with _alone(folder):
         begun, created = time.monotonic(), now()
         interrupted = True
@@ -129,6 +135,7 @@ def run(
                     seconds=round(time.monotonic() - begun, 2), settings=_settings_of(request), cells=cells,
                     impossible=tuple(Impossible.of(cell) for cell in chosen.impossible), changes=changes,
                     baseline=Path(request.baseline).name if request.baseline else "", threshold=threshold,
+                    shard=request.shard, plan=digest if request.shard else "",
                 )  # fmt: skip
                 write(found, folder)
     return found, folder, filling.made
@@ -156,7 +163,9 @@ def merge(parts: Sequence[str], request: MatrixRequest) -> tuple[Matrix, Path]:
                 "./inv matrix --merge FOLDER, with the reports' folders of all jobs in it",
             )  # fmt: skip
         files |= dict.fromkeys(inside)
-    found = merged([load_matrix(file) for file in files], request.name, request.command)
+    loaded = [load_matrix(file) for file in files]
+    _check_parts(loaded)
+    found = merged(loaded, request.name, request.command)
     with _alone(folder):
         write(found, folder)
     return found, folder
@@ -184,9 +193,9 @@ def _alone(folder: Path) -> AbstractContextManager[None]:
 def write(found: Matrix, folder: Path) -> None:
     """Write ``matrix.json``, ``junit.xml``, ``summary.md`` and ``report.html``."""
     write_atomic(folder / MATRIX, found.model_dump_json(indent=1) + "\n")
-    write_atomic(folder / JUNIT, pages.junit(found))
-    write_atomic(folder / SUMMARY, pages.summary(found))
-    write_atomic(folder / REPORT, pages.html(found))
+    write_atomic(folder / JUNIT, matrix_report.junit(found))
+    write_atomic(folder / SUMMARY, matrix_report.summary(found))
+    write_atomic(folder / REPORT, matrix_report.html(found))
 
 
 def check(found: Matrix, folder: Path, save_baseline: str = "") -> None:
@@ -197,8 +206,8 @@ def check(found: Matrix, folder: Path, save_baseline: str = "") -> None:
         UncertainError: no figure is certainly worse, and some may be.
     """
     report = console.shown(folder / REPORT)
-    doubtful = found.threshold is not None and bool(found.regressions or found.uncertain)
-    if save_baseline and (found.failures or doubtful):
+    judged = [] if found.threshold is None else found.regressions or found.uncertain
+    if save_baseline and (found.failures or judged):
         console.note(
             f"{save_baseline} was not written: only a matrix without failures and regressions can become a baseline."
         )
@@ -210,23 +219,23 @@ def check(found: Matrix, folder: Path, save_baseline: str = "") -> None:
             f"{report}; then ./inv matrix --resume with the same words runs only what did not pass",
             [cell.key for cell in found.failures],
         )
-    if found.threshold is not None and found.regressions:
-        many = f"{counted(len(found.regressions), 'figure')} {'is' if len(found.regressions) == 1 else 'are'}"
-        worst = max(found.regressions, key=lambda change: change.ratio or 0.0)
-        raise RegressionError(
-            f"{many} worse than {found.baseline} by more than {found.threshold:.0%}.",
-            f"{worst.key}: {worst.what} was {worst.before}, is {worst.now}",
-            f"{report} shows all; --save-baseline accepts what there is now",
-            list(dict.fromkeys(change.key for change in found.regressions)),
-        )
-    if found.threshold is not None and found.uncertain:
-        worst = max(found.uncertain, key=lambda change: change.ratio or 0.0)
+    if judged:
+        many, keys = counted(len(judged), "figure"), list(dict.fromkeys(change.key for change in judged))
+        worst = max(judged, key=lambda change: change.ratio or 0.0)
+        was = f"{worst.key}: {worst.what} was {worst.before}, is {worst.now}"
+        if found.regressions:
+            raise RegressionError(
+                f"{many} {'is' if len(judged) == 1 else 'are'} worse than {found.baseline} by more than "
+                f"{found.threshold:.0%}.",
+                was,
+                f"{report} shows all; --save-baseline accepts what there is now",
+                keys,
+            )
         raise UncertainError(
-            f"{counted(len(found.uncertain), 'figure')} may be worse than {found.baseline} allows; "
-            "the measurement is too noisy to tell.",
-            f"{worst.key}: {worst.what} was {worst.before}, is {worst.now}; {worst.why}",
+            f"{many} may be worse than {found.baseline} allows; the measurement is too noisy to tell.",
+            f"{was}; {worst.why}",
             "the same command again when the device is idle and cool, with --rounds 10",
-            list(dict.fromkeys(change.key for change in found.uncertain)),
+            keys,
         )
     if save_baseline:
         write_atomic(Path(save_baseline), found.model_dump_json(indent=1) + "\n")
@@ -257,6 +266,34 @@ def _settings_of(request: MatrixRequest) -> dict[str, Any]:
         "schemes": list(request.schemes), **request.run.model_dump(mode="json"),
     }  # fmt: skip
     return {name: value for name, value in given.items() if value and name not in PATIENCE}
+
+
+def _check_parts(parts: Sequence[Matrix]) -> None:
+    """Refuse parts that are not the whole of one plan at one commit. Matrices that are not parts are left alone.
+
+    Raises:
+        ConfigError: it names the parts that are missing, double, or of another plan or commit.
+    """
+    shards = [each.shard for each in parts if each.shard]
+    if not shards:
+        return
+    count = parse_shard(shards[0])[1]
+    commits = sorted({each.commit or "none" for each in parts})
+    wrong = [f"{each.name} of {each.created} is not a part, and others are" for each in parts if not each.shard]
+    if len({each.plan for each in parts if each.shard}) > 1:
+        wrong.append("they are of different plans: other cells or settings")
+    wrong += [
+        f"part {number} of {count} is {'there twice' if there else 'missing'}"
+        for number in range(1, count + 1)
+        if (there := shards.count(f"{number}/{count}")) != 1
+    ]
+    if len(commits) > 1:
+        wrong.append(f"they are of different commits: {', '.join(commits)}")
+    if wrong:
+        raise ConfigError(
+            "The parts are not the whole of one matrix.", "; ".join(wrong),
+            f"./inv matrix --shard PART/{count} with the same words at one commit, then merge each part once", wrong,
+        )  # fmt: skip
 
 
 def merged(parts: Sequence[Matrix], name: str, command: str) -> Matrix:

@@ -208,6 +208,9 @@ class Matrix(_Model):
     threshold: float | None = None
     """The fraction by which a figure may be worse than the baseline."""
     changes: tuple[Change, ...] = ()
+    shard: str = ""
+    """``2/5``: the second part of five of what `plan` is the digest of; empty if it is all of it."""
+    plan: str = ""
 
     @property
     def took(self) -> str:

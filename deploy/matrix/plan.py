@@ -16,7 +16,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from core.console.units import counted
 from core.errors import ConfigError, NotSupportedError, UsageError, did_you_mean, near, nearest, suggestion
@@ -151,7 +151,7 @@ def _word(text: str, token: str, at: int) -> Word:
     return Word(pattern, name)
 
 
-def quoted(name: str, value: str) -> str:
+def exactly(name: str, value: str) -> str:
     """A word that fits ``value`` in the field ``name`` and nothing else."""
     return f"{name}:" + re.sub(r"([*?[])", r"[\1]", value)
 
@@ -226,12 +226,37 @@ class Selection:
     """Of every deploy; not every engine can do without kernels (`Settings.cpu_features`)."""
 
 
+def parse_shard(text: str) -> tuple[int, int]:
+    """``2/5`` as (2, 5); nothing is all of it, (1, 1).
+
+    Raises:
+        UsageError: it is not a part of a whole.
+    """
+    found = re.fullmatch(r"([1-9]\d{0,3})/([1-9]\d{0,3})", text or "1/1")
+    number, count = map(int, found.groups()) if found else (1, 0)
+    if number > count:
+        raise UsageError(f"--shard {text!r} is not of the form PART/PARTS.", "", "--shard 2/5: part two of five")
+    return number, count
+
+
 @dataclass(frozen=True)
 class Plan:
     """The cells that can be filled, and those that cannot."""
 
     cells: tuple[Cell, ...]
     impossible: tuple[Cell, ...]
+
+    def part(self, shard: str) -> Plan:
+        """The cells of one part: neighbours, so that it boots few devices and builds few bundles.
+
+        Raises:
+            UsageError: it is not a part of a whole, or there are more parts than cells.
+        """
+        number, count = parse_shard(shard)
+        total = len(self.cells)
+        if shard and count > total:
+            raise UsageError(f"--shard {shard}: there are {total} cells.", "", f"--shard 1/{max(total, 1)}")
+        return replace(self, cells=self.cells[(number - 1) * total // count : number * total // count])
 
     @property
     def bundles(self) -> tuple[tuple[str, str], ...]:

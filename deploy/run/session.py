@@ -120,7 +120,8 @@ class Session:
         """
         with locked(f"result-{self.key}"), new_folder(results_dir() / self.key) as folder:
             with self.steps.step("fetch", "fetching the outputs"):
-                more = [*[runner.ETDUMP] * settings.etdump, *[runner.VALUES] * settings.values]
+                kept = ((runner.ETDUMP, settings.etdump), (runner.VALUES, settings.values))
+                more = [name for name, asked in kept if asked]
                 files = self.fetch(there, answer, folder, more)
             with self.steps.step("compare"):
                 outputs = collect.compare_all(answer, folder, self.job)

@@ -60,22 +60,17 @@ def cpu_features(text: str) -> str:
     """
     known = {_plain(name): name for name in (*CPU_FEATURES, KLEIDIAI[1:])} | _ALIASES
     found: dict[str, None] = {}
-    for word in filter(None, text.split(",")):
-        name = word.strip().removeprefix("-")
-        if not word.strip().startswith("-") or not name:
+    for word in filter(None, map(str.strip, text.split(","))):
+        name = _plain(word.removeprefix("-"))
+        if not word.startswith("-") or name not in known:
             raise UsageError(
                 f"--cpu-features cannot be {text!r}.",
-                "features can only be left unused: each has a minus before it",
-                f"--cpu-features=-{name or 'i8mm'}",
+                "features can only be left unused: each has a minus before it, and is one of "
+                f"{', '.join(CPU_FEATURES)}, and kleidiai",
+                f"--cpu-features=-{known[nearest(name, known, 0)]}",
+                [word],
             )
-        if _plain(name) not in known:
-            raise UsageError(
-                f"There is no CPU feature {name!r}.",
-                f"there are {', '.join(CPU_FEATURES)}, and kleidiai",
-                f"--cpu-features=-{known[nearest(_plain(name), known, 0)]}",
-                [name],
-            )
-        found[f"-{known[_plain(name)]}"] = None
+        found[f"-{known[name]}"] = None
     return ",".join(found)
 
 

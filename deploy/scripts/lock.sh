@@ -103,10 +103,10 @@ claim() {
 # itself. What the session has not completed goes with the lock. Unfinished uploads stay for the next session, which goes
 # on with them, unless a line says that nobody will.
 #
-# The lock is the link with the highest number below lock. Making a link is one step, with its text in it: who holds the
-# device, or that it was released. Taking it is making the next number, which the file system grants to one alone; a
-# number is never used again while a higher one is there, and the highest is never removed, so that a slow contender
-# cannot undo another's.
+# The lock is the link with the highest number below lock; NUMBER.free beside it says that it was released. Making a link
+# is one step, with its text in it: who holds the device. Taking the lock is making the next number, which the file system
+# grants to one alone; a number is never used again while a higher one is there, and the highest is never removed, so that
+# a slow contender cannot undo another's.
 #
 # The holder is a process on the device: when that process is gone, or the device was restarted, the lock is free at
 # once. A process's number is told from an equal one of another pid namespace by when that namespace's first process was
@@ -132,7 +132,7 @@ lock() {
   }
   # Whether a session has the device: its boot, namespace, process and that one's start, until when, and who.
   held() {
-    holder=$(readlink "lock/$last") || return 1
+    [ ! -e "lock/$last.free" ] && holder=$(readlink "lock/$last") || return 1
     IFS='|'; set -f
     # shellcheck disable=SC2086 # a field each
     set -- $holder
@@ -140,6 +140,7 @@ lock() {
     [ $# -ge 6 ] && [ "$1" = "$boot" ] || return 1
     holder=$6
     if [ "$2" = "$space" ]; then start_of "$3" && [ "$start" = "$4" ] || return 1; fi
+    { read -r until <"lock/$last.until" && [ "$((until - 1000000000))" -ge "${now:-0}" ]; } 2>/dev/null && return 0
     [ "$5" -lt "${now:-0}" ] || return 0
     [ "$2" != "$space" ] || kill -KILL "$3" 2>/dev/null
     return 1
@@ -156,18 +157,27 @@ lock() {
   fi
   latest
   [ "$last" = "$mine" ] || { rm -f "lock/$mine"; busy; }
+  # A full disk is told by a program's echo: dash's own calls it an I/O error. The number's length stays the same, so that
+  # a full disk stops no beat.
+  beat() { clock; now=${now%.*}; env echo "$((1000000000 + ${now:-0} + limit))" 1<>"lock/$mine.until"; }
+  beat || { rm -f "lock/$mine" "lock/$mine.until"; exit 1; }
   echo "acquired $id"
   survey "$@"
   echo ready
   tidy=
-  while read -r line; do tidy=$line; done
+  while read -r line; do
+    latest
+    [ "$last" = "$mine" ] || { echo lost; exit 1; }
+    [ "$line" != beat ] || { beat; continue; }
+    tidy=$line
+  done
   set -- "runs/$owner" bundles/.*."$owner".part programs/.*."$owner".part
   [ -z "$tidy" ] || set -- "$@" incoming/*."$owner".part
   for each in lock/*; do
-    case ${each#lock/} in ''|*[!0-9]*) ;; *) [ "${each#lock/}" -ge "$mine" ] || set -- "$@" "$each";; esac
+    case ${each#lock/} in ''|*[!0-9]*) ;; *) [ "${each#lock/}" -ge "$mine" ] || set -- "$@" "$each" "$each.free" "$each.until";; esac
   done
   discard "$@"
-  point "lock/$mine" released
+  : >"lock/$mine.free"
   exit 0
 }
 

@@ -38,7 +38,7 @@ discard() {
     esac
     case $name in *..*) continue;; esac
     case ${name#store/} in "$name") ;; *[!0-9a-f]*) continue;; esac
-    case ${name#lock/} in "$name") ;; *[!0-9]*) continue;; esac
+    case ${name#lock/} in "$name"|*[0-9].free|*[0-9].until) ;; *[!0-9]*) continue;; esac
     child=
     { read -r child <"$name/.pid"; } 2>/dev/null
     case $child in

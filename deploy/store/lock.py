@@ -2,7 +2,8 @@
 
 The lock is a link on the device, held by a process there that ends with the connection (``deploy/scripts/lock.sh`` says
 how it is taken and given back). No machine's clock is trusted: a lock is free when its holder's process is gone or the
-device was restarted, which the device sees by itself, or when its session's own time limit is over.
+device was restarted, which the device sees by itself, or when the holder heard nothing from its side for `STALE`
+seconds of the device's own time since its start.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import random
 import re
 import secrets
 import socket
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,9 +29,11 @@ from deploy.transport.base import Channel, Transport, is_full, quoted
 from deploy.transport.deadline import Deadline
 from deploy.transport.hearing import ANSWER
 
-_SPARE = 60.0
-"""Seconds beyond its deadline for which a session may hold a device: to clean up there."""
-_LONGEST = 24 * 3600.0
+BEAT = 5.0
+"""Seconds between two lines by which a holder hears that this side lives."""
+STALE = 60
+"""Seconds without one, after which another may take the device: more than a line may have to wait behind an upload in
+the buffers of a slow link."""
 _ANSWER = 30.0
 """Seconds within which the device must have answered."""
 _TELLING = 90.0
@@ -61,6 +65,8 @@ class DeviceLock:
         self.id = ""
         """The id in the root's marker, once the lock is held."""
         self._channel: Channel | None = None
+        self._stop = threading.Event()
+        self._beater = threading.Thread()
 
     @property
     def held(self) -> bool:
@@ -91,7 +97,7 @@ class DeviceLock:
             TransferError, DeviceFullError.
         """
         patience, pause = Deadline.after(wait), 0.4
-        while (answer := self._attempt(names, deadline, make=make)).kind == "busy":
+        while (answer := self.attempt(names, deadline, make=make)).kind == "busy":
             if patience.over or deadline.over:
                 raise self._busy(answer.who, wait)
             if waiting is not None:
@@ -101,23 +107,9 @@ class DeviceLock:
             pause = min(pause * 1.6, 5.0)
         return answer
 
-    def ask(self, names: Sequence[str], question: Sequence[str], deadline: Deadline) -> Answer:
-        """One attempt to take the lock, together with the probe if there is a question: all in one round trip.
-
-        Args:
-            question: the probe's words; the device finds the root by them and does not make one.
-
-        Returns:
-            ``acquired``, ``absent`` or ``busy``, with the probe's output.
-
-        Raises:
-            RootError: the root is not ours. UnreachableError, TransferError, DeviceFullError.
-        """
-        return self._attempt(names, deadline, question=question)
-
     def fits(self, names: Sequence[str], question: Sequence[str]) -> bool:
-        """Whether the device accepts a command as long as that of `ask`."""
-        return len(quoted(self._words(names, _LONGEST, False, question)).encode()) <= self._transport.longest
+        """Whether the device accepts a command as long as that of `attempt` with a question."""
+        return len(quoted(self._words(names, False, question)).encode()) <= self._transport.longest
 
     def check(self) -> None:
         """Check that the lock is still ours.
@@ -134,7 +126,8 @@ class DeviceLock:
             self._drop()
             raise UnreachableError(
                 f"{self._transport.name} dropped the lock of this deploy.",
-                "its holder there was ended: by hand, for want of memory, or after this deploy's time limit",
+                "its holder there was ended: by hand, for want of memory, or by another deploy after the device heard "
+                f"nothing from this one for {STALE} s",
                 "the same command again",
             )
 
@@ -147,6 +140,7 @@ class DeviceLock:
         channel = self._channel
         if channel is None:
             return
+        self._stop_beating()
         patience = Deadline.after(_RELEASE)
         with contextlib.suppress(SlipwayError, OSError):
             channel.heard.forget()
@@ -157,12 +151,23 @@ class DeviceLock:
                 pass
         self._drop()
 
-    def _attempt(
+    def attempt(
         self, names: Sequence[str], deadline: Deadline, *, make: bool = False, question: Sequence[str] = ()
     ) -> Answer:
+        """One attempt to take the lock, together with the probe if there is a question: all in one round trip.
+
+        Args:
+            question: the probe's words; the device finds the root by them.
+
+        Returns:
+            ``acquired``, ``absent`` or ``busy``, with the probe's output.
+
+        Raises:
+            RootError: the root is not ours. UnreachableError, TransferError, DeviceFullError.
+        """
         doing = f"asking and locking {self._transport.name}" if question else f"locking {self._transport.name}"
         deadline.check(doing)
-        channel = self._transport.start(self._words(names, deadline.left(), make, question), deadline)
+        channel = self._transport.start(self._words(names, make, question), deadline)
         channel.heard.limit, channel.heard.doing = ANSWER, doing
         try:
             answer = self._read(channel, deadline, doing, with_probe=bool(question))
@@ -171,16 +176,18 @@ class DeviceLock:
             raise
         if answer.kind == "acquired":
             self._channel = channel
+            self._stop.clear()
+            self._beater = threading.Thread(target=self._beat, args=(channel,), name="device-lock", daemon=True)
+            self._beater.start()
         else:
             channel.close()
         if answer.kind == "refused":
             raise refusal(self._transport.name, answer.why, answer.who)
         return answer
 
-    def _words(self, names: Sequence[str], seconds: float, make: bool, question: Sequence[str]) -> list[str]:
+    def _words(self, names: Sequence[str], make: bool, question: Sequence[str]) -> list[str]:
         text, first = (script("open"), question) if question else (script("lock"), [self.root])
-        limit = str(round(min(seconds + _SPARE, _LONGEST)))
-        own = [self._owner, signature(), limit, "yes" if make else "no", new_id()]
+        own = [self._owner, signature(), str(STALE), "yes" if make else "no", new_id()]
         return ["sh", "-c", text, "slipway", *first, *own, *names]
 
     def _read(self, channel: Channel, deadline: Deadline, doing: str, with_probe: bool) -> Answer:
@@ -218,7 +225,18 @@ class DeviceLock:
         what = doing if is_full(said) else "making the store's folders"
         raise trouble(self._transport.name, what, self.root, code, said)
 
+    def _beat(self, channel: Channel) -> None:
+        while not self._stop.wait(BEAT):
+            with contextlib.suppress(OSError):  # `check` tells
+                channel.send(b"beat\n", BEAT)
+
+    def _stop_beating(self) -> None:
+        self._stop.set()
+        if self._beater.is_alive():
+            self._beater.join(timeout=2)
+
     def _drop(self) -> None:
+        self._stop_beating()
         if self._channel is not None:
             self._channel.close()
         self._channel = None

@@ -160,13 +160,13 @@ class Store:
         first, *others = _pieces(([name] for name in names), _FEW) or [[]]
         question = arguments(self.root, needs)
         if self.lock.fits(first, question):
-            answer = self.lock.ask(first, question, deadline)
+            answer = self.lock.attempt(first, deadline, question=question)
             facts = parse(answer.probed)
             self.lock.root = facts.root
         else:  # one trip more
             facts = probe(self._transport, self.root, needs, deadline)
             self.lock.root = facts.root
-            answer = self.lock.ask(first, [], deadline)
+            answer = self.lock.attempt(first, deadline)
         if answer.kind != "acquired":
             return facts, answer.kind, None
         return facts, answer.kind, self._completed(self._parse(answer.lines), others, deadline)

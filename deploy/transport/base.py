@@ -86,7 +86,7 @@ class Channel(Protocol):
         """
 
     def send(self, data: bytes, seconds: float) -> None:
-        """Write to the command's standard input. Other threads than that of `pump` call it, too.
+        """Write to the command's standard input.
 
         Raises:
             OSError: the command takes nothing any more, the connection broke, or it took longer than ``seconds``.
@@ -132,7 +132,7 @@ class Transport(Protocol):
         text = 'exec cat >>"$1"' if offset else 'set -C; exec cat >"$1"'
         channel = self.start(["sh", "-c", text, "slipway", remote], deadline)
         channel.heard.doing = doing
-        code: int | None = None
+        code, lost = None, None
         try:
             with local.open("rb") as source:
                 source.seek(offset)
@@ -140,8 +140,9 @@ class Transport(Protocol):
                     deadline.check(doing)
                     try:
                         channel.send(piece, deadline.left(_SILENCE))
-                    except OSError:
-                        break  # the command's end says why, or the deadline
+                    except OSError as error:
+                        lost = error  # the command's end says why, or the deadline
+                        break
                     progress(len(piece))
                     code = channel.pump(0)
             if code is None:
@@ -152,6 +153,8 @@ class Transport(Protocol):
             channel.close()
         if said.code != 0:
             raise refusal(self.name, local.name, remote, said.message)
+        if lost is not None:
+            raise broken(self.name, f"it took no more of {local.name}", lost)
 
     def get(self, remote: str, local: Path, limit: int, deadline: Deadline) -> None:
         """Read the file ``remote``, at most ``limit`` bytes of it, to ``local``.

@@ -113,9 +113,6 @@ class State:
     pid: int
     """Its supervisor's; the machine does not outlive it."""
     port: int
-    since: float
-    """Seconds since the epoch."""
-    idle_limit: float
     ready: bool = False
     """Its ssh server has answered once."""
 
@@ -273,7 +270,7 @@ def main(path: Path) -> None:
         folder.touch()
         child, port = _start(launch)
         folder.touch()  # its time begins now
-        State(os.getpid(), port, time.time(), launch.idle_seconds).write(folder.state)
+        State(os.getpid(), port).write(folder.state)
         _supervise(child, port, launch, folder)
     except _Ended:
         _say("asked to end the machine")

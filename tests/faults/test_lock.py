@@ -42,7 +42,7 @@ def holder(root: Path) -> int:
 
 
 def generations(root: Path) -> list[str]:
-    return sorted(path.name for path in (root / "lock").iterdir())
+    return sorted(path.name for path in (root / "lock").iterdir() if path.is_symlink())
 
 
 def test_one_at_a_time(root: Path) -> None:
@@ -85,10 +85,12 @@ def hold(root: Path, **changes: str) -> None:
     """Leave the lock as a session that did not give it back does, with other words of its holder."""
     with session(root) as store:
         store.open([], soon(), make=True)
-        (lock,) = (root / "lock").iterdir()
+        (lock,) = (path for path in (root / "lock").iterdir() if path.is_symlink())
         names = ("boot", "space", "pid", "start", "until", "who")
         words = {**dict(zip(names, str(lock.readlink()).split("|"), strict=True)), **changes}
+        (root / "lock" / f"{lock.name}.until").unlink()
     lock.unlink()
+    lock.with_suffix(".free").unlink()
     lock.symlink_to("|".join(words.values()))
 
 
@@ -108,12 +110,19 @@ def test_what_cannot_be_looked_at_is_believed_to_live(root: Path) -> None:
         store.open([], soon(), wait=1)
 
 
-def test_a_session_beyond_its_time(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other side hangs (a suspended laptop): its holder lives, and another ends it after its time limit."""
-    monkeypatch.setattr(lock_module, "_SPARE", 0.0)
+@pytest.mark.parametrize("beat", [0.2, 600.0], ids=["lives", "hangs"])
+def test_a_session_that_says_nothing(root: Path, beat: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other side hangs (a suspended laptop): its holder lives, and another ends it. While it beats, nobody does."""
+    monkeypatch.setattr(lock_module, "BEAT", beat)
+    monkeypatch.setattr(lock_module, "STALE", 2)
     with session(root) as first, session(root) as second:
-        first.open([], Deadline.after(3), make=True)
+        first.open([], soon(), make=True)
         old = holder(root)
+        if beat < 1:
+            with pytest.raises(DeviceBusyError):
+                second.open([], soon(), wait=5)
+            first.lock.check()
+            return
         with pytest.raises(DeviceBusyError):
             second.open([], soon())
         assert second.open([], soon(), wait=20) is not None
@@ -134,7 +143,7 @@ def test_the_runs_folder_and_its_processes_go_with_the_lock(root: Path) -> None:
         run(LocalTransport(), ["sh", "-c", script], cwd=str(folder), deadline=soon())
         assert marked(str(folder)), "it escaped the supervisor"
     assert not folder.exists()
-    assert [str(path.readlink()) for path in (root / "lock").iterdir()] == ["released"]
+    assert (root / "lock/1.free").exists()
 
 
 def test_many_at_once_take_turns(root: Path) -> None:

@@ -23,7 +23,7 @@ from deploy.store.store import Store
 from deploy.transport.base import run
 from deploy.transport.deadline import Deadline
 from deploy.transport.ssh import connect as ssh_connect
-from deploy.transport.ssh import sessions as ssh_sessions
+from deploy.transport.ssh import transport as ssh_transport
 from deploy.transport.ssh.config import user_config
 from deploy.transport.ssh.transport import SshTransport
 from deploy.upkeep import enrol as ssh_trust
@@ -148,8 +148,8 @@ def test_a_server_that_grants_none(device: Device, monkeypatch: pytest.MonkeyPat
 
 def test_a_silent_device_is_given_up(device: Device, board: server.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """The connection stands and nothing answers: a device behind a jump host lost its power."""
-    monkeypatch.setattr(ssh_sessions, "PULSE", 0.3)
-    monkeypatch.setattr(ssh_sessions, "SILENCE", 1.0)
+    monkeypatch.setattr(ssh_transport, "PULSE", 0.3)
+    monkeypatch.setattr(ssh_transport, "SILENCE", 1.0)
     with open_device(device) as transport:
         assert run(transport, ["sleep", "3"], deadline=Deadline.after(20)).code == 0
         monkeypatch.setitem(SSHServerConnection._packet_handlers, MSG_GLOBAL_REQUEST, lambda *_: None)

@@ -17,9 +17,19 @@ from core import environment
 from core.errors import ConfigError, ProgramError, UsageError
 from core.files import sha256_bytes
 from core.formats.program import Classes, Program, Quantization, Sample, TensorFile, Tolerance
-from deploy.comparing import model as metrics
-from deploy.comparing.model import Accuracy, Compared, Row, marked, suggested
-from deploy.comparing.run import accuracy, fitted, table, troubles, widened
+from deploy.matrix import comparing as metrics
+from deploy.matrix.comparing import (
+    Accuracy,
+    Compared,
+    Row,
+    accuracy,
+    fitted,
+    marked,
+    suggested,
+    table,
+    troubles,
+    widened,
+)
 from deploy.matrix.model import Problem
 from deploy.run import collect
 from deploy.run.compare import compare

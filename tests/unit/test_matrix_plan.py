@@ -14,7 +14,7 @@ from core.files import write_atomic
 from deploy.devices.inventory import Device, get_device
 from deploy.matrix import matrix as room
 from deploy.matrix import report as matrix_report
-from deploy.matrix.matrix import MatrixRequest
+from deploy.matrix.matrix import MatrixRequest, planned
 from deploy.matrix.model import Change, Matrix
 from deploy.matrix.plan import Exportable, Plan, Selection, Words, parse, plan
 from tests.conftest import Inv
@@ -313,3 +313,61 @@ def test_nothing_to_merge_is_an_error(inv: Inv, tmp_path: Path) -> None:
     done = inv("matrix", "--merge", str(tmp_path), "--only", "pi")
     assert done.returncode == 2
     assert "--only does not go with --merge" in done.stderr
+
+
+SMALL = [
+    Exportable(f"{model}-{scheme}", model, scheme, "pte") for model in ("mlp", "conv") for scheme in ("fp32", "qs8")
+]
+
+
+def request(**given: Any) -> MatrixRequest:
+    return MatrixRequest(devices=("local", "pi", "pi2"), engines=("lean",), **given)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 12])
+def test_every_cell_is_in_one_part(count: int) -> None:
+    whole = planned(request(), SMALL)
+    parts = [planned(request(shard=f"{number}/{count}"), SMALL) for number in range(1, count + 1)]
+    assert [cell.key for part in parts for cell in part.cells] == [cell.key for cell in whole.cells]
+    sizes = [len(part.cells) for part in parts]
+    assert max(sizes) - min(sizes) <= 1
+    assert sum(len(part.bundles) for part in parts) <= len(whole.bundles) + count - 1, "neighbours stay together"
+
+
+@pytest.mark.parametrize("wrong", ["0/2", "3/2", "2", "a/b", "1/0", "-1/2", "2/5x", "1/1000"])
+def test_what_is_no_part_is_refused(wrong: str) -> None:
+    with pytest.raises(UsageError, match=r"is not of the form PART/PARTS|there are .* cells"):
+        planned(request(shard=wrong), SMALL)
+
+
+def made(number: int, plan: str = "abc", commit: str = "c0ffee") -> Matrix:
+    cells = passed(key=f"pi/linux-arm64/lean/mlp-{number}")
+    return matrix(cells, name=f"part-{number}", commit=commit, shard=f"{number}/3", plan=plan)
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ([made(1), made(2), made(3)], ""),
+        ([made(1), made(3)], "part 2 of 3 is missing"),
+        ([made(1)], "part 2 of 3 is missing; part 3 of 3 is missing"),
+        ([made(1), made(2), made(2), made(3)], "part 2 of 3 is there twice"),
+        ([made(1), made(2), made(3, plan="abd")], "of different plans"),
+        ([made(1), made(2), made(3, commit="c0ffee-dirty")], "of different commits: c0ffee, c0ffee-dirty"),
+        ([made(1), made(2), made(3), matrix(passed(), name="other")], "other of .* is not a part"),
+    ],
+)
+def test_only_the_whole_is_merged(
+    parts: list[Matrix], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path / "dist"))
+    for place, part in enumerate(parts):
+        (tmp_path / f"job-{place}").mkdir()
+        (tmp_path / f"job-{place}" / "matrix.json").write_text(part.model_dump_json(), encoding="utf-8")
+    if words:
+        with pytest.raises(ConfigError, match=words):
+            room.merge([str(tmp_path)], request(name="all"))
+        return
+    whole, _ = room.merge([str(tmp_path)], request(name="all"))
+    assert [cell.key[-5:] for cell in whole.cells] == ["mlp-1", "mlp-2", "mlp-3"]
+    assert whole.shard == ""

@@ -18,7 +18,6 @@ from junitparser import JUnitXml
 from core.errors import ConfigError, MatrixError, RegressionError, UncertainError
 from core.paths import ROOT
 from deploy.matrix import matrix as room
-from deploy.matrix import pages
 from deploy.matrix import report as matrix_report
 from deploy.matrix.baseline import compare
 from deploy.matrix.model import CellResult, Change, Matrix, Round, load_matrix
@@ -90,8 +89,8 @@ def everything(hostile: str = "odd") -> Matrix:
 
 
 def test_the_page_loads_nothing_and_runs_only_its_own_script() -> None:
-    plain = Page(pages.html(matrix()))
-    page = Page(pages.html(everything(HOSTILE)))
+    plain = Page(matrix_report.html(matrix()))
+    page = Page(matrix_report.html(everything(HOSTILE)))
     assert page.scripts == plain.scripts
     assert len(page.scripts) == 1
     assert page.tags("script") == ["script"]
@@ -102,7 +101,7 @@ def test_the_page_loads_nothing_and_runs_only_its_own_script() -> None:
     (policy,) = [a["content"] for tag, a in page.elements if tag == "meta" and a.get("http-equiv")]
     assert policy is not None
     assert policy.startswith("default-src 'none';")
-    raw = pages.html(everything())
+    raw = matrix_report.html(everything())
     assert re.findall(r"https?:|//[a-z]|url\(|@import|javascript:|\bfetch\(|XMLHttp", raw) == []
 
 
@@ -114,11 +113,11 @@ def test_what_would_be_obeyed_is_an_escape_in_every_report(
 ) -> None:
     """Page, JUnit, table and JSON: no control, no turned text, no half character, no command to a CI."""
     found = everything(evil)
-    page = Page(pages.html(found))
+    page = Page(matrix_report.html(found))
     attributes = "".join(str(value) for _tag, pairs in page.elements for value in pairs.values())
     cases = "".join(
         f"{case.name}{case.classname}{case.system_out}{[(result.message, result.text) for result in case.result]}"
-        for suite in JUnitXml.fromstring(pages.junit(found))
+        for suite in JUnitXml.fromstring(matrix_report.junit(found))
         for case in suite
     )
     matrix_report.report(found, tmp_path)
@@ -132,21 +131,21 @@ def test_what_would_be_obeyed_is_an_escape_in_every_report(
 
 def test_emulated_times_are_never_shown_as_latency() -> None:
     only = matrix(passed(cell(EMULATED)))
-    page = Page(pages.html(only))
+    page = Page(matrix_report.html(only))
     assert "emulated time" in page.text
     assert "Emulated times say nothing about speed." in page.text
     assert "latency" not in page.text
-    real = Page(pages.html(matrix())).text
+    real = Page(matrix_report.html(matrix())).text
     assert "latency p50" in real
     assert "mulated time" not in real
 
 
 def test_the_page_begins_with_devices_and_programs_where_there_are_several() -> None:
-    page = pages.html(everything())
+    page = matrix_report.html(everything())
     rows = re.findall(r"<tr>(.*?)</tr>", page.partition("Devices × programs")[2].partition("</table>")[0], re.DOTALL)
     (odd,) = [row for row in rows if row.lstrip().startswith("<td>odd odd odd")]
     assert re.findall(r'<span class="badge ([\w-]+)">(.)</span>', odd) == [("DIFFERS", "≠")]
-    assert "Devices × programs" not in pages.html(matrix())
+    assert "Devices × programs" not in matrix_report.html(matrix())
 
 
 def test_json_is_the_matrix(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -163,7 +162,7 @@ def test_json_is_the_matrix(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
 @pytest.mark.parametrize("hostile", ["odd", HOSTILE, "a\x00b\x1b[31m\ud800\ufffe"])
 def test_junit_is_xml_and_tells_each_outcome(hostile: str) -> None:
     found = everything(hostile)
-    data = pages.junit(found)
+    data = matrix_report.junit(found)
     ET.fromstring(data)  # noqa: S314 - our own
     suites = list(JUnitXml.fromstring(data))
     cases = [case for suite in suites for case in suite]
@@ -198,7 +197,7 @@ def test_hostile_words_are_shown_and_do_nothing() -> None:
         passed(cell(), outcome="failed", problem=bad, latency=None, device=WORDS, program=WORDS, key=WORDS),
         command=WORDS, host=WORDS, commit=WORDS,
     )  # fmt: skip
-    text = pages.summary(found)
+    text = matrix_report.summary(found)
     page = _rendered(text)
     assert re.findall(r"<(?:img|a|h1|s|em)[ >]", page) == []
     assert page.count("<tr>") == 4
@@ -381,5 +380,5 @@ def test_doubt_has_an_exit_code_of_its_own(tmp_path: Path) -> None:
         room.check(found, tmp_path, str(tmp_path / "never.json"))
     assert caught.value.exit_code == 36
     assert not (tmp_path / "never.json").exists()
-    assert b'type="uncertain"' in pages.junit(found)
+    assert b'type="uncertain"' in matrix_report.junit(found)
     room.check(matrix(new, baseline="base.json", changes=changes), tmp_path)  # without a threshold it only informs

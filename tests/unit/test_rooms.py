@@ -53,7 +53,6 @@ LEVELS = (
     "deploy.store",
     "deploy.run",
     "deploy.matrix",
-    "deploy.comparing",
     "deploy.upkeep",
     "deploy",  # the modules of the folder itself: tasks, and what pytest loads
     "commands",

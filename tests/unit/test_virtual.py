@@ -42,7 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
 def test_what_is_not_ours_is_not_ended(folder: Folder) -> None:
     """Whatever a file says of a machine that ended: its number may be anybody's now."""
     with subprocess.Popen(["sleep", "60"]) as sleeper:
-        State(sleeper.pid, 1, time.time(), 900.0, ready=True).write(folder.state)
+        State(sleeper.pid, 1, ready=True).write(folder.state)
         assert read_state(folder) is None
         assert not virtual.status("pi").running
         assert virtual.stop("pi") is False

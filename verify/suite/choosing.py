@@ -29,7 +29,7 @@ what the README promises."""
 PROVES: Mapping[str, str] = {
     "core/environment": "installing",
     "core/processes": "refusals",
-    "deploy/comparing": "samples",
+    "deploy/matrix": "samples",
     "deploy/run": "deploying steps",
     "deploy/scripts": "userlands",
     "deploy/store": "vouched roots transfer",

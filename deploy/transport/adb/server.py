@@ -20,7 +20,7 @@ from tenacity import Retrying, retry_if_exception, wait_random_exponential
 
 from core.errors import AuthenticationError, ConfigError, HostError, SlipwayError, UnreachableError
 from core.plain import says
-from deploy.transport.adb.library import AdbClient, AdbError
+from deploy.transport.adb.library import AdbClient, AdbConnection, AdbError
 from deploy.transport.adb.port import HOST, PORT_VARIABLE, default_port, listens
 from deploy.transport.deadline import Deadline
 
@@ -29,6 +29,7 @@ OLDEST = 39
 PATIENCE = 10.0
 """Seconds for a device that is just appearing (``offline``, ``connecting``) to be there."""
 
+_CONNECT_SECONDS = 5.0
 _LEAST = 0.1
 """Seconds that an answer is waited for at least: 0 would mean no limit."""
 
@@ -46,8 +47,27 @@ class Seen:
     model: str = ""
 
 
+class _Connection(AdbConnection):  # type: ignore[misc] # adbutils carries no types
+    """Where nothing listens any more, adbutils' own would start a server on the user's port."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._address = (host, port)
+        super().__init__(host, port)
+
+    def _safe_connect(self) -> socket.socket:
+        made = socket.create_connection(self._address, _CONNECT_SECONDS)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return made
+
+
 class Server(AdbClient):  # type: ignore[misc] # adbutils carries no types
     """A server that answered."""
+
+    def make_connection(self, timeout: float | None = None) -> _Connection:
+        """A connection to it; every read and write on it may take ``timeout`` seconds."""
+        connection = _Connection(self.host, self.port)
+        connection.conn.settimeout(timeout)
+        return connection
 
     def ask(self, request: str, seconds: float = 10.0) -> str:
         """The answer to a ``host:`` request.
@@ -74,7 +94,6 @@ class Server(AdbClient):  # type: ignore[misc] # adbutils carries no types
         connection = self.make_connection(seconds)
         stream: socket.socket = connection.conn
         try:
-            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             for request in (f"host:transport:{serial}", service):
                 stream.sendall(f"{len(request.encode()):04x}{request}".encode())
                 connection.check_okay()

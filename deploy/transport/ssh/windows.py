@@ -23,8 +23,7 @@ from core.plain import says
 from deploy.transport.base import Completed, Progress, finished, refusal, uninterrupted
 from deploy.transport.deadline import NEVER, Deadline
 from deploy.transport.hearing import PIECE, RUN, receiving
-from deploy.transport.ssh.sessions import SshChannel, broken
-from deploy.transport.ssh.transport import SshTransport
+from deploy.transport.ssh.transport import SshChannel, SshTransport, broken
 
 VERSION = "for_windows"
 """What the version of Windows' own SSH server says of itself: ``OpenSSH_for_Windows_9.5``."""
