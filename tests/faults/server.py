@@ -51,6 +51,11 @@ class Faults:
     def is_full(self) -> bool:
         return 0 < self.full_after <= self.wrote
 
+    def arrives(self, data: bytes) -> bytes:
+        """What of ``data``, which was sent, arrives."""
+        place, self.wrote = self.corrupt_at - self.wrote, self.wrote + len(data)
+        return data if not 0 <= place < len(data) else data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+
 
 @dataclass
 class Device:
@@ -116,6 +121,9 @@ class Sftp(asyncssh.SFTPServer):
         self._device.files.append(opened)
         return opened
 
+    def write(self, file_obj: object, offset: int, data: bytes) -> Any:
+        return super().write(file_obj, offset, self._device.faults.arrives(data))
+
 
 async def _session(device: Device, process: asyncssh.SSHServerProcess[bytes]) -> None:
     task = asyncio.current_task()
@@ -147,7 +155,7 @@ async def _upload(device: Device, process: asyncssh.SSHServerProcess[bytes], chi
     assert child.stdin is not None
     with contextlib.suppress(OSError, asyncssh.Error):
         while data := await process.stdin.read(65536):
-            before, faults.wrote = faults.wrote, faults.wrote + len(data)
+            data = faults.arrives(data)
             if faults.cut_after and faults.wrote >= faults.cut_after:
                 process.channel.get_connection().abort()
                 break
@@ -156,9 +164,6 @@ async def _upload(device: Device, process: asyncssh.SSHServerProcess[bytes], chi
                 process.stderr.write(b"cat: write error: No space left on device\n")
                 child.kill()
                 break
-            if before <= faults.corrupt_at < faults.wrote:
-                place = faults.corrupt_at - before
-                data = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
             child.stdin.write(data)
             await child.stdin.drain()
     child.stdin.close()
