@@ -11,28 +11,26 @@
 namespace slipway::lean {
 namespace {
 
+// Operators that can follow many lines at once.
+struct Follower {};
+
 // Sums and products are taken in the output's domain.
-template <typename F>
+template <typename Op>
 Status fold(const TensorView& in, const std::vector<std::int64_t>& dims, bool keep, TensorView& out,
-            Domain domain, F f) {
+            Domain domain, const Op& op) {
   Reduction reduction;
   SLIPWAY_RETURN_IF_ERROR(reduction.plan(in, dims, keep, &out));
   return in_domain(domain, [&](auto zero) {
     using T = decltype(zero);
-    return reduction.each<T>(in, out, [&](const Line<T>& line) { return f(line); });
+    if constexpr (std::is_base_of_v<Follower, Op>) {
+      return reduction.follow<T>(in, out, op);
+    } else {
+      return reduction.each<T>(in, out, op);
+    }
   });
 }
 
-// The same for an operator that can follow many lines at once.
-template <typename Op>
-Status fold_with(const TensorView& in, const std::vector<std::int64_t>& dims, bool keep, TensorView& out,
-                 Domain domain, const Op& op) {
-  Reduction reduction;
-  SLIPWAY_RETURN_IF_ERROR(reduction.plan(in, dims, keep, &out));
-  return in_domain(domain, [&](auto zero) { return reduction.follow<decltype(zero)>(in, out, op); });
-}
-
-struct Sum {
+struct Sum : Follower {
   template <typename T>
   static T start(T first) {
     return T{} + first;  // of -0, 0
@@ -55,7 +53,7 @@ struct Sum {
 
 Status sum(const TensorView& in, const std::vector<std::int64_t>& dims, bool keep, Unused /*dtype*/,
            TensorView& out) {
-  return fold_with(in, dims, keep, out, domain_of(out.dtype), Sum());
+  return fold(in, dims, keep, out, domain_of(out.dtype), Sum());
 }
 
 struct Mean : Sum {
@@ -75,10 +73,10 @@ struct Mean : Sum {
 
 Status mean(const TensorView& in, const std::vector<std::int64_t>& dims, bool keep, Unused /*dtype*/,
             TensorView& out) {
-  return fold_with(in, dims, keep, out, floating(out.dtype), Mean());
+  return fold(in, dims, keep, out, floating(out.dtype), Mean());
 }
 Status mean_all(const TensorView& in, Unused /*dtype*/, TensorView& out) {
-  return fold_with(in, {}, false, out, floating(out.dtype), Mean());
+  return fold(in, {}, false, out, floating(out.dtype), Mean());
 }
 
 struct Product {
@@ -105,7 +103,7 @@ Status prod_all(const TensorView& in, Unused /*dtype*/, TensorView& out) {
 
 // The index of the largest (or smallest) element; NaN counts as the largest of all, the first of equals wins.
 template <bool Largest>
-struct Best {
+struct Best : Follower {
   template <typename T>
   static T start(T first) {
     return first;
@@ -214,7 +212,7 @@ Status something_to_choose_from(const TensorView& in) {
 template <bool Largest>
 Status extreme(const TensorView& in, const std::vector<std::int64_t>& dims, bool keep, TensorView& out) {
   SLIPWAY_RETURN_IF_ERROR(something_to_choose_from(in));
-  return fold_with(in, dims, keep, out, domain_of(in.dtype), Best<Largest>());
+  return fold(in, dims, keep, out, domain_of(in.dtype), Best<Largest>());
 }
 template <bool Largest>
 Status extreme_all(const TensorView& in, TensorView& out) {
@@ -324,7 +322,7 @@ Status var(const TensorView& in, const std::vector<std::int64_t>& dims, bool unb
 Status var_mean(const TensorView& in, const std::vector<std::int64_t>& dims, std::optional<double> correction,
                 bool keep, TensorView& out, TensorView& mean_out) {
   SLIPWAY_RETURN_IF_ERROR(var_correction(in, dims, correction, keep, out));
-  return fold(in, dims, keep, mean_out, floating(in.dtype), Mean());
+  return fold(in, dims, keep, mean_out, floating(in.dtype), [](const auto& line) { return Mean()(line); });
 }
 
 Status cumsum(const TensorView& in, LineDim dim, Unused /*dtype*/, TensorView& out) {

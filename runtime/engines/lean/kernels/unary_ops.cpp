@@ -90,9 +90,8 @@ Status unary(const TensorView& in, TensorView& out) {
 }
 
 Status bitwise_not(const TensorView& in, TensorView& out) {
-  return apply<In::kWhole>(in, out, in.dtype, [truth = in.dtype == DType::kBool](auto x) {
-    const auto bits = static_cast<std::int64_t>(x);
-    return static_cast<decltype(x)>(truth ? (bits == 0 ? 1 : 0) : ~bits);
+  return apply<In::kWhole>(in, out, in.dtype, [truth = in.dtype == DType::kBool](std::int64_t x) {
+    return truth ? std::int64_t{x == 0} : ~x;
   });
 }
 
