@@ -10,15 +10,10 @@ Status LoadedProgram::load(const LoadRequest& request) {
   end_methods();
   weights_.reset();
   cache_ = request.weights_cache.empty() ? nullptr : std::make_unique<WeightsCache>(request.weights_cache);
+  const std::uint64_t start = Recorder::now();
   Status loaded = load_methods(request);
-  if (cache_ == nullptr || weights_ == nullptr || weights_->fits()) {
-    return loaded;
-  }
-  // Nothing ran yet that reads them.
-  end_methods();
-  weights_.reset();
-  cache_->doubt();
-  return load_methods(request);
+  load_ms_ = static_cast<double>(Recorder::now() - start) / 1e6;
+  return loaded;
 }
 
 Status LoadedProgram::load_methods(const LoadRequest& request) {

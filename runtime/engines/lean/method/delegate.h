@@ -30,17 +30,12 @@ inline std::vector<const pte::Instruction*> instructions_of(const pte::Execution
                            : std::vector<const pte::Instruction*>(stored->begin(), stored->end());
 }
 
-// What the calls of a method's delegate give it that nobody writes to; nothing when there are several calls.
-GivenConstants constants_given(const pte::ExecutionPlan& plan, const std::vector<EValue>& values,
-                               std::size_t delegate);
-
 class Delegate {
  public:
-  // As XnnDelegate::load. `values`: run node by node, and keep what each gives. `given`: what every call
-  // gives that is a constant; it must outlive the delegate.
+  // As XnnDelegate::load. `values`: run node by node, and keep what each gives.
   static Result<std::unique_ptr<Delegate>> load(const XnnContext& context, PackedWeights& weights,
                                                 XnnPayload payload, const std::string& what, bool profile,
-                                                bool values, const GivenConstants& given);
+                                                bool values);
 
   // Whether the argument at that index of a call is a result.
   bool produces(std::size_t argument) const { return check_->produces(argument); }
@@ -86,7 +81,6 @@ class Delegate {
   std::string what_;
   bool profile_;
   bool keeps_values_;
-  std::size_t externals_ = 0;
   std::unique_ptr<XnnPayload> payload_;
   std::unique_ptr<GraphCheck> check_;  // of the whole graph
   std::vector<Part> parts_;

@@ -240,9 +240,9 @@ Status Method::make_delegates() {
     payloads.push_back(std::move(payload.value()));
   }
   for (std::size_t i = 0; i < payloads.size(); ++i) {
-    Result<std::unique_ptr<Delegate>> loaded = Delegate::load(
-        context_, weights_, std::move(payloads[i]), name_of_delegate(i), recorder_ != nullptr,
-        recorder_ != nullptr && recorder_->keeps_values(), constants_given(*plan_, values_, i));
+    Result<std::unique_ptr<Delegate>> loaded =
+        Delegate::load(context_, weights_, std::move(payloads[i]), name_of_delegate(i), recorder_ != nullptr,
+                       recorder_ != nullptr && recorder_->keeps_values());
     SLIPWAY_RETURN_IF_ERROR(loaded);
     delegates_.push_back(std::move(loaded.value()));
   }
@@ -377,15 +377,7 @@ void Method::fetch(std::size_t instruction) const {
 Status Method::run_instructions() {
   std::size_t next = 0;
   unsigned jumps = 0;
-#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
-  std::size_t left = 10000;  // a damaged jump may lead round and round
-#endif
   while (next < instructions_.size()) {
-#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
-    if (left-- == 0) {
-      return {Code::kExecution, "The program does not end.", "export it again"};
-    }
-#endif
     const std::size_t index = next++;
     if (index + kAhead < instructions_.size()) {
       fetch(index + kAhead);
