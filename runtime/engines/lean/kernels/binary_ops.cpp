@@ -21,25 +21,11 @@ DType promoted(const TensorView& a, const Other& b) {
   return real ? DType::kFloat32 : whole ? DType::kInt64 : a.dtype;
 }
 
-// Integers wrap around, as unsigned ones do.
-template <typename T>
-T product_of(T a, T b) {
-  if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
-  } else {
-    return a * b;
-  }
-}
-
-// a + factor * b
+// a + factor * b; integers wrap around (-fwrapv).
 template <typename T>
 T add_scaled(T a, T factor, T b) {
-  const T product = product_of(factor, b);  // on its own: rounded before it is added, on every processor
-  if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(product));
-  } else {
-    return a + product;
-  }
+  const T product = static_cast<T>(factor * b);  // on its own: rounded before it is added, on every processor
+  return static_cast<T>(a + product);
 }
 
 // out = f(a, b), computed for arguments of type `dtype`. What is one number in b is read once, and not copied
@@ -108,7 +94,7 @@ T floor_div(T a, T b) {
       return 0;
     }
     if (b == -1) {
-      return static_cast<T>(0 - static_cast<std::uint64_t>(a));
+      return -a;
     }
     const T quotient = a / b;
     return quotient - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
@@ -140,7 +126,7 @@ T floor_div(T a, T b) {
 template <typename T>
 T trunc_div(T a, T b) {
   if constexpr (std::is_integral_v<T>) {
-    return b == 0 ? 0 : b == -1 ? static_cast<T>(0 - static_cast<std::uint64_t>(a)) : a / b;
+    return b == 0 ? 0 : b == -1 ? -a : a / b;
   } else {
     return std::trunc(a / b);
   }
@@ -159,12 +145,11 @@ T power_of(T a, T b) {
     if (b < 0) {
       return a == 1 ? 1 : a == -1 ? (b % 2 == 0 ? 1 : -1) : 0;
     }
-    std::uint64_t result = 1;
-    auto base = static_cast<std::uint64_t>(a);
-    for (auto left = static_cast<std::uint64_t>(b); left != 0; left >>= 1U, base *= base) {
-      result *= (left & 1U) != 0 ? base : 1;
+    T result = 1;
+    for (; b != 0; b >>= 1, a *= a) {
+      result *= (b & 1) != 0 ? a : 1;
     }
-    return static_cast<T>(result);
+    return result;
   } else {
     return b == T(2) ? a * a : std::pow(a, b);
   }
@@ -213,7 +198,7 @@ std::int64_t shift_right(std::int64_t a, std::int64_t b) {
 SLIPWAY_OPS_WITH_NUMBERS(SLIPWAY_OP)
 SLIPWAY_OPS_OF_TENSORS(SLIPWAY_OP)
 SLIPWAY_OP(left_shift, kWhole, shift_left(a, b))
-SLIPWAY_OP(mul, kNarrow, product_of(a, b))
+SLIPWAY_OP(mul, kNarrow, a* b)
 SLIPWAY_OP(pow, kOwn, power_of(a, b))
 SLIPWAY_OP(quotient, kFloats, a / b)
 SLIPWAY_OP(right_shift, kWhole, shift_right(a, b))

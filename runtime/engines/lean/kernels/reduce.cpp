@@ -12,7 +12,16 @@ namespace slipway::lean {
 namespace {
 
 // Operators that can follow many lines at once.
-struct Follower {};
+struct Follower {
+  template <typename T>
+  static T start(T first) {
+    return first;
+  }
+  template <typename T>
+  static T finish(T total, std::size_t) {
+    return total;
+  }
+};
 
 // Sums and products are taken in the output's domain.
 template <typename Op>
@@ -38,10 +47,6 @@ struct Sum : Follower {
   template <typename T>
   static T next(T total, T x) {
     return total + x;
-  }
-  template <typename T>
-  static T finish(T total, std::size_t) {
-    return total;
   }
   template <typename T>
   T operator()(const Line<T>& line) const {
@@ -82,15 +87,9 @@ Status mean_all(const TensorView& in, Unused /*dtype*/, TensorView& out) {
 struct Product {
   template <typename T>
   T operator()(const Line<T>& line) const {
-    if constexpr (std::is_integral_v<T>) {
-      std::uint64_t total = 1;
-      line.each([&total](T x) { total *= static_cast<std::uint64_t>(x); });
-      return static_cast<T>(total);
-    } else {
-      T total{1};
-      line.each([&total](T x) { total *= x; });
-      return total;
-    }
+    T total{1};
+    line.each([&total](T x) { total *= x; });
+    return total;
   }
 };
 
@@ -104,10 +103,6 @@ Status prod_all(const TensorView& in, Unused /*dtype*/, TensorView& out) {
 // The index of the largest (or smallest) element; NaN counts as the largest of all, the first of equals wins.
 template <bool Largest>
 struct Best : Follower {
-  template <typename T>
-  static T start(T first) {
-    return first;
-  }
   // Not less than or equal: so a NaN is taken, and nothing after it.
   template <typename T>
   static bool takes(T best, T x) {
@@ -117,10 +112,6 @@ struct Best : Follower {
   template <typename T>
   static T next(T best, T x) {
     return takes(best, x) ? x : best;
-  }
-  template <typename T>
-  static T finish(T best, std::size_t) {
-    return best;
   }
 
   // The best of some elements, or a NaN where there is one: several lanes at once. Once in the program, not
@@ -164,28 +155,19 @@ struct Best : Follower {
         place = at;
       }
     }
-    if (best != best) {
-      while (values[place] == values[place]) {
-        ++place;
-      }
-    } else {
-      while (values[place] != best) {
-        ++place;
-      }
-    }
-    return place;
+    const T* found = std::find_if(values + place, values + count,
+                                  [best](T x) { return best == best ? x == best : x != x; });
+    return static_cast<std::size_t>(found - values);
   }
-  // The best element's place; without it, if it is not `wanted`.
   template <typename T>
-  [[gnu::noinline]] static std::int64_t find(const Line<T>& line, T* best, bool wanted) {
+  [[gnu::noinline]] static std::int64_t index_in(const Line<T>& line) {
     std::int64_t at = 0;
     std::int64_t found = 0;
-    *best = line.first();
+    T best = line.first();
     line.runs([&](const T* values, std::size_t count) {
-      const std::size_t place = wanted ? place_in(values, count) : 0;
-      const T some = wanted ? values[place] : best_of(values, count);
-      if (at == 0 || takes(*best, some)) {
-        *best = some;
+      const std::size_t place = place_in(values, count);
+      if (at == 0 || takes(best, values[place])) {
+        best = values[place];
         found = at + static_cast<std::int64_t>(place);
       }
       at += static_cast<std::int64_t>(count);
@@ -193,14 +175,9 @@ struct Best : Follower {
     return found;
   }
   template <typename T>
-  std::int64_t index_in(const Line<T>& line) const {
-    T best{};
-    return find(line, &best, true);
-  }
-  template <typename T>
   T operator()(const Line<T>& line) const {
-    T best{};
-    find(line, &best, false);
+    T best = line.first();
+    line.runs([&best](const T* values, std::size_t count) { best = next(best, best_of(values, count)); });
     return best;
   }
 };
