@@ -249,6 +249,7 @@ Status pow_scalar_tensor(Other base, const TensorView& exponent, TensorView& out
   {"aten::" #name ".Scalar_out", typed<binary<Binary_##name, In::in>>, Sharing::kEach}, \
       {"aten::" #name ".Tensor_out", typed<binary<Binary_##name, In::in>>, Sharing::kEach},
 constexpr KernelEntry kBinaryTable[] = {
+    SLIPWAY_OPS_OF_TENSORS(SLIPWAY_ROW) SLIPWAY_OPS_WITH_NUMBERS(SLIPWAY_ROWS)  // with commas
     {"aten::add.Scalar_out", typed<add<1>>, Sharing::kEach},
     {"aten::add.out", typed<add<1>>, Sharing::kEach},
     {"aten::bitwise_left_shift.Tensor_Scalar_out", typed<binary<Binary_left_shift, In::kWhole>>,
@@ -269,7 +270,7 @@ constexpr KernelEntry kBinaryTable[] = {
     {"aten::rsub.Scalar_out", typed<add<-1, true>>, Sharing::kEach},
     {"aten::sub.Scalar_out", typed<add<-1>>, Sharing::kEach},
     {"aten::sub.out", typed<add<-1>>, Sharing::kEach},
-    SLIPWAY_OPS_OF_TENSORS(SLIPWAY_ROW) SLIPWAY_OPS_WITH_NUMBERS(SLIPWAY_ROWS)};
+};
 
 }  // namespace
 

@@ -155,8 +155,9 @@ struct Best : Follower {
         place = at;
       }
     }
-    const T* found = std::find_if(values + place, values + count,
-                                  [best](T x) { return best == best ? x == best : x != x; });
+    const T* end = values + count;
+    const T* found = best == best ? std::find(values + place, end, best)
+                                  : std::find_if(values + place, end, [](T x) { return x != x; });
     return static_cast<std::size_t>(found - values);
   }
   template <typename T>

@@ -236,17 +236,19 @@ Status softmax(const TensorView& in, LineDim dim, Unused /*half_to_float*/, Tens
 
 #define SLIPWAY_ROW(name, in, expression) \
   {"aten::" #name ".out", typed<unary<Unary_##name, In::in>>, Sharing::kEach},
-constexpr KernelEntry kUnaryTable[] = {{"aten::_log_softmax.out", typed<softmax<true>>, Sharing::kEach},
-                                       {"aten::_softmax.out", typed<softmax<false>>, Sharing::kEach},
-                                       {"aten::elu.out", typed<elu>, Sharing::kEach},
-                                       {"aten::gelu.out", typed<gelu>, Sharing::kEach},
-                                       {"aten::glu.out", typed<glu>},
-                                       {"aten::leaky_relu.out", typed<leaky_relu>, Sharing::kEach},
-                                       {"aten::bitwise_not.out", typed<bitwise_not>, Sharing::kEach},
-                                       {"aten::clamp.out", typed<clamp>, Sharing::kEach},
-                                       {"aten::hardtanh.out", typed<clamp>, Sharing::kEach},
-                                       {"aten::logit.out", typed<logit>, Sharing::kEach},
-                                       SLIPWAY_UNARY_OPS(SLIPWAY_ROW)};
+constexpr KernelEntry kUnaryTable[] = {
+    SLIPWAY_UNARY_OPS(SLIPWAY_ROW)  // rows with their commas
+    {"aten::_log_softmax.out", typed<softmax<true>>, Sharing::kEach},
+    {"aten::_softmax.out", typed<softmax<false>>, Sharing::kEach},
+    {"aten::elu.out", typed<elu>, Sharing::kEach},
+    {"aten::gelu.out", typed<gelu>, Sharing::kEach},
+    {"aten::glu.out", typed<glu>},
+    {"aten::leaky_relu.out", typed<leaky_relu>, Sharing::kEach},
+    {"aten::bitwise_not.out", typed<bitwise_not>, Sharing::kEach},
+    {"aten::clamp.out", typed<clamp>, Sharing::kEach},
+    {"aten::hardtanh.out", typed<clamp>, Sharing::kEach},
+    {"aten::logit.out", typed<logit>, Sharing::kEach},
+};
 
 }  // namespace
 
