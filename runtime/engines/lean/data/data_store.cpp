@@ -124,16 +124,14 @@ bool DataStore::find(const void* data, std::uint64_t* number, std::uint64_t* off
 }
 
 void DataStore::forget(Bytes bytes) const {
-  file_.forget(bytes.data, bytes.size);
-  for (const auto& [path, file] : data_files_) {
-    file.forget(bytes.data, bytes.size);
+  for (const MappedFile* file : files()) {
+    file->forget(bytes.data, bytes.size);
   }
 }
 
 void DataStore::forget_all() const {
-  file_.forget(file_.data(), file_.size());
-  for (const auto& [path, file] : data_files_) {
-    file.forget(file.data(), file.size());
+  for (const MappedFile* file : files()) {
+    file->forget(file->data(), file->size());
   }
 }
 

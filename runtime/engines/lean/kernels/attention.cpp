@@ -230,17 +230,17 @@ bool scales_fit(const HeadTensor& tensor) {
          tensor.zero_points->count() == rows;
 }
 
-// Of the inputs, as the runner says it: it blames their sizes for other failures.
-Status no_room_in_cache(std::int64_t start, std::size_t tokens, std::size_t room) {
+// Whether the positions from `start` on are there. If not, it is a fault of the inputs, as the runner says
+// it: it blames their sizes for other failures.
+Status check_in_cache(std::int64_t start, std::size_t tokens, std::size_t room) {
+  if (start >= 0 && tokens <= room && static_cast<std::uint64_t>(start) <= room - tokens) {
+    return {};
+  }
   return {Code::kInput,
           std::to_string(tokens) + " tokens from position " + std::to_string(start) +
               " on are not in a cache of " + std::to_string(room) + " positions",
           start < 0 ? "give a position from 0 on"
                     : "give fewer tokens, or export the model with a longer context (max_context_length)"};
-}
-
-bool is_in_cache(std::int64_t start, std::size_t tokens, std::size_t room) {
-  return start >= 0 && tokens <= room && static_cast<std::uint64_t>(start) <= room - tokens;
 }
 
 // What is left of a call, from its position on: `at` is the argument that start_pos is, `options` that
@@ -293,9 +293,8 @@ Status attend(Arguments& arguments, AttentionCall& call, std::size_t at, std::si
                       " does not fit " + std::to_string(tokens) + " queries and a cache of " +
                       std::to_string(room) + " positions");
     }
-  } else if (!is_in_cache(start, tokens, room)) {
-    return no_room_in_cache(start, tokens, room);
   } else {
+    SLIPWAY_RETURN_IF_ERROR(check_in_cache(start, tokens, room));
     seen = static_cast<std::size_t>(start) + (causal ? 1 : tokens);
   }
   if (call.out->count() == 0) {
@@ -357,9 +356,7 @@ Status put_tokens(const TensorView& value, TensorView& cache, std::int64_t start
   SLIPWAY_RETURN_IF_ERROR(check_update(value, cache));
   const auto tokens = static_cast<std::size_t>(value.sizes[1]);
   const auto room = static_cast<std::size_t>(cache.sizes[1]);
-  if (indices == nullptr && !is_in_cache(start, tokens, room)) {
-    return no_room_in_cache(start, tokens, room);
-  }
+  SLIPWAY_RETURN_IF_ERROR(indices == nullptr ? check_in_cache(start, tokens, room) : Status());
   if (indices != nullptr && (indices->rank != 2 || indices->sizes[0] != value.sizes[0] ||
                              indices->sizes[1] != value.sizes[1] || is_floating(indices->dtype))) {
     return mismatch("positions of " + to_text(indices->shape()) + " are not one for each token of " +
@@ -367,9 +364,7 @@ Status put_tokens(const TensorView& value, TensorView& cache, std::int64_t start
   }
   const auto given = indices == nullptr ? std::vector<std::int64_t>() : elements_of<std::int64_t>(*indices);
   for (const std::int64_t place : given) {
-    if (!is_in_cache(place, 1, room)) {
-      return no_room_in_cache(place, 1, room);
-    }
+    SLIPWAY_RETURN_IF_ERROR(check_in_cache(place, 1, room));
   }
   const std::size_t rows = value.count() == 0 ? 0 : static_cast<std::size_t>(value.sizes[0]) * tokens;
   const std::size_t bytes = rows == 0 ? 0 : value.bytes() / rows;

@@ -291,20 +291,10 @@ void attend(const AttentionPart& part) {
     }
     const Floats values = floats_of<Bytes>(part.values, first, count, part.dim, part.width,
                                            part.widened + kAttentionTile * part.width);
+    constexpr decltype(&add_rows<Bytes, 1>) kAdd[] = {add_rows<Bytes, 1>, add_rows<Bytes, 2>,
+                                                      add_rows<Bytes, 3>, add_rows<Bytes, 4>};
     for (std::size_t r = 0; r < part.rows; r += 4) {
-      switch (part.rows - r) {
-        case 1:
-          add_rows<Bytes, 1>(part, r, values, count);
-          break;
-        case 2:
-          add_rows<Bytes, 2>(part, r, values, count);
-          break;
-        case 3:
-          add_rows<Bytes, 3>(part, r, values, count);
-          break;
-        default:
-          add_rows<Bytes, 4>(part, r, values, count);
-      }
+      kAdd[part.rows - r < 4 ? part.rows - r - 1 : 3](part, r, values, count);
     }
   }
 }

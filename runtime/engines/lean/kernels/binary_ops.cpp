@@ -21,25 +21,11 @@ DType promoted(const TensorView& a, const Other& b) {
   return real ? DType::kFloat32 : whole ? DType::kInt64 : a.dtype;
 }
 
-// Integers wrap around, as unsigned ones do.
-template <typename T>
-T product_of(T a, T b) {
-  if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
-  } else {
-    return a * b;
-  }
-}
-
-// a + factor * b
+// a + factor * b; integers wrap around (-fwrapv).
 template <typename T>
 T add_scaled(T a, T factor, T b) {
-  const T product = product_of(factor, b);  // on its own: rounded before it is added, on every processor
-  if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(product));
-  } else {
-    return a + product;
-  }
+  const T product = static_cast<T>(factor * b);  // on its own: rounded before it is added, on every processor
+  return static_cast<T>(a + product);
 }
 
 // out = f(a, b), computed for arguments of type `dtype`. What is one number in b is read once, and not copied
@@ -67,29 +53,6 @@ Status binary(const TensorView& a, Other b, TensorView& out) {
   return combine<kIn>(a, b, out, promoted(a, b), Op());
 }
 
-#define SLIPWAY_OP(name, expression)     \
-  struct name {                          \
-    template <typename T>                \
-    T operator()(T a, T b) const {       \
-      return static_cast<T>(expression); \
-    }                                    \
-  }
-
-SLIPWAY_OP(Mul, product_of(a, b));
-SLIPWAY_OP(Eq, a == b ? 1 : 0);
-SLIPWAY_OP(Ne, a != b ? 1 : 0);
-SLIPWAY_OP(Lt, a < b ? 1 : 0);
-SLIPWAY_OP(Le, a <= b ? 1 : 0);
-SLIPWAY_OP(Gt, a > b ? 1 : 0);
-SLIPWAY_OP(Ge, a >= b ? 1 : 0);
-SLIPWAY_OP(And, a != 0 && b != 0 ? 1 : 0);
-SLIPWAY_OP(Or, a != 0 || b != 0 ? 1 : 0);
-SLIPWAY_OP(Xor, (a != 0) != (b != 0) ? 1 : 0);
-// NaN wins.
-SLIPWAY_OP(Maximum, a != a ? a : b != b ? b : a > b ? a : b);
-SLIPWAY_OP(Minimum, a != a ? a : b != b ? b : a < b ? a : b);
-SLIPWAY_OP(Atan2, std::atan2(a, b));
-
 // |a| = whole * |b| + rest, exactly; false where that is too large for these numbers, and the C library,
 // which counts bit by bit, is to be asked. A whole number below 2^28 times a float is exact in a double.
 // Where the quotient was rounded up to a whole number, the rest is negative.
@@ -111,15 +74,16 @@ bool divide_exactly(float a, float b, std::int32_t* whole, double* rest) {
 
 // The rest has a's sign.
 template <typename T>
-T fmod_of(T a, T b) {
-  std::int32_t whole = 0;
-  double rest = 0;
-  if constexpr (std::is_same_v<T, float>) {
-    if (divide_exactly(a, b, &whole, &rest)) {
-      return std::copysign(static_cast<float>(rest), a);
-    }
+T rest_of(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    return b == 0 || b == -1 ? 0 : a % b;
+  } else if constexpr (std::is_same_v<T, float>) {
+    std::int32_t whole = 0;
+    double rest = 0;
+    return divide_exactly(a, b, &whole, &rest) ? std::copysign(static_cast<float>(rest), a) : std::fmod(a, b);
+  } else {
+    return std::fmod(a, b);
   }
-  return std::fmod(a, b);
 }
 
 // Rounded towards minus infinity; the divisor is not 0 where T is an integer.
@@ -130,7 +94,7 @@ T floor_div(T a, T b) {
       return 0;
     }
     if (b == -1) {
-      return static_cast<T>(0 - static_cast<std::uint64_t>(a));
+      return -a;
     }
     const T quotient = a / b;
     return quotient - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
@@ -146,7 +110,7 @@ T floor_div(T a, T b) {
         return negative ? -static_cast<float>(rest > 0 ? whole + 1 : whole) : static_cast<float>(whole);
       }
     }
-    const T rest = fmod_of(a, b);
+    const T rest = rest_of(a, b);
     T quotient = (a - rest) / b;
     if (rest != 0 && (rest < 0) != (b < 0)) {
       quotient -= 1;
@@ -159,67 +123,37 @@ T floor_div(T a, T b) {
   }
 }
 
-SLIPWAY_OP(FloorDiv, floor_div(a, b));
-SLIPWAY_OP(Quotient, a / b);
-
-struct TruncDiv {
-  template <typename T>
-  T operator()(T a, T b) const {
-    if constexpr (std::is_integral_v<T>) {
-      return b == 0 ? 0 : b == -1 ? static_cast<T>(0 - static_cast<std::uint64_t>(a)) : a / b;
-    } else {
-      return std::trunc(a / b);
-    }
+template <typename T>
+T trunc_div(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    return b == 0 ? 0 : b == -1 ? -a : a / b;
+  } else {
+    return std::trunc(a / b);
   }
-};
+}
 
 // The sign of the divisor.
-struct Remainder {
-  template <typename T>
-  T operator()(T a, T b) const {
-    if constexpr (std::is_integral_v<T>) {
-      if (b == 0 || b == -1) {
-        return 0;
-      }
-      const T rest = a % b;
-      return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
-    } else {
-      const T rest = fmod_of(a, b);
-      return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
-    }
-  }
-};
+template <typename T>
+T remainder_of(T a, T b) {
+  const T rest = rest_of(a, b);
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
 
-// The sign of the dividend.
-struct Fmod {
-  template <typename T>
-  T operator()(T a, T b) const {
-    if constexpr (std::is_integral_v<T>) {
-      return b == 0 || b == -1 ? 0 : a % b;
-    } else {
-      return fmod_of(a, b);
+template <typename T>
+T power_of(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    if (b < 0) {
+      return a == 1 ? 1 : a == -1 ? (b % 2 == 0 ? 1 : -1) : 0;
     }
-  }
-};
-
-struct Pow {
-  template <typename T>
-  T operator()(T a, T b) const {
-    if constexpr (std::is_integral_v<T>) {
-      if (b < 0) {
-        return a == 1 ? 1 : a == -1 ? (b % 2 == 0 ? 1 : -1) : 0;
-      }
-      std::uint64_t result = 1;
-      auto base = static_cast<std::uint64_t>(a);
-      for (auto left = static_cast<std::uint64_t>(b); left != 0; left >>= 1U, base *= base) {
-        result *= (left & 1U) != 0 ? base : 1;
-      }
-      return static_cast<T>(result);
-    } else {
-      return b == T(2) ? a * a : std::pow(a, b);
+    T result = 1;
+    for (; b != 0; b >>= 1, a *= a) {
+      result *= (b & 1) != 0 ? a : 1;
     }
+    return result;
+  } else {
+    return b == T(2) ? a * a : std::pow(a, b);
   }
-};
+}
 
 // Of bits, in 64 of them: what a narrower type keeps is the same. No shift is by more than there are.
 std::int64_t shift_left(std::int64_t a, std::int64_t b) {
@@ -228,16 +162,47 @@ std::int64_t shift_left(std::int64_t a, std::int64_t b) {
 std::int64_t shift_right(std::int64_t a, std::int64_t b) {
   return b < 0 || b > 63 ? (a < 0 ? -1 : 0) : a >> b;
 }
-template <typename T>
-std::int64_t bits64(T a) {
-  return static_cast<std::int64_t>(a);
-}
-SLIPWAY_OP(BitAnd, bits64(a) & bits64(b));
-SLIPWAY_OP(BitOr, bits64(a) | bits64(b));
-SLIPWAY_OP(BitXor, bits64(a) ^ bits64(b));
-SLIPWAY_OP(ShiftLeft, shift_left(bits64(a), bits64(b)));
-SLIPWAY_OP(ShiftRight, shift_right(bits64(a), bits64(b)));
 
+// Each operator: its name, what it computes in, and what it makes of a and b, which are T's. These take
+// numbers for b, too.
+#define SLIPWAY_OPS_WITH_NUMBERS(OP) \
+  OP(bitwise_and, kWhole, a& b)      \
+  OP(bitwise_or, kWhole, a | b)      \
+  OP(bitwise_xor, kWhole, a ^ b)     \
+  OP(eq, kOwn, a == b ? 1 : 0)       \
+  OP(fmod, kOwn, rest_of(a, b))      \
+  OP(ge, kOwn, a >= b ? 1 : 0)       \
+  OP(gt, kOwn, a > b ? 1 : 0)        \
+  OP(le, kOwn, a <= b ? 1 : 0)       \
+  OP(lt, kOwn, a < b ? 1 : 0)        \
+  OP(ne, kOwn, a != b ? 1 : 0)       \
+  OP(remainder, kOwn, remainder_of(a, b))
+
+// NaN wins over other numbers.
+#define SLIPWAY_OPS_OF_TENSORS(OP)                              \
+  OP(atan2, kFloats, std::atan2(a, b))                          \
+  OP(floor_divide, kOwn, floor_div(a, b))                       \
+  OP(logical_and, kFlags, a != 0 && b != 0 ? 1 : 0)             \
+  OP(logical_or, kFlags, a != 0 || b != 0 ? 1 : 0)              \
+  OP(logical_xor, kFlags, (a != 0) != (b != 0) ? 1 : 0)         \
+  OP(maximum, kNarrow, a != a ? a : b != b ? b : a > b ? a : b) \
+  OP(minimum, kNarrow, a != a ? a : b != b ? b : a < b ? a : b)
+
+#define SLIPWAY_OP(name, in, expression) \
+  struct Binary_##name {                 \
+    template <typename T>                \
+    T operator()(T a, T b) const {       \
+      return static_cast<T>(expression); \
+    }                                    \
+  };
+SLIPWAY_OPS_WITH_NUMBERS(SLIPWAY_OP)
+SLIPWAY_OPS_OF_TENSORS(SLIPWAY_OP)
+SLIPWAY_OP(left_shift, kWhole, shift_left(a, b))
+SLIPWAY_OP(mul, kNarrow, a* b)
+SLIPWAY_OP(pow, kOwn, power_of(a, b))
+SLIPWAY_OP(quotient, kFloats, a / b)
+SLIPWAY_OP(right_shift, kWhole, shift_right(a, b))
+SLIPWAY_OP(truncated, kOwn, trunc_div(a, b))
 #undef SLIPWAY_OP
 
 // a + alpha * b, or a - alpha * b; the other way round with `kSwap`.
@@ -262,12 +227,12 @@ Status add(const TensorView& a, Other b, Number alpha, TensorView& out) {
 Status div_mode(const TensorView& a, Other b, const EValue& mode, TensorView& out) {
   const auto* text = std::get_if<std::string_view>(&mode);
   if (text == nullptr) {
-    return binary<Quotient, In::kFloats>(a, b, out);
+    return binary<Binary_quotient, In::kFloats>(a, b, out);
   }
   if (*text == "floor") {
-    return binary<FloorDiv>(a, b, out);
+    return binary<Binary_floor_divide>(a, b, out);
   }
-  return *text == "trunc" ? binary<TruncDiv>(a, b, out)
+  return *text == "trunc" ? binary<Binary_truncated>(a, b, out)
                           : mismatch("\"" + std::string(*text) +
                                      "\" is not a way to round a quotient: floor and trunc are");
 }
@@ -275,48 +240,36 @@ Status div_mode(const TensorView& a, Other b, const EValue& mode, TensorView& ou
 // The number is the base.
 Status pow_scalar_tensor(Other base, const TensorView& exponent, TensorView& out) {
   return combine<In::kOwn>(exponent, base, out, promoted(exponent, base),
-                           [](auto power, auto number) { return Pow()(number, power); });
+                           [](auto power, auto number) { return power_of(number, power); });
 }
 
-// A row for a tensor and a number, one for two tensors.
-#define SLIPWAY_ROWS(name, tensors, ...)                               \
-  {"aten::" name ".Scalar_out", typed<__VA_ARGS__>, Sharing::kEach}, { \
-    "aten::" name tensors, typed<__VA_ARGS__>, Sharing::kEach          \
-  }
-
+#define SLIPWAY_ROW(name, in, expression) \
+  {"aten::" #name ".out", typed<binary<Binary_##name, In::in>>, Sharing::kEach},
+#define SLIPWAY_ROWS(name, in, expression)                                              \
+  {"aten::" #name ".Scalar_out", typed<binary<Binary_##name, In::in>>, Sharing::kEach}, \
+      {"aten::" #name ".Tensor_out", typed<binary<Binary_##name, In::in>>, Sharing::kEach},
 constexpr KernelEntry kBinaryTable[] = {
-    SLIPWAY_ROWS("add", ".out", add<1>),
-    SLIPWAY_ROWS("bitwise_and", ".Tensor_out", binary<BitAnd, In::kWhole>),
-    SLIPWAY_ROWS("bitwise_or", ".Tensor_out", binary<BitOr, In::kWhole>),
-    SLIPWAY_ROWS("bitwise_xor", ".Tensor_out", binary<BitXor, In::kWhole>),
-    SLIPWAY_ROWS("div", ".out", binary<Quotient, In::kFloats>),
-    SLIPWAY_ROWS("eq", ".Tensor_out", binary<Eq>),
-    SLIPWAY_ROWS("fmod", ".Tensor_out", binary<Fmod>),
-    SLIPWAY_ROWS("ge", ".Tensor_out", binary<Ge>),
-    SLIPWAY_ROWS("gt", ".Tensor_out", binary<Gt>),
-    SLIPWAY_ROWS("le", ".Tensor_out", binary<Le>),
-    SLIPWAY_ROWS("lt", ".Tensor_out", binary<Lt>),
-    SLIPWAY_ROWS("mul", ".out", binary<Mul, In::kNarrow>),
-    SLIPWAY_ROWS("ne", ".Tensor_out", binary<Ne>),
-    SLIPWAY_ROWS("remainder", ".Tensor_out", binary<Remainder>),
-    SLIPWAY_ROWS("sub", ".out", add<-1>),
-    {"aten::atan2.out", typed<binary<Atan2, In::kFloats>>, Sharing::kEach},
-    {"aten::bitwise_left_shift.Tensor_Scalar_out", typed<binary<ShiftLeft, In::kWhole>>, Sharing::kEach},
-    {"aten::bitwise_left_shift.Tensor_out", typed<binary<ShiftLeft, In::kWhole>>, Sharing::kEach},
-    {"aten::bitwise_right_shift.Tensor_Scalar_out", typed<binary<ShiftRight, In::kWhole>>, Sharing::kEach},
-    {"aten::bitwise_right_shift.Tensor_out", typed<binary<ShiftRight, In::kWhole>>, Sharing::kEach},
+    SLIPWAY_OPS_OF_TENSORS(SLIPWAY_ROW) SLIPWAY_OPS_WITH_NUMBERS(SLIPWAY_ROWS)  // with commas
+    {"aten::add.Scalar_out", typed<add<1>>, Sharing::kEach},
+    {"aten::add.out", typed<add<1>>, Sharing::kEach},
+    {"aten::bitwise_left_shift.Tensor_Scalar_out", typed<binary<Binary_left_shift, In::kWhole>>,
+     Sharing::kEach},
+    {"aten::bitwise_left_shift.Tensor_out", typed<binary<Binary_left_shift, In::kWhole>>, Sharing::kEach},
+    {"aten::bitwise_right_shift.Tensor_Scalar_out", typed<binary<Binary_right_shift, In::kWhole>>,
+     Sharing::kEach},
+    {"aten::bitwise_right_shift.Tensor_out", typed<binary<Binary_right_shift, In::kWhole>>, Sharing::kEach},
     {"aten::div.Scalar_mode_out", typed<div_mode>, Sharing::kEach},
+    {"aten::div.Scalar_out", typed<binary<Binary_quotient, In::kFloats>>, Sharing::kEach},
+    {"aten::div.out", typed<binary<Binary_quotient, In::kFloats>>, Sharing::kEach},
     {"aten::div.out_mode", typed<div_mode>, Sharing::kEach},
-    {"aten::floor_divide.out", typed<binary<FloorDiv>>, Sharing::kEach},
-    {"aten::logical_and.out", typed<binary<And, In::kFlags>>, Sharing::kEach},
-    {"aten::logical_or.out", typed<binary<Or, In::kFlags>>, Sharing::kEach},
-    {"aten::logical_xor.out", typed<binary<Xor, In::kFlags>>, Sharing::kEach},
-    {"aten::maximum.out", typed<binary<Maximum, In::kNarrow>>, Sharing::kEach},
-    {"aten::minimum.out", typed<binary<Minimum, In::kNarrow>>, Sharing::kEach},
+    {"aten::mul.Scalar_out", typed<binary<Binary_mul, In::kNarrow>>, Sharing::kEach},
+    {"aten::mul.out", typed<binary<Binary_mul, In::kNarrow>>, Sharing::kEach},
     {"aten::pow.Scalar_out", typed<pow_scalar_tensor>, Sharing::kEach},
-    {"aten::pow.Tensor_Scalar_out", typed<binary<Pow>>, Sharing::kEach},
-    {"aten::pow.Tensor_Tensor_out", typed<binary<Pow>>, Sharing::kEach},
+    {"aten::pow.Tensor_Scalar_out", typed<binary<Binary_pow>>, Sharing::kEach},
+    {"aten::pow.Tensor_Tensor_out", typed<binary<Binary_pow>>, Sharing::kEach},
     {"aten::rsub.Scalar_out", typed<add<-1, true>>, Sharing::kEach},
+    {"aten::sub.Scalar_out", typed<add<-1>>, Sharing::kEach},
+    {"aten::sub.out", typed<add<-1>>, Sharing::kEach},
 };
 
 }  // namespace

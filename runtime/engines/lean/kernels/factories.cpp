@@ -26,13 +26,10 @@ Status scalar_tensor(Number number, TensorView& out) {
 
 Status fill_tensor(const TensorView& in, const TensorView& value, TensorView& out) {
   if (value.count() != 1) {
-    return {Code::kExecution, "the value to fill with is not one number", "export the model again"};
+    return mismatch("the value to fill with is not one number");
   }
   SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
-  Operand operand;
-  operand.data = value.data;
-  operand.dtype = value.dtype;
-  copy(out, operand);
+  copy(out, {value.data, value.dtype, {}});
   return {};
 }
 
@@ -47,8 +44,7 @@ Status empty(const std::vector<std::int64_t>& size, Unused /*memory_format*/, Te
 Status arange_start(double start, double end, double step, TensorView& out) {
   const double length = std::ceil((end - start) / step);
   if (!(length >= 0) || length > 1e15) {
-    return {Code::kExecution, "a range has no end",
-            "check the inputs against what the program was exported with"};
+    return mismatch("a range has no end");
   }
   const auto count = static_cast<std::int64_t>(length);
   SLIPWAY_RETURN_IF_ERROR(resize(&out, Shape{count}));

@@ -128,7 +128,6 @@ class Arguments {
   Arguments(const Arguments&) = delete;
   Arguments& operator=(const Arguments&) = delete;
 
-  std::size_t count() const { return count_; }
   Scratch& scratch() { return *scratch_; }
 
   // The first argument that was not what its accessor expects makes every later access answer with a

@@ -129,8 +129,7 @@ template void multiply(const float*, const float*, const MatrixSizes&, bool, flo
 namespace {
 
 Status cannot_multiply(const TensorView& a, const TensorView& b) {
-  return {Code::kExecution, "cannot multiply " + to_text(a.shape()) + " with " + to_text(b.shape()),
-          "check the inputs' shapes against what the program was exported with"};
+  return mismatch("cannot multiply " + to_text(a.shape()) + " with " + to_text(b.shape()));
 }
 
 // A tensor that a product is added to: beta * start + alpha * product.

@@ -25,15 +25,6 @@ std::uint64_t bits_of_value(DType dtype) {
   return bits >= 64 ? UINT64_MAX : (std::uint64_t{1} << bits) - 1;
 }
 
-template <typename Bits>
-std::size_t count_nonzero(const Bits* values, std::size_t count, Bits mask) {
-  std::size_t found = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    found += (values[i] & mask) != 0 ? 1 : 0;
-  }
-  return found;
-}
-
 // The places of the first `rows` elements that are not 0. There may be fewer by now if `to` is memory of
 // theirs.
 template <typename Bits>
@@ -66,14 +57,16 @@ Status nonzero_of(const TensorView& in, const std::uint8_t* data, TensorView& ou
   const auto* values = reinterpret_cast<const Bits*>(data);
   const auto mask = static_cast<Bits>(bits_of_value(in.dtype));
   // Counted before they are written down: as many as the output has room for.
-  const std::size_t rows = in.rank == 0 ? 0 : count_nonzero(values, in.count(), mask);
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, Shape{static_cast<std::int64_t>(rows), in.rank}));
+  const std::int64_t rows =
+      in.rank == 0 ? 0
+                   : std::count_if(values, values + in.count(), [mask](Bits x) { return (x & mask) != 0; });
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, Shape{rows, in.rank}));
   if (out.count() == 0) {
     return {};
   }
   // The exporter may have planned the table a column at a time, as ATen makes it.
   Values<std::int64_t> positions(out, {});
-  list_nonzero(values, in.count(), in.shape(), mask, positions.data(), rows);
+  list_nonzero(values, in.count(), in.shape(), mask, positions.data(), static_cast<std::size_t>(rows));
   positions.put(out);
   return {};
 }
@@ -199,22 +192,18 @@ void choose_row(const std::array<const std::uint8_t*, 3>& from, const std::array
   }
 }
 
-// Elements as they are, of one type, where flags are bytes.
-void choose_by_flags(const std::array<Operand, 3>& operands, TensorView& out) {
-  for_each_row(
-      out, operands,
-      [&](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps, std::size_t length) {
-        in_bits(size_of(out.dtype),
-                [&](auto bits) { choose_row<decltype(bits)>(from, steps, to, to_step, length); });
-      });
-}
-
 Status where(const TensorView& condition, const TensorView& a, const TensorView& b, TensorView& out) {
   SLIPWAY_RETURN_IF_ERROR(resize_to_all({&condition, &a, &b}, &out));
   const std::array<Operand, 3> operands = {operand_of(condition, out), operand_of(a, out),
                                            operand_of(b, out)};
   if (condition.dtype == DType::kBool && a.dtype == out.dtype && b.dtype == out.dtype) {
-    choose_by_flags(operands, out);
+    // Elements as they are, where flags are bytes.
+    for_each_row(
+        out, operands,
+        [&](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps, std::size_t length) {
+          in_bits(size_of(out.dtype),
+                  [&](auto bits) { choose_row<decltype(bits)>(from, steps, to, to_step, length); });
+        });
     return {};
   }
   map(out, operands, promote(a.dtype, b.dtype), [](auto flag, auto x, auto y) { return flag != 0 ? x : y; });

@@ -15,14 +15,18 @@ constexpr std::int64_t kShort = 8;
 // Elements on a side of the tiles in which rows become columns: few enough lines for the nearest cache.
 constexpr std::int64_t kTile = 16;
 
-// Two dimensions.
+// Two dimensions; the longer one is the inner loop where rows are short.
 template <typename Bits>
-void move_plane(std::uint8_t* to_bytes, const std::uint8_t* from_bytes, const Axis& a, const Axis& b) {
+void move_plane(std::uint8_t* to_bytes, const std::uint8_t* from_bytes, Axis a, Axis b) {
   auto* to = reinterpret_cast<Bits*>(to_bytes);
   const auto* from = reinterpret_cast<const Bits*>(from_bytes);
+  const bool fills = b.steps[0] == 1 && b.steps[1] == 0;
+  if (!fills && b.size < kShort && a.size > b.size) {
+    std::swap(a, b);
+  }
   const auto [a_to, a_from] = std::pair(a.steps[0], a.steps[1]);
   const auto [b_to, b_from] = std::pair(b.steps[0], b.steps[1]);
-  if (b_to == 1 && b_from == 0) {
+  if (fills) {
     for (std::int64_t i = 0; i < a.size; ++i) {
       std::fill_n(to + i * a_to, b.size, from[i * a_from]);
     }
@@ -36,12 +40,6 @@ void move_plane(std::uint8_t* to_bytes, const std::uint8_t* from_bytes, const Ax
             to[i * a_to + j] = from[i + j * b_from];
           }
         }
-      }
-    }
-  } else if (b.size < kShort && a.size > b.size) {
-    for (std::int64_t j = 0; j < b.size; ++j) {
-      for (std::int64_t i = 0; i < a.size; ++i) {
-        to[i * a_to + j * b_to] = from[i * a_from + j * b_from];
       }
     }
   } else {

@@ -55,32 +55,14 @@ void standardize(const T* values, std::size_t count, const Moments<T>& moments, 
   }
 }
 
-// Where the elements of a row are when they are T's, else a copy of them in `line`.
+// Where the elements of a row are when they are T's, else room for them in `line`.
 template <typename T>
-const T* row_of(const TensorView& in, std::size_t first, std::size_t width, std::vector<T>* line) {
-  const std::uint8_t* data = in.data + first * size_of(in.dtype);
-  if (in.dtype == dtype_of<T>()) {
-    return reinterpret_cast<const T*>(data);
-  }
-  line->resize(width);
-  load(in.dtype, data, 1, width, line->data());
-  return line->data();
-}
-
-// The same to write to; store_row() is to be called then.
-template <typename T>
-T* row_to(const TensorView& out, std::size_t first, std::size_t width, std::vector<T>* line) {
-  if (out.dtype == dtype_of<T>()) {
-    return reinterpret_cast<T*>(out.data) + first;
+T* row_at(const TensorView& view, std::size_t first, std::size_t width, std::vector<T>* line) {
+  if (view.dtype == dtype_of<T>()) {
+    return reinterpret_cast<T*>(view.data) + first;
   }
   line->resize(width);
   return line->data();
-}
-template <typename T>
-void store_row(TensorView& out, std::size_t first, std::size_t width, const T* row) {
-  if (out.dtype != dtype_of<T>()) {
-    store(out.dtype, row, width, out.data + first * size_of(out.dtype), 1);
-  }
 }
 
 void store_one(TensorView& out, std::size_t at, double value) {
@@ -98,11 +80,16 @@ Status normalize_rows(const TensorView& in, std::size_t width, double eps, const
     const std::vector<T> shift = values_of<T>(bias, channels, T(0));
     std::vector<T> line;
     for (std::size_t row = 0, rows = in.count() / width; row < rows; ++row) {
-      const T* values = row_of(in, row * width, width, &line);
-      T* target = row_to(out, row * width, width, &line);
+      T* values = row_at(in, row * width, width, &line);
+      T* target = row_at(out, row * width, width, &line);
+      if (in.dtype != dtype_of<T>()) {
+        load(in.dtype, in.data + row * width * size_of(in.dtype), 1, width, values);
+      }
       const Moments<T> moments = moments_of(values, width, eps);
       apply(row, values, moments, scale, shift, target);
-      store_row(out, row * width, width, target);
+      if (out.dtype != dtype_of<T>()) {
+        store(out.dtype, target, width, out.data + row * width * size_of(out.dtype), 1);
+      }
       store_one(means, row, static_cast<double>(moments.mean));
       store_one(rstds, row, static_cast<double>(moments.rstd));
     }
@@ -211,14 +198,11 @@ Status batch_norm_with(const TensorView& in, const TensorView* weight, const Ten
       }
       return Status();
     }
-    Operand factors;
-    Operand offsets;
-    factors.data = reinterpret_cast<const std::uint8_t*>(scale.data());
-    offsets.data = reinterpret_cast<const std::uint8_t*>(shift.data());
-    factors.dtype = offsets.dtype = dtype_of<T>();
-    factors.steps[1] = offsets.steps[1] = 1;
-    map<In::kFloats>(out, std::array<Operand, 3>{operand_of(in, out), factors, offsets}, in.dtype,
-                     [](auto x, auto factor, auto offset) { return x * factor + offset; });
+    const auto of_channels = [](const std::vector<T>& values) {
+      return Operand{reinterpret_cast<const std::uint8_t*>(values.data()), dtype_of<T>(), {0, 1}};
+    };
+    map<In::kFloats>(out, std::array<Operand, 3>{operand_of(in, out), of_channels(scale), of_channels(shift)},
+                     in.dtype, [](auto x, auto factor, auto offset) { return x * factor + offset; });
     return Status();
   });
 }
@@ -268,10 +252,8 @@ Status statistics_of(const TensorView& in, double eps, TensorView& mean, TensorV
 }
 
 TensorView view_of(std::vector<double>& values) {
-  TensorView view;
+  TensorView view = shaped({static_cast<std::int64_t>(values.size())});
   view.dtype = DType::kFloat64;
-  view.rank = 1;
-  view.sizes[0] = static_cast<std::int64_t>(values.size());
   view.data = reinterpret_cast<std::uint8_t*>(values.data());
   return view;
 }

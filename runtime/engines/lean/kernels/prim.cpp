@@ -105,7 +105,7 @@ Status to_whole(double given, EValue& out) {
 
 Status neg(Number a, EValue& out) {
   if (a.integral) {
-    out = static_cast<std::int64_t>(0 - static_cast<std::uint64_t>(a.integer));
+    out = -a.integer;
   } else {
     out = -a.real;
   }

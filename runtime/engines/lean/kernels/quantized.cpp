@@ -19,11 +19,6 @@ struct Range {
   std::int64_t high;
 };
 
-float quantized(float value, float inverse, float zero_point, Range range) {
-  const float rounded = std::nearbyint(value * inverse) + zero_point;
-  return std::min(std::max(rounded, static_cast<float>(range.low)), static_cast<float>(range.high));
-}
-
 // A scale and a zero point for each element, as operands that broadcast to the output.
 struct Parameters {
   Operand scale;
@@ -92,14 +87,6 @@ Status per_token(Arguments& arguments, Parameters* parameters) {
   return done;
 }
 
-Range range_of(Arguments& arguments, std::size_t at) {
-  return {arguments.integer(at), arguments.integer(at + 1)};
-}
-
-float dequantized(float value, float scale, float zero_point) {
-  return (value - zero_point) * scale;
-}
-
 using FindParameters = Status (*)(Arguments&, Parameters*);
 
 // quantized_decomposed::quantize_per_tensor.out(Tensor input, float scale, int zero_point, int quant_min, int
@@ -110,10 +97,12 @@ template <FindParameters kFind, std::size_t kRangeAt>
 Status quantize(Arguments& arguments) {
   Parameters parameters;
   SLIPWAY_RETURN_IF_ERROR(kFind(arguments, &parameters));
-  const Range range = range_of(arguments, kRangeAt);
+  const auto low = static_cast<float>(arguments.integer(kRangeAt));
+  const auto high = static_cast<float>(arguments.integer(kRangeAt + 1));
   return map_each(arguments.tensor(0), parameters, arguments.tensor(kRangeAt + 3),
-                  [range](float value, float scale, float zero_point) {
-                    return quantized(value, 1.0F / scale, zero_point, range);
+                  [low, high](float value, float scale, float zero_point) {
+                    const float inverse = 1.0F / scale;
+                    return std::min(std::max(std::nearbyint(value * inverse) + zero_point, low), high);
                   });
 }
 
@@ -123,9 +112,8 @@ template <FindParameters kFind, std::size_t kOutAt>
 Status dequantize(Arguments& arguments) {
   Parameters parameters;
   SLIPWAY_RETURN_IF_ERROR(kFind(arguments, &parameters));
-  return map_each(
-      arguments.tensor(0), parameters, arguments.tensor(kOutAt),
-      [](float value, float scale, float zero_point) { return dequantized(value, scale, zero_point); });
+  return map_each(arguments.tensor(0), parameters, arguments.tensor(kOutAt),
+                  [](float value, float scale, float zero_point) { return (value - zero_point) * scale; });
 }
 
 struct Chosen {
@@ -247,48 +235,27 @@ Status embedding_as(const TensorView& weight, const TensorView& scales, const Te
   return embedding_of<Bits>(weight, scales, zero_points, low, high, indices, out);
 }
 
-struct Coded {
-  float scale;
-  float zero_point;
-  float low;
-  float high;
-};
-
-// Scale, zero point and range, from argument `at` on.
-Coded coded_of(Arguments& arguments, std::size_t at) {
-  return {static_cast<float>(arguments.real(at)), static_cast<float>(arguments.integer(at + 1)),
-          static_cast<float>(arguments.integer(at + 2)), static_cast<float>(arguments.integer(at + 3))};
-}
-
-// quantized_decomposed::add.out(Tensor a, float a_scale, int a_zero_point, int a_quant_min, int a_quant_max,
-// Tensor b, float b_scale, int b_zero_point, int b_quant_min, int b_quant_max, float out_scale, int
-// out_zero_point, int out_quant_min, int out_quant_max, *, Tensor(a!) out)
-Status add_quantized(Arguments& arguments) {
-  const TensorView& a = arguments.tensor(0);
-  const TensorView& b = arguments.tensor(5);
-  TensorView& out = arguments.tensor(14);
-  const Coded of_a = coded_of(arguments, 1);
-  const Coded of_b = coded_of(arguments, 6);
-  const Coded of_out = coded_of(arguments, 10);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+Status add_quantized(const TensorView& a, double a_scale, double a_zero, Unused /*a_quant_min*/,
+                     Unused /*a_quant_max*/, const TensorView& b, double b_scale, double b_zero,
+                     Unused /*b_quant_min*/, Unused /*b_quant_max*/, double out_scale, double out_zero,
+                     double low, double high, TensorView& out) {
   SLIPWAY_RETURN_IF_ERROR(resize_to_all({&a, &b}, &out));
-  const float inverse = 1.0F / of_out.scale;
+  const float inverse = 1.0F / static_cast<float>(out_scale);
+  const auto real = [](double scale, double zero) {
+    return [of = static_cast<float>(scale), at = static_cast<float>(zero)](float x) { return (x - at) * of; };
+  };
   map<In::kSingle>(out, std::array<Operand, 2>{operand_of(a, out), operand_of(b, out)}, DType::kFloat32,
-                   [=](float x, float y) {
-                     const float sum =
-                         (x - of_a.zero_point) * of_a.scale + (y - of_b.zero_point) * of_b.scale;
-                     const float rounded = std::nearbyint(sum * inverse) + of_out.zero_point;
-                     return std::min(std::max(rounded, of_out.low), of_out.high);
+                   [=, real_a = real(a_scale, a_zero), real_b = real(b_scale, b_zero)](float x, float y) {
+                     const float rounded =
+                         std::nearbyint((real_a(x) + real_b(y)) * inverse) + static_cast<float>(out_zero);
+                     return std::min(std::max(rounded, static_cast<float>(low)), static_cast<float>(high));
                    });
   return {};
 }
 
 // A weight of integers as floats. Each row has a scale, or one for each of the groups it is cut into.
-Status weight_of(Arguments& arguments, std::vector<float>* values) {
-  const TensorView& weight = arguments.tensor(1);
-  const TensorView& scales = arguments.tensor(2);
-  const TensorView* zero_points = arguments.optional_tensor(3);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+Status weight_of(const TensorView& weight, const TensorView& scales, const TensorView* zero_points,
+                 std::vector<float>* values) {
   const std::size_t groups = scales.rank == 2 ? static_cast<std::size_t>(scales.sizes[1]) : 1;
   if (weight.rank != 2 || scales.rank < 1 || scales.rank > 2 || scales.sizes[0] != weight.sizes[0] ||
       groups == 0 || (zero_points != nullptr && zero_points->count() != scales.count())) {
@@ -308,20 +275,12 @@ Status weight_of(Arguments& arguments, std::vector<float>* values) {
   return {};
 }
 
-// quantized_decomposed::mixed_mm.out(Tensor input, Tensor weight, Tensor weight_scales, Tensor?
-// weight_zero_points, *, Tensor(a!) out): in (m x k) times the weight, which is k x n; and
-// quantized_decomposed::mixed_linear.out, which has `ScalarType? dtype=None` before the output, and a weight
-// of n x k.
-template <bool transposed, std::size_t out_at>
-Status quantized_product(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  const TensorView& weight = arguments.tensor(1);
-  TensorView& out = arguments.tensor(out_at);
+// In (m x k) times the weight, which is k x n, or n x k if it is transposed.
+template <bool transposed>
+Status mixed_mm(const TensorView& in, const TensorView& weight, const TensorView& scales,
+                const TensorView* zero_points, TensorView& out) {
   std::vector<float> factors;
-  const Status read = weight_of(arguments, &factors);
-  if (!read.ok() || !arguments.fault().ok()) {
-    return read;
-  }
+  SLIPWAY_RETURN_IF_ERROR(weight_of(weight, scales, zero_points, &factors));
   const std::int64_t inner = weight.sizes[transposed ? 1 : 0];
   if (in.rank == 0 || in.sizes[in.rank - 1U] != inner) {
     return mismatch("cannot multiply " + to_text(in.shape()) + " with " + to_text(weight.shape()));
@@ -341,8 +300,13 @@ Status quantized_product(Arguments& arguments) {
   return {};
 }
 
+Status mixed_linear(const TensorView& in, const TensorView& weight, const TensorView& scales,
+                    const TensorView* zero_points, Unused /*dtype*/, TensorView& out) {
+  return mixed_mm<true>(in, weight, scales, zero_points, out);
+}
+
 constexpr KernelEntry kQuantizedTable[] = {
-    {"quantized_decomposed::add.out", add_quantized, 15, Sharing::kEach},
+    {"quantized_decomposed::add.out", typed<add_quantized>, Sharing::kEach},
     {"quantized_decomposed::choose_qparams.Tensor_out", typed<choose_qparams>},
     {"quantized_decomposed::choose_qparams_per_token_asymmetric.out", typed<choose_per_token>},
     {"quantized_decomposed::dequantize_per_channel.out", dequantize<per_channel, 8>, 9},
@@ -355,8 +319,8 @@ constexpr KernelEntry kQuantizedTable[] = {
     {"quantized_decomposed::embedding_4bit.out", typed<embedding_of<4>>},
     {"quantized_decomposed::embedding_byte.dtype_out", typed<embedding_as<8>>},
     {"quantized_decomposed::embedding_byte.out", typed<embedding_of<8>>},
-    {"quantized_decomposed::mixed_linear.out", quantized_product<true, 5>, 6},
-    {"quantized_decomposed::mixed_mm.out", quantized_product<false, 4>, 5},
+    {"quantized_decomposed::mixed_linear.out", typed<mixed_linear>},
+    {"quantized_decomposed::mixed_mm.out", typed<mixed_mm<false>>},
     {"quantized_decomposed::quantize_per_channel.out", quantize<per_channel, 4>, 8},
     {"quantized_decomposed::quantize_per_tensor.Tensor_out", quantize<per_tensor_of_tensors, 3>, 7},
     {"quantized_decomposed::quantize_per_tensor.out", quantize<per_tensor, 3>, 7},

@@ -11,28 +11,35 @@
 namespace slipway::lean {
 namespace {
 
+// Operators that can follow many lines at once.
+struct Follower {
+  template <typename T>
+  static T start(T first) {
+    return first;
+  }
+  template <typename T>
+  static T finish(T total, std::size_t) {
+    return total;
+  }
+};
+
 // Sums and products are taken in the output's domain.
-template <typename F>
+template <typename Op>
 Status fold(const TensorView& in, const std::vector<std::int64_t>& dims, bool keep, TensorView& out,
-            Domain domain, F f) {
+            Domain domain, const Op& op) {
   Reduction reduction;
   SLIPWAY_RETURN_IF_ERROR(reduction.plan(in, dims, keep, &out));
   return in_domain(domain, [&](auto zero) {
     using T = decltype(zero);
-    return reduction.each<T>(in, out, [&](const Line<T>& line) { return f(line); });
+    if constexpr (std::is_base_of_v<Follower, Op>) {
+      return reduction.follow<T>(in, out, op);
+    } else {
+      return reduction.each<T>(in, out, op);
+    }
   });
 }
 
-// The same for an operator that can follow many lines at once.
-template <typename Op>
-Status fold_with(const TensorView& in, const std::vector<std::int64_t>& dims, bool keep, TensorView& out,
-                 Domain domain, const Op& op) {
-  Reduction reduction;
-  SLIPWAY_RETURN_IF_ERROR(reduction.plan(in, dims, keep, &out));
-  return in_domain(domain, [&](auto zero) { return reduction.follow<decltype(zero)>(in, out, op); });
-}
-
-struct Sum {
+struct Sum : Follower {
   template <typename T>
   static T start(T first) {
     return T{} + first;  // of -0, 0
@@ -40,10 +47,6 @@ struct Sum {
   template <typename T>
   static T next(T total, T x) {
     return total + x;
-  }
-  template <typename T>
-  static T finish(T total, std::size_t) {
-    return total;
   }
   template <typename T>
   T operator()(const Line<T>& line) const {
@@ -55,7 +58,7 @@ struct Sum {
 
 Status sum(const TensorView& in, const std::vector<std::int64_t>& dims, bool keep, Unused /*dtype*/,
            TensorView& out) {
-  return fold_with(in, dims, keep, out, domain_of(out.dtype), Sum());
+  return fold(in, dims, keep, out, domain_of(out.dtype), Sum());
 }
 
 struct Mean : Sum {
@@ -75,24 +78,18 @@ struct Mean : Sum {
 
 Status mean(const TensorView& in, const std::vector<std::int64_t>& dims, bool keep, Unused /*dtype*/,
             TensorView& out) {
-  return fold_with(in, dims, keep, out, floating(out.dtype), Mean());
+  return fold(in, dims, keep, out, floating(out.dtype), Mean());
 }
 Status mean_all(const TensorView& in, Unused /*dtype*/, TensorView& out) {
-  return fold_with(in, {}, false, out, floating(out.dtype), Mean());
+  return fold(in, {}, false, out, floating(out.dtype), Mean());
 }
 
 struct Product {
   template <typename T>
   T operator()(const Line<T>& line) const {
-    if constexpr (std::is_integral_v<T>) {
-      std::uint64_t total = 1;
-      line.each([&total](T x) { total *= static_cast<std::uint64_t>(x); });
-      return static_cast<T>(total);
-    } else {
-      T total{1};
-      line.each([&total](T x) { total *= x; });
-      return total;
-    }
+    T total{1};
+    line.each([&total](T x) { total *= x; });
+    return total;
   }
 };
 
@@ -105,11 +102,7 @@ Status prod_all(const TensorView& in, Unused /*dtype*/, TensorView& out) {
 
 // The index of the largest (or smallest) element; NaN counts as the largest of all, the first of equals wins.
 template <bool Largest>
-struct Best {
-  template <typename T>
-  static T start(T first) {
-    return first;
-  }
+struct Best : Follower {
   // Not less than or equal: so a NaN is taken, and nothing after it.
   template <typename T>
   static bool takes(T best, T x) {
@@ -119,10 +112,6 @@ struct Best {
   template <typename T>
   static T next(T best, T x) {
     return takes(best, x) ? x : best;
-  }
-  template <typename T>
-  static T finish(T best, std::size_t) {
-    return best;
   }
 
   // The best of some elements, or a NaN where there is one: several lanes at once. Once in the program, not
@@ -166,28 +155,20 @@ struct Best {
         place = at;
       }
     }
-    if (best != best) {
-      while (values[place] == values[place]) {
-        ++place;
-      }
-    } else {
-      while (values[place] != best) {
-        ++place;
-      }
-    }
-    return place;
+    const T* end = values + count;
+    const T* found = best == best ? std::find(values + place, end, best)
+                                  : std::find_if(values + place, end, [](T x) { return x != x; });
+    return static_cast<std::size_t>(found - values);
   }
-  // The best element's place; without it, if it is not `wanted`.
   template <typename T>
-  [[gnu::noinline]] static std::int64_t find(const Line<T>& line, T* best, bool wanted) {
+  [[gnu::noinline]] static std::int64_t index_in(const Line<T>& line) {
     std::int64_t at = 0;
     std::int64_t found = 0;
-    *best = line.first();
+    T best = line.first();
     line.runs([&](const T* values, std::size_t count) {
-      const std::size_t place = wanted ? place_in(values, count) : 0;
-      const T some = wanted ? values[place] : best_of(values, count);
-      if (at == 0 || takes(*best, some)) {
-        *best = some;
+      const std::size_t place = place_in(values, count);
+      if (at == 0 || takes(best, values[place])) {
+        best = values[place];
         found = at + static_cast<std::int64_t>(place);
       }
       at += static_cast<std::int64_t>(count);
@@ -195,14 +176,9 @@ struct Best {
     return found;
   }
   template <typename T>
-  std::int64_t index_in(const Line<T>& line) const {
-    T best{};
-    return find(line, &best, true);
-  }
-  template <typename T>
   T operator()(const Line<T>& line) const {
-    T best{};
-    find(line, &best, false);
+    T best = line.first();
+    line.runs([&best](const T* values, std::size_t count) { best = next(best, best_of(values, count)); });
     return best;
   }
 };
@@ -214,7 +190,7 @@ Status something_to_choose_from(const TensorView& in) {
 template <bool Largest>
 Status extreme(const TensorView& in, const std::vector<std::int64_t>& dims, bool keep, TensorView& out) {
   SLIPWAY_RETURN_IF_ERROR(something_to_choose_from(in));
-  return fold_with(in, dims, keep, out, domain_of(in.dtype), Best<Largest>());
+  return fold(in, dims, keep, out, domain_of(in.dtype), Best<Largest>());
 }
 template <bool Largest>
 Status extreme_all(const TensorView& in, TensorView& out) {
@@ -324,7 +300,7 @@ Status var(const TensorView& in, const std::vector<std::int64_t>& dims, bool unb
 Status var_mean(const TensorView& in, const std::vector<std::int64_t>& dims, std::optional<double> correction,
                 bool keep, TensorView& out, TensorView& mean_out) {
   SLIPWAY_RETURN_IF_ERROR(var_correction(in, dims, correction, keep, out));
-  return fold(in, dims, keep, mean_out, floating(in.dtype), Mean());
+  return fold(in, dims, keep, mean_out, floating(in.dtype), [](const auto& line) { return Mean()(line); });
 }
 
 Status cumsum(const TensorView& in, LineDim dim, Unused /*dtype*/, TensorView& out) {

@@ -123,11 +123,7 @@ class Reduction {
   // many).
   template <typename F>
   void visit_rows(const TensorView& in, TensorView& out, F f) {
-    Operand operand;
-    operand.data = in.data;
-    operand.dtype = in.dtype;
-    operand.steps = kept_;
-    for_each_row(out, std::array<Operand, 1>{operand},
+    for_each_row(out, std::array<Operand, 1>{{{in.data, in.dtype, kept_}}},
                  [&](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps,
                      std::size_t length) { f(from[0], steps[0], to, to_step, length); });
   }

@@ -15,12 +15,7 @@ Status mismatch(std::string what) {
 }
 
 Operand whole(const TensorView& in) {
-  Operand operand;
-  operand.data = in.data;
-  operand.dtype = in.dtype;
-  const auto strides = in.strides();
-  std::copy(strides.begin(), strides.begin() + in.rank, operand.steps.begin());
-  return operand;
+  return {in.data, in.dtype, in.strides()};
 }
 
 Status broadcast_shape(std::initializer_list<const TensorView*> views, Shape* shape) {
@@ -32,8 +27,7 @@ Status broadcast_shape(std::initializer_list<const TensorView*> views, Shape* sh
     for (std::size_t i = 0; i < view->rank; ++i) {
       std::int64_t& size = (*shape)[shape->size() - view->rank + i];
       if (size != view->sizes[i] && size != 1 && view->sizes[i] != 1) {
-        return {Code::kExecution, to_text(view->shape()) + " does not go together with " + to_text(*shape),
-                "check the inputs' shapes against what the program was exported with"};
+        return mismatch(to_text(view->shape()) + " does not go together with " + to_text(*shape));
       }
       size = size == 1 ? view->sizes[i] : size;
     }
@@ -72,9 +66,7 @@ void settle_open_size(Shape* shape, std::size_t count) {
 }
 
 Operand operand_of(const TensorView& in, const TensorView& out) {
-  Operand operand;
-  operand.data = in.data;
-  operand.dtype = in.dtype;
+  Operand operand{in.data, in.dtype, {}};
   const auto strides = in.strides();
   for (std::size_t i = 0; i < in.rank && i < out.rank; ++i) {
     const std::size_t own = in.rank - 1U - i;
@@ -184,23 +176,24 @@ void map_in(const Target& out, const std::array<Operand, N>& operands, Loop<T> l
 template <std::size_t N>
 bool map_narrow(const Target& out, const std::array<Operand, N>& operands, const Loops& loops,
                 const void* context) {
-  bool fits = false;
-  in_narrow(out.operand.dtype, [&](auto) { fits = (out.operand.dtype == DType::kBool) == loops.flags; });
+  const DType dtype = out.operand.dtype;
   const Axes axes = detail::axes_of(out, operands.data(), N);
   const Axis& row = axes.items[axes.rank - 1];
+  bool fits = false;
+  in_narrow(dtype, [&](auto) { fits = (dtype == DType::kBool) == loops.flags && row.steps[0] == 1; });
   for (std::size_t k = 0; k < N; ++k) {
-    fits = fits && operands[k].dtype == out.operand.dtype && row.steps[k + 1] == 1;
+    fits = fits && operands[k].dtype == dtype && row.steps[k + 1] == 1;
   }
-  if (fits && row.steps[0] == 1) {
+  if (fits) {
     detail::visit_rows(
         axes, out, operands,
         [&](std::uint8_t* to, std::int64_t, const auto& from, const auto&, std::size_t length) {
           const void* inputs[N];
           std::copy_n(from.data(), N, inputs);
-          loops.narrow(out.operand.dtype, context, inputs, to, length);
+          loops.narrow(dtype, context, inputs, to, length);
         });
   }
-  return fits && row.steps[0] == 1;
+  return fits;
 }
 
 }  // namespace
@@ -273,34 +266,23 @@ void fill(const Target& out, const Number& number) {
   } else {
     store(out.operand.dtype, &number.real, 1, to, 1);
   }
-  Operand one;
-  one.data = to;
-  one.dtype = out.operand.dtype;
-  copy(out, one);
+  copy(out, {to, out.operand.dtype, {}});
 }
 
 Status wrap_dim(std::int64_t dim, std::size_t rank, std::size_t* found) {
   const std::int64_t wrapped = dim < 0 ? dim + static_cast<std::int64_t>(rank) : dim;
   if (wrapped < 0 || wrapped >= static_cast<std::int64_t>(rank)) {
-    return {Code::kExecution,
-            "there is no dimension " + std::to_string(dim) + " in a tensor of " + std::to_string(rank),
-            "check the inputs' shapes against what the program was exported with"};
+    return mismatch("there is no dimension " + std::to_string(dim) + " in a tensor of " +
+                    std::to_string(rank));
   }
   *found = static_cast<std::size_t>(wrapped);
   return {};
 }
 
 Part part_of(const TensorView& view, std::size_t dim, std::int64_t start, std::int64_t length) {
-  Part part;
-  const auto strides = view.strides();
-  part.shape = view.shape();
+  Part part{whole(view), view.shape()};
   part.shape[dim] = length;
-  part.operand.dtype = view.dtype;
-  // A tensor without elements may have no memory.
-  part.operand.data = view.data == nullptr
-                          ? nullptr
-                          : view.data + start * strides[dim] * static_cast<std::int64_t>(size_of(view.dtype));
-  std::copy(strides.begin(), strides.begin() + view.rank, part.operand.steps.begin());
+  advance(&part.operand, start * part.operand.steps[dim]);
   return part;
 }
 
@@ -342,9 +324,6 @@ std::uint8_t* pick_dim(const Picking& all, std::size_t i, const std::uint8_t* fr
 }  // namespace
 
 void pick_places(const TensorView& in, std::vector<std::vector<std::int64_t>> places, TensorView& out) {
-  if (out.count() == 0) {
-    return;
-  }
   const auto steps = in.strides();
   const std::size_t last = out.order[out.rank - 1U];
   const auto element = static_cast<std::int64_t>(size_of(in.dtype));
@@ -365,8 +344,7 @@ void pick_places(const TensorView& in, std::vector<std::vector<std::int64_t>> pl
 
 void pick_in_lines(const TensorView& in, const std::array<std::int64_t, kMostDims>& steps, std::int64_t along,
                    const TensorView& places, TensorView& out) {
-  Operand first = whole(in);
-  first.steps = steps;
+  const Operand first{in.data, in.dtype, steps};
   in_bits(size_of(in.dtype), [&](auto zero) {
     using Bits = decltype(zero);
     for_each_row(out, std::array<Operand, 2>{first, whole(places)},

@@ -137,8 +137,8 @@ void fill(const Target& out, const Number& number);
 // A dimension counted from the end when it is negative. Fails when there is no such dimension.
 Status wrap_dim(std::int64_t dim, std::size_t rank, std::size_t* found);
 
-// Copies `in` to `out`, of the same type: places[d][x] is where along dimension d of `in` the elements at x
-// come from; a dimension without places is taken whole.
+// Copies `in` to `out`, which has elements, of the same type: places[d][x] is where along dimension d of `in`
+// the elements at x come from; a dimension without places is taken whole.
 void pick_places(const TensorView& in, std::vector<std::vector<std::int64_t>> places, TensorView& out);
 
 // out = the element of each line at that line's place, an int64. Lines of `in` begin these steps apart along

@@ -25,12 +25,9 @@ Status roll(const TensorView& in, const std::vector<std::int64_t>& shifts,
   }
   std::size_t dim = 0;
   SLIPWAY_RETURN_IF_ERROR(wrap_dim(dims[0], in.rank, &dim));
-  Status done = resize(&out, in.shape());
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
   const std::int64_t size = in.sizes[dim];
-  if (!done.ok() || size == 0) {
-    return done;
-  }
-  const std::int64_t shift = (shifts[0] % size + size) % size;
+  const std::int64_t shift = size == 0 ? 0 : (shifts[0] % size + size) % size;
   copy(part_of(out, dim, shift, size - shift), whole(in));
   copy(part_of(out, dim, 0, shift), part_of(in, dim, size - shift, shift).operand);
   return {};
@@ -122,6 +119,9 @@ Status pad(const TensorView& in, const std::vector<std::int64_t>& padding, Tenso
     shape[dim] += padding[2 * i] + padding[2 * i + 1];
   }
   SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
+  if (out.count() == 0) {
+    return {};  // rows without elements can be any many
+  }
   std::vector<std::vector<std::int64_t>> places(in.rank);
   for (std::size_t i = 0; i < Dims; ++i) {
     const std::size_t dim = in.rank - Dims + i;

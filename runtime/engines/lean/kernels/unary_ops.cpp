@@ -16,27 +16,18 @@
 namespace slipway::lean {
 namespace {
 
-// The least integer is its own negative, as in PyTorch.
-template <typename T>
-T negative(T x) {
-  if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(0 - static_cast<std::uint64_t>(x));
-  } else {
-    return -x;
-  }
-}
-
 // From 0 to 6; NaN stays NaN.
 template <typename T>
 T to_six(T x) {
   return x < T(0) ? T(0) : x > T(6) ? T(6) : x;
 }
 
-// Each operator: its name, what it computes in, and what it makes of x, a T. Zig's C library, of Android's
+// Each operator: its name, what it computes in, and what it makes of x, a T. The least integer is its own
+// negative (-fwrapv). Zig's C library, of Android's
 // and ARMv6's runners, gives acosh of numbers below 1, too. Ties are rounded to even, as the processor does
 // by default.
 #define SLIPWAY_UNARY_OPS(OP)                                                     \
-  OP(abs, kNarrow, x < 0 ? negative(x) : x == 0 ? T(0) : x)                       \
+  OP(abs, kNarrow, x < 0 ? T(-x) : x == 0 ? T(0) : x)                             \
   OP(acos, kFloats, std::acos(x))                                                 \
   OP(acosh, kFloats, x < 1 ? std::numeric_limits<T>::quiet_NaN() : std::acosh(x)) \
   OP(asin, kFloats, std::asin(x))                                                 \
@@ -59,7 +50,7 @@ T to_six(T x) {
   OP(log1p, kFloats, std::log1p(x))                                               \
   OP(log2, kFloats, std::log2(x))                                                 \
   OP(logical_not, kFlags, x == 0 ? 1 : 0)                                         \
-  OP(neg, kNarrow, negative(x))                                                   \
+  OP(neg, kNarrow, -x)                                                            \
   OP(reciprocal, kFloats, T(1) / x)                                               \
   OP(relu, kOwn, x < 0 ? T(0) : x)                                                \
   OP(round, kOwn, std::is_integral_v<T> ? x : T(std::nearbyint(x)))               \
@@ -90,9 +81,8 @@ Status unary(const TensorView& in, TensorView& out) {
 }
 
 Status bitwise_not(const TensorView& in, TensorView& out) {
-  return apply<In::kWhole>(in, out, in.dtype, [truth = in.dtype == DType::kBool](auto x) {
-    const auto bits = static_cast<std::int64_t>(x);
-    return static_cast<decltype(x)>(truth ? (bits == 0 ? 1 : 0) : ~bits);
+  return apply<In::kWhole>(in, out, in.dtype, [truth = in.dtype == DType::kBool](std::int64_t x) {
+    return truth ? std::int64_t{x == 0} : ~x;
   });
 }
 
@@ -246,17 +236,19 @@ Status softmax(const TensorView& in, LineDim dim, Unused /*half_to_float*/, Tens
 
 #define SLIPWAY_ROW(name, in, expression) \
   {"aten::" #name ".out", typed<unary<Unary_##name, In::in>>, Sharing::kEach},
-constexpr KernelEntry kUnaryTable[] = {{"aten::_log_softmax.out", typed<softmax<true>>, Sharing::kEach},
-                                       {"aten::_softmax.out", typed<softmax<false>>, Sharing::kEach},
-                                       {"aten::elu.out", typed<elu>, Sharing::kEach},
-                                       {"aten::gelu.out", typed<gelu>, Sharing::kEach},
-                                       {"aten::glu.out", typed<glu>},
-                                       {"aten::leaky_relu.out", typed<leaky_relu>, Sharing::kEach},
-                                       {"aten::bitwise_not.out", typed<bitwise_not>, Sharing::kEach},
-                                       {"aten::clamp.out", typed<clamp>, Sharing::kEach},
-                                       {"aten::hardtanh.out", typed<clamp>, Sharing::kEach},
-                                       {"aten::logit.out", typed<logit>, Sharing::kEach},
-                                       SLIPWAY_UNARY_OPS(SLIPWAY_ROW)};
+constexpr KernelEntry kUnaryTable[] = {
+    SLIPWAY_UNARY_OPS(SLIPWAY_ROW)  // rows with their commas
+    {"aten::_log_softmax.out", typed<softmax<true>>, Sharing::kEach},
+    {"aten::_softmax.out", typed<softmax<false>>, Sharing::kEach},
+    {"aten::elu.out", typed<elu>, Sharing::kEach},
+    {"aten::gelu.out", typed<gelu>, Sharing::kEach},
+    {"aten::glu.out", typed<glu>},
+    {"aten::leaky_relu.out", typed<leaky_relu>, Sharing::kEach},
+    {"aten::bitwise_not.out", typed<bitwise_not>, Sharing::kEach},
+    {"aten::clamp.out", typed<clamp>, Sharing::kEach},
+    {"aten::hardtanh.out", typed<clamp>, Sharing::kEach},
+    {"aten::logit.out", typed<logit>, Sharing::kEach},
+};
 
 }  // namespace
 

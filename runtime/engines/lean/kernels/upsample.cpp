@@ -15,22 +15,22 @@ std::vector<double> factors_of(const EValue& value) {
   return list == nullptr ? std::vector<double>() : list->items;
 }
 
-// Gives `out` the shape of a resized image, which is also left in `shape`: as asked for, or by factors.
+// Gives `out` the shape of a resized image: as asked for, or by factors.
 Status resize_image(const TensorView& in, const std::vector<std::int64_t>& sizes,
-                    const std::vector<double>& factors, TensorView* out, Shape* shape) {
+                    const std::vector<double>& factors, TensorView* out) {
   if (in.rank != 4 || (sizes.size() != 2 && factors.size() != 2)) {
     return mismatch("cannot resize " + to_text(in.shape()));
   }
-  *shape = in.shape();
+  Shape shape = in.shape();
   for (std::size_t i = 0; i < 2; ++i) {
     const double new_size =
         sizes.size() == 2 ? static_cast<double>(sizes[i]) : static_cast<double>(in.sizes[2 + i]) * factors[i];
     if (!(new_size >= 0 && new_size <= INT32_MAX) || (new_size >= 1 && in.sizes[2 + i] == 0)) {
       return mismatch("cannot resize " + to_text(in.shape()));
     }
-    (*shape)[2 + i] = static_cast<std::int64_t>(new_size);
+    shape[2 + i] = static_cast<std::int64_t>(new_size);
   }
-  return resize(out, *shape);
+  return resize(out, shape);
 }
 
 // Pixels of the input a pixel of the output is apart from the next.
@@ -54,8 +54,7 @@ std::int64_t pixel_at(T coordinate, std::int64_t size) {
 Status nearest(const TensorView& in, const std::vector<std::int64_t>& sizes, const EValue& scale_factors,
                TensorView& out) {
   const std::vector<double> factors = factors_of(scale_factors);
-  Shape shape;
-  const Status done = resize_image(in, sizes, factors, &out, &shape);
+  const Status done = resize_image(in, sizes, factors, &out);
   if (!done.ok() || out.count() == 0) {
     return done;
   }
@@ -64,8 +63,8 @@ Status nearest(const TensorView& in, const std::vector<std::int64_t>& sizes, con
   }
   std::vector<std::vector<std::int64_t>> places(in.rank);
   for (std::size_t i = 0; i < 2; ++i) {
-    const auto scale = scale_of<float>(in.sizes[2 + i], shape[2 + i], factors, i, false);
-    for (std::int64_t at = 0; at < shape[2 + i]; ++at) {
+    const auto scale = scale_of<float>(in.sizes[2 + i], out.sizes[2 + i], factors, i, false);
+    for (std::int64_t at = 0; at < out.sizes[2 + i]; ++at) {
       places[2 + i].push_back(pixel_at(std::floor(static_cast<float>(at) * scale), in.sizes[2 + i]));
     }
   }
@@ -124,10 +123,10 @@ std::vector<Blend<T>> neighbours(std::int64_t in, std::int64_t out, T scale, boo
 // Columns first, then rows. `find` finds the blends of a dimension: find(pixels, pixels of the result,
 // scale).
 template <typename Find>
-Status resample(const TensorView& in, const Shape& shape, const std::vector<double>& factors, bool corners,
-                TensorView& out, Find find) {
+Status resample(const TensorView& in, const std::vector<double>& factors, bool corners, TensorView& out,
+                Find find) {
   std::size_t between = 0;
-  SLIPWAY_RETURN_IF_ERROR(count_elements({in.sizes[2], shape[3]}, sizeof(double), &between)
+  SLIPWAY_RETURN_IF_ERROR(count_elements({in.sizes[2], out.sizes[3]}, sizeof(double), &between)
                               ? check_room(between * sizeof(double), "an image between two sizes")
                               : mismatch("cannot resize " + to_text(in.shape())));
   return in_floats(in.dtype, [&](auto zero) {
@@ -135,9 +134,9 @@ Status resample(const TensorView& in, const Shape& shape, const std::vector<doub
     const Volume<T> source(in);
     Volume<T> result = Volume<T>::results(out, {&source.values});
     const std::vector<Blend<T>> rows =
-        find(in.sizes[2], shape[2], scale_of<T>(in.sizes[2], shape[2], factors, 0, corners));
+        find(in.sizes[2], out.sizes[2], scale_of<T>(in.sizes[2], out.sizes[2], factors, 0, corners));
     const std::vector<Blend<T>> columns =
-        find(in.sizes[3], shape[3], scale_of<T>(in.sizes[3], shape[3], factors, 1, corners));
+        find(in.sizes[3], out.sizes[3], scale_of<T>(in.sizes[3], out.sizes[3], factors, 1, corners));
     const std::size_t width = columns.size();
     std::vector<T> narrow(static_cast<std::size_t>(in.sizes[2]) * width);
     const auto narrow_row = [&](const T* row, T* to) {
@@ -149,8 +148,8 @@ Status resample(const TensorView& in, const Shape& shape, const std::vector<doub
         *to++ = total;
       }
     };
-    for (std::int64_t n = 0; n < shape[0]; ++n) {
-      for (std::int64_t c = 0; c < shape[1]; ++c) {
+    for (std::int64_t n = 0; n < out.sizes[0]; ++n) {
+      for (std::int64_t c = 0; c < out.sizes[1]; ++c) {
         const T* plane = source.plane(n, c);
         T* to = result.plane(n, c);
         std::int64_t known = 0;  // rows up to here that are needed are narrow
@@ -179,33 +178,30 @@ Status resample(const TensorView& in, const Shape& shape, const std::vector<doub
 Status bilinear(const TensorView& in, const std::vector<std::int64_t>& sizes, bool corners,
                 const EValue& scale_factors, TensorView& out) {
   const std::vector<double> factors = factors_of(scale_factors);
-  Shape shape;
-  const Status done = resize_image(in, sizes, factors, &out, &shape);
+  const Status done = resize_image(in, sizes, factors, &out);
   if (!done.ok() || out.count() == 0) {
     return done;
   }
-  return resample(in, shape, factors, corners, out,
-                  [corners](std::int64_t from, std::int64_t to, auto scale) {
-                    return neighbours(from, to, scale, corners);
-                  });
+  return resample(in, factors, corners, out, [corners](std::int64_t from, std::int64_t to, auto scale) {
+    return neighbours(from, to, scale, corners);
+  });
 }
 
 Status smooth_bilinear(const TensorView& in, const std::vector<std::int64_t>& sizes, bool corners,
                        std::optional<double> scales_h, std::optional<double> scales_w, TensorView& out) {
   const std::vector<double> factors{scales_h.value_or(0), scales_w.value_or(0)};
-  Shape shape;
-  const Status done = resize_image(in, sizes, {}, &out, &shape);
+  const Status done = resize_image(in, sizes, {}, &out);
   if (!done.ok() || out.count() == 0 || in.count() == 0) {
     return done;
   }
   for (std::size_t i = 0; i < 2; ++i) {
     // Factors belong to the sizes: a pixel blended of too many takes more memory than both images.
     const double whole = static_cast<double>(in.sizes[2 + i]) * factors[i];
-    if (factors[i] > 0 && !(std::abs(whole - static_cast<double>(shape[2 + i])) <= 1)) {
+    if (factors[i] > 0 && !(std::abs(whole - static_cast<double>(out.sizes[2 + i])) <= 1)) {
       return mismatch("cannot resize " + to_text(in.shape()) + " by " + std::to_string(factors[i]));
     }
   }
-  return resample(in, shape, factors, corners, out,
+  return resample(in, factors, corners, out,
                   [](std::int64_t from, std::int64_t to, auto scale) { return triangles(from, to, scale); });
 }
 

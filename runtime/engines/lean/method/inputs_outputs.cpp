@@ -146,11 +146,8 @@ Result<Tensor> Method::output(std::size_t index) const {
   const EValue& value =
       values_[static_cast<std::size_t>(plan_->outputs()->Get(static_cast<flatbuffers::uoffset_t>(index)))];
   Tensor tensor;
-  if (const auto* view = std::get_if<TensorView>(&value)) {
-    if (view->dtype == DType::kUnknown || view->data == nullptr) {
-      return Status(Code::kExecution, "Output " + std::to_string(index) + " has no form outside the runtime.",
-                    "export the model with outputs of plain number types");
-    }
+  if (const auto* view = std::get_if<TensorView>(&value);
+      view != nullptr && view->dtype != DType::kUnknown && view->data != nullptr) {
     // A damaged file may name a large tensor as an output many times.
     SLIPWAY_RETURN_IF_ERROR(check_room(view->bytes(), "output " + std::to_string(index)));
     return tensor_of(*view);
@@ -170,19 +167,10 @@ Result<Tensor> Method::output(std::size_t index) const {
     tensor.dtype = DType::kNone;
   } else {
     return Status(Code::kExecution, "Output " + std::to_string(index) + " has no form outside the runtime.",
-                  "export the model with tensors and numbers as outputs");
+                  "export the model with tensors and numbers of plain types as outputs");
   }
   return tensor;
 }
-
-namespace {
-
-const std::vector<std::int32_t>* list_at(const std::vector<EValue>& values, std::int32_t index) {
-  const auto* list = std::get_if<TensorList>(&values[static_cast<std::size_t>(index)]);
-  return list == nullptr ? nullptr : &list->items;
-}
-
-}  // namespace
 
 std::vector<Method::FirstUse> Method::first_uses() const {
   std::vector<FirstUse> uses(values_.size());
@@ -197,10 +185,9 @@ std::vector<Method::FirstUse> Method::first_uses() const {
     // A list's tensors are used with it the first time: a damaged file may name a long one many times.
     const bool again = uses[static_cast<std::size_t>(index)].how != Use::kNone;
     use(index, how);
-    if (const std::vector<std::int32_t>* list = again ? nullptr : list_at(values_, index)) {
-      for (const std::int32_t item : *list) {
-        use(item, how);
-      }
+    const auto* list = std::get_if<TensorList>(&values_[static_cast<std::size_t>(index)]);
+    for (std::size_t i = 0; list != nullptr && !again && i < list->items.size(); ++i) {
+      use(list->items[i], how);
     }
   };
   for (const Instruction& instruction : instructions_) {
