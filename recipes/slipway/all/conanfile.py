@@ -23,18 +23,23 @@ _NAMES = "operators.txt"
 def kernels_in(checkout):
     """Names of the operators that the engine has kernels for, as the option has them: ``aten/add.out``.
 
-    By the table of docs/lean.md, which a test compares with the engine; none where that page is not.
+    The sources have them whole, or as rows of a table, ``OP(abs, ...)``, of which a macro makes ``"aten::" #name ".out"``.
     """
-    page = Path(checkout, "docs", "lean.md")
-    lines = page.read_text("utf-8").splitlines() if page.is_file() else []
-    rows = [line for line in lines if line.startswith(("| yes", "| lean alone"))]
-    return sorted(name.replace("::", "/") for row in rows for name in re.findall(r"`(\w+::[\w.]+)`", row))
+    found = set()
+    for file in Path(checkout, "runtime", "engines", "lean", "kernels").glob("*.cpp"):
+        text = file.read_text("utf-8").replace("\\\n", " ")
+        found |= set(re.findall(r'"([a-z_]+::[\w.]+)"', text))
+        macros = dict(re.findall(r"#define (\w+)\([^)]*\)(.*)", text))
+        for table, row in re.findall(r"(SLIPWAY_\w+)\((SLIPWAY_\w+)\)", text):
+            ends = re.findall(r'"([a-z_]+::)" #name "([\w.]+)"', macros[row])
+            found |= {start + name + end for name in re.findall(r"OP\((\w+),", macros[table]) for start, end in ends}
+    return sorted(name.replace("::", "/") for name in found)
 
 
 def refused(option, value, known):
     """Why an option's value names what there is not; empty if it does not."""
     wrong = [] if value in ("all", "none") else [name for name in value.split("+") if name not in known]
-    if not wrong or not known:
+    if not wrong:
         return ""
     near = difflib.get_close_matches(wrong[0], known, 1)
     meant = f"did you mean {near[0]}? " if near else ""
