@@ -293,7 +293,6 @@ class GraphCheck {
   void find_pixel_layers();
   Status compare_declared();
   Fault follow();
-  bool seen(const std::vector<TensorView*>& arguments) const;
   Status take_input(const TensorView* view, std::uint32_t external_id);
   Status take_output(const TensorView* view, std::uint32_t external_id) const;
   std::uint32_t find(std::uint32_t id) const;
