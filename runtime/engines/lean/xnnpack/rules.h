@@ -196,7 +196,7 @@ bool is_layer(xnn::XNodeUnion kind);
 NodeCheckFunction check_elements, check_convert, check_binary, check_softmax;
 NodeCheckFunction check_fully_connected, check_batch_matrix_multiply, check_attention;
 NodeCheckFunction check_convolution, check_depthwise, check_transposed_convolution;
-NodeCheckFunction check_average_pooling, check_max_pooling, check_argmax_pooling, check_global_average;
+NodeCheckFunction check_pooling, check_argmax_pooling, check_global_average;
 NodeCheckFunction check_resize, check_transpose, check_slice, check_reshape, check_pad, check_concatenate;
 
 struct Window {
