@@ -47,7 +47,8 @@ class MatrixCall {
   void result_again() { arguments_.push_back(arguments_.back()); }
 
   std::string fault() const {
-    return CallCheck(values_).kernel(entry_, arguments_.data(), arguments_.size(), 0).message();
+    std::size_t outputs = 0;
+    return CallCheck(values_).kernel(entry_, arguments_.data(), arguments_.size(), 0, &outputs).message();
   }
   bool sound() const { return fault().empty(); }
 

@@ -216,7 +216,7 @@ Status Delegate::run_layer(Part* part) {
 void Delegate::add_lines(std::size_t arguments, Lines* lines) {
   lean::add_lines(this, sizeof(*this), lines);
   calls_.reserve(arguments);
-  lean::add_lines(calls_.data(), arguments * sizeof(Argument), lines);
+  lean::add_lines(calls_.data(), arguments * sizeof(TensorView), lines);
   for (const Part& part : parts_) {
     lean::add_lines(&part, sizeof(part), lines);
     if (part.graph != nullptr) {
@@ -225,23 +225,13 @@ void Delegate::add_lines(std::size_t arguments, Lines* lines) {
   }
 }
 
-Delegate::Argument::Argument(const TensorView& view)
-    : data(view.data), capacity(view.capacity), dtype(view.dtype), rank(view.rank) {
-  std::copy_n(view.sizes.begin(), sizes.size(), sizes.begin());
-  std::copy_n(view.order.begin(), order.size(), order.begin());
-}
-
-bool Delegate::Argument::is(const TensorView& view) const {
-  return data == view.data && capacity == view.capacity && dtype == view.dtype && rank == view.rank &&
-         rank <= sizes.size() && std::equal(sizes.begin(), sizes.begin() + rank, view.sizes.begin()) &&
-         std::equal(order.begin(), order.begin() + rank, view.order.begin());
-}
-
 bool Delegate::calls_before(const std::vector<TensorView*>& arguments) const {
-  return !calls_.empty() && std::equal(calls_.begin(), calls_.end(), arguments.begin(), arguments.end(),
-                                       [](const Argument& before, const TensorView* view) {
-                                         return view == nullptr ? before.data == nullptr : before.is(*view);
-                                       });
+  const auto same = [](const TensorView& before, const TensorView* view) {
+    return view == nullptr ? before.data == nullptr
+                           : before.same_place(*view) && before.capacity == view->capacity;
+  };
+  return !calls_.empty() &&
+         std::equal(calls_.begin(), calls_.end(), arguments.begin(), arguments.end(), same);
 }
 
 Status Delegate::execute(const std::vector<TensorView*>& arguments) {
@@ -254,7 +244,7 @@ Status Delegate::execute(const std::vector<TensorView*>& arguments) {
     SLIPWAY_RETURN_IF_ERROR(check_->accept(arguments));
     SLIPWAY_RETURN_IF_ERROR(graph.execute(arguments, check_.get()));
     for (const TensorView* view : arguments) {
-      calls_.push_back(view == nullptr ? Argument() : Argument(*view));
+      calls_.push_back(view == nullptr ? TensorView() : *view);
     }
     return {};
   }

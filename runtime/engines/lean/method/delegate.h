@@ -22,6 +22,14 @@ struct NodeValue {
   Tensor tensor;
 };
 
+// What a method does, one after the other.
+inline std::vector<const pte::Instruction*> instructions_of(const pte::ExecutionPlan& plan) {
+  const bool some = plan.chains() != nullptr && plan.chains()->size() != 0;
+  const auto* stored = some ? plan.chains()->Get(0)->instructions() : nullptr;
+  return stored == nullptr ? std::vector<const pte::Instruction*>()
+                           : std::vector<const pte::Instruction*>(stored->begin(), stored->end());
+}
+
 class Delegate {
  public:
   // As XnnDelegate::load. `values`: run node by node, and keep what each gives.
@@ -48,19 +56,6 @@ class Delegate {
     std::unique_ptr<KaiLayer> layer;     // or that
     LayerShape shape;                    // of the layer, in the last execution or as exported
     std::uint64_t nanoseconds = 0;
-  };
-  // What a call gave or took, as far as a delegate looks at it.
-  struct Argument {
-    Argument() = default;
-    explicit Argument(const TensorView& view);
-    bool is(const TensorView& view) const;
-
-    const std::uint8_t* data = nullptr;
-    std::size_t capacity = 0;
-    DType dtype = DType::kUnknown;
-    std::uint8_t rank = 0;
-    std::array<std::uint8_t, XNN_MAX_TENSOR_DIMS> order{};
-    std::array<std::int64_t, XNN_MAX_TENSOR_DIMS> sizes{};
   };
   // Memory of crossings, one after the other.
   struct Block {
@@ -92,7 +87,7 @@ class Delegate {
   std::vector<TensorView> crossings_;
   std::vector<Block> blocks_;
   std::vector<TensorView*> arguments_;  // the call's, then the crossings
-  std::vector<Argument> calls_;         // those of the last call; none after one that failed
+  std::vector<TensorView> calls_;       // those of the last call; none after one that failed
   std::vector<Probe> probes_;
   std::vector<NodeValue> values_;
 };
