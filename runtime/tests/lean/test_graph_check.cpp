@@ -21,27 +21,12 @@ XnnContext& started() {
   return context;
 }
 
-DType dtype_of(xnn_datatype type) {
-  switch (type) {
-    case xnn_datatype_fp16:
-      return DType::kFloat16;
-    case xnn_datatype_qint8:
-      return DType::kInt8;
-    case xnn_datatype_quint8:
-      return DType::kUInt8;
-    case xnn_datatype_int32:
-      return DType::kInt32;
-    default:
-      return DType::kFloat32;
-  }
-}
-
 // Tensors for a graph's inputs and outputs, in shapes of the caller's.
 class GivenTensors {
  public:
   TensorView& add(xnn_datatype type, const Dims& dims, Dynamism dynamism = Dynamism::kBounded) {
     TensorView& view = *views_.emplace_back(std::make_unique<TensorView>());
-    view.dtype = dtype_of(type);
+    view.dtype = dtype_of_value(type);
     view.rank = static_cast<std::uint8_t>(dims.rank);
     view.dynamism = dynamism;
     std::size_t count = 1;

@@ -166,20 +166,7 @@ TailBench& tail_bench() {
 
 TensorView view_of(Type type, const std::vector<std::uint32_t>& dims, std::uint8_t* data) {
   TensorView view;
-  switch (type) {
-    case Type::xnn_datatype_fp16:
-      view.dtype = DType::kFloat16;
-      break;
-    case Type::xnn_datatype_qint8:
-      view.dtype = DType::kInt8;
-      break;
-    case Type::xnn_datatype_quint8:
-      view.dtype = DType::kUInt8;
-      break;
-    default:
-      view.dtype = DType::kFloat32;
-      break;
-  }
+  view.dtype = dtype_of_value(to_xnn(type));
   view.dynamism = Dynamism::kBounded;
   view.rank = static_cast<std::uint8_t>(dims.size());
   for (std::uint8_t i = 0; i < view.rank; ++i) {

@@ -67,6 +67,30 @@ Int4Set int4_set() {
   return {};
 }
 
+// The rows of our tile for that node; 0 where only XNNPACK has a kernel for it.
+std::size_t int4_rows(const Int4Set& set, const xnn_node& node, const xnn_value* values) {
+  if (node.type != xnn_node_type_fully_connected || set.many == nullptr) {
+    return 0;
+  }
+  const xnn_value& filter = values[node.inputs[1]];
+  const xnn_value& output = values[node.outputs[0]];
+  if (values[node.inputs[0]].datatype != xnn_datatype_qdint8 || filter.datatype != xnn_datatype_qbint4 ||
+      output.datatype != xnn_datatype_fp32 || filter.shape.num_dims != 2 ||
+      (node.flags & XNN_FLAG_TRANSPOSE_WEIGHTS) != 0) {
+    return 0;
+  }
+  const std::size_t depth = filter.shape.dim[1];
+  const std::size_t most = std::min(set.rows, kInt4RowsBytes / std::max<std::size_t>(depth, 1));
+  // With few rows a tile reads the weights too often.
+  if (most < set.rows / 3) {
+    return 0;
+  }
+  // As many in each tile, where one does not have all.
+  const std::size_t rows = rows_of(output);
+  const std::size_t tiles = (rows + most - 1) / most;
+  return rows <= 1 ? most : (rows + tiles - 1) / tiles;
+}
+
 // Taps of a depthwise convolution's window; 0 for other nodes.
 std::size_t window_taps(const xnn_node& node) {
   const auto taps = [](const auto& params) {
@@ -193,28 +217,19 @@ const ByteDepthwise* byte_depthwise() {
   return nullptr;
 }
 
-ByteTable byte_table(const xnn_node& node, const xnn_value* values) {
-  if (!has_bytes() || !has_only_avx2()) {
-    return ByteTable::kNone;
+Changed<xnn_gemm_config> byte_kernels(const xnn_node& node, const xnn_value* values) {
+  if (!has_bytes() || !has_only_avx2() ||
+      (node.type != xnn_node_type_convolution_2d && node.type != xnn_node_type_fully_connected)) {
+    return change<xnn_gemm_config>(nullptr);
   }
-  if (byte_product(node, values).rows != 0) {
-    return ByteTable::kStatic;
-  }
-  if (node.type != xnn_node_type_convolution_2d && node.type != xnn_node_type_fully_connected) {
-    return ByteTable::kNone;
-  }
+  const bool is_static = byte_product(node, values).rows != 0;
   const xnn_value& filter = values[node.inputs[1]];
-  return values[node.inputs[0]].datatype == xnn_datatype_qdint8 && filter.datatype == xnn_datatype_qcint8 &&
-                 filter.data != nullptr && values[node.outputs[0]].datatype == xnn_datatype_fp32
-             ? ByteTable::kDynamic
-             : ByteTable::kNone;
-}
-
-Changed<xnn_gemm_config> byte_kernels(ByteTable table) {
-  const bool is_static = table == ByteTable::kStatic;
-  auto config = change(table == ByteTable::kNone ? nullptr
-                       : is_static               ? xnn_init_qs8_qc8w_gemm_config()
-                                                 : xnn_init_qd8_f32_qc8w_gemm_config());
+  const bool is_dynamic = values[node.inputs[0]].datatype == xnn_datatype_qdint8 &&
+                          filter.datatype == xnn_datatype_qcint8 && filter.data != nullptr &&
+                          values[node.outputs[0]].datatype == xnn_datatype_fp32;
+  auto config = change(is_static    ? xnn_init_qs8_qc8w_gemm_config()
+                       : is_dynamic ? xnn_init_qd8_f32_qc8w_gemm_config()
+                                    : nullptr);
 #if XNN_ARCH_X86_64
   if constexpr (has_bytes()) {
     if (config == nullptr) {
@@ -245,33 +260,13 @@ Changed<xnn_gemm_config> byte_kernels(ByteTable table) {
   return config;
 }
 
-std::size_t int4_rows(const xnn_node& node, const xnn_value* values) {
+Changed<xnn_gemm_config> int4_kernels(const xnn_node& node, const xnn_value* values) {
   const Int4Set set = int4_set();
-  if (node.type != xnn_node_type_fully_connected || set.many == nullptr) {
-    return 0;
+  const std::size_t rows = int4_rows(set, node, values);
+  auto config = change(rows == 0 ? nullptr : xnn_init_qd8_f32_qb4w_gemm_config());
+  if (config == nullptr) {
+    return config;
   }
-  const xnn_value& filter = values[node.inputs[1]];
-  const xnn_value& output = values[node.outputs[0]];
-  if (values[node.inputs[0]].datatype != xnn_datatype_qdint8 || filter.datatype != xnn_datatype_qbint4 ||
-      output.datatype != xnn_datatype_fp32 || filter.shape.num_dims != 2 ||
-      (node.flags & XNN_FLAG_TRANSPOSE_WEIGHTS) != 0) {
-    return 0;
-  }
-  const std::size_t depth = filter.shape.dim[1];
-  const std::size_t most = std::min(set.rows, kInt4RowsBytes / std::max<std::size_t>(depth, 1));
-  // With few rows a tile reads the weights too often.
-  if (most < set.rows / 3) {
-    return 0;
-  }
-  // As many in each tile, where one does not have all.
-  const std::size_t rows = rows_of(output);
-  const std::size_t tiles = (rows + most - 1) / most;
-  return rows <= 1 ? most : (rows + tiles - 1) / tiles;
-}
-
-Changed<xnn_gemm_config> int4_kernels(std::size_t rows) {
-  auto config = change(xnn_init_qd8_f32_qb4w_gemm_config());
-  const Int4Set set = int4_set();
   config->minmax = {};
   put(config->minmax.dqgemm[rows - 1].function, set.many);
   put(config->minmax.dqgemm[0].function, set.one);
@@ -281,10 +276,6 @@ Changed<xnn_gemm_config> int4_kernels(std::size_t rows) {
   config->log2_sr = 0;
   config->planes = 2;
   return config;
-}
-
-bool has_depthwise(const xnn_node& node, const xnn_value* values) {
-  return kernel_for(node, values).taps != 0;
 }
 
 Changed<xnn_dwconv_config> depthwise_kernels(const xnn_node& node, const xnn_value* values) {

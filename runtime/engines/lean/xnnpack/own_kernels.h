@@ -68,28 +68,24 @@ extern const WinogradKernels kWinograd;
 // Whether XNNPACK's kernels for integers are those for AVX2 here. They multiply in 16 bits, others in 8.
 bool has_only_avx2();
 
-// Layers in 8 bits where there is only AVX2. Which of XNNPACK's tables has the kernel for a node; kNone where
-// only XNNPACK has one.
-enum class ByteTable { kNone, kStatic, kDynamic };
-ByteTable byte_table(const xnn_node& node, const xnn_value* values);
-Changed<xnn_gemm_config> byte_kernels(ByteTable table);
+// Each of these has one of XNNPACK's tables with our kernels for the node; nullptr where only XNNPACK has
+// some.
 
-// Layers with 4-bit weights that have a scale for each block, with AVX-512's VNNI, or else with AVX2: the
-// rows of our tile for that node; 0 where only XNNPACK has a kernel for it.
-std::size_t int4_rows(const xnn_node& node, const xnn_value* values);
-Changed<xnn_gemm_config> int4_kernels(std::size_t rows);
+// Layers in 8 bits where there is only AVX2.
+Changed<xnn_gemm_config> byte_kernels(const xnn_node& node, const xnn_value* values);
+// Layers with 4-bit weights that have a scale for each block, with AVX-512's VNNI, or else with AVX2.
+Changed<xnn_gemm_config> int4_kernels(const xnn_node& node, const xnn_value* values);
+// Depthwise convolutions: several neighbours of a row at once; in float32 and float16 windows of any size in
+// one pass, in 8 bits those of 9 and 25 pixels.
+Changed<xnn_dwconv_config> depthwise_kernels(const xnn_node& node, const xnn_value* values);
 
 // While this is there, fully-connected layers are defined for rows as they are. On a processor with SME2
 // XNNPACK packs the rows of every layer in float32 for a kernel of KleidiAI's, which takes weights that were
 // packed before; a layer whose weights come when the program runs would read the packed rows as plain ones.
 Changed<xnn_gemm_config> plain_rows();
 
-// Depthwise convolutions: several neighbours of a row at once; in float32 and float16 windows of any size in
-// one pass, in 8 bits those of 9 and 25 pixels.
-bool has_depthwise(const xnn_node& node, const xnn_value* values);
-Changed<xnn_dwconv_config> depthwise_kernels(const xnn_node& node, const xnn_value* values);
-// Those in 8 bits, kByteDepthwiseKernels of them. Null on processors for which XNNPACK has other kernels than
-// AVX2's; those with AVX-VNNI have the same.
+// Kernels of depthwise convolutions in 8 bits, kByteDepthwiseKernels of them. Null on processors for which
+// XNNPACK has other kernels than AVX2's; those with AVX-VNNI have the same.
 const ByteDepthwise* byte_depthwise();
 
 // The kernel's name when it is one of ours: "slipway_f32_gemm_12x32__avx512f"; otherwise empty.

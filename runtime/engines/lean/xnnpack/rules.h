@@ -196,7 +196,7 @@ bool is_layer(xnn::XNodeUnion kind);
 NodeCheckFunction check_elements, check_convert, check_binary, check_softmax;
 NodeCheckFunction check_fully_connected, check_batch_matrix_multiply, check_attention;
 NodeCheckFunction check_convolution, check_depthwise, check_transposed_convolution;
-NodeCheckFunction check_average_pooling, check_max_pooling, check_argmax_pooling, check_global_average;
+NodeCheckFunction check_pooling, check_argmax_pooling, check_global_average;
 NodeCheckFunction check_resize, check_transpose, check_slice, check_reshape, check_pad, check_concatenate;
 
 struct Window {
@@ -293,7 +293,6 @@ class GraphCheck {
   void find_pixel_layers();
   Status compare_declared();
   Fault follow();
-  bool seen(const std::vector<TensorView*>& arguments) const;
   Status take_input(const TensorView* view, std::uint32_t external_id);
   Status take_output(const TensorView* view, std::uint32_t external_id) const;
   std::uint32_t find(std::uint32_t id) const;

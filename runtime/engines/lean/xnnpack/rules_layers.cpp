@@ -159,8 +159,11 @@ Fault check_pool(NodeCheck& check, const Pool& pool, Dims* result) {
   return {};
 }
 
-Fault check_plain_pool(NodeCheck& check, bool dilated) {
+}  // namespace
+
+Fault check_pooling(NodeCheck& check) {
   const auto& node = *static_cast<const xnn::_XNNPooling2D*>(check.node().xnode_union());
+  const bool dilated = check.node().xnode_union_type() == xnn::XNodeUnion::XNNMaxPooling2d;
   const Pool pool = {{node.pooling_height(), node.stride_height(), dilated ? node.dilation_height() : 1,
                       node.padding_top(), node.padding_bottom()},
                      {node.pooling_width(), node.stride_width(), dilated ? node.dilation_width() : 1,
@@ -169,16 +172,6 @@ Fault check_plain_pool(NodeCheck& check, bool dilated) {
   Dims result;
   SLIPWAY_RETURN_IF_FAULT(check_pool(check, pool, &result));
   return check.give(result);
-}
-
-}  // namespace
-
-Fault check_average_pooling(NodeCheck& check) {
-  return check_plain_pool(check, false);
-}
-
-Fault check_max_pooling(NodeCheck& check) {
-  return check_plain_pool(check, true);
 }
 
 // XNNPACK leaves the shape of the indices as it was declared.

@@ -131,7 +131,7 @@ xnn_status make_im2col(const Order& order) {
   Order other = order;
   other.node = &product;
   const auto kernels = vector_kernels(product, order.values);
-  const auto bytes = byte_kernels(byte_table(product, order.values));
+  const auto bytes = byte_kernels(product, order.values);
   return make_packed(other);
 }
 
@@ -169,19 +169,16 @@ xnn_status make_product(const Order& order, const TileSet& set, const Tiles<Elem
 xnn_status make(const xnn_node* node, const xnn_value* values, std::size_t value_count,
                 xnn_operator_data* operator_data, xnn_code_cache* code, xnn_weights_cache_t cache) {
   const Order order = {node, values, value_count, operator_data, code, cache};
-  if (has_depthwise(*node, values)) {
-    const auto kernels = depthwise_kernels(*node, values);
+  if (const auto kernels = depthwise_kernels(*node, values)) {
     return order.make();
   }
   if (takes_im2col(*node, values)) {
     return make_im2col(order);
   }
-  if (const std::size_t rows = int4_rows(*node, values); rows != 0) {
-    const auto kernels = int4_kernels(rows);
+  if (const auto kernels = int4_kernels(*node, values)) {
     return make_packed(order);
   }
-  if (const ByteTable table = byte_table(*node, values); table != ByteTable::kNone) {
-    const auto kernels = byte_kernels(table);
+  if (const auto kernels = byte_kernels(*node, values)) {
     return make_packed(order);
   }
   if (const TileSet* set = float_tiles(); set != nullptr && computes_in(xnn_datatype_fp32, *node, values)) {

@@ -127,17 +127,17 @@ double vector_cycles(const LayerProduct& product) {
 bool has_both_sets() {
 #if XNN_ARCH_X86_64 && defined(__ELF__)
   const xnn_gemm_config* config = xnn_init_qs8_qc8w_gemm_config();
-  const auto kernel = [](void (*function)()) { return function; };
-  return config != nullptr && kernel(xnn_qs8_qc8w_gemm_minmax_fp32_ukernel_16x64c4__avx512amx) != nullptr &&
-         reinterpret_cast<void (*)()>(config->minmax.gemm[kTileRows - 1].function[XNN_UARCH_DEFAULT]) ==
-             kernel(xnn_qs8_qc8w_gemm_minmax_fp32_ukernel_16x64c4__avx512amx) &&
-         kernel(xnn_qs8_qc8w_gemm_minmax_fp32_ukernel_1x16c8__avx512vnni_prfm) != nullptr &&
-         kernel(xnn_qs8_qc8w_gemm_minmax_fp32_ukernel_7x16c8__avx512vnni_prfm) != nullptr &&
-         kernel(xnn_qs8_qc8w_igemm_minmax_fp32_ukernel_1x16c8__avx512vnni_prfm) != nullptr &&
-         kernel(xnn_qs8_qc8w_igemm_minmax_fp32_ukernel_7x16c8__avx512vnni_prfm) != nullptr &&
-         kernel(xnn_pack_qs8_to_qu8_gemm_gio_w) != nullptr &&
-         kernel(xnn_pack_qs8_to_qu8_gemm_goi_w) != nullptr &&
-         kernel(xnn_pack_qs8_to_qu8_conv_goki_w) != nullptr;
+  void (*const amx)() = xnn_qs8_qc8w_gemm_minmax_fp32_ukernel_16x64c4__avx512amx;
+  void (*const needed[])() = {amx,
+                              xnn_qs8_qc8w_gemm_minmax_fp32_ukernel_1x16c8__avx512vnni_prfm,
+                              xnn_qs8_qc8w_gemm_minmax_fp32_ukernel_7x16c8__avx512vnni_prfm,
+                              xnn_qs8_qc8w_igemm_minmax_fp32_ukernel_1x16c8__avx512vnni_prfm,
+                              xnn_qs8_qc8w_igemm_minmax_fp32_ukernel_7x16c8__avx512vnni_prfm,
+                              xnn_pack_qs8_to_qu8_gemm_gio_w,
+                              xnn_pack_qs8_to_qu8_gemm_goi_w,
+                              xnn_pack_qs8_to_qu8_conv_goki_w};
+  return config != nullptr && std::find(std::begin(needed), std::end(needed), nullptr) == std::end(needed) &&
+         reinterpret_cast<void (*)()>(config->minmax.gemm[kTileRows - 1].function[XNN_UARCH_DEFAULT]) == amx;
 #else
   return false;
 #endif

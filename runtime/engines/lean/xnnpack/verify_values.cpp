@@ -2,6 +2,7 @@
 // what the graph takes and makes.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/platform.h"
 #include "lean/xnnpack/graph_builder.h"
@@ -225,26 +226,6 @@ std::string text_of(const TensorView& view) {
 
 }  // namespace
 
-bool GraphCheck::seen(const std::vector<TensorView*>& arguments) const {
-  for (std::size_t argument = 0; argument < externals_.size(); ++argument) {
-    const std::uint32_t value = externals_[argument];
-    if (value == kNoValue || !facts_[value].input) {
-      continue;
-    }
-    const TensorView* view = argument < arguments.size() ? arguments[argument] : nullptr;
-    const Dims& known = shapes_[value];
-    if (view == nullptr || view->rank != known.rank || view->dtype != dtype_of_value(facts_[value].type)) {
-      return false;
-    }
-    for (std::size_t i = 0; i < known.rank; ++i) {
-      if (static_cast<std::size_t>(view->sizes[view->order[i]]) != known[i]) {
-        return false;
-      }
-    }
-  }
-  return true;
-}
-
 Status GraphCheck::take_input(const TensorView* view, std::uint32_t external_id) {
   const std::uint32_t value = externals_[external_id];
   const GraphFact& fact = facts_[value];
@@ -304,10 +285,7 @@ Status GraphCheck::take_output(const TensorView* view, std::uint32_t external_id
 }
 
 Status GraphCheck::accept(const std::vector<TensorView*>& arguments) {
-  if (accepted_ && seen(arguments)) {
-    return {};
-  }
-  accepted_ = false;
+  bool seen = std::exchange(accepted_, false);
   const auto view_of = [&](std::size_t argument) {
     return argument < arguments.size() ? arguments[argument] : nullptr;
   };
@@ -315,9 +293,15 @@ Status GraphCheck::accept(const std::vector<TensorView*>& arguments) {
   for (std::size_t argument = 0; argument < externals_.size(); ++argument) {
     if (externals_[argument] != kNoValue && facts_[externals_[argument]].input) {
       const TensorView* view = view_of(argument);
+      const Dims before = shapes_[externals_[argument]];
       SLIPWAY_RETURN_IF_ERROR(take_input(view, static_cast<std::uint32_t>(argument)));
       dynamic = dynamic || view->dynamism != Dynamism::kStatic;
+      seen = seen && shapes_[externals_[argument]] == before;
     }
+  }
+  if (seen) {
+    accepted_ = true;
+    return {};
   }
   // A result's sizes follow from the inputs': an output that calls itself dynamic proves nothing.
   if (!loose_.empty() && !dynamic) {
