@@ -58,7 +58,7 @@ def targets(request: requests.Targets) -> None:
 def doctor(request: requests.Doctor) -> None:
     from toolchains import doctor as room
 
-    (room.report_cache if request.cache else room.report)(request.json)
+    room.report(request.json)
 
 
 @task(requests.Build)

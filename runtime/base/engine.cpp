@@ -1,5 +1,6 @@
 #include "slipway/engine.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -18,6 +19,12 @@ std::vector<SizeRange> size_ranges(const ValueSpec& spec) {
     ranges.push_back({fixed ? size : 0, spec.dynamism == Dynamism::kUnbounded ? SizeRange::kAny : size});
   }
   return ranges;
+}
+
+bool fits(const ValueSpec& spec, const Shape& shape) {
+  const std::vector<SizeRange> ranges = size_ranges(spec);
+  return std::equal(ranges.begin(), ranges.end(), shape.begin(), shape.end(),
+                    [](const SizeRange& range, std::int64_t size) { return range.holds(size); });
 }
 
 Status Engine::configure(const EngineOptions& options) {
@@ -60,32 +67,34 @@ Result<std::vector<ProfileRow>> Engine::profile_rows(unsigned /*timed*/) {
                 "give --profile_path FILE, and read the file with the engine's own tools");
 }
 
-const char* kind_of(Code code) {
-  switch (code) {
-    case Code::kOk:
-      return "ok";
-    case Code::kUsage:
-      return "usage";
-    case Code::kFile:
-      return "file";
-    case Code::kMissingOperator:
-      return "missing-operator";
-    case Code::kMissingBackend:
-      return "missing-backend";
-    case Code::kInput:
-      return "input";
-    case Code::kExecution:
-      return "execution";
-    case Code::kOutput:
-      return "output";
-    case Code::kMemory:
-      return "memory";
-    case Code::kCrash:
-      return "crash";
-    case Code::kLimit:
-      return "limit";
+void ProfileRows::add(const std::string& name, const std::string& op, const std::string& provider,
+                      double ms) {
+  ProfileRow& row = rows_[{name, op, provider}];
+  row.name = name;
+  row.op = op;
+  row.provider = provider;
+  ++row.count;
+  row.total_ms += ms;
+  row.times_ms.push_back(ms);
+}
+
+std::vector<ProfileRow> ProfileRows::sorted() const {
+  std::vector<ProfileRow> all;
+  for (const auto& [key, row] : rows_) {
+    all.push_back(row);
   }
-  return "unknown";
+  std::sort(all.begin(), all.end(), [](const ProfileRow& a, const ProfileRow& b) {
+    return std::tie(b.total_ms, a.name, a.op) < std::tie(a.total_ms, b.name, b.op);
+  });
+  return all;
+}
+
+const char* kind_of(Code code) {
+  // By the code's number; there is none of 1.
+  static constexpr const char* kKinds[] = {
+      "ok",     "",       "usage", "file", "missing-operator", "missing-backend", "input", "execution",
+      "output", "memory", "crash", "limit"};
+  return kKinds[static_cast<std::size_t>(code)];
 }
 
 Status out_of_memory() {
@@ -177,28 +186,16 @@ std::size_t size_of(DType dtype) {
 }
 
 bool count_elements(const Shape& shape, std::size_t element_size, std::size_t* count) {
-  constexpr std::uint64_t kLimit = std::uint64_t{1} << 62;
+  constexpr std::uint64_t kMost = std::min<std::uint64_t>(std::uint64_t{1} << 62, SIZE_MAX);
+  const std::uint64_t most = kMost / std::max<std::size_t>(element_size, 1);
   std::uint64_t elements = 1;
   bool empty = false;
   for (const std::int64_t dim : shape) {
-    if (dim < 0) {
+    if (dim < 0 || (dim > 0 && elements > most / static_cast<std::uint64_t>(dim))) {
       return false;
     }
-    if (dim == 0) {
-      empty = true;
-      continue;
-    }
-    const auto size = static_cast<std::uint64_t>(dim);
-    if (elements > kLimit / size) {
-      return false;
-    }
-    elements *= size;
-  }
-  if (element_size != 0 && elements > kLimit / element_size) {
-    return false;
-  }
-  if (sizeof(std::size_t) < 8 && elements * element_size > SIZE_MAX) {
-    return false;
+    empty = empty || dim == 0;
+    elements *= dim == 0 ? 1 : static_cast<std::uint64_t>(dim);
   }
   *count = empty ? 0 : static_cast<std::size_t>(elements);
   return true;

@@ -38,13 +38,6 @@ constexpr ArmPart kArmParts[] = {
 
 constexpr std::string_view kBlanks = " \t\r\n";
 
-std::string trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(kBlanks);
-  return first == std::string_view::npos
-             ? ""
-             : std::string(text.substr(first, text.find_last_not_of(kBlanks) - first + 1));
-}
-
 std::string arm_model(const std::string& implementer, const std::string& part) {
   if (implementer.empty() || part.empty()) {
     return "";
@@ -62,7 +55,7 @@ std::string arm_model(const std::string& implementer, const std::string& part) {
 
 std::string first_line(const std::string& path) {
   const std::string text = system_text(path);
-  return trimmed(std::string_view(text).substr(0, text.find('\n')));
+  return trimmed(std::string_view(text).substr(0, text.find('\n')), kBlanks);
 }
 
 // Cores, hardware threads of one counted once. 0 when the system does not tell.
@@ -106,8 +99,8 @@ CpuInfo cpu_info() {
     if (colon == std::string_view::npos) {
       continue;
     }
-    const std::string key = trimmed(line.substr(0, colon));
-    const std::string value = trimmed(line.substr(colon + 1));
+    const std::string key = trimmed(line.substr(0, colon), kBlanks);
+    const std::string value = trimmed(line.substr(colon + 1), kBlanks);
     if (key == feature_key && info.features.empty()) {
       for (const std::string_view word : pieces(value, kBlanks)) {
         info.features.emplace_back(word);

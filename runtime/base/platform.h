@@ -82,12 +82,6 @@ class Pages {
   std::unique_ptr<std::uint8_t, Free> data_;
 };
 
-// Writes a file under a temporary name beside `path`, syncs it and renames it into place: under its final
-// name the file is whole or not there. Replaces an existing file, and nothing else: a pipe, a terminal and
-// the like (/dev/null) get the bytes as they come, a link or a folder is refused. kOutput on
-// failure, nothing left behind.
-Status write_file(const std::string& path, const void* data, std::size_t size);
-
 struct FilePart {
   const void* data = nullptr;
   std::size_t size = 0;
@@ -99,8 +93,13 @@ struct SelfPortrait {
   std::function<void(std::uint64_t number)> paint;  // called before anything is written, with its number
 };
 
-// The same of several parts, one after the other, and of files only. Only its owner may write to the file.
-Status write_file(const std::string& path, const std::vector<FilePart>& parts, const SelfPortrait& portrait);
+// Writes a file of these parts, one after the other, under a temporary name beside `path`, syncs it and
+// renames it into place: under its final name the file is whole or not there. Replaces an existing file, and
+// nothing else: a pipe, a terminal and the like (/dev/null) get the bytes as they come, a link or a folder is
+// refused, and for a file with a portrait all of these; only its owner may write to such a file. kOutput on
+// failure, nothing left behind.
+Status write_file(const std::string& path, const std::vector<FilePart>& parts,
+                  const SelfPortrait& portrait = {});
 
 // Whether there is something under that name.
 bool exists(const std::string& path);
@@ -114,7 +113,7 @@ std::string own_path();
 // Nanoseconds since 1970, by the clock.
 std::int64_t wall_clock();
 
-// All of a file of the system's own, as /proc/cpuinfo, whose size nobody knows before; empty when it cannot
+// All of a file whose size nobody knows before, as that of /proc/cpuinfo; empty when it cannot
 // be read.
 std::string system_text(const std::string& path);
 

@@ -94,10 +94,6 @@ int open_stream(const std::string& path) {
   return takes ? ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY) : -1;
 }
 
-Status cannot_replace(const std::string& path, const std::string& what) {
-  return {Code::kOutput, "Cannot write " + path + ": " + what + ".", "name a file, or a new name", {path}};
-}
-
 // A rename survives a power cut only when its folder is synced too. Some file systems cannot; then it is not.
 void sync_folder(const std::string& path) {
   const std::size_t slash = path.rfind('/');
@@ -143,14 +139,7 @@ FileIdentity identity_of(const struct stat& status) {
 }
 #undef SLIPWAY_TIME_OF
 
-// Before the file's first byte. What a file system cannot keep, it is not asked for twice.
-void describe_itself(int descriptor, const SelfPortrait& portrait) {
-  struct stat status = {};
-  if (portrait.paint) {
-    portrait.paint(::fstat(descriptor, &status) == 0 ? static_cast<std::uint64_t>(status.st_ino) : 0);
-  }
-}
-
+// What a file system cannot keep, it is not asked for twice.
 void set_modified(int descriptor, const SelfPortrait& portrait) {
   if (portrait.modified != 0) {
     struct timespec times[2] = {};
@@ -230,9 +219,8 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   if (size == 0) {
     return MappedFile(nullptr, 0, identity_of(status));
   }
-  const Result<const std::uint8_t*> data = map_part(descriptor.get(), 0, size, path);
-  SLIPWAY_RETURN_IF_ERROR(data);
-  return MappedFile(data.value(), static_cast<std::size_t>(size), identity_of(status));
+  SLIPWAY_TRY(const std::uint8_t* data, map_part(descriptor.get(), 0, size, path));
+  return MappedFile(data, static_cast<std::size_t>(size), identity_of(status));
 }
 
 Result<MappedFile> MappedFile::open_part(int descriptor, std::uint64_t offset, std::uint64_t size,
@@ -250,9 +238,8 @@ Result<MappedFile> MappedFile::open_part(int descriptor, std::uint64_t offset, s
   if (wanted == 0) {
     return MappedFile(nullptr, 0, identity_of(status));
   }
-  const Result<const std::uint8_t*> data = map_part(descriptor, offset, wanted, name);
-  SLIPWAY_RETURN_IF_ERROR(data);
-  return MappedFile(data.value(), static_cast<std::size_t>(wanted), identity_of(status));
+  SLIPWAY_TRY(const std::uint8_t* data, map_part(descriptor, offset, wanted, name));
+  return MappedFile(data, static_cast<std::size_t>(wanted), identity_of(status));
 }
 
 void MappedFile::Unmap::operator()(const std::uint8_t* data) const {
@@ -306,32 +293,30 @@ void Pages::Free::operator()(std::uint8_t* data) const {
   ::munmap(data, size);
 }
 
-namespace {
-
-Status write_stream(const std::string& path, const std::string& what, const void* data, std::size_t size) {
-  FileDescriptor descriptor(open_stream(path));
-  if (descriptor.get() < 0) {
-    return cannot_replace(path, what);
-  }
-  const int error = write_all(descriptor.get(), data, size);
-  return error == 0 ? Status() : cannot_write(path, error);
-}
-
-Status write_parts(const std::string& path, const std::vector<FilePart>& parts, mode_t mode,
-                   const SelfPortrait& portrait) {
-  if (const char* what = not_a_file(path)) {
-    return cannot_replace(path, what);
-  }
+Status write_file(const std::string& path, const std::vector<FilePart>& parts, const SelfPortrait& portrait) {
+  const bool of_itself = static_cast<bool>(portrait.paint);
+  const char* other = not_a_file(path);
   std::string temporary;
-  FileDescriptor descriptor(create_temporary(path, mode, &temporary));
+  FileDescriptor descriptor(other == nullptr ? create_temporary(path, of_itself ? 0644 : 0666, &temporary)
+                            : of_itself      ? -1
+                                             : open_stream(path));
   if (descriptor.get() < 0) {
     const int error = errno;
-    return cannot_write(path, error);
+    return other == nullptr ? cannot_write(path, error)
+                            : Status(Code::kOutput, "Cannot write " + path + ": " + other + ".",
+                                     "name a file, or a new name", {path});
   }
-  describe_itself(descriptor.get(), portrait);
+  struct stat status = {};
+  if (of_itself) {
+    // Before the file's first byte.
+    portrait.paint(::fstat(descriptor.get(), &status) == 0 ? static_cast<std::uint64_t>(status.st_ino) : 0);
+  }
   int error = 0;
   for (std::size_t i = 0; error == 0 && i < parts.size(); ++i) {
     error = write_all(descriptor.get(), parts[i].data, parts[i].size);
+  }
+  if (other != nullptr) {
+    return error == 0 ? Status() : cannot_write(path, error);
   }
   set_modified(descriptor.get(), portrait);
   if (error == 0 && ::fsync(descriptor.get()) != 0 && errno != EINVAL && errno != EROFS) {
@@ -345,25 +330,10 @@ Status write_parts(const std::string& path, const std::vector<FilePart>& parts, 
   }
   if (error != 0) {
     ::unlink(temporary.c_str());
-  }
-  if (error != 0) {
     return cannot_write(path, error);
   }
   sync_folder(path);
   return {};
-}
-
-}  // namespace
-
-Status write_file(const std::string& path, const void* data, std::size_t size) {
-  if (const char* what = not_a_file(path)) {
-    return write_stream(path, what, data, size);
-  }
-  return write_parts(path, {{data, size}}, 0666, {});
-}
-
-Status write_file(const std::string& path, const std::vector<FilePart>& parts, const SelfPortrait& portrait) {
-  return write_parts(path, parts, 0644, portrait);
 }
 
 bool exists(const std::string& path) {

@@ -142,11 +142,7 @@ std::string model() {
   const LSTATUS status =
       ::RegGetValueW(HKEY_LOCAL_MACHINE, L"HARDWARE\\DESCRIPTION\\System\\CentralProcessor\\0",
                      L"ProcessorNameString", RRF_RT_REG_SZ, nullptr, name, &bytes);
-  std::string text = status == ERROR_SUCCESS ? to_utf8(name) : "";
-  while (!text.empty() && text.back() == ' ') {
-    text.pop_back();
-  }
-  return text;
+  return status == ERROR_SUCCESS ? trimmed(to_utf8(name), " ") : "";
 }
 
 unsigned allowed_cpus() {
@@ -243,10 +239,6 @@ Pages Pages::allocate(std::size_t size) {
 
 void Pages::Free::operator()(std::uint8_t* data) const {
   ::VirtualFree(data, 0, MEM_RELEASE);
-}
-
-Status write_file(const std::string& path, const void* data, std::size_t size) {
-  return write_file(path, {{data, size}}, {});
 }
 
 bool exists(const std::string& path) {
@@ -364,12 +356,7 @@ std::string system_message(unsigned long error) {
   const DWORD length =
       ::FormatMessageW(FORMAT_MESSAGE_FROM_SYSTEM | FORMAT_MESSAGE_IGNORE_INSERTS, nullptr, error,
                        MAKELANGID(LANG_ENGLISH, SUBLANG_DEFAULT), buffer, 512, nullptr);
-  std::string text = length == 0 ? "error " + std::to_string(error) : to_utf8(buffer);
-  while (!text.empty() &&
-         (text.back() == '.' || text.back() == '\r' || text.back() == '\n' || text.back() == ' ')) {
-    text.pop_back();
-  }
-  return text;
+  return length == 0 ? "error " + std::to_string(error) : trimmed(to_utf8(buffer), " .\r\n");
 }
 
 CpuInfo cpu_info() {

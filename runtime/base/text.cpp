@@ -59,4 +59,17 @@ std::vector<std::string_view> pieces(std::string_view text, std::string_view sep
   return found;
 }
 
+std::string trimmed(std::string_view text, std::string_view characters) {
+  const std::size_t first = std::min(text.find_first_not_of(characters), text.size());
+  return std::string(text.substr(first, text.find_last_not_of(characters) - first + 1));
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) {
+    text += (text.empty() ? "" : ", ") + word;
+  }
+  return text;
+}
+
 }  // namespace slipway

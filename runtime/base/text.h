@@ -18,6 +18,12 @@ std::string printable(std::string_view text);
 // `text`.
 std::vector<std::string_view> pieces(std::string_view text, std::string_view separators);
 
+// Without these characters at either end.
+std::string trimmed(std::string_view text, std::string_view characters);
+
+// "a, b, c"
+std::string joined(const std::vector<std::string>& words);
+
 #ifdef _WIN32
 // Between UTF-8, which is all of our text, and Windows' UTF-16.
 // What is no UTF-8 becomes a replacement character.

@@ -311,9 +311,8 @@ Arguments parse(int argc, char** argv) {
 void print_finding(const Field& field, const Patch& patch, std::size_t number, std::uint64_t old,
                    const Trial& trial) {
   JsonWriter json;
-  json.begin_object().member("patch", number).member("path", field.path);
-  json.member("was", shown(field, old)).member("now", shown(field, patch.value));
-  json.member("outcome", name_of(trial.outcome)).member("report", trial.report).end_object();
+  json.object("patch", number, "path", field.path, "was", shown(field, old), "now", shown(field, patch.value),
+              "outcome", name_of(trial.outcome), "report", trial.report);
   std::printf("%s\n", json.text().c_str());
   std::fflush(stdout);
 }
@@ -352,12 +351,8 @@ int run(const std::vector<std::uint8_t>& file, const std::vector<Field>& fields,
         }
       });
   JsonWriter json;
-  json.begin_object().member("fields", fields.size()).member("patches", patches.size());
-  json.member("tried", chosen.size()).key("sums").begin_object();
-  for (const auto& [name, number] : sums) {
-    json.member(name, number);
-  }
-  std::printf("%s\n", json.end_object().end_object().text().c_str());
+  json.begin_object().members("fields", fields.size(), "patches", patches.size(), "tried", chosen.size());
+  std::printf("%s\n", json.key("sums").object_of(sums).end_object().text().c_str());
   return done ? 0 : 1;
 }
 

@@ -50,13 +50,7 @@ Status set_input(slipway_method* method, std::size_t index, const slipway_tensor
     const ValueSpec& declared = method->info.inputs[index];
     const Shape shape(tensor.sizes, tensor.sizes + tensor.rank);
     std::size_t count = 0;
-    bool fits = dtype == declared.dtype && shape.size() == declared.shape.size() &&
-                count_elements(shape, size_of(dtype), &count);
-    const std::vector<SizeRange> ranges = size_ranges(declared);
-    for (std::size_t i = 0; fits && i < shape.size(); ++i) {
-      fits = ranges[i].holds(shape[i]);
-    }
-    if (!fits) {
+    if (dtype != declared.dtype || !fits(declared, shape) || !count_elements(shape, size_of(dtype), &count)) {
       return wrong_input(index, "is " + described(dtype, shape) + "; the method takes " +
                                     described(declared.dtype, declared.shape) +
                                     (declared.dynamism == Dynamism::kStatic ? "." : " or less."));
@@ -112,10 +106,8 @@ Status output(slipway_method* method, std::size_t index, slipway_tensor* tensor)
     std::copy(view->sizes.begin(), view->sizes.begin() + view->rank, tensor->sizes);
     return {};
   }
-  Result<Tensor> made = method->method->output(index);
-  SLIPWAY_RETURN_IF_ERROR(made);
   Tensor& kept = method->converted[index];
-  kept = std::move(made.value());
+  SLIPWAY_TRY(kept, method->method->output(index));
   tensor->data = kept.bytes.data();
   tensor->readable = 0;
   tensor->dtype = to_public(kept.dtype);
@@ -133,6 +125,8 @@ slipway_method::slipway_method(slipway::lean::Method* loaded, slipway::MethodInf
       converted(info.outputs.size()),
       fixed_shapes(loaded->fixed_shapes()) {}
 
+using namespace slipway;
+
 extern "C" {
 
 const char* slipway_method_name(const slipway_method* method) {
@@ -148,22 +142,21 @@ size_t slipway_method_output_count(const slipway_method* method) {
 }
 
 slipway_error* slipway_method_input_spec(const slipway_method* method, size_t index, slipway_spec* spec) {
-  return method == nullptr ? slipway::usage_error("The method is NULL.", "do not give NULL")
-                           : slipway::describe_value(method->info.inputs, index, spec);
+  return method == nullptr ? usage_error("The method is NULL.", "do not give NULL")
+                           : describe_value(method->info.inputs, index, spec);
 }
 
 slipway_error* slipway_method_output_spec(const slipway_method* method, size_t index, slipway_spec* spec) {
-  return method == nullptr ? slipway::usage_error("The method is NULL.", "do not give NULL")
-                           : slipway::describe_value(method->info.outputs, index, spec);
+  return method == nullptr ? usage_error("The method is NULL.", "do not give NULL")
+                           : describe_value(method->info.outputs, index, spec);
 }
 
 slipway_error* slipway_method_set_input(slipway_method* method, size_t index, const slipway_tensor* input) {
   if (method == nullptr || input == nullptr || index >= method->inputs.size()) {
-    return slipway::usage_error(
-        "The index is not one of the method's inputs, or the method or the tensor is NULL.",
-        "compare with slipway_method_input_count");
+    return usage_error("The index is not one of the method's inputs, or the method or the tensor is NULL.",
+                       "compare with slipway_method_input_count");
   }
-  return slipway::guarded([&] { return slipway::set_input(method, index, *input); });
+  return guarded([&] { return set_input(method, index, *input); });
 }
 
 int slipway_method_input_copied(const slipway_method* method, size_t index) {
@@ -171,35 +164,33 @@ int slipway_method_input_copied(const slipway_method* method, size_t index) {
 }
 
 slipway_error* slipway_method_execute(slipway_method* method) {
-  return slipway::guarded("slipway_method_execute needs a method.", {method},
-                          [&] { return slipway::execute(method); });
+  return guarded("slipway_method_execute needs a method.", {method}, [&] { return execute(method); });
 }
 
 slipway_error* slipway_method_forward(slipway_method* method, const slipway_tensor* inputs, size_t count) {
   if (method == nullptr || (inputs == nullptr && count != 0)) {
-    return slipway::usage_error("The method or the inputs are NULL.", "give neither as NULL");
+    return usage_error("The method or the inputs are NULL.", "give neither as NULL");
   }
-  return slipway::guarded([&] {
+  return guarded([&] {
     if (count != method->inputs.size()) {
-      return slipway::Status(slipway::Code::kInput,
-                             "Method " + method->info.name + " takes " +
-                                 std::to_string(method->inputs.size()) + " inputs, " + std::to_string(count) +
-                                 " given.",
-                             "give one for each input");
+      return Status(Code::kInput,
+                    "Method " + method->info.name + " takes " + std::to_string(method->inputs.size()) +
+                        " inputs, " + std::to_string(count) + " given.",
+                    "give one for each input");
     }
     for (std::size_t i = 0; i < count; ++i) {
-      SLIPWAY_RETURN_IF_ERROR(slipway::set_input(method, i, inputs[i]));
+      SLIPWAY_RETURN_IF_ERROR(set_input(method, i, inputs[i]));
     }
-    return slipway::execute(method);
+    return execute(method);
   });
 }
 
 slipway_error* slipway_method_output(slipway_method* method, size_t index, slipway_tensor* output) {
   if (method == nullptr || output == nullptr || index >= method->converted.size() || !method->ran) {
-    return slipway::usage_error("The index is not one of the method's outputs, or the method has not run.",
-                                "execute it first, and compare with slipway_method_output_count");
+    return usage_error("The index is not one of the method's outputs, or the method has not run.",
+                       "execute it first, and compare with slipway_method_output_count");
   }
-  return slipway::guarded([&] { return slipway::output(method, index, output); });
+  return guarded([&] { return slipway::output(method, index, output); });
 }
 
 }  // extern "C"

@@ -29,14 +29,15 @@ slipway_error* set_text(slipway_options* options, std::string slipway_options::*
 }  // namespace
 }  // namespace slipway
 
+using namespace slipway;
+
 extern "C" {
 
 slipway_error* slipway_pool_create(uint32_t threads, slipway_pool** pool) {
-  return slipway::guarded("slipway_pool_create needs an address for its result.", {pool}, [&] {
-    slipway::Result<slipway::Threads> started = slipway::start_threads(threads);
-    SLIPWAY_RETURN_IF_ERROR(started);
-    *pool = new slipway_pool{std::move(started.value())};
-    return slipway::Status();
+  return guarded("slipway_pool_create needs an address for its result.", {pool}, [&] {
+    SLIPWAY_TRY(Threads started, start_threads(threads));
+    *pool = new slipway_pool{std::move(started)};
+    return Status();
   });
 }
 
@@ -59,34 +60,34 @@ void slipway_options_free(slipway_options* options) {
 }
 
 slipway_error* slipway_options_set_pool(slipway_options* options, const slipway_pool* pool) {
-  return slipway::guarded("slipway_options_set_pool needs options and a pool.", {options, pool}, [&] {
+  return guarded("slipway_options_set_pool needs options and a pool.", {options, pool}, [&] {
     options->threads = pool->threads;
-    return slipway::Status();
+    return Status();
   });
 }
 
 slipway_error* slipway_options_set_data_path(slipway_options* options, const char* path) {
-  return slipway::set_text(options, &slipway_options::data_path, path);
+  return set_text(options, &slipway_options::data_path, path);
 }
 
 slipway_error* slipway_options_set_weights_cache(slipway_options* options, const char* path) {
-  return slipway::set_text(options, &slipway_options::weights_cache, path);
+  return set_text(options, &slipway_options::weights_cache, path);
 }
 
 slipway_error* slipway_options_add_method(slipway_options* options, const char* name) {
-  return slipway::guarded("slipway_options_add_method needs options and a name.", {options, name}, [&] {
+  return guarded("slipway_options_add_method needs options and a name.", {options, name}, [&] {
     std::vector<std::string>& all = options->methods;
     if (std::find(all.begin(), all.end(), name) == all.end()) {
       all.emplace_back(name);
     }
-    return slipway::Status();
+    return Status();
   });
 }
 
 slipway_error* slipway_options_set_max_jumps(slipway_options* options, uint32_t jumps) {
-  return slipway::guarded("slipway_options_set_max_jumps needs options.", {options}, [&] {
+  return guarded("slipway_options_set_max_jumps needs options.", {options}, [&] {
     options->max_jumps = jumps;
-    return slipway::Status();
+    return Status();
   });
 }
 
@@ -151,11 +152,11 @@ const char* slipway_version(void) {
 }
 
 size_t slipway_dtype_size(int32_t dtype) {
-  return slipway::size_of(slipway::to_dtype(dtype));
+  return size_of(to_dtype(dtype));
 }
 
 const char* slipway_dtype_name(int32_t dtype) {
-  return slipway::name_of(slipway::to_dtype(dtype));
+  return name_of(to_dtype(dtype));
 }
 
 slipway_code slipway_error_code(const slipway_error* error) {
@@ -171,7 +172,7 @@ const char* slipway_error_fix(const slipway_error* error) {
 }
 
 void slipway_error_free(slipway_error* error) {
-  if (error != slipway::no_memory_error()) {
+  if (error != no_memory_error()) {
     delete error;
   }
 }

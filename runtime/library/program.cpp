@@ -58,9 +58,7 @@ Result<std::unique_ptr<slipway_program>> load_program(const slipway_options& opt
   if (options.threads) {
     program->threads = *options.threads;
   } else {
-    Result<Threads> started = start_threads(0);
-    SLIPWAY_RETURN_IF_ERROR(started);
-    program->threads = std::move(started.value());
+    SLIPWAY_TRY(program->threads, start_threads(0));
   }
   program->context.use_threads(program->threads.get());
   program->loaded.emplace(program->context);
@@ -77,10 +75,9 @@ Result<std::unique_ptr<slipway_program>> load_program(const slipway_options& opt
 
 Status load_into(slipway_program** program, const slipway_options* options, Origin origin) {
   const slipway_options defaults;
-  Result<std::unique_ptr<slipway_program>> loaded =
-      load_program(options == nullptr ? defaults : *options, std::move(origin));
-  SLIPWAY_RETURN_IF_ERROR(loaded);
-  *program = loaded.value().release();
+  SLIPWAY_TRY(std::unique_ptr<slipway_program> loaded,
+              load_program(options == nullptr ? defaults : *options, std::move(origin)));
+  *program = loaded.release();
   return {};
 }
 
@@ -93,32 +90,32 @@ std::shared_mutex& kernel_tables() {
 
 }  // namespace slipway
 
+using namespace slipway;
+
 extern "C" {
 
 slipway_error* slipway_program_load(const char* path, const slipway_options* options,
                                     slipway_program** program) {
-  return slipway::guarded("slipway_program_load needs a path and an address for its result.", {path, program},
-                          [&] { return slipway::load_into(program, options, {path, true, {}}); });
+  return guarded("slipway_program_load needs a path and an address for its result.", {path, program},
+                 [&] { return load_into(program, options, {path, true, {}}); });
 }
 
 slipway_error* slipway_program_load_memory(const void* data, size_t size, const slipway_options* options,
                                            slipway_program** program) {
   const char* needs = "slipway_program_load_memory needs memory and an address for its result.";
-  return slipway::guarded(needs, {data, program}, [&] {
-    auto mapped = slipway::MappedFile::borrow(static_cast<const std::uint8_t*>(data), size);
-    return slipway::load_into(program, options, {"The program in memory", false, std::move(mapped)});
+  return guarded(needs, {data, program}, [&] {
+    auto mapped = MappedFile::borrow(static_cast<const std::uint8_t*>(data), size);
+    return load_into(program, options, {"The program in memory", false, std::move(mapped)});
   });
 }
 
 slipway_error* slipway_program_load_descriptor(int descriptor, uint64_t offset, uint64_t size,
                                                const slipway_options* options, slipway_program** program) {
   const char* needs = "slipway_program_load_descriptor needs an address for its result.";
-  return slipway::guarded(needs, {program}, [&] {
+  return guarded(needs, {program}, [&] {
     const std::string name = "file descriptor " + std::to_string(descriptor);
-    slipway::Result<slipway::MappedFile> mapped =
-        slipway::MappedFile::open_part(descriptor, offset, size, name);
-    return mapped.ok() ? slipway::load_into(program, options, {name, false, std::move(mapped.value())})
-                       : mapped.status();
+    SLIPWAY_TRY(MappedFile mapped, MappedFile::open_part(descriptor, offset, size, name));
+    return load_into(program, options, {name, false, std::move(mapped)});
   });
 }
 
@@ -137,37 +134,37 @@ slipway_method* slipway_program_method_at(const slipway_program* program, size_t
 slipway_error* slipway_program_find_method(const slipway_program* program, const char* name,
                                            slipway_method** method) {
   const char* needs = "slipway_program_find_method needs a program, a name and an address.";
-  return slipway::guarded(needs, {program, name, method}, [&] {
+  return guarded(needs, {program, name, method}, [&] {
     std::string names;
     for (const std::unique_ptr<slipway_method>& candidate : program->methods) {
       if (candidate->info.name == name) {
         *method = candidate.get();
-        return slipway::Status();
+        return Status();
       }
       names += (names.empty() ? "" : ", ") + candidate->info.name;
     }
-    return slipway::Status(slipway::Code::kUsage, "Method " + std::string(name) + " is not ready.",
-                           "these were loaded: " + names, {name});
+    return Status(Code::kUsage, "Method " + std::string(name) + " is not ready.",
+                  "these were loaded: " + names, {name});
   });
 }
 
 slipway_error* slipway_program_keep_weights(slipway_program* program) {
-  return slipway::guarded("slipway_program_keep_weights needs a program.", {program}, [&] {
+  return guarded("slipway_program_keep_weights needs a program.", {program}, [&] {
     program->loaded->keep_weights();
-    const std::optional<slipway::WeightsInfo> info = program->loaded->weights();
+    const std::optional<WeightsInfo> info = program->loaded->weights();
     if (!info || !info->cache) {
-      return slipway::Status(slipway::Code::kUsage, "The options named no file for packed weights.",
-                             "slipway_options_set_weights_cache names one");
+      return Status(Code::kUsage, "The options named no file for packed weights.",
+                    "slipway_options_set_weights_cache names one");
     }
-    return info->cache->state == "none" ? slipway::Status(slipway::Code::kOutput, info->cache->why,
-                                                          "name another file for packed weights")
-                                        : slipway::Status();
+    return info->cache->state == "none"
+               ? Status(Code::kOutput, info->cache->why, "name another file for packed weights")
+               : Status();
   });
 }
 
 uint64_t slipway_program_weights_found(const slipway_program* program) {
-  const std::optional<slipway::WeightsInfo> info =
-      program == nullptr ? std::optional<slipway::WeightsInfo>() : program->loaded->weights();
+  const std::optional<WeightsInfo> info =
+      program == nullptr ? std::optional<WeightsInfo>() : program->loaded->weights();
   return info && info->cache ? info->blocks - info->packed : 0;
 }
 

@@ -20,9 +20,8 @@ Result<std::vector<Tensor>> run_method(const slipway_program* program, const std
   }
   std::vector<Tensor> outputs;
   for (std::size_t i = 0; i < method->output_count(); ++i) {
-    Result<Tensor> output = method->output(i);
-    SLIPWAY_RETURN_IF_ERROR(output);
-    outputs.push_back(std::move(output.value()));
+    SLIPWAY_TRY(Tensor output, method->output(i));
+    outputs.push_back(std::move(output));
   }
   return outputs;
 }
@@ -46,12 +45,11 @@ Status create(slipway_program* program, const char* name, slipway_session** sess
     return {Code::kUsage, "Method " + std::string(name != nullptr ? name : "forward") + " is not ready.",
             "name the method that reads tokens, and load it"};
   }
-  Result<TextSession> text = TextSession::open(
-      info, *method, [program](const std::string& called, const std::vector<Tensor>& inputs) {
-        return run_method(program, called, inputs);
-      });
-  SLIPWAY_RETURN_IF_ERROR(text);
-  program->session.reset(new slipway_session{program, std::move(text.value()), Sampler({}), {}, {}});
+  const auto run = [program](const std::string& called, const std::vector<Tensor>& inputs) {
+    return run_method(program, called, inputs);
+  };
+  SLIPWAY_TRY(TextSession text, TextSession::open(info, *method, run));
+  program->session.reset(new slipway_session{program, std::move(text), Sampler({}), {}, {}});
   *session = program->session.get();
   return {};
 }
@@ -87,13 +85,14 @@ Status restore(slipway_session* session, const void* data, std::size_t size, con
 }  // namespace
 }  // namespace slipway
 
+using namespace slipway;
+
 extern "C" {
 
 slipway_error* slipway_session_create(slipway_program* program, const char* method,
                                       slipway_session** session) {
   const char* needs = "slipway_session_create needs a program and an address for its result.";
-  return slipway::guarded(needs, {program, session},
-                          [&] { return slipway::create(program, method, session); });
+  return guarded(needs, {program, session}, [&] { return create(program, method, session); });
 }
 
 void slipway_session_free(slipway_session* session) {
@@ -103,16 +102,15 @@ void slipway_session_free(slipway_session* session) {
 }
 
 slipway_error* slipway_session_feed(slipway_session* session, const int64_t* ids, size_t count) {
-  return slipway::changed(session, [&] { return session->text.read(ids, ids == nullptr ? 0 : count); });
+  return changed(session, [&] { return session->text.read(ids, ids == nullptr ? 0 : count); });
 }
 
 slipway_error* slipway_session_feed_embeddings(slipway_session* session, const float* rows, size_t count) {
-  return slipway::changed(session,
-                          [&] { return session->text.read_rows(rows, rows == nullptr ? 0 : count); });
+  return changed(session, [&] { return session->text.read_rows(rows, rows == nullptr ? 0 : count); });
 }
 
 slipway_error* slipway_session_truncate(slipway_session* session, int64_t position) {
-  return slipway::changed(session, [&] { return session->text.go_back(position); });
+  return changed(session, [&] { return session->text.go_back(position); });
 }
 
 const float* slipway_session_logits(const slipway_session* session, size_t* count) {
@@ -126,21 +124,19 @@ const float* slipway_session_logits(const slipway_session* session, size_t* coun
 slipway_error* slipway_session_set_sampling(slipway_session* session, double temperature, uint32_t top_k,
                                             double top_p, uint64_t seed) {
   if (session == nullptr || !(temperature >= 0) || std::isinf(temperature) || !(top_p > 0 && top_p <= 1)) {
-    return slipway::usage_error(
+    return usage_error(
         "Sampling needs a session, a temperature of at least 0, and a top_p above 0 and at most 1.",
         "temperature 0 takes the likeliest token, top_k 0 and top_p 1 leave out none");
   }
-  session->sampler = slipway::Sampler({temperature, top_k, top_p, seed});
+  session->sampler = Sampler({temperature, top_k, top_p, seed});
   return nullptr;
 }
 
 slipway_error* slipway_session_sample(slipway_session* session, int64_t* id) {
   const char* needs = "slipway_session_sample needs a session and an address for its result.";
-  return slipway::guarded(needs, {session, id}, [&] {
-    const slipway::Result<std::int64_t> picked = session->text.pick(session->sampler);
-    SLIPWAY_RETURN_IF_ERROR(picked);
-    *id = picked.value();
-    return slipway::Status();
+  return guarded(needs, {session, id}, [&] {
+    SLIPWAY_TRY(*id, session->text.pick(session->sampler));
+    return Status();
   });
 }
 
@@ -165,44 +161,41 @@ const int64_t* slipway_session_stops(const slipway_session* session, size_t* cou
 }
 
 slipway_error* slipway_session_save(slipway_session* session, const char* path) {
-  return slipway::guarded("slipway_session_save needs a session and a path.", {session, path}, [&] {
+  return guarded("slipway_session_save needs a session and a path.", {session, path}, [&] {
     std::vector<std::uint64_t> head;
-    const slipway::Checksum& owner = slipway::owner_of(session);
-    return slipway::write_file(
-        path, slipway::save_text(session->text, slipway::memory_of(session), owner, &head), {});
+    const Checksum& owner = owner_of(session);
+    return write_file(path, save_text(session->text, memory_of(session), owner, &head));
   });
 }
 
 slipway_error* slipway_session_save_memory(slipway_session* session, const void** data, size_t* size) {
   const char* needs = "slipway_session_save_memory needs a session and addresses for its results.";
-  return slipway::guarded(needs, {session, data, size}, [&] {
+  return guarded(needs, {session, data, size}, [&] {
     std::vector<std::uint64_t> head;
     std::vector<std::uint8_t> all;
-    const slipway::Checksum& owner = slipway::owner_of(session);
-    for (const slipway::FilePart& part :
-         slipway::save_text(session->text, slipway::memory_of(session), owner, &head)) {
+    const Checksum& owner = owner_of(session);
+    for (const FilePart& part : save_text(session->text, memory_of(session), owner, &head)) {
       const auto* begin = static_cast<const std::uint8_t*>(part.data);
       all.insert(all.end(), begin, begin + part.size);
     }
     session->saved = std::move(all);
     *data = session->saved.data();
     *size = session->saved.size();
-    return slipway::Status();
+    return Status();
   });
 }
 
 slipway_error* slipway_session_restore(slipway_session* session, const char* path) {
-  return slipway::guarded("slipway_session_restore needs a session and a path.", {session, path}, [&] {
-    const slipway::Result<slipway::MappedFile> file = slipway::MappedFile::open(path);
-    SLIPWAY_RETURN_IF_ERROR(file);
-    return slipway::restore(session, file.value().data(), file.value().size(), path);
+  return guarded("slipway_session_restore needs a session and a path.", {session, path}, [&] {
+    SLIPWAY_TRY(const MappedFile file, MappedFile::open(path));
+    return restore(session, file.data(), file.size(), path);
   });
 }
 
 slipway_error* slipway_session_restore_memory(slipway_session* session, const void* data, size_t size) {
   // What a session saved itself may be given back to it.
-  return slipway::guarded("slipway_session_restore_memory needs a session and memory.", {session, data},
-                          [&] { return slipway::restore(session, data, size, "The saved text in memory"); });
+  return guarded("slipway_session_restore_memory needs a session and memory.", {session, data},
+                 [&] { return restore(session, data, size, "The saved text in memory"); });
 }
 
 }  // extern "C"

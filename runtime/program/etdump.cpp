@@ -1,22 +1,15 @@
 #include "etdump.h"
 
 #include <algorithm>
-#include <map>
-#include <optional>
-#include <tuple>
 #include <utility>
 
 #include "etdump_generated.h"
+#include "program_info.h"
 
 namespace slipway {
 namespace {
 
-constexpr char kPortable[] = "portable";
 constexpr char kRuntime[] = "runtime";
-
-double milliseconds(std::uint64_t nanoseconds) {
-  return static_cast<double>(nanoseconds) / 1e6;
-}
 
 std::uint64_t duration(const TraceEvent& event) {
   return event.end < event.start ? 0 : event.end - event.start;
@@ -31,87 +24,37 @@ std::string without_number(const std::string& name) {
   return name.substr(0, name.rfind(" #"));
 }
 
-// Sums rows up; what is shorter than what it is made of counts as nothing.
-class Rows {
- public:
-  void add(std::string name, std::string op, const char* provider, std::uint64_t nanoseconds) {
-    ProfileRow& row = rows_[{name, provider}];
-    row.name = std::move(name);
-    row.op = std::move(op);
-    row.provider = provider;
-    ++row.count;
-    row.total_ms += milliseconds(nanoseconds);
-    row.times_ms.push_back(milliseconds(nanoseconds));
-  }
-
-  std::vector<ProfileRow> sorted() const {
-    std::vector<ProfileRow> all;
-    for (const auto& [key, row] : rows_) {
-      all.push_back(row);
-    }
-    std::sort(all.begin(), all.end(), [](const ProfileRow& a, const ProfileRow& b) {
-      return std::tie(b.total_ms, a.name) < std::tie(a.total_ms, b.name);
-    });
-    return all;
-  }
-
- private:
-  std::map<std::pair<std::string, std::string>, ProfileRow> rows_;
-};
-
 // One execution. Events inside another come before it, so that what an outer one took by itself is known when
 // it comes.
-void add_block(const TraceBlock& block, Rows* rows) {
+void add_block(const TraceBlock& block, ProfileRows* rows) {
   std::uint64_t inside_call = 0;  // of the call whose event is still to come
   std::uint64_t inside_method = 0;
   std::string kernel;
   for (const TraceEvent& event : block.events) {
     const std::uint64_t took = duration(event);
+    // What is shorter than what it is made of counts as nothing.
+    const auto add = [&](const std::string& name, const std::string& op, const char* provider,
+                         std::uint64_t inside) {
+      rows->add(name, op, provider, static_cast<double>(took - std::min(took, inside)) / 1e6);
+    };
     if (event.delegated) {
-      rows->add(at_instruction(event.name, event.instruction), without_number(event.name), "XnnpackBackend",
-                took);
+      add(at_instruction(event.name, event.instruction), without_number(event.name), "XnnpackBackend", 0);
       inside_call += took;
     } else if (event.name.rfind(kNativeCall, 0) == 0) {
       kernel = event.name.substr(sizeof(kNativeCall) - 1);
     } else if (event.name == kOperatorCall) {
       const std::string op = kernel.empty() ? kOperatorCall : kernel;
-      rows->add(at_instruction(op, event.instruction), op, kPortable, took);
+      add(at_instruction(op, event.instruction), op, "portable", 0);
       inside_method += took;
       kernel.clear();
     } else if (event.name == kDelegateCall) {
-      rows->add(at_instruction(kDelegateCall, event.instruction), "around the delegate's operators", kRuntime,
-                took - std::min(took, inside_call));
+      add(at_instruction(kDelegateCall, event.instruction), "around the delegate's operators", kRuntime,
+          inside_call);
       inside_method += took;
       inside_call = 0;
     } else if (event.name == kMethodExecute) {
-      rows->add(kMethodExecute, "around the instructions", kRuntime, took - std::min(took, inside_method));
+      add(kMethodExecute, "around the instructions", kRuntime, inside_method);
     }
-  }
-}
-
-// Nothing for a type that upstream's Inspector does not read either.
-std::optional<pte::ScalarType> stored_type(DType dtype) {
-  switch (dtype) {
-    case DType::kBool:
-      return pte::ScalarType::BOOL;
-    case DType::kUInt8:
-      return pte::ScalarType::BYTE;
-    case DType::kInt8:
-      return pte::ScalarType::CHAR;
-    case DType::kInt16:
-      return pte::ScalarType::SHORT;
-    case DType::kInt32:
-      return pte::ScalarType::INT;
-    case DType::kInt64:
-      return pte::ScalarType::LONG;
-    case DType::kFloat16:
-      return pte::ScalarType::HALF;
-    case DType::kFloat32:
-      return pte::ScalarType::FLOAT;
-    case DType::kFloat64:
-      return pte::ScalarType::DOUBLE;
-    default:
-      return {};
   }
 }
 
@@ -124,7 +67,7 @@ flatbuffers::Offset<etd::Event> add_value(flatbuffers::FlatBufferBuilder& builde
   const auto sizes = builder.CreateVector(value.shape.data(), value.shape.size());
   const auto steps = builder.CreateVector(strides);
   etd::TensorBuilder tensor(builder);
-  tensor.add_scalar_type(stored_type(value.dtype).value_or(pte::ScalarType::BYTE));
+  tensor.add_scalar_type(to_stored(value.dtype));
   tensor.add_sizes(sizes);
   tensor.add_strides(steps);
   tensor.add_offset(static_cast<std::int64_t>(value.offset));
@@ -146,7 +89,8 @@ flatbuffers::Offset<etd::Event> add_value(flatbuffers::FlatBufferBuilder& builde
 }  // namespace
 
 bool has_stored_type(DType dtype) {
-  return stored_type(dtype).has_value();
+  return dtype != DType::kUnknown && dtype != DType::kNone && dtype != DType::kComplex64 &&
+         dtype != DType::kComplex128 && to_stored(dtype) <= pte::ScalarType::BOOL;
 }
 
 std::vector<std::uint8_t> write_etdump(const std::vector<TraceBlock>& blocks) {
@@ -198,8 +142,7 @@ Result<std::vector<TraceBlock>> read_etdump(const std::uint8_t* data, std::size_
     TraceBlock& block = blocks.emplace_back();
     block.name = run->name() == nullptr ? "" : run->name()->str();
     for (std::size_t i = 0; run->events() != nullptr && i < run->events()->size(); ++i) {
-      const etd::ProfileEvent* event =
-          run->events()->Get(static_cast<flatbuffers::uoffset_t>(i))->profile_event();
+      const etd::ProfileEvent* event = item_of(run->events(), i)->profile_event();
       if (event == nullptr) {
         continue;
       }
@@ -216,7 +159,7 @@ Result<std::vector<TraceBlock>> read_etdump(const std::uint8_t* data, std::size_
 }
 
 std::vector<ProfileRow> rows_of(const std::vector<TraceBlock>& blocks, std::size_t timed) {
-  Rows rows;
+  ProfileRows rows;
   auto left = static_cast<std::size_t>(std::count_if(
       blocks.begin(), blocks.end(), [](const TraceBlock& block) { return block.name == kExecuteBlock; }));
   for (const TraceBlock& block : blocks) {

@@ -49,7 +49,7 @@ struct TraceBlock {
   std::vector<TraceValue> values = {};
 };
 
-// Whether a tensor of the type can be a TraceValue.
+// Whether a tensor of the type can be a TraceValue: upstream's Inspector reads no others.
 bool has_stored_type(DType dtype);
 
 std::vector<std::uint8_t> write_etdump(const std::vector<TraceBlock>& blocks);

@@ -29,7 +29,7 @@ std::size_t length(const Vector* vector) {
 template <typename Vector>
 bool all_below(const Vector* indices, std::size_t limit) {
   for (std::size_t i = 0; i < length(indices); ++i) {
-    const auto index = static_cast<std::int64_t>(indices->Get(static_cast<flatbuffers::uoffset_t>(i)));
+    const auto index = static_cast<std::int64_t>(item_of(indices, i));
     if (index < 0 || static_cast<std::uint64_t>(index) >= limit) {
       return false;
     }
@@ -72,8 +72,7 @@ class Checker {
       fail("it has no method");
     }
     for (std::size_t i = 0; i < length(program_.execution_plan()); ++i) {
-      const pte::ExecutionPlan* method =
-          program_.execution_plan()->Get(static_cast<flatbuffers::uoffset_t>(i));
+      const pte::ExecutionPlan* method = item_of(program_.execution_plan(), i);
       if (method == nullptr || method->name() == nullptr) {
         fail("method ", i, " has no name");
       } else {
@@ -114,6 +113,12 @@ class Checker {
     return true;
   }
 
+  // The same of one that must be there.
+  template <typename Vector>
+  bool present(const Vector* vector) {
+    return vector != nullptr && counts(vector);
+  }
+
   // The words are put together only where it does not hold: a program has thousands of values.
   template <typename... Parts>
   void require(bool holds, const Parts&... parts) {
@@ -124,16 +129,14 @@ class Checker {
 
   void segments() {
     for (std::size_t i = 0; i < length(program_.segments()); ++i) {
-      const pte::DataSegment* segment = program_.segments()->Get(static_cast<flatbuffers::uoffset_t>(i));
+      const pte::DataSegment* segment = item_of(program_.segments(), i);
       require(segment->offset() <= layout_.segment_size &&
                   segment->size() <= layout_.segment_size - segment->offset(),
               "segment ", i, " lies beyond the file's end");
     }
   }
 
-  std::uint64_t segment_size(std::size_t index) const {
-    return program_.segments()->Get(static_cast<flatbuffers::uoffset_t>(index))->size();
-  }
+  std::uint64_t segment_size(std::size_t index) const { return item_of(program_.segments(), index)->size(); }
 
   void subsegments(const pte::SubsegmentOffsets* table, const char* name) {
     if (table == nullptr || length(table->offsets()) == 0 || !counts(table->offsets())) {
@@ -155,14 +158,12 @@ class Checker {
   void data_tables() {
     subsegments(program_.constant_segment(), "the table of constants");
     for (std::size_t i = 0; i < length(program_.mutable_data_segments()); ++i) {
-      subsegments(program_.mutable_data_segments()->Get(static_cast<flatbuffers::uoffset_t>(i)),
-                  "a table of initial values");
+      subsegments(item_of(program_.mutable_data_segments(), i), "a table of initial values");
     }
     for (std::size_t i = 0; i < length(program_.named_data()); ++i) {
-      const pte::NamedData* item = program_.named_data()->Get(static_cast<flatbuffers::uoffset_t>(i));
-      require(counts(item->key()) && item->key() != nullptr &&
-                  item->segment_index() < length(program_.segments()),
-              "named data ", i, " has no name or no segment");
+      const pte::NamedData* item = item_of(program_.named_data(), i);
+      require(present(item->key()) && item->segment_index() < length(program_.segments()), "named data ", i,
+              " has no name or no segment");
     }
   }
 
@@ -180,33 +181,30 @@ class Checker {
       return;
     }
     for (std::size_t i = 0; i < values; ++i) {
-      value(plan, *plan.values()->Get(static_cast<flatbuffers::uoffset_t>(i)), i);
+      value(plan, *item_of(plan.values(), i), i);
     }
     require(all_below(plan.inputs(), values), "an input is not among its values");
     require(all_below(plan.outputs(), values), "an output is not among its values");
     for (std::size_t i = 0; i < length(plan.operators()); ++i) {
-      const pte::Operator* op = plan.operators()->Get(static_cast<flatbuffers::uoffset_t>(i));
-      require(
-          counts(op->name()) && counts(op->overload()) && op->name() != nullptr && op->name()->size() != 0,
-          "operator ", i, " has no name");
+      const pte::Operator* op = item_of(plan.operators(), i);
+      require(present(op->name()) && counts(op->overload()) && op->name()->size() != 0, "operator ", i,
+              " has no name");
     }
     for (std::size_t i = 0; i < length(plan.delegates()); ++i) {
-      delegate(*plan.delegates()->Get(static_cast<flatbuffers::uoffset_t>(i)), i);
+      delegate(*item_of(plan.delegates(), i), i);
     }
     for (std::size_t i = 0; i < length(plan.non_const_buffer_sizes()); ++i) {
-      require(plan.non_const_buffer_sizes()->Get(static_cast<flatbuffers::uoffset_t>(i)) >= 0,
-              "a planned memory has a negative size");
+      require(item_of(plan.non_const_buffer_sizes(), i) >= 0, "a planned memory has a negative size");
     }
     require(length(plan.chains()) != 0, "it has no instructions");
     for (std::size_t i = 0; i < length(plan.chains()); ++i) {
-      chain(plan, *plan.chains()->Get(static_cast<flatbuffers::uoffset_t>(i)));
+      chain(plan, *item_of(plan.chains(), i));
     }
   }
 
   void delegate(const pte::BackendDelegate& delegate, std::size_t index) {
     const Name name = {"delegate ", index};
-    require(counts(delegate.id()) && delegate.id() != nullptr && delegate.id()->size() != 0, name,
-            " has no backend");
+    require(present(delegate.id()) && delegate.id()->size() != 0, name, " has no backend");
     const pte::BackendDelegateDataReference* data = delegate.processed();
     if (data == nullptr) {
       fail(name, " has no data");
@@ -218,7 +216,7 @@ class Checker {
         is_inline ? length(program_.backend_delegate_data()) : length(program_.segments());
     require(data->index() < limit, name, " names data that is not there");
     for (std::size_t i = 0; i < length(delegate.compile_specs()); ++i) {
-      const pte::CompileSpec* spec = delegate.compile_specs()->Get(static_cast<flatbuffers::uoffset_t>(i));
+      const pte::CompileSpec* spec = item_of(delegate.compile_specs(), i);
       require(spec->key() != nullptr && spec->value() != nullptr, name, " has an empty compile spec");
     }
   }
@@ -227,14 +225,14 @@ class Checker {
     const std::size_t values = length(plan.values());
     const std::size_t count = length(chain.instructions());
     for (std::size_t i = 0; i < count; ++i) {
-      const pte::Instruction* instruction = chain.instructions()->Get(static_cast<flatbuffers::uoffset_t>(i));
+      const pte::Instruction* instruction = item_of(chain.instructions(), i);
       bool good = false;
       if (const auto* kernel = instruction->instr_args_as_KernelCall()) {
-        good = below(kernel->op_index(), length(plan.operators())) && kernel->args() != nullptr &&
-               counts(kernel->args()) && all_below(kernel->args(), values);
+        good = below(kernel->op_index(), length(plan.operators())) && present(kernel->args()) &&
+               all_below(kernel->args(), values);
       } else if (const auto* call = instruction->instr_args_as_DelegateCall()) {
-        good = below(call->delegate_index(), length(plan.delegates())) && call->args() != nullptr &&
-               counts(call->args()) && all_below(call->args(), values);
+        good = below(call->delegate_index(), length(plan.delegates())) && present(call->args()) &&
+               all_below(call->args(), values);
       } else if (const auto* move = instruction->instr_args_as_MoveCall()) {
         good = below(move->move_from(), values) && below(move->move_to(), values);
       } else if (const auto* jump = instruction->instr_args_as_JumpFalseCall()) {
@@ -256,24 +254,20 @@ class Checker {
     if (const auto* tensor = value.val_as_Tensor()) {
       this->tensor(plan, *tensor, name);
     } else if (const auto* text = value.val_as_String()) {
-      require(counts(text->string_val()) && text->string_val() != nullptr, name, " is an empty string");
+      require(present(text->string_val()), name, " is an empty string");
     } else if (const auto* ints = value.val_as_IntList()) {
-      require(counts(ints->items()) && ints->items() != nullptr && aligned(ints->items()) &&
-                  all_below(ints->items(), values),
-              name, " refers to a value not there");
+      require(present(ints->items()) && aligned(ints->items()) && all_below(ints->items(), values), name,
+              " refers to a value not there");
     } else if (const auto* tensors = value.val_as_TensorList()) {
-      require(counts(tensors->items()) && tensors->items() != nullptr &&
-                  all_tensors(plan, tensors->items(), false),
-              name, " refers to a tensor not there");
+      require(present(tensors->items()) && all_tensors(plan, tensors->items(), false), name,
+              " refers to a tensor not there");
     } else if (const auto* optional = value.val_as_OptionalTensorList()) {
-      require(counts(optional->items()) && optional->items() != nullptr &&
-                  all_tensors(plan, optional->items(), true),
-              name, " refers to a tensor not there");
+      require(present(optional->items()) && all_tensors(plan, optional->items(), true), name,
+              " refers to a tensor not there");
     } else if (const auto* doubles = value.val_as_DoubleList()) {
-      require(counts(doubles->items()) && doubles->items() != nullptr && aligned(doubles->items()), name,
-              " has no items");
+      require(present(doubles->items()) && aligned(doubles->items()), name, " has no items");
     } else if (const auto* bools = value.val_as_BoolList()) {
-      require(counts(bools->items()) && bools->items() != nullptr, name, " has no items");
+      require(present(bools->items()), name, " has no items");
     }
   }
 
@@ -286,7 +280,7 @@ class Checker {
       if (!below(item, length(plan.values()))) {
         return false;
       }
-      const pte::KernelTypes type = plan.values()->Get(static_cast<flatbuffers::uoffset_t>(item))->val_type();
+      const pte::KernelTypes type = item_of(plan.values(), item)->val_type();
       const bool none = type == pte::KernelTypes::NONE || type == pte::KernelTypes::Null;
       if (type != pte::KernelTypes::Tensor && !(optional && none)) {
         return false;
@@ -304,9 +298,9 @@ class Checker {
     std::uint32_t seen = 0;
     Shape shape;
     for (std::size_t i = 0; i < rank; ++i) {
-      const unsigned place = tensor.dim_order()->Get(static_cast<flatbuffers::uoffset_t>(i));
+      const unsigned place = item_of(tensor.dim_order(), i);
       seen |= place < rank ? 1U << place : 0U;
-      shape.push_back(tensor.sizes()->Get(static_cast<flatbuffers::uoffset_t>(i)));
+      shape.push_back(item_of(tensor.sizes(), i));
     }
     require(seen + 1 == 1U << rank, name, " is a tensor with an impossible order of dimensions");
     const std::size_t element = element_size(tensor.scalar_type());
@@ -337,8 +331,7 @@ class Checker {
     }
     const pte::ExtraTensorInfo* extra = tensor.extra_tensor_info();
     if (extra != nullptr && extra->location() == pte::TensorDataLocation::EXTERNAL) {
-      require(counts(extra->fully_qualified_name()) && extra->fully_qualified_name() != nullptr, name,
-              " is stored elsewhere and has no name");
+      require(present(extra->fully_qualified_name()), name, " is stored elsewhere and has no name");
       return;
     }
     if (tensor.data_buffer_idx() == 0) {
@@ -347,8 +340,7 @@ class Checker {
     if (allocation != nullptr) {
       const std::uint64_t table = extra == nullptr ? 0 : extra->mutable_data_segments_idx();
       require(table < length(program_.mutable_data_segments()) &&
-                  stored(program_.mutable_data_segments()->Get(static_cast<flatbuffers::uoffset_t>(table)),
-                         tensor.data_buffer_idx(), bytes),
+                  stored(item_of(program_.mutable_data_segments(), table), tensor.data_buffer_idx(), bytes),
               name, " has its initial value nowhere");
     } else if (length(program_.constant_buffer()) != 0) {
       const bool known = tensor.data_buffer_idx() < length(program_.constant_buffer());

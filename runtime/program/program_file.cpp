@@ -122,9 +122,8 @@ Result<ProgramLayout> check_layout(const std::uint8_t* data, std::size_t size, c
 
 Result<const pte::Program*> check_program(const std::uint8_t* data, std::size_t size,
                                           const std::string& path) {
-  const Result<ProgramLayout> layout = check_layout(data, size, path);
-  SLIPWAY_RETURN_IF_ERROR(layout);
-  const auto program_size = static_cast<std::size_t>(layout.value().program_size);
+  SLIPWAY_TRY(const ProgramLayout layout, check_layout(data, size, path));
+  const auto program_size = static_cast<std::size_t>(layout.program_size);
   flatbuffers::Verifier::Options options;
   options.max_tables = static_cast<flatbuffers::uoffset_t>(
       program_size / 4 < FLATBUFFERS_MAX_BUFFER_SIZE ? program_size / 4 : FLATBUFFERS_MAX_BUFFER_SIZE);
@@ -134,7 +133,7 @@ Result<const pte::Program*> check_program(const std::uint8_t* data, std::size_t 
                    "its first " + std::to_string(program_size) + " bytes are not a well-formed flatbuffer");
   }
   const pte::Program* program = pte::GetProgram(data);
-  const std::string fault = find_fault(*program, layout.value());
+  const std::string fault = find_fault(*program, layout);
   if (!fault.empty()) {
     return damaged(path, fault);
   }
@@ -165,7 +164,7 @@ std::string find_layout_fault(const ptd::TensorLayout& layout, std::uint64_t seg
     return "has an impossible layout";
   }
   for (std::size_t i = 0; i < rank; ++i) {
-    if (layout.dim_order()->Get(static_cast<flatbuffers::uoffset_t>(i)) >= rank) {
+    if (item_of(layout.dim_order(), i) >= rank) {
       return "has an impossible order of dimensions";
     }
   }
@@ -175,7 +174,7 @@ std::string find_layout_fault(const ptd::TensorLayout& layout, std::uint64_t seg
 std::string find_fault(const ptd::FlatTensor& file, std::uint64_t all_segments) {
   const std::size_t segments = file.segments() == nullptr ? 0 : file.segments()->size();
   for (std::size_t i = 0; i < segments; ++i) {
-    const ptd::DataSegment* segment = file.segments()->Get(static_cast<flatbuffers::uoffset_t>(i));
+    const ptd::DataSegment* segment = item_of(file.segments(), i);
     if (segment->offset() > all_segments || segment->size() > all_segments - segment->offset()) {
       return "segment " + std::to_string(i) + " lies beyond the file's end";
     }
@@ -231,8 +230,8 @@ Status check_data(const std::uint8_t* data, std::size_t size, const std::string&
 }
 
 Status check_data_file(const std::string& path) {
-  const Result<MappedFile> file = MappedFile::open(path);
-  return file.ok() ? check_data(file.value().data(), file.value().size(), path) : file.status();
+  SLIPWAY_TRY(const MappedFile file, MappedFile::open(path));
+  return check_data(file.data(), file.size(), path);
 }
 
 }  // namespace slipway

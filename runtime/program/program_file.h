@@ -28,6 +28,12 @@ Result<const pte::Program*> check_program(const std::uint8_t* data, std::size_t 
 // its memory, a segment beyond the file. Empty when nothing is.
 std::string find_fault(const pte::Program& program, const ProgramLayout& layout);
 
+// Flatbuffers count in 32 bits on every system.
+template <typename Vector, typename Index>
+auto item_of(const Vector* vector, Index index) {
+  return vector->Get(static_cast<flatbuffers::uoffset_t>(index));
+}
+
 // What .pte and .ptd files have in common: little-endian headers, and two ways to be broken.
 
 inline constexpr char kCopyAgain[] = "copy the file again, or export the model again";

@@ -61,7 +61,7 @@ std::vector<ValueSpec> specs_of(const pte::ExecutionPlan& plan,
   std::vector<ValueSpec> specs;
   if (indices != nullptr) {
     for (const std::int32_t index : *indices) {
-      specs.push_back(spec_of(*plan.values()->Get(static_cast<flatbuffers::uoffset_t>(index))));
+      specs.push_back(spec_of(*item_of(plan.values(), index)));
     }
   }
   return specs;
@@ -85,12 +85,11 @@ std::uint64_t planned_bytes(const pte::ExecutionPlan& plan) {
   const auto add = [&all](std::uint64_t bytes) { all += std::min(bytes, UINT64_MAX - all); };
   for (std::size_t i = 1;
        plan.non_const_buffer_sizes() != nullptr && i < plan.non_const_buffer_sizes()->size(); ++i) {
-    add(static_cast<std::uint64_t>(
-        plan.non_const_buffer_sizes()->Get(static_cast<flatbuffers::uoffset_t>(i))));
+    add(static_cast<std::uint64_t>(item_of(plan.non_const_buffer_sizes(), i)));
   }
   for (const auto* indices : {plan.inputs(), plan.outputs()}) {
     for (const std::int32_t index : *indices) {
-      const auto* tensor = plan.values()->Get(static_cast<flatbuffers::uoffset_t>(index))->val_as_Tensor();
+      const auto* tensor = item_of(plan.values(), index)->val_as_Tensor();
       if (tensor != nullptr && tensor->allocation_info() == nullptr && tensor->data_buffer_idx() == 0) {
         add(tensor_bytes(*tensor));
       }
@@ -112,9 +111,7 @@ std::string registered_name(const pte::Operator& op) {
 std::set<std::string> operators_of_other_types(const pte::ExecutionPlan& plan) {
   // The types of tensors and of those in lists, by value.
   std::map<std::int32_t, std::string> others;
-  const auto value = [&plan](std::int32_t index) {
-    return plan.values()->Get(static_cast<flatbuffers::uoffset_t>(index));
-  };
+  const auto value = [&plan](std::int32_t index) { return item_of(plan.values(), index); };
   const auto look = [&](std::int32_t index, const auto* items) {
     for (const std::int32_t item : *items) {
       const auto found = others.find(item);
@@ -144,9 +141,9 @@ std::set<std::string> operators_of_other_types(const pte::ExecutionPlan& plan) {
   }
   const auto* instructions = plan.chains()->Get(0)->instructions();
   for (std::size_t at = 0; instructions != nullptr && at < instructions->size(); ++at) {
-    const auto* call = instructions->Get(static_cast<flatbuffers::uoffset_t>(at))->instr_args_as_KernelCall();
+    const auto* call = item_of(instructions, at)->instr_args_as_KernelCall();
     for (std::size_t i = 0; call != nullptr && i < call->args()->size(); ++i) {
-      const auto found = others.find(call->args()->Get(static_cast<flatbuffers::uoffset_t>(i)));
+      const auto found = others.find(item_of(call->args(), i));
       if (found != others.end()) {
         const auto index = static_cast<flatbuffers::uoffset_t>(call->op_index());
         names.insert(registered_name(*plan.operators()->Get(index)) + " of " + found->second);
@@ -185,14 +182,12 @@ MethodInfo method_info(const pte::ExecutionPlan& plan) {
 }
 
 Result<ProgramInfo> read_program_info(const std::string& path) {
-  const Result<MappedFile> file = MappedFile::open(path);
-  SLIPWAY_RETURN_IF_ERROR(file);
-  const Result<const pte::Program*> program = check_program(file.value().data(), file.value().size(), path);
-  SLIPWAY_RETURN_IF_ERROR(program);
+  SLIPWAY_TRY(const MappedFile file, MappedFile::open(path));
+  SLIPWAY_TRY(const pte::Program* program, check_program(file.data(), file.size(), path));
   ProgramInfo info;
-  info.size = file.value().size();
-  info.version = program.value()->version();
-  for (const pte::ExecutionPlan* plan : *program.value()->execution_plan()) {
+  info.size = file.size();
+  info.version = program->version();
+  for (const pte::ExecutionPlan* plan : *program->execution_plan()) {
     info.methods.push_back(method_info(*plan));
   }
   return info;
@@ -257,6 +252,12 @@ DType to_dtype(pte::ScalarType type) {
   return row == nullptr ? DType::kUnknown : row->dtype;
 }
 
+pte::ScalarType to_stored(DType dtype) {
+  const Row* row = std::find_if(std::begin(kRows), std::end(kRows),
+                                [dtype](const Row& candidate) { return candidate.dtype == dtype; });
+  return row == std::end(kRows) ? kComplexHalf : row->stored;
+}
+
 std::size_t element_size(pte::ScalarType type) {
   const Row* row = find(type);
   return row == nullptr ? 0 : row->size;
@@ -268,20 +269,15 @@ std::string name_of(pte::ScalarType type) {
 }
 
 Dynamism dynamism_of(pte::TensorShapeDynamism dynamism) {
-  switch (dynamism) {
-    case pte::TensorShapeDynamism::DYNAMIC_BOUND:
-      return Dynamism::kBounded;
-    case pte::TensorShapeDynamism::DYNAMIC_UNBOUND:
-      return Dynamism::kUnbounded;
-    default:
-      return Dynamism::kStatic;
-  }
+  static_assert(static_cast<int>(pte::TensorShapeDynamism::DYNAMIC_UNBOUND) ==
+                static_cast<int>(Dynamism::kUnbounded));
+  return static_cast<Dynamism>(dynamism);
 }
 
 std::uint64_t tensor_bytes(const pte::Tensor& tensor) {
   std::uint64_t bytes = element_size(tensor.scalar_type());
   for (std::size_t i = 0; tensor.sizes() != nullptr && i < tensor.sizes()->size(); ++i) {
-    bytes *= static_cast<std::uint64_t>(tensor.sizes()->Get(static_cast<flatbuffers::uoffset_t>(i)));
+    bytes *= static_cast<std::uint64_t>(item_of(tensor.sizes(), i));
   }
   return bytes;
 }

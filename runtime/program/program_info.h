@@ -31,6 +31,9 @@ MethodInfo method_info(const pte::ExecutionPlan& plan);
 // halves, 8-bit floats).
 DType to_dtype(pte::ScalarType type);
 
+// The other way round: a type without a file form for kUnknown and kNone.
+pte::ScalarType to_stored(DType dtype);
+
 // Bytes an element takes, also of the types without a file form; 0 for a type the schema does not have.
 std::size_t element_size(pte::ScalarType type);
 

@@ -43,9 +43,15 @@ constexpr Words kWords[] = {
 };
 static_assert(std::size(kWords) == kEndings);
 
+// What is left to say, made beforehand: the handler may call neither malloc nor stdio.
+struct LastWords {
+  std::string text;  // for standard error
+  std::string json;  // empty: nobody wants it
+};
+
 struct Prepared {
-  AllLastWords words;
-  std::string path;
+  LastWords words[kEndings];
+  std::string path;  // of the file for JSON; empty: standard output
 };
 
 Prepared& prepared() {
@@ -53,44 +59,16 @@ Prepared& prepared() {
   return instance;
 }
 
-}  // namespace
-
-Status status_of(Ending ending, const std::string& doing) {
-  const Words& words = kWords[static_cast<std::size_t>(ending)];
-  return {Code::kCrash,
-          std::string("The engine crashed (") + words.name + ") while it " + doing + ": " + words.meaning +
-              ". This is a defect of Slipway or of this device.",
-          std::string(words.first) + kReport,
-          {words.name}};
-}
-
-std::unique_ptr<CrashGuard> guard_while(const std::string& doing, const JsonWish& json) {
 #ifdef SLIPWAY_SANITIZE
-  static_cast<void>(doing);
-  static_cast<void>(json);
-  return nullptr;
-#else
-  AllLastWords all;
-  for (std::size_t i = 0; i < kEndings; ++i) {
-    const Status status = status_of(static_cast<Ending>(i), doing);
-    all[i] = {printable(error_text(status)), json.wanted ? error_json(status) + "\n" : ""};
-  }
-  return std::make_unique<CrashGuard>(std::move(all), json.path);
-#endif
-}
 
-#ifdef _WIN32
+void watch(bool /*on*/) {}
 
-namespace {
+#elif defined(_WIN32)
 
 std::wstring& wide_path() {
   static std::wstring path;
   return path;
 }
-
-LPTOP_LEVEL_EXCEPTION_FILTER g_before_filter = nullptr;
-using SignalHandler = void (*)(int);
-SignalHandler g_before_abort = SIG_DFL;
 
 void write_text(HANDLE file, const std::string& text) {
   DWORD written = 0;
@@ -143,32 +121,20 @@ void on_abort_signal(int /*signal_number*/) {
   end(Ending::kAbort);
 }
 
-}  // namespace
-
-CrashGuard::CrashGuard(AllLastWords words, const std::string& json_path) {
-  prepared() = {std::move(words), json_path};
-  wide_path() = to_wide(json_path);
+void watch(bool on) {
+  wide_path() = to_wide(prepared().path);
   // A crash may be an overflow of the stack: some of it is kept for the handler.
   ULONG kept = 32 * 1024;
   ::SetThreadStackGuarantee(&kept);
-  g_before_filter = ::SetUnhandledExceptionFilter(on_exception);
-  g_before_abort = std::signal(SIGABRT, on_abort_signal);
-}
-
-CrashGuard::~CrashGuard() {
-  ::SetUnhandledExceptionFilter(g_before_filter);
-  std::signal(SIGABRT, g_before_abort);
+  ::SetUnhandledExceptionFilter(on ? on_exception : nullptr);
+  std::signal(SIGABRT, on ? on_abort_signal : SIG_DFL);
 }
 
 #else
 
-namespace {
-
 // In the order of Ending.
 constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
 static_assert(std::size(kSignals) == kEndings);
-
-struct sigaction g_before[std::size(kSignals)];
 
 // A crash may be an overflow of the stack, so the handler has one of its own.
 alignas(16) char g_stack[64 * 1024];
@@ -203,29 +169,44 @@ void handle(int signal_number) {
   ::_exit(static_cast<int>(Code::kCrash));
 }
 
-}  // namespace
-
-CrashGuard::CrashGuard(AllLastWords words, const std::string& json_path) {
-  prepared() = {std::move(words), json_path};
+void watch(bool on) {
   stack_t stack = {};
   stack.ss_sp = g_stack;
   stack.ss_size = sizeof(g_stack);
   ::sigaltstack(&stack, nullptr);
-  for (std::size_t i = 0; i < std::size(kSignals); ++i) {
+  for (const int number : kSignals) {
     struct sigaction action = {};
-    action.sa_handler = handle;
+    action.sa_handler = on ? handle : SIG_DFL;
     action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_ONSTACK;
     sigemptyset(&action.sa_mask);
-    ::sigaction(kSignals[i], &action, &g_before[i]);
-  }
-}
-
-CrashGuard::~CrashGuard() {
-  for (std::size_t i = 0; i < std::size(kSignals); ++i) {
-    ::sigaction(kSignals[i], &g_before[i], nullptr);
+    ::sigaction(number, &action, nullptr);
   }
 }
 
 #endif
+
+}  // namespace
+
+Status status_of(Ending ending, const std::string& doing) {
+  const Words& words = kWords[static_cast<std::size_t>(ending)];
+  return {Code::kCrash,
+          std::string("The engine crashed (") + words.name + ") while it " + doing + ": " + words.meaning +
+              ". This is a defect of Slipway or of this device.",
+          std::string(words.first) + kReport,
+          {words.name}};
+}
+
+CrashGuard::CrashGuard(const std::string& doing, const JsonWish& json) {
+  for (std::size_t i = 0; i < kEndings; ++i) {
+    const Status status = status_of(static_cast<Ending>(i), doing);
+    prepared().words[i] = {printable(error_text(status)), json.wanted ? error_json(status) + "\n" : ""};
+  }
+  prepared().path = json.path;
+  watch(true);
+}
+
+CrashGuard::~CrashGuard() {
+  watch(false);
+}
 
 }  // namespace slipway

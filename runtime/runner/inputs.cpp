@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/platform.h"
+#include "base/text.h"
 #include "runner/files/npy.h"
 #include "runner/report/report.h"
 
@@ -28,23 +29,12 @@ std::string expected(const ValueSpec& spec) {
   return dtype + " " + (text.empty() ? to_text(spec.shape) : text);
 }
 
-bool fits(const ValueSpec& spec, const Shape& shape) {
-  const std::vector<SizeRange> ranges = size_ranges(spec);
-  bool good = ranges.size() == shape.size();
-  for (std::size_t i = 0; good && i < shape.size(); ++i) {
-    good = ranges[i].holds(shape[i]);
-  }
-  return good;
-}
-
 Status wrong_count(const MethodInfo& method, std::size_t given, const char* flag) {
-  std::string list;
-  for (const ValueSpec& spec : method.inputs) {
-    list += (list.empty() ? "" : ", ") + expected(spec);
-  }
+  std::vector<std::string> wanted;
+  std::transform(method.inputs.begin(), method.inputs.end(), std::back_inserter(wanted), expected);
   return {Code::kInput,
-          "Method " + method.name + " takes " + std::to_string(method.inputs.size()) + " inputs (" + list +
-              "), " + std::to_string(given) + " given by " + flag + ".",
+          "Method " + method.name + " takes " + std::to_string(method.inputs.size()) + " inputs (" +
+              joined(wanted) + "), " + std::to_string(given) + " given by " + flag + ".",
           "give one for each input, in this order, apart by commas"};
 }
 
@@ -58,6 +48,19 @@ std::string number_text(const Tensor& tensor) {
   std::int64_t number = 0;
   std::memcpy(&number, tensor.bytes.data(), std::min(tensor.bytes.size(), sizeof number));
   return tensor.dtype == DType::kBool ? (number != 0 ? "true" : "false") : std::to_string(number);
+}
+
+// Whether what is given for an int, double or bool is what the program was exported with: the exporter has
+// computed with it, so that another would be taken and not change the outputs.
+Status check_number(const ValueSpec& spec, std::size_t index, const Tensor& given) {
+  if (spec.kind == "tensor" || spec.exported.bytes == given.bytes) {
+    return {};
+  }
+  return {
+      Code::kInput,
+      "Input " + std::to_string(index) + ": expected the " + spec.kind + " " + number_text(spec.exported) +
+          ", with which the program was exported, given " + number_text(given) + ".",
+      "give that number, or export the program for this one: an exporter computes with numbers beforehand"};
 }
 
 bool is_tensor(const ValueSpec& spec) {
@@ -120,17 +123,6 @@ Status check_input(const ValueSpec& spec, std::size_t index, DType dtype, const 
           fix};
 }
 
-Status check_number(const ValueSpec& spec, std::size_t index, const Tensor& given) {
-  if (spec.kind == "tensor" || spec.exported.bytes == given.bytes) {
-    return {};
-  }
-  return {
-      Code::kInput,
-      "Input " + std::to_string(index) + ": expected the " + spec.kind + " " + number_text(spec.exported) +
-          ", with which the program was exported, given " + number_text(given) + ".",
-      "give that number, or export the program for this one: an exporter computes with numbers beforehand"};
-}
-
 Status blame_inputs(const Status& failure, const MethodInfo& method, const std::vector<Tensor>& inputs) {
   if (failure.code() != Code::kExecution && failure.code() != Code::kFile) {
     return failure;
@@ -163,18 +155,18 @@ Result<std::vector<Tensor>> prepare_inputs(const Options& options, const MethodI
   }
   for (std::size_t i = 0; i < method.inputs.size(); ++i) {
     const ValueSpec& spec = method.inputs[i];
-    Result<Tensor> tensor =
-        from_files ? read_input(options.inputs[i])
-                   : make_input(spec, i, options.have_input_shapes ? &options.input_shapes[i] : nullptr);
-    SLIPWAY_RETURN_IF_ERROR(tensor);
+    SLIPWAY_TRY(Tensor tensor,
+                from_files
+                    ? read_input(options.inputs[i])
+                    : make_input(spec, i, options.have_input_shapes ? &options.input_shapes[i] : nullptr));
     if (from_files) {
-      Status status = check_input(spec, i, tensor.value().dtype, tensor.value().shape);
+      Status status = check_input(spec, i, tensor.dtype, tensor.shape);
       if (status.ok()) {
-        status = check_number(spec, i, tensor.value());
+        status = check_number(spec, i, tensor);
       }
-      if (status.ok() && options.have_input_shapes && tensor.value().shape != options.input_shapes[i]) {
+      if (status.ok() && options.have_input_shapes && tensor.shape != options.input_shapes[i]) {
         status = {Code::kInput,
-                  "it has the shape " + to_text(tensor.value().shape) + ", and --input_shapes says " +
+                  "it has the shape " + to_text(tensor.shape) + ", and --input_shapes says " +
                       to_text(options.input_shapes[i]) + ".",
                   "give the files' own shapes, or drop one of --inputs and --input_shapes"};
       }
@@ -183,7 +175,7 @@ Result<std::vector<Tensor>> prepare_inputs(const Options& options, const MethodI
                       {options.inputs[i]});
       }
     }
-    tensors.push_back(std::move(tensor.value()));
+    tensors.push_back(std::move(tensor));
   }
   if (!from_files && !method.inputs.empty()) {
     *note = "Inputs are ones in the shapes " +
@@ -205,15 +197,15 @@ constexpr char kRebuild[] =
 
 Result<MethodInfo> find_method(const Options& options, const std::string& wanted,
                                const ProgramInfo& program) {
-  std::string names;
+  std::vector<std::string> names;
   for (const MethodInfo& method : program.methods) {
     if (method.name == wanted) {
       return method;
     }
-    names += (names.empty() ? "" : ", ") + method.name;
+    names.push_back(method.name);
   }
   return Status(Code::kUsage, options.model_path + " has no method '" + wanted + "'.",
-                "give --method_name one of: " + names, {wanted});
+                "give --method_name one of: " + joined(names), {wanted});
 }
 
 std::vector<std::string> also_loaded(const Options& options) {
@@ -232,34 +224,23 @@ Status check_planned(const Options& options, const ProgramInfo& program) {
   std::vector<std::string> names = also_loaded(options);
   names.push_back(options.method_name);
   std::uint64_t all = 0;
-  std::string list;
   for (const std::string& name : names) {
-    const Result<MethodInfo> method = find_method(options, name, program);
-    if (method.ok()) {
-      all += std::min(method.value().planned_bytes, UINT64_MAX - all);
-      list += (list.empty() ? "" : ", ") + name;
-    }
+    SLIPWAY_TRY(const MethodInfo method, find_method(options, name, program));
+    all += std::min(method.planned_bytes, UINT64_MAX - all);
   }
-  return check_room(all, "what " + list + " has planned");
+  return check_room(all, "what " + joined(names) + " has planned");
 }
 
 Status check_offers(const Options& options, const MethodInfo& method, const Capabilities& capabilities) {
-  const auto list = [](const std::vector<std::string>& names) {
-    std::string text;
-    for (const std::string& name : names) {
-      text += (text.empty() ? "" : ", ") + name;
-    }
-    return text;
-  };
   const std::vector<std::string> backends = missing(method.backends, capabilities.backends);
   if (!backends.empty()) {
     return {
         Code::kMissingBackend,
-        list(backends) + " is not registered: the linker dropped it, or this runner was built without it.",
+        joined(backends) + " is not registered: the linker dropped it, or this runner was built without it.",
         capabilities.selective ? kRebuild
                                : "build the bundle again, or export " + options.model_path +
                                      " for the backends this runner has: " +
-                                     (capabilities.backends.empty() ? "none" : list(capabilities.backends)),
+                                     (capabilities.backends.empty() ? "none" : joined(capabilities.backends)),
         backends};
   }
   const std::vector<std::string> operators = missing_operators(method, capabilities, {});
@@ -267,7 +248,7 @@ Status check_offers(const Options& options, const MethodInfo& method, const Capa
     return {Code::kMissingOperator,
             "Method " + method.name + " needs " + std::to_string(operators.size()) +
                 (operators.size() == 1 ? " operator" : " operators") +
-                " this runner does not have: " + list(operators) + ".",
+                " this runner does not have: " + joined(operators) + ".",
             capabilities.selective ? kRebuild
                                    : "build the bundle with a kernel library that holds them, or export the "
                                      "model so that a backend takes "
@@ -277,7 +258,7 @@ Status check_offers(const Options& options, const MethodInfo& method, const Capa
   if (!method.external_weights.empty() && options.data_path.empty()) {
     return {Code::kFile,
             "Method " + method.name + " has " + std::to_string(method.external_weights.size()) +
-                " weights stored apart from the program: " + list(method.external_weights) + ".",
+                " weights stored apart from the program: " + joined(method.external_weights) + ".",
             "give the .ptd file that was exported with it: --data_path FILE.ptd", method.external_weights};
   }
   return {};

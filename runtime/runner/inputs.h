@@ -23,10 +23,6 @@ Result<Tensor> read_input(const std::string& path);
 // Whether a tensor may be given for `spec`: dtype equal, the same rank, every size within its range.
 Status check_input(const ValueSpec& spec, std::size_t index, DType dtype, const Shape& shape);
 
-// Whether what is given for an int, double or bool is what the program was exported with: the exporter has
-// computed with it, so that another would be taken and not change the outputs.
-Status check_number(const ValueSpec& spec, std::size_t index, const Tensor& given);
-
 // A failure of execute(), said of the inputs (kInput) where one of them has other sizes than those that the
 // method declares at its bounds: which sizes of a dynamic tensor are fixed, a .pte does not say, so that only
 // the operators can refuse them.

@@ -36,10 +36,36 @@ std::uint64_t executed() {
 }
 #endif
 
-// A count of 32 bits begins again at 0.
-std::uint64_t between(std::uint64_t begin, std::uint64_t end) {
-  return sizeof(void*) == 4 ? static_cast<std::uint32_t>(end - begin) : end - begin;
-}
+// The instructions that this process has executed on an emulated machine of Slipway:
+// toolchains/emulation/instructions.c counts them.
+class InstructionCounter {
+ public:
+  // Finds out whether anything counts here, and what asking costs.
+  InstructionCounter() {
+    std::vector<std::uint64_t> costs;
+    for (int i = 0; i < 9; ++i) {
+      begin();
+      costs.push_back(end());
+    }
+    cost_ = *std::min_element(costs.begin(), costs.end());
+  }
+
+  bool counts() const { return cost_ != 0; }
+
+  // The beginning and the end of what is counted. end() returns the instructions between: of this process, in
+  // user mode, with all its threads. Not inlined either, for the same reason.
+  [[gnu::noinline]] void begin() { begin_ = executed(); }
+  [[gnu::noinline]] std::uint64_t end() {
+    // A count of 32 bits begins again at 0.
+    const std::uint64_t all = executed() - begin_;
+    const std::uint64_t between = sizeof(void*) == 4 ? static_cast<std::uint32_t>(all) : all;
+    return between - std::min(between, cost_);
+  }
+
+ private:
+  std::uint64_t begin_ = 0;
+  std::uint64_t cost_ = 0;
+};
 
 }  // namespace
 
@@ -98,42 +124,22 @@ LatencySummary summarize(std::vector<double> latencies) {
           nearest_rank(latencies, 99), sum / static_cast<double>(latencies.size())};
 }
 
-InstructionCounter::InstructionCounter() {
-  std::vector<std::uint64_t> costs;
-  for (int i = 0; i < 9; ++i) {
-    begin();
-    costs.push_back(end());
-  }
-  cost_ = *std::min_element(costs.begin(), costs.end());
-  counts_ = cost_ != 0;
-}
-
-void InstructionCounter::begin() {
-  begin_ = executed();
-}
-
-std::uint64_t InstructionCounter::end() {
-  const std::uint64_t all = between(begin_, executed());
-  return all - std::min(all, cost_);
-}
-
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
 Result<std::vector<std::int64_t>> read_prompt(const std::string& path) {
-  const Result<Tensor> tensor = read_input(path);
-  SLIPWAY_RETURN_IF_ERROR(tensor);
-  const Shape& shape = tensor.value().shape;
+  SLIPWAY_TRY(const Tensor tensor, read_input(path));
+  const Shape& shape = tensor.shape;
   const bool row = shape.size() == 1 || (shape.size() == 2 && shape[0] == 1);
-  if (tensor.value().dtype != DType::kInt64 || !row) {
-    return Status(Code::kInput,
-                  path + ": expected tokens, int64 [n], given " + name_of(tensor.value().dtype) + " " +
-                      to_text(shape) + ".",
-                  "give the numbers of the tokens, in one row", {path});
+  if (tensor.dtype != DType::kInt64 || !row) {
+    return Status(
+        Code::kInput,
+        path + ": expected tokens, int64 [n], given " + name_of(tensor.dtype) + " " + to_text(shape) + ".",
+        "give the numbers of the tokens, in one row", {path});
   }
-  std::vector<std::int64_t> tokens(tensor.value().bytes.size() / sizeof(std::int64_t));
-  std::memcpy(tokens.data(), tensor.value().bytes.data(), tokens.size() * sizeof(std::int64_t));
+  std::vector<std::int64_t> tokens(tensor.bytes.size() / sizeof(std::int64_t));
+  std::memcpy(tokens.data(), tensor.bytes.data(), tokens.size() * sizeof(std::int64_t));
   return tokens;
 }
 
@@ -194,9 +200,8 @@ Result<std::vector<std::int64_t>> next_turn(unsigned turn) {
   while (!exists(name + ".end")) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  Result<std::vector<std::int64_t>> read = read_prompt(name + ".npy");
-  SLIPWAY_RETURN_IF_ERROR(read);
-  if (read.value().empty()) {
+  SLIPWAY_TRY(std::vector<std::int64_t> read, read_prompt(name + ".npy"));
+  if (read.empty()) {
     return Status(Code::kInput, name + ".npy is empty.", "begin it with the tokens that stay");
   }
   return read;
@@ -206,36 +211,33 @@ Result<std::vector<std::int64_t>> next_turn(unsigned turn) {
 
 Result<Generated> generate(const Options& options, Engine& engine, const ProgramInfo& program,
                            const MethodInfo& method, const TextListener& listener) {
-  Result<std::vector<std::int64_t>> next = read_prompt(options.prompt_path);
-  SLIPWAY_RETURN_IF_ERROR(next);
-  Result<TextSession> session = TextSession::open(
-      program, method, [&engine](const std::string& name, const std::vector<Tensor>& inputs) {
-        return run_once(engine, name, inputs);
-      });
-  SLIPWAY_RETURN_IF_ERROR(session);
+  SLIPWAY_TRY(std::vector<std::int64_t> next, read_prompt(options.prompt_path));
+  const auto run = [&engine](const std::string& name, const std::vector<Tensor>& inputs) {
+    return run_once(engine, name, inputs);
+  };
+  SLIPWAY_TRY(TextSession session, TextSession::open(program, method, run));
   std::vector<std::int64_t> stops = options.stops;
   if (options.own_stops) {
-    const std::vector<std::int64_t>& own = session.value().model().stops;
+    const std::vector<std::int64_t>& own = session.model().stops;
     stops.insert(stops.end(), own.begin(), own.end());
   }
   Sampler sampler(options.sampling);
   Generated found;
-  found.model = session.value().model();
+  found.model = session.model();
   for (unsigned turn = 1;; ++turn) {
-    SLIPWAY_RETURN_IF_ERROR(write_answer(options, session.value(), sampler, std::move(next.value()), stops,
-                                         listener.token, &found));
+    SLIPWAY_RETURN_IF_ERROR(
+        write_answer(options, session, sampler, std::move(next), stops, listener.token, &found));
     if (!options.turns) {
       return found;
     }
-    SLIPWAY_RETURN_IF_ERROR(listener.turn(found, session.value().position()));
-    next = next_turn(turn);
-    SLIPWAY_RETURN_IF_ERROR(next);
-    const std::int64_t kept = next.value().front();
+    SLIPWAY_RETURN_IF_ERROR(listener.turn(found, session.position()));
+    SLIPWAY_TRY(next, next_turn(turn));
+    const std::int64_t kept = next.front();
     if (kept < 0) {
       return found;
     }
-    SLIPWAY_RETURN_IF_ERROR(session.value().go_back(kept));
-    next.value().erase(next.value().begin());
+    SLIPWAY_RETURN_IF_ERROR(session.go_back(kept));
+    next.erase(next.begin());
   }
 }
 

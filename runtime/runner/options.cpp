@@ -48,14 +48,14 @@ bool parse_number(std::string_view text, std::int64_t limit, std::int64_t* value
 constexpr unsigned kMost = 1000000;
 constexpr unsigned kMostJumps = 1000000000;
 
-Status need_value(const std::string& name, const std::string& value) {
-  return value.empty() ? usage(name + " needs a value.") : Status();
-}
-
 // What a flag does: `name` begins with its dashes, `value` is empty for flags that take none.
 using Setter = Status (*)(Options* options, const std::string& name, const std::string& value);
 
-// The member of the options themselves, or of what the engine is told.
+Status need_value(Options* /*options*/, const std::string& name, const std::string& value) {
+  return value.empty() ? usage(name + " needs a value.") : Status();
+}
+
+// The member of the options themselves, of what the engine is told, or of how tokens are chosen.
 template <typename Member>
 Member& member_of(Options* options, Member Options::* member) {
   return options->*member;
@@ -64,11 +64,15 @@ template <typename Member>
 Member& member_of(Options* options, Member EngineOptions::* member) {
   return options->engine.*member;
 }
+template <typename Member>
+Member& member_of(Options* options, Member Sampling::* member) {
+  return options->sampling.*member;
+}
 
 template <auto kMember>
 Status set_text(Options* options, const std::string& name, const std::string& value) {
   member_of(options, kMember) = value;
-  return need_value(name, value);
+  return need_value(options, name, value);
 }
 
 template <auto kMember, unsigned kLeast, unsigned kGreatest>
@@ -78,7 +82,8 @@ Status set_count(Options* options, const std::string& name, const std::string& v
     return usage(name + " wants a whole number from " + std::to_string(kLeast) + " to " +
                  std::to_string(kGreatest) + ", not '" + value + "'.");
   }
-  member_of(options, kMember) = static_cast<unsigned>(number);
+  auto& member = member_of(options, kMember);
+  member = static_cast<std::remove_reference_t<decltype(member)>>(number);
   return {};
 }
 
@@ -109,30 +114,27 @@ Status set_names(Options* options, const std::string& name, const std::string& v
 }
 
 Status set_shapes(Options* options, const std::string& /*name*/, const std::string& value) {
-  Result<std::vector<Shape>> shapes = parse_shapes(value);
-  SLIPWAY_RETURN_IF_ERROR(shapes);
-  options->input_shapes = std::move(shapes.value());
+  SLIPWAY_TRY(options->input_shapes, parse_shapes(value));
   options->have_input_shapes = true;
   return {};
 }
 
-Status set_provider(Options* options, const std::string& /*name*/, const std::string& value) {
-  options->engine.provider = value;
-  return value == "xnnpack" || value == "cpu"
-             ? Status()
-             : usage("There is no provider '" + value + "'.", "--provider xnnpack, or --provider cpu");
-}
+constexpr const char* kProviders[] = {"xnnpack", "cpu"};
+constexpr const char* kOnOff[] = {"on", "off"};
 
-Status set_kleidiai(Options* options, const std::string& /*name*/, const std::string& value) {
-  options->engine.kleidiai = value;
-  return value == "on" || value == "off"
+// One of two words.
+template <auto kMember, auto& kWords>
+Status set_choice(Options* options, const std::string& name, const std::string& value) {
+  member_of(options, kMember) = value;
+  return value == kWords[0] || value == kWords[1]
              ? Status()
-             : usage("--kleidiai cannot be '" + value + "'.", "--kleidiai on, or --kleidiai off");
+             : usage(name + " cannot be '" + value + "'.",
+                     name + " " + kWords[0] + ", or " + name + " " + kWords[1]);
 }
 
 // "prefill=a.npy,b.npy", or "prefill" alone.
 Status add_run(Options* options, const std::string& name, const std::string& value) {
-  SLIPWAY_RETURN_IF_ERROR(need_value(name, value));
+  SLIPWAY_RETURN_IF_ERROR(need_value(options, name, value));
   const std::size_t equals = value.find('=');
   EarlierRun run{value.substr(0, equals), {}};
   if (equals != std::string::npos) {
@@ -173,20 +175,12 @@ Status set_stops(Options* options, const std::string& /*name*/, const std::strin
   return {};
 }
 
-template <typename Number, Number Sampling::* kMember>
-Status set_whole(Options* options, const std::string& name, const std::string& value) {
-  std::int64_t number = 0;
-  const bool read = parse_number(value, INT32_MAX, &number);
-  options->sampling.*kMember = static_cast<Number>(number);
-  return read ? Status() : usage(name + " wants a whole number, not '" + value + "'.");
-}
-
 // A share above 0, or a temperature.
-template <double Sampling::* kMember, bool kShare>
+template <auto kMember, bool kShare>
 Status set_real(Options* options, const std::string& name, const std::string& value) {
   char* end = nullptr;
   const double real = std::strtod(value.c_str(), &end);
-  options->sampling.*kMember = real;
+  member_of(options, kMember) = real;
   const bool inside = kShare ? real > 0 && real <= 1 : real >= 0 && real <= 100;
   return !value.empty() && *end == '\0' && inside
              ? Status()
@@ -221,21 +215,22 @@ constexpr Flag kFlags[] = {
     {"prompt", set_text<&Options::prompt_path>},
     {"stops", set_stops},
     {"temperature", set_real<&Sampling::temperature, false>},
-    {"top_k", set_whole<unsigned, &Sampling::top_k>},
+    {"top_k", set_count<&Sampling::top_k, 0, INT32_MAX>},
     {"top_p", set_real<&Sampling::top_p, true>},
-    {"seed", set_whole<std::uint64_t, &Sampling::seed>},
+    {"seed", set_count<&Sampling::seed, 0, INT32_MAX>},
     {"stream", set_switch<&Options::stream>, kAlone},
     {"turns", set_switch<&Options::turns>, kAlone},
     {"profile", set_switch<&Options::profile>, kAlone},
     {"count_instructions", set_switch<&Options::count_instructions>, kAlone},
-    {"provider", set_provider},
+    {"provider", set_choice<&EngineOptions::provider, kProviders>},
     {"ort_threads", set_count<&EngineOptions::ort_threads, 1, kMostThreads>},
     {"ort_spinning", set_switch<&EngineOptions::ort_spinning>, kAlone},
     {"weights_cache", set_text<&EngineOptions::weights_cache>},
-    {"kleidiai", set_kleidiai},
+    {"kleidiai", set_choice<&EngineOptions::kleidiai, kOnOff>},
     {"cpu_features", set_features},
     {"max_jumps", set_count<&EngineOptions::max_jumps, 1, kMostJumps>},
     {"trust_provider", set_switch<&EngineOptions::trust_provider>, kAlone},
+    {"json", need_value},  // find_json has read it
     {"digests", set_switch<&Options::digests>, kAlone},
     {"describe", set_action<Action::kDescribe>, kAlone},
     {"roofline", set_action<Action::kRoofline>, kAlone},
@@ -302,9 +297,6 @@ Result<std::vector<Shape>> parse_shapes(const std::string& text) {
 
 Result<Options> parse_options(const std::vector<std::string>& words) {
   Options options;
-  const JsonWish json = find_json(words);
-  options.json = json.wanted;
-  options.json_path = json.path;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     if (word == "--json") {
@@ -315,12 +307,6 @@ Result<Options> parse_options(const std::vector<std::string>& words) {
     }
     const std::size_t equals = word.find('=');
     const std::string name = word.substr(2, equals == std::string::npos ? equals : equals - 2);
-    if (name == "json") {
-      if (json.path.empty()) {
-        return usage("--json= needs a file name.", "give --json=FILE, or --json for standard output");
-      }
-      continue;
-    }
     const Flag* flag = std::find_if(std::begin(kFlags), std::end(kFlags),
                                     [&](const Flag& candidate) { return name == candidate.name; });
     if (flag == std::end(kFlags)) {

@@ -45,8 +45,6 @@ struct Options {
   bool turns = false;   // after each text, the next one is waited for
   EngineOptions engine;
   bool digests = false;  // also where they cost time
-  bool json = false;
-  std::string json_path;  // empty: standard output
 };
 
 // Whether --json is among the words, and where to: known before anything else, so that even a wrong command

@@ -156,14 +156,15 @@ Result<Roofline> measure_roofline(unsigned threads) {
 
 std::string roofline_json(const Roofline& found, const CpuInfo& cpu) {
   JsonWriter json(JsonWriter::Form::kLines);
-  json.begin_object().member("schema", 1).key("roofline").begin_array();
-  for (const RooflinePoint& point : found.points) {
-    json.begin_object().member("threads", point.threads).member("feature", found.feature);
-    json.member("gflops", point.gflops).member("gbytes_per_s", point.gbytes_per_s).end_object();
-  }
-  json.end_array().member("buffer_bytes", found.buffer_bytes);
-  json.key("cpu").begin_object().member("arch", cpu.arch).member("model", cpu.model);
-  return json.member("cores", cpu.cores).end_object().end_object().text();
+  json.begin_object()
+      .members("schema", 1)
+      .key("roofline")
+      .list(found.points, [&](const RooflinePoint& point) {
+        json.object("threads", point.threads, "feature", found.feature, "gflops", point.gflops,
+                    "gbytes_per_s", point.gbytes_per_s);
+      });
+  json.members("buffer_bytes", found.buffer_bytes).key("cpu");
+  return json.object("arch", cpu.arch, "model", cpu.model, "cores", cpu.cores).end_object().text();
 }
 
 }  // namespace slipway

@@ -47,7 +47,7 @@ Status print(const std::string& text) {
 // JSON to standard output, or to the file that the command line names.
 Status publish(const std::string& json) {
   const std::string line = json + "\n";
-  return g_json.path.empty() ? print(line) : write_file(g_json.path, line.data(), line.size());
+  return g_json.path.empty() ? print(line) : write_file(g_json.path, {{line.data(), line.size()}});
 }
 
 // The result, where the command line wants it: JSON alone, or JSON to a file with the text on standard
@@ -95,16 +95,14 @@ Result<EarlierInputs> prepare_earlier(const Options& options, const ProgramInfo&
                                       const Capabilities& capabilities) {
   EarlierInputs all;
   for (const EarlierRun& earlier : options.run_first) {
-    const Result<MethodInfo> method = find_method(options, earlier.method, program);
-    SLIPWAY_RETURN_IF_ERROR(method);
-    SLIPWAY_RETURN_IF_ERROR(check_offers(options, method.value(), capabilities));
+    SLIPWAY_TRY(const MethodInfo method, find_method(options, earlier.method, program));
+    SLIPWAY_RETURN_IF_ERROR(check_offers(options, method, capabilities));
     Options own = options;
     own.inputs = earlier.inputs;
     own.have_input_shapes = false;
     std::string note;
-    Result<std::vector<Tensor>> inputs = prepare_inputs(own, method.value(), &note);
-    SLIPWAY_RETURN_IF_ERROR(inputs);
-    all.emplace_back(method.value(), std::move(inputs.value()));
+    SLIPWAY_TRY(std::vector<Tensor> inputs, prepare_inputs(own, method, &note));
+    all.emplace_back(method, std::move(inputs));
   }
   return all;
 }
@@ -124,7 +122,7 @@ Status write_outputs(const Options& options, const std::vector<Tensor>& outputs,
     if (!options.output_prefix.empty()) {
       const std::string path = options.output_prefix + std::to_string(i) + ".npy";
       const std::vector<std::uint8_t> file = format_npy(outputs[i]);
-      SLIPWAY_RETURN_IF_ERROR(write_file(path, file.data(), file.size()));
+      SLIPWAY_RETURN_IF_ERROR(write_file(path, {{file.data(), file.size()}}));
       report->outputs.back().file = path;
     }
   }
@@ -160,40 +158,34 @@ Result<std::vector<Tensor>> run_measured(const Options& options, Engine& engine,
     report->peak_rss = peak_rss_bytes();
     return engine.outputs();
   }
-  Result<Generated> text =
-      generate(options, engine, program, method,
-               {[&](std::int64_t token) { return tell_token(options, token); },
-                [](const Generated& found, std::int64_t position) { return tell_turn(found, position); }});
-  SLIPWAY_RETURN_IF_ERROR(text);
+  const TextListener listener = {[&](std::int64_t token) { return tell_token(options, token); }, tell_turn};
+  SLIPWAY_TRY(Generated text, generate(options, engine, program, method, listener));
   report->peak_rss = peak_rss_bytes();
-  report->measured.latencies_ms = text.value().token_ms;
+  report->measured.latencies_ms = text.token_ms;
   if (report->measured.latencies_ms.empty()) {
-    report->measured.latencies_ms = {text.value().prompt_ms};
+    report->measured.latencies_ms = {text.prompt_ms};
   }
-  report->measured.instructions = text.value().instructions;
-  report->generated = std::move(text.value());
+  report->measured.instructions = text.instructions;
+  report->generated = std::move(text);
   return outputs_of(*report->generated);
 }
 
 Status write_profile(const Options& options, Engine& engine, RunReport* report) {
   if (options.profile) {
-    const Result<std::vector<ProfileRow>> rows = engine.profile_rows(options.num_executions);
-    SLIPWAY_RETURN_IF_ERROR(rows);
+    SLIPWAY_TRY(const std::vector<ProfileRow> rows, engine.profile_rows(options.num_executions));
     report->profiled = true;
-    report->profile = rows.value();
+    report->profile = rows;
   }
   if (options.profile_path.empty()) {
     return {};
   }
-  const Result<std::vector<std::uint8_t>> profile = engine.profile();
-  SLIPWAY_RETURN_IF_ERROR(profile);
-  Status written = write_file(options.profile_path, profile.value().data(), profile.value().size());
-  if (!written.ok() || options.values_path.empty()) {
-    return written;
+  SLIPWAY_TRY(const std::vector<std::uint8_t> profile, engine.profile());
+  SLIPWAY_RETURN_IF_ERROR(write_file(options.profile_path, {{profile.data(), profile.size()}}));
+  if (options.values_path.empty()) {
+    return {};
   }
-  const Result<std::vector<std::uint8_t>> values = engine.values();
-  return values.ok() ? write_file(options.values_path, values.value().data(), values.value().size())
-                     : values.status();
+  SLIPWAY_TRY(const std::vector<std::uint8_t> values, engine.values());
+  return write_file(options.values_path, {{values.data(), values.size()}});
 }
 
 // After everything that is measured: reading the files warms caches and counts as resident memory.
@@ -204,13 +196,13 @@ std::vector<FileDigest> digests_of(const Options& options, const ProgramInfo& pr
   if (!options.data_path.empty()) {
     paths.push_back(options.data_path);
   }
-  const auto guard = guard_while("read " + options.model_path + " once more", g_json);
+  const CrashGuard guard("read " + options.model_path + " once more", g_json);
   return digest_files(paths, options.digests ? INFINITY : kDigestShare * milliseconds_since(g_start));
 }
 
 // A run without its cache is a run all the same.
 void keep_weights(const Options& options, Engine& engine, RunReport* report) {
-  const auto guard = guard_while("wrote " + options.engine.weights_cache, g_json);
+  const CrashGuard guard("wrote " + options.engine.weights_cache, g_json);
   engine.keep_weights();
   report->weights = engine.weights();
   if (report->weights && report->weights->cache && report->weights->cache->state == "none") {
@@ -220,98 +212,87 @@ void keep_weights(const Options& options, Engine& engine, RunReport* report) {
 }
 
 Status run(const Options& options, Engine& engine) {
-  auto guard = guard_while("read " + options.model_path, g_json);
-  const Result<ProgramInfo> program = engine.describe(options.model_path);
-  SLIPWAY_RETURN_IF_ERROR(program);
-  const Result<MethodInfo> method = find_method(options, options.method_name, program.value());
-  SLIPWAY_RETURN_IF_ERROR(method);
+  std::optional<CrashGuard> guard(std::in_place, "read " + options.model_path, g_json);
+  SLIPWAY_TRY(const ProgramInfo program, engine.describe(options.model_path));
+  SLIPWAY_TRY(const MethodInfo method, find_method(options, options.method_name, program));
   RunReport report;
   report.engine = engine.info();
   report.capabilities = engine.capabilities();
-  SLIPWAY_RETURN_IF_ERROR(check_offers(options, method.value(), report.capabilities));
+  SLIPWAY_RETURN_IF_ERROR(check_offers(options, method, report.capabilities));
   for (const std::string& name : options.also_load) {
-    const Result<MethodInfo> other = find_method(options, name, program.value());
-    SLIPWAY_RETURN_IF_ERROR(other);
-    SLIPWAY_RETURN_IF_ERROR(check_offers(options, other.value(), report.capabilities));
+    SLIPWAY_TRY(const MethodInfo other, find_method(options, name, program));
+    SLIPWAY_RETURN_IF_ERROR(check_offers(options, other, report.capabilities));
   }
   std::string note;
-  const Result<std::vector<Tensor>> inputs = options.generate != 0
-                                                 ? Result<std::vector<Tensor>>(std::vector<Tensor>())
-                                                 : prepare_inputs(options, method.value(), &note);
-  SLIPWAY_RETURN_IF_ERROR(inputs);
+  SLIPWAY_TRY(const std::vector<Tensor> inputs, options.generate != 0
+                                                    ? Result<std::vector<Tensor>>(std::vector<Tensor>())
+                                                    : prepare_inputs(options, method, &note));
   if (!note.empty()) {
     std::fprintf(stderr, "pte_runner: %s\n", note.c_str());
   }
-  const Result<EarlierInputs> earlier = prepare_earlier(options, program.value(), report.capabilities);
-  SLIPWAY_RETURN_IF_ERROR(earlier);
+  SLIPWAY_TRY(const EarlierInputs earlier, prepare_earlier(options, program, report.capabilities));
   const unsigned wanted =
       options.cpu_threads != 0 ? options.cpu_threads : std::min(usable_cores(), kMostThreads);
   SLIPWAY_RETURN_IF_ERROR(check_threads(wanted));
-  const Result<unsigned> threads = engine.set_threads(wanted);
-  SLIPWAY_RETURN_IF_ERROR(threads);
-  SLIPWAY_RETURN_IF_ERROR(check_planned(options, program.value()));
-  guard.reset();
-  guard = guard_while("loaded " + options.model_path, g_json);
+  SLIPWAY_TRY(const unsigned threads, engine.set_threads(wanted));
+  SLIPWAY_RETURN_IF_ERROR(check_planned(options, program));
+  guard.emplace("loaded " + options.model_path, g_json);
   const Clock::time_point start = Clock::now();
   const bool profile = options.profile || !options.profile_path.empty();
   LoadOptions load{options.model_path, options.data_path, options.method_name, also_loaded(options), profile};
   load.values = !options.values_path.empty();
   load.shapes = options.input_shapes;
   if (options.generate != 0) {
-    const std::vector<std::string> others = text_methods_of(program.value());
+    const std::vector<std::string> others = text_methods_of(program);
     load.also.insert(load.also.end(), others.begin(), others.end());
   }
   const Status status = engine.load(load);
   report.load_ms = milliseconds_since(start);
   SLIPWAY_RETURN_IF_ERROR(status);
-  guard.reset();
-  guard = guard_while("executed method " + options.method_name, g_json);
-  SLIPWAY_RETURN_IF_ERROR(run_earlier(options, engine, earlier.value()));
-  const Result<std::vector<Tensor>> outputs =
-      run_measured(options, engine, program.value(), method.value(), inputs.value(), &report);
+  guard.emplace("executed method " + options.method_name, g_json);
+  SLIPWAY_RETURN_IF_ERROR(run_earlier(options, engine, earlier));
+  const Result<std::vector<Tensor>> outputs = run_measured(options, engine, program, method, inputs, &report);
   guard.reset();
   SLIPWAY_RETURN_IF_ERROR(outputs);
   report.program_path = options.model_path;
-  report.program_size = program.value().size;
+  report.program_size = program.size;
   report.method = options.method_name;
   report.warmup = options.generate != 0 ? 0 : std::max(options.warmup, engine.least_warmup());
-  report.threads = threads.value();
+  report.threads = threads;
   report.cpu = cpu_info();
   report.settings = engine.settings();
   report.placement = engine.placement();
   report.kernels = engine.kernels();
   report.fallbacks = engine.fallbacks();
   keep_weights(options, engine, &report);
-  for (const Tensor& input : inputs.value()) {
+  for (const Tensor& input : inputs) {
     report.inputs.push_back(report_of(input));
   }
   SLIPWAY_RETURN_IF_ERROR(write_outputs(options, outputs.value(), &report));
   SLIPWAY_RETURN_IF_ERROR(write_profile(options, engine, &report));
-  report.digests = digests_of(options, program.value());
+  report.digests = digests_of(options, program);
   return publish(run_json(report), run_text(report));
 }
 
 Status describe(const Options& options, Engine& engine) {
-  auto guard = guard_while("described " + options.model_path, g_json);
-  Result<ProgramInfo> program = engine.describe(options.model_path);
-  SLIPWAY_RETURN_IF_ERROR(program);
+  std::optional<CrashGuard> guard(std::in_place, "described " + options.model_path, g_json);
+  SLIPWAY_TRY(ProgramInfo program, engine.describe(options.model_path));
   std::vector<std::string> lacking;
   const Status status = engine.examine(options.model_path, &lacking);
-  for (MethodInfo& method : program.value().methods) {
+  for (MethodInfo& method : program.methods) {
     method.kernels = engine.kernels_of(options.model_path, method.name);
   }
   guard.reset();
   SLIPWAY_RETURN_IF_ERROR(status);
   const Capabilities capabilities = engine.capabilities();
-  return publish(describe_json(engine.info(), options.model_path, program.value(), capabilities, lacking));
+  return publish(describe_json(engine.info(), options.model_path, program, capabilities, lacking));
 }
 
 Status roofline(const Options& options) {
-  const auto guard = guard_while("measured what the processor can do", g_json);
-  const Result<Roofline> found =
-      measure_roofline(options.cpu_threads != 0 ? options.cpu_threads : usable_cores());
-  SLIPWAY_RETURN_IF_ERROR(found);
-  return publish(roofline_json(found.value(), cpu_info()));
+  const CrashGuard guard("measured what the processor can do", g_json);
+  SLIPWAY_TRY(const Roofline found,
+              measure_roofline(options.cpu_threads != 0 ? options.cpu_threads : usable_cores()));
+  return publish(roofline_json(found, cpu_info()));
 }
 
 Status act(const Options& options) {

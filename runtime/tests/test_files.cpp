@@ -24,7 +24,7 @@ using namespace slipway;
 TEST(write_file_replaces_and_leaves_nothing_else) {
   const TemporaryFolder folder;
   folder.write("a", {'o', 'l', 'd'});
-  CHECK(write_file(folder.file("a"), "new", 3).ok());
+  CHECK(write_file(folder.file("a"), {{"new", 3}}).ok());
   CHECK_EQUAL(folder.read("a"), "new");
   CHECK_EQUAL(folder.files().size(), std::size_t{1});
   struct stat status = {};
@@ -38,11 +38,12 @@ TEST(write_file_replaces_and_leaves_nothing_else) {
 TEST(write_file_onto_what_is_no_file) {
   const TemporaryFolder folder;
   folder.write("a", {'o', 'l', 'd'});
+  const SelfPortrait portrait = {0, [](std::uint64_t /*number*/) {}};
   const auto fails = [&](const std::string& name, const char* what) {
-    const Status status = write_file(folder.file(name), "x", 1);
+    const Status status = write_file(folder.file(name), {{"x", 1}});
     CHECK(status.code() == Code::kOutput);
     CHECK_CONTAINS(status.message(), what);
-    CHECK(write_file(folder.file(name), {{"x", 1}}, {}).code() == Code::kOutput);
+    CHECK(write_file(folder.file(name), {{"x", 1}}, portrait).code() == Code::kOutput);
   };
   for (const char* target : {"a", "none"}) {
     CHECK(::symlink(folder.file(target).c_str(), folder.file("link").c_str()) == 0);
@@ -52,15 +53,15 @@ TEST(write_file_onto_what_is_no_file) {
   CHECK_EQUAL(folder.read("a"), "old");
   CHECK(::mkfifo(folder.file("pipe").c_str(), 0600) == 0);
   const int reader = ::open(folder.file("pipe").c_str(), O_RDONLY | O_NONBLOCK);
-  CHECK(write_file(folder.file("pipe"), "new", 3).ok());
-  CHECK_CONTAINS(write_file(folder.file("pipe"), {{"x", 1}}, {}).message(), "it is no file");
+  CHECK(write_file(folder.file("pipe"), {{"new", 3}}).ok());
+  CHECK_CONTAINS(write_file(folder.file("pipe"), {{"x", 1}}, portrait).message(), "it is no file");
   char said[8] = {};
   CHECK_EQUAL(::read(reader, said, sizeof(said)), ssize_t{3});
   CHECK_EQUAL(std::string(said), "new");
   ::close(reader);
   CHECK_EQUAL(folder.files().size(), std::size_t{2});
   CHECK(::symlink("/dev/null", folder.file("link").c_str()) == 0);
-  CHECK(write_file(folder.file("link"), "x", 1).ok());
+  CHECK(write_file(folder.file("link"), {{"x", 1}}).ok());
   CHECK_EQUAL(folder.files().size(), std::size_t{3});
   ::unlink(folder.file("link").c_str());
   ::unlink(folder.file("pipe").c_str());
@@ -95,7 +96,7 @@ TEST(crash_guard_answers_each_signal_with_its_own_words) {
     const pid_t child = ::fork();
     if (child == 0) {
       ::close(STDERR_FILENO);
-      const auto guard = guard_while("loaded a.pte", {true, json});
+      const CrashGuard guard("loaded a.pte", {true, json});
       ::raise(number);
       ::_exit(0);
     }
@@ -116,7 +117,7 @@ TEST(crash_guard_writes_through_no_link) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::close(STDERR_FILENO);
-    const auto guard = guard_while("loaded a.pte", {true, folder.file("link")});
+    const CrashGuard guard("loaded a.pte", {true, folder.file("link")});
     ::raise(SIGSEGV);
     ::_exit(0);
   }

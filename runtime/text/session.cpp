@@ -159,14 +159,12 @@ Result<TextSession> TextSession::open(const ProgramInfo& program, const MethodIn
   for (const MethodInfo& other : program.methods) {
     embedding = other.name == kEmbedding ? &other : embedding;
     if (is_metadata(other)) {
-      const Result<std::vector<Tensor>> outputs = execute(other.name, {});
-      SLIPWAY_RETURN_IF_ERROR(outputs);
-      metadata.emplace_back(other.name, numbers_of(outputs.value()));
+      SLIPWAY_TRY(const std::vector<Tensor> outputs, execute(other.name, {}));
+      metadata.emplace_back(other.name, numbers_of(outputs));
     }
   }
-  Result<TextModel> model = text_model_of(method, metadata, embedding);
-  SLIPWAY_RETURN_IF_ERROR(model);
-  return TextSession(std::move(model.value()), std::move(execute));
+  SLIPWAY_TRY(TextModel model, text_model_of(method, metadata, embedding));
+  return TextSession(std::move(model), std::move(execute));
 }
 
 Status TextSession::check_room(std::size_t count) const {
@@ -190,17 +188,16 @@ Status TextSession::execute(Tensor tokens, std::int64_t count) {
     places[i] = position_ + static_cast<std::int64_t>(i);
   }
   const Shape row{static_cast<std::int64_t>(places.size())};
-  const Result<std::vector<Tensor>> outputs =
-      execute_(model_.method, {std::move(tokens), tensor_of(DType::kInt64, places.data(), row)});
-  SLIPWAY_RETURN_IF_ERROR(outputs);
+  SLIPWAY_TRY(const std::vector<Tensor> outputs,
+              execute_(model_.method, {std::move(tokens), tensor_of(DType::kInt64, places.data(), row)}));
   const auto vocabulary = static_cast<std::size_t>(model_.vocabulary);
-  const bool enough = !outputs.value().empty() && is_float(outputs.value()[0].dtype) &&
-                      outputs.value()[0].bytes.size() >= vocabulary * size_of(outputs.value()[0].dtype);
+  const bool enough = !outputs.empty() && is_float(outputs[0].dtype) &&
+                      outputs[0].bytes.size() >= vocabulary * size_of(outputs[0].dtype);
   if (!enough) {
     return {Code::kExecution, "The model gave fewer scores than its vocabulary has tokens.",
             "export the program again"};
   }
-  scores_ = last_of(outputs.value()[0], vocabulary);
+  scores_ = last_of(outputs[0], vocabulary);
   position_ += count;
   return {};
 }
@@ -220,9 +217,8 @@ Status TextSession::read(const std::int64_t* tokens, std::size_t count) {
     const std::int64_t piece = std::min(model_.at_once, all - begin);
     Tensor given = tensor_of(DType::kInt64, tokens + begin, {1, piece});
     if (model_.width != 0) {
-      Result<std::vector<Tensor>> rows = execute_(kEmbedding, {given});
-      SLIPWAY_RETURN_IF_ERROR(rows);
-      given = std::move(rows.value().front());
+      SLIPWAY_TRY(std::vector<Tensor> rows, execute_(kEmbedding, {given}));
+      given = std::move(rows.front());
     }
     SLIPWAY_RETURN_IF_ERROR(execute(std::move(given), piece));
   }

@@ -129,7 +129,7 @@ def test_the_native_side_has_every_native_function_and_no_other_library(built: B
 
 
 @pytest.mark.parametrize(
-    ("old", "new"), [("long load(byte[] path,", "long load(String path,"), ("int inputCount(", "long inputCount(")]
+    ("old", "new"), [("long load(byte[] path,", "long load(String path,"), ("int count(", "long count(")]
 )
 def test_a_native_function_that_does_not_fit_java_does_not_compile(
     built: Built, tmp_path: Path, old: str, new: str

@@ -21,6 +21,7 @@ from core.formats.bundle import Native
 from core.formats.program import DESCRIPTION
 from core.paths import ROOT, cache_dir, dist_part, programs_dir
 from core.processes.commands import run
+from toolchains import tools
 from toolchains.bundle import conan, conan_packages
 from toolchains.targets import Target
 
@@ -55,19 +56,14 @@ def compiled(target: Target, engine: str, *programs: str, **variables: str) -> l
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(ROOT / "runtime", folder / "runtime")
         shutil.copy2(ROOT / "conanfile.py", folder)
-        host, own = conan.profile(target), conan.build_profile()
-        with locked(conan.LOCK):
-            words = [f"--profile:host={host}", f"--profile:build={own}", f"--lockfile={conan.lockfile(log)}"]
-        words += ["--lockfile-partial", f"--remote={conan.remote()}", f"--options=slipway-runtime/*:engine={engine}"]
         with conan_packages.building():
-            request = conan_packages.Request([os.fspath(ROOT)], words, log, "Building the C++ programs' packages")
-            conan_packages.prepare(request)
+            words = [*conan_packages.words(target, "", log), f"--options=slipway-runtime/*:engine={engine}"]
             confs = {"user_presets": "", "extra_variables": json.dumps(variables)}
             words += [f"--conf=tools.cmake.cmaketoolchain:{conf}={value}" for conf, value in confs.items()]
-            conan.conan(["build", folder, *words, f"--output-folder={folder}"], log=log)
+            conan.conan(["build", folder, *words, f"--output-folder={folder}", "--build=missing"], log=log)
         build = next(folder.rglob("CMakeCache.txt")).parent
-        env = {**os.environ, "PATH": f"{Path(conan.program('ninja')).parent}{os.pathsep}{os.environ['PATH']}"}
-        argv = [conan.program("cmake"), "--build", os.fspath(build), "--target", *programs]
+        env = {**os.environ, "PATH": f"{Path(tools.program('ninja')).parent}{os.pathsep}{os.environ['PATH']}"}
+        argv = [tools.program("cmake"), "--build", os.fspath(build), "--target", *programs]
         run(argv, env=env, error=BuildError, what=f"Compiling {programs[0]}", log=log, hint=f"less {log}")
     return [next(path for path in build.rglob(program) if path.is_file()) for program in programs]
 

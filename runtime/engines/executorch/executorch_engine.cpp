@@ -40,18 +40,6 @@ using executorch::runtime::EValue;
 using executorch::runtime::MethodMeta;
 using executorch::runtime::Tag;
 
-// The runtime's element type for ours; Undefined for those without a file form. It has the numbers of the
-// schema.
-ScalarType to_scalar_type(DType dtype) {
-  for (std::int8_t number = 0;
-       dtype != DType::kUnknown && number < static_cast<std::int8_t>(ScalarType::Undefined); ++number) {
-    if (to_dtype(static_cast<pte::ScalarType>(number)) == dtype) {
-      return static_cast<ScalarType>(number);
-    }
-  }
-  return ScalarType::Undefined;
-}
-
 constexpr char kExportAgain[] =
     "copy the program again, or export it with the version of ExecuTorch that this "
     "runner has (pte_runner --version)";
@@ -335,7 +323,8 @@ EValue ExecuTorchEngine::input_value(const Tensor& input, const InputForm& form)
   // const_cast: the runtime's tensors have no read-only form; inputs without planned memory are read where
   // they are.
   input_tensors_.push_back(make_tensor_ptr({input.shape.begin(), input.shape.end()}, const_cast<void*>(data),
-                                           {order.begin(), order.end()}, {}, to_scalar_type(input.dtype)));
+                                           {order.begin(), order.end()}, {},
+                                           static_cast<ScalarType>(to_stored(input.dtype))));
   return EValue(*input_tensors_.back());
 }
 
@@ -405,9 +394,8 @@ Result<Tensor> ExecuTorchEngine::output_tensor(const EValue& value) const {
 Result<std::vector<Tensor>> ExecuTorchEngine::outputs() {
   std::vector<Tensor> tensors;
   for (const EValue& value : outputs_) {
-    Result<Tensor> tensor = output_tensor(value);
-    SLIPWAY_RETURN_IF_ERROR(tensor);
-    tensors.push_back(std::move(tensor.value()));
+    SLIPWAY_TRY(Tensor tensor, output_tensor(value));
+    tensors.push_back(std::move(tensor));
   }
   return tensors;
 }
@@ -431,11 +419,9 @@ Result<std::vector<std::uint8_t>> ExecuTorchEngine::values() {
 }
 
 Result<std::vector<ProfileRow>> ExecuTorchEngine::profile_rows(unsigned timed) {
-  const auto bytes = profile();
-  SLIPWAY_RETURN_IF_ERROR(bytes);
-  const auto blocks = read_etdump(bytes.value().data(), bytes.value().size());
-  SLIPWAY_RETURN_IF_ERROR(blocks);
-  return rows_of(blocks.value(), timed);
+  SLIPWAY_TRY(const auto bytes, profile());
+  SLIPWAY_TRY(const auto blocks, read_etdump(bytes.data(), bytes.size()));
+  return rows_of(blocks, timed);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "base/platform.h"
@@ -16,8 +17,6 @@ namespace {
 struct Bytes {
   const std::uint8_t* data = nullptr;
   std::size_t size = 0;
-
-  std::string text() const { return {reinterpret_cast<const char*>(data), size}; }
 };
 
 enum class Kind : std::uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
@@ -28,421 +27,234 @@ struct Field {
   Kind kind = Kind::kVarint;
   std::uint64_t value = 0;  // kVarint, kFixed64, kFixed32
   Bytes bytes;              // kBytes
-
-  std::int64_t integer() const { return static_cast<std::int64_t>(value); }
 };
 
-// The fields of one message in the file's order. After next() returned false, failed() tells a damaged
-// message from one that is at its end.
-class Reader {
- public:
-  explicit Reader(Bytes message) : next_(message.data), end_(message.data + message.size) {}
-
-  bool next(Field* field);
-  // A number without a tag, of packed ones.
-  bool varint(std::uint64_t* value);
-  bool ended() const { return next_ == end_; }
-  bool failed() const { return failed_; }
-
- private:
-  bool fail();
-  bool fixed(std::size_t size, std::uint64_t* value);
-
-  const std::uint8_t* next_;
-  const std::uint8_t* end_;
-  bool failed_ = false;
-};
-
-bool Reader::fail() {
-  failed_ = true;
-  return false;
-}
-
-bool Reader::varint(std::uint64_t* value) {
+// Takes what it reads from the front of the bytes; false when they are damaged.
+bool read_varint(Bytes* bytes, std::uint64_t* value) {
   *value = 0;
-  for (unsigned shift = 0; shift < 64; shift += 7) {
-    if (ended()) {
-      return fail();
-    }
-    const std::uint8_t byte = *next_++;
+  for (unsigned shift = 0; shift < 64 && bytes->size != 0; shift += 7) {
+    const std::uint8_t byte = *bytes->data++;
+    --bytes->size;
     *value |= std::uint64_t{byte & 0x7Fu} << shift;
     if ((byte & 0x80u) == 0) {
       return true;
     }
   }
-  return fail();
+  return false;
 }
 
-bool Reader::fixed(std::size_t size, std::uint64_t* value) {
-  if (static_cast<std::size_t>(end_ - next_) < size) {
-    return fail();
+bool read_field(Bytes* bytes, Field* field) {
+  std::uint64_t tag = 0;
+  if (!read_varint(bytes, &tag) || tag >> 3 == 0 || tag >> 3 > 0x1FFFFFFF) {
+    return false;
   }
-  *value = 0;
-  for (std::size_t i = 0; i < size; ++i) {
-    *value |= std::uint64_t{*next_++} << (8 * i);
+  *field = {static_cast<std::uint32_t>(tag >> 3), static_cast<Kind>(tag & 7u), 0, {}};
+  if (field->kind == Kind::kVarint) {
+    return read_varint(bytes, &field->value);
   }
+  std::uint64_t size = field->kind == Kind::kFixed64 ? 8 : 4;
+  const bool known =
+      field->kind == Kind::kBytes ? read_varint(bytes, &size) : (tag & 7u) == 1 || (tag & 7u) == 5;
+  if (!known || size > bytes->size) {
+    return false;  // groups, too, which no ONNX message has
+  }
+  field->bytes = {bytes->data, static_cast<std::size_t>(size)};
+  for (std::size_t i = 0; field->kind != Kind::kBytes && i < field->bytes.size; ++i) {
+    field->value |= std::uint64_t{bytes->data[i]} << (8 * i);
+  }
+  bytes->data += field->bytes.size;
+  bytes->size -= field->bytes.size;
   return true;
 }
 
-bool Reader::next(Field* field) {
-  if (failed_ || ended()) {
-    return false;
-  }
-  std::uint64_t tag = 0;
-  if (!varint(&tag) || tag >> 3 == 0 || tag >> 3 > 0x1FFFFFFF) {
-    return fail();
-  }
-  *field = {};
-  field->number = static_cast<std::uint32_t>(tag >> 3);
-  switch (tag & 7u) {
-    case 0:
-      return varint(&field->value);
-    case 1:
-      field->kind = Kind::kFixed64;
-      return fixed(8, &field->value);
-    case 5:
-      field->kind = Kind::kFixed32;
-      return fixed(4, &field->value);
-    case 2: {
-      field->kind = Kind::kBytes;
-      std::uint64_t size = 0;
-      if (!varint(&size) || size > static_cast<std::uint64_t>(end_ - next_)) {
-        return fail();
-      }
-      field->bytes = {next_, static_cast<std::size_t>(size)};
-      next_ += size;
-      return true;
-    }
-    default:  // groups, which no ONNX message has, and what is no wire type
-      return fail();
-  }
-}
+// A message, gone through from its beginning for each question: nothing is kept of what nobody asks for. Of
+// fields that come once the last one counts. `whole` is that of all messages of a file: false as soon as one
+// is damaged, or has a field of another kind than it is asked for.
+class Message {
+ public:
+  Message(Bytes bytes, bool* whole) : bytes_(bytes), whole_(whole) {}
 
-// Adds the numbers of a repeated field's one occurrence, packed or single. False when it is damaged.
-bool append_integers(const Field& field, std::vector<std::int64_t>* numbers) {
-  if (field.kind == Kind::kVarint) {
-    numbers->push_back(field.integer());
-    return true;
+  std::vector<Message> messages(std::uint32_t number) const {
+    std::vector<Message> found;
+    each(number, Kind::kBytes, [&](const Field& field) { found.emplace_back(field.bytes, whole_); });
+    return found;
   }
-  if (field.kind != Kind::kBytes) {
-    return false;
+  std::vector<std::string> texts(std::uint32_t number) const {
+    std::vector<std::string> found;
+    each(number, Kind::kBytes, [&](const Field& field) {
+      found.emplace_back(reinterpret_cast<const char*>(field.bytes.data), field.bytes.size);
+    });
+    return found;
   }
-  Reader packed(field.bytes);
-  std::uint64_t value = 0;
-  while (!packed.ended() && packed.varint(&value)) {
-    numbers->push_back(static_cast<std::int64_t>(value));
+  std::string text(std::uint32_t number) const {
+    const std::vector<std::string> found = texts(number);
+    return found.empty() ? "" : found.back();
   }
-  return !packed.failed();
-}
+  std::int64_t integer(std::uint32_t number, std::int64_t otherwise = 0) const {
+    each(number, Kind::kVarint,
+         [&](const Field& field) { otherwise = static_cast<std::int64_t>(field.value); });
+    return otherwise;
+  }
+  float real(std::uint32_t number) const {
+    float found = 0;
+    each(number, Kind::kFixed32, [&](const Field& field) {
+      const auto bits = static_cast<std::uint32_t>(field.value);
+      std::memcpy(&found, &bits, sizeof(bits));
+    });
+    return found;
+  }
+  // Packed, or each by itself.
+  std::vector<std::int64_t> integers(std::uint32_t number) const {
+    std::vector<std::int64_t> found;
+    each(number, {}, [&](Field field) {
+      const bool single = field.kind == Kind::kVarint;
+      if (single) {
+        found.push_back(static_cast<std::int64_t>(field.value));
+      }
+      while (!single && *whole_ && field.bytes.size != 0) {
+        *whole_ = field.kind == Kind::kBytes && read_varint(&field.bytes, &field.value);
+        found.push_back(static_cast<std::int64_t>(field.value));
+      }
+    });
+    return found;
+  }
+  void refuse() const { *whole_ = false; }
+
+ private:
+  // Calls `use` with each field of the number; without a kind, with those of every kind.
+  template <typename Use>
+  void each(std::uint32_t number, std::optional<Kind> kind, Use use) const {
+    Field field;
+    for (Bytes rest = bytes_; *whole_ && rest.size != 0;) {
+      if (!read_field(&rest, &field) || (field.number == number && kind && field.kind != *kind)) {
+        *whole_ = false;
+      } else if (field.number == number) {
+        use(field);
+      }
+    }
+  }
+
+  Bytes bytes_;
+  bool* whole_;
+};
 
 // Branches within branches; a file that goes deeper is meant to do harm.
 constexpr int kDeepestOnnx = 32;
 
-struct OnnxParser {
-  Graph graph;
-
-  bool model(Bytes message);
-  bool opset(Bytes message);
-  bool function(Bytes message, int depth);
-  bool main_graph(Bytes message);
-  bool inner_graph(Bytes message, int depth);
-  bool node(Bytes message, Node* node, int depth);
-  bool attribute(Bytes message, std::pair<std::string, Attribute>* attribute, int depth);
-  bool initializer(Bytes message);
-  bool value(Bytes message, std::string* name);
-};
-
-bool is_bytes(const Field& field) {
-  return field.kind == Kind::kBytes;
+// "" is ai.onnx.
+std::string domain_in(const Message& message, std::uint32_t number) {
+  std::string domain = message.text(number);
+  return domain == "ai.onnx" ? "" : domain;
 }
 
-// Calls `each` with every field of the message; false when it is damaged or `each` says so.
-template <typename Each>
-bool for_each(Bytes message, Each each) {
-  Reader reader(message);
-  Field field;
-  while (reader.next(&field)) {
-    if (!each(field)) {
-      return false;
-    }
-  }
-  return !reader.failed();
-}
-
-bool read_dimension(Bytes message, Value* value) {
-  std::int64_t size = -1;
-  std::string name;
-  const bool whole = for_each(message, [&](const Field& field) {
-    if (field.number == 1 && field.kind == Kind::kVarint) {
-      size = field.integer();
-    } else if (field.number == 2 && is_bytes(field)) {
-      name = field.bytes.text();
-    }
-    return true;
-  });
-  value->shape.push_back(size);
-  value->size_names.push_back(std::move(name));
-  return whole;
-}
-
-// TypeProto.Tensor
-bool read_tensor_type(Bytes message, Value* value) {
-  return for_each(message, [&](const Field& field) {
-    if (field.number == 1) {
-      value->dtype = to_dtype(field.integer());
-    } else if (field.number == 2 && is_bytes(field)) {
-      value->has_rank = true;
-      return for_each(field.bytes, [&](const Field& dimension) {
-        return dimension.number != 1 || !is_bytes(dimension) || read_dimension(dimension.bytes, value);
-      });
-    }
-    return true;
-  });
-}
-
-// TypeProto
-bool read_type(Bytes message, Value* value) {
-  return for_each(message, [&](const Field& field) {
-    switch (is_bytes(field) ? field.number : 0) {
-      case 1:
-        value->kind = "tensor";
-        return read_tensor_type(field.bytes, value);
-      case 4:
-        value->kind = "sequence";
-        return true;
-      case 5:
-        value->kind = "map";
-        return true;
-      case 8:
-        value->kind = "sparse_tensor";
-        return true;
-      case 9:
-        value->kind = "optional";
-        return true;
-      default:
-        return true;
-    }
-  });
-}
-
-bool OnnxParser::value(Bytes message, std::string* name) {
+// ValueInfoProto
+Value read_value(const Message& message) {
+  constexpr std::pair<std::uint32_t, const char*> kKinds[] = {
+      {4, "sequence"}, {5, "map"}, {8, "sparse_tensor"}, {9, "optional"}};
   Value value;
-  const bool whole = for_each(message, [&](const Field& field) {
-    if (field.number == 1 && is_bytes(field)) {
-      *name = field.bytes.text();
-    } else if (field.number == 2 && is_bytes(field)) {
-      return read_type(field.bytes, &value);
+  for (const Message& type : message.messages(2)) {
+    for (const auto& [number, kind] : kKinds) {
+      value.kind = type.messages(number).empty() ? value.kind : kind;
     }
-    return true;
-  });
-  graph.values[*name] = std::move(value);
-  return whole;
-}
-
-bool OnnxParser::initializer(Bytes message) {
-  std::string name;
-  Value value;
-  value.has_rank = true;
-  const bool whole = for_each(message, [&](const Field& field) {
-    if (field.number == 1) {
-      return append_integers(field, &value.shape);
-    }
-    if (field.number == 2) {
-      value.dtype = to_dtype(field.integer());
-    } else if (field.number == 8 && is_bytes(field)) {
-      name = field.bytes.text();
-    } else if (field.number == 13 && is_bytes(field)) {
-      std::string key;
-      std::string text;
-      const bool good = for_each(field.bytes, [&](const Field& entry) {
-        (entry.number == 1 ? key : text) = entry.bytes.text();
-        return is_bytes(entry);
-      });
-      if (key == "location") {
-        graph.data_files.push_back(text);
-      }
-      return good;
-    }
-    return true;
-  });
-  graph.constants.insert(name);
-  graph.values[name] = std::move(value);
-  return whole;
-}
-
-bool OnnxParser::attribute(Bytes message, std::pair<std::string, Attribute>* attribute, int depth) {
-  return for_each(message, [&](const Field& field) {
-    Attribute& value = attribute->second;
-    switch (field.number) {
-      case 1:
-        attribute->first = field.bytes.text();
-        return is_bytes(field);
-      case 2: {
-        const auto bits = static_cast<std::uint32_t>(field.value);
-        std::memcpy(&value.number, &bits, sizeof(bits));
-        return field.kind == Kind::kFixed32;
-      }
-      case 3:
-        value.integer = field.integer();
-        return field.kind == Kind::kVarint;
-      case 4:
-        value.text = field.bytes.text();
-        return is_bytes(field);
-      case 6:
-      case 11:
-        return is_bytes(field) && inner_graph(field.bytes, depth + 1);
-      default:
-        return true;
-    }
-  });
-}
-
-bool OnnxParser::node(Bytes message, Node* node, int depth) {
-  return for_each(message, [&](const Field& field) {
-    if (field.number >= 1 && field.number <= 7 && !is_bytes(field)) {
-      return false;
-    }
-    switch (field.number) {
-      case 1:
-        node->inputs.push_back(field.bytes.text());
-        return true;
-      case 2:
-        node->outputs.push_back(field.bytes.text());
-        return true;
-      case 3:
-        node->name = field.bytes.text();
-        return true;
-      case 4:
-        node->op = field.bytes.text();
-        return true;
-      case 5: {
-        std::pair<std::string, Attribute> read;
-        const bool whole = attribute(field.bytes, &read, depth);
-        node->attributes.insert(std::move(read));
-        return whole;
-      }
-      case 7:
-        node->domain = field.bytes.text();
-        if (node->domain == "ai.onnx") {
-          node->domain.clear();
+    for (const Message& tensor : type.messages(1)) {
+      value.dtype = to_dtype(tensor.integer(1));
+      for (const Message& shape : tensor.messages(2)) {
+        value.has_rank = true;
+        for (const Message& dimension : shape.messages(1)) {
+          value.shape.push_back(dimension.integer(1, -1));
+          value.size_names.push_back(dimension.text(2));
         }
-        return true;
-      default:
-        return true;
-    }
-  });
-}
-
-bool OnnxParser::inner_graph(Bytes message, int depth) {
-  return depth <= kDeepestOnnx && for_each(message, [&](const Field& field) {
-           if (field.number != 1 || !is_bytes(field)) {
-             return true;
-           }
-           Node read;
-           const bool whole = node(field.bytes, &read, depth);
-           graph.inner_nodes.push_back(std::move(read));
-           return whole;
-         });
-}
-
-bool OnnxParser::function(Bytes message, int depth) {
-  Node itself;
-  const bool whole = for_each(message, [&](const Field& field) {
-    if (field.number == 1 && is_bytes(field)) {
-      itself.op = field.bytes.text();
-    } else if (field.number == 10 && is_bytes(field)) {
-      itself.domain = field.bytes.text();
-    } else if (field.number == 7 && is_bytes(field)) {
-      Node read;
-      const bool good = node(field.bytes, &read, depth);
-      graph.inner_nodes.push_back(std::move(read));
-      return good;
-    }
-    return true;
-  });
-  graph.functions.insert(itself.full_op());
-  return whole;
-}
-
-bool OnnxParser::main_graph(Bytes message) {
-  std::vector<std::string> declared;
-  const bool whole = for_each(message, [&](const Field& field) {
-    std::string name;
-    if (!is_bytes(field)) {
-      return true;
-    }
-    switch (field.number) {
-      case 1: {
-        Node read;
-        const bool good = node(field.bytes, &read, 0);
-        graph.nodes.push_back(std::move(read));
-        return good;
       }
-      case 5:
-        return initializer(field.bytes);
-      case 11: {
-        const bool good = value(field.bytes, &name);
-        declared.push_back(name);
-        return good;
-      }
-      case 12: {
-        const bool good = value(field.bytes, &name);
-        graph.outputs.push_back(name);
-        return good;
-      }
-      case 13:
-        return value(field.bytes, &name);
-      default:
-        return true;
-    }
-  });
-  for (const std::string& name : declared) {
-    if (graph.constants.count(name) == 0) {
-      graph.inputs.push_back(name);
-    } else if (graph.ir_version >= 4) {
-      // An initializer that is an input too is that input's default: callers need not give it, but may.
-      graph.constants.erase(name);
     }
   }
-  return whole;
+  return value;
 }
 
-bool OnnxParser::opset(Bytes message) {
-  std::string domain;
-  std::int64_t version = 0;
-  const bool whole = for_each(message, [&](const Field& field) {
-    if (field.number == 1 && is_bytes(field)) {
-      domain = field.bytes.text();
-    } else if (field.number == 2) {
-      version = field.integer();
+// TensorProto
+void read_initializer(const Message& message, Graph* graph) {
+  const std::string name = message.text(8);
+  Value& value = graph->values[name] = {};
+  value.has_rank = true;
+  value.shape = message.integers(1);
+  value.dtype = to_dtype(message.integer(2));
+  graph->constants.insert(name);
+  for (const Message& entry : message.messages(13)) {
+    if (entry.text(1) == "location") {
+      graph->data_files.push_back(entry.text(2));
     }
-    return true;
-  });
-  graph.opsets[domain == "ai.onnx" ? "" : domain] = version;
-  return whole;
+  }
 }
 
-bool OnnxParser::model(Bytes message) {
-  return for_each(message, [&](const Field& field) {
-    if (field.number == 1 && field.kind == Kind::kVarint) {
-      graph.ir_version = field.integer();
-    } else if (field.number == 7 && is_bytes(field)) {
-      return main_graph(field.bytes);
-    } else if (field.number == 8 && is_bytes(field)) {
-      return opset(field.bytes);
-    } else if (field.number == 25 && is_bytes(field)) {
-      return function(field.bytes, 0);
+// NodeProto. The nodes of its branches go to the graph's inner ones.
+Node read_node(const Message& message, int depth, Graph* graph) {
+  Node node{message.text(3), message.text(4), domain_in(message, 7), message.texts(1), message.texts(2), {}};
+  for (const Message& attribute : message.messages(5)) {
+    node.attributes[attribute.text(1)] = {attribute.integer(3), attribute.real(2), attribute.text(4)};
+    for (const std::uint32_t number : {6U, 11U}) {
+      for (const Message& branch : attribute.messages(number)) {
+        if (depth == kDeepestOnnx) {
+          branch.refuse();
+        }
+        for (const Message& inner : branch.messages(1)) {
+          graph->inner_nodes.push_back(read_node(inner, depth + 1, graph));
+        }
+      }
     }
-    return true;
-  });
+  }
+  return node;
+}
+
+// GraphProto
+void read_graph(const Message& message, Graph* graph) {
+  for (const Message& node : message.messages(1)) {
+    graph->nodes.push_back(read_node(node, 0, graph));
+  }
+  for (const Message& initializer : message.messages(5)) {
+    read_initializer(initializer, graph);
+  }
+  for (const std::uint32_t number : {11U, 12U, 13U}) {
+    for (const Message& value : message.messages(number)) {
+      const std::string name = value.text(1);
+      graph->values[name] = read_value(value);
+      if (number == 12) {
+        graph->outputs.push_back(name);
+      } else if (number == 11 && graph->constants.count(name) == 0) {
+        graph->inputs.push_back(name);
+      } else if (number == 11 && graph->ir_version >= 4) {
+        // An initializer that is an input too is that input's default: callers need not give it, but may.
+        graph->constants.erase(name);
+      }
+    }
+  }
+}
+
+// ModelProto
+Graph read_model_message(const Message& message) {
+  Graph graph;
+  graph.ir_version = message.integer(1);
+  for (const Message& set : message.messages(8)) {
+    graph.opsets[domain_in(set, 1)] = set.integer(2);
+  }
+  for (const Message& function : message.messages(25)) {
+    Node itself;
+    itself.op = function.text(1);
+    itself.domain = function.text(10);
+    graph.functions.insert(itself.full_op());
+    for (const Message& node : function.messages(7)) {
+      graph.inner_nodes.push_back(read_node(node, 0, &graph));
+    }
+  }
+  for (const Message& main : message.messages(7)) {
+    read_graph(main, &graph);
+  }
+  return graph;
 }
 
 }  // namespace
 
 Result<Graph> read_onnx(const std::uint8_t* data, std::size_t size, const std::string& path) {
-  OnnxParser parser;
-  const bool whole = parser.model({data, size});
-  Graph& graph = parser.graph;
+  bool whole = true;
+  Graph graph = read_model_message({{data, size}, &whole});
   if (!whole) {
     return Status(Code::kFile,
                   path + (graph.ir_version > 0 ? " is cut short or damaged: it does not end where it should."
@@ -458,7 +270,7 @@ Result<Graph> read_onnx(const std::uint8_t* data, std::size_t size, const std::s
   graph.data_files.erase(std::unique(graph.data_files.begin(), graph.data_files.end()),
                          graph.data_files.end());
   propagate_constants(&graph);
-  return std::move(graph);
+  return graph;
 }
 
 bool is_ort(const std::string& path) {
@@ -467,9 +279,8 @@ bool is_ort(const std::string& path) {
 }
 
 Result<Graph> read_model(const std::string& path) {
-  const Result<MappedFile> file = MappedFile::open(path);
-  SLIPWAY_RETURN_IF_ERROR(file);
-  return read_onnx(file.value().data(), file.value().size(), path);
+  SLIPWAY_TRY(const MappedFile file, MappedFile::open(path));
+  return read_onnx(file.data(), file.size(), path);
 }
 
 }  // namespace slipway::onnx

@@ -11,6 +11,7 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,7 +31,10 @@ class Scratch {
  public:
   // In TMPDIR, /tmp, /dev/shm or the current folder: the first that can be written to.
   Scratch();
-  ~Scratch();
+  ~Scratch() {
+    empty();
+    ::rmdir(path_.c_str());
+  }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
@@ -38,30 +42,10 @@ class Scratch {
   const std::string& path() const { return path_; }
   // Removes the files that are in it so far.
   void empty() const;
-  // Opens the first file in the folder for reading, then removes all files and the folder: what ONNX Runtime
-  // has open it goes on writing to. A negative number when there is none.
-  int take();
 
  private:
   std::string path_;
 };
-
-// The paths of what is in a folder; nothing when there is no such folder.
-std::vector<std::string> files_in(const std::string& path) {
-  // Not <filesystem>: the oldest libstdc++ that devices have, GCC 8's, has it in a library of its own.
-  std::vector<std::string> files;
-  DIR* folder = path.empty() ? nullptr : ::opendir(path.c_str());
-  while (const dirent* entry = folder == nullptr ? nullptr : ::readdir(folder)) {
-    const std::string name = entry->d_name;
-    if (name != "." && name != "..") {
-      files.push_back(path + "/" + name);
-    }
-  }
-  if (folder != nullptr) {
-    ::closedir(folder);
-  }
-  return files;
-}
 
 Scratch::Scratch() {
   for (const char* base : {static_cast<const char*>(std::getenv("TMPDIR")), "/tmp", "/dev/shm", "."}) {
@@ -76,48 +60,14 @@ Scratch::Scratch() {
   }
 }
 
-Scratch::~Scratch() {
-  const int file = take();
-  if (file >= 0) {
-    ::close(file);
-  }
-}
-
 void Scratch::empty() const {
-  for (const std::string& file : files_in(path_)) {
-    ::unlink(file.c_str());
+  // Not <filesystem>: the oldest libstdc++ that devices have, GCC 8's, has it in a library of its own.
+  DIR* folder = path_.empty() ? nullptr : ::opendir(path_.c_str());
+  while (const dirent* entry = folder == nullptr ? nullptr : ::readdir(folder)) {
+    ::unlink((path_ + "/" + entry->d_name).c_str());  // not "." and "..": they are folders
   }
-}
-
-int Scratch::take() {
-  int file = -1;
-  for (const std::string& name : files_in(path_)) {
-    if (file < 0) {
-      file = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
-    }
-    ::unlink(name.c_str());
-  }
-  if (!path_.empty()) {
-    ::rmdir(path_.c_str());
-    path_.clear();
-  }
-  return file;
-}
-
-// What is in an open file, from its beginning.
-Result<std::string> read_all(int descriptor) {
-  std::string text;
-  std::vector<char> block(std::size_t{1} << 16);
-  for (off_t offset = 0;;) {
-    const ssize_t got = ::pread(descriptor, block.data(), block.size(), offset);
-    if (got < 0) {
-      return Status(Code::kExecution, "ONNX Runtime's profile cannot be read.", "run without --profile");
-    }
-    if (got == 0) {
-      return text;
-    }
-    text.append(block.data(), static_cast<std::size_t>(got));
-    offset += got;
+  if (folder != nullptr) {
+    ::closedir(folder);
   }
 }
 
@@ -139,11 +89,6 @@ Status no_folder() {
 class OnnxRuntimeEngine : public Engine {
  public:
   OnnxRuntimeEngine() : env_(ORT_LOGGING_LEVEL_ERROR, "pte_runner", onnx::keep_logged_error, nullptr) {}
-  ~OnnxRuntimeEngine() override {
-    if (profile_file_ >= 0) {
-      ::close(profile_file_);
-    }
-  }
 
   EngineInfo info() const override { return {"onnxruntime", SLIPWAY_ONNXRUNTIME_VERSION}; }
   Capabilities capabilities() const override;
@@ -177,9 +122,8 @@ class OnnxRuntimeEngine : public Engine {
   unsigned ort_threads() const {
     return options_.ort_threads != 0 ? options_.ort_threads : xnnpack() ? 1 : threads_;
   }
-  Ort::SessionOptions session_options(bool ort, const Scratch& profile_folder) const;
-  std::unique_ptr<Ort::Session> make_session(const std::string& path, bool ort,
-                                             const Scratch& profile_folder) const;
+  Ort::SessionOptions session_options(bool ort) const;
+  std::unique_ptr<Ort::Session> make_session(const std::string& path, bool ort) const;
   Result<std::string> readable(const std::string& path, const Scratch& folder) const;
   Status load_session(const LoadOptions& options);
   Status give_inputs(const std::vector<Tensor>& inputs);
@@ -194,7 +138,7 @@ class OnnxRuntimeEngine : public Engine {
   onnx::NamedSizes fixed_;         // for the session
   bool profile_wanted_ = false;
   bool unfolded_ = false;
-  int profile_file_ = -1;
+  std::optional<Scratch> profiles_;  // until the profile has been read
   std::string profile_text_;
   unsigned executions_ = 0;
   Placement placement_;
@@ -255,13 +199,10 @@ Result<ProgramInfo> OnnxRuntimeEngine::describe(const std::string& model_path) {
   ProgramInfo info;
   const Status status = contained(Code::kFile, [&]() -> Status {
     const Scratch folder;
-    const Result<std::string> path = readable(model_path, folder);
-    SLIPWAY_RETURN_IF_ERROR(path);
-    const Result<onnx::Graph> graph = onnx::read_model(path.value());
-    SLIPWAY_RETURN_IF_ERROR(graph);
-    const Result<MappedFile> file = MappedFile::open(model_path);
-    SLIPWAY_RETURN_IF_ERROR(file);
-    info = onnx::program_info(graph.value(), file.value().size());
+    SLIPWAY_TRY(const std::string path, readable(model_path, folder));
+    SLIPWAY_TRY(const onnx::Graph graph, onnx::read_model(path));
+    SLIPWAY_TRY(const MappedFile file, MappedFile::open(model_path));
+    info = onnx::program_info(graph, file.size());
     return {};
   });
   SLIPWAY_RETURN_IF_ERROR(status);
@@ -286,7 +227,7 @@ Status OnnxRuntimeEngine::examine(const std::string& model_path, std::vector<std
 
 // The provider's documentation recommends just this: its own pool as large as there are cores, ONNX Runtime's
 // of one thread and without spinning, so that the two do not contend.
-Ort::SessionOptions OnnxRuntimeEngine::session_options(bool ort, const Scratch& profile_folder) const {
+Ort::SessionOptions OnnxRuntimeEngine::session_options(bool ort) const {
   Ort::SessionOptions options = plain_options(ort);
   options.AddConfigEntry(kOrtSessionOptionsConfigAllowIntraOpSpinning, options_.ort_spinning ? "1" : "0");
   options.SetIntraOpNumThreads(static_cast<int>(kept_.empty() ? ort_threads() : threads_));
@@ -296,8 +237,8 @@ Ort::SessionOptions OnnxRuntimeEngine::session_options(bool ort, const Scratch& 
   for (const auto& [name, size] : fixed_) {
     Ort::ThrowOnError(Ort::GetApi().AddFreeDimensionOverrideByName(options, name.c_str(), size));
   }
-  if (!profile_folder.path().empty()) {
-    options.EnableProfiling((profile_folder.path() + "/profile").c_str());
+  if (!profiles_->path().empty()) {
+    options.EnableProfiling((profiles_->path() + "/profile").c_str());
   }
   return options;
 }
@@ -305,9 +246,8 @@ Ort::SessionOptions OnnxRuntimeEngine::session_options(bool ort, const Scratch& 
 // With sums of 8-bit products in 32 bits: on x86 processors without VNNI pairs of them stick at the ends of
 // 16 bits otherwise. There QLinearConv and QLinearMatMul of int8 alone have no kernel for it, and need none;
 // then what lies between DequantizeLinear and QuantizeLinear is computed in float32.
-std::unique_ptr<Ort::Session> OnnxRuntimeEngine::make_session(const std::string& path, bool ort,
-                                                              const Scratch& profile_folder) const {
-  Ort::SessionOptions options = session_options(ort, profile_folder);
+std::unique_ptr<Ort::Session> OnnxRuntimeEngine::make_session(const std::string& path, bool ort) const {
+  Ort::SessionOptions options = session_options(ort);
   Ort::SessionOptions exact = options.Clone();
   exact.AddConfigEntry(kOrtSessionOptionsAvx2PrecisionMode, "1");
   try {
@@ -319,7 +259,7 @@ std::unique_ptr<Ort::Session> OnnxRuntimeEngine::make_session(const std::string&
   }
   // ONNX Runtime names a profile after the second in which its session began: the first session's would lie
   // beside this one's, and be read instead of it.
-  profile_folder.empty();
+  profiles_->empty();
   options.AddConfigEntry(kOrtSessionOptionsDisableQuantQDQ, "1");
   return std::make_unique<Ort::Session>(env_, path.c_str(), options);
 }
@@ -350,14 +290,11 @@ Status OnnxRuntimeEngine::load_session(const LoadOptions& options) {
             "put the data files of an ONNX model beside it, under the names that it has for them"};
   }
   const Scratch model_folder;
-  const Result<std::string> readable_path = readable(options.model_path, model_folder);
-  SLIPWAY_RETURN_IF_ERROR(readable_path);
-  Result<onnx::Graph> graph = onnx::read_model(readable_path.value());
-  SLIPWAY_RETURN_IF_ERROR(graph);
-  graph_ = std::move(graph.value());
-  unfolded_ = xnnpack() && readable_path.value() != options.model_path;
-  const std::string& path = xnnpack() ? readable_path.value() : options.model_path;
-  const bool ort = path == options.model_path && readable_path.value() != path;
+  SLIPWAY_TRY(const std::string readable_path, readable(options.model_path, model_folder));
+  SLIPWAY_TRY(graph_, onnx::read_model(readable_path));
+  unfolded_ = xnnpack() && readable_path != options.model_path;
+  const std::string& path = xnnpack() ? readable_path : options.model_path;
+  const bool ort = path == options.model_path && readable_path != path;
   if (!ort) {
     fixed_ = onnx::fix_sizes(options.shapes, &graph_);
   }
@@ -365,26 +302,25 @@ Status OnnxRuntimeEngine::load_session(const LoadOptions& options) {
     kept_ = onnx::kept_away(onnx::find_faults(graph_));
   }
   profile_wanted_ = options.profile;
-  Scratch profile_folder;
-  if (profile_folder.path().empty() && profile_wanted_) {
+  profiles_.emplace();
+  if (profiles_->path().empty() && profile_wanted_) {
     return no_folder();
   }
   try {
-    session_ = make_session(path, ort, profile_folder);
+    session_ = make_session(path, ort);
   } catch (const Ort::Exception& error) {
     if (!xnnpack() || !kept_.empty()) {
       throw;
     }
     const Status refused = onnx::from_exception(error, Code::kMissingBackend);
     kept_ = {"the model was kept from the XNNPACK provider: it refuses the model: " + refused.message()};
-    profile_folder.empty();
-    session_ = make_session(path, ort, profile_folder);  // throws if it was not the provider that refused
+    profiles_->empty();
+    session_ = make_session(path, ort);  // throws if it was not the provider that refused
     if (options_.trust_provider) {
       return {Code::kMissingBackend, "The XNNPACK provider refuses the model. " + refused.message(),
               "--provider cpu, which runs it"};
     }
   }
-  profile_file_ = profile_folder.take();
   return {};
 }
 
@@ -416,23 +352,19 @@ Status OnnxRuntimeEngine::run_session() {
 }
 
 Status OnnxRuntimeEngine::end_profile() {
-  if (profile_file_ < 0 || !profile_text_.empty()) {
+  if (!profiles_ || profiles_->path().empty()) {
     return {};
   }
   Ort::AllocatorWithDefaultOptions allocator;
-  session_->EndProfilingAllocated(allocator);
-  Result<std::string> text = read_all(profile_file_);
-  SLIPWAY_RETURN_IF_ERROR(text);
-  profile_text_ = std::move(text.value());
-  const auto events = onnx::read_profile(profile_text_);
-  SLIPWAY_RETURN_IF_ERROR(events);
+  profile_text_ = system_text(session_->EndProfilingAllocated(allocator).get());
+  profiles_.reset();
+  SLIPWAY_TRY(const auto events, onnx::read_profile(profile_text_));
   std::string shapes;
   for (const Ort::Value& input : inputs_) {
     shapes += (shapes.empty() ? "" : ",") + to_text(input.GetTensorTypeAndShapeInfo().GetShape());
   }
-  placement_ =
-      onnx::placement_of(events.value(), {xnnpack(), kept_, kept_.empty() ? ort_threads() : threads_,
-                                          usable_cores(), has_open_inputs(graph_), shapes, !fixed_.empty()});
+  placement_ = onnx::placement_of(events, {xnnpack(), kept_, kept_.empty() ? ort_threads() : threads_,
+                                           usable_cores(), has_open_inputs(graph_), shapes, !fixed_.empty()});
   if (unfolded_) {
     placement_.hints.emplace_back(
         "the .ort model was written back as .onnx for XNNPACK: give the .onnx to load faster");
@@ -473,9 +405,8 @@ Result<std::vector<std::uint8_t>> OnnxRuntimeEngine::profile() {
 }
 
 Result<std::vector<ProfileRow>> OnnxRuntimeEngine::profile_rows(unsigned timed) {
-  const auto events = onnx::read_profile(profile_text_);
-  SLIPWAY_RETURN_IF_ERROR(events);
-  return onnx::by_operator(events.value(), timed, executions_);
+  SLIPWAY_TRY(const auto events, onnx::read_profile(profile_text_));
+  return onnx::by_operator(events, timed, executions_);
 }
 
 }  // namespace

@@ -223,29 +223,16 @@ std::vector<ProfileRow> by_operator(const std::vector<NodeEvent>& events, std::s
   for (auto& [key, count] : left) {
     count -= executions == 0 ? 0 : count / executions * std::min(timed, executions);
   }
-  std::map<Key, ProfileRow> rows;
+  ProfileRows rows;
   for (const NodeEvent& event : events) {
     std::size_t& skipped = left[{event.name, event.op, event.provider}];
     if (skipped != 0) {
       --skipped;
-      continue;
+    } else {
+      rows.add(event.name, event.op, event.provider, static_cast<double>(event.microseconds) / 1000.0);
     }
-    ProfileRow& row = rows[{event.name, event.op, event.provider}];
-    row.name = event.name;
-    row.op = event.op;
-    row.provider = event.provider;
-    ++row.count;
-    row.times_ms.push_back(static_cast<double>(event.microseconds) / 1000.0);
-    row.total_ms += row.times_ms.back();
   }
-  std::vector<ProfileRow> sorted;
-  for (auto& [key, row] : rows) {
-    sorted.push_back(std::move(row));
-  }
-  std::sort(sorted.begin(), sorted.end(), [](const ProfileRow& a, const ProfileRow& b) {
-    return std::tie(b.total_ms, a.name, a.op) < std::tie(a.total_ms, b.name, b.op);
-  });
-  return sorted;
+  return rows.sorted();
 }
 
 Placement placement_of(const std::vector<NodeEvent>& events, const Session& session) {

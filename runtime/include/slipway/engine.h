@@ -5,9 +5,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -46,6 +48,9 @@ struct ValueSpec {
 // The sizes that each dimension of a tensor may have. A .pte says of a whole tensor that its sizes change
 // within bounds, and not of which of them: then every one of them goes from 0 to its bound.
 std::vector<SizeRange> size_ranges(const ValueSpec& spec);
+
+// Whether a tensor of that shape has as many dimensions, each of a size that it may have.
+bool fits(const ValueSpec& spec, const Shape& shape);
 
 // A node (one use of an operator) of a graph whose nodes are divided between providers.
 struct NodeInfo {
@@ -165,6 +170,17 @@ struct ProfileRow {
   std::uint64_t count = 0;
   double total_ms = 0;
   std::vector<double> times_ms = {};  // of each call
+};
+
+// Sums a profile up.
+class ProfileRows {
+ public:
+  void add(const std::string& name, const std::string& op, const std::string& provider, double ms);
+  // The costliest first.
+  std::vector<ProfileRow> sorted() const;
+
+ private:
+  std::map<std::tuple<std::string, std::string, std::string>, ProfileRow> rows_;
 };
 
 struct LoadOptions {

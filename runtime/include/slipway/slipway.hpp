@@ -17,7 +17,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -76,7 +75,11 @@ constexpr ScalarType scalar_type() {
 class Error {
  public:
   /** Takes over an error of the C API; NULL: success. */
-  explicit Error(slipway_error* error) : error_(error, &slipway_error_free) {}
+  explicit Error(slipway_error* error) {
+    if (error != nullptr) {
+      error_.reset(error, &slipway_error_free);
+    }
+  }
 
   /** The class of the error. */
   slipway_code code() const { return slipway_error_code(error_.get()); }
@@ -124,21 +127,17 @@ class [[nodiscard]] Status {
   /** Success. */
   Status() = default;
   /** Takes over an error of the C API; NULL: success. */
-  Status(slipway_error* error) {  // NOLINT(google-explicit-constructor)
-    if (error != nullptr) {
-      error_ = std::make_shared<Error>(error);
-    }
-  }
+  Status(slipway_error* error) : error_(error) {}  // NOLINT(google-explicit-constructor)
 
   /** Whether it is a success. */
-  bool ok() const { return error_ == nullptr; }
+  bool ok() const { return error_.code() == SLIPWAY_OK; }
   /** The same as ok(). */
   explicit operator bool() const { return ok(); }
   /** The error; only when not ok(). */
-  const Error& error() const { return *error_; }
+  const Error& error() const { return error_; }
 
  private:
-  std::shared_ptr<Error> error_;
+  Error error_{nullptr};
 };
 
 /** A row-major tensor in memory that somebody else owns. A copy has the same memory. */
@@ -296,13 +295,9 @@ class Method {
     return Tensor(tensor);
   }
 
-  /** Sets all inputs, runs the method, and returns all outputs by reference. */
+  /** Sets all inputs, runs the method, and returns all outputs by reference: `forward({image, scale})`. */
   Result<std::vector<Tensor>> forward(const std::vector<Tensor>& inputs) {
     return forward(inputs.data(), inputs.size());
-  }
-  /** The same with inputs that are listed: `forward({image, scale})`. */
-  Result<std::vector<Tensor>> forward(std::initializer_list<Tensor> inputs) {
-    return forward(inputs.begin(), inputs.size());
   }
   /** The same with `count` inputs in an array. */
   Result<std::vector<Tensor>> forward(const Tensor* inputs, std::size_t count) {
@@ -377,15 +372,12 @@ class Program {
   }
   /** Runs the method "forward"; outputs are valid until the next execution. */
   Result<std::vector<Tensor>> forward(const std::vector<Tensor>& inputs) {
-    return run("forward", inputs.data(), inputs.size());
-  }
-  /** The same with inputs that are listed: `forward({image, scale})`. */
-  Result<std::vector<Tensor>> forward(std::initializer_list<Tensor> inputs) {
-    return run("forward", inputs.begin(), inputs.size());
+    return execute("forward", inputs);
   }
   /** Runs a method by its name. */
   Result<std::vector<Tensor>> execute(const std::string& name, const std::vector<Tensor>& inputs) {
-    return run(name.c_str(), inputs.data(), inputs.size());
+    Result<Method> found = method(name);
+    return found.ok() ? found->forward(inputs) : found.error();
   }
 
   /** Writes packed weights to LoadOptions::weights_cache. */
@@ -398,14 +390,6 @@ class Program {
   using Handle = std::unique_ptr<slipway_program, void (*)(slipway_program*)>;
 
   explicit Program(slipway_program* program) : program_(program, &slipway_program_free) {}
-
-  Result<std::vector<Tensor>> run(const char* name, const Tensor* inputs, std::size_t count) {
-    slipway_method* found = nullptr;
-    if (slipway_error* error = slipway_program_find_method(program_.get(), name, &found)) {
-      return Error(error);
-    }
-    return Method(found).forward(inputs, count);
-  }
 
   template <typename Load>
   static Result<Program> load_with(const LoadOptions& options, Load load) {

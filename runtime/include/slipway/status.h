@@ -87,3 +87,14 @@ const Status& status_of(const Result<T>& outcome) {
       return ::slipway::status_of(slipway_outcome); \
     }                                               \
   } while (false)
+
+// Declares a variable with the value of a Result, or leaves the function with its failure:
+// SLIPWAY_TRY(const MappedFile file, MappedFile::open(path));
+#define SLIPWAY_TRY(variable, ...) SLIPWAY_TRY_IN(__LINE__, variable, __VA_ARGS__)
+#define SLIPWAY_TRY_IN(line, variable, ...) SLIPWAY_TRY_AS(line, variable, __VA_ARGS__)
+#define SLIPWAY_TRY_AS(line, variable, ...)   \
+  auto slipway_result_##line = (__VA_ARGS__); \
+  if (!slipway_result_##line.ok()) {          \
+    return slipway_result_##line.status();    \
+  }                                           \
+  variable = std::move(slipway_result_##line.value())

@@ -38,15 +38,8 @@ std::string json_escape(std::string_view text) {
   return out;
 }
 
-void JsonWriter::separate() {
-  if (comma_) {
-    text_ += ',';
-  }
-}
-
 JsonWriter& JsonWriter::open(char bracket) {
-  separate();
-  text_ += bracket;
+  raw({&bracket, 1});
   comma_ = false;
   ++depth_;
   return *this;
@@ -60,20 +53,14 @@ JsonWriter& JsonWriter::close(char bracket) {
 }
 
 JsonWriter& JsonWriter::raw(std::string_view token) {
-  separate();
-  text_.append(token);
+  text_.append(comma_ ? "," : "").append(token);
   comma_ = true;
   return *this;
 }
 
 JsonWriter& JsonWriter::key(std::string_view name) {
-  separate();
-  if (form_ == Form::kLines) {
-    text_ += '\n' + std::string(2 * depth_, ' ');
-  }
-  text_ += '"';
-  text_ += json_escape(name);
-  text_ += "\":";
+  const std::string line = form_ == Form::kLines ? '\n' + std::string(2 * depth_, ' ') : "";
+  raw(line + '"' + json_escape(name) + "\":");
   comma_ = false;
   return *this;
 }

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <map>
 
+#include "base/text.h"
 #include "runner/measure.h"
 #include "runner/report/report.h"
 
@@ -18,14 +19,6 @@ std::string format(const char* pattern, ...) {
   std::vsnprintf(line, sizeof(line), pattern, arguments);
   va_end(arguments);
   return line;
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) {
-    text += (text.empty() ? "" : ", ") + word;
-  }
-  return text.empty() ? "none" : text;
 }
 
 std::string tensor_line(const char* what, std::size_t index, const TensorReport& tensor) {
@@ -70,12 +63,13 @@ std::string run_text(const RunReport& report) {
   const LatencySummary latency = summarize(report.measured.latencies_ms);
   std::string text = "program    " + report.program_path + ", method " + report.method + "\n";
   text += "engine     " + report.engine.name + " " + report.engine.version + ", " +
-          joined(report.capabilities.backends) + format(", %u threads\n", report.threads);
-  std::string settings;
+          (report.capabilities.backends.empty() ? "none" : joined(report.capabilities.backends)) +
+          format(", %u threads\n", report.threads);
+  std::vector<std::string> settings;
   for (const auto& [name, value] : report.settings) {
-    settings += (settings.empty() ? "" : ", ") + name + " " + value;
+    settings.push_back(name + " " + value);
   }
-  text += settings.empty() ? "" : "settings   " + settings + "\n";
+  text += settings.empty() ? "" : "settings   " + joined(settings) + "\n";
   text += format("load       %.3f ms\n", report.load_ms);
   text += format(
       "latency    min %.3f  p50 %.3f  p90 %.3f  p99 %.3f  mean %.3f ms (%zu executions, %u to warm up)\n",

@@ -101,34 +101,9 @@ jlongArray numbers_of(JNIEnv* env, const jlong* numbers, size_t count) {
   return array;
 }
 
-jlongArray spec_of(JNIEnv* env, slipway_error* error, const slipway_spec& spec) {
-  if (!succeeded(env, error)) {
-    return nullptr;
-  }
-  jlong numbers[3 + SLIPWAY_MAX_DIMS] = {spec.kind, spec.dtype, spec.dynamism};
-  for (uint32_t i = 0; i < spec.rank; ++i) {
-    numbers[3 + i] = spec.sizes[i];
-  }
-  return numbers_of(env, numbers, 3 + spec.rank);
-}
-
 // An index of Java's; what is negative is beyond the last one for the C API, too.
 size_t index_of(jint index) {
   return index < 0 ? SIZE_MAX : static_cast<size_t>(index);
-}
-
-bool set_methods(JNIEnv* env, slipway_options* options, jobjectArray methods) {
-  const jsize count = env->GetArrayLength(methods);
-  for (jsize i = 0; i < count; ++i) {
-    auto name = static_cast<jbyteArray>(env->GetObjectArrayElement(methods, i));
-    const Text text(env, name);
-    const bool done = text.good() && succeeded(env, slipway_options_add_method(options, text.get()));
-    env->DeleteLocalRef(name);
-    if (!done) {
-      return false;
-    }
-  }
-  return true;
 }
 
 }  // namespace
@@ -162,20 +137,20 @@ jlong Java_org_slipway_Native_createOptions(JNIEnv* env, jclass, jlong pool, jby
     throw_no_memory(env);
     return 0;
   }
-  const Text data(env, data_path);
-  bool good = data.good();
-  if (good && data.get() != nullptr) {
-    good = succeeded(env, slipway_options_set_data_path(options, data.get()));
+  const auto set = [&](jbyteArray bytes, slipway_error* (*call)(slipway_options*, const char*)) {
+    const Text text(env, bytes);
+    return text.good() && (bytes == nullptr || succeeded(env, call(options, text.get())));
+  };
+  bool good = set(data_path, slipway_options_set_data_path) &&
+              set(weights_cache, slipway_options_set_weights_cache) &&
+              (pool == 0 || succeeded(env, slipway_options_set_pool(options, pointer<slipway_pool>(pool)))) &&
+              succeeded(env, slipway_options_set_max_jumps(options, static_cast<uint32_t>(max_jumps)));
+  const jsize count = env->GetArrayLength(methods);
+  for (jsize i = 0; good && i < count; ++i) {
+    auto name = static_cast<jbyteArray>(env->GetObjectArrayElement(methods, i));
+    good = set(name, slipway_options_add_method);
+    env->DeleteLocalRef(name);
   }
-  if (good && weights_cache != nullptr) {
-    const Text cache(env, weights_cache);
-    good = cache.good() && succeeded(env, slipway_options_set_weights_cache(options, cache.get()));
-  }
-  if (good && pool != 0) {
-    good = succeeded(env, slipway_options_set_pool(options, pointer<slipway_pool>(pool)));
-  }
-  good = good && succeeded(env, slipway_options_set_max_jumps(options, static_cast<uint32_t>(max_jumps))) &&
-         set_methods(env, options, methods);
   if (!good) {
     slipway_options_free(options);
     return 0;
@@ -187,31 +162,21 @@ void Java_org_slipway_Native_freeOptions(JNIEnv*, jclass, jlong options) {
   slipway_options_free(pointer<slipway_options>(options));
 }
 
-jlong Java_org_slipway_Native_load(JNIEnv* env, jclass, jbyteArray path, jlong options) {
+jlong Java_org_slipway_Native_load(JNIEnv* env, jclass, jbyteArray path, jobject data, jint descriptor,
+                                   jlong offset, jlong size, jlong options) {
   slipway_program* program = nullptr;
+  auto* how = pointer<slipway_options>(options);
   const Text text(env, path);
-  if (text.good()) {
-    succeeded(env, slipway_program_load(text.get(), pointer<slipway_options>(options), &program));
+  if (data != nullptr) {
+    auto* memory = static_cast<uint8_t*>(env->GetDirectBufferAddress(data));
+    succeeded(env, slipway_program_load_memory(memory == nullptr ? nullptr : memory + offset,
+                                               static_cast<size_t>(size), how, &program));
+  } else if (size >= 0) {
+    succeeded(env, slipway_program_load_descriptor(descriptor, static_cast<uint64_t>(offset),
+                                                   static_cast<uint64_t>(size), how, &program));
+  } else if (text.good()) {
+    succeeded(env, slipway_program_load(text.get(), how, &program));
   }
-  return number(program);
-}
-
-jlong Java_org_slipway_Native_loadMemory(JNIEnv* env, jclass, jobject data, jint offset, jint size,
-                                         jlong options) {
-  slipway_program* program = nullptr;
-  auto* memory = static_cast<uint8_t*>(env->GetDirectBufferAddress(data));
-  succeeded(env, slipway_program_load_memory(memory == nullptr ? nullptr : memory + offset,
-                                             static_cast<size_t>(size), pointer<slipway_options>(options),
-                                             &program));
-  return number(program);
-}
-
-jlong Java_org_slipway_Native_loadDescriptor(JNIEnv* env, jclass, jint descriptor, jlong offset, jlong size,
-                                             jlong options) {
-  slipway_program* program = nullptr;
-  succeeded(env, slipway_program_load_descriptor(descriptor, static_cast<uint64_t>(offset),
-                                                 static_cast<uint64_t>(size),
-                                                 pointer<slipway_options>(options), &program));
   return number(program);
 }
 
@@ -242,24 +207,23 @@ jbyteArray Java_org_slipway_Native_methodName(JNIEnv* env, jclass, jlong method)
   return bytes_of(env, slipway_method_name(pointer<slipway_method>(method)));
 }
 
-jint Java_org_slipway_Native_inputCount(JNIEnv*, jclass, jlong method) {
-  return static_cast<jint>(slipway_method_input_count(pointer<slipway_method>(method)));
+jint Java_org_slipway_Native_count(JNIEnv*, jclass, jlong method, jboolean of_outputs) {
+  auto* found = pointer<slipway_method>(method);
+  return static_cast<jint>(of_outputs != JNI_FALSE ? slipway_method_output_count(found)
+                                                   : slipway_method_input_count(found));
 }
 
-jint Java_org_slipway_Native_outputCount(JNIEnv*, jclass, jlong method) {
-  return static_cast<jint>(slipway_method_output_count(pointer<slipway_method>(method)));
-}
-
-jlongArray Java_org_slipway_Native_inputSpec(JNIEnv* env, jclass, jlong method, jint index) {
+jlongArray Java_org_slipway_Native_spec(JNIEnv* env, jclass, jlong method, jboolean of_output, jint index) {
   slipway_spec spec = {};
-  slipway_error* error = slipway_method_input_spec(pointer<slipway_method>(method), index_of(index), &spec);
-  return spec_of(env, error, spec);
-}
-
-jlongArray Java_org_slipway_Native_outputSpec(JNIEnv* env, jclass, jlong method, jint index) {
-  slipway_spec spec = {};
-  slipway_error* error = slipway_method_output_spec(pointer<slipway_method>(method), index_of(index), &spec);
-  return spec_of(env, error, spec);
+  const auto call = of_output != JNI_FALSE ? slipway_method_output_spec : slipway_method_input_spec;
+  if (!succeeded(env, call(pointer<slipway_method>(method), index_of(index), &spec))) {
+    return nullptr;
+  }
+  jlong numbers[3 + SLIPWAY_MAX_DIMS] = {spec.kind, spec.dtype, spec.dynamism};
+  for (uint32_t i = 0; i < spec.rank; ++i) {
+    numbers[3 + i] = spec.sizes[i];
+  }
+  return numbers_of(env, numbers, 3 + spec.rank);
 }
 
 void Java_org_slipway_Native_setInput(JNIEnv* env, jclass, jlong method, jint index, jobject data, jint dtype,
@@ -383,17 +347,15 @@ void Java_org_slipway_Native_truncate(JNIEnv* env, jclass, jlong session, jlong 
   succeeded(env, slipway_session_truncate(pointer<slipway_session>(session), position));
 }
 
-void Java_org_slipway_Native_saveText(JNIEnv* env, jclass, jlong session, jbyteArray path) {
-  const Text text(env, path);
-  if (text.good()) {
-    succeeded(env, slipway_session_save(pointer<slipway_session>(session), text.get()));
-  }
-}
-
-jbyteArray Java_org_slipway_Native_savedText(JNIEnv* env, jclass, jlong session) {
+jbyteArray Java_org_slipway_Native_saveText(JNIEnv* env, jclass, jlong session, jbyteArray path) {
+  auto* text = pointer<slipway_session>(session);
   const void* data = nullptr;
   size_t size = 0;
-  if (!succeeded(env, slipway_session_save_memory(pointer<slipway_session>(session), &data, &size))) {
+  const Text name(env, path);
+  const bool done =
+      name.good() && succeeded(env, path != nullptr ? slipway_session_save(text, name.get())
+                                                    : slipway_session_save_memory(text, &data, &size));
+  if (!done || path != nullptr) {
     return nullptr;
   }
   if (size > INT32_MAX) {
@@ -408,17 +370,15 @@ jbyteArray Java_org_slipway_Native_savedText(JNIEnv* env, jclass, jlong session)
   return array;
 }
 
-void Java_org_slipway_Native_restoreText(JNIEnv* env, jclass, jlong session, jbyteArray path) {
-  const Text text(env, path);
-  if (text.good()) {
-    succeeded(env, slipway_session_restore(pointer<slipway_session>(session), text.get()));
-  }
-}
-
-void Java_org_slipway_Native_restoreBytes(JNIEnv* env, jclass, jlong session, jbyteArray saved) {
-  if (jbyte* elements = env->GetByteArrayElements(saved, nullptr)) {
-    succeeded(env, slipway_session_restore_memory(pointer<slipway_session>(session), elements,
-                                                  static_cast<size_t>(env->GetArrayLength(saved))));
+void Java_org_slipway_Native_restoreText(JNIEnv* env, jclass, jlong session, jbyteArray path,
+                                         jbyteArray saved) {
+  auto* text = pointer<slipway_session>(session);
+  const Text name(env, path);
+  if (saved == nullptr && name.good()) {
+    succeeded(env, slipway_session_restore(text, name.get()));
+  } else if (jbyte* elements = saved == nullptr ? nullptr : env->GetByteArrayElements(saved, nullptr)) {
+    succeeded(
+        env, slipway_session_restore_memory(text, elements, static_cast<size_t>(env->GetArrayLength(saved))));
     env->ReleaseByteArrayElements(saved, elements, JNI_ABORT);
   }
 }

@@ -11,21 +11,25 @@ public final class Method {
   private final Program program;
   private final long handle;
   private final String name;
-  private final List<TensorSpec> inputs = new ArrayList<>();
-  private final List<TensorSpec> outputs = new ArrayList<>();
+  private final List<TensorSpec> inputs;
+  private final List<TensorSpec> outputs;
   private final Tensor[] given; // read at each execution
 
   Method(Program program, long handle, String name) {
     this.program = program;
     this.handle = handle;
     this.name = name;
-    for (int i = 0; i < Native.inputCount(handle); i++) {
-      inputs.add(new TensorSpec(Native.inputSpec(handle, i)));
-    }
-    for (int i = 0; i < Native.outputCount(handle); i++) {
-      outputs.add(new TensorSpec(Native.outputSpec(handle, i)));
-    }
+    inputs = specs(false);
+    outputs = specs(true);
     given = new Tensor[inputs.size()];
+  }
+
+  private List<TensorSpec> specs(boolean ofOutputs) {
+    List<TensorSpec> specs = new ArrayList<>();
+    for (int i = 0; i < Native.count(handle, ofOutputs); i++) {
+      specs.add(new TensorSpec(Native.spec(handle, ofOutputs, i)));
+    }
+    return Collections.unmodifiableList(specs);
   }
 
   /** The name that the program has for it. */
@@ -35,12 +39,12 @@ public final class Method {
 
   /** What the method declares of its inputs. */
   public List<TensorSpec> inputs() {
-    return Collections.unmodifiableList(inputs);
+    return inputs;
   }
 
   /** What the method declares of its outputs. */
   public List<TensorSpec> outputs() {
-    return Collections.unmodifiableList(outputs);
+    return outputs;
   }
 
   /**

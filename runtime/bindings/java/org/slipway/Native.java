@@ -39,11 +39,8 @@ final class Native {
 
   static native void freeOptions(long options);
 
-  static native long load(byte[] path, long options);
-
-  static native long loadMemory(ByteBuffer data, int offset, int size, long options);
-
-  static native long loadDescriptor(int descriptor, long offset, long size, long options);
+  /** From {@code data}; else from the descriptor, or with a size below 0 from the path. */
+  static native long load(byte[] path, ByteBuffer data, int descriptor, long offset, long size, long options);
 
   static native void freeProgram(long program);
 
@@ -55,13 +52,9 @@ final class Native {
 
   static native byte[] methodName(long method);
 
-  static native int inputCount(long method);
+  static native int count(long method, boolean ofOutputs);
 
-  static native int outputCount(long method);
-
-  static native long[] inputSpec(long method, int index);
-
-  static native long[] outputSpec(long method, int index);
+  static native long[] spec(long method, boolean ofOutput, int index);
 
   static native void setInput(long method, int index, ByteBuffer data, int dtype, long[] shape);
 
@@ -93,11 +86,9 @@ final class Native {
 
   static native void truncate(long session, long position);
 
-  static native void saveText(long session, byte[] path);
+  /** To a file, or without a path as the result. */
+  static native byte[] saveText(long session, byte[] path);
 
-  static native byte[] savedText(long session);
-
-  static native void restoreText(long session, byte[] path);
-
-  static native void restoreBytes(long session, byte[] saved);
+  /** From {@code saved}, or without it from a file. */
+  static native void restoreText(long session, byte[] path, byte[] saved);
 }

@@ -41,12 +41,7 @@ public final class Program implements AutoCloseable {
    * @throws SlipwayException the file cannot be read or is damaged, or the library lacks what the program needs
    */
   public static Program load(String path, Options options) {
-    long created = options.create();
-    try {
-      return new Program(Native.load(Native.utf8(path), created), null);
-    } finally {
-      Native.freeOptions(created);
-    }
+    return load(Native.utf8(path), null, 0, 0, -1, options);
   }
 
   /**
@@ -59,12 +54,7 @@ public final class Program implements AutoCloseable {
     if (!data.isDirect()) {
       throw new IllegalArgumentException("the runtime needs a direct buffer: ByteBuffer.allocateDirect, or a mapping");
     }
-    long created = options.create();
-    try {
-      return new Program(Native.loadMemory(data, data.position(), data.remaining(), created), data);
-    } finally {
-      Native.freeOptions(created);
-    }
+    return load(null, data, 0, data.position(), data.remaining(), options);
   }
 
   /**
@@ -80,9 +70,14 @@ public final class Program implements AutoCloseable {
     if (offset < 0 || size < 0) {
       throw new IllegalArgumentException("a part of a file cannot begin at " + offset + " or have " + size + " bytes");
     }
+    return load(null, null, descriptor, offset, size, options);
+  }
+
+  private static Program load(
+      byte[] path, ByteBuffer data, int descriptor, long offset, long size, Options options) {
     long created = options.create();
     try {
-      return new Program(Native.loadDescriptor(descriptor, offset, size, created), null);
+      return new Program(Native.load(path, data, descriptor, offset, size, created), data);
     } finally {
       Native.freeOptions(created);
     }

@@ -155,7 +155,7 @@ public final class Session implements AutoCloseable {
   /** What {@link #save} writes. */
   public byte[] toBytes() {
     synchronized (program) {
-      return Native.savedText(handle());
+      return Native.saveText(handle(), null);
     }
   }
 
@@ -167,14 +167,14 @@ public final class Session implements AutoCloseable {
    */
   public void restore(String path) {
     synchronized (program) {
-      Native.restoreText(handle(), Native.utf8(path));
+      Native.restoreText(handle(), Native.utf8(path), null);
     }
   }
 
   /** The same from memory. */
   public void restore(byte[] saved) {
     synchronized (program) {
-      Native.restoreBytes(handle(), saved);
+      Native.restoreText(handle(), null, saved);
     }
   }
 
