@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -15,10 +16,9 @@ from pathlib import Path
 
 from commands.own import Test
 from core import console, environment
-from core.errors import SlipwayError
+from core.errors import SlipwayError, UsageError
 from core.paths import ROOT
 from core.processes.commands import quote
-from deploy.matrix.matrix import parse_shard
 from verify.suite import choosing, shared
 
 
@@ -86,11 +86,20 @@ def _files(*folders: str) -> list[str]:
     return sorted(path.relative_to(ROOT).as_posix() for one in folders for path in (ROOT / one).glob("test_*.py"))
 
 
+def _part(shard: str) -> tuple[int, int]:
+    """``2/5`` as (2, 5)."""
+    found = re.fullmatch(r"(\d{1,3})/(\d{1,3})", shard)
+    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        what = f"--shard {shard!r} is not of the form PART/PARTS."
+        raise UsageError(what, "", "./inv test --all --shard 2/5, the second of five parts")
+    return int(found[1]), int(found[2])
+
+
 def steps(choice: Test, tree: str = "") -> list[Step]:
     """The checks, in order; ``tree``: of the checkout, as `choosing.tree` names it."""
     if choice.lint:
         return _lint()
-    number, count = parse_shard(choice.shard) or (1, 1)
+    number, count = _part(choice.shard) if choice.shard else (1, 1)
     everything = choice.all or choice.keyword
     rest = _files("tests/integration", "tests/faults") if everything else choosing.chosen(tree)
     found = _lint() if choice.fast or not (choice.unit or choice.keyword or number > 1) else []
