@@ -138,11 +138,12 @@ def test_the_advice_of_the_other_end_is_passed_on(
     tmp_path: Path, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from models.onnx import host
+    from models.reference.host import Host
 
     def request(*_: object) -> None:
         raise ExportError("It does not run.", "Input x is text", "tokenize outside", names)
 
-    monkeypatch.setattr(host.Host, "request", request)
+    monkeypatch.setattr(Host, "request", request)
     (tmp_path / "one.onnx").write_bytes(b"")
     with pytest.raises(ProgramError, match="does not run on this machine") as caught:
         host.run(tmp_path / "one.onnx")

@@ -86,20 +86,26 @@ def _files(*folders: str) -> list[str]:
     return sorted(path.relative_to(ROOT).as_posix() for one in folders for path in (ROOT / one).glob("test_*.py"))
 
 
-def _part(shard: str) -> tuple[int, int]:
-    """``2/5`` as (2, 5)."""
-    found = re.fullmatch(r"(\d{1,3})/(\d{1,3})", shard)
-    if found is None or not 1 <= int(found[1]) <= int(found[2]):
-        what = f"--shard {shard!r} is not of the form PART/PARTS."
-        raise UsageError(what, "", "./inv test --all --shard 2/5, the second of five parts")
-    return int(found[1]), int(found[2])
+def _part(text: str) -> tuple[int, int]:
+    """``2/5``: which of how many machines this is, each with its part of the files of each kind.
+
+    Raises:
+        UsageError: it is not a part of a whole.
+    """
+    found = re.fullmatch(r"([1-9]\d{0,3})/([1-9]\d{0,3})", text or "1/1")
+    number, count = map(int, found.groups()) if found else (1, 0)
+    if number > count:
+        raise UsageError(
+            f"--shard {text!r} is not of the form PART/PARTS.", "", "--shard 2/5, the second of five parts"
+        )
+    return number, count
 
 
 def steps(choice: Test, tree: str = "") -> list[Step]:
     """The checks, in order; ``tree``: of the checkout, as `choosing.tree` names it."""
     if choice.lint:
         return _lint()
-    number, count = _part(choice.shard) if choice.shard else (1, 1)
+    number, count = _part(choice.shard)
     everything = choice.all or choice.keyword
     rest = _files("tests/integration", "tests/faults") if everything else choosing.chosen(tree)
     found = _lint() if choice.fast or not (choice.unit or choice.keyword or number > 1) else []
