@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Callable, Mapping
 
@@ -14,8 +15,8 @@ from deploy.run import result
 from toolchains import ran
 from toolchains.bundle.report import compilers_of, engines_of, not_run
 from toolchains.targets import load_targets
-from verify import rooms
 from verify.agree import kept
+from verify.house import ROOMS
 from verify.tables import Table
 
 
@@ -77,6 +78,16 @@ def readme() -> str:
     return filled("README.md", {"targets": targets_markdown()})
 
 
+def rooms_markdown() -> str:
+    """The table of packages: each with the first line of its docstring."""
+    lines = ["| package | what is in it |\n", "|---|---|\n"]
+    for room in ROOMS:
+        for file in sorted((ROOT / room).rglob("__init__.py"), key=lambda found: found.parent.parts):
+            first, _, _ = (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").partition("\n")
+            lines.append(f"| `{file.parent.relative_to(ROOT).as_posix()}/` | {first} |\n")
+    return "".join(lines)
+
+
 def keep_runs() -> None:
     """Add the runs whose results are here to the record of targets, and write the README's table anew."""
     found = result.runs()
@@ -87,7 +98,7 @@ def keep_runs() -> None:
 
 PAGES: Mapping[str, Callable[[], str]] = {
     "README.md": readme,
-    "docs/architecture.md": lambda: filled("docs/architecture.md", {"rooms": rooms.sentences()}),
+    "docs/architecture.md": lambda: filled("docs/architecture.md", {"rooms": rooms_markdown()}),
     "docs/troubleshooting.md": errors_markdown,
 }
 """Files of the checkout that are made, or have parts that are."""

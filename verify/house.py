@@ -10,9 +10,10 @@ from pathlib import Path
 from core import console
 from core.paths import ROOT
 from core.processes.commands import run
-from verify.rooms import ROOMS
 from verify.site import collection
 
+ROOMS = ("core", "toolchains", "models", "deploy", "commands", "verify")
+"""The packages of Python, from the lowest level up."""
 PRODUCT = (*ROOMS, "runtime", "recipes", "tasks.py", "conanfile.py", "inv")
 CODE = (".py", ".cpp", ".h", ".hpp", ".c", ".cc", ".java", ".sh", ".cmake", ".j2", ".js", ".toml", ".yml")
 """Files in which passages are looked for."""

@@ -6,6 +6,7 @@ Modules stay short, and every error says what to do next.
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import re
 from collections.abc import Mapping
@@ -15,8 +16,7 @@ import pytest
 
 from core import errors
 from core.paths import ROOT
-from verify.house import passages
-from verify.rooms import ROOMS, imports, module_of, modules, ours
+from verify.house import ROOMS, passages
 
 LEVELS = (
     "core",  # the modules of the folder itself: errors, paths
@@ -58,7 +58,6 @@ LEVELS = (
     "commands",
     "verify.tables",
     "verify.programs",
-    "verify.rooms",
     "verify.suite",
     "verify.sound",
     "verify.operators",
@@ -79,6 +78,39 @@ KINDS = {name for name, value in vars(errors).items() if isinstance(value, type)
 """Classes of errors."""
 LONGEST = 500
 """Lines a module may have."""
+
+
+def module_of(file: Path) -> str:
+    """The name by which ``file`` is imported."""
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+@functools.cache
+def modules() -> Mapping[str, Path]:
+    """Every module of ours, tests included, by its name."""
+    files = [file for room in (*ROOMS, "tests") for file in sorted((ROOT / room).rglob("*.py"))]
+    return {module_of(file): file for file in (*files, ROOT / "tasks.py")}
+
+
+@functools.cache
+def imports(file: Path) -> frozenset[str]:
+    """Every name that ``file`` imports, at its top or inside a function."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            # A package that only lends its name to its modules is not used itself.
+            found |= names if names <= modules().keys() else names | {node.module}
+    return frozenset(found)
+
+
+@functools.cache
+def ours(module: str) -> frozenset[str]:
+    """The modules of ours that ``module`` imports."""
+    known = modules()
+    return frozenset(name for name in imports(known[module]) if name in known) - {module}
 
 
 def _files(room: str) -> list[Path]:

@@ -64,14 +64,14 @@ class Executor:
         return cls(bundle, platform, sha256_file(Path(bundle.emulated_argv[-1]))[:16])
 
 
-def execute(executor: Executor, program: Compared, folder: Path, seconds: float = SECONDS) -> Answer:
+def execute(executor: Executor, program: Compared, folder: Path) -> Answer:
     """Run a program for its number of consecutive executions.
 
     Args:
         folder: an empty folder, for all files of the run.
 
     Raises:
-        HostError: it took longer than ``seconds``, or nothing can run it.
+        HostError: it took longer than `SECONDS`, or nothing can run it.
     """
     first, *rest = executor.bundle.emulated_argv
     runner, files = Path(first), program.files
@@ -91,7 +91,7 @@ def execute(executor: Executor, program: Compared, folder: Path, seconds: float 
     words += [f"--run_first={name}={','.join(word(file) for file in given)}" for name, given in program.first]
     # Threads that wait for each other in an emulator cost minutes and change no sum.
     words += ["--cpu_threads=1"] if executor.platform.emulated else []
-    done = executor.platform.run(runner, words, timeout=seconds)
+    done = executor.platform.run(runner, words, timeout=SECONDS)
     try:
         said = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -131,7 +131,7 @@ def _how(executor: Executor, features: Sequence[str]) -> str:
     return f"{platform.how} ({level})"
 
 
-def look(executor: Executor, program: Compared, seconds: float = SECONDS) -> Cell:
+def look(executor: Executor, program: Compared) -> Cell:
     """Run one program on one executor and compare.
 
     Raises:
@@ -139,12 +139,11 @@ def look(executor: Executor, program: Compared, seconds: float = SECONDS) -> Cel
     """
     with tempfile.TemporaryDirectory(prefix="slipway-agree-") as folder:
         try:
-            answer = execute(executor, program, Path(folder), seconds)
+            answer = execute(executor, program, Path(folder))
         except HostError as error:
             if not isinstance(error.__cause__, subprocess.TimeoutExpired):
                 raise
-            why = f"over {seconds:.0f} s, {executor.platform.how}"
-            return Cell(outcome="too slow", why=why)
+            return Cell(outcome="too slow", why=f"over {SECONDS:.0f} s, {executor.platform.how}")
         if not answer.error:
             how = _how(executor, answer.features)
             return judge(program, answer.outputs).model_copy(update={"how": how})

@@ -13,9 +13,6 @@ from torch.nn import functional
 
 from verify.sound.making import Function, Program, made, settings, sound
 
-_ROWS = (5, 1, 9)
-"""An export with five rows, then the bounds."""
-
 
 def _rows(count: int) -> tuple[Any, ...]:
     return (torch.randn(count, 12),)
@@ -128,32 +125,23 @@ _ONE_WAY = ("larger",)
 """Only by portable kernels."""
 
 
-def _program(kind: str, *, delegate: bool, config: Callable[[], Any] = lambda: None) -> Program:
+def _program(kind: str, *, delegate: bool = False, planned: bool = True, fewest: int = 1) -> Program:
     make, inputs, bounds = _KINDS[kind]
-    module = make().eval().requires_grad_(False)
-    return sound(module, *(inputs(count) for count in _ROWS), sizes=bounds, delegate=delegate, config=config())
-
-
-def _fewest(kind: str) -> Program:
-    """No row is a size, too."""
-    make, inputs, _ = _KINDS[kind]
-    bounds = ({0: Dim("n", min=0, max=9)},)
-    module = make().eval().requires_grad_(False)
-    return sound(module, *(inputs(count) for count in (5, 0, 9)), sizes=bounds)
-
-
-def _unplanned() -> Any:
-    return settings(inputs=False, outputs=False)
+    if fewest == 0:  # no row is a size, too
+        bounds = ({0: Dim("n", min=0, max=9)},)
+    module, config = make().eval().requires_grad_(False), settings(inputs=planned, outputs=planned)
+    given = (inputs(count) for count in (5, fewest, 9))  # an export with five rows, then the bounds
+    return sound(module, *given, sizes=bounds, delegate=delegate, config=config)
 
 
 PROGRAMS: dict[str, Callable[[], Program]] = {
-    **{f"{kind}-portable": partial(_program, kind, delegate=False) for kind in _KINDS},
+    **{f"{kind}-portable": partial(_program, kind) for kind in _KINDS},
     **{f"{kind}-delegated": partial(_program, kind, delegate=True) for kind in _KINDS if kind not in _ONE_WAY},
     **{
-        f"{kind}-unplanned": partial(_program, kind, delegate=False, config=_unplanned)
+        f"{kind}-unplanned": partial(_program, kind, planned=False)
         for kind in ("view", "views-of-a-line", "view-of-an-input", "view-as-a-result", "flattened", "cat", "attention")
     },
-    **{f"{kind}-down-to-none": partial(_fewest, kind) for kind in ("linear", "view", "cat", "matrix")},
+    **{f"{kind}-down-to-none": partial(_program, kind, fewest=0) for kind in ("linear", "view", "cat", "matrix")},
 }
 
 
