@@ -58,7 +58,7 @@ def targets(request: requests.Targets) -> None:
 def doctor(request: requests.Doctor) -> None:
     from toolchains import doctor as room
 
-    (room.report_cache if request.cache else room.report)(request.json)
+    room.report(request.json)
 
 
 @task(requests.Build)
@@ -221,12 +221,9 @@ def devices_verify(request: devices.Verify) -> None:
 
 @task(own.Test)
 def test(request: own.Test) -> None:
-    from verify.suite import runner, times
+    from verify.suite.runner import run
 
-    if request.times:
-        times.show()
-        return
-    runner.run(request)
+    run(request)
 
 
 @task(own.Agree)
@@ -238,26 +235,16 @@ def agree(request: own.Agree) -> None:
 
 @task(own.Fuzz)
 def fuzz(request: own.Fuzz) -> None:
-    from verify.fuzz import fuzzing, sweeping
+    from verify.fuzz import run
 
-    if request.sweep:
-        sweeping.run(request.form, request.program)
-    else:
-        fuzzing.run(request.minutes)
+    run(request.program)
 
 
 @task(own.Bench)
 def bench(request: own.Bench) -> None:
-    from verify.bench import language, nets
+    from verify.bench import language, nets, peers
 
-    {"nets": nets, "language": language}[request.what].run(request)
-
-
-@task(own.Peers)
-def peers(request: own.Peers) -> None:
-    from verify.bench.peers import run
-
-    run(request)
+    {"nets": nets, "peers": peers, "language": language}[request.what].run(request)
 
 
 @task(own.Docs)
@@ -280,7 +267,7 @@ ns = invoke.Collection(
         "devices", devices_list, devices_add, devices_run, devices_start, devices_stop, devices_trust,
         devices_rollback, devices_verify,
     ),
-    invoke.Collection("self", agree, fuzz, bench, peers, docs, lock),
+    invoke.Collection("self", agree, fuzz, bench, docs, lock),
 )  # fmt: skip
 ns.configure({"slipway": DEFAULTS})
 invoked.TASKS.update(HEADINGS)

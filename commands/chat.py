@@ -109,6 +109,7 @@ class Talk:
                 return None
             if text == "/reset":
                 self._turns.clear()
+                self._last = self._last and self._last._replace(position=0)
                 console.note("The model has forgotten the talk.")
             elif text == "/stats":
                 console.note(stats(self._last, self._emulated))

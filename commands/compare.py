@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 from commands import export
 from commands.matrix import catalogue
 from commands.requests import Compare
 from core.cli.request import words
-from core.errors import MatrixError, SlipwayError, UsageError
-from core.formats.bundle import Bundle
+from core.errors import MatrixError, UsageError
 from core.formats.program import Samples
 from deploy.comparing.model import Compared
 from deploy.comparing.run import Metric, compare, report, write
 from deploy.matrix import matrix
 from deploy.matrix.matrix import MatrixRequest
-from deploy.matrix.plan import Cell, Exportable
+from deploy.matrix.plan import named
 from deploy.run.settings import Settings
 
 _SAMPLES = 100
@@ -59,31 +57,15 @@ def run(request: Compare) -> None:
     metric = _metric(request.metric)
     asked, programs = catalogue(asked, request.variants)
     plan = matrix.planned(asked, programs)
-    cells = plan.cells
     with tempfile.TemporaryDirectory() as folder:
         samples = _samples(model, request.samples, request.most or _SAMPLES, Path(folder))
-        bundles: dict[tuple[str, str], Bundle] = {}
-        made: dict[Exportable, Path | SlipwayError] = {}
-
-        def built(target: str, engine: str) -> Bundle:
-            bundles[target, engine] = build(target, engine, request.toolchain)
-            return bundles[target, engine]
-
-        def exported(wanted: Sequence[Exportable]) -> dict[Exportable, Path | SlipwayError]:
-            made.update(export.each(wanted))
-            return made
-
-        def parts(cell: Cell) -> tuple[Bundle, Path]:
-            path = made[cell.program]
-            if isinstance(path, SlipwayError):
-                raise path
-            return bundles[cell.target, cell.engine], path
-
-        filled, where = matrix.run(asked, programs, built, exported)
+        filled, where, made = matrix.run(
+            asked, programs, lambda target, engine: build(target, engine, request.toolchain), export.each
+        )
         found = compare(
-            model, samples, cells, filled.cells, parts, asked.settings,
+            model, samples, filled.cells, made,
             many=bool(request.most), metric=metric, metric_name=request.metric,
-            impossible=[f"{what}: {why}" for what, why, _ in plan.reasons()],
+            impossible=[f"{why} ({named(keys)})" for why, keys in plan.reasons().items()],
         )  # fmt: skip
     write(found, where)
     report(found, where, request.json)
@@ -112,23 +94,20 @@ def _metric(text: str) -> Metric | None:
     if not text:
         return None
     from core.environment import ensure_export
-    from models.request import options
+    from models.users.users_code import function_in, is_function, opened
 
-    if not options.is_function(text):
+    if not is_function(text):
         raise UsageError(
             f"--metric {text!r} does not name a function.",
             "the name follows a colon",
             "--metric path/to/file.py:function",
             [text],
         )
-    options.file_of(text)
+    function_in(text, "--metric ")
     ensure_export()  # such a file may import torch
-    from models.samples import reading
-
-    file, function = reading.function_of(text)
 
     def measure(outputs: list[tuple[object, ...]], labels: list[object]) -> float:
-        with reading.users_code(file, f"Calling {text.rpartition(':')[2]}() of"):
+        with opened(text) as function:
             return float(function(outputs, labels))
 
     return measure

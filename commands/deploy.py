@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,9 +15,8 @@ from core.cli.request import words
 from core.formats.bundle import find_bundle
 from core.formats.program import ENGINES, format_at
 from deploy.devices.inventory import Device, get_device
-from deploy.run.job import Computed, check_engine, require_files, require_program
+from deploy.run.job import Job, check_engine, require_files, require_program
 from deploy.run.pipeline import deploy
-from deploy.run.program_files import check_whole
 from deploy.run.settings import LEAN, Settings, check_limits, engine_flags
 from models.text.source import is_language
 
@@ -52,7 +52,6 @@ def run(request: Deploy) -> None:
         require_program(program)
         require_files((*settings.inputs, *settings.expected))
         check_engine(program, engine)
-        check_whole(program)
     kind = ENGINES[engine if bundle else get_target(target).engine(engine)]
     with (
         prompted(request, program) as (prompt, listeners),
@@ -66,9 +65,9 @@ def run(request: Deploy) -> None:
                 (path,) = exported(requests)
         else:
             path = program
-        own = partial(_compute, path, settings) if program and kind == "onnx" else None
+        own = {"compute": partial(_computed, settings)} if program and kind == "onnx" else {}
         with part("run"):
-            found = deploy(device, bundle, path, settings, compute=own, listeners=listeners)
+            found = deploy(device, bundle, path, settings, listeners=listeners, **own)
         if prompt:
             with part("compare"):
                 found = judged(found, path, prompt, greedy=request.temperature == 0)
@@ -98,8 +97,8 @@ def _settings(request: Deploy, device: Device, engine: str) -> Settings:
     return settings.on(device)
 
 
-def _compute(file: Path, settings: Settings) -> Computed | None:
-    """Reference outputs of a user's own ``.onnx``, by this machine's ONNX Runtime; empty if it is not available."""
+def _computed(settings: Settings, job: Job) -> Job:
+    """A user's own ``.onnx`` with the outputs of this machine's ONNX Runtime, if that is available."""
     from core.console import note
     from core.environment import ensure
     from core.errors import HostError
@@ -109,6 +108,6 @@ def _compute(file: Path, settings: Settings) -> Computed | None:
         ensure("onnx")
     except HostError as error:
         note(f"Warning: nothing to compare with: {error.what}")
-        return None
-    found = host.run(file, inputs=list(settings.inputs), shapes=settings.input_shapes)
-    return Computed(found.outputs, found.tolerances, found.engine)
+        return job
+    found = host.run(job.model.source, inputs=list(settings.inputs), shapes=settings.input_shapes)
+    return replace(job, references=found.outputs, tolerances=found.tolerances, reference_engine=found.engine)

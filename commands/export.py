@@ -204,20 +204,20 @@ def print_zoo(as_json: bool) -> None:
     from models.request import listing
     from models.text import source
     from models.zoo import load_zoo
-    from models.zoo.schemes import load_type_names, type_of
+    from models.zoo.schemes import load_schemes, type_of
     from models.zoo.trained import load_trained
 
-    rows, names, languages = listing(), load_type_names(), source.listing()
-    weights = {model: row.described(model) for model, row in load_trained().items()}
+    rows, languages = listing(), source.listing()
+    weights = {model: row.weights.described(row.about, model) for model, row in load_trained().items()}
     if as_json:
-        described, arms = load_zoo(), {name: dataclasses.asdict(row) for name, row in names.items()}
+        described = load_zoo()
         console.print_json(
             [
                 {
                     **dataclasses.asdict(row),
                     "description": described[row.model].description,
                     "trained": weights.get(row.model),
-                    "arms_name": arms.get(type_of(row.scheme)),
+                    "arms_name": type_of(row.scheme),
                 }
                 for row in rows
             ]
@@ -256,9 +256,8 @@ def print_zoo(as_json: bool) -> None:
     )
     console.table(
         "Arm's names, which --scheme takes too",
-        ["name", "scheme", "activations", "weights", "output", "layers with a kernel of KleidiAI's"],
-        [[t.name, t.scheme, t.activations, t.weights, t.output, t.layers] for t in names.values()],
-        optional=("output", "activations", "weights"),
+        ["name", "scheme", "activations", "weights"],
+        [[one.arm, one.name, one.activations, one.weights] for one in load_schemes().values() if one.arm],
     )
 
 

@@ -6,6 +6,7 @@ import fnmatch
 import math
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -379,7 +380,7 @@ def deploy_again(result: Result) -> str:
 
 
 def read(source: Source) -> Run:
-    """Read a run with upstream's Inspector, which is installed first if it is missing.
+    """Read a run with upstream's readers, which are installed first if they are missing.
 
     Raises:
         AnswerError: the ETDump is damaged. ProgramError: the ETRecord is damaged, or of another program.
@@ -393,22 +394,18 @@ def read(source: Source) -> Run:
     runner, method = source.result.runner, source.result.program.method
     notes = []
     origins = {}
-    with quiet(log_path("inspect")) as terminal:
-        stages = Stages(source.name, terminal)
-        try:
-            stages.show("reading the ETDump")
-            executions = dump.read(source.dump)
-            if source.record is None:
-                notes.append("without an ETRecord (--etrecord FILE), modules and lines are unknown")
-            elif method != "forward":
-                notes.append(f"upstream's Inspector finds modules of the method forward only, not of {method}")
-            else:
-                stages.show("reading the ETRecord")
-                origins = find_origins(source.dump, executions, source.record, source.program)
-                if source.program is None:
-                    notes.append("without the program beside the ETRecord, operators in delegates have no module")
-        finally:
-            stages.close()
+    with quiet(log_path("inspect")) as terminal, closing(Stages(source.name, terminal)) as stages:
+        stages.show("reading the ETDump")
+        executions = dump.read(source.dump)
+        if source.record is None:
+            notes.append("without an ETRecord (--etrecord FILE), modules and lines are unknown")
+        elif method != "forward":
+            notes.append(f"an ETRecord has the modules of the method forward only, not of {method}")
+        else:
+            stages.show("reading the ETRecord")
+            origins = find_origins(executions, source.record, source.program)
+            if source.program is None:
+                notes.append("without the program beside the ETRecord, operators in delegates have no module")
     timed = min(runner.latency_ms.count, len(executions))
     kernels = {one.node: Kernel(one.kernel, one.library, one.feature) for one in runner.kernels}
     found = rows(executions, timed, origins, kernels, emulated=source.emulated)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,20 +74,16 @@ def gaps_of(source: Source) -> tuple[Gap, ...]:
 
     dump.check(source.dump.read_bytes(), shown(source.dump))
     ensure_export()
-    with quiet(log_path("inspect")) as terminal:
-        stages = Stages(source.name, terminal)
-        try:
-            stages.show("reading the values")
-            given = dump.values(source.dump, source.values)
-            executions = dump.read(source.dump)
-            from models.inspection.origins import check, load
-            from models.inspection.values import compare
+    with quiet(log_path("inspect")) as terminal, closing(Stages(source.name, terminal)) as stages:
+        stages.show("reading the values")
+        given = dump.values(source.dump, source.values)
+        executions = dump.read(source.dump)
+        from models.inspection.origins import check, load
+        from models.inspection.values import compare
 
-            check(executions, load(source.record), source.record)
-            stages.show("computing with PyTorch")
-            gaps = compare(given, dump.names(executions), source.record, source.program)
-        finally:
-            stages.close()
+        check(executions, load(source.record), source.record)
+        stages.show("computing with PyTorch")
+        gaps = compare(given, dump.names(executions), source.record, source.program)
     if not gaps:
         raise NotSupportedError(
             f"{source.name} has no value of an operator to compare.",

@@ -37,7 +37,6 @@ def run(request: Matrix) -> None:
         schemes=schemes_of(listed(request.schemes)),
         name=request.name,
         resume=request.resume,
-        shard=matrix.parse_shard(request.shard),
         jobs=request.jobs,
         rounds=request.rounds,
         run=Settings.parse(vars(request), weights_cache=False),  # times are compared with other runs'
@@ -63,7 +62,8 @@ def run(request: Matrix) -> None:
         return build(target, engine, request.toolchain)
 
     with tempfile.TemporaryDirectory(prefix="slipway-matrix-") as folder:
-        _report(request, *matrix.run(asked, programs, built, export.each, Pace(Path(folder))))
+        found, where, _ = matrix.run(asked, programs, built, export.each, Pace(Path(folder)))
+        _report(request, found, where)
 
 
 def _report(request: Matrix, found: MatrixFound, folder: Path) -> None:
@@ -145,7 +145,7 @@ def _varied(request: MatrixRequest, programs: Sequence[Exportable], text: str) -
             program = resolve(one.source or one.model, one.scheme, partitioners=names, options=options)
         except ConfigError as error:
             why = error
-            if never := why_not(names, parse(options), get_scheme(one.scheme).dynamic) if names else "":
+            if never := why_not(names, get_scheme(one.scheme).dynamic) if names else "":
                 label = f"{one.name}{suffix(names, parse(options))}"
                 found.append(replace(one, name=label, variant=text, why_not=never))
             continue

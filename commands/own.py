@@ -3,40 +3,32 @@
 from __future__ import annotations
 
 from commands.shared import target_names
-from core.cli.request import Reported, Request, one_of, option, real, whole
+from core.cli.request import Reported, Request, one_of, option, whole
 from core.errors import UsageError
 
-KINDS = ("nets", "language")
+KINDS = ("nets", "peers", "language")
 
 
 class Test(Request):
     """Run the checks and the tests: style, types, unit tests, builds, exports, virtual devices, faults.
 
-    Without options it does what CI does: one whole way of each kind, and every suite that ran on this machine before
-    and whose inputs have changed since it passed.
+    Without options it runs one whole way of each kind, and the suites that are nearest to what has changed since
+    everything passed here.
 
     Example: ./inv test --fast
     """
 
     fast: bool = option("what you run while you work: style, types and unit tests (under two minutes)", False)
-    all: bool = option("everything: also suites that never ran on this machine, and the tests marked long", False)
-    again: bool = option("also integration and fault tests that passed here before with the same inputs", False)
+    all: bool = option("everything: all suites, and the tests marked long", False)
     shard: str = option("with --all: one of several parts, each for a machine of its own, as 2/6")
     unit: bool = option("unit tests only", False)
     lint: bool = option("style and types only: ruff, mypy, clang-format and shellcheck", False)
     keyword: str = option("only tests whose names match, as pytest's -k; long ones, too")
-    times: bool = option("run nothing; show where the minutes of the last run went, and what it left out", False)
 
     def _check(self) -> None:
-        if self.times and self.typed != {"times"}:
-            raise UsageError("--times goes with no other option.", "it runs no test", "./inv test --times")
         if len(self._kinds) > 1:
             what = f"{' and '.join(self._kinds)} cannot be used together."
             raise UsageError(what, "each says which tests run", f"./inv test {self._kinds[0]}")
-        if self.again and not self.whole:
-            raise UsageError(
-                "--again goes with a whole run.", "only that leaves out tests that passed before", "./inv test --again"
-            )
         if self.shard and (not self.all or self.keyword):
             raise UsageError("--shard goes with --all.", "it is a part of all tests", "./inv test --all --shard 2/6")
         if self.lint and self.keyword:
@@ -49,7 +41,7 @@ class Test(Request):
 
     @property
     def whole(self) -> bool:
-        """Tests of all kinds run: those that passed before need not."""
+        """Tests of all kinds run."""
         return not (self.unit or self.lint or self.fast or self.keyword)
 
 
@@ -75,43 +67,31 @@ class Agree(Request):
 
 
 class Fuzz(Request):
-    """Try damaged .pte files on the engine lean: by chance, or every number of every program with --sweep.
+    """Try damaged .pte files on the engine lean: every number of every program changed, one at a time.
 
-    By chance is libFuzzer's, under address and undefined-behaviour sanitizers; it needs Debian's clang and
-    libclang-rt-dev on this machine, as the sweep's form sanitized does. The corpus is kept in the cache. What the sweep
-    tried is kept in dist/sweeps: after an interruption, the same command continues. Exit code 0 means that nothing
-    crashed, leaked, hung or was refused without a message.
+    What was tried is kept in dist/sweeps: after an interruption, the same command continues. Exit code 0 means that
+    nothing crashed, hung or was refused without a message.
 
-    Example: ./inv self.fuzz --sweep --form guarded --program 'mlp-*'
+    Example: ./inv self.fuzz --program 'mlp-*'
     """
 
-    minutes: float = real("how long (default: 10)", 0, 10)
-    sweep: bool = option("change every number of the zoo's programs instead, one at a time, and try each file", False)
-    form: str = option(
-        "with --sweep: sanitized or guarded (default: both)", names=one_of("sanitized", "guarded")
-    )  # fmt: skip
-    program: str = option("with --sweep: names of the zoo's programs, as 'mlp-*,conv-qs8' (default: all)")
-
-    def _check(self) -> None:
-        if not self.sweep and self.typed & {"form", "program"}:
-            raise UsageError(
-                "--form and --program go with --sweep.", "without it files are chosen by chance",
-                "./inv self.fuzz --sweep",
-            )  # fmt: skip
+    program: str = option("names of the zoo's programs, as 'mlp-*,conv-qs8' (default: all)")
 
 
-class Bench(Request):
-    """Measure the engine lean beside upstream's: nets, or a language model.
+class Bench(Reported):
+    """Measure the engine lean beside upstream's: nets, or a language model; or beside other runtimes, as wheels come.
 
-    The figures are ratios, measured in turns. What nets exported is kept in dist/nets, what it measured in dist/sweeps:
-    after an interruption, the same command continues.
+    The other runtimes are ONNX Runtime, LiteRT, ncnn, OpenVINO, PyTorch and PyTorch compiled ahead of time, on twelve
+    nets. All is measured in turns. What is exported and converted is kept in dist/nets, what is measured in
+    dist/sweeps: after an interruption, the same command continues.
 
-    Example: ./inv self.bench --what nets --only resnet18
+    Example: ./inv self.bench --what peers --only 'resnet18,lstm fp32' --runtimes onnxruntime,ncnn
     """
 
-    what: str = option("nets or language (default: nets)", "nets", names=one_of(*KINDS))
+    what: str = option("nets, peers or language (default: nets)", "nets", names=one_of(*KINDS))
     runs: int = whole("rounds (default: 5)", 1, 5)
     only: str = option("names of nets or programs, as 'resnet18,* qs8'")
+    runtimes: str = option("with --what peers: comma-separated names of the others (default: all)")
     update: bool = option("keep the figures for the docs, if the machine was quiet", False)
 
     def _check(self) -> None:
@@ -119,27 +99,12 @@ class Bench(Request):
             raise UsageError(
                 f"--what {self.what!r} is not measured.", f"it is one of {', '.join(KINDS)}", "./inv self.bench"
             )
-        if self.update and self.only:
-            raise UsageError("Figures of some only are not kept.", "--only was given with --update", "leave one out")
-
-
-class Peers(Reported):
-    """Measure the engine lean beside other runtimes, as their wheels come: twelve nets, in fp32 and in 8 bits.
-
-    The runtimes are ONNX Runtime, LiteRT, ncnn, OpenVINO, PyTorch and PyTorch compiled ahead of time. Conversions are
-    kept in dist/nets, figures in dist/sweeps: after an interruption, the same command continues.
-
-    Example: ./inv self.peers --only 'resnet18,lstm fp32' --runtimes onnxruntime,ncnn
-    """
-
-    runs: int = whole("processes of each runtime and number of threads (default: 3)", 1, 3)
-    only: str = option("names of nets or cells, as 'resnet18,* 8bit' (default: all)")
-    runtimes: str = option("comma-separated names of the others (default: all)")
-    update: bool = option("keep the figures for the docs, if the machine was quiet", False)
-
-    def _check(self) -> None:
+        if self.what != "peers" and (self.runtimes or self.json):
+            raise UsageError("--runtimes and --json go with --what peers.", "", "./inv self.bench --what peers")
         if self.update and (self.only or self.runtimes):
-            raise UsageError("Figures of some only are not kept.", "the docs have all", "./inv self.peers --update")
+            raise UsageError(
+                "Figures of some only are not kept.", "--only or --runtimes was given with --update", "leave one out"
+            )
 
 
 class Docs(Request):

@@ -41,13 +41,7 @@ class Targets(Reported):
 
 
 class Doctor(Reported):
-    """Check this machine: what works, what is missing, and the one command that fixes it.
-
-    --cache reads the compilers, emulators, system libraries and images in the cache instead (some GB), and compares
-    every file with the digest that it had when it was made.
-    """
-
-    cache: bool = option("read all sealed folders of the cache, and name damaged files", False)
+    """Check this machine: what works, what is missing, and the one command that fixes it."""
 
 
 class Build(Reported):
@@ -158,7 +152,7 @@ class Export(Reported):
     samples: str = option(SAMPLES, group="What to export")
     partitioners: str = option(
         "comma-separated, in priority order; 'none': no delegate (default: xnnpack). Several lists with ';' between "
-        "them make a program each, side by side: 'xnnpack;none;vulkan,xnnpack'",
+        "them make a program each, side by side: 'xnnpack;none'",
         group="How to divide it",
     )
     options: str = option(
@@ -299,9 +293,6 @@ class Matrix(Limited):
         names=scheme_names, group=CELLS,
     )  # fmt: skip
     variants: str = option(VARIANTS, group=CELLS)
-    shard: str = option(
-        "run only one part of the cells, as 2/5: the second of five; --merge makes one report of all parts", group=CELLS
-    )
     list: bool = option(
         "only list the cells that would run, and the impossible ones with the reason", False, group=CELLS
     )
@@ -327,7 +318,7 @@ class Matrix(Limited):
     def _check(self) -> None:
         unfit = (
             *("only", "devices", "engines", "models", "schemes"),
-            *("variants", "baseline", "fail_on_regression", "list", "print_matrix", "resume", "shard"),
+            *("variants", "baseline", "fail_on_regression", "list", "print_matrix", "resume"),
         )
         if wrong := next((name for name in unfit if self.merge and name in self.typed), ""):
             option = f"--{wrong.replace('_', '-')}"
@@ -381,7 +372,7 @@ class Compare(Measured):
 class Inspect(Reported):
     """Show where the time of a run went: each operator with its times, module, source line and kernel.
 
-    Reads what ./inv deploy --etdump left (engines executorch and lean), through upstream's Inspector. Warm-up
+    Reads what ./inv deploy --etdump left (engines executorch and lean), by upstream's readers. Warm-up
     executions are apart from timed ones. With --values it shows how far each operator's results are from PyTorch's,
     and names the first one beyond the tolerance. docs/compare.md explains the columns.
 

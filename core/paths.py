@@ -33,7 +33,6 @@ CACHE_PARTS = {
     "describe": "what programs need, by digest",
     "devices": "virtual devices' state, and the store of the device local",
     "env": "environments of installed copies of Slipway",
-    "fuzz": "the fuzzer, its corpus and what it found",
     "images": "virtual devices' images",
     "locks": "one file a lock",
     "logs": "whole outputs of builds and exports",

@@ -176,16 +176,13 @@ def settings_of(options: dict[str, Any]) -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))
-        known = ", ".join(Settings.model_fields)
-        if first["type"] == "extra_forbidden":
-            raise UsageError(
-                f"slipway_deploy has no setting {name!r}.", f"{suggestion(name, Settings.model_fields)}it has {known}",
-                "correct the test; docs/matrix.md lists what slipway_deploy takes", [name],
-            ) from error  # fmt: skip
+        known = f"{suggestion(name, Settings.model_fields)}it has {', '.join(Settings.model_fields)}"
         raise UsageError(
-            f"slipway_deploy does not take {name}={first['input']!r}.", first["msg"],
-            "correct the test; docs/matrix.md lists what slipway_deploy takes", [name],
-        ) from error  # fmt: skip
+            f"slipway_deploy does not take {name}={first['input']!r}.",
+            known if first["type"] == "extra_forbidden" else first["msg"],
+            "correct the test; docs/matrix.md lists what slipway_deploy takes",
+            [name],
+        ) from error
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import gc
 import os
 import shutil
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -227,13 +227,9 @@ def export_request(request: Request, force: bool, host: Host) -> Path:
         host.delegates = request.partitioners != (partitioners.NONE,)
         with new_folder(request.folder) as folder:
             try:
-                with quiet(log) as terminal:
-                    stages = Stages(request.name, terminal)
-                    try:
-                        program = _make(request, folder, stages, host)
-                        stages.done()
-                    finally:
-                        stages.close()
+                with quiet(log) as terminal, contextlib.closing(Stages(request.name, terminal)) as stages:
+                    program = _make(request, folder, stages, host)
+                    stages.done()
             except ExportError as error:
                 with log.open("a", encoding="utf-8", errors="backslashreplace") as kept:
                     traceback.print_exception(error, file=kept)
@@ -262,7 +258,7 @@ def export(
 
     Args:
         model: a name of the zoo, or ``path/to/file.py:function`` (docs/models.md).
-        partitioners: names of ``partitioners.toml`` in priority order; ``("none",)``: no delegate. Default: xnnpack.
+        partitioners: ``xnnpack``, the default, or the user's, in priority order; ``("none",)``: no delegate.
         options: `models.request.options.Options`, or a mapping of its fields.
         force: export even when nothing has changed.
         out: the folder for the program's own folder; ``dist/programs`` when not given.
@@ -315,19 +311,12 @@ def attempt(requests: Sequence[Request], force: bool) -> dict[str, SlipwayError]
     with contextlib.ExitStack() as stack:
         hosts: dict[str, Host] = {}  # by the programs' format: a runtime reads one
         for request in requests:
-            with _collected(request.name, failures, aloud=len(requests) > 1):
+            try:
                 if request.format not in hosts:
                     hosts[request.format] = stack.enter_context(Host(log_path("host"), request.format))
                 export_request(request, force, hosts[request.format])
+            except SlipwayError as error:  # noqa: PERF203  # one failure does not stop the others
+                failures[request.name] = error
+                if len(requests) > 1:
+                    note(failed(request.name, error))
     return failures
-
-
-@contextlib.contextmanager
-def _collected(name: str, failures: dict[str, SlipwayError], aloud: bool) -> Iterator[None]:
-    """Keep a foreseen failure under ``name``, and go on."""
-    try:
-        yield
-    except SlipwayError as error:
-        failures[name] = error
-        if aloud:
-            note(failed(name, error))

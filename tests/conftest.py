@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -84,32 +84,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     scheduler = LoadScopeScheduling(config, log)
     scheduler._split_scope = unit
     return scheduler
-
-
-def _processor_time() -> float:
-    """Seconds of this process, and of those that it started and that ended."""
-    return sum(os.times()[:4])
-
-
-_BEFORE = pytest.StashKey[float]()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Remember what was computed before the test."""
-    item.stash[_BEFORE] = _processor_time()
-    if folder := os.environ.get("SLIPWAY_LOADED_IN"):  # verify.suite.passed reads it
-        os.environ["SLIPWAY_LOADED"] = str(Path(folder, item.nodeid.partition("::")[0].replace("/", "-")))
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Report with the test what it computed: `verify.suite.times` shows it."""
-    if call.when == "teardown":
-        item.user_properties.append(("processor", f"{_processor_time() - item.stash[_BEFORE]:.1f}"))
-    return (yield)
 
 
 _skipped: list[str] = []

@@ -7,27 +7,24 @@ import functools
 import os
 import platform
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from core import console
 from core.errors import HostError
-from core.files import sealed
 from core.paths import cache_dir
-from toolchains.targets import Target
 
 _LEAST_FREE = 4e9
 """Bytes: compilers 0.5, Debian's libraries and emulators 0.4, the exporter 1.5, Conan's home and programs 0.5."""
 
 MACHINE, COMPILERS, RUNNING = "This machine", "Compilers", "Running programs"
 GROUPS = (MACHINE, COMPILERS, RUNNING)
-_APT = "sudo apt-get install "
+_AGAIN = "./inv clean --cache; what needs it fetches it again"
 _SECONDS = 600.0
 """After so long a program that only says its version counts as hung."""
 _EXPORTER = """
@@ -89,36 +86,17 @@ def _library(said: str) -> str:
 
 
 def _python() -> Check:
-    found = f"{platform.python_version()} in {console.shown(sys.prefix)}"
-    if sys.prefix == sys.base_prefix:
-        return Check("Python", False, f"{found}: not a virtual environment", "./inv, which makes .venv")
-    return Check(
-        "Python", sys.version_info >= (3, 10), found, "" if sys.version_info >= (3, 10) else "Python 3.10 or newer"
-    )
+    return Check("Python", True, f"{platform.python_version()} in {console.shown(sys.prefix)}")
 
 
 def _disk() -> Check:
     folder = cache_dir()
     free = shutil.disk_usage(folder).free
     detail = f"{free / 1e9:.0f} GB free for the cache in {console.shown(folder)}"
-    if free < _LEAST_FREE:
-        return Check(
-            "disk",
-            False,
-            f"{detail}; a first run takes {_LEAST_FREE / 1e9:.0f} GB",
-            "free some space, or set SLIPWAY_CACHE to a folder on a larger disk",
-        )
-    return Check("disk", True, detail)
-
-
-def _pip() -> Check:
-    import importlib.metadata
-
-    try:
-        version = importlib.metadata.version("pip")
-    except importlib.metadata.PackageNotFoundError:
-        return Check("pip", False, "not in this environment", f"rm -r {sys.prefix}; then ./inv, which makes it again")
-    return Check("pip", True, f"{version}, set up as pip config list says")
+    if free >= _LEAST_FREE:
+        return Check("disk", True, detail)
+    fix = "free some space, or set SLIPWAY_CACHE to a folder on a larger disk"
+    return Check("disk", False, f"{detail}; a first run takes {_LEAST_FREE / 1e9:.0f} GB", fix)
 
 
 def _exporter() -> Check:
@@ -149,21 +127,13 @@ def _zig() -> Check:
     from toolchains.compilers import zig
 
     try:
-        found = zig.installed()
+        found = zig.program_path()
     except HostError as error:
         return Check("zig", False, error.what, error.hint)
-    if found is None:
+    if not found.is_file():
         return Check("zig", True, f"the first build fetches {zig.pinned_version()}", later=True)
     ok, said = _said([found, "version"])
-    return Check("zig", ok, said, "" if ok else "./inv doctor --cache, which names what was changed")
-
-
-def _ccache() -> Check:
-    from toolchains.compilers import ccache
-
-    used, detail = ccache.describe()
-    fix = f"unset {ccache.SWITCH}" if ccache.off() else "install your distribution's ccache"
-    return Check("ccache", used, detail, "" if used else fix, optional=True)
+    return Check("zig", ok, said, "" if ok else _AGAIN)
 
 
 def _conan() -> Check:
@@ -185,18 +155,6 @@ def _conan() -> Check:
     return Check(name, True, ", ".join(f"{program} {said.split()[-1]}" for program, (_, said) in found.items()))
 
 
-def _made(target: Target, family: str) -> str:
-    """A description of a compiler family's programs for the target."""
-    if family == "ndk":
-        return f"for Android's own C library, API level {target.android_api} and newer; never run by Slipway's tests"
-    if target.os == "android":
-        return "static executables with musl: they run on Android's kernel and do without its C library"
-    if family == "gnu" and target.libc == "glibc":
-        return "for the glibc of the compiler, which a bundle may not need newer than the target promises"
-    libraries = {"glibc": f"for glibc {target.max_glibc} and newer", "static": "static executables with musl"}
-    return libraries.get(target.libc, "the C library is the system's, the C++ library is linked in")
-
-
 def _toolchains() -> list[Check]:
     """Every compiler family that can build each target. Only the default of what has a working engine must be there."""
     from toolchains.compilers.families import family
@@ -207,60 +165,47 @@ def _toolchains() -> list[Check]:
         for name in target.toolchains:
             reason, _, fix = family(name).usable(target).partition(": ")
             optional = name != target.default_toolchain or not target.working_engines
-            detail = reason or _made(target, name)
             what = f"{target.name} with {name}"
-            found.append(Check(what, not reason, detail, fix, optional, COMPILERS, name, target.name))
+            found.append(Check(what, not reason, reason or "usable", fix, optional, COMPILERS, name, target.name))
     return found
 
 
-def _emulators() -> list[Check]:
+def _running() -> Iterator[Check]:
     """How each target of today is run here."""
     from toolchains.debian import packages as debian
     from toolchains.emulation import emulators, wine
     from toolchains.targets import load_targets
 
-    found: list[Check] = []
     said = functools.cache(lambda program: _said([program, "--version"]))
-
-    def check(
-        family: str, ok: bool, detail: str, fix: str = "", optional: bool = False, *, later: bool = False
-    ) -> None:
-        of = target.name
-        found.append(Check(f"running {of}", ok, detail, fix, optional, RUNNING, family, of, later))
-
+    reason = debian.runnable()
     for target in load_targets().values():
+        check = functools.partial(Check, f"running {target.name}", group=RUNNING, target=target.name)
         if not target.working_engines:
             continue
         if emulators.is_native(target):
-            check("natively", True, "this machine")
-        elif not target.qemu and not wine.runs(target):
+            yield check(True, "this machine", family="natively")
+        elif wine.runs(target):
+            detail = reason or "Wine, from Debian's packages, in namespaces of this user's own"
+            yield check(not reason, detail, debian.fix(), optional=True, family="Wine")
+        elif not target.qemu:
             # Nothing waits for it: what is built is checked by its headers.
             fix = "a machine of that kind as a device (docs/devices.md)"
-            check("elsewhere", False, f"not run here: {target.proof}", fix, optional=True)
-        elif not target.qemu:
-            why = debian.runnable()
-            detail = why or "Wine, from Debian's packages, in namespaces of this user's own"
-            check("Wine", not why, detail, debian.fix(), optional=True)
-        elif not debian.runnable():
+            yield check(False, f"not run here: {target.proof}", fix, optional=True, family="elsewhere")
+        elif not reason:
             program = emulators.unpacked(target)
-            ok, what = said(program) if program else (True, f"{target.qemu}, from Debian's packages")
-            fix = "" if ok else "./inv doctor --cache, which names what was changed"
-            check("QEMU", ok, what, fix, later=program is None)
-        elif path := shutil.which(target.qemu) or shutil.which(f"{target.qemu}-static"):
-            ok, what = said(path)
-            check("QEMU", ok, f"{what}, this system's own", "" if ok else "install your distribution's qemu-user again")
+            ok, detail = said(program) if program else (True, f"{target.qemu}, from Debian's packages")
+            yield check(ok, detail, "" if ok else _AGAIN, family="QEMU", later=program is None)
         else:
-            fix = debian.fix() if debian.runnable() else "install your distribution's qemu-user, 8 or newer"
-            check("QEMU", False, f"no {target.qemu}", fix, optional=platform.system() != "Linux")
-    return found
+            optional = platform.system() != "Linux"
+            yield check(False, f"no {target.qemu}", debian.fix(), optional=optional, family="QEMU")
 
 
 def checks() -> list[Check]:
     """All findings, the most important first: what is here is run. Uses no network."""
-    single: list[Callable[[], Check]] = [_python, _disk, _pip, _exporter, _debian, _zig, _ccache, _conan]
+    single: list[Callable[[], Check]] = [_python, _disk, _exporter, _debian, _zig, _conan]
     with ThreadPoolExecutor() as pool:  # the exporter takes seconds to load
         alone = [pool.submit(check) for check in single]
-        several = [*_toolchains(), *_emulators()]
+        several = [*_toolchains(), *_running()]
         return [*(each.result() for each in alone), *several]
 
 
@@ -273,7 +218,7 @@ def _tables(found: Sequence[Check]) -> None:
         groups[group] = mine if group == MACHINE else _together(mine)
     console.grouped(
         {
-            heading: [[each.name, _state(each), _finding(each, each in missing)] for each in some]
+            heading: [[each.name, _state(each), _finding(each)] for each in some]
             for heading, some in groups.items()
             if some
         },
@@ -282,11 +227,9 @@ def _tables(found: Sequence[Check]) -> None:
     )
 
 
-def _finding(check: Check, loud: bool) -> str:
+def _finding(check: Check) -> str:
     """What was found; the command that fixes it on a line of its own only where something is missing."""
-    if not check.fix or (check.optional and check.family and not loud):
-        return check.detail
-    return f"{check.detail}\n→ {check.fix}"
+    return check.detail if not check.fix or (check.optional and check.family) else f"{check.detail}\n→ {check.fix}"
 
 
 def _state(check: Check) -> str:
@@ -297,42 +240,23 @@ def _state(check: Check) -> str:
 
 def _together(checks: Sequence[Check]) -> list[Check]:
     """One check for each family and state, which names the targets."""
-    groups: dict[tuple[str, bool, bool], list[Check]] = {}
+    names = {"natively": "run natively", "elsewhere": "do not run here", "QEMU": "run by QEMU", "Wine": "run by Wine"}
+    groups: dict[tuple[bool, str, bool], list[Check]] = {}
     for check in checks:
-        groups.setdefault((check.family, check.ok, check.later), []).append(check)
+        groups.setdefault((not check.ok, names.get(check.family, check.family), check.later), []).append(check)
     return [
-        dataclasses.replace(
-            some[0],
-            name=family if some[0].group == COMPILERS else _HOW.get(family, f"run by {family}"),
-            detail=_targets([check.target for check in some]),
-            fix=_fix(some),
-        )
-        for (family, *_), some in sorted(groups.items(), key=lambda item: not item[0][1])
+        dataclasses.replace(some[0], name=name, detail=_targets([check.target for check in some]))
+        for (_, name, _), some in sorted(groups.items(), key=lambda item: item[0][0])
     ]
-
-
-_HOW = {"natively": "run natively", "elsewhere": "do not run here"}
 
 
 def _targets(names: Sequence[str]) -> str:
     """``linux-arm64, armv7; windows-arm64``: the system is named once."""
-    from toolchains.targets import load_targets
-
-    if set(names) == set(load_targets()):
-        return f"all {len(names)} targets"
     systems: dict[str, list[str]] = {}
     for name in names:
         system, _, arch = name.partition("-")
         systems.setdefault(system, []).append(arch)
     return "; ".join(f"{system}-{', '.join(archs)}" for system, archs in systems.items())
-
-
-def _fix(checks: Sequence[Check]) -> str:
-    """One sentence for several checks: packages together, any target as NAME."""
-    fixes = list(dict.fromkeys(check.fix.replace(check.target, "NAME") for check in checks if check.fix))
-    if fixes and all(fix.startswith(_APT) for fix in fixes):
-        return _APT + " ".join(dict.fromkeys(word for fix in fixes for word in fix.removeprefix(_APT).split()))
-    return "; or ".join(fixes)
 
 
 def report(as_json: bool) -> None:
@@ -354,76 +278,3 @@ def report(as_json: bool) -> None:
             bad[0].fix,
             [check.name for check in bad],
         )
-
-
-_PARTS = ("tools", "toolchains", "debian", "images", "wine", "zig")
-"""Parts of the cache that have sealed folders."""
-_DEPTHS = ("*", "*/*", "*/*/*")
-
-
-@dataclass(frozen=True)
-class Looked:
-    """One sealed folder."""
-
-    folder: str
-    bytes: int
-    damaged: tuple[str, ...]
-    """Files that were changed, added or removed since it was made."""
-
-
-def folders() -> list[Path]:
-    """Every sealed folder of the cache."""
-    root = cache_dir()
-    patterns = [f"{part}/{depth}/{sealed.SEAL}" for part in _PARTS for depth in _DEPTHS]
-    return sorted({file.parent for pattern in patterns for file in root.glob(pattern)})
-
-
-def look() -> Iterator[Looked]:
-    """Read every sealed folder of the cache, with progress."""
-    found = {folder: sealed.size(folder) for folder in folders()}
-    done = 0
-    with console.step("reading the cache", announce=False) as step:
-        for folder, size in found.items():
-            step.now(folder.name)
-            try:
-                damaged = tuple(sealed.damage(folder, full=True))
-            except FileNotFoundError:
-                continue  # it is being made anew, or was removed, at this moment
-            except OSError as error:  # a disk that cannot be read
-                damaged = (str(error),)
-            done += size
-            step.bytes(done, sum(found.values()))
-            yield Looked(str(folder), size, damaged)
-
-
-def report_cache(as_json: bool) -> None:
-    """Print what was read.
-
-    Raises:
-        HostError: something of it is not as it was made.
-    """
-    found = list(look())
-    if as_json:
-        console.print_json([asdict(one) for one in found])
-    else:
-        root = cache_dir()
-        rows = [
-            [str(Path(one.folder).relative_to(root)), f"{one.bytes / 1e6:,.1f} MB", _seal_state(one.damaged)]
-            for one in found
-        ]
-        console.table("The cache", ["sealed folder", "size", "state"], rows)
-    bad = [one for one in found if one.damaged]
-    if bad:
-        raise HostError(
-            f"{len(bad)} of {len(found)} sealed folders of the cache are damaged.",
-            "; ".join(f"{Path(one.folder).name}: {_seal_state(one.damaged)}" for one in bad),
-            f"rm -r {shlex.join(one.folder for one in bad)}; what needs them makes or fetches them again",
-            [one.folder for one in bad],
-        )
-
-
-def _seal_state(damaged: tuple[str, ...]) -> str:
-    if not damaged:
-        return "as it was made"
-    more = f" and {len(damaged) - 3} more" if len(damaged) > 3 else ""
-    return f"DAMAGED: {', '.join(damaged[:3])}{more}"

@@ -205,8 +205,16 @@ def load_targets() -> dict[str, Target]:
     """All targets by name, in the table's order. tests/unit/test_targets.py checks the rows."""
     with TABLE.open("rb") as file:
         rows: dict[str, dict[str, Any]] = tomllib.load(file)
-    lists = {name: {key: tuple(one) for key, one in row.items() if isinstance(one, list)} for name, row in rows.items()}
-    return {name: Target(name, **{**row, **lists[name]}) for name, row in rows.items()}
+    systems, architectures, emulators = (rows.pop(key) for key in ("system", "architecture", "emulator"))
+    found = {}
+    for name, own in rows.items():
+        system, _, arch = name.partition("-")
+        shared = dict(systems[system])
+        emulator = emulators.get(arch, {}) if shared.pop("emulated", False) else {}
+        row = {**shared, **architectures.get(arch, {}), **emulator, **own}
+        lists = {key: tuple(one) for key, one in row.items() if isinstance(one, list)}
+        found[name] = Target(name, system, arch, **{**row, **lists})
+    return found
 
 
 def get_target(name: str) -> Target:

@@ -13,6 +13,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -23,7 +25,9 @@ from core import environment
 from core.cli.request import words
 from core.errors import ConfigError, NotSupportedError, SlipwayError
 from core.paths import IMPORTS, ROOT
+from core.processes import sweep as sweeping
 from core.processes.commands import ANSWER
+from core.processes.sweep import Journal
 from models.lowering.progress import log_path
 
 if TYPE_CHECKING:
@@ -145,6 +149,33 @@ class Maker:
         else:
             error = f"the process that makes programs ended with {self._end()}; see {self.log.name}"
         return Made(folder=folder, seconds=round(time.monotonic() - begun, 1), error=error)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A program that a sweep makes."""
+
+    name: str
+    folder: Path
+    key: str
+    """Digest of what it is made from."""
+    request: Mapping[str, object]
+
+
+def make_all(what: str, module: str, sets: Sequence[str], wanted: Sequence[Wanted]) -> dict[str, Made]:
+    """Make what is not there yet; results by the programs' names, in their order.
+
+    Args:
+        what: what a sweep says while it does so: ``exporting``.
+        module, sets: as `Maker` takes them.
+    """
+    folders = {one.folder.name: one.folder for one in wanted}
+    with Maker(module, sets) as maker:
+        cells = [sweeping.Cell(one.name, one.key, partial(maker.ask, one.folder.name, one.request)) for one in wanted]
+        return sweeping.sweep(
+            what, cells, Journal.of(f"nets-{what}", Made), remark=lambda made: made.remark,
+            holds=lambda made: bool(made.error) or folders[made.folder].is_dir(),
+        )  # fmt: skip
 
 
 def serve(work: Callable[[dict[str, Any]], Path]) -> None:

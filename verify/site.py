@@ -1,15 +1,13 @@
 """``./inv self.docs``: build the documentation's site in ``dist/site``, with a dead link as an error.
 
-README.md is the first page, and no link leaves the site's folder. On a forge the pages stay as they are: README.md and
-CHANGELOG.md lie above ``docs/``, and pages link to sources. The site has all pages in one folder, and a copy of each
-linked source.
+README.md is the first page, and no link leaves the site's folder: pages and the sources that they link to lie in the
+site as they do in the checkout, so that every link is the same as on a forge.
 """
 
 from __future__ import annotations
 
 import inspect
 import os
-import posixpath
 import re
 import shutil
 import sys
@@ -83,101 +81,41 @@ def _row(argument: Any) -> str:
     return f"| `{shown}` | {plain(argument.help or '')} |\n"
 
 
-DOCS = "docs"
-OUTER = {"README.md": "index.md", "CHANGELOG.md": "changelog.md"}
-"""Pages above ``docs/``, and their names in the site."""
-COMMANDS = "commands.md"
+COMMANDS = "docs/commands.md"
 """A page that only the site has."""
-SOURCES = "files"
-"""The site's folder with copies of linked sources."""
-_LINK = re.compile(r"(\]\()([^)\s#:]+)(#[^)\s]*)?(\))")
-_FENCE = re.compile(r"^(```.*?^```[ ]*$|~~~.*?^~~~[ ]*$)", re.MULTILINE | re.DOTALL)
-_INLINE = re.compile(r"(`+)(?:(?!`).)+?\1(?!`)")
+_LINK = re.compile(r"\]\(([^)\s#:]+)")
 
 
-def pages() -> dict[str, Path]:
-    """Name in the site -> the page's file, in the order of names."""
-    found = {name: ROOT / page for page, name in OUTER.items()}
-    return found | {file.name: file for file in sorted((ROOT / DOCS).glob("*.md"))}
-
-
-def prose(text: str) -> list[tuple[bool, str]]:
-    """``text`` in pieces, each with whether it is prose; the others are code, in blocks or in lines."""
-    pieces: list[tuple[bool, str]] = []
-    for index, part in enumerate(_FENCE.split(text)):
-        if index % 2:
-            pieces.append((False, part))
-            continue
-        at = 0
-        for code in _INLINE.finditer(part):
-            pieces += [(True, part[at : code.start()]), (False, code.group())]
-            at = code.end()
-        pieces.append((True, part[at:]))
-    return pieces
-
-
-def moved(text: str, page: Path) -> tuple[str, set[str]]:
-    """A page with its links as the site has them, and the sources that it links to, relative to the checkout."""
-    sources: set[str] = set()
-
-    def link(found: re.Match[str]) -> str:
-        before, path, anchor, after = found[1], found[2], found[3] or "", found[4]
-        at = posixpath.normpath(posixpath.join(page.parent.relative_to(ROOT).as_posix(), path))
-        if at in OUTER:
-            to = OUTER[at]
-        elif at.startswith(f"{DOCS}/"):
-            to = at.removeprefix(f"{DOCS}/")
-        else:
-            sources.add(at)
-            to = f"{SOURCES}/{hidden(at)}"
-        return f"{before}{to}{anchor}{after}"
-
-    # A link's text may hold code, so a link is looked for in the whole, and code is put back afterwards.
-    kept: list[str] = []
-    marked = ""
-    for is_prose, piece in prose(text):
-        if is_prose:
-            marked += piece
-        else:
-            kept.append(piece)
-            marked += f"\0{len(kept) - 1}\0"
-    text = _LINK.sub(link, marked)
-    return re.sub(r"\0(\d+)\0", lambda found: kept[int(found[1])], text), sources
-
-
-def hidden(path: str) -> str:
-    """A path without names that begin with a dot: MkDocs leaves those out."""
-    return "/".join(part.lstrip(".") for part in path.split("/"))
+def pages() -> list[str]:
+    """The pages by their paths in the checkout."""
+    return ["README.md", "CHANGELOG.md", *sorted(f"docs/{file.name}" for file in (ROOT / "docs").glob("*.md"))]
 
 
 def stage(folder: Path) -> None:
-    """Write all pages, pictures and linked sources into ``folder``, which is empty.
+    """Put all pages into ``folder`` by their paths in the checkout, and the sources and pictures that they link to.
 
     Raises:
-        BuildError: a page links to a folder. FileNotFoundError: a page links to a source that does not exist.
+        BuildError: a page links to a folder.
     """
-    linked: set[str] = set()
-    (folder / COMMANDS).write_text(commands_page(), encoding="utf-8")
-    for name, file in pages().items():
-        text, sources = moved(file.read_text(encoding="utf-8"), file)
-        for source in sorted(sources):
-            if (ROOT / source).is_dir():
+    shutil.copytree(ROOT / "docs" / "site", folder / "docs" / "site", ignore=shutil.ignore_patterns("*.yml"))
+    for page in pages():
+        text = (ROOT / page).read_text(encoding="utf-8")
+        for link in _LINK.findall(text):
+            source = (ROOT / page).parent / link
+            if source.is_dir():
                 raise BuildError(
-                    f"{file.relative_to(ROOT).as_posix()} links to a folder: {source}.",
+                    f"{page} links to a folder: {link}.",
                     "the site has copies of linked files, not of folders",
                     "link to a file of the folder, or write its name without a link, then ./inv self.docs",
                 )
+            if source.is_file() and source.suffix != ".md":
+                target = folder / os.path.relpath(source, ROOT)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source, target)
         # MkDocs' Markdown reads what is inside of HTML only where that is said.
         text = text.replace("<details>", '<details markdown="1">')
-        (folder / name).write_text(text, encoding="utf-8")
-        linked |= sources
-    for picture in (ROOT / DOCS).glob("*.svg"):
-        shutil.copyfile(picture, folder / picture.name)
-    shutil.copytree(ROOT / DOCS / "site", folder / "site", ignore=shutil.ignore_patterns("*.yml"))
-    for source in linked:
-        target = folder / SOURCES / hidden(source)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT / source, target)
+        (folder / page).write_text(text, encoding="utf-8")
+    (folder / COMMANDS).write_text(commands_page(), encoding="utf-8")
 
 
 CONFIG = ROOT / "docs" / "site" / "mkdocs.yml"

@@ -96,20 +96,9 @@ def finish() -> None:
     import _signal
 
     _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
-    if file := os.environ.get("SLIPWAY_LOADED"):
-        _note_modules(file)
     for number in (_signal.SIGTERM, _signal.SIGHUP):
         if callable(_signal.getsignal(number)):
             _signal.signal(number, _signal.SIG_DFL)  # ours would turn into a Ctrl-C
-
-
-def _note_modules(file: str) -> None:
-    """Say which modules were loaded: ``./inv test`` learns from it what a test depends on."""
-    try:
-        with open(file, "a", encoding="utf-8") as loaded:  # noqa: PTH123  # pathlib takes milliseconds
-            loaded.write("\n".join([*sys.modules, ""]))
-    except OSError:
-        return  # it learns less
 
 
 def ended(work: "Callable[[], int]") -> int:

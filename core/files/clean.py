@@ -44,7 +44,7 @@ def _dist_parts() -> list[Path]:
 
 def _clean_dist() -> dict[str, int]:
     removed = {str(part): _remove(part) for part in _dist_parts()}
-    for pattern in ("*/.*.built.json", "*/slipway-sdk-*.tar.zst*"):
+    for pattern in ("*/.*.built.json", "*/slipway-sdk-*.tar.xz*"):
         for file in dist_dir().glob(pattern):
             file.unlink()
     for folder in [*dist_dir().glob("*"), dist_dir()]:

@@ -145,14 +145,3 @@ def held(path: Path, waiting: str = "", *, shared: bool = False) -> Iterator[Non
     handle = _acquire(path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, waiting)
     with _open(handle):
         yield
-
-
-@contextlib.contextmanager
-def attempt(path: Path) -> Iterator[bool]:
-    """Hold the lock at ``path`` alone if it is free; yields whether it is held."""
-    handle = _try(path, fcntl.LOCK_EX)
-    if handle is None:
-        yield False
-        return
-    with _open(handle):
-        yield True

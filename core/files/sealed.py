@@ -13,11 +13,12 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from core.files import sha256_bytes, sha256_file, write_json
+from core import console
+from core.files import locked, new_folder, sha256_bytes, sha256_file, write_json
 
 SEAL = ".slipway-seal.json"
 """The seal's name in the folder."""
@@ -70,11 +71,6 @@ def contents(folder: Path) -> dict[str, str]:
     return {name: _content(folder / name, found.st_mode) for name, found in _files(folder)}
 
 
-def size(folder: Path) -> int:
-    """Bytes of all files in ``folder``."""
-    return sum(found.st_size for _, found in _files(folder))
-
-
 def seal(folder: Path) -> None:
     """Put a seal into ``folder`` for all that is in it now. It may be renamed afterwards."""
     listing = _listing(folder)
@@ -111,14 +107,10 @@ def _quick(folder: Path) -> str:
         return ""
 
 
-def damage(folder: Path, *, full: bool = False) -> list[str]:
-    """Which files of the sealed ``folder`` are not as they were: changed, missing or added; sorted.
-
-    Args:
-        full: read every file, also those that look untouched.
-    """
+def damage(folder: Path) -> list[str]:
+    """Which files of the sealed ``folder`` are not as they were: changed, missing or added; sorted."""
     listing = _listing(folder)
-    if not full and _quick(folder) == _summary(listing):
+    if _quick(folder) == _summary(listing):
         return []
     known = _read(folder)
     if known is None:
@@ -128,8 +120,7 @@ def damage(folder: Path, *, full: bool = False) -> list[str]:
     digests: dict[str, str] = {}
     for name in sorted(files.keys() & listing.keys()):
         digest, facts = files[name]
-        same = not full and facts == listing[name]
-        digests[name] = digest if same else _content(folder / name, listing[name][4])
+        digests[name] = digest if facts == listing[name] else _content(folder / name, listing[name][4])
         if digests[name] != digest:
             bad.append(name)
     if not bad:
@@ -151,3 +142,23 @@ def whole(folder: Path) -> bool:
     found = (folder / SEAL).stat()
     _SEEN[folder] = (found.st_ino, found.st_mtime_ns)
     return True
+
+
+def made(folder: Path, lock: str, make: Callable[[Path], None]) -> Path:
+    """The sealed ``folder``, made if it is missing or something has changed a file of it.
+
+    Args:
+        lock: the name of a lock, under which two processes take turns.
+        make: fills an empty folder, which takes the place of the old one when it is complete.
+    """
+    if not whole(folder):
+        with locked(lock):
+            if not whole(folder):
+                changed = damage(folder) if is_sealed(folder) else []
+                if changed:
+                    some = ", ".join(changed[:3])
+                    console.note(f"making {folder.name} again: something has changed {some} in the cache")
+                with new_folder(folder) as new:
+                    make(new)
+                    seal(new)
+    return folder

@@ -168,7 +168,7 @@ def process(
                     start_new_session=True,
                 )
             except FileNotFoundError as error:
-                hint = "./inv doctor --cache" if "/" in words[0] else f"install {words[0]} with the system's packages"
+                hint = "./inv clean --cache" if "/" in words[0] else f"install {words[0]} with the system's packages"
                 raise HostError(f"{words[0]} does not exist.", str(error), hint) from error
             _running.add(child)
         if interrupted:

@@ -1,6 +1,6 @@
 """A sweep: many cells, each one piece of work with one result, kept as soon as it is known.
 
-``./inv self.agree``, ``self.fuzz --sweep``, ``self.bench`` and ``matrix`` are sweeps. Each has a
+``./inv self.agree``, ``self.fuzz``, ``self.bench`` and ``matrix`` are sweeps. Each has a
 `Journal` with a digest of everything that decides them: the same command goes on where it was interrupted, and runs a
 cell again only if its program, its runner or its CPU has changed.
 """

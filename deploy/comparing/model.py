@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from deploy.matrix.model import CellResult, Problem
+from deploy.matrix.model import CellResult
 
 BEYOND = 100.0
 """Decibels above which differences are those of float32 arithmetic: such programs are equally accurate."""
@@ -40,29 +40,13 @@ class Accuracy(_Model):
 NOTHING = Accuracy()
 
 
-class Row(_Model):
-    """A program on a device. Sizes in bytes, times in milliseconds."""
+class Row(CellResult):
+    """A cell of the matrix with what its program loses; `outcome` is that of its deploy with the reference's inputs."""
 
-    device: str
-    emulated: bool
-    engine: str
-    target: str
-    program: str
-    scheme: str
-    outcome: str
-    """Of its deploy with the reference's inputs: ``passed``, ``differs``, ``failed``, ``not run``."""
-    problem: Problem | None = None
     samples: int = 0
     accuracy: Accuracy = NOTHING
     reference: Accuracy = NOTHING
     """The float model's, on the same samples."""
-    size: int = 0
-    p50: float | None = None
-    """``None`` on an emulated device, as ``load``: its times are not latency figures."""
-    load: float | None = None
-    memory: int = 0
-    """Peak of the process: resident bytes, the engine's own included."""
-    throttled: bool = False
     front: bool = False
     """No other row of its device is at least as accurate, small and fast, and better in one of these."""
 
@@ -70,6 +54,11 @@ class Row(_Model):
     def usable(self) -> bool:
         """Whether its figures count."""
         return self.outcome == "passed" and self.samples > 0
+
+    @property
+    def p50(self) -> float:
+        """Milliseconds; 0 on an emulated device, whose times are not latency figures."""
+        return self.latency.p50 if self.latency else 0.0
 
 
 class Suggestion(_Model):
@@ -103,24 +92,6 @@ class Compared(_Model):
     """What was asked for, too, and why it cannot be."""
 
 
-def row(
-    cell: CellResult,
-    samples: int = 0,
-    accuracy: Accuracy = NOTHING,
-    reference: Accuracy = NOTHING,
-    problem: Problem | None = None,
-) -> Row:
-    """A row from the cell of a matrix."""
-    latency = cell.latency
-    return Row(
-        device=cell.device, emulated=cell.emulated, engine=cell.engine, target=cell.target, program=cell.program,
-        scheme=cell.scheme, outcome="failed" if problem else cell.outcome, problem=problem or cell.problem,
-        samples=samples, accuracy=accuracy, reference=reference, size=cell.program_bytes,
-        p50=latency.p50 if latency else None, load=latency.load if latency else None,
-        memory=cell.peak_rss_bytes, throttled=bool(cell.throttled),
-    )  # fmt: skip
-
-
 def accurate(accuracy: Accuracy, by: str) -> float:
     """The figure that decides; more is better."""
     value = getattr(accuracy, by)
@@ -134,7 +105,7 @@ def marked(rows: Sequence[Row], by: str) -> tuple[Row, ...]:
     found = {}
     for device in dict.fromkeys(one.device for one in rows):
         own = [(index, one) for index, one in enumerate(rows) if one.device == device and one.usable]
-        points = [(-accurate(one.accuracy, by), float(one.size), one.p50 or 0.0) for _, one in own]
+        points = [(-accurate(one.accuracy, by), float(one.program_bytes), one.p50) for _, one in own]
         for (index, one), best in zip(own, front(points), strict=True):
             found[index] = one.model_copy(update={"front": best})
     return tuple(found.get(index, one) for index, one in enumerate(rows))
@@ -146,7 +117,7 @@ def suggested(rows: Sequence[Row], by: str) -> tuple[Suggestion, ...]:
     for device in dict.fromkeys(one.device for one in rows):
         near = [one for one in rows if one.device == device and one.front and _loses_little(one, by)]
         if near:
-            best = min(near, key=lambda one: (one.p50 or 0.0, one.size))
+            best = min(near, key=lambda one: (one.p50, one.program_bytes))
             kind = "smallest" if best.emulated else "fastest"
             lost = f"at most {LOSS:.0%} of the float model's accuracy" if by != "psnr" else f"a cosine of {1 - LOSS:g}"
             why = f"the {kind} that {'loses' if by != 'psnr' else 'keeps'} {lost}"

@@ -18,23 +18,19 @@ import numpy as np
 
 from core import console
 from core.console.units import duration
-from core.errors import SlipwayError, TransferError, UsageError
+from core.errors import SlipwayError, UsageError
 from core.files import sha256_file, write_atomic
-from core.formats.bundle import Bundle
-from core.formats.program import Program, Sample, Samples, load_program
+from core.formats.program import Program, Sample, Samples
 from deploy.comparing import model as metrics
-from deploy.comparing.model import Accuracy, Compared, Row, marked, row, suggested
-from deploy.devices.inventory import Device
+from deploy.comparing.model import Accuracy, Compared, Row, marked, suggested
 from deploy.devices.probe import device_root
 from deploy.matrix.model import CellResult, Problem
-from deploy.matrix.plan import Cell
+from deploy.matrix.run import Made
 from deploy.run import collect
-from deploy.run.compare import digest
 from deploy.run.events import Steps
-from deploy.run.job import Job, Sized, load_job
-from deploy.run.needs import describe
+from deploy.run.job import Sized
 from deploy.run.npy import BFLOAT16, load
-from deploy.run.pipeline import connected
+from deploy.run.pipeline import connected, prepared
 from deploy.run.preflight import size
 from deploy.run.result import now
 from deploy.run.session import Session
@@ -84,10 +80,8 @@ def _rows(outputs: Sequence[Any], sample: Sample) -> list[Any]:
 def compare(
     model: str,
     samples: Samples,
-    cells: Sequence[Cell],
-    results: Sequence[CellResult],
-    parts: Callable[[Cell], tuple[Bundle, Path]],
-    settings: Callable[[Cell], Settings],
+    cells: Sequence[CellResult],
+    made: Mapping[str, Made],
     *,
     many: bool,
     metric: Metric | None = None,
@@ -97,13 +91,12 @@ def compare(
     """Give the samples to every program that ran, and compare what it gives.
 
     Args:
-        cells: as in ``results``, which has what each one's deploy found.
-        parts: a cell's bundle and program.
+        cells: the matrix's.
+        made: what each of them ran, by its key.
         many: give emulated devices all samples, not only the first `EMULATED`.
         metric: the user's own measure.
         impossible: what was asked for, too, and why it cannot be.
     """
-    known: Mapping[str, CellResult] = {one.key: one for one in results}
     labelled = samples.labelled
     floats = [[widened(file) for file in one.wanted] for one in samples.each]
     references: dict[int, Accuracy] = {}
@@ -116,21 +109,20 @@ def compare(
     reference = floating(len(floats))
     rows: list[Row] = []
     for cell in cells:
-        result = known[cell.key]
-        own = samples.each if many or not cell.device.emulated else samples.each[:EMULATED]
-        if result.outcome not in ("passed", "differs"):
-            rows.append(row(result))
+        own = samples.each if many or not cell.emulated else samples.each[:EMULATED]
+        if cell.outcome not in ("passed", "differs"):
+            rows.append(Row(**dict(cell)))
             continue
-        label = f"{len(own)} samples on {cell.device.name}: {cell.program.name}, {cell.engine}"
+        label = f"{len(own)} samples on {cell.device}: {cell.program}, {cell.engine}"
         with console.step(label, announce=False) as step:
             step.count(0, len(own))
             try:
-                bundle, path = parts(cell)
-                outputs = _outputs(cell.device, bundle, path, own, settings(cell), step.one)
+                outputs = _outputs(made[cell.key], own, step.one)
                 exact = accuracy(outputs, own, labelled, metric)
-                rows.append(row(result, len(own), exact, floating(len(own))))
+                measured = {"samples": len(own), "accuracy": exact, "reference": floating(len(own))}
             except SlipwayError as error:
-                rows.append(row(result, problem=Problem.of(error)))
+                measured = {"outcome": "failed", "problem": Problem.of(error)}
+            rows.append(Row(**{**dict(cell), **measured}))
     by: Literal["metric", "top1", "psnr"] = "metric" if metric else "top1" if reference.top1 is not None else "psnr"
     found = marked(rows, by)
     return Compared(
@@ -173,65 +165,46 @@ def fitted(file: Path, dtype: str, folder: Path) -> Path:
 
 
 class _Sampling(Session):
-    """A session that runs a program on many inputs."""
+    """A session that runs a program on the inputs of all its cases."""
 
-    def all_of(
-        self, settings: Settings, inputs: Sequence[Sequence[str]], found: dict[int, list[Any]], done: Callable[[], None]
-    ) -> None:
-        """Run those that are not in ``found`` yet.
+    def all_of(self, settings: Settings, found: list[list[Any]], done: Callable[[], None]) -> None:
+        """Run the cases that have no outputs in ``found`` yet; those stay there if the connection breaks.
 
         Args:
-            inputs: for each sample the names of its inputs among the job's files.
-            found: outputs by the sample's number; they stay there if the connection breaks.
             done: called after each.
         """
-        digests = {name: digest(load(blob.source)[1]) for name, blob in self.job.data.items() if name.endswith(".npy")}
-        with Store(self.transport, device_root(self.device)) as store, store.tidied():
+        with Store(self.transport, device_root(self.device)) as store:
             _, _, survey, voucher = self.arrive(store, settings)
             self._upload(store, voucher, survey, self._missing(survey))
-            for number, names in enumerate(inputs):
-                if number in found:
-                    continue
-                sample = Sized("sample", {name: self.job.data[name] for name in names}, (), ())
-                answer = self._run(store, settings, sample)
-                if [one.sha256 for one in answer.inputs] != [digests[name] for name in names]:
-                    raise TransferError(
-                        f"The runner on {self.device.name} read other inputs than were uploaded.",
-                        "its disk or its memory is damaged",
-                        f"./inv devices.verify {self.device.name}",
-                    )
+            for case in self.job.cases[len(found) :]:
                 with tempfile.TemporaryDirectory() as folder:
-                    what = (self.transport, store.run_folder, answer, self.sent, Path(folder), False, self.deadline)
-                    found[number] = [widened(Path(folder) / name) for name in collect.fetch(*what)]
+                    names = collect.run_case(
+                        case,
+                        lambda case: self._run(store, settings, case),
+                        lambda answer, to: self.fetch(store.run_folder, answer, to),
+                        Path(folder),
+                    )[1]
+                    found.append([widened(Path(folder) / name) for name in names])
                 done()
 
 
-def _outputs(
-    device: Device,
-    bundle: Bundle,
-    path: Path,
-    samples: Sequence[Sample],
-    settings: Settings,
-    done: Callable[[], None] = lambda: None,
-) -> list[list[Any]]:
+def _outputs(made: Made, samples: Sequence[Sample], done: Callable[[], None]) -> list[list[Any]]:
     """The outputs of a program for each sample, in order.
 
     Args:
-        path: the export's folder.
         done: called after each sample.
 
     Raises:
         SlipwayError: of the class that names the failure; see ``docs/deploy.md``.
     """
-    settings = settings.model_copy(update=ONCE)
-    program = load_program(path)
+    device, bundle, settings = made.device, made.bundle, made.settings.model_copy(update=ONCE)
     steps = Steps([])
-    found: dict[int, list[Any]] = {}
+    found: list[list[Any]] = []
     with tempfile.TemporaryDirectory() as folder:
-        names, files = _files(program, samples, Path(folder))
-        job = replace(load_job(path, program, settings), cases=())
-        needs = describe(bundle, job.model.source, job.model.sha256)
-        job = _with(job.with_data(needs.program.data_files), files)
+        job, needs = prepared(bundle, made.path, settings)
+        assert job.program is not None  # noqa: S101 - an export's
+        program = job.program
+        job = replace(job, cases=tuple(_case(program, sample, Path(folder)) for sample in samples))
         seconds = (settings.timeout or device.timeout) * max(1, len(samples) / _PATIENCE)
         connected(
             device,
@@ -239,28 +212,19 @@ def _outputs(
             settings.retries,
             steps,
             lambda deadline, transport: _Sampling(device, bundle, job, needs, steps, deadline, transport),
-            lambda session, _attempt: session.all_of(settings, names, found, done),
+            lambda session, _attempt: session.all_of(settings, found, done),
             wait=settings.wait,
         )
-    return [found[number] for number in range(len(samples))]
+    return found
 
 
-def _files(program: Program, samples: Sequence[Sample], folder: Path) -> tuple[list[list[str]], dict[str, Blob]]:
-    """The names of each sample's inputs on the device, and the files of all."""
-    names: list[list[str]] = []
-    files: dict[str, Blob] = {}
-    for sample in samples:
-        own = []
-        for file, wanted in zip(sample.inputs, program.inputs, strict=True):
-            made = fitted(file, wanted.dtype, folder)
-            files[file.name] = Blob(made.resolve(), sha256_file(made), made.stat().st_size)
-            own.append(file.name)
-        names.append(own)
-    return names, files
-
-
-def _with(job: Job, files: Mapping[str, Blob]) -> Job:
-    return replace(job, data={**job.data, **files})
+def _case(program: Program, sample: Sample, folder: Path) -> Sized:
+    """A sample, under the names of its files."""
+    inputs = {}
+    for file, wanted in zip(sample.inputs, program.inputs, strict=True):
+        made = fitted(file, wanted.dtype, folder)
+        inputs[file.name] = Blob(made.resolve(), sha256_file(made), made.stat().st_size)
+    return Sized("a sample", inputs, (), ())
 
 
 JSON = "compare.json"
@@ -302,22 +266,18 @@ def troubles(found: Compared) -> list[str]:
 
 def table(found: Compared) -> tuple[list[str], list[list[str]]]:
     """The columns that have figures, and a row for the float model and for each program."""
-    has = [name for name in ("metric", "top1", "top5") if getattr(found.reference, name) is not None]
+    floats = {"float": found.reference}
+    if fewer := next((one for one in found.rows if 0 < one.samples < found.samples), None):
+        floats[f"float, {fewer.samples} samples as on emulated devices"] = fewer.reference
+    has = [name for name in _NAMES if getattr(found.reference, name) is not None]
     columns = ["device", "engine", "program", *(_NAMES[name] for name in has)]
     columns += ["cosine", "PSNR", "size", "p50", "load", "memory", "front"]
-    rows = [_float("float", found.reference, has)]
-    if fewer := next((one for one in found.rows if 0 < one.samples < found.samples), None):
-        rows.append(_float(f"float, {fewer.samples} samples as on emulated devices", fewer.reference, has))
-    rows += [[one.device, one.engine, one.program, *figures(one.accuracy, has), *_costs(one)] for one in found.rows]
+    rows = [["this machine", "PyTorch", name, *_figures(exact, has), *[""] * 7] for name, exact in floats.items()]
+    rows += [[one.device, one.engine, one.program, *_figures(one.accuracy, has), *_costs(one)] for one in found.rows]
     return columns, rows
 
 
-def _float(name: str, reference: Accuracy, has: list[str]) -> list[str]:
-    return ["this machine", "PyTorch", name, *figures(reference, has), *[""] * 7]
-
-
-def figures(accuracy: Accuracy, has: list[str]) -> list[str]:
-    """The figures of ``has``, as text."""
+def _figures(accuracy: Accuracy, has: list[str]) -> list[str]:
     values = [(name, getattr(accuracy, name)) for name in has]
     return ["" if value is None else f"{value:.4g}" if name == "metric" else f"{value:.1%}" for name, value in values]
 
@@ -325,20 +285,14 @@ def figures(accuracy: Accuracy, has: list[str]) -> list[str]:
 def _costs(one: Row) -> list[str]:
     if one.problem and not one.samples:
         return [one.outcome, *[""] * 6]
-    slow = " throttled" if one.throttled else ""
-    times = ["emulated"] * 2 if one.emulated else [_ms(one.p50) + slow, _ms(one.load)]
-    mark = "DIFFERS" if one.outcome == "differs" else "*" if one.front else ""
-    close = [_cosine(one.accuracy.cosine), _decibels(one.accuracy.psnr)]
-    return [*close, size(one.size), *times, size(one.memory), mark]
-
-
-def _ms(value: float | None) -> str:
-    return "" if value is None else duration(value)
-
-
-def _cosine(value: float | None) -> str:
-    return "" if value is None else f"{value:.6f}"
-
-
-def _decibels(value: float | None) -> str:
-    return "" if value is None else "identical" if value == math.inf else f"{value:.1f} dB"
+    cosine, psnr = one.accuracy.cosine, one.accuracy.psnr
+    times = [duration(time) for time in (one.latency.p50, one.latency.load)] if one.latency else ["emulated"] * 2
+    return [
+        "" if cosine is None else f"{cosine:.6f}",
+        "" if psnr is None else "identical" if psnr == math.inf else f"{psnr:.1f} dB",
+        size(one.program_bytes),
+        times[0] + " throttled" * bool(one.throttled),
+        times[1],
+        size(one.peak_rss_bytes),
+        "DIFFERS" if one.outcome == "differs" else "*" if one.front else "",
+    ]

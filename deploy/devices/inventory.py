@@ -12,7 +12,6 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -243,14 +242,16 @@ def get_device(name: str, path: Path | None = None) -> Device:
     """
     devices = load_devices(path)
     if name not in devices:
-        _refuse_address(name, devices)
-        meant = near(name, devices)
+        address = bool(set(name.removeprefix(CPU)) & set("@:.["))
+        meant = [] if address else near(name, devices)
         raise ConfigError(
             f"There is no device {name!r} in the inventory.",
-            did_you_mean(meant) or f"there are {', '.join(devices)}",
-            f"./inv devices.list, or ./inv devices.add --ssh USER@HOST --name {name}",
+            "it is an address, and the inventory has names" if address
+            else did_you_mean(meant) or f"there are {', '.join(devices)}",
+            "./inv devices.list, or ./inv devices.add --ssh "
+            + (shlex.quote(name) if address else f"USER@HOST --name {name}"),
             meant,
-        )
+        )  # fmt: skip
     from toolchains.targets import get_target, host_target
 
     device = devices[name]
@@ -260,30 +261,6 @@ def get_device(name: str, path: Path | None = None) -> Device:
     for target in (device.target, *device.targets):
         get_target(target)
     return device
-
-
-def _refuse_address(name: str, devices: Mapping[str, Device]) -> None:
-    """Raise `ConfigError` for an address in place of a device's name."""
-    try:
-        at = spelled(name)
-    except ValueError:
-        return
-    if at.bare:
-        return
-    same = [
-        device.name for device in devices.values()
-        if device.host == at.host and at.user in ("", device.user) and at.port in (0, device.port or 22)
-    ]  # fmt: skip
-    raise ConfigError(
-        f"{name!r} is an address, and a device of the inventory is needed here.",
-        f"that is {same[0]}"
-        if same
-        else "the inventory has what Slipway must know of it: its target, and where it may write",
-        f"the same command with {same[0]}"
-        if same
-        else f"./inv devices.add --ssh {shlex.quote(name)}, which gives it a name",
-        same,
-    )
 
 
 def _read(file: Path) -> dict[str, Device]:

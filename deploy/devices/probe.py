@@ -13,8 +13,6 @@ from __future__ import annotations
 import posixpath
 import re
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from core.errors import AnswerError, RootError, TransferError
@@ -124,26 +122,26 @@ def parse(text: str) -> DeviceFacts:
         for key, _, rest in [line.partition(":")]
         if rest.split() and (kibibytes := natural(rest.split()[0], _MOST)) is not None
     }
-    cpuinfo = _cpuinfo(parts["cpuinfo"])
+    cpuinfo = _keyed(parts["cpuinfo"])
     glibc = _newest(parts["glibc"], r"(?:GLIBC_|/libc-|release version )(2\.[0-9]{1,4})") or _first(
         parts, "getconf"
     ).removeprefix("glibc ")
     loaders = tuple(dict.fromkeys(parts["loaders"]))
     properties = _properties(parts["android"])
-    mac = parse_mac(parts["darwin"])
+    mac = _keyed(parts["darwin"])
     return DeviceFacts(
         system=system[0],
         machine=system[1],
         kernel=system[2],
         hostname=system[3] if len(system) > 3 else "",
         board=_phone(properties) or _first(parts, "board"),
-        cpu=_cpu(cpuinfo) or mac.cpu,
-        cpu_features=tuple((cpuinfo.get("flags") or cpuinfo.get("Features") or "").split()) or mac.features,
+        cpu=_cpu(cpuinfo) or mac.get("machdep.cpu.brand_string", ""),
+        cpu_features=tuple((cpuinfo.get("flags") or cpuinfo.get("Features") or "").split()),
         cores=_count(_first(parts, "online")) or _integer(_first(parts, "cores")) or 1,
         android=properties.get("ro.build.version.release", ""),
         api_level=_integer(properties.get("ro.build.version.sdk", "")),
         abis=_abis(properties),
-        memory_total=memory.get("MemTotal", 0) or mac.memory_total,
+        memory_total=memory.get("MemTotal", 0) or natural(mac.get("hw.memsize", ""), 1 << 60) or 0,
         memory_available=memory.get("MemAvailable", memory.get("MemFree", 0)),
         libc=_libc(glibc, loaders),
         glibc=glibc,
@@ -211,7 +209,8 @@ def _libc(glibc: str, loaders: tuple[str, ...]) -> str:
     return "bionic" if any(loader.startswith("/system/") for loader in loaders) else ""
 
 
-def _cpuinfo(lines: list[str]) -> dict[str, str]:
+def _keyed(lines: list[str]) -> dict[str, str]:
+    """The first value of each key, as in ``/proc/cpuinfo`` or what a Mac's ``sysctl`` prints: ``key: value``."""
     info: dict[str, str] = {}
     for line in lines:
         key, colon, value = line.partition(":")
@@ -267,58 +266,6 @@ def _abis(properties: dict[str, str]) -> tuple[str, ...]:
 
 def _phone(properties: dict[str, str]) -> str:
     return " ".join(value for key in ("manufacturer", "model") if (value := properties.get(f"ro.product.{key}", "")))
-
-
-_ARM = {
-    "FEAT_FP16": ("fphp", "asimdhp"), "FEAT_DotProd": ("asimddp",), "FEAT_FHM": ("asimdfhm",), "FEAT_I8MM": ("i8mm",),
-    "FEAT_BF16": ("bf16",), "FEAT_LSE": ("atomics",), "FEAT_RDM": ("asimdrdm",), "FEAT_AES": ("aes",),
-    "FEAT_PMULL": ("pmull",), "FEAT_SHA1": ("sha1",), "FEAT_SHA256": ("sha2",), "FEAT_SHA512": ("sha512",),
-    "FEAT_SHA3": ("sha3",), "FEAT_FCMA": ("fcma",), "FEAT_JSCVT": ("jscvt",), "FEAT_LRCPC": ("lrcpc",),
-    "FEAT_LRCPC2": ("ilrcpc",), "FEAT_DIT": ("dit",), "FEAT_SB": ("sb",), "FEAT_FRINTTS": ("frint",),
-    "FEAT_FlagM": ("flagm",), "FEAT_FlagM2": ("flagm2",), "FEAT_DPB": ("dcpop",), "FEAT_SME": ("sme",),
-    "FEAT_SME2": ("sme2",), "SME_I16I64": ("smei16i64",), "SME_F64F64": ("smef64f64",), "FEAT_BTI": ("bti",),
-    "FEAT_CRC32": ("crc32",),
-}  # fmt: skip
-_X86 = {
-    "AVX1.0": "avx", "SSE3": "pni", "SSE4.1": "sse4_1", "SSE4.2": "sse4_2", "MOVBE": "movbe", "RDRAND": "rdrand",
-    "LZCNT": "abm", "TPR": "tpr_shadow", "PCLMULQDQ": "pclmulqdq", "AVX512_VNNI": "avx512_vnni",
-    "AVX512_BF16": "avx512_bf16",
-}  # fmt: skip
-"""Where Linux's word is another than Intel's in small letters."""
-
-
-@dataclass(frozen=True)
-class Mac:
-    """What a Mac says of itself; sizes in bytes, unknown values empty or ``None``."""
-
-    cpu: str = ""
-    features: tuple[str, ...] = ()
-    """As ``/proc/cpuinfo`` of Linux names them."""
-    memory_total: int = 0
-
-
-def parse_mac(lines: Sequence[str]) -> Mac:
-    """From lines such as ``hw.optional.arm.FEAT_DotProd: 1``.
-
-    Apple documents the names below ``hw.optional`` ("Determining Instruction Set Characteristics"); those of x86 are
-    those of ``machdep.cpu``, which are Intel's in capitals.
-    """
-    values = {key.strip(): value.strip() for key, colon, value in (line.partition(":") for line in lines) if colon}
-    arm = [
-        word for key, value in values.items() if key.startswith("hw.optional.arm.") and value == "1"
-        for word in _ARM.get(key.rpartition(".")[2], ())
-    ]  # fmt: skip
-    if values.get("hw.optional.arm64") == "1":
-        arm = ["fp", "asimd", *arm]  # Armv8-A has both
-    names = " ".join(
-        values.get(f"machdep.cpu.{each}", "") for each in ("features", "leaf7_features", "extfeatures")
-    ).split()
-    x86 = [_X86.get(name, name.lower()) for name in names]
-    return Mac(
-        values.get("machdep.cpu.brand_string", ""),
-        tuple(dict.fromkeys([*arm, *x86])),
-        natural(values.get("hw.memsize", ""), 1 << 60) or 0,
-    )
 
 
 MARKER = ".slipway-root"

@@ -11,17 +11,12 @@ import functools
 import math
 import re
 import statistics
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
-from core.errors import ConfigError, UsageError
-from core.files import write_atomic
-from core.strict_json import parse_json
-from deploy.matrix.model import LARGE, CellResult, Change, Matrix, Output, Round, Times
-from deploy.run.result import now
+from core.console.units import duration, size
+from core.errors import UsageError
+from deploy.matrix.model import CellResult, Change, Output, Round
 
 DEFAULT = 0.10
 """By which fraction a figure may become worse by default."""
@@ -33,40 +28,6 @@ CHANCE = 0.01
 """Probability of a difference by chance below which it is taken for real."""
 HOTTER_C = 15.0
 """Degrees by which a device may be warmer than for the baseline."""
-
-Verdict = Literal["worse", "better", "same", "cannot tell"]
-
-
-class Baseline(BaseModel):
-    """Cells that passed, to compare later ones with."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
-
-    schema_version: Literal[1] = 1
-    kind: Literal["baseline"] = "baseline"
-    created: str
-    cells: tuple[CellResult, ...]
-
-
-def save(path: Path, matrix: Matrix) -> None:
-    """Write the matrix's cells as a baseline."""
-    kept = tuple(cell.model_copy(update={"reused": False}) for cell in matrix.cells if cell.outcome == "passed")
-    write_atomic(path, Baseline(created=now(), cells=kept).model_dump_json(indent=1) + "\n")
-
-
-def load(path: Path) -> Baseline:
-    """Read a baseline.
-
-    Raises:
-        ConfigError: it is not a baseline.
-    """
-    try:
-        return Baseline.model_validate(parse_json(path.read_bytes(), limit=LARGE))
-    except FileNotFoundError as error:
-        hint = f"./inv matrix --save-baseline {path}"
-        raise ConfigError(f"There is no baseline {path}.", "none was saved there", hint) from error
-    except (OSError, ValueError, ValidationError) as error:
-        raise ConfigError(f"{path} is not a baseline.", str(error), f"./inv matrix --save-baseline {path}") from error
 
 
 def fraction(text: str) -> float:
@@ -81,13 +42,13 @@ def fraction(text: str) -> float:
     return float(found[1]) / 100
 
 
-def compare(baseline: Baseline, cells: Sequence[CellResult], threshold: float) -> tuple[Change, ...]:
-    """Every figure of the cells that passed against the baseline's cell of the same name.
+def compare(earlier: Sequence[CellResult], cells: Sequence[CellResult], threshold: float) -> tuple[Change, ...]:
+    """Every figure of the cells that passed against the earlier cell of the same name.
 
     Args:
         threshold: the fraction by which a figure may grow.
     """
-    before = {cell.key: cell for cell in baseline.cells}
+    before = {cell.key: cell for cell in earlier if cell.outcome == "passed"}
     changes: list[Change] = []
     for cell in cells:
         if cell.outcome != "passed":
@@ -96,7 +57,7 @@ def compare(baseline: Baseline, cells: Sequence[CellResult], threshold: float) -
         if old is None:
             changes.append(_skipped(cell, "everything", "the baseline does not have this cell"))
         else:
-            changes += [_latency(old, cell, threshold), *_sizes(old, cell, threshold), *_outputs(old, cell, threshold)]
+            changes += [_latency(old, cell, threshold), *_others(old, cell, threshold)]
     return tuple(changes)
 
 
@@ -116,37 +77,48 @@ def _ratio(now: float, before: float) -> float:
     return 1.0 if now <= 0 else float("inf")
 
 
+def _change(
+    cell: CellResult, what: str, before: float, now: float, threshold: float, text: Callable[[float], str]
+) -> Change:
+    ratio = _ratio(now, before)
+    verdict = _verdict(ratio, threshold)
+    return Change(key=cell.key, what=what, before=text(before), now=text(now), ratio=ratio, verdict=verdict)
+
+
 def _latency(old: CellResult, cell: CellResult, threshold: float) -> Change:
     what = "latency p50"
     if old.latency is None or cell.latency is None:
         return _skipped(cell, what, "emulated: its time is not a latency")
     if old.throttled or cell.throttled:
         return _skipped(cell, what, "the device throttled")
-    if (old.cpu, old.threads) != (cell.cpu, cell.threads):
-        why = f"measured on {old.cpu or 'an unknown CPU'} with {old.threads} threads"
-        return _skipped(cell, what, why)
+    if other := _elsewhere(old, cell):
+        return _skipped(cell, what, f"measured {other}")
     if old.governor != cell.governor:
         return _skipped(cell, what, f"measured with the governor {old.governor or 'unknown'}")
-    before, after = _rounds(old, old.latency), _rounds(cell, cell.latency)
+    before, after = (
+        each.rounds or (Round(p50=times.p50, min=times.min),)
+        for each, times in ((old, old.latency), (cell, cell.latency))
+    )
     was, now_is = (statistics.median(each.p50 for each in rounds) for rounds in (before, after))
-    verdict, why = _judged(before, after, threshold, cell.threads)
-    return Change(
-        key=cell.key, what=what, before=f"{was:.3f} ms", now=f"{now_is:.3f} ms", ratio=_ratio(now_is, was),
-        verdict=verdict, why=why,
-    )  # fmt: skip
+    change = _change(cell, what, was, now_is, threshold, duration)
+    verdict, why = _judged(change.verdict, before, after, threshold, cell.threads)
+    if verdict != "same" and abs(now_is - was) < LEAST_MS:
+        verdict, why = "same", f"less than {LEAST_MS * 1000:g} µs"
+    return change.model_copy(update={"verdict": verdict, "why": why})
 
 
-def _rounds(cell: CellResult, times: Times) -> tuple[Round, ...]:
-    return cell.rounds or (Round(p50=times.p50, min=times.min),)
+def _elsewhere(old: CellResult, cell: CellResult) -> str:
+    """Where the baseline's cell ran, if that was another processor or another number of threads."""
+    same = (old.cpu, old.threads) == (cell.cpu, cell.threads)
+    return "" if same else f"on {old.cpu or 'an unknown CPU'} with {old.threads} threads"
 
 
-def _judged(before: Sequence[Round], after: Sequence[Round], threshold: float, threads: int) -> tuple[Verdict, str]:
-    was, now_is = (statistics.median(each.p50 for each in rounds) for rounds in (before, after))
-    verdict: Verdict = _verdict(_ratio(now_is, was), threshold)
+def _judged(
+    verdict: str, before: Sequence[Round], after: Sequence[Round], threshold: float, threads: int
+) -> tuple[str, str]:
+    """The verdict that the medians of the rounds allow, and why it is another one."""
     if verdict == "same":
         return verdict, ""
-    if abs(now_is - was) < LEAST_MS:
-        return "same", f"less than {LEAST_MS * 1000:g} µs"
     fastest = [min(each.min for each in rounds) for rounds in (before, after)]
     if verdict == "worse" and _verdict(_ratio(fastest[1], fastest[0]), threshold) != "worse":
         return "same", "the fastest execution is as fast as it was: noise"
@@ -173,19 +145,10 @@ def _doubt(before: Sequence[Round], after: Sequence[Round], threads: int) -> str
     return ""
 
 
-def _sizes(old: CellResult, cell: CellResult, threshold: float) -> Iterator[Change]:
-    for what, before, after in (
-        ("program size", old.program_bytes, cell.program_bytes),
-        ("bundle size", old.bundle_bytes, cell.bundle_bytes),
-    ):
-        ratio = _ratio(after, before)
-        yield Change(
-            key=cell.key, what=what, before=f"{before:,} bytes", now=f"{after:,} bytes", ratio=ratio,
-            verdict=_verdict(ratio, threshold),
-        )  # fmt: skip
-
-
-def _outputs(old: CellResult, cell: CellResult, threshold: float) -> Iterator[Change]:
+def _others(old: CellResult, cell: CellResult, threshold: float) -> Iterator[Change]:
+    """Sizes, and the error and the digest of each output."""
+    yield _change(cell, "program size", old.program_bytes, cell.program_bytes, threshold, size)
+    yield _change(cell, "bundle size", old.bundle_bytes, cell.bundle_bytes, threshold, size)
     before = {output.name: output for output in old.outputs}
     for output in cell.outputs:
         if output.name in before:
@@ -199,23 +162,19 @@ def _error(cell: CellResult, old: Output, new: Output, threshold: float) -> Chan
     what = f"error of {new.name}"
     if old.max_abs is None or new.max_abs is None:
         return _skipped(cell, what, "there is no reference")
-    ratio = _ratio(new.max_abs, old.max_abs)
-    verdict = _verdict(ratio, threshold)
-    why = ""
-    if verdict == "worse" and new.max_abs - old.max_abs <= _NEGLIGIBLE * (new.atol or 0.0):
-        verdict, why = "same", f"grown by less than {_NEGLIGIBLE:.0%} of the tolerance"
-    return Change(
-        key=cell.key, what=what, before=f"{old.max_abs:.3g}", now=f"{new.max_abs:.3g}", ratio=ratio, verdict=verdict,
-        why=why,
-    )  # fmt: skip
+    change = _change(cell, what, old.max_abs, new.max_abs, threshold, "{:.3g}".format)
+    if change.verdict == "worse" and new.max_abs - old.max_abs <= _NEGLIGIBLE * (new.atol or 0.0):
+        why = f"grown by less than {_NEGLIGIBLE:.0%} of the tolerance"
+        return change.model_copy(update={"verdict": "same", "why": why})
+    return change
 
 
 def _digest(old: CellResult, cell: CellResult, was: Output, new: Output) -> Change:
     what = f"digest of {new.name}"
     if old.program_sha256 != cell.program_sha256:
         return _skipped(cell, what, "it is another program")
-    if (old.cpu, old.threads) != (cell.cpu, cell.threads):
-        return _skipped(cell, what, f"computed on {old.cpu or 'an unknown CPU'} with {old.threads} threads")
+    if other := _elsewhere(old, cell):
+        return _skipped(cell, what, f"computed {other}")
     same = was.sha256 == new.sha256
     return Change(
         key=cell.key, what=what, before=was.sha256[:12], now=new.sha256[:12], verdict="same" if same else "worse",
@@ -237,12 +196,10 @@ def larger(before: Sequence[float], after: Sequence[float]) -> float:
         return 1.0
     wins = sum((new > old) + 0.5 * (new == old) for new in after for old in before)
     if few + many <= _EXACT:
-        least = math.ceil(wins - 0.5) if wins != int(wins) else int(wins)
         counts = [_orders(few, many, total) for total in range(few * many + 1)]
-        return sum(counts[least:]) / sum(counts)
-    mean = few * many / 2
+        return sum(counts[math.ceil(wins - 0.5) :]) / sum(counts)
     spread = math.sqrt(few * many * (few + many + 1) / 12)
-    return 0.5 * math.erfc((wins - mean - 0.5) / spread / math.sqrt(2))
+    return 0.5 * math.erfc((wins - few * many / 2 - 0.5) / spread / math.sqrt(2))
 
 
 @functools.cache

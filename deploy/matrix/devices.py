@@ -56,12 +56,10 @@ class Worker:
             "device": device.model_dump(mode="json", exclude_defaults=True), "bundle": str(bundle.path.absolute()),
             "path": str(path.absolute()), "settings": settings.model_dump(mode="json"),
         }  # fmt: skip
-        assert child.stdin is not None  # noqa: S101 - both are pipes
-        assert child.stdout is not None  # noqa: S101
         with contextlib.suppress(BrokenPipeError):
-            child.stdin.write(json.dumps(request) + "\n")
-            child.stdin.flush()
-        for line in child.stdout:
+            _pipe(child.stdin).write(json.dumps(request) + "\n")
+            _pipe(child.stdin).flush()
+        for line in _pipe(child.stdout):
             try:
                 answer = json.loads(line)
             except ValueError:
@@ -73,11 +71,8 @@ class Worker:
                 yield Problem.model_validate(answer["problem"])
                 return
             yield str(answer["text"])
-        code = child.wait()
         if not self._stopped:
-            self._child = None
-            _close(child)
-            yield Problem.of(self._died(code))
+            yield self._died(child)
 
     def interrupt(self) -> None:
         """Interrupt the deploy as Ctrl-C does; returns at once."""
@@ -98,46 +93,42 @@ class Worker:
         child, self._stopped = self._child, True
         if child is None:
             return
-        if child.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):
-                child.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            _pipe(child.stdin).close()
         try:
             child.wait(CLEANUP)
         except subprocess.TimeoutExpired:
             self.kill()
             child.wait()
-        _close(child)
+        _pipe(child.stdout).close()
         if child.returncode in {0, INTERRUPTED}:
             self.log.unlink(missing_ok=True)
 
     def _ready(self) -> subprocess.Popen[str] | None:
         with self._starting:
-            if self._stopped:
-                return None
-            if self._child is None:
+            if self._child is None and not self._stopped:
                 with self.log.open("a", encoding="utf-8") as log:
                     self._child = subprocess.Popen(
                         [sys.executable, "-c", _RUN, str(IMPORTS), _WORKER],
                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
                         text=True, encoding="utf-8", start_new_session=True,
                     )  # fmt: skip
-            return self._child
+            return None if self._stopped else self._child
 
-    def _died(self, code: int) -> SlipwayError:
-        try:
-            said = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-3:]
-        except OSError:
-            said = []
-        return HostError(
-            f"The process that deploys to {self.device} ended (exit {code}).", "; ".join(said), f"less {self.log}"
-        )
-
-
-def _close(child: subprocess.Popen[str]) -> None:
-    for pipe in (child.stdin, child.stdout):
-        if pipe is not None:
+    def _died(self, child: subprocess.Popen[str]) -> Problem:
+        """Why it ended; the next cell has another one."""
+        code, self._child = child.wait(), None
+        for pipe in (child.stdin, child.stdout):
             with contextlib.suppress(BrokenPipeError):
-                pipe.close()
+                _pipe(pipe).close()
+        said = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-3:]
+        what = f"The process that deploys to {self.device} ended (exit {code})."
+        return Problem.of(HostError(what, "; ".join(said), f"less {self.log}"))
+
+
+def _pipe(pipe: IO[str] | None) -> IO[str]:
+    assert pipe is not None  # noqa: S101 - the process was started with it
+    return pipe
 
 
 def main() -> int:

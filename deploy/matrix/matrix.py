@@ -1,21 +1,16 @@
 """``./inv matrix``: targets × engines × programs × devices: selected, built, run, reported, compared.
 
-A matrix may be run in parts: ``--shard 2/5`` runs the second of five, and ``--merge`` makes one report of all of them.
-A part is a run of neighbours in the plan's order, which goes by device: so it boots few devices and builds few bundles.
-Each part's ``matrix.json`` says which one it is, and of which plan.
+Several jobs of a CI system may each run some of the cells: ``--merge`` makes one report of all of them.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import platform
 import re
 import shutil
 import time
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,11 +27,11 @@ from deploy.devices.inventory import load_devices
 from deploy.matrix import baseline as matrix_baseline
 from deploy.matrix import pages
 from deploy.matrix import report as matrix_report
-from deploy.matrix.model import PATIENCE, CellResult, Change, Impossible, Matrix, exact, load_matrix
-from deploy.matrix.plan import Cell, Exportable, Plan, Selection, Shard, parse, plan
-from deploy.matrix.run import JOURNAL, Build, Export, Filling, Language
+from deploy.matrix.model import PATIENCE, CellResult, Change, Impossible, Matrix, load_matrix
+from deploy.matrix.plan import Cell, Exportable, Plan, Selection, plan
+from deploy.matrix.run import JOURNAL, Build, Export, Filling, Language, Made
 from deploy.run.result import now
-from deploy.run.settings import DEFAULT, Settings
+from deploy.run.settings import Settings
 
 MATRIX = "matrix.json"
 JUNIT = "junit.xml"
@@ -50,23 +45,14 @@ COMPARED = 5
 
 
 @dataclass(frozen=True)
-class MatrixRequest:
+class MatrixRequest(Selection):
     """The command line."""
 
-    only: str = ""
-    devices: tuple[str, ...] = ()
-    engines: tuple[str, ...] = ()
-    models: tuple[str, ...] = ()
-    schemes: tuple[str, ...] = ()
     name: str = "default"
     resume: bool = False
-    shard: tuple[int, int] | None = None
-    """Which of how many parts; ``None``: all cells."""
     jobs: int = 0
     rounds: int = 0
     """Processes of each cell on a real device; 0: `COMPARED` if figures are compared or kept to be, else 1."""
-    run: Settings = DEFAULT
-    """Of every deploy."""
     baseline: str = ""
     save_baseline: str = ""
     fail_on_regression: str = ""
@@ -89,12 +75,7 @@ def planned(request: MatrixRequest, catalogue: Sequence[Exportable]) -> Plan:
     Raises:
         UsageError, ConfigError, NotSupportedError: see `deploy.matrix.plan.plan`.
     """
-    chosen = Selection(
-        parse(request.only), request.devices, request.engines, request.models, request.schemes,
-        limits=request.run.cpu_features,
-    )  # fmt: skip
-    found = plan(load_devices(), catalogue, chosen)
-    return part(found, request.shard, {**_settings_of(request), "rounds": request.turns}) if request.shard else found
+    return plan(load_devices(), catalogue, request)
 
 
 def run(
@@ -103,7 +84,7 @@ def run(
     build: Build,
     export: Export,
     language: Language | None = None,
-) -> tuple[Matrix, Path]:
+) -> tuple[Matrix, Path, Mapping[str, Made]]:
     """Fill the matrix and write its reports; Ctrl-C is raised again when they are written.
 
     Args:
@@ -112,13 +93,13 @@ def run(
         language: what the cells of language models need besides; ``None``: there are none.
 
     Returns:
-        The matrix and its folder; `check` judges it.
+        The matrix; its folder; and by its key what each cell ran. `check` judges it.
     """
     folder = matrix_dir(named(request.name))
     threshold = matrix_baseline.fraction(request.fail_on_regression) if request.fail_on_regression else None
     if threshold is not None and not request.baseline:
         raise UsageError("--fail-on-regression goes with --baseline.", "", "--baseline FILE")
-    earlier = matrix_baseline.load(Path(request.baseline)) if request.baseline else None
+    earlier = load_matrix(Path(request.baseline)) if request.baseline else None
     chosen = planned(request, catalogue)
     with _alone(folder):
         begun, created = time.monotonic(), now()
@@ -141,27 +122,41 @@ def run(
                 changes: tuple[Change, ...] = ()
                 if earlier is not None:
                     limit = matrix_baseline.DEFAULT if threshold is None else threshold
-                    changes = matrix_baseline.compare(earlier, cells, limit)
+                    changes = matrix_baseline.compare(earlier.cells, cells, limit)
                 found = Matrix(
                     name=request.name, only=request.only, created=created, finished=now(), interrupted=interrupted,
                     command=request.command, commit=commit(), host=host(),
                     seconds=round(time.monotonic() - begun, 2), settings=_settings_of(request), cells=cells,
-                    shard=chosen.shard,
-                    impossible=tuple(_impossible(cell) for cell in chosen.impossible), changes=changes,
+                    impossible=tuple(Impossible.of(cell) for cell in chosen.impossible), changes=changes,
                     baseline=Path(request.baseline).name if request.baseline else "", threshold=threshold,
                 )  # fmt: skip
                 write(found, folder)
-    return found, folder
+    return found, folder, filling.made
 
 
 def merge(parts: Sequence[str], request: MatrixRequest) -> tuple[Matrix, Path]:
     """Write the reports of what several jobs ran, and return the matrix and its folder; `check` judges it.
 
+    Args:
+        parts: ``matrix.json`` files, or folders that hold them at any depth.
+
     Raises:
         UsageError: a part has no matrix. ConfigError: a file is not one, or they do not fit together.
     """
     folder = matrix_dir(named(request.name))
-    found = merged_files(parts, request.name, request.command, besides=folder)
+    files: dict[Path, None] = {}
+    for word in parts:
+        path = Path(word)
+        inside = [path] if path.is_file() else sorted(path.rglob(MATRIX))
+        # The result's own folder may lie in one of them.
+        inside = [file.resolve() for file in inside if file.parent.resolve() != folder.resolve()]
+        if not inside:
+            raise UsageError(
+                f"--merge {word}: there is no {MATRIX}.", "each job leaves one in dist/matrix/NAME",
+                "./inv matrix --merge FOLDER, with the reports' folders of all jobs in it",
+            )  # fmt: skip
+        files |= dict.fromkeys(inside)
+    found = merged([load_matrix(file) for file in files], request.name, request.command)
     with _alone(folder):
         write(found, folder)
     return found, folder
@@ -220,7 +215,7 @@ def check(found: Matrix, folder: Path, save_baseline: str = "") -> None:
         worst = max(found.regressions, key=lambda change: change.ratio or 0.0)
         raise RegressionError(
             f"{many} worse than {found.baseline} by more than {found.threshold:.0%}.",
-            f"{worst.key}: {worst.what} was {exact(worst.before)}, is {exact(worst.now)}",
+            f"{worst.key}: {worst.what} was {worst.before}, is {worst.now}",
             f"{report} shows all; --save-baseline accepts what there is now",
             list(dict.fromkeys(change.key for change in found.regressions)),
         )
@@ -229,12 +224,12 @@ def check(found: Matrix, folder: Path, save_baseline: str = "") -> None:
         raise UncertainError(
             f"{counted(len(found.uncertain), 'figure')} may be worse than {found.baseline} allows; "
             "the measurement is too noisy to tell.",
-            f"{worst.key}: {worst.what} was {exact(worst.before)}, is {exact(worst.now)}; {worst.why}",
+            f"{worst.key}: {worst.what} was {worst.before}, is {worst.now}; {worst.why}",
             "the same command again when the device is idle and cool, with --rounds 10",
             list(dict.fromkeys(change.key for change in found.uncertain)),
         )
     if save_baseline:
-        matrix_baseline.save(Path(save_baseline), found)
+        write_atomic(Path(save_baseline), found.model_dump_json(indent=1) + "\n")
         console.note(f"Baseline: {console.shown(save_baseline)}")
 
 
@@ -264,36 +259,6 @@ def _settings_of(request: MatrixRequest) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value and name not in PATIENCE}
 
 
-def _impossible(cell: Cell) -> Impossible:
-    return Impossible(
-        key=cell.key, device=cell.device.name, target=cell.target, engine=cell.engine, program=cell.program.name,
-        why=cell.why_not,
-    )  # fmt: skip
-
-
-def files(words: Iterable[str], besides: Path) -> list[Path]:
-    """The ``matrix.json`` that ``words`` name: files, or folders that hold them at any depth.
-
-    Args:
-        besides: the folder of the result, which may lie in one of them.
-
-    Raises:
-        UsageError: a word names nothing, or a folder without a matrix.
-    """
-    found: dict[Path, None] = {}
-    for word in words:
-        path = Path(word)
-        inside = [path] if path.is_file() else sorted(path.rglob(MATRIX)) if path.is_dir() else []
-        inside = [file for file in inside if file.parent.resolve() != besides.resolve()]
-        if not inside:
-            raise UsageError(
-                f"--merge {word}: there is no {MATRIX}.", "each job leaves one in dist/matrix/NAME",
-                "./inv matrix --merge FOLDER, with the reports' folders of all jobs in it",
-            )  # fmt: skip
-        found |= dict.fromkeys(file.resolve() for file in inside)
-    return list(found)
-
-
 def merged(parts: Sequence[Matrix], name: str, command: str) -> Matrix:
     """One matrix of all ``parts``; of a cell that several have, the latest result.
 
@@ -309,6 +274,7 @@ def merged(parts: Sequence[Matrix], name: str, command: str) -> Matrix:
     # A cell that one job did not reach may have run in another.
     ran = {cell.key: cell for part in parts for cell in part.cells if cell.outcome != "not run"}
     cells = {cell.key: ran.get(cell.key, cell) for part in parts for cell in part.cells}
+    hosts = list(dict.fromkeys(part.host for part in parts if part.host))
     latest = {cell.key: part for part in parts for cell in part.cells if cells[cell.key] is cell}
     return Matrix(
         name=name,
@@ -320,7 +286,7 @@ def merged(parts: Sequence[Matrix], name: str, command: str) -> Matrix:
         interrupted=any(part.interrupted for part in parts),
         command=command,
         commit=", ".join(dict.fromkeys(part.commit for part in parts if part.commit)),
-        host=_hosts(parts),
+        host=", ".join(hosts) if len(hosts) <= 2 else counted(len(hosts), "host"),
         settings=next((part.settings for part in parts), {}),
         cells=tuple(cells.values()),
         impossible=tuple({one.key: one for part in parts for one in part.impossible if one.key not in cells}.values()),
@@ -330,82 +296,3 @@ def merged(parts: Sequence[Matrix], name: str, command: str) -> Matrix:
             change for part in parts for change in part.changes if latest.get(change.key, part) is part
         ),
     )  # fmt: skip
-
-
-def _hosts(parts: Sequence[Matrix]) -> str:
-    hosts = list(dict.fromkeys(part.host for part in parts if part.host))
-    return ", ".join(hosts) if len(hosts) <= 2 else counted(len(hosts), "host")
-
-
-def merged_files(words: Iterable[str], name: str, command: str, besides: Path) -> Matrix:
-    """`merged` of the files that ``words`` name.
-
-    Raises:
-        UsageError: there are none. ConfigError: a file is not a matrix, or they do not fit together; or they are
-            parts (``--shard``) of different plans or commits, or not all of them.
-    """
-    parts = [load_matrix(file) for file in files(words, besides)]
-    check_parts(parts)
-    return merged(parts, name, command)
-
-
-def parse_shard(text: str) -> tuple[int, int] | None:
-    """``2/5`` as (2, 5); nothing for an empty text.
-
-    Raises:
-        UsageError: it is not a part of a whole.
-    """
-    if not text:
-        return None
-    found = re.fullmatch(r"([1-9]\d{0,3})/([1-9]\d{0,3})", text)
-    if found is None or int(found[1]) > int(found[2]):
-        raise UsageError(
-            f"--shard {text!r} is not of the form PART/PARTS.", "", "--shard 2/5, the second of five parts"
-        )
-    return int(found[1]), int(found[2])
-
-
-def part(whole: Plan, of: tuple[int, int], settings: Mapping[str, Any]) -> Plan:
-    """The cells of one part.
-
-    Raises:
-        UsageError: there are more parts than cells.
-    """
-    index, count = of
-    total = len(whole.cells)
-    if count > total:
-        raise UsageError(
-            f"--shard {index}/{count}: the matrix has {counted(total, 'cell')} only.", "", f"--shard 1/{total}"
-        )
-    cells = whole.cells[(index - 1) * total // count : index * total // count]
-    keys = [cell.key for cell in whole.cells]
-    facts = {"cells": keys, "impossible": [cell.key for cell in whole.impossible], "settings": dict(settings)}
-    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-    return Plan(cells, whole.impossible, Shard(index=index, count=count, plan=digest, cells=total))
-
-
-def check_parts(parts: Sequence[Matrix]) -> None:
-    """Refuse parts that are not the whole of one plan at one commit. Matrices that are not parts are left alone.
-
-    Raises:
-        ConfigError: it names the parts that are missing, double, or of another plan or commit.
-    """
-    shards = [each.shard for each in parts if each.shard]
-    if not shards:
-        return
-    count, seen = shards[0].count, Counter(each.index for each in shards)
-    commits = sorted({each.commit or "none" for each in parts})
-    wrong = [f"{each.name} of {each.created} is not a part, and others are" for each in parts if not each.shard]
-    if len({each.plan for each in shards}) > 1:
-        wrong.append("they are of different plans: other cells or settings")
-    elif gaps := [index for index in range(1, count + 1) if seen[index] != 1]:
-        wrong += [f"part {index} of {count} is {'there twice' if seen[index] else 'missing'}" for index in gaps]
-    if len(commits) > 1:
-        wrong.append(f"they are of different commits: {', '.join(commits)}")
-    if wrong:
-        raise ConfigError(
-            "The parts are not the whole of one matrix.",
-            "; ".join(wrong),
-            f"./inv matrix --shard PART/{count} with the same words at one commit, then merge each part once",
-            wrong,
-        )

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-import statistics
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from core.console.units import duration, elapsed, size
+from core.console.units import elapsed
 from core.errors import ConfigError, SlipwayError
 from core.files import sha256_file
 from core.formats.bundle import Bundle
-from core.formats.program import DESCRIPTION, load_program
+from core.formats.program import load_program
 from core.strict_json import parse_json
-from deploy.matrix.plan import Cell, Shard
+from deploy.matrix.plan import Cell
 from deploy.run.generate import speeds
 from deploy.run.needs import bundle_digest
 from deploy.run.result import Result, tolerance_text
@@ -152,11 +148,6 @@ class CellResult(_Model):
         """Largest error of any output."""
         return max((output.max_abs for output in self.outputs if output.max_abs is not None), default=None)
 
-    @property
-    def times(self) -> Times | None:
-        """The one of the two times that it has."""
-        return self.latency or self.emulated_time
-
 
 class Impossible(_Model):
     """A combination that was selected and cannot be run."""
@@ -167,6 +158,12 @@ class Impossible(_Model):
     engine: str
     program: str
     why: str
+
+    @classmethod
+    def of(cls, cell: Cell) -> Impossible:
+        """From a cell of the plan."""
+        return cls(key=cell.key, device=cell.device.name, target=cell.target, engine=cell.engine,
+                   program=cell.program.name, why=cell.why_not)  # fmt: skip
 
 
 class Change(_Model):
@@ -202,8 +199,6 @@ class Matrix(_Model):
     """Of the folder where it was typed, as ``git describe`` has it; empty outside a repository."""
     host: str = ""
     """The machine that ran the matrix: name, processor cores, system."""
-    shard: Shard | None = None
-    """Of a part."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """Executions, warm-up, threads and other settings, as requested."""
     cells: tuple[CellResult, ...]
@@ -236,7 +231,7 @@ class Matrix(_Model):
 
 
 def load_matrix(path: Path) -> Matrix:
-    """Read a ``matrix.json``.
+    """Read a ``matrix.json``; a baseline is one, too.
 
     Raises:
         ConfigError: it is not a matrix.
@@ -244,25 +239,23 @@ def load_matrix(path: Path) -> Matrix:
     try:
         return Matrix.model_validate(parse_json(path.read_bytes(), limit=LARGE))
     except (OSError, ValueError, ValidationError) as error:
-        raise ConfigError(f"{path} is not a matrix.", str(error), "./inv matrix writes one") from error
+        what = f"There is no {path}." if isinstance(error, FileNotFoundError) else f"{path} is not a matrix."
+        hint = "./inv matrix writes one to dist/matrix, and with --save-baseline to a file of another name"
+        raise ConfigError(what, str(error), hint) from error
 
 
-def inputs_of(cell: Cell, bundle: Bundle, folder: Path, settings: Settings) -> str:
+def inputs_of(cell: Cell, bundle: Bundle, path: Path, settings: Settings) -> str:
     """Digest of everything that decides the cell's result."""
-    if cell.program.text:
-        said = {"bundle": bundle_digest(bundle), "file": sha256_file(folder), "device": cell.device.name}
-        said["settings"] = settings.model_dump_json(exclude={*PATIENCE, "text"})
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
-    program = load_program(folder, verify=False)
-    device = cell.device.model_dump(mode="json", exclude={"title", "tags", "fixtures", "targets", "timeout"})
     facts = {
-        "bundle": bundle_digest(bundle), "program": program.sha256, "method": program.method, "device": device,
-        "inputs": [item.sha256 for item in program.inputs], "outputs": [item.sha256 for item in program.outputs],
-        "cases": [item.sha256 for case in program.cases for item in (*case.inputs, *case.outputs)],
-        "tolerances": [program.tolerance_of(index).model_dump() for index in range(len(program.outputs))],
-        "settings": settings.model_dump(mode="json", exclude=set(PATIENCE)), "description": DESCRIPTION,
-        "file": sha256_file(folder / program.file),
-    }  # fmt: skip
+        "bundle": bundle_digest(bundle),
+        "device": cell.device.model_dump(mode="json", exclude={"title", "tags", "fixtures", "targets", "timeout"}),
+        "settings": settings.model_dump(mode="json", exclude={*PATIENCE, "text"}),
+    }
+    if not cell.program.text:
+        program = load_program(path, verify=False)
+        facts["program"] = program.model_dump(mode="json", exclude={"seconds", "depends"})
+        path = path / program.file
+    facts["file"] = sha256_file(path)
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
@@ -277,11 +270,9 @@ def unfilled(cell: Cell, outcome: Outcome = "not run", error: Problem | None = N
 
 def filled(cell: Cell, bundle: Bundle, result: Result, inputs: str) -> CellResult:
     """A cell from the result of its run."""
-    found = result.runner.latency_ms
-    times = Times(
-        count=found.count, warmup=found.warmup, load=result.runner.load_ms, min=found.min, p50=found.p50,
-        p90=found.p90, p99=found.p99, mean=found.mean,
-    )  # fmt: skip
+    latency, before = result.runner.latency_ms, result.conditions.before
+    times = Times(load=result.runner.load_ms, **latency.model_dump(include=set(Times.model_fields)))
+    measured = Round(p50=times.p50, min=times.min, load=before.load1, hottest_c=before.hottest_c)
     digests = [tensor.sha256 for tensor in result.runner.outputs]
     outputs = tuple(
         Output(
@@ -303,7 +294,7 @@ def filled(cell: Cell, bundle: Bundle, result: Result, inputs: str) -> CellResul
         cell, "differs" if problem else "passed", problem, inputs=inputs, created=result.created,
         engine_version=result.bundle.engine_version, seconds=round(sum(result.seconds.values()), 3),
         attempts=result.attempts, latency=None if result.emulated else times,
-        rounds=() if result.emulated else (_round(result),),
+        rounds=() if result.emulated else (measured,),
         emulated_time=times if result.emulated else None, throttled=result.conditions.throttled,
         cpu=result.facts.cpu, board=result.facts.board, kernel=result.facts.kernel,
         governor=", ".join(result.conditions.after.governors),
@@ -312,11 +303,6 @@ def filled(cell: Cell, bundle: Bundle, result: Result, inputs: str) -> CellResul
         uploaded_bytes=result.upload.bytes, peak_rss_bytes=result.runner.peak_rss_bytes, outputs=outputs,
         pace=speeds(result.runner.generated) if result.runner.generated and not result.emulated else {},
     )  # fmt: skip
-
-
-def _round(result: Result) -> Round:
-    before, times = result.conditions.before, result.runner.latency_ms
-    return Round(p50=times.p50, min=times.min, load=before.load1, hottest_c=before.hottest_c)
 
 
 def joined(cell: CellResult, again: CellResult) -> CellResult:
@@ -337,86 +323,3 @@ def joined(cell: CellResult, again: CellResult) -> CellResult:
 
 AWAY = ("unreachable", "authentication", "host-key")
 """Errors of the device, not of the cell."""
-HOT_C = 80.0
-"""Degrees Celsius from which small boards begin to slow down (a Raspberry Pi's soft limit is 60 to 80)."""
-_EXACT = re.compile(r"([\d.]+) ms|([\d,]+) bytes")
-
-
-def exact(text: str) -> str:
-    """A change's figure (``0.007 ms``, ``4,000,000 bytes``) for people; other texts stay."""
-    found = _EXACT.fullmatch(text)
-    if found is None:
-        return text
-    return duration(float(found[1])) if found[1] else size(int(found[2].replace(",", ""))) or "0 B"
-
-
-def disturbed(cell: CellResult) -> tuple[str, ...]:
-    """Why the cell's latency may be worse than the device's best: ``busy: load 9.5``, ``hot: 83 °C``.
-
-    A run keeps its threads busy, and what deploys it one more: the load is the median before the rounds.
-    """
-    loads = [each.load for each in cell.rounds if each.load is not None]
-    heat = [each.hottest_c for each in cell.rounds if each.hottest_c is not None]
-    found = []
-    if loads and (load := statistics.median(loads)) > max(cell.threads, 1) + 1:
-        found.append(f"busy: load {load:.1f}")
-    if heat and max(heat) >= HOT_C:
-        found.append(f"hot: {max(heat):.0f} °C")
-    return tuple(found)
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Cells that failed for one cause."""
-
-    outcome: str
-    problem: Problem | None
-    keys: tuple[str, ...]
-    devices: tuple[str, ...]
-
-    @property
-    def what(self) -> str:
-        """A sentence."""
-        return self.problem.what if self.problem else "The outputs differ from the reference."
-
-
-def failures(cells: Sequence[CellResult]) -> list[Failure]:
-    """Failed cells by cause, the most frequent first: a device that cannot be reached is one failure.
-
-    Two errors have one cause if they are of one kind and their sentences differ only in the cell's own names and in
-    numbers.
-    """
-    found: dict[tuple[str, ...], list[CellResult]] = {}
-    for cell in cells:
-        if cell.outcome in {"differs", "failed"}:
-            found.setdefault(_cause(cell), []).append(cell)
-    groups = [
-        Failure(
-            each[0].outcome,
-            each[0].problem,
-            tuple(cell.key for cell in each),
-            tuple(dict.fromkeys(cell.device for cell in each)),
-        )
-        for each in found.values()
-    ]
-    return sorted(groups, key=lambda group: -len(group.keys))
-
-
-def _cause(cell: CellResult) -> tuple[str, ...]:
-    if cell.problem is None:
-        return (cell.outcome,)
-    if cell.problem.error in AWAY:
-        return (cell.problem.error, cell.device)
-    what = cell.problem.what
-    for name in sorted({cell.program, cell.device, cell.target, cell.model}, key=len, reverse=True):
-        what = what.replace(name, "*") if name else what
-    return (cell.outcome, cell.problem.error, re.sub(r"\d+(\.\d+)?(e[-+]?\d+)?", "#", what))
-
-
-def engines(cells: Iterable[CellResult]) -> Callable[[CellResult], str]:
-    """Names a cell's engine, with the target on devices that have cells of several: ``lean (android-arm64)``."""
-    targets: dict[str, set[str]] = {}
-    for cell in cells:
-        targets.setdefault(cell.device, set()).add(cell.target)
-
-    return lambda cell: f"{cell.engine} ({cell.target})" if len(targets[cell.device]) > 1 else cell.engine

@@ -15,15 +15,15 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict, Field
-
+from core.console.units import counted
 from core.errors import ConfigError, NotSupportedError, UsageError, did_you_mean, near, nearest, suggestion
 from core.formats.program import ENGINES
 from deploy.devices.inventory import HOST, Device
-from deploy.run.settings import LEAN, why_no_limits
+from deploy.run.settings import DEFAULT as DEFAULT_SETTINGS
+from deploy.run.settings import LEAN, Settings, why_no_limits
 from toolchains.targets import Target, get_target, host_target
 
 FIELDS = ("device", "cpu", "tag", "fixture", "target", "engine", "program", "model", "scheme")
@@ -32,7 +32,7 @@ FIELDS = ("device", "cpu", "tag", "fixture", "target", "engine", "program", "mod
 Words = Mapping[str, tuple[str, ...]]
 """A cell's words by field."""
 
-_TOKEN = re.compile(r"\s*(?:(?P<sign>[&|!()])|(?P<word>[^\s&|!()]+))")
+_TOKEN = re.compile(r"\s*(?:[&|!()]|[^\s&|!()]+)")
 _DEEPEST = 50
 _HELP = "--only 'linux-arm64 & (mobilenet* | mlp-qs8) & !phone'; docs/matrix.md says what a word may be"
 
@@ -57,11 +57,13 @@ class Expression:
     text: str = ""
     words: tuple[Word, ...] = ()
     """All its words, in their order."""
-    test: Callable[[Words], bool] = field(default=lambda _words: True, compare=False, repr=False)
+    source: str = "True"
+    """The same in Python, over what each word says: ``fit[0] and not fit[1]``."""
 
     def fits(self, words: Words) -> bool:
         """Whether it selects the cell that has these words."""
-        return self.test(words)
+        fit = [word.fits(words) for word in self.words]
+        return bool(eval(self.source, {"__builtins__": {}}, {"fit": fit}))  # noqa: S307 - `parse` wrote it
 
     def speaks_of(self, name: str, values: Iterable[str], unless: Iterable[str] = ()) -> bool:
         """Whether a word of it names the field ``name``, or fits one of ``values`` and none of ``unless``."""
@@ -102,103 +104,56 @@ def parse(text: str) -> Expression:
     Raises:
         UsageError: it cannot be read; names the position, and what could follow there.
     """
-    if not text.strip():
-        return Expression()
-    reader = _Reader(text)
-    test = reader.expression(0)
-    if reader.ahead:
-        raise reader.unexpected("& or | or the end")
-    return Expression(text.strip(), tuple(reader.words), test)
+    parts = [(found[0].strip(), found.end() - len(found[0].strip())) for found in _TOKEN.finditer(text.rstrip())]
+    words: list[Word] = []
+    source, operand, depth, negations = "", True, 0, 0
+    for part, at in (*parts, ("", len(text.rstrip()))) if parts else ():
+        expected = "a word, ! or (" if operand else f"& or | or {')' if depth else 'the end'}"
+        ends = ("&", "|", ")" if depth else "")
+        if part in ("", "&", "|", ")") if operand else part not in ends:
+            raise _unexpected(text, part, at, expected)
+        negations = (negations + 1) * (part == "!")
+        depth += (part == "(") - (part == ")")
+        if depth + negations > _DEEPEST:
+            raise UsageError(f"The expression is nested deeper than {_DEEPEST} levels.", "", _HELP)
+        if operand and part not in ("!", "("):
+            source += f"fit[{len(words)}]"
+            words.append(_word(text, part, at))
+            operand = False
+        else:
+            source += _PYTHON[part]
+            operand = part != ")"
+    return Expression(text.strip(), tuple(words), source or "True")
+
+
+_PYTHON = {"&": " and ", "|": " or ", "!": " not ", "(": "(", ")": ")", "": ""}
+"""The signs in Python's words, which have the same order of precedence."""
+
+
+def _unexpected(text: str, token: str, at: int, expected: str) -> UsageError:
+    return UsageError(
+        f"The expression {text!r} cannot be read.",
+        f"at character {at + 1} there is {repr(token) if token else 'the end'} where {expected} should be",
+        _HELP,
+        [token],
+    )
+
+
+def _word(text: str, token: str, at: int) -> Word:
+    name, colon, pattern = token.partition(":")
+    if not colon:
+        return Word(token)
+    if name not in FIELDS:
+        cause = f"{suggestion(name, FIELDS)}the fields are {', '.join(FIELDS)}"
+        raise UsageError(f"There is no field {name!r}.", cause, _HELP, near(name, FIELDS, 1))
+    if not pattern:
+        raise _unexpected(text, token, at, f"{name}:NAME")
+    return Word(pattern, name)
 
 
 def quoted(name: str, value: str) -> str:
     """A word that fits ``value`` in the field ``name`` and nothing else."""
     return f"{name}:" + re.sub(r"([*?[])", r"[\1]", value)
-
-
-class _Reader:
-    """Recursive descent; `ahead` is the next token, empty at the end."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._tokens = self._split()
-        self.words: list[Word] = []
-        self.ahead, self._at = "", 0
-        self._next()
-
-    def _split(self) -> Iterator[tuple[str, int]]:
-        end = len(self._text.rstrip())
-        at = 0
-        while at < end:
-            found = _TOKEN.match(self._text, at)
-            if found is None:  # every character is a sign, part of a word, or a blank
-                raise AssertionError(self._text)
-            name = found.lastgroup or ""
-            yield found[name], found.start(name)
-            at = found.end()
-
-    def _next(self) -> None:
-        self.ahead, self._at = next(self._tokens, ("", len(self._text.rstrip())))
-
-    def unexpected(self, expected: str) -> UsageError:
-        """The error for the current token."""
-        here = f"{self.ahead!r}" if self.ahead else "the end"
-        return UsageError(
-            f"The expression {self._text!r} cannot be read.",
-            f"at character {self._at + 1} there is {here} where {expected} should be",
-            _HELP,
-            [self.ahead],
-        )
-
-    def expression(self, depth: int) -> Callable[[Words], bool]:
-        """Terms between ``|``."""
-        terms = [self._term(depth)]
-        while self.ahead == "|":
-            self._next()
-            terms.append(self._term(depth))
-        return terms[0] if len(terms) == 1 else lambda words: any(term(words) for term in terms)
-
-    def _term(self, depth: int) -> Callable[[Words], bool]:
-        factors = [self._factor(depth)]
-        while self.ahead == "&":
-            self._next()
-            factors.append(self._factor(depth))
-        return factors[0] if len(factors) == 1 else lambda words: all(factor(words) for factor in factors)
-
-    def _factor(self, depth: int) -> Callable[[Words], bool]:
-        if depth > _DEEPEST:
-            raise UsageError(f"The expression is nested deeper than {_DEEPEST} levels.", "", _HELP)
-        if self.ahead == "!":
-            self._next()
-            inner = self._factor(depth + 1)
-            return lambda words: not inner(words)
-        if self.ahead == "(":
-            self._next()
-            inside = self.expression(depth + 1)
-            if self.ahead != ")":
-                raise self.unexpected("& or | or )")
-            self._next()
-            return inside
-        if not self.ahead or self.ahead in "&|)":
-            raise self.unexpected("a word, ! or (")
-        word = self._word()
-        self._next()
-        return word.fits
-
-    def _word(self) -> Word:
-        name, colon, pattern = self.ahead.partition(":")
-        if colon and name not in FIELDS:
-            raise UsageError(
-                f"There is no field {name!r}.",
-                f"{suggestion(name, FIELDS)}the fields are {', '.join(FIELDS)}",
-                _HELP,
-                near(name, FIELDS, 1),
-            )
-        if colon and not pattern:
-            raise self.unexpected(f"{name}:NAME")
-        word = Word(pattern, name) if colon else Word(self.ahead)
-        self.words.append(word)
-        return word
 
 
 SMALL = ("linear", "conv", "matmul", "mlp")
@@ -257,33 +212,18 @@ class Cell:
         }  # fmt: skip
 
 
-class Shard(BaseModel):
-    """Which part of a plan another plan is (`deploy.matrix.matrix`)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    index: int = Field(ge=1)
-    count: int = Field(ge=1)
-    plan: str
-    """Digest of the plan's cells and settings."""
-    cells: int
-    """Of the whole plan."""
-
-
-EVERYTHING = Expression()
-
-
 @dataclass(frozen=True)
 class Selection:
     """The user's selection; an empty part leaves the choice to the expression, then to the defaults."""
 
-    only: Expression = EVERYTHING
+    only: str = ""
+    """An expression."""
     devices: tuple[str, ...] = ()
     engines: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     schemes: tuple[str, ...] = ()
-    limits: str = ""
-    """`Settings.cpu_features`: kernels that the runs do without; not every engine can."""
+    run: Settings = DEFAULT_SETTINGS
+    """Of every deploy; not every engine can do without kernels (`Settings.cpu_features`)."""
 
 
 @dataclass(frozen=True)
@@ -292,8 +232,6 @@ class Plan:
 
     cells: tuple[Cell, ...]
     impossible: tuple[Cell, ...]
-    shard: Shard | None = None
-    """Which part of a larger plan it is."""
 
     @property
     def bundles(self) -> tuple[tuple[str, str], ...]:
@@ -305,12 +243,22 @@ class Plan:
         """Every program to export, each once."""
         return tuple(dict.fromkeys(cell.program for cell in self.cells))
 
-    def reasons(self) -> list[tuple[str, str, int]]:
-        """The impossible cells, grouped by reason, with their number."""
-        together: dict[str, list[Cell]] = {}
+    def reasons(self) -> dict[str, list[str]]:
+        """The impossible cells by the reason."""
+        found: dict[str, list[str]] = {}
         for cell in self.impossible:
-            together.setdefault(cell.why_not, []).append(cell)
-        return [(_what(cells), why, len(cells)) for why, cells in together.items()]
+            found.setdefault(cell.why_not, []).append(cell.key)
+        return found
+
+
+_NAMED = 5
+"""Cells that `named` names; it counts the others."""
+
+
+def named(keys: Sequence[str]) -> str:
+    """``2 cells: pi/linux-arm64/lean/mlp-qs8, pi/linux-arm64/lean/conv-qs8``."""
+    rest = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
+    return f"{counted(len(keys), 'cell')}: {', '.join(keys[:_NAMED])}{rest}"
 
 
 def plan(devices: Mapping[str, Device], catalogue: Sequence[Exportable], selection: Selection) -> Plan:
@@ -324,30 +272,32 @@ def plan(devices: Mapping[str, Device], catalogue: Sequence[Exportable], selecti
         UsageError: a name or word that matches nothing, or a selection without any cell.
         NotSupportedError: all selected cells are impossible; says why.
     """
-    candidates = list(_candidates(devices, catalogue, selection))
-    selection.only.check(_universe(devices, catalogue))
-    chosen = [cell for cell in candidates if selection.only.fits(cell.words)]
+    only = parse(selection.only)
+    candidates = list(_candidates(devices, catalogue, selection, only))
+    only.check(_universe(devices, catalogue))
+    chosen = [cell for cell in candidates if only.fits(cell.words)]
     found = Plan(tuple(cell for cell in chosen if not cell.why_not), tuple(cell for cell in chosen if cell.why_not))
     if found.cells:
         return found
     if found.impossible:
         raise NotSupportedError(
             "The selected cells cannot run.",
-            "; ".join(f"{what}: {why}" for what, why, _count in found.reasons()),
+            "; ".join(f"{why} ({named(keys)})" for why, keys in found.reasons().items()),
             "./inv targets, ./inv models",
         )
     raise UsageError(
         "No cell of the matrix is selected.",
-        f"{len(candidates)} were looked at, and {selection.only.text!r} fits none" if selection.only.text else "",
+        f"{len(candidates)} were looked at, and {only.text!r} fits none" if only.text else "",
         "./inv matrix --list --only 'linux-arm64 & mlp*'",
     )
 
 
-def _candidates(devices: Mapping[str, Device], catalogue: Sequence[Exportable], selection: Selection) -> Iterator[Cell]:
+def _candidates(
+    devices: Mapping[str, Device], catalogue: Sequence[Exportable], selection: Selection, only: Expression
+) -> Iterator[Cell]:
     models = tuple(dict.fromkeys(program.model for program in catalogue))
     schemes = tuple(dict.fromkeys(program.scheme for program in catalogue))
     names = [program.name for program in catalogue]
-    only = selection.only
     if selection.models:
         models = _pick("model", selection.models, models)
     elif not (only.speaks_of("model", models) or only.speaks_of("program", names)):
@@ -372,7 +322,7 @@ def _candidates(devices: Mapping[str, Device], catalogue: Sequence[Exportable], 
             at = device.model_copy(update={"target": target.name})
             for model in models:
                 for scheme in (usual[model],) if model in usual else schemes:
-                    for engine, why_engine in _engines(target, selection, model in languages):
+                    for engine, why_engine in _engines(target, selection, only, model in languages):
                         kind = ENGINES.get(engine, "pte")
                         found = known.get((model, scheme, kind), [])
                         why = why_engine or ("" if found else _no_scheme(model, scheme, kind, catalogue))
@@ -390,31 +340,33 @@ def _targets(device: Device) -> list[Target]:
     return [get_target(name) for name in names]
 
 
-def _engines(target: Target, selection: Selection, text: bool) -> list[tuple[str, str]]:
+def _engines(target: Target, selection: Selection, only: Expression, text: bool) -> list[tuple[str, str]]:
     """The engines to try on a target, each with the reason why it does not work there (empty: it does).
 
     Args:
         text: whether for a language model.
     """
-    requested = selection.engines or (("all",) if selection.only.speaks_of("engine", ENGINES) else (DEFAULT,))
+    requested = selection.engines or (("all",) if only.speaks_of("engine", ENGINES) else (DEFAULT,))
     names: dict[str, None] = {}
+    limits = selection.run.cpu_features
     for word in requested:
         if word == DEFAULT and text:
             names[LEAN] = None
         elif word == DEFAULT:
-            usual = [name for name in target.working_engines if not _no_limits(name, selection)]
+            usual = [name for name in target.working_engines if not why_no_limits(name, limits)]
             names |= dict.fromkeys(usual[:1] or target.working_engines[:1] or (DEFAULT,))
         else:
             names |= dict.fromkeys(ENGINES if word == "all" else _pick("engine", (word,), ENGINES))
     never = f"language models run on the engine {LEAN}"
     return [
-        (name, never if text and name != LEAN else _no_engine(target, name) or _no_limits(name, selection))
+        (
+            name,
+            never
+            if text and name != LEAN
+            else _no_engine(target, name) or why_no_limits(name, selection.run.cpu_features),
+        )
         for name in names
     ]
-
-
-def _no_limits(engine: str, selection: Selection) -> str:
-    return why_no_limits(engine, selection.limits)
 
 
 def _no_engine(target: Target, engine: str) -> str:
@@ -462,18 +414,3 @@ def _universe(devices: Mapping[str, Device], catalogue: Sequence[Exportable]) ->
     for program in catalogue:
         names = (program.scheme, program.also) if program.also else (program.scheme,)
         yield {"program": (program.name,), "model": (program.model,), "scheme": names}
-
-
-def _what(cells: Sequence[Cell]) -> str:
-    """The part that several cells share, for people."""
-    parts = []
-    for values in (
-        [cell.device.name for cell in cells],
-        [f"{cell.engine} on {cell.target}" if cell.engine != DEFAULT else cell.target for cell in cells],
-        [cell.program.name for cell in cells],
-    ):
-        distinct = list(dict.fromkeys(values))
-        parts.append(
-            ", ".join(distinct) if len(distinct) <= 3 else f"{', '.join(distinct[:2])} and {len(distinct) - 2} more"
-        )
-    return " · ".join(parts)

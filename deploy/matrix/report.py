@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -14,15 +13,15 @@ from core import console
 from core.console.live import Step
 from core.console.units import counted, duration
 from core.errors import UsageError
-from deploy.matrix.model import CellResult, Matrix, exact
-from deploy.matrix.plan import Cell, Plan, quoted
+from deploy.matrix import pages
+from deploy.matrix.model import CellResult, Impossible, Matrix
+from deploy.matrix.plan import Cell, Plan, named, quoted
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 MOST_JOBS = 256
 """Jobs that GitHub Actions makes of one matrix at most."""
-_MARKS = {"passed": "passed", "differs": "DIFFERS", "failed": "FAILED", "not run": "not run"}
 
 
 class Live:
@@ -57,8 +56,9 @@ class Live:
         if (step := self._devices.pop(cell.device, None)) is not None:
             step.end()
         again = ", kept from before" if cell.reused else ""
-        problem = f": {cell.problem.what}" if cell.problem else f" ({_time(cell)}{again})"
-        console.note(f"[{self._all.done}/{self._total}] {cell.key} {_MARKS[cell.outcome]}{problem}")
+        time = f"p50 {duration(cell.latency.p50)}" if cell.latency else "emulated"
+        problem = f": {cell.problem.what}" if cell.problem else f" ({time}{again})"
+        console.note(f"[{self._all.done}/{self._total}] {cell.key} {pages.MARKS[cell.outcome]}{problem}")
 
 
 def report(found: Matrix, folder: Path, as_json: bool = False) -> None:
@@ -66,117 +66,38 @@ def report(found: Matrix, folder: Path, as_json: bool = False) -> None:
     if as_json:
         console.print_json({**json.loads(found.model_dump_json()), "folder": str(folder)})
         return
-    columns = {
-        "device": [cell.device for cell in found.cells],
-        "engine": [f"{cell.engine}\n{cell.target}" for cell in found.cells],
-        "program": [cell.program for cell in found.cells],
-        "outcome": [_MARKS[cell.outcome] + (" (kept)" if cell.reused else "") for cell in found.cells],
-        "latency p50, p90": [_latency(cell) for cell in found.cells],
-        "emulated time": [duration(cell.emulated_time.p50) if cell.emulated_time else "" for cell in found.cells],
-        "tokens/s": [_pace(cell) for cell in found.cells],
-        "max error": ["" if cell.max_abs is None else f"{cell.max_abs:.3g}" for cell in found.cells],
-    }
-    times = ("latency p50, p90", "emulated time", "tokens/s")
-    columns = {head: values for head, values in columns.items() if head not in times or any(values)}
-    console.table(
-        f"Matrix {found.name}" + (f": {found.only}" if found.only else ""),
-        list(columns),
-        [list(row) for row in zip(*columns.values(), strict=True)],
-        _caption(found, folder),
-    )
-    if found.impossible:
-        cells = Counter((cell.device, f"{cell.engine} on {cell.target}", cell.why) for cell in found.impossible)
-        console.table(
-            "Impossible",
-            ["device", "engine", "cells", "why"],
-            [[device, engine, str(count), why] for (device, engine, why), count in cells.items()],
-        )
-    shown = [change for change in found.changes if change.verdict in {"worse", "better", "cannot tell"}]
-    if found.baseline:
-        out = Counter(change.why for change in found.changes if change.verdict == "not compared")
-        left = [f"{count} not compared: {why}" for why, count in out.items()]
-        count = sum(change.verdict == "same" for change in found.changes)
-        same = "; ".join([f"{counted(count, 'figure')} the same", *left])
-        if not shown:
-            console.say(f"Against {found.baseline}: {same}.")
-            return
-        console.table(
-            f"Against {found.baseline}",
-            ["cell", "figure", "before", "now", "ratio", "verdict"],
-            [
-                [
-                    each.key,
-                    each.what,
-                    exact(each.before),
-                    exact(each.now),
-                    f"{each.ratio:.2f}" if each.ratio else "–",
-                    f"{each.verdict}: {each.why}" if each.why else each.verdict,
-                ]
-                for each in shown
-            ],
-            same,
-        )
-
-
-def _latency(cell: CellResult) -> str:
-    if cell.latency is None:
-        return ""
-    return f"{duration(cell.latency.p50)}, {duration(cell.latency.p90)}" + (" throttled" if cell.throttled else "")
-
-
-def _pace(cell: CellResult) -> str:
-    return ", ".join(f"{name} {each:.1f}" for name, each in cell.pace.items())
-
-
-def _time(cell: CellResult) -> str:
-    if cell.latency:
-        return f"p50 {duration(cell.latency.p50)}"
-    return "emulated"
-
-
-def _caption(found: Matrix, folder: Path) -> str:
-    counts = Counter(cell.outcome for cell in found.cells)
-    words = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-    kept = sum(cell.reused for cell in found.cells)
-    emulated = " Emulated times say nothing about speed." * any(cell.emulated_time for cell in found.cells)
-    return (
-        f"{words}{f' ({kept} kept from before)' if kept else ''} in {found.took}.{emulated} "
-        f"{console.shown(folder / 'report.html')}"
-    )
+    cells, *others = pages.views(found)
+    title = f"Matrix {found.name}" + (f": {found.only}" if found.only else "")
+    report = console.shown(folder / "report.html")
+    console.table(title, cells.heads, cells.rows, f"{cells.caption} {report}", optional=("peak RSS", "size", "p90"))
+    for view in others:
+        if view.rows:
+            console.table(view.title, view.heads, view.rows, view.caption)
+        else:
+            console.say(f"{view.title}: {view.caption}.")
 
 
 def planned(plan: Plan, as_json: bool = False) -> None:
     """Print the cells that would run, and the impossible ones."""
     if as_json:
+        facts = [Impossible.of(cell).model_dump(exclude={"why"}) for cell in plan.cells]
+        cells = [{**each, "emulated": cell.device.emulated} for each, cell in zip(facts, plan.cells, strict=True)]
         console.print_json(
             {
-                "cells": [_entry(cell) for cell in plan.cells],
-                "impossible": [{**_entry(cell), "why": cell.why_not} for cell in plan.impossible],
+                "cells": cells,
+                "impossible": [Impossible.of(cell).model_dump() for cell in plan.impossible],
             }
         )
         return
+    counts = (("cell", plan.cells), ("bundle", plan.bundles), ("program", plan.programs))
     console.table(
         "To be run",
         ["device", "target", "engine", "program"],
         [[cell.device.name, cell.target, cell.engine, cell.program.name] for cell in plan.cells],
-        ", ".join(
-            (
-                counted(len(plan.cells), "cell"),
-                counted(len(plan.bundles), "bundle"),
-                counted(len(plan.programs), "program"),
-            )
-        ),
+        ", ".join(counted(len(those), word) for word, those in counts),
     )
     if plan.impossible:
-        rows = [[what, str(count), why] for what, why, count in plan.reasons()]
-        console.table("Impossible", ["what", "cells", "why"], rows)
-
-
-def _entry(cell: Cell) -> dict[str, Any]:
-    return {
-        "key": cell.key, "device": cell.device.name, "target": cell.target, "engine": cell.engine,
-        "program": cell.program.name, "emulated": cell.device.emulated,
-    }  # fmt: skip
+        console.table("Impossible", ["cells", "why"], [[named(keys), why] for why, keys in plan.reasons().items()])
 
 
 def print_matrix(plan: Plan) -> None:

@@ -10,14 +10,14 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import NamedTuple, Protocol
 
 from core.console.units import counted
 from core.errors import SlipwayError
 from core.formats.bundle import Bundle
 from core.processes.sweep import Journal
+from deploy.devices.inventory import Device
 from deploy.matrix.devices import CLEANUP, Worker
 from deploy.matrix.model import AWAY, CellResult, Problem, filled, inputs_of, joined, unfilled
 from deploy.matrix.plan import Cell, Exportable, Plan
@@ -47,6 +47,17 @@ _ENOUGH = 2
 """Consecutive cells that may fail with one of those before the device's remaining cells are given up."""
 
 
+class Made(NamedTuple):
+    """What a cell runs."""
+
+    device: Device
+    bundle: Bundle
+    path: Path
+    settings: Settings
+    inputs: str
+    """Digest of everything that decides the result."""
+
+
 @dataclass
 class Filling:
     """A matrix that is being filled. `results` is valid at any moment: a missing cell was not run."""
@@ -68,11 +79,11 @@ class Filling:
     jobs: int = 2
     """Devices at once."""
     results: dict[str, CellResult] = field(default_factory=dict)
+    made: dict[str, Made] = field(default_factory=dict)
+    """What can be run, by the cell's key."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _over: bool = False
     """Nothing new begins."""
-    _bundles: dict[tuple[str, str], Bundle | Problem] = field(default_factory=dict)
-    _programs: dict[Exportable, Path | Problem] = field(default_factory=dict)
 
     def go(self) -> None:
         """Fill it. If it ends early (by Ctrl-C too), every deploy is ended and waited for.
@@ -82,53 +93,43 @@ class Filling:
         if not self.resume:
             self.journal.forget()
         self._prepare()
-        self._run_all(
-            cell
-            for cell in self.plan.cells
-            if cell.key not in self.results and (not self._known(cell) or self._lacks_rounds(cell))
-        )
+        self._run_all(cell for cell in self.plan.cells if cell.key not in self.results or self._lacks_rounds(cell))
 
     def all(self) -> tuple[CellResult, ...]:
         """Every cell of the plan in its order, with its result so far."""
         return tuple(self.results.get(cell.key) or unfilled(cell) for cell in self.plan.cells)
 
     def _prepare(self) -> None:
+        """Build and export; finish the cells for which that failed, and those that the journal has already."""
+        bundles: dict[tuple[str, str], Bundle | SlipwayError] = {}
         for target, engine in self.plan.bundles:
             self.watcher.preparing(f"bundle {engine} for {target}")
-            self._bundles[target, engine] = _or_problem(partial(self.build, target, engine))
+            try:
+                bundles[target, engine] = self.build(target, engine)
+            except SlipwayError as error:
+                bundles[target, engine] = error
         self.watcher.preparing(counted(len(self.plan.programs), "program"))
-        for program, made in self.export(self.plan.programs).items():
-            self._programs[program] = Problem.of(made) if isinstance(made, SlipwayError) else made
+        programs = self.export(self.plan.programs)
         for cell in self.plan.cells:
-            for part in (self._bundles[cell.target, cell.engine], self._programs[cell.program]):
-                if isinstance(part, Problem):
-                    self._finish(unfilled(cell, "failed", part))
-                    break
+            try:
+                made = self._cell(cell, bundles[cell.target, cell.engine], programs[cell.program])
+            except SlipwayError as error:
+                self._finish(unfilled(cell, "failed", Problem.of(error)))
+                continue
+            self.made[cell.key] = made
+            kept = self.journal.find(cell.key, made.inputs) if self.resume else None
+            if kept is not None and kept.outcome == "passed":
+                self._finish(kept.model_copy(update={"reused": True}))
 
-    def _parts(self, cell: Cell) -> tuple[Bundle, Path]:
-        bundle, path = self._bundles[cell.target, cell.engine], self._programs[cell.program]
-        if isinstance(bundle, Problem) or isinstance(path, Problem):
-            raise TypeError(cell.key)  # such cells are finished before they get here
-        return bundle, path
-
-    def _settings(self, cell: Cell, path: Path) -> Settings:
+    def _cell(self, cell: Cell, bundle: Bundle | SlipwayError, path: Path | SlipwayError) -> Made:
+        if isinstance(bundle, SlipwayError):
+            raise bundle
+        if isinstance(path, SlipwayError):
+            raise path
         settings = self.settings(cell)
-        if self.language is None or not cell.program.text:
-            return settings
-        return settings.model_copy(update={"text": self.language.prompt(path)})
-
-    def _known(self, cell: Cell) -> bool:
-        """Whether the journal has the cell already; a program that cannot be read fails here."""
-        bundle, path = self._parts(cell)
-        inputs = _or_problem(partial(inputs_of, cell, bundle, path, self._settings(cell, path)))
-        if isinstance(inputs, Problem):
-            self._finish(unfilled(cell, "failed", inputs))
-            return True
-        found = self.journal.find(cell.key, inputs) if self.resume else None
-        if found is None or found.outcome != "passed" or (found.key, found.inputs) != (cell.key, inputs):
-            return False
-        self._finish(found.model_copy(update={"reused": True}))
-        return True
+        if self.language and cell.program.text:
+            settings = settings.model_copy(update={"text": self.language.prompt(path)})
+        return Made(cell.device, bundle, path, settings, inputs_of(cell, bundle, path, settings))
 
     def _lacks_rounds(self, cell: Cell) -> bool:
         found = self.results.get(cell.key)
@@ -144,64 +145,51 @@ class Filling:
         finally:
             worker.close()
 
-    def _more_rounds(self, worker: Worker, cells: Sequence[Cell]) -> None:
-        """Run the cells that passed again, in turns: what disturbs a device for a while then disturbs all of them."""
-        while not self._over:
-            short = [cell for cell in cells if self._lacks_rounds(cell)]
-            if not short:
-                return
-            random.shuffle(short)
-            for cell in short:
-                known = self.results[cell.key]
-                which = f"round {len(known.rounds) + 1} of {self.rounds}"
-                again = self._run(worker, cell, which)
-                if again is None or self._over:
-                    return
-                self._keep(joined(known, again))
-
     def _all_of(self, worker: Worker, cells: Sequence[Cell]) -> None:
         away: list[Problem] = []
         for cell in cells:
             if self._over:
                 return
             if len(away) >= _ENOUGH:
-                again = away[-1].model_copy(
-                    update={"cause": f"not tried again after {_ENOUGH} cells: {away[-1].cause}"}
-                )
-                self._finish(unfilled(cell, "failed", again))
+                cause = f"not tried again after {_ENOUGH} cells: {away[-1].cause}"
+                self._finish(unfilled(cell, "failed", away[-1].model_copy(update={"cause": cause})))
                 continue
-            result = self._deploy(worker, cell)
+            result = self._run(worker, cell)
             if result is None:
                 return
+            self._finish(result)
             gone = result.problem if result.problem and result.problem.error in AWAY else None
             away = [*away, gone] if gone else []
 
-    def _deploy(self, worker: Worker, cell: Cell) -> CellResult | None:
-        """Fill one cell; ``None`` when that was interrupted."""
-        found = self._run(worker, cell)
-        return None if found is None else self._finish(found)
+    def _more_rounds(self, worker: Worker, cells: Sequence[Cell]) -> None:
+        """Run the cells that passed again, in turns: what disturbs a device for a while then disturbs all of them."""
+        while not self._over and (short := [cell for cell in cells if self._lacks_rounds(cell)]):
+            random.shuffle(short)
+            for cell in short:
+                known = self.results[cell.key]
+                again = self._run(worker, cell, f", round {len(known.rounds) + 1} of {self.rounds}")
+                if again is None or self._over:
+                    return
+                self._keep(joined(known, again))
 
     def _run(self, worker: Worker, cell: Cell, which: str = "") -> CellResult | None:
         """Deploy one cell; ``None`` when that was interrupted."""
-        bundle, path = self._parts(cell)
-        settings = self._settings(cell, path)
-        inputs = inputs_of(cell, bundle, path, settings)
-        label = f"{cell.program.name} on {cell.engine}" + (f", {which}" if which else "")
-        self.watcher.working(cell.device.name, label)
-        for said in worker.run(cell.device, bundle, path, settings):
+        device, bundle, path, settings, inputs = self.made[cell.key]
+        label = f"{cell.program.name} on {cell.engine}{which}"
+        self.watcher.working(device.name, label)
+        for said in worker.run(device, bundle, path, settings):
             if isinstance(said, Result):
                 found = self.language.judged(said, path) if self.language and cell.program.text else said
                 return filled(cell, bundle, found, inputs)
             if isinstance(said, Problem):
                 return unfilled(cell, "failed", said, inputs=inputs)
-            self.watcher.working(cell.device.name, f"{label}: {said}")
+            self.watcher.working(device.name, f"{label}: {said}")
         return None
 
-    def _finish(self, cell: CellResult) -> CellResult:
+    def _finish(self, cell: CellResult) -> None:
         self._keep(cell)
         with self._lock:
             self.watcher.finished(cell)
-        return cell
 
     def _keep(self, cell: CellResult) -> None:
         with self._lock:
@@ -245,11 +233,3 @@ class Filling:
                     for worker in workers.values():
                         worker.kill()
                 raise
-
-
-def _or_problem(make: Callable[[], Any]) -> Any:
-    """The result of ``make``, or the foreseen error that it raised."""
-    try:
-        return make()
-    except SlipwayError as error:
-        return Problem.of(error)

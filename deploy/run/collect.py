@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from core.errors import (
     TransferError,
     UsageError,
 )
-from core.formats.program import Tolerance
 from deploy.run import compare, npy, runner
 from deploy.run.compare import Comparison, digest
 from deploy.run.job import Job, Sized
@@ -38,8 +36,7 @@ _OUTPUT_LIMIT = 2 << 30
 """Bytes of one output; all of them together must fit on this machine's disk (`deploy.transport.hearing.receiving`)."""
 _TOTAL_LIMIT = 8 << 30
 """Bytes of all outputs of a run."""
-_ETDUMP_LIMIT = 1 << 30
-_VALUES_LIMIT = 4 << 30
+_LIMITS = {runner.ETDUMP: 1 << 30, runner.VALUES: 4 << 30}
 
 
 def read_result(transport: Transport, folder: str, sent: Mapping[str, bytes], deadline: Deadline) -> bytes:
@@ -63,16 +60,15 @@ def fetch(
     answer: runner.RunnerResult,
     sent: Mapping[str, bytes],
     folder: Path,
-    etdump: bool,
     deadline: Deadline,
-    *,
-    values: bool = False,
+    more: Iterable[str] = (),
 ) -> list[str]:
-    """Fetch the outputs (and the ETDump) to ``folder``; return their names.
+    """Fetch the outputs to ``folder``; return their names.
 
     Args:
         there: the run's folder on the device.
         sent: files that came with the run's end.
+        more: names of further files, of `_LIMITS`.
 
     Raises:
         TransferError: missing, or not the bytes whose digest the runner gave. AnswerError: too long, or not an array.
@@ -108,19 +104,15 @@ def fetch(
                 (name,),
             )
         names.append(name)
-    if etdump:
-        transport.get(f"{there}/{runner.ETDUMP}", folder / runner.ETDUMP, _ETDUMP_LIMIT, deadline)
-        names.append(runner.ETDUMP)
-    if values:
-        transport.get(f"{there}/{runner.VALUES}", folder / runner.VALUES, _VALUES_LIMIT, deadline)
-        names.append(runner.VALUES)
+    for name in more:
+        transport.get(f"{there}/{name}", folder / name, _LIMITS[name], deadline)
+        names.append(name)
     return names
 
 
-def compare_all(
-    answer: runner.RunnerResult, folder: Path, references: Sequence[Path], tolerances: Sequence[Tolerance]
-) -> tuple[Comparison, ...]:
+def compare_all(answer: runner.RunnerResult, folder: Path, case: Sized) -> tuple[Comparison, ...]:
     """Every output in ``folder`` against its reference; an output or reference without the other differs too."""
+    references, tolerances = case.references, case.tolerances
     rows: list[Comparison] = []
     count = len(answer.outputs)
     for index in range(max(count, len(references))):
@@ -141,36 +133,43 @@ def compare_all(
     return tuple(rows)
 
 
-def compared(
-    cases: Sequence[Sized],
-    run: Callable[[Sized], runner.RunnerResult],
-    fetch: Callable[[runner.RunnerResult, Path], object],
-) -> tuple[tuple[Comparison, ...], tuple[MethodRan, ...]]:
-    """Run each case once and compare its outputs; they are named ``output0 (least)``. Also the times of other methods.
+Run = Callable[[Sized], runner.RunnerResult]
+"""Executes a case's method on its inputs."""
+Fetch = Callable[[runner.RunnerResult, Path], list[str]]
+"""Brings the outputs into a folder; gives their names."""
 
-    Args:
-        run: executes a case's method on its inputs.
-        fetch: brings the outputs into a folder.
+
+def run_case(case: Sized, run: Run, fetch: Fetch, folder: Path) -> tuple[runner.RunnerResult, list[str]]:
+    """Run a case and fetch its outputs to ``folder``; the runner's answer, and the names of the outputs.
 
     Raises:
         TransferError: the runner read other inputs than were uploaded.
     """
+    answer = run(case)
+    if [one.sha256 for one in answer.inputs] != [digest(load(blob.source)[1]) for blob in case.inputs.values()]:
+        raise TransferError(
+            f"The runner read other inputs of {case.name} than were uploaded.",
+            "the device's disk or its memory is damaged",
+            "./inv devices.verify NAME",
+            tuple(case.inputs),
+        )
+    return answer, fetch(answer, folder)
+
+
+def compared(cases: Sequence[Sized], run: Run, fetch: Fetch) -> tuple[tuple[Comparison, ...], tuple[MethodRan, ...]]:
+    """Run each case once and compare its outputs; they are named ``output0 (least)``. Also the times of other methods.
+
+    Raises:
+        TransferError: see `run_case`.
+    """
     rows: list[Comparison] = []
     ran: list[MethodRan] = []
     for case in cases:
-        answer = run(case)
-        if case.method:
-            ran.append(MethodRan.of(case.method, answer))
-        if [one.sha256 for one in answer.inputs] != [digest(load(blob.source)[1]) for blob in case.inputs.values()]:
-            raise TransferError(
-                f"The runner read other inputs of {case.name} than were uploaded.",
-                "the device's disk or its memory is damaged",
-                "./inv devices.verify NAME",
-                tuple(case.inputs),
-            )
         with tempfile.TemporaryDirectory() as folder:
-            fetch(answer, Path(folder))
-            found = compare_all(answer, Path(folder), case.references, case.tolerances)
+            answer, _ = run_case(case, run, fetch, Path(folder))
+            found = compare_all(answer, Path(folder), case)
+        if case.method:
+            ran.append(MethodRan(name=case.method, load_ms=answer.load_ms, latency_ms=answer.latency_ms.mean))
         rows += [one.model_copy(update={"name": f"{one.name} ({case.name})"}) for one in found]
     return tuple(rows), tuple(ran)
 
@@ -181,44 +180,29 @@ MAY_BE_DAMAGE: tuple[type[SlipwayError], ...] = (
 """Errors that damaged bytes, of the program or of the runner itself, can have caused."""
 
 
-@dataclass(frozen=True)
-class Read:
-    """The files of a job that the runner digested."""
-
-    same: frozenset[str]
-    """Names of the files that had the uploaded digest."""
-    other: dict[str, str]
-    """Names of the others, with the digests that the runner computed."""
-
-
-def read(answer: runner.RunnerResult, job: Job) -> Read:
-    """Compare the digests in ``answer`` with those of ``job``."""
-    expected = {name: blob.sha256 for name, blob in job.files.items() if name not in job.input_names}
-    files = answer.digests.files if answer.digests else ()
-    found = {name: each.sha256 for each in files if (name := re.split(r"[/\\]", each.path)[-1]) in expected}
-    if len(answer.inputs) == len(job.inputs):
-        for name, blob, tensor in zip(job.input_names, job.inputs, answer.inputs, strict=True):
-            expected[name] = digest(load(blob.source)[1])
-            found[name] = tensor.sha256
-    same = frozenset(name for name, sha256 in found.items() if sha256 == expected[name])
-    return Read(same, {name: sha256 for name, sha256 in found.items() if name not in same})
-
-
-def check_read(found: Read, device: str) -> None:
-    """Refuse a run of other bytes.
+def check_read(answer: runner.RunnerResult, job: Job, device: str) -> list[str]:
+    """The names of the job's files that the runner digested.
 
     Raises:
         TransferError: it read other bytes than those that were uploaded.
     """
-    if found.other:
-        name, sha256 = next(iter(found.other.items()))
+    expected = {name: blob.sha256 for name, blob in job.files.items() if name not in job.inputs}
+    files = answer.digests.files if answer.digests else ()
+    found = {name: each.sha256 for each in files if (name := re.split(r"[/\\]", each.path)[-1]) in expected}
+    if len(answer.inputs) == len(job.inputs):
+        for (name, blob), tensor in zip(job.inputs.items(), answer.inputs, strict=True):
+            expected[name] = digest(load(blob.source)[1])
+            found[name] = tensor.sha256
+    other = [name for name, sha256 in found.items() if sha256 != expected[name]]
+    if other:
         raise TransferError(
-            f"The runner on {device} read another {', '.join(found.other)} than was uploaded.",
-            f"{name} has the SHA-256 {sha256[:16]}… for the runner, and another one for the device itself: its disk or "
-            "its memory is damaged, or something changes the file while it runs",
+            f"The runner on {device} read another {', '.join(other)} than was uploaded.",
+            f"{other[0]} has the SHA-256 {found[other[0]][:16]}… for the runner, and another one for the device: "
+            "its disk or its memory is damaged, or something changes the file while it runs",
             "the same command again, which computes the digests of all files first; or another root in devices.toml",
-            tuple(found.other),
+            tuple(other),
         )
+    return list(found)
 
 
 MOST = 5
@@ -242,7 +226,7 @@ def seen(job: Job, got: Path, outputs: Sequence[Comparison]) -> dict[str, Any]:
         named is None
         or not job.references
         or outputs[0].max_abs is None
-        or any(one.source.parent != folder for one in job.inputs)
+        or any(one.source.parent != folder for one in job.inputs.values())
     ):
         return {}
     try:

@@ -17,33 +17,15 @@ from deploy.run.npy import BFLOAT16, load
 __all__ = ["BFLOAT16", "DEFAULTS", "EXACT", "Comparison", "Verdict", "compare", "digest", "load", "unreferenced"]
 
 
-class Suspect(BaseModel):
-    """A layer along whose pattern the differences go."""
-
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    gain: float
-    """By what part it seems to give more; negative: less."""
-    limit: float
-    """What part rounding may seem to be."""
-    share: float
-    """How much of the differences' power the pattern explains, 0 to 1."""
-
-    @property
-    def text(self) -> str:
-        """``as if blocks.3 gave 1.0102 times what it should, and rounding does 1 ± 0.0025``."""
-        return (
-            f"as if {self.name} gave {1 + self.gain:.4f} times what it should, and rounding does 1 ± {self.limit:.2g}"
-        )
-
-
-def suspect(file: Path, got: np.ndarray[Any, Any], want: np.ndarray[Any, Any]) -> Suspect | None:
-    """The layer whose pattern explains most of the differences, of those beyond their limits; else ``None``.
+def suspect(file: Path, got: np.ndarray[Any, Any], want: np.ndarray[Any, Any]) -> tuple[str, float]:
+    """The layer whose pattern explains most of the differences, of those beyond their limits; empty: there is none.
 
     Args:
         file: `core.formats.program.Layers.file`.
         got: the output, flat, float64, all numbers finite.
+
+    Returns:
+        What it seems to do, and how much of the differences' power its pattern explains, 0 to 1.
 
     Raises:
         ProgramError: the file is missing, or does not fit the output.
@@ -61,15 +43,11 @@ def suspect(file: Path, got: np.ndarray[Any, Any], want: np.ndarray[Any, Any]) -
             f"{file} does not fit its program.", f"{type(error).__name__}: {error}", "export it again with --force"
         ) from error
     if not beyond.any():
-        return None
+        return "", 0.0
     explained = np.where(beyond, np.square(gains) * power, -1.0)
     worst = int(explained.argmax())
-    return Suspect(
-        name=str(names[worst]),
-        gain=float(gains[worst]),
-        limit=float(limits[worst]),
-        share=float(explained[worst] / np.square(far).sum()),
-    )
+    seems = f"as if {names[worst]} gave {1 + gains[worst]:.4f} times what it should"
+    return f"{seems}, and rounding does 1 ± {limits[worst]:.2g}", float(explained[worst] / np.square(far).sum())
 
 
 DEFAULTS = {
@@ -153,23 +131,13 @@ def compare(name: str, got: Path, want: Path, tolerance: Tolerance | None = None
     expected_dtype, theirs = load(want)
     allowed = tolerance or DEFAULTS.get(expected_dtype, EXACT)
     common: dict[str, Any] = {
-        "name": name,
-        "dtype": dtype,
-        "shape": ours.shape,
-        "elements": ours.size,
-        "tolerance": allowed,
-    }
-    if dtype != expected_dtype:
-        return Comparison(
-            **common, verdict="differs", outside=ours.size, why=f"dtype {dtype}, reference {expected_dtype}"
-        )
+        "name": name, "dtype": dtype, "shape": ours.shape, "elements": ours.size, "tolerance": allowed,
+    }  # fmt: skip
+    other = f"dtype {dtype}, reference {expected_dtype}" if dtype != expected_dtype else ""
     if ours.shape != theirs.shape:
-        return Comparison(
-            **common,
-            verdict="differs",
-            outside=ours.size,
-            why=f"shape {list(ours.shape)}, reference {list(theirs.shape)}",
-        )
+        other = other or f"shape {list(ours.shape)}, reference {list(theirs.shape)}"
+    if other:
+        return Comparison(**common, verdict="differs", outside=ours.size, why=other)
     changed = _bits(ours) != _bits(theirs)
     different = int(np.count_nonzero(changed.any(axis=-1))) if ours.size else 0
     if different == 0:
@@ -248,14 +216,14 @@ def _together(
         return ""
     # An infinity agrees with itself only, and was looked at before.
     got, want = (np.nan_to_num(_parts(array), posinf=0.0, neginf=0.0) for array in (ours, theirs))
-    layer = suspect(folder / allowed.layers.file, got, want) if allowed.layers else None
+    layer, share = suspect(folder / allowed.layers.file, got, want) if allowed.layers else ("", 0.0)
     if outside:
-        return layer.text if layer and layer.share > _CLEAR else ""
+        return layer if share > _CLEAR else ""
     with np.errstate(all="ignore"):
         rms = float(np.sqrt(np.mean(np.square(got - want))))
         power = float(np.dot(want, want))
         gain = float(np.dot(got - want, want)) / power if power else 0.0
-    found = [layer.text] if layer else []
+    found = [layer] if layer else []
     if allowed.rms is not None and rms > allowed.rms:
         found.append(f"the root mean square of the differences is {rms:.3g}, beyond the {allowed.rms:.3g} of rounding")
     elif allowed.gain is not None and abs(gain) > allowed.gain:

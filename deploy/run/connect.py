@@ -236,7 +236,7 @@ class UnderWine(Machine):
         """See `Machine.prepare`."""
         from toolchains.emulation import wine
 
-        wine.require(self.target)
+        wine.prefix(self.target)
 
     def facts(self, facts: DeviceFacts, needs: Needs | None) -> DeviceFacts:
         """See `Machine.facts`."""

@@ -69,9 +69,16 @@ class Step:
     outcome: str = ""
     """Summary, shown at the step's end: ``3 files, 14.2 MB``."""
 
-    def progress(self, done: int, total: int, text: str = "") -> None:
-        """Report progress in bytes."""
-        self.steps.tell(Event(self.name, "progress", text, done=done, total=total))
+    def counter(self, total: int) -> Callable[[int], None]:
+        """What is called with each further number of bytes of ``total``, and reports how far it is."""
+        done = 0
+
+        def more(count: int) -> None:
+            nonlocal done
+            done += count
+            self.steps.tell(Event(self.name, "progress", done=done, total=total))
+
+        return more
 
     def note(self, text: str) -> None:
         """Report one line for people."""

@@ -22,7 +22,7 @@ from deploy.lab.labgrid import borrowed
 from deploy.run.connect import machine_of, open_device, ready
 from deploy.run.preflight import of_device
 from deploy.store.store import Blob, Store, Survey
-from deploy.transport.base import Transport, run
+from deploy.transport.base import run
 from deploy.transport.deadline import Deadline
 from toolchains.inspect import needs as inspect
 
@@ -80,11 +80,23 @@ def execute(
         machine = machine_of(device, target)
         facts = machine.facts(probe(transport, device_root(device), needs, deadline), needs)
         check(executable, needs, facts, device.name)
-        with Store(transport, facts.root) as store, store.tidied():
+        with Store(transport, facts.root) as store:
             sent = _upload(store, blobs, deadline, progress)
             words = [f"{store.run_folder}/{executable.name}", *arguments]
-            argv = machine.argv(words, store.root, store.run_folder, needs)
-            return _run(transport, store, argv, (executable.name, *arguments), sent, deadline)
+            begun = time.monotonic()
+            done = run(
+                transport,
+                machine.argv(words, store.root, store.run_folder, needs),
+                cwd=store.run_folder,
+                env={"TMPDIR": store.run_folder},
+                pidfile=store.pidfile,
+                deadline=deadline,
+                doing=f"running {executable.name} on {transport.name}",
+                check=False,
+            )
+            took = round(time.monotonic() - begun, 3)
+    argv = (executable.name, *arguments)
+    return Executed(device.name, argv, done.code, done.stdout, done.stderr, took, sent)
 
 
 @contextlib.contextmanager
@@ -191,21 +203,3 @@ def _upload(store: Store, blobs: dict[str, Blob], deadline: Deadline, progress: 
         store.upload(missing.values(), progress, deadline)
     store.arrange(f"runs/{store.owner}", blobs, deadline)
     return sum(blob.size for blob in missing.values())
-
-
-def _run(
-    transport: Transport, store: Store, words: Sequence[str], argv: tuple[str, ...], sent: int, deadline: Deadline
-) -> Executed:
-    begun = time.monotonic()
-    done = run(
-        transport,
-        words,
-        cwd=store.run_folder,
-        env={"TMPDIR": store.run_folder},
-        pidfile=store.pidfile,
-        deadline=deadline,
-        doing=f"running {argv[0]} on {transport.name}",
-        check=False,
-    )
-    took = round(time.monotonic() - begun, 3)
-    return Executed(transport.name, argv, done.code, done.stdout, done.stderr, took, sent)

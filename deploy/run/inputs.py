@@ -12,7 +12,8 @@ from core.errors import AnswerError, ProgramError, UsageError
 from core.formats.program import Dimension, Program, load_program
 from deploy.run import npy
 from deploy.run.job import Job
-from deploy.run.needs import Method, Port, ProgramNeeds
+from deploy.run.needs import Port, ProgramNeeds
+from deploy.store.store import Blob
 
 _MOST_DIMENSION = 2**31 - 1
 """As the runner reads ``--input_shapes``."""
@@ -40,7 +41,7 @@ def check_inputs(job: Job, needs: ProgramNeeds) -> None:
             the given values.
     """
     shapes = shapes_of(job.shapes) if job.shapes else []
-    given = [header_of(blob.source) for blob in job.inputs] or shapes
+    given = [header_of(blob.source) for blob in job.inputs.values()] or shapes
     if shapes and [one.shape for one in shapes] != [one.shape for one in given]:
         raise UsageError(
             f"The files of --inputs have the shapes {','.join(_joined(one.shape) for one in given)}, not {job.shapes}.",
@@ -52,33 +53,26 @@ def check_inputs(job: Job, needs: ProgramNeeds) -> None:
     if not given:
         return
     method = needs.method(job.method)
-    if method is not None:
-        _check_method(method, given)
-    program = _description(job)
+    if method is not None and len(given) != len(method.inputs):
+        declared = ", ".join(f"{port.dtype} {_text(port)}" for port in method.inputs) or "none"
+        raise UsageError(
+            f"Method {method.name} takes {len(method.inputs)} inputs, {len(given)} were given.",
+            f"it declares {declared}",
+            "give one for each input, in this order, separated by commas",
+        )
+    for index, (port, one) in enumerate(zip(method.inputs if method else (), given, strict=False)):
+        _check(index, port, one)
+    program = job.program or _description_beside(job.model)
     if program is not None and job.method == program.method and len(given) == len(program.sizes):
         _check_sizes(program.sizes, given)
 
 
-def _description(job: Job) -> Program | None:
-    """The description of the job's program, also if the user named only the program file."""
-    if job.program is not None:
-        return job.program
+def _description_beside(model: Blob) -> Program | None:
+    """The description of a program of which the user named only the file."""
     with contextlib.suppress(ProgramError):
-        beside = load_program(job.model.source.parent, verify=False)
-        if beside.sha256 == job.model.sha256:
-            return beside
+        beside = load_program(model.source.parent, verify=False)
+        return beside if beside.sha256 == model.sha256 else None
     return None
-
-
-def _check_method(method: Method, given: Sequence[Given]) -> None:
-    if len(given) != len(method.inputs):
-        raise UsageError(
-            f"Method {method.name} takes {len(method.inputs)} inputs, {len(given)} were given.",
-            _declared(method),
-            "give one for each input, in this order, separated by commas",
-        )
-    for index, (port, one) in enumerate(zip(method.inputs, given, strict=True)):
-        _check(index, port, one)
 
 
 def shapes_of(text: str) -> list[Given]:
@@ -175,10 +169,6 @@ def _misfit(index: int, given: Given, what: str, advice: str) -> UsageError:
         f"{advice}, or export the model with other dynamic_shapes",
         [given.source],
     )
-
-
-def _declared(method: Method) -> str:
-    return "it declares " + (", ".join(f"{port.dtype} {_text(port)}" for port in method.inputs) or "none")
 
 
 def _joined(sizes: Sequence[object]) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from core.console.units import counted
 from core.errors import ProgramError, UsageError
 from core.files import sha256_bytes, sha256_file
 from core.formats.bundle import Bundle
@@ -31,7 +32,6 @@ from core.formats.program import (
 )
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device
-from deploy.run import program_files
 from deploy.run.needs import ProgramNeeds
 from deploy.run.runner import MODEL, RunnerResult
 from deploy.run.settings import DEFAULT, LEAN, Settings
@@ -39,51 +39,35 @@ from deploy.store.store import Blob, Store
 
 
 @dataclass(frozen=True)
-class Computed:
-    """Reference outputs of a user's own program, computed on this machine."""
-
-    outputs: tuple[Path, ...]
-    tolerances: tuple[Tolerance, ...]
-    engine: str
-
-
-@dataclass(frozen=True)
 class Sized:
-    """Inputs of other sizes, or of another method, with their reference."""
+    """Inputs of a method, with their reference."""
 
     name: str
     inputs: dict[str, Blob]
     """By their names in the run's folder."""
     references: tuple[Path, ...]
-    tolerances: tuple[Tolerance, ...]
-    method: str = ""
-    """Which one; empty: the job's own."""
-    first: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Methods that run once before, each with the names of its inputs."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """A program, ready to be deployed."""
-
-    name: str
-    model: Blob
-    inputs: tuple[Blob, ...]
-    references: tuple[Path, ...]
     """Expected outputs, in order; may be empty."""
     tolerances: tuple[Tolerance, ...]
     """One for each reference; empty: each dtype's default."""
+    method: str = ""
+    """Which one; empty: the job's own."""
+    first: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Methods that run once before, each with the names of its inputs in the run's folder."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(Sized):
+    """A program, ready to be deployed; itself the case that is measured."""
+
+    model: Blob
     shapes: str
-    method: str
-    program: Program | None
+    program: Program | None = None
     reference_engine: str = ""
     """What computed the references, if known."""
     execution: int = 0
     """Which execution's outputs the references are; 0: any, as the program keeps no state."""
     cases: tuple[Sized, ...] = ()
     """Other sizes and other methods to be checked after the run."""
-    first: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Methods that run once before, each with the names of its inputs in the run's folder."""
     data: dict[str, Blob] = field(default_factory=dict)
     """Files beside the program with its weights, by the names that it uses."""
 
@@ -99,16 +83,10 @@ class Job:
         return MODEL + (suffix if suffix in FORMATS else ".pte")
 
     @property
-    def input_names(self) -> list[str]:
-        """Names of the inputs in the run's folder."""
-        return [f"input{index}.npy" for index in range(len(self.inputs))]
-
-    @property
     def files(self) -> dict[str, Blob]:
         """What the run's folder holds: name to file."""
         others = {name: blob for case in self.cases for name, blob in case.inputs.items()}
-        own = dict(zip(self.input_names, self.inputs, strict=True))
-        return {self.model_name: self.model, **self.data, **own, **others}
+        return {self.model_name: self.model, **self.data, **self.inputs, **others}
 
     @property
     def digest(self) -> str:
@@ -124,17 +102,8 @@ class Job:
     @property
     def data_name(self) -> str:
         """The name in the run's folder of the ``.ptd`` file of its weights; empty without one."""
-        name = MODEL + program_files.SUFFIX
+        name = MODEL + _WEIGHTS
         return name if name in self.data else ""
-
-    def with_reference(self, computed: Computed) -> Job:
-        """The job with reference outputs."""
-        return replace(
-            self,
-            references=computed.outputs,
-            tolerances=computed.tolerances,
-            reference_engine=computed.engine,
-        )
 
     def with_weights(self, needs: ProgramNeeds, named: Path | None) -> Job:
         """The job with the files that hold the program's weights: those that it names itself, or its ``.ptd`` file.
@@ -143,7 +112,7 @@ class Job:
             named: the ``.ptd`` file that the user gave; ``None``: the one beside the program, if there is one.
 
         Raises:
-            ProgramError: one is missing or lacks a weight. UsageError: a ``.ptd`` file for another format.
+            ProgramError: one is missing. UsageError: a ``.ptd`` file for another format.
         """
         if self.format != "pte":
             if named:
@@ -154,10 +123,12 @@ class Job:
                     [str(named)],
                 )
             return self.with_data(needs.program.data_files)
+        if named and not named.is_file():
+            raise ProgramError(f"There is no file of weights {named}.", "", "--data FILE.ptd", [str(named)])
         used = {self.method, *(name for name, _ in self.first), *(case.method for case in self.cases)}
         wanted = {name for method in needs.methods if method.name in used for name in method.external_weights}
-        file = program_files.find(self.model.source, sorted(wanted), named)
-        return replace(self, data={MODEL + program_files.SUFFIX: _blob(file)}) if file else self
+        file = named or _weights_beside(self.model.source, sorted(wanted))
+        return replace(self, data={MODEL + _WEIGHTS: _blob(file)}) if file else self
 
     def with_data(self, names: Sequence[str]) -> Job:
         """The job with the files that the program names as its weights.
@@ -185,6 +156,32 @@ class Job:
         return replace(self, data={name: _blob(folder / name) for name in names})
 
 
+_WEIGHTS = ".ptd"
+
+
+def _weights_beside(program: Path, wanted: Sequence[str]) -> Path | None:
+    """The file with the weights of ``program``: of its name, or the only one beside it; its runner reads and checks it.
+
+    A program's delegates may need weights that nothing names before it is loaded: a file of the program's own name is
+    taken even if nothing is wanted.
+
+    Raises:
+        ProgramError: there is none, or several.
+    """
+    own = program.with_suffix(_WEIGHTS)
+    if own.is_file() or not wanted:
+        return own if own.is_file() else None
+    beside = sorted(program.parent.glob(f"*{_WEIGHTS}"))
+    if len(beside) == 1:
+        return beside[0]
+    raise ProgramError(
+        f"{program} has {counted(len(wanted), 'weight')} stored apart from it: {', '.join(wanted[:6])}.",
+        f"there is no {own.name} beside it" + (", but several others" if beside else ""),
+        "name the file that was exported with it: --data FILE.ptd",
+        list(wanted),
+    )
+
+
 def check_engine(path: Path, engine: str, program: Program | None = None) -> None:
     """Refuse a program that ``engine`` does not read.
 
@@ -197,18 +194,11 @@ def check_engine(path: Path, engine: str, program: Program | None = None) -> Non
         return
     right = next(name for name, format_ in ENGINES.items() if format_ == kind)
     raise UsageError(
-        f"The engine {engine} reads .{reads} files, and {path} is an .{kind}."
-        if kind == "onnx"
-        else f"The engine {engine} reads .{reads} files, and {path} is a .{kind}.",
+        f"The engine {engine} reads .{reads} files, and {path} is {'an' if kind == 'onnx' else 'a'} .{kind}.",
         "the program's format decides which engine can run it",
         f"leave out --engine, or --engine {right}",
         [engine],
     )
-
-
-def check_bundle(job: Job, bundle: Bundle) -> None:
-    """`check_engine` for an existing bundle."""
-    check_engine(job.model.source, bundle.manifest.engine, job.program)
 
 
 def require_files(files: Sequence[Path]) -> None:
@@ -236,11 +226,10 @@ def require_program(path: Path) -> None:
         )
 
 
-def load_job(path: Path, program: Program | None = None, settings: Settings = DEFAULT) -> Job:
+def load_job(path: Path, settings: Settings = DEFAULT) -> Job:
     """The job for ``path``: an export's folder, or any ``.pte``, ``.onnx`` or ``.ort`` file.
 
     Args:
-        program: the folder's description, if it has been read already.
         settings: inputs instead of the reference's own (then there is no reference but ``expected``), and the method.
 
     Raises:
@@ -250,16 +239,14 @@ def load_job(path: Path, program: Program | None = None, settings: Settings = DE
     if settings.text:
         inputs = (settings.text.tokens,)
     require_files((*inputs, *expected))
-    if path.is_dir() or program is not None:
-        program = _with_method(program or load_program(path), method)
+    if path.is_dir():
+        program = _with_method(load_program(path), method)
         own = not inputs and not shapes
         outputs, execution = _outputs(program, settings) if own and not expected else (program.outputs, 0)
         return Job(
             name=program.name,
             model=_blob(path / program.file, program.sha256),
-            inputs=tuple(_blob(file) for file in (inputs or (_reference(path, item.file) for item in program.inputs)))
-            if inputs or not shapes
-            else (),
+            inputs=_inputs(inputs or [_reference(path, item.file) for item in program.inputs if not shapes]),
             references=tuple(expected) or (tuple(_reference(path, item.file) for item in outputs) if own else ()),
             tolerances=tuple(_tolerance(program, index, bool(expected)) for index in range(len(program.outputs))),
             shapes=shapes,
@@ -274,18 +261,21 @@ def load_job(path: Path, program: Program | None = None, settings: Settings = DE
         )
     require_program(path)
     if path.name == DESCRIPTION:
-        return load_job(path.parent, None, settings)
+        return load_job(path.parent, settings)
     return Job(
         # The usual name of a file says nothing; its folder's does, and keeps two models' results apart.
         name=path.resolve().parent.name if path.stem == "model" else path.stem,
         model=_blob(path),
-        inputs=tuple(_blob(file) for file in inputs),
+        inputs=_inputs(inputs),
         references=tuple(expected),
         tolerances=(),
         shapes=shapes,
         method=method or "forward",
-        program=None,
     )
+
+
+def _inputs(files: Sequence[Path]) -> dict[str, Blob]:
+    return {f"input{index}.npy": _blob(file) for index, file in enumerate(files)}
 
 
 def _outputs(program: Program, settings: Settings) -> tuple[tuple[TensorFile, ...], int]:

@@ -13,7 +13,6 @@ from typing import TypeVar
 
 from core.errors import SlipwayError
 from core.formats.bundle import Bundle
-from core.formats.program import Program
 from deploy.devices.conditions import mask_of
 from deploy.devices.inventory import Device
 from deploy.lab.labgrid import borrowed
@@ -21,8 +20,8 @@ from deploy.run import generate
 from deploy.run.connect import open_device, ready
 from deploy.run.events import Event, Listener, Steps
 from deploy.run.inputs import check_inputs
-from deploy.run.job import Computed, check_bundle, load_job
-from deploy.run.needs import describe, lacking
+from deploy.run.job import Job, check_engine, load_job
+from deploy.run.needs import ProgramNeeds, describe, lacking
 from deploy.run.result import Result
 from deploy.run.session import Session
 from deploy.run.settings import DEFAULT, Settings
@@ -94,14 +93,29 @@ def connected(
         return found
 
 
+def prepared(
+    bundle: Bundle, path: Path, settings: Settings, compute: Callable[[Job], Job] = lambda job: job
+) -> tuple[Job, ProgramNeeds]:
+    """A program with its inputs, checked, and what it needs: everything before the connection. See `deploy`."""
+    job = load_job(path, settings)
+    check_engine(job.model.source, bundle.manifest.engine, job.program)
+    needs = describe(bundle, job.model.source, job.model.sha256)
+    if settings.text:
+        generate.check_vocabulary(settings.text, needs.method(job.method))
+    else:
+        check_inputs(job, needs)
+    job = job.with_weights(needs, settings.data)
+    alone = job.program is None and not job.references
+    return compute(job) if alone and not lacking(needs, job.method) else job, needs
+
+
 def deploy(
     device: Device,
     bundle: Bundle,
     path: Path,
     settings: Settings = DEFAULT,
     *,
-    program: Program | None = None,
-    compute: Callable[[], Computed | None] | None = None,
+    compute: Callable[[Job], Job] = lambda job: job,
     listeners: Sequence[Listener] | None = None,
 ) -> Result:
     """Run a program on a device and compare its outputs with the reference.
@@ -109,8 +123,7 @@ def deploy(
     Args:
         path: an export's folder, or a program file (then the settings may have the expected outputs).
         settings: how to run it.
-        program: the folder's description, if it is read already.
-        compute: computes, on this machine, the outputs of a program file that comes without any; called after the
+        compute: gives a program file that comes without outputs those that this machine computes; called after the
             bundle has read the program and can run it.
         listeners: called with every event; the console's when ``None``.
 
@@ -127,17 +140,7 @@ def deploy(
     steps = Steps(list(listeners))
     mask_of(settings.cpu_affinity)  # refuse a wrong list of cores first
     with steps.step("describe", "reading the program"):
-        job = load_job(path, program, settings)
-        check_bundle(job, bundle)
-        needs = describe(bundle, job.model.source, job.model.sha256)
-        if settings.text:
-            generate.check_vocabulary(settings.text, needs.method(job.method))
-        else:
-            check_inputs(job, needs)
-        job = job.with_weights(needs, settings.data)
-        if compute and job.program is None and not job.references and not lacking(needs, job.method):
-            found = compute()
-            job = job.with_reference(found) if found else job
+        job, needs = prepared(bundle, path, settings, compute)
 
     def session(deadline: Deadline, transport: Transport) -> Session:
         kind = Session

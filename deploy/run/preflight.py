@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from core.console import units
 from core.errors import DeviceFullError, MissingOperatorError, PreflightError, SlipwayError
 from core.formats.bundle import Bundle, Needs, Offers
 from deploy.devices.facts import DeviceFacts
@@ -62,7 +63,6 @@ def check(
     upload_bytes: int,
     program_bytes: int,
     output_bytes: int = 0,
-    versions: Mapping[str, str] | None = None,
 ) -> list[Finding]:
     """Every finding about running ``method`` of the program with ``bundle`` on the device.
 
@@ -70,61 +70,49 @@ def check(
         upload_bytes: payload that the device lacks.
         program_bytes: size of the program.
         output_bytes: size of the outputs' files; 0 if nobody knows.
-        versions: the versions that the program was exported with, by package, if known.
     """
+    described = needs.method(method)
+    planned = described.planned_bytes if described else 0
+    space, memory = space_needed(upload_bytes, output_bytes), program_bytes + planned + _RUNNER_MEMORY
+    free, available = facts.free, facts.memory_available
+    full = _finding(
+        "free space", size(space), "" if free is None else size(free), None if free is None else free >= space,
+        f"free some space on the device, or remove {facts.root} there",
+    )  # fmt: skip
     return [
         *of_device(bundle.manifest.needs, facts),
-        *_room(facts, upload_bytes, program_bytes + _planned(needs, method), output_bytes, _smaller(needs)),
-        *_versions(bundle, versions or {}), *_program(bundle, needs, method),
+        full.model_copy(update={"error": "device-full"}),
+        _finding(
+            "memory", size(memory), size(available) if available else "", available >= memory if available else None,
+            f"end other programs on the device, or {_smaller(needs)}",
+        ),
+        *_program(bundle, needs, method),
     ]  # fmt: skip
 
 
-def _finding(name: str, needs: str, has: str, good: bool | None, fix: str = "", tell: str = "") -> Finding:
-    """A row of the table; ``fix`` helps where the device lacks it, ``tell`` where it does not say, if that differs."""
+def _finding(name: str, needs: str, has: str, good: bool | None, fix: str = "") -> Finding:
+    """A row of the table; ``None``: the device does not say."""
     verdict: Verdict = "unknown" if good is None else "ok" if good else "bad"
-    advice = "" if good else tell if good is None and tell else fix
-    return Finding(check=name, needs=needs, has=has or "unknown", verdict=verdict, fix=advice)
+    return Finding(check=name, needs=needs, has=has or "unknown", verdict=verdict, fix="" if good or not has else fix)
 
 
 def of_device(needs: Needs, facts: DeviceFacts) -> list[Finding]:
     """The findings about binaries on the device, whatever they do."""
-    return [*_machine(needs, facts), *_system(needs, facts)]
-
-
-def _machine(needs: Needs, facts: DeviceFacts) -> list[Finding]:
-    other = f"set target in devices.toml to one for {facts.system} on {facts.machine}: ./inv targets"
-    rows = [
-        _finding("operating system", needs.os, facts.system, facts.system == _SYSTEMS.get(needs.os, "Windows"), other),
-        _finding(
-            "machine", needs.machine, facts.machine, facts.machine in RUNS.get(needs.machine, {needs.machine}), other
-        ),
-    ]
-    abi = _ABIS.get(needs.machine, "") if needs.os == "android" else ""
-    if abi and facts.abis:
-        rows.append(_finding("ABI", abi, " ".join(facts.abis), abi in facts.abis, other))
-    if needs.cpu_features:
-        missing = [feature for feature in needs.cpu_features if feature not in facts.cpu_features]
-        known = bool(facts.cpu_features)
-        rows.append(
-            _finding(
-                "CPU features",
-                " ".join(needs.cpu_features),
-                f"without {' '.join(missing)}" if missing and known else "all of them" if known else "",
-                None if not known else not missing,
-                "choose a target with a lower floor: ./inv targets",
-                "on the device, see that /proc/cpuinfo names its features",
-            )
-        )
-    return rows
-
-
-def _system(needs: Needs, facts: DeviceFacts) -> list[Finding]:
-    root = facts.root
+    root, features = facts.root, facts.cpu_features
     missing = [name for name in needs.libraries if name not in facts.libraries]
     without = [tool for tool in TOOLS if tool not in facts.tools]
+    slower = [feature for feature in needs.cpu_features if feature not in features]
     has_loader = needs.loader in facts.loaders
+    abi = _ABIS.get(needs.machine, "") if needs.os == "android" else ""
+    other = f"set target in devices.toml to one for {facts.system} on {facts.machine}: ./inv targets"
     # Whether it is asked for, what is, what the device has, whether that will do, and the fix.
     rows: tuple[tuple[object, str, str, str, bool | None, str], ...] = (
+        (True, "operating system", needs.os, facts.system, facts.system == _SYSTEMS.get(needs.os, "Windows"), other),
+        (True, "machine", needs.machine, facts.machine,
+         facts.machine in RUNS.get(needs.machine, {needs.machine}), other),
+        (abi and facts.abis, "ABI", abi, " ".join(facts.abis), abi in facts.abis, other),
+        (needs.cpu_features, "CPU features", " ".join(needs.cpu_features), _lacks(slower) if features else "",
+         not slower if features else None, "choose a target with a lower floor: ./inv targets"),
         (needs.float_abi in {"hard", "soft"} and needs.loader, "float ABI", needs.float_abi, _float_abi(facts),
          has_loader, "choose the target with the device's own float ABI: ./inv targets"),
         (needs.kernel, "Linux", f"≥ {needs.kernel}", facts.kernel,
@@ -165,60 +153,11 @@ def space_needed(upload_bytes: int, output_bytes: int = 0) -> int:
     return upload_bytes + output_bytes + (_MARGIN if upload_bytes else 0)
 
 
-def _planned(needs: ProgramNeeds, method: str) -> int:
-    """Bytes that the method has planned; 0 if it was not described."""
-    described = needs.method(method)
-    return described.planned_bytes if described else 0
-
-
 def _smaller(needs: ProgramNeeds) -> str:
     """What takes less memory than the program does."""
     if any(method.name in ("get_max_context_len", "get_max_seq_len") for method in needs.methods):
         return "the model exported with a shorter context: --options context=256"
     return "a smaller model"
-
-
-def _room(facts: DeviceFacts, upload_bytes: int, program_bytes: int, output_bytes: int, smaller: str) -> list[Finding]:
-    """Disk and memory: the program, what it has planned, and the runner itself."""
-    space = space_needed(upload_bytes, output_bytes)
-    enough = None if facts.free is None else facts.free >= space
-    disk = _finding(
-        "free space",
-        size(space),
-        size(facts.free) if facts.free is not None else "",
-        enough,
-        f"free some space on the device, or remove {facts.root} there",
-        "on the device, see why df -Pk prints no number for the root's folder",
-    ).model_copy(update={"error": "device-full"})
-    memory = program_bytes + _RUNNER_MEMORY
-    available = facts.memory_available
-    return [
-        disk,
-        _finding(
-            "memory",
-            size(memory),
-            size(available) if available else "",
-            available >= memory if available else None,
-            f"end other programs on the device, or {smaller}",
-            "on the device, see that /proc/meminfo can be read",
-        ),
-    ]
-
-
-def _versions(bundle: Bundle, exported: Mapping[str, str]) -> list[Finding]:
-    """The engine against the version that the program was exported with.
-
-    An engine reads programs of older exporters, but may not read those of a newer one. If the program could be read
-    here, it can; so this finding is never worse than unknown.
-    """
-    offers = bundle.manifest.offers
-    wrote = exported.get(offers.engine, "")
-    if not wrote:
-        return []
-    newer = not at_least(offers.engine_version, wrote)
-    fix = f"./inv build --target {bundle.manifest.target} --engine {offers.engine}, or export the program again"
-    name = f"{offers.engine} {offers.engine_version}"
-    return [_finding("engine version", f"≥ {wrote} (the exporter's)", name, None if newer else True, fix)]
 
 
 def _program(bundle: Bundle, needs: ProgramNeeds, method: str) -> list[Finding]:
@@ -228,15 +167,8 @@ def _program(bundle: Bundle, needs: ProgramNeeds, method: str) -> list[Finding]:
         return [_finding("program", f"readable by {engine}", needs.unchecked, None)]
     described = needs.method(method)
     if described is None:
-        return [
-            _finding(
-                "method",
-                method,
-                ", ".join(each.name for each in needs.methods) or "none",
-                False,
-                "a program that has the method",
-            )
-        ]
+        has = ", ".join(each.name for each in needs.methods) or "none"
+        return [_finding("method", method, has, False, "a program that has the method")]
     otherwise = "for an older operator set" if needs.program.opsets else "with a partitioner that takes it"
     if offers.programs:
         otherwise = f"./inv build --target {bundle.manifest.target} --ops-from with this program too"
@@ -246,9 +178,10 @@ def _program(bundle: Bundle, needs: ProgramNeeds, method: str) -> list[Finding]:
     of_language = lacks and set(lacks) <= set(LANGUAGE)
     if offers.engine == "executorch" and of_language and _runs(bundle.manifest.target, "lean"):
         otherwise = "--engine lean, which has them"
+    opsets = ", ".join(f"{domain} {version}" for domain, version in sorted(needs.program.opsets.items()))
     return [
         _finding("program", f"readable by {engine}", "read", True),
-        *_onnx(needs),
+        *([_finding("operator sets", opsets, "known", True)] if opsets else []),
         _offered("backends", described.backends, described.missing_backends, offers, "backend", otherwise),
         _offered("operators", described.operators, described.missing_operators, offers, "operator", otherwise),
     ]
@@ -257,14 +190,6 @@ def _program(bundle: Bundle, needs: ProgramNeeds, method: str) -> list[Finding]:
 def _runs(target: str, engine: str) -> bool:
     found = load_targets().get(target)
     return found is not None and engine in found.working_engines
-
-
-def _onnx(needs: ProgramNeeds) -> list[Finding]:
-    """The finding about an ``.onnx``: its operator sets."""
-    if not needs.program.opsets:
-        return []
-    opsets = ", ".join(f"{domain} {version}" for domain, version in sorted(needs.program.opsets.items()))
-    return [_finding("operator sets", opsets, "known", True)]
 
 
 def _offered(
@@ -298,26 +223,22 @@ def failure(findings: Sequence[Finding], device: Device, bundle: Bundle) -> Slip
     bad = [finding for finding in findings if finding.verdict == "bad"]
     if not bad:
         return None
-    kinds: list[tuple[str, Callable[..., SlipwayError]]] = [
-        ("preflight", PreflightError),
-        ("missing-operator", MissingOperatorError),
-        ("device-full", DeviceFullError),
-    ]
-    what = {
-        "preflight": f"The {bundle.manifest.target} bundle cannot run on {device.name}",
-        "missing-operator": f"The {bundle.manifest.target} bundle of {bundle.manifest.engine} cannot run the program",
-        "device-full": f"{device.name} has no space for the upload",
-    }
-    kind, error = next((kind, error) for kind, error in kinds if any(finding.error == kind for finding in bad))
+    target, engine = bundle.manifest.target, bundle.manifest.engine
+    kinds: tuple[tuple[str, Callable[..., SlipwayError], str], ...] = (
+        ("preflight", PreflightError, f"The {target} bundle cannot run on {device.name}"),
+        ("missing-operator", MissingOperatorError, f"The {target} bundle of {engine} cannot run the program"),
+        ("device-full", DeviceFullError, f"{device.name} has no space for the upload"),
+    )
+    kind, error, what = next(one for one in kinds if any(finding.error == one[0] for finding in bad))
     cause = "\n".join(f"  {finding.check}: needs {finding.needs}; has {finding.has}" for finding in bad)
     fixes = list(dict.fromkeys(finding.fix for finding in bad if finding.error == kind and finding.fix))
     if any(finding.check in _FIRST for finding in bad):
         # On another architecture, advice about its loader or libraries is useless.
-        other = bundle.manifest.target != device.target
+        other = target != device.target
         fixes = [f"./inv deploy --device {device.name} --target {device.target}"] if other else fixes[:1]
     names = [name for finding in bad for name in (finding.names or (finding.check,))]
     return error(
-        f"{what[kind]}: {len(bad)} of {len(findings)} checks failed; nothing was uploaded.",
+        f"{what}: {len(bad)} of {len(findings)} checks failed; nothing was uploaded.",
         cause.strip(),
         "; ".join(fixes),
         names,
@@ -333,13 +254,6 @@ def _version(text: str) -> list[int]:
     return [int(part) for part in re.findall(r"[0-9]{1,18}", text)]
 
 
-def size(number: int | None) -> str:
-    """Bytes for people: ``14.0 MB`` (decimal units)."""
-    if number is None:
-        return "?"
-    value = float(number)
-    for unit in ("B", "kB", "MB"):
-        if value < 1000:
-            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} GB"
+def size(number: float) -> str:
+    """Bytes for people: ``14 MB``."""
+    return units.size(number) or "0 B"

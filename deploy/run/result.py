@@ -64,11 +64,6 @@ class MethodRan(_Model):
     latency_ms: float
     """Of its only execution."""
 
-    @classmethod
-    def of(cls, name: str, answer: RunnerResult) -> MethodRan:
-        """From the runner's answer."""
-        return cls(name=name, load_ms=answer.load_ms, latency_ms=answer.latency_ms.mean)
-
 
 class Upload(_Model):
     """Payload uploaded for this run, and payload that was there already. Bytes are file contents."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import signal
-from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -65,7 +63,6 @@ class Latency(_Answer):
     p90: Milliseconds
     p99: Milliseconds
     mean: Milliseconds
-    all: tuple[Milliseconds, ...] = ()
 
 
 class Instructions(_Answer):
@@ -75,26 +72,16 @@ class Instructions(_Answer):
 
 
 class Tensor(_Answer):
-    """An input or output: NumPy's dtype name, shape, SHA-256 of its raw bytes, and its file's name."""
+    """An input or output: NumPy's dtype name, shape, and SHA-256 of its raw bytes."""
 
     dtype: str
     shape: tuple[Count, ...] = Field(max_length=RANK)
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    file: str = ""
-
-
-class Node(_Answer):
-    """An operator of a graph that its runtime divides between providers."""
-
-    name: str
-    operator: str
-    provider: str
 
 
 class Placement(_Answer):
-    """The providers on which the nodes ran."""
+    """The providers on which the nodes of a graph ran."""
 
-    nodes: tuple[Node, ...] = ()
     coverage: dict[str, Count] = {}
     """Nodes by provider."""
     hints: tuple[str, ...] = ()
@@ -109,10 +96,7 @@ class Kernel(_Answer):
     library: str
     """The library of the function: ``XNNPACK`` or ``KleidiAI``."""
     feature: str
-    """CPU features that it needs; ``scalar``: none; empty if that is not known."""
-    known: str = ""
-    """``profile``: from the node's name in the profile, which has the family only (``pf32_gemm_*``). Empty: the engine
-    read it from the operator that ran."""
+    """CPU features that it needs; ``scalar``: none."""
 
 
 class Fallback(_Answer):
@@ -127,12 +111,10 @@ class Fallback(_Answer):
 class WeightsCache(_Answer):
     """The file of packed weights that the runner was given."""
 
-    path: str
     state: str
     """``used``: all was in it; ``made`` or ``extended``: it was written; ``none``: there is none now."""
     why: str = ""
     """Why it was made, or is not there."""
-    bytes: Count = 0
     found: Count = 0
     """Blocks that were found in it."""
     packing_load_ms: Milliseconds = 0.0
@@ -140,14 +122,8 @@ class WeightsCache(_Answer):
 
 
 class Weights(_Answer):
-    """Packed weights in memory: bytes, blocks, and how often and with how many bytes one was used again."""
+    """Packed weights."""
 
-    bytes: Count
-    blocks: Count
-    shared: Count
-    shared_bytes: Count
-    packed: Count = 0
-    """Blocks that this run packed."""
     cache: WeightsCache | None = None
 
 
@@ -159,10 +135,6 @@ class ProfileRow(_Answer):
     provider: str = ""
     count: Count
     total_ms: Milliseconds
-    p10_ms: Milliseconds | None = None
-    p50_ms: Milliseconds | None = None
-    p90_ms: Milliseconds | None = None
-    """Of single calls; ``None`` from a runner that does not report them."""
 
 
 class Generated(_Answer):
@@ -184,7 +156,6 @@ class FileDigest(_Answer):
     """SHA-256 of a file that ran, as the runner read it."""
 
     path: str
-    size: Count
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
 
 
@@ -221,55 +192,6 @@ class RunnerResult(_Answer):
     """``None`` from runners that do not compute digests."""
     profile: tuple[ProfileRow, ...] = ()
     """By operator, the costliest first; empty unless requested."""
-
-
-def command(
-    runner: str,
-    *,
-    model: str,
-    inputs: Sequence[str],
-    shapes: str,
-    method: str,
-    executions: int,
-    warmup: int,
-    threads: int,
-    etdump: bool,
-    values: bool = False,
-    first: Sequence[tuple[str, Sequence[str]]] = (),
-    engine_flags: Sequence[str] = (),
-    data: str = "",
-) -> list[str]:
-    """The runner's argv, to be run inside the run's folder.
-
-    Args:
-        model: the program's name there.
-        first: methods that run once before, each with its inputs.
-        engine_flags: those that only some engines have: ``--provider=cpu``.
-        data: the name there of the program's ``.ptd`` file.
-    """
-    argv = [
-        runner,
-        f"--model_path={model}",
-        f"--json={RESULT}",
-        f"--output_file={OUTPUT}",
-        f"--method_name={method}",
-        f"--num_executions={executions}",
-        f"--warmup={warmup}",
-    ]
-    if data:
-        argv.append(f"--data_path={data}")
-    if inputs:
-        argv.append(f"--inputs={','.join(inputs)}")
-    argv += [f"--run_first={name}={','.join(files)}" if files else f"--run_first={name}" for name, files in first]
-    if shapes:
-        argv.append(f"--input_shapes={shapes}")
-    if threads:
-        argv.append(f"--cpu_threads={threads}")
-    if etdump:
-        argv.append(f"--etdump_path={ETDUMP}")
-    if values:
-        argv.append(f"--dump_intermediate={VALUES}")
-    return [*argv, *engine_flags]
 
 
 def parse_result(raw: bytes) -> RunnerResult:
@@ -372,42 +294,3 @@ def _text(answer: dict[str, Any], name: str) -> str:
     """A text of the ``error`` object; empty if it is not a text."""
     found = answer.get(name)
     return found.strip() if isinstance(found, str) else ""
-
-
-FROM_PROFILE = "profile"
-"""`Kernel.known` of what is found here."""
-
-_NODE = re.compile(r"^(?:[A-Z][\w-]* ?)+ \((?:NC|NHWC|NCHW), (?P<types>[A-Z0-9, ]+)\) (?P<kind>I?GEMM|DWConv)\b")
-_PACKED = re.compile(r"^(P[A-Z]+[0-9]+|QP8)$")
-
-
-def completed(result: RunnerResult) -> RunnerResult:
-    """``result`` with kernels, as far as its profile names them; as it is if the engine reported kernels itself."""
-    if result.kernels:
-        return result
-    return result.model_copy(update={"kernels": named_kernels(result.profile)})
-
-
-def named_kernels(profile: Iterable[ProfileRow]) -> tuple[Kernel, ...]:
-    """A `Kernel` for each matrix product, linear layer and convolution of ``profile``, in its order.
-
-    XNNPACK names an operator by its layout, the types of what it multiplies and the kind of its kernel:
-    ``Fully Connected (NC, PF32) GEMM #1 @0``. Types that begin with P (PF16, PF32, PQS8) and QP8 are packed for
-    KleidiAI; XNNPACK's own kernels take all others (F32, F16, QD8, QDU8, QS8, QC8). Which kernel of that family ran is
-    not in the name: it depends on the CPU.
-    """
-    found = []
-    for row in profile:
-        match = _NODE.match(row.name)
-        if match:
-            types = match["types"].split(", ")
-            found.append(
-                Kernel(
-                    node=row.name.partition(" @")[0],
-                    kernel=f"{'_'.join(types).lower()}_{match['kind'].lower()}_*",
-                    library="KleidiAI" if _PACKED.match(types[0]) else "XNNPACK",
-                    feature="",
-                    known=FROM_PROFILE,
-                )
-            )
-    return tuple(found)

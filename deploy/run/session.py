@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from core.console.units import counted
 from core.errors import CrashError, TransferError
@@ -22,7 +23,7 @@ from deploy.run.connect import machine_of
 from deploy.run.events import Step, Steps
 from deploy.run.job import Job, Sized, cache_flags, cache_name
 from deploy.run.needs import ProgramNeeds, bundle_digest
-from deploy.run.preflight import Finding
+from deploy.run.preflight import Finding, size
 from deploy.run.result import (
     EMULATED,
     BundleUsed,
@@ -68,6 +69,7 @@ class Session:
         self.conditions = Conditions()
         self.sent: dict[str, bytes] = {}
         """The files that came with the run's end."""
+        self.key = result_key(device.name, job.name, bundle.manifest.engine)
         self.digest = bundle_digest(bundle)
         self.home = f"bundles/{self.digest}"
         self.program = f"programs/{job.digest}"
@@ -90,7 +92,7 @@ class Session:
         Args:
             attempts: which connection of this deploy it is, counted from 1.
         """
-        with Store(self.transport, device_root(self.device)) as store, store.tidied():
+        with Store(self.transport, device_root(self.device)) as store:
             facts, found, survey, voucher = self.arrive(store, settings)
             upload, answer = self._sound_run(store, voucher, survey, self._missing(survey), settings)
             verified = Verified(
@@ -101,7 +103,7 @@ class Session:
             outputs, files = self._outputs(
                 answer, settings, store.run_folder, lambda once, case: self._run(store, once, case)
             )
-        return self._written(attempts, self._result(facts, found, upload, verified, answer, outputs, files))
+        return self._written(attempts, facts, found, upload, verified, answer, outputs, files)
 
     def _outputs(
         self,
@@ -116,29 +118,24 @@ class Session:
             there: the run's folder on the device.
             again: runs another case; conditions and times stay those of the run itself.
         """
-        key = result_key(self.device.name, self.job.name, self.bundle.manifest.engine)
-        with locked(f"result-{key}"), new_folder(results_dir() / key) as folder:
+        with locked(f"result-{self.key}"), new_folder(results_dir() / self.key) as folder:
             with self.steps.step("fetch", "fetching the outputs"):
-                what = (self.transport, there, answer, self.sent, folder, settings.etdump, self.deadline)
-                files = collect.fetch(*what, values=settings.values)
+                more = [*[runner.ETDUMP] * settings.etdump, *[runner.VALUES] * settings.values]
+                files = self.fetch(there, answer, folder, more)
             with self.steps.step("compare"):
-                outputs = collect.compare_all(answer, folder, self.job.references, self.job.tolerances)
+                outputs = collect.compare_all(answer, folder, self.job)
         before, once = self.conditions, settings.model_copy(update=ONCE)
         others, self.methods = collect.compared(
             self.job.cases,
             lambda case: again(once, case),
-            lambda said, to: collect.fetch(self.transport, there, said, self.sent, to, False, self.deadline),
+            lambda said, to: self.fetch(there, said, to),
         )
         self.conditions = before
-        return outputs + others, tuple(f"{key}/{name}" for name in files)
+        return outputs + others, tuple(f"{self.key}/{name}" for name in files)
 
-    def _written(self, attempts: int, result: Result) -> Result:
-        told = {
-            "attempts": attempts,
-            **collect.seen(self.job, results_dir() / result.key, result.outputs),
-        }
-        result = result.model_copy(update=told)
-        return result.model_copy(update={"path": write(result)})
+    def fetch(self, there: str, answer: runner.RunnerResult, folder: Path, more: Sequence[str] = ()) -> list[str]:
+        """`collect.fetch` of this session."""
+        return collect.fetch(self.transport, there, answer, self.sent, folder, self.deadline, more)
 
     def arrive(self, store: Store, settings: Settings) -> tuple[DeviceFacts, list[Finding], Survey, Voucher]:
         """Probe, lock and check the device: everything before the upload."""
@@ -230,14 +227,13 @@ class Session:
         short = facts.free is not None and facts.free < need
         if short:
             limit = max(0, store.survey([], self.deadline).usage - (need - (facts.free or 0)))
-            gc.collect(
-                self.transport, store, self.deadline,
-                max_bytes=limit, max_days=self.device.store_days, in_use=self._in_use(),
-            )  # fmt: skip
+            self._collect(store, limit)
         return self._probe() if short or stale else facts  # what was removed is free space now
 
-    def _in_use(self) -> set[str]:
-        return {self.digest, self.job.digest, *(blob.sha256 for blob in self._blobs())}
+    def _collect(self, store: Store, max_bytes: float) -> None:
+        in_use = {self.digest, self.job.digest, *(blob.sha256 for blob in self._blobs())}
+        days = self.device.store_days
+        gc.collect(self.transport, store, self.deadline, max_bytes=max_bytes, max_days=days, in_use=in_use)
 
     def _settle(self, store: Store, survey: Survey, grown: bool) -> None:
         """After a good run: make the bundle the current one, and shrink a store that grew above its limits."""
@@ -246,10 +242,7 @@ class Session:
             store.lock.check()
             store.flip(key, self.digest, self.deadline)
         if grown:
-            gc.collect(
-                self.transport, store, self.deadline,
-                max_bytes=self.device.store_gib * (1 << 30), max_days=self.device.store_days, in_use=self._in_use(),
-            )  # fmt: skip
+            self._collect(store, self.device.store_gib * (1 << 30))
 
     def _files(self) -> dict[str, dict[str, Blob]]:
         """Folder on the device to the files it must hold."""
@@ -285,7 +278,6 @@ class Session:
             upload_bytes=sum(blob.size for blob in missing),
             program_bytes=self.job.model.size + sum(blob.size for blob in self.job.data.values()),
             output_bytes=self.job.output_bytes,
-            versions=self.job.program.versions if self.job.program else {},
         )  # fmt: skip
         step.show(found)
         error = preflight.failure(found, self.device, self.bundle)
@@ -300,25 +292,18 @@ class Session:
         present = {digest: size for digest, size in everything.items() if digest not in self.moved}
         text = f"uploading {counted(len(missing), 'file')} to {self.device.name}" if missing else ""
         with self.steps.step("upload", text) as step:
-            done = 0
-
-            def progress(count: int) -> None:
-                nonlocal done
-                done += count
-                step.progress(done, total)
-
             if missing:
-                resumed = store.upload(missing, progress, self.deadline)
+                resumed = store.upload(missing, step.counter(total), self.deadline)
             for blob in missing:
                 voucher.uploaded(blob)
             for folder, files in self._files().items():
                 if not self._has_folder(survey, folder):
                     self._arrange(store, voucher, folder, files)
             step.outcome = (
-                f"uploaded {counted(len(missing), 'file')}, {preflight.size(total)}"
-                + (f" ({preflight.size(resumed)} of it earlier)" if resumed else "")
+                f"uploaded {counted(len(missing), 'file')}, {size(total)}"
+                + (f" ({size(resumed)} of it earlier)" if resumed else "")
                 if missing
-                else f"nothing to upload: 0 bytes of payload, {preflight.size(sum(present.values()))} were there"
+                else f"nothing to upload: 0 bytes of payload, {size(sum(present.values()))} were there"
             )
         return Upload(
             files=len(missing),
@@ -341,39 +326,41 @@ class Session:
             )
         voucher.records.save()
 
-    def _argv(
-        self, settings: Settings, case: Sized | None, program: str, above: str, cache: Sequence[str] = ()
-    ) -> list[str]:
-        """The runner's command.
+    def _argv(self, settings: Settings, case: Sized, program: str, above: str, cache: Sequence[str] = ()) -> list[str]:
+        """The runner's command, to be run inside the run's folder.
 
         Args:
             program: the runner.
             above: the folder of the program and its inputs, seen from the run's, with a slash; empty: the same.
             cache: flags for packed weights.
         """
+        job, text = self.job, settings.text
         executions, warmup = settings.executions
-        names = list(case.inputs) if case else self.job.input_names
-        text = [f"--prompt={above}{names[0]}", *settings.text.flags] if settings.text else []
-        return runner.command(
+        inputs = [f"{above}{name}" for name in case.inputs]
+        argv = [
             program,
-            model=f"{above}{self.job.model_name}",
-            data=f"{above}{self.job.data_name}" if self.job.data_name else "",
-            inputs=[] if settings.text else [f"{above}{name}" for name in names],
-            first=[(name, [f"{above}{file}" for file in files]) for name, files in (case or self.job).first],
-            shapes=self.job.shapes,
-            method=(case.method if case else "") or self.job.method,
-            executions=executions,
-            warmup=warmup,
-            threads=settings.threads,
-            etdump=settings.etdump,
-            values=settings.values,
-            engine_flags=[*settings.engine_flags, *settings.limits, *cache, *text],
-        )
+            f"--model_path={above}{job.model_name}",
+            f"--json={runner.RESULT}",
+            f"--output_file={runner.OUTPUT}",
+            f"--method_name={case.method or job.method}",
+            f"--num_executions={executions}",
+            f"--warmup={warmup}",
+        ]
+        given = {
+            "data_path": job.data_name and f"{above}{job.data_name}", "prompt": inputs[0] if text else "",
+            "inputs": "" if text else ",".join(inputs), "input_shapes": job.shapes,
+            "cpu_threads": settings.threads, "etdump_path": runner.ETDUMP if settings.etdump else "",
+            "dump_intermediate": runner.VALUES if settings.values else "",
+        }  # fmt: skip
+        argv += [f"--{name}={value}" for name, value in given.items() if value]
+        for name, files in case.first:
+            own = ",".join(f"{above}{file}" for file in files)
+            argv.append(f"--run_first={name}={own}" if own else f"--run_first={name}")
+        return [*argv, *settings.engine_flags, *settings.limits, *cache, *(text.flags if text else ())]
 
-    def _run(self, store: Store, settings: Settings, case: Sized | None = None) -> runner.RunnerResult:
-        argv = self._argv(
-            settings, case, runner_in(self.bundle.path), f"../../{self.program}/", cache_flags(store, self.cache)
-        )
+    def _run(self, store: Store, settings: Settings, case: Sized) -> runner.RunnerResult:
+        above, cache = f"../../{self.program}/", cache_flags(store, self.cache)
+        argv = self._argv(settings, case, runner_in(self.bundle.path), above, cache)
         cooled, name = 0.0, self.device.name
         if settings.cooldown:
             with self.steps.step("cool down", f"waiting for {name} to cool down") as step:
@@ -401,7 +388,7 @@ class Session:
             self.conditions = conditions.conditions(done.text, settings.cpu_affinity, cooled)
             for line in self.conditions.notes:
                 step.note(line)
-            return runner.completed(runner.parse_result(said))
+            return runner.parse_result(said)
 
     def _sound_run(
         self, store: Store, voucher: Voucher, survey: Survey, missing: Sequence[Blob], settings: Settings
@@ -409,9 +396,8 @@ class Session:
         """Upload and run. A damaged byte can make a run fail in any way: after a failure all evidence is forgotten."""
         upload = self._upload(store, voucher, survey, missing)
         try:
-            answer = self._run(store, settings)
-            found = collect.read(answer, self.job)
-            collect.check_read(found, self.device.name)
+            answer = self._run(store, settings, self.job)
+            same = collect.check_read(answer, self.job, self.device.name)
         except collect.MAY_BE_DAMAGE as error:
             for blob in self._blobs():
                 voucher.records.forget(blob.sha256)
@@ -419,12 +405,13 @@ class Session:
             if self.cache and isinstance(error, CrashError):  # nobody knows the digest of packed weights
                 store.discard([self.cache], self.deadline)
             raise
-        for name in found.same:
+        for name in same:
             voucher.by_runner(self.job.files[name])
         return upload, answer
 
-    def _result(
+    def _written(
         self,
+        attempts: int,
         facts: DeviceFacts,
         found: Sequence[Finding],
         upload: Upload,
@@ -433,9 +420,10 @@ class Session:
         outputs: tuple[Comparison, ...],
         files: tuple[str, ...],
     ) -> Result:
-        manifest, program = self.bundle.manifest, self.job.program
-        return Result(
+        manifest, job, program = self.bundle.manifest, self.job, self.job.program
+        result = Result(
             created=now(),
+            attempts=attempts,
             device=self.device.name,
             title=self.device.title,
             transport=self.device.transport,
@@ -443,23 +431,13 @@ class Session:
             latency_note=EMULATED if self.device.emulated else "",
             facts=facts,
             bundle=BundleUsed(
-                target=manifest.target,
-                engine=manifest.engine,
-                engine_version=manifest.offers.engine_version,
-                toolchain=manifest.toolchain,
-                digest=self.digest,
+                target=manifest.target, engine=manifest.engine, engine_version=manifest.offers.engine_version,
+                toolchain=manifest.toolchain, digest=self.digest,
             ),
             program=ProgramUsed(
-                name=self.job.name,
-                file=self.job.model.source.name,
-                size=self.job.model.size,
-                sha256=self.job.model.sha256,
-                model=program.model if program else "",
-                scheme=program.scheme if program else "",
-                method=self.job.method,
-                reference_engine=self.job.reference_engine,
-                state=program.state if program else (),
-                execution=self.job.execution,
+                name=job.name, file=job.model.source.name, size=job.model.size, sha256=job.model.sha256,
+                model=program.model if program else "", scheme=program.scheme if program else "", method=job.method,
+                reference_engine=job.reference_engine, state=program.state if program else (), execution=job.execution,
             ),
             preflight=tuple(found),
             upload=upload,
@@ -471,4 +449,6 @@ class Session:
             verdict=overall(outputs),
             seconds=dict(self.steps.seconds),
             files=files,
-        )
+            **collect.seen(job, results_dir() / self.key, outputs),
+        )  # fmt: skip
+        return result.model_copy(update={"path": write(result)})

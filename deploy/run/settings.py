@@ -25,12 +25,6 @@ CPU_FEATURES = (
     *("avx512vbmi", "avx512_vnni", "avx512_fp16", "gfni", "amx_int8"),
 )
 """Features by which kernels are chosen: the names of ``runtime/engines/lean/xnnpack/cpu_features.cpp``."""
-_ALIASES = {
-    "asimd": "neon", "simd": "neon", "neonfma": "vfpv4", "asimdhp": "fp16", "fphp": "fp16", "asimddp": "dotprod",
-    "dot": "dotprod", "fma3": "fma", "avx512": "avx512f", "avx512dq": "avx512bw", "avx512vl": "avx512bw",
-    "avx512skx": "avx512bw", "avx512vnnigfni": "gfni", "amx": "amx_int8", "amxtile": "amx_int8",
-}  # fmt: skip
-"""Other names of theirs, in /proc/cpuinfo and in compilers' flags; plain ones."""
 
 
 def engine_flags(engine: str, *, provider: str = "", profile: bool = False) -> list[str]:
@@ -58,7 +52,7 @@ def cpu_features(text: str) -> str:
     Raises:
         UsageError: a word without its minus, or a feature that does not exist.
     """
-    known = {_plain(name): name for name in (*CPU_FEATURES, KLEIDIAI[1:])} | _ALIASES
+    known = {_plain(name): name for name in (*CPU_FEATURES, KLEIDIAI[1:])}
     found: dict[str, None] = {}
     for word in filter(None, text.split(",")):
         name = word.strip().removeprefix("-")
@@ -77,13 +71,6 @@ def cpu_features(text: str) -> str:
             )
         found[f"-{known[_plain(name)]}"] = None
     return ",".join(found)
-
-
-def limit_flags(features: str) -> list[str]:
-    """The runner's flags for checked features."""
-    names = [name for name in features.split(",") if name]
-    others = ",".join(name for name in names if name != KLEIDIAI)
-    return [*["--kleidiai=off"] * (KLEIDIAI in names), *[f"--cpu_features={others}"] * bool(others)]
 
 
 def why_no_limits(engine: str, features: str) -> str:
@@ -207,9 +194,10 @@ class Settings(BaseModel):
         Raises:
             UsageError: a word with a senseless value.
         """
+        warmup = number("warmup", words.get("warmup"), 0, -1)
         return cls(
             num_executions=number("num-executions", words.get("num_executions"), 1, 0) or None,
-            warmup=_or_none(number("warmup", words.get("warmup"), 0, -1)),
+            warmup=None if warmup < 0 else warmup,
             threads=number("cpu-threads", words.get("cpu_threads"), 0, most=THREADS),
             timeout=number("timeout", words.get("timeout"), 1, 0, whole=False, typed=False),
             wait=number("wait", words.get("wait"), 0, 300, whole=False, typed=False),
@@ -222,31 +210,27 @@ class Settings(BaseModel):
 
     def on(self, device: Device, usual: tuple[int, int] = EXECUTIONS) -> Settings:
         """The same with numbers of executions: those given, else ``usual`` ones, or an emulated device's."""
-        executions, warmup = EMULATED if device.emulated else usual
-        return self.model_copy(
-            update={
-                "num_executions": executions if self.num_executions is None else self.num_executions,
-                "warmup": warmup if self.warmup is None else self.warmup,
-            }
-        )
+        executions, warmup = self._given(EMULATED if device.emulated else usual)
+        return self.model_copy(update={"num_executions": executions, "warmup": warmup})
 
-    @property
-    def limits(self) -> list[str]:
-        """The runner's flags for the kernels that the run does without."""
-        return limit_flags(self.cpu_features)
-
-    @property
-    def executions(self) -> tuple[int, int]:
-        """Timed ones and those before them."""
-        executions, warmup = EXECUTIONS
+    def _given(self, usual: tuple[int, int]) -> tuple[int, int]:
+        executions, warmup = usual
         return (
             executions if self.num_executions is None else self.num_executions,
             warmup if self.warmup is None else self.warmup,
         )
 
+    @property
+    def limits(self) -> list[str]:
+        """The runner's flags for the kernels that the run does without."""
+        names = [name for name in self.cpu_features.split(",") if name]
+        others = ",".join(name for name in names if name != KLEIDIAI)
+        return [*["--kleidiai=off"] * (KLEIDIAI in names), *[f"--cpu_features={others}"] * bool(others)]
+
+    @property
+    def executions(self) -> tuple[int, int]:
+        """Timed ones and those before them."""
+        return self._given(EXECUTIONS)
+
 
 DEFAULT = Settings()
-
-
-def _or_none(value: int) -> int | None:
-    return None if value < 0 else value

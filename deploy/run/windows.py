@@ -53,14 +53,14 @@ class WindowsSession(Session):
             with self.steps.step("preflight") as step:
                 found = self._preflight(facts, list(files.values()), step)
             upload = self._send(there, files)
-            answer = self._call(there, settings)
-            collect.check_read(collect.read(answer, self.job), self.device.name)
+            answer = self._call(there, settings, self.job)
+            collect.check_read(answer, self.job, self.device.name)
             outputs, kept = self._outputs(
                 answer, settings, there.folder, lambda once, case: self._call(there, once, case)
             )
         evidence = (Vouched(how="digest now", since=now(), files=len(each)) for each in (self.job.files, self.parts))
         verified = Verified(program=next(evidence), bundle=next(evidence))
-        return self._written(attempts, self._result(facts, found, upload, verified, answer, outputs, kept))
+        return self._written(attempts, facts, found, upload, verified, answer, outputs, kept)
 
     def _files_there(self, runner_name: str) -> dict[str, Blob]:
         """The files of the folder, by their names in it."""
@@ -74,14 +74,9 @@ class WindowsSession(Session):
         Raises:
             TransferError: one is not what was uploaded.
         """
-        total, done = sum(blob.size for blob in files.values()), 0
+        total = sum(blob.size for blob in files.values())
         with self.steps.step("upload", f"uploading {len(files)} files to {self.device.name}") as step:
-
-            def progress(count: int) -> None:
-                nonlocal done
-                done += count
-                step.progress(done, total)
-
+            progress = step.counter(total)
             with tempfile.TemporaryDirectory() as folder:
                 back = Path(folder) / "back"
                 for name, blob in files.items():
@@ -98,7 +93,7 @@ class WindowsSession(Session):
         names = tuple(blob.source.name for blob in files.values())
         return Upload(files=len(files), bytes=total, names=names, present_files=0, present_bytes=0)
 
-    def _call(self, there: WindowsTransport, settings: Settings, case: Sized | None = None) -> runner.RunnerResult:
+    def _call(self, there: WindowsTransport, settings: Settings, case: Sized) -> runner.RunnerResult:
         doing = f"running {self.job.name} on {self.device.name}"
         with self.steps.step("run", doing) as step:
             if settings.cpu_affinity:
@@ -108,7 +103,7 @@ class WindowsSession(Session):
             done = there.call(argv, self.deadline, doing, hear)
             said = collect.read_result(there, there.folder, {}, self.deadline)
             if done.code == 0:
-                return runner.completed(runner.parse_result(said))
+                return runner.parse_result(said)
             code, text = done.code, done.stderr.decode(errors="replace")
             if code > _BEYOND:
                 code, text = _CRASHED, f"{text}\nWindows' status of it is 0x{code:08X}"

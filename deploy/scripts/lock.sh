@@ -1,13 +1,9 @@
 # shellcheck shell=sh
 # Whose the root is, and the lock of the device.
 
-# The machine's name and boot, and start_of: sets start to when a process was started, empty for one that has ended.
-whereabouts() {
-  boot='' machine='' node=''
-  { read -r boot </proc/sys/kernel/random/boot_id; } 2>/dev/null
-  { read -r machine </etc/machine-id; } 2>/dev/null
-  { read -r node </proc/sys/kernel/hostname; } 2>/dev/null || node=$(uname -n)
-}
+# Sets boot to what every restart changes; in a container it is the machine's.
+boot_of() { boot=; { read -r boot </proc/sys/kernel/random/boot_id; } 2>/dev/null; }
+# Sets start to when a process was started, empty for one that has ended.
 start_of() {
   start=
   { read -r line <"/proc/$1/stat"; } 2>/dev/null || return 1
@@ -101,27 +97,22 @@ claim() {
   esac
 }
 
-# $1 root, $2 owner, $3 who that is in words, $4 a generation and beat that are known to be stale, $5 yes to
-# make the root, $6 an id for it then, $7… paths for the survey. Prints absent, refused WHY and a path,
-# busy GENERATION:BEAT and who, or acquired GENERATION ID, the survey and ready; then it stays, as the holder.
+# $1 root, $2 owner, $3 who that is in words, $4 seconds after which another may take the device, $5 yes to make the
+# root, $6 an id for it then, $7… paths for the survey. Prints absent, refused WHY and a path, busy and who, or acquired
+# ID, the survey and ready; then it stays, as the holder, until its input ends, which is what a broken connection does by
+# itself. What the session has not completed goes with the lock. Unfinished uploads stay for the next session, which goes
+# on with them, unless a line says that nobody will.
 #
-# The lock is the folder with the highest number below lock; it is free when it holds released. Taking it is
-# making the next number, which the file system grants to one alone; a number is never used again while a higher one
-# is there, and the highest is never removed, so that a slow contender cannot undo another's. Old numbers go with
-# the holder's beats, or when it gives the lock back.
-#
-# A process's number is told from an equal one of another pid namespace by when that namespace's first process was
-# started; where that is hidden, by the namespace's own name.
-#
-# The node's name has no blank at its end: read, by which it comes back, takes that away.
-#
-# A full disk is told by a program's echo: dash's own calls it an I/O error.
+# The lock is the link with the highest number below lock. Making a link is one step, with its text in it: who holds the
+# device, or that it was released. Taking it is making the next number, which the file system grants to one alone; a
+# number is never used again while a higher one is there, and the highest is never removed, so that a slow contender
+# cannot undo another's.
 #
 # The holder is a process on the device: when that process is gone, or the device was restarted, the lock is free at
-# once. It beats by order of the other side, a line each, into a file that is overwritten in place (a full disk stops
-# no beat), and gives the lock back when its input ends, which is what a broken connection does by itself.
+# once. A process's number is told from an equal one of another pid namespace by when that namespace's first process was
+# started; where that is hidden, by the namespace's own name. Time is the device's own since its start: nobody sets it.
 lock() {
-  root=$1 owner=$2 who=$3 stale=$4 make=$5 new=$6; shift 6
+  root=$1 owner=$2 who=$3 limit=$4 make=$5 new=$6; shift 6
   claim "$root" "$new" "$make"
   there=yes
   for each in lock incoming store bundles programs runs current previous weights; do [ -d "$each" ] || there=no; done
@@ -129,7 +120,7 @@ lock() {
     [ "$make" = yes ] || { echo absent; exit 0; }
     echo "$said" >&2; exit 1
   fi
-  node=$node${machine:+ $machine}
+  boot_of; clock; now=${now%.*}
   start_of 1
   space=${start:-$(readlink /proc/self/ns/pid 2>/dev/null)}
   latest() {
@@ -139,62 +130,44 @@ lock() {
       [ "${each#lock/}" -le "$last" ] || last=${each#lock/}
     done
   }
-  gone() {
-    near=no
-    [ -s "lock/$1/holder" ] || return 1
-    { read -r h_node; read -r h_boot; read -r h_space; read -r h_pid h_start; } <"lock/$1/holder"
-    [ "$h_node" = "$node" ] || return 1
-    [ "$h_boot" = "$boot" ] || return 0
-    [ "$h_space" = "$space" ] || return 1
-    near=yes
-    start_of "$h_pid" || return 0
-    [ "$start" != "$h_start" ]
+  # Whether a session has the device: its boot, namespace, process and that one's start, until when, and who.
+  held() {
+    holder=$(readlink "lock/$last") || return 1
+    IFS='|'; set -f
+    # shellcheck disable=SC2086 # a field each
+    set -- $holder
+    set +f; unset IFS
+    [ $# -ge 6 ] && [ "$1" = "$boot" ] || return 1
+    holder=$6
+    if [ "$2" = "$space" ]; then start_of "$3" && [ "$start" = "$4" ] || return 1; fi
+    [ "$5" -lt "${now:-0}" ] || return 0
+    [ "$2" != "$space" ] || kill -KILL "$3" 2>/dev/null
+    return 1
   }
-  busy() { echo "busy $1"; sed -n 5p "lock/${1%%:*}/holder" 2>/dev/null; exit 0; }
+  # Whoever was faster may have gone again: then nobody is named.
+  busy() { latest; held || holder=; echo busy; echo "$holder"; exit 0; }
   latest
-  if [ "$last" -gt 0 ] && [ ! -e "lock/$last/released" ]; then
-    beat=$(cat "lock/$last/beat" 2>/dev/null)
-    if ! gone "$last"; then
-      [ "$stale" = "$last:$beat" ] || busy "$last:$beat"
-      [ "$near" = no ] || kill -KILL "$h_pid" 2>/dev/null
-    fi
-  fi
+  ! held || busy
   mine=$((last + 1))
-  if ! said=$(mkdir "lock/$mine" 2>&1); then
-    [ ! -d "lock/$mine" ] || busy "$mine:"
+  start_of $$
+  if ! said=$(ln -s "$boot|$space|$$|$start|$((${now:-0} + limit))|$who" "lock/$mine" 2>&1); then
+    [ ! -h "lock/$mine" ] || busy
     echo "$said" >&2; exit 1
   fi
   latest
-  [ "$last" = "$mine" ] || { rmdir "lock/$mine"; busy "$last:"; }
-  start_of $$
-  count=1000000000
-  { for each in "$node" "$boot" "$space" "$$ $start" "$who"; do echo "$each"; done; } >"lock/$mine/holder" &&
-    echo "$count" >"lock/$mine/beat" || { env echo "$count" >"lock/$mine/beat"; rm -rf "lock/$mine"; exit 1; }
-  echo "acquired $mine $id"
+  [ "$last" = "$mine" ] || { rm -f "lock/$mine"; busy; }
+  echo "acquired $id"
   survey "$@"
   echo ready
-  forgotten() {
-    old=
-    for each in lock/*; do
-      case ${each#lock/} in ''|*[!0-9]*) ;; *) [ "${each#lock/}" -ge "$mine" ] || old="$old $each";; esac
-    done
-  }
-  while read -r _; do
-    latest
-    [ "$last" = "$mine" ] || { echo lost; exit 1; }
-    count=$((count + 1))
-    echo "$count" 1<>"lock/$mine/beat"
-    forgotten
-    # shellcheck disable=SC2086 # names without spaces
-    discard $old
+  tidy=
+  while read -r line; do tidy=$line; done
+  set -- "runs/$owner" bundles/.*."$owner".part programs/.*."$owner".part
+  [ -z "$tidy" ] || set -- "$@" incoming/*."$owner".part
+  for each in lock/*; do
+    case ${each#lock/} in ''|*[!0-9]*) ;; *) [ "${each#lock/}" -ge "$mine" ] || set -- "$@" "$each";; esac
   done
-  forgotten
-  # shellcheck disable=SC2086 # names without spaces
-  discard "runs/$owner" $old
-  latest
-  [ "$last" = "$mine" ] || exit 0
-  while read -r each; do echo "$each"; done <"lock/$mine/holder" 2>/dev/null >"lock/$mine/released" ||
-    mv -f "lock/$mine/holder" "lock/$mine/released"
+  discard "$@"
+  point "lock/$mine" released
   exit 0
 }
 

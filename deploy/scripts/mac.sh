@@ -23,10 +23,7 @@ stat() {
 
 cwd_of() { lsof -a -p "$1" -d cwd -Fn 2>/dev/null | sed -n 's/^n//p'; }
 
-whereabouts() {
-  machine='' node=$(uname -n)
-  boot=$(sysctl -n kern.bootsessionuuid 2>/dev/null || sysctl -n kern.boottime)
-}
+boot_of() { boot=$(sysctl -n kern.bootsessionuuid 2>/dev/null || sysctl -n kern.boottime); }
 start_of() {
   start=$(ps -o stat= -o lstart= -p "$1" 2>/dev/null) || return 1
   # shellcheck disable=SC2086 # a field each
@@ -38,7 +35,7 @@ start_of() {
 hardware() {
   section mounts; mount | sed -n 's/, /,/g; s/^\(.*\) on \(\/.*\) (\(.*\))$/\1 \2 - \3/p'
   section board; sysctl -n hw.model 2>/dev/null
-  section darwin; sysctl machdep.cpu hw.optional hw.memsize 2>/dev/null
+  section darwin; sysctl machdep.cpu.brand_string hw.memsize 2>/dev/null
   section memory; load_now
   section cores; getconf _NPROCESSORS_ONLN 2>/dev/null
 }

@@ -58,22 +58,6 @@ command_supervise() {
   exit "$code"
 }
 
-# For the case that the supervisor itself does not answer: $1 is the file with the group's number.
-# Killed processes count as living until their parent has looked at them, hence the second wait.
-command_end() {
-  child=$(cat "$1" 2>/dev/null) || exit 0
-  case $child in ''|*[!0-9]*) exit 0;; esac
-  lives() { kill -0 "-$child" 2>/dev/null || kill -0 "$child" 2>/dev/null; }
-  wait_for_end() {
-    for pause in "$@"; do lives || break; sleep "$pause" || sleep 1; done
-  }
-  kill -TERM "-$child" 2>/dev/null || kill -TERM "$child" 2>/dev/null
-  wait_for_end 0.1 0.1 0.2 0.3 0.5 0.8
-  kill -KILL "-$child" 2>/dev/null || kill -KILL "$child" 2>/dev/null
-  wait_for_end 0.1 0.1 0.2 0.3 0.5 0.8 1 1 1 1
-  ! lives
-}
-
 # The device's own clock (s).
 clock() { now=; { read -r now rest </proc/uptime; } 2>/dev/null; }
 

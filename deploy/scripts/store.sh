@@ -153,9 +153,6 @@ command_verify() {
 # then triples of SHA-256, path in the folder and mode. Leaves a manifest as sha256sum -c reads it. After the last it
 # prints the look of each file that is the store's own, not a copy of it.
 #
-# What is there already is completed file by file, never taken away: another deploy may be running it. Should one make
-# the folder at the same moment, mv puts ours inside, from where it is removed.
-#
 # Hard links, not symbolic ones: the loader resolves $ORIGIN through a symbolic link to the store, where no
 # lib folder is.
 command_arrange() {
@@ -171,25 +168,12 @@ command_arrange() {
       shift 3
     done
   }
-  same() { [ "$part/$1" -ef "$final/$1" ]; }
-  merge_all() {
-    while IFS= read -r line; do
-      name=${line#*  }
-      case $name in */*) mkdir -p "$final/${name%/*}" || return 1;; esac
-      same "$name" || mv -f "$part/$name" "$final/$name" || same "$name" || return 1
-    done <"$part/SHA256SUMS"
-    mv -f "$part/SHA256SUMS" "$final/SHA256SUMS"
-  }
   if [ "$first" = yes ]; then
     mkdir -p "${final%/*}" && rm -rf "$part" && mkdir "$part" || exit 1
   fi
-  code=0
-  if ! link_all "$@"; then code=1
-  elif [ "$last" != yes ]; then exit 0
-  elif [ -d "$final" ]; then merge_all || code=1
-  else mv "$part" "$final" || code=1; fi
-  rm -rf "${part:?}" "${final:?}/${part##*/}"
-  [ "$code" = 0 ] || exit "$code"
+  link_all "$@" || { rm -rf "$part"; exit 1; }
+  [ "$last" = yes ] || exit 0
+  rm -rf "$final" && mv "$part" "$final" || exit 1
   set --
   while IFS= read -r line; do
     name=$final/${line#*  }

@@ -7,7 +7,7 @@ by the device's own clock; if it jumps, the worst consequence is an unnecessary 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from deploy.scripts import script
@@ -91,53 +91,44 @@ def plan(
         in_use: digests of blobs and bundles that stay at any age.
     """
 
+    linked = {*listing.links.values(), *in_use}
+    gone: dict[str, Entry] = {}
+
+    def lru(*tables: dict[str, Entry]) -> list[tuple[str, Entry]]:
+        return [row for table in tables for row in sorted(table.items(), key=lambda row: row[1].used)]
+
     def old(entry: Entry) -> bool:
         return listing.now - entry.used > max_days * DAY
 
-    linked = set(listing.links.values()) | set(in_use)
-    loose_folders = [
-        entry for folders in (listing.programs, listing.bundles)
-        for name, entry in sorted(folders.items(), key=lambda item: item[1].used) if name not in linked
-    ]  # fmt: skip
-    gone = [entry for entry in loose_folders if old(entry)]
-    left = [entry for entry in loose_folders if not old(entry)]
+    def size() -> int:
+        tables = (listing.blobs, listing.weights)
+        return sum(entry.size for table in tables for entry in table.values() if entry.name not in gone)
 
-    def held() -> set[str]:
-        dropped = {entry.name.rpartition("/")[2] for entry in gone}
-        return {digest for path, digest in listing.files.items() if path.split("/")[1] not in dropped}
+    def unused() -> list[Entry]:
+        """Blobs that no folder has which stays."""
+        held = {sha256 for path, sha256 in listing.files.items() if "/".join(path.split("/")[:2]) not in gone}
+        return [blob for sha256, blob in lru(listing.blobs) if sha256 not in held | set(in_use)]
 
-    loose = sorted(
-        (blob for digest, blob in listing.blobs.items() if digest not in held() and digest not in in_use),
-        key=lambda entry: entry.used,
-    )
+    def drop(entries: Iterable[Entry], always: Callable[[Entry], bool] = lambda _: False) -> None:
+        for entry in entries:
+            if always(entry) or size() > max_bytes:
+                gone[entry.name] = entry
+
+    loose = [entry for name, entry in lru(listing.programs, listing.bundles) if name not in linked]
+    gone.update((entry.name, entry) for entry in loose if old(entry))
     # Nobody needs packed weights to run, and they are made again by themselves: they go first.
-    total = listing.size + sum(entry.size for entry in listing.weights.values())
-    packed = sorted(listing.weights.items(), key=lambda item: item[1].used)
-    orphans = [entry for name, entry in packed if name.endswith(".tmp") or _model(name) not in listing.blobs]
-    others = [entry for name, entry in packed if entry not in orphans and _model(name) not in in_use]
-    for entry in orphans + others:
-        if entry in orphans or total > max_bytes:
-            gone.append(entry)
-            total -= entry.size
-    for blob in loose:
-        if old(blob) or total > max_bytes:
-            gone.append(blob)
-            total -= blob.size
-    for entry in left:
-        if total <= max_bytes:
-            break
-        before = held()
-        gone.append(entry)
-        freed = [listing.blobs[digest] for digest in before - held() if digest in listing.blobs]
-        freed = [blob for blob in freed if blob.name.rpartition("/")[2] not in in_use]
-        gone += freed
-        total -= sum(blob.size for blob in freed)
-    names = {entry.name for entry in gone}
-    gone += [
-        entry for name, entry in listing.weights.items()
-        if entry.name not in names and f"store/{_model(name)}" in names
-    ]  # fmt: skip
-    return [entry.name for entry in gone]
+    orphans = {name for name in listing.weights if name.endswith(".tmp") or _model(name) not in listing.blobs}
+    packed = lru(listing.weights)
+    gone.update((entry.name, entry) for name, entry in packed if name in orphans)
+    drop(entry for name, entry in packed if name not in orphans and _model(name) not in in_use)
+    drop(unused(), old)
+    for entry in loose:
+        if entry.name not in gone and size() > max_bytes:
+            before = {blob.name for blob in unused()}
+            gone[entry.name] = entry
+            gone.update((blob.name, blob) for blob in unused() if blob.name not in before)
+    gone.update((entry.name, entry) for name, entry in packed if f"store/{_model(name)}" in gone)
+    return list(gone)
 
 
 def _model(name: str) -> str:

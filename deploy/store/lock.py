@@ -1,9 +1,8 @@
 """One deploy at a time on a device, across all machines.
 
-The lock is a folder on the device, held by a process on the device that this side keeps alive by a beat over the
-connection (``deploy/scripts/lock.sh`` says how it is taken and given back). No machine's clock is trusted: a
-lock is stale when its holder's process is gone or the device was restarted, which the device sees by itself, or
-when its beat stood still for `STALE` seconds of this side's own monotonic time while this side was watching.
+The lock is a link on the device, held by a process there that ends with the connection (``deploy/scripts/lock.sh`` says
+how it is taken and given back). No machine's clock is trusted: a lock is free when its holder's process is gone or the
+device was restarted, which the device sees by itself, or when its session's own time limit is over.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import random
 import re
 import secrets
 import socket
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,12 +27,9 @@ from deploy.transport.base import Channel, Transport, is_full, quoted
 from deploy.transport.deadline import Deadline
 from deploy.transport.hearing import ANSWER
 
-BEAT = 5.0
-"""Seconds between two beats."""
-STALE = 60.0
-"""Seconds without a beat, as watched by a contender, after which a lock is taken over: more than a beat may have to
-wait behind an upload in the buffers of a slow link."""
-
+_SPARE = 60.0
+"""Seconds beyond its deadline for which a session may hold a device: to clean up there."""
+_LONGEST = 24 * 3600.0
 _ANSWER = 30.0
 """Seconds within which the device must have answered."""
 _TELLING = 90.0
@@ -48,10 +43,10 @@ class Answer:
 
     kind: str
     """``absent``, ``busy``, ``refused`` or ``acquired``."""
-    mark: str = ""
-    """Generation and beat, if busy; the reason, if refused."""
     who: str = ""
     """The holder in words, if busy; the path, if refused."""
+    why: str = ""
+    """The reason, if refused."""
     lines: tuple[str, ...] = ()
     """The survey, when acquired."""
     probed: str = ""
@@ -66,8 +61,6 @@ class DeviceLock:
         self.id = ""
         """The id in the root's marker, once the lock is held."""
         self._channel: Channel | None = None
-        self._stop = threading.Event()
-        self._beater: threading.Thread | None = None
 
     @property
     def held(self) -> bool:
@@ -97,22 +90,16 @@ class DeviceLock:
             DeviceBusyError: another session still holds it. RootError: the root is not ours. UnreachableError,
             TransferError, DeviceFullError.
         """
-        patience = Deadline.after(wait)
-        seen, since, pause, announced = "", time.monotonic(), 0.4, False
-        while True:
-            stood = time.monotonic() - since
-            answer = self._attempt(names, seen if seen and stood > STALE else "", make, deadline)
-            if answer.kind != "busy":
-                return answer
-            if answer.mark != seen:
-                seen, since = answer.mark, time.monotonic()
+        patience, pause = Deadline.after(wait), 0.4
+        while (answer := self._attempt(names, deadline, make=make)).kind == "busy":
             if patience.over or deadline.over:
                 raise self._busy(answer.who, wait)
-            if waiting is not None and not announced:
-                announced = True
+            if waiting is not None:
                 waiting(answer.who)
+                waiting = None
             time.sleep(min(patience.left(pause), deadline.left()) * random.uniform(0.7, 1.0))  # noqa: S311 - not a secret
             pause = min(pause * 1.6, 5.0)
+        return answer
 
     def ask(self, names: Sequence[str], question: Sequence[str], deadline: Deadline) -> Answer:
         """One attempt to take the lock, together with the probe if there is a question: all in one round trip.
@@ -126,58 +113,56 @@ class DeviceLock:
         Raises:
             RootError: the root is not ours. UnreachableError, TransferError, DeviceFullError.
         """
-        return self._attempt(names, "", make=False, deadline=deadline, question=question)
+        return self._attempt(names, deadline, question=question)
 
     def fits(self, names: Sequence[str], question: Sequence[str]) -> bool:
         """Whether the device accepts a command as long as that of `ask`."""
-        return len(quoted(self._words(names, "", False, question)).encode()) <= self._transport.longest
+        return len(quoted(self._words(names, _LONGEST, False, question)).encode()) <= self._transport.longest
 
     def check(self) -> None:
         """Check that the lock is still ours.
 
         Raises:
-            DeviceBusyError: another session took it over while this side slept. UnreachableError: the connection broke.
+            UnreachableError: the connection broke, or the holder was ended on the device.
         """
         if self._channel is None:
             return
         code = None
         for _ in range(3):  # its last words, the end of both streams, the exit status
             code = self._channel.pump(0) if code is None else code
-        if b"\nlost" in self._channel.heard.stdout:
-            self._drop()
-            raise DeviceBusyError(
-                f"{self._transport.name} was taken over by another deploy.",
-                f"the device did not hear from this deploy for {STALE:.0f} s: this machine slept, or the link hung",
-                "the same command again",
-            )
         if code is not None:
             self._drop()
             raise UnreachableError(
                 f"{self._transport.name} dropped the lock of this deploy.",
-                "its holder on the device was ended there",
+                "its holder there was ended: by hand, for want of memory, or after this deploy's time limit",
                 "the same command again",
             )
 
-    def release(self) -> None:
-        """Release it; the device removes the run's folder with it. A failure leaves a stale lock, not an error."""
+    def release(self, tidy: bool = False) -> None:
+        """Release it; the device removes the run's folder with it. A failure leaves a stale lock, not an error.
+
+        Args:
+            tidy: remove this session's unfinished uploads, too.
+        """
         channel = self._channel
         if channel is None:
             return
-        self._stop_beating()
         patience = Deadline.after(_RELEASE)
-        with contextlib.suppress(SlipwayError):
+        with contextlib.suppress(SlipwayError, OSError):
             channel.heard.forget()
+            if tidy:
+                channel.send(b"tidy\n", _RELEASE)
             channel.end_input()
             while not patience.over and channel.pump(patience.left(0.2)) is None:
                 pass
         self._drop()
 
     def _attempt(
-        self, names: Sequence[str], stale: str, make: bool, deadline: Deadline, question: Sequence[str] = ()
+        self, names: Sequence[str], deadline: Deadline, *, make: bool = False, question: Sequence[str] = ()
     ) -> Answer:
         doing = f"asking and locking {self._transport.name}" if question else f"locking {self._transport.name}"
         deadline.check(doing)
-        channel = self._transport.start(self._words(names, stale, make, question), deadline)
+        channel = self._transport.start(self._words(names, deadline.left(), make, question), deadline)
         channel.heard.limit, channel.heard.doing = ANSWER, doing
         try:
             answer = self._read(channel, deadline, doing, with_probe=bool(question))
@@ -186,18 +171,16 @@ class DeviceLock:
             raise
         if answer.kind == "acquired":
             self._channel = channel
-            self._stop.clear()
-            self._beater = threading.Thread(target=self._beat, args=(channel,), name="device-lock", daemon=True)
-            self._beater.start()
         else:
             channel.close()
         if answer.kind == "refused":
-            raise refusal(self._transport.name, answer.mark, answer.who)
+            raise refusal(self._transport.name, answer.why, answer.who)
         return answer
 
-    def _words(self, names: Sequence[str], stale: str, make: bool, question: Sequence[str]) -> list[str]:
+    def _words(self, names: Sequence[str], seconds: float, make: bool, question: Sequence[str]) -> list[str]:
         text, first = (script("open"), question) if question else (script("lock"), [self.root])
-        own = [self._owner, signature(), stale, "yes" if make else "no", new_id()]
+        limit = str(round(min(seconds + _SPARE, _LONGEST)))
+        own = [self._owner, signature(), limit, "yes" if make else "no", new_id()]
         return ["sh", "-c", text, "slipway", *first, *own, *names]
 
     def _read(self, channel: Channel, deadline: Deadline, doing: str, with_probe: bool) -> Answer:
@@ -214,7 +197,7 @@ class DeviceLock:
                     probed, end, text = text.partition(END)
                     probed += end
                 lines = text.splitlines() or [""]
-                if "ready" in lines and (match := re.fullmatch(r"acquired [0-9]{1,19} ([0-9a-f]*)", lines[0])):
+                if "ready" in lines and (match := re.fullmatch(r"acquired ([0-9a-f]*)", lines[0])):
                     self.id = match[1]
                     return Answer("acquired", lines=tuple(lines[1 : lines.index("ready")]), probed=probed)
             if code is None and patience.over:
@@ -227,26 +210,15 @@ class DeviceLock:
         first = lines[0]
         if code == 0 and first == "absent":
             return Answer("absent", probed=probed)
-        if code == 0 and (match := re.fullmatch(r"busy ([0-9]{1,19}:[0-9]{0,19})", first)):
-            return Answer("busy", match[1], one_line("".join(lines[1:2]), 120), probed=probed)
+        if code == 0 and first == "busy":
+            return Answer("busy", one_line("".join(lines[1:2]), 120), probed=probed)
         if code == 0 and (match := re.fullmatch(r"refused ([a-z]+)", first)):
-            return Answer("refused", match[1], one_line("".join(lines[1:2]), 400), probed=probed)
+            return Answer("refused", one_line("".join(lines[1:2]), 400), match[1], probed=probed)
         said = channel.heard.stderr[-600:].decode(errors="replace").strip()
         what = doing if is_full(said) else "making the store's folders"
         raise trouble(self._transport.name, what, self.root, code, said)
 
-    def _beat(self, channel: Channel) -> None:
-        while not self._stop.wait(BEAT):
-            channel.send(b"\n")
-
-    def _stop_beating(self) -> None:
-        self._stop.set()
-        if self._beater is not None:
-            self._beater.join(timeout=2)
-        self._beater = None
-
     def _drop(self) -> None:
-        self._stop_beating()
         if self._channel is not None:
             self._channel.close()
         self._channel = None

@@ -9,7 +9,7 @@ Below the device's root::
     current/<target>-<engine>        link to the last bundle that ran well; previous/ the one before it
     weights/<sha256>.<target>-<engine>  packed weights of a program, which the runner keeps (`deploy.run.job`)
     runs/<owner>/                    one run: its outputs, gone afterwards
-    lock/<number>/                   the session that uses the device (`deploy.store.lock`)
+    lock/<number>                    the session that uses the device (`deploy.store.lock`)
     .slipway-root                    the marker of a root that is ours (`deploy.devices.probe`)
 
 A blob gets its final name only after the device itself computed the right SHA-256 of it (or, if the device lacks a
@@ -20,16 +20,15 @@ knows what is not its own. The store is used under the device's lock.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.errors import DeadlineError, SlipwayError, TransferError
+from core.errors import DeadlineError, TransferError
 from core.files import sha256_file
 from deploy.devices.probe import arguments, parse, probe
 from deploy.scripts import script
@@ -54,8 +53,6 @@ WORDS = 2400
 _FEW = 1000
 """The same for the longest script, which probes, locks and surveys at once."""
 
-_CLEANUP = 20.0
-"""Seconds for cleaning up on the device."""
 _LEFT = re.compile(r"(incoming|runs|bundles|programs|weights)/[^\s/]+")
 _LOOK = re.compile(r"size ([0-9]{1,19}) ([0-9]{1,20}:[-+:. 0-9]{1,100}); (.+)")
 
@@ -121,9 +118,10 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
+        """Give the device back. A transfer that ran out of time resumes here the next time; others are removed."""
         with uninterrupted():
-            self.lock.release()
+            self.lock.release(tidy=error is not None and not isinstance(error, DeadlineError))
 
     @property
     def root(self) -> str:
@@ -232,29 +230,6 @@ class Store:
         """Remove files and folders below the root; of run folders, the processes first."""
         for words in _pieces([name] for name in names):
             self._script(script("discard"), words, deadline, "cleaning up")
-
-    @contextlib.contextmanager
-    def tidied(self) -> Iterator[None]:
-        """After a failure of the block remove every unfinished file; the run's folder goes with the lock."""
-        try:
-            yield
-        except BaseException as error:
-            # A transfer that ran out of time resumes here the next time.
-            self.abandon(Deadline.after(_CLEANUP), parts=not isinstance(error, DeadlineError))
-            raise
-
-    def abandon(self, deadline: Deadline, parts: bool = True) -> None:
-        """After a failure: remove this owner's unfinished files, if the device can still be reached.
-
-        Args:
-            parts: unfinished uploads too; otherwise they stay, and the next session resumes them.
-        """
-        if not self.root.startswith("/"):
-            return  # the device never reported the root's path: nothing was made there
-        with uninterrupted(), contextlib.suppress(SlipwayError):
-            left = self.survey([], deadline).left
-            mine = [name for name in left if self.owner in name]
-            self.discard([name for name in mine if parts or not name.startswith("incoming/")], deadline)
 
     def upload(self, blobs: Iterable[Blob], progress: Callable[[int], None], deadline: Deadline) -> int:
         """Put ``blobs`` into the store, which is open: temporary name, SHA-256 on the device, fsync, rename.

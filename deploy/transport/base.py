@@ -1,8 +1,8 @@
 """What a transport must offer: run a command, put a file, get a file.
 
-Everything above (probe, store, run) is written once against `Transport`. A driver supplies three things:
-`Transport.start` (a `Channel`), `put` and `get`; running to the end under a deadline, and ending what runs
-when the deadline passes or Ctrl-C comes, is `run`, the same for every driver.
+Everything above (probe, store, run) is written once against `Transport`. A driver supplies `Transport.start` (a
+`Channel`). Files go through the input and the output of ``cat``. Running to the end under a deadline, and ending what
+runs when the deadline passes or Ctrl-C comes, is `run`. All of that is the same for every driver.
 
 On the device every command runs under a shell script, the supervisor. It gives the command a session (hence process
 group) of its own and ends that whole group when
@@ -32,7 +32,7 @@ from core.errors import DeviceFullError, RunError, SlipwayError, TransferError, 
 from core.plain import says
 from deploy.scripts import for_mac, script
 from deploy.transport.deadline import NEVER, Deadline
-from deploy.transport.hearing import MARK, MAX_OUTPUT, Heard
+from deploy.transport.hearing import MARK, MAX_OUTPUT, PIECE, Heard, receiving
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -41,6 +41,8 @@ Progress = Callable[[int], None]
 """Called with the number of bytes that went through since the last call."""
 
 _TICK = 0.2
+_SILENCE = 60.0
+"""Seconds in which a device must take a piece of a file."""
 _MESSAGE = 4096
 """Bytes of output that an error looks at."""
 _SLOW = 12.0
@@ -83,10 +85,11 @@ class Channel(Protocol):
             UnreachableError: the connection broke. AnswerError: it said more than ``heard`` may hold.
         """
 
-    def send(self, data: bytes) -> None:
-        """Write a few bytes to the command's standard input; bytes that cannot be delivered any more are dropped.
+    def send(self, data: bytes, seconds: float) -> None:
+        """Write to the command's standard input. Other threads than that of `pump` call it, too.
 
-        Called from another thread than `pump`.
+        Raises:
+            OSError: the command takes nothing any more, the connection broke, or it took longer than ``seconds``.
         """
 
     def end_input(self) -> None:
@@ -122,15 +125,54 @@ class Transport(Protocol):
                 sent (and reported to ``progress``).
 
         Raises:
-            DeviceFullError: no space. TransferError: refused. UnreachableError: the connection broke.
+            DeviceFullError: no space. TransferError: refused. UnreachableError: the connection broke. DeadlineError
         """
+        doing = f"uploading {local.name} to {self.name}"
+        deadline.check(doing)
+        text = 'exec cat >>"$1"' if offset else 'set -C; exec cat >"$1"'
+        channel = self.start(["sh", "-c", text, "slipway", remote], deadline)
+        channel.heard.doing = doing
+        code: int | None = None
+        try:
+            with local.open("rb") as source:
+                source.seek(offset)
+                while code is None and (piece := source.read(PIECE)):
+                    deadline.check(doing)
+                    try:
+                        channel.send(piece, deadline.left(_SILENCE))
+                    except OSError:
+                        break  # the command's end says why, or the deadline
+                    progress(len(piece))
+                    code = channel.pump(0)
+            if code is None:
+                channel.end_input()
+                code = finished(channel, (), deadline).code
+            said = Completed((), code, b"", bytes(channel.heard.stderr))
+        finally:
+            channel.close()
+        if said.code != 0:
+            raise refusal(self.name, local.name, remote, said.message)
 
     def get(self, remote: str, local: Path, limit: int, deadline: Deadline) -> None:
         """Read the file ``remote``, at most ``limit`` bytes of it, to ``local``.
 
         Raises:
             TransferError: missing or unreadable. AnswerError: longer than ``limit``. HostError: no space here.
+            UnreachableError: the connection broke. DeadlineError
         """
+        doing = f"fetching {local.name} from {self.name}"
+        deadline.check(doing)
+        # A pipe of that name would keep `cat` waiting there for ever, connection or not.
+        text = 'if [ -f "$1" ]; then exec cat <"$1"; else echo no ordinary file >&2; exit 1; fi'
+        with receiving(local, limit, self.name) as take:
+            channel = self.start(["sh", "-c", text, "slipway", remote], deadline)
+            channel.heard.doing = doing
+            try:
+                done = finished(channel, ("cat",), deadline, take, keep=False)
+            finally:
+                channel.close()
+            if done.code != 0:
+                raise refusal(self.name, local.name, remote, done.message)
 
     def close(self) -> None:
         """Close the connection."""
@@ -157,9 +199,9 @@ def is_full(text: str) -> bool:
     return "no space" in text.lower() or "quota" in text.lower()
 
 
-def refusal(name: str, file: str, remote: str, text: str, full: bool = False) -> SlipwayError:
+def refusal(name: str, file: str, remote: str, text: str) -> SlipwayError:
     """The error for what the device said when it did not take or give a file."""
-    if full or is_full(text):
+    if is_full(text):
         return DeviceFullError(
             f"No space left on {name} while uploading {file}.",
             f"the file system that holds {remote}",
@@ -172,19 +214,19 @@ def refusal(name: str, file: str, remote: str, text: str, full: bool = False) ->
     )
 
 
-def silent(name: str, file: str, text: str) -> UnreachableError:
-    """The error for a device that stopped in the middle of a file."""
-    return UnreachableError(f"{name} stopped answering while {file} was on its way.", text, "the same command again")
-
-
 def finished(
-    channel: Channel, words: Sequence[str], deadline: Deadline, hear: Callable[[bytes], None] = lambda _: None
+    channel: Channel,
+    words: Sequence[str],
+    deadline: Deadline,
+    hear: Callable[[bytes], None] = lambda _: None,
+    keep: bool = True,
 ) -> Completed:
     """What a command says, to its end.
 
     Args:
         words: what it is called in the result.
         hear: called with each piece of its standard output, as it comes.
+        keep: whether the result has its standard output, too.
 
     Raises:
         DeadlineError: the time was over. UnreachableError: the connection broke. AnswerError: it said too much.
@@ -195,6 +237,9 @@ def finished(
         if len(heard.stdout) > given:
             hear(bytes(heard.stdout[given:]))
             given = len(heard.stdout)
+            if not keep:
+                heard.stdout.clear()
+                given = 0
         if code is None:
             deadline.check(heard.doing)
     return Completed(tuple(words), code, bytes(heard.stdout), bytes(heard.stderr))
@@ -240,7 +285,7 @@ def run(
         done = finished(channel, words, deadline, hear)
     except BaseException:
         with uninterrupted():
-            _end(transport, channel, pidfile)
+            _end(transport, channel)
         raise
     finally:
         channel.close()
@@ -253,37 +298,20 @@ def run(
     return done
 
 
-def _end(transport: Transport, channel: Channel, pidfile: str) -> None:
-    """End the supervised command of ``channel`` and wait for it; if it goes on, end it by its group's number."""
+def _end(transport: Transport, channel: Channel) -> None:
+    """End the supervised command of ``channel`` and wait for it.
+
+    A connection on which nothing comes is closed: the end of its input reaches the device's supervisor with that, or
+    the supervisor's own timer ends the group.
+    """
     patience = Deadline.after(GRACE + _SLOW)
     channel.heard.forget()
-    try:
+    with contextlib.suppress(SlipwayError):
         channel.end_input()
         while not patience.over:
             if channel.pump(patience.left(_TICK)) is not None:
                 return
-    except SlipwayError:
-        return  # with the connection the lifeline is gone: the device's supervisor ends the group
-    ended: bool | None = None
-    with contextlib.suppress(SlipwayError):
-        ended = end_group(transport, pidfile) if pidfile else None
-    if ended is None:
-        # The connection is dead: further commands would only wait. Closing it ends the lifeline.
         transport.close()
-
-
-def end_group(transport: Transport, pidfile: str) -> bool | None:
-    """End the process group whose number is in ``pidfile`` on the device; whether it is gone (``None``: no answer)."""
-    patience = Deadline.after(GRACE + _SLOW)
-    channel = transport.start(["sh", "-c", script("end"), "slipway", pidfile], patience)
-    channel.heard.forget()
-    try:
-        while not patience.over:
-            if (code := channel.pump(patience.left(_TICK))) is not None:
-                return code == 0
-    finally:
-        channel.close()
-    return None
 
 
 @contextlib.contextmanager
@@ -376,12 +404,6 @@ class MacTransport(Transport):
 
     def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> Channel:
         return self.inner.start([for_mac().get(word, word) for word in argv], deadline)
-
-    def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int = 0) -> None:
-        self.inner.put(local, remote, progress, deadline, offset)
-
-    def get(self, remote: str, local: Path, limit: int, deadline: Deadline) -> None:
-        self.inner.get(remote, local, limit, deadline)
 
     def close(self) -> None:
         """Close the connection."""

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from core.errors import AnswerError, HostError
+from core.errors import AnswerError
 from core.files import disk_errors
 
 PIECE = 1 << 18
@@ -33,9 +32,6 @@ MARK = b"@@slipway\n"
 """Comes on both streams before what a command says: a login's own files (``.bashrc``, ``.cshrc``) may print, too."""
 GREETING = 64 << 10
 """Bytes that a login may print before."""
-
-_SPARE = 256 << 20
-"""Bytes of this machine's disk that files from a device leave free."""
 
 
 class Heard:
@@ -118,7 +114,7 @@ def receiving(local: Path, limit: int, device: str) -> Iterator[Callable[[bytes]
     """Write a file that comes piece by piece; it gets its name when the block ends well.
 
     Args:
-        limit: bytes that it may have, as far as this machine's disk has room for them.
+        limit: bytes that it may have.
         device: whose file it is.
 
     Yields:
@@ -127,8 +123,6 @@ def receiving(local: Path, limit: int, device: str) -> Iterator[Callable[[bytes]
     Raises:
         AnswerError: longer than ``limit``. HostError: no room for it here.
     """
-    room = shutil.disk_usage(local.parent).free - _SPARE
-    most = max(0, min(limit, room))
     had = 0
     handle, temporary = tempfile.mkstemp(prefix=f".{local.name}.", suffix=".part", dir=local.parent)
     try:
@@ -142,12 +136,6 @@ def receiving(local: Path, limit: int, device: str) -> Iterator[Callable[[bytes]
                         f"{local.name} on {device} is longer than expected.",
                         f"more than {limit:,} bytes; nothing of it was kept",
                         f"./inv devices.verify {device}, then the same command again",
-                    )
-                if had > most:
-                    raise HostError(
-                        f"No space left on this machine for {local.name} of {device}.",
-                        f"it may have {limit:,} bytes, and {amount(_SPARE)} of the disk stay free",
-                        "free some space (./inv clean --cache removes Slipway's own cache), and try again",
                     )
                 with disk_errors(f"fetching {local.name}"):
                     file.write(piece)

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
 import selectors
 import subprocess
 from collections.abc import Sequence
-from pathlib import Path
 from typing import IO
 
-from core.errors import DeviceFullError, HostError, TransferError
-from deploy.transport.base import Progress, Transport
+from core.errors import HostError
+from deploy.transport.base import Transport
 from deploy.transport.deadline import NEVER, Deadline
-from deploy.transport.hearing import PIECE, Heard, open_ordinary, receiving
-
-_CHUNK = 1 << 18
+from deploy.transport.hearing import PIECE, Heard
 
 
 class LocalChannel:
@@ -57,10 +52,14 @@ class LocalChannel:
             return None
         return code if code >= 0 else 128 - code
 
-    def send(self, data: bytes) -> None:
-        if self._child.stdin is not None:
-            with contextlib.suppress(OSError, ValueError):
-                self._child.stdin.write(data)
+    def send(self, data: bytes, seconds: float) -> None:
+        """See `deploy.transport.base.Channel`."""
+        del seconds  # what runs here takes it at once, or has ended
+        pipe, left = self._child.stdin, memoryview(data)
+        if pipe is None or pipe.closed:
+            raise BrokenPipeError
+        while left:
+            left = left[pipe.write(left) :]
 
     def end_input(self) -> None:
         _close(self._child.stdin)
@@ -93,42 +92,6 @@ class LocalTransport(Transport):
 
     def start(self, argv: Sequence[str], _deadline: Deadline = NEVER, /) -> LocalChannel:
         return LocalChannel(argv)
-
-    def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int = 0) -> None:
-        """See `deploy.transport.base.Transport`. It copies: the store's bytes must not change with the source."""
-        try:
-            with local.open("rb") as source, Path(remote).open("ab" if offset else "xb") as sink:
-                source.seek(offset)
-                while chunk := source.read(_CHUNK):
-                    deadline.check(f"copying {local.name}")
-                    sink.write(chunk)
-                    progress(len(chunk))
-        except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise DeviceFullError(
-                    f"No space left on {self.name} while copying {local.name}.",
-                    f"the disk that holds {remote}",
-                    "free some space, or set another root for the device in devices.toml",
-                ) from error
-            raise TransferError(
-                f"{self.name} does not store {local.name}.",
-                str(error),
-                "ls -l, for the folder's permissions; or another root for the device in devices.toml",
-            ) from error
-
-    def get(self, remote: str, local: Path, limit: int, deadline: Deadline) -> None:
-        doing = f"fetching {local.name}"
-        deadline.check(doing)
-        try:
-            source = os.fdopen(open_ordinary(remote), "rb")
-        except OSError as error:
-            raise TransferError(
-                f"{self.name} did not leave {local.name}.", str(error), "the same command again"
-            ) from error
-        with source, receiving(local, limit, self.name) as take:
-            while piece := source.read(PIECE):
-                take(piece)
-                deadline.check(doing)
 
     def close(self) -> None:
         """Nothing is held open."""

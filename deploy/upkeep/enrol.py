@@ -17,7 +17,7 @@ from typing import Any
 import paramiko
 from pydantic import ValidationError
 
-from core.errors import ConfigError, HostKeyError, UnreachableError, UsageError
+from core.errors import ConfigError, HostKeyError, UsageError
 from core.files import disk_errors, locked, write_atomic
 from deploy.devices.facts import DeviceFacts, choose_target
 from deploy.devices.inventory import Device, get_device, load_devices, parse, user_file
@@ -26,10 +26,8 @@ from deploy.run.connect import open_device, ssh_address
 from deploy.transport.base import Transport
 from deploy.transport.deadline import Deadline
 from deploy.transport.ssh import keys as ssh_known
-from deploy.transport.ssh.auth import AuthTransport
 from deploy.transport.ssh.config import Address, user_config
-from deploy.transport.ssh.connect import Connection, way
-from deploy.transport.ssh.sessions import LOST
+from deploy.transport.ssh.connect import LOST, greeted, not_ssh, verify
 from deploy.transport.ssh.spelled import FORM, spelled
 
 _SECONDS = 60.0
@@ -147,24 +145,14 @@ def _offered(address: Address) -> paramiko.PKey:
     Raises:
         UnreachableError: it does not answer, or does not speak SSH.
     """
-    client = Connection()
-    sock = way(address, Deadline.after(_ANSWER_SECONDS), client)
     try:
-        transport = AuthTransport(sock)
-        try:
-            transport.start_client(timeout=_ANSWER_SECONDS)
-            return transport.get_remote_server_key()
-        finally:
-            transport.close()
+        connection = greeted(address, Deadline.after(_ANSWER_SECONDS))
     except LOST as error:
-        raise UnreachableError(
-            f"{address.device} at {address.host} port {address.port} does not speak SSH with us.",
-            str(error),
-            address.command(),
-        ) from error
+        raise not_ssh(address, error) from error
+    try:
+        return connection.transport.get_remote_server_key()
     finally:
-        sock.close()
-        client.close()
+        connection.close()
 
 
 def device_of(name: str) -> Device:
@@ -237,24 +225,10 @@ def trust(device: Device, fingerprint: str = "", replace: bool = False) -> list[
 def _trust_one(address: Address, fingerprint: str, replace: bool) -> Trusted:
     key, file = _offered(address), address.known_hosts[0]
     record = ssh_known.read(address.known_hosts, address.record)
-    if record.revokes(key):
-        raise HostKeyError(
-            f"{address.device} ({address.record}) shows a key that is revoked: {key.get_name()} {key.fingerprint}.",
-            "a known_hosts file marks it as revoked: do not trust a host that shows it; nothing was stored",
-            "give the device a new key: on it, ssh-keygen -A after removing the old one",
-            (key.fingerprint,),
-        )
     if record.trusts(key):
         return Trusted(address.record, key.get_name(), key.fingerprint, str(file), "was known")
-    if record.keys and not replace:
-        prints = ", ".join(f"{old.get_name()} {old.fingerprint}" for old in record.keys)
-        raise HostKeyError(
-            f"Another host key of {address.device} ({address.record}) is on record: {prints}; "
-            f"it shows {key.get_name()} {key.fingerprint}.",
-            "the device was reinstalled, another machine has its address, or someone listens in",
-            f"if you know why it changed: ./inv devices.trust {address.device} --replace",
-            (key.fingerprint,),
-        )
+    if record.revokes(key) or (record.keys and not replace):
+        verify(address, record, key)  # raises
     _compare(address, key, fingerprint)
     _store(file, address.record, f"{address.record} {key.get_name()} {key.get_base64()}", replace)
     outcome = "replaced" if record.keys else "stored"

@@ -55,21 +55,30 @@ class Checked:
             )
 
 
-def rollback_bundle(transport: Transport, store: Store, key: str, deadline: Deadline) -> Rolled | str | None:
+def rollback_bundle(transport: Transport, store: Store, key: str, deadline: Deadline) -> Rolled:
     """Let ``current/<key>`` be what ``previous/<key>`` is, after the device verified every file of it.
 
-    Returns:
-        ``None`` if there is no previous bundle; the names of its damaged files, if it has some.
+    Raises:
+        ConfigError: there is no previous bundle. BundleError: it is damaged.
     """
     listing = gc.listed(transport, store, deadline)
     now, before = (listing.links.get(f"{link}/{key}", "") for link in ("current", "previous"))
+    again = f"./inv deploy --device {transport.name}"
     if before in ("", now):
-        return None
+        raise ConfigError(
+            f"{transport.name} keeps no bundle before the current one of {key}.",
+            "only one was ever deployed there, or the one before was removed",
+            again,
+        )
     files = {path: sha256 for path, sha256 in listing.files.items() if path.startswith(f"bundles/{before}/")}
     found = store.verify(files, deadline)
     damaged = [path for path, sha256 in files.items() if path not in found or found[path][0] != sha256]
     if damaged or not files:
-        return ", ".join(damaged) or "it has no manifest"
+        raise BundleError(
+            f"The bundle before the current one of {key} is damaged on {transport.name}; nothing was changed.",
+            ", ".join(damaged) or "it has no manifest",
+            again,
+        )
     store.flip(key, before, deadline)
     return Rolled(before, now)
 
@@ -89,7 +98,8 @@ def _opened(device: Device, wait: float) -> Iterator[tuple[Transport, Store, Sur
         deadline = Deadline.after(device.timeout)
         facts = probe(transport, device_root(device), None, deadline)
         with Store(transport, facts.root) as store:
-            survey = store.open([], Deadline.after(deadline.left() + wait), wait=wait)
+            # The lock holds for what follows, too.
+            survey = store.open([], Deadline.after(2 * device.timeout + wait), wait=wait)
             if survey is None:
                 raise ConfigError(
                     f"{device.name} has no store in {facts.root}.",
@@ -117,20 +127,7 @@ def rollback(device: Device, bundle: str = "", wait: float = 60.0) -> Rolled:
                 f"./inv devices.rollback {device.name} --bundle {min(survey.current, default='NAME')}",
                 sorted(survey.current),
             )
-        rolled = rollback_bundle(transport, store, keys[0], deadline)
-        if rolled is None:
-            raise ConfigError(
-                f"{device.name} keeps no bundle before the current one of {keys[0]}.",
-                "only one was ever deployed there, or the one before was removed",
-                f"./inv deploy --device {device.name}",
-            )
-        if isinstance(rolled, str):
-            raise BundleError(
-                f"The bundle before the current one of {keys[0]} is damaged on {device.name}; nothing was changed.",
-                rolled,
-                f"./inv deploy --device {device.name}",
-            )
-        return rolled
+        return rollback_bundle(transport, store, keys[0], deadline)
 
 
 def verify(device: Device, wait: float = 60.0) -> Checked:

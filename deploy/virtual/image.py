@@ -18,12 +18,12 @@ from pathlib import Path
 
 from core.console import note
 from core.errors import ConfigError
-from core.files import locked, new_folder, sealed, sha256_bytes, write_json
+from core.files import sealed, sha256_bytes, write_json
 from core.paths import cache_dir
 from deploy.virtual import cpio
 from deploy.virtual.spec import Spec
-from toolchains.debian import deb
 from toolchains.debian import packages as debian
+from toolchains.debian import tree
 
 _FORMAT = 2
 """Increased when this module changes what it makes of the same packages."""
@@ -53,16 +53,8 @@ def image(spec: Spec) -> Image:
     parts = [_FORMAT, spec.model_dump(mode="json"), versions, [repr(entry) for entry in root_entries(spec)]]
     key = sha256_bytes(json.dumps(parts).encode())[:16]
     folder = cache_dir("images") / f"{spec.name}-{key}"
-    if not _usable(folder):
-        with locked(f"image-{spec.name}-{key}"):
-            if not _usable(folder):
-                _build(spec, kernel, system, folder, versions)
+    sealed.made(folder, f"image-{spec.name}-{key}", lambda new: _build(spec, kernel, system, new, versions))
     return Image(folder / "vmlinuz", folder / "initrd.cpio", folder / "board.dtb" if spec.dtb else None)
-
-
-def _usable(folder: Path) -> bool:
-    """Whether the image exists and is unchanged."""
-    return (folder / _STAMP).is_file() and sealed.whole(folder)
 
 
 def trees(spec: Spec) -> tuple[Path, Path]:
@@ -82,20 +74,17 @@ def _kernel_packages(spec: Spec) -> list[str]:
 
 def _depends(spec: Spec, package: str, pattern: str) -> list[str]:
     file = debian.fetch(spec.kernel_from, spec.arch, [package])[0]
-    return re.findall(pattern, deb.control(file, "Depends"))
+    return re.findall(pattern, tree.control(file, "Depends"))
 
 
 def _build(spec: Spec, kernel: Path, system: Path, folder: Path, versions: dict[str, str]) -> None:
     note(f"building the image of virtual device {spec.name} (once)")
     entries = [*root_entries(spec), *_programs(spec, system), *_modules(spec, kernel)]
-    with new_folder(folder) as temporary:
-        (temporary / "initrd.cpio").write_bytes(cpio.write(entries))
-        packed = _one(kernel, "boot/vmlinuz-*", "usr/lib/modules/*/vmlinuz").read_bytes()
-        (temporary / "vmlinuz").write_bytes(packed)
-        if spec.dtb:
-            (temporary / "board.dtb").write_bytes(_one(kernel, spec.dtb).read_bytes())
-        write_json(temporary / _STAMP, {"device": spec.name, "packages": versions})
-        sealed.seal(temporary)
+    (folder / "initrd.cpio").write_bytes(cpio.write(entries))
+    (folder / "vmlinuz").write_bytes(_one(kernel, "boot/vmlinuz-*", "usr/lib/modules/*/vmlinuz").read_bytes())
+    if spec.dtb:
+        (folder / "board.dtb").write_bytes(_one(kernel, spec.dtb).read_bytes())
+    write_json(folder / _STAMP, {"device": spec.name, "packages": versions})
 
 
 def _one(root: Path, *patterns: str) -> Path:

@@ -11,6 +11,7 @@ import contextlib
 import os
 import platform
 import shutil
+import signal
 import socket
 import struct
 import sys
@@ -83,9 +84,7 @@ def status(name: str) -> Status:
     """Whether ``name`` is up."""
     get_spec(name)
     state = read_state(Folder.of(name))
-    if state is None or not state.running:
-        return Status(running=False)
-    return Status(True, state.ready, state.port)
+    return Status(running=False) if state is None else Status(True, state.ready, state.port)
 
 
 def ensure(name: str) -> Endpoint:
@@ -125,35 +124,41 @@ def up(folder: Folder) -> State | None:
     # Touch first, then read: the supervisor removes the state before it checks the touch for the last time.
     folder.touch()
     state = read_state(folder)
-    return state if state is not None and state.ready and state.running else None
+    return state if state is not None and state.ready else None
 
 
 def stop(name: str) -> bool:
-    """End ``name``; true when it was up. Returns when nothing of it is left.
-
-    Only processes that are proven to be the machine's own are ended; a pid that another process has now
-    is left alone.
-    """
+    """End ``name``; true when it was up. Returns when nothing of it is left."""
     get_spec(name)
-    folder = Folder.of(name)
-    state = read_state(folder)
-    return state is not None and _end(state, folder)
+    return _end(Folder.of(name))
 
 
 def stop_all() -> list[str]:
     """End every virtual device that is up; their names. Also those that were removed from the table."""
-    return [folder.path.name for folder in Folder.all() if (state := read_state(folder)) and _end(state, folder)]
+    return [folder.path.name for folder in Folder.all() if _end(folder)]
 
 
-def _end(state: State, folder: Folder) -> bool:
-    was = state.supervisor.end(_END_SECONDS)
-    was = state.qemu.end(3.0) or was
-    with contextlib.suppress(ChildProcessError):  # the supervisor may be our own child
-        os.waitpid(state.supervisor.pid, os.WNOHANG)
-    now = read_state(folder)
-    if now is not None and now.supervisor == state.supervisor:
+def _end(folder: Folder) -> bool:
+    """End the supervisor, and the machine with it; true when it was there."""
+    owner = folder.owner()
+    if not owner:
+        return False
+    _end_process(owner, lambda: folder.owner() == owner)
+    gone(owner)  # it may be our own child
+    if folder.owner() is None:
         folder.state.unlink(missing_ok=True)
-    return was
+    return True
+
+
+def _end_process(pid: int, there: Callable[[], bool]) -> None:
+    """By request, then at once, as long as the process is ``there``."""
+    for number, seconds in ((signal.SIGTERM, _END_SECONDS), (signal.SIGKILL, 5.0)):
+        end = time.monotonic() + seconds
+        with contextlib.suppress(ProcessLookupError):
+            if there():
+                os.kill(pid, number)
+        while there() and time.monotonic() < end:
+            time.sleep(0.02)
 
 
 def _boot(spec: Spec, folder: Folder) -> State:
@@ -161,9 +166,7 @@ def _boot(spec: Spec, folder: Folder) -> State:
     from deploy.virtual.image import image
 
     files = image(spec)
-    left = read_state(folder)
-    if left is not None:  # it never answered, or the process that started it was killed
-        _end(left, folder)
+    _end(folder)  # it never answered, or the process that started it was killed
     with step(f"booting virtual device {spec.name}", f"boot {spec.name}"):
         public = _prepare(folder, files.initrd)
         _launch(spec, files, folder)
@@ -268,17 +271,23 @@ def supervised(folder: Folder, seconds: float, answered: Callable[[State], bool]
     try:
         while time.monotonic() < end and not gone(pid):
             state = read_state(folder)
-            if state is not None and state.supervisor.pid == pid and answered(state):
+            if state is not None and state.pid == pid and answered(state):
                 state = replace(state, ready=True)
                 state.write(folder.state)
                 return state
             time.sleep(0.1)
     except BaseException:
-        abandon(folder, pid)
+        _abandon(folder, pid)
         raise
     why = "it ended" if gone(pid) else late
-    abandon(folder, pid)
+    _abandon(folder, pid)
     return why
+
+
+def _abandon(folder: Folder, pid: int) -> None:
+    """End what `spawn_supervisor` started: it is our child, so its number is still its own."""
+    _end_process(pid, lambda: not gone(pid))
+    folder.state.unlink(missing_ok=True)
 
 
 _TAIL = 16 << 10
@@ -293,20 +302,6 @@ def last_lines(file: Path, lines: int = 8) -> str:
             return "\n".join(source.read(_TAIL).decode(errors="replace").splitlines()[-lines:])
     except OSError:
         return f"({file.name} is empty)"
-
-
-def abandon(folder: Folder, pid: int) -> None:
-    """End what `spawn_supervisor` started: it is our child, so its number is still its own."""
-    import signal
-
-    for number, seconds in ((signal.SIGTERM, _END_SECONDS), (signal.SIGKILL, 5.0)):
-        end = time.monotonic() + seconds
-        with contextlib.suppress(ProcessLookupError):
-            if not gone(pid):
-                os.kill(pid, number)
-        while not gone(pid) and time.monotonic() < end:
-            time.sleep(0.02)
-    folder.state.unlink(missing_ok=True)
 
 
 def answers(login: str, host: str, port: int, seconds: float = 3.0) -> bool:

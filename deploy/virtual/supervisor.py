@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -26,6 +28,10 @@ from core.files import sha256_bytes, write_atomic, write_json
 from core.paths import cache_dir
 
 VARIABLE = "SLIPWAY_DEVICES"
+
+
+_FLOCK = struct.Struct("hhqqi")
+"""``struct flock`` of 64-bit Linux."""
 
 
 def _root() -> Path:
@@ -56,6 +62,8 @@ class Folder:
         """The supervisor's orders."""
         self.state = path / "state.json"
         """`State`, while the machine runs."""
+        self.owned = path / "owned"
+        """Locked by the supervisor for as long as it lives."""
         self.last_used = path / "last-used"
         """Its time of change is the time of last use."""
 
@@ -71,6 +79,16 @@ class Folder:
         """The folders of all devices that were ever started."""
         root = _root()
         return [cls(path) for path in sorted(root.iterdir()) if path.is_dir()] if root.is_dir() else []
+
+    def owner(self) -> int | None:
+        """The process of the supervisor that runs, by the kernel's word; 0: one that cannot be seen from here."""
+        try:
+            with self.owned.open("rb") as file:
+                told = fcntl.fcntl(file, fcntl.F_GETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        except OSError:
+            return None
+        kind, *_, pid = _FLOCK.unpack(told)
+        return None if kind == fcntl.F_UNLCK else int(pid)
 
     def touch(self) -> None:
         """Mark the device as used."""
@@ -88,91 +106,12 @@ class Folder:
         write_atomic(path, text, mode=0o600)
 
 
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-
-
-def _start_time(pid: int) -> int:
-    """Clock ticks from boot to the process's start; 0 when there is none, or only its remains (a zombie)."""
-    try:
-        # The program's name, in parentheses, may itself hold spaces and parentheses.
-        words = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return 0
-    return 0 if words[0] in "ZX" else int(words[19])
-
-
-def _boot() -> str:
-    try:
-        return _BOOT_ID.read_text(encoding="utf-8").strip()
-    except OSError:
-        return ""
-
-
-@dataclass(frozen=True)
-class Process:
-    """One process of this machine, identified uniquely."""
-
-    pid: int
-    start_time: int
-    boot: str
-
-    @classmethod
-    def of(cls, pid: int) -> Process:
-        """The process that has this pid now."""
-        return cls(pid, _start_time(pid), _boot())
-
-    @property
-    def alive(self) -> bool:
-        """Whether this very process still runs."""
-        return (
-            self.pid > 0 and self.start_time > 0 and _start_time(self.pid) == self.start_time and _boot() == self.boot
-        )
-
-    def send(self, number: signal.Signals) -> bool:
-        """Send a signal to this very process; false when it is gone.
-
-        The handle is taken first and the identity looked at afterwards, so that the number cannot change hands
-        in between.
-        """
-        try:
-            handle = os.pidfd_open(self.pid)
-        except OSError:
-            return False
-        try:
-            if not self.alive:
-                return False
-            signal.pidfd_send_signal(handle, number)
-        except (ProcessLookupError, PermissionError):
-            return False
-        finally:
-            os.close(handle)
-        return True
-
-    def wait(self, seconds: float) -> bool:
-        """Wait until it is gone; false when it still runs after ``seconds``."""
-        end = time.monotonic() + seconds
-        while self.alive:
-            if time.monotonic() > end:
-                return False
-            time.sleep(0.02)
-        return True
-
-    def end(self, grace: float) -> bool:
-        """TERM, then KILL after ``grace`` seconds; true when it was there and is gone."""
-        if not self.send(signal.SIGTERM):
-            return False
-        if not self.wait(grace):
-            self.send(signal.SIGKILL)
-            self.wait(5)
-        return True
-
-
 @dataclass(frozen=True)
 class State:
     """A machine that was started."""
 
-    supervisor: Process
-    qemu: Process
+    pid: int
+    """Its supervisor's; the machine does not outlive it."""
     port: int
     since: float
     """Seconds since the epoch."""
@@ -180,23 +119,18 @@ class State:
     ready: bool = False
     """Its ssh server has answered once."""
 
-    @property
-    def running(self) -> bool:
-        """Whether supervisor and machine are there. The one does not outlive the other."""
-        return self.supervisor.alive and self.qemu.alive
-
     def write(self, file: Path) -> None:
         """Store it."""
         write_json(file, asdict(self))
 
 
 def read_state(folder: Folder) -> State | None:
-    """The stored state, or ``None`` if it is missing or unreadable."""
+    """The state of the machine that runs; ``None`` without one."""
     try:
-        value = json.loads(folder.state.read_text(encoding="utf-8"))
-        return State(**{**value, **{name: Process(**value[name]) for name in ("supervisor", "qemu")}})
-    except (OSError, ValueError, KeyError, TypeError):
+        state = State(**json.loads(folder.state.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
         return None
+    return state if folder.owner() in (state.pid, 0) else None
 
 
 PORT = "{port}"
@@ -330,6 +264,8 @@ def main(path: Path) -> None:
     os.chdir("/")
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # release inherited locks (flock, make), which would be held for hours
     folder = Folder(path)
+    owned = folder.owned.open("wb")  # open, and locked, until this process ends
+    fcntl.lockf(owned, fcntl.LOCK_EX)
     launch = Launch.read(folder)
     _take_signals(_on_signal)
     child: subprocess.Popen[bytes] | None = None
@@ -337,9 +273,7 @@ def main(path: Path) -> None:
         folder.touch()
         child, port = _start(launch)
         folder.touch()  # its time begins now
-        State(Process.of(os.getpid()), Process.of(child.pid), port, time.time(), launch.idle_seconds).write(
-            folder.state
-        )
+        State(os.getpid(), port, time.time(), launch.idle_seconds).write(folder.state)
         _supervise(child, port, launch, folder)
     except _Ended:
         _say("asked to end the machine")
@@ -352,7 +286,7 @@ def main(path: Path) -> None:
         if child is not None:
             _end(child)
         state = read_state(folder)
-        if state is not None and state.supervisor.pid == os.getpid():
+        if state is not None and state.pid == os.getpid():
             folder.state.unlink(missing_ok=True)
 
 

@@ -1,1 +1,1 @@
-"""What a run did, operator by operator: ETDump and ETRecord, read through upstream's Inspector."""
+"""What a run did, operator by operator: ETDump and ETRecord, read by upstream's readers."""

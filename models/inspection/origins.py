@@ -1,4 +1,4 @@
-"""Where an operator of a run came from: its module, source line and PyTorch operators, by upstream's Inspector."""
+"""Where an operator of a run came from: its module, source line and PyTorch operators, by upstream's ETRecord."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import struct
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -118,12 +118,12 @@ def match(names: Sequence[str], nodes: Sequence[Node]) -> dict[str, Match]:
     return found
 
 
-def read(program: Path, method: str = "forward") -> dict[int, tuple[Node, ...]]:
+def read(program: Path) -> dict[int, tuple[Node, ...]]:
     """The nodes of XNNPACK's delegates, by the instruction that calls them. Imports the exporter's packages."""
     from executorch.exir._serialize._program import deserialize_pte_binary
 
     file = deserialize_pte_binary(program.read_bytes()).program
-    plan = next((plan for plan in file.execution_plan if plan.name == method), None)
+    plan = next((plan for plan in file.execution_plan if plan.name == "forward"), None)
     if plan is None:
         return {}
     payloads: dict[int, bytes] = {}
@@ -224,13 +224,10 @@ def silent() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def find(
-    dump: Path, executions: Sequence[Execution], record: Path, program: Path | None, method: str = "forward"
-) -> dict[tuple[int, str], Origin]:
+def find(executions: Sequence[Execution], record: Path, program: Path | None) -> dict[tuple[int, str], Origin]:
     """The origin of each operator, by instruction and by name: the delegate's own name, the operator's, or the call's.
 
     Args:
-        dump: the ETDump; ``executions`` are what is in it.
         program: the ``.pte``, which has the delegates' graphs; without it their operators have the call's origin.
 
     Raises:
@@ -238,8 +235,54 @@ def find(
     """
     with silent():
         etrecord = load(record)
-        graphs = read(program, method) if program is not None else {}
-        return _find(dump, executions, etrecord, graphs, record)
+        check(executions, etrecord, record)
+        graphs = read(program) if program is not None else {}
+        nodes, handles = by_handle(edge_module(etrecord)), handles_of_instructions(etrecord)
+    names: dict[int, dict[str, bool]] = {}  # by instruction: each event's name, and whether it is the delegate's own
+    for event in (event for execution in executions for event in execution.events):
+        names.setdefault(event.instruction, {})[event.name.removeprefix(NATIVE)] = event.delegated
+    found = {}
+    for number, given in names.items():
+        matches = match([name for name, delegated in given.items() if delegated], graphs.get(number, ()))
+        for name in given:
+            matched = matches.get(name)
+            own = (matched.handle,) if matched else handles.get(number, ())
+            if not own:
+                continue
+            origin = _origin(own, [node for handle in own for node in nodes.get(handle, ())], name)
+            found[number, name] = replace(origin, sure=matched.sure, node=matched.index) if matched else origin
+    return found
+
+
+def edge_module(etrecord: Any) -> Any:
+    """The program before it was lowered, as a module."""
+    edge = etrecord.edge_dialect_program
+    return (edge["forward"] if isinstance(edge, dict) else edge).module()
+
+
+def handles_of(node: Any) -> list[int]:
+    """The debug handles of a node of PyTorch's graph."""
+    return _several(node.meta.get("debug_handle", ()))
+
+
+def _several(handles: Any) -> list[int]:
+    """Debug handles, of which upstream writes one without a list."""
+    return [handles] if isinstance(handles, int) else list(dict.fromkeys(handles or ()))
+
+
+def handles_of_instructions(etrecord: Any) -> dict[int, tuple[int, ...]]:
+    """The debug handles of what each instruction computes."""
+    return {int(number): tuple(_several(each)) for number, each in etrecord._debug_handle_map["forward"].items()}
+
+
+def by_handle(module: Any) -> dict[int, list[Any]]:
+    """The operators of a graph by debug handle; a result that is one of several is no operator of its own."""
+    found: dict[int, list[Any]] = {}
+    for node in module.graph.nodes:
+        if node.op == "call_function" and "getitem" not in str(node.target):
+            for handle in handles_of(node):
+                found.setdefault(handle, []).append(node)
+    return found
 
 
 def load(record: Path) -> Any:
@@ -266,101 +309,46 @@ def check(executions: Sequence[Execution], etrecord: Any, record: Path) -> None:
     """
     known = {int(number) for number in (etrecord._debug_handle_map or {}).get("forward", {})}
     delegates = {int(number) for number in (etrecord._delegate_map or {}).get("forward", {})}
-    ran: dict[int, str] = {}
-    for execution in executions:
-        for event in execution.events:
-            if event.name in (DELEGATE, OPERATOR):
-                ran[event.instruction] = event.name
+    ran = {(one.instruction, one.name) for run in executions for one in run.events if one.name in (DELEGATE, OPERATOR)}
     wrong = [
-        f"instruction {number} {'calls a delegate' if name == DELEGATE else 'is an operator'} in the run"
-        + (" and is unknown to the ETRecord" if number not in known else ", and not in the ETRecord")
-        for number, name in sorted(ran.items())
+        f"instruction {number} {'calls a delegate' if name == DELEGATE else 'is an operator'} in the run alone"
+        for number, name in sorted(ran)
         if number not in known or (name == DELEGATE) != (number in delegates)
     ]
     if wrong:
         raise ProgramError(f"{shown(record)} is the ETRecord of another program.", "; ".join(wrong[:3]), _EXPORT_AGAIN)
 
 
-def _find(
-    dump: Path,
-    executions: Sequence[Execution],
-    etrecord: Any,
-    graphs: dict[int, tuple[Node, ...]],
-    record: Path,
-) -> dict[tuple[int, str], Origin]:
-    from executorch.devtools import Inspector
+def _origin(handles: Sequence[int], nodes: Sequence[Any], name: str = "") -> Origin:
+    """The origin of nodes of an exported graph.
 
-    check(executions, etrecord, record)
-    matches = correlate(executions, etrecord, graphs)
-    found: dict[tuple[int, str], Origin] = {}
-    for block in Inspector(etdump_path=str(dump), etrecord=etrecord).event_blocks:
-        for event in block.events:
-            handles = event.debug_handles
-            if handles is None or event._instruction_id is None:
-                continue
-            name = event.name.removeprefix(NATIVE)
-            handles = (handles,) if isinstance(handles, int) else tuple(dict.fromkeys(handles))
-            matched = matches.get((event._instruction_id, name))
-            nodes = _computing(event.stack_traces, name)
-            found[event._instruction_id, name] = Origin(
-                handles,
-                _operators(event.op_types, name),
-                _modules([event.module_hierarchy.get(node) for node in nodes]),
-                _source([event.stack_traces[node] for node in nodes]),
-                matched is None or matched.sure,
-                -1 if matched is None else matched.index,
-            )
-    return found
-
-
-def correlate(
-    executions: Sequence[Execution], etrecord: Any, graphs: dict[int, tuple[Node, ...]]
-) -> dict[tuple[int, str], Match]:
-    """Fill in the ETRecord's maps of XNNPACK's delegates, which their own preprocessing leaves empty."""
-    names: dict[int, dict[str, None]] = {}
-    for execution in executions:
-        for event in execution.events:
-            if event.delegated:
-                names.setdefault(event.instruction, {})[event.name] = None
-    found: dict[tuple[int, str], Match] = {}
-    for number, nodes in graphs.items():
-        matches = match(list(names.get(number, ())), nodes)
-        entry = (etrecord._delegate_map or {}).get("forward", {}).get(str(number))
-        if entry is not None:
-            entry["delegate_map"] = {name: (one.handle,) for name, one in matches.items()}
-        found |= {(number, name): one for name, one in matches.items()}
-    return found
-
-
-def origin_of(nodes: Sequence[Any], handles: tuple[int, ...] = ()) -> Origin:
-    """The origin of nodes of an exported graph."""
+    Args:
+        name: of the operator that ran.
+    """
+    computing = nodes
+    if not name.startswith(("Convert", "Unary Elementwise")):
+        # A quantized layer shares its debug handle with the nodes that round its output.
+        computing = [node for node in nodes if not _word(node).startswith("quantized_decomposed")] or nodes
+    operators = tuple(dict.fromkeys(map(_word, computing)))
+    kernel = name.partition(".")[0]
+    # Of many that share a handle, the one whose kernel ran, if it is among them.
+    same = tuple(each for each in operators if each.split(".")[1:2] == [kernel])
     return Origin(
-        handles,
-        tuple(dict.fromkeys(str(getattr(node.target, "__name__", node.target)) for node in nodes)),
-        _modules([node.meta.get("nn_module_stack") for node in nodes]),
-        _source([node.meta.get("stack_trace") for node in nodes]),
+        tuple(handles),
+        same or operators,
+        _modules([node.meta.get("nn_module_stack") for node in computing]),
+        _source([node.meta.get("stack_trace") for node in computing]),
     )
 
 
-def _is_rounding(word: str) -> bool:
-    """Whether it is the name of a node or operator that only quantizes or dequantizes."""
-    return word.startswith("quantized_decomposed")
+def origin_of(node: Any, handle: int) -> Origin:
+    """The origin of one node."""
+    return _origin((handle,), (node,), "Convert")
 
 
-def _computing(nodes: Iterable[str], name: str) -> list[str]:
-    """The nodes that compute: a quantized layer shares its debug handle with the nodes that round its output."""
-    every = list(nodes)
-    if name.startswith(("Convert", "Unary Elementwise")):
-        return every
-    return [node for node in every if not _is_rounding(node)] or every
-
-
-def _operators(types: Sequence[str], name: str) -> tuple[str, ...]:
-    """Each once; of many that share a handle, the one whose kernel ran, if it is among them."""
-    once = tuple(dict.fromkeys(_computing(map(str, types), name)))
-    kernel = name.partition(".")[0]
-    same = tuple(each for each in once if each.split(".")[1:2] == [kernel])
-    return same or once
+def _word(node: Any) -> str:
+    """``aten.linear.default``."""
+    return str(getattr(node.target, "__name__", node.target))
 
 
 def _modules(hierarchies: Iterable[dict[str, Any] | None]) -> str:

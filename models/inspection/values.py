@@ -17,7 +17,7 @@ import torch
 
 from models.inspection import origins
 from models.inspection.dump import DELEGATE, Value
-from models.inspection.origins import Node, Origin, load, origin_of, silent
+from models.inspection.origins import Node, Origin, handles_of, load, origin_of, silent
 
 _FUSED = ("batch_norm", "relu", "hardtanh", "clamp", "getitem", "quantize_per_tensor")
 _LAYERS = ("conv", "linear", "addmm", "mm", "add.", "sub.", "mul.", "div.")
@@ -173,12 +173,6 @@ class Replay(torch.fx.Interpreter):  # type: ignore[misc]  # torch carries no ty
         return []
 
 
-def handles_of(node: Any) -> list[int]:
-    """The debug handles of a node of PyTorch's graph."""
-    found = node.meta.get("debug_handle")
-    return [] if found is None else [found] if isinstance(found, int) else list(found)
-
-
 def _next_step(result: Any, random: torch.Generator) -> Any:
     """Quantized values of which some have rounded to one of the next steps."""
     drawn = torch.rand(result.shape, generator=random)
@@ -290,9 +284,7 @@ def compare(
     with silent():
         etrecord = load(record)
         graphs = origins.read(program) if program is not None else {}
-        edge = etrecord.edge_dialect_program
-        module = (edge["forward"] if isinstance(edge, dict) else edge).module()
-        handles = {int(number): each for number, each in etrecord._debug_handle_map["forward"].items()}
+        module, handles = origins.edge_module(etrecord), origins.handles_of_instructions(etrecord)
         outputs = _counts(module, names, handles)
         outputs |= {int(number): count for number, count in etrecord._instruction_id_to_num_outs_map["forward"].items()}
         claims = list(_claims(_results(given, names, outputs), graphs, handles))
@@ -304,13 +296,9 @@ def compare(
 def _counts(module: Any, names: Mapping[int, str], handles: Mapping[int, Any]) -> dict[int, int]:
     """How many results each kernel has, by its instruction."""
     found: dict[int, int] = {}
-    nodes: dict[int, list[Any]] = {}
-    for node in module.graph.nodes:
-        for handle in handles_of(node):
-            nodes.setdefault(handle, []).append(node)
+    nodes = origins.by_handle(module)
     for instruction, name in names.items():
-        own = handles.get(instruction, ())
-        for node in (node for handle in ((own,) if isinstance(own, int) else own) for node in nodes.get(handle, ())):
+        for node in (node for handle in handles.get(instruction, ()) for node in nodes.get(handle, ())):
             schema = getattr(node.target, "_schema", None)
             if schema is not None and schema.name.rpartition("::")[2] == name.partition(".")[0]:
                 found[instruction] = max(1, len(schema.returns))
@@ -330,8 +318,7 @@ def _claims(
         if node is not None:
             number = numbers[value.instruction, node.kind] = numbers.get((value.instruction, node.kind), 0) + 1
             name = f"{node.kind} #{number}"
-        own = handles.get(value.instruction, ()) if node is None else node.handle
-        own = [own] if isinstance(own, int) else list(dict.fromkeys(own))
+        own = handles.get(value.instruction, ()) if node is None else (node.handle,)
         yield Claim(value, node, f"{name} @{value.instruction}", own, whole=node is None and name == DELEGATE)
 
 
@@ -344,7 +331,7 @@ def _gap_of(claim: Claim) -> Gap:
         claim.name,
         claim.value.instruction,
         claim.value.node >= 0,
-        origin_of([claim.at], (claim.handle,)),
+        origin_of(claim.at, claim.handle),
         tuple(claim.got.shape),
         str(tensor.dtype).removeprefix("torch."),
         claim.error,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from models import methods
 from models.loading.reference import laid_out
 from models.request import Request
 from models.users import packages
-from models.users.users_code import Side, import_file, users_code
+from models.users.users_code import Side, opened
 from models.users.watching import file as noted
 from models.users.watching import watching
 from models.zoo import trained
@@ -63,38 +62,6 @@ class Prepared:
             return {}
         modules = {str(path): noted(path) for path in self.side.sources()}
         return {**self.found, "files": dict(sorted({**self.found["files"], **modules}.items()))}
-
-
-def _call_users(request: Request) -> Any:
-    """The user's function's result."""
-    with users_code(request.source, "Importing"):
-        module = import_file(request.source)
-    function: Callable[[], Any] | None = getattr(module, request.function, None)
-    if not callable(function):
-        raise ExportError(f"{request.source} has no function {request.function!r}.", "", f"--model {request.model}")
-    with users_code(request.source, f"Calling {request.function}() of"):
-        torch.manual_seed(0)
-        return function()
-
-
-def _depends(request: Request, side: Side) -> dict[str, dict[str, Any]]:
-    """What the user's file depends on.
-
-    Raises:
-        ExportError: a file that the user has named does not exist.
-    """
-    files, variables = [], []
-    for word in request.options.depends:
-        kind, colon, name = word.partition(":")
-        if colon and kind == "env":
-            variables.append(name)
-        elif Path(word).expanduser().is_file():
-            files.append(Path(word).expanduser())
-        else:
-            raise ExportError(
-                f"There is no file {word}.", "named by the option depends", "depends=FILE,env:NAME", [word]
-            )
-    return side.watch.found(files, variables)
 
 
 def _call_zoo(request: Request) -> Any:
@@ -175,39 +142,11 @@ def load(request: Request) -> Prepared:
     packages.enter(request.packages)
     side = Side(request.source)
     with side.entered(), watching(side.watch):
-        parts = _each(_call_users(request), maker)
-        return replace(_prepared(parts), side=side, found=_depends(request, side))
-
-
-def _evaluate(module: Any) -> None:
-    """Put the model in eval mode, also an exported graph that refuses that: after training, its dropout is random.
-
-    Raises:
-        ExportError: a graph stays as it was trained.
-    """
-    with contextlib.suppress(NotImplementedError):
-        module.eval()  # what it returns is not always the module
-        return
-    if _trains(module):
-        from torchao.quantization.pt2e import move_exported_model_to_eval
-
-        move_exported_model_to_eval(module)
-        if left := _trains(module):
-            raise ExportError(
-                f"The graph computes as in training: {left}.",
-                "move_exported_model_to_eval does not change it",
-                "call move_exported_model_to_eval before convert_pt2e, or export the model in eval mode",
-            )
-
-
-def _trains(graph: Any) -> str:
-    """The first operator of a graph that computes as in training; empty if there is none."""
-    where = {"aten::dropout": 2, "aten::dropout_": 2, "aten::batch_norm": 5}
-    for node in graph.graph.nodes:
-        place = where.get(getattr(getattr(node.target, "_schema", None), "name", ""))
-        if place is not None and len(node.args) > place and node.args[place] is True:
-            return str(node.name)
-    return ""
+        with opened(f"{request.source}:{request.function}") as function:
+            torch.manual_seed(0)
+            made = function()
+        parts = _each(made, maker)
+        return replace(_prepared(parts), side=side, found=side.watch.found())
 
 
 def _prepared(parts: Mapping[str, Parts]) -> Prepared:
@@ -215,7 +154,12 @@ def _prepared(parts: Mapping[str, Parts]) -> Prepared:
         Prepared(module, inputs, shapes, calibration, method=name)
         for name, (module, inputs, shapes, calibration) in parts.items()
     ]
-    _evaluate(last.module)
+    try:
+        last.module.eval()
+    except NotImplementedError:  # an exported graph refuses it: after training, its dropout would stay random
+        from torchao.quantization.pt2e import move_exported_model_to_eval
+
+        move_exported_model_to_eval(last.module)
     return replace(last, before=tuple(before))
 
 

@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from core.formats.program import BY_ONNX
 from core.paths import ROOT
 from models.lowering.graphs import base_name, module_path, target_name
 from models.users.users_code import last_lines
@@ -42,16 +40,6 @@ _KNOWN = (
         r"\.numpy\(\) is not supported",
         "the model leaves PyTorch for NumPy, which a program cannot follow",
         "use torch's function of the same name, or do it before the model",
-    ),
-    (
-        r"decided in .*\bdecompose\b.*\bRNNBase\b",
-        "torch exports an LSTM, a GRU or an RNN step by step, so the number of steps is fixed",
-        f"leave the length out of dynamic_shapes; or {BY_ONNX}: ONNX has these layers for any length",
-    ),
-    (
-        r"decided in .*\bpooling_output_shape_pad_lr\b",
-        "whether a pool with ceil_mode=True has one more window differs between the sizes that dynamic_shapes allows",
-        "ceil_mode=False; or only sizes that the message suggests; or leave that size out of dynamic_shapes",
     ),
     (
         r"marked \S+ as dynamic but|specialized it to be a constant|Not all values of",
@@ -98,9 +86,9 @@ _KNOWN = (
 """Words of the exporter's message, what they mean, and what to do. A test tries each advice."""
 
 
-def known(error: BaseException, otherwise: str = ANY, module: Any = None) -> tuple[str, str]:
+def known(error: BaseException, otherwise: str = ANY) -> tuple[str, str]:
     """The cause in words and the next step; of an unknown error no words and the hint ``otherwise``."""
-    said = "\n".join((*(f"{type(one).__name__}: {one}" for one in _chain(error)), _decided(error, module)))
+    said = "\n".join(f"{type(one).__name__}: {one}" for one in _chain(error))
     return next(((why, hint) for words, why, hint in _KNOWN if re.search(words, said)), ("", otherwise))
 
 
@@ -110,20 +98,6 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
     while one is not None:
         yield one
         one = one.__cause__
-
-
-def _decided(error: BaseException, module: Any) -> str:
-    """``decided in ...``: functions of torch's that decided on an open size, and classes of layers that may be why."""
-    names = set()
-    seen: BaseException | None = error
-    while seen is not None:
-        for frame, _ in traceback.walk_tb(seen.__traceback__):
-            for env in [one for one in dict(frame.f_locals).values() if isinstance(one, ShapeEnv)]:
-                places = (*(one.sloc for one in env.guards), *env.replacements_slocs.values())
-                names |= {getattr(one.framework_loc, "name", "") for one in places}
-        seen = seen.__cause__ or seen.__context__
-    layers = module.modules() if module is not None else ()
-    return f"decided in {' '.join(names)}" + " RNNBase" * any(isinstance(one, torch.nn.RNNBase) for one in layers)
 
 
 def _suggested(error: BaseException) -> str:
@@ -153,7 +127,7 @@ def explained(error: BaseException, module: Any = None, program: Any = None, oth
         module: the model, if its own code ran when it failed.
         program: the exported program, if it was that which failed.
     """
-    why, hint = known(error, otherwise, module)
+    why, hint = known(error, otherwise)
     line = place(error, module) if module is not None else ""
     line = line or place_in(error, program)
     error = root(error)

@@ -333,22 +333,6 @@ def _read(edge: Any, name: str, reasons: Reasons, state_of_all: Collection[str])
     )
 
 
-def _refuse_without_kernel(program: Any) -> None:
-    """Refuse operators of torchvision's that stay: what their lowering says helps nobody.
-
-    Raises:
-        ExportError: one is there.
-    """
-    names = sorted({target_name(node) for node in program.graph.nodes if target_name(node).startswith("torchvision::")})
-    if names:
-        raise ExportError(
-            f"The model uses {', '.join(names)}, and no runtime has a kernel for that.",
-            "how many boxes are left depends on the numbers, and a program's memory is planned before",
-            "return boxes and scores from forward, and choose among them in the program that calls the model",
-            names,
-        )
-
-
 def lower_all(programs: Mapping[str, Any], partitioners: Sequence[Any]) -> dict[str, Lowered]:
     """Delegate what the partitioners take, in their order, and emit: methods by their names.
 
@@ -372,8 +356,6 @@ def lower_all(programs: Mapping[str, Any], partitioners: Sequence[Any]) -> dict[
 
     from models.lowering.refusals import Refusals
 
-    for program in programs.values():
-        _refuse_without_kernel(program)
     try:
         with torch.no_grad(), _listening(partitioners) as reasons:
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from models.lowering import causes, graphs, progress, shortcuts
 from models.lowering.graphs import is_dequantize, module_path, weight_argument
 from models.request.options import Options
 from models.request.partitioners import kind_of
-from models.users.users_code import call
+from models.users.users_code import made
 from models.zoo.schemes import Scheme
 
 DEFAULTS = Options()
@@ -35,7 +34,7 @@ class Quantized:
     """What it is in, if the user has quantized it."""
 
 
-def _explained(doing: str, log_hint: str, run: Callable[[], Any], module: Any) -> Any:
+def explained(doing: str, log_hint: str, run: Callable[[], Any], module: Any = None) -> Any:
     """``run()``, whose failure becomes an `ExportError` with the user's line and the exporter's own message."""
     try:
         return run()
@@ -61,7 +60,7 @@ def capture(module: Any, inputs: Sequence[Any], dynamic_shapes: Any, strict: boo
         with torch.no_grad():
             return torch.export.export(module, tuple(inputs), dynamic_shapes=dynamic_shapes, strict=strict)
 
-    return _explained("torch.export of the model", causes.ANY, run, module)
+    return explained("torch.export of the model", causes.ANY, run, module)
 
 
 def _half(model: Prepared) -> Quantized:
@@ -164,33 +163,16 @@ def _xnnpack_quantizer(chosen: Callable[[Any], bool], *, dynamic: bool = False) 
     return Quantizer().set_global(config).set_filter_function(lambda node: not _whole(node) and chosen(node))
 
 
-def _made_by_user(name: str) -> Any:
-    """What the user's function returns, or an object of his class.
-
-    Raises:
-        ExportError: it fails, or that is not a quantizer.
-    """
-    from torchao.quantization.pt2e.quantizer import Quantizer
-
-    file, _, function = name.rpartition(":")
-    quantizer = call(Path(file).expanduser().resolve(), function)
-    if not isinstance(quantizer, Quantizer):
-        raise ExportError(
-            f"{name} gave {type(quantizer).__name__}, not a quantizer.",
-            "a quantizer is an object of a class derived from torchao.quantization.pt2e.quantizer.Quantizer",
-            "return XNNPACKQuantizer().set_global(get_symmetric_quantization_config()) to see it work",
-        )
-    return quantizer
-
-
 def _static(model: Prepared, options: Options) -> Quantized:
     """int8 activations with scales from calibration, int8 weights per channel."""
     if options.quantizer:
-        quantizer = _made_by_user(options.quantizer)
+        from torchao.quantization.pt2e.quantizer import Quantizer
+
+        quantizer = made(options.quantizer, Quantizer, "quantizer")
     else:
         quantizer = _xnnpack_quantizer(lambda node: kind_of(options.layers, module_path(node)) != "float")
     samples = model.calibration or (model.inputs,)
-    program = _explained(
+    program = explained(
         "Static quantization", "./inv export --scheme fp32 shows whether the model exports at all",
         lambda: _pt2e(model.module, model, samples, quantizer), model.module,
     )  # fmt: skip
@@ -247,7 +229,7 @@ def _dynamic(model: Prepared, scheme: Scheme, options: Options, again: bool) -> 
         return capture(module, model.inputs, model.dynamic_shapes, model.strict)
 
     hint = "./inv export --scheme fp32 shows whether the model exports at all"
-    return Quantized(_explained("Dynamic quantization", hint, run, module), model.inputs)
+    return Quantized(explained("Dynamic quantization", hint, run, module), model.inputs)
 
 
 def _by_owner(module: Any) -> bool:
@@ -278,12 +260,10 @@ def _own_scheme(program: Any) -> Scheme:
     dynamic = any("choose_qparams" in str(node.target) for node in program.graph.nodes)
     return Scheme(
         name="own",
-        title="as the model's own function quantized it",
         activations="the user's",
         weights="the user's",
         method="torchao" if dynamic else "pt2e",
         weight_bits=8,
-        group=0,
     )
 
 

@@ -52,7 +52,7 @@ def _key(file: Path, inputs: Sequence[Path], shapes: str) -> str:
     return sha256_bytes(json.dumps(parts).encode())[:32]
 
 
-def run(file: Path, *, inputs: Sequence[Path] = (), shapes: str = "", host: Host | None = None) -> Reference:
+def run(file: Path, *, inputs: Sequence[Path] = (), shapes: str = "") -> Reference:
     """Run ``file`` on this machine; the same again is answered from the cache.
 
     Args:
@@ -69,7 +69,7 @@ def run(file: Path, *, inputs: Sequence[Path] = (), shapes: str = "", host: Host
         try:
             answer = json.loads((folder / _ANSWER).read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            answer = _compute(file, folder, inputs, shapes, host)
+            answer = _compute(file, folder, inputs, shapes)
     files = [TensorFile.model_validate(one) for one in answer["outputs"]]
     near = [_tolerance(folder / one.file, one, quantized=answer["quantized"]) for one in files]
     return Reference(
@@ -79,7 +79,7 @@ def run(file: Path, *, inputs: Sequence[Path] = (), shapes: str = "", host: Host
     )
 
 
-def _compute(file: Path, folder: Path, inputs: Sequence[Path], shapes: str, host: Host | None) -> dict[str, Any]:
+def _compute(file: Path, folder: Path, inputs: Sequence[Path], shapes: str) -> dict[str, Any]:
     with new_folder(folder) as made:
         request = {
             "folder": str(made),
@@ -90,11 +90,8 @@ def _compute(file: Path, folder: Path, inputs: Sequence[Path], shapes: str, host
             "moves": True,
         }
         try:
-            if host is not None:
+            with Host(log_path("host"), "onnx") as host:
                 answer = host.request(request)
-            else:
-                with Host(log_path("host"), "onnx") as own:
-                    answer = own.request(request)
         except ExportError as error:
             raise ProgramError(
                 f"{file} does not run on this machine's ONNX Runtime.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,11 +17,11 @@ from core.files import sha256_file
 from core.formats.program import Dimension, Program, Quantization, Tolerance
 from models.loading import Prepared, load, reference
 from models.lowering import graphs, shortcuts
+from models.lowering.quantize import explained
 from models.onnx.host import as_moved, engine, save
 from models.reference import tolerances
 from models.request import Request, key, versions
 from models.samples import taking
-from models.users.users_code import last_lines
 
 if TYPE_CHECKING:
     from models.lowering.progress import Stages
@@ -45,15 +45,6 @@ class _Exported:
     sizes: tuple[tuple[Dimension, ...], ...] = ()
 
 
-def _explained(doing: str, hint: str, run: Callable[[], Any]) -> Any:
-    try:
-        return run()
-    except ExportError:
-        raise
-    except Exception as error:  # the exporter raises whatever its parts raise
-        raise ExportError(f"{doing} failed.", f"{type(error).__name__}: {last_lines(error)}", hint) from error
-
-
 def _to_onnx(model: Prepared) -> _Exported:
     """torch's exporter, the one on ``torch.export``; its own constant folding included."""
 
@@ -66,8 +57,11 @@ def _to_onnx(model: Prepared) -> _Exported:
             program.model_proto, sizes=graphs.input_sizes(program.exported_program) if program.exported_program else ()
         )
 
-    exported: _Exported = _explained(
-        "torch's export to ONNX", "./inv export without --format onnx shows whether it exports at all", run
+    exported: _Exported = explained(
+        "torch's export to ONNX",
+        "./inv export without --format onnx shows whether it exports at all",
+        run,
+        model.module,
     )
     return exported
 
@@ -130,7 +124,7 @@ def _quantize(model: Any, prepared: Prepared, folder: Path) -> _Exported:
         return onnx.load(result)
 
     try:
-        quantized = _explained("Static quantization", "./inv export --format onnx --scheme fp32", run)
+        quantized = explained("Static quantization", "./inv export --format onnx --scheme fp32", run)
     finally:
         plain.unlink(missing_ok=True)
         result.unlink(missing_ok=True)
@@ -175,7 +169,7 @@ def _write(model: Any, file: Path) -> None:
             "beyond 2 GB weights need a file of their own, which Slipway does not write",
             "a smaller model, or --scheme qs8",
         )
-    _explained("ONNX's own check of the export", "", lambda: onnx.checker.check_model(model, full_check=True))
+    explained("ONNX's own check of the export", "", lambda: onnx.checker.check_model(model, full_check=True))
     onnx.save(model, file)
 
 

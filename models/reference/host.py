@@ -217,19 +217,16 @@ class Host:
                 raise HostError(
                     "Upstream's runtime did not start.", f"its process ended with {code}", f"read {self.log}"
                 )
-            why, hint = (
-                ("", "export it again, or check the file with onnx.checker")
-                if self._module != MODULES["pte"]
-                else (
-                    ": the backend accepted a graph that it cannot run",
-                    "export with the default partitioner options, or with --partitioners none",
+            hint = "export it again, or check the file with onnx.checker"
+            if self._module == MODULES["pte"]:
+                hint = (
+                    "export with the default partitioner options, or with --partitioners none"
+                    if self.delegates
+                    else BY_ONNX
                 )
-                if self.delegates
-                else (": a kernel of ExecuTorch's cannot run what the exporter accepted", BY_ONNX)
-            )
             raise ExportError(
                 "Upstream's runtime crashes on the program.",
-                f"its process ended with {signal.Signals(-code).name}{why}",
+                f"its process ended with {signal.Signals(-code).name}: the exporter accepted what it cannot run",
                 hint,
             )
         answer: dict[str, Any] = json.loads(line)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import json
 import os
@@ -12,13 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from core.errors import ConfigError, ExportError, SlipwayError, did_you_mean, near
+from core.errors import ConfigError, SlipwayError
 from core.files import sha256_bytes, sha256_file
 from core.paths import ROOT, programs_dir
 from models.request import options
 from models.request.options import Options, parse
-from models.request.partitioners import check, scheme_with, sources, suffix, why_not
+from models.request.partitioners import check, scheme_with, suffix, why_not
 from models.users import packages
+from models.users.users_code import function_in, is_function
 from models.users.watching import changed, version
 from models.zoo import ZooModel, get_model, load_zoo, trained
 from models.zoo.schemes import CODE, HERE, ONNX_SCHEMES, Scheme, get_scheme, scheme_of
@@ -64,62 +64,6 @@ class Request:
         return f"model.{self.format}"
 
 
-def _defines(tree: ast.Module, name: str) -> bool:
-    """Whether the module's top level binds ``name`` (a ``*`` import or a block may: then yes)."""
-    for node in tree.body:
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            bound = {node.name}
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            bound = {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
-        else:
-            bound = {leaf.id for leaf in ast.walk(node) if isinstance(leaf, ast.Name)}
-        if name in bound or "*" in bound:
-            return True
-    return False
-
-
-def _lacking(path: Path) -> str:
-    """Why ``path`` may not be there: a misspelt name, or another folder."""
-    folder = path.parent
-    if not folder.is_dir():
-        return f"there is no folder {folder}"
-    found = near(path.name, sorted(file.name for file in folder.glob("*.py")))
-    return did_you_mean(found) or f"{folder.resolve()} has no file of this name"
-
-
-def _user_file(model: str) -> tuple[Path, str]:
-    """File and function of ``path/to/file.py:function``."""
-    text, _, function = model.rpartition(":")
-    if model.endswith(".py"):
-        text, function = model, ""
-    path = Path(text).expanduser()
-    if not path.is_file():
-        raise ConfigError(f"There is no file {path}.", _lacking(path), "--model path/to/file.py:make_model", [text])
-    try:
-        tree = ast.parse(path.read_bytes(), filename=str(path))
-    except (SyntaxError, ValueError) as error:
-        line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        raise ExportError(f"{path} is not Python{line}.", str(error), f"python3 -m py_compile {path}") from error
-    functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
-    if not function or not _defines(tree, function):
-        has = f"it has {', '.join(functions)}" if functions else "it has no function"
-        better = functions[0] if functions else "make_model"
-        hint = f"--model {path}:{better}"
-        if not functions and (classes := [node.name for node in tree.body if isinstance(node, ast.ClassDef)]):
-            has = f"it has only classes: {', '.join(classes)}"
-            hint = (
-                f"add def make_model(): return {classes[-1]}().eval(), (torch.randn(SHAPE),), "
-                f"with the shape of its input, then {hint}"
-            )
-        what = (
-            f"{path} has no function {function!r}."
-            if function
-            else f"{model} does not say which function makes the model."
-        )
-        raise ConfigError(what, has, hint, [function])
-    return path.resolve(), function
-
-
 def check_format(format: str, scheme: str, partitioners: Sequence[str], options: Options) -> None:  # noqa: A002
     """Refuse options that a program of ``format`` cannot have.
 
@@ -139,8 +83,8 @@ def check_format(format: str, scheme: str, partitioners: Sequence[str], options:
             f"./inv export --format onnx --scheme {ONNX_SCHEMES[0]}",
             [scheme],
         )
-    quantizing = ("group", "layers", "quantizer", "strict")
-    given = [*partitioners, *options.partitioner_arguments(), *(name for name in quantizing if getattr(options, name))]
+    only = ("per_op_mode", "group", "layers", "quantizer", "strict")
+    given = [*partitioners, *(name for name in only if getattr(options, name))]
     if given:
         raise ConfigError(
             f"An .onnx has no {', '.join(given)}.",
@@ -176,7 +120,7 @@ def resolve(
     check_format(format, scheme, partitioners, chosen)
     zoo: ZooModel | None = None
     if ":" in model or model.endswith(".py"):
-        source, function = _user_file(model)
+        source, function = function_in(model)
         label = re.sub(r"[^A-Za-z0-9_.]+", "_", f"{source.stem}") + "-" + function
     else:
         zoo = get_model(model)
@@ -202,9 +146,9 @@ def resolve(
             [chosen.weights],
         )
     if chosen.quantizer:
-        _user_file(chosen.quantizer)
+        function_in(chosen.quantizer, "--options quantizer=")
     offered = check(partitioners, chosen) if format == "pte" else ()
-    if why := why_not(offered, chosen, kind.dynamic):
+    if why := why_not(offered, kind.dynamic):
         raise ConfigError(
             f"Scheme {scheme} does not work with these partitioners.",
             why,
@@ -257,8 +201,6 @@ def _samples(samples: str) -> str:
 
 
 def _samples_digest(samples: str) -> str:
-    if options.is_function(samples):
-        return sha256_file(_user_file(samples)[0])
     return sha256_bytes("".join(f"{sha256_file(file)} {file}\n" for file in options.files(samples)).encode())
 
 
@@ -272,26 +214,25 @@ def _code(format: str) -> dict[str, str]:  # noqa: A002
     """Digests of the code and tables that export."""
     folders = (*CODE, "onnx") if format == "onnx" else CODE
     own = [file for folder in folders for file in sorted((HERE / folder).glob("*.py"))]
-    own.append(HERE / "request" / "partitioners.toml")
     found = {path.relative_to(HERE).as_posix(): sha256_file(path) for path in own}
     return {**found, "core/formats/program.py": sha256_file(ROOT / "core" / "formats" / "program.py")}
 
 
 def key(request: Request) -> str:
     """Digest of everything that the export depends on and that can be known before it is made."""
-    samples = request.options.samples
+    samples, quantizer = request.options.samples, request.options.quantizer
     own = trained.load_trained().get(request.model) if request.options.weights == TRAINED else None
+    functions = [function_in(one)[0] for one in (*request.partitioners, samples, quantizer) if is_function(one)]
     parts = {
         "model": request.model if request.zoo else [str(request.source), request.function],
         "maker": request.zoo.maker if request.zoo else "",
-        "source": sha256_file(request.source),
+        "sources": [sha256_file(file) for file in (request.source, *functions)],
         "scheme": repr(request.scheme),
-        "partitioners": [request.partitioners, sources(request.partitioners)],
+        "partitioners": request.partitioners,
         "options": request.options.to_json(),
-        "quantizer": sha256_file(_user_file(request.options.quantizer)[0]) if request.options.quantizer else "",
         "packages": [request.packages, packages.pins(request.packages)],
         "weights": own.digest if own else "",
-        "samples": _samples_digest(samples) if samples else "",
+        "samples": _samples_digest(samples) if samples and not is_function(samples) else "",
         "versions": versions(request.format),
         "code": _code(request.format),
     }
@@ -326,19 +267,6 @@ def current(request: Request) -> bool:
     return not stale(request)
 
 
-def state(model: str, scheme: str, format: str = "pte") -> tuple[str, Path, int]:  # noqa: A002
-    """``current``, ``outdated`` or ``not exported``; the folder; the program's size in bytes."""
-    request = resolve(model, scheme, format=format)
-    file = request.folder / request.file
-    if not file.is_file():
-        return "not exported", request.folder, 0
-    try:
-        word = "current" if current(request) else "outdated"
-    except SlipwayError:
-        word = "outdated"
-    return word, request.folder, file.stat().st_size
-
-
 @dataclass(frozen=True)
 class Row:
     """A line of ``./inv models``."""
@@ -356,10 +284,20 @@ class Row:
 
 def listing() -> list[Row]:
     """The zoo with the state of its exports, one row for each model, format and scheme."""
-    rows = []
-    for model in load_zoo().values():
-        for format in ("pte", "onnx"):  # noqa: A001
-            for scheme in model.schemes_of(format):
-                word, folder, size = state(model.name, scheme, format)
-                rows.append(Row(model.name, model.title, format, scheme, word, str(folder), size))
-    return rows
+    return [
+        _row(model, format, scheme)
+        for model in load_zoo().values()
+        for format in PACKAGES  # noqa: A001  # the command line's word
+        for scheme in model.schemes_of(format)
+    ]
+
+
+def _row(model: ZooModel, format: str, scheme: str) -> Row:  # noqa: A002
+    request = resolve(model.name, scheme, format=format)
+    file = request.folder / request.file
+    size = file.stat().st_size if file.is_file() else 0
+    try:
+        word = ("current" if current(request) else "outdated") if size else "not exported"
+    except SlipwayError:
+        word = "outdated"
+    return Row(model.name, model.title, format, scheme, word, str(request.folder), size)

@@ -11,19 +11,15 @@ from typing import Any
 
 from core.cli.request import words
 from core.errors import ConfigError, UsageError, nearest, suggestion
-
-PRECISIONS = ("fp32", "static_quant", "dynamic_quant")
-"""Names of upstream's ``ConfigPrecisionType``, in lower case."""
+from models.users.users_code import function_in, is_function
 
 
 @dataclass(frozen=True)
 class Options:
-    """Options of an export, named as upstream's ``XnnpackPartitioner`` names them."""
+    """Options of an export."""
 
     per_op_mode: bool = False
-    """One delegate for each operator instead of the largest possible ones."""
-    config_precisions: tuple[str, ...] = ()
-    """Only operators of these precisions go to XNNPACK; empty: all."""
+    """One delegate of XNNPACK's for each operator instead of the largest possible ones."""
     weights: str = ""
     """``random`` instead of the trained weights of a zoo's model."""
     samples: str = ""
@@ -36,22 +32,6 @@ class Options:
     """A PT2E quantizer of the user's own: ``path/to/file.py:function``, which returns it."""
     strict: bool = False
     """Export with torch.export's strict mode: it reads the code of the model instead of following one execution."""
-    depends: tuple[str, ...] = ()
-    """Files and ``env:NAME`` that the program depends on, besides those that Slipway sees the model function read."""
-
-    def __post_init__(self) -> None:
-        for precision in self.config_precisions:
-            if precision not in PRECISIONS:
-                raise ConfigError(
-                    f"There is no config precision {precision!r}.",
-                    f"{suggestion(precision, PRECISIONS)}they are {', '.join(PRECISIONS)}",
-                    "./inv export --options config_precisions=fp32",
-                    [precision],
-                )
-
-    def partitioner_arguments(self) -> dict[str, Any]:
-        """The partitioner's keyword arguments that differ from its defaults (precisions still by name)."""
-        return {name: value for name in ("per_op_mode", "config_precisions") if (value := getattr(self, name))}
 
     def to_json(self) -> dict[str, Any]:
         """Those that differ from the defaults, for the record."""
@@ -105,7 +85,7 @@ def _whole(name: str, value: Any) -> int:
 
 
 def parse(value: Options | Mapping[str, Any] | None) -> Options:
-    """`Options` from a mapping of names to values or to their texts (``"fp32,static_quant"``, ``"true"``).
+    """`Options` from a mapping of names to values or to their texts (``"head:float,body:int8"``, ``"true"``).
 
     Raises:
         ConfigError: an unknown name or a value that does not fit.
@@ -124,7 +104,7 @@ def parse(value: Options | Mapping[str, Any] | None) -> Options:
                 "./inv --help export",
                 [name],
             )
-        if name in ("config_precisions", "depends", "layers"):
+        if name == "layers":
             chosen[name] = words(given)
         elif name in ("weights", "quantizer", "samples"):
             chosen[name] = str(given)
@@ -144,23 +124,6 @@ FORMS = (
 )
 
 
-def is_function(text: str) -> bool:
-    """Whether ``text`` names a function of a file."""
-    return ".py:" in text
-
-
-def file_of(text: str) -> Path:
-    """The file.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    path = Path(text.rpartition(":")[0]).expanduser()
-    if not path.is_file():
-        raise ConfigError(f"There is no file {path}.", f"named by {text}", "path/to/file.py:function", [text])
-    return path.resolve()
-
-
 def check(data: str) -> None:
     """Whether samples can be read from ``data``: a cheap look before the exporter is installed and loaded.
 
@@ -168,7 +131,7 @@ def check(data: str) -> None:
         UsageError: it is neither a file nor a folder of samples. ConfigError: there is no such file of a function.
     """
     if is_function(data):
-        file_of(data)
+        function_in(data, "--samples ")
     elif data and not is_npz(path := Path(data).expanduser()) and not path.is_dir():
         raise absent(data)
 

@@ -2,68 +2,23 @@
 
 from __future__ import annotations
 
-import functools
-import importlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any
 
-from core.errors import ConfigError, ExportError, HostError, suggestion
-from core.files import sha256_bytes, sha256_file
+from core.errors import ConfigError, suggestion
+from core.files import sha256_bytes
 from models.request.options import Options, pairs
-from models.zoo.schemes import Scheme, read
+from models.users.users_code import function_in, is_function, made
+from models.zoo.schemes import Scheme
 from models.zoo.trained import TRAINED
 
 DEFAULT = ("xnnpack",)
 NONE = "none"
 """Given alone: no delegate at all, portable kernels only."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One partitioner of the table."""
-
-    name: str
-    title: str
-    path: str
-    """``module:class``."""
-    backend: str
-    options: tuple[str, ...] = ()
-
-
-@functools.cache
-def load_partitioners() -> dict[str, Entry]:
-    """All partitioners by name."""
-    return {
-        name: Entry(name=name, **{**row, "options": tuple(row.get("options", ()))})
-        for name, row in read("request/partitioners.toml").items()
-    }
-
-
-def is_own(name: str) -> bool:
-    """Whether a partitioner is a function of the user's, ``path/to/file.py:function``."""
-    return ".py:" in name
-
-
-def _own(name: str) -> tuple[Path, str]:
-    file, _, function = name.rpartition(":")
-    path = Path(file).expanduser().resolve()
-    if not path.is_file():
-        raise ConfigError(
-            f"There is no file {file}.",
-            "--partitioners names a function in it",
-            "--partitioners FILE.py:FUNCTION",
-            [name],
-        )
-    return path, function
-
-
-def sources(names: Sequence[str]) -> list[str]:
-    """What the user's own partitioners are, by digest of their code."""
-    return [sha256_file(_own(name)[0]) for name in names if is_own(name)]
 
 
 def check(names: Sequence[str], options: Options) -> tuple[str, ...]:
@@ -73,16 +28,15 @@ def check(names: Sequence[str], options: Options) -> tuple[str, ...]:
         ConfigError: an unknown or repeated name, or an option that does not fit any of them.
     """
     chosen = tuple(names) or DEFAULT
-    table = load_partitioners()
     for name in chosen:
-        if is_own(name):
-            _own(name)
-        elif name not in table and chosen != (NONE,):
+        if is_function(name):
+            function_in(name, "--partitioners ")
+        elif name not in DEFAULT and chosen != (NONE,):
             raise ConfigError(
                 f"There is no partitioner {name!r}.",
-                f"{suggestion(name, table)}they are {', '.join(table)}; FILE.py:FUNCTION is one of your own; "
-                f"{NONE} alone means portable kernels only",
-                "./inv export --partitioners xnnpack",
+                f"{suggestion(name, DEFAULT)}it is {DEFAULT[0]}, or FILE.py:FUNCTION, which returns another of "
+                f"upstream's; {NONE} alone means portable kernels only",
+                f"./inv export --partitioners {DEFAULT[0]}",
                 [name],
             )
     if len(set(chosen)) < len(chosen):
@@ -91,86 +45,46 @@ def check(names: Sequence[str], options: Options) -> tuple[str, ...]:
             "",
             f"--partitioners {','.join(dict.fromkeys(chosen))}",
         )
-    taken = {option for name in chosen if name in table for option in table[name].options}
-    for option in options.partitioner_arguments():
-        if option not in taken:
-            able = [entry.name for entry in table.values() if option in entry.options]
-            raise ConfigError(
-                f"No partitioner of {', '.join(chosen)} takes the option {option}.",
-                f"these do: {', '.join(able)}",
-                f"--partitioners {able[0]}",
-                [option],
-            )
+    if options.per_op_mode and DEFAULT[0] not in chosen:
+        raise ConfigError(
+            f"No partitioner of {', '.join(chosen)} takes the option per_op_mode.",
+            f"{DEFAULT[0]} does",
+            f"--partitioners {DEFAULT[0]}",
+            ["per_op_mode"],
+        )
     return chosen
 
 
-def why_not(names: Sequence[str], options: Options, dynamic: bool) -> str:
+def why_not(names: Sequence[str], dynamic: bool) -> str:
     """Why these partitioners make no program of a scheme; empty if they do.
 
     Args:
         dynamic: the scheme finds scales at run time.
     """
-    limited = options.config_precisions and "dynamic_quant" not in options.config_precisions
-    left = (NONE, "xnnpack") if limited else (NONE,)
-    if not dynamic or not all(name in left for name in names):
+    if not dynamic or tuple(names) != (NONE,):
         return ""
-    precisions = f" and config_precisions={','.join(options.config_precisions)}" if limited else ""
     return (
         "dynamic quantization needs a backend that computes it, as XNNPACK does: ExecuTorch's portable kernels do not, "
-        f"and with partitioners={','.join(names)}{precisions} the layers are left to them"
+        f"and with partitioners={NONE} the layers are left to them"
     )
 
 
 def make(names: Sequence[str], options: Options) -> list[Any]:
-    """Instances in priority order, each with those of ``options`` that it takes.
+    """Instances in priority order.
 
     Raises:
-        HostError: a partitioner cannot be imported here.
+        ExportError: the user's function fails, or returns something else than a partitioner.
     """
-    made = []
-    for name in names:
-        if is_own(name):
-            made.append(_made_by_user(name))
-        elif name != NONE:
-            made.append(_made(load_partitioners()[name], options))
-    return made
-
-
-def _made(entry: Entry, options: Options) -> Any:
-    module, _, attribute = entry.path.partition(":")
-    try:
-        kind = getattr(importlib.import_module(module), attribute)
-        arguments = {key: value for key, value in options.partitioner_arguments().items() if key in entry.options}
-        if "config_precisions" in arguments:
-            from executorch.backends.xnnpack.partition.config.xnnpack_config import ConfigPrecisionType
-
-            arguments["config_precisions"] = [
-                ConfigPrecisionType[word.upper()] for word in arguments["config_precisions"]
-            ]
-        return kind(**arguments)
-    except (ImportError, RuntimeError) as error:
-        hint = "--partitioners with others; docs/models.md says what each one needs"
-        raise HostError(f"The partitioner {entry.name} does not work on this machine.", str(error), hint) from error
-
-
-def _made_by_user(name: str) -> Any:
-    """What the user's function returns.
-
-    Raises:
-        ExportError: it fails, or returns something else than a partitioner.
-    """
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir.backend.partitioner import Partitioner
 
-    from models.users.users_code import call
-
-    partitioner = call(*_own(name))
-    if not isinstance(partitioner, Partitioner):
-        raise ExportError(
-            f"{name} returned {type(partitioner).__name__}, not a partitioner.",
-            "a partitioner is an object of a class derived from executorch.exir.backend.partitioner.Partitioner",
-            "return XnnpackPartitioner() to see it work",
-        )
-    return partitioner
+    return [
+        XnnpackPartitioner(per_op_mode=options.per_op_mode)
+        if name in DEFAULT
+        else made(name, Partitioner, "partitioner")
+        for name in names
+        if name != NONE
+    ]
 
 
 KINDS = {"pt2e": ("float",), "torchao": ("float", "int8", "int4")}
@@ -179,7 +93,7 @@ _BLOCK = 32
 """XNNPACK takes blocks of multiples of this many input features."""
 _LONGEST = 60
 # Options that do not change what a program computes with, or that change it like a model of its own.
-_NOT_NAMED = frozenset(["depends", "strict", "weights"])
+_NOT_NAMED = frozenset(["strict", "weights"])
 
 
 def scheme_with(scheme: Scheme, options: Options) -> Scheme:
@@ -232,7 +146,7 @@ def kind_of(layers: Sequence[str], name: str) -> str:
 
 
 def chosen(text: str) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Partitioners and options of a variant: ``none``, ``vulkan+xnnpack``, ``group=64;layers=head:float``.
+    """Partitioners and options of a variant: ``none``, ``FILE.py:FUNCTION+xnnpack``, ``group=64;layers=head:float``.
 
     Raises:
         UsageError: an option without a value, or the same one twice.
@@ -243,7 +157,7 @@ def chosen(text: str) -> tuple[tuple[str, ...], dict[str, str]]:
 
 
 def suffix(partitioners: Sequence[str], options: Options) -> str:
-    """What tells this program from one with the default partitioner and options: ``-vulkan_xnnpack-per_op_mode``."""
+    """What tells this program from one with the default partitioner and options: ``-none-layers_0_float``."""
     words = ["_".join(PurePath(name).name for name in partitioners)] if tuple(partitioners) not in ((), DEFAULT) else []
     for name, value in options.to_json().items():
         if name == "weights" and value == TRAINED:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from core.errors import ConfigError, UsageError
-from models.request.options import FORMS, absent, chosen_files, file_of, is_function, is_npz, natural
-from models.users.users_code import Side, import_file
-from models.users.users_code import users_code as failing
+from core.errors import UsageError
+from models.request.options import FORMS, absent, chosen_files, is_npz, natural
+from models.users.users_code import is_function, opened
 
 
 @dataclass(frozen=True)
@@ -106,38 +104,6 @@ LABELS = "labels"
 _USUAL = Preparation()
 
 
-_sides: dict[Path, Side] = {}
-"""By their folders: files that lie together share the modules that they import."""
-
-
-@contextmanager
-def users_code(file: Path, doing: str) -> Iterator[None]:
-    """Let the user's code in the block import from its folder, and turn every exception into an error with its line.
-
-    Raises:
-        ExportError: the code in the block failed.
-    """
-    side = _sides.setdefault(file.parent, Side(file))
-    with side.entered(), failing(file, doing, "fix the file, and run the same command"):
-        yield
-
-
-def function_of(text: str) -> tuple[Path, Callable[..., Any]]:
-    """The file, and its function.
-
-    Raises:
-        ConfigError: there is no such file or function. ExportError: the file cannot be imported.
-    """
-    path, name = file_of(text), text.rpartition(":")[2]
-    with users_code(path, "Importing"):
-        module = import_file(path)
-    function = getattr(module, name, None)
-    if not callable(function):
-        has = ", ".join(one for one, value in vars(module).items() if callable(value) and not one.startswith("_"))
-        raise ConfigError(f"{path} has no function {name!r}.", f"it has {has or 'none'}", f"{path}:NAME", [name])
-    return path, function
-
-
 @dataclass(frozen=True)
 class Raw:
     """A sample as it was read."""
@@ -174,8 +140,7 @@ def read(
         UsageError: it is neither, or does not fit the model. ConfigError, ExportError: the user's function.
     """
     if is_function(data):
-        file, function = function_of(data)
-        with users_code(file, f"Calling {data.rpartition(':')[2]}() of"):
+        with opened(data) as function:
             given = function()
             items = list(itertools.islice(given, most)) if isinstance(given, Iterable) else given
         return pairs(data, items, examples, len(given) if hasattr(given, "__len__") else 0)

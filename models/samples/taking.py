@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,6 @@ from models.samples import reading
 from models.samples.reading import Preparation
 from models.zoo.trained import TRAINED, Trained, load_trained
 
-_LEAST = 256  # elements; below, numbers may look like anything
-_SIGMAS = 5.0  # a generator's numbers are further away once in two million
 _ADVICE = "--samples FOLDER, with pictures or arrays like those that the program will see, gives scales that fit them"
 
 
@@ -61,7 +58,9 @@ def take(request: Request, model: Prepared) -> Taken:
     static = request.scheme.method == "pt2e"
     own = trained_of(request)
     if not request.options.samples and own is None:
-        return Taken(model, warnings=_doubts(request, model) if static else ())
+        # Random weights of the zoo are right with random inputs.
+        alone = static and not model.calibration and (request.zoo is None or request.options.weights)
+        return Taken(model, warnings=(f"calibrated on the example inputs only: {_ADVICE}",) if alone else ())
     if model.before:
         raise ConfigError(
             "--samples is for models with one method.",
@@ -94,18 +93,6 @@ def take(request: Request, model: Prepared) -> Taken:
         )
     calibration = tuple(_tensors(model, raw) for raw in seen) if static else ()
     return Taken(replace(model, inputs=_tensors(model, shown), calibration=calibration), source, tuple(warnings))
-
-
-def _doubts(request: Request, model: Prepared) -> tuple[str, ...]:
-    """What is to be said of calibration without samples; random weights of the zoo are right with random inputs."""
-    if request.zoo is not None and not request.options.weights:
-        return ()
-    if not model.calibration:
-        return (f"calibrated on the example inputs only: {_ADVICE}",)
-    arrays = [reference.to_numpy(one) for sample in model.calibration for one in sample if one.is_floating_point()]
-    if not arrays or not all(is_noise(one) for one in arrays if one.dtype.kind == "f"):
-        return ()
-    return (f"calibrated with random numbers, so the scales may fit nothing real: {_ADVICE}",)
 
 
 def _has_pictures(folder: str) -> bool:
@@ -146,29 +133,6 @@ def classes(request: Request, taken: Taken, scores: Any, folder: Path) -> Classe
         picture=f"{own.picture.name}, {own.shows}" if photographed else f"a sample of {Path(taken.source).name}",
         scores=reference.save(folder, "float0", scores),
     )
-
-
-def is_noise(array: Any) -> bool:
-    """Whether ``array`` looks like ``torch.randn``, ``torch.rand``, or one number everywhere.
-
-    Pictures, sounds and other real numbers fail at once: neighbours resemble each other, or mean and spread are others.
-    """
-    if array.dtype.kind != "f" or array.size < _LEAST:
-        return False
-    numbers = array.astype(np.float64).ravel()
-    if not np.isfinite(numbers).all():
-        return False
-    low, high, mean, spread = numbers.min(), numbers.max(), numbers.mean(), numbers.std()
-    if low == high:
-        return True
-    unit = _SIGMAS / math.sqrt(numbers.size)
-    neighbours = float(np.mean((numbers[1:] - mean) * (numbers[:-1] - mean))) / spread**2
-    if abs(neighbours) > unit:
-        return False
-    normal = abs(mean) < unit and abs(spread - 1) < unit / math.sqrt(2)
-    even = math.sqrt(1 / 12)
-    uniform = low >= 0 and high <= 1 and abs(mean - 0.5) < unit * even and abs(spread - even) < unit * even
-    return bool(normal or uniform)
 
 
 def prepare(model: str, data: str, most: int, folder: Path) -> Samples:

@@ -20,18 +20,11 @@ def main(program: str, tokens: str, count: int, scores: str) -> None:
     from executorch.kernels import quantized  # noqa: F401
     from executorch.runtime import Runtime
 
-    loaded = Runtime.get().load_program(program)
-    method = loaded.load_method("forward")
+    method = Runtime.get().load_program(program).load_method("forward")
     read = torch.from_numpy(np.load(tokens))
-
-    def constant(name: str, usual: int) -> int:
-        try:
-            return int(loaded.load_method(name).execute([])[0])
-        except (RuntimeError, ValueError):
-            return usual
-
-    at_once = max(1, constant("get_max_seq_len", 2) - 1) if constant("enable_dynamic_shape", 0) else 1
-    each = len(method.metadata.input_tensor_meta(1).sizes()) and method.metadata.input_tensor_meta(1).sizes()[0] != 1
+    at_once = method.metadata.input_tensor_meta(0).sizes()[1]  # the most, where the program takes fewer as well
+    positions = method.metadata.input_tensor_meta(1).sizes()
+    each = bool(positions) and positions[0] != 1
     found = []
     for sizes in ([1] * count, [at_once] * (count // at_once) + [count % at_once] + [1] * (len(read) - count)):
         at = 0

@@ -216,8 +216,7 @@ def _run(language: Language, folder: Path) -> float:
     }  # fmt: skip
     request = folder / "request.json"
     write_json(request, words)
-    stages = Stages(language.name, sys.stderr)
-    try:
+    with contextlib.closing(Stages(language.name, sys.stderr)) as stages:
         with child("exporting", str(request)) as process:
             assert process.stdout is not None  # noqa: S101 - it is a pipe
             for line in process.stdout:
@@ -229,8 +228,6 @@ def _run(language: Language, folder: Path) -> float:
                 what, cause, hint = json.loads(failed.read_text(encoding="utf-8"))
             raise ExportError(f"{language.name}: {what}", f"{cause}\nThe whole log is in {shown(log)}", hint)
         stages.done()
-    finally:
-        stages.close()
     request.unlink()
     return stages.seconds
 

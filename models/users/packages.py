@@ -41,11 +41,14 @@ def _torchvision() -> Any:
     import torch
 
     library = torch.library.Library("torchvision", "DEF")
-    for name in ("nms", "qnms"):
+    for name in ("nms", "qnms"):  # which it describes when it is imported
         library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    library.impl("nms", nms, "CPU")
     importlib.import_module("torchvision.ops")
-    sys.modules["torchvision.ops.boxes"]._assert_has_ops = lambda: None  # type: ignore[attr-defined]
+    sys.modules["torchvision.ops.boxes"]._assert_has_ops = _refusing(  # type: ignore[attr-defined]
+        "torchvision's nms",
+        "no runtime has a kernel for it: return boxes and scores from forward, and choose among them in the program "
+        "that calls the model",
+    )
     for name in ("deform_conv", "ps_roi_align", "ps_roi_pool", "roi_pool"):
         sys.modules[f"torchvision.ops.{name}"]._assert_has_ops = _refusing(f"torchvision's {name}")  # type: ignore[attr-defined]
     # Without compiled code it would compile itself, for which it wants a C++ compiler on this machine.
@@ -54,36 +57,11 @@ def _torchvision() -> Any:
     return library
 
 
-def nms(boxes: Any, scores: Any, iou_threshold: float) -> Any:
-    """Indices of the boxes that stay, the best score first: none overlaps a better one by more than the threshold.
-
-    Args:
-        boxes: ``[N, 4]``, x and y of two corners.
-        scores: ``[N]``.
-        iou_threshold: of intersection in parts of union.
-    """
-    import torch
-
-    order = scores.argsort(descending=True, stable=True)
-    corners = boxes[order]
-    areas = (corners[:, 2] - corners[:, 0]) * (corners[:, 3] - corners[:, 1])
-    stays = torch.ones(len(order), dtype=torch.bool)
-    for index in range(len(order)):
-        if not stays[index]:
-            continue
-        rest = slice(index + 1, None)
-        least = torch.maximum(corners[index, :2], corners[rest, :2])
-        most = torch.minimum(corners[index, 2:], corners[rest, 2:])
-        common = (most - least).clamp(min=0).prod(1)
-        stays[rest] &= common / (areas[index] + areas[rest] - common) <= iou_threshold
-    return order[stays]
-
-
-def _refusing(what: str) -> Any:
+def _refusing(what: str, why: str = "the package index has that for GPUs only") -> Any:
     """A function that says that ``what`` is not here."""
 
     def refuse(*_: Any, **__: Any) -> Any:
-        raise RuntimeError(f"{what} is compiled, and the package index has that for GPUs only")
+        raise RuntimeError(f"{what} is compiled, and {why}")
 
     return refuse
 
@@ -106,8 +84,6 @@ _PROJECT = (".git", "pyproject.toml", "setup.py")
 """The topmost folder of a project has one of them."""
 _OURS = frozenset(["executorch", "numpy", "torch", "torchao"])
 """Never installed again: the exporter's own are used, whatever the file says."""
-_NO_WHEEL = re.compile(r"satisfies the requirement (\S+)(?: \(from (?!versions)([^)]+)\))? \(from versions: none\)")
-"""What pip says of a package without any wheel, or of one that is not there: the requirement, and what needs it."""
 _PACKAGES_OF = {"cv2": "opencv-python-headless", "PIL": "Pillow", "sklearn": "scikit-learn", "skimage": "scikit-image"}
 """Modules whose packages have other names."""
 
@@ -217,39 +193,15 @@ def _resolve(lines: Sequence[str]) -> str:
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         if done.returncode:
-            _refuse_sources(done.stderr)
             said = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("WARNING")]
             raise HostError(
                 f"No versions of {', '.join(lines)} were found that fit the exporter.",
                 "\n".join(said[-6:]),
-                f"other versions: the exporter has torch {present.get('torch')} and numpy {present.get('numpy')}",
+                f"other versions: the exporter has torch {present.get('torch')} and numpy {present.get('numpy')}; "
+                "packages without wheels are not built here: PIP_FIND_LINKS=FOLDER names a folder with yours",
             )
         found = json.loads(report.read_text("utf-8"))["install"]
     return "".join(_pin(one) for one in found) or "# everything is in the exporter's environment\n"
-
-
-def _refuse_sources(said: str) -> None:
-    """Raise `HostError` if pip found nothing because a package has no wheel; other versions would not help then.
-
-    Args:
-        said: what pip said.
-    """
-    missing = _NO_WHEEL.search(said)
-    if missing is None:
-        return
-    requirement, by = missing[1], missing[2]
-    name = _NAME.match(requirement)
-    words = ["pip", "index", "versions", name.group() if name else requirement, "--no-binary=:all:"]
-    asked = subprocess.run([sys.executable, "-I", "-m", *words], capture_output=True, text=True, check=False)
-    if asked.returncode:
-        return
-    raise HostError(
-        f"There is no wheel for {requirement}{f', which {by} needs' if by else ''}.",
-        "the index has its sources only, and Slipway builds no package: that would run its code",
-        f"another package in its place; or, if you trust it, pip wheel --no-deps {requirement} -w FOLDER, then "
-        "PIP_FIND_LINKS=FOLDER and the same command again",
-        [requirement],
-    )
 
 
 def _pin(found: dict[str, Any]) -> str:

@@ -8,15 +8,16 @@ import importlib
 import importlib.util
 import inspect
 import os
+import re
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from core.aside import aside
-from core.errors import ExportError
+from core.errors import ConfigError, ExportError, did_you_mean, near
 from core.paths import IMPORTS
 from models.users import packages
 from models.users.watching import Watch
@@ -24,17 +25,69 @@ from models.users.watching import Watch
 _ADVICE = ("For more debugging", "For more information", "For C++ stack", "TORCHDYNAMO_", "TORCH_LOGS", "draft_export")
 
 
-def last_lines(error: BaseException, count: int = 4) -> str:
+def last_lines(error: BaseException) -> str:
     """The first line of an exception's message and its last ones, without torch's advice to its own developers."""
     said = [line.rstrip() for line in str(error).splitlines() if line.strip()]
     lines = [line for line in said if not any(word in line for word in _ADVICE)]
-    return "\n".join(lines[:1] + lines[1:][-count:]) or type(error).__name__
+    return "\n".join(lines[:1] + lines[1:][-4:]) or type(error).__name__
 
 
 def _line_of(error: BaseException, file: Path) -> str:
     """``line 12`` of the user's file, when the error passed through it."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
     return f", line {lines[-1]}" if lines else ""
+
+
+def _lacking(path: Path) -> str:
+    """Why ``path`` may not be there: a misspelt name, or another folder."""
+    folder = path.parent
+    if not folder.is_dir():
+        return f"there is no folder {folder}"
+    found = near(path.name, sorted(file.name for file in folder.glob("*.py")))
+    return did_you_mean(found) or f"{folder.resolve()} has no file of this name"
+
+
+def is_function(text: str) -> bool:
+    """Whether ``text`` names a function of a file."""
+    return ".py:" in text
+
+
+def function_in(named: str, option: str = "--model ") -> tuple[Path, str]:
+    """File and function of ``path/to/file.py:function``; nothing of it runs.
+
+    Args:
+        option: what the name stands behind.
+
+    Raises:
+        ConfigError: there is no such file, or no such function in it. ExportError: it is not Python.
+    """
+    text, _, function = named.rpartition(":")
+    if named.endswith(".py"):
+        text, function = named, ""
+    path = Path(text).expanduser()
+    if not path.is_file():
+        raise ConfigError(f"There is no file {path}.", _lacking(path), f"{option}path/to/file.py:function", [text])
+    try:
+        code = path.read_bytes()
+        tree = ast.parse(code, filename=str(path))
+    except (SyntaxError, ValueError) as error:
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        raise ExportError(f"{path} is not Python{line}.", str(error), f"python3 -m py_compile {path}") from error
+    functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    # Whether a name is bound, only running the file would tell; one that is nowhere in it is not.
+    if not function or not re.search(rb"\b%b\b|import \*" % re.escape(function.encode()), code):
+        has = f"it has {', '.join(functions)}" if functions else "it has no function"
+        better = functions[0] if functions else "make_model"
+        hint = f"{option}{path}:{better}"
+        if not functions and (classes := [node.name for node in tree.body if isinstance(node, ast.ClassDef)]):
+            has = f"it has only classes: {', '.join(classes)}"
+            hint = (
+                f"add def make_model(): return {classes[-1]}().eval(), (torch.randn(SHAPE),), "
+                f"with the shape of its input, then {hint}"
+            )
+        what = f"{path} has no function {function!r}." if function else f"{named} does not say which function."
+        raise ConfigError(what, has, hint, [function])
+    return path.resolve(), function
 
 
 class Side:
@@ -55,6 +108,8 @@ class Side:
         self._path: list[str] = []
         self._before: list[str] = []
         self._modules: dict[str, ModuleType] = {}
+        self.files: dict[Path, ModuleType] = {}
+        """What `opened` has imported."""
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
@@ -129,19 +184,15 @@ def _folders(source: Path) -> list[str]:
 
 
 @contextlib.contextmanager
-def users_code(file: Path, doing: str, otherwise: str = "fix the file and export again") -> Iterator[None]:
-    """Turn every exception of the user's code into an `ExportError` that names the file and the line.
-
-    Args:
-        otherwise: what to do if it is not a package that is missing.
-    """
+def users_code(file: Path, doing: str) -> Iterator[None]:
+    """Turn every exception of the user's code into an `ExportError` that names the file and the line."""
     try:
         yield
     except ExportError:
         raise
     except (Exception, SystemExit) as error:  # the user's code can raise anything
         cause = f"{type(error).__name__}: {last_lines(error)}"
-        hint = packages.advice(error, file) or otherwise
+        hint = packages.advice(error, file) or "fix the file, and run the same command"
         raise ExportError(f"{doing} {file}{_line_of(error, file)} failed.", cause, hint) from error
 
 
@@ -160,13 +211,46 @@ def import_file(path: Path) -> ModuleType:
     return module
 
 
-def call(file: Path, function: str) -> Any:
-    """What a function of another file of the user's returns.
+_sides: dict[Path, Side] = {}
+"""By their folders: files that lie together share the modules that they import."""
+
+
+@contextlib.contextmanager
+def opened(named: str) -> Iterator[Callable[..., Any]]:
+    """The user's function ``path/to/file.py:function``, for a block that calls it. Its file is imported once.
+
+    It shares the modules of a model that is `Side.entered`.
 
     Raises:
-        ExportError: it fails.
+        ConfigError: as `function_in`. ExportError: the file or the block fails.
     """
-    side = _active or Side(file)
-    with side.entered(), users_code(file, f"Calling {function}() of"):
+    file, name = function_in(named)
+    side = _active or _sides.setdefault(file.parent, Side(file))
+    with side.entered(), users_code(file, f"Calling {name}() of"):
         side.add(file)
-        return getattr(import_file(file), function)()
+        if file not in side.files:
+            side.files[file] = import_file(file)
+        yield getattr(side.files[file], name)
+
+
+Made = TypeVar("Made")
+
+
+def made(named: str, kind: type[Made], what: str) -> Made:
+    """The object that the user's function returns.
+
+    Args:
+        what: it is called: ``quantizer``.
+
+    Raises:
+        ExportError: it fails, or the object is not of that kind.
+    """
+    with opened(named) as function:
+        found = function()
+    if not isinstance(found, kind):
+        raise ExportError(
+            f"{named} returned {type(found).__name__}, not a {what}.",
+            f"a {what} is an object of a class derived from {kind.__module__}.{kind.__name__}",
+            "return one of upstream's to see it work",
+        )
+    return found

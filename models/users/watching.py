@@ -59,12 +59,6 @@ def names(folder: Path) -> str:
     return sha256_bytes("\0".join(kept).encode(errors="surrogateescape"))
 
 
-def variable(name: str) -> str:
-    """Digest of an environment variable's value, which may be secret; empty if it is not set."""
-    value = os.environ.get(name)
-    return "" if value is None else sha256_bytes(value.encode(errors="surrogateescape"))
-
-
 @functools.cache
 def version(package: str) -> str:
     """A package's version, without importing it; ``absent`` if it is not installed."""
@@ -78,7 +72,7 @@ def changed(depends: Mapping[str, Mapping[str, Any]]) -> str:
     """The first dependency that is not what it was, in words; empty if all are the same.
 
     Args:
-        depends: as `models.users.watching` notes it: ``files``, ``folders``, ``variables`` and ``packages`` by name.
+        depends: as `models.users.watching` notes it: ``files``, ``folders`` and ``packages`` by name.
     """
     return next(filter(None, _changes(depends)), "")
 
@@ -87,9 +81,6 @@ def _changes(depends: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
     for package, was in depends.get("packages", {}).items():
         if was != version(package):
             yield f"{package} is now {version(package)}, it was {was}"
-    for name, was in depends.get("variables", {}).items():
-        if was != variable(name):
-            yield f"the environment variable {name} has changed"
     for folder, was in depends.get("folders", {}).items():
         if not Path(folder).is_dir() or names(Path(folder)) != was:
             yield f"the folder {folder} has other files"
@@ -185,16 +176,10 @@ class Watch:
                 found[name] = module
         return dict(sorted(found.items()))
 
-    def found(self, files: Sequence[Path] = (), variables: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
-        """What the export depends on, as `models.users.watching.changed` compares it.
-
-        Args:
-            files: others that the user has named.
-            variables: environment variables, likewise.
-        """
+    def found(self) -> dict[str, dict[str, Any]]:
+        """What the export depends on, as `models.users.watching.changed` compares it."""
         kept: dict[str, Any] = {}
-        named: dict[str, list[int]] = {os.path.realpath(one): [] for one in files}
-        for path, before in {**named, **self._opened}.items():
+        for path, before in self._opened.items():
             if Path(path).is_file():
                 kept[path] = file(Path(path), () if path in self._wrote else before)
         # What the function writes itself and removes again is no input.
@@ -204,7 +189,6 @@ class Watch:
         return {
             "files": dict(sorted(kept.items())),
             "folders": {path: names(Path(path)) for path in sorted(self._listed) if Path(path).is_dir()},
-            "variables": {name: variable(name) for name in sorted(set(variables))},
             "packages": {name: version(name) for name in self._packages()},
         }
 

@@ -29,8 +29,6 @@ class ZooModel:
     """Those that make sense as ``.onnx``."""
     compared: tuple[str, ...] = ()
     """Of one on which engines are compared, the schemes or `PORTABLE`; none for one of the zoo's list."""
-    tests: tuple[str, ...] = ()
-    """Those that every test run compares."""
     exact: bool = False
     """Whether it only moves elements or computes with whole numbers: no tolerance."""
 
@@ -55,8 +53,6 @@ def _load() -> dict[str, ZooModel]:
         model = found[name] = ZooModel(name=name, **{"schemes": delegated or ("fp32",), **row, **lists})
         for scheme in (*model.schemes, *model.onnx):
             get_scheme(scheme)
-        if not set(model.tests) <= set(model.compared):
-            raise ConfigError(f"{name} in zoo.toml is wrong.", "tests may only name what is compared", "correct it")
     return found
 
 

@@ -43,14 +43,15 @@ class Scheme:
     """One way to represent weights and activations."""
 
     name: str
-    title: str
     activations: str
     weights: str
     method: Literal["none", "half", "pt2e", "torchao"]
-    weight_bits: int
+    weight_bits: int = 0
     """Bits of a quantized weight; 0 when nothing is quantized."""
-    group: int
+    group: int = 0
     """How many input features share a weight scale; 0: all of an output channel's."""
+    arm: str = ""
+    """Arm's name for the arithmetic (``pf32``), a kind of kernels of KleidiAI's."""
 
     @property
     def dynamic(self) -> bool:
@@ -58,34 +59,10 @@ class Scheme:
         return self.method == "torchao"
 
 
-@dataclass(frozen=True)
-class TypeName:
-    """Arm's name for a scheme (``pf32``): a kind of kernel of KleidiAI's."""
-
-    name: str
-    scheme: str
-    """Ours."""
-    activations: str
-    weights: str
-    output: str
-    layers: str
-
-
 @functools.cache
-def _load() -> tuple[dict[str, Scheme], dict[str, TypeName]]:
-    table = read("zoo/schemes.toml")
-    arms = [TypeName(scheme=scheme, **row.pop("arm")) for scheme, row in table.items() if "arm" in row]
-    return {name: Scheme(name=name, **row) for name, row in table.items()}, {one.name: one for one in arms}
-
-
 def load_schemes() -> dict[str, Scheme]:
     """All schemes by name, in the table's order."""
-    return _load()[0]
-
-
-def load_type_names() -> dict[str, TypeName]:
-    """All of Arm's names, in the table's order."""
-    return _load()[1]
+    return {name: Scheme(name=name, **row) for name, row in read("zoo/schemes.toml").items()}
 
 
 def get_scheme(name: str) -> Scheme:
@@ -96,10 +73,11 @@ def get_scheme(name: str) -> Scheme:
     """
     schemes = load_schemes()
     if name not in schemes:
+        arms = list(filter(None, map(type_of, schemes)))
         raise ConfigError(
             f"There is no quantization scheme {name!r}.",
-            f"{suggestion(name, [*schemes, *load_type_names()])}the schemes are {', '.join(schemes)}, "
-            f"or in Arm's names {', '.join(load_type_names())}",
+            f"{suggestion(name, [*schemes, *arms])}the schemes are {', '.join(schemes)}, or in Arm's names "
+            f"{', '.join(arms)}",
             "./inv models",
             [name],
         )
@@ -108,8 +86,8 @@ def get_scheme(name: str) -> Scheme:
 
 def scheme_of(name: str) -> str:
     """Our scheme for a name of Arm's; any other word as it is."""
-    found = load_type_names().get(name.removesuffix("_gemm"))
-    return found.scheme if found else name
+    arms = {one.arm: one.name for one in load_schemes().values() if one.arm}
+    return arms.get(name.removesuffix("_gemm"), name)
 
 
 def schemes_of(names: Sequence[str]) -> tuple[str, ...]:
@@ -119,4 +97,4 @@ def schemes_of(names: Sequence[str]) -> tuple[str, ...]:
 
 def type_of(scheme: str) -> str:
     """Arm's name for a scheme of ours; empty if there is none."""
-    return next((one.name for one in load_type_names().values() if one.scheme == scheme), "")
+    return load_schemes()[scheme].arm if scheme in load_schemes() else ""

@@ -74,10 +74,6 @@ class Trained:
         """All of them."""
         return (self.weights, self.classes, self.picture, *self.calibration)
 
-    def described(self, model: str) -> dict[str, str]:
-        """The file of weights for a list."""
-        return self.weights.described(self.about, model)
-
     @property
     def names(self) -> tuple[str, ...]:
         """The classes' names, in the outputs' order: the first synonym, or all of them where two share it."""

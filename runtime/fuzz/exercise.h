@@ -1,4 +1,4 @@
-// Everything a program can be put through, for fuzzing and for tests with damaged files.
+// Everything a program can be put through.
 #pragma once
 
 #include <cstddef>

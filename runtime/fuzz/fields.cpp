@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <set>
@@ -17,8 +18,49 @@
 namespace slipway::fuzz {
 namespace {
 
+constexpr std::size_t kEnds = 8;      // of a list of numbers, so many at either end
+constexpr std::size_t kSiblings = 2;  // on either side
 constexpr std::size_t kIdentifier = 4;
 constexpr char kBackend[] = "XnnpackBackend";
+
+// Where a delegate's graph lies in the file; all in bytes from the file's start.
+struct StoredGraph {
+  std::string path;     // "execution_plan[0].delegates[2]"
+  std::size_t payload;  // the header "XH00", or the graph itself where there is none
+  std::size_t payload_size;
+  std::size_t graph;
+  std::size_t graph_size;
+};
+
+// Bytes of the header before a graph, and where its numbers are.
+constexpr std::size_t kGraphHeader = 30;
+constexpr std::size_t kGraphOffset = 10;
+constexpr std::size_t kGraphSize = 14;
+constexpr std::size_t kDataOffset = 18;
+constexpr std::size_t kDataSize = 22;
+
+// The same of the program's extended header.
+constexpr std::size_t kHeaderLength = 12;
+constexpr std::size_t kProgramSize = 16;
+constexpr std::size_t kSegmentBase = 24;
+constexpr std::size_t kSegmentSize = 32;
+constexpr std::size_t kHeaderEnd = 40;
+
+template <typename T>
+T number_at(const std::uint8_t* address) {
+  T value;
+  std::memcpy(&value, address, sizeof value);
+  return value;
+}
+
+const std::uint8_t* follow(const std::uint8_t* address) {
+  return address + number_at<flatbuffers::uoffset_t>(address);
+}
+
+// Address of a table's field, null where it is not stored.
+const std::uint8_t* field_at(const std::uint8_t* table, std::uint16_t slot) {
+  return reinterpret_cast<const flatbuffers::Table*>(table)->GetAddressOf(slot);
+}
 
 bool well_formed_graph(const std::uint8_t* graph, std::size_t size) {
   if (size < 2 * kIdentifier || size >= FLATBUFFERS_MAX_BUFFER_SIZE ||
@@ -88,9 +130,8 @@ bool ends_with(const std::string& text, const std::string& end) {
 
 class FieldReader {
  public:
-  FieldReader(const std::uint8_t* data, const reflection::Schema& schema, std::size_t ends,
-              std::vector<Field>* found)
-      : data_(data), schema_(schema), ends_(ends), found_(*found) {}
+  FieldReader(const std::uint8_t* data, const std::uint8_t* schema, std::vector<Field>* found)
+      : data_(data), schema_(*reflection::GetSchema(schema)), found_(*found) {}
 
   void root(const std::uint8_t* buffer, const std::string& path) {
     add(buffer, reflection::UInt, path + "root");
@@ -174,8 +215,8 @@ class FieldReader {
     const bool bytes = ends_with(path, ".data") || ends_with(path, ".storage");
     for (uoffset_t i = 0; i < length && !bytes && steps_++ < kMost; ++i) {
       // Between its ends nothing of a list of numbers is looked at, however long a damaged file says it is.
-      if (is_number(type.element()) && i >= ends_ && length - i > ends_) {
-        i = length - static_cast<uoffset_t>(ends_);
+      if (is_number(type.element()) && i >= kEnds && length - i > kEnds) {
+        i = length - static_cast<uoffset_t>(kEnds);
       }
       const std::uint8_t* item = first + i * width;
       const std::string name = path + "[" + std::to_string(i) + "]";
@@ -191,7 +232,6 @@ class FieldReader {
 
   const std::uint8_t* data_;
   const reflection::Schema& schema_;
-  std::size_t ends_;
   std::vector<Field>& found_;
   std::set<const std::uint8_t*> seen_;
   std::set<const std::uint8_t*> entries_;
@@ -258,26 +298,7 @@ std::vector<std::uint64_t> whole(const Field& field, std::uint64_t now) {
   return values;
 }
 
-}  // namespace
-
-const reflection::Schema& program_schema() {
-  return *reflection::GetSchema(pte::ProgramBinarySchema::data());
-}
-
-const reflection::Schema& graph_schema() {
-  return *reflection::GetSchema(xnn::XNNGraphBinarySchema::data());
-}
-
-bool well_formed(const std::uint8_t* data, std::size_t size) {
-  const Result<ProgramLayout> layout = check_layout(data, size, "");
-  if (!layout.ok() || reinterpret_cast<std::uintptr_t>(data) % sizeof(std::uint64_t) != 0) {
-    return false;
-  }
-  const auto program_size = static_cast<std::size_t>(layout.value().program_size);
-  flatbuffers::Verifier verifier(data, program_size);
-  return program_size < FLATBUFFERS_MAX_BUFFER_SIZE && pte::VerifyProgramBuffer(verifier);
-}
-
+// XNNPACK's graphs in a well-formed file, those alone which are well-formed themselves; each once.
 std::vector<StoredGraph> find_graphs(const std::uint8_t* data, std::size_t size) {
   std::vector<StoredGraph> graphs;
   std::set<std::size_t> known;
@@ -299,30 +320,7 @@ std::vector<StoredGraph> find_graphs(const std::uint8_t* data, std::size_t size)
   return graphs;
 }
 
-std::vector<Field> find_fields(const std::uint8_t* data, std::size_t size, std::size_t ends) {
-  std::vector<Field> found;
-  if (size >= kHeaderEnd && std::memcmp(data + 8, "eh00", 4) == 0) {
-    found.push_back({kHeaderLength, reflection::UInt, nullptr, false, "header.length"});
-    found.push_back({kProgramSize, reflection::ULong, nullptr, false, "header.program_size"});
-    found.push_back({kSegmentBase, reflection::ULong, nullptr, false, "header.segment_base"});
-    found.push_back({kSegmentSize, reflection::ULong, nullptr, false, "header.segment_size"});
-  }
-  FieldReader(data, program_schema(), ends, &found).root(data, "");
-  for (const StoredGraph& graph : find_graphs(data, size)) {
-    const std::string path = graph.path + "/graph.";
-    if (graph.graph != graph.payload) {
-      const std::size_t at = graph.payload;
-      found.push_back({at + 8, reflection::UShort, nullptr, false, path + "header.length"});
-      found.push_back({at + kGraphOffset, reflection::UInt, nullptr, false, path + "header.graph_offset"});
-      found.push_back({at + kGraphSize, reflection::UInt, nullptr, false, path + "header.graph_size"});
-      found.push_back({at + kDataOffset, reflection::UInt, nullptr, false, path + "header.data_offset"});
-      found.push_back({at + kDataSize, reflection::ULong, nullptr, false, path + "header.data_size"});
-    }
-    FieldReader(data, graph_schema(), ends, &found).root(data + graph.graph, path);
-  }
-  return found;
-}
-
+// A path without the numbers of elements: what fields of the same kind have in common.
 std::string kind_of(const std::string& path) {
   std::string kind;
   bool inside = false;
@@ -333,6 +331,61 @@ std::string kind_of(const std::string& path) {
     }
   }
   return kind;
+}
+
+// The values that one field gets, without siblings'.
+std::vector<std::uint64_t> values_for(const Field& field, std::uint64_t now) {
+  std::vector<std::uint64_t> values;
+  if (field.entry) {
+    values = {0};
+  } else if (field.type == reflection::Float) {
+    values = floating<float>(now);
+  } else if (field.type == reflection::Double) {
+    values = floating<double>(now);
+  } else {
+    values = whole(field, now);
+  }
+  values.push_back(now);
+  std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  values.erase(std::find(values.begin(), values.end(), now));
+  return values;
+}
+
+}  // namespace
+
+bool well_formed(const std::uint8_t* data, std::size_t size) {
+  const Result<ProgramLayout> layout = check_layout(data, size, "");
+  if (!layout.ok() || reinterpret_cast<std::uintptr_t>(data) % sizeof(std::uint64_t) != 0) {
+    return false;
+  }
+  const auto program_size = static_cast<std::size_t>(layout.value().program_size);
+  flatbuffers::Verifier verifier(data, program_size);
+  return program_size < FLATBUFFERS_MAX_BUFFER_SIZE && pte::VerifyProgramBuffer(verifier);
+}
+
+std::vector<Field> find_fields(const std::uint8_t* data, std::size_t size) {
+  std::vector<Field> found;
+  if (size >= kHeaderEnd && std::memcmp(data + 8, "eh00", 4) == 0) {
+    found.push_back({kHeaderLength, reflection::UInt, nullptr, false, "header.length"});
+    found.push_back({kProgramSize, reflection::ULong, nullptr, false, "header.program_size"});
+    found.push_back({kSegmentBase, reflection::ULong, nullptr, false, "header.segment_base"});
+    found.push_back({kSegmentSize, reflection::ULong, nullptr, false, "header.segment_size"});
+  }
+  FieldReader(data, pte::ProgramBinarySchema::data(), &found).root(data, "");
+  for (const StoredGraph& graph : find_graphs(data, size)) {
+    const std::string path = graph.path + "/graph.";
+    if (graph.graph != graph.payload) {
+      const std::size_t at = graph.payload;
+      found.push_back({at + 8, reflection::UShort, nullptr, false, path + "header.length"});
+      found.push_back({at + kGraphOffset, reflection::UInt, nullptr, false, path + "header.graph_offset"});
+      found.push_back({at + kGraphSize, reflection::UInt, nullptr, false, path + "header.graph_size"});
+      found.push_back({at + kDataOffset, reflection::UInt, nullptr, false, path + "header.data_offset"});
+      found.push_back({at + kDataSize, reflection::ULong, nullptr, false, path + "header.data_size"});
+    }
+    FieldReader(data, xnn::XNNGraphBinarySchema::data(), &found).root(data + graph.graph, path);
+  }
+  return found;
 }
 
 std::uint64_t stored(const std::uint8_t* data, const Field& field) {
@@ -364,26 +417,7 @@ std::string shown(const Field& field, std::uint64_t value) {
   }
 }
 
-std::vector<std::uint64_t> values_for(const Field& field, std::uint64_t now) {
-  std::vector<std::uint64_t> values;
-  if (field.entry) {
-    values = {0};
-  } else if (field.type == reflection::Float) {
-    values = floating<float>(now);
-  } else if (field.type == reflection::Double) {
-    values = floating<double>(now);
-  } else {
-    values = whole(field, now);
-  }
-  values.push_back(now);
-  std::sort(values.begin(), values.end());
-  values.erase(std::unique(values.begin(), values.end()), values.end());
-  values.erase(std::find(values.begin(), values.end(), now));
-  return values;
-}
-
-std::vector<Patch> plan_patches(const std::uint8_t* data, const std::vector<Field>& fields,
-                                std::size_t siblings) {
+std::vector<Patch> plan_patches(const std::uint8_t* data, const std::vector<Field>& fields) {
   std::map<std::string, std::vector<std::size_t>> kinds;
   std::vector<std::pair<const std::vector<std::size_t>*, std::size_t>> memberships;
   for (std::size_t i = 0; i < fields.size(); ++i) {
@@ -405,10 +439,10 @@ std::vector<Patch> plan_patches(const std::uint8_t* data, const std::vector<Fiel
     const auto& [kin, at] = memberships[i];
     std::size_t before = 0;
     std::size_t after = 0;
-    for (std::size_t k = at; k-- > 0 && before < siblings && !fields[i].entry;) {
+    for (std::size_t k = at; k-- > 0 && before < kSiblings && !fields[i].entry;) {
       before += add(stored(data, fields[(*kin)[k]])) ? 1 : 0;
     }
-    for (std::size_t k = at + 1; k < kin->size() && after < siblings && !fields[i].entry; ++k) {
+    for (std::size_t k = at + 1; k < kin->size() && after < kSiblings && !fields[i].entry; ++k) {
       after += add(stored(data, fields[(*kin)[k]])) ? 1 : 0;
     }
     for (const std::uint64_t value : values) {

@@ -17,14 +17,8 @@ __all__ = ["bundle", "other_program", "program", "small"]
 
 
 @pytest.fixture
-def with_sftp() -> bool:
-    """Whether ``board`` serves SFTP; tests parametrize it."""
-    return True
-
-
-@pytest.fixture
-def board(tmp_path: Path, with_sftp: bool) -> Iterator[server.Device]:
-    with server.serve(tmp_path / "board", with_sftp=with_sftp) as running:
+def board(tmp_path: Path) -> Iterator[server.Device]:
+    with server.serve(tmp_path / "board") as running:
         yield running
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from core.errors import UnreachableError
@@ -30,9 +30,11 @@ class Sabotage(LocalTransport):
         self._home, self._fault, self._at = home, fault, at
         self.count = 0
         self.struck = False
-        self._dead = False
+        self._dead = self._inside = False
 
     def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> LocalChannel:
+        if self._inside:
+            return super().start(argv, deadline)
         if self._dead:
             raise self._broken()
         if not self._turn():
@@ -55,7 +57,8 @@ class Sabotage(LocalTransport):
         if self._dead:
             raise self._broken()
         if not self._turn():
-            super().put(local, remote, progress, deadline, offset)
+            with self._one_operation():
+                super().put(local, remote, progress, deadline, offset)
             return
         data = local.read_bytes()
         with Path(remote).open("ab" if offset else "wb") as sink:
@@ -67,7 +70,17 @@ class Sabotage(LocalTransport):
         if self._dead or self._turn():
             self._restart()
             raise self._broken()
-        super().get(remote, local, limit, deadline)
+        with self._one_operation():
+            super().get(remote, local, limit, deadline)
+
+    @contextlib.contextmanager
+    def _one_operation(self) -> Iterator[None]:
+        """For the block, commands are parts of an operation that was counted."""
+        self._inside = True
+        try:
+            yield
+        finally:
+            self._inside = False
 
     def _turn(self) -> bool:
         self.count += 1

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import os
 import signal
 import threading
@@ -37,7 +36,7 @@ def hello(device: Inventoried) -> str:
 
 @dataclass
 class Faults:
-    """What shall go wrong; zero or false is never. Byte numbers count over all files written through SFTP."""
+    """What shall go wrong; zero or false is never. Byte numbers count over all files that are uploaded."""
 
     full_after: int = 0
     """From this byte on every write fails as on a full disk."""
@@ -45,10 +44,12 @@ class Faults:
     """At this byte the connection is cut."""
     corrupt_at: int = -1
     """The byte of this number arrives changed."""
-    slow: float = 0.0
-    """Seconds that each write takes."""
     wrote: int = 0
     """Bytes written so far."""
+
+    @property
+    def is_full(self) -> bool:
+        return 0 < self.full_after <= self.wrote
 
 
 @dataclass
@@ -68,8 +69,6 @@ class Device:
     """Lets in too, when set."""
     shell: Callable[[str], list[str]] = lambda command: ["sh", "-c", command]
     """The argv for a command of a login."""
-    greeting: bytes = b""
-    """Printed before SFTP begins, as by the login's shell, which OpenSSH starts its SFTP server with."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Of commands; this process's when empty."""
     forwarded: list[int] = field(default_factory=list)
@@ -117,22 +116,6 @@ class Sftp(asyncssh.SFTPServer):
         self._device.files.append(opened)
         return opened
 
-    async def write(self, file_obj: object, offset: int, data: bytes) -> int:
-        faults = self._device.faults
-        before, faults.wrote = faults.wrote, faults.wrote + len(data)
-        if faults.slow:
-            await asyncio.sleep(faults.slow)
-        if faults.cut_after and faults.wrote >= faults.cut_after:
-            self._connection.abort()
-            raise ConnectionResetError
-        if faults.full_after and faults.wrote >= faults.full_after:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        if before <= faults.corrupt_at < faults.wrote:
-            place = faults.corrupt_at - before
-            data = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
-        result = super().write(file_obj, offset, data)
-        return await result if asyncio.iscoroutine(result) else result  # type: ignore[return-value]
-
 
 async def _session(device: Device, process: asyncssh.SSHServerProcess[bytes]) -> None:
     task = asyncio.current_task()
@@ -145,15 +128,40 @@ async def _session(device: Device, process: asyncssh.SSHServerProcess[bytes]) ->
         start_new_session=True,
     )  # fmt: skip
     assert child.stdin is not None
-    feed = asyncio.create_task(_pump(process.stdin, child.stdin))
+    uploads = "exec cat >" in (process.command or "")
+    feed = asyncio.create_task(_upload(device, process, child) if uploads else _pump(process.stdin, child.stdin))
     await asyncio.gather(_pump(child.stdout, process.stdout), _pump(child.stderr, process.stderr))
     with contextlib.suppress(OSError, asyncssh.Error):
         process.stdout.write_eof()  # of the channel: it has one for both streams
     code = await child.wait()
     feed.cancel()
+    code = 1 if uploads and device.faults.is_full else code
     child.stdin.close()
     with contextlib.suppress(OSError, asyncssh.Error):
         process.exit(code) if code >= 0 else process.exit_with_signal(signal.Signals(-code).name[3:], False)
+
+
+async def _upload(device: Device, process: asyncssh.SSHServerProcess[bytes], child: asyncio.subprocess.Process) -> None:
+    """Move the bytes of a file to the command that writes it, with what shall go wrong."""
+    faults = device.faults
+    assert child.stdin is not None
+    with contextlib.suppress(OSError, asyncssh.Error):
+        while data := await process.stdin.read(65536):
+            before, faults.wrote = faults.wrote, faults.wrote + len(data)
+            if faults.cut_after and faults.wrote >= faults.cut_after:
+                process.channel.get_connection().abort()
+                break
+            if faults.is_full:
+                await asyncio.sleep(0.3)  # the command has begun
+                process.stderr.write(b"cat: write error: No space left on device\n")
+                child.kill()
+                break
+            if before <= faults.corrupt_at < faults.wrote:
+                place = faults.corrupt_at - before
+                data = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+            child.stdin.write(data)
+            await child.stdin.drain()
+    child.stdin.close()
 
 
 async def _pump(source: Any, sink: Any) -> None:
@@ -173,7 +181,6 @@ async def _pump(source: Any, sink: Any) -> None:
 def serve(
     folder: Path,
     authorized: bool = True,
-    with_sftp: bool = True,
     version: str = "",
     files: type[Sftp] | None = None,
 ) -> Iterator[Device]:
@@ -181,7 +188,7 @@ def serve(
 
     Args:
         version: what the server says of itself; empty: what asyncssh says.
-        files: its SFTP server.
+        files: its SFTP server; none: it has none.
     """
     home = folder / "home"
     home.mkdir(parents=True, exist_ok=True)
@@ -200,14 +207,11 @@ def serve(
     async def main() -> None:
         device.loop = asyncio.get_running_loop()
 
-        def sftp(channel: Any) -> asyncssh.SFTPServer:
-            channel.write(device.greeting)
-            return (files or Sftp)(channel, device)
-
+        sftp = (lambda channel: files(channel, device)) if files else None
         async with asyncssh.listen(
             "127.0.0.1", device.port, server_factory=lambda: _Server(device), server_host_keys=[host_key],
             authorized_client_keys=str(folder / "authorized_keys"), encoding=None, allow_scp=False,
-            process_factory=lambda process: _session(device, process), sftp_factory=sftp if with_sftp else None,
+            process_factory=lambda process: _session(device, process), sftp_factory=sftp,
             server_version=version or (),
         ):  # fmt: skip
             ready.set()

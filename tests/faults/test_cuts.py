@@ -11,7 +11,7 @@ import pytest
 
 from deploy.devices.inventory import Device
 from deploy.run.events import Event
-from deploy.store import lock, store
+from deploy.store import lock
 from deploy.transport import base as transport
 from tests.faults import server, tiny
 from tests.faults.proxy import Proxy, proxied
@@ -127,7 +127,7 @@ def test_a_stalled_link(strike: Strike, phase: str, monkeypatch: pytest.MonkeyPa
     When all is done but the lock given back, the result stands: the device gives the lock back by itself.
     """
     # How long a slow device may take to end what runs there, to clean up, and to unlock.
-    for module, name in ((transport, "_SLOW"), (store, "_CLEANUP"), (lock, "_RELEASE")):
+    for module, name in ((transport, "_SLOW"), (lock, "_RELEASE")):
         monkeypatch.setattr(module, name, 2.0)
     tiny.check("link stalls", phase, strike("stall", phase, STALLED[phase], 4))
 

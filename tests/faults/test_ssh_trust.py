@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import asyncssh
 import pytest
@@ -20,7 +19,6 @@ from core.errors import (
     ConfigError,
     HostKeyError,
     SlipwayError,
-    TransferError,
     UnreachableError,
 )
 from deploy.devices.inventory import Device
@@ -185,27 +183,6 @@ def test_what_talks_instead_of_a_server(
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10
 
 
-def test_a_server_that_ignores_the_window(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It sends what it was not given room for, while nobody reads."""
-    real = asyncssh.channel.SSHChannel._flush_send_buf
-
-    def flush(self: Any) -> None:
-        self._send_window = 1 << 40
-        real(self)
-
-    monkeypatch.setattr(asyncssh.channel.SSHChannel, "_flush_send_buf", flush)
-    with open_device(device, Deadline.after(30)) as transport:
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        channel = transport.start(["cat", "/dev/zero"])
-        time.sleep(4)
-        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-        with pytest.raises((UnreachableError, AnswerError)):
-            for _ in range(100_000):
-                channel.pump(0.2)
-        channel.close()
-    assert grown < 300 << 10, f"{grown >> 10} MiB while nobody read"
-
-
 def fingerprint(key: asyncssh.SSHKey) -> str:
     return key.get_fingerprint("sha256")
 
@@ -281,15 +258,12 @@ def greets(board: server.Device) -> server.Device:
         (board.home / name).parent.mkdir(parents=True, exist_ok=True)
         aloud = "" if "csh" in name else "; echo stty: not a terminal >&2"  # csh has no such redirection
         (board.home / name).write_text(f"{GREETS}{aloud}\n")
-    board.greeting = b"Welcome!\nhalf"
     board.environment = {"HOME": str(board.home), "PATH": os.environ["PATH"], "SSH_CLIENT": "127.0.0.1 1 22"}
     return board
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh", pytest.param("fish", marks=pytest.mark.long)])
-def test_a_login_that_greets(
-    greets: server.Device, device: Device, tmp_path: Path, dist: Path, shell: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_login_that_greets(greets: server.Device, device: Device, tmp_path: Path, dist: Path, shell: str) -> None:
     login = login_shell(shell)
     said: list[str] = []
 
@@ -308,23 +282,8 @@ def test_a_login_that_greets(
     small.deploy(device)
     assert upkeep.verify(device).damaged == ()
     assert upkeep.collect(device).left_files > 0
-    assert "no SFTP" not in capsys.readouterr().err
     made = {path.name for path in greets.home.iterdir()} - {name.partition("/")[0] for name in FILES.values()}
     assert made - {".local"} == {".slipway"}, "a shell ran lines of a script as commands of its own"  # fish's own
-
-
-def test_files_go_through_cat_where_a_login_greets(greets: server.Device, device: Device, tmp_path: Path) -> None:
-    with open_device(device) as transport:
-        greets.shell = lambda command: ["bash", "-c", command]
-        transport._files._no_sftp = True  # type: ignore[attr-defined]
-        (tmp_path / "a").write_bytes(os.urandom(300_000))
-        there = str(greets.home / "it's b")
-        transport.put(tmp_path / "a", there, lambda _: None, Deadline.after(20))
-        transport.get(there, tmp_path / "back", 1 << 20, Deadline.after(20))
-        assert (tmp_path / "back").read_bytes() == (tmp_path / "a").read_bytes()
-        with pytest.raises(TransferError, match="no ordinary file") as caught:
-            transport.get(str(greets.home), tmp_path / "back", 1 << 20, Deadline.after(20))
-        assert "stty" not in str(caught.value)
 
 
 def test_a_login_shell_that_runs_nothing(board: server.Device, device: Device) -> None:

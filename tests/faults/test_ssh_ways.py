@@ -35,9 +35,7 @@ SECRET = "a word that nobody must see"
 
 def test_the_cipher_that_is_cheapest_for_a_device_is_asked_for_first(device: Device) -> None:
     connection = ssh_connect.connect(ssh_address(device), Deadline.after(20))
-    transport = connection.get_transport()
-    assert transport is not None
-    assert transport.local_cipher == ssh_connect.CIPHER
+    assert connection.transport.local_cipher == ssh_connect.CIPHER
     connection.close()
 
 
@@ -117,14 +115,13 @@ def test_a_proxy_command(home: Path, board: server.Device) -> None:
     assert hello(SHELF) == "hello"
 
 
-@pytest.mark.parametrize("limit", [1, 2])
 def test_a_server_with_few_sessions(
-    device: Device, board: server.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
+    device: Device, board: server.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = SSHServerConnection._process_session_open
 
     def limited(self: Any, packet: Any) -> Any:
-        if len(self._channels) >= limit:
+        if self._channels:
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, "no more sessions")
         return real(self, packet)
 
@@ -136,7 +133,7 @@ def test_a_server_with_few_sessions(
         assert store.open([], Deadline.after(30), make=True) is not None
         transport.put(payload, str(board.home / "arrived"), lambda _: None, Deadline.after(30))
         assert run(transport, ["echo", "hello"], deadline=Deadline.after(20)).text == "hello\n"
-        assert transport._sessions.connections == {1: 3, 2: 2}[limit]
+        assert len(transport._sessions._all) > 1
     assert (board.home / "arrived").read_bytes() == payload.read_bytes()
 
 
@@ -249,7 +246,7 @@ def test_a_changed_key_is_replaced_only_when_asked(device: Device, board: server
     old = board.known_hosts.read_text()
     board.known_hosts.write_text(keep + old)
     print_ = board.host_key.get_fingerprint("sha256")
-    with pytest.raises(HostKeyError, match="Another host key") as caught:
+    with pytest.raises(HostKeyError, match="has changed") as caught:
         ssh_trust.trust(device, print_)
     assert "--replace" in caught.value.hint
     assert board.known_hosts.read_text() == keep + old

@@ -150,7 +150,7 @@ def whole(home: Path, root: Path) -> list[str]:
 def settled(home: Path, root: Path) -> list[str]:
     """What is wrong on a device after a good deploy: `whole`, and nothing unfinished, no lock, no process."""
     left = [str(path.relative_to(root)) for name in ("incoming", "runs") for path in (root / name).iterdir()]
-    locks = [path for path in (root / "lock").iterdir() if not (path / "released").exists()]
+    locks = [path for path in (root / "lock").iterdir() if str(path.readlink()) != "released"]
     parts = [str(path.relative_to(root)) for path in root.rglob("*.part")]
     return whole(home, root) + left + [f"{path.name} is locked" for path in locks] + parts + processes(home)
 

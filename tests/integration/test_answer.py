@@ -136,7 +136,7 @@ def test_plain_attention_runs_on_every_engine_and_says_the_same(net: Path, inv: 
 
 
 def test_a_talk_keeps_what_was_read(net: Path) -> None:
-    said = "why is\n/stats\n\nthe sky\n/reset\nwhy is\n/stats\n" + "blue " * 50 + "\n"
+    said = "why is\n/stats\n\nthe sky\n/reset\n/stats\nwhy is\n" + "blue " * 50 + "\n"
     argv = [str(ROOT / "inv"), "chat", "--model", str(net), "--generate", "5"]
     done = subprocess.run(argv, input=said, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
@@ -144,7 +144,7 @@ def test_a_talk_keeps_what_was_read(net: Path) -> None:
     assert len(answers) == 3
     assert answers[0] == answers[2] != answers[1]
     assert "holds 6 of 48 tokens" in done.stderr
-    assert "The model has forgotten the talk." in done.stderr
+    assert "The model has forgotten the talk.\nholds 0 of 48 tokens" in done.stderr
     assert "and the model holds 48" in done.stderr
 
 
@@ -217,36 +217,77 @@ def test_what_is_not_the_models_text_is_refused(net: Path, tmp_path: Path, inv: 
         assert "Traceback" not in done.stderr
 
 
-FAMILIES = ROOT / "tests" / "fixtures" / "llama"
+FAMILIES = ROOT / "tests" / "fixtures" / "llama" / "families.py"
+OPTIMUM = ROOT / "tests" / "fixtures" / "optimum" / "exported.py"
 ENTER = f"""import runpy, sys
-sys.path[:0] = [{str(ROOT)!r}, {str(FAMILIES)!r}]
+sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
 from models.users import packages
-packages.enter(packages.wanted(Path({str(FAMILIES / "families.py")!r})))
-runpy.run_path({str(FAMILIES / "families.py")!r})
+packages.enter(packages.wanted(Path(sys.argv[1])))
+sys.argv.pop(0)
+runpy.run_path(sys.argv[0], run_name="__main__")
 """
+
+
+def entered(script: Path, *words: str) -> str:
+    """What a script says, with the packages that the list beside it names."""
+    packages.install(packages.wanted(script))
+    argv = [sys.executable, "-c", ENTER, str(script), *words]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
 
 
 @pytest.mark.long  # the other tests here have one family
 def test_each_family_computes_what_transformers_computes() -> None:
     """The names of weights and the numbers of shapes, as `models.text` gives them to upstream's transformer."""
-    packages.install(packages.wanted(FAMILIES / "families.py"))
-    done = subprocess.run([sys.executable, "-c", ENTER], capture_output=True, text=True, timeout=600, check=True)
-    found = [line.split() for line in done.stdout.splitlines()]
+    found = [line.split() for line in entered(FAMILIES).splitlines()]
     assert len(found) == 8
     for name, far, unknown, lacks in found:
         assert float(far) < 1e-4, name
         assert (unknown, lacks) == ("0", "0"), name
 
 
+def compared(folder: Path, *others: Path) -> list[list[str]]:
+    """The lines of `tests.support.shapes`, in words."""
+    result, log = folder / "result", folder / "log"
+    words = (str(folder), str(result), *map(str, others))
+    with log.open("wb") as kept, source.child("tests.support.shapes", *words, log=kept) as one:
+        one.communicate()
+    assert one.returncode == 0, log.read_text()[-2000:]
+    return [line.split() for line in result.read_text().splitlines()]
+
+
 @pytest.mark.long  # the other tests here have one shape, one scheme and two processors
 def test_each_shape_and_scheme_answers_as_upstreams_runtime(tmp_path: Path) -> None:
     """Programs by upstream's exporter: prompts of several lengths, 64 tokens after each, processors of each kind."""
-    result, log = tmp_path / "result", tmp_path / "log"
-    with log.open("wb") as kept, source.child("tests.support.shapes", str(tmp_path), str(result), log=kept) as one:
-        one.communicate()
-    assert one.returncode == 0, log.read_text()[-2000:]
-    *found, (*_, outside) = [line.split() for line in result.read_text().splitlines()]
+    *found, (*_, outside) = compared(tmp_path)
     assert int(outside) > 0, "other weights are seen"
     assert len(found) == 78
     assert [line for line in found if line[4:] != ["64", "0"]] == []
+
+
+@pytest.mark.long  # the programs above are of the other exporter
+def test_what_optimum_exports_answers_as_upstreams_runtime(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inv: Inv
+) -> None:
+    """Its Llama in float32 and its Gemma 3 in int4; one of its packages has no wheel, so that it comes as we advise."""
+    wheels = tmp_path / "wheels"
+    pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "antlr4-python3-runtime==4.9.3", "-w", str(wheels)]
+    subprocess.run(pip, capture_output=True, timeout=300, check=True)
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
+    entered(OPTIMUM, str(tmp_path))
+    programs = sorted(tmp_path.glob("*/model.pte"))
+    assert [program.parent.name for program in programs] == ["gemma-int4", "llama"]
+    found = compared(tmp_path, *programs)
+    assert len(found) == 30
+    assert [line for line in found if line[4:] != ["64", "0"]] == []
+    for program in programs:
+        words = ("--model", str(program), "--tokenizer", str(tokenizer(tmp_path / "words")), "--generate", "9")
+        done = inv("deploy", "--device", "local", *words, "--prompt", "why is the sky")
+        assert done.returncode == 0, done.stderr
+        assert re.search(r"(\d) of \1 tokens the same", done.stdout)
+        argv = [str(ROOT / "inv"), "chat", *words]
+        talk = subprocess.run(argv, input="why is\n/stats\n", capture_output=True, text=True, timeout=300, check=False)
+        assert talk.returncode == 0, talk.stderr
+        assert "of 128 tokens" in talk.stderr

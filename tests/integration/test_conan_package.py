@@ -55,21 +55,20 @@ def created(inv: Inv, tmp_path_factory: pytest.TempPathFactory) -> Created:
     done = inv("build", "--profiles", str(folder / "profiles"), "--target", f"{TARGET},{ARM}")
     assert done.returncode == 0, done.stderr
     profiles = [f"--profile:host={folder}/profiles/{TARGET}", f"--profile:build={folder}/profiles/build"]
-    common = [*conan_packages.words(get_target(TARGET), "", log)[2:], *profiles]
-    with locked(conan.LOCK):
-        exported = json.loads(conan.conan(["export", RECIPE, "--format=json"], log=log))["reference"]
+    with conan_packages.building():
+        common = [*conan_packages.words(get_target(TARGET), "", log)[2:], *profiles]
     graphs, said = {}, {}
     for shared in (False, True):
         words = [*common, f"--options=slipway/*:shared={shared}"]
-        conan_packages.prepare(conan_packages.Request([f"--requires={exported}"], words, log, "Building slipway"))
         lines: list[str] = []
         # Conan builds the test package beside its sources otherwise, in the checkout.
         apart = [f"--test-folder={TESTS}", f"--conf=tools.cmake.cmake_layout:test_folder={folder}/test-{shared}"]
         apart += ["--conf=tools.cmake.cmaketoolchain:user_presets=", "--build=missing", "--format=json"]
-        with conan_packages.building(), locked(conan.LOCK):
+        with conan_packages.building():
             graphs[shared] = json.loads(conan.conan(["create", RECIPE, *words, *apart], log=log, heard=lines.append))
+            (made,) = (node for node in graphs[shared]["graph"]["nodes"].values() if node["name"] == "slipway")
+            conan_packages.forget(made["ref"], log)
         said[shared] = lines
-        conan_packages.forget(exported, log)
     return Created(log, profiles, {key: graph["graph"] for key, graph in graphs.items()}, said)
 
 
@@ -220,12 +219,10 @@ def test_the_sources_build_inside_another_project(created: Created, tmp_path: Pa
     shutil.copy(ROOT / "runtime/examples/run_once.c", tmp_path)
     (tmp_path / "CMakeLists.txt").write_text(_PROJECT, encoding="utf-8")
     (tmp_path / "conanfile.txt").write_text(_PACKAGES, encoding="utf-8")
-    words = [*conan_packages.words(get_target(TARGET), "", created.log)[2:], *created.profiles]
-    words.append("--options:build=flatbuffers/*:flatc=True")
-    conan_packages.prepare(conan_packages.Request([str(tmp_path)], words, created.log, "Building XNNPACK"))
-    with locked(conan.LOCK):
-        argv = ["install", str(tmp_path), *words, f"--output-folder={tmp_path}/conan", "--build=never", "--format=json"]
-        text = conan.conan(argv, log=created.log)
+    with conan_packages.building():
+        words = [*conan_packages.words(get_target(TARGET), "", created.log)[2:], *created.profiles]
+        words += ["--options:build=flatbuffers/*:flatc=True", f"--output-folder={tmp_path}/conan", "--build=missing"]
+        text = conan.conan(["install", str(tmp_path), *words, "--format=json"], log=created.log)
     nodes = [node for node in json.loads(text)["graph"]["nodes"].values() if node["package_folder"]]
     tools = {node["name"]: Path(node["package_folder"]) for node in nodes if node["context"] == "build"}
     paths = [f"-DEXECUTORCH_SCHEMA_DIR={tools['executorch']}/res/schema", f"-DFLATC={tools['flatbuffers']}/bin/flatc"]

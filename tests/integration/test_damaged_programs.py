@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from core.paths import ROOT
 from tests.support.builds import lean, lean_runner
 from tests.support.processes import ran
-from verify.fuzz.fuzzing import KEPT
 
 __all__ = ["lean", "lean_runner"]
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
 
+KEPT = ROOT / "tests" / "fixtures" / "damaged"
+"""Programs that something was found with."""
 DAMAGED = 3
 FAILED = 7
 REFUSED = (DAMAGED, 4, 5, 6, FAILED, 9)

@@ -203,7 +203,7 @@ def test_several_partitioners_take_turns(exported: Exporter, fresh: Exporter, tm
 
 
 def test_a_backend_that_this_machine_cannot_run_is_no_lie(fresh: Exporter) -> None:
-    _, program = fresh("mlp", partitioners=("vulkan", "xnnpack"))
+    _, program = fresh("mlp", partitioners=(f"{FIXTURES / 'partitioning.py'}:vulkan", "xnnpack"))
     assert "VulkanBackend" in program.backends
     assert program.reference_engine.startswith("torch ")
     assert any("lacks VulkanBackend" in warning for warning in program.warnings)
@@ -212,7 +212,7 @@ def test_a_backend_that_this_machine_cannot_run_is_no_lie(fresh: Exporter) -> No
 def test_a_crash_of_the_runtime_is_an_error_with_a_cause(fresh: Exporter, tmp_path: Path) -> None:
     # Upstream 1.5.1 lowers this without complaint and its runtime dies of it.
     with pytest.raises(ExportError, match="crashes on the program") as caught:
-        fresh("mlp", "qs8", options={"config_precisions": "fp32"})
+        fresh("mlp", "qs8", partitioners=(f"{FIXTURES / 'partitioning.py'}:float_only",))
     assert "SIG" in caught.value.cause
     assert list((tmp_path / "out").iterdir()) == []
 

@@ -19,7 +19,7 @@ from core.formats.bundle import RUNNER, Bundle
 from core.formats.program import load_program
 from deploy.run.compare import compare
 from models.export import export
-from models.zoo import load_compared
+from models.zoo import PORTABLE, load_compared
 from tests.support.builds import lean
 from tests.support.graphs import Graph, call_of, changed, tensor
 from tests.support.processes import ran
@@ -112,7 +112,7 @@ def test_a_layer_between_bfloat16_gives_the_rounded_numbers_of_float32(tmp_path:
     assert np.any(wanted)
 
 
-TESTED = [f"{name} {scheme}" for name, one in load_compared().items() for scheme in one.tests]
+TESTED = [f"{name} {PORTABLE}" for name in load_compared()]
 
 
 @pytest.mark.parametrize("name", TESTED)

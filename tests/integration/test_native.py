@@ -147,7 +147,7 @@ def test_configuring_and_building_reach_no_network(native_packages: Callable[[st
     tarball = debian.source(wanted["suite"], wanted["package"], wanted["file"], wanted["sha256"])
     shutil.unpack_archive(tarball, recipe / "src")
     python = [sys.executable, "-m", "conans.conan", "install"]
-    with conan_packages.alone(""):  # what others compile with is made again
+    with conan_packages.building():  # what others compile with is made again
         host, own = conan.profile(get_target("linux-x86_64")), conan.build_profile()
         words = [f"--profile:host={host}", f"--profile:build={own}", f"--lockfile={conan.lockfile(log)}"]
         words += ["--lockfile-partial", f"--remote={conan.remote()}", *conan.sources("debian", log)]

@@ -16,7 +16,7 @@ from core.formats.bundle import Bundle
 from core.formats.program import load_program
 from tests.conftest import Inv
 from verify.bench import nets
-from verify.bench.measuring import sweep
+from verify.bench.measuring import THREADS, sweep
 from verify.bench.nets import Exported, choose, export, folder_of
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
@@ -48,33 +48,29 @@ def test_a_net_is_exported_measured_and_shown(
     model, reference = (numpy.load(folder / f"{name}0.npy") for name in ("float", "output"))
     assert model.shape == reference.shape == (1, 64, 256)
     assert float(numpy.abs(model - reference).max()) < 1e-4
-    seen = sweep("nets", bundles, [nets.subject(program)], 1)[program.name]
-    assert seen.error == ""
-    assert all(tuple(one.p50_ms) == nets.THREADS for one in seen.pair)
-    assert seen.apart is not None
-    assert (seen.apart.outside, seen.apart.lean_to_float < 1e-4) == (0, True)
-    assert 0 < seen.cached_load_ms < 1000
-    assert all(min(*one.p50_ms.values(), one.load_ms, one.peak_rss_bytes) > 0 for one in seen.pair)
-    row = (program, seen)
-    assert nets.full([row])[0][:2] == ["transformer_encoder", "fp32"]
-    assert nets.short([row])[0][:2] == ["fp32", "1"]
+    seen = sweep("nets", [nets.subject(program, *bundles)], [], 1)[program.name]
+    assert list(seen.figures) == ["lean", nets.CACHED, "executorch"]
+    for one in seen.figures.values():
+        assert (one.error, tuple(one.p50_ms)) == ("", THREADS)
+        assert one.apart < 1e-4
+        assert min(*one.p50_ms.values(), one.load_ms, one.peak_rss_bytes) > 0
+    assert nets.short([(program, seen)])[0][:2] == ["fp32", "1"]
 
 
 @pytest.mark.long  # CI has the test before, which exports and measures by the same sweep, and tests/unit/test_nets.py
 def test_nets_are_converted_for_other_runtimes_measured_and_compared(inv: Inv, tmp_path: Path) -> None:
-    words = ("self.peers", "--only", "ds_cnn,lstm fp32", "--runtimes", "onnxruntime,ncnn", "--runs", "1", "--json")
-    done = inv(*words, timeout=3600, env={"SLIPWAY_DIST": str(tmp_path / "dist")})
+    words = ("--only", "ds_cnn,lstm fp32", "--runtimes", "onnxruntime,ncnn", "--runs", "1", "--json")
+    done = inv("self.bench", "--what", "peers", *words, timeout=3600, env={"SLIPWAY_DIST": str(tmp_path / "dist")})
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)["rows"]
-    assert list(rows) == ["ds_cnn fp32", "ds_cnn 8bit", "lstm fp32"]
+    assert list(rows) == ["ds_cnn fp32", "ds_cnn qs8", "lstm fp32"]
     for name, row in rows.items():
         assert list(row["figures"]) == ["lean", "onnxruntime", "ncnn"]
         for runtime, one in row["figures"].items():
-            if (name, runtime) == ("ds_cnn 8bit", "ncnn"):
+            if (name, runtime) == ("ds_cnn qs8", "ncnn"):
                 assert "no tool that quantizes" in one["error"]
                 continue
             assert one["error"] == "", (name, runtime)
-            assert one["apart"] < (0.5 if name.endswith("8bit") else 1e-3), (name, runtime)
+            assert one["apart"] < (1e-3 if name.endswith("fp32") else 0.5), (name, runtime)
             assert min(*one["p50_ms"].values(), one["load_ms"], one["peak_rss_bytes"], one["model_bytes"]) > 0
             assert one["library_bytes"] > 1_000_000
-        assert 0 < row["limit_ms"]["1"] < row["figures"]["lean"]["p50_ms"]["1"]

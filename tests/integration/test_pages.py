@@ -43,7 +43,7 @@ def test_pages_have_the_structure_that_forges_show(site: Path, tmp_path: Path) -
     different = {}
     pages.stage(tmp_path)
     for name in pages.pages():
-        html = (site / name).with_suffix(".html").read_text(encoding="utf-8")
+        html = (site / name.replace("README", "index")).with_suffix(".html").read_text(encoding="utf-8")
         article = html[html.index("<article") : html.index("</article>")]
         here, there = _tags(article), _tags(reader.render((tmp_path / name).read_text(encoding="utf-8")))
         if here != there:
@@ -53,10 +53,14 @@ def test_pages_have_the_structure_that_forges_show(site: Path, tmp_path: Path) -
 
 def test_a_dead_link_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one to a heading that is gone; the site that was there stays."""
-    page = tmp_path / "page.md"
-    page.write_text("# Page\n\n[a](deploy.md#no-such-heading) [b](nowhere.md)\n", encoding="utf-8")
-    monkeypatch.setattr(pages, "moved", lambda text, file: (file.read_text(encoding="utf-8"), set()))
-    monkeypatch.setattr(pages, "pages", lambda: {"models.md": page, "deploy.md": page})
+
+    def staged(folder: Path) -> None:
+        whole(folder)
+        page = folder / "docs" / "models.md"
+        page.write_text(f"{page.read_text()}\n[a](deploy.md#no-such-heading) [b](nowhere.md)\n", encoding="utf-8")
+
+    whole = pages.stage
+    monkeypatch.setattr(pages, "stage", staged)
     monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path))
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "before.txt").write_text("kept", encoding="utf-8")
@@ -65,5 +69,6 @@ def test_a_dead_link_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     said = failed.value.cause
     assert "no-such-heading" in said
     assert "nowhere.md" in said
+    assert len(said.splitlines()) == 2
     assert [file.name for file in (tmp_path / "site").iterdir()] == ["before.txt"]
     assert [file.name for file in tmp_path.iterdir() if file.name.startswith(".site")] == []

@@ -17,7 +17,6 @@ from core.formats.bundle import Native
 from core.paths import ROOT
 from tests.support.processes import ran
 from toolchains.bundle import conan as bundled
-from toolchains.bundle import conan_packages
 from toolchains.compilers.libstdcxx import sysroot
 from toolchains.debian import fetch_source
 from toolchains.debian import packages as debian
@@ -56,9 +55,8 @@ def run_test_package(reference: str, target_name: str, folder: Path) -> str:
 
 def create(name: str, version: str, target_name: str, folder: Path) -> str:
     """``conan create`` with the test package."""
-    with conan_packages.building():
-        words: list[str | Path] = ["create", RECIPES / name / "all", f"--version={version}", f"--test-folder={TESTS}"]
-        return run_conan(words, target_name, folder, "--build=missing")
+    words: list[str | Path] = ["create", RECIPES / name / "all", f"--version={version}", f"--test-folder={TESTS}"]
+    return run_conan(words, target_name, folder, "--build=missing")
 
 
 @pytest.mark.parametrize("reference", SAID)

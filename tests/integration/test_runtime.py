@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 
-from core.files import locked
 from core.formats.bundle import REAL_RUNNER
-from core.paths import ROOT, cache_dir, dist_dir
 from tests.support.processes import ran
-from toolchains.bundle import builder, conan, conan_packages
+from toolchains.bundle import builder
 from toolchains.compilers.libstdcxx import sysroot
 from toolchains.emulation import emulators
 from toolchains.targets import get_target
+from verify.suite.shared import compiled
 
 pytestmark = pytest.mark.build
 
+TESTS = "runtime_tests"
 PASSED = re.compile(r"test cases: +\d+ +\| +(\d+) passed \| 0 failed \| 0 skipped")
 """doctest's summary of a run in which nothing failed; the number of tests."""
 
@@ -35,37 +34,6 @@ AVX512 = {
 """Features by the names of ``/proc/cpuinfo``, and what kernels that need them have in their names."""
 
 
-def compile_tests(target_name: str, engine: str = "executorch", *programs: str) -> Path:
-    """Configure runtime/ as the bundle's build does and compile these, or ``runtime_tests``; the first one's path.
-
-    From a copy of the sources next to the build's folder, as in Conan's cache: by the same relative paths ccache finds
-    what the bundle's build compiled.
-    """
-    folder = dist_dir() / "tests" / f"runtime-{target_name}-{engine}"
-    wanted = programs or ("runtime_tests",)
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(ROOT / "runtime", folder / "runtime")
-    shutil.copy2(ROOT / "conanfile.py", folder)
-    log = cache_dir("logs") / f"test-runtime-{target_name}-{engine}.log"
-    target = get_target(target_name)
-    host, own = conan.profile(target), conan.build_profile()
-    with locked(conan.LOCK):
-        words = [f"--profile:host={host}", f"--profile:build={own}", f"--lockfile={conan.lockfile(log)}"]
-    words += ["--lockfile-partial", f"--remote={conan.remote()}", f"--options=slipway-runtime/*:engine={engine}"]
-    with conan_packages.building():
-        conan_packages.prepare(
-            conan_packages.Request([os.fspath(ROOT)], words, log, "Building the C++ tests' packages")
-        )
-        extra = [f"--output-folder={folder}", "--conf=tools.cmake.cmaketoolchain:user_presets="]
-        conan.conan(["build", folder, *words, *extra], log=log)
-    build = next(folder.rglob("CMakeCache.txt")).parent
-    argv = [conan.program("cmake"), "--build", str(build), "--target", *wanted]
-    env = {**os.environ, "PATH": os.pathsep.join([str(Path(conan.program("ninja")).parent), os.environ["PATH"]])}
-    done = ran(argv, env=env)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
-    return build / "tests" / wanted[0]
-
-
 def environment(native: bool) -> dict[str, str]:
     """What the C++ tests start with: under an emulator, limits on memory are not kept, and they must know."""
     emulated = {} if native else {"SLIPWAY_TESTS_EMULATED": "1"}
@@ -75,7 +43,7 @@ def environment(native: bool) -> dict[str, str]:
 @pytest.mark.parametrize("target_name", ["linux-x86_64", "linux-arm64"])
 def test_the_cpp_tests_pass(target_name: str) -> None:
     target = get_target(target_name)
-    program = compile_tests(target_name)
+    (program,) = compiled(target, "executorch", TESTS)
     native = emulators.is_native(target)
     for cpu in ("",) if native else ("cortex-a53", "cortex-a76"):
         prefix = [] if native else emulators.user_argv(target, cpu, sysroot(target))
@@ -89,13 +57,12 @@ def test_the_cpp_tests_pass(target_name: str) -> None:
 
 def test_the_cpp_tests_pass_with_lean() -> None:
     """Those of the engine itself: what it knows of delegates' graphs, against XNNPACK."""
-    program = compile_tests("linux-x86_64", "lean", "runtime_tests", "tail_tests")
+    program, tails = compiled(get_target("linux-x86_64"), "lean", TESTS, "tail_tests")
     done = ran([program], timeout=600)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     found = PASSED.search(done.stdout)
     assert found
     assert int(found[1]) > 55
-    tails = program.with_name("tail_tests")
     said = run_tails([tails])
     assert layers(said) > 28000
     for without in LESSER:
@@ -109,7 +76,7 @@ def test_the_cpp_tests_pass_with_lean() -> None:
 def test_no_tail_is_wrong_on_arm() -> None:
     """A sample of layers and functions with the kernels that lean has here, XNNPACK's, KleidiAI's and ours."""
     target = get_target("linux-arm64")
-    program = compile_tests("linux-arm64", "lean", "tail_tests")
+    (program,) = compiled(target, "lean", "tail_tests")
     for cpu in ("cortex-a53", "max"):
         argv: list[str | Path] = [*emulators.user_argv(target, cpu, sysroot(target)), program]
         assert layers(run_tails(argv, SLIPWAY_TESTS_TAILS="40", SLIPWAY_TESTS_EMULATED="1")) > 700
@@ -134,7 +101,7 @@ def test_the_cpp_tests_pass_with_onnxruntime(target_name: str, cpu: str) -> None
     """Through the loader that the bundle brings: this machine's C library may be too old."""
     target = get_target(target_name)
     bundle = builder.build(target_name, engine="onnxruntime")
-    program = compile_tests(target_name, "onnxruntime")
+    (program,) = compiled(target, "onnxruntime", TESTS)
     native = emulators.is_native(target)
     prefix = [] if native else emulators.user_argv(target, cpu)
     loader = [str(program) if word.endswith(REAL_RUNNER) else word for word in bundle.emulated_argv]

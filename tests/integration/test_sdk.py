@@ -16,6 +16,7 @@ from core.files import locked
 from core.paths import ROOT, cache_dir
 from tests.support import examples
 from tests.support.processes import ran
+from toolchains import tools
 from toolchains.bundle import conan, conan_packages
 from toolchains.compilers.families import family
 from toolchains.compilers.libstdcxx import sysroot
@@ -40,7 +41,7 @@ def install(target: Target, folder: Path, *words: str) -> str:
 
 
 def package_of(target: Target, folder: Path) -> Path:
-    with conan_packages.building(), locked(conan.LOCK):
+    with conan_packages.building():
         nodes = json.loads(install(target, folder))["graph"]["nodes"].values()
     return Path(next(node["package_folder"] for node in nodes if node["name"] == "executorch"))
 
@@ -55,15 +56,15 @@ def compile_consumer(sdk: tuple[Target, Path], folder: Path, cxx: str, *, link: 
     """Configure and build the consumer as its author would: a compiler, a prefix path, nothing else."""
     target, package = sdk
     words: list[str | Path] = [
-        conan.program("cmake"), "-S", CONSUMER, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-        f"-DCMAKE_MAKE_PROGRAM={conan.program('ninja')}", f"-DCMAKE_CXX_COMPILER={cxx}",
+        tools.program("cmake"), "-S", CONSUMER, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+        f"-DCMAKE_MAKE_PROGRAM={tools.program('ninja')}", f"-DCMAKE_CXX_COMPILER={cxx}",
         f"-DCMAKE_PREFIX_PATH={package}", "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--as-needed",
     ]  # fmt: skip
     if not emulators.is_native(target):
         words += ["-DCMAKE_SYSTEM_NAME=Linux", f"-DCMAKE_SYSTEM_PROCESSOR={target.cmake_processor}"]
     if link:
         words.append(f"-DLINK={link}")
-    building: list[str | Path] = [conan.program("cmake"), "--build", folder]
+    building: list[str | Path] = [tools.program("cmake"), "--build", folder]
     for argv in (words, building):
         done = ran(argv)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -114,8 +115,8 @@ def configure(package: Path, folder: Path, line: str) -> subprocess.CompletedPro
     """Configure a project of no language that has this line, and prints what find_package found."""
     text = f"cmake_minimum_required(VERSION 3.19)\nproject(v NONE)\n{line}\n"
     (folder / "CMakeLists.txt").write_text(text + 'message(STATUS "FOUND=${executorch_FOUND}")\n', encoding="utf-8")
-    ninja = f"-DCMAKE_MAKE_PROGRAM={conan.program('ninja')}"
-    argv = [conan.program("cmake"), "-S", str(folder), "-B", str(folder / "b"), "-G", "Ninja", ninja]
+    ninja = f"-DCMAKE_MAKE_PROGRAM={tools.program('ninja')}"
+    argv = [tools.program("cmake"), "-S", str(folder), "-B", str(folder / "b"), "-G", "Ninja", ninja]
     return ran([*argv, f"-DCMAKE_PREFIX_PATH={package}"])
 
 

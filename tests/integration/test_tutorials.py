@@ -24,7 +24,7 @@ from tests.conftest import Inv
 from tests.support import consoles
 from tests.support.builds import lend_bundle, lend_program, warm
 from tests.support.processes import ran
-from toolchains.bundle import conan
+from toolchains import tools as pinned
 from toolchains.bundle.sdk import build_sdk
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
@@ -118,7 +118,7 @@ def test_embedding_from_the_checkout(tmp_path: Path) -> None:
     program = load_program(folder)
     shutil.copy(folder / program.file, tmp_path / "model.pte")
     (tmp_path / "input.bin").write_bytes(numpy.load(folder / "input0.npy").tobytes())
-    tools = os.pathsep.join(str(Path(conan.program(name)).parent) for name in ("cmake", "ninja"))
+    tools = os.pathsep.join(str(Path(pinned.program(name)).parent) for name in ("cmake", "ninja"))
     env = {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}", "CMAKE_GENERATOR": "Ninja"}
     _type(consoles.to_run("embedding.md"), tmp_path, env)
     output = numpy.frombuffer((tmp_path / "output.bin").read_bytes(), numpy.float32)

@@ -21,7 +21,7 @@ from deploy.virtual import machines as virtual
 from deploy.virtual.machines import Endpoint
 from deploy.virtual.spec import get_spec
 from deploy.virtual.supervisor import Folder, read_state
-from tests.support.processes import gone, marked, wait_for
+from tests.support.processes import alive, gone, marked, wait_for
 
 pytestmark = pytest.mark.virtual
 
@@ -151,7 +151,7 @@ def test_it_comes_back_with_the_same_keys_and_disuse_ends_everything(
     assert state is not None
     assert gone(str(own.path))
     assert str(virtual.status("pi")) == "down"
-    assert not state.qemu.alive
+    assert not alive(state.pid)
 
 
 def test_the_image_is_cached_and_always_the_same(tmp_path: Path) -> None:

@@ -63,10 +63,12 @@ def windows(folder: Path) -> Iterator[Server]:
     """Run it; its login's folder is the device's ``home``."""
     target = get_target("windows-x86_64")
     prefix, work = folder / "prefix", folder / "work"
-    shutil.copytree(wine.prefix_of(target), prefix, symlinks=True)
+    shutil.copytree(wine.prefix(target), prefix, symlinks=True)
     work.mkdir()
-    start, enter = wine.machine(target, prefix, work)
-    environment = wine.environment(target)
+    own, environment = wine._wine(target), wine.environment(target)
+    root, script = os.fspath(wine._tree(own)), f'{wine._MOUNT}exec chroot "$root" "$1" --foreground --persistent\n'
+    start = wine._namespace(script, root, prefix, work, environment["WINESERVER"])
+    enter = ["chroot", root, f"{wine._PROGRAMS}/{own.loader}"]
     server = subprocess.Popen(start, env=environment, stdin=subprocess.DEVNULL)
     try:
         inside = _child(server.pid)

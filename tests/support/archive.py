@@ -18,7 +18,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from toolchains.debian.deb import need_reader
+from toolchains.debian.tree import need_reader
 
 
 def make_deb(
@@ -74,7 +74,7 @@ class Archive:
         (found,) = (self.dist / "main/binary-amd64/by-hash/SHA256").iterdir()
         return found
 
-    def publish(self, *, by_hash: bool = True, extra: str = "", **fields: Any) -> None:
+    def publish(self, *, extra: str = "", **fields: Any) -> None:
         """Write the lists of what ``packages`` has; ``fields`` change those of the signed list."""
         stanzas = []
         pool = self.folder / "pool"
@@ -85,10 +85,10 @@ class Archive:
             said = subprocess.run(["dpkg-deb", "--field", file], check=True, capture_output=True, text=True).stdout
             digest = hashlib.sha256(data).hexdigest()
             stanzas.append(f"{said}Filename: pool/{file.name}\nSize: {len(data)}\nSHA256: {digest}\n")
-        self.write_list("main/binary-amd64/Packages.xz", "\n".join([*stanzas, extra]), by_hash)
-        self.sign(by_hash=by_hash, **fields)
+        self.write_list("main/binary-amd64/Packages.xz", "\n".join([*stanzas, extra]))
+        self.sign(**fields)
 
-    def write_list(self, path: str, text: str, by_hash: bool = True) -> None:
+    def write_list(self, path: str, text: str) -> None:
         """Write a list of packages, plain and by its digest."""
         data = lzma.compress(text.encode())
         file = self.dist / path
@@ -97,17 +97,16 @@ class Archive:
         for old in named.iterdir():
             old.unlink()
         file.write_bytes(data)
-        if by_hash:
-            (named / hashlib.sha256(data).hexdigest()).write_bytes(data)
+        (named / hashlib.sha256(data).hexdigest()).write_bytes(data)
 
-    def sign(self, *, by_hash: bool = True, key: Any = None, until: float | None = None, **fields: str) -> None:
+    def sign(self, *, key: Any = None, until: float | None = None, **fields: str) -> None:
         """Write the signed list of the lists that there are."""
         import pysequoia
 
         head = {
             "Origin": "Debian", "Label": "Debian", "Suite": "oldstable", "Codename": self.suite,
             "Date": formatdate(time.time() - 3600), "Valid-Until": "" if until is None else formatdate(until),
-            "Acquire-By-Hash": "yes" if by_hash else "no", **fields,
+            "Acquire-By-Hash": "yes", **fields,
         }  # fmt: skip
         rows = []
         for file in sorted((self.dist / "main").glob("*/*.xz")):

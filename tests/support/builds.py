@@ -22,13 +22,13 @@ from core.errors import ExportError
 from core.files import locked, new_folder, sha256_bytes, sha256_file
 from core.formats.bundle import RUNNER, Bundle
 from core.paths import ROOT, cache_dir
+from core.processes.commands import run
 from models import warm as exporter
 from models.export import export
 from models.reference.host import Host
 from models.request import versions
 from toolchains.bundle.builder import build
 from toolchains.targets import host_target
-from verify.suite.passed import tracked
 from verify.suite.shared import native
 
 
@@ -43,7 +43,9 @@ def _copy(folder: Path, dist: Path) -> Path:
 
 def checkout(folder: Path) -> Path:
     """A copy of this checkout in ``folder``: what git has, or would have."""
-    for name in tracked(ROOT):
+    listed = run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"], cwd=ROOT).stdout
+    # One that was deleted and not committed is listed, too.
+    for name in (name for name in listed.split("\0")[:-1] if (ROOT / name).is_file()):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, folder / name)
     return folder

@@ -88,12 +88,11 @@ ELSEWHERE = (
     ("*", "./inv devices.", DEVICE),
     ("*", "./inv self.docs", "tests/integration/test_pages.py"),
     ("*", "./inv export", "tests/integration/test_export.py"),
-    ("*", "./inv self.fuzz", "hours; tests/integration/test_damaged_programs.py"),
+    ("*", "./inv self.fuzz", "hours; tests/integration/test_damaged_graphs.py"),
     ("*", "./inv inspect", "tests/integration/test_inspect.py"),
     ("*", "./inv matrix", "tests/integration/test_matrix.py"),
     ("*", "./inv models --add", "it asks a package index; tests/integration/test_tutorials.py"),
     ("*", "./inv build --profiles", "tests/integration/test_conan_package.py"),
-    ("*", "./inv self.peers", "half an hour, and a gigabyte of packages; tests/integration/test_nets.py"),
     ("*", "./inv test", "it is what runs the tests"),
 )  # fmt: skip
 """Page, how a command begins, and why no test types it, or which test runs what it runs. The first that fits counts."""

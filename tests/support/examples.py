@@ -17,7 +17,8 @@ from deploy.devices.inventory import FILE, get_device
 from deploy.run.execute import execute
 from models.export import export
 from tests.support.processes import ran
-from toolchains.bundle import builder, conan
+from toolchains import tools
+from toolchains.bundle import builder
 from toolchains.bundle.sdk import build_sdk
 
 EXAMPLES = ROOT / "runtime/examples"
@@ -67,10 +68,10 @@ def configure(
 ) -> Path:
     """Configure and build a project into ``folder`` as its author would, with a toolchain file; ``folder``."""
     argv: list[str | Path] = [
-        conan.program("cmake"), "-S", source, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-        f"-DCMAKE_MAKE_PROGRAM={conan.program('ninja')}", f"-DCMAKE_TOOLCHAIN_FILE={toolchain}", *words,
+        tools.program("cmake"), "-S", source, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+        f"-DCMAKE_MAKE_PROGRAM={tools.program('ninja')}", f"-DCMAKE_TOOLCHAIN_FILE={toolchain}", *words,
     ]  # fmt: skip
-    building: list[str | Path] = [conan.program("cmake"), "--build", folder]
+    building: list[str | Path] = [tools.program("cmake"), "--build", folder]
     for command in (argv, building):
         done = ran(command, env=env)
         assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-3000:]
@@ -125,7 +126,7 @@ def run_installed(name: str, engine: str, folder: Path) -> None:
     shutil.copytree(EXAMPLES / engine, folder / "source")
     prefix = [f"-DCMAKE_PREFIX_PATH={sdk.path}", "-DCMAKE_EXE_LINKER_FLAGS_RELEASE=-s"]
     built = configure(folder / "source", folder / "build", sdk.toolchain_file, prefix)
-    installed = ran([conan.program("cmake"), "--install", built, "--prefix", folder / "app"])
+    installed = ran([tools.program("cmake"), "--install", built, "--prefix", folder / "app"])
     assert installed.returncode == 0, installed.stderr
     shutil.copytree(sdk.path / "bin", folder / "app/bin", dirs_exist_ok=True)
     with tarfile.open(folder / "app.tar.gz", "w:gz", compresslevel=1) as tar:

@@ -1,8 +1,8 @@
 """Small language models by upstream's exporter, on the lean engine and on upstream's runtime.
 
 ``python -m tests.support.shapes FOLDER RESULT`` writes a line for each program, processor and prompt: their names, the
-prompt's tokens, how many tokens followed, and what `compare` says. A process with the packages of language models
-(`models.text.source.child`).
+prompt's tokens, how many tokens followed, and what `compare` says; with more words, of those programs of somebody
+else. A process with the packages of language models (`models.text.source.child`).
 """
 
 from __future__ import annotations
@@ -59,6 +59,13 @@ ROWS: dict[str, tuple[str, Mapping[str, Any], Mapping[str, Any], tuple[tuple[str
 }
 """Each program's family, words of the exporter for the model and for quantization, and where it runs besides here:
 target, and a processor or the features of this one that are not used."""
+OTHERS: tuple[str, Mapping[str, Any], Mapping[str, Any], tuple[tuple[str, str], ...]] = (
+    "",
+    {},
+    {},
+    (AVX2, A76, MAX, ARMV7),
+)
+"""The same of programs that others exported."""
 PROMPTS, COUNT, CONTEXT, TOKENS = (1, 7, 33), 64, 128, 64
 """Tokens of the prompts and of the answer, those that a program holds, and those that there are."""
 
@@ -118,14 +125,15 @@ def compare(program: Path, target: str, cpu: str, size: int, other: Path | None 
     answers.main(str(other or program), str(read), size, str(kept))
     scores = np.load(kept)
     nodes = [one["node"] for one in said["kernels"]] + [one["wanted"] for one in said.get("fallbacks", ())]
-    atol = allowed(scores[0], scores[1], nodes, plain=ROWS[program.parent.name][1] == PLAIN)
+    _, model, _, _ = ROWS.get(program.parent.name, OTHERS)
+    atol = allowed(scores[0], scores[1], nodes, plain=model == PLAIN)
     behind = scores[1:].max(axis=1) - np.take_along_axis(scores[1:], tokens[:, None], axis=1)[:, 0]
     far = np.abs(np.load(f"{out}1.npy").reshape(-1) - scores[1])
     return len(tokens), int((behind > atol).sum()) + int((far > atol).sum())
 
 
-def main(folder: Path, result: Path) -> None:
-    """Do it; the last line is of two programs with the same weights in float32 and in int4."""
+def main(folder: Path, result: Path, *others: str) -> None:
+    """Do it; the last line of our own is of two programs with the same weights in float32 and in int4."""
     warnings.simplefilter("ignore")
     logging.disable()
     shortcuts.torchao_by_shape()
@@ -137,14 +145,21 @@ def main(folder: Path, result: Path) -> None:
             told.write(f"{name} {target} {cpu} {size} {count} {outside}\n")
             told.flush()
 
-        for name, (family, model, quantization, places) in ROWS.items():
-            with shortcuts.in_torch(), shortcuts.in_lowering():
-                made[name] = _export(family, model, quantization, folder / name)
+        def everywhere(name: str, places: tuple[tuple[str, str], ...]) -> None:
             for target, cpu in ((X86, NATIVE), *places):
                 for size in PROMPTS:
                     tell(name, target, cpu, size)
-        tell("llama-fp32", X86, NATIVE, PROMPTS[-1], made["llama-int4-bytes"])
+
+        for program in map(Path, others):
+            made[program.parent.name] = program
+            everywhere(program.parent.name, OTHERS[-1])
+        for name, (family, model, quantization, places) in {} if others else ROWS.items():
+            with shortcuts.in_torch(), shortcuts.in_lowering():
+                made[name] = _export(family, model, quantization, folder / name)
+            everywhere(name, places)
+        if not others:
+            tell("llama-fp32", X86, NATIVE, PROMPTS[-1], made["llama-int4-bytes"])
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])

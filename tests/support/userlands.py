@@ -81,24 +81,7 @@ _POSIX = (
 )  # fmt: skip
 
 SYSCTL = """\
-machdep.cpu.cores_per_package: 8
-machdep.cpu.core_count: 8
-machdep.cpu.logical_per_package: 8
-machdep.cpu.thread_count: 8
 machdep.cpu.brand_string: Apple M2
-hw.optional.arm.FEAT_FlagM: 1
-hw.optional.arm.FEAT_FHM: 1
-hw.optional.arm.FEAT_DotProd: 1
-hw.optional.arm.FEAT_RDM: 1
-hw.optional.arm.FEAT_LSE: 1
-hw.optional.arm.FEAT_FP16: 1
-hw.optional.arm.FEAT_BF16: 1
-hw.optional.arm.FEAT_I8MM: 1
-hw.optional.arm.FEAT_SME: 0
-hw.optional.arm.FEAT_SME2: 0
-hw.optional.floatingpoint: 1
-hw.optional.neon: 1
-hw.optional.arm64: 1
 hw.memsize: 17179869184
 vm.loadavg: { 1.52 1.67 1.80 }
 hw.model: Mac14,2

@@ -15,6 +15,7 @@ from commands import compare as command
 from commands.requests import Compare
 from core import environment
 from core.errors import ConfigError, ProgramError, UsageError
+from core.files import sha256_bytes
 from core.formats.program import Classes, Program, Quantization, Sample, TensorFile, Tolerance
 from deploy.comparing import model as metrics
 from deploy.comparing.model import Accuracy, Compared, Row, marked, suggested
@@ -27,6 +28,7 @@ from deploy.run.settings import Settings
 from models.request import key, options, resolve
 from models.samples import reading
 from models.samples.reading import Preparation, decode
+from tests.support.matrices import TIMES, passed
 
 
 def test_cosine_of_known_angles() -> None:
@@ -58,11 +60,11 @@ def test_top_k_counts_rows_and_breaks_ties_as_argmax_does() -> None:
 
 
 def _row(program: str, top1: float, size: int, p50: float | None, **known: object) -> Row:
-    values = {"device": "board", "emulated": p50 is None, "engine": "lean", "target": "linux-arm64", **known}
-    return Row(
-        program=program, scheme=program, outcome="passed", samples=10, size=size, p50=p50,
-        accuracy=Accuracy(cosine=1.0, psnr=50.0, top1=top1), reference=Accuracy(top1=0.8), **values,
-    )  # fmt: skip
+    latency = None if p50 is None else TIMES.model_copy(update={"p50": p50})
+    values = {"device": "board", "emulated": p50 is None, "program": program, "latency": latency}
+    exact = Accuracy(cosine=1.0, psnr=50.0, top1=top1)
+    measured = {"samples": 10, "accuracy": exact, "reference": Accuracy(top1=0.8), "program_bytes": size}
+    return Row(**{**dict(passed()), **values, **measured, **known})
 
 
 def test_the_front_has_what_nothing_beats_on_its_device() -> None:
@@ -99,10 +101,8 @@ def test_a_failure_is_one_line() -> None:
         "cause": "no kernel\nits <log>",
         "try": "x",
     }
-    failed = Row(
-        device="board", emulated=False, engine="lean", target="linux-arm64", program="int8", scheme="int8",
-        outcome="failed", problem=Problem.model_validate(why),
-    )  # fmt: skip
+    told = {"device": "board", "program": "int8", "outcome": "failed", "problem": Problem.model_validate(why)}
+    failed = Row(**{**dict(passed()), **told})
     found = Compared(
         model="net", data="a.npz", created="2026", samples=10, of=20, reference=Accuracy(top1=0.8), by="top1",
         rows=(failed, failed.model_copy(update={"engine": "executorch"})), impossible=("int4: needs a backend",),
@@ -280,17 +280,18 @@ def test_a_result_names_the_classes_of_the_picture(tmp_path: Path) -> None:
         return TensorFile(file=f"{name}.npy", dtype="float32", shape=array.shape, sha256="0" * 64)
 
     program = Program(
-        name="net-qs8", model="net", scheme="qs8", file="model.pte", size=7, sha256="0" * 64,
+        name="net-qs8", model="net", scheme="qs8", file="model.pte", size=7, sha256=sha256_bytes(b"program"),
         inputs=(file("input0", IMAGE),), outputs=(file("output0", scores),), reference_engine="executorch",
         tolerance=Tolerance(atol=1, rtol=0, why=""), delegates=0, delegated=(), undelegated=(),
         quantization=Quantization(scheme="qs8"), export_key="", versions={}, seconds=0,
         classes=Classes(file="classes.json", picture="a.png, a cat", scores=file("float0", scores)),
     )  # fmt: skip
+    (tmp_path / "program.json").write_text(program.model_dump_json())
     got = tmp_path / "results"
     got.mkdir()
     np.save(got / "output0.npy", scores + np.array([[0, 0, 0.5, 0, 0, 0, 0]], np.float32))
     outputs = [compare("output0", got / "output0.npy", tmp_path / "output0.npy", program.tolerance)]
-    found = collect.seen(load_job(tmp_path, program), got, outputs)
+    found = collect.seen(load_job(tmp_path), got, outputs)
     assert found["picture"] == "a.png, a cat"
     assert [one.name for one in found["classes"]] == ["class 1", "class 5", "class 2", "class 3", "class 6"]
     first = found["classes"][0]
@@ -299,7 +300,7 @@ def test_a_result_names_the_classes_of_the_picture(tmp_path: Path) -> None:
     other = tmp_path / "other" / "a.npy"
     other.parent.mkdir()
     np.save(other, IMAGE)
-    assert collect.seen(load_job(tmp_path, program, Settings(inputs=(other,))), got, outputs) == {}
+    assert collect.seen(load_job(tmp_path, Settings(inputs=(other,))), got, outputs) == {}
     (tmp_path / "classes.json").write_text('["class 0"]')
     with pytest.raises(ProgramError, match="does not name the outputs"):
-        collect.seen(load_job(tmp_path, program), got, outputs)
+        collect.seen(load_job(tmp_path), got, outputs)

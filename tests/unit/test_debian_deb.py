@@ -15,7 +15,7 @@ import pytest
 from core.errors import HostError
 from core.files import sealed
 from tests.support.archive import Archive, make_deb
-from toolchains.debian import client, deb
+from toolchains.debian import client, fetch_source, tree
 from toolchains.debian import packages as debian
 from toolchains.debian import sources as debian_sources
 from toolchains.debian.sources import Mirror, in_deb822, in_list, read_sources
@@ -56,12 +56,12 @@ def test_it_unpacks_as_dpkg_does(tmp_path: Path, package: Path) -> None:
     one.mkdir()
     other.mkdir()
     subprocess.run(["dpkg-deb", "--extract", package, one], check=True)
-    deb.extract(package, other)
+    tree.extract(package, other)
     assert seen(one) == seen(other)
     assert len(seen(one)) == 12
     assert sealed.contents(one) == sealed.contents(other)
-    assert deb.control(package, "Depends") == "libc6 (>= 2.36)"
-    assert deb.control(package, "Recommends") == ""
+    assert tree.control(package, "Depends") == "libc6 (>= 2.36)"
+    assert tree.control(package, "Recommends") == ""
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_a_damaged_package_is_refused(tmp_path: Path, package: Path) -> None:
     for data in (b"", whole[:50], whole[:-40], whole.replace(b"data.tar.xz", b"data.tar.zz")):
         package.write_bytes(data)
         with pytest.raises(HostError, match="not a whole Debian package"):
-            deb.extract(package, tmp_path)
+            tree.extract(package, tmp_path)
 
 
 def archived(entries: list[tarfile.TarInfo]) -> bytes:
@@ -157,16 +157,16 @@ def test_nothing_is_written_outside(tmp_path: Path, package: Path, name: str) ->
     root = tmp_path / "deep/root"
     root.mkdir(parents=True)
     with pytest.raises(HostError, match="not a whole Debian package"):
-        deb.extract(package, root)
+        tree.extract(package, root)
     assert not list(tmp_path.glob("**/outside"))
 
 
 def test_recipes_find_a_program_of_that_name(tmp_path: Path, package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert deb.stand_in() is None, "this machine has its own"
+    assert fetch_source.stand_in() is None, "this machine has its own"
     words = ["dpkg-deb", "--fsys-tarfile", str(package)]
     own = subprocess.run(words, check=True, capture_output=True).stdout
     monkeypatch.setenv("PATH", str(tmp_path))
-    folder = deb.stand_in()
+    folder = fetch_source.stand_in()
     assert folder is not None
     program = folder / "dpkg-deb"
     done = subprocess.run([program, *words[1:]], check=True, capture_output=True)

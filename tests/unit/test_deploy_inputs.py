@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from deploy.pytest_plugin import settings_of
 from deploy.run.inputs import Given, check_inputs, header_of
 from deploy.run.job import Job, load_job
 from deploy.run.needs import Method, Port, ProgramNeeds
-from deploy.run.program_files import find, lacks
 from deploy.run.settings import CPU_FEATURES, Settings, check_limits, cpu_features
 from tests.conftest import Inv
 from tests.unit.test_core import _program
@@ -74,7 +72,8 @@ def test_files_are_checked_by_their_headers(program: Path, tmp_path: Path) -> No
     np.save(double, np.ones((5, 24), np.float64))
     check_inputs(load_job(program, settings=Settings(inputs=(good,))), needs(DYNAMIC))
     both = load_job(program, settings=Settings(inputs=(good,), input_shapes="5x24"))
-    assert ([one.source for one in both.inputs], both.shapes) == ([good], "5x24"), "open sizes of an .onnx are fixed"
+    given = [one.source for one in both.inputs.values()]
+    assert (given, both.shapes) == ([good], "5x24"), "open sizes of an .onnx are fixed"
     check_inputs(both, needs(DYNAMIC))
     with pytest.raises(UsageError, match=r"have the shapes 5x24, not 5x23"):
         check_inputs(replace(both, shapes="5x23"), needs(DYNAMIC))
@@ -104,8 +103,9 @@ ANY = Dimension(least=1, most=None)
 
 def exported(folder: Path, *sizes: tuple[Dimension, ...]) -> Job:
     """A job of a program with a description."""
-    described = _program(folder).model_copy(update={"sha256": "0" * 64, "sizes": sizes})
-    return load_job(folder, described, Settings(input_shapes="1"))
+    described = _program(folder).model_copy(update={"sizes": sizes})
+    (folder / "program.json").write_text(described.model_dump_json())
+    return load_job(folder, Settings(input_shapes="1"))
 
 
 @pytest.mark.parametrize(
@@ -178,90 +178,35 @@ def test_every_file_is_looked_at_before_anything_else(program: Path, tmp_path: P
         header_of(pipe)
 
 
-def ptd(weights: Sequence[str]) -> bytes:
-    """A ``.ptd`` file of these weights, four bytes each, put together by the format's description."""
-    items = b""
-    begin = 64 + 16
-    vector = begin + 12
-    at = vector + 4 + 4 * len(weights)
-    places = []
-    for name in weights:
-        text = name.encode()
-        # a vtable of one field, the table, then the key
-        items += struct.pack("<HHHH", 6, 8, 4, 0) + struct.pack("<iI", 8, 4) + struct.pack("<I", len(text)) + text
-        places.append(at + len(items) - len(text) - 12)
-        items += b"\0" * (-len(items) % 4)
-    root = struct.pack("<HHHHHxx", 10, 12, 0, 4, 8)[:12].ljust(16, b"\0")
-    segments = at + len(items)
-    table = struct.pack("<iII", 16, segments - (begin + 4), vector - (begin + 8))
-    offsets = b"".join(struct.pack("<I", place - (vector + 4 + 4 * i)) for i, place in enumerate(places))
-    one = struct.pack("<II", 1, 8 + 4) + struct.pack("<HHHH", 8, 20, 4, 12)
-    segment = one[:16] + struct.pack("<iQQ", 8, 0, 4 * len(weights))
-    body = root + table + struct.pack("<I", len(weights)) + offsets + items + segment
-    length = len(body) + 16
-    base = 64 + len(body)
-    head = struct.pack("<I", begin) + b"FT01FH01" + struct.pack("<IQQQQ", 40, 48, length, base, 4 * len(weights))
-    return head.ljust(64, b"\0") + body + b"\1" * 4 * len(weights)
+def test_weights_beside_a_program(tmp_path: Path) -> None:
+    net = tmp_path / "net.pte"
+    net.write_bytes(b"")
+    method = Method(name="forward", external_weights=("a", "b"))
+    apart, whole = ProgramNeeds(methods=(method,)), ProgramNeeds(methods=(Method(name="forward"),))
 
+    def taken(needs: ProgramNeeds, named: Path | None = None) -> list[Path]:
+        return [blob.source for blob in load_job(net).with_weights(needs, named).data.values()]
 
-@pytest.fixture
-def net(tmp_path: Path) -> Path:
-    file = tmp_path / "net.pte"
-    file.write_bytes(b"")
-    return file
-
-
-def test_the_file_of_the_programs_name_is_read_and_taken(net: Path) -> None:
-    file = net.with_suffix(".ptd")
-    file.write_bytes(ptd(["a.weight", "bias"]))
-    assert lacks(file, ["a.weight", "bias", "a", "ias"]) == ["a", "ias"]
-    own = net.with_suffix(".ptd")
-    own.write_bytes(ptd(["a", "b"]))
-    (net.parent / "other.ptd").write_bytes(ptd(["a"]))
-    assert find(net, ["a"], None) == own
-    assert find(net, [], None) == own  # a delegate may need it
-
-
-def test_so_is_the_only_one_that_has_the_weights(net: Path) -> None:
-    (net.parent / "one.ptd").write_bytes(ptd(["a", "b"]))
-    (net.parent / "two.ptd").write_bytes(ptd(["a"]))
-    (net.parent / "three.ptd").write_bytes(b"nothing")
-    assert find(net, ["a", "b"], None) == net.parent / "one.ptd"
-    assert find(net, [], None) is None
-    with pytest.raises(ProgramError, match=r"several have them: one\.ptd, two\.ptd"):
-        find(net, ["a"], None)
-    assert find(net, ["a"], net.parent / "two.ptd") == net.parent / "two.ptd"
-
-
-def test_a_program_without_its_weights_is_refused(net: Path) -> None:
+    assert taken(whole) == []
     with pytest.raises(ProgramError, match=r"2 weights stored apart from it: a, b\.") as caught:
-        find(net, ["a", "b"], None)
+        taken(apart)
     assert "no net.ptd beside it" in caught.value.cause
     assert "--data" in caught.value.hint
-    (net.parent / "other.ptd").write_bytes(ptd(["a"]))
-    with pytest.raises(ProgramError, match="no other file has them"):
-        find(net, ["a", "b"], None)
-    file = net.with_suffix(".ptd")
-    file.write_bytes(ptd(["a"]))
-    with pytest.raises(ProgramError, match=r"lacks 1 weight that .* needs: b\."):
-        find(net, ["a", "b"], None)
-    with pytest.raises(ProgramError, match="cannot be read"):
-        find(net, ["a"], net.parent / "nowhere.ptd")
-
-
-def test_what_is_damaged_is_refused_with_words(net: Path) -> None:
-    file = net.with_suffix(".ptd")
-    whole = ptd(["a", "b"])
-    file.write_bytes(whole[:-1])
-    with pytest.raises(ProgramError, match="truncated"):
-        lacks(file, ["a"])
-    file.write_bytes(b"PK\3\4" + whole[4:4] + bytes(80))
-    with pytest.raises(ProgramError, match="not a file of weights"):
-        lacks(file, ["a"])
+    with pytest.raises(ProgramError, match="no file of weights"):
+        taken(whole, tmp_path / "nowhere.ptd")
+    one, two = tmp_path / "one.ptd", tmp_path / "two.ptd"
+    one.write_bytes(b"1")
+    assert (taken(apart), taken(whole)) == ([one], [])
+    two.write_bytes(b"2")
+    with pytest.raises(ProgramError, match="stored apart"):
+        taken(apart)
+    assert taken(apart, two) == [two]
+    own = net.with_suffix(".ptd")
+    own.write_bytes(b"3")
+    assert (taken(apart), taken(whole)) == ([own], [own]), "a delegate may need it"
 
 
 PTE_FILE = ROOT / "tests/fixtures/damaged/no-scales.pte"
-PTE = PTE_FILE.read_bytes()
 PROMPTED = ("--prompt", "Hi")
 
 Refused = Callable[..., tuple[int, str]]
@@ -312,29 +257,14 @@ def test_before_a_build(refused: Refused, words: tuple[str, ...], code: int, wha
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "what"),
-    [
-        ("cut.pte", PTE[:3910], "cut.pte is truncated: 3,910 of 5,512 bytes."),
-        ("head.pte", PTE[:20], "head.pte is truncated: 20 of 40 bytes."),
-        ("empty.pte", b"", "empty.pte is empty."),
-        ("text.pte", b"This is text.", "text.pte is not a program: its identifier is missing."),
-    ],
-)
-def test_a_damaged_program_before_a_build(refused: Refused, name: str, data: bytes, what: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_bytes(data)
-    code, said = refused("--model", name)
-    assert (code, what in said) == (10, True), said
-
-
-@pytest.mark.parametrize(
     ("options", "what", "cause"),
     [
         (
             {"num_execution": 2},
-            "slipway_deploy has no setting 'num_execution'.",
+            "slipway_deploy does not take num_execution=2.",
             "did you mean num_executions? it has ",
         ),
-        ({"zzz": 2}, "slipway_deploy has no setting 'zzz'.", "it has "),
+        ({"zzz": 2}, "slipway_deploy does not take zzz=2.", "it has "),
         ({"num_executions": "many"}, "slipway_deploy does not take num_executions='many'.", "Input should be"),
     ],
 )
@@ -351,16 +281,13 @@ SOURCE = ROOT / "runtime/engines/lean/xnnpack/cpu_features.cpp"
 
 def test_the_runner_is_given_its_own_names_once_checked() -> None:
     table = SOURCE.read_text(encoding="utf-8").partition("kFeatures[] = {")[2].partition("};")[0]
-    rows = re.findall(r'\{"(\w+)", "([^"]*)"', table)
-    assert tuple(name for name, _aliases in rows) == CPU_FEATURES
-    for name, aliases in rows:
-        for alias in aliases.split():
-            assert cpu_features(f"-{alias}") == f"-{name}"
+    assert tuple(re.findall(r'\{"(\w+)", ', table)) == CPU_FEATURES
+    assert cpu_features("-avx512skx,-FMA3,-neonfma") == "-avx512bw,-fma,-vfpv4"
     check_limits("lean", "-kleidiai,-sme2")
     check_limits("executorch", "")
     with pytest.raises(UsageError, match="cannot leave CPU features unused"):
         check_limits("executorch", "-sme2")
-    found = Settings.parse({"cpu_threads": 0, "cpu_features": "-asimddp,-KleidiAI,-SME"})
+    found = Settings.parse({"cpu_threads": 0, "cpu_features": "-DotProd,-KleidiAI,-SME"})
     assert found.limits == ["--kleidiai=off", "--cpu_features=-dotprod,-sme"]
     assert Settings().limits == []
 

@@ -45,7 +45,7 @@ def test_it_is_quick_and_asks_no_network(said: Said, monkeypatch: pytest.MonkeyP
     found = doctor.checks()
     assert quickest(doctor.checks) < 2
     names = [check.name for check in found]
-    assert names[:3] == ["Python", "disk", "pip"]
+    assert names[:2] == ["Python", "disk"]
     assert {"linux-arm64 with zig", "linux-arm64 with gnu", "running linux-arm64"} <= set(names)
     assert len(set(names)) == len(names)
     assert [check for check in doctor.checks() if not check.ok and not check.fix] == []
@@ -92,7 +92,7 @@ def test_why_the_exporter_could_not_be_installed_and_the_way_out(
     )  # fmt: skip
 
 
-def test_tools_are_run(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tools_are_run(said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert _row("Conan, CMake, Ninja").detail == "conan 1.0, cmake 1.0, ninja 1.0"
     said["cmake"] = (False, "cmake ends with 127: no such library")
     row = _row("Conan, CMake, Ninja")
@@ -106,12 +106,14 @@ def test_tools_are_run(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     said["cmake"] = (False, gone.replace("libstdc++.so.6", "libz.so.1"))
     assert _row("Conan, CMake, Ninja").fix == "install libz.so.1 with your distribution's packages; then ./inv doctor"
     assert row.fix.startswith("rm ")
-    monkeypatch.setattr(zig, "installed", lambda: Path("/cache/zig"))
+    program = tmp_path / "zigs" / "cache" / "zig"
+    monkeypatch.setattr(zig, "program_path", lambda: program)
+    assert (_row("zig").ok, _row("zig").later) == (True, True)
+    program.parent.mkdir(parents=True)
+    program.touch()
     assert (_row("zig").ok, _row("zig").later) == (True, False)
     said["/cache/zig version"] = (False, "zig ends with -11: it says nothing")
-    assert (_row("zig").ok, _row("zig").fix[:20]) == (False, "./inv doctor --cache")
-    monkeypatch.setattr(zig, "installed", lambda: None)
-    assert (_row("zig").ok, _row("zig").later) == (True, True)
+    assert (_row("zig").ok, _row("zig").fix[:19]) == (False, "./inv clean --cache")
 
 
 def test_emulators_are_run(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +158,7 @@ def arm64(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_mac_is_told_what_works_there(macos: None) -> None:
     found = {check.name: check for check in doctor.checks()}
-    assert {name for name, check in found.items() if not check.ok and not check.optional} <= {"disk", "pip"}
+    assert {name for name, check in found.items() if not check.ok and not check.optional} <= {"disk"}
     assert "signatures checked" in found["Debian packages"].detail
     assert found["linux-arm64 with zig"].ok, "zig with the libraries of Debian's archive"
     assert found["macos-arm64 with zig"].ok

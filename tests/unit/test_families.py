@@ -20,7 +20,7 @@ from toolchains.compilers import gnu, linked_in, ndk
 from toolchains.compilers.families import Compilers
 from toolchains.compilers.linked_in import LinkedIn, within
 from toolchains.inspect import needs as inspect
-from toolchains.inspect.binary import Binary
+from toolchains.inspect.archives import Binary
 from toolchains.targets import get_target, load_targets
 from toolchains.tools import CONF
 

@@ -13,7 +13,7 @@ import pytest
 from core.errors import BuildError
 from tests.support import objects
 from tests.support.objects import HARD_V6, archive, coff, elf, macho, pe, words
-from toolchains.inspect import isa_scan, symbols
+from toolchains.inspect import isa, symbols
 from toolchains.inspect import needs as inspect
 from toolchains.inspect.archives import members
 from toolchains.inspect.archives import objects as archived
@@ -167,7 +167,7 @@ def test_other_systems_have_rules_of_their_own(tmp_path: Path) -> None:
         ("linux-arm64", {"exec_stack": True}, "asks for an executable stack"),
         ("linux-arm64", {"interpreter": "/lib64/ld-linux-aarch64.so.1"}, "not /lib/ld-linux-aarch64.so.1"),
         ("linux-arm64", {"paths": ("/home/me/slipway/",)}, "has /home/me/slipway/ in it, a path of this machine"),
-        ("linux-arm64", {"cpu": {"needed": "x86-64-v3"}}, "says that it needs x86-64-v3"),
+        ("linux-arm64", {"level": "x86-64-v3"}, "says that it needs x86-64-v3"),
         ("macos-arm64", {"format": "mach-o", "system": "ios"}, "is for ios, not macos"),
         ("ios-arm64", {"format": "mach-o", "system": "ios_simulator"}, "is for ios_simulator, not ios"),
         ("ios-arm64", {"format": "mach-o"}, "names no platform"),
@@ -258,11 +258,11 @@ def test_whole_files_are_read_and_damage_is_an_error_and_no_traceback(tmp_path: 
     file = tmp_path / "binary"
     file.write_bytes(FILES[name])
     assert list(inspect.read_all(file))
-    assert isa_scan.scan(TARGET, file).instructions
+    assert isa.scan(TARGET, file).instructions
     file = tmp_path / "binary"
     file.write_bytes(FILES[name][: len(FILES[name]) // 2])
     with pytest.raises(BuildError, match="binary"):
-        isa_scan.scan(TARGET, file)
+        isa.scan(TARGET, file)
     draw, file = random.Random(0), tmp_path / "binary"  # noqa: S311
     for _ in range(30):
         content = bytearray(FILES[name])
@@ -272,7 +272,7 @@ def test_whole_files_are_read_and_damage_is_an_error_and_no_traceback(tmp_path: 
         with contextlib.suppress(BuildError):
             list(inspect.read_all(file))
         with contextlib.suppress(BuildError):
-            isa_scan.scan(TARGET, file)
+            isa.scan(TARGET, file)
 
 
 @pytest.mark.parametrize("name", ["elf32", "elf64", "elf program", "mach-o"])

@@ -329,12 +329,10 @@ def test_what_we_say_and_an_alias_can_be_typed() -> None:
 
 
 def test_an_address_in_place_of_a_device_and_one_that_contradicts_its_port(home: Path) -> None:
-    with pytest.raises(ConfigError, match="is an address") as caught:
-        get_device("pi@[::1]:2222")
-    assert caught.value.hint == "the same command with board"
-    with pytest.raises(ConfigError, match="is an address") as caught:
+    with pytest.raises(ConfigError, match="There is no device") as caught:
         get_device("pi@[::2]")
-    assert caught.value.hint == "./inv devices.add --ssh 'pi@[::2]', which gives it a name"
+    assert "it is an address" in caught.value.cause
+    assert caught.value.hint.endswith("./inv devices.add --ssh 'pi@[::2]'")
     with pytest.raises(ConfigError, match="There is no device 'cpu:cortex-z9'"):
         get_device("cpu:cortex-z9")
     (home / "devices.toml").write_text('[x]\ntransport = "ssh"\nhost = "pi@h:22"\nport = 23\n')

@@ -10,8 +10,8 @@ import pytest
 
 from core.errors import BuildError
 from tests.support.objects import HARD_V6, Functions, archive, coff, elf, macho, words
-from toolchains.inspect import checks, isa_scan
-from toolchains.inspect.isa_scan import Scan
+from toolchains.inspect import checks, isa
+from toolchains.inspect.isa import Scan
 from toolchains.targets import get_target
 
 A32_RETURN, A64_RETURN = 0xE12FFF1E, 0xD65F03C0
@@ -38,7 +38,7 @@ def scan(tmp_path: Path) -> Scanner:
     def run(target: str, data: bytes, member: str = "") -> Scan:
         file = tmp_path / "libx.a"
         file.write_bytes(archive({member: data}) if member else data)
-        return isa_scan.scan(get_target(target), file)
+        return isa.scan(get_target(target), file)
 
     return run
 

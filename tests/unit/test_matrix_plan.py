@@ -1,4 +1,4 @@
-"""Which cells a selection has and why others are impossible; expressions over them; a matrix in parts and merged."""
+"""Which cells a selection has and why others are impossible; expressions over them; matrices of several jobs merged."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from core.files import write_atomic
 from deploy.devices.inventory import Device, get_device
 from deploy.matrix import matrix as room
 from deploy.matrix import report as matrix_report
-from deploy.matrix.matrix import MatrixRequest, planned
+from deploy.matrix.matrix import MatrixRequest
 from deploy.matrix.model import Change, Matrix
-from deploy.matrix.plan import Exportable, Plan, Selection, Shard, Words, parse, plan
+from deploy.matrix.plan import Exportable, Plan, Selection, Words, parse, plan
 from tests.conftest import Inv
 from tests.support.matrices import matrix, passed, problem
 from toolchains.targets import get_target
@@ -47,7 +47,7 @@ def keys(only: str = "", **parts: Any) -> list[str]:
 
 
 def select(only: str = "", **parts: Any) -> Plan:
-    return plan(DEVICES, CATALOGUE, Selection(parse(only), **parts))
+    return plan(DEVICES, CATALOGUE, Selection(only, **parts))
 
 
 def test_small_programs_with_the_default_engine_unless_more_is_asked_for() -> None:
@@ -60,7 +60,7 @@ def test_emulated_cpus_are_in_a_matrix_when_they_are_asked_for() -> None:
     devices = {**DEVICES, **{name: get_device(name) for name in ("cpu:cortex-a53", "cpu:arm1176", "wine")}}
 
     def those(only: str = "", *named: str) -> set[str]:
-        chosen = plan(devices, CATALOGUE, Selection(parse(only), devices=named, models=("mlp",)))
+        chosen = plan(devices, CATALOGUE, Selection(only, devices=named, models=("mlp",)))
         return {f"{cell.device.name} {cell.target}" for cell in chosen.cells}
 
     a53 = {"cpu:cortex-a53 linux-arm64", "cpu:cortex-a53 android-arm64"}
@@ -104,11 +104,11 @@ def test_a_device_may_have_several_targets() -> None:
 def test_what_is_impossible_is_told_with_its_reason() -> None:
     found = select(devices=("pi", "mac"), models=("matmul",), engines=("default",))
     assert [cell.key for cell in found.cells] == [f"pi/linux-arm64/{ENGINE}/matmul-fp32"]
-    reasons = {why: what for what, why, _count in found.reasons()}
-    assert reasons["matmul has no scheme qs8 as .pte: it has fp32"] == f"pi · {ENGINE} on linux-arm64 · matmul-qs8"
+    reasons = found.reasons()
+    assert reasons["matmul has no scheme qs8 as .pte: it has fp32"] == [f"pi/linux-arm64/{ENGINE}/matmul-qs8"]
     (mac,) = [why for why in reasons if "ios-arm64" in why]
     assert mac == "no engine runs on ios-arm64: lean is in libslipway alone, for apps"
-    assert sum(count for _what, _why, count in found.reasons()) == len(found.impossible) == 3
+    assert sum(map(len, reasons.values())) == len(found.impossible) == 3
 
 
 def test_only_what_is_impossible_is_an_error() -> None:
@@ -309,68 +309,7 @@ def test_the_command_writes_one_report_and_judges_it(inv: Inv, tmp_path: Path) -
 
 def test_nothing_to_merge_is_an_error(inv: Inv, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"there is no matrix\.json"):
-        room.files([str(tmp_path)], tmp_path / "out")
+        room.merge([str(tmp_path)], MatrixRequest())
     done = inv("matrix", "--merge", str(tmp_path), "--only", "pi")
     assert done.returncode == 2
     assert "--only does not go with --merge" in done.stderr
-
-
-SMALL = [
-    Exportable(f"{model}-{scheme}", model, scheme, "pte") for model in ("mlp", "conv") for scheme in ("fp32", "qs8")
-]
-
-
-def request(**given: object) -> MatrixRequest:
-    return MatrixRequest(devices=("local", "pi", "pi2"), engines=("lean",), **given)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("count", [1, 2, 5, 12])
-def test_every_cell_is_in_one_part(count: int) -> None:
-    whole = planned(request(), SMALL)
-    parts = [planned(request(shard=(index, count)), SMALL) for index in range(1, count + 1)]
-    assert [cell.key for part in parts for cell in part.cells] == [cell.key for cell in whole.cells]
-    sizes = [len(part.cells) for part in parts]
-    assert max(sizes) - min(sizes) <= 1
-    assert {part.shard.plan for part in parts if part.shard} == {parts[0].shard and parts[0].shard.plan}
-    assert sum(len(part.bundles) for part in parts) <= len(whole.bundles) + count - 1, "neighbours stay together"
-
-
-@pytest.mark.parametrize("wrong", ["0/2", "3/2", "2", "a/b", "1/0", "-1/2", "2/5x"])
-def test_what_is_no_part_is_refused(wrong: str) -> None:
-    with pytest.raises(UsageError, match="is not of the form PART/PARTS"):
-        room.parse_shard(wrong)
-
-
-def made(index: int, count: int = 3, plan: str = "abc", commit: str = "c0ffee") -> Matrix:
-    shard = Shard(index=index, count=count, plan=plan, cells=7)
-    return matrix(passed(), name=f"part-{index}", commit=commit, shard=shard)
-
-
-@pytest.mark.parametrize(
-    ("parts", "words"),
-    [
-        ([made(1), made(3)], "part 2 of 3 is missing"),
-        ([made(1)], "part 2 of 3 is missing; part 3 of 3 is missing"),
-        ([made(1), made(2), made(2), made(3)], "part 2 of 3 is there twice"),
-        ([made(1), made(2), made(3, plan="abd")], "of different plans"),
-        ([made(1), made(2), made(3, commit="c0ffee-dirty")], "of different commits: c0ffee, c0ffee-dirty"),
-        ([made(1), made(2), made(3), matrix(passed(), name="other")], r"other of .* is not a part"),
-    ],
-)
-def test_what_is_not_the_whole_is_refused(parts: list[Matrix], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        room.check_parts(parts)
-
-
-def test_files_of_all_parts_become_one_matrix(tmp_path: Path) -> None:
-    for index in (1, 2, 3):
-        key = f"pi/linux-arm64/lean/mlp-{index}"
-        found = made(index).model_copy(update={"cells": (passed(key=key),)})
-        (tmp_path / f"job-{index}").mkdir()
-        (tmp_path / f"job-{index}" / "matrix.json").write_text(found.model_dump_json(), encoding="utf-8")
-    whole = room.merged_files([str(tmp_path)], "all", "", tmp_path / "all")
-    assert [cell.key[-5:] for cell in whole.cells] == ["mlp-1", "mlp-2", "mlp-3"]
-    assert whole.shard is None
-    (tmp_path / "job-2" / "matrix.json").unlink()
-    with pytest.raises(ConfigError, match="part 2 of 3 is missing"):
-        room.merged_files([str(tmp_path)], "all", "", tmp_path / "all")

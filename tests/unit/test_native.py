@@ -13,8 +13,9 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from core.errors import BuildError, BundleError
 from core.formats.bundle import SBOM, Checks, FileEntry, Native
-from toolchains.bundle import conan, conan_packages, inputs, native, sbom
-from toolchains.compilers import ccache
+from toolchains.bundle import conan, inputs, native, sbom
+from toolchains.bundle.making import Job
+from toolchains.compilers import ccache, families
 from toolchains.debian import packages as debian
 from toolchains.inspect import checks
 
@@ -59,17 +60,15 @@ def made(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[st
     monkeypatch.setattr(inputs, "ROOT", tmp_path / "checkout")
     node = package(tmp_path / "conan", "xnnpack", "lib/libXNNPACK.a", "include/xnnpack.h", source=PIN)
 
-    def packages(job: Any, steps: Any, scratch: Path) -> dict[str, Any]:
-        found.append(f"{job.target.name} {job.toolchain} {job.sources}")
+    def packages(job: Job, steps: Any) -> dict[str, Any]:
+        found.append(f"{job.target.name} {job.toolchain} {job.facts[0]}{' again' if job.force else ''}")
         return graph_of(node)
 
     ready = SimpleNamespace(family="zig", version="0.17.0")
     fake = SimpleNamespace(ensure=lambda target: ready, usable=lambda target: "")
     monkeypatch.setattr(native, "_packages", packages)
-    monkeypatch.setattr(conan, "conan", lambda *words, **options: "")  # it would empty the folders of sources
-    monkeypatch.setattr(conan_packages, "again", lambda request, sources, log, heard: found.append(f"again {sources}"))
     monkeypatch.setattr(checks, "check_native", lambda target, folder: Checks(floor="Armv8-A", code=()))
-    monkeypatch.setattr(native, "family", lambda name: fake)
+    monkeypatch.setattr(families, "family", lambda name: fake)
     monkeypatch.setattr(debian, "available", lambda: "")
     return found
 
@@ -86,7 +85,7 @@ def test_what_decides_is_watched(made: list[str], tmp_path: Path) -> None:
     native.build_native("linux-arm64", "gnu", sources="git", force=True)
     assert made == [
         "linux-arm64 zig debian", "linux-arm64 zig debian", "linux-arm64 zig git", "linux-arm64 gnu git",
-        "again git", "linux-arm64 gnu git",
+        "linux-arm64 gnu git again",
     ]  # fmt: skip
 
 
@@ -162,7 +161,7 @@ def test_it_is_what_the_schema_says(document: dict[str, Any]) -> None:
 def test_it_names_versions_licences_sources_and_files(document: dict[str, Any]) -> None:
     xnnpack = component(document, "xnnpack")
     assert (xnnpack["version"], xnnpack["purl"]) == ("1.0", "pkg:conan/xnnpack@1.0?rrev=abc")
-    assert xnnpack["licenses"] == [{"license": {"id": "BSD-3-Clause"}}]
+    assert xnnpack["licenses"] == [{"expression": "BSD-3-Clause"}]
     assert xnnpack["properties"] == [{"name": "conan:package_id", "value": "def"}]
     assert document["metadata"]["component"]["name"] == "slipway-native-linux-arm64"
     assert document["metadata"]["component"]["version"] == "0123"

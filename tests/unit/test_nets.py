@@ -8,16 +8,15 @@ from typing import Any, cast
 import numpy
 import pytest
 
-from commands.own import Peers
+from commands.own import Bench
 from core import environment
 from core.environment import bootstrap, installer
 from core.errors import ConfigError, HostError, UsageError
 from core.formats.bundle import Bundle
-from verify.bench import nets, peers
-from verify.bench.measuring import Apart, Figure, Measured
+from verify.bench import measuring, nets, peers
+from verify.bench.measuring import THREADS, Figure, Measured, apart
 from verify.bench.nets import Exported, Net, load
 from verify.bench.peers import NETS, RUNTIMES
-from verify.bench.peers import Measured as Told
 
 NET = Net("tiny", "torch.nn:ReLU", {"input": "1x8"}, ("fp32", "fp16"))
 FP32 = Exported(NET, "fp32")
@@ -46,20 +45,24 @@ def test_packages_go_into_a_folder_of_their_own_whole_or_not_at_all(
     assert "--require-hashes" in asked[1]
 
 
-def _measured(p50: float, others: float = 0.0, apart: Apart | None = None) -> Measured:
+def _measured(p50: float, far: float = 0.1) -> Measured:
+    def figure(ms: float, load: float, rss: int, far: float) -> Figure:
+        p50_ms = {threads: ms / threads for threads in THREADS}
+        return Figure(p50_ms=p50_ms, load_ms=load, peak_rss_bytes=rss, apart=far)
+
     figures = {
-        engine: Figure(p50_ms={threads: ms / threads for threads in nets.THREADS}, load_ms=load, peak_rss_bytes=rss)
-        for engine, ms, load, rss in (("lean", p50, 1.0, 8_000_000), ("executorch", 1.0, 2.0, 10_000_000))
-    }
-    return Measured(figures=figures, others=others, apart=apart, executions=9, cached_load_ms=0.2)
+        "lean": figure(p50, 1.0, 8_000_000, far), nets.CACHED: figure(p50, 0.2, 8_000_000, far),
+        "executorch": figure(1.0, 2.0, 10_000_000, 0.1),
+    }  # fmt: skip
+    return Measured(figures=figures)
 
 
 def _rows() -> list[nets.Row]:
     other, third = (Exported(Net(name, "", {}, ("fp32",)), "fp32") for name in ("other", "third"))
-    far = Apart(outside=2, largest=1.5, lean_to_float=0.5, upstream_to_float=0.25)
     return [
-        (FP32, _measured(0.5)), (other, _measured(2.0, apart=far)), (third, _measured(1.0)),
-        (Exported(NET, "fp16"), _measured(0.5)), (Exported(NET, "qs8"), Measured(error="no rule")),
+        (FP32, _measured(0.5)), (other, _measured(2.0, far=0.5)), (third, _measured(1.0)),
+        (Exported(NET, "fp16"), _measured(0.5)),
+        (Exported(NET, "qs8"), Measured(figures={"lean": Figure(error="no rule")})),
     ]  # fmt: skip
 
 
@@ -81,15 +84,16 @@ def test_nets_are_in_the_table_and_every_runtime_in_a_lock() -> None:
 
 
 def test_outputs_count_by_their_distance_and_missing_ones_are_infinitely_far(tmp_path: Path) -> None:
-    numpy.save(tmp_path / "output0.npy", numpy.array([[3.0, -3.0]], numpy.float32))
-    assert peers.apart(f"{tmp_path}/x", tmp_path) == float("inf")
+    floats = [tmp_path / "float0.npy"]
+    numpy.save(floats[0], numpy.array([[3.0, -3.0]], numpy.float32))
+    assert apart(f"{tmp_path}/x", floats) == float("inf")
     numpy.save(tmp_path / "x0.npy", numpy.array([3.0, -3.0, 1.0], numpy.float32))
-    assert peers.apart(f"{tmp_path}/x", tmp_path) == float("inf")
+    assert apart(f"{tmp_path}/x", floats) == float("inf")
     numpy.save(tmp_path / "x0.npy", numpy.array([3.3, -3.3], numpy.float32))
-    assert peers.apart(f"{tmp_path}/x", tmp_path) == pytest.approx(0.1)
+    assert apart(f"{tmp_path}/x", floats) == pytest.approx(0.1)
 
 
-def _cell(**ms: float | tuple[float, float] | str) -> Told:
+def _cell(**ms: float | tuple[float, float] | str) -> Measured:
     """Of latencies, latencies with their distance, or reasons."""
     figures = {}
     for name, one in ms.items():
@@ -98,30 +102,30 @@ def _cell(**ms: float | tuple[float, float] | str) -> Told:
         else:
             p50, far = one if isinstance(one, tuple) else (one, 0.0)
             figures[name] = Figure(p50_ms={1: p50, 2: p50 / 2}, load_ms=3.0, peak_rss_bytes=5_000_000, apart=far)
-    return Told(figures=figures, roofline={}, limit_ms={1: 0.5, 2: 0.25})
+    return Measured(figures=figures)
 
 
 CELLS = {
     "resnet18 fp32": _cell(lean=1.0, ncnn=2.0, torch=(0.5, 0.2)),
     "lstm fp32": _cell(lean=3.0, ncnn=2.0, torch=2.5),
-    "lstm 8bit": _cell(lean=1.0, ncnn="no tool", torch=(2.0, 0.2)),
+    "lstm qd8_qc8w": _cell(lean=1.0, ncnn="no tool", torch=(2.0, 0.2)),
 }  # fmt: skip
 
 
 def test_the_fastest_is_one_that_computes_the_net() -> None:
-    heads, *lines = peers.latencies(CELLS)
+    heads, *lines = measuring.latencies(CELLS)
     assert heads[:4] == ["net", "lean", "ncnn", "torch"]
-    assert lines[0] == ["resnet18 fp32", "1 / 0.5", "2 / 1", "0.5 / 0.25 (≠)", "lean", "0.50 / 0.50", "50% / 50%"]
-    assert lines[1][4:] == ["ncnn", "1.50 (!) / 1.50 (!)", "17% / 17%"]
-    assert lines[2] == ["lstm 8bit", "1 / 0.5", "-", "2 / 1", "lean", "0.50 / 0.50", "50% / 50%"]
+    assert lines[0] == ["resnet18 fp32", "1 / 0.5", "2 / 1", "0.5 / 0.25 (≠)", "lean", "0.50 / 0.50"]
+    assert lines[1][4:] == ["ncnn", "1.50 (!) / 1.50 (!)"]
+    assert lines[2] == ["lstm qd8_qc8w", "1 / 0.5", "-", "2 / 1", "lean", "0.50 / 0.50"]
 
 
 def test_the_goal_counts_nets_and_names_where_lean_is_behind() -> None:
-    text = peers.goal(CELLS)
+    text = measuring.goal(CELLS)
     assert "fp32, 1 thread: lean is the fastest in 1 of 2 (geometric mean of lean : best other 0.87)" in text
     assert "behind by more than 1.1: lstm 1.50\n" in text
     assert "8 bits, 2 threads: lean is the fastest in 1 of 1" in text
-    assert peers.reasons(CELLS) == [("ncnn", "all in 8 bits", "no tool")]
+    assert measuring.reasons(CELLS)[1:] == [["ncnn", "all in 8 bits", "no tool"]]
 
 
 @pytest.mark.parametrize(("others", "kept"), [(0.1, True), (0.9, False)])
@@ -130,14 +134,14 @@ def test_figures_are_kept_if_nobody_else_computed(
 ) -> None:
     found: Any = {name: one.model_copy(update={"others": others}) for name, one in CELLS.items()}
     monkeypatch.setattr(peers, "sweep", lambda *_: found)
-    monkeypatch.setattr(peers, "engine", lambda name: LEAN_BUNDLE)
-    monkeypatch.setattr(peers, "about", lambda cells, rounds: "by whom")
-    peers.run(Peers(update=True))
+    monkeypatch.setattr(measuring, "engine", lambda name: LEAN_BUNDLE)
+    monkeypatch.setattr(peers, "about", lambda rounds: "by whom")
+    peers.run(Bench(what="peers", update=True))
     assert ("| resnet18 fp32 | 1 / 0.5 |" in peers.TABLE.text()) is kept
 
 
 def test_some_nets_are_not_kept_and_an_unknown_runtime_is_refused() -> None:
     with pytest.raises(UsageError, match="are not kept"):
-        peers.run(Peers(update=True, only="lstm"))
+        peers.run(Bench(what="peers", update=True, only="lstm"))
     with pytest.raises(ConfigError, match="called 'tvm'"):
-        peers.run(Peers(runtimes="tvm"))
+        peers.run(Bench(what="peers", runtimes="tvm"))

@@ -122,7 +122,7 @@ def test_space_and_memory_that_a_run_takes() -> None:
     method = METHOD.model_copy(update={"planned_bytes": 2 << 30})
     assert bad(rows(method=method)) == ["memory"]
     (memory,) = [finding for finding in rows(method=method) if finding.check == "memory"]
-    assert (memory.needs, memory.has) == ("2.2 GB", "1.1 GB")
+    assert (memory.needs, memory.has) == ("2.16 GB", "1.07 GB")
     assert bad(rows(method=METHOD.model_copy(update={"planned_bytes": 1 << 20}))) == []
 
 
@@ -132,9 +132,7 @@ def test_what_the_device_does_not_tell_does_not_stop() -> None:
     assert bad(found) == []
     unknown = {finding.check for finding in found if finding.verdict == "unknown"}
     assert unknown == {"free space", "GLIBCXX", "CPU features", "memory"}
-    fixes = {finding.check: finding.fix for finding in found}
-    assert "see why df -Pk prints no number" in fixes["free space"]
-    assert "free some" not in fixes["free space"]
+    assert {finding.fix for finding in found} == {""}
     (lack,) = (each for each in rows(FACTS.model_copy(update={"free": 1000})) if each.check == "free space")
     assert lack.fix.startswith("free some space")
 
@@ -194,7 +192,7 @@ def test_the_gravest_class_has_all_findings_and_a_full_disk_one_of_its_own() -> 
     assert error is not None
     assert error.hint == "./inv deploy --device local --target linux-x86_64"
     texts = [size(number) for number in (0, 999, 14_000_000, 20_000_000_000)]
-    assert texts == ["0 B", "999 B", "14.0 MB", "20.0 GB"]
+    assert texts == ["0 B", "999 B", "14 MB", "20 GB"]
 
 
 OWN = NEEDS.model_copy(

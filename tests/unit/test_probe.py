@@ -11,7 +11,7 @@ from core.errors import NotSupportedError, TransferError, UsageError
 from deploy.devices import conditions
 from deploy.devices.conditions import Snapshot, mask_of, signs, snapshot, wrapped
 from deploy.devices.facts import DeviceFacts, choose_target
-from deploy.devices.probe import Mac, parse, parse_mac
+from deploy.devices.probe import parse
 from deploy.run.settings import Settings
 from deploy.transport.base import run
 from deploy.transport.deadline import Deadline
@@ -200,27 +200,6 @@ def test_none(facts: DeviceFacts) -> None:
     with pytest.raises(NotSupportedError, match="No target") as caught:
         choose_target(facts)
     assert facts.system == "Linux" or facts.system in caught.value.cause
-
-
-INTEL = """\
-machdep.cpu.brand_string: Intel(R) Core(TM) i7-9750H CPU @ 2.60GHz
-machdep.cpu.features: FPU VME SSE SSE2 SSE3 SSSE3 FMA SSE4.1 SSE4.2 POPCNT AVX1.0 F16C
-machdep.cpu.leaf7_features: BMI1 AVX2 BMI2
-machdep.cpu.extfeatures: SYSCALL LZCNT
-hw.optional.arm64: 0
-hw.memsize: 17179869184
-"""
-
-
-def test_an_intel_mac_an_arm_one_and_nonsense() -> None:
-    mac = parse_mac(INTEL.splitlines())
-    assert (mac.cpu[:17], mac.memory_total) == ("Intel(R) Core(TM)", 17_179_869_184)
-    assert {"sse2", "pni", "ssse3", "sse4_1", "sse4_2", "avx", "avx2", "fma", "f16c", "abm"} <= set(mac.features)
-    assert "asimd" not in mac.features
-    lines = ["hw.optional.arm64: 1", "hw.optional.arm.FEAT_I8MM: 1", "hw.optional.arm.FEAT_SME2: 0"]
-    assert parse_mac(lines).features == ("fp", "asimd", "i8mm")
-    assert parse_mac([]) == Mac()
-    assert parse_mac(["no colon", "hw.memsize: -1", "hw.optional.arm.FEAT_NEW: 1"]) == Mac()
 
 
 TEXT = """\

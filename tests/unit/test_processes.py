@@ -125,30 +125,6 @@ def holding(lock: Path, *words: str) -> subprocess.Popen[str]:
     return child
 
 
-def killed(child: subprocess.Popen[str]) -> int:
-    """Kill the process; its id, which no process has any more."""
-    child.send_signal(signal.SIGKILL)
-    child.communicate(timeout=60)
-    return child.pid
-
-
-def test_shared_by_several_it_is_not_given_to_one_alone(lock: Path) -> None:
-    first, second = holding(lock, "shared"), holding(lock, "shared")
-    try:
-        assert locks.holders(lock) == sorted([first.pid, second.pid])
-        with locks.attempt(lock) as free:
-            assert not free
-        killed(first)
-        with locks.attempt(lock) as free:
-            assert not free
-    finally:
-        for child in (first, second):
-            killed(child)
-    with locks.attempt(lock) as free:
-        assert free
-        assert locks.holders(lock) == [os.getpid()], "the dead are left out"
-
-
 def test_a_wait_names_the_holders_and_is_counted(lock: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = holding(lock, "shared"), holding(lock, "shared")
     clock = locks.Clock()

@@ -25,7 +25,7 @@ from deploy.devices.facts import DeviceFacts
 from deploy.run import report
 from deploy.run.compare import Comparison
 from deploy.run.result import EMULATED, BundleUsed, ProgramUsed, Result, Upload, overall, result_key, write
-from deploy.run.runner import ProfileRow, RunnerResult, completed, error_in, failure, named_kernels, parse_result
+from deploy.run.runner import error_in, failure, parse_result
 
 TENSOR = {"dtype": "float32", "shape": [1], "sha256": "0" * 64, "file": "output0.npy"}
 ANSWER: dict[str, Any] = {
@@ -80,9 +80,9 @@ def test_result() -> None:
     kernel = {"node": "a #1 @0", "kernel": "kai_run_b", "library": "KleidiAI", "feature": "neoni8mm"}
     weights = {"bytes": 640, "blocks": 2, "shared": 1, "shared_bytes": 64}
     result = parse_result(json.dumps({**ANSWER, "kernels": [kernel], "weights": weights}).encode())
-    assert [item.model_dump() for item in result.kernels] == [{**kernel, "known": ""}]
+    assert [item.model_dump() for item in result.kernels] == [kernel]
     assert result.weights is not None
-    assert result.weights.model_dump() == {**weights, "packed": 0, "cache": None}
+    assert result.weights.model_dump() == {**weights, "cache": None}
     assert parse_result(json.dumps(ANSWER).encode()).weights is None
 
 
@@ -134,7 +134,7 @@ def make(emulated: bool = False, outputs: tuple[Comparison, ...] = (GOOD,), **up
 def test_a_table_never_shows_emulated_times_as_latency(capsys: pytest.CaptureFixture[str]) -> None:
     report.result(make())
     out = capsys.readouterr().out
-    for words in ("output0", "1×1000", "2e-06", "1e-05", "agrees", "1.50 ms", "14.0 MB in 2 files", "3.0 s"):
+    for words in ("output0", "1×1000", "2e-06", "1e-05", "agrees", "1.50 ms", "14 MB in 2 files", "3.0 s"):
         assert words in out
     report.result(make(files=0, bytes=0))
     assert re.search(r"uploaded +nothing(; | *\n)", capsys.readouterr().out)
@@ -175,28 +175,3 @@ def test_written_twice_over_under_a_safe_name(dist: Path) -> None:
     write(result.model_copy(update={"created": "2026-11-21T04:00:01.000Z"}))
     assert len(list((dist / "results/history").iterdir())) == 2
     assert result_key("a/b", "../c d", "e") == "a_b-.._c_d-e"
-
-
-def row(name: str) -> ProfileRow:
-    return ProfileRow(name=name, operator=name, provider="XnnpackBackend", count=1, total_ms=1.0)
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["DELEGATE_CALL @0", "Convert (NC) #1 @0", "Transpose (ND, X8) #1 @0", "Method::execute", "aten::add.out @2"],
-)
-def test_other_rows_name_no_kernel(name: str) -> None:
-    assert named_kernels([row(name)]) == ()
-
-
-def test_a_result_without_kernels_is_completed() -> None:
-    base = {
-        "engine": {"name": "executorch", "version": "1"}, "method": "forward", "load_ms": 1,
-        "latency_ms": {"count": 1, "min": 1, "p50": 1, "p90": 1, "p99": 1, "mean": 1}, "peak_rss_bytes": 1,
-        "threads": 1, "inputs": [], "outputs": [], "profile": [row("Fully Connected (NC, PF32) GEMM #1 @0")],
-    }  # fmt: skip
-    (found,) = completed(RunnerResult.model_validate(base)).kernels
-    assert found.library == "KleidiAI"
-    own = {"node": "a", "kernel": "b", "library": "XNNPACK", "feature": "scalar"}
-    (kept,) = completed(RunnerResult.model_validate({**base, "kernels": [own]})).kernels
-    assert (kept.kernel, kept.known) == ("b", "")

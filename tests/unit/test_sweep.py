@@ -25,9 +25,7 @@ from verify.agree import look as agree_look
 from verify.agree.look import Executor
 from verify.agree.programs import INFINITE, About, Compared
 from verify.agree.programs import Cell as Shown
-from verify.fuzz import build as fuzz_build
-from verify.fuzz import sweeping
-from verify.fuzz.sweeping import Part
+from verify.fuzz import Part, attempt, report
 
 
 class Number(BaseModel):
@@ -116,21 +114,21 @@ def part(tmp_path: Path) -> Part:
     tool.chmod(0o755)
     file = tmp_path / "model.pte"
     file.write_bytes(b"program")
-    return Part(fuzz_build.GUARDED, "mlp-fp32", file, 0, 30, (str(tool),))
+    return Part(tool, "mlp-fp32", file, 0, 30)
 
 
 def test_a_finding_fails_the_command_and_is_told(part: Part, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(MismatchError, match="1 changed programs") as caught:
-        sweeping.report([(part, sweeping.attempt(part))])
+        report([(part, attempt(part))])
     assert "--first=7 --count=1" in caught.value.hint
     assert list(caught.value.names) == ["mlp-fp32: a.b 1 -> 2"]
-    assert "guarded mlp-fp32 30 18 11 1" in " ".join(capsys.readouterr().out.split())
+    assert "mlp-fp32 30 18 11 1" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_sweep_that_ends_by_itself_is_no_success(part: Part) -> None:
-    Path(part.argv[0]).write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+    part.tool.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
     with pytest.raises(MismatchError, match="ended by itself"):
-        sweeping.attempt(part)
+        attempt(part)
 
 
 ABOUT = About("mlp fp32", "mlp", "fp32")

@@ -27,8 +27,8 @@ from deploy.transport.adb.transport import AdbChannel
 from deploy.transport.deadline import Deadline
 from deploy.transport.ssh import keys as ssh_known
 from deploy.transport.ssh.auth import AuthTransport
+from deploy.transport.ssh.connect import LOST
 from deploy.transport.ssh.keys import Line
-from deploy.transport.ssh.sessions import LOST
 from tests.support.adb import AdbServer, adb, okay, packet
 
 __all__ = ["adb"]
@@ -151,20 +151,13 @@ def test_an_address_that_refuses(adb: Callable[..., AdbServer], said: str, error
         attach(Server("127.0.0.1", server.port), where, Deadline.after(1))
 
 
-class Stream:
-    """A connection as adbutils hands it out."""
-
-    def __init__(self, conn: socket.socket) -> None:
-        self.conn = conn
-
-
 def test_the_shell_protocol_cut_anywhere() -> None:
     """Every way in which the stream may be torn apart gives the same output and status."""
     raw = packet(1, b"out") + packet(2, b"") + packet(2, b"err\n") + packet(1, b"put\n") + packet(3, bytes([7]))
     for cut in range(len(raw) + 1):
         here, there = socket.socketpair()
         with here, there:
-            channel = AdbChannel(Stream(here), "phone", lambda: None)
+            channel = AdbChannel(here, "phone", lambda: None)
             code = None
             for part in (raw[:cut], raw[cut:]):
                 there.sendall(part)
@@ -175,19 +168,20 @@ def test_the_shell_protocol_cut_anywhere() -> None:
 def test_input_has_an_end_and_a_stream_without_a_status_is_a_broken_connection() -> None:
     here, there = socket.socketpair()
     with here, there:
-        channel = AdbChannel(Stream(here), "phone", lambda: None)
-        channel.send(b"beat\n")
+        channel = AdbChannel(here, "phone", lambda: None)
+        channel.send(b"beat\n", 1)
         channel.end_input()
         assert there.recv(100) == packet(0, b"beat\n") + packet(4, b"")
     here, there = socket.socketpair()
     with here:
-        channel = AdbChannel(Stream(here), "phone", lambda: None)
+        channel = AdbChannel(here, "phone", lambda: None)
         there.sendall(packet(1, b"half"))
         assert channel.pump(1) is None
         there.close()
         with pytest.raises(UnreachableError, match="The connection to phone broke"):
             channel.pump(1)
-        channel.send(b"nobody hears it")
+        with pytest.raises(BrokenPipeError):
+            channel.send(b"nobody hears it", 1)
         channel.end_input()
 
 
@@ -196,7 +190,7 @@ def test_adbutils_comes_from_a_folder_of_its_own_where_it_has_no_wheel(
 ) -> None:
     """As on 64-bit Arm."""
     (tmp_path / "adbutils").mkdir()
-    names = "AdbClient = AdbConnection = object\nclass AdbError(Exception): pass\n"
+    names = "AdbClient = object\nclass AdbError(Exception): pass\n"
     (tmp_path / "adbutils/__init__.py").write_text(names)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setattr(environment, "apart", lambda name: {"adb": tmp_path}[name])
@@ -295,16 +289,16 @@ def test_what_replacing_leaves() -> None:
     new = line("pi", C)
     after = ssh_known.replaced(before, "pi", new)
     assert after == [
-        "# mine", line("po", B), line("*.lab", B), line("*,!pi", B), line("po"), line("pi", C, "@revoked"),
-        line("*", C, "@cert-authority"), "a damaged line", "", new,
+        "# mine", line("pi,po,!pi", B), line("*.lab,pi,!pi", B), line("*,!pi", B), line("po"),
+        line("pi", C, "@revoked"), line("*", C, "@cert-authority"), "a damaged line", "", new,
     ]  # fmt: skip
     for host in ("po", "x.lab", "y"):
         old, now = (
             [text for text in lines if (found := Line.parse(text)) and found.fits(host)] for lines in (before, after)
         )
         assert len(old) == len(now), host
-    lines = [found for text in after if (found := Line.parse(text)) is not None]
-    assert [found.text for found in lines if found.fits("pi") and not found.marker] == [new]
+    mine = [text for text in after if (one := Line.parse(text)) and one.fits("pi") and not one.marker]
+    assert mine == [new]
 
 
 @pytest.fixture

@@ -21,9 +21,8 @@ from core.errors import ConfigError, ExportError, HostError
 from core.paths import ROOT
 from models import zoo
 from models.request import key, resolve
-from models.samples import reading
 from models.users import packages
-from models.users.users_code import Side, import_file, users_code
+from models.users.users_code import Side, import_file, opened, users_code
 from models.users.watching import watching
 
 Write = Callable[..., Path]
@@ -157,11 +156,11 @@ def test_the_files_of_his_packages_are_what_an_export_depends_on(write: Write) -
 def test_a_function_of_samples_is_loaded_in_the_same_way(write: Write) -> None:
     lazily = "def samples():\n    from core.own import X\n    return [X]"
     repo = write(data=f"import models\nassert models.his\n{lazily}", models__init="his = 1", core__own="X = 5")
-    file, function = reading.function_of(f"{repo / 'data.py'}:samples")
-    with reading.users_code(file, "Calling samples() of"):
+    named = f"{repo / 'data.py'}:samples"
+    with opened(named) as function:
         assert function() == [5]
     (repo / "core/own.py").unlink()
-    with pytest.raises(ExportError, match="line 4 failed"), reading.users_code(file, "Calling"):
+    with pytest.raises(ExportError, match="line 4 failed"), opened(named) as function:
         sys.modules.pop("core.own")
         function()
 
@@ -222,18 +221,14 @@ def _pip(
     monkeypatch: pytest.MonkeyPatch,
     found: list[dict[str, Any]],
     code: int = 0,
-    said: str = "ERROR: ResolutionImpossible",
-    sources: bool = False,
 ) -> list[list[str]]:
-    """Answer like pip's dry run, and whether the index has sources; the commands are returned."""
+    """Answer like pip's dry run; the commands are returned."""
     called = []
 
     def run(argv: list[Any], **_: Any) -> Any:
         called.append([str(word) for word in argv])
-        if "index" in argv:
-            return SimpleNamespace(returncode=0 if sources else 1)
         Path(argv[argv.index("--report") + 1]).write_text(json.dumps({"install": found}))
-        return SimpleNamespace(returncode=code, stderr=f"WARNING: x\n{said}\n")
+        return SimpleNamespace(returncode=code, stderr="WARNING: x\nERROR: ResolutionImpossible\n")
 
     monkeypatch.setattr(subprocess, "run", run)
     return called
@@ -273,29 +268,6 @@ def test_what_pip_cannot_resolve_is_an_error(model: Path, monkeypatch: pytest.Mo
     _pip(monkeypatch, [_found("timm", "1.0", "")])
     with pytest.raises(HostError, match="no SHA-256"):
         packages.add(["timm"], model)
-
-
-@pytest.mark.parametrize(
-    ("wanted", "needed", "by"), [("docopt", "docopt", ""), ("num2words", "docopt>=0.6.2", ", which num2words needs")]
-)
-def test_what_has_only_sources_is_named(
-    wanted: str, needed: str, by: str, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Other versions would not help; of a package that is not there at all nothing is claimed."""
-    needs = f" (from {wanted})" if by else ""
-    said = (
-        f"ERROR: Could not find a version that satisfies the requirement {needed}{needs} (from versions: none)\n"
-        f"ERROR: No matching distribution found for {needed}"
-    )
-    called = _pip(monkeypatch, [], code=1, said=said, sources=True)
-    with pytest.raises(HostError) as caught:
-        packages.add([wanted], model)
-    assert caught.value.what == f"There is no wheel for {needed}{by}."
-    assert "other versions" not in caught.value.hint
-    assert called[1][-2:] == ["docopt", "--no-binary=:all:"]
-    _pip(monkeypatch, [], code=1, said=said)
-    with pytest.raises(HostError, match="that fit the exporter"):
-        packages.add([wanted], model)
 
 
 def test_one_process_has_one_set_of_packages(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import signal
 import socket
 import subprocess
 import sys
@@ -19,8 +18,8 @@ import pytest
 
 from core.paths import ROOT
 from deploy.virtual import machines as virtual
-from deploy.virtual.supervisor import Folder, Launch, Process, State, read_state
-from tests.support.processes import wait_for
+from deploy.virtual.supervisor import Folder, Launch, State, read_state
+from tests.support.processes import alive, ended, wait_for
 
 # Stands for QEMU: listens where it is told, like a forwarded port, and says which process it is.
 MACHINE = """
@@ -40,57 +39,29 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
     return Folder.of("pi")
 
 
-@pytest.fixture
-def sleeper() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that has nothing to do with us."""
-    with subprocess.Popen(["sleep", "60"]) as child:
-        yield child
-        child.kill()
+def test_what_is_not_ours_is_not_ended(folder: Folder) -> None:
+    """Whatever a file says of a machine that ended: its number may be anybody's now."""
+    with subprocess.Popen(["sleep", "60"]) as sleeper:
+        State(sleeper.pid, 1, time.time(), 900.0, ready=True).write(folder.state)
+        assert read_state(folder) is None
+        assert not virtual.status("pi").running
+        assert virtual.stop("pi") is False
+        assert sleeper.poll() is None
+        sleeper.kill()
 
 
-def test_a_process_is_known_by_more_than_its_pid(sleeper: subprocess.Popen[bytes]) -> None:
-    process = Process.of(sleeper.pid)
-    assert process.alive
-    assert not replace(process, start_time=process.start_time - 1).alive
-    assert not replace(process, boot="another").alive
-    assert not Process(0, 0, process.boot).alive
-    with subprocess.Popen(["true"]) as child:
-        process = Process.of(child.pid)
-        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # ended, and still in the table
-        assert Path(f"/proc/{child.pid}").exists()
-        assert not process.alive
-        assert not process.send(signal.SIGTERM)
-
-
-def state_of(process: Process) -> State:
-    return State(process, process, 1, time.time(), 900.0, ready=True)
-
-
-@pytest.mark.parametrize("change", [{"start_time": 1}, {"boot": "another boot"}], ids=["reused pid", "rebooted"])
-def test_stop_never_ends_a_foreign_process(
-    folder: Folder, sleeper: subprocess.Popen[bytes], change: dict[str, object]
-) -> None:
-    foreign = replace(Process.of(sleeper.pid), **change)  # type: ignore[arg-type]
-    state_of(foreign).write(folder.state)
-    assert not virtual.status("pi").running
-    assert virtual.stop("pi") is False
-    time.sleep(0.1)
-    assert sleeper.poll() is None
-    assert not folder.state.exists()
-
-
-def test_stop_all_ends_what_is_ours_and_tells_which(folder: Folder, sleeper: subprocess.Popen[bytes]) -> None:
+def test_stop_all_ends_what_is_ours_and_tells_which(folder: Folder) -> None:
     assert virtual.stop_all() == []
-    process = Process.of(sleeper.pid)
-    state_of(process).write(Folder.of("formerly").state)
-    state_of(process).write(folder.state)
-    assert str(virtual.status("pi")) == "up"
-    state_of(replace(process, start_time=1)).write(folder.state)
-    assert str(virtual.status("pi")) == "down"
-    assert virtual.stop_all() == ["formerly"]
-    assert not process.alive
+    formerly = Folder.of("formerly")
+    with up(formerly, MACHINE, 600) as (child, state):
+        replace(state, ready=True).write(formerly.state)
+        assert virtual.up(formerly) is not None
+        assert str(virtual.status("pi")) == "down"
+        assert virtual.stop_all() == ["formerly"]
+        child.wait(10)
+        assert not alive(machine(formerly))
     assert virtual.stop_all() == []
-    for damaged in ("", "[]", "{}", '{"supervisor": {"pid": 1}}', '{"supervisor": 1, "qemu": 2}'):
+    for damaged in ("", "[]", "{}", '{"pid": 1}', '{"supervisor": 1, "qemu": 2}'):
         folder.state.write_text(damaged)
         assert read_state(folder) is None
 
@@ -127,6 +98,11 @@ def up(
         yield child, state
 
 
+def machine(folder: Folder) -> int:
+    """The process of what stands for QEMU."""
+    return int((folder.path / "machine.pid").read_text())
+
+
 def connected(port: int) -> socket.socket:
     """A connection, as soon as it listens."""
     found: list[socket.socket] = []
@@ -152,7 +128,7 @@ def test_an_open_connection_and_use_keep_the_machine(folder: Folder) -> None:
             let_be_idle(folder, 601)
             wait_for(lambda: folder.idle_seconds() < 300 or child.poll() is not None)
             assert child.poll() is None
-            assert state.running
+            assert read_state(folder) == state
         let_be_idle(folder, 599)
         folder.touch()
         time.sleep(2.5)
@@ -161,24 +137,24 @@ def test_an_open_connection_and_use_keep_the_machine(folder: Folder) -> None:
             let_be_idle(folder, 601)
             time.sleep(0.1)
         assert child.returncode == 0
-        assert not state.qemu.alive
+        assert not alive(machine(folder))
 
 
 def test_the_machine_dies_with_its_supervisor(folder: Folder) -> None:
-    with up(folder, MACHINE, 600) as (child, state):
+    with up(folder, MACHINE, 600) as (child, _):
         child.kill()
         child.wait()
-        assert state.qemu.wait(60)
+        assert ended(lambda: alive(machine(folder)))
         assert not virtual.status("pi").running
         assert virtual.stop("pi") is False
 
 
 def test_a_removed_folder_ends_the_machine(folder: Folder) -> None:
-    with up(folder, MACHINE, 600) as (child, state):
-        folder.path.rename(folder.path.with_name("pi-removed"))
-        assert child.wait(60) == 0
-        assert not state.qemu.alive
     removed = Folder(folder.path.with_name("pi-removed"))
+    with up(folder, MACHINE, 600) as (child, _):
+        folder.path.rename(removed.path)
+        assert child.wait(60) == 0
+        assert not alive(machine(removed))
     assert "was removed: ending the machine" in removed.log.read_text()
 
 

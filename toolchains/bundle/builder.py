@@ -2,45 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from core import console
 from core.errors import NotSupportedError
-from core.files import new_folder, write_json
-from core.files.locks import Clock
-from core.formats.bundle import SBOM, Bundle
-from core.paths import bundle_dir, cache_dir
-from toolchains.bundle import inputs
+from core.formats.bundle import Bundle, Manifest
+from core.paths import bundle_dir
 from toolchains.bundle.inputs import Selection
-from toolchains.bundle.making import Making, Steps
-from toolchains.targets import Target, get_target
-
-if TYPE_CHECKING:
-    from toolchains.bundle import conan_packages
-
-_STEPS = 5
-
-
-@dataclass(frozen=True)
-class _Job:
-    """The bundle to build."""
-
-    target: Target
-    engine: str
-    toolchain: str
-    force: bool
-    allow_newer_glibc: bool
-    selection: Selection | None = None
-
-    @property
-    def folder(self) -> Path:
-        return bundle_dir(self.target.name, self.engine, self.selection.name if self.selection else "")
-
-    @property
-    def log(self) -> Path:
-        return cache_dir("logs") / f"build-{self.target.name}-{self.engine}.log"
+from toolchains.bundle.making import Job
+from toolchains.targets import get_target
 
 
 def build(
@@ -77,49 +44,24 @@ def build(
             "its libraries come compiled from upstream",
             f"./inv build --target {target_name} --engine lean --ops-from model.pte",
         )
-    job = _Job(target.built_with(family_name), chosen, family_name, force, allow_newer_glibc, selection)
-    digest = inputs.digest(job.engine, job.target, job.toolchain, job.allow_newer_glibc, job.selection)
-    making = Making(job.folder, digest, Bundle.load)
-    return making.ensure(lambda: _build(job, digest), "waiting: this bundle is being built already", force=job.force)
+    folder = bundle_dir(target.name, chosen, selection.name if selection else "")
+    job = Job(target.built_with(family_name), family_name, chosen, folder, force, allow_newer_glibc, selection)
+    return job.ensure(Bundle.load, _build)
 
 
-def _request(job: _Job) -> conan_packages.RuntimeRequest:
-    from toolchains.bundle import conan_packages
+def _build(job: Job) -> None:
+    from toolchains.bundle import conan_packages, layout
 
-    what = f"Building pte_runner for {job.target.name}"
-    compiling = f"compiling pte_runner with the engine {job.engine}"
-    options = (f"engine={job.engine}", *(job.selection.options if job.selection else ()))
-    return conan_packages.RuntimeRequest(
-        job.target, job.toolchain, job.engine, job.log, what, compiling, options, force=job.force
-    )
-
-
-def _build(job: _Job, digest: str) -> None:
-    from toolchains.bundle import conan_packages, layout, sbom
-    from toolchains.compilers.families import family
-
-    clock = Clock()
-    job.log.write_text("", encoding="utf-8")
-    with Steps(_STEPS, key=f"bundle {job.engine} {job.target.name} {job.toolchain}") as steps:
-        steps.begin(f"preparing {job.toolchain} for {job.target.name}")
-        chosen = family(job.toolchain)
-        compilers = chosen.ensure(job.target)
-        origin = layout.Origin(
-            job.target, job.engine, f"{compilers.family} {compilers.version}", job.allow_newer_glibc, job.selection
+    with job.begun(5) as (steps, new, toolchain):
+        with conan_packages.building():
+            package, graph = conan_packages.make(job, steps, f"pte_runner with the engine {job.kind}")
+            steps.begin("reading the binaries: architecture, C library, libraries, instructions")
+            layout.collect(package, new)
+        binaries, checked = layout.check(job, new)
+        steps.begin("running pte_runner --capabilities, if it runs here")
+        offered = layout.offers(job, new)
+        layout.bill(job, graph, new, binaries, toolchain)
+        needs = layout.needs(job, new, binaries)
+        layout.describe(
+            Manifest, job, new, engine=job.kind, toolchain=toolchain, needs=needs, offers=offered, checks=checked
         )
-        with new_folder(job.folder) as new:
-            with conan_packages.building():
-                package, graph = conan_packages.make(_request(job), steps)
-                steps.begin("reading the binaries: architecture, C library, libraries, instructions")
-                layout.collect(package, new)
-            conan_packages.forget(conan_packages.reference(graph), job.log)
-            binaries = layout.check(origin, new)
-            checked = layout.scan(origin, new, binaries)
-            steps.begin("running pte_runner --capabilities, if it runs here")
-            offered = layout.offers(origin, new)
-            name = f"slipway-{job.engine}-{job.target.name}"
-            linked = layout.linked_into(binaries, chosen.linked(job.target), new)
-            delivered = layout.entries(new)
-            write_json(new / SBOM, sbom.write(graph, name, digest[:16], delivered, linked, origin.toolchain))
-            layout.describe(origin, new, binaries, offered, checked)
-    console.note(f"built {job.folder} in {clock}")

@@ -12,7 +12,6 @@ import os
 import platform
 import sys
 import tempfile
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,17 +19,15 @@ from typing import Any
 from core.errors import BuildError, HostError
 from core.files import keep_text, sha256_bytes, sha256_file, write_atomic, write_json
 from core.paths import ROOT, cache_dir, portable
-from core.processes import commands
-from core.processes.commands import process, quote
-from toolchains import tools
+from core.processes.commands import lines, process, quote
 from toolchains.compilers import ccache, families
 from toolchains.compilers.families import Compilers, family
-from toolchains.debian import deb, fetch_source
+from toolchains.debian import fetch_source
 from toolchains.targets import Target, host_target
 
-LOCK = "conan"
-"""Name of the lock to hold around what reads or writes recipes and graphs in Conan's home, which is not made for two
-writers at once. Packages are built outside of it: `toolchains.bundle.conan_packages`."""
+LOCK = "conan-builders"
+"""Name of the lock to hold around what reads or writes in Conan's home, which is not made for two writers at once; who
+only compiles with what is there may share it."""
 
 _SHARED = "slipway_sources/"
 """The recipe that others of this checkout import, and nothing links."""
@@ -89,7 +86,7 @@ def _environment() -> dict[str, str]:
     for name in drop:
         kept.pop(name, None)
     folders = [os.fspath(Path(sys.executable).parent), kept.get("PATH", os.defpath)]
-    path = os.pathsep.join([*folders, *(os.fspath(folder) for folder in [deb.stand_in()] if folder)])
+    path = os.pathsep.join([*folders, *(os.fspath(folder) for folder in [fetch_source.stand_in()] if folder)])
     return {**kept, "PATH": path, "CONAN_HOME": os.fspath(home()), "CONAN_LOG_LEVEL": "verbose", "NO_COLOR": "1"}
 
 
@@ -102,7 +99,7 @@ def conan(
 ) -> str:
     """Run ``conan ARGS...`` and return its result (``--format=json``); its messages go to ``log``.
 
-    Hold the lock `LOCK` around it, but where it builds packages.
+    Hold the lock `LOCK` around it.
 
     Args:
         what: what it is for, in the error's first line.
@@ -113,7 +110,6 @@ def conan(
         HostError: it failed for want of disk space or network.
     """
     argv = [sys.executable, "-m", "conans.conan", *args]
-    said = Messages()
     with (
         tempfile.TemporaryFile() as result,
         tempfile.TemporaryDirectory(prefix="slipway-ccache-") as folder,
@@ -122,31 +118,27 @@ def conan(
 
         def hear(line: str) -> None:
             kept.write(f"{line}\n")
-            said.add(line)
             if heard:
                 heard(line)
 
         kept.write(f"$ {quote(argv)}\n")
+        kept.flush()
+        begun = log.stat().st_size
         counted = Path(folder, "counted")
         env = {**_environment(), **ccache.environment(counted)}
         with process(argv, cwd=ROOT, env=env, stdout=result.fileno()) as child:
-            for raw in commands.lines(child.stderr) if child.stderr else ():
+            for raw in lines(child.stderr) if child.stderr else ():
                 hear(raw.decode(errors="replace").rstrip())
             code = child.wait()
         hits, compiled = ccache.hits(counted)
         if compiled:
             hear(f"ccache: {hits} of {compiled} compilations had been done before")
         kept.write(f"[exit {code}]\n")
+        kept.flush()
         if code:
-            raise said.error(what or f"conan {args[0]}", log)
-        text, whole = commands.read_back(result)
-        if not whole:
-            raise BuildError(
-                f"{what or f'conan {args[0]}'} printed more than {commands.ANSWER >> 20} MiB.",
-                quote(argv),
-                f"less {log}",
-            )
-        return text
+            raise failure(what or f"conan {args[0]}", log, begun)
+        result.seek(0)
+        return result.read().decode(errors="replace")
 
 
 _HOST_FAULTS = {
@@ -161,39 +153,24 @@ _HOST_FAULTS = {
 
 
 _MARKS = ("FAILED:", "CMake Error", "error:", "ERROR:")
-_AROUND = 400
-"""Lines kept of the messages: from the first error on, and the last ones."""
 
 
-class Messages:
-    """The messages of a build that may explain its failure; the log has all of them."""
-
-    def __init__(self) -> None:
-        self._errors: list[str] = []
-        self._last: deque[str] = deque(maxlen=_AROUND)
-        self._hint = ""
-
-    def add(self, line: str) -> None:
-        """Take the next line."""
-        if len(self._errors) < _AROUND and (self._errors or any(mark in line for mark in _MARKS)):
-            self._errors.append(line)
-        self._last.append(line)
-        self._hint = self._hint or next((hint for words, hint in _HOST_FAULTS.items() if words in line), "")
-
-    def error(self, what: str, log: Path) -> BuildError | HostError:
-        """The error for a build that failed."""
-        why = "\n".join(reasons(self._errors or list(self._last)))
-        return (
-            HostError(f"{what} failed.", why, self._hint)
-            if self._hint
-            else BuildError(f"{what} failed.", why, f"less {quote([log])}")
-        )
+def failure(what: str, log: Path, begun: int) -> BuildError | HostError:
+    """The error for a build that failed, by what it wrote to its log from byte ``begun`` on."""
+    with log.open("rb") as file:
+        file.seek(begun)
+        text = file.read().decode(errors="replace")
+    why = "\n".join(reasons(text.splitlines()))
+    hint = next((hint for words, hint in _HOST_FAULTS.items() if words in text), "")
+    return (
+        HostError(f"{what} failed.", why, hint) if hint else BuildError(f"{what} failed.", why, f"less {quote([log])}")
+    )
 
 
-def reasons(lines: Sequence[str], most: int = 20) -> list[str]:
+def reasons(said: Sequence[str], most: int = 20) -> list[str]:
     """The lines of a failed build that say why: from the first failed step or error on, else the last ones."""
-    first = next((index for index, line in enumerate(lines) if any(mark in line for mark in _MARKS)), len(lines))
-    chosen = [line for line in lines[first:] if line.strip()] or [line for line in lines if line.strip()][-most:]
+    first = next((index for index, line in enumerate(said) if any(mark in line for mark in _MARKS)), len(said))
+    chosen = [line for line in said[first:] if line.strip()] or [line for line in said if line.strip()][-most:]
     return [line if len(line) <= 300 else line[:300] + " ..." for line in chosen[:most]]
 
 
@@ -259,24 +236,15 @@ def _settings(target: Target, compilers: Compilers, build_type: str) -> dict[str
     return {**{name: settings[name] for name in order}, "compiler.cppstd": "17", "build_type": build_type}
 
 
-def _choice() -> Path:
-    return cache_dir("conan-profiles") / "sources"
-
-
-def sources_are(choice: str) -> bool:
-    """Whether recipes' sources, as far as they are there, come from ``debian`` or ``git``."""
-    return _choice().is_file() and _choice().read_text(encoding="utf-8") == choice
-
-
 def sources(choice: str, log: Path) -> list[str]:
     """The words that make recipes take their sources from ``debian`` or ``git``.
 
-    Conan keeps one folder of sources for each recipe, of either origin: it is emptied when the choice changes. Then
-    no other process may build (`toolchains.bundle.conan_packages.alone`).
+    Conan keeps one folder of sources for each recipe, of either origin: it is emptied when the choice changes.
     """
-    if not sources_are(choice):
+    chosen = cache_dir("conan-profiles") / "sources"
+    if not chosen.is_file() or chosen.read_text(encoding="utf-8") != choice:
         conan(["cache", "clean", "*", "--source"], log=log)
-        write_atomic(_choice(), choice)
+        write_atomic(chosen, choice)
     return [f"--conf:all=user.slipway:sources={choice}"]
 
 
@@ -319,32 +287,10 @@ def render(
     return template.render(**facts, key=f"{compilers.key}-{flags}")
 
 
-def _text(target: Target, toolchain: str, build_type: str) -> str:
-    compilers = family(toolchain).ensure(target)
-    launchers = ccache.variables(home(), compilers.key)
-    return render(target, compilers, build_type, launchers) + "\n"
-
-
-def _profile(name: str, text: str) -> Path:
-    # Another checkout may have other profiles, and may read this one while it is written.
-    file = cache_dir("conan-profiles") / f"{name}-{sha256_bytes(text.encode())[:8]}"
-    keep_text(file, text)
-    return file
-
-
-def profile_text(target: Target, toolchain: str = "") -> str:
+def profile_text(target: Target, toolchain: str = "", build_type: str = "Release") -> str:
     """The profile of ``target``; compilers are fetched where needed."""
-    return _text(target, target.toolchain(toolchain), "Release")
-
-
-def profile(target: Target, toolchain: str = "") -> Path:
-    """Write the profile of ``target`` into the cache and return its path; compilers are fetched where needed."""
-    return _profile(f"{target.name}-{target.toolchain(toolchain)}", profile_text(target, toolchain))
-
-
-def build_profile() -> Path:
-    """Write `build_profile_text` into the cache and return its path."""
-    return _profile("tools", build_profile_text())
+    compilers = family(target.toolchain(toolchain)).ensure(target)
+    return render(target, compilers, build_type, ccache.variables(home(), compilers.key)) + "\n"
 
 
 def build_profile_text() -> str:
@@ -363,15 +309,27 @@ def build_profile_text() -> str:
             "such a machine, a container or a virtual machine with Debian 12 or newer",
         )
     usable = (name for name in target.toolchains if not family(name).usable(target))
-    return _text(target, next(usable, target.default_toolchain), "Debug")
+    return profile_text(target, next(usable, target.default_toolchain), "Debug")
+
+
+def profile(target: Target, toolchain: str = "") -> Path:
+    """Write the profile of ``target`` into the cache and return its path; compilers are fetched where needed."""
+    return _written(f"{target.name}-{target.toolchain(toolchain)}", profile_text(target, toolchain))
+
+
+def build_profile() -> Path:
+    """Write `build_profile_text` into the cache and return its path."""
+    return _written("tools", build_profile_text())
+
+
+def _written(name: str, text: str) -> Path:
+    # Another checkout may have other profiles, and may read this one while it is written.
+    file = cache_dir("conan-profiles") / f"{name}-{sha256_bytes(text.encode())[:8]}"
+    keep_text(file, text)
+    return file
 
 
 def forget(reference: str, log: Path) -> None:
     """Remove old revisions of ``reference`` and what was left of building it."""
     conan(["remove", f"{reference}#!latest", "--confirm"], log=log)
     conan(["cache", "clean", reference, "--build", "--source", "--temp"], log=log)
-
-
-def program(name: str) -> str:
-    """Path of ``cmake`` or ``ninja``: the environment's own, else the system's."""
-    return tools.program(name)

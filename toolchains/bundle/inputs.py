@@ -77,7 +77,7 @@ NATIVE = "native"
 _XNNPACK = ("cpuinfo", "flatbuffers", "fxdiv", "kleidiai", "pthreadpool", "slipway_sources", "xnnpack")
 RECIPES: Mapping[str, tuple[str, ...]] = {
     NATIVE: _XNNPACK,
-    "lean": (*_XNNPACK, "executorch", "xnnpack_internals", "xnnpack_sources"),
+    "lean": (*_XNNPACK, "executorch", "xnnpack_internals"),
     "executorch": ("executorch", "flatbuffers", "slipway_sources"),
     "onnxruntime": ("onnxruntime", "slipway_sources"),
 }
@@ -95,34 +95,25 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
 KINDS = frozenset({".c", ".cmake", ".cpp", ".h", ".hpp", ".in", ".ld", ".map", ".patch", ".py", ".sh", ".toml", ".yml"})
 """Suffixes of the files that count within a folder, besides every ``CMakeLists.txt``."""
 
-_MODULES = (
-    *(f"bundle/{name}.py" for name in ("builder", "conan", "conan_packages", "inputs", "layout", "making", "native")),
-    *(f"bundle/{name}.py" for name in ("offers", "sbom", "sdk", "toolchain_file")),
-    *(f"compilers/{name}.py" for name in ("families", "gnu", "libstdcxx", "linked_in", "ndk")),
-    *(f"compilers/{name}" for name in ("libstdcxx_compat.cpp", "zig.py", "zig_wrapper.sh")),
-    "debian/fetch_source.py",
-    *(f"inspect/{name}.py" for name in ("archives", "binary", "checks", "isa", "isa_scan", "needs")),
-    *(f"inspect/{name}.py" for name in ("read_elf", "read_lief", "symbols")),
-    *("inspect/isa.toml", "tools.py", "systems.toml"),
+_OURS = (
+    *(f"toolchains/{name}" for name in ("bundle", "compilers", "inspect", "tools.py", "systems.toml")),
+    "toolchains/debian/fetch_source.py",
+    "core/formats/bundle.py",
 )
-_OURS = ("core/formats/bundle.py", *(f"toolchains/{name}" for name in _MODULES))
 """Modules and tables that decide a build's result, the manifest's schema among them. Of the other tables, the used rows
 count."""
 _TOOLS: Mapping[str, tuple[str, ...]] = {NATIVE: ("libstdcxx", "native", "ziglang")}
 _RUNNERS_TOOLS = ("libstdcxx", "ziglang")
-_CODE = ROOT
 
 
 def files(kind: str) -> Iterator[tuple[str, Path]]:
     """Every file that a build of a kind (`NATIVE`, or an engine) is made from, with its path in the checkout."""
-    for name in (*SOURCES[kind], *(f"recipes/{recipe}" for recipe in RECIPES[kind])):
+    for name in (*SOURCES[kind], *(f"recipes/{recipe}" for recipe in RECIPES[kind]), *_OURS):
         top = ROOT / name
         for file in [top] if top.is_file() else top.rglob("*"):
             path = file.relative_to(ROOT)
             if file.is_file() and (file == top or _counts(path)):
                 yield path.as_posix(), file
-    for name in _OURS:
-        yield name, _CODE / name
 
 
 def _counts(path: Path) -> bool:

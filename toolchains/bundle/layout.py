@@ -6,19 +6,24 @@ import os
 import shutil
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel
 
 from core.errors import BuildError
 from core.files import sha256_file, write_json
-from core.formats.bundle import MANIFEST, REAL_RUNNER, Checks, FileEntry, Manifest, Needs, Offers, runner_in
+from core.formats.bundle import MANIFEST, REAL_RUNNER, SBOM, Checks, FileEntry, Needs, Offers, runner_in
 from toolchains.bundle import offers as libraries_of_own
-from toolchains.bundle.inputs import Selection
+from toolchains.bundle import sbom
+from toolchains.bundle.making import Job
 from toolchains.bundle.offers import ask
+from toolchains.compilers import families
 from toolchains.compilers.linked_in import LinkedIn, within
 from toolchains.inspect import checks
 from toolchains.inspect import needs as inspect
-from toolchains.targets import Target
+
+M = TypeVar("M", bound=BaseModel)
 
 BACKENDS: Mapping[str, tuple[str, ...]] = {
     "executorch": ("XnnpackBackend",),
@@ -26,23 +31,6 @@ BACKENDS: Mapping[str, tuple[str, ...]] = {
     "onnxruntime": ("CPUExecutionProvider", "XnnpackExecutionProvider"),
 }
 """Backends that a bundle of an engine is worthless without."""
-
-
-@dataclass(frozen=True)
-class Origin:
-    """What a bundle is made of and for."""
-
-    target: Target
-    engine: str
-    toolchain: str
-    """The compilers, for the manifest: ``zig 0.17.0``."""
-    allow_newer_glibc: bool = False
-    selection: Selection | None = None
-
-    @property
-    def backends(self) -> tuple[str, ...]:
-        """Backends that this bundle is worthless without."""
-        return self.selection.backends if self.selection else BACKENDS[self.engine]
 
 
 def collect(package: Path, out: Path) -> None:
@@ -85,67 +73,46 @@ def copy(source: Path, target: Path, mode: int) -> None:
     target.chmod(mode)
 
 
-def check(origin: Origin, folder: Path) -> list[inspect.Binary]:
-    """Read every binary of the bundle and refuse what the target's devices would.
+def check(job: Job, folder: Path) -> tuple[list[inspect.Binary], Checks]:
+    """Read every binary of the bundle and refuse what the target's devices would; what was read and checked.
+
+    The engine's libraries come compiled and stripped from upstream: what they lack is noted.
 
     Raises:
-        BuildError: wrong architecture or float ABI, too new a C or C++ library, a path of this machine inside.
+        BuildError: wrong architecture or float ABI, too new a C or C++ library, a path of this machine inside; the
+            runner has an instruction outside the kernels that are chosen at run time, or is not hardened.
     """
     own = libraries_of_own.present(folder)
-    libraries = sorted(file for file in (folder / "lib").glob("*") if file.is_file())
-    binaries = [inspect.read(file) for file in (folder / (REAL_RUNNER if own else runner_in(folder)), *libraries)]
-    target = origin.target
-    found = inspect.problems(target, binaries)
-    if own and not found:
-        found = libraries_of_own.problems(folder, binaries)
-    if found:
-        raise BuildError(
-            f"What was built does not fit {target.name}.",
-            "; ".join(found),
-            "fix the recipe or the compiler, then ./inv build --force",
-            found,
-        )
-    newer = inspect.too_new(binaries, {} if own else checks.bounds(target))
-    if newer and not origin.allow_newer_glibc:
-        raise BuildError(
-            f"The bundle would not start on the older devices of {target.name}.",
-            "; ".join(newer),
-            f"./inv build --target {target.name} --toolchain zig (whose binaries need less); "
-            "or, for devices known to be newer, INVOKE_SLIPWAY_ALLOW_NEWER_GLIBC=yes",
-            newer,
-        )
-    return binaries
+    program = folder / (REAL_RUNNER if own else runner_in(folder))
+    libraries, all_libraries = (
+        sorted(file for file in found if file.is_file())
+        for found in ((folder / "lib").glob("*"), (folder / "lib").rglob("*"))
+    )
+    binaries = checks.check_binaries(
+        job.target, [program, *libraries], {} if own or job.allow_newer_glibc else checks.bounds(job.target)
+    )
+    if own and (found := libraries_of_own.problems(folder, binaries)):
+        raise checks.unfit(job.target, found)
+    hardened = checks.check_hardening(job.target, binaries, folder, prebuilt=libraries)
+    checked = checks.check_code(job.target, [program, *all_libraries], folder, prebuilt=all_libraries)
+    return binaries, checked.model_copy(update={"hardening": hardened})
 
 
-def scan(origin: Origin, folder: Path, binaries: list[inspect.Binary]) -> Checks:
-    """Look for instructions above the target's floor, and for what hardens a program.
-
-    The engine's libraries come compiled and stripped from upstream.
-
-    Raises:
-        BuildError: the runner has an instruction outside the kernels that are chosen at run time, or is not hardened.
-    """
-    program = folder / (REAL_RUNNER if libraries_of_own.present(folder) else runner_in(folder))
-    libraries = sorted(file for file in (folder / "lib").rglob("*") if file.is_file())
-    hardened = checks.check_hardening(origin.target, binaries, folder, prebuilt=libraries)
-    checked = checks.check_code(origin.target, [program, *libraries], folder, prebuilt=libraries)
-    return checked.model_copy(update={"hardening": hardened})
-
-
-def needs(origin: Origin, folder: Path, binaries: list[inspect.Binary]) -> Needs:
+def needs(job: Job, folder: Path, binaries: list[inspect.Binary]) -> Needs:
     """What the bundle in ``folder`` asks of a device."""
-    plain = inspect.needs(origin.target, binaries)
+    plain = inspect.needs(job.target, binaries)
     return libraries_of_own.needs(folder, plain) if libraries_of_own.present(folder) else plain
 
 
-def offers(origin: Origin, folder: Path) -> Offers:
+def offers(job: Job, folder: Path) -> Offers:
     """Run the runner, emulated where needed, and take down what it says of itself.
 
     Raises:
         BuildError: it does not run, or the linker dropped a backend that the engine must have.
     """
-    result = ask(origin.target, origin.engine, folder, origin.backends)
-    dropped = [name for name in origin.backends if name not in result.backends]
+    backends = job.selection.backends if job.selection else BACKENDS[job.kind]
+    result = ask(job.target, job.kind, folder, backends)
+    dropped = [name for name in backends if name not in result.backends]
     if dropped:
         raise BuildError(
             f"The bundle has no {' and no '.join(dropped)}.",
@@ -154,7 +121,7 @@ def offers(origin: Origin, folder: Path) -> Offers:
             "link the runner against executorch_backends of recipes/executorch, which keeps it",
             dropped,
         )
-    return result.model_copy(update={"programs": origin.selection.programs}) if origin.selection else result
+    return result.model_copy(update={"programs": job.selection.programs}) if job.selection else result
 
 
 def entries(folder: Path) -> tuple[FileEntry, ...]:
@@ -171,19 +138,25 @@ def entries(folder: Path) -> tuple[FileEntry, ...]:
     )
 
 
-def describe(
-    origin: Origin, folder: Path, binaries: list[inspect.Binary], offered: Offers, checked: Checks | None = None
-) -> Manifest:
-    """Write the manifest of the bundle in ``folder``."""
-    manifest = Manifest(
-        target=origin.target.name,
-        engine=origin.engine,
-        toolchain=origin.toolchain,
-        created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        needs=needs(origin, folder, binaries),
-        offers=offered,
-        checks=checked,
-        files=entries(folder),
-    )
+def bill(job: Job, graph: sbom.Graph, folder: Path, binaries: Sequence[inspect.Binary], toolchain: str) -> None:
+    """Write the bill of materials of what is in ``folder``.
+
+    Args:
+        graph: Conan's, of what was built.
+        binaries: the programs and shared libraries, into which the compilers ``toolchain`` put parts of their own.
+    """
+    linked = linked_into(binaries, families.family(job.toolchain).linked(job.target), folder) if binaries else ()
+    document = sbom.write(graph, f"slipway-{job.name}", job.digest[:16], entries(folder), linked, toolchain)
+    write_json(folder / SBOM, document)
+
+
+def describe(kind: type[M], job: Job, folder: Path, **facts: object) -> M:
+    """Write the manifest of what is in ``folder``.
+
+    Args:
+        kind: the class of the manifest; ``facts`` are its fields besides those that every one has.
+    """
+    created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    manifest = kind(target=job.target.name, created=created, files=entries(folder), **facts)
     write_json(folder / MANIFEST, manifest.model_dump(mode="json"))
     return manifest

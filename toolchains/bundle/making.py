@@ -2,34 +2,66 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from typing_extensions import Self
 
 from core import console
 from core.console.live import Step
 from core.errors import BundleError
-from core.files import locked, sha256_bytes, sha256_file, write_json
+from core.files import locked, new_folder, sha256_bytes, sha256_file, write_json
+from core.files.locks import Clock
 from core.formats.bundle import MANIFEST
+from core.paths import cache_dir
+from toolchains.bundle import inputs
+from toolchains.bundle.inputs import Selection
+from toolchains.compilers import families
+from toolchains.targets import Target
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Making(Generic[T]):
-    """A folder that a build leaves, with a manifest in it."""
+class Job:
+    """A folder to build for a target, with a manifest in it."""
 
+    target: Target
+    toolchain: str
+    """The compiler family."""
+    kind: str
+    """The engine, or `toolchains.bundle.inputs.NATIVE`."""
     folder: Path
-    digest: str
-    """Of everything that it is made from: `toolchains.bundle.inputs.digest`."""
-    load: Callable[[Path], T]
-    """Reads the folder; raises `BundleError` when something in it is damaged."""
+    force: bool = False
+    """Compile and check again although nothing has changed."""
+    allow_newer_glibc: bool = False
+    selection: Selection | None = None
+    """Link only what some programs need."""
+    facts: tuple[object, ...] = ()
+    """What else decides the result."""
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Of everything that it is made from."""
+        facts = (self.toolchain, self.allow_newer_glibc, self.selection, *self.facts)
+        return inputs.digest(self.kind, self.target, *facts)
+
+    @property
+    def name(self) -> str:
+        """``lean-linux-arm64``."""
+        return f"{self.folder.name}-{self.target.name}"
+
+    @property
+    def log(self) -> Path:
+        """Everything that Conan and the compilers say."""
+        return cache_dir("logs") / f"{self.name}.log"
 
     @property
     def stamp(self) -> Path:
@@ -39,37 +71,54 @@ class Making(Generic[T]):
     def _facts(self) -> dict[str, str]:
         return {"inputs": self.digest, "manifest": sha256_file(self.folder / MANIFEST)}
 
-    def current(self) -> T | None:
+    def _current(self, load: Callable[[Path], T]) -> T | None:
         """The existing folder, if it is complete and was made from the same inputs."""
         try:
-            if json.loads(self.stamp.read_text(encoding="utf-8")) != self._facts():
-                return None
-            return self.load(self.folder)
+            same = json.loads(self.stamp.read_text(encoding="utf-8")) == self._facts()
+            return load(self.folder) if same and not self.force else None
         except (OSError, ValueError, BundleError):
             return None
 
-    def ensure(self, build: Callable[[], None], waiting: str, *, force: bool) -> T:
+    def ensure(self, load: Callable[[Path], T], build: Callable[[Job], None]) -> T:
         """The folder, built first if necessary; two builds at once take turns.
 
         Args:
+            load: reads the folder; raises `BundleError` when something in it is damaged.
             build: makes the folder; an interrupted one leaves the previous folder as it was.
-            waiting: printed while another process builds it.
-            force: build although nothing has changed.
         """
-        found = None if force else self.current()
+        found = self._current(load)
         if found is not None:
             return found
+        waiting = f"waiting: {self.folder.name} for {self.target.name} is being built already"
         with locked(f"dist-{sha256_bytes(str(self.folder).encode())[:16]}", waiting):
-            found = None if force else self.current()
+            found = self._current(load)
             if found is not None:
                 return found
-            build()
+            build(self)
             write_json(self.stamp, self._facts())
-            return self.load(self.folder)
+            return load(self.folder)
+
+    @contextlib.contextmanager
+    def begun(self, total: int) -> Iterator[tuple[Steps, Path, str]]:
+        """Prepare the compilers; the steps, an empty folder that takes the job's place in the end, and the compilers'
+        name and version.
+
+        Args:
+            total: how many steps there are.
+        """
+        clock = Clock()
+        self.log.write_text("", encoding="utf-8")
+        with Steps(total, key=f"{self.name} {self.toolchain}") as steps:
+            steps.begin(f"preparing {self.toolchain} for {self.target.name}")
+            compilers = families.family(self.toolchain).ensure(self.target)
+            with new_folder(self.folder) as new:
+                yield steps, new, f"{compilers.family} {compilers.version}"
+        console.note(f"built {self.folder} in {clock}")
 
 
 _NINJA = re.compile(r"^\[(\d+)/(\d+)\] ")
-_BUILDING = "Building from source "
+BUILDING = "Building from source "
+"""How Conan says that it makes a package."""
 
 
 class Steps:
@@ -105,8 +154,8 @@ class Steps:
 
     def heard(self, line: str) -> None:
         """Take in a line that Conan, CMake or Ninja printed."""
-        if line.startswith(_BUILDING):
-            self.part(line.removeprefix(_BUILDING).partition(":")[0])
+        if line.startswith(BUILDING):
+            self.part(line.removeprefix(BUILDING).partition(":")[0])
         elif line.startswith("ccache: "):
             self.part(line)
         elif (match := _NINJA.match(line)) and self._step is not None:

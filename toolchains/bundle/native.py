@@ -2,42 +2,19 @@
 
 from __future__ import annotations
 
-import tempfile
-import time
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from core import console
 from core.errors import BuildError, ConfigError
-from core.files import new_folder, write_json
-from core.files.locks import Clock
-from core.formats.bundle import MANIFEST, SBOM, Checks, Native, NativeManifest, NativePackage
-from core.paths import cache_dir, native_dir
+from core.formats.bundle import Native, NativeManifest, NativePackage
+from core.paths import native_dir
 from toolchains import tools
 from toolchains.bundle import inputs, sbom
-from toolchains.bundle.layout import copy, entries
-from toolchains.bundle.making import Making, Steps
-from toolchains.compilers.families import family
+from toolchains.bundle.layout import bill, copy, describe
+from toolchains.bundle.making import Job, Steps
 from toolchains.targets import Target, get_target
 
-if TYPE_CHECKING:
-    from toolchains.bundle import conan_packages
-
 LIBRARIES = (".a", ".lib", ".so", ".dylib", ".dll")
-
-
-@dataclass(frozen=True)
-class Origin:
-    """The inputs and the purpose of native packages."""
-
-    target: Target
-    toolchain: str
-    """The compilers, for the manifest: ``zig 0.17.0``."""
-    sources: Literal["debian", "git"]
-    digest: str
-    """Of everything they were made from."""
 
 
 def collect(graph: sbom.Graph, out: Path) -> None:
@@ -77,68 +54,14 @@ def kleidiai(target: Target, graph: sbom.Graph) -> tuple[bool, str]:
 
 def notes(target: Target, toolchain: str) -> tuple[str, ...]:
     """What a user must know about these packages."""
-    if target.os == "android" and toolchain.partition(" ")[0] != "ndk":
+    if target.os == "android" and toolchain != "ndk":
         return ("Android without an NDK: static programs with musl, not bionic; they use no library of Android's",)
     return ()
-
-
-def describe(origin: Origin, folder: Path, graph: sbom.Graph, checked: Checks | None = None) -> NativeManifest:
-    """Write the bill of materials and the manifest of what is in ``folder``."""
-    target = origin.target
-    delivered = entries(folder)
-    name = f"slipway-native-{target.name}"
-    document = sbom.write(graph, name, origin.digest[:16], delivered)
-    write_json(folder / SBOM, document)
-    with_kleidiai, why = kleidiai(target, graph)
-    manifest = NativeManifest(
-        target=target.name,
-        toolchain=origin.toolchain,
-        created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        isa_floor=target.isa_floor,
-        libc=target.libc,
-        sources=origin.sources,
-        kleidiai=with_kleidiai,
-        kleidiai_note=why,
-        notes=notes(target, origin.toolchain),
-        checks=checked,
-        packages=tuple(
-            NativePackage(
-                name=node["name"],
-                version=node["version"],
-                license=str(node["license"]),
-                revision=node["rrev"],
-                package_id=node["package_id"],
-                source=sbom.origin(node),
-            )
-            for node in sbom.host_nodes(graph)
-        ),
-        files=entries(folder),
-    )
-    write_json(folder / MANIFEST, manifest.model_dump(mode="json"))
-    return manifest
 
 
 SOURCES = ("auto", "debian", "git")
 
 Source = Literal["debian", "git"]
-
-
-@dataclass(frozen=True)
-class _Job:
-    """The native packages to build."""
-
-    target: Target
-    toolchain: str
-    sources: Source
-    force: bool
-
-    @property
-    def folder(self) -> Path:
-        return native_dir(self.target.name)
-
-    @property
-    def log(self) -> Path:
-        return cache_dir("logs") / f"native-{self.target.name}.log"
 
 
 def choose_source(sources: str) -> Source:
@@ -174,57 +97,57 @@ def build_native(target_name: str, toolchain: str = "", sources: str = "auto", f
         BuildError: compiling or a check failed.
     """
     target = get_target(target_name)
-    family_name = target.toolchain(toolchain)
-    job = _Job(target.built_with(family_name), family_name, choose_source(sources), force)
-    digest = inputs.digest(inputs.NATIVE, job.target, job.toolchain, job.sources)
-    making = Making(job.folder, digest, Native.load)
-    return making.ensure(lambda: _build(job, digest), "waiting: these packages are being built already", force=force)
+    family_name, source = target.toolchain(toolchain), choose_source(sources)
+    folder = native_dir(target.name)
+    job = Job(target.built_with(family_name), family_name, inputs.NATIVE, folder, force, facts=(source,))
+    return job.ensure(Native.load, _build)
 
 
-def _build(job: _Job, digest: str) -> None:
+def _build(job: Job) -> None:
     from toolchains.bundle import conan_packages
     from toolchains.inspect import checks
 
-    clock = Clock()
-    job.log.write_text("", encoding="utf-8")
-    key = f"native {job.target.name} {job.toolchain}"
-    with Steps(4, key=key) as steps, tempfile.TemporaryDirectory(prefix="slipway-native-") as scratch:
-        steps.begin(f"preparing {job.toolchain} for {job.target.name}")
-        compilers = family(job.toolchain).ensure(job.target)
-        origin = Origin(job.target, f"{compilers.family} {compilers.version}", job.sources, digest)
-        steps.begin(f"building the packages (sources: {job.sources})")
-        if job.force:
-            conan_packages.again(partial(_request, job, force=True), job.sources, job.log, steps.heard)
-        with new_folder(job.folder) as new:
-            with conan_packages.building(job.sources, job.log):
-                graph = _packages(job, steps, Path(scratch))
-                steps.begin("collecting libraries, headers and licences")
-                collect(graph, new)
-            steps.begin("reading the binaries: architecture, C library, instructions")
-            checked = checks.check_native(job.target, new)
-            describe(origin, new, graph, checked)
-    console.note(f"built {job.folder} in {clock}")
+    (source,) = job.facts
+    with job.begun(4) as (steps, new, toolchain):
+        steps.begin(f"building the packages (sources: {source})")
+        with conan_packages.building():
+            graph = _packages(job, steps)
+            steps.begin("collecting libraries, headers and licences")
+            collect(graph, new)
+        steps.begin("reading the binaries: architecture, C library, instructions")
+        checked = checks.check_native(job.target, new)
+        bill(job, graph, new, (), toolchain)
+        with_kleidiai, why = kleidiai(job.target, graph)
+        packages = [
+            NativePackage(
+                name=node["name"],
+                version=node["version"],
+                license=str(node["license"]),
+                revision=node["rrev"],
+                package_id=node["package_id"],
+                source=sbom.origin(node),
+            )
+            for node in sbom.host_nodes(graph)
+        ]
+        describe(
+            NativeManifest, job, new, toolchain=toolchain, isa_floor=job.target.isa_floor, libc=job.target.libc,
+            sources=source, kleidiai=with_kleidiai, kleidiai_note=why, notes=notes(job.target, job.toolchain),
+            checks=checked, packages=packages,
+        )  # fmt: skip
 
 
-def _request(job: _Job, force: bool) -> conan_packages.Request:
-    """All packages of the target; with ``force`` they are built again."""
-    from toolchains.bundle import conan_packages
-
-    references: list[str] = tools.table()["native"]["requires"]
-    return conan_packages.Request(
-        [f"--requires={reference}" for reference in references],
-        conan_packages.words(job.target, job.toolchain, job.log, job.sources),
-        job.log,
-        f"Building the native packages for {job.target.name}",
-        [reference.partition("/")[0] for reference in references] if force else [],
-    )
-
-
-def _packages(job: _Job, steps: Steps, scratch: Path) -> dict[str, Any]:
+def _packages(job: Job, steps: Steps) -> dict[str, Any]:
     """Build the packages that Conan lacks; Conan's graph."""
     from toolchains.bundle import conan_packages
 
-    request = _request(job, force=False)
-    graph = conan_packages.install(request, [f"--output-folder={scratch / 'install'}"], steps.heard, steps.heard)
+    references: list[str] = tools.table()["native"]["requires"]
+    request = conan_packages.Request(
+        [f"--requires={reference}" for reference in references],
+        conan_packages.words(job.target, job.toolchain, job.log, str(*job.facts)),
+        job.log,
+        f"Building the native packages for {job.target.name}",
+        [reference.partition("/")[0] for reference in references] if job.force else [],
+    )
+    graph = conan_packages.install(request, heard=steps.heard)
     inputs.hold_against(inputs.NATIVE, graph)
     return graph

@@ -32,21 +32,18 @@ class Profile:
     toolchain: str
     text: str
 
+    @property
+    def option(self) -> str:
+        """Conan's option that takes it."""
+        return "--profile:build" if self.name == BUILD else "--profile:host"
+
 
 def usable(toolchain: str = "") -> tuple[list[Target], dict[str, str]]:
     """The targets that this machine compiles for, and why not for the others, by name."""
-    found: list[Target] = []
-    reasons: dict[str, str] = {}
-    for target in load_targets().values():
-        try:
-            reason = family(target.toolchain(toolchain)).usable(target)
-        except ConfigError as error:
-            reason = error.cause
-        if reason:
-            reasons[target.name] = reason
-        else:
-            found.append(target)
-    return found, reasons
+    targets = load_targets()
+    reasons = {name: family(toolchain or target.default_toolchain).usable(target) for name, target in targets.items()}
+    found = [target for name, target in targets.items() if not reasons[name]]
+    return found, {name: reason for name, reason in reasons.items() if reason}
 
 
 def make(targets: Sequence[Target], toolchain: str = "") -> list[Profile]:
@@ -56,10 +53,8 @@ def make(targets: Sequence[Target], toolchain: str = "") -> list[Profile]:
         ConfigError: that family does not build a target.
         HostError: this machine lacks something.
     """
-    made = []
-    for target in targets:
-        name = target.toolchain(toolchain)
-        made.append(Profile(target.name, name, conan.profile_text(target.built_with(name), name)))
+    chosen = [(target, target.toolchain(toolchain)) for target in targets]
+    made = [Profile(target.name, name, conan.profile_text(target.built_with(name), name)) for target, name in chosen]
     return [*made, Profile(BUILD, "", conan.build_profile_text())]
 
 
@@ -73,7 +68,7 @@ def write(folder: Path, profiles: Sequence[Profile]) -> list[Path]:
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{folder} is not a folder.", "", "./inv build --profiles OTHER")
     for file in files:
-        if file.exists() and not _ours(file):
+        if file.exists() and not (file.is_file() and file.read_bytes().startswith(_MARK.encode())):
             raise ConfigError(
                 f"{file} is there already, and ./inv build --profiles did not write it.",
                 "it may be a profile of yours",
@@ -82,38 +77,23 @@ def write(folder: Path, profiles: Sequence[Profile]) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     for file, profile in zip(files, profiles, strict=True):
         with_what = f" with {profile.toolchain}" if profile.toolchain else ""
-        head = f"{_MARK}: {profile.name}{with_what}, for --profile:{'host' if profile.toolchain else 'build'}.\n"
-        write_atomic(file, head + profile.text)
+        write_atomic(file, f"{_MARK}: {profile.name}{with_what}, for {profile.option}.\n{profile.text}")
     return files
-
-
-def _ours(file: Path) -> bool:
-    try:
-        return file.read_text(encoding="utf-8", errors="replace").startswith(_MARK)
-    except IsADirectoryError:
-        return False
 
 
 def report(output: Path, names: Sequence[str], toolchain: str, as_json: bool) -> None:
     """Write the profiles of the named targets, or of all that this machine compiles for, and print them."""
-    reasons: dict[str, str] = {}
-    if names:
-        targets = [get_target(name) for name in names]
-    else:
-        targets, reasons = usable(toolchain)
+    targets, reasons = ([get_target(name) for name in names], {}) if names else usable(toolchain)
     profiles = make(targets, toolchain)
-    files = write(output, profiles)
+    written = list(zip(profiles, write(output, profiles), strict=True))
     if as_json:
-        rows = {profile.name: str(file.absolute()) for profile, file in zip(profiles, files, strict=True)}
+        rows = {profile.name: str(file.absolute()) for profile, file in written}
         console.print_json({"profiles": rows, "left_out": reasons})
         return
     console.table(
         f"Conan profiles in {console.shown(output)}",
         ["profile", "compilers", "use"],
-        [
-            [profile.name, profile.toolchain, f"--profile:{'host' if profile.toolchain else 'build'}={file}"]
-            for profile, file in zip(profiles, files, strict=True)
-        ],
+        [[profile.name, profile.toolchain, f"{profile.option}={file}"] for profile, file in written],
     )
     for name, reason in reasons.items():
         console.note(f"left out: {name}: {reason}")

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from core.formats.bundle import Bundle, Checks, Native
+    from core.formats.bundle import Bundle, Checks, Native, NativeManifest
     from toolchains.bundle.aar import Aar
-    from toolchains.bundle.sdk import Sdk
+    from toolchains.bundle.sdk import Sdk, SdkManifest
     from toolchains.ran import Ran
 
 
@@ -92,54 +92,62 @@ def _checked(checks: Checks | None) -> str:
     return text + (f"; {noted} files not, see the manifest" if noted else "")
 
 
+def _print(title: str, rows: list[list[str]], built: Bundle | Native | Sdk, as_json: bool, **paths: str | None) -> None:
+    """What a build left: its manifest as JSON, or where it is and what is said of it as a table."""
+    if as_json:
+        console.print_json({"path": str(built.path), **paths, **built.manifest.model_dump(mode="json")})
+    else:
+        console.table(title, ["", ""], [["folder", console.shown(built.path)], *rows])
+
+
+def _megabytes(file: Path) -> str:
+    return f"{console.shown(file)} ({file.stat().st_size / 1e6:.1f} MB)"
+
+
 def bundle(built: Bundle, as_json: bool) -> None:
     """What a build left: where it is, what it needs of a device and what it offers."""
     manifest = built.manifest
-    if as_json:
-        console.print_json({"path": str(built.path), **manifest.model_dump(mode="json")})
-        return
     needs, offers = manifest.needs, manifest.offers
     libc = f"GLIBC {needs.glibc}, GLIBCXX {needs.glibcxx or 'none'}" if needs.libc == "glibc" else needs.libc
     if needs.own_loader:
         libc = f"Linux {needs.kernel}; its own C library where the device's is older than GLIBC {needs.own_glibc_from}"
     size = sum(entry.size for entry in manifest.files)
-    console.table(
-        f"Bundle {manifest.target}, engine {manifest.engine}",
-        ["", ""],
-        [
-            ["folder", console.shown(built.path)],
-            ["size", f"{size / 1e6:.1f} MB in {len(manifest.files)} files"],
-            ["needs", f"{needs.os} {needs.machine}, {libc}"],
-            ["engine", f"{offers.engine} {offers.engine_version}"],
-            ["backends", ", ".join(offers.backends)],
-            ["operators", str(len(offers.operators) or ("none" if offers.programs else "not listed by the engine"))],
-            *([["only for", ", ".join(offers.programs)]] if offers.programs else []),
-            ["checked", _checked(manifest.checks)],
-            ["verified", offers.verified],
-        ],
-    )
+    rows = [
+        ["size", f"{size / 1e6:.1f} MB in {len(manifest.files)} files"],
+        ["needs", f"{needs.os} {needs.machine}, {libc}"],
+        ["engine", f"{offers.engine} {offers.engine_version}"],
+        ["backends", ", ".join(offers.backends)],
+        ["operators", str(len(offers.operators) or ("none" if offers.programs else "not listed by the engine"))],
+        *([["only for", ", ".join(offers.programs)]] if offers.programs else []),
+        ["checked", _checked(manifest.checks)],
+        ["verified", offers.verified],
+    ]
+    _print(f"Bundle {manifest.target}, engine {manifest.engine}", rows, built, as_json)
 
 
 def native(built: Native, as_json: bool) -> None:
     """What a build of native packages left: where they are, and what they are made from."""
     manifest = built.manifest
-    if as_json:
-        console.print_json({"path": str(built.path), **manifest.model_dump(mode="json")})
-        return
     libraries = [entry for entry in manifest.files if entry.path.startswith("lib/")]
     rows = [
-        ["folder", console.shown(built.path)],
         ["libraries", f"{len(libraries)}, {sum(entry.size for entry in libraries) / 1e6:.1f} MB"],
         ["packages", ", ".join(f"{package.name}/{package.version}" for package in manifest.packages)],
         ["sources", manifest.sources],
         ["KleidiAI", manifest.kleidiai_note],
+        *_compiled(manifest),
+        *(["note", note] for note in manifest.notes),
+    ]
+    _print(f"Native packages of {manifest.target}", rows, built, as_json)
+
+
+def _compiled(manifest: NativeManifest | SdkManifest) -> list[list[str]]:
+    """How libraries were compiled and checked."""
+    return [
         ["ISA floor", manifest.isa_floor],
         ["C library", manifest.libc],
         ["compilers", manifest.toolchain],
         ["checked", _checked(manifest.checks)],
-        *(["note", note] for note in manifest.notes),
     ]
-    console.table(f"Native packages of {manifest.target}", ["", ""], rows)
 
 
 _SDKS = {
@@ -159,34 +167,26 @@ _SDKS = {
 def sdk(built: Sdk, as_json: bool, wheel: Path | None = None) -> None:
     """What a build of an SDK left, and how to link it."""
     manifest = built.manifest
-    if as_json:
-        paths = {"path": str(built.path), "archive": str(built.archive), "wheel": str(wheel) if wheel else None}
-        console.print_json({**paths, **manifest.model_dump(mode="json")})
-        return
     libraries = [entry for entry in manifest.files if entry.path.startswith(("lib/lib", "bin/lib"))]
     own = get_target(manifest.target).shared.get("libc") == manifest.libc
     embedded = manifest.engine == "lean"
     what, found = _SDKS[manifest.engine]
     shared = ", slipway::slipway" if embedded and manifest.shared else ""
     size = f"{len(libraries)}, {sum(entry.size for entry in libraries) / 1e6:.1f} MB"
-    framework = sorted(built.path.glob("*.xcframework/*/*.a"))
     rows = [
-        ["folder", console.shown(built.path)],
-        ["archive", f"{console.shown(built.archive)} ({built.archive.stat().st_size / 1e6:.1f} MB)"],
+        ["archive", _megabytes(built.archive)],
         ["libraries", ", ".join(f"{one.path} ({one.size / 1e6:.1f} MB)" for one in libraries) if embedded else size],
-        *(["XCFramework", f"{console.shown(file)} ({file.stat().st_size / 1e6:.1f} MB)"] for file in framework),
-        *([["wheel", f"{console.shown(wheel)} ({wheel.stat().st_size / 1e6:.1f} MB)"]] if wheel else []),
+        *(["XCFramework", _megabytes(file)] for file in sorted(built.path.glob("*.xcframework/*/*.a"))),
+        *([["wheel", _megabytes(wheel)]] if wheel else []),
         ["CMake", found + shared],
         # Programs of the target are static where a second C library is for shared libraries alone.
         *([] if own else [["cross-compile", f"cmake --toolchain {console.shown(built.toolchain_file)}"]]),
         *([["pkg-config", "slipway"]] if embedded else []),
         *([["only for", ", ".join(manifest.programs)]] if manifest.programs else []),
-        ["ISA floor", manifest.isa_floor],
-        ["C library", manifest.libc],
-        ["compilers", manifest.toolchain],
-        ["checked", _checked(manifest.checks)],
+        *_compiled(manifest),
     ]
-    console.table(f"{what} {manifest.version} for {manifest.target}", ["", ""], rows)
+    paths = {"archive": str(built.archive), "wheel": str(wheel) if wheel else None}
+    _print(f"{what} {manifest.version} for {manifest.target}", rows, built, as_json, **paths)
 
 
 def aar(built: Aar, as_json: bool) -> None:
@@ -196,7 +196,7 @@ def aar(built: Aar, as_json: bool) -> None:
         console.print_json(facts)
         return
     rows = [
-        ["archive", f"{console.shown(built.path)} ({built.path.stat().st_size / 1e6:.1f} MB)"],
+        ["archive", _megabytes(built.path)],
         ["ABIs", ", ".join(built.abis)],
         ["NDK", built.ndk],
         ["Gradle", f'implementation(files("{built.path.name}")), and in Java: import org.slipway.Program'],

@@ -1,15 +1,16 @@
-"""The bill of materials of what a build leaves: CycloneDX 1.6, written by Conan's own tool from the build's graph.
+"""The bill of materials of what a build leaves: CycloneDX 1.6, from Conan's graph of the build.
 
-Conan names packages, versions, licences and what depends on what; added here are where the sources came from with
-their digests, the packages' revisions, and every file that is delivered with its SHA-256.
+It names packages with version, revision and licence, what depends on what, where the sources came from with their
+digests, and every file that is delivered with its SHA-256.
 """
 
 from __future__ import annotations
 
 import json
+import time
+import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from core.formats.bundle import FileEntry
@@ -70,21 +71,24 @@ def _sources(node: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _node(key: str, node: Mapping[str, Any]) -> SimpleNamespace:
-    """A node as Conan's tool reads one."""
-    reference, _, revision = node["ref"].partition("#")
-    name, _, version = reference.partition("/")
-    facts = {key: node.get(key) for key in ("author", "description", "homepage", "license", "package_type")}
-    ref = SimpleNamespace(name=name, version=version, revision=revision.partition("%")[0], user=None, channel=None)
-    conanfile = SimpleNamespace(**facts, output=SimpleNamespace(warning=lambda *_, **__: None))
-    return SimpleNamespace(
-        key=key, name=name, ref=ref, conanfile=conanfile, context=node["context"], test=node["test"], edges=[]
-    )
+def _purl(node: Mapping[str, Any]) -> str:
+    return f"pkg:conan/{node['name']}@{node['version']}?rrev={node['rrev']}"
 
 
-def _direct(edge: Mapping[str, Any]) -> bool:
-    """Whether a package itself asks for the other, to be in what is delivered."""
-    return bool(edge.get("direct", True)) and not edge.get("build")
+def _package(node: Mapping[str, Any]) -> dict[str, Any]:
+    licence = node["license"]
+    website = [{"type": "website", "url": node["homepage"]}] if node.get("homepage") else []
+    return {
+        "type": "library",
+        "bom-ref": _purl(node),
+        "name": node["name"],
+        "version": node["version"],
+        "description": node.get("description") or "",
+        "purl": _purl(node),
+        "licenses": [{"expression": licence if isinstance(licence, str) else " AND ".join(licence)}],
+        "externalReferences": [*website, *_sources(node)],
+        "properties": [{"name": "conan:package_id", "value": str(node.get("package_id"))}],
+    }
 
 
 def _linked(one: LinkedIn, toolchain: str) -> dict[str, Any]:
@@ -100,6 +104,11 @@ def _linked(one: LinkedIn, toolchain: str) -> dict[str, Any]:
     }
 
 
+def _file(entry: FileEntry) -> dict[str, Any]:
+    hashes = [{"alg": "SHA-256", "content": entry.sha256}]
+    return {"type": "file", "bom-ref": f"file:{entry.path}", "name": entry.path, "hashes": hashes}
+
+
 def write(
     graph: Graph,
     name: str,
@@ -111,57 +120,34 @@ def write(
     """The document as CycloneDX 1.6.
 
     Args:
-        name: of what was built: ``slipway native linux-arm64``.
+        name: of what was built: ``slipway-native-linux-arm64``.
         version: the digest of what it was made from stands for a version.
         files: what is delivered.
         linked: what the compilers, ``toolchain``, put into it.
     """
-    from conan.tools.sbom import cyclonedx_1_6
+    nodes = host_nodes(graph)
+    packages = {key: node for key, node in graph["nodes"].items() if node in nodes}
 
-    kept = {
-        "0": graph["nodes"]["0"],
-        **{key: node for key, node in graph["nodes"].items() if node in host_nodes(graph)},
-    }
-    nodes = {key: _node(key, node) for key, node in kept.items()}
-    for key, node in kept.items():
-        direct = (other for other, edge in node["dependencies"].items() if other in nodes and _direct(edge))
-        nodes[key].edges = [SimpleNamespace(dst=nodes[other]) for other in direct]
-    root = nodes["0"]
-    # Whatever the consumer is called in Conan, the document is about what was built from it.
-    root.ref.revision = ""
-    extra = {}
-    for key, node in kept.items():
-        if key == "0":
-            continue
-        website = [{"type": "website", "url": node["homepage"]}] if node.get("homepage") else []
-        extra[f"{nodes[key].name}/{nodes[key].ref.version}"] = {
-            "purl": f"pkg:conan/{nodes[key].name}@{nodes[key].ref.version}?rrev={nodes[key].ref.revision}",
-            "externalReferences": [*website, *_sources(node)],
-            "properties": [{"name": "conan:package_id", "value": str(node.get("package_id"))}],
-        }
-        # Conan's tool takes any text for the id of one licence.
-        if " AND " in str(node.get("license")):
-            extra[f"{nodes[key].name}/{nodes[key].ref.version}"]["licenses"] = [{"expression": node["license"]}]
-    consumer = SimpleNamespace(
-        subgraph=SimpleNamespace(root=root, nodes=list(nodes.values())), author=None, package_type="library"
-    )
-    document: dict[str, Any] = cyclonedx_1_6(consumer, name=name, extra_info=extra)
-    document["metadata"]["component"]["version"] = version
+    def direct(node: Mapping[str, Any]) -> list[str]:
+        """The packages that one itself asks for, to be in what is delivered."""
+        edges = ((packages.get(key), edge) for key, edge in node["dependencies"].items())
+        return [_purl(other) for other, edge in edges if other and edge.get("direct", True) and not edge.get("build")]
+
     inside = [_linked(one, toolchain) for one in linked]
-    document.setdefault("components", []).extend(inside)
-    of = {item["ref"]: item for item in document.setdefault("dependencies", [])}
-    if inside:
-        of[document["metadata"]["component"]["bom-ref"]].setdefault("dependsOn", []).extend(
-            one["bom-ref"] for one in inside
-        )
-        document["dependencies"].extend({"ref": one["bom-ref"]} for one in inside)
-    document["components"].extend(
-        {
-            "type": "file",
-            "bom-ref": f"file:{entry.path}",
-            "name": entry.path,
-            "hashes": [{"alg": "SHA-256", "content": entry.sha256}],
-        }
-        for entry in files
-    )
-    return document
+    own = [*direct(graph["nodes"]["0"]), *(one["bom-ref"] for one in inside)]
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "serialNumber": f"urn:uuid:{uuid.uuid4()}",
+        "version": 1,
+        "metadata": {
+            "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "component": {"type": "library", "bom-ref": name, "name": name, "version": version},
+        },
+        "components": [*map(_package, packages.values()), *inside, *map(_file, files)],
+        "dependencies": [
+            {"ref": name, "dependsOn": own},
+            *({"ref": _purl(node), "dependsOn": direct(node)} for node in packages.values()),
+            *({"ref": one["bom-ref"]} for one in inside),
+        ],
+    }

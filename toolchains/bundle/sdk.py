@@ -8,33 +8,26 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
 import tarfile
-import time
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from core import console
 from core.errors import BundleError
-from core.files import new_folder, sha256_file, write_atomic, write_json
-from core.files.locks import Clock
-from core.formats.bundle import MANIFEST, SBOM, Checks, FileEntry, read_manifest
+from core.files import sha256_file, write_atomic
+from core.formats.bundle import Checks, FileEntry, read_manifest
 from core.formats.program import ENGINES
-from core.paths import cache_dir, sdk_dir
-from core.processes.commands import need, run
-from toolchains.bundle import inputs, toolchain_file
+from core.paths import sdk_dir
+from toolchains.bundle import toolchain_file
 from toolchains.bundle.inputs import Selection
-from toolchains.bundle.making import Making, Steps
+from toolchains.bundle.making import Job, Steps
 from toolchains.targets import Target, get_target
 
 if TYPE_CHECKING:
-    from toolchains.bundle import conan_packages
-    from toolchains.bundle.layout import Origin
     from toolchains.inspect.needs import Binary
 
 ENGINE = "lean"
@@ -42,8 +35,6 @@ ENGINE = "lean"
 _LIBSLIPWAY = ("include", "lib", "licenses")
 _FOR_CMAKE = ("include", "lib/cmake", "res")
 """What an SDK has besides a bundle's files."""
-_LEVEL = "-12"
-"""Of zstd: a minute for the highest one saves a tenth of the size."""
 
 
 class SdkManifest(BaseModel):
@@ -77,7 +68,7 @@ class Sdk(BaseModel):
 
     path: Path
     archive: Path
-    """The same as ``.tar.zst``; beside it a file with its SHA-256."""
+    """The same as ``.tar.xz``; beside it a file with its SHA-256."""
     manifest: SdkManifest
 
     @property
@@ -104,43 +95,6 @@ class Sdk(BaseModel):
             what = f"The files in {path} are not those that were built."
             raise BundleError(what, f"{archive.name}: changed", again, [archive.name])
         return cls(path=path, archive=archive, manifest=manifest)
-
-
-@dataclass(frozen=True)
-class _Job:
-    """The SDK to build."""
-
-    target: Target
-    engine: str
-    toolchain: str
-    force: bool
-    libc: str = ""
-    """The C library, where it is not the one of the target's programs."""
-    selection: Selection | None = None
-
-    @property
-    def folder(self) -> Path:
-        kind = self.selection.name if self.selection else "" if self.embedded else self.engine
-        return sdk_dir(self.target.name, self.libc or kind)
-
-    @property
-    def embedded(self) -> bool:
-        """Whether it is libslipway."""
-        return self.engine == ENGINE
-
-    @property
-    def log(self) -> Path:
-        return cache_dir("logs") / f"{self.folder.name}-{self.target.name}.log"
-
-    @property
-    def shared(self) -> bool:
-        """Whether the target's programs load shared libraries at all."""
-        return self.target.os == "windows" or self.target.libc in ("glibc", "bionic")
-
-    @property
-    def targets(self) -> tuple[Target, ...]:
-        """The target, and for iOS also Xcode's simulator."""
-        return (self.target, self.target.simulator()) if self.target.os == "ios" else (self.target,)
 
 
 def build_sdk(
@@ -176,69 +130,72 @@ def build_sdk(
     if engine not in target.embedded_engines:
         target.engine(engine, family_name)
     target = target.built_with(family_name)
-    libc = ""
+    kind = "" if engine == ENGINE else engine
     if shared and target.shared:
         target = target.with_shared_libraries()
-        libc = target.libc
-    if selection:
+        kind = target.libc
+    elif selection:
+        kind = selection.name
         # The linker of the application would have to leave out the kernels of other types.
         selection = replace(selection, types=())
-    job = _Job(target, engine, family_name, force, libc, selection)
-    digest = inputs.digest(job.engine, job.target, job.toolchain, "sdk", job.selection)
-    making = Making(job.folder, digest, Sdk.load)
-    sdk = making.ensure(lambda: _build(job, digest), "waiting: this SDK is being built already", force=force)
-    if not libc:
-        toolchain_file.write(sdk.path.parent, job.target, family(job.toolchain).ensure(job.target))
+    folder = sdk_dir(target.name, kind)
+    job = Job(target, family_name, engine, folder, force, selection=selection, facts=("sdk",))
+    sdk = job.ensure(Sdk.load, _build)
+    if kind != target.libc:
+        toolchain_file.write(sdk.path.parent, target, family(family_name).ensure(target))
     return sdk
 
 
-def _build(job: _Job, digest: str) -> None:
-    from toolchains.bundle import conan_packages, sbom
-    from toolchains.bundle.layout import Origin, entries, linked_into
-    from toolchains.compilers.families import family
-
-    clock = Clock()
-    job.log.write_text("", encoding="utf-8")
-    with Steps(5, key=f"{job.folder.name} {job.target.name} {job.toolchain}") as steps:
-        steps.begin(f"preparing {job.toolchain} for {job.target.name}")
-        chosen = family(job.toolchain)
-        compilers = chosen.ensure(job.target)
-        toolchain = f"{compilers.family} {compilers.version}"
-        with new_folder(job.folder) as new:
-            with conan_packages.building():
-                made = [conan_packages.make(_request(job, target), steps) for target in job.targets]
-                package, graph = made[0]
-                steps.begin("reading the libraries: architecture, C library, instructions")
-                if job.embedded:
-                    binaries, checked = _libslipway(job, [folder for folder, _ in made], new)
-                else:
-                    prebuilt = Path(_node(graph, job.engine)["package_folder"])
-                    binaries, checked = _prebuilt(Origin(job.target, job.engine, toolchain), package, prebuilt, new)
-            conan_packages.forget(conan_packages.reference(graph), job.log)
-            linked = linked_into(binaries, chosen.linked(job.target), new)
-            name = f"slipway-{job.folder.name}-{job.target.name}"
-            document = sbom.write(graph, name, digest[:16], entries(new), linked, toolchain)
-            write_json(new / SBOM, document)
-            manifest = SdkManifest(
-                engine=job.engine,
-                version=_node(graph, "slipway-runtime" if job.embedded else job.engine)["version"],
-                target=job.target.name,
-                toolchain=toolchain,
-                created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-                isa_floor=job.target.isa_floor,
-                libc=job.target.libc,
-                shared=job.shared,
-                programs=job.selection.programs if job.selection else (),
-                checks=checked,
-                files=entries(new),
-            )
-            write_json(new / MANIFEST, manifest.model_dump(mode="json"))
-            steps.begin("packing the archive")
-            _pack(new, _archive(job.folder, manifest))
-    console.note(f"built {job.folder} in {clock}")
+def _loads_shared(target: Target) -> bool:
+    """Whether the target's programs load shared libraries at all."""
+    return target.os == "windows" or target.libc in ("glibc", "bionic")
 
 
-def _libslipway(job: _Job, packages: Sequence[Path], new: Path) -> tuple[list[Binary], Checks]:
+def _targets(target: Target) -> tuple[Target, ...]:
+    """The target, and for iOS also Xcode's simulator."""
+    return (target, target.simulator()) if target.os == "ios" else (target,)
+
+
+def _build(job: Job) -> None:
+    from toolchains.bundle import conan_packages
+    from toolchains.bundle.layout import bill, describe
+
+    embedded = job.kind == ENGINE
+    with job.begun(5) as (steps, new, toolchain):
+        with conan_packages.building():
+            made = [_make(job, target, steps) for target in _targets(job.target)]
+            package, graph = made[0]
+            steps.begin("reading the libraries: architecture, C library, instructions")
+            if embedded:
+                binaries, checked = _libslipway(job, [folder for folder, _ in made], new)
+            else:
+                prebuilt = Path(conan_packages.node(graph, job.kind)["package_folder"])
+                binaries, checked = _prebuilt(job, package, prebuilt, new)
+        bill(job, graph, new, binaries, toolchain)
+        named = conan_packages.node(graph, "slipway-runtime" if embedded else job.kind)
+        manifest = describe(
+            SdkManifest, job, new, engine=job.kind, version=named["version"], toolchain=toolchain,
+            isa_floor=job.target.isa_floor, libc=job.target.libc, shared=_loads_shared(job.target),
+            programs=job.selection.programs if job.selection else (), checks=checked,
+        )  # fmt: skip
+        steps.begin("packing the archive")
+        _pack(new, _archive(job.folder, manifest))
+
+
+def _make(job: Job, target: Target, steps: Steps) -> tuple[Path, dict[str, Any]]:
+    """Conan's package of libslipway, or of another engine's runner; its folder, Conan's graph."""
+    from toolchains.bundle import conan_packages
+    from toolchains.compilers import families
+
+    if job.kind != ENGINE:
+        return conan_packages.make(job, steps, f"pte_runner with the engine {job.kind}")
+    options = [f"library={'both' if _loads_shared(job.target) else 'static'}"]
+    # The check of instructions reads the table of symbols, which Conan's profile has shared libraries lose.
+    conf = f"tools.build:sharedlinkflags={json.dumps(['-Wl,-S', *families.hardening(target).link])}"
+    return conan_packages.make(job, steps, "libslipway", target, options=options, conf=conf)
+
+
+def _libslipway(job: Job, packages: Sequence[Path], new: Path) -> tuple[list[Binary], Checks]:
     """Fill the folder ``new`` from the Conan packages of the job's targets, and check it."""
     from toolchains.bundle.layout import copy
     from toolchains.inspect import checks
@@ -248,66 +205,29 @@ def _libslipway(job: _Job, packages: Sequence[Path], new: Path) -> tuple[list[Bi
     if job.target.os == "windows":
         for file in sorted((packages[0] / "bin").glob("*.dll")):
             copy(file, new / "bin" / file.name, 0o755)
-    slices = _slices(job, new, packages)
     checked = checks.check_native(job.target, new)
-    for part, file in slices:
-        also = checks.check_files(part, [file], new)
-        checked = checked.model_copy(update={"code": (*checked.code, *also.code)})
+    if job.target.os == "ios":
+        libraries = [
+            (target, package / "lib" / "libslipway.a")
+            for target, package in zip(_targets(job.target), packages, strict=True)
+        ]
+        for (target, _), file in zip(
+            libraries, toolchain_file.write_xcframework(new, libraries, new / "include"), strict=True
+        ):
+            also = checks.check_files(target, [file], new)
+            checked = checked.model_copy(update={"code": (*checked.code, *also.code)})
     return list(map(read, _shared(new))), checked
 
 
-def _prebuilt(origin: Origin, package: Path, prebuilt: Path, new: Path) -> tuple[list[Binary], Checks]:
+def _prebuilt(job: Job, package: Path, prebuilt: Path, new: Path) -> tuple[list[Binary], Checks]:
     """Fill the folder ``new`` with the bundle that is in a Conan package, and what the libraries' own package adds."""
     from toolchains.bundle import layout
 
     layout.collect(package, new)
-    binaries = layout.check(origin, new)
-    checked = layout.scan(origin, new, binaries)
+    binaries, checked = layout.check(job, new)
     for folder in (package, prebuilt):
         _collect(folder, new, _FOR_CMAKE)
     return binaries, checked
-
-
-def _slices(job: _Job, out: Path, packages: Sequence[Path]) -> list[tuple[Target, Path]]:
-    """Write the XCFramework of a target for iOS; each of its libraries with what it is for. Else nothing."""
-    if job.target.os != "ios":
-        return []
-    from toolchains.bundle import toolchain_file
-
-    slices = [
-        toolchain_file.Slice(target, package / "lib" / "libslipway.a")
-        for target, package in zip(job.targets, packages, strict=True)
-    ]
-    top = toolchain_file.write_xcframework(out, slices, out / "include")
-    return [(part.target, toolchain_file.library(top, part)) for part in slices]
-
-
-def _request(job: _Job, target: Target) -> conan_packages.RuntimeRequest:
-    from toolchains.bundle import conan_packages
-    from toolchains.compilers import families
-
-    options, conf, what = [f"engine={job.engine}"], [], f"pte_runner with the engine {job.engine}"
-    if job.embedded:
-        what = "libslipway"
-        options += [f"library={'both' if job.shared else 'static'}", *(job.selection.options if job.selection else ())]
-        # The check of instructions reads the table of symbols, which Conan's profile has shared libraries lose.
-        conf = [f"tools.build:sharedlinkflags={json.dumps(['-Wl,-S', *families.hardening(target).link])}"]
-    return conan_packages.RuntimeRequest(
-        target,
-        job.toolchain,
-        job.engine,
-        job.log,
-        f"Building {what} for {target.name}",
-        f"compiling {what}",
-        tuple(options),
-        tuple(conf),
-        job.force,
-    )
-
-
-def _node(graph: dict[str, Any], name: str) -> dict[str, Any]:
-    """A package of Conan's graph."""
-    return next(node for node in graph["nodes"].values() if node.get("name") == name)
 
 
 def _collect(package: Path, out: Path, folders: Sequence[str]) -> None:
@@ -331,7 +251,7 @@ def _shared(folder: Path) -> list[Path]:
 
 
 def _archive(folder: Path, manifest: SdkManifest) -> Path:
-    return folder.parent / f"slipway-{folder.name}-{manifest.version}-{manifest.target}.tar.zst"
+    return folder.parent / f"slipway-{folder.name}-{manifest.version}-{manifest.target}.tar.xz"
 
 
 def _digest_file(archive: Path) -> Path:
@@ -340,17 +260,14 @@ def _digest_file(archive: Path) -> Path:
 
 def _pack(folder: Path, archive: Path) -> None:
     """Write the archive, the same bytes for the same files, and its SHA-256 as ``sha256sum`` reads it."""
-    top = archive.name.removesuffix(".tar.zst")
-    plain = archive.with_name(f"{top}.tar")
+    top = archive.name.removesuffix(".tar.xz")
     packed = archive.with_name(f"{archive.name}.new")
     try:
-        with tarfile.open(plain, "w", format=tarfile.PAX_FORMAT) as tar:
+        with tarfile.open(packed, "w:xz", format=tarfile.PAX_FORMAT) as tar:
             for file in sorted(folder.rglob("*")):
                 tar.add(file, f"{top}/{file.relative_to(folder).as_posix()}", recursive=False, filter=_plain)
-        run([*_zstd(), "-q", "-f", _LEVEL, "-o", packed, plain], what="Packing the SDK")
         packed.replace(archive)
     finally:
-        plain.unlink(missing_ok=True)
         packed.unlink(missing_ok=True)
     write_atomic(_digest_file(archive), f"{sha256_file(archive)}  {archive.name}\n")
 
@@ -378,17 +295,3 @@ def zipped(contents: Mapping[str, bytes], programs: tuple[str, ...] = ()) -> byt
             item.external_attr = (0o100755 if name.endswith(programs) else 0o100644) << 16
             archive.writestr(item, data)
     return packed.getvalue()
-
-
-def _zstd() -> list[str]:
-    """The words that start zstd: this system's own, else Debian's."""
-    from toolchains.debian import packages as debian
-    from toolchains.debian.sources import host_arch
-    from toolchains.debian.tree import own_loader_argv
-
-    if own := shutil.which("zstd"):
-        return [own]
-    if debian.runnable():
-        return [need("zstd", "install zstd: it packs the SDK's archive")]
-    root = debian.tree("bookworm", host_arch(), ["zstd"], closure=True)
-    return list(map(str, own_loader_argv(root, "usr/bin/zstd")))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import plistlib
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from core.files import write_atomic
@@ -96,60 +95,34 @@ module slipway {
 name, so that two XCFrameworks of an app do not overwrite each other's."""
 
 
-@dataclass(frozen=True)
-class Slice:
-    """The library of one platform."""
-
-    target: Target
-    library: Path
-
-    @property
-    def identifier(self) -> str:
-        """The slice's folder: ``ios-arm64-simulator``."""
-        architecture = _ARCHITECTURES[self.target.machine]
-        variant = "-simulator" if self._simulated else ""
-        return f"{self.target.os}-{architecture}{variant}"
-
-    @property
-    def _simulated(self) -> bool:
-        return self.target.platform != self.target.os
-
-    def row(self) -> dict[str, object]:
-        """What the list of slices says of it."""
-        variant = {"SupportedPlatformVariant": "simulator"} if self._simulated else {}
-        return {
-            "BinaryPath": self.library.name,
-            "HeadersPath": _HEADERS,
-            "LibraryIdentifier": self.identifier,
-            "LibraryPath": self.library.name,
-            "SupportedArchitectures": [_ARCHITECTURES[self.target.machine]],
-            "SupportedPlatform": self.target.os,
-            **variant,
-        }
-
-
-def write_xcframework(folder: Path, slices: Sequence[Slice], headers: Path) -> Path:
-    """Write `XCFRAMEWORK` into ``folder``; its path.
+def write_xcframework(folder: Path, libraries: Sequence[tuple[Target, Path]], headers: Path) -> list[Path]:
+    """Write `XCFRAMEWORK` into ``folder``; the paths of its libraries.
 
     Args:
+        libraries: one for each platform.
         headers: the folder that programs have on their include path; it holds ``slipway/slipway.h``.
     """
-    top = folder / XCFRAMEWORK
-    for part in slices:
-        inside = top / part.identifier
+    top, rows, written = folder / XCFRAMEWORK, [], []
+    for target, library in libraries:
+        architecture = _ARCHITECTURES[target.machine]
+        variant = {"SupportedPlatformVariant": "simulator"} if target.platform != target.os else {}
+        identifier = "-".join([target.os, architecture, *variant.values()])
+        inside = top / identifier
         shutil.copytree(headers, inside / _HEADERS)
         (inside / _HEADERS / "slipway" / "module.modulemap").write_text(_MODULE_MAP, encoding="utf-8")
-        shutil.copyfile(part.library, library(top, part))
-    listed = {
-        "AvailableLibraries": [part.row() for part in slices],
-        "CFBundlePackageType": "XFWK",
-        "XCFrameworkFormatVersion": "1.0",
-    }
+        written.append(shutil.copyfile(library, inside / library.name))
+        rows.append(
+            {
+                "BinaryPath": library.name,
+                "HeadersPath": _HEADERS,
+                "LibraryIdentifier": identifier,
+                "LibraryPath": library.name,
+                "SupportedArchitectures": [architecture],
+                "SupportedPlatform": target.os,
+                **variant,
+            }
+        )
+    listed = {"AvailableLibraries": rows, "CFBundlePackageType": "XFWK", "XCFrameworkFormatVersion": "1.0"}
     with (top / "Info.plist").open("wb") as file:
         plistlib.dump(listed, file)
-    return top
-
-
-def library(top: Path, part: Slice) -> Path:
-    """The path of a slice's library."""
-    return top / part.identifier / part.library.name
+    return written

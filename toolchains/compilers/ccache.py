@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -35,30 +34,16 @@ def off() -> bool:
     return os.environ.get(SWITCH, "").lower() in ("off", "0", "no", "false")
 
 
-def describe() -> tuple[bool, str]:
-    """Whether builds go through ccache here, and which one or why not. Nothing is fetched."""
-    if off():
-        return False, f"switched off by {SWITCH}"
-    reason = debian.runnable()
-    if not reason:
-        return True, f"Debian's, {table()['ccache']['size']}B at most, {console.shown(cache_dir('ccache'))}"
-    if installed := shutil.which("ccache"):
-        return True, f"{installed}, {table()['ccache']['size']}B at most, {console.shown(cache_dir('ccache'))}"
-    return False, f"{reason}, and no ccache is installed"
-
-
 def _program() -> list[str]:
     """Argv of ccache; empty if it is not available."""
-    if off():
+    if off() or debian.runnable():
         return []
-    if not debian.runnable():
-        try:
-            root = debian.tree(table()["ccache"]["suite"], host_arch(), ["ccache"], closure=True)
-            return own_loader_argv(root, "usr/bin/ccache")
-        except HostError as error:
-            console.note(f"building without ccache: {error.what}")
-    installed = shutil.which("ccache")
-    return [installed] if installed else []
+    try:
+        root = debian.tree(table()["ccache"]["suite"], host_arch(), ["ccache"], closure=True)
+        return own_loader_argv(root, "usr/bin/ccache")
+    except HostError as error:
+        console.note(f"building without ccache: {error.what}")
+        return []
 
 
 def _launcher(home: Path) -> Path | None:

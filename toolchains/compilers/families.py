@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
-from core.errors import ConfigError
+from core.errors import ConfigError, HostError
 from toolchains import tools
 from toolchains.compilers.linked_in import LinkedIn
 from toolchains.targets import Target
@@ -77,6 +77,20 @@ def refuse(name: str, target: Target) -> str:
     others = f"{target.name} is built with {' or '.join(target.toolchains)}"
     why = target.not_built_with.get(name)
     return f"{name} does not build for {target.name}, for {why}; {others}" if why else f"{others}, not with {name}"
+
+
+def require(name: str, target: Target, reason: str) -> None:
+    """Refuse to go on with a family that is not usable.
+
+    Args:
+        reason: as its ``usable`` gives it, empty when it is usable.
+
+    Raises:
+        HostError: the reason, and the command that fixes it.
+    """
+    if reason:
+        why, _, fix = reason.partition(": ")
+        raise HostError(f"{name} cannot build for {target.name} here.", why, fix or "./inv targets")
 
 
 def cross_conf(target: Target) -> dict[str, str]:

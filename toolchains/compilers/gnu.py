@@ -11,11 +11,10 @@ from __future__ import annotations
 import platform
 import shutil
 
-from core.errors import HostError
 from core.files import sha256_bytes
 from core.processes.commands import run
 from toolchains.compilers import linked_in
-from toolchains.compilers.families import Compilers, cross_conf, refuse
+from toolchains.compilers.families import Compilers, cross_conf, refuse, require
 from toolchains.targets import Target
 
 _TOOLS = ("gcc", "g++", "ar", "ranlib")
@@ -89,10 +88,7 @@ def ensure(target: Target) -> Compilers:
     Raises:
         HostError: it is not installed.
     """
-    reason = usable(target)
-    if reason:
-        name, _, command = reason.partition(": ")
-        raise HostError(f"gnu cannot build for {target.name} here.", name, command)
+    require("gnu", target, usable(target))
     found = _programs(target)
     version = _version(found["g++"])
     key = sha256_bytes("\n".join([version, *found.values()]).encode())[:16]

@@ -14,12 +14,12 @@ The few newer symbols that the newer headers call from everyday code are linked 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from core.errors import BuildError, HostError, NotSupportedError
-from core.files import locked, new_folder, sealed, sha256_bytes, sha256_file
+from core.files import sealed, sha256_bytes, sha256_file
 from core.paths import cache_dir, portable
 from core.processes.commands import run
 from toolchains.targets import Target
@@ -184,17 +184,15 @@ def _stub(
     text, versions = stub_sources(symbols(source), newest)
     assembly.write_text(text, encoding="utf-8")
     script.write_text(versions, encoding="utf-8")
-    run(
-        [
-            zig, "cc", "-target", target.zig_triple, "-shared", "-nostdlib", "-o", out, assembly,
-            f"-Wl,-soname,{source.name}", f"-Wl,--version-script={script}",
-        ],
-        env={**os.environ, **env},
-        error=BuildError,
-        what=f"Making the link stub of {source.name}",
-        hint="./inv doctor --cache, which names what was changed in the cache",
-    )  # fmt: skip
+    words: list[str | Path] = [zig, "cc", "-target", target.zig_triple, "-shared", "-nostdlib", "-o", out, assembly]
+    _run([*words, f"-Wl,-soname,{source.name}", f"-Wl,--version-script={script}"], env)
     assembly.unlink()
+
+
+def _run(words: Sequence[str | Path], env: Mapping[str, str]) -> None:
+    """Run zig."""
+    hint = "./inv clean --cache; what is in it is fetched again"
+    run(words, env={**os.environ, **env}, error=BuildError, what="Compiling for libstdc++", hint=hint)
 
 
 def _cpu(target: Target) -> list[str]:
@@ -205,19 +203,11 @@ def _cpu(target: Target) -> list[str]:
 def _compat(zig: Path, target: Target, headers: tuple[Path, ...], out: Path, env: Mapping[str, str]) -> None:
     """The static library of what the headers need and old libraries lack."""
     built = out.with_suffix(".o")
-    includes = [f"-I{folder}" for folder in headers]
-    environment = {**os.environ, **env}
-    run(
-        [
-            zig, "c++", "-target", target.zig_triple, *_cpu(target), "-std=c++17", "-O2", "-g0", "-fPIC",
-            "-fstack-protector-strong", "-fno-sanitize=undefined", "-nostdinc++", *includes, "-c", _COMPAT, "-o", built,
-        ],
-        env=environment,
-        error=BuildError,
-        what="Compiling for libstdc++",
-        hint="./inv doctor --cache, which names what was changed in the cache",
-    )  # fmt: skip
-    run([zig, "ar", "rcs", out, built], env=environment, error=BuildError, what="Compiling for libstdc++")
+    words = ["-target", target.zig_triple, *_cpu(target), "-std=c++17", "-O2", "-g0", "-fPIC"]
+    words += ["-fstack-protector-strong", "-fno-sanitize=undefined", "-nostdinc++"]
+    words += [f"-I{folder}" for folder in headers]
+    _run([zig, "c++", *words, "-c", _COMPAT, "-o", built], env)
+    _run([zig, "ar", "rcs", out, built], env)
     built.unlink()
 
 
@@ -253,15 +243,14 @@ def adapted(zig: Path, target: Target, env: Mapping[str, str]) -> Adapted:
     ]
     key = sha256_bytes("\n".join([*facts, *map(sha256_file, libraries)]).encode())[:16]
     folder = cache_dir("toolchains") / f"libstdcxx-{target.name}-{key}"
-    if not sealed.whole(folder):
-        with locked(f"libstdcxx-{target.name}"):
-            if not sealed.whole(folder):
-                with new_folder(folder) as new:
-                    _adapt_headers(headers[0], new / "include")
-                    for source in libraries:
-                        _stub(zig, target, source, new / source.name, newest, env)
-                    _compat(zig, target, (new / "include", *headers), new / "libcompat.a", env)
-                    sealed.seal(new)
+
+    def make(new: Path) -> None:
+        _adapt_headers(headers[0], new / "include")
+        for source in libraries:
+            _stub(zig, target, source, new / source.name, newest, env)
+        _compat(zig, target, (new / "include", *headers), new / "libcompat.a", env)
+
+    sealed.made(folder, f"libstdcxx-{target.name}", make)
     shared, *others = (folder / source.name for source in libraries)
     compat = folder / "libcompat.a"
     archive = _archive(root, pinned["gcc"])

@@ -64,23 +64,33 @@ def _mingw(text: str) -> str:
     return ".".join(part for part in parts if part)
 
 
-def gcc_library(name: str, version: str, instead_of: str = "") -> LinkedIn:
-    """``libstdc++`` or ``libgcc`` of a GCC."""
-    return LinkedIn(name, version, GCC, "https://gcc.gnu.org", instead_of=instead_of)
-
-
-def _glibc(version: str, texts: tuple[Path, ...]) -> LinkedIn:
+_ABOUT = {
+    "zig-compiler-rt": ("MIT", "https://ziglang.org", "../LICENSE"),
     # The start files and libc_nonshared.a: the rest is the device's.
-    return LinkedIn("glibc", version, "LGPL-2.1-or-later", "https://sourceware.org/glibc/", texts)
+    "glibc": ("LGPL-2.1-or-later", "https://sourceware.org/glibc/", "libc/glibc/LICENSES"),
+    "musl": ("MIT", "https://musl.libc.org", "libc/musl/COPYRIGHT"),
+    "mingw-w64": ("ZPL-2.1", "https://www.mingw-w64.org", "libc/mingw/COPYING"),
+    "libc++": (LLVM, "https://llvm.org", "libcxx/LICENSE.TXT"),
+    "libc++abi": (LLVM, "https://llvm.org", "libcxxabi/LICENSE.TXT"),
+    "libunwind": (LLVM, "https://llvm.org", "libunwind/LICENSE.TXT"),
+    "compiler-rt": (LLVM, "https://llvm.org", ""),
+    "libstdc++": (GCC, "https://gcc.gnu.org", ""),
+    "libgcc": (GCC, "https://gcc.gnu.org", ""),
+}
+"""By name: licence, home page, and the licence's text in zig's folder of libraries."""
 
 
-def _mingw_w64(version: str, texts: tuple[Path, ...]) -> LinkedIn:
-    return LinkedIn("mingw-w64", version, "ZPL-2.1", "https://www.mingw-w64.org", texts)
+def part(name: str, version: str, text: Path | None = None, zig: Path | None = None, instead_of: str = "") -> LinkedIn:
+    """One of the libraries that compilers link in.
 
-
-def of_llvm(version: str, names: Iterable[str], texts: tuple[Path, ...] = ()) -> list[LinkedIn]:
-    """Libraries of LLVM of one version."""
-    return [LinkedIn(name, version, LLVM, "https://llvm.org", texts) for name in names]
+    Args:
+        text: a file with its licence, which need not be there.
+        zig: zig's folder of libraries, when it comes from there.
+    """
+    licence, homepage, inside = _ABOUT[name]
+    if zig and inside:
+        text = zig / inside
+    return LinkedIn(name, version, licence, homepage, (text,) if text and text.is_file() else (), instead_of)
 
 
 def of_zig(version: str, library: Path, target: Target, gcc: str) -> tuple[LinkedIn, ...]:
@@ -91,24 +101,21 @@ def of_zig(version: str, library: Path, target: Target, gcc: str) -> tuple[Linke
         gcc: version of the libstdc++ that some programs have in place of the device's; empty where the C library is not
             glibc.
     """
-    own = LinkedIn("zig-compiler-rt", version, "MIT", "https://ziglang.org", (library.parent / "LICENSE",))
-    found = [own]
+    versions = {"zig-compiler-rt": version}
     if target.libc == "glibc":
-        found.append(_glibc(target.max_glibc, (library / "libc/glibc/LICENSES",)))
-        found.append(gcc_library("libstdc++", gcc, "libstdc++.so.6"))
-        return tuple(found)
-    if target.os == "windows":
-        header = (library / "libc/include/any-windows-any/_mingw_mac.h").read_text(encoding="utf-8")
-        found.append(_mingw_w64(_mingw(header), (library / "libc/mingw/COPYING",)))
+        versions["glibc"] = target.max_glibc
+    elif target.os == "windows":
+        header = library / "libc/include/any-windows-any/_mingw_mac.h"
+        versions["mingw-w64"] = _mingw(header.read_text(encoding="utf-8"))
     elif target.libc in ("musl", "static"):
         musl = (library / "libc/musl/src/internal/version.h").read_text(encoding="utf-8")
-        number = _defined(musl, r'VERSION "([^"]+)"')
-        found.append(LinkedIn("musl", number, "MIT", "https://musl.libc.org", (library / "libc/musl/COPYRIGHT",)))
-    # A Mac has the unwinder itself.
-    for name in ("libc++", "libc++abi", *(() if target.os in ("macos", "ios") else ("libunwind",))):
-        folder = {"libc++": "libcxx", "libc++abi": "libcxxabi"}.get(name, name)
-        found += of_llvm(_libcxx(library), [name], (library / folder / "LICENSE.TXT",))
-    return tuple(found)
+        versions["musl"] = _defined(musl, r'VERSION "([^"]+)"')
+    if target.libc != "glibc":
+        # A Mac has the unwinder itself.
+        names = ("libc++", "libc++abi", *(() if target.os in ("macos", "ios") else ("libunwind",)))
+        versions |= dict.fromkeys(names, _libcxx(library))
+    found = tuple(part(name, number, zig=library) for name, number in versions.items())
+    return (*found, part("libstdc++", gcc, instead_of="libstdc++.so.6")) if target.libc == "glibc" else found
 
 
 def _said(compiler: str, header: str) -> str:
@@ -123,13 +130,11 @@ def of_gnu(version: str, compiler: str, target: Target) -> tuple[LinkedIn, ...]:
     Args:
         version: the compiler's.
     """
-    found = [gcc_library("libgcc", version)]
+    docs, gcc = Path("/usr/share/doc"), part("libgcc", version)
     if target.os == "windows":
-        text = Path("/usr/share/doc/mingw-w64-common/copyright")
-        found.append(gcc_library("libstdc++", version))
-        mingw = _mingw_w64(_mingw(_said(compiler, "_mingw_mac.h")), (text,) if text.is_file() else ())
-        return (*found, mingw)
+        mingw = _mingw(_said(compiler, "_mingw_mac.h"))
+        text = docs / "mingw-w64-common/copyright"
+        return (gcc, part("libstdc++", version), part("mingw-w64", mingw, text))
     said = _said(compiler, "features.h")
     numbers = (_defined(said, rf"__{name}__ (\d+)") for name in ("GLIBC", "GLIBC_MINOR"))
-    text = Path("/usr/share/doc/libc6-dev/copyright")
-    return (*found, _glibc(".".join(numbers), (text,) if text.is_file() else ()))
+    return (gcc, part("glibc", ".".join(numbers), docs / "libc6-dev/copyright"))

@@ -11,10 +11,9 @@ import platform
 import re
 from pathlib import Path
 
-from core.errors import HostError
 from core.files import sha256_bytes
 from toolchains.compilers import linked_in
-from toolchains.compilers.families import Compilers, refuse
+from toolchains.compilers.families import Compilers, refuse, require
 from toolchains.targets import Target
 from toolchains.tools import CONF, VARIABLE, named
 
@@ -82,7 +81,7 @@ def linked(target: Target) -> tuple[linked_in.LinkedIn, ...]:  # noqa: ARG001, a
     root = Path(named())
     text = root / "toolchains/llvm/prebuilt" / _host_tag() / "NOTICE"
     names = ("compiler-rt", "libc++", "libc++abi", "libunwind")
-    return tuple(linked_in.of_llvm(_clang(root), names, (text,) if text.is_file() else ()))
+    return tuple(linked_in.part(name, _clang(root), text) for name in names)
 
 
 def ensure(target: Target) -> Compilers:
@@ -91,10 +90,7 @@ def ensure(target: Target) -> Compilers:
     Raises:
         HostError: there is no NDK, or not a whole one.
     """
-    reason = usable(target)
-    if reason:
-        name, _, command = reason.partition(": ")
-        raise HostError(f"ndk cannot build for {target.name} here.", name, command)
+    require("ndk", target, usable(target))
     root = Path(named()).absolute()
     found = {tool: os.fspath(path) for tool, path in _programs(target, root).items()}
     number = version(root)

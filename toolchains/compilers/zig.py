@@ -6,10 +6,8 @@ import json
 import os
 import platform
 import shlex
-import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,11 +15,11 @@ from core import console
 from core.console.live import Step
 from core.environment.installer import pip_words
 from core.errors import HostError
-from core.files import keep_text, locked, new_folder, sealed, sha256_bytes
+from core.files import keep_text, sealed, sha256_bytes
 from core.paths import cache_dir, portable
 from core.processes.commands import run
 from toolchains.compilers import linked_in
-from toolchains.compilers.families import Compilers, cross_conf, refuse
+from toolchains.compilers.families import Compilers, cross_conf, refuse, require
 from toolchains.compilers.libstdcxx import sysroot
 from toolchains.targets import Target
 from toolchains.tools import table
@@ -59,7 +57,7 @@ def pinned_version() -> str:
     return str(table()["ziglang"]["version"])
 
 
-def _program_path() -> Path:
+def program_path() -> Path:
     """The path of the zig program, installed or not.
 
     Raises:
@@ -71,50 +69,34 @@ def _program_path() -> Path:
     return cache_dir("tools") / f"ziglang-{pinned_version()}-{digest[:12]}" / "ziglang" / "zig"
 
 
-def installed() -> Path | None:
-    """The zig program if it is installed; nothing is fetched.
-
-    Raises:
-        HostError: none is pinned for this machine.
-    """
-    zig = _program_path()
-    return zig if zig.is_file() else None
-
-
 def program() -> Path:
     """The zig program, installed through pip the first time.
 
     Raises:
         HostError: none is pinned for this machine, or it could not be fetched.
     """
-    zig = _program_path()
-    folder = zig.parent.parent
-    if zig.is_file() and sealed.whole(folder):
-        return zig
-    pinned = table()["ziglang"]
-    with locked("tools-ziglang"):
-        changed = sealed.damage(folder) if sealed.is_sealed(folder) else []
-        if not zig.is_file() or changed or not sealed.is_sealed(folder):
-            if changed:
-                console.note(f"something has changed {', '.join(changed[:3])} of zig in the cache")
-            said = f"fetching zig {pinned['version']} (about {pinned['megabytes']} MB, once)"
-            with console.step(said) as shown, new_folder(folder) as new:
-                _install(new, f"ziglang=={pinned['version']}", pinned["sha256"][_host()], shown)
-                sealed.seal(new)
-                shown.outcome = f"zig {pinned['version']} is ready"
+    zig, pinned = program_path(), table()["ziglang"]
+
+    def make(new: Path) -> None:
+        said = f"fetching zig {pinned['version']} (about {pinned['megabytes']} MB, once)"
+        with console.step(said) as shown:
+            _install(new, f"ziglang=={pinned['version']}", pinned["sha256"][_host()], shown)
+            shown.outcome = f"zig {pinned['version']} is ready"
+
+    sealed.made(zig.parent.parent, "tools-ziglang", make)
     return zig
 
 
 def _install(folder: Path, requirement: str, digest: str, shown: Step) -> None:
     """Install one pinned wheel into ``folder``, without what it depends on."""
-    pinned = folder / "requirements.txt"
-    pinned.write_text(f"{requirement} --hash=sha256:{digest}\n", encoding="utf-8")
     with (
         tempfile.TemporaryDirectory(prefix="slipway-zig-") as scratch,
         console.growing(shown, Path(scratch), pattern="*.whl"),
     ):
+        pinned = Path(scratch, "requirements.txt")
+        pinned.write_text(f"{requirement} --hash=sha256:{digest}\n", encoding="utf-8")
         run(
-            [*pip_words(Path(sys.executable)), "--quiet", "--target", folder / "new", "-r", pinned],
+            [*pip_words(Path(sys.executable)), "--quiet", "--target", folder, "-r", pinned],
             # pip downloads into TMPDIR.
             env={**os.environ, "TMPDIR": scratch, "PIP_CONSTRAINT": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
             error=HostError,
@@ -122,10 +104,6 @@ def _install(folder: Path, requirement: str, digest: str, shown: Step) -> None:
             hint="check the network and pip's index (pip config list), then again",
             log=cache_dir("logs") / "ziglang.log",
         )
-    for item in (folder / "new").iterdir():
-        item.rename(folder / item.name)
-    shutil.rmtree(folder / "new")
-    pinned.unlink()
     (folder / "ziglang" / "zig").chmod(0o755)
 
 
@@ -272,14 +250,6 @@ def _tries(target: Target) -> dict[str, str]:
     return {"CMAKE_TRY_COMPILE_TARGET_TYPE": "STATIC_LIBRARY"} if target.os == "ios" else {}
 
 
-def _written(folder: Path, texts: Mapping[str, str]) -> bool:
-    """Whether the wrappers exist and are current: a cache that was moved has wrappers with the old paths."""
-    try:
-        return all((folder / name).read_text(encoding="utf-8") == text for name, text in texts.items())
-    except OSError:
-        return False
-
-
 def linked(target: Target) -> tuple[linked_in.LinkedIn, ...]:
     """What zig links in, and Debian's libstdc++, which is in the programs that do not use the device's."""
     gcc = ""
@@ -299,21 +269,13 @@ def ensure(target: Target) -> Compilers:
     Raises:
         HostError: zig or the sysroot cannot be had here.
     """
-    reason = usable(target)
-    if reason:
-        why, _, hint = reason.partition(": ")
-        raise HostError(f"zig cannot build for {target.name} here.", why, hint or "./inv targets")
+    require("zig", target, usable(target))
     texts, library, library_key, static = _wrappers(program(), target)
     key = sha256_bytes(portable("\0".join([library_key, *texts.values()])).encode())[:16]
     folder = cache_dir("toolchains") / f"zig-{target.name}-{key}"
-    if not _written(folder, texts):
-        with locked(f"zig-{target.name}"):
-            if not _written(folder, texts):
-                with new_folder(folder) as new:
-                    for name, text in texts.items():
-                        (new / name).parent.mkdir(exist_ok=True)
-                        (new / name).write_text(text, encoding="utf-8")
-                        (new / name).chmod(0o755)
+    for name, text in texts.items():  # again in a cache that was moved: they have paths in them
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        keep_text(folder / name, text, 0o755)
     version = pinned_version()
     paths = {name: os.fspath(folder / name) for name in texts}
     more = {"tools.gnu:disable_flags": '["arch", "libcxx"]'}  # the wrapper knows both

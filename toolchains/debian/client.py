@@ -6,26 +6,24 @@ what it names.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import http.client
 import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from email.utils import mktime_tz, parsedate_tz
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from core.console import step
 from core.errors import HostError
 from core.files import locked, sha256_file, write_atomic
 from core.paths import cache_dir
-from toolchains.debian import deb
-from toolchains.debian.deb import need_reader
+from toolchains.debian import tree
 from toolchains.debian.sources import KEYRING_VARIABLE, Mirror, apts_setting
+from toolchains.debian.tree import need_reader
 from toolchains.tools import table
 
 FRESH_SECONDS = 7 * 24 * 3600
@@ -60,20 +58,6 @@ class Item:
         """``package=version``, which names this file's package."""
         package, version, _ = self.name.removesuffix(".deb").split("_", 2)
         return f"{package}={unquote(version)}"
-
-
-def downloading(suite: str, items: Sequence[Item], folder: Path, fetch: Callable[[Callable[[], None]], object]) -> None:
-    """Show the step "downloading" while ``fetch`` fills ``folder``; it calls its argument now and then."""
-    count = f"{len(items)} packages" if len(items) > 1 else items[0].name.split("_")[0]
-    total = sum(item.size for item in items)
-    with step(f"downloading {count} (Debian {suite})", announce=False) as shown:
-
-        def watch() -> None:
-            # A file may be renamed while we look.
-            with contextlib.suppress(FileNotFoundError):
-                shown.bytes(sum(file.stat().st_size for file in folder.rglob("*")), total)
-
-        retrying(lambda: fetch(watch))
 
 
 def retrying(action: Callable[[], object]) -> None:
@@ -179,28 +163,30 @@ _MOST = 4 << 20
 
 
 def keyring(mirror: Mirror) -> Path:
-    """The file of keys to check signatures of ``mirror`` with.
+    """The file of keys to check signatures of ``mirror`` with: this system's, else those of a pinned package.
 
     Raises:
         HostError: this machine has none, and the mirror has none of the pinned packages.
     """
-    return mirror.keyring or _pinned(mirror)
-
-
-def _pinned(mirror: Mirror) -> Path:
+    if mirror.keyring:
+        return mirror.keyring
     pinned = table()["debian_keys"]
     kept = cache_dir("debian", "keys")
     file = kept / f"{pinned['sha256'][:16]}.gpg"
     if file.is_file() and sha256_file(file) == pinned["sha256"]:
         return file
     for name, digest in pinned["packages"].items():
+        uri = f"{mirror.uri.rstrip('/')}/{pinned['folder']}/{name}"
         with locked("debian-keys"), tempfile.TemporaryDirectory(prefix=".keys.", dir=kept) as scratch:
+            package = Path(scratch, "keys.deb")
             try:
-                keys = _unpack(mirror, f"{pinned['folder']}/{name}", digest, Path(scratch)) / pinned["file"]
+                retrying(lambda: get(uri, package, sha256=digest, most=_MOST))  # noqa: B023 - called at once
             except ArchiveError as error:
                 if error.absent:
                     continue
                 raise
+            tree.extract(package, Path(scratch))
+            keys = Path(scratch, pinned["file"])
             if sha256_file(keys) != pinned["sha256"]:
                 raise HostError(f"The keys in {name} are not those that were pinned.", "", "find out why first")
             write_atomic(file, keys.read_bytes())
@@ -210,15 +196,6 @@ def _pinned(mirror: Mirror) -> Path:
         f"this machine has no debian-archive-keyring, and {mirror.uri} lacks {', '.join(pinned['packages'])}",
         f"install debian-archive-keyring, or set {KEYRING_VARIABLE} to a file with Debian's keys",
     )
-
-
-def _unpack(mirror: Mirror, path: str, sha256: str, scratch: Path) -> Path:
-    package, files = scratch / "keys.deb", scratch / "files"
-    uri = f"{mirror.uri.rstrip('/')}/{path}"
-    retrying(lambda: get(uri, package, sha256=sha256, most=_MOST))
-    files.mkdir()
-    deb.extract(package, files)
-    return files
 
 
 _AHEAD = 3600.0
@@ -235,7 +212,6 @@ class Release:
     date: float
     """Seconds since the epoch."""
     valid_until: float | None
-    by_hash: bool
     files: dict[str, tuple[int, str]]
     """Size and SHA-256 by path below ``dists/SUITE``."""
 
@@ -265,8 +241,7 @@ def read_release(raw: bytes, keyring: Path, suite: str) -> Release:
     files = {row["name"]: (int(row["size"]), str(row["sha256"]).lower()) for row in fields.get("SHA256", [])}
     if date is None or not files:
         raise ArchiveError(f"Debian {suite}'s list has no date or names no files.", "", _KEYS)
-    by_hash = fields.get("Acquire-By-Hash", "").lower() == "yes"
-    return Release(names, date, _moment(fields.get("Valid-Until")), by_hash, files)
+    return Release(names, date, _moment(fields.get("Valid-Until")), files)
 
 
 def _signed_text(raw: bytes, keyring: Path, suite: str) -> bytes:

@@ -7,17 +7,23 @@ verified file's path; a failure is three lines on stderr.
 
 ``python -m toolchains.debian.fetch_source pins SUITE ARCH PACKAGE...`` prints what a suite has now, by file name and
 SHA-256, for a recipe's ``conandata.yml``: one line a package, those that the packages depend on included.
+
+``... --fsys-tarfile FILE`` writes the archive of a package's files, as ``dpkg-deb`` does: recipes call it by that name
+(`stand_in`).
 """
 
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from core.errors import SlipwayError, UsageError
-from core.files import sha256_file
-from core.paths import IMPORTS
+from core.files import keep_text, sha256_file
+from core.paths import IMPORTS, cache_dir
 
 
 def command() -> list[str]:
@@ -25,9 +31,22 @@ def command() -> list[str]:
     return ["/usr/bin/env", f"PYTHONPATH={IMPORTS}", sys.executable, "-m", "toolchains.debian.fetch_source"]
 
 
+def stand_in() -> Path | None:
+    """A folder for ``PATH`` with a program ``dpkg-deb``, for recipes on a machine without it; else nothing."""
+    if shutil.which("dpkg-deb"):
+        return None
+    folder = cache_dir("tools", "deb")
+    keep_text(folder / "dpkg-deb", f'#!/bin/sh\nexec {shlex.join(command())} "$@"\n', 0o755)
+    return folder
+
+
 def _run(words: Sequence[str]) -> str:
     from toolchains.debian import packages as debian
+    from toolchains.debian import tree
 
+    if words[:1] == ["--fsys-tarfile"] and len(words) == 2:
+        tree.write_files_archive(Path(words[1]), sys.stdout.buffer)
+        return ""
     if words[:1] == ["pins"] and len(words) > 3:
         files = debian.fetch(words[1], words[2], words[3:], closure=True)
         return "".join(f'      {file.name}: "{sha256_file(file)}"\n' for file in sorted(files))

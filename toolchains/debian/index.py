@@ -160,22 +160,6 @@ class Index:
         )
 
 
-def source_files(text: str, package: str, mirror: str) -> list[Item]:
-    """Upstream's tarballs of the newest version of a source package in a list ``Sources``; none if it lacks it."""
-    from debian.deb822 import Sources
-
-    stanzas = [stanza for stanza in text.split("\n\n") if (found := _NAME.search(stanza)) and found[1] == package]
-    if not stanzas:
-        return []
-    newest = max((Sources(stanza) for stanza in stanzas), key=lambda fields: version_key(fields["Version"]))
-    folder = safe_path(newest["Directory"])
-    return [
-        Item(f"{mirror.rstrip('/')}/{quote_path(f'{folder}/{name}')}", name, int(row["size"]), _digest(row["sha256"]))
-        for row in newest["Checksums-Sha256"]
-        if re.search(r"\.tar\.\w+$", name := safe_path(row["name"])) and ".debian.tar." not in name and "/" not in name
-    ]
-
-
 _ABSENT = "set SLIPWAY_DEBIAN_MIRROR to a complete Debian mirror"
 
 

@@ -6,7 +6,6 @@ lists, then kept; the same request again is answered from the cache with no netw
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import shutil
@@ -14,13 +13,13 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from core import console
 from core.errors import HostError
-from core.files import disk_errors, locked, new_folder, sealed, sha256_bytes, sha256_file, write_json
+from core.files import disk_errors, locked, sealed, sha256_bytes, sha256_file, write_json
 from core.paths import cache_dir
-from toolchains.debian.client import FRESH_SECONDS, ArchiveError, Item
+from toolchains.debian.client import FRESH_SECONDS, ArchiveError, Item, get, retrying
 from toolchains.debian.reader import Reader
 from toolchains.debian.sources import find_mirror, host_arch
 from toolchains.debian.tree import unpack
@@ -122,19 +121,9 @@ def fetch(suite: str, arch: str, packages: Sequence[str], closure: bool = False)
 def _download(archive: Reader, packages: Sequence[str], closure: bool, key: str) -> list[Path]:
     _sweep(archive.folder, ".download.*")
     items = _with_lists(archive, lambda: _fill_pool(archive, packages, closure))
-    pool = _pool(archive.suite, archive.arch)
-    entries = [{"name": item.name, "size": item.size, "sha256": sha256_file(pool / item.name)} for item in items]
-    write_json(
-        _record_file(archive.suite, archive.arch, key),
-        {
-            "suite": archive.suite,
-            "arch": archive.arch,
-            "packages": sorted(packages),
-            "closure": closure,
-            "files": entries,
-        },
-    )
-    return [pool / item.name for item in items]
+    entries = [{"name": item.name, "size": item.size, "sha256": item.sha256} for item in items]
+    write_json(_record_file(archive.suite, archive.arch, key), {"packages": sorted(packages), "files": entries})
+    return [_pool(archive.suite, archive.arch) / item.name for item in items]
 
 
 def _with_lists(archive: Reader, action: Callable[[], T]) -> T:
@@ -186,14 +175,7 @@ def _fill_pool(archive: Reader, packages: Sequence[str], closure: bool) -> list[
             folder = Path(name)
             archive.download(missing, folder)
             for item in missing:
-                file = folder / item.name
-                if not _intact(file, item.size, item.sha256):
-                    raise HostError(
-                        f"{item.name} is not the file that Debian's signed list names.",
-                        f"expected {item.size} bytes, SHA-256 {item.sha256}",
-                        "the same command again",
-                    )
-                file.replace(pool / item.name)
+                (folder / item.name).replace(pool / item.name)
     return items
 
 
@@ -207,14 +189,13 @@ def tree(
         keep: patterns of the paths to keep (``usr/bin/qemu-arm``); everything by default.
     """
     root = tree_root(suite, arch, packages, closure, name, keep)
-    if _usable(root):
-        return root
-    with locked(f"debian-tree-{suite}-{arch}-{root.name.rpartition('-')[2]}"):
-        if not _usable(root):
-            files = fetch(suite, arch, packages, closure)
-            _sweep(root.parent, f".{root.name}.*")
-            _unpack_into(root, files, keep)
-    return root
+
+    def make(new: Path) -> None:
+        files = fetch(suite, arch, packages, closure)
+        unpack(files, new, keep)
+        write_json(new / _STAMP, {"packages": _names(files)})
+
+    return sealed.made(root, f"debian-tree-{suite}-{arch}-{root.name.rpartition('-')[2]}", make)
 
 
 def tree_root(
@@ -225,27 +206,6 @@ def tree_root(
     if keep:
         key = sha256_bytes(json.dumps([key, sorted(keep)]).encode())[:16]
     return cache_dir("debian", f"{suite}-{arch}", "trees") / f"{name or packages[0].split('=')[0]}-{key}"
-
-
-def _usable(root: Path) -> bool:
-    return (root / _STAMP).is_file() and sealed.whole(root)
-
-
-def _unpack_into(root: Path, files: Sequence[Path], keep: Sequence[str]) -> None:
-    """Put the unpacked ``files`` at ``root``."""
-    with tempfile.TemporaryDirectory(prefix=f".{root.name}.", dir=root.parent) as name:
-        fresh = Path(name, "tree")
-        fresh.mkdir()
-        unpack(files, fresh, keep)
-        write_json(fresh / _STAMP, {"packages": _names(files)})
-        changed = sealed.damage(root) if sealed.is_sealed(root) else []
-        with new_folder(root) as new:
-            for entry in fresh.iterdir():
-                entry.rename(new / entry.name)
-            sealed.seal(new)
-    if changed:
-        shown = ", ".join(changed[:3]) + (", ..." if len(changed) > 3 else "")
-        console.note(f"unpacked {root.name} again: something had changed {shown} in the cache")
 
 
 def _names(files: Sequence[Path]) -> dict[str, str]:
@@ -259,104 +219,78 @@ def versions(root: Path) -> dict[str, str]:
 
 
 def source(suite: str, package: str, filename: str, sha256: str) -> Path:
-    """Upstream's tarball of a Debian source package, whatever the suite's version is now, if its digest is right.
+    """A file of a Debian source package, whatever the suite's version is now: its digest alone decides.
 
     Raises:
-        HostError: as `fetch`; or the suite has another version; or the digest differs.
+        HostError: as `fetch`; or the archive no longer has it, or has other bytes in its place.
     """
     file = cache_dir("debian", "sources", sha256[:16]) / filename
-    if file.is_file() and sha256_file(file) == sha256:
-        return file
-    with locked(f"debian-{suite}-source"), disk_errors("downloading sources"):
-        if file.is_file() and sha256_file(file) == sha256:
-            return file
-        find_mirror()
-        archive = Reader(suite, "amd64", sources=True)
-        return _with_lists(archive, lambda: _download_source(archive, package, file, sha256))
-
-
-def _download_source(archive: Reader, package: str, file: Path, sha256: str) -> Path:
-    items = archive.plan_source(package)
-    if file.name not in {item.name for item in items}:
-        raise HostError(
-            f"Debian {archive.suite} no longer has {file.name}.",
-            f"it has {', '.join(item.name for item in items) or 'nothing'}",
-            "pin the version that is there, digest included",
-        )
-    with tempfile.TemporaryDirectory(prefix=".source.", dir=file.parent) as name:
-        archive.download(items, Path(name))
-        got = sha256_file(Path(name, file.name))
-        if got != sha256:
-            raise HostError(
-                f"{file.name} is not the file that was pinned.",
-                f"SHA-256 is {got}, expected {sha256}",
-                "find out why before you change the pin",
-            )
-        Path(name, file.name).replace(file)
+    letters = package[:4] if package.startswith("lib") else package[:1]
+    with locked(f"debian-source-{sha256[:16]}"), disk_errors("downloading sources"):
+        if not (file.is_file() and sha256_file(file) == sha256):
+            try:
+                _pinned(f"{find_mirror().uri.rstrip('/')}/pool/main/{letters}/{package}", file, filename, sha256)
+            except ArchiveError as error:
+                if not error.absent:
+                    raise
+                raise HostError(
+                    f"Debian no longer has {filename}.",
+                    f"{suite} has another version of it by now, and this mirror keeps no older one",
+                    "set SLIPWAY_DEBIAN_MIRROR to a mirror that still has it, or INVOKE_SLIPWAY_SOURCES=git",
+                ) from error
     return file
+
+
+def _pinned(folder: str, file: Path, name: str, sha256: str) -> None:
+    """Download what is called ``name`` in the archive's ``folder``, if its digest is right."""
+    with (
+        tempfile.TemporaryDirectory(prefix=".pinned.", dir=file.parent) as scratch,
+        console.step(f"downloading {file.name}", announce=False),
+    ):
+        new = Path(scratch, "new")
+        retrying(lambda: get(f"{folder}/{quote(name)}", new, sha256=sha256))
+        new.replace(file)
 
 
 def binary(suite: str, filename: str, sha256: str) -> Path:
     """The binary package ``filename`` (``libc6_2.41-12_amd64.deb``) as it was pinned, whatever the suite's is now.
 
     A point release removes files on the day that it comes. If it left a rebuild of the same version, which Debian's
-    signed list vouches for, the file is that one; its name says so. Otherwise the archive may still have the pinned
-    file next to the newer one, for another suite; its digest alone decides about it.
+    signed list vouches for, the file is that one; its name says so.
 
     Raises:
         HostError: as `fetch`; or the suite has another version of it by now (the message says which); or the
             digest differs.
     """
     package, version, arch = filename.removesuffix(".deb").split("_")
-    file = _pool(suite, arch) / filename
+    file, version = _pool(suite, arch) / filename, unquote(version)
     if file.is_file() and sha256_file(file) == sha256:
         return file
-    try:
-        file = fetch(suite, arch, [Item("", filename, 0, "").spec])[0]
-    except ArchiveError as error:
-        newest = None if error.retry or not error.absent else _newest(suite, arch, package)
-        if newest is None:
-            raise
-        now = newest.spec.partition("=")[2]
-        if _rebuilt(unquote(version)) == _rebuilt(now):
-            console.note(f"{package} {unquote(version)} is gone from Debian {suite}: {now} took its place")
-            return fetch(suite, arch, [f"{package}={now}"])[0]
-        with contextlib.suppress(HostError):
-            return _beside(newest, suite, filename, sha256)
-        raise HostError(
-            f"Debian {suite} no longer has {package} {unquote(version)} for {arch}.",
-            f"a point release replaced it: there is {now} now, and this mirror keeps no older one",
-            "set SLIPWAY_DEBIAN_MIRROR to a mirror that still has it; or pin the newer one, digest included: "
-            f"python -m toolchains.debian.fetch_source pins {suite} {arch} {package}",
-        ) from error
-    got = sha256_file(file)
-    if file.name != filename or got != sha256:
-        raise HostError(
-            f"{filename} is not the file that was pinned.",
-            f"{file.name} came, with SHA-256 {got}; expected {sha256}",
-            "find out why before you change the pin",
-        )
-    return file
-
-
-def _beside(newest: Item, suite: str, filename: str, sha256: str) -> Path:
-    arch = filename.removesuffix(".deb").rpartition("_")[2]
-    pool = _pool(suite, arch)
-    with locked(f"debian-{suite}-{arch}"), tempfile.TemporaryDirectory(prefix=".pinned.", dir=pool.parent) as name:
-        file = Reader(suite, arch).download_beside(newest, filename, sha256, Path(name))
-        return file.replace(pool / filename)
+    with locked(f"debian-{suite}-{arch}"), disk_errors("downloading Debian packages"):
+        archive = Reader(suite, arch)
+        newest = _with_lists(archive, lambda: archive.plan([package], closure=False)[0])
+        try:
+            # Names in the archive lack the version's epoch.
+            name = f"{package}_{version.rpartition(':')[2]}_{arch}.deb"
+            _pinned(newest.uri.rpartition("/")[0], file, name, sha256)
+        except ArchiveError as error:
+            if not error.absent:
+                raise
+            archive.refresh()
+            now = archive.plan([package], closure=False)[0].spec.partition("=")[2]
+            if _rebuilt(version) != _rebuilt(now):
+                raise HostError(
+                    f"Debian {suite} no longer has {package} {version} for {arch}.",
+                    f"a point release replaced it: there is {now} now, and this mirror keeps no older one",
+                    "set SLIPWAY_DEBIAN_MIRROR to a mirror that still has it; or pin the newer one, digest included: "
+                    f"python -m toolchains.debian.fetch_source pins {suite} {arch} {package}",
+                ) from error
+        else:
+            return file
+    console.note(f"{package} {version} is gone from Debian {suite}: {now} took its place")
+    return fetch(suite, arch, [f"{package}={now}"])[0]
 
 
 def _rebuilt(version: str) -> str:
     """A version without what a rebuild or an update of a stable release appends: 2.41-12+deb13u4, 1.3-1+b1."""
     return re.sub(r"(?:\+(?:deb\d+u\d+|b\d+))+$", "", version)
-
-
-def _newest(suite: str, arch: str, package: str) -> Item | None:
-    """The file of ``package`` that the lists name, if they have one."""
-    with locked(f"debian-{suite}-{arch}"):
-        try:
-            items = Reader(suite, arch).plan([package], closure=False)
-        except ArchiveError:
-            return None
-    return next(iter(items), None)

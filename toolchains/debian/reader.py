@@ -6,28 +6,25 @@ refused that does not match; what was read is kept, and checked again each time 
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import lzma
 import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote as quote_path
-from urllib.parse import unquote
 
 from core.console import step
 from core.errors import HostError
 from core.files import disk_errors, sha256_bytes, write_atomic
 from core.paths import cache_dir
 from toolchains.debian import client
-from toolchains.debian.client import ArchiveError, Item, downloading, keyring, retrying
-from toolchains.debian.deb import need_reader
-from toolchains.debian.index import Closure, Index, find, source_files
+from toolchains.debian.client import ArchiveError, Item, keyring, retrying
+from toolchains.debian.index import Closure, Index, find
 from toolchains.debian.sources import find_mirror
+from toolchains.debian.tree import need_reader
 
 _MOST_RELEASE = 4 << 20
 """Bytes of a suite's signed list; sid's has 0.2 MB."""
@@ -40,13 +37,11 @@ class Reader:
 
     suite: str
     arch: str
-    sources: bool = False
-    """Read the list of source packages instead of that of binary ones."""
 
     @property
     def folder(self) -> Path:
         """The folder of this suite and architecture in the cache."""
-        return cache_dir("debian", f"{self.suite}-{'source' if self.sources else self.arch}")
+        return cache_dir("debian", f"{self.suite}-{self.arch}")
 
     @property
     def _kept(self) -> Path:
@@ -57,11 +52,11 @@ class Reader:
         return self._kept / "InRelease"
 
     def _list_file(self, sha256: str) -> Path:
-        return self._kept / f"{'Sources' if self.sources else 'Packages'}-{sha256[:16]}.xz"
+        return self._kept / f"Packages-{sha256[:16]}.xz"
 
     @property
     def _list_path(self) -> str:
-        return "main/source/Sources.xz" if self.sources else f"main/binary-{self.arch}/Packages.xz"
+        return f"main/binary-{self.arch}/Packages.xz"
 
     @property
     def lists_age(self) -> float:
@@ -109,7 +104,10 @@ class Reader:
             file = self._list_file(digest)
             if not (file.is_file() and sha256_bytes(file.read_bytes()) == digest):
                 fresh = Path(name, "list.xz")
-                retrying(lambda: self._get_list(base, new, fresh, lambda: shown.bytes(_size(fresh), size)))
+                # By its digest, under which a mirror that is being updated still has the old one.
+                uri = f"{base}/{self._list_path.rpartition('/')[0]}/by-hash/SHA256/{digest}"
+                watch = lambda: shown.bytes(fresh.stat().st_size, size)  # noqa: E731
+                retrying(lambda: client.get(uri, fresh, size=size, sha256=digest, watch=watch))
                 fresh.replace(file)
             # The signed list last: what was read before stays whole until then.
             write_atomic(self._signed, raw)
@@ -120,21 +118,13 @@ class Reader:
     def _named(self, signed: client.Release) -> tuple[int, str]:
         """Size and SHA-256 of the list of packages."""
         if self._list_path not in signed.files:
-            what = "source packages" if self.sources else f"packages for {self.arch}"
             raise ArchiveError(
-                f"Debian {self.suite} has no list of {what}.",
+                f"Debian {self.suite} has no list of packages for {self.arch}.",
                 f"its signed list names no {self._list_path}",
                 "set SLIPWAY_DEBIAN_MIRROR to a complete Debian mirror",
                 absent=True,
             )
         return signed.files[self._list_path]
-
-    def _get_list(self, base: str, signed: client.Release, file: Path, watch: Callable[[], None]) -> None:
-        """The list of packages: by its digest, under which a mirror that is being updated still has the old one."""
-        size, digest = self._named(signed)
-        folder = self._list_path.rpartition("/")[0]
-        path = f"{folder}/by-hash/SHA256/{digest}" if signed.by_hash else self._list_path
-        client.get(f"{base}/{path}", file, size=size, sha256=digest, watch=watch)
 
     def _text(self) -> str:
         """The list of packages; its digest and the signature of the list that names it are checked each time."""
@@ -166,40 +156,20 @@ class Reader:
 
     def download(self, items: Sequence[Item], folder: Path) -> None:
         """Download ``items`` into ``folder``; each is compared with the signed list."""
-        downloading(self.suite, items, folder, lambda watch: _get_all(items, folder, watch))
+        count = f"{len(items)} packages" if len(items) > 1 else items[0].name.split("_")[0]
+        total = sum(item.size for item in items)
+        with step(f"downloading {count} (Debian {self.suite})", announce=False) as shown:
 
-    def plan_source(self, package: str) -> list[Item]:
-        """Upstream's tarballs of a source package."""
-        items = source_files(self._text(), package, find_mirror().uri)
-        if not items:
-            raise ArchiveError(
-                f"Debian {self.suite} has no source package {package}.",
-                "its list does not name it",
-                "set SLIPWAY_DEBIAN_MIRROR to a complete Debian mirror",
-                absent=True,
-            )
-        return items
+            def watch() -> None:
+                shown.bytes(sum(file.stat().st_size for file in folder.iterdir()), total)
 
-    def download_beside(self, newest: Item, filename: str, sha256: str, folder: Path) -> Path:
-        """Download a pinned file that the lists no longer name, from where the ``newest`` one of its package is."""
-        package, version, arch = filename.removesuffix(".deb").split("_")
-        # Names in the archive lack the version's epoch.
-        name = f"{package}_{unquote(version).rpartition(':')[2]}_{arch}.deb"
-        client.get(f"{newest.uri.rpartition('/')[0]}/{quote_path(name)}", folder / filename, sha256=sha256)
-        return folder / filename
+            def fetch() -> None:
+                for item in items:
+                    file = folder / item.name
+                    if not (file.is_file() and file.stat().st_size == item.size):  # from the try before this one
+                        client.get(item.uri, file, size=item.size, sha256=item.sha256, watch=watch)
 
-
-def _size(file: Path) -> int:
-    with contextlib.suppress(OSError):
-        return file.stat().st_size
-    return 0
-
-
-def _get_all(items: Sequence[Item], folder: Path, watch: Callable[[], None]) -> None:
-    for item in items:
-        file = folder / item.name
-        if not (file.is_file() and file.stat().st_size == item.size):  # from the try before this one
-            client.get(item.uri, file, size=item.size, sha256=item.sha256, watch=watch)
+            retrying(fetch)
 
 
 def _index(reader: Reader) -> Index:

@@ -154,14 +154,9 @@ def find_mirror() -> Mirror:
 _HOST_ARCHS = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-def arch_of(system: str, machine: str) -> str:
-    """Debian's name of a machine's architecture; empty where its programs do not run."""
-    return _HOST_ARCHS.get(machine.lower(), "") if system == "Linux" else ""
-
-
 def known_arch() -> str:
-    """`arch_of` this machine."""
-    return arch_of(platform.system(), platform.machine())
+    """Debian's name of this machine's architecture; empty where its programs do not run."""
+    return _HOST_ARCHS.get(platform.machine().lower(), "") if platform.system() == "Linux" else ""
 
 
 def host_arch() -> str:

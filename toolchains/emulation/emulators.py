@@ -1,6 +1,6 @@
 """QEMU: user mode to run a target's programs here, system mode for virtual devices.
 
-Debian's packages come first, also where a QEMU is installed, so that the same emulator runs on every machine.
+It comes from Debian's packages, also where a QEMU is installed, so that the same emulator runs on every machine.
 From trixie on qemu-user is static and models the CPUs of the table rightly; earlier ones compute SME wrongly
 and show programs the host's ``/proc/cpuinfo``. A plugin (``instructions.c``) counts the instructions of programs in
 virtual devices; ``cpuinfo.c`` tells the features of an emulated CPU as a program sees them.
@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
-import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,8 +34,6 @@ _KEPT = [f"usr/bin/{program}" for program in ("qemu-aarch64", "qemu-arm", "qemu-
 """The package holds forty emulators, half a gigabyte: only those of the table are kept."""
 _SYSTEM = "qemu-system-arm"
 _PROGRAMS = {"arm64": "qemu-system-aarch64", "armhf": "qemu-system-arm", "armel": "qemu-system-arm"}
-_LEAST = 8
-"""Oldest major version of an installed QEMU that is used if Debian's is not available."""
 
 
 def is_native(target: Target) -> bool:
@@ -86,12 +82,14 @@ def describe(target: Target, cpu: str = "") -> str:
 
 
 def _user_program(name: str, suite: str) -> str:
-    if why := debian.runnable():
-        if suite != _SUITE:
-            raise HostError(f"There is no {name} of Debian {suite} on this machine.", why, debian.fix())
-        return _installed((name, f"{name}-static"), why)
+    _require(name)
     root = debian.tree(suite, host_arch(), [_USER], keep=_KEPT)
     return str(root / "usr/bin" / name)
+
+
+def _require(program: str) -> None:
+    if why := debian.runnable():
+        raise HostError(f"There is no {program} on this machine.", why, debian.fix())
 
 
 def unpacked(target: Target) -> Path | None:
@@ -115,26 +113,10 @@ def system_argv(arch: str, suite: str = "forky") -> list[str]:
     program = _PROGRAMS.get(arch)
     if program is None:
         raise NotSupportedError(f"There are no virtual devices of architecture {arch}.", hint="./inv devices.list")
-    if why := debian.runnable():
-        return [_installed((program,), why)]
+    _require(program)
     root = debian.tree(suite, host_arch(), [_SYSTEM], closure=True)
     argv = own_loader_argv(root, f"usr/bin/{program}")
     return [*argv, "-L", str(root / "usr/share/qemu"), *plugin_argv(argv)]
-
-
-def _installed(names: tuple[str, ...], why: str) -> str:
-    """An emulator of this system's own, new enough, for hosts without Debian's packages."""
-    for name in names:
-        path = shutil.which(name)
-        if path is None:
-            continue
-        match = re.search(r"version (\d+)\.", run([path, "--version"]).stdout)
-        if match and int(match[1]) >= _LEAST:
-            return path
-        why = f"{path} is older than QEMU {_LEAST}"
-    raise HostError(
-        f"There is no {names[0]} on this machine.", why, f"install your distribution's QEMU, {_LEAST} or newer"
-    )
 
 
 _PLUGIN = Path(__file__).with_name("instructions.c")
@@ -163,21 +145,23 @@ def plugin_argv(qemu: Sequence[str]) -> list[str]:
     key = sha256_bytes(b"\0".join([source, machine.encode(), zig.pinned_version().encode(), *map(os.fsencode, qemu)]))
     plugin = cache_dir("toolchains") / f"qemu-instructions-{key[:16]}.so"
     refused = plugin.with_suffix(".refused")
-    if not plugin.is_file() and not refused.is_file():
-        with locked("qemu-instructions"):
-            if not plugin.is_file() and not refused.is_file():
-                _make_plugin(plugin, refused, machine, qemu)
+    with locked("qemu-instructions"):
+        if not plugin.is_file() and not refused.is_file():
+            _make_plugin(plugin, refused, machine, qemu)
     return ["-plugin", str(plugin)] if plugin.is_file() else []
+
+
+def _compile(source: Path, built: Path, *flags: str) -> None:
+    """Compile a program or library of one file with zig."""
+    words: list[str | Path] = [zig.program(), "cc", "-target", *flags, "-Wall", "-Wextra", "-Werror", source]
+    env = {**os.environ, **zig.caches()}
+    run([*words, "-o", built], env=env, error=BuildError, what=f"Building {source.name}")
 
 
 def _make_plugin(plugin: Path, refused: Path, machine: str, qemu: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="slipway-plugin-") as folder:
         built = Path(folder) / "plugin.so"
-        run(
-            [zig.program(), "cc", "-target", f"{machine}-linux-gnu.2.28", "-shared", "-fPIC", "-O2",
-             "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", _PLUGIN, "-o", built],
-            env={**os.environ, **zig.caches()}, error=BuildError, what="Building the emulator's plugin",
-        )  # fmt: skip
+        _compile(_PLUGIN, built, f"{machine}-linux-gnu.2.28", "-shared", "-fPIC", "-O2", "-fvisibility=hidden")
         script = Path(folder) / "script"
         script.write_text("quit\n", encoding="ascii")
         monitor = ["-chardev", f"file,id=script,path={os.devnull},input-path={script}"]
@@ -217,11 +201,7 @@ def features(target: Target, cpu: str) -> tuple[str, ...]:
     if not kept.is_file():
         with locked("cpuinfo"), tempfile.TemporaryDirectory(prefix="slipway-cpuinfo-") as folder:
             program = Path(folder) / "cpuinfo"
-            run(
-                [zig.program(), "cc", "-target", triple, f"-mcpu={least}", "-static", "-Os", "-Wall", "-Wextra",
-                 "-Werror", _CPUINFO, "-o", program],
-                env={**os.environ, **zig.caches()}, error=BuildError, what="Building the emulators' cpuinfo",
-            )  # fmt: skip
+            _compile(_CPUINFO, program, triple, f"-mcpu={least}", "-static", "-Os")
             done = run(
                 [*argv, program], error=HostError, timeout=_CPUINFO_SECONDS, what=f"Asking QEMU's {cpu} what it is"
             )

@@ -78,7 +78,7 @@ def platform_for(target: Target, cpu: str) -> Platform:
         HostError, NotSupportedError: it is not available on this machine.
     """
     if cpu == WINE:
-        wine.require(target)
+        wine.prefix(target)
         return Platform(target, cpu, "Wine, on this machine's CPU")
     if cpu != NATIVE:
         root = sysroot(target) if target.libc == "glibc" else None

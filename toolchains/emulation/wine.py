@@ -61,11 +61,20 @@ class _Wine:
 
     arch: str
     cpu: str
-    multiarch: str
     package: str
     loader: str
     server: str
     environment: Mapping[str, str]
+
+    @property
+    def lib(self) -> str:
+        """The folder of its libraries."""
+        return f"usr/lib/{self.cpu}-linux-gnu"
+
+    @property
+    def dlls(self) -> str:
+        """The folder of Windows' own."""
+        return f"{self.lib}/wine/{self.cpu}-windows"
 
     @property
     def mingw(self) -> str:
@@ -74,37 +83,27 @@ class _Wine:
 
     def keep(self) -> list[str]:
         """Patterns of the tree's files that stay."""
-        lib = f"usr/lib/{self.multiarch}"
         return [
             "lib",
             "lib64",
             "usr/lib/wine/*",
             "usr/lib64/*",
             "usr/lib/ld-linux*",
-            f"{lib}/ld-linux*",
+            f"{self.lib}/ld-linux*",
             "usr/share/wine/*",
             "usr/lib/locale/C.utf8/*",
             f"usr/{self.mingw}/lib/zlib1.dll",
-            *(f"{lib}/{name}.so*" for name in _LIBRARIES),
-            f"{lib}/wine/{self.cpu}-unix/*.so",
-            *(f"{lib}/wine/{self.cpu}-windows/{name}" for name in _DLLS),
+            *(f"{self.lib}/{name}.so*" for name in _LIBRARIES),
+            f"{self.lib}/wine/{self.cpu}-unix/*.so",
+            *(f"{self.dlls}/{name}" for name in _DLLS),
         ]
 
 
 _WINES = {
-    "x86_64": _Wine(
-        "amd64", "x86_64", "x86_64-linux-gnu", "wine64", "/usr/lib/wine/wine64", "/usr/lib/wine/wineserver64", {}
-    ),
-    "i686": _Wine(
-        "i386",
-        "i386",
-        "i386-linux-gnu",
-        "wine32",
-        "/usr/lib/wine/wine",
-        "/usr/lib/wine/wineserver32",
-        {"WINEARCH": "win32"},
-    ),
+    "x86_64": _Wine("amd64", "x86_64", "wine64", "wine64", "wineserver64", {}),
+    "i686": _Wine("i386", "i386", "wine32", "wine", "wineserver32", {"WINEARCH": "win32"}),
 }
+_PROGRAMS = "/usr/lib/wine"
 
 
 def runs(target: Target) -> bool:
@@ -128,7 +127,7 @@ def _tree(wine: _Wine) -> Path:
     for name in _INSIDE:
         (root / name).mkdir(exist_ok=True)
     zlib = root / f"usr/{wine.mingw}/lib" / _ZLIB
-    beside = root / f"usr/lib/{wine.multiarch}/wine/{wine.cpu}-windows" / zlib.name
+    beside = root / wine.dlls / _ZLIB
     if not beside.exists():
         write_atomic(beside, zlib.read_bytes())
         sealed.seal(root)
@@ -142,12 +141,6 @@ def _namespace(script: str, *words: str | Path) -> list[str]:
     return [*own, "sh", "-c", script, "sh", *(os.fspath(word) for word in words)]
 
 
-def require(target: Target) -> None:
-    """Prepare everything that `argv` needs; same arguments and errors."""
-    wine = _wine(target)
-    _prefix(target, wine, _tree(wine))
-
-
 def environment(target: Target) -> dict[str, str]:
     """Everything the program sees of an environment."""
     wine = _wine(target)
@@ -155,7 +148,7 @@ def environment(target: Target) -> dict[str, str]:
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": "/prefix",
         "WINEPREFIX": "/prefix",
-        "WINESERVER": wine.server,
+        "WINESERVER": f"{_PROGRAMS}/{wine.server}",
         "WINEDEBUG": "-all",
         # How Wine reads the words that it is given.
         "LC_ALL": "C.UTF-8",
@@ -168,8 +161,7 @@ def environment(target: Target) -> dict[str, str]:
 def system_has(target: Target, library: str) -> bool:
     """Whether Wine has a DLL of the system; names of the API sets, which it resolves by itself, are always there."""
     wine = _wine(target)
-    folder = _tree(wine) / f"usr/lib/{wine.multiarch}/wine/{wine.cpu}-windows"
-    return library.lower().startswith("api-ms-win-") or (folder / library.lower()).is_file()
+    return library.lower().startswith("api-ms-win-") or (_tree(wine) / wine.dlls / library.lower()).is_file()
 
 
 def argv(
@@ -187,39 +179,18 @@ def argv(
     """
     wine = _wine(target)
     root = _tree(wine)
-    prefix = _prefix(target, wine, root)
     above = program.parent if above is None else above
     inside = "\\".join(program.relative_to(above).parts)
     folder = "" if cwd is None else (Path("work") / cwd.relative_to(above)).as_posix()
-    return _namespace(_RUN, root, prefix, above, folder, wine.loader, f"Z:\\work\\{inside}", *words)
+    return _namespace(
+        _RUN, root, prefix(target), above, folder, f"{_PROGRAMS}/{wine.loader}", f"Z:\\work\\{inside}", *words
+    )
 
 
-def machine(target: Target, prefix: Path, work: Path) -> tuple[list[str], list[str]]:
-    """A Windows that stays: its server, and what enters it; both run in `environment`.
-
-    Args:
-        prefix: a copy of `prefix_of`, which programs change.
-        work: a folder that they see as ``Z:\\work``.
-
-    Returns:
-        The command that starts its server, in namespaces of its own; and words that run a Windows program there, after
-        ``nsenter`` with the process of the server and its options ``--user``, ``--preserve-credentials``, ``--mount``
-        and ``--pid``.
-    """
+def prefix(target: Target) -> Path:
+    """Wine's idea of a Windows disk, made once: every program starts with it; same errors as `argv`."""
     wine = _wine(target)
-    root = os.fspath(_tree(wine))
-    serve = _MOUNT + 'exec chroot "$root" "$1" --foreground --persistent\n'
-    return _namespace(serve, root, prefix, work, wine.server), ["chroot", root, wine.loader]
-
-
-def prefix_of(target: Target) -> Path:
-    """The disk that every program starts with; not to be changed."""
-    wine = _wine(target)
-    return _prefix(target, wine, _tree(wine))
-
-
-def _prefix(target: Target, wine: _Wine, root: Path) -> Path:
-    """Wine's idea of a Windows disk, made once."""
+    root = _tree(wine)
     folder = cache_dir("wine") / f"{wine.arch}-{root.name}"
     if folder.is_dir():
         return folder
@@ -228,7 +199,7 @@ def _prefix(target: Target, wine: _Wine, root: Path) -> Path:
             console.note(f"making Wine's prefix for {target.name} (once)")
             with new_folder(folder) as new:
                 run(
-                    _namespace(_BOOT, root, new, new, wine.loader, wine.server),
+                    _namespace(_BOOT, root, new, new, f"{_PROGRAMS}/{wine.loader}", f"{_PROGRAMS}/{wine.server}"),
                     env=environment(target),
                     timeout=300,
                     what="Making Wine's prefix",

@@ -1,16 +1,71 @@
-"""Static archives (``ar``) as all toolchains write them: GNU's, BSD's and Microsoft's flavour.
+"""What a file is: facts of one binary of any format, and static archives (``ar``) as all toolchains write them.
 
 Formats: ar(5) of the BSDs; System V ABI, chapter 7; Microsoft's PE specification, "Archive (Library) File Format".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from core.errors import BuildError
+
+FloatAbi = Literal["hard", "soft", "none"]
+Kind = Literal["program", "library", "object"]
+
+
+@dataclass(frozen=True)
+class Binary:
+    """A program, a shared library or an object file, on its own or in an archive."""
+
+    path: Path
+    machine: str
+    """``uname -m`` family, or the file format's name of an architecture that no target has."""
+    float_abi: FloatAbi
+    interpreter: str = ""
+    """The loader it asks for; empty for libraries and static programs."""
+    soname: str = ""
+    needed: tuple[str, ...] = ()
+    runpath: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Newest symbol version needed of each family: ``{"GLIBC": "2.17", "GLIBCXX": "3.4.21"}``."""
+    member: str = ""
+    """The archive's member that it is."""
+    format: Literal["elf", "pe", "coff", "mach-o"] = "elf"
+    kind: Kind = "library"
+    level: str = ""
+    """The level of x86-64 that the file itself says it needs: ``x86-64-v3``."""
+    alignment: int = 0
+    """The least alignment of its loadable segments in bytes; 0 where the format has none."""
+    exec_stack: bool = False
+    relocatable: bool = True
+    """Whether a program can be loaded anywhere (position independent, static or not)."""
+    system: str = ""
+    """The operating system that the file names (``macos``, ``ios``); empty where the format names none."""
+    system_version: str = ""
+    """The least version of that system."""
+    hardening: tuple[str, ...] = ()
+    """What it has of the properties that `toolchains.compilers.hardening` names."""
+    paths: tuple[str, ...] = ()
+    """Paths of this machine in what is loaded at run time."""
+
+    @property
+    def name(self) -> str:
+        """As messages call it: ``libXNNPACK.a(f32-vadd-avx-u16.c.o)``."""
+        return f"{self.path.name}({self.member})" if self.member else self.path.name
+
+
+def number(version: str) -> tuple[int, ...]:
+    """``2.28`` as something that compares."""
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
+
+
+def newest(versions: Iterable[str]) -> str:
+    """The newest of several version numbers; empty when there is none."""
+    return max(versions, key=number, default="")
+
 
 MAGIC = b"!<arch>\n"
 _THIN = b"!<thin>\n"
@@ -46,6 +101,11 @@ def format_of(data: bytes | memoryview) -> Format:
     if int.from_bytes(head[:2], "little") in _COFF or (head[:4] == b"\0\0\xff\xff" and head[4:5] == b"\2"):
         return "coff"
     return ""
+
+
+def labelled(path: Path, member: str) -> Path:
+    """How messages call a file, or the member of an archive."""
+    return path.with_name(f"{path.name}({member.replace('/', '_')})") if member else path
 
 
 def broken(path: Path, why: str) -> BuildError:

@@ -12,9 +12,9 @@ from core.errors import BuildError
 from core.files import sha256_bytes, sha256_file, write_json
 from core.formats.bundle import Checks, CodeCheck, HardeningCheck
 from core.paths import cache_dir
-from toolchains.inspect import isa, isa_scan
+from toolchains.inspect import isa
 from toolchains.inspect import needs as inspect
-from toolchains.inspect.binary import Binary
+from toolchains.inspect.archives import Binary
 from toolchains.targets import Target
 from toolchains.tools import hardening, table
 
@@ -58,7 +58,7 @@ def problems(target: Target, binary: Binary) -> Iterator[str]:
 
 
 _ROOM = Path(__file__).parent
-_SOURCES = ("isa.toml", "isa.py", "isa_scan.py", "symbols.py", "archives.py")
+_SOURCES = ("isa.toml", "isa.py", "symbols.py", "archives.py")
 """What decides the outcome of a scan besides the file."""
 _SHOWN = 5
 _BINARIES = (".a", ".lib", ".so", ".dylib", ".dll", ".exe", ".o", ".obj")
@@ -75,8 +75,8 @@ def _key() -> str:
     return sha256_bytes("\n".join(sha256_file(_ROOM / name) for name in _SOURCES).encode())
 
 
-def scan(target: Target, file: Path) -> isa_scan.Scan:
-    """`isa_scan.scan`, remembered by the file's digest, the floor and the tables.
+def scan(target: Target, file: Path) -> isa.Scan:
+    """`isa.scan`, remembered by the file's digest, the floor and the tables.
 
     Raises:
         BuildError: the file is damaged, or has no code at all.
@@ -86,10 +86,10 @@ def scan(target: Target, file: Path) -> isa_scan.Scan:
     kept = cache_dir("scans") / f"{key}.json"
     try:
         known = json.loads(kept.read_text(encoding="utf-8"))
-        findings = tuple(isa_scan.Finding(**{**row, "file": file.name}) for row in known.pop("findings"))
-        return isa_scan.Scan(**{**known, "features": tuple(known["features"])}, findings=findings)
+        findings = tuple(isa.Finding(**{**row, "file": file.name}) for row in known.pop("findings"))
+        return isa.Scan(**{**known, "features": tuple(known["features"])}, findings=findings)
     except (OSError, ValueError, TypeError, KeyError):
-        found = isa_scan.scan(target, file)
+        found = isa.scan(target, file)
         write_json(kept, dataclasses.asdict(found))
         return found
 
@@ -106,7 +106,7 @@ def check_code(target: Target, files: Sequence[Path], folder: Path, *, prebuilt:
             Or a file of ours has no table of symbols, or no code: the check would see nothing.
     """
     code: list[CodeCheck] = []
-    findings: list[isa_scan.Finding] = []
+    findings: list[isa.Finding] = []
     for file in files:
         found = scan(target, file)
         name = file.relative_to(folder).as_posix()
@@ -136,7 +136,7 @@ def _floor(target: Target) -> str:
     return f"{target.isa_floor} with {', '.join(own)}" if own else target.isa_floor
 
 
-def _from_elsewhere(found: isa_scan.Scan) -> str:
+def _from_elsewhere(found: isa.Scan) -> str:
     """The note about a file that others compiled, which cannot be fixed here."""
     if not found.named:
         return "compiled elsewhere and stripped: features are all that it uses, in kernels or not"
@@ -160,7 +160,7 @@ def _without_names(target: Target, file: Path) -> str:
     )
 
 
-def _refused(target: Target, findings: Sequence[isa_scan.Finding]) -> BuildError:
+def _refused(target: Target, findings: Sequence[isa.Finding]) -> BuildError:
     functions = list(dict.fromkeys(finding.function for finding in findings))
     first = [next(item for item in findings if item.function == name) for name in functions[:_SHOWN]]
     more = f"; and {len(functions) - len(first)} more functions" if len(functions) > len(first) else ""
@@ -189,7 +189,7 @@ def check_hardening(
     if found:
         raise BuildError(
             f"What was built for {target.name} is not hardened as promised.",
-            "; ".join(found[:_SHOWN]) + (f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""),
+            _some(found),
             "see which flags the recipe or CMakeLists.txt drops; toolchains/systems.toml has those that give it",
             found,
         )
@@ -218,20 +218,45 @@ def check_files(target: Target, files: Sequence[Path], folder: Path) -> Checks:
     Raises:
         BuildError: as `check_native`.
     """
-    binaries = [binary for file in files for binary in inspect.read_all(file)]
-    found = inspect.problems(target, binaries) + inspect.too_new(binaries, bounds(target))
-    if found:
-        more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-        raise BuildError(
-            f"What was built is not for {target.name}.",
-            "; ".join(found[:_SHOWN]) + more,
-            f"fix the recipe or the compiler, then ./inv build --target {target.name} --packages --force",
-            found,
-        )
+    binaries = check_binaries(target, files, bounds(target))
     hardened = check_hardening(target, binaries, folder)
     # An import library names what its DLL has, and has no code of its own.
     code = [file for file in files if not file.name.endswith(".dll.a")]
     return check_code(target, code, folder).model_copy(update={"hardening": hardened})
+
+
+def check_binaries(target: Target, files: Sequence[Path], newest: Mapping[str, str]) -> list[Binary]:
+    """Read ``files``, and refuse what devices of the target would.
+
+    Args:
+        newest: the newest symbol version of each family that they may need.
+
+    Raises:
+        BuildError: a file is for another machine, float ABI, C library or system, or needs what no device has.
+    """
+    binaries = [binary for file in files for binary in inspect.read_all(file)]
+    if found := inspect.problems(target, binaries):
+        raise unfit(target, found)
+    if newer := inspect.too_new(binaries, newest):
+        raise BuildError(
+            f"What was built would not start on the older devices of {target.name}.",
+            _some(newer),
+            f"./inv build --target {target.name} --toolchain zig (whose binaries need less); "
+            "or, for devices known to be newer, INVOKE_SLIPWAY_ALLOW_NEWER_GLIBC=yes",
+            newer,
+        )
+    return binaries
+
+
+def unfit(target: Target, found: list[str]) -> BuildError:
+    """The error for binaries that devices of the target do not load."""
+    hint = f"fix the recipe or the compiler, then ./inv build --target {target.name} --force"
+    return BuildError(f"What was built does not fit {target.name}.", _some(found), hint, found)
+
+
+def _some(found: Sequence[str]) -> str:
+    more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return "; ".join(found[:_SHOWN]) + more
 
 
 def _is_binary(file: Path) -> bool:

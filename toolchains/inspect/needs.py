@@ -10,7 +10,7 @@ from typing import Any, Literal
 from core.errors import BuildError
 from core.formats.bundle import Needs
 from toolchains.inspect import archives, isa
-from toolchains.inspect.binary import Binary, newest, number
+from toolchains.inspect.archives import Binary, newest, number
 from toolchains.targets import Target
 from toolchains.tools import systems
 
@@ -150,8 +150,8 @@ def _of_another_target(target: Target, item: Binary) -> Iterator[str]:
         yield f"{item.name} is for {item.machine}, not {target.machine}"
     if item.float_abi != target.float_abi and not (item.kind == "object" and item.float_abi == "none"):
         yield f"{item.name} has the float ABI {item.float_abi}, not {target.float_abi}"
-    if item.cpu.get("needed", "x86-64") != "x86-64":
-        yield f"{item.name} says that it needs {item.cpu['needed']}, not {target.isa_floor}"
+    if item.level not in ("", "x86-64"):
+        yield f"{item.name} says that it needs {item.level}, not {target.isa_floor}"
     if target.os == "ios" and not item.system:
         # Xcode's linker tells an iPhone's file from the simulator's by nothing else.
         yield f"{item.name} names no platform, and {target.platform} is one of several for the same machine"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from core.errors import BuildError
-from toolchains.inspect.binary import Binary, FloatAbi, Kind, newest, number
+from toolchains.inspect.archives import Binary, FloatAbi, newest, number
 
 _MACHINES = {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64", "EM_386": "i686"}
 # Tag_CPU_arch of the Arm ABI's build attributes (addenda32, "The CPU architecture"): 6 to 12 are ARMv6 and kin.
@@ -17,8 +17,6 @@ _ARM_V7 = 10
 _ARM_V6 = frozenset({6, 7, 8, 9, 11, 12})
 _HARD_FLOAT, _SOFT_FLOAT = 0x400, 0x200
 """``EF_ARM_ABI_FLOAT_HARD`` and ``_SOFT`` in an ELF header's flags."""
-_ARM_TAGS = ("TAG_CPU_NAME", "TAG_CPU_ARCH", "TAG_FP_ARCH", "TAG_ADVANCED_SIMD_ARCH")
-_KINDS: dict[str, Kind] = {"ET_EXEC": "program", "ET_REL": "object"}
 _EXECUTABLE, _WRITABLE, _ALLOCATED = 1, 2, 2
 """``PF_X`` and ``PF_W`` of a segment's flags, ``SHF_ALLOC`` of a section's."""
 _BIND_NOW, _NOW, _PIE = 0x8, 0x1, 0x08000000
@@ -67,8 +65,8 @@ def _versions(elf: Any) -> dict[str, str]:
     return {family: newest(versions) for family, versions in found.items()}
 
 
-def _levels(elf: Any) -> Iterator[str]:
-    """The levels of x86-64 that the file says it needs."""
+def _level(elf: Any) -> str:
+    """The level of x86-64 that the file says it needs; empty if it says nothing."""
     section = elf.get_section_by_name(".note.gnu.property")
     data = section.data() if section else b""
     position, step = 16, 4 if elf.elfclass == 32 else 8
@@ -77,38 +75,18 @@ def _levels(elf: Any) -> Iterator[str]:
         size = int.from_bytes(data[position + 4 : position + 8], "little")
         if kind == _X86_NEEDED:
             bits = int.from_bytes(data[position + 8 : position + 12], "little")
-            yield from (level for index, level in enumerate(_LEVELS) if bits >> index & 1)
+            return _LEVELS[min(bits.bit_length(), len(_LEVELS)) - 1] if bits else ""
         position += 8 + -(-size // step) * step
+    return ""
 
 
-def _tags(elf: Any) -> dict[str, list[str]]:
-    """The dynamic section's texts."""
-    tags: dict[str, list[str]] = {}
-    dynamic = elf.get_section_by_name(".dynamic")
-    for tag in dynamic.iter_tags() if dynamic else ():
-        text = next(
-            (str(getattr(tag, key)) for key in ("needed", "soname", "runpath", "rpath") if hasattr(tag, key)), None
-        )
-        if text is not None:
-            tags.setdefault(tag.entry.d_tag, []).append(text)
-        elif tag.entry.d_tag == "DT_FLAGS_1" and tag.entry.d_val & _PIE:
-            tags["PIE"] = ["yes"]
-        if (tag.entry.d_tag, tag.entry.d_val & _NOW) == ("DT_FLAGS_1", _NOW) or _binds_now(tag.entry):
-            tags["NOW"] = ["yes"]
-    return tags
-
-
-def _binds_now(entry: Any) -> bool:
-    return entry.d_tag == "DT_BIND_NOW" or (entry.d_tag == "DT_FLAGS" and bool(entry.d_val & _BIND_NOW))
-
-
-def _hardening(elf: Any, tags: dict[str, list[str]], segments: Sequence[Any], exec_stack: bool) -> Iterator[str]:
+def _hardening(elf: Any, flags: Mapping[str, int], segments: Sequence[Any], exec_stack: bool) -> Iterator[str]:
     """What a program or library has of the properties that `toolchains.compilers.hardening` names."""
     if elf.header["e_type"] != "ET_EXEC":
         yield "pie"
     if any(part["p_type"] == "PT_GNU_RELRO" and part["p_memsz"] for part in segments):
         yield "relro"
-    if "NOW" in tags:
+    if "DT_BIND_NOW" in flags or flags.get("DT_FLAGS", 0) & _BIND_NOW or flags.get("DT_FLAGS_1", 0) & _NOW:
         yield "bind_now"
     both = _WRITABLE | _EXECUTABLE
     loads = [part["p_flags"] for part in segments if part["p_type"] == "PT_LOAD"]
@@ -124,12 +102,6 @@ def _hardening(elf: Any, tags: dict[str, list[str]], segments: Sequence[Any], ex
         yield "assertions"
 
 
-def _cpu(elf: Any, attributes: dict[str, Any], properties: bool) -> dict[str, str]:
-    facts = {tag: str(attributes[tag]) for tag in _ARM_TAGS if tag in attributes}
-    levels = list(_levels(elf)) if properties and elf.header["e_machine"] in {"EM_X86_64", "EM_386"} else []
-    return facts | ({"needed": levels[-1]} if levels else {})
-
-
 def newest_defined(path: Path, family: str) -> str:
     """The newest version of the symbols of ``family`` that a library defines: ``2.36`` of ``GLIBC``; or empty."""
     from elftools.elf.elffile import ELFFile
@@ -141,11 +113,12 @@ def newest_defined(path: Path, family: str) -> str:
     return newest(name.removeprefix(f"{family}_") for name in names if re.fullmatch(rf"{family}_[0-9.]+", name))
 
 
-def loaded(elf: Any) -> Iterator[bytes]:
-    """The contents that are in memory at run time."""
-    for section in elf.iter_sections():
+def _inside(elf: Any, texts: Sequence[str]) -> Iterator[str]:
+    """Which of ``texts`` are in what is in memory at run time."""
+    for section in elf.iter_sections() if texts else ():
         if section["sh_flags"] & _ALLOCATED and section["sh_type"] != "SHT_NOBITS":
-            yield section.data()
+            content = section.data()
+            yield from (text for text in texts if text.encode() in content)
 
 
 def read(path: Path, data: bytes, member: str, here: tuple[str, ...]) -> Binary:
@@ -162,44 +135,58 @@ def read(path: Path, data: bytes, member: str, here: tuple[str, ...]) -> Binary:
 
     try:
         elf = ELFFile(io.BytesIO(data))
-        name, form = elf.header["e_machine"], elf.header["e_type"]
         if elf.header["e_shoff"] + elf.header["e_shnum"] * elf.header["e_shentsize"] > len(data):
             raise ELFError("its list of sections is cut off")
-        attributes = _attributes(elf) if name == "EM_ARM" else {}
-        machine, float_abi = _arm(elf, attributes) if attributes or name == "EM_ARM" else (_name(name), "none")
-        segments = [] if form == "ET_REL" else list(elf.iter_segments())
-        interpreter = next((part.get_interp_name() for part in segments if part["p_type"] == "PT_INTERP"), "")
-        tags = {} if form == "ET_REL" else _tags(elf)
-        program = form == "ET_EXEC" or bool(interpreter) or "PIE" in tags
-        stack = next((part["p_flags"] for part in segments if part["p_type"] == "PT_GNU_STACK"), None)
-        paths = [*tags.get("DT_RUNPATH", []), *tags.get("DT_RPATH", [])]
-        suspects = [text for text in here if text.encode() in data]
-        inside = {text for content in loaded(elf) for text in suspects if text.encode() in content} if suspects else ()
-        # Without the header a program gets an executable stack on most machines.
-        exec_stack = bool(stack & _EXECUTABLE) if stack is not None else program
-        hardening = () if form == "ET_REL" else tuple(_hardening(elf, tags, segments, exec_stack))
+        facts = _linked(elf) if elf.header["e_type"] != "ET_REL" else {"kind": "object"}
+        name = elf.header["e_machine"]
+        machine, float_abi = (
+            _arm(elf, _attributes(elf)) if name == "EM_ARM" else (_MACHINES.get(name, str(name)), "none")
+        )
+        with_level = b".note.gnu.property" in data and name in {"EM_X86_64", "EM_386"}
+        inside = _inside(elf, [text for text in here if text.encode() in data])
         return Binary(
             path,
             machine,
             float_abi,
-            interpreter,
-            next(iter(tags.get("DT_SONAME", [])), ""),
-            tuple(tags.get("DT_NEEDED", [])),
-            tuple(part for item in paths for part in item.split(":") if part),
-            {} if form == "ET_REL" else _versions(elf),
             member=member,
-            kind=_KINDS.get(form, "program" if program else "library"),
-            cpu=_cpu(elf, attributes, b".note.gnu.property" in data),
-            alignment=min((part["p_align"] for part in segments if part["p_type"] == "PT_LOAD"), default=0),
-            exec_stack=exec_stack,
-            hardening=hardening,
-            relocatable=form != "ET_EXEC",
-            paths=tuple(sorted(inside)),
+            level=_level(elf) if with_level else "",
+            paths=tuple(sorted(set(inside))),
+            **facts,
         )
     except (ELFError, *_DAMAGE) as error:
         what = f"{path}({member})" if member else path
         raise BuildError(f"{what} is not a whole ELF file.", str(error), "build it again with --force") from error
 
 
-def _name(machine: object) -> str:
-    return _MACHINES.get(str(machine), str(machine))
+def _linked(elf: Any) -> dict[str, Any]:
+    """Facts of a program or shared library."""
+    segments = list(elf.iter_segments())
+    dynamic = elf.get_section_by_name(".dynamic")
+    tags = list(dynamic.iter_tags()) if dynamic else []
+    flags = {tag.entry.d_tag: tag.entry.d_val for tag in tags}
+    texts = [(str(tag.entry.d_tag), str(value)) for tag in tags if (value := _text(tag))]
+    interpreter = next((part.get_interp_name() for part in segments if part["p_type"] == "PT_INTERP"), "")
+    fixed = elf.header["e_type"] == "ET_EXEC"
+    program = fixed or bool(interpreter) or bool(flags.get("DT_FLAGS_1", 0) & _PIE)
+    # Without the header a program gets an executable stack on most machines.
+    stack = next((part["p_flags"] for part in segments if part["p_type"] == "PT_GNU_STACK"), None)
+    exec_stack = program if stack is None else bool(stack & _EXECUTABLE)
+    return {
+        "kind": "program" if program else "library",
+        "interpreter": interpreter,
+        "soname": next((text for tag, text in texts if tag == "DT_SONAME"), ""),
+        "needed": tuple(text for tag, text in texts if tag == "DT_NEEDED"),
+        "runpath": tuple(
+            part for tag, text in texts if tag in ("DT_RUNPATH", "DT_RPATH") for part in text.split(":") if part
+        ),
+        "versions": _versions(elf),
+        "alignment": min((part["p_align"] for part in segments if part["p_type"] == "PT_LOAD"), default=0),
+        "exec_stack": exec_stack,
+        "hardening": tuple(_hardening(elf, flags, segments, exec_stack)),
+        "relocatable": not fixed,
+    }
+
+
+def _text(tag: Any) -> str:
+    """The text of one of the dynamic section's entries, if it has one."""
+    return next((getattr(tag, key) for key in ("needed", "soname", "runpath", "rpath") if hasattr(tag, key)), "")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from toolchains.inspect.archives import Format, broken
-from toolchains.inspect.binary import Binary, Kind
+from toolchains.inspect import symbols
+from toolchains.inspect.archives import Binary, Format, Kind, broken, labelled
+from toolchains.inspect.symbols import lief
 
 _MACHINES = {"AMD64": "x86_64", "I386": "i686", "ARM64": "aarch64", "X86_64": "x86_64", "X86": "i686"}
 _KINDS: dict[str, Kind] = {"EXECUTE": "program", "OBJECT": "object"}
@@ -30,32 +30,24 @@ def read(path: Path, data: bytes, member: str, here: tuple[str, ...], kind: Form
     Raises:
         BuildError: it is damaged.
     """
-    label = path.with_name(f"{path.name}({member.replace('/', '_')})") if member else path
     try:
-        with warnings.catch_warnings():
-            # lief warns of numbers that it has no name for.
-            warnings.simplefilter("ignore", RuntimeWarning)
+        with symbols.quietly():
             found = _read(path, data, member, here, kind)
     except (AttributeError, LookupError, MemoryError, RuntimeError, ValueError) as error:
-        raise broken(label, str(error)) from error
+        raise broken(labelled(path, member), str(error)) from error
     if not found:
-        raise broken(label, "it is not whole")
+        raise broken(labelled(path, member), "it is not whole")
     return found
 
 
 def _read(path: Path, data: bytes, member: str, here: tuple[str, ...], kind: Format) -> list[Binary]:
-    from toolchains.inspect.symbols import lief
-
-    lief.logging.disable()
     if kind == "mach-o":
         fat = lief.MachO.parse(data)
         parts = [fat.at(index) for index in range(fat.size)] if fat is not None else []
         return [_macho(path, part, member, here) for part in parts if part is not None]
-    if kind == "pe":
-        program = lief.PE.parse(data)
-        return [_pe(path, program, member, here)] if program is not None else []
-    item = lief.COFF.parse(data)
-    return [_coff(path, item, member, here)] if item is not None else []
+    read = _pe if kind == "pe" else _coff
+    item = (lief.PE if kind == "pe" else lief.COFF).parse(data)
+    return [read(path, item, member, here)] if item is not None else []
 
 
 def _known(value: Any) -> str:
@@ -115,11 +107,10 @@ def _macho(path: Path, item: Any, member: str, here: tuple[str, ...]) -> Binary:
         path,
         _name(item.header.cpu_type),
         "none",
-        str(item.dylinker.name) if item.has_dylinker else "",
-        own[0] if own else "",
-        tuple(str(library.name) for library in item.libraries if _known(library.command) != "ID_DYLIB"),
-        tuple(str(rpath.path) for rpath in item.rpaths),
-        {},
+        interpreter=str(item.dylinker.name) if item.has_dylinker else "",
+        soname=own[0] if own else "",
+        needed=tuple(str(library.name) for library in item.libraries if _known(library.command) != "ID_DYLIB"),
+        runpath=tuple(str(rpath.path) for rpath in item.rpaths),
         member=member,
         format="mach-o",
         kind=kind,
@@ -132,8 +123,6 @@ def _macho(path: Path, item: Any, member: str, here: tuple[str, ...]) -> Binary:
 
 
 def _pe_hardening(item: Any) -> Iterator[str]:
-    from toolchains.inspect.symbols import lief
-
     flags, header = lief.PE.OptionalHeader.DLL_CHARACTERISTICS, item.optional_header
     # Without a table of relocations the flag alone moves nothing.
     if header.has(flags.DYNAMIC_BASE) and item.has_relocations:
@@ -149,8 +138,6 @@ def _pe_hardening(item: Any) -> Iterator[str]:
 
 
 def _pe(path: Path, item: Any, member: str, here: tuple[str, ...]) -> Binary:
-    from toolchains.inspect.symbols import lief
-
     library = item.header.has_characteristic(lief.PE.Header.CHARACTERISTICS.DLL)
     flags = lief.PE.OptionalHeader.DLL_CHARACTERISTICS
     imports = [*item.imports, *item.delay_imports]
@@ -158,11 +145,7 @@ def _pe(path: Path, item: Any, member: str, here: tuple[str, ...]) -> Binary:
         path,
         _name(item.header.machine),
         "none",
-        "",
-        "",
-        tuple(dict.fromkeys(str(part.name) for part in imports)),
-        (),
-        {},
+        needed=tuple(dict.fromkeys(str(part.name) for part in imports)),
         member=member,
         format="pe",
         kind="library" if library else "program",
@@ -175,6 +158,6 @@ def _pe(path: Path, item: Any, member: str, here: tuple[str, ...]) -> Binary:
 
 def _coff(path: Path, item: Any, member: str, here: tuple[str, ...]) -> Binary:
     return Binary(
-        path, _name(item.header.machine), "none", "", "", (), (), {},
+        path, _name(item.header.machine), "none",
         member=member, format="coff", kind="object", paths=_inside(item.sections, here),
     )  # fmt: skip

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import lief
 
-from toolchains.inspect.archives import broken, format_of
+from toolchains.inspect.archives import broken, format_of, labelled
 
 __all__ = ["lief"]
 
@@ -93,7 +93,7 @@ def _mode(machine: Any) -> Mode | None:
 
 
 @contextlib.contextmanager
-def _quietly() -> Iterator[None]:
+def quietly() -> Iterator[None]:
     """Without lief's warnings of numbers that it has no name for."""
     lief.logging.disable()
     with warnings.catch_warnings():
@@ -115,7 +115,7 @@ def elf(data: bytes) -> Symbols:
     Raises:
         ValueError: damaged; or another error of lief's.
     """
-    with _quietly():
+    with quietly():
         item = lief.ELF.parse(data, _elf_config())
         if item is None or len(data) < _HEADER:
             raise ValueError("its headers make no sense")
@@ -176,7 +176,7 @@ def macho(data: bytes) -> Symbols:
     Raises:
         ValueError: damaged; or another error of lief's.
     """
-    with _quietly():
+    with quietly():
         file = lief.MachO.parse(data, lief.MachO.ParserConfig.quick)
         if file is None or len(data) < _HEADER:
             raise ValueError("its headers make no sense")
@@ -322,7 +322,7 @@ def functions(path: Path, member: str, data: bytes) -> tuple[list[Function], boo
     Raises:
         BuildError: damaged, or none of the formats.
     """
-    label = path.with_name(f"{path.name}({member.replace('/', '_')})") if member else path
+    label = labelled(path, member)
     if data[:4] in _BITCODE:
         raise broken(label, "it holds LLVM bitcode, whose instructions the linker chooses: build without -flto")
     reader = _READERS.get(format_of(data))

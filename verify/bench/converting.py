@@ -5,7 +5,6 @@ Imports torch and the packages. A conversion to 8 bits begins with what the one 
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -13,11 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy
 import torch
 
 from core.errors import ExportError
-from models.loading import reference
 from verify.bench.making import make, prepare_packages
 from verify.bench.nets import load
 from verify.programs import serve
@@ -115,25 +112,9 @@ def _openvino8(job: Job) -> None:
 
 
 def _torch(job: Job) -> None:
-    """Beside it, what all are compared with: inputs, outputs, multiply-adds and bytes."""
     program = torch.export.export(job.net, job.inputs).module(check_guards=False)
     program.graph._tracer_cls = torch.fx.Tracer  # whoever loads it has not the exporter's
     torch.save(torch.fx.GraphModule(program, program.graph), job.folder / "model.pt")
-    outputs = reference.eager(job.net, job.inputs)
-    for name, values in (("input", job.inputs), ("output", outputs)):
-        for index, value in enumerate(values):
-            numpy.save(job.folder / f"{name}{index}.npy", _array(value))
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-    from torch.utils.flop_counter import FlopCounterMode
-
-    seen = FlopCounterMode(display=False)
-    with seen, sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(False):  # fused kernels are not counted
-        job.net(*job.inputs)
-    moved = sum(one.numel() * one.element_size() for one in (*job.inputs, *outputs))
-    layers = [one for one in job.net.modules() if not isinstance(one, torch.nn.Embedding)]  # of which few rows are read
-    weights = sum(one.numel() for layer in layers for one in layer.parameters(recurse=False))
-    work = {"multiply_adds": seen.get_total_flops() // 2, "weights": weights, "moved_bytes": moved}
-    (job.folder / "work.json").write_text(json.dumps(work), encoding="utf-8")
 
 
 def _compiled(job: Job) -> None:
@@ -176,7 +157,8 @@ def convert(asked: dict[str, Any]) -> Path:
                 WAYS[asked["runtime"]][asked["bits"] == 8](job)
         except (Exception, SystemExit) as error:  # whatever the tools raise
             why = f"{type(error).__name__}: {str(error).strip()[:300]}"
-            raise ExportError("It cannot be converted.", why, "./inv self.peers --runtimes onnxruntime") from error
+            again = "./inv self.bench --what peers --runtimes onnxruntime"
+            raise ExportError("It cannot be converted.", why, again) from error
         shutil.rmtree(out, ignore_errors=True)
         folder.rename(out)
     return out

@@ -204,24 +204,6 @@ def clip() -> Any:
     return CLIPModel(CLIPConfig(text_config=text, vision_config={**small, "patch_size": 16}, projection_dim=256))
 
 
-class _Frames(nn.Module):  # type: ignore[misc]  # torch's types are not read here
-    """A net that is also told how many frames there are: all."""
-
-    def __init__(self, net: Any) -> None:
-        super().__init__()
-        self.net = net
-
-    def forward(self, input: Any) -> Any:  # noqa: A002  # the name in the net
-        return self.net(input, torch.full((input.shape[0],), input.shape[1], dtype=torch.int64))[0]
-
-
-def conformer() -> Any:
-    """torchaudio's Conformer, four layers."""
-    from torchaudio.models import Conformer
-
-    return _Frames(Conformer(80, num_heads=4, ffn_dim=256, num_layers=4, depthwise_conv_kernel_size=31))
-
-
 def transformer_encoder() -> Any:
     """torch's own encoder, four layers."""
     layer = nn.TransformerEncoderLayer(256, 4, 1024, batch_first=True)

@@ -1,4 +1,4 @@
-"""Measure programs on two engines, lean beside upstream's: in turns, in random order, with one thread or more.
+"""Measure a net on several runtimes: a process of each in turns, in random order, with one thread and with two.
 
 What is measured is a `Subject`; a sweep (`core.processes.sweep`) keeps what it came to.
 """
@@ -14,11 +14,12 @@ import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import numpy
 from pydantic import BaseModel, ConfigDict
@@ -27,87 +28,83 @@ from core import console
 from core.errors import BuildError, NotSupportedError, SlipwayError
 from core.files import sha256_bytes, sha256_file
 from core.formats.bundle import Bundle
-from core.formats.program import Program
+from core.paths import dist_part
 from core.processes import sweep as sweeping
 from core.processes.commands import run as run_command
 from core.processes.sweep import Journal
-from deploy.run.compare import compare
-from deploy.run.needs import bundle_digest, runner_here
 
-WARMUP = 3
+LEAN = "lean"
+THREADS = (1, 2)
 QUIET = 0.25
 """Processors that others may use while a program is measured; beyond that it is measured again."""
-LOADS = 7
-"""Further processes that load with the most threads and execute once: a process loads but once, for milliseconds."""
-_LEAST = 5
-"""Executions of one process."""
+_WARMUP = 3
+_EXECUTIONS = (5, 2000)
+"""Of one process: at least, and at most."""
 _BACKED = 256 << 20
 """Bytes, more than most of these programs take."""
 _SECONDS = 600.0
 """Of one process."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Case:
-    """A program on an engine of this machine, and what was measured of it."""
+    """A program on a runtime."""
 
-    name: str
-    engine: str
     runner: Sequence[str | Path]
     """Words that start `pte_runner`, or what takes its flags and answers as it does."""
     program: Path
     inputs: tuple[Path, ...]
     flags: tuple[str, ...] = ()
-    load: list[float] = field(default_factory=list)
-    """Milliseconds, as ``latency``."""
-    latency: list[float] = field(default_factory=list)
-    """Of all executions of all processes."""
-    rss: list[int] = field(default_factory=list)
-    library_bytes: int = 0
-    """Of the libraries in its process; not of the runner's own."""
+    """``{place}`` in them is a folder of the measurement."""
 
-    def run(self, threads: int, executions: int, warmup: int = WARMUP) -> list[float]:
-        """One process; its figures are added. Returns the times of its executions in milliseconds."""
-        done = run_command(
-            [*self.runner, f"--model_path={self.program}", f"--inputs={','.join(map(str, self.inputs))}",
-             f"--num_executions={executions}", f"--warmup={warmup}", f"--cpu_threads={threads}", "--json",
-             *self.flags],
-            timeout=_SECONDS, error=BuildError, what=f"Running {self.name} on {self.engine}",
+    def run(self, threads: int, executions: int, warmup: int = _WARMUP, *flags: str) -> dict[str, Any]:
+        """What one process answers; the times of its executions are in milliseconds."""
+        words = [
+            *self.runner, f"--model_path={self.program}", f"--inputs={','.join(map(str, self.inputs))}",
+            f"--num_executions={executions}", f"--warmup={warmup}", f"--cpu_threads={threads}", "--json", *flags,
+        ]  # fmt: skip
+        done = run_command(words, timeout=_SECONDS, error=BuildError, what=f"Running {self.program}")
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+
+    def figure(self, answers: Mapping[int, Sequence[Mapping[str, Any]]], far: float) -> Figure:
+        """Of the answers of its processes, by the number of threads."""
+        times = {
+            threads: statistics.median(time for one in some for time in one["latency_ms"]["all"])
+            for threads, some in sorted(answers.items())
+        }
+        most = answers[max(answers)]
+        return Figure(
+            p50_ms={threads: round(ms, 4) for threads, ms in times.items()},
+            load_ms=round(statistics.median(one["load_ms"] for one in most), 3),
+            peak_rss_bytes=int(statistics.median(one["peak_rss_bytes"] for one in most)),
+            model_bytes=sum(file.stat().st_size for file in self.program.parent.glob("model*")),
+            library_bytes=most[0].get("library_bytes") or Path(self.runner[-1]).stat().st_size, apart=far,
         )  # fmt: skip
-        answer = json.loads(done.stdout)
-        times: list[float] = answer["latency_ms"]["all"]
-        self.load.append(answer["load_ms"])
-        self.latency += times
-        self.rss.append(answer["peak_rss_bytes"])
-        self.library_bytes = answer.get("library_bytes", 0)
-        return times
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A program to measure."""
+    """A net to measure."""
 
     name: str
-    file: Path
-    inputs: tuple[Path, ...]
-    threads: tuple[int, ...] = (1,)
-    aim_ms: float = 40.0
+    cases: Mapping[str, Case]
+    """By the runtimes' names."""
+    floats: tuple[Path, ...]
+    """torch's outputs in fp32."""
+    aim_ms: float
     """How long the executions of one process shall take, all together."""
-    most: int = 2000
-    """Executions of one process."""
-    program: Program | None = None
-    """Its description: then its outputs are compared with its reference, and its loads are measured, too."""
-    floats: tuple[Path, ...] = ()
-    """The float model's outputs."""
+    missing: Mapping[str, str] = field(default_factory=dict)
+    """Why there is nothing to measure of a runtime."""
 
-    @property
-    def key(self) -> str:
-        """Digest of what is measured."""
-        return sha256_file(self.file)
+    def key(self, tools: Sequence[str], rounds: int) -> str:
+        """Digest of what is measured; ``tools``: of what measures."""
+        programs = {name: sha256_file(case.program) for name, case in self.cases.items()}
+        return sha256_bytes(json.dumps([programs, dict(self.missing), *tools, rounds]).encode())
 
 
 class Figure(BaseModel):
-    """Of one engine: medians over processes; load, memory and libraries with the most threads."""
+    """Of one runtime: medians over processes; load, memory and libraries with the most threads."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
@@ -117,91 +114,38 @@ class Figure(BaseModel):
     peak_rss_bytes: int = 0
     model_bytes: int = 0
     library_bytes: int = 0
+    """Of the libraries in its process, or the size of the runner that has them inside."""
     apart: float = 0.0
     """From torch's outputs in fp32, in parts of their root mean square; the largest of all outputs."""
     error: str = ""
     """Why it was not measured."""
 
 
-class Apart(BaseModel):
-    """How far the outputs are from the reference and from the float model."""
+class Measured(BaseModel):
+    """What a subject came to."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
-    outside: int
-    """Elements of lean's outputs beyond the tolerance."""
-    largest: float
-    """Largest difference between lean's outputs and the reference, in tolerances."""
-    lean_to_float: float
-    """Root mean square of the differences between lean's outputs and the float model's."""
-    upstream_to_float: float
-
-
-class Watched(BaseModel):
-    """A cell of a sweep that measures."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
-
-    figures: dict[str, Figure] = {}
-    """By engine."""
+    figures: dict[str, Figure]
+    """By runtime."""
     others: float = 0.0
     """Processors that other processes used meanwhile."""
 
 
-class Measured(Watched):
-    """One program on lean and upstream's engine."""
-
-    cached_load_ms: float = 0.0
-    """Lean's load with a cache of packed weights that an earlier process wrote, with the most threads."""
-    apart: Apart | None = None
-    executions: int = 0
-    """Of each process."""
-    error: str = ""
-    """Why it was not measured."""
-
-    @property
-    def pair(self) -> tuple[Figure, Figure]:
-        """Lean's and upstream's."""
-        return self.figures["lean"], self.figures["executorch"]
-
-    def ratio(self, threads: int = 1) -> float:
-        """Lean's median latency in parts of upstream's."""
-        ours, theirs = self.pair
-        return ours.p50_ms[threads] / theirs.p50_ms[threads]
-
-
-def distance(got: Path, want: Path) -> float:
-    """Root mean square of the differences, also between types; infinite where shapes or infinities differ."""
-    ours, theirs = (numpy.load(file, allow_pickle=False).astype(numpy.float64) for file in (got, want))
-    if ours.shape != theirs.shape:
-        return math.inf
-    with numpy.errstate(all="ignore"):
-        found = float(numpy.sqrt(numpy.mean(numpy.square(ours - theirs))))
-    return found if math.isfinite(found) else math.inf
-
-
-def apart(subject: Subject, ours: Path, theirs: Path) -> Apart | None:
-    """Compare outputs, which are at the prefixes ``ours`` and ``theirs``; nothing without a description."""
-    if subject.program is None:
-        return None
-    outside, largest = 0, 0.0
-    to_float = [0.0, 0.0]
-    for index, one in enumerate(subject.program.outputs):
-        got = Path(f"{ours}{index}.npy")
-        limit = subject.program.tolerance_of(index)
-        seen = compare(one.file, got, subject.file.parent / one.file, limit)
-        outside += seen.outside
-        difference = float("inf") if seen.max_abs is None else seen.max_abs
-        largest = max(largest, difference / limit.atol if limit.atol else difference)
-        if index < len(subject.floats):
-            both = (got, Path(f"{theirs}{index}.npy"))
-            to_float = [
-                max(far, distance(file, subject.floats[index])) for far, file in zip(to_float, both, strict=True)
-            ]
-    return Apart(outside=outside, largest=largest, lean_to_float=to_float[0], upstream_to_float=to_float[1])
-
-
-Seen = TypeVar("Seen", bound=Watched)
+def apart(prefix: str, floats: Sequence[Path]) -> float:
+    """How far outputs at ``prefix`` are from torch's; their shapes need not have a batch."""
+    worst = 0.0
+    for index, want in enumerate(floats):
+        got = Path(f"{prefix}{index}.npy")
+        if not got.is_file():
+            return math.inf
+        right, values = (numpy.load(file).ravel().astype(numpy.float64) for file in (want, got))
+        if right.shape != values.shape:
+            return math.inf
+        with numpy.errstate(all="ignore"):
+            far = float(numpy.linalg.norm(values - right) / (numpy.linalg.norm(right) or 1.0))
+        worst = max(worst, far if math.isfinite(far) else math.inf)
+    return worst
 
 
 class Busy:
@@ -238,96 +182,53 @@ def back_memory(size: int = _BACKED) -> None:
     numpy.empty(size, numpy.uint8).fill(1)
 
 
-def measure(bundles: tuple[Bundle, Bundle], subject: Subject, rounds: int) -> Measured:
-    """One program on both engines, ``rounds`` processes for each engine and number of threads."""
-    try:
-        # Beside the program: the weights' cache is as large, and /tmp may be memory.
-        with tempfile.TemporaryDirectory(prefix=".measuring-", dir=subject.file.parent) as place:
-            return _measure(bundles, subject, Path(place), rounds)
-    except SlipwayError as error:
-        return Measured(error=f"{error.what} {error.cause}")
-
-
-def _measure(bundles: tuple[Bundle, Bundle], subject: Subject, place: Path, rounds: int) -> Measured:
-    prefixes = (place / "lean", place / "upstream")
-    most = subject.threads[-1]
-
-    def case(bundle: Bundle, *flags: str) -> Case:
-        return Case(subject.name, bundle.manifest.engine, runner_here(bundle), subject.file, subject.inputs, flags)
-
-    tried = [case(one, f"--output_file={at}").run(most, 2, 1) for one, at in zip(bundles, prefixes, strict=True)]
-    far = apart(subject, *prefixes)
-    executions = fitting(subject.aim_ms, min(map(min, tried)), subject.most)
-    cases = {(threads, bundle.manifest.engine): case(bundle) for threads in subject.threads for bundle in bundles}
-    cached = case(bundles[0], f"--weights_cache={place / 'weights'}")
-    loading = []
-    if far:
-        cached.run(most, 1, 0)  # writes the cache
-        cached.load.clear()
-        # These add their loads to those of the cases.
-        loading = [replace(one, latency=[], rss=[]) for (threads, _), one in cases.items() if threads == most]
-        loading.append(cached)
-    figures, others = in_turns(cases, dict.fromkeys([engine for _, engine in cases], executions), rounds, loading)
-    load = round(statistics.median(cached.load), 3) if far else 0.0
-    return Measured(figures=figures, cached_load_ms=load, apart=far, executions=executions, others=others)
-
-
-def in_turns(
-    cases: Mapping[tuple[int, str], Case], executions: Mapping[str, int], rounds: int, loading: Sequence[Case] = ()
-) -> tuple[dict[str, Figure], float]:
-    """A process of each case a round, in random order; figures by engine, and processors that others used meanwhile.
-
-    Args:
-        cases: by the number of threads and the engine.
-        executions: of a process, by engine.
-        loading: run besides, to load and execute once with the most threads, `LOADS` times.
-    """
-    most, busy = max((threads for threads, _ in cases), default=1), Busy()
-    for done in range(rounds):
-        turns = [(threads, one, executions[engine]) for (threads, engine), one in cases.items()]
-        turns += [(most, one, 1) for one in loading] * (LOADS * (done + 1) // rounds - LOADS * done // rounds)
-        random.shuffle(turns)
-        for threads, one, count in turns:
+def measure(subject: Subject, rounds: int) -> Measured:
+    """One subject, ``rounds`` processes for each runtime and number of threads."""
+    found = {name: Figure(error=why) for name, why in subject.missing.items()}
+    executions, far = {}, {}
+    answers: dict[str, dict[int, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    busy = Busy()
+    # Beside the programs: a cache of weights is as large as they, and /tmp may be memory.
+    with tempfile.TemporaryDirectory(prefix=".measuring-", dir=dist_part("nets")) as place:
+        flags = {name: [flag.format(place=place) for flag in case.flags] for name, case in subject.cases.items()}
+        for name, case in subject.cases.items():
+            prefix = f"{place}/{name}"
+            try:
+                tried = case.run(THREADS[-1], 2, 1, *flags[name], f"--output_file={prefix}")
+                executions[name] = fitting(subject.aim_ms, min(tried["latency_ms"]["all"]))
+                far[name] = apart(prefix, subject.floats)
+            except SlipwayError as error:
+                found[name] = Figure(error=f"{error.what} {error.cause}".splitlines()[-1])
+        turns = [(name, threads) for name in executions for threads in THREADS]
+        for name, threads in (turn for _ in range(rounds) for turn in random.sample(turns, len(turns))):
             back_memory()
-            one.run(threads, count, WARMUP if count > 1 else 0)
-    by_engine = {
-        engine: {threads: one for (threads, other), one in cases.items() if other == engine} for engine in executions
-    }
-    return {engine: _figure(some) for engine, some in by_engine.items()}, busy.others()
+            one = subject.cases[name].run(threads, executions[name], _WARMUP, *flags[name])
+            answers[name][threads].append(one)
+    found |= {name: subject.cases[name].figure(some, far[name]) for name, some in answers.items()}
+    names = [*subject.cases, *subject.missing]
+    return Measured(figures={name: found[name] for name in names}, others=busy.others())
 
 
-def _figure(cases: Mapping[int, Case]) -> Figure:
-    """Of one engine's cases by their numbers of threads."""
-    most = cases[max(cases)]
-    return Figure(
-        p50_ms={threads: round(statistics.median(one.latency), 4) for threads, one in cases.items()},
-        load_ms=round(statistics.median(most.load), 3), peak_rss_bytes=int(statistics.median(most.rss)),
-        library_bytes=most.library_bytes,
-    )  # fmt: skip
-
-
-def fitting(aim_ms: float, one_ms: float, most: int) -> int:
+def fitting(aim_ms: float, one_ms: float) -> int:
     """How many executions of ``one_ms`` take ``aim_ms``, within bounds."""
-    return max(_LEAST, min(most, int(aim_ms / max(one_ms, 1e-3))))
+    least, most = _EXECUTIONS
+    return max(least, min(most, int(aim_ms / max(one_ms, 1e-3))))
 
 
-def sweep(what: str, bundles: tuple[Bundle, Bundle], subjects: Sequence[Subject], rounds: int) -> dict[str, Measured]:
-    """Measure all programs, in random order; results by their names, in the given order.
+def sweep(what: str, subjects: Sequence[Subject], tools: Sequence[str], rounds: int) -> dict[str, Measured]:
+    """Measure all subjects, in random order; results by their names, in the given order.
 
     What was measured while others used the machine is measured again.
 
     Args:
         what: the journal's name.
+        tools: digests of what measures.
     """
-    runners = [bundle_digest(bundle) for bundle in bundles]
-    cells = []
-    for one in subjects:
-        key = sha256_bytes(json.dumps([one.key, runners, rounds]).encode())
-        cells.append(sweeping.Cell(one.name, key, partial(measure, bundles, one, rounds)))
+    cells = [sweeping.Cell(one.name, one.key(tools, rounds), partial(measure, one, rounds)) for one in subjects]
     random.shuffle(cells)
     found = sweeping.sweep(
         "measuring", cells, Journal.of(what, Measured), holds=lambda seen: seen.others <= QUIET,
-        remark=_remark,
+        remark=lambda seen: f"others used {seen.others} processors" if seen.others > QUIET else "",
     )  # fmt: skip
     return {one.name: found[one.name] for one in subjects}
 
@@ -340,7 +241,7 @@ def engine(name: str) -> Bundle:
     """
     if not Path("/proc/stat").exists():
         raise NotSupportedError(
-            "Engines are measured on Linux only.", "/proc/stat says who else computes", "./inv bench --help"
+            "Engines are measured on Linux only.", "/proc/stat says who else computes", "./inv self.bench --help"
         )
     from toolchains.bundle.builder import build
     from toolchains.targets import host_target
@@ -348,12 +249,7 @@ def engine(name: str) -> Bundle:
     return build(host_target().name, name)
 
 
-def engines() -> tuple[Bundle, Bundle]:
-    """Lean's and upstream's."""
-    return engine("lean"), engine("executorch")
-
-
-def undisturbed(seen: Mapping[str, Seen]) -> dict[str, Seen]:
+def undisturbed(seen: Mapping[str, Measured]) -> dict[str, Measured]:
     """What is worth keeping: measured while nobody else computed. Says how many are not."""
     found = {name: one for name, one in seen.items() if one.others <= QUIET}
     if left := len(seen) - len(found):
@@ -362,13 +258,6 @@ def undisturbed(seen: Mapping[str, Seen]) -> dict[str, Seen]:
             "the same command measures them again"
         )
     return found
-
-
-def _remark(seen: Measured) -> str:
-    if seen.error:
-        return seen.error.replace("\n", " ")
-    found = [f"threads {threads}: {seen.ratio(threads):.2f}" for threads in seen.pair[0].p50_ms]
-    return ", ".join(found) + (f"; others used {seen.others} processors" if seen.others > QUIET else "")
 
 
 def machine() -> str:
@@ -380,3 +269,111 @@ def machine() -> str:
     flags = next((line for line in words if line.startswith("flags")), "")
     level = next((word for flag, word in (("avx512f", "AVX512"), ("avx2", "AVX2")) if flag in flags.split()), "")
     return ", ".join(filter(None, [name, level, f"{os.cpu_count()} processors"]))
+
+
+FAR = {32: 1e-2, 8: 0.5}
+"""Distance from torch's outputs, in parts of their size, beyond which a runtime computes something else."""
+AIM = 1.1
+"""Lean's latency in parts of the fastest one's, to stay under."""
+Cells = Mapping[str, Measured]
+"""By the programs' names: ``resnet18 fp32``."""
+
+
+def bits_of(name: str) -> int:
+    """32, or 8 for everything that rounds more than fp32."""
+    return 32 if name.endswith("fp32") else 8
+
+
+def fastest(name: str, seen: Measured, threads: int) -> tuple[str, float]:
+    """Who is the fastest, and lean's latency in parts of the fastest other's; only whose outputs are the net's."""
+    counted = {
+        one: found.p50_ms[threads]
+        for one, found in seen.figures.items()
+        if found.p50_ms and found.apart <= FAR[bits_of(name)]
+    }
+    if not counted:
+        return "-", 0.0
+    others = [value for one, value in counted.items() if not one.startswith(LEAN)]
+    ratio = counted[LEAN] / min(others) if LEAN in counted and others else 0.0
+    return min(counted, key=lambda one: counted[one]), ratio
+
+
+def _of_threads(values: Sequence[str]) -> str:
+    return values[0] if len(set(values)) == 1 else " / ".join(values)
+
+
+def _latency(name: str, found: Figure) -> str:
+    times = " / ".join(f"{found.p50_ms[threads]:.3g}" for threads in THREADS)
+    return times + (" (≠)" if found.apart > FAR[bits_of(name)] else "")
+
+
+def _rest(_: str, found: Figure) -> str:
+    size = (found.model_bytes + found.library_bytes) / 1e6
+    return f"{found.load_ms:.3g} ms, {found.peak_rss_bytes / 1e6:.0f} MB, {size:.3g} MB"
+
+
+def _apart(_: str, found: Figure) -> str:
+    return f"{found.apart:.1g}"
+
+
+def _table(cells: Cells, show: Callable[[str, Figure], str]) -> list[list[str]]:
+    names = list(dict.fromkeys(name for one in cells.values() for name in one.figures))
+    lines = []
+    for name, seen in cells.items():
+        figures = [seen.figures.get(one, Figure()) for one in names]
+        lines.append([name, *(show(name, found) if found.p50_ms else "-" for found in figures)])
+    return [["net", *names], *lines]
+
+
+def latencies(cells: Cells) -> list[list[str]]:
+    """Headings and lines: medians, who is the fastest, and lean's ratio."""
+    (heads, *lines) = _table(cells, _latency)
+    for line, (name, seen) in zip(lines, cells.items(), strict=True):
+        best = [fastest(name, seen, threads) for threads in THREADS]
+        line.append(_of_threads([who for who, _ in best]))
+        line.append(" / ".join(f"{ratio:.2f}{' (!)' if ratio > AIM else ''}" if ratio else "-" for _, ratio in best))
+    return [[*heads, "fastest", "lean : best other"], *lines]
+
+
+def goal(cells: Cells) -> str:
+    """In how many nets lean is the fastest, and where it is behind by more than the aim."""
+    found = []
+    for bits, label in ((32, "fp32"), (8, "8 bits")):
+        for threads in THREADS:
+            ratios = {name: fastest(name, seen, threads)[1] for name, seen in cells.items() if bits_of(name) == bits}
+            ratios = {name: ratio for name, ratio in ratios.items() if ratio}
+            if ratios:
+                behind = [f"{name.split()[0]} {ratio:.2f}" for name, ratio in ratios.items() if ratio > AIM]
+                first = sum(ratio <= 1 for ratio in ratios.values())
+                mean = statistics.geometric_mean(ratios.values())
+                found.append(
+                    f"- {label}, {threads} thread{'s'[: threads > 1]}: lean is the fastest in {first} of {len(ratios)} "
+                    f"(geometric mean of lean : best other {mean:.2f}); behind by more than {AIM}: "
+                    f"{', '.join(behind) or 'none'}\n"
+                )
+    return "".join(found)
+
+
+def reasons(cells: Cells) -> list[list[str]]:
+    """Headings and lines: what could not be measured."""
+    why: dict[tuple[str, str], list[str]] = {}
+    for name, seen in cells.items():
+        for one, found in seen.figures.items():
+            if found.error:
+                why.setdefault((one, found.error), []).append(name)
+    every = {bits: [name for name in cells if bits_of(name) == bits] for bits in FAR}
+    short = {tuple(every[8]): "all in 8 bits", tuple(every[32]): "all in fp32"}
+    lines = [[one, short.get(tuple(names), ", ".join(names)), error] for (one, error), names in why.items()]
+    return [["runtime", "net", "why there is no figure"], *lines]
+
+
+def views(cells: Cells) -> list[list[list[str]]]:
+    """Tables, the headings first: latencies; load, memory and size; distances from torch's outputs; what is missing."""
+    return [latencies(cells), _table(cells, _rest), _table(cells, _apart), reasons(cells)]
+
+
+def show(tables: Sequence[list[list[str]]]) -> None:
+    """Print those that have a line."""
+    for heads, *lines in tables:
+        if lines:
+            console.table("", heads, lines)

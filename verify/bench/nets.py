@@ -6,9 +6,8 @@ import functools
 import json
 import re
 import statistics
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,15 @@ from core import console, environment
 from core.environment import bootstrap
 from core.errors import ConfigError
 from core.files import sha256_bytes, sha256_file
-from core.formats.program import DESCRIPTION, load_program
+from core.formats.bundle import Bundle
+from core.formats.program import load_program
 from core.paths import dist_part
-from core.processes import sweep as sweeping
-from core.processes.sweep import Journal
+from deploy.run.needs import bundle_digest, runner_here
 from models.request import versions
 from models.zoo.schemes import get_scheme, read
-from verify.bench.measuring import Measured, Subject, engines, machine, sweep, undisturbed
-from verify.programs import Made, Maker, pick
+from verify.bench import measuring
+from verify.bench.measuring import LEAN, THREADS, Case, Figure, Measured, Subject, engine, sweep
+from verify.programs import Made, Wanted, make_all, pick
 from verify.tables import Table, table_of
 
 TABLE = Path(__file__).with_name("nets.toml")
@@ -148,8 +148,7 @@ def folder_of(program: Exported) -> Path:
 def key(program: Exported) -> str:
     """Digest of the net, the packages and the code that makes it.
 
-    Not of the exporter's own code: a program of last week's is as good for a comparison of engines. ``--again`` exports
-    anew.
+    Not of the exporter's own code: a program of last week's is as good for a comparison of engines.
     """
     own = [sha256_file(file) for file in CODE]
     lock = sha256_file(bootstrap.lock_file("nets"))
@@ -161,77 +160,61 @@ def key(program: Exported) -> str:
 def export(programs: Sequence[Exported]) -> dict[str, Made]:
     """Export what is not there yet; results by the programs' names, in their order."""
     environment.ensure_export()  # before the keys, which name its versions
-    with Maker("verify.bench.making", ("nets",)) as maker:
+    wanted = [
+        Wanted(
+            one.name,
+            folder_of(one),
+            key(one),
+            {"net": one.net.name, "scheme": one.scheme, "out": str(dist_part("nets"))},
+        )
+        for one in programs
+    ]
+    return make_all("exporting", "verify.bench.making", ("nets",), wanted)
 
-        def work(one: Exported) -> Made:
-            return maker.ask(one.folder, {"net": one.net.name, "scheme": one.scheme, "out": str(dist_part("nets"))})
 
-        cells = [sweeping.Cell(one.name, key(one), partial(work, one)) for one in programs]
-        return sweeping.sweep(
-            "exporting", cells, Journal.of("nets-export", Made), remark=lambda made: made.remark,
-            holds=lambda made: bool(made.error) or (dist_part("nets") / made.folder / DESCRIPTION).is_file(),
-        )  # fmt: skip
-
-
-THREADS = (1, 2)
 SHORT_OF = (Table("docs/speed.md", "short"), Table("docs/speed.md", "short-avx2"))
 """With AVX-512, and without: the kernels are others."""
-OUTPUTS = Table("docs/speed.md", "apart")
+UPSTREAM, CACHED = "executorch", "lean, cached"
 AIMS = {"p50_ms": 0.80, "load_ms": 0.35, "cached": 0.15, "peak_rss_bytes": 0.80}
 """Geometric means to stay under."""
 MANY = 30
-"""Programs, above which the table has means alone."""
+"""Programs, above which there are means alone."""
 SLOW = 1.05
 """Ratio of p50 above which a program is listed."""
-SHORT = [
-    "scheme",
-    "programs",
-    "p50, 1 thread",
-    "p50, 2 threads",
-    "load",
-    "load, cached",
-    "peak RSS",
-    f"p50 above {SLOW}",
-]
-FULL = [
-    "net", "scheme", "p50, 1 thread", "ratio", "p50, 2 threads", "ratio", "load", "ratio", "cached", "ratio",
-    "peak RSS", "ratio",
-]  # fmt: skip
-APART = [
-    "program",
-    "elements beyond the tolerance",
-    "largest difference, in tolerances",
-    "lean to float",
-    "upstream to float",
-]
+COLUMNS = {
+    "p50, 1 thread": ("p50_ms", 1),
+    "p50, 2 threads": ("p50_ms", 2),
+    "load": ("load_ms", 2),
+    "load, cached": ("cached", 2),
+    "peak RSS": ("peak_rss_bytes", 2),
+}
+"""What is compared, and with how many threads; ``cached``: lean's load with a cache in parts of upstream's load."""
+SHORT = ["scheme", "programs", *COLUMNS, f"p50 above {SLOW}"]
 
 Row = tuple[Exported, Measured]
-"""A program, and what was measured of it, or the error with which its export or its measurement ended."""
-METRICS = ("load_ms", "cached", "peak_rss_bytes")
-"""With the most threads; ``cached``: lean's load with a cache in parts of upstream's load."""
+"""A program, and what was measured of it, or the error with which its export ended."""
 
 
-def _pair(seen: Measured, metric: str, threads: int = THREADS[-1]) -> tuple[float, float]:
+def _pair(seen: Measured, metric: str, threads: int) -> tuple[float, float]:
     """Lean's figure and upstream's."""
-    ours, theirs = seen.pair
-    if metric == "cached":
-        return seen.cached_load_ms, theirs.load_ms
+    ours, theirs = seen.figures[CACHED if metric == "cached" else LEAN], seen.figures[UPSTREAM]
     if metric == "p50_ms":
         return ours.p50_ms[threads], theirs.p50_ms[threads]
-    return getattr(ours, metric), getattr(theirs, metric)
+    name = "load_ms" if metric == "cached" else metric
+    return getattr(ours, name), getattr(theirs, name)
 
 
-def ratio(seen: Measured, metric: str, threads: int = THREADS[-1]) -> float:
+def ratio(seen: Measured, metric: str, threads: int) -> float:
     """Lean's figure in parts of upstream's."""
     ours, theirs = _pair(seen, metric, threads)
     return ours / theirs
 
 
-def _measured(rows: Iterable[Row]) -> list[Row]:
-    return [one for one in rows if one[1].figures]
+def _measured(rows: Sequence[Row]) -> list[Row]:
+    return [one for one in rows if all(figure.p50_ms for figure in one[1].figures.values())]
 
 
-def _mean(rows: Sequence[Row], metric: str, threads: int = THREADS[-1]) -> str:
+def _mean(rows: Sequence[Row], metric: str, threads: int) -> str:
     value = statistics.geometric_mean(ratio(seen, metric, threads) for _, seen in rows)
     return f"{value:.2f}" + ("" if value <= AIMS[metric] else " (!)")
 
@@ -253,50 +236,30 @@ def short(rows: Sequence[Row]) -> list[list[str]]:
         [
             name,
             str(len(group)),
-            *(_mean(group, "p50_ms", threads) for threads in THREADS),
-            *(_mean(group, metric) for metric in METRICS),
+            *(_mean(group, metric, threads) for metric, threads in COLUMNS.values()),
             _slow(group, named=False) if name != "all" else _slow(group, named=True).partition(":")[0],
         ]
         for name, group in [*groups, *([("all", found)] if len(groups) > 1 else [])]
     ]
 
 
-def full(rows: Sequence[Row]) -> list[list[str]]:
-    """A line for each program, in the table's order."""
-    columns = [*(("p50_ms", threads) for threads in THREADS), *((metric, THREADS[-1]) for metric in METRICS)]
-    lines = []
-    for one, seen in _measured(rows):
-        cells = [one.net.name, one.scheme]
-        for metric, threads in columns:
-            scale, unit = (1e-6, "MB") if metric == "peak_rss_bytes" else (1.0, "ms")
-            ours, theirs = (value * scale for value in _pair(seen, metric, threads))
-            text = f"{ours:.3g}" if metric == "cached" else f"{ours:.3g} : {theirs:.3g}"
-            cells += [f"{text} {unit}", f"{ours / theirs:.2f}"]
-        lines.append(cells)
-    return lines
+def case(one: Exported, bundle: Bundle) -> Case:
+    """A program that was exported, on an engine."""
+    program = load_program(folder_of(one), verify=False)
+    inputs = tuple(folder_of(one) / each.file for each in program.inputs)
+    return Case(runner_here(bundle), folder_of(one) / program.file, inputs)
 
 
-def differing(rows: Sequence[Row]) -> list[list[str]]:
-    """The programs whose outputs are beyond the tolerance on lean."""
-    return [
-        [
-            one.name,
-            str(far.outside),
-            *(f"{value:.3g}" for value in (far.largest, far.lean_to_float, far.upstream_to_float)),
-        ]
-        for one, seen in rows
-        if (far := seen.apart) and far.outside
-    ]
+def floats(one: Exported) -> tuple[Path, ...]:
+    """The outputs of its float model."""
+    return tuple(folder_of(one) / f"{FLOAT}{at}.npy" for at in range(len(list(folder_of(one).glob(f"{FLOAT}*.npy")))))
 
 
-def subject(one: Exported) -> Subject:
+def subject(one: Exported, lean: Bundle, upstream: Bundle) -> Subject:
     """A program that was exported, as something to measure."""
-    folder = folder_of(one)
-    program = load_program(folder, verify=False)
-    return Subject(
-        one.name, folder / program.file, tuple(folder / each.file for each in program.inputs), THREADS, 700.0, 100,
-        program, tuple(folder / f"{FLOAT}{index}.npy" for index in range(len(program.outputs))),
-    )  # fmt: skip
+    ours = case(one, lean)
+    cached = replace(ours, flags=("--weights_cache={place}/weights",))
+    return Subject(one.name, {LEAN: ours, CACHED: cached, UPSTREAM: case(one, upstream)}, floats(one), 700.0)
 
 
 def run(request: Bench) -> None:
@@ -306,7 +269,7 @@ def run(request: Bench) -> None:
         ConfigError: ``--only`` names nothing, or nothing could be exported. NotSupportedError: not on this machine.
     """
     chosen = choose(request.only)
-    bundles = engines()
+    bundles = engine(LEAN), engine(UPSTREAM)
     made = export(chosen)
     ready = [one for one in chosen if not made[one.name].error]
     if not ready:
@@ -314,27 +277,21 @@ def run(request: Bench) -> None:
         raise ConfigError(
             "The export of every net failed.", first.error, "./inv self.bench --what nets --only resnet18"
         )
-    seen = sweep("nets", bundles, [subject(one) for one in ready], request.runs)
-    rows = [(one, seen.get(one.name) or Measured(error=made[one.name].error)) for one in chosen]
+    seen = sweep("nets", [subject(one, *bundles) for one in ready], [*map(bundle_digest, bundles)], request.runs)
+    failed = {one.name: Measured(figures={LEAN: Figure(error=made[one.name].error)}) for one in chosen}
+    rows = [(one, (failed | seen)[one.name]) for one in chosen]
     if request.update:
-        quiet = undisturbed(seen)
-        keep([row for row in rows if row[0].name in quiet], machine(), request.runs)
-    if len(rows) <= MANY:
-        console.table("lean : executorch", FULL, full(rows))
-    if far := differing(rows):
-        console.table("beyond the tolerance", APART, far)
-    failed = [[one.name, found.error] for one, found in rows if found.error]
-    if failed:
-        console.table("not measured", ["program", "why"], failed)
-    about = _about(machine(), request.runs)
+        quiet = measuring.undisturbed(seen)
+        keep([row for row in rows if row[0].name in quiet], measuring.machine(), request.runs)
+    cells = {one.name: cell for one, cell in rows}
+    measuring.show(measuring.views(cells) if len(rows) <= MANY else [measuring.reasons(cells)])
+    about = _about(measuring.machine(), request.runs)
     console.table("lean beside executorch, geometric means of ratios", SHORT, short(rows), caption=about)
 
 
 def keep(rows: Sequence[Row], on: str, rounds: int) -> None:
-    """Put what programs came to into the docs' tables of this kind of processor."""
+    """Put what programs came to into the docs' table of this kind of processor."""
     SHORT_OF["AVX2" in on].write(f"{table_of(SHORT, short(rows))}\n{_about(on, rounds)}\n")
-    far = differing(rows)
-    OUTPUTS.write(table_of(APART, far) if far else "All of these programs are within the tolerance.\n")
 
 
 def _about(on: str, rounds: int) -> str:

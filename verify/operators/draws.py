@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from models.lowering import shortcuts
+from verify.sound.making import made, operators
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 Call = tuple[Callable[..., Any], tuple[torch.Tensor, ...]]
@@ -22,7 +23,7 @@ INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 ALL = (*FLOATS, *INTEGERS, torch.bool)
 
 SIZES = st.integers(1, 5)
-LONG = st.sampled_from([1, 2, 3, 7, 17, 300])
+LONG = st.sampled_from([1, 2, 3, 7, 17, 300, 1300])
 """Some longer than the blocks that kernels work in."""
 
 
@@ -107,8 +108,8 @@ def of_one(
     return make
 
 
-FAMILIES = ("elementwise", "lines", "shapes", "images")
-"""Modules of cases: ``verify/operators/<family>.py``."""
+FAMILIES = {"elementwise": 3, "lines": 3, "shapes": 1, "images": 1}
+"""Modules of cases, ``verify/operators/<family>.py``, and how many uses of each kernel a program has."""
 
 
 @dataclass(frozen=True)
@@ -130,9 +131,10 @@ def makers(family: str) -> dict[str, Maker]:
     return found
 
 
-def draw(family: str, number: int, examples: int = 1) -> list[Case]:
-    """Each kernel of a family, ``examples`` times, from the seed ``number``."""
+def draw(family: str, number: int) -> list[Case]:
+    """Uses of each kernel of a family, from the seed ``number``."""
     drawn: list[list[Case]] = []
+    examples = FAMILIES[family]
 
     # The first example that hypothesis tries is always the simplest one: it is left out.
     @seed(number)
@@ -154,18 +156,6 @@ def flat(value: Any) -> tuple[torch.Tensor, ...]:
     return (value,) if isinstance(value, torch.Tensor) else tuple(one for one in value if one is not None)
 
 
-class Function(torch.nn.Module):  # type: ignore[misc]
-    """A function as a module."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: torch.Tensor) -> Any:
-        """The function's results."""
-        return self.function(*inputs)
-
-
 @shortcuts.in_torch()
 def portable(
     function: Callable[..., Any], inputs: Sequence[torch.Tensor], *, preserve: bool = True
@@ -177,14 +167,13 @@ def portable(
     """
     from executorch.exir import EdgeCompileConfig, to_edge
 
-    exported = torch.export.export(Function(function), tuple(inputs), strict=False)
+    module = made(lambda _, *given: function(*given))
+    exported = torch.export.export(module, tuple(inputs), strict=False)
     called = {node.target for node in exported.graph.nodes if isinstance(node.target, torch._ops.OpOverload)}
     kept = sorted((op for op in called if op.namespace == "aten"), key=str) if preserve else []
     edge = to_edge(exported, compile_config=EdgeCompileConfig(_check_ir_validity=False, preserve_ops=kept))
     program = edge.to_executorch()
-    plan = program.executorch_program.execution_plan[0]
-    names = sorted(f"{item.name}.{item.overload}" if item.overload else item.name for item in plan.operators)
-    return bytes(program.buffer), tuple(names)
+    return bytes(program.buffer), operators(program)
 
 
 def export(cases: Sequence[Case]) -> Batch:

@@ -18,15 +18,16 @@ def _unary(op: Any, low: float, high: float, of: tuple[torch.dtype, ...], *setti
     return of_one(op, lambda draw, x: settings, of, edges=(low, high))
 
 
-def _binary(op: Any, of: tuple[torch.dtype, ...], low: float = -3, high: float = 3, *settings: Any) -> Maker:
-    """Of two tensors that broadcast; the second one's numbers are between ``low`` and ``high``."""
+def _binary(op: Any, of: tuple[torch.dtype, ...], low: float = -3, high: float = 3, *settings: dict[str, Any]) -> Maker:
+    """Of two tensors that broadcast, now and then of two types; the second one's numbers: from ``low`` to ``high``."""
 
     def make(draw: Draw) -> Call:
         first, second = broadcast(draw)
         kind = dtype(draw, of)
         a = tensor(draw, first, kind, 0 if op is aten.pow.Tensor_Tensor else -9, 9)
-        b = tensor(draw, second, kind, low, high)
-        return (lambda a, b: op(a, b, **settings[0])) if settings else op, (a, b)
+        b = tensor(draw, second, dtype(draw, of) if draw(st.booleans()) else kind, low, high)
+        given = draw(st.sampled_from(settings)) if settings else {}
+        return lambda a, b: op(a, b, **given), (a, b)
 
     return make
 
@@ -76,6 +77,7 @@ def _fill_tensor(draw: Draw) -> Call:
 _HALVES = tuple(kind for kind in FLOATS if kind != torch.float16)
 _NUMBERS = (-2, 3, 0.75, 1.5)
 _BITS = (*INTEGERS[:4], torch.bool)
+_ROUNDINGS = ({"rounding_mode": "trunc"}, {"rounding_mode": "floor"})
 ANY, UNIT, POSITIVE = (-3.0, 3.0), (-0.9, 0.9), (0.1, 4.0)
 
 MAKERS: dict[str, Maker] = {}
@@ -96,12 +98,20 @@ MAKERS |= {
     "aten::acosh.out": _unary(aten.acosh.default, 1.1, 5, _HALVES),
     "aten::bitwise_not.out": _unary(aten.bitwise_not.default, *ANY, (*INTEGERS, torch.bool)),
     "aten::logical_not.out": _unary(aten.logical_not.default, *ANY, ALL),
-    "aten::gelu.out": _unary(aten.gelu.default, *ANY, FLOATS),
+    "aten::gelu.out": of_one(
+        lambda x, approximate: aten.gelu.default(x, approximate=approximate),
+        lambda draw, x: (draw(st.sampled_from(["none", "tanh"])),),
+        FLOATS,
+    ),
     "aten::elu.out": _unary(aten.elu.default, *ANY, FLOATS, 1.5),
     "aten::leaky_relu.out": _unary(aten.leaky_relu.default, *ANY, FLOATS, 0.2),
     "aten::hardtanh.out": _unary(aten.hardtanh.default, *ANY, FLOATS, -0.5, 1.25),
-    "aten::logit.out": _unary(aten.logit.default, 0.1, 0.9, _HALVES, 0.125),
-    "aten::clamp.out": _unary(aten.clamp.default, -9, 9, (*FLOATS, *INTEGERS[:4]), -2, 3),
+    "aten::logit.out": of_one(
+        aten.logit.default, lambda draw, x: draw(st.sampled_from([(), (0.125,)])), _HALVES, edges=(0.1, 0.9)
+    ),
+    "aten::clamp.out": of_one(
+        aten.clamp.default, lambda draw, x: draw(st.sampled_from([(-2, 3), (None, 1), (1,)])), _WHOLE, edges=(-9, 9)
+    ),
     "aten::clamp.Tensor_out": _clamp_tensors,
     "aten::where.self_out": _where,
     "aten::masked_fill.Scalar_out": _masked_fill,
@@ -112,7 +122,7 @@ MAKERS |= {
     "aten::pow.Tensor_Tensor_out": _binary(aten.pow.Tensor_Tensor, FLOATS, 0, 2),
     "aten::atan2.out": _binary(aten.atan2.default, FLOATS, 0.5, 3),
     "aten::div.out": _binary(aten.div.Tensor, (*FLOATS, *INTEGERS), 1, 5),
-    "aten::div.out_mode": _binary(aten.div.Tensor_mode, _WHOLE, 1, 5, {"rounding_mode": "trunc"}),
+    "aten::div.out_mode": _binary(aten.div.Tensor_mode, _WHOLE, 1, 5, *_ROUNDINGS),
     "aten::div.Scalar_out": _number(aten.div.Scalar, (*FLOATS, *INTEGERS), (-2, 3, 0.75)),
     "aten::div.Scalar_mode_out": _number(aten.div.Scalar_mode, _WHOLE, (-2, 3), rounding_mode="floor"),
     "aten::floor_divide.out": _binary(aten.floor_divide.default, _WHOLE, 1, 5),
@@ -129,7 +139,8 @@ MAKERS |= {
     ),
 }
 for _name in ["add", "sub", "mul"]:
-    MAKERS[f"aten::{_name}.out"] = _binary(getattr(aten, _name).Tensor, (*FLOATS, *INTEGERS))
+    _factors = ({}, {"alpha": 2}) if _name != "mul" else ()
+    MAKERS[f"aten::{_name}.out"] = _binary(getattr(aten, _name).Tensor, (*FLOATS, *INTEGERS), -3, 3, *_factors)
     MAKERS[f"aten::{_name}.Scalar_out"] = _number(getattr(aten, _name).Scalar, (*FLOATS, *INTEGERS[:4]), _NUMBERS)
 for _name in ["eq", "ne", "lt", "le", "gt", "ge"]:
     MAKERS[f"aten::{_name}.Tensor_out"] = _binary(getattr(aten, _name).Tensor, ALL)

@@ -24,45 +24,33 @@ def _image(draw: Draw, channels: int, dims: int = 2, least: int = 5) -> torch.Te
     return tensor(draw, sizes, torch.float32)
 
 
-def _settings(draw: Draw) -> tuple[int, list[int], list[int], list[int], list[int], int]:
-    """Dimensions, kernel, stride, padding, dilation, groups."""
-    dims = draw(st.integers(1, 3))
+def _convolved(draw: Draw, *, backward: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, tuple[Any, ...]]:
+    """An image, a weight and a bias that go together; then stride, padding, dilation, the other way, and groups."""
+    dims, groups, transposed = draw(st.integers(1, 3)), draw(st.integers(1, 3)), draw(st.booleans())
 
     def each(low: int, high: int) -> list[int]:
         return [draw(st.integers(low, high)) for _ in range(dims)]
 
-    return dims, each(1, 3), each(1, 3), each(0, 2), each(1, 2), draw(st.integers(1, 3))
+    kernel, stride, padding, dilation = each(1, 3), each(1, 3), each(0, 2), each(1, 2)
+    inside, outside = groups * draw(st.integers(1, 2)), groups * draw(st.integers(1, 2))
+    channels = (inside, outside // groups) if transposed else (outside, inside // groups)
+    # What is added behind must be smaller than the stride.
+    extra = [min(1, step - 1) if transposed and not backward else 0 for step in stride]
+    x = _image(draw, inside, dims)
+    weight = tensor(draw, (*channels, *kernel), x.dtype, -1, 1)
+    return x, weight, tensor(draw, (outside,), x.dtype), (stride, padding, dilation, transposed, extra, groups)
 
 
 def _convolution(draw: Draw) -> Call:
-    dims, kernel, stride, padding, dilation, groups = _settings(draw)
-    transposed = draw(st.booleans())
-    inside, outside = groups * draw(st.integers(1, 2)), groups * draw(st.integers(1, 2))
-    x = _image(draw, inside, dims)
-    channels = (inside, outside // groups) if transposed else (outside, inside // groups)
-    # What is added behind must be smaller than the stride.
-    extra = [min(1, step - 1) if transposed else 0 for step in stride]
-    weight = tensor(draw, (*channels, *kernel), x.dtype, -1, 1)
-    bias = tensor(draw, (outside,), x.dtype)
-    return (
-        lambda x, w, b: aten.convolution.default(x, w, b, stride, padding, dilation, transposed, extra, groups),
-        (x, weight, bias),
-    )
+    *given, settings = _convolved(draw, backward=False)
+    return lambda x, w, b: aten.convolution.default(x, w, b, *settings), tuple(given)
 
 
 def _convolution_backward(draw: Draw) -> Call:
-    _, kernel, stride, padding, dilation, groups = _settings(draw)
-    dims = len(kernel)
-    transposed = draw(st.booleans())
-    inside, outside = groups * draw(st.integers(1, 2)), groups * draw(st.integers(1, 2))
-    x = _image(draw, inside, dims)
-    channels = (inside, outside // groups) if transposed else (outside, inside // groups)
-    weight = tensor(draw, (*channels, *kernel), x.dtype, -1, 1)
-    zeros = [0] * dims
-    settings = (stride, padding, dilation, transposed, zeros, groups)
+    x, weight, bias, settings = _convolved(draw, backward=True)
     gradient = torch.randn_like(aten.convolution.default(x, weight, None, *settings))
     return (
-        lambda g, x, w: aten.convolution_backward.default(g, x, w, [outside], *settings, [True, True, True]),
+        lambda g, x, w: aten.convolution_backward.default(g, x, w, [len(bias)], *settings, [True, True, True]),
         (gradient, x, weight),
     )
 
@@ -123,56 +111,33 @@ def _coded(draw: Draw, x: torch.Tensor) -> tuple[Any, ...]:
     return _SCALE, _ZERO, *_RANGE, torch.int8
 
 
-def _by_tensors(op: Any, *, coded: bool) -> Maker:
-    def make(draw: Draw) -> Call:
-        x = _codes(draw) if coded else tensor(draw, shape(draw), torch.float32, -10, 10)
-        scale, zero = _scales(draw, 1), tensor(draw, (1,), torch.int64)
-        return lambda x, s, z: op(x, s, z, *_RANGE, torch.int8), (x, scale, zero)
+def _coding(op: Any, *last: Any, by: str = "", coded: bool) -> Maker:
+    """Between numbers and codes, with one scale and zero point, or with one ``by`` each ``channel`` or ``token``."""
 
-    return make
-
-
-def _per_channel(op: Any, *, coded: bool) -> Maker:
-    def make(draw: Draw) -> Call:
-        x = _codes(draw, draw(SIZES), draw(SIZES), 3) if coded else tensor(draw, (2, draw(SIZES), 3), torch.float32)
-        c = x.shape[1]
-        return (
-            lambda x, s, z: op(x, s, z, 1, *_RANGE, torch.int8),
-            (x, _scales(draw, c), tensor(draw, (c,), torch.int64)),
-        )
-
-    return make
-
-
-def _per_token(op: Any, *last: Any, coded: bool) -> Maker:
     def make(draw: Draw) -> Call:
         rows, width = draw(SIZES), draw(SIZES)
-        x = _codes(draw, rows, width) if coded else tensor(draw, (rows, width), torch.float32)
-        scales = _scales(draw, rows, 1)
-        return lambda x, s, z: op(x, s, z, *_RANGE, torch.int8, *last), (
+        sizes = {"": shape(draw), "channel": (rows, width, 3), "token": (rows, width)}[by]
+        x = _codes(draw, *sizes) if coded else tensor(draw, sizes, torch.float32, -10, 10)
+        count = {"": (1,), "channel": (width,), "token": (rows, 1)}[by]
+        axis = (1,) if by == "channel" else ()
+        return lambda x, s, z: op(x, s, z, *axis, *_RANGE, torch.int8, *last), (
             x,
-            scales,
-            tensor(draw, (rows, 1), torch.int64),
+            _scales(draw, *count),
+            tensor(draw, count, torch.int64),
         )
 
     return make
-
-
-def _choose_per_token(draw: Draw) -> Call:
-    x = tensor(draw, (draw(SIZES), draw(st.integers(2, 40))), torch.float32, -7, 5)
-    return lambda x: quantized.choose_qparams_per_token_asymmetric.default(x, torch.int8), (x,)
 
 
 def _embedding(op: Any, bits: int, **settings: Any) -> Maker:
     def make(draw: Draw) -> Call:
-        rows, groups, per_byte = draw(st.integers(2, 9)), draw(st.integers(1, 3)), 8 // bits
+        rows, groups = draw(st.integers(2, 9)), draw(st.integers(1, 3))
         kind = torch.int8 if bits == 8 else torch.uint8
         low, high = (-128, 127) if bits == 8 else (0, 255)
         table = _codes(draw, rows, 4 * groups, low=low, high=high, of=kind)
         indices = tensor(draw, (draw(SIZES),), torch.int64, 0, rows - 1)
         edges = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
         scales = _scales(draw, rows, groups)
-        assert 4 * groups * per_byte % groups == 0
         return lambda t, s, p: op(t, s, None, *edges, p, **settings), (table, scales, indices)
 
     return make
@@ -199,34 +164,31 @@ MAKERS: dict[str, Maker] = {
     "quantized_decomposed::dequantize_per_tensor.out": of_one(
         quantized.dequantize_per_tensor.default, _coded, (torch.int8,), edges=_RANGE
     ),
-    "quantized_decomposed::quantize_per_tensor.Tensor_out": _by_tensors(
-        quantized.quantize_per_tensor.tensor, coded=False
-    ),
-    "quantized_decomposed::dequantize_per_tensor.Tensor_out": _by_tensors(
+    "quantized_decomposed::quantize_per_tensor.Tensor_out": _coding(quantized.quantize_per_tensor.tensor, coded=False),
+    "quantized_decomposed::dequantize_per_tensor.Tensor_out": _coding(
         quantized.dequantize_per_tensor.tensor, coded=True
     ),
-    "quantized_decomposed::quantize_per_channel.out": _per_channel(quantized.quantize_per_channel.default, coded=False),
-    "quantized_decomposed::dequantize_per_channel.out": _per_channel(
-        quantized.dequantize_per_channel.default, coded=True
+    "quantized_decomposed::quantize_per_channel.out": _coding(
+        quantized.quantize_per_channel.default, by="channel", coded=False
     ),
-    "quantized_decomposed::quantize_per_token.out": _per_token(quantized.quantize_per_token.default, coded=False),
-    "quantized_decomposed::dequantize_per_token.out": _per_token(
-        quantized.dequantize_per_token.default, torch.float32, coded=True
+    "quantized_decomposed::dequantize_per_channel.out": _coding(
+        quantized.dequantize_per_channel.default, by="channel", coded=True
+    ),
+    "quantized_decomposed::quantize_per_token.out": _coding(
+        quantized.quantize_per_token.default, by="token", coded=False
+    ),
+    "quantized_decomposed::dequantize_per_token.out": _coding(
+        quantized.dequantize_per_token.default, torch.float32, by="token", coded=True
     ),
     "quantized_decomposed::choose_qparams.Tensor_out": of_one(
         quantized.choose_qparams.tensor, lambda draw, x: (*_RANGE, 1e-6, torch.int8), (torch.float32,), edges=(-7, 5)
     ),
-    "quantized_decomposed::choose_qparams_per_token_asymmetric.out": _choose_per_token,
-    "quantized_decomposed::embedding_byte.out": _embedding(quantized.embedding_byte.default, 8),
-    "quantized_decomposed::embedding_byte.dtype_out": _embedding(
-        quantized.embedding_byte.dtype, 8, dtype=torch.float16
+    "quantized_decomposed::choose_qparams_per_token_asymmetric.out": of_one(
+        quantized.choose_qparams_per_token_asymmetric.default, lambda draw, x: (torch.int8,), (torch.float32,), (2, 2),
+        (-7, 5),
     ),
-    "quantized_decomposed::embedding_4bit.out": _embedding(quantized.embedding_4bit.default, 4),
-    "quantized_decomposed::embedding_4bit.dtype_out": _embedding(
-        quantized.embedding_4bit.dtype, 4, dtype=torch.float16
-    ),
-    "quantized_decomposed::embedding_2bit.out": _embedding(quantized.embedding_2bit.default, 2),
-    "quantized_decomposed::embedding_2bit.dtype_out": _embedding(
-        quantized.embedding_2bit.dtype, 2, dtype=torch.float16
-    ),
-}
+}  # fmt: skip
+for _name, _bits in (("byte", 8), ("4bit", 4), ("2bit", 2)):
+    _op = getattr(quantized, f"embedding_{_name}")
+    MAKERS[f"quantized_decomposed::embedding_{_name}.out"] = _embedding(_op.default, _bits)
+    MAKERS[f"quantized_decomposed::embedding_{_name}.dtype_out"] = _embedding(_op.dtype, _bits, dtype=torch.float16)

@@ -116,12 +116,6 @@ def _split_sizes(draw: Draw) -> Call:
     return lambda x: aten.split_with_sizes_copy.default(x, sizes, 1), (x,)
 
 
-def _unbind(draw: Draw) -> Call:
-    x = tensor(draw, (draw(SIZES), draw(SIZES), draw(SIZES)), dtype(draw, ALL))
-    dim = dim_of(draw, x)
-    return lambda x: aten.unbind_copy.int(x, dim), (x,)
-
-
 def _times(draw: Draw, x: torch.Tensor) -> tuple[list[int]]:
     return ([draw(st.integers(1, 3)) for _ in range(x.dim() + draw(st.integers(0, 1)))],)
 
@@ -151,21 +145,18 @@ def _edge(op: Any, dims: int) -> Maker:
     return make
 
 
-def _select_scatter(draw: Draw) -> Call:
-    x = _any(draw, 2)
-    dim = draw(st.integers(0, x.dim() - 1))
-    at = draw(st.integers(0, x.shape[dim] - 1))
-    part = tensor(draw, x.select(dim, 0).shape, x.dtype)
-    return lambda x, part: aten.select_scatter.default(x, part, dim, at), (x, part)
+def _scatter(op: Any, *, whole: bool) -> Maker:
+    """A part of a tensor replaced: all from a place on, or one place."""
 
+    def make(draw: Draw) -> Call:
+        x = _any(draw, 2)
+        dim = draw(st.integers(0, x.dim() - 1))
+        start = draw(st.integers(0, x.shape[dim] - 1))
+        part = x.narrow(dim, start, x.shape[dim] - start) if whole else x.select(dim, start)
+        end = (x.shape[dim], 1) if whole else ()
+        return lambda x, part: op(x, part, dim, start, *end), (x, tensor(draw, part.shape, x.dtype))
 
-def _slice_scatter(draw: Draw) -> Call:
-    x = _any(draw, 2)
-    dim = draw(st.integers(0, x.dim() - 1))
-    start = draw(st.integers(0, x.shape[dim] - 1))
-    part = x.narrow(dim, start, x.shape[dim] - start)
-    part = tensor(draw, part.shape, x.dtype)
-    return lambda x, part: aten.slice_scatter.default(x, part, dim, start, x.shape[dim], 1), (x, part)
+    return make
 
 
 def _made(function: Callable[..., Any]) -> Maker:
@@ -215,7 +206,7 @@ MAKERS: dict[str, Maker] = {
     "aten::stack.out": _stack,
     "aten::split_copy.Tensor_out": of_one(aten.split_copy.Tensor, _split),
     "aten::split_with_sizes_copy.out": _split_sizes,
-    "aten::unbind_copy.int_out": _unbind,
+    "aten::unbind_copy.int_out": of_one(aten.unbind_copy.int, lambda draw, x: (dim_of(draw, x),), dims=(3, 3)),
     "aten::repeat.out": of_one(aten.repeat.default, _times, dims=(1, 2)),
     "aten::roll.out": of_one(
         aten.roll.default, lambda draw, x: ([draw(st.integers(-4, 4))], [draw(st.integers(0, x.dim() - 1))])
@@ -225,8 +216,8 @@ MAKERS: dict[str, Maker] = {
     "aten::pixel_unshuffle.out": _pixels(aten.pixel_unshuffle.default, more=False),
     "aten::tril.out": of_one(aten.tril.default, lambda draw, x: (draw(st.integers(-3, 3)),), dims=(2, 4)),
     "aten::full_like.out": of_one(aten.full_like.default, lambda draw, x: (draw(st.integers(0, 9)),)),
-    "aten::select_scatter.out": _select_scatter,
-    "aten::slice_scatter.out": _slice_scatter,
+    "aten::select_scatter.out": _scatter(aten.select_scatter.default, whole=False),
+    "aten::slice_scatter.out": _scatter(aten.slice_scatter.default, whole=True),
     "aten::arange.start_out": _made(lambda a, b: aten.arange.start_step(a, 3 * a + b, b)),
     "aten::full.out": _made(lambda a, b: aten.full.default([a, b], 7)),
     "aten::ones.out": _made(lambda a, b: aten.ones.default([a, b])),

@@ -1,4 +1,4 @@
-"""Programs of operators at edges that no draw has: types that mix, long rows, orders in memory, equal numbers, NaN.
+"""Programs of operators at edges that no draw has: long lines, orders in memory, equal numbers, NaN, no element.
 
 A group is a function of a few tensors that returns many results, so that one export tests many operators.
 """
@@ -25,50 +25,6 @@ def _integers(*shape: int, low: int = -20, high: int = 20, dtype: torch.dtype = 
     return torch.randint(low, high, shape, dtype=dtype)
 
 
-def unary(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Of any floats."""
-    near = x.abs().clamp(max=0.9)
-    return (
-        x.abs(), -x, x.sign(), x.relu(), x.ceil(), x.floor(), x.round(), x.trunc(), x.exp(), x.expm1(), x.sin(),
-        x.cos(), x.tan(), x.sinh(), x.cosh(), x.tanh(), x.atan(), x.asinh(), x.erf(), x.sigmoid(), near.asin(),
-        near.acos(), near.atanh(), (near + 1).acosh(), (near + 0.1).log(), (near + 0.1).log2(), near.log1p(),
-        (near + 0.1).log10(), (near + 0.1).sqrt(), (near + 0.1).rsqrt(), (near + 0.1).reciprocal(), x.isnan(),
-        x.isinf(), x.logical_not(), functional.gelu(x), functional.gelu(x, approximate="tanh"),
-        functional.leaky_relu(x, 0.1), functional.elu(x, 1.5), functional.hardtanh(x, -0.5, 0.7),
-        functional.silu(x), functional.hardswish(x), functional.hardsigmoid(x), x.clamp(-0.3, 0.4), x.clamp(min=0.1),
-        x.clamp(max=0.1), (near * 0.8 + 0.1).logit(), (near * 0.8 + 0.1).logit(1e-3),
-    )  # fmt: skip
-
-
-def binary(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Of floats that broadcast together."""
-    apart = b.abs() + 0.5
-    return (
-        a + b, a - b, a * b, a / apart, torch.add(a, b, alpha=2), torch.sub(a, b, alpha=3), torch.maximum(a, b),
-        torch.minimum(a, b), a == b, a != b, a < b, a <= b, a > b, a >= b, torch.atan2(a, apart), a // apart,
-        a % apart, torch.fmod(a, apart), a.abs() ** b, torch.logical_and(a, b), torch.logical_or(a, b),
-        torch.logical_xor(a, b), torch.div(a, apart, rounding_mode="floor"), torch.div(a, apart, rounding_mode="trunc"),
-        torch.where(a > b, a, b), torch.clamp(a, min=b), a + 1.5, a - 1, a * 3, a / 4, 2 - a, a == 1.0, a < 0.2,
-        a.abs() ** 2.5, a % 0.7, torch.fmod(a, 0.7), a.masked_fill(a > b, 7.0), 2.0 ** a,
-    )  # fmt: skip
-
-
-def rows(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Of rows that are longer than what is converted at once, and a number for each."""
-    return a + b, a * b, b - a, a / (b.abs() + 0.5), a.abs(), a > b, a.to(torch.float32)
-
-
-def integers(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Of integers, none of them 0 in b."""
-    return (
-        a + b, a - b, a * b, a / b, a // b, a % b, torch.fmod(a, b), torch.div(a, b, rounding_mode="trunc"), a & b,
-        a | b, a ^ b, ~a, torch.bitwise_left_shift(a, 2),
-        torch.bitwise_right_shift(a, 1), a == b, a < b, a.abs(), -a, a.sign(), a.clamp(-3, 5), torch.maximum(a, b),
-        torch.minimum(a, b), a.sum(), a.sum(1), a.amax(1), a.argmin(1), a.cumsum(1), a.prod(1), a.to(torch.float32),
-        a + 1.5, a.any(), a.any(1), torch.where(a > b, a, b), a.flip(1), a.pow(2), a.float().exp(), a // 3, a % 4,
-    )  # fmt: skip
-
-
 def masks(x: torch.Tensor, flags: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Rows that a mask of attention leaves empty, and other uses of flags; ``[2, 6, 37, 50]``."""
     lost = torch.logical_not(flags)
@@ -81,14 +37,6 @@ def masks(x: torch.Tensor, flags: torch.Tensor) -> tuple[torch.Tensor, ...]:
         torch.where(flags.transpose(1, 2), turned, turned + 1), torch.where(flags, x.double(), x.double() + 1),
         torch.where(flags, x.half(), x.half() * 2), torch.where(flags, flags[:1], lost), torch.logical_not(lost[:, 1]),
         torch.where(flags, x, 2.0), torch.where(flags, 3, x.long()), torch.where(flags, x.int(), x),
-    )  # fmt: skip
-
-
-def products(a: torch.Tensor, b: torch.Tensor, batch: torch.Tensor, bias: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Of two matrices that go together, a batch of the first's shape, and a row of the result's width."""
-    return (
-        a @ b, torch.addmm(bias, a, b), torch.addmm(bias, a, b, beta=0.5, alpha=2), functional.linear(a, b.t(), bias),
-        functional.linear(batch, b.t()), torch.bmm(batch, batch.transpose(1, 2)), batch @ b,
     )  # fmt: skip
 
 
@@ -150,22 +98,6 @@ def _different(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 
 GROUPS: dict[str, Group] = {
-    "unary": (unary, lambda: (_floats(3, 17),)),
-    "unary-half": (unary, lambda: (_floats(3, 17, dtype=torch.float16),)),
-    "unary-double": (unary, lambda: (_floats(2, 300, dtype=torch.float64),)),
-    "binary": (binary, lambda: (_floats(4, 5), _floats(4, 5))),
-    "binary-broadcast": (binary, lambda: (_floats(2, 1, 5), _floats(3, 1))),
-    "binary-half": (binary, lambda: (_floats(4, 5, dtype=torch.float16), _floats(5, dtype=torch.float16))),
-    "binary-mixed": (binary, lambda: (_floats(4, 5), _floats(4, 5, dtype=torch.float64))),
-    "binary-long": (binary, lambda: (_floats(3, 1300), _floats(3, 1))),
-    "binary-by-one": (binary, lambda: (_floats(4, 700), _floats(1, 1, 1))),
-    "binary-by-double": (binary, lambda: (_floats(4, 5), _floats(1, dtype=torch.float64))),
-    "rows-half": (rows, lambda: (_floats(3, 1300, dtype=torch.float16), _floats(3, 1, dtype=torch.float16))),
-    "integers": (integers, lambda: (_integers(4, 6), _integers(4, 6, low=1))),
-    "integers-narrow": (
-        integers, lambda: (_integers(4, 6, dtype=torch.int32), _integers(4, 6, low=1, high=9, dtype=torch.int8))
-    ),
-    "products": (products, lambda: (_floats(3, 7), _floats(7, 5), _floats(2, 3, 7), _floats(5))),
     "edges": (edges, lambda: (_floats(2, 6, 5, 4), _integers(5, low=0, high=2))),
     "edges-half": (edges, lambda: (_floats(2, 6, 5, 4, dtype=torch.float16), _integers(5, low=0, high=2))),
     "edges-double": (edges, lambda: (_floats(2, 6, 5, 4, dtype=torch.float64), _integers(5, low=0, high=2))),
@@ -178,13 +110,6 @@ GROUPS: dict[str, Group] = {
     "extremes": (extremes, lambda: (_with_equals_and_nans(),)),
     "lines": (lines, lambda: (_different(4, 37, 50), _floats(50))),
     "lines-double": (lines, lambda: (_different(4, 37, 50, dtype=torch.float64), _floats(50, dtype=torch.float64))),
-    "products-tall": (products, lambda: (_floats(9, 400) / 50, _floats(400, 13), _floats(3, 9, 400) / 50, _floats(13))),
-    "products-flat": (products, lambda: (_floats(3, 40), _floats(40, 19), _floats(2, 3, 40), _floats(19))),
-    "products-double": (
-        products,
-        lambda: tuple(_floats(*shape, dtype=torch.float64) for shape in ((5, 33), (33, 7), (2, 5, 33), (7,))),
-    ),
-    "products-empty": (products, lambda: (_floats(3, 0), _floats(0, 5), _floats(2, 3, 0), _floats(5))),
 }  # fmt: skip
 
 

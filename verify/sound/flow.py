@@ -9,17 +9,11 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._higher_order_ops.map import map as each
+from torch._higher_order_ops.scan import scan
 from torch.export import Dim
 
 from verify.sound.making import Function, Program, Run, input_written, leaves, lower, made, settings, sound
-
-
-def _by_sum(m: Any, x: Any) -> Any:
-    return torch.cond(x.sum() > 0, lambda y: y * 2.0, lambda y: y + 1.0, (x,))
-
-
-def _by_flag(m: Any, flag: Any, x: Any) -> Any:
-    return torch.cond(flag, m.one, m.other, (x,))
 
 
 def _nested(m: Any, x: Any) -> Any:
@@ -34,35 +28,7 @@ def _several(m: Any, x: Any) -> Any:
     return second, first * 2
 
 
-def _by_size(m: Any, x: Any) -> Any:
-    return torch.cond(x.shape[0] > 4, lambda y: y.sin(), lambda y: y.cos(), (x,))
-
-
-def _after_a_view(m: Any, x: Any) -> Any:
-    return torch.cond(x.sum() > 0, lambda y: y.view(-1) + 1, lambda y: y.view(-1) * 2, (x * 2,))
-
-
-def _each(m: Any, rows: Any, y: Any) -> Any:
-    from torch._higher_order_ops.map import map as each
-
-    return each(lambda row, other: row * other + row.sum(), rows, y)
-
-
-def _each_view(m: Any, rows: Any) -> Any:
-    from torch._higher_order_ops.map import map as each
-
-    return each(lambda row: row.view(3, 1) @ row.view(1, 3), rows)
-
-
-def _each_layer(m: Any, rows: Any) -> Any:
-    from torch._higher_order_ops.map import map as each
-
-    return each(lambda row: m.one(row).relu(), rows) + 1
-
-
 def _carried(m: Any, start: Any, rows: Any) -> Any:
-    from torch._higher_order_ops.scan import scan
-
     def step(carried: Any, row: Any) -> Any:
         following = (carried * 0.5 + row).tanh()
         return following, following * 2
@@ -71,8 +37,6 @@ def _carried(m: Any, start: Any, rows: Any) -> Any:
 
 
 def _carried_two(m: Any, start: Any, rows: Any) -> Any:
-    from torch._higher_order_ops.scan import scan
-
     def step(carried: Any, row: Any) -> Any:
         total, most = carried
         return (total + row, torch.maximum(most, row)), (total * row).sum()
@@ -83,19 +47,6 @@ def _carried_two(m: Any, start: Any, rows: Any) -> Any:
 def _maybe(m: Any, x: Any, bias: Any, scale: Any) -> Any:
     y = x if bias is None else x + bias
     return y if scale is None else y * scale
-
-
-def _number(m: Any, x: Any, factor: Any) -> Any:
-    return x * factor
-
-
-def _flag(m: Any, x: Any, flag: Any) -> Any:
-    return x.sin() if flag else x.cos()
-
-
-def _twice(m: Any, x: Any) -> Any:
-    y = x * 2
-    return y, y, y + 1
 
 
 X, ROWS = (2, 3), (4, 3)
@@ -125,14 +76,19 @@ def _start_and_rows() -> Sequence[tuple[Any, ...]]:
 
 
 _KINDS: dict[str, tuple[Function, _Given]] = {
-    "branch": (_by_sum, _x),
-    "branch-of-layers": (_by_flag, _flagged),
+    "branch": (lambda m, x: torch.cond(x.sum() > 0, lambda y: y * 2.0, lambda y: y + 1.0, (x,)), _x),
+    "branch-of-layers": (lambda m, flag, x: torch.cond(flag, m.one, m.other, (x,)), _flagged),
     "branches-in-branches": (_nested, _x),
     "branch-of-several": (_several, _x),
-    "branch-of-views": (_after_a_view, _x),
-    "each": (_each, lambda: ((torch.randn(ROWS), torch.randn(3)),)),
-    "each-view": (_each_view, _rows),
-    "each-layer": (_each_layer, _rows),
+    "branch-of-views": (
+        lambda m, x: torch.cond(x.sum() > 0, lambda y: y.view(-1) + 1, lambda y: y.view(-1) * 2, (x * 2,)), _x
+    ),
+    "each": (
+        lambda m, rows, y: each(lambda row, other: row * other + row.sum(), rows, y),
+        lambda: ((torch.randn(ROWS), torch.randn(3)),),
+    ),
+    "each-view": (lambda m, rows: each(lambda row: row.view(3, 1) @ row.view(1, 3), rows), _rows),
+    "each-layer": (lambda m, rows: each(lambda row: m.one(row).relu(), rows) + 1, _rows),
     "carried": (_carried, _start_and_rows),
     "carried-two": (_carried_two, _start_and_rows),
     "none-given": (_maybe, lambda: ((torch.randn(X), None, torch.randn(3)),)),
@@ -143,15 +99,15 @@ _KINDS: dict[str, tuple[Function, _Given]] = {
     "none-between-results": (lambda m, x: (None, x + 1, None, x.sum()), _one),
     "none-in-a-dictionary": (lambda m, x: {"a": None, "b": x.exp()}, _one),
     "weights-not-needed": (lambda m, x: m.heads(x, x, x, need_weights=False), lambda: ((torch.randn(1, 4, 6),),)),
-    "number-given": (_number, lambda: ((torch.randn(X), 3),)),
-    "float-given": (_number, lambda: ((torch.randn(X), 2.5),)),
-    "flag-given": (_flag, lambda: ((torch.randn(X), True),)),
+    "number-given": (lambda m, x, factor: x * factor, lambda: ((torch.randn(X), 3),)),
+    "float-given": (lambda m, x, factor: x * factor, lambda: ((torch.randn(X), 2.5),)),
+    "flag-given": (lambda m, x, flag: x.sin() if flag else x.cos(), lambda: ((torch.randn(X), True),)),
     "number-as-a-result": (lambda m, x: (x + 1, 7, 2.5, True), _one),
     "list-given": (lambda m, some: some[0] + some[1] * 2, lambda: (([torch.randn(X), torch.randn(X)],),)),
     "dictionary-given": (lambda m, some: some["b"] - some["a"], lambda: ((dict.fromkeys("ab", torch.randn(X)),),)),
     "input-as-a-result": (lambda m, x: (x, x * 2), _one),
     "input-twice-as-a-result": (lambda m, x: (x, x), _one),
-    "result-twice": (_twice, _one),
+    "result-twice": (lambda m, x: ((y := x * 2), y, y + 1), _one),
     "constant-as-a-result": (lambda m, x: (m.table, x + 1), _one),
     "view-of-a-constant": (lambda m, x: (m.table.view(-1), x + m.table), _one),
     "only-an-input": (lambda m, x: x, _one),
@@ -182,7 +138,11 @@ def _program(kind: str, *, delegate: bool) -> Program:
 
 def _sized() -> Program:
     given = [(torch.randn(count, 3),) for count in (4, 1, 5, 8)]
-    return sound(made(_by_size), *given, sizes=({0: Dim("n", min=1, max=8)},))
+
+    def by_size(m: Any, x: Any) -> Any:
+        return torch.cond(x.shape[0] > 4, lambda y: y.sin(), lambda y: y.cos(), (x,))
+
+    return sound(made(by_size), *given, sizes=({0: Dim("n", min=1, max=8)},))
 
 
 def _chosen() -> Program:

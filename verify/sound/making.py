@@ -91,13 +91,15 @@ def lower(
         partitioner=[XnnpackPartitioner(**(options or {}))] if delegate else [],
         compile_config=EdgeCompileConfig(_check_ir_validity=False),
     ).to_executorch(config)
-    names = sorted(
-        f"{item.name}.{item.overload}" if item.overload else item.name
-        for plan in lowered.executorch_program.execution_plan
-        for item in plan.operators
-    )
     files = {name: bytes(blob) for name, blob in getattr(lowered, "_tensor_data", {}).items()}
-    return Program(bytes(lowered.buffer), tuple(names), runs, files, meant)
+    return Program(bytes(lowered.buffer), operators(lowered), runs, files, meant)
+
+
+def operators(lowered: Any) -> tuple[str, ...]:
+    """The operators in a program, by the names of their kernels."""
+    plans = lowered.executorch_program.execution_plan
+    named = ((item.name, item.overload) for plan in plans for item in plan.operators)
+    return tuple(sorted(f"{name}.{overload}" if overload else name for name, overload in named))
 
 
 Function = Callable[..., Any]
@@ -184,8 +186,8 @@ def settings(**options: Any) -> Any:
     """Upstream's settings of the last step, and those of its planning of memory.
 
     Args:
-        options: ``inputs``, ``outputs``, ``buffers``: whether memory is planned for them; ``state``: names of buffers
-            whose first value is kept; all else as `executorch.exir.ExecutorchBackendConfig` has it.
+        options: ``inputs``, ``outputs``: whether memory is planned for them; ``state``: names of buffers whose first
+            value is kept; all else as `executorch.exir.ExecutorchBackendConfig` has it.
     """
     from executorch.exir import ExecutorchBackendConfig
     from executorch.exir.passes import MemoryPlanningPass
@@ -194,9 +196,9 @@ def settings(**options: Any) -> Any:
     planning = {
         "alloc_graph_input": options.pop("inputs", True),
         "alloc_graph_output": options.pop("outputs", True),
-        "alloc_mutable_buffers": options.pop("buffers", True),
     }
-    planning |= {name: options.pop(name) for name in ("memory_planning_algo", "alignment") if name in options}
+    own = ("memory_planning_algo", "alignment", "share_mutable_buffers")
+    planning |= {name: options.pop(name) for name in own if name in options}
     names = options.pop("state", [])
     passes = [InitializedMutableBufferPass(names)] if names else []
     return ExecutorchBackendConfig(passes=passes, memory_planning_pass=MemoryPlanningPass(**planning), **options)

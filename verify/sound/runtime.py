@@ -79,69 +79,48 @@ def channels_last(order: torch.memory_format) -> Program:
     return sound(made(_ordered, layer=nn.Conv2d(3, 4, 3, padding=1)), (x,))
 
 
-class Memory(nn.Module):  # type: ignore[misc]
+def _memory() -> Any:
     """Keys and values of up to eight tokens, and the layers that make them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.Linear(4, 12)
-        self.register_buffer("keys", torch.full((8, 4), 0.25))
-        self.register_buffer("values", torch.full((8, 4), -0.5))
-        self.register_buffer("count", torch.zeros(1, dtype=torch.int64))
+    state = {"keys": torch.full((8, 4), 0.25), "values": torch.full((8, 4), -0.5)}
+    return made(lambda m: m.keys, layers=nn.Linear(4, 12), count=torch.zeros(1, dtype=torch.int64), **state)
 
 
-class Prefill(nn.Module):  # type: ignore[misc]
-    """Remembers a whole sequence."""
-
-    def __init__(self, memory: Memory) -> None:
-        super().__init__()
-        self.memory = memory
-
-    def forward(self, x: Any) -> Any:
-        """``[3, 4]`` to the sum of what is remembered now."""
-        _, key, value = self.memory.layers(x).chunk(3, -1)
-        self.memory.keys[: x.shape[0]] = key
-        self.memory.values[: x.shape[0]] = value
-        self.memory.count.fill_(x.shape[0])
-        return (key + value).sum()
+def _prefill(m: Any, x: Any) -> Any:
+    """Remembers a whole sequence: ``[3, 4]`` to the sum of what is remembered now."""
+    _, key, value = m.memory.layers(x).chunk(3, -1)
+    m.memory.keys[: x.shape[0]] = key
+    m.memory.values[: x.shape[0]] = value
+    m.memory.count.fill_(x.shape[0])
+    return (key + value).sum()
 
 
-class Decode(Prefill):
-    """Remembers one token more, and looks back on all of them."""
-
-    def forward(self, x: Any) -> Any:
-        """``[1, 4]`` to ``[1, 4]``, and how many tokens there are."""
-        memory = self.memory
-        query, key, value = memory.layers(x).chunk(3, -1)
-        memory.keys[memory.count] = key
-        memory.values[memory.count] = value
-        memory.count += 1
-        seen = torch.arange(8) < memory.count
-        weights = torch.softmax(torch.where(seen, query @ memory.keys.T, -1e9), -1)
-        return weights @ memory.values, memory.count * 1
+def _decode(m: Any, x: Any) -> Any:
+    """Remembers one token more, and looks back on all: ``[1, 4]`` to ``[1, 4]``, and how many tokens there are."""
+    memory = m.memory
+    query, key, value = memory.layers(x).chunk(3, -1)
+    memory.keys[memory.count] = key
+    memory.values[memory.count] = value
+    memory.count += 1
+    seen = torch.arange(8) < memory.count
+    weights = torch.softmax(torch.where(seen, query @ memory.keys.T, -1e9), -1)
+    return weights @ memory.values, memory.count * 1
 
 
-class Recall(Prefill):
-    """Only reads."""
-
-    def forward(self, x: Any) -> Any:
-        """``[4]``: compared with all keys."""
-        return self.memory.keys * x, self.memory.count * 1
+def _recall(m: Any, x: Any) -> Any:
+    """Only reads: ``[4]``, compared with all keys."""
+    return m.memory.keys * x, m.memory.count * 1
 
 
 def shared_state(*, shared: bool) -> Program:
     """Two methods write to what a third one reads, too: in one place, or each in its own."""
-    from executorch.exir import ExecutorchBackendConfig
-    from executorch.exir.passes import MemoryPlanningPass
-    from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
-
-    first = Memory().requires_grad_(False)
-    sequence, token, probe = torch.randn(3, 4), torch.randn(1, 4), torch.randn(4)
-    kinds: dict[str, tuple[type[Prefill], torch.Tensor]] = {
-        "prefill": (Prefill, sequence), "forward": (Decode, token), "recall": (Recall, probe),
+    first = _memory()
+    kinds = {
+        "prefill": (_prefill, torch.randn(3, 4)), "forward": (_decode, torch.randn(1, 4)),
+        "recall": (_recall, torch.randn(4)),
     }  # fmt: skip
     methods = {
-        name: torch.export.export(kind(first), (example,), strict=False) for name, (kind, example) in kinds.items()
+        name: torch.export.export(made(kind, memory=first), (example,), strict=False)
+        for name, (kind, example) in kinds.items()
     }
 
     def eager(*calls: str) -> tuple[Any, ...]:
@@ -150,7 +129,7 @@ def shared_state(*, shared: bool) -> Program:
             memories = dict.fromkeys(kinds, memories["forward"])
         for name in calls:
             kind, example = kinds[name]
-            results = kind(memories[name])(example)
+            results = made(kind, memory=memories[name])(example)
         return leaves(results)
 
     def run(*calls: str, executions: int = 1) -> Run:
@@ -162,10 +141,7 @@ def shared_state(*, shared: bool) -> Program:
         run("recall"), run("forward", executions=2), run("prefill", "forward"), run("prefill", "forward", executions=3),
         run("prefill", "forward", "forward", "recall"), run("forward", "prefill", "recall"),
     )  # fmt: skip
-    config = ExecutorchBackendConfig(
-        passes=[InitializedMutableBufferPass(["keys", "values", "count"])],
-        memory_planning_pass=MemoryPlanningPass(share_mutable_buffers=shared),
-    )
+    config = settings(state=["keys", "values", "count"], share_mutable_buffers=shared)
     return lower(methods, runs, delegate=True, config=config)
 
 
@@ -284,58 +260,43 @@ def _llama() -> Any:
     return torch.ops.llama
 
 
-class Decoder(nn.Module):  # type: ignore[misc]  # torch's types are not read here
-    """A layer of a decoder, as upstream's exporters write it: four heads of queries share two of keys and values."""
+def _decoded(m: Any, x: Any, position: Any) -> Any:
+    """A layer of a decoder, as upstream's exporters write it: four heads of queries share two of keys and values.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.query, self.key, self.value = nn.Linear(24, 40), nn.Linear(24, 20), nn.Linear(24, 20)
-        self.register_buffer("keys", torch.zeros(1, _ROOM, 2, 10))
-        self.register_buffer("values", torch.zeros(1, _ROOM, 2, 10))
-
-    def forward(self, x: Any, position: Any) -> Any:
-        """``[1, n, 24]`` and ``[1]``, the first token's position, to ``[1, n, 4, 10]``."""
-        start = position[0].item()
-        count = x.shape[1]
-        torch._check(start >= 0)
-        torch._check(start < _ROOM)
-        _llama().update_cache(self.key(x).view(1, count, 2, 10), self.keys, start)
-        _llama().update_cache(self.value(x).view(1, count, 2, 10), self.values, start)
-        query = self.query(x).view(1, count, 4, 10)
-        return _llama().custom_sdpa(query, self.keys, self.values, start, None, 0.0, True)
+    ``[1, n, 24]`` and ``[1]``, the first token's position, to ``[1, n, 4, 10]``.
+    """
+    start = _within(position)
+    count = x.shape[1]
+    _llama().update_cache(m.key(x).view(1, count, 2, 10), m.keys, start)
+    _llama().update_cache(m.value(x).view(1, count, 2, 10), m.values, start)
+    return _llama().custom_sdpa(m.query(x).view(1, count, 4, 10), m.keys, m.values, start, None, 0.0, True)
 
 
-class Attention(nn.Module):  # type: ignore[misc]
-    """A ring with a mask, a cache of bytes, both in one call, and a rotation."""
+def _within(position: Any) -> Any:
+    """A position of the caches as a number, of which the exporter knows that."""
+    start = position[0].item()
+    torch._check(start >= 0)
+    torch._check(start < _ROOM)
+    return start
 
-    def __init__(self) -> None:
-        super().__init__()
-        for name in ("ring", "keys", "values"):
-            self.register_buffer(name, torch.zeros(1, _ROOM, 2, 8))
-        self.register_buffer("bytes", torch.zeros(1, _ROOM, 2, 8, dtype=torch.int8))
-        self.register_buffer("zeros", torch.zeros(1, _ROOM, 2, 1, dtype=torch.int8))
-        self.register_buffer("scales", torch.ones(1, _ROOM, 2, 1))
 
-    def forward(self, query: Any, key: Any, position: Any, places: Any, mask: Any) -> Any:
-        """``[1, n, 4, 8]``, ``[1, n, 2, 8]``, ``[1]``, ``[1, n]`` of the ring's places, and ``[n, 32]``."""
-        llama = _llama()
-        start = position[0].item()
-        torch._check(start >= 0)
-        torch._check(start < _ROOM)
-        llama.update_cache_with_indices(key, self.ring, start, places)
-        ring = llama.custom_sdpa(query, self.ring, self.ring, start, mask, 0.0, False, 0.5)
-        both = llama.sdpa_with_kv_cache(
-            query, key, key * 2, self.keys, self.values, start, query.shape[1], None, 0.0, True
-        )
-        codes, zeros, scales = _quantized(key)
-        for cache, fresh in ((self.bytes, codes), (self.zeros, zeros), (self.scales, scales)):
-            llama.update_cache(fresh, cache, start)
-        coded = _quantized(query)
-        stored = (self.zeros, self.scales)
-        of_bytes = llama.custom_quantized_sdpa(
-            coded[0], self.bytes, self.bytes, start, None, 0.0, True, None, coded[1], coded[2], *stored, *stored
-        )
-        return ring, both, of_bytes, llama.fast_hadamard_transform(query)
+def _attended(m: Any, query: Any, key: Any, position: Any, places: Any, mask: Any) -> Any:
+    """A ring with a mask, a cache of bytes, both in one call, and a rotation.
+
+    ``[1, n, 4, 8]``, ``[1, n, 2, 8]``, ``[1]``, ``[1, n]`` of the ring's places, and ``[n, 32]``.
+    """
+    llama, start = _llama(), _within(position)
+    llama.update_cache_with_indices(key, m.ring, start, places)
+    ring = llama.custom_sdpa(query, m.ring, m.ring, start, mask, 0.0, False, 0.5)
+    both = llama.sdpa_with_kv_cache(query, key, key * 2, m.keys, m.values, start, query.shape[1], None, 0.0, True)
+    codes, zeros, scales = _quantized(key)
+    for cache, fresh in ((m.bytes, codes), (m.zeros, zeros), (m.scales, scales)):
+        llama.update_cache(fresh, cache, start)
+    coded, stored = _quantized(query), (m.zeros, m.scales)
+    of_bytes = llama.custom_quantized_sdpa(
+        coded[0], m.bytes, m.bytes, start, None, 0.0, True, None, coded[1], coded[2], *stored, *stored
+    )
+    return ring, both, of_bytes, llama.fast_hadamard_transform(query)
 
 
 def _quantized(x: Any) -> tuple[Any, Any, Any]:
@@ -348,14 +309,13 @@ def _quantized(x: Any) -> tuple[Any, Any, Any]:
 def decoder() -> Program:
     """A prompt, more tokens, a token at a time to the end of the cache; and one that is beyond it."""
     tokens = torch.export.Dim("n", min=1, max=_ROOM)
-    module = Decoder().requires_grad_(False)
+    lines = {"query": nn.Linear(24, 40), "key": nn.Linear(24, 20), "value": nn.Linear(24, 20)}
+    module = made(_decoded, **lines, keys=torch.zeros(1, _ROOM, 2, 10), values=torch.zeros(1, _ROOM, 2, 10))
 
     def given(count: int, start: int) -> tuple[Any, Any]:
         return torch.randn(1, count, 24), torch.tensor([start])
 
-    exported = torch.export.export(
-        module, given(5, 0), dynamic_shapes=({1: tokens}, None), strict=False
-    )  # fmt: skip
+    exported = torch.export.export(module, given(5, 0), dynamic_shapes=(({1: tokens}, None),), strict=False)
     calls = [given(7, 0), given(1, 7), given(20, 8), *(given(1, at) for at in range(28, _ROOM))]
     runs = []
     for last in range(1, len(calls) + 1):
@@ -370,7 +330,9 @@ def decoder() -> Program:
 def others() -> Program:
     """Two executions, the second with other places."""
     tokens = torch.export.Dim("n", min=2, max=8)
-    module = Attention()
+    state = {name: torch.zeros(1, _ROOM, 2, 8) for name in ("ring", "keys", "values")}
+    codes = {"bytes": torch.zeros(1, _ROOM, 2, 8).char(), "zeros": torch.zeros(1, _ROOM, 2, 1).char()}
+    module = made(_attended, **state, **codes, scales=torch.ones(1, _ROOM, 2, 1))
 
     def given(count: int, start: int, places: list[int]) -> tuple[Any, ...]:
         mask = torch.full((count, _ROOM), -torch.inf)
@@ -382,7 +344,7 @@ def others() -> Program:
 
     dynamic = ({1: tokens}, {1: tokens}, None, {1: tokens}, {0: tokens})
     calls = given(3, 0, [30, 31, 0]), given(2, 3, [1, 2])
-    exported = torch.export.export(module, calls[0], dynamic_shapes=dynamic, strict=False)
+    exported = torch.export.export(module, calls[0], dynamic_shapes=(dynamic,), strict=False)
     first = leaves(module(*calls[0]))
     second = leaves(module(*calls[1]))
     return lower(exported, (Run(calls[0], first), Run(calls[1], second, first=(("forward", calls[0]),))))

@@ -1,22 +1,18 @@
-"""Which files of integration and fault tests an ordinary run chooses, so that it stays within `BUDGET`.
+"""Which files of integration and fault tests an ordinary run has: `WAYS`, and those near what changed.
 
-`WAYS` always run. Then come files that failed, and those that prove a folder in which something changed since the last
-run here in which all passed (`PROVES`), then others whose inputs changed, the shortest first. Those that do not fit run
-the next time, because then the first ones have passed. A file that never ran on this machine, and proves nothing that
-changed, runs with ``--all`` only.
+What changed is what git finds different since the last run in this checkout in which everything passed.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
-
-from core.files import write_json
-from core.paths import cache_dir
+from core.files import write_atomic
+from core.paths import ROOT, dist_part
 
 _INTEGRATION, _FAULTS = "tests/integration/test_{}.py", "tests/faults/test_{}.py"
 
@@ -52,6 +48,7 @@ PROVES: Mapping[str, str] = {
     "runtime/base": "runtime",
     "runtime/bindings": "java",
     "runtime/engines": "runtime",
+    "runtime/engines/lean/kernels": "lean_operators",
     "runtime/engines/onnxruntime": "onnx",
     "runtime/library": "sdk",
     "runtime/program": "runtime",
@@ -63,100 +60,50 @@ PROVES: Mapping[str, str] = {
     "toolchains/compilers": "hardening",
     "toolchains/debian": "debian",
     "toolchains/inspect": "toolchain",
+    "verify/operators": "lean_operators",
 }
 """The files of tests, besides `WAYS`, that look closest at the code of a folder."""
 
-BUDGET = 480.0
-"""Seconds for `WAYS` and for what is added to them; `WAYS` run even if they alone take longer."""
 
-NEAR = 180.0
-"""So many seconds are left in any case for files that failed or prove a folder that changed."""
-
-GUESS = 60.0
-"""Seconds of a file of tests that never ran here, added up over its tests."""
+def _git(*words: str, **env: str) -> str:
+    argv = ["git", "-C", os.fspath(ROOT), *words]
+    return subprocess.run(argv, check=True, capture_output=True, text=True, env={**os.environ, **env}).stdout
 
 
-class History(BaseModel):
-    """What earlier runs on this machine left."""
-
-    model_config = ConfigDict(frozen=True)
-
-    seconds: dict[str, float] = {}
-    """Of each file of tests that was there, added up over its tests; 0 if it never ran."""
-    failed: tuple[str, ...] = ()
-    """Files of which a test failed when they last ran."""
-    tree: dict[str, str] = {}
-    """Digest of each file of the checkout at the end of the last run in which everything passed."""
+def tree() -> str:
+    """The name under which git keeps all files as they are now, new ones too; empty where there is no git."""
+    with tempfile.TemporaryDirectory(prefix="slipway-tree-") as folder:
+        index = f"{folder}/index"  # the user's own stays as it is
+        try:
+            _git("add", "--all", GIT_INDEX_FILE=index)
+            return _git("write-tree", GIT_INDEX_FILE=index).strip()
+        except (OSError, subprocess.CalledProcessError):
+            return ""
 
 
-@dataclass(frozen=True)
-class Waiting:
-    """Files of tests that do not run, though they did not pass with these inputs.
-
-    Attributes:
-        never: they never ran on this machine.
-        later: they do not fit into the run's time.
-    """
-
-    never: tuple[str, ...] = ()
-    later: tuple[str, ...] = ()
+def _last() -> Path:
+    return dist_part("tests") / "passed"
 
 
-def _file() -> Path:
-    return cache_dir("tests") / "runs.json"
+def keep(passed: str) -> None:
+    """Note the tree of a run in which everything passed."""
+    write_atomic(_last(), passed)
 
 
-def history() -> History:
-    """What was kept; nothing if it is damaged."""
+def chosen(now: str) -> list[str]:
+    """The files of tests of an ordinary run of the tree ``now``."""
     try:
-        return History.model_validate_json(_file().read_bytes())
-    except (OSError, ValueError):
-        return History()
+        changed = _git("diff", "--name-only", "-z", _last().read_text(encoding="ascii"), now).split("\0")
+    except (OSError, subprocess.CalledProcessError):  # nothing passed here, or git has thrown its tree away
+        changed = []
+    return sorted({*WAYS, *near(changed)})
 
 
-def keep(took: Mapping[str, float], failed: set[str], there: Iterable[str], tree: Mapping[str, str]) -> None:
-    """Note a run that ended: seconds of the files that ``took`` some, those that ``failed``, and all that are there."""
-    last = history()
-    seconds = {file: took.get(file, last.seconds.get(file, 0.0)) for file in there}
-    still = (failed | (set(last.failed) - took.keys())) & seconds.keys()
-    now = History(seconds=seconds, failed=tuple(sorted(still)), tree=last.tree if still else dict(tree))
-    write_json(_file(), now.model_dump(mode="json"))
-
-
-def waiting(files: Sequence[str], tree: Mapping[str, str], passed: set[str]) -> Waiting:
-    """Those of the ``files`` of tests that an ordinary run leaves out, besides those that ``passed`` before."""
-    last = history()
-    near = (_near(last.tree, tree) | set(last.failed) | {file for file in files if _new(last, file)}) - set(WAYS)
-    spent = sum(_took(last, file) for file in WAYS if file not in passed)
-    later, never = [], []
-    room = {True: max(BUDGET, spent + NEAR), False: BUDGET}
-    for file in sorted(set(files) - set(WAYS) - passed, key=lambda name: (name not in near, _took(last, name), name)):
-        if file not in near and not last.seconds.get(file):
-            never.append(file)
-        elif spent + _took(last, file) > room[file in near]:
-            later.append(file)
-        else:
-            spent += _took(last, file)
-    return Waiting(tuple(sorted(never)), tuple(sorted(later)))
-
-
-def _new(last: History, file: str) -> bool:
-    return bool(last.seconds) and file not in last.seconds
-
-
-def _took(last: History, file: str) -> float:
-    """Seconds that a file adds to a run: its tests wait half of their time, and workers share the processors."""
-    return (last.seconds.get(file) or GUESS) / ((os.cpu_count() or 1) + 2)
-
-
-def _near(before: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
-    """The files of tests that changed, and those that prove the folder of another file that did."""
-    if not before:
-        return set()
-    changed = {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
-    found = {name for name in changed if name.startswith(("tests/integration/test_", "tests/faults/test_"))}
+def near(changed: Iterable[str]) -> set[str]:
+    """The files of tests among ``changed``, and those that prove the folder of one of them."""
+    names = list(changed)
+    found = {name for name in names if name.startswith(("tests/integration/test_", "tests/faults/test_"))}
     for folder, suites in PROVES.items():
-        if any(name.startswith(f"{folder}/") for name in changed):
-            for suite in suites.split():
-                found |= {pattern.format(suite) for pattern in (_INTEGRATION, _FAULTS)}
-    return found & now.keys()
+        if any(name.startswith(f"{folder}/") for name in names):
+            found |= {pattern.format(suite) for suite in suites.split() for pattern in (_INTEGRATION, _FAULTS)}
+    return {name for name in found if (ROOT / name).is_file()}

@@ -11,6 +11,6 @@ from core import environment
 if importlib.util.find_spec("adbutils") is None:
     sys.path.append(os.fspath(environment.apart("adb")))
 
-from adbutils import AdbClient, AdbConnection, AdbError
+from adbutils import AdbClient, AdbError
 
-__all__ = ["AdbClient", "AdbConnection", "AdbError"]
+__all__ = ["AdbClient", "AdbError"]

@@ -9,24 +9,18 @@ Protocol: SERVICES.TXT of platform/packages/modules/adb.
 
 from __future__ import annotations
 
-import contextlib
-import math
 import os
-import platform
 import re
-import shutil
 import socket
 import subprocess
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from tenacity import Retrying, retry_if_exception_type, wait_random_exponential
+from tenacity import Retrying, retry_if_exception, wait_random_exponential
 
-from core.errors import AuthenticationError, ConfigError, HostError, UnreachableError
+from core.errors import AuthenticationError, ConfigError, HostError, SlipwayError, UnreachableError
 from core.plain import says
-from deploy.transport.adb.library import AdbClient, AdbConnection, AdbError
+from deploy.transport.adb.library import AdbClient, AdbError
 from deploy.transport.adb.port import HOST, PORT_VARIABLE, default_port, listens
 from deploy.transport.deadline import Deadline
 
@@ -35,7 +29,6 @@ OLDEST = 39
 PATIENCE = 10.0
 """Seconds for a device that is just appearing (``offline``, ``connecting``) to be there."""
 
-_CONNECT_SECONDS = 5.0
 _LEAST = 0.1
 """Seconds that an answer is waited for at least: 0 would mean no limit."""
 
@@ -53,71 +46,25 @@ class Seen:
     model: str = ""
 
 
-class _Connection(AdbConnection):  # type: ignore[misc] # adbutils carries no types
-    """A client without adbutils' own start of a server, which does not look for a running one first."""
-
-    def __init__(self, host: str, port: int) -> None:
-        self._address = (host, port)
-        self.until = math.inf
-        """The moment (monotonic) when an answer must be here, whole."""
-        super().__init__(host, port)
-
-    def _read_fully(self, n: int) -> bytes:
-        """Called by adbutils; its own method waits anew for each byte."""
-        data = b""
-        while len(data) < n:
-            left = self.until - time.monotonic()
-            if left <= 0:
-                raise TimeoutError("no answer in time")
-            if math.isfinite(left):
-                self.conn.settimeout(left)
-            chunk = self.conn.recv(n - len(data))
-            if not chunk:
-                break
-            data += chunk
-        return data
-
-    def _safe_connect(self) -> socket.socket:
-        made = socket.create_connection(self._address, _CONNECT_SECONDS)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        made.settimeout(None)
-        return made
-
-
-@contextlib.contextmanager
-def _understood() -> Iterator[None]:
-    """`AdbError` for an answer whose length is not a number, or that is not text."""
-    try:
-        yield
-    except ValueError as error:
-        raise AdbError(f"an unreadable answer: {error}") from error
-
-
 class Server(AdbClient):  # type: ignore[misc] # adbutils carries no types
     """A server that answered."""
 
-    def make_connection(self, timeout: float | None = None) -> Any:
-        """A connection to it; every read and write on it may take ``timeout`` seconds."""
-        connection = _Connection(self.host, self.port)
-        if timeout:
-            connection.until = time.monotonic() + timeout
-            connection.conn.settimeout(timeout)
-        return connection
-
-    def ask(self, request: str, timeout: float = 10) -> str:
+    def ask(self, request: str, seconds: float = 10.0) -> str:
         """The answer to a ``host:`` request.
 
         Raises:
-            AdbError: refused, or no answer in time.
+            AdbError: refused, unreadable, or no answer in time. OSError: the server is not there.
         """
-        with self.make_connection(timeout) as connection, _understood():
-            connection.send_command(request)
-            connection.check_okay()
-            return str(connection.read_string_block())
+        try:
+            with self.make_connection(seconds) as connection:
+                connection.send_command(request)
+                connection.check_okay()
+                return str(connection.read_string_block())
+        except ValueError as error:  # the length is not a number
+            raise AdbError(f"an unreadable answer: {error}") from error
 
-    def open_service(self, serial: str, service: str, seconds: float) -> Any:
-        """A connection to a service of a device; every read and write on it may take ``seconds``.
+    def open_service(self, serial: str, service: str, seconds: float) -> socket.socket:
+        """A stream to a service of a device; every read and write on it may take ``seconds``.
 
         ``host:transport`` is what servers of all versions know.
 
@@ -125,16 +72,18 @@ class Server(AdbClient):  # type: ignore[misc] # adbutils carries no types
             AdbError: the device is not there or refuses. OSError: the server is not there, or no answer in time.
         """
         connection = self.make_connection(seconds)
+        stream: socket.socket = connection.conn
         try:
-            with _understood():
-                for request in (f"host:transport:{serial}", service):
-                    connection.conn.sendall(f"{len(request.encode()):04x}{request}".encode())
-                    connection.check_okay()
-        except BaseException:
-            connection.conn.close()
+            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for request in (f"host:transport:{serial}", service):
+                stream.sendall(f"{len(request.encode()):04x}{request}".encode())
+                connection.check_okay()
+        except BaseException as error:
+            stream.close()
+            if isinstance(error, ValueError):
+                raise AdbError(f"an unreadable answer: {error}") from error
             raise
-        connection.conn.settimeout(seconds)
-        return connection
+        return stream
 
 
 def parse_devices(text: str) -> list[Seen]:
@@ -259,22 +208,17 @@ def users_server(start: bool = True) -> Server | None:
 
 
 def adb_program() -> str:
-    """The ``adb`` that starts servers: the one that came with adbutils, else this machine's own.
+    """The ``adb`` that starts servers: this machine's own, else the one that came with adbutils, if it runs here.
 
     Raises:
         HostError: this machine has no adb.
     """
-    import adbutils
+    from adbutils import adb_path
 
-    brought = os.path.join(os.path.dirname(adbutils.__file__), "binaries", "adb")  # noqa: PTH118, PTH120
-    # On 64-bit Arm only macOS' is for this processor, too (core/environment/bootstrap.py).
-    foreign = platform.system() == "Linux" and platform.machine() != "x86_64"
-    if os.access(brought, os.X_OK) and not foreign:
-        return brought
-    own = os.environ.get("ADBUTILS_ADB_PATH") or shutil.which("adb")
-    if own is None:
-        raise HostError("There is no adb on this machine.", "adb is not on PATH", "sudo apt-get install adb")
-    return own
+    try:
+        return str(adb_path())
+    except AdbError as error:
+        raise HostError("There is no adb on this machine.", str(error), "sudo apt-get install adb") from error
 
 
 def listed(server: Server, seconds: float = 10.0) -> list[Seen]:
@@ -289,10 +233,6 @@ def listed(server: Server, seconds: float = 10.0) -> list[Seen]:
         raise UnreachableError(
             "adb's server does not answer.", says("adb", str(error)) or type(error).__name__, "the same command again"
         ) from error
-
-
-class _PassingError(UnreachableError):
-    """A device that is not ready yet and may be soon."""
 
 
 def attach(server: Server, serial: str, deadline: Deadline) -> str:
@@ -313,17 +253,15 @@ def attach(server: Server, serial: str, deadline: Deadline) -> str:
         if _is_address(chosen) and not any(each.serial == chosen and each.state == "device" for each in seen):
             connect(server, chosen, max(_LEAST, deadline.left(20)))
             seen = listed(server, max(_LEAST, deadline.left(10)))
-        try:
-            return pick(seen, chosen)
-        except (AuthenticationError, UnreachableError) as error:
-            state = error.names[0] if error.names else ""
-            # A serial without an address that is absent stays so: waiting does not plug it in.
-            if state in _PASSING and (state != "absent" or _is_address(chosen)):
-                raise _PassingError(error.what, error.cause, error.hint, error.names) from error
-            raise
+        return pick(seen, chosen)
+
+    def passes(error: BaseException) -> bool:
+        state = error.names[0] if isinstance(error, SlipwayError) and error.names else ""
+        # A serial without an address that is absent stays so: waiting does not plug it in.
+        return state in _PASSING and (state != "absent" or _is_address(chosen))
 
     policy = Retrying(
-        retry=retry_if_exception_type(_PassingError),
+        retry=retry_if_exception(passes),
         wait=wait_random_exponential(multiplier=0.1, max=2),
         stop=lambda _: patience.over,
         reraise=True,
@@ -345,7 +283,7 @@ def connect(server: Server, address: str, seconds: float = 20.0) -> None:
         return
     if "authenticate" in answer:
         raise _not_ready(address, "unauthorized", [])
-    raise _PassingError(
+    raise UnreachableError(
         f"{address} cannot be reached by adb.",
         says("adb", answer),
         f"see that it is on the network and listens: adb tcpip {address.rpartition(':')[2]} while it is on USB",

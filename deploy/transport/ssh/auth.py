@@ -6,28 +6,26 @@ An error of any class in its reading thread, such as cryptography's ``InvalidTag
 caller as paramiko's own.
 
 Its packets have limits, which bound the memory that the other side can make this machine use: paramiko reads a packet
-of any announced length (up to 4 GiB), an endless greeting and data beyond the window that it granted, and it lets a
-small packet unpack to a large one. Until the host key is verified, the other side may be anyone on the network.
+of any announced length (up to 4 GiB) and an endless greeting. Until the host key is verified, the other side may be
+anyone on the network.
 """
 
 from __future__ import annotations
 
 import threading
-import zlib
 from collections.abc import Callable
 from typing import Any
 
 import paramiko
 from paramiko.auth_handler import AuthOnlyHandler
-from paramiko.channel import Channel
-from paramiko.common import MSG_CHANNEL_DATA, MSG_CHANNEL_EXTENDED_DATA, cMSG_SERVICE_REQUEST, cMSG_USERAUTH_REQUEST
+from paramiko.common import cMSG_SERVICE_REQUEST, cMSG_USERAUTH_REQUEST
 from paramiko.packet import Packetizer
 from paramiko.transport import ServiceRequestingTransport
 
 from deploy.transport.base import interrupted_after
 
 PACKET = 1 << 20
-"""Bytes of a packet, packed or not. RFC 4253 (6.1) asks for 35,000; OpenSSH stops at 256 KiB."""
+"""Bytes of a packet. RFC 4253 (6.1) asks for 35,000; OpenSSH stops at 256 KiB."""
 GREETING = 64 << 10
 """Bytes of all lines before the first packet. RFC 4253 (4.2) has 255 in a line, and some lines."""
 
@@ -54,43 +52,6 @@ class _LimitedPacketizer(Packetizer):
             raise paramiko.SSHException(f"its greeting has more than {GREETING:,} bytes")
         return found
 
-    def set_inbound_compressor(self, compressor: Any) -> None:  # noqa: ARG002 - ours replaces it
-        """Called by paramiko when compression was agreed upon."""
-        super().set_inbound_compressor(_Inflate())  # type: ignore[arg-type] # called as paramiko's is
-
-
-class _Inflate:
-    def __init__(self) -> None:
-        self._stream = zlib.decompressobj()
-
-    def __call__(self, data: bytes) -> bytes:
-        try:
-            found = self._stream.decompress(data, PACKET)
-        except zlib.error as error:
-            raise paramiko.SSHException(f"a packet cannot be unpacked: {error}") from error
-        if self._stream.unconsumed_tail:
-            raise paramiko.SSHException(f"a packet unpacks to more than {PACKET:,} bytes")
-        return found
-
-
-def _within_window(handler: Callable[[Channel, paramiko.Message], None]) -> Callable[[Channel, Any], None]:
-    """``handler`` for data that the window allows; RFC 4254 (5.2) lets the rest be ignored, here it ends all."""
-
-    def take(channel: Channel, message: paramiko.Message) -> None:
-        waiting = len(channel.in_buffer) + len(channel.in_stderr_buffer)
-        if waiting + len(message.asbytes()) > channel.in_window_size + PACKET:
-            raise paramiko.SSHException("it sends more than the window that it was given")
-        handler(channel, message)
-
-    return take
-
-
-CHANNEL_HANDLERS: dict[int, Callable[[Channel, Any], None]] = {
-    MSG_CHANNEL_DATA: _within_window(Channel._feed),  # type: ignore[attr-defined]
-    MSG_CHANNEL_EXTENDED_DATA: _within_window(Channel._feed_extended),  # type: ignore[attr-defined]
-}
-"""Replaces paramiko's own."""
-
 
 class _Handler(AuthOnlyHandler):
     def send_auth_request(
@@ -113,11 +74,6 @@ class _Handler(AuthOnlyHandler):
 class AuthTransport(ServiceRequestingTransport):
     """See this module's head; `_LimitedPacketizer` has the limits."""
 
-    _channel_handler_table = {  # noqa: RUF012 - paramiko's own, with ours in it
-        **paramiko.Transport._channel_handler_table,  # type: ignore[attr-defined]
-        **CHANNEL_HANDLERS,
-    }
-
     def __init__(self, *args: Any, **options: Any) -> None:
         self._accepted = threading.Event()
         super().__init__(*args, **{**options, "packetizer_class": _LimitedPacketizer})
@@ -132,7 +88,7 @@ class AuthTransport(ServiceRequestingTransport):
             super()._send_message(data)  # type: ignore[misc] # not in the annotations
 
     def get_exception(self) -> Exception | None:
-        """What ended the connection, in a class that `deploy.transport.ssh.sessions.LOST` has."""
+        """What ended the connection, in a class that `deploy.transport.ssh.connect.LOST` has."""
         error: Exception | None = super().get_exception()
         if error is None or isinstance(error, (paramiko.SSHException, OSError, EOFError)):
             return error

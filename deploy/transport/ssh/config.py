@@ -95,20 +95,23 @@ def _look_up(
             "the jumps of ~/.ssh/config go in circles",
             "correct ProxyJump there",
         )
-    words = _words_of(config, name)
+    try:
+        words: dict[str, Any] = dict(config.lookup(name))
+        known = _split("UserKnownHostsFile", words.get("userknownhostsfile", ""))
+        port = port or _number("Port", words.get("port"), 22, 65535)
+        seconds = _number("ConnectTimeout", words.get("connecttimeout"), 15, 86400)
+    except Exception as error:  # of paramiko, socket, shlex or int, depending on the file
+        raise ConfigError(f"~/.ssh/config cannot be applied to {name}.", str(error), _HINT) from error
     keys = [file for file in map(Path, words.get("identityfile", [])) if file.is_file()]
-    known = [Path(file).expanduser() for file in _split("UserKnownHostsFile", words.get("userknownhostsfile", ""))]
     jump, command = str(words.get("proxyjump", "")), str(words.get("proxycommand", ""))
-    via = None
-    if jump and jump.lower() != "none":
-        via = _jumps(config, device, jump, depth, listed)
+    via = _jumps(config, device, jump, depth, listed) if jump and jump.lower() != "none" else None
     return Address(
         device,
         str(words.get("hostname", name)),
-        port or _number("Port", words.get("port"), 22, 65535),
+        port,
         user or str(words.get("user", "")) or getpass.getuser(),
         keys[0] if keys else None,
-        (*(known or [Path("~/.ssh/known_hosts").expanduser()]), SYSTEM_KNOWN_HOSTS),
+        (*(Path(file).expanduser() for file in known or ["~/.ssh/known_hosts"]), SYSTEM_KNOWN_HOSTS),
         listed=listed,
         keys=tuple(keys[1:]),
         only_these=str(words.get("identitiesonly", "no")).lower() == "yes",
@@ -116,7 +119,7 @@ def _look_up(
         jump=via,
         proxy_command="" if via or command.lower() == "none" else command,
         compress=str(words.get("compression", "no")).lower() == "yes",
-        connect_seconds=float(_number("ConnectTimeout", words.get("connecttimeout"), 15, 86400)),
+        connect_seconds=float(seconds),
     )
 
 
@@ -131,7 +134,7 @@ def _jumps(config: paramiko.SSHConfig, device: str, text: str, depth: int, liste
                 f"{device}: {text!r} is not a host to go through (ProxyJump, jump or LG_PROXY).", str(error), FORM
             ) from None
         found = _look_up(config, device, at.host, at.user, at.port, depth + 1, listed)
-        via = Address(**{**found.__dict__, "jump": via}) if via else found
+        via = replace(found, jump=via) if via else found
     assert via is not None  # noqa: S101 - split gives one part at least
     return via
 
@@ -139,42 +142,30 @@ def _jumps(config: paramiko.SSHConfig, device: str, text: str, depth: int, liste
 _HINT = "correct ~/.ssh/config, or give host and user in devices.toml"
 
 
-def _words_of(config: paramiko.SSHConfig, name: str) -> dict[str, Any]:
-    """What the configuration says of the host ``name``.
-
-    Raises:
-        ConfigError: it cannot be applied.
-    """
-    try:
-        return dict(config.lookup(name))
-    except Exception as error:  # of paramiko, socket, shlex or int, depending on the file
-        raise ConfigError(f"~/.ssh/config cannot be applied to {name}.", str(error), _HINT) from error
-
-
 def _split(key: str, value: object) -> list[str]:
     """Words as a shell has them.
 
     Raises:
-        ConfigError: a quote is not closed.
+        ValueError: a quote is not closed.
     """
     try:
         return shlex.split(str(value))
     except ValueError as error:
-        raise ConfigError(f"{key} of ~/.ssh/config cannot be read.", f"{error}: {value}", _HINT) from error
+        raise ValueError(f"{key}: {error}: {value}") from error
 
 
 def _number(key: str, value: object, default: int, most: int) -> int:
     """A number from 1 to ``most``; ``default`` when there is none.
 
     Raises:
-        ConfigError: it is something else; ssh refuses it, too.
+        ValueError: it is something else; ssh refuses it, too.
     """
     text = str(value or "")
     if not text or (key == "ConnectTimeout" and text.lower() == "none"):
         return default
     number = natural(text, most)
     if not number:
-        raise ConfigError(f"{key} of ~/.ssh/config is {text!r}.", f"a whole number from 1 to {most} is", _HINT)
+        raise ValueError(f"{key} is {text!r}, not a whole number from 1 to {most}")
     return number
 
 
@@ -191,9 +182,7 @@ def user_config() -> paramiko.SSHConfig:
     try:
         config.parse(io.StringIO("\n".join(_lines(file, file.parent, 0)) + "\n"))
     except (OSError, paramiko.ConfigParseError, ValueError) as error:  # shlex and decoding raise the last
-        raise ConfigError(
-            f"{file} cannot be read.", str(error), "correct it, or give host and user in devices.toml"
-        ) from error
+        raise ConfigError(f"{file} cannot be read.", str(error), _HINT) from error
     return config
 
 

@@ -11,24 +11,24 @@ import logging
 import shlex
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import paramiko
 
-from core import console
 from core.errors import AuthenticationError, ConfigError, HostKeyError, UnreachableError
 from deploy.transport.deadline import Deadline, retrying
 from deploy.transport.ssh import keys as ssh_keys
 from deploy.transport.ssh.auth import AuthTransport
 from deploy.transport.ssh.config import Address
-from deploy.transport.ssh.keys import Known
-from deploy.transport.ssh.sessions import LOST
+from deploy.transport.ssh.keys import OwnKeys
 
 # Without a handler, paramiko's own tracebacks would reach the terminal through logging's last resort.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
+LOST = (paramiko.SSHException, OSError, EOFError)
+"""What paramiko raises when a connection is gone, or refuses."""
 SILENCE_MS = 30_000
 """Unanswered packets for so long mean a broken connection (Linux's TCP_USER_TIMEOUT)."""
 WINDOW = 16 << 20
@@ -55,28 +55,31 @@ class _Proxy(paramiko.ProxyCommand):
         self.process.terminate()
 
     def end(self) -> None:
-        """It was closed: nothing reads from it any more."""
-        self.process.terminate()
+        """Nothing reads from it any more."""
         with self.process:  # closes the pipes and waits
-            pass
+            self.process.terminate()
 
 
-class Connection(paramiko.SSHClient):
-    """A client that also closes the jump hosts' connections and the proxy."""
+@dataclass
+class Connection:
+    """A connection, and what it goes through: the connection to a jump host, or a program."""
 
-    via: Connection | None = None
-    proxy: _Proxy | None = None
+    transport: AuthTransport
+    through: Connection | _Proxy | None = None
 
     def close(self) -> None:
-        """Close it, its jump host's connection and its proxy."""
-        transport = self.get_transport()
-        super().close()
-        if self.proxy is not None:
-            if transport is not None:
-                transport.join(5)
-            self.proxy.end()
-        if self.via is not None:
-            self.via.close()
+        """Close all of it."""
+        self.transport.close()
+        _close(self.through, self.transport)
+
+
+def _close(through: Connection | _Proxy | None, reader: AuthTransport | None = None) -> None:
+    if isinstance(through, _Proxy):
+        if reader is not None and reader.is_alive():
+            reader.join(5)
+        through.end()
+    elif through is not None:
+        through.close()
 
 
 def connect(address: Address, deadline: Deadline, retries: int = RETRIES) -> Connection:
@@ -85,123 +88,97 @@ def connect(address: Address, deadline: Deadline, retries: int = RETRIES) -> Con
     A connection that is refused or times out is tried again, with growing pauses; nothing else is.
 
     Raises:
-        UnreachableError, HostKeyError, AuthenticationError, ConfigError
+        UnreachableError, HostKeyError, AuthenticationError, ConfigError, DeadlineError
     """
     connection: Connection = retrying(retries, deadline.left)(_connect, address, deadline)
     return connection
 
 
 def _connect(address: Address, deadline: Deadline) -> Connection:
-    doing = f"connecting to {address.device}"
-    deadline.check(doing)
-    key, others = _own_keys(address)
-    client = Connection()
+    keys = ssh_keys.own_keys(address)
     known = ssh_keys.read(address.known_hosts, address.record)
-    client.set_missing_host_key_policy(_Verify(address, known))
-    sock: Any = None
+    with _translated(address, deadline):
+        connection = greeted(address, deadline, known.kinds)
+        try:
+            with closed_after(connection.transport, deadline.left(threading.TIMEOUT_MAX)):
+                verify(address, known, connection.transport.get_remote_server_key())
+                _log_in(address, connection.transport, keys)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def greeted(address: Address, deadline: Deadline, kinds: tuple[str, ...] = ()) -> Connection:
+    """A connection on which nobody was verified and nobody logged in yet. Jump hosts on the way must be trusted.
+
+    Args:
+        kinds: key types that are requested first: a server shows one of its keys.
+
+    Raises:
+        UnreachableError, or paramiko's errors (`LOST`): it does not speak SSH.
+    """
+    seconds = max(_LEAST, deadline.left(address.connect_seconds))
+    stream, through = _way(address, deadline, seconds)
+    transport: AuthTransport | None = None
     try:
-        sock = way(address, deadline, client)
-        with _ended_with(deadline, known) as transport_of:
-            _log_in(client, address, sock, key, others, deadline, transport_of)
-    except BaseException as error:
-        client.close()
-        if sock is not None:
-            sock.close()
-        if isinstance(error, (*LOST, UnreachableError)) and deadline.over:
-            raise deadline.error(doing) from error
-        if isinstance(error, Exception):
-            _translate(address, error)
+        transport = AuthTransport(stream, default_window_size=WINDOW)
+        first = {name for kind in kinds for name in _ALGORITHMS.get(kind, (kind,))}
+        offered = transport.get_security_options()
+        offered.ciphers = tuple(sorted(offered.ciphers, key=lambda cipher: cipher != CIPHER))
+        offered.key_types = tuple(sorted(offered.key_types, key=lambda kind: kind not in first))
+        transport.use_compression(address.compress)
+        transport.banner_timeout = seconds
+        transport.auth_timeout = max(seconds, deadline.left(_AUTH_SECONDS))
+        with closed_after(transport, deadline.left(threading.TIMEOUT_MAX)):
+            transport.start_client(timeout=seconds)
+    except BaseException:
+        if transport is not None:
+            transport.close()
+        stream.close()
+        _close(through, transport)
         raise
-    return client
+    return Connection(transport, through)
 
 
 @contextlib.contextmanager
-def _ended_with(deadline: Deadline, known: Known) -> Iterator[Callable[..., AuthTransport]]:
-    """The factory of the connection's transport, which is closed when the time is up, so that every wait ends.
-
-    paramiko's own limits are each for one wait, and some waits have none. Of its host keys a server shows one: the
-    types that are on record are requested first.
-    """
-    kinds = {name for kind in known.kinds for name in _ALGORITHMS.get(kind, (kind,))}
-    timers: list[threading.Timer] = []
-
-    def transport_of(sock: Any, **options: Any) -> AuthTransport:
-        made = AuthTransport(sock, default_window_size=WINDOW, **options)
-        offered = made.get_security_options()
-        offered.ciphers = tuple(sorted(offered.ciphers, key=lambda cipher: cipher != CIPHER))
-        offered.key_types = tuple(sorted(offered.key_types, key=lambda kind: kind not in kinds))
-        timers.append(threading.Timer(deadline.left(threading.TIMEOUT_MAX), made.close))
-        timers[-1].daemon = True
-        timers[-1].start()
-        return made
-
+def closed_after(what: AuthTransport | paramiko.Channel, seconds: float) -> Iterator[None]:
+    """Close it when the time is up: some of paramiko's waits have no limit of their own."""
+    timer = threading.Timer(seconds, what.close)
+    timer.daemon = True
+    timer.start()
     try:
-        yield transport_of
+        yield
     finally:
-        for timer in timers:
-            timer.cancel()
+        timer.cancel()
 
 
-def _own_keys(address: Address) -> tuple[paramiko.PKey | None, list[Path]]:
-    """The configured key, and further files to offer; files that others may read are left out, with a note.
-
-    Raises:
-        ConfigError: the inventory names a key that cannot be used.
-    """
-    files = list(address.keys)
-    key = None
-    if address.key is not None:
-        if address.key_given or address.virtual or not ssh_keys.exposed(address.key):
-            key = ssh_keys.load(address.key, address.device)
-        else:
-            files.insert(0, address.key)
-    if key is None and not address.virtual and not address.only_these:
-        files += [file for file in ssh_keys.defaults() if file not in files and file != address.key]
-    for file in files:
-        if why := ssh_keys.exposed(file):
-            console.note(f"{address.device}: the private key {file} is not used: {why}. Try: chmod 600 {file}")
-    return key, [file for file in files if not ssh_keys.exposed(file) and not ssh_keys.is_locked(file)]
-
-
-def _log_in(
-    client: Connection,
-    address: Address,
-    sock: Any,
-    key: paramiko.PKey | None,
-    others: list[Path],
-    deadline: Deadline,
-    transport_of: Callable[..., AuthTransport],
-) -> None:
-    seconds = max(_LEAST, deadline.left(address.connect_seconds))
-    try:
-        client.connect(
-            address.record if address.alias else address.host,
-            22 if address.alias else address.port,
-            address.user,
-            sock=sock,
-            pkey=key,
-            key_filename=[str(file) for file in others] or None,  # type: ignore[arg-type] # a list is documented and taken
-            timeout=seconds,
-            banner_timeout=seconds,
-            auth_timeout=max(seconds, deadline.left(_AUTH_SECONDS)),
-            allow_agent=not address.virtual and not (address.only_these and key is not None),
-            look_for_keys=False,  # paramiko ignores their permissions; `_own_keys` checks them
-            compress=address.compress,
-            transport_factory=transport_of,
-        )
-    except paramiko.SSHException as error:
-        transport = client.get_transport()
-        if address.virtual or not _is_refusal(error) or not isinstance(transport, AuthTransport):
-            raise
-        if not _ask(address, transport):
-            raise
-
-
-def _ask(address: Address, transport: AuthTransport) -> bool:
-    """After all keys were refused: a locked key's passphrase, then the password, from a prompt.
+def _log_in(address: Address, transport: AuthTransport, keys: OwnKeys) -> None:
+    """Offer the user's keys; after all were refused a locked key's passphrase, then the password, from a prompt.
 
     The host key has been verified by now, so only the device gets them.
+
+    Raises:
+        paramiko.SSHException: refused, or the connection is gone.
     """
+    agent = not address.virtual and not (address.only_these and keys.ready)
+    refused: paramiko.SSHException | None = None
+    for key in (*keys.ready, *(paramiko.Agent().get_keys() if agent else ())):
+        try:
+            if not transport.auth_publickey(address.user, key):
+                return
+            break  # that was the first of two factors
+        except paramiko.SSHException as error:
+            refused = error
+    if address.virtual or (refused is not None and not _is_refusal(refused)) or not _ask(address, transport, keys):
+        raise refused or paramiko.SSHException(_NOTHING)
+
+
+_NOTHING = "No authentication methods available"
+
+
+def _ask(address: Address, transport: AuthTransport, keys: OwnKeys) -> bool:
+    """Whether a prompt's answer let this user in."""
     try:
         transport.auth_none(address.user)
     except paramiko.BadAuthenticationType as refused:
@@ -210,24 +187,22 @@ def _ask(address: Address, transport: AuthTransport) -> bool:
         return False
     else:
         return True
-    for file in (address.key, *address.keys):
-        if "publickey" in allowed and file is not None and not ssh_keys.exposed(file) and ssh_keys.is_locked(file):
-            phrase = _secret(str(file), f"Passphrase of {file}:")
-            with contextlib.suppress(paramiko.SSHException, ValueError, TypeError, OSError):
-                if phrase is not None:
-                    transport.auth_publickey(address.user, ssh_keys.unlocked(file, phrase))
-                    return True
-            _given.pop(str(file), None)
-    if allowed & {"password", "keyboard-interactive"}:
-        account = str(address)
-        word = _secret(account, f"Password of {account}:")
-        if word is not None:
-            try:
-                transport.auth_password(address.user, word)
-            except paramiko.SSHException:
-                _given.pop(account, None)
-                raise
-            return True
+    for file in keys.locked if "publickey" in allowed else ():
+        phrase = _secret(str(file), f"Passphrase of {file}:")
+        with contextlib.suppress(paramiko.SSHException, ValueError, TypeError, OSError):
+            if phrase is not None:
+                secret: Any = phrase.encode()  # paramiko needs bytes, although its annotation says otherwise
+                transport.auth_publickey(address.user, paramiko.PKey.from_path(file, secret))
+                return True
+        _given.pop(str(file), None)
+    account = str(address)
+    if allowed & {"password", "keyboard-interactive"} and (word := _secret(account, f"Password of {account}:")):
+        try:
+            transport.auth_password(address.user, word)
+        except paramiko.SSHException:
+            _given.pop(account, None)
+            raise
+        return True
     return False
 
 
@@ -237,22 +212,21 @@ def _secret(account: str, prompt: str) -> str | None:
     return _given.get(account)
 
 
-def way(address: Address, deadline: Deadline, client: Connection) -> Any:
-    """The byte stream to ``address``: a socket, a channel of a jump host (then kept in ``client``), or a program.
+def _way(address: Address, deadline: Deadline, seconds: float) -> tuple[Any, Connection | _Proxy | None]:
+    """The byte stream to ``address``, and what it goes through.
 
     Raises:
-        UnreachableError: the stream cannot be opened.
+        UnreachableError: the stream cannot be opened. ConfigError: its ProxyCommand cannot be read.
     """
-    seconds = max(_LEAST, deadline.left(address.connect_seconds))
     if address.jump is not None:
-        client.via = _connect(address.jump, deadline)
-        transport = client.via.get_transport()
-        assert transport is not None  # noqa: S101 - it is connected
+        via = _connect(address.jump, deadline)
         try:
-            return transport.open_channel(
-                "direct-tcpip", (address.host, address.port), ("127.0.0.1", 0), timeout=seconds
-            )  # fmt: skip
-        except LOST as error:
+            there = (address.host, address.port)
+            return via.transport.open_channel("direct-tcpip", there, ("127.0.0.1", 0), timeout=seconds), via
+        except BaseException as error:
+            via.close()
+            if not isinstance(error, LOST):
+                raise
             raise UnreachableError(
                 f"{address.device} cannot be reached at {address.host} port {address.port} through {address.jump}.",
                 str(error),
@@ -260,7 +234,7 @@ def way(address: Address, deadline: Deadline, client: Connection) -> Any:
             ) from error
     if address.proxy_command:
         try:
-            client.proxy = _Proxy(address.proxy_command)
+            proxy = _Proxy(address.proxy_command)
         except ValueError as error:  # shlex's
             raise ConfigError(
                 f"{address.device}: its ProxyCommand cannot be read.",
@@ -271,11 +245,7 @@ def way(address: Address, deadline: Deadline, client: Connection) -> Any:
             raise UnreachableError(
                 f"{address.device} cannot be reached: its ProxyCommand does not run.", str(error), _reach_hint(address)
             ) from error
-        return client.proxy
-    return _socket(address, seconds)
-
-
-def _socket(address: Address, seconds: float) -> socket.socket:
+        return proxy, proxy
     try:
         sock = socket.create_connection((address.host, address.port), seconds)
     except OSError as error:
@@ -287,7 +257,7 @@ def _socket(address: Address, seconds: float) -> socket.socket:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE_MS)
-    return sock
+    return sock, None
 
 
 def _reach_hint(address: Address) -> str:
@@ -296,46 +266,39 @@ def _reach_hint(address: Address) -> str:
     return f"see that it is switched on and on the network: {address.command()}"
 
 
-class _Verify(paramiko.MissingHostKeyPolicy):
-    """Check the key that a host shows. paramiko itself gets no record: it knows neither patterns nor marks."""
+def verify(address: Address, known: ssh_keys.Known, key: paramiko.PKey) -> None:
+    """Check the key that a host shows.
 
-    def __init__(self, address: Address, known: Known) -> None:
-        self._address, self._known = address, known
-
-    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:  # noqa: ARG002
-        """Called by paramiko for every host.
-
-        Raises:
-            HostKeyError: revoked, another than on record, or none on record.
-        """
-        address, known = self._address, self._known
-        if known.trusts(key):
-            return
-        if known.revokes(key):
-            raise HostKeyError(
-                f"The host key of {address.device} ({address.record}) is revoked: {_print_of(key)}.",
-                "a known_hosts file marks it as revoked: do not trust a host that shows it",
-                "give the device a new key, then learn that one: " + trust_hint(address),
-                (key.fingerprint,),
-            )
-        if known.keys:
-            old = next((each for each in known.keys if each.get_name() == key.get_name()), known.keys[0])
-            files = " or ".join(str(file) for file in address.known_hosts)
-            raise HostKeyError(
-                f"The host key of {address.device} ({address.record}) has changed: on record {_print_of(old)}, "
-                f"now {_print_of(key)}.",
-                f"the device was reinstalled, another machine has its address, or someone listens in (record: {files})",
-                _reach_hint(address)
-                if address.virtual
-                else f"if you know why it changed: ./inv devices.trust {_typed(address)} --replace",
-                (old.fingerprint, key.fingerprint),
-            )
+    Raises:
+        HostKeyError: revoked, another than on record, or none on record.
+    """
+    if known.trusts(key):
+        return
+    if known.revokes(key):
         raise HostKeyError(
-            f"The host key of {address.device} ({address.record}) is not on record: {_print_of(key)}.",
-            "this machine has never logged in there",
-            _reach_hint(address) if address.virtual else trust_hint(address),
+            f"The host key of {address.device} ({address.record}) is revoked: {_print_of(key)}.",
+            "a known_hosts file marks it as revoked: do not trust a host that shows it",
+            "give the device a new key, then learn that one: " + trust_hint(address),
             (key.fingerprint,),
         )
+    if known.keys:
+        old = next((each for each in known.keys if each.get_name() == key.get_name()), known.keys[0])
+        files = " or ".join(str(file) for file in address.known_hosts)
+        raise HostKeyError(
+            f"The host key of {address.device} ({address.record}) has changed: on record {_print_of(old)}, "
+            f"now {_print_of(key)}.",
+            f"the device was reinstalled, another machine has its address, or someone listens in (record: {files})",
+            _reach_hint(address)
+            if address.virtual
+            else f"if you know why it changed: ./inv devices.trust {_typed(address)} --replace",
+            (old.fingerprint, key.fingerprint),
+        )
+    raise HostKeyError(
+        f"The host key of {address.device} ({address.record}) is not on record: {_print_of(key)}.",
+        "this machine has never logged in there",
+        _reach_hint(address) if address.virtual else trust_hint(address),
+        (key.fingerprint,),
+    )
 
 
 def trust_hint(address: Address) -> str:
@@ -353,18 +316,26 @@ def _print_of(key: paramiko.PKey) -> str:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Whether the server refused every key and password; no answer is not a refusal."""
+    """Whether the server refused a key or password; no answer is not a refusal."""
     if "timeout" in str(error).lower():
         return False
-    return isinstance(error, paramiko.AuthenticationException) or (
-        isinstance(error, paramiko.SSHException)
-        and any(word in str(error) for word in ("No authentication methods", "private key", "encountered RSA key"))
-    )
+    return isinstance(error, paramiko.AuthenticationException) or str(error) == _NOTHING
 
 
-def _translate(address: Address, error: Exception) -> None:
-    """Raise our error for ``error`` of paramiko; return if it does not match."""
-    if _is_refusal(error):
+@contextlib.contextmanager
+def _translated(address: Address, deadline: Deadline) -> Iterator[None]:
+    """Our errors for those of paramiko."""
+    doing = f"connecting to {address.device}"
+    deadline.check(doing)
+    try:
+        yield
+    except (*LOST, UnreachableError) as error:
+        if deadline.over:
+            raise deadline.error(doing) from error
+        if isinstance(error, UnreachableError):
+            raise
+        if not _is_refusal(error):
+            raise not_ssh(address, error) from error
         key = str(address.key) if address.key else "the agent's keys and ~/.ssh/id_*"
         port = f"-p {address.port} " if address.port != 22 else ""
         copy = f"ssh-copy-id {f'-i {address.key} ' if address.key else ''}{port}"
@@ -373,9 +344,12 @@ def _translate(address: Address, error: Exception) -> None:
             f"its authorized_keys lacks that key, the user is another, or the key is locked ({error})",
             _reach_hint(address) if address.virtual else f"{copy}{address.user}@{address.host}   (locked key: ssh-add)",
         ) from error
-    if isinstance(error, (paramiko.SSHException, OSError, EOFError)):
-        raise UnreachableError(
-            f"{address.device} at {address.host} port {address.port} does not speak SSH with us.",
-            str(error) or type(error).__name__,
-            _reach_hint(address),
-        ) from error
+
+
+def not_ssh(address: Address, error: Exception) -> UnreachableError:
+    """The error for what does not speak SSH."""
+    return UnreachableError(
+        f"{address.device} at {address.host} port {address.port} does not speak SSH with us.",
+        str(error) or type(error).__name__,
+        _reach_hint(address),
+    )

@@ -24,11 +24,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import paramiko
 
+from core import console
 from core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from deploy.transport.ssh.config import Address
 
 _DEFAULTS = ("rsa", "ecdsa", "ed25519")
 """``~/.ssh/id_…`` in the order in which paramiko offers them."""
@@ -48,52 +52,50 @@ def exposed(file: Path) -> str:
     return f"its mode is {info.st_mode & 0o7777:04o}: others than its owner may read or write it"
 
 
-def defaults() -> list[Path]:
-    """The user's own key files, which are offered by default."""
-    return [file for file in (Path(f"~/.ssh/id_{kind}").expanduser() for kind in _DEFAULTS) if file.is_file()]
+@dataclass(frozen=True)
+class OwnKeys:
+    """The user's private keys for one host, in the order in which they are offered."""
+
+    ready: tuple[paramiko.PKey, ...]
+    locked: tuple[Path, ...]
+    """Files that need a passphrase; the agent may hold these keys unlocked."""
 
 
-def load(file: Path, device: str) -> paramiko.PKey | None:
-    """The private key that ``device`` names; ``None`` when it needs a passphrase.
+def own_keys(address: Address) -> OwnKeys:
+    """The keys that the inventory or the configuration names; without a usable one the user's ``~/.ssh/id_…``.
 
-    Raises:
-        ConfigError: missing, not a private key, or readable by others.
-    """
-    if why := exposed(file):
-        raise ConfigError(f"{device}: the private key {file} is not used.", why, f"chmod 600 {file}")
-    try:
-        return paramiko.PKey.from_path(file)
-    except FileNotFoundError as error:
-        raise ConfigError(f"{device}: there is no key file {file}.", "", "correct key = in devices.toml") from error
-    except (OSError, ValueError, TypeError, paramiko.SSHException) as error:
-        if _means_locked(error):
-            return None  # the agent may hold it unlocked; if not, the user is prompted for its passphrase
-        raise ConfigError(
-            f"{device}: {file} is not a private key.", str(error), "correct key = in devices.toml"
-        ) from error
-
-
-def is_locked(file: Path) -> bool:
-    """Whether the private key needs a passphrase."""
-    try:
-        paramiko.PKey.from_path(file)
-    except (OSError, ValueError, TypeError, paramiko.SSHException) as error:
-        return _means_locked(error)
-    return False
-
-
-def unlocked(file: Path, phrase: str) -> paramiko.PKey:
-    """The private key, opened.
+    Files that others may read are left out, with a note; what is not a key is left out.
 
     Raises:
-        paramiko.SSHException, ValueError, TypeError, OSError: that is not its passphrase.
+        ConfigError: the inventory names a key that cannot be used.
     """
-    secret: Any = phrase.encode()  # paramiko passes it on and needs bytes, although its annotation says otherwise
-    return paramiko.PKey.from_path(file, secret)
+    ready: list[paramiko.PKey] = []
+    locked: list[Path] = []
 
+    def look(file: Path, needed: bool) -> None:
+        if why := exposed(file):
+            if needed:
+                raise ConfigError(f"{address.device}: the private key {file} is not used.", why, f"chmod 600 {file}")
+            console.note(f"{address.device}: the private key {file} is not used: {why}. Try: chmod 600 {file}")
+            return
+        try:
+            ready.append(paramiko.PKey.from_path(file))
+        except (OSError, ValueError, TypeError, paramiko.SSHException) as error:
+            if isinstance(error, (TypeError, paramiko.PasswordRequiredException)) or "password" in str(error).lower():
+                locked.append(file)
+            elif needed:
+                what = f"{file} is not a private key" if file.exists() else f"there is no key file {file}"
+                raise ConfigError(f"{address.device}: {what}.", str(error), "correct key = in devices.toml") from error
 
-def _means_locked(error: Exception) -> bool:
-    return isinstance(error, (TypeError, paramiko.PasswordRequiredException)) or "password" in str(error).lower()
+    named = [file for file in (address.key, *address.keys) if file is not None]
+    for file in named:
+        look(file, needed=file == address.key and (address.key_given or bool(address.virtual)))
+    if not (ready or address.virtual or address.only_these):
+        defaults = (Path(f"~/.ssh/id_{kind}").expanduser() for kind in _DEFAULTS)
+        for file in defaults:
+            if file.is_file() and file not in named:
+                look(file, needed=False)
+    return OwnKeys(tuple(ready), tuple(locked))
 
 
 def secret(prompt: str) -> str | None:
@@ -137,8 +139,6 @@ class Line:
     kind: str
     blob: str
     """The key in base64."""
-    rest: str = ""
-    """A comment."""
 
     @classmethod
     def parse(cls, text: str) -> Line | None:
@@ -154,12 +154,7 @@ class Line:
         parts = words[1].split(None, 2)
         if len(parts) < 2:
             return None
-        return cls(marker, words[0], parts[0], parts[1], parts[2].strip() if len(parts) > 2 else "")
-
-    @property
-    def text(self) -> str:
-        """As a file has it."""
-        return " ".join(part for part in (self.marker, self.names, self.kind, self.blob, self.rest) if part)
+        return cls(marker, words[0], parts[0], parts[1])
 
     @cached_property
     def key(self) -> paramiko.PKey | None:
@@ -183,21 +178,6 @@ class Line:
             else:
                 found = found or _fits(pattern, host)
         return found
-
-    def without(self, record: str) -> Line | None:
-        """The line as it is when it is not for ``record`` any more; ``None`` when nothing of it is left.
-
-        A pattern that stands for other hosts too stays, with ``!record`` beside it.
-        """
-        if not self.fits(record):
-            return self
-        if self.names.startswith("|"):
-            return None
-        left = ",".join(name for name in self.names.split(",") if name.lower() != record.lower())
-        if not left or all(name.startswith("!") for name in left.split(",")):
-            return None
-        line = Line(self.marker, left, self.kind, self.blob, self.rest)
-        return Line(line.marker, f"{left},!{record}", self.kind, self.blob, self.rest) if line.fits(record) else line
 
 
 @dataclass(frozen=True)
@@ -240,15 +220,16 @@ def read(files: Iterable[Path], record: str) -> Known:
 def replaced(lines: Iterable[str], record: str, new: str) -> list[str]:
     """The lines of a file with ``new`` instead of every key for ``record``; all other lines stay.
 
-    Marked lines always stay: a revoked key stays revoked.
+    A line for other hosts, too, or with patterns stays for those, with ``!record``. Marked lines always stay: a revoked
+    key stays revoked.
     """
     kept: list[str] = []
     for text in lines:
         line = Line.parse(text)
         if line is None or line.marker or not line.fits(record):
             kept.append(text)
-        elif (left := line.without(record)) is not None:
-            kept.append(left.text)
+        elif not line.names.startswith("|") and line.names.lower() != record.lower():
+            kept.append(text.replace(line.names, f"{line.names},!{record}", 1))
     return [*kept, new]
 
 
@@ -262,15 +243,8 @@ def _lines(files: Iterable[Path]) -> Iterator[Line]:
 
 def _fits(pattern: str, host: str) -> bool:
     """OpenSSH's patterns: ``*`` is any text, ``?`` any letter, everything else itself."""
-    words = "".join(
-        ".*" if letter == "*" else "." if letter == "?" else re.escape(letter) for letter in _one_star(pattern)
-    )
-    return re.fullmatch(words, host, re.DOTALL) is not None
-
-
-def _one_star(pattern: str) -> str:
-    """Several stars in a row become one: they would make matching exponentially slow."""
-    return re.sub(r"\*+", "*", pattern)
+    one_star = re.sub(r"\*+", "*", pattern)  # several in a row would make matching exponentially slow
+    return re.fullmatch(re.escape(one_star).replace(r"\*", ".*").replace(r"\?", "."), host, re.DOTALL) is not None
 
 
 def _is_hash_of(hashed: str, host: str) -> bool:

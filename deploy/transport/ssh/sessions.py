@@ -19,7 +19,7 @@ import re
 import select
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import paramiko
 
@@ -29,6 +29,8 @@ from deploy.transport import base
 from deploy.transport.base import marked, quoted
 from deploy.transport.deadline import NEVER, Deadline
 from deploy.transport.hearing import PIECE, Heard
+from deploy.transport.ssh.auth import AuthTransport
+from deploy.transport.ssh.connect import LOST, Connection, closed_after
 
 CONNECTIONS = 5
 """Maximum number of connections to one device; servers limit new ones too (``MaxStartups``)."""
@@ -39,25 +41,21 @@ SILENCE = 60.0
 """Seconds without an answer after which a connection is given up: an answer may have to wait behind an upload in the
 buffers of a slow link."""
 
-LOST = (paramiko.SSHException, OSError, EOFError)
-"""What paramiko raises when a connection is gone, or refuses."""
-
 
 class Sessions:
     """The connections to one device."""
 
-    def __init__(self, first: paramiko.SSHClient, again: Callable[[], paramiko.SSHClient]) -> None:
-        self._clients = [first]
+    def __init__(self, first: Connection, again: Callable[[], Connection]) -> None:
         self._again = again
-        self._pulses = [Pulse(first)]
+        self._all = [first]
+        self._pulses = [Pulse(first.transport)]
         self.not_posix = False
         """Whether the login's shell left without running a command."""
 
     @property
     def active(self) -> bool:
         """Whether the first connection, which proves the device reachable, still stands."""
-        transport = self._clients[0].get_transport()
-        return transport is not None and transport.is_active()
+        return self._all[0].transport.is_active()
 
     @property
     def patient(self) -> bool:
@@ -67,13 +65,7 @@ class Sessions:
     @property
     def version(self) -> str:
         """What the server says of itself, in small letters: ``ssh-2.0-openssh_9.2p1 debian-2``."""
-        transport = self._clients[0].get_transport()
-        return transport.remote_version.lower() if transport is not None else ""
-
-    @property
-    def connections(self) -> int:
-        """How many connections there are."""
-        return len(self._clients)
+        return str(self._all[0].transport.remote_version).lower()
 
     def open(self, seconds: float = 30.0) -> paramiko.Channel:
         """A new session; on a further connection if the server refuses it on the existing ones.
@@ -82,31 +74,26 @@ class Sessions:
             paramiko.SSHException, OSError, EOFError: the connection broke, or the server grants no more sessions.
         """
         refused: paramiko.ChannelException | None = None
-        for client in self._clients:
-            transport = client.get_transport()
-            if transport is None or (client is not self._clients[0] and not transport.is_active()):
-                continue
-            try:
-                return transport.open_session(timeout=seconds)
-            except paramiko.ChannelException as error:
-                refused = error
-        if len(self._clients) >= CONNECTIONS:
+        for connection in self._all:
+            if connection is self._all[0] or connection.transport.is_active():
+                try:
+                    return connection.transport.open_session(timeout=seconds)
+                except paramiko.ChannelException as error:
+                    refused = error
+        if len(self._all) >= CONNECTIONS:
             raise refused or EOFError("no session is granted")
-        client = self._again()
-        self._clients.append(client)
-        self._pulses.append(Pulse(client))
-        transport = client.get_transport()
-        if transport is None:
-            raise EOFError("the further connection broke at once")
-        return transport.open_session(timeout=seconds)
+        further = self._again()
+        self._all.append(further)
+        self._pulses.append(Pulse(further.transport))
+        return further.transport.open_session(timeout=seconds)
 
     def close(self) -> None:
         """Close all connections; commands still running lose their lifeline and end."""
         for pulse in self._pulses:
             pulse.stop()
-        for client in reversed(self._clients):
+        for connection in reversed(self._all):
             with contextlib.suppress(*LOST):
-                client.close()
+                connection.close()
 
 
 class Pulse:
@@ -115,8 +102,8 @@ class Pulse:
     TCP alone does not notice a device behind a jump host that lost its power.
     """
 
-    def __init__(self, client: paramiko.SSHClient) -> None:
-        self._client = client
+    def __init__(self, transport: AuthTransport) -> None:
+        self._transport = transport
         self._stop = threading.Event()
         threading.Thread(target=self._watch, name="ssh-pulse", daemon=True).start()
 
@@ -125,8 +112,8 @@ class Pulse:
         self._stop.set()
 
     def _watch(self) -> None:
-        transport = self._client.get_transport()
-        while transport is not None and not self._stop.wait(PULSE) and transport.is_active():
+        transport = self._transport
+        while not self._stop.wait(PULSE) and transport.is_active():
             patience = threading.Timer(SILENCE, transport.close)
             patience.daemon = True
             patience.start()
@@ -184,9 +171,9 @@ class SshChannel:
         deadline = self._deadline
         try:
             self._channel = self._sessions.open(deadline.left(_PATIENCE))
-            with _closed_after(self._channel, deadline.left(_PATIENCE)):
+            with closed_after(self._channel, deadline.left(_PATIENCE)):
                 self._channel.exec_command(line)
-        except (paramiko.SSHException, OSError, EOFError) as error:
+        except LOST as error:
             deadline.check(f"asking {self._name} to run a command")
             raise broken(self._name, error) from error
 
@@ -244,27 +231,19 @@ class SshChannel:
             "the same command again; ./inv devices.list shows whether the device answers",
         )
 
-    def send(self, data: bytes) -> None:
-        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+    def send(self, data: bytes, seconds: float) -> None:
+        self._portable = ""  # a second try would not get it
+        self._channel.settimeout(seconds)
+        try:
             self._channel.sendall(data)
+        except (EOFError, paramiko.SSHException) as error:
+            raise BrokenPipeError(str(error)) from error
 
     def end_input(self) -> None:
         self._portable = ""
-        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+        with contextlib.suppress(*LOST):
             self._channel.shutdown_write()
 
     def close(self) -> None:
-        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+        with contextlib.suppress(*LOST):
             self._channel.close()
-
-
-@contextlib.contextmanager
-def _closed_after(channel: paramiko.Channel, seconds: float) -> Iterator[None]:
-    """Close the channel when the time is up: otherwise paramiko waits for an answer for ever."""
-    timer = threading.Timer(seconds, channel.close)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()

@@ -20,15 +20,19 @@ import paramiko
 from core.errors import NotSupportedError, TransferError
 from core.files import sha256_bytes
 from core.plain import says
-from deploy.transport.base import Completed, finished, uninterrupted
+from deploy.transport.base import Completed, Progress, finished, refusal, uninterrupted
 from deploy.transport.deadline import NEVER, Deadline
-from deploy.transport.hearing import PIECE, RUN
-from deploy.transport.ssh.sessions import SshChannel
-from deploy.transport.ssh.transport import Files, SshTransport
+from deploy.transport.hearing import PIECE, RUN, receiving
+from deploy.transport.ssh.sessions import SshChannel, broken
+from deploy.transport.ssh.transport import SshTransport
 
 VERSION = "for_windows"
 """What the version of Windows' own SSH server says of itself: ``OpenSSH_for_Windows_9.5``."""
 FOLDER = ".slipway"
+_CHUNK = 128 << 10
+"""Bytes in one write of SFTP: paramiko's own 32 KiB make four times the requests."""
+_SILENCE = 60.0
+"""Seconds without any answer after which a transfer is given up."""
 _CLEANUP = 30.0
 """Seconds for ending a program and removing its folder."""
 
@@ -52,42 +56,6 @@ exit /b 0
 """
 
 
-class _Files(Files):
-    """The file side: by SFTP alone."""
-
-    def _open(self, deadline: Deadline) -> paramiko.SFTPClient:
-        found = super()._open(deadline)
-        if found is None:
-            raise NotSupportedError(
-                f"{self._name} has no SFTP server.", "its sshd_config has no line for the subsystem sftp",
-                "Subsystem sftp sftp-server.exe in C:\\ProgramData\\ssh\\sshd_config, as Windows ships it",
-            )  # fmt: skip
-        return found
-
-    def replace(self, text: str, remote: str, deadline: Deadline) -> None:
-        """Write a batch file; its folder is made if need be."""
-        with self._guarded(remote, remote, deadline):
-            sftp = self._open(deadline)
-            for change, path in ((sftp.mkdir, remote.rpartition("/")[0]), (sftp.remove, remote)):
-                with contextlib.suppress(OSError):  # it is there already; it is not there yet
-                    change(path)
-        with tempfile.TemporaryDirectory() as folder:
-            local = Path(folder) / "batch.cmd"
-            local.write_bytes(text.replace("\n", "\r\n").encode("ascii"))
-            self.put(local, remote, lambda _: None, deadline)
-
-    def _get_cat(self, remote: str, take: Callable[[bytes], None], deadline: Deadline) -> None:
-        with self._open(deadline).open(remote, "rb") as source:
-            source.set_pipelined(True)
-            while piece := source.read(PIECE):
-                take(piece)
-                deadline.check(f"fetching {remote}")
-
-    def _is_full(self, remote: str) -> bool:
-        del remote
-        return False  # SFTP does not tell
-
-
 class WindowsTransport(SshTransport):
     """A Windows device over SSH."""
 
@@ -95,7 +63,7 @@ class WindowsTransport(SshTransport):
 
     def __init__(self, inner: SshTransport) -> None:
         super().__init__(inner._sessions, inner.address)
-        self._files: _Files = _Files(inner._sessions, inner.name)
+        self._sftp: paramiko.SFTPClient | None = None
         own = sha256_bytes(socket.gethostname().encode())[:8]
         self._batch = f"{FOLDER}/around-{own}.cmd"
         self._folder = f"run-{own}"
@@ -120,6 +88,70 @@ class WindowsTransport(SshTransport):
             f"./inv deploy --device {self.name}, or ./inv matrix",
         )
 
+    def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int = 0) -> None:
+        """Write a whole file, by SFTP; whoever calls it reads it back."""
+        del offset
+        with self._files(local.name, remote, deadline) as sftp, local.open("rb") as source:
+            sink = sftp.open(remote, "wxb")
+            sink.MAX_REQUEST_SIZE = _CHUNK
+            sink.set_pipelined(True)
+            while piece := source.read(_CHUNK):
+                deadline.check(f"uploading {local.name}")
+                sink.write(piece)
+                progress(len(piece))
+            sink.close()
+
+    def get(self, remote: str, local: Path, limit: int, deadline: Deadline) -> None:
+        """Read a file, by SFTP."""
+        with (
+            self._files(local.name, remote, deadline) as sftp,
+            receiving(local, limit, self.name) as take,
+            sftp.open(remote, "rb") as source,
+        ):
+            source.set_pipelined(True)
+            while piece := source.read(PIECE):
+                take(piece)
+                deadline.check(f"fetching {remote}")
+
+    @contextlib.contextmanager
+    def _files(self, name: str, remote: str, deadline: Deadline) -> Iterator[paramiko.SFTPClient]:
+        """The client for files, which is opened once; and our errors for paramiko's."""
+        doing = f"moving {name} to or from {self.name}"
+        deadline.check(doing)
+        sftp, self._sftp = self._sftp, None  # after an error it may be in the middle of a packet
+        try:
+            if sftp is None:
+                channel = self._sessions.open(deadline.left(_SILENCE))
+                channel.settimeout(max(1.0, deadline.left(_SILENCE)))
+                channel.invoke_subsystem("sftp")
+                sftp = paramiko.SFTPClient(channel)
+            if (channel_of := sftp.get_channel()) is not None:
+                channel_of.settimeout(max(1.0, deadline.left(_SILENCE)))
+            yield sftp
+            self._sftp = sftp
+        except (OSError, EOFError, paramiko.SSHException, paramiko.SFTPError) as error:
+            if deadline.over:
+                raise deadline.error(doing) from error
+            if not self._sessions.active or isinstance(error, EOFError):
+                raise broken(self.name, error) from error
+            if sftp is None:
+                raise NotSupportedError(
+                    f"{self.name} has no SFTP server.", "its sshd_config has no line for the subsystem sftp",
+                    "Subsystem sftp sftp-server.exe in C:\\ProgramData\\ssh\\sshd_config, as Windows ships it",
+                ) from error  # fmt: skip
+            raise refusal(self.name, name, remote, str(error)) from error
+
+    def _replace(self, text: str, remote: str, deadline: Deadline) -> None:
+        """Write a batch file; its folder is made if need be."""
+        with self._files(remote, remote, deadline) as sftp:
+            for change, path in ((sftp.mkdir, remote.rpartition("/")[0]), (sftp.remove, remote)):
+                with contextlib.suppress(OSError):  # it is there already; it is not there yet
+                    change(path)
+        with tempfile.TemporaryDirectory() as folder:
+            local = Path(folder) / "batch.cmd"
+            local.write_bytes(text.replace("\n", "\r\n").encode("ascii"))
+            self.put(local, remote, lambda _: None, deadline)
+
     @contextlib.contextmanager
     def opened(self, libraries: Sequence[str], deadline: Deadline) -> Iterator[str]:
         """Make the folder, and in the end remove it with what runs in it; gives what the device says of itself.
@@ -132,7 +164,7 @@ class WindowsTransport(SshTransport):
         """
         names = " ".join(name for name in libraries if re.fullmatch(r"[\w.-]+", name))
         text = _AROUND.format(runner=self.runner, name=self._folder, libraries=names)
-        self._files.replace(text, self._batch, deadline)
+        self._replace(text, self._batch, deadline)
         line = ".\\" + self._batch.replace("/", "\\")
         done = self._called(line, deadline, f"asking {self.name} what it is")
         if done.code != 0:
@@ -162,9 +194,7 @@ class WindowsTransport(SshTransport):
                     "a name in plain letters",
                 )  # fmt: skip
         words = " ".join(f'"{word.replace("%", "%%")}"' for word in argv)
-        self._files.replace(
-            f'@echo off\ncd /d "%~dp0"\n{words}\nexit /b %errorlevel%\n', f"{self.folder}/go.cmd", deadline
-        )
+        self._replace(f'@echo off\ncd /d "%~dp0"\n{words}\nexit /b %errorlevel%\n', f"{self.folder}/go.cmd", deadline)
         return self._called(f".\\{FOLDER}\\{self._folder}\\go.cmd", deadline, doing, hear)
 
     def _called(

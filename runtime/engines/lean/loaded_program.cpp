@@ -10,18 +10,6 @@ Status LoadedProgram::load(const LoadRequest& request) {
   end_methods();
   weights_.reset();
   cache_ = request.weights_cache.empty() ? nullptr : std::make_unique<WeightsCache>(request.weights_cache);
-  Status loaded = load_once(request);
-  if (cache_ == nullptr || weights_ == nullptr || weights_->fits()) {
-    return loaded;
-  }
-  // Nothing ran yet that reads them.
-  end_methods();
-  weights_.reset();
-  cache_->doubt();
-  return load_once(request);
-}
-
-Status LoadedProgram::load_once(const LoadRequest& request) {
   const std::uint64_t start = Recorder::now();
   Status loaded = load_methods(request);
   load_ms_ = static_cast<double>(Recorder::now() - start) / 1e6;
@@ -59,6 +47,7 @@ Status LoadedProgram::load_methods(const LoadRequest& request) {
     recorder_->begin(kLoadBlock);
     recorder_->add(kMethodInit, start);
   }
+  load_ms_ = static_cast<double>(Recorder::now() - start) / 1e6;
   return {};
 }
 

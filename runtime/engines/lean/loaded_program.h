@@ -20,7 +20,7 @@
 namespace slipway::lean {
 
 struct LoadRequest {
-  std::function<Result<DataStore>()> open;  // may be called again
+  std::function<Result<DataStore>()> open;
   std::vector<std::string> methods;         // to make ready, in this order; none: all
   bool profile = false;
   // With a profile: keep intermediate values, too.
@@ -54,7 +54,6 @@ class LoadedProgram {
   const Recorder* recorder() const { return recorder_.get(); }
 
  private:
-  Status load_once(const LoadRequest& request);
   Status load_methods(const LoadRequest& request);
 
   XnnContext& context_;

@@ -184,8 +184,8 @@ class OneNode {
  public:
   OneNode(const Function& function, Type input, Type output)
       : read_(payload_of(function, input, output)), weights_(any_store()), types_{input, output} {
-    Result<std::unique_ptr<Delegate>> made = Delegate::load(
-        tail_bench().alone, weights_, std::move(*read_.payload), "Delegate 0", false, false, nothing_);
+    Result<std::unique_ptr<Delegate>> made =
+        Delegate::load(tail_bench().alone, weights_, std::move(*read_.payload), "Delegate 0", false, false);
     status_ = made.ok() ? Status() : made.status();
     delegate_ = made.ok() ? std::move(made.value()) : nullptr;
   }
@@ -203,7 +203,6 @@ class OneNode {
  private:
   ReadPayload read_;
   PackedWeights weights_;
-  const GivenConstants nothing_;
   Type types_[2];
   Status status_;
   std::unique_ptr<Delegate> delegate_;

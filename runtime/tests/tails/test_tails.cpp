@@ -77,10 +77,9 @@ std::string compute(const Layer& layer, std::uint32_t seed, KernelNames* kernels
   const ReadPayload read(make_payload(layer, data));
   TailBench& bench = tail_bench();
   PackedWeights weights(any_store());
-  const GivenConstants nothing;
   Result<std::unique_ptr<Delegate>> made =
       Delegate::load(seed % 2 == 0 ? bench.alone : bench.together, weights, std::move(*read.payload),
-                     "Delegate 0", false, false, nothing);
+                     "Delegate 0", false, false);
   if (!made.ok()) {
     return made.status().message();
   }

@@ -1,6 +1,7 @@
 #include "lean/data/evalue.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 
 namespace slipway::lean {
@@ -20,6 +21,19 @@ bool TensorView::contiguous() const {
     }
   }
   return true;
+}
+
+bool TensorView::same_place(const TensorView& other) const {
+  return data == other.data && dtype == other.dtype && rank == other.rank &&
+         std::equal(sizes.begin(), sizes.begin() + rank, other.sizes.begin()) &&
+         std::equal(order.begin(), order.begin() + rank, other.order.begin());
+}
+
+TensorView TensorView::in_rows(std::uint8_t* memory) const {
+  TensorView view = *this;
+  std::iota(view.order.begin(), view.order.begin() + rank, std::uint8_t{0});
+  view.data = memory;
+  return view;
 }
 
 std::array<std::int64_t, kMostDims> TensorView::strides() const {

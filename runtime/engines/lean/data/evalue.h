@@ -34,6 +34,10 @@ struct TensorView {
   std::size_t count() const;
   std::size_t bytes() const { return count() * size_of(dtype); }
   bool contiguous() const;  // row-major
+  // Whether they are the same elements of the same memory.
+  bool same_place(const TensorView& other) const;
+  // The same at `memory`, row-major.
+  TensorView in_rows(std::uint8_t* memory) const;
   Shape shape() const { return {sizes.begin(), sizes.begin() + rank}; }
   // Elements between neighbours along each logical dimension.
   std::array<std::int64_t, kMostDims> strides() const;

@@ -249,7 +249,7 @@ Status attend(Arguments& arguments, AttentionCall& call, std::size_t at, std::si
   const std::int64_t start = arguments.integer(at);
   const TensorView* mask = arguments.optional_tensor(options);
   const bool causal = arguments.boolean(options + 2);
-  const std::optional<double> scale = arguments.optional_real(options + 3);
+  const std::optional<double> scale = argument_as<std::optional<double>>(arguments, options + 3);
   SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   const TensorView& query = *call.query.view;
   const TensorView& keys = *call.keys.view;
@@ -352,57 +352,43 @@ Status check_update(const TensorView& value, TensorView& cache) {
                          name_of(cache.dtype));
 }
 
-Status put_tokens(const TensorView& value, TensorView& cache, std::int64_t start) {
+// Each token at a position of its own, [batch, tokens], or one after the other from `start` on.
+Status put_tokens(const TensorView& value, TensorView& cache, std::int64_t start, const TensorView* indices) {
   SLIPWAY_RETURN_IF_ERROR(check_update(value, cache));
   const auto tokens = static_cast<std::size_t>(value.sizes[1]);
   const auto room = static_cast<std::size_t>(cache.sizes[1]);
-  if (!is_in_cache(start, tokens, room)) {
+  if (indices == nullptr && !is_in_cache(start, tokens, room)) {
     return no_room_in_cache(start, tokens, room);
   }
-  if (value.count() == 0) {
-    return {};
+  if (indices != nullptr && (indices->rank != 2 || indices->sizes[0] != value.sizes[0] ||
+                             indices->sizes[1] != value.sizes[1] || is_floating(indices->dtype))) {
+    return mismatch("positions of " + to_text(indices->shape()) + " are not one for each token of " +
+                    to_text(value.shape()));
   }
-  const auto batches = static_cast<std::size_t>(value.sizes[0]);
-  const std::size_t bytes = value.bytes() / batches;
-  for (std::size_t b = 0; b < batches; ++b) {
-    std::memcpy(
-        cache.data + b * (cache.bytes() / batches) + static_cast<std::size_t>(start) * (bytes / tokens),
-        value.data + b * bytes, bytes);
+  const auto given = indices == nullptr ? std::vector<std::int64_t>() : elements_of<std::int64_t>(*indices);
+  for (const std::int64_t place : given) {
+    if (!is_in_cache(place, 1, room)) {
+      return no_room_in_cache(place, 1, room);
+    }
+  }
+  const std::size_t rows = value.count() == 0 ? 0 : static_cast<std::size_t>(value.sizes[0]) * tokens;
+  const std::size_t bytes = rows == 0 ? 0 : value.bytes() / rows;
+  for (std::size_t i = 0; i < rows; ++i) {
+    const auto place =
+        static_cast<std::size_t>(given.empty() ? start : given[i]) + (given.empty() ? i % tokens : 0);
+    std::memcpy(cache.data + (i / tokens * room + place) * bytes, value.data + i * bytes, bytes);
   }
   return {};
 }
 
 // Nothing reads its result.
 Status update_cache(const TensorView& value, TensorView& cache, std::int64_t start, Unused /*out*/) {
-  return put_tokens(value, cache, start);
+  return put_tokens(value, cache, start, nullptr);
 }
 
-// Each token at a position of its own, [batch, tokens].
 Status update_cache_with_indices(const TensorView& value, TensorView& cache, Unused /*start_pos*/,
                                  const TensorView& indices, Unused /*out*/) {
-  SLIPWAY_RETURN_IF_ERROR(check_update(value, cache));
-  if (indices.rank != 2 || indices.sizes[0] != value.sizes[0] || indices.sizes[1] != value.sizes[1] ||
-      is_floating(indices.dtype)) {
-    return mismatch("positions of " + to_text(indices.shape()) + " are not one for each token of " +
-                    to_text(value.shape()));
-  }
-  const std::vector<std::int64_t> places = elements_of<std::int64_t>(indices);
-  for (const std::int64_t place : places) {
-    if (place < 0 || place >= cache.sizes[1]) {
-      return no_room_in_cache(place, 1, static_cast<std::size_t>(cache.sizes[1]));
-    }
-  }
-  if (value.count() == 0) {
-    return {};
-  }
-  const std::size_t bytes = value.bytes() / places.size();
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    const std::size_t batch = i / static_cast<std::size_t>(value.sizes[1]);
-    const std::size_t row =
-        batch * static_cast<std::size_t>(cache.sizes[1]) + static_cast<std::size_t>(places[i]);
-    std::memcpy(cache.data + row * bytes, value.data + i * bytes, bytes);
-  }
-  return {};
+  return put_tokens(value, cache, 0, &indices);
 }
 
 // llama::sdpa_with_kv_cache.out(Tensor query, Tensor key, Tensor value, Tensor(a!) key_cache, Tensor(b!)
@@ -418,8 +404,8 @@ Status sdpa_with_kv_cache(Arguments& arguments) {
   call.out = &arguments.tensor(11);
   const std::int64_t start = arguments.integer(5);
   SLIPWAY_RETURN_IF_ERROR(arguments.fault());
-  SLIPWAY_RETURN_IF_ERROR(put_tokens(arguments.tensor(1), keys, start));
-  SLIPWAY_RETURN_IF_ERROR(put_tokens(arguments.tensor(2), values, start));
+  SLIPWAY_RETURN_IF_ERROR(put_tokens(arguments.tensor(1), keys, start, nullptr));
+  SLIPWAY_RETURN_IF_ERROR(put_tokens(arguments.tensor(2), values, start, nullptr));
   return attend(arguments, call, 5, 7);
 }
 

@@ -11,13 +11,14 @@
 namespace slipway::lean {
 namespace {
 
-DType promoted(const TensorView& a, const TensorView& b) {
-  return promote(a.dtype, b.dtype);
-}
-DType promoted(const TensorView& in, const Number& number) {
-  return promote_scalar(in.dtype, !number.integral ? ScalarKind::kFloat
-                                  : number.flag    ? ScalarKind::kBool
-                                                   : ScalarKind::kInt);
+// The type that arithmetic is done in. A number decides nothing but its category (torch.result_type).
+DType promoted(const TensorView& a, const Other& b) {
+  if (b.tensor != nullptr) {
+    return promote(a.dtype, b.tensor->dtype);
+  }
+  const bool real = !b.number.integral && !is_floating(a.dtype);
+  const bool whole = b.number.integral && !b.number.flag && a.dtype == DType::kBool;
+  return real ? DType::kFloat32 : whole ? DType::kInt64 : a.dtype;
 }
 
 // Integers wrap around, as unsigned ones do.
@@ -41,94 +42,29 @@ T add_scaled(T a, T factor, T b) {
   }
 }
 
-template <typename F, typename T>
-void binary_loop(const void* context, const T* const* inputs, T* result, std::size_t count) {
-  const F f = *static_cast<const F*>(context);
-  const T* a = inputs[0];
-  const T* b = inputs[1];
-  for (std::size_t i = 0; i < count; ++i) {
-    result[i] = f(a[i], b[i]);
+// out = f(a, b), computed for arguments of type `dtype`. What is one number in b is read once, and not copied
+// beside every block of a; integers may have more digits than a Number's double.
+template <In kIn, typename F>
+Status combine(const TensorView& a, Other b, TensorView& out, DType dtype, const F& f) {
+  if (b.tensor != nullptr) {
+    SLIPWAY_RETURN_IF_ERROR(resize_to_all({&a, b.tensor}, &out));
+    if (b.tensor->count() != 1 || !is_floating(b.tensor->dtype) || domain_of(dtype) == Domain::kInt) {
+      map<kIn>(out, std::array<Operand, 2>{operand_of(a, out), operand_of(*b.tensor, out)}, dtype, f);
+      return {};
+    }
+    load(b.tensor->dtype, b.tensor->data, 1, 1, &b.number.real);
+  } else {
+    SLIPWAY_RETURN_IF_ERROR(resize(&out, a.shape()));
   }
+  constexpr In kWide = kIn == In::kNarrow ? In::kOwn : kIn;  // a number may need more bits than the tensor
+  map<kWide>(out, std::array<Operand, 1>{operand_of(a, out)}, dtype,
+             [f, number = b.number](auto x) { return f(x, number.template as<decltype(x)>()); });
+  return {};
 }
 
-template <typename F>
-void narrow_loop(DType dtype, const void* context, const void* const* inputs, void* result,
-                 std::size_t count) {
-  in_narrow(dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const T* const of[] = {static_cast<const T*>(inputs[0]), static_cast<const T*>(inputs[1])};
-    binary_loop<F, T>(context, of, static_cast<T*>(result), count);
-  });
-}
-
-// out = f(a, b), computed in `domain`; with Narrow also in narrower integers, where that gives the same.
-template <bool Narrow = false, typename F>
-Status tensors(const TensorView& a, const TensorView& b, TensorView& out, Domain domain, const F& f) {
-  Loops loops{binary_loop<F, std::int64_t>, binary_loop<F, float>, binary_loop<F, double>};
-  if constexpr (Narrow) {
-    loops.narrow = narrow_loop<F>;
-  }
-  return map_binary(a, b, out, domain, loops, &f);
-}
-
-// The same, computed in floats, whatever the tensors' types.
-template <typename F>
-Status real_tensors(const TensorView& a, const TensorView& b, TensorView& out, const F& f) {
-  return map_binary(a, b, out, floating(promoted(a, b)),
-                    {nullptr, binary_loop<F, float>, binary_loop<F, double>}, &f);
-}
-
-template <typename F>
-struct WithScalar {
-  F f;
-  Number number;
-};
-
-template <typename F, typename T>
-void scalar_loop(const void* context, const T* const* inputs, T* result, std::size_t count) {
-  const auto own = *static_cast<const WithScalar<F>*>(context);
-  const T* a = inputs[0];
-  const T b = own.number.template as<T>();
-  for (std::size_t i = 0; i < count; ++i) {
-    result[i] = own.f(a[i], b);
-  }
-}
-
-// out = f(in, number), computed in `domain`.
-template <typename F>
-Status with_scalar(const TensorView& in, Number number, TensorView& out, Domain domain, const F& f) {
-  const WithScalar<F> context{f, number};
-  return map_tensor(in, out, domain,
-                    {scalar_loop<F, std::int64_t>, scalar_loop<F, float>, scalar_loop<F, double>}, &context);
-}
-
-template <typename F>
-Status real_with_scalar(const TensorView& in, Number number, TensorView& out, const F& f) {
-  const WithScalar<F> context{f, number};
-  return map_tensor(in, out, floating(promoted(in, number)),
-                    {nullptr, scalar_loop<F, float>, scalar_loop<F, double>}, &context);
-}
-
-// out = f(a, b), computed in floats of type `domain`. What is one element in b is read once, and not copied
-// beside every block of a.
-template <typename F>
-Status real_tensors_or_one(const TensorView& a, const TensorView& b, TensorView& out, Domain domain,
-                           const F& f) {
-  if (b.count() != 1 || !is_floating(b.dtype)) {  // integers may have more digits than a double
-    return map_binary(a, b, out, domain, {nullptr, binary_loop<F, float>, binary_loop<F, double>}, &f);
-  }
-  WithScalar<F> context{f, {}};
-  load(b.dtype, b.data, 1, 1, &context.number.real);
-  return map_by_one(a, b, out, domain, {nullptr, scalar_loop<F, float>, scalar_loop<F, double>}, &context);
-}
-
-template <typename Op, bool Narrow = false>
-Status tensor_op(const TensorView& a, const TensorView& b, TensorView& out) {
-  return tensors<Narrow>(a, b, out, domain_of(promoted(a, b)), Op());
-}
-template <typename Op>
-Status scalar_op(const TensorView& in, Number number, TensorView& out) {
-  return with_scalar(in, number, out, domain_of(promoted(in, number)), Op());
+template <typename Op, In kIn = In::kOwn>
+Status binary(const TensorView& a, Other b, TensorView& out) {
+  return combine<kIn>(a, b, out, promoted(a, b), Op());
 }
 
 #define SLIPWAY_OP(name, expression)     \
@@ -304,158 +240,83 @@ SLIPWAY_OP(ShiftRight, shift_right(bits64(a), bits64(b)));
 
 #undef SLIPWAY_OP
 
-template <typename Op>
-Status bits(const TensorView& a, const TensorView& b, TensorView& out) {
-  return tensors(a, b, out, Domain::kInt, Op());
-}
-template <typename Op>
-Status bits_scalar(const TensorView& in, Number number, TensorView& out) {
-  return with_scalar(in, number, out, Domain::kInt, Op());
-}
-
-Status mul(const TensorView& a, const TensorView& b, TensorView& out) {
-  const Domain domain = domain_of(promoted(a, b));
-  return domain == Domain::kInt ? tensors<true>(a, b, out, domain, Mul())
-                                : real_tensors_or_one(a, b, out, domain, Mul());
-}
-
-// a + alpha * b, or a - alpha * b.
-template <int Sign>
+// a + alpha * b, or a - alpha * b; the other way round with `kSwap`.
+template <int kSign, bool kSwap = false>
 struct Scaled {
   template <typename T>
   T operator()(T a, T b) const {
-    return add_scaled(a, static_cast<T>(static_cast<T>(Sign) * alpha.template as<T>()), b);
+    const T factor = static_cast<T>(static_cast<T>(kSign) * alpha.template as<T>());
+    return kSwap ? add_scaled(b, factor, a) : add_scaled(a, factor, b);
   }
 
   Number alpha;
 };
 
-template <int Sign>
-Status add(const TensorView& a, const TensorView& b, Number alpha, TensorView& out) {
-  return tensors<true>(a, b, out, domain_of(promoted(a, b)), Scaled<Sign>{alpha});
-}
-template <int Sign>
-Status add_scalar(const TensorView& in, Number number, Number alpha, TensorView& out) {
-  return with_scalar(in, number, out, domain_of(promoted(in, number)), Scaled<Sign>{alpha});
-}
-Status rsub_scalar(const TensorView& in, Number number, Number alpha, TensorView& out) {
-  return with_scalar(in, number, out, domain_of(promoted(in, number)), [alpha](auto a, auto b) {
-    using T = decltype(a);
-    return add_scaled(b, static_cast<T>(-alpha.as<T>()), a);
-  });
+template <int kSign, bool kSwap = false>
+Status add(const TensorView& a, Other b, Number alpha, TensorView& out) {
+  return combine<In::kNarrow>(a, b, out, promoted(a, b), Scaled<kSign, kSwap>{alpha});
 }
 
-// True division, also of integers.
-Status div(const TensorView& a, const TensorView& b, TensorView& out) {
-  return real_tensors_or_one(a, b, out, floating(promoted(a, b)), Quotient());
-}
-Status div_scalar(const TensorView& in, Number number, TensorView& out) {
-  return real_with_scalar(in, number, out, Quotient());
-}
-
-enum class Rounding { kNone, kFloor, kTrunc };
-
-// aten::div's `str? rounding_mode`. A program may name others; no arithmetic is known for them.
-Status rounding_of(const EValue& mode, Rounding* rounding) {
+// aten::div's `str? rounding_mode`; true division, also of integers, without one. A program may name others;
+// no arithmetic is known for them.
+Status div_mode(const TensorView& a, Other b, const EValue& mode, TensorView& out) {
   const auto* text = std::get_if<std::string_view>(&mode);
   if (text == nullptr) {
-    *rounding = Rounding::kNone;
-  } else if (*text == "floor") {
-    *rounding = Rounding::kFloor;
-  } else if (*text == "trunc") {
-    *rounding = Rounding::kTrunc;
-  } else {
-    return mismatch("\"" + std::string(*text) + "\" is not a way to round a quotient: floor and trunc are");
+    return binary<Quotient, In::kFloats>(a, b, out);
   }
-  return {};
-}
-
-Status div_mode(const TensorView& a, const TensorView& b, const EValue& mode, TensorView& out) {
-  Rounding rounding{};
-  SLIPWAY_RETURN_IF_ERROR(rounding_of(mode, &rounding));
-  if (rounding == Rounding::kNone) {
-    return real_tensors(a, b, out, Quotient());
+  if (*text == "floor") {
+    return binary<FloorDiv>(a, b, out);
   }
-  const Domain domain = domain_of(promoted(a, b));
-  return rounding == Rounding::kFloor ? tensors(a, b, out, domain, FloorDiv())
-                                      : tensors(a, b, out, domain, TruncDiv());
-}
-Status div_scalar_mode(const TensorView& in, Number number, const EValue& mode, TensorView& out) {
-  Rounding rounding{};
-  SLIPWAY_RETURN_IF_ERROR(rounding_of(mode, &rounding));
-  if (rounding == Rounding::kNone) {
-    return real_with_scalar(in, number, out, Quotient());
-  }
-  const Domain domain = domain_of(promoted(in, number));
-  return rounding == Rounding::kFloor ? with_scalar(in, number, out, domain, FloorDiv())
-                                      : with_scalar(in, number, out, domain, TruncDiv());
-}
-
-template <typename Op>
-Status real_op(const TensorView& a, const TensorView& b, TensorView& out) {
-  return real_tensors(a, b, out, Op());
+  return *text == "trunc" ? binary<TruncDiv>(a, b, out)
+                          : mismatch("\"" + std::string(*text) +
+                                     "\" is not a way to round a quotient: floor and trunc are");
 }
 
 // The number is the base.
-struct PowOf {
-  template <typename T>
-  T operator()(T exponent, T base) const {
-    return Pow()(base, exponent);
-  }
-};
-
-Status pow_scalar_tensor(Number base, const TensorView& exponent, TensorView& out) {
-  return with_scalar(exponent, base, out, domain_of(promoted(exponent, base)), PowOf());
+Status pow_scalar_tensor(Other base, const TensorView& exponent, TensorView& out) {
+  return combine<In::kOwn>(exponent, base, out, promoted(exponent, base),
+                           [](auto power, auto number) { return Pow()(number, power); });
 }
 
+// A row for a tensor and a number, one for two tensors.
+#define SLIPWAY_ROWS(name, tensors, ...)                               \
+  {"aten::" name ".Scalar_out", typed<__VA_ARGS__>, Sharing::kEach}, { \
+    "aten::" name tensors, typed<__VA_ARGS__>, Sharing::kEach          \
+  }
+
 constexpr KernelEntry kBinaryTable[] = {
-    {"aten::add.Scalar_out", typed<add_scalar<1>>, Sharing::kEach},
-    {"aten::add.out", typed<add<1>>, Sharing::kEach},
-    {"aten::atan2.out", typed<real_op<Atan2>>, Sharing::kEach},
-    {"aten::bitwise_and.Scalar_out", typed<bits_scalar<BitAnd>>, Sharing::kEach},
-    {"aten::bitwise_and.Tensor_out", typed<bits<BitAnd>>, Sharing::kEach},
-    {"aten::bitwise_left_shift.Tensor_Scalar_out", typed<bits_scalar<ShiftLeft>>, Sharing::kEach},
-    {"aten::bitwise_left_shift.Tensor_out", typed<bits<ShiftLeft>>, Sharing::kEach},
-    {"aten::bitwise_or.Scalar_out", typed<bits_scalar<BitOr>>, Sharing::kEach},
-    {"aten::bitwise_or.Tensor_out", typed<bits<BitOr>>, Sharing::kEach},
-    {"aten::bitwise_right_shift.Tensor_Scalar_out", typed<bits_scalar<ShiftRight>>, Sharing::kEach},
-    {"aten::bitwise_right_shift.Tensor_out", typed<bits<ShiftRight>>, Sharing::kEach},
-    {"aten::bitwise_xor.Scalar_out", typed<bits_scalar<BitXor>>, Sharing::kEach},
-    {"aten::bitwise_xor.Tensor_out", typed<bits<BitXor>>, Sharing::kEach},
-    {"aten::div.Scalar_mode_out", typed<div_scalar_mode>, Sharing::kEach},
-    {"aten::div.Scalar_out", typed<div_scalar>, Sharing::kEach},
-    {"aten::div.out", typed<div>, Sharing::kEach},
+    SLIPWAY_ROWS("add", ".out", add<1>),
+    SLIPWAY_ROWS("bitwise_and", ".Tensor_out", binary<BitAnd, In::kWhole>),
+    SLIPWAY_ROWS("bitwise_or", ".Tensor_out", binary<BitOr, In::kWhole>),
+    SLIPWAY_ROWS("bitwise_xor", ".Tensor_out", binary<BitXor, In::kWhole>),
+    SLIPWAY_ROWS("div", ".out", binary<Quotient, In::kFloats>),
+    SLIPWAY_ROWS("eq", ".Tensor_out", binary<Eq>),
+    SLIPWAY_ROWS("fmod", ".Tensor_out", binary<Fmod>),
+    SLIPWAY_ROWS("ge", ".Tensor_out", binary<Ge>),
+    SLIPWAY_ROWS("gt", ".Tensor_out", binary<Gt>),
+    SLIPWAY_ROWS("le", ".Tensor_out", binary<Le>),
+    SLIPWAY_ROWS("lt", ".Tensor_out", binary<Lt>),
+    SLIPWAY_ROWS("mul", ".out", binary<Mul, In::kNarrow>),
+    SLIPWAY_ROWS("ne", ".Tensor_out", binary<Ne>),
+    SLIPWAY_ROWS("remainder", ".Tensor_out", binary<Remainder>),
+    SLIPWAY_ROWS("sub", ".out", add<-1>),
+    {"aten::atan2.out", typed<binary<Atan2, In::kFloats>>, Sharing::kEach},
+    {"aten::bitwise_left_shift.Tensor_Scalar_out", typed<binary<ShiftLeft, In::kWhole>>, Sharing::kEach},
+    {"aten::bitwise_left_shift.Tensor_out", typed<binary<ShiftLeft, In::kWhole>>, Sharing::kEach},
+    {"aten::bitwise_right_shift.Tensor_Scalar_out", typed<binary<ShiftRight, In::kWhole>>, Sharing::kEach},
+    {"aten::bitwise_right_shift.Tensor_out", typed<binary<ShiftRight, In::kWhole>>, Sharing::kEach},
+    {"aten::div.Scalar_mode_out", typed<div_mode>, Sharing::kEach},
     {"aten::div.out_mode", typed<div_mode>, Sharing::kEach},
-    {"aten::eq.Scalar_out", typed<scalar_op<Eq>>, Sharing::kEach},
-    {"aten::eq.Tensor_out", typed<tensor_op<Eq>>, Sharing::kEach},
-    {"aten::floor_divide.out", typed<tensor_op<FloorDiv>>, Sharing::kEach},
-    {"aten::fmod.Scalar_out", typed<scalar_op<Fmod>>, Sharing::kEach},
-    {"aten::fmod.Tensor_out", typed<tensor_op<Fmod>>, Sharing::kEach},
-    {"aten::ge.Scalar_out", typed<scalar_op<Ge>>, Sharing::kEach},
-    {"aten::ge.Tensor_out", typed<tensor_op<Ge>>, Sharing::kEach},
-    {"aten::gt.Scalar_out", typed<scalar_op<Gt>>, Sharing::kEach},
-    {"aten::gt.Tensor_out", typed<tensor_op<Gt>>, Sharing::kEach},
-    {"aten::le.Scalar_out", typed<scalar_op<Le>>, Sharing::kEach},
-    {"aten::le.Tensor_out", typed<tensor_op<Le>>, Sharing::kEach},
-    {"aten::logical_and.out", typed<tensor_op<And>>, Sharing::kEach},
-    {"aten::logical_or.out", typed<tensor_op<Or>>, Sharing::kEach},
-    {"aten::logical_xor.out", typed<tensor_op<Xor>>, Sharing::kEach},
-    {"aten::lt.Scalar_out", typed<scalar_op<Lt>>, Sharing::kEach},
-    {"aten::lt.Tensor_out", typed<tensor_op<Lt>>, Sharing::kEach},
-    {"aten::maximum.out", typed<tensor_op<Maximum, true>>, Sharing::kEach},
-    {"aten::minimum.out", typed<tensor_op<Minimum, true>>, Sharing::kEach},
-    {"aten::mul.Scalar_out", typed<scalar_op<Mul>>, Sharing::kEach},
-    {"aten::mul.out", typed<mul>, Sharing::kEach},
-    {"aten::ne.Scalar_out", typed<scalar_op<Ne>>, Sharing::kEach},
-    {"aten::ne.Tensor_out", typed<tensor_op<Ne>>, Sharing::kEach},
+    {"aten::floor_divide.out", typed<binary<FloorDiv>>, Sharing::kEach},
+    {"aten::logical_and.out", typed<binary<And, In::kFlags>>, Sharing::kEach},
+    {"aten::logical_or.out", typed<binary<Or, In::kFlags>>, Sharing::kEach},
+    {"aten::logical_xor.out", typed<binary<Xor, In::kFlags>>, Sharing::kEach},
+    {"aten::maximum.out", typed<binary<Maximum, In::kNarrow>>, Sharing::kEach},
+    {"aten::minimum.out", typed<binary<Minimum, In::kNarrow>>, Sharing::kEach},
     {"aten::pow.Scalar_out", typed<pow_scalar_tensor>, Sharing::kEach},
-    {"aten::pow.Tensor_Scalar_out", typed<scalar_op<Pow>>, Sharing::kEach},
-    {"aten::pow.Tensor_Tensor_out", typed<tensor_op<Pow>>, Sharing::kEach},
-    {"aten::remainder.Scalar_out", typed<scalar_op<Remainder>>, Sharing::kEach},
-    {"aten::remainder.Tensor_out", typed<tensor_op<Remainder>>, Sharing::kEach},
-    {"aten::rsub.Scalar_out", typed<rsub_scalar>, Sharing::kEach},
-    {"aten::sub.Scalar_out", typed<add_scalar<-1>>, Sharing::kEach},
-    {"aten::sub.out", typed<add<-1>>, Sharing::kEach},
+    {"aten::pow.Tensor_Scalar_out", typed<binary<Pow>>, Sharing::kEach},
+    {"aten::pow.Tensor_Tensor_out", typed<binary<Pow>>, Sharing::kEach},
+    {"aten::rsub.Scalar_out", typed<add<-1, true>>, Sharing::kEach},
 };
 
 }  // namespace

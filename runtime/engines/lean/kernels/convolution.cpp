@@ -141,11 +141,13 @@ Status does_not_fit(const TensorView& in, const TensorView& weight) {
   return mismatch("cannot convolve " + to_text(in.shape()) + " with " + to_text(weight.shape()));
 }
 
-// The settings from argument `at` on: stride, padding, dilation, transposed, output_padding, groups.
-Geometry geometry_of(Arguments& arguments, std::size_t at, std::size_t dims) {
-  return {triple_of(arguments.integers(at), dims, 1), triple_of(arguments.integers(at + 1), dims, 0),
-          triple_of(arguments.integers(at + 2), dims, 1), triple_of(arguments.integers(at + 4), dims, 0),
-          arguments.integer(at + 5)};
+using Setting = std::vector<std::int64_t>;
+
+Geometry geometry_of(const TensorView& in, const Setting& stride, const Setting& padding,
+                     const Setting& dilation, const Setting& output_padding, std::int64_t groups) {
+  const std::size_t dims = in.rank < 2 || in.rank > 5 ? 0 : in.rank - 2U;
+  return {triple_of(stride, dims, 1), triple_of(padding, dims, 0), triple_of(dilation, dims, 1),
+          triple_of(output_padding, dims, 0), groups};
 }
 
 bool weight_fits(const TensorView& in, const TensorView& weight, const Geometry& g, bool transposed) {
@@ -180,29 +182,21 @@ Status output_shape(const TensorView& in, const TensorView& weight, const Geomet
   return {};
 }
 
-// aten::convolution.out(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding,
-// SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, *, Tensor(a!) out)
-Status convolution(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  const TensorView& weight = arguments.tensor(1);
-  const TensorView* bias = arguments.optional_tensor(2);
-  const bool transposed = arguments.boolean(6);
-  TensorView& out = arguments.tensor(9);
-  const Geometry g = geometry_of(arguments, 3, in.rank < 2 || in.rank > 5 ? 0 : in.rank - 2U);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+Status convolution(const TensorView& in, const TensorView& weight, const TensorView* bias,
+                   const Setting& stride, const Setting& padding, const Setting& dilation, bool transposed,
+                   const Setting& output_padding, std::int64_t groups, TensorView& out) {
+  const Geometry g = geometry_of(in, stride, padding, dilation, output_padding, groups);
   if (!weight_fits(in, weight, g, transposed)) {
     return does_not_fit(in, weight);
   }
   Shape shape;
-  Status done = output_shape(in, weight, g, transposed, &shape);
-  if (done.ok() && bias != nullptr && static_cast<std::int64_t>(bias->count()) != shape[1]) {
-    done = does_not_fit(in, weight);
+  SLIPWAY_RETURN_IF_ERROR(output_shape(in, weight, g, transposed, &shape));
+  if (bias != nullptr && static_cast<std::int64_t>(bias->count()) != shape[1]) {
+    return does_not_fit(in, weight);
   }
-  if (done.ok()) {
-    done = resize(&out, shape);
-  }
-  if (!done.ok() || out.count() == 0) {
-    return done;
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
+  if (out.count() == 0) {
+    return {};
   }
   return in_floats(out.dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -245,17 +239,14 @@ void sum_channels(const Volume<T>& gradient, TensorView& out) {
   store(out.dtype, sums.data(), sums.size(), out.data, 1);
 }
 
-// aten::convolution_backward.out(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes,
-// SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt
-// groups, bool[3] output_mask, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2)
-Status convolution_backward(Arguments& arguments) {
-  const TensorView& gradient = arguments.tensor(0);
-  const TensorView& in = arguments.tensor(1);
-  const TensorView& weight = arguments.tensor(2);
-  const bool transposed = arguments.boolean(7);
-  const auto* mask = std::get_if<BoolList>(&arguments.value(10));
-  const Geometry g = geometry_of(arguments, 4, in.rank < 2 || in.rank > 5 ? 0 : in.rank - 2U);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+// Gradients of the input, the weight and the bias, as far as they are asked for.
+Status convolution_backward(const TensorView& gradient, const TensorView& in, const TensorView& weight,
+                            Unused /*bias_sizes*/, const Setting& stride, const Setting& padding,
+                            const Setting& dilation, bool transposed, const Setting& output_padding,
+                            std::int64_t groups, const EValue& output_mask, TensorView* of_in,
+                            TensorView* of_weight, TensorView* of_bias) {
+  const auto* mask = std::get_if<BoolList>(&output_mask);
+  const Geometry g = geometry_of(in, stride, padding, dilation, output_padding, groups);
   Shape shape;
   const bool fits = mask != nullptr && mask->items.size() == 3 && weight_fits(in, weight, g, transposed) &&
                     output_shape(in, weight, g, transposed, &shape).ok() && shape == gradient.shape();
@@ -263,9 +254,9 @@ Status convolution_backward(Arguments& arguments) {
     return does_not_fit(in, weight);
   }
   const Shape shapes[] = {in.shape(), weight.shape(), Shape{shape[1]}};
-  std::array<TensorView*, 3> outs{};
+  std::array<TensorView*, 3> outs{of_in, of_weight, of_bias};
   for (std::size_t i = 0; i < 3; ++i) {
-    outs[i] = mask->items[i] != 0 ? &arguments.tensor(11 + i) : nullptr;
+    outs[i] = mask->items[i] != 0 ? outs[i] : nullptr;
     SLIPWAY_RETURN_IF_ERROR(outs[i] == nullptr ? Status() : resize(outs[i], shapes[i]));
   }
   return in_floats(gradient.dtype, [&](auto zero) {
@@ -295,8 +286,8 @@ Status convolution_backward(Arguments& arguments) {
 }
 
 constexpr KernelEntry kConvolutionTable[] = {
-    {"aten::convolution.out", convolution, 10},
-    {"aten::convolution_backward.out", convolution_backward, 14},
+    {"aten::convolution.out", typed<convolution>},
+    {"aten::convolution_backward.out", typed<convolution_backward>},
 };
 
 }  // namespace

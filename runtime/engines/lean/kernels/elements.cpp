@@ -1,22 +1,9 @@
 #include "lean/kernels/elements.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace slipway::lean {
 namespace {
-
-std::uint32_t bits_of(float value) {
-  std::uint32_t bits = 0;
-  std::memcpy(&bits, &value, sizeof(bits));
-  return bits;
-}
-
-float from_bits(std::uint32_t bits) {
-  float value = 0;
-  std::memcpy(&value, &bits, sizeof(value));
-  return value;
-}
 
 struct Half {
   std::uint16_t bits;
@@ -137,30 +124,10 @@ void with_type(DType dtype, F f) {
   }
 }
 
-// Rank among the types of a category; the larger one wins.
-int width(DType dtype) {
-  switch (dtype) {
-    case DType::kUInt8:
-    case DType::kInt8:
-      return 1;
-    case DType::kUInt16:
-    case DType::kInt16:
-    case DType::kFloat16:
-    case DType::kBFloat16:
-      return 2;
-    case DType::kUInt32:
-    case DType::kInt32:
-    case DType::kFloat32:
-      return 4;
-    default:
-      return 8;
-  }
-}
-
 }  // namespace
 
 std::uint16_t float_to_half(float value) {
-  const std::uint32_t bits = bits_of(value);
+  const std::uint32_t bits = detail::word_of(value);
   const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000U);
   const std::uint32_t magnitude = bits & 0x7fffffffU;
   if (magnitude > 0x7f800000U) {
@@ -171,7 +138,7 @@ std::uint16_t float_to_half(float value) {
   }
   if (magnitude < 0x38800000U) {
     // Subnormal: adding 0.5 leaves the rounded fraction in the lowest bits.
-    const std::uint32_t shifted = bits_of(from_bits(magnitude) + 0.5F);
+    const std::uint32_t shifted = detail::word_of(detail::float_of(magnitude) + 0.5F);
     return static_cast<std::uint16_t>(sign | (shifted - 0x3f000000U));
   }
   const std::uint32_t odd = magnitude >> 13 & 1U;
@@ -179,7 +146,7 @@ std::uint16_t float_to_half(float value) {
 }
 
 std::uint16_t float_to_bfloat16(float value) {
-  const std::uint32_t bits = bits_of(value);
+  const std::uint32_t bits = detail::word_of(value);
   if ((bits & 0x7fffffffU) > 0x7f800000U) {
     return 0x7fc0U;
   }
@@ -211,24 +178,15 @@ DType promote(DType a, DType b) {
   if (category(a) != category(b)) {
     return category(a) > category(b) ? a : b;
   }
-  if (width(a) != width(b)) {
-    return width(a) > width(b) ? a : b;
+  const std::size_t size = size_of(a);
+  if (size != size_of(b)) {
+    return size > size_of(b) ? a : b;
   }
   if (is_floating(a)) {
     return DType::kFloat32;  // float16 with bfloat16
   }
   // Signed with unsigned of the same width: the next wider signed type.
-  return width(a) == 1 ? DType::kInt16 : width(a) == 2 ? DType::kInt32 : DType::kInt64;
-}
-
-DType promote_scalar(DType tensor, ScalarKind scalar) {
-  if (scalar == ScalarKind::kFloat && !is_floating(tensor)) {
-    return DType::kFloat32;
-  }
-  if (scalar == ScalarKind::kInt && tensor == DType::kBool) {
-    return DType::kInt64;
-  }
-  return tensor;
+  return size == 1 ? DType::kInt16 : size == 2 ? DType::kInt32 : DType::kInt64;
 }
 
 template <typename T>

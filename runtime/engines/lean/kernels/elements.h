@@ -50,11 +50,6 @@ Domain domain_of(DType dtype);
 
 // The type that arithmetic between two tensors is done in (torch.promote_types).
 DType promote(DType a, DType b);
-// The same for a tensor and a number that is an integer, a bool or a float: a number decides nothing but its
-// category (torch.result_type).
-enum class ScalarKind : std::uint8_t { kBool, kInt, kFloat };
-DType promote_scalar(DType tensor, ScalarKind scalar);
-
 // Reads `count` elements, `stride` elements apart (0: one element, again and again), converted. T is int64_t,
 // float or double.
 template <typename T>

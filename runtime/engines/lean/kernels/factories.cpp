@@ -103,15 +103,10 @@ Status drawn(const std::vector<std::int64_t>& size, TensorView& out, Scratch& sc
   return {};
 }
 
-// aten::native_dropout.out(Tensor input, float p, bool? train, *, Tensor(a!) out0, Tensor(b!) out1): what is
-// kept is made larger by what is not.
-Status dropout(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  const double p = arguments.real(1);
-  const bool train = arguments.is_none(2) || arguments.boolean(2);
-  TensorView& out = arguments.tensor(3);
-  TensorView& mask = arguments.tensor(4);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+// What is kept is made larger by what is not.
+Status dropout(const TensorView& in, double p, std::optional<std::int64_t> training, TensorView& out,
+               TensorView& mask, Scratch& scratch) {
+  const bool train = training.value_or(1) != 0;
   if (!(p >= 0 && p <= 1)) {
     return mismatch("the probability to drop an element is " + std::to_string(p));
   }
@@ -120,20 +115,16 @@ Status dropout(Arguments& arguments) {
   }
   const std::size_t size = size_of(mask.dtype);
   for (std::size_t i = 0, count = mask.count(); i < count; ++i) {
-    const std::int64_t kept = !train || uniform(arguments.scratch()) >= p ? 1 : 0;
+    const std::int64_t kept = !train || uniform(scratch) >= p ? 1 : 0;
     store(mask.dtype, &kept, 1, mask.data + i * size, 1);
   }
-  return in_floats(in.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const T scale = !train || p == 1 ? T(1) : static_cast<T>(1.0 / (1.0 - p));
-    map<T>(out, std::array<Operand, 2>{operand_of(in, out), operand_of(mask, out)},
-           [scale](const T* const* inputs, T* result, std::size_t count) {
-             for (std::size_t i = 0; i < count; ++i) {
-               result[i] = inputs[1][i] != T(0) ? inputs[0][i] * scale : T(0);
-             }
-           });
-    return Status();
-  });
+  const double scale = !train || p == 1 ? 1 : 1.0 / (1.0 - p);
+  map<In::kFloats>(out, std::array<Operand, 2>{operand_of(in, out), operand_of(mask, out)}, in.dtype,
+                   [scale](auto x, auto kept) {
+                     using T = decltype(x);
+                     return kept != T(0) ? x * static_cast<T>(scale) : T(0);
+                   });
+  return {};
 }
 
 constexpr KernelEntry kFactoryTable[] = {
@@ -144,7 +135,7 @@ constexpr KernelEntry kFactoryTable[] = {
     {"aten::fill.Tensor_out", typed<fill_tensor>},
     {"aten::full.out", typed<full>},
     {"aten::full_like.out", typed<full_like>, Sharing::kFirst},
-    {"aten::native_dropout.out", dropout, 5},
+    {"aten::native_dropout.out", typed<dropout>},
     {"aten::ones.out", typed<all_of<1>>},
     {"aten::rand.out", typed<drawn<uniform>>},
     {"aten::randn.out", typed<drawn<normal>>},

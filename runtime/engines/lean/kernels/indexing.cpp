@@ -1,4 +1,4 @@
-// Advanced indexing: several dimensions looked up at once.
+// Indexing: one dimension looked up, or several at once.
 #include <algorithm>
 
 #include "base/platform.h"
@@ -12,25 +12,33 @@ namespace {
 // Advanced indexing: some dimensions are looked up by tensors that broadcast together, the others are taken
 // whole.
 struct Lookup {
-  Shape shape;  // of the result
-  // One a looked-up dimension, row-major over `common`: how far each entry lies from the first, in elements.
-  std::vector<std::vector<std::int64_t>> tables;
-  std::vector<std::size_t> dims;  // the looked-up dimensions
-  Shape common;                   // what the index tensors broadcast to
-  std::size_t common_at = 0;      // where `common` stands in the result
+  Shape shape;                       // of the result
+  Shape common;                      // what the index tensors broadcast to
+  std::vector<std::int64_t> places;  // of what is looked up, row-major over `common`, in bytes
+  std::size_t common_at = 0;         // where `common` stands in the result
 
-  // The result's shape; then, when there is room for one of that shape, the tables.
+  // The result's shape; then, when there is room for one of that shape, the places. Negative indices count
+  // from a dimension's end or are refused.
   Status prepare(const TensorView& in, const std::vector<TensorView*>& indices);
-  Status look_up(const TensorView& in);
-  // Calls f(offset in `in`, row-major number in the result) for every element of the result.
+  Status look_up(const TensorView& in, bool from_end);
+  // Calls f(bytes from the first in `in`, elements from the first in the result, which has these steps) for
+  // every element.
   template <typename F>
-  Status each(const TensorView& in, F f) const;
-  // Moves the elements that lie at `looked_up` in in's memory order to `result`, which has these steps, or
-  // back.
+  void each(const TensorView& in, const std::array<std::int64_t, kMostDims>& result_steps, F f) const;
+  // Moves the elements that lie at `looked_up` in in's memory order to `result`, or back.
   void move(const TensorView& in, const std::array<std::int64_t, kMostDims>& result_steps,
             std::uint8_t* looked_up, std::uint8_t* result, bool into_result) const;
 
  private:
+  // The dimensions that are taken whole, before and behind the looked-up ones; steps in `in`, in the result.
+  struct Around {
+    Axes before;
+    Axes behind;
+  };
+  Around around(const TensorView& in, const std::array<std::int64_t, kMostDims>& result_steps) const;
+  bool looks_up(std::size_t dim) const { return std::find(dims_.begin(), dims_.end(), dim) != dims_.end(); }
+
+  std::vector<std::size_t> dims_;                 // the looked-up dimensions
   std::vector<std::vector<std::int64_t>> lists_;  // one a dimension: the indices as they were given
   std::vector<Shape> shapes_;                     // of these; {-1} where there are none
 };
@@ -83,23 +91,16 @@ Status Lookup::prepare(const TensorView& in, const std::vector<TensorView*>& ind
     if (shapes_[i] == Shape{-1}) {
       continue;
     }
-    dims.push_back(i);
-    const std::size_t rank = std::max(common.size(), shapes_[i].size());
-    common.insert(common.begin(), rank - common.size(), 1);
-    for (std::size_t d = 0; d < shapes_[i].size(); ++d) {
-      std::int64_t& size = common[rank - shapes_[i].size() + d];
-      const std::int64_t own = shapes_[i][d];
-      if (size != own && size != 1 && own != 1) {
-        return mismatch("indices of different shapes do not go together");
-      }
-      size = size == 1 ? own : size;
-    }
+    dims_.push_back(i);
+    const TensorView before = shaped(common);
+    const TensorView own = shaped(shapes_[i]);
+    SLIPWAY_RETURN_IF_ERROR(broadcast_shape({&before, &own}, &common));
   }
   // Neighbouring dimensions are replaced where they stand; scattered ones come first.
-  const bool together = dims.empty() || dims.back() - dims.front() + 1 == dims.size();
-  common_at = together && !dims.empty() ? dims.front() : 0;
+  const bool together = dims_.empty() || dims_.back() - dims_.front() + 1 == dims_.size();
+  common_at = together && !dims_.empty() ? dims_.front() : 0;
   for (std::size_t i = 0; i < in.rank; ++i) {
-    if (std::find(dims.begin(), dims.end(), i) == dims.end()) {
+    if (!looks_up(i)) {
       shape.push_back(in.sizes[i]);
     }
   }
@@ -107,7 +108,7 @@ Status Lookup::prepare(const TensorView& in, const std::vector<TensorView*>& ind
   return shape.size() > kMostDims ? mismatch("the result of indexing has too many dimensions") : Status();
 }
 
-Status Lookup::look_up(const TensorView& in) {
+Status Lookup::look_up(const TensorView& in, bool from_end) {
   std::size_t total = 0;
   std::size_t results = 0;
   // Small tensors of indices broadcast to more than any memory holds.
@@ -117,152 +118,102 @@ Status Lookup::look_up(const TensorView& in) {
   if (results == 0) {
     return {};  // nothing is looked up
   }
-  SLIPWAY_RETURN_IF_ERROR(
-      check_room(std::uint64_t{total} * sizeof(std::int64_t) * (dims.size() + 1), "what is looked up"));
+  SLIPWAY_RETURN_IF_ERROR(check_room(std::uint64_t{total} * sizeof(std::int64_t), "what is looked up"));
   const auto strides = in.strides();
-  for (const std::size_t dim : dims) {
-    std::array<std::int64_t, kMostDims> steps{};
-    std::int64_t step = 1;
-    for (std::size_t d = shapes_[dim].size(); d-- > 0;) {
-      steps[common.size() - shapes_[dim].size() + d] = shapes_[dim][d] == 1 ? 0 : step;
-      step *= shapes_[dim][d];
-    }
-    std::vector<std::int64_t> table;
-    if (shapes_[dim] == common) {
-      table = std::move(lists_[dim]);
-    } else {
-      table.resize(total);
-      Steps<1> walk(common, {&steps});
-      for (std::int64_t& entry : table) {
-        entry = lists_[dim][static_cast<std::size_t>(walk.offsets[0])];
-        walk.next();
-      }
-    }
+  const auto bytes = static_cast<std::int64_t>(size_of(in.dtype));
+  places.resize(total);
+  for (const std::size_t dim : dims_) {
+    const auto steps = operand_of(shaped(shapes_[dim]), shaped(common)).steps;
     const std::int64_t size = in.sizes[dim];
-    const auto outside = [size](std::int64_t entry) { return entry < -size || entry >= size; };
-    // All of them before any is used, and without a branch for each.
-    bool wrong = false;
-    for (const std::int64_t entry : table) {
-      wrong |= outside(entry);
+    Axes axes(common, {steps.data()});
+    axes.merge();
+    Walk<1> walk(axes);
+    for (std::int64_t& place : places) {
+      std::int64_t entry = lists_[dim][static_cast<std::size_t>(walk.offsets[0])];
+      entry += entry < 0 && from_end ? size : 0;
+      if (entry < 0 || entry >= size) {
+        return mismatch("index " + std::to_string(entry) + " is outside dimension " + std::to_string(dim) +
+                        " of " + to_text(in.shape()));
+      }
+      place += entry * strides[dim] * bytes;
+      walk.next();
     }
-    if (wrong) {
-      const std::int64_t entry = *std::find_if(table.begin(), table.end(), outside);
-      return mismatch("index " + std::to_string(entry < 0 ? entry + size : entry) + " is outside dimension " +
-                      std::to_string(dim) + " of " + to_text(in.shape()));
-    }
-    const std::int64_t stride = strides[dim];
-    for (std::int64_t& entry : table) {
-      entry = (entry < 0 ? entry + size : entry) * stride;
-    }
-    tables.push_back(std::move(table));
   }
   return {};
 }
 
-template <typename F>
-Status Lookup::each(const TensorView& in, F f) const {
+Lookup::Around Lookup::around(const TensorView& in,
+                              const std::array<std::int64_t, kMostDims>& result_steps) const {
   const auto strides = in.strides();
-  std::array<std::int64_t, kMostDims> steps{};
-  std::size_t at_dim = 0;
-  for (std::size_t i = 0; i < in.rank; ++i) {
-    if (std::find(dims.begin(), dims.end(), i) != dims.end()) {
+  Around found;
+  for (std::size_t i = 0, at_dim = 0; i < in.rank; ++i) {
+    if (looks_up(i)) {
       continue;
     }
-    if (at_dim == common_at) {
-      at_dim += common.size();
+    const bool behind = at_dim >= common_at;
+    (behind ? found.behind : found.before)
+        .add(in.sizes[i], {strides[i], result_steps[at_dim + (behind ? common.size() : 0)]});
+    ++at_dim;
+  }
+  return found;
+}
+
+template <typename F>
+void Lookup::each(const TensorView& in, const std::array<std::int64_t, kMostDims>& result_steps, F f) const {
+  const Around rest = around(in, result_steps);
+  const Axes entries(common, {result_steps.data() + common_at});
+  if (rest.before.empty || rest.behind.empty || entries.empty) {
+    return;
+  }
+  const auto bytes = static_cast<std::int64_t>(size_of(in.dtype));
+  Walk<2> line(rest.before);
+  do {
+    Walk<1> entry(entries);
+    for (const std::int64_t place : places) {
+      Walk<2> behind(rest.behind);
+      do {
+        f((line.offsets[0] + behind.offsets[0]) * bytes + place,
+          line.offsets[1] + entry.offsets[0] + behind.offsets[1]);
+      } while (behind.next());
+      entry.next();
     }
-    steps[at_dim++] = strides[i];
-  }
-  std::array<std::int64_t, kMostDims> common_steps{};
-  std::int64_t step = 1;
-  for (std::size_t d = common.size(); d-- > 0;) {
-    common_steps[common_at + d] = step;
-    step *= common[d];
-  }
-  std::size_t total = 0;  // look_up has counted them, too
-  static_cast<void>(count_elements(shape, 1, &total));
-  for (std::size_t i = 0; i < total; ++i) {
-    std::int64_t offset = offset_of(i, shape, steps);
-    const auto entry = static_cast<std::size_t>(offset_of(i, shape, common_steps));
-    for (std::size_t k = 0; k < dims.size(); ++k) {
-      offset += tables[k][entry];
-    }
-    f(offset, i);
-  }
-  return {};
+  } while (line.next());
 }
 
 void Lookup::move(const TensorView& in, const std::array<std::int64_t, kMostDims>& result_steps,
                   std::uint8_t* looked_up, std::uint8_t* result, bool into_result) const {
-  const auto strides = in.strides();
   const std::size_t size = size_of(in.dtype);
   const auto bytes = static_cast<std::int64_t>(size);
-  // Where each entry of all tables lies: one table says it itself.
-  std::vector<std::int64_t> sums(tables.empty() ? 1 : tables.size() == 1 ? 0 : tables[0].size());
-  for (const std::vector<std::int64_t>& table : tables) {
-    for (std::size_t i = 0; i < sums.size(); ++i) {
-      sums[i] += table[i];
-    }
-  }
-  const std::vector<std::int64_t>& places = tables.size() == 1 ? tables[0] : sums;
-  std::array<std::int64_t, kMostDims> common_steps{};
-  for (std::size_t d = 0; d < common.size(); ++d) {
-    common_steps[d] = result_steps[common_at + d];
-  }
-  // The dimensions that are taken whole, before and behind the tables' ones.
-  Shape before;
-  std::array<std::int64_t, kMostDims> before_in{};
-  std::array<std::int64_t, kMostDims> before_result{};
+  const Around rest = around(in, result_steps);
   Move behind;
-  bool single = true;
-  for (std::size_t i = 0, at_dim = 0; i < in.rank; ++i) {
-    if (std::find(dims.begin(), dims.end(), i) != dims.end()) {
-      continue;
-    }
-    if (at_dim < common_at) {
-      before_in[before.size()] = strides[i];
-      before_result[before.size()] = result_steps[at_dim];
-      before.push_back(in.sizes[i]);
-    } else {
-      const std::int64_t step = result_steps[at_dim + common.size()];
-      behind.add(in.sizes[i], into_result ? step : strides[i], into_result ? strides[i] : step);
-      single = single && in.sizes[i] == 1;
-    }
-    ++at_dim;
+  for (std::size_t i = 0; i < rest.behind.rank; ++i) {
+    const Axis& axis = rest.behind.items[i];
+    behind.add(axis.size, axis.steps[into_result ? 1 : 0], axis.steps[into_result ? 0 : 1]);
   }
   behind.prepare(size);
-  std::size_t lines = 1;  // look_up has counted more
-  for (const std::int64_t length : before) {
-    lines *= static_cast<std::size_t>(length);
-  }
-  Steps<2> outer(before, {&before_in, &before_result});
-  // Neighbours in the tables are neighbours in the result: single elements, and runs, need no steps.
-  const auto run = static_cast<std::int64_t>(single ? size : behind.bytes_together());
-  std::int64_t row = run / bytes;
-  bool straight = into_result && run != 0;
-  for (std::size_t d = common.size(); d-- > 0;) {
-    straight = straight && (common[d] == 1 || common_steps[d] == row);
-    row *= common[d];
-  }
-  const std::size_t together = straight && !single ? static_cast<std::size_t>(run) : 0;
-  for (std::size_t line = 0; line < lines; ++line) {
-    std::uint8_t* source = looked_up + outer.offsets[0] * bytes;
-    std::uint8_t* target = result + outer.offsets[1] * bytes;
-    if (together != 0) {
-      pick_runs(together, source, places.data(), bytes, places.size(), target);
-    } else if (straight) {
-      pick(size, source, places.data(), places.size(), target);
-    } else {
-      Steps<1> walk(common, {&common_steps});
-      for (const std::int64_t place : places) {
-        std::uint8_t* there = source + place * bytes;
-        std::uint8_t* here = target + walk.offsets[0] * bytes;
-        behind.run(into_result ? here : there, into_result ? there : here);
-        walk.next();
-      }
+  // Neighbours in the table are neighbours in the result: single elements, and runs, need no steps.
+  const std::size_t run = behind.bytes_together();
+  Axes entries(common, {result_steps.data() + common_at});
+  entries.merge();
+  const bool straight = into_result && run != 0 &&
+                        (entries.rank == 0 || (entries.rank == 1 && entries.items[0].steps[0] * bytes ==
+                                                                        static_cast<std::int64_t>(run)));
+  Walk<2> line(rest.before);
+  do {
+    std::uint8_t* source = looked_up + line.offsets[0] * bytes;
+    std::uint8_t* target = result + line.offsets[1] * bytes;
+    if (straight) {
+      pick_runs(size, run, source, places, target);
+      continue;
     }
-    outer.next();
-  }
+    Walk<1> entry(entries);
+    for (const std::int64_t place : places) {
+      std::uint8_t* there = source + place;
+      std::uint8_t* here = target + entry.offsets[0] * bytes;
+      behind.run(into_result ? here : there, into_result ? there : here);
+      entry.next();
+    }
+  } while (line.next());
 }
 
 // The only dimension that is looked up, by a tensor of integers; else in's rank.
@@ -281,7 +232,8 @@ std::size_t only_dimension(const TensorView& in, const std::vector<TensorView*>&
 
 // What most programs index: one dimension of elements that lie together. False where that is not so, or
 // fails: Lookup does it then, or says why not.
-bool index_one(const TensorView& in, const std::vector<TensorView*>& indices, TensorView& out) {
+bool index_one(const TensorView& in, const std::vector<TensorView*>& indices, bool from_end,
+               TensorView& out) {
   const std::size_t dim = only_dimension(in, indices);
   if (dim == in.rank || in.dtype != out.dtype || !in.contiguous()) {
     return false;
@@ -299,33 +251,61 @@ bool index_one(const TensorView& in, const std::vector<TensorView*>& indices, Te
   // A copy: what is checked stays so while the output is written.
   std::vector<std::int64_t> places = elements_of<std::int64_t>(*indices[dim]);
   const std::int64_t size = in.sizes[dim];
+  const std::size_t run = static_cast<std::size_t>(in.strides()[dim]) * size_of(in.dtype);
   bool inside = true;
   for (std::int64_t& place : places) {
-    place += place < 0 ? size : 0;
+    place += place < 0 && from_end ? size : 0;
     inside &= place >= 0 && place < size;
+    place *= static_cast<std::int64_t>(run);
   }
-  if (inside) {
-    const std::size_t element = size_of(in.dtype);
-    const std::size_t run = static_cast<std::size_t>(in.strides()[dim]) * element;
-    const std::size_t line = static_cast<std::size_t>(size) * run;
-    pick_in_lines(element, run, line, in.bytes() / line, in.data, places, out.data);
+  const std::size_t line = static_cast<std::size_t>(size) * run;
+  for (std::size_t i = 0; inside && i < in.bytes() / line; ++i) {
+    pick_runs(size_of(in.dtype), run, in.data + i * line, places, out.data + i * places.size() * run);
   }
   return inside;
 }
 
-Status index(const TensorView& in, const std::vector<TensorView*>& indices, TensorView& out) {
-  if (index_one(in, indices, out)) {
+Status look_up(const TensorView& in, const std::vector<TensorView*>& indices, bool from_end,
+               TensorView& out) {
+  if (index_one(in, indices, from_end, out)) {
     return {};
   }
   Lookup lookup;
   SLIPWAY_RETURN_IF_ERROR(in.dtype == out.dtype ? lookup.prepare(in, indices)
                                                 : mismatch("the result of indexing is of another type"));
   SLIPWAY_RETURN_IF_ERROR(resize(&out, lookup.shape));
-  SLIPWAY_RETURN_IF_ERROR(lookup.look_up(in));
+  SLIPWAY_RETURN_IF_ERROR(lookup.look_up(in, from_end));
   if (out.count() != 0) {
     lookup.move(in, out.strides(), in.data, out.data, true);
   }
   return {};
+}
+
+Status index(const TensorView& in, const std::vector<TensorView*>& indices, TensorView& out) {
+  return look_up(in, indices, true, out);
+}
+
+// Along one dimension, by indices that are not counted from its end.
+Status select_along(const TensorView& in, std::size_t dim, TensorView& places, TensorView& out) {
+  std::vector<TensorView*> indices(dim + 1);
+  indices[dim] = &places;
+  return look_up(in, indices, false, out);
+}
+
+Status index_select(const TensorView& in, Dim dim, TensorView& places, TensorView& out) {
+  if (places.rank != 0) {
+    return select_along(in, dim.at, places, out);
+  }
+  TensorView list = places;  // one number is a list of one
+  list.rank = 1;
+  list.sizes[0] = 1;
+  return select_along(in, dim.at, list, out);
+}
+
+Status embedding(const TensorView& weight, TensorView& indices, Unused /*padding_idx*/,
+                 Unused /*scale_grad_by_freq*/, Unused /*sparse*/, TensorView& out) {
+  return weight.rank == 2 ? select_along(weight, 0, indices, out)
+                          : mismatch("a table of embeddings has the shape " + to_text(weight.shape()));
 }
 
 Status put_into(TensorView& target, const std::vector<TensorView*>& indices, const TensorView& values,
@@ -333,13 +313,8 @@ Status put_into(TensorView& target, const std::vector<TensorView*>& indices, con
   Lookup lookup;
   SLIPWAY_RETURN_IF_ERROR(lookup.prepare(target, indices));
   const TensorView result = shaped(lookup.shape);
-  Shape shape;
-  const Status fits = broadcast_shape(values, result, &shape);
-  if (!fits.ok() || shape != lookup.shape) {
-    return fits.ok() ? mismatch(to_text(values.shape()) + " does not go into " + to_text(lookup.shape))
-                     : fits;
-  }
-  SLIPWAY_RETURN_IF_ERROR(lookup.look_up(target));
+  SLIPWAY_RETURN_IF_ERROR(goes_into(values, lookup.shape));
+  SLIPWAY_RETURN_IF_ERROR(lookup.look_up(target, true));
   const Operand source = operand_of(values, result);
   if (!accumulate && values.dtype == target.dtype) {
     if (result.count() != 0) {
@@ -349,16 +324,17 @@ Status put_into(TensorView& target, const std::vector<TensorView*>& indices, con
   }
   return in_domain(domain_of(target.dtype), [&](auto zero) {
     using T = decltype(zero);
-    return lookup.each(target, [&](std::int64_t offset, std::size_t number) {
+    lookup.each(target, source.steps, [&](std::int64_t offset, std::int64_t from) {
       T value{};
-      load(values.dtype, at(values, offset_of(number, lookup.shape, source.steps)), 1, 1, &value);
+      load(values.dtype, at(values, from), 1, 1, &value);
       if (accumulate) {
         T before{};
-        load(target.dtype, at(target, offset), 1, 1, &before);
+        load(target.dtype, target.data + offset, 1, 1, &before);
         value += before;
       }
-      store(target.dtype, &value, 1, at(target, offset), 1);
+      store(target.dtype, &value, 1, target.data + offset, 1);
     });
+    return Status();
   });
 }
 
@@ -375,7 +351,9 @@ Status index_put_in_place(TensorView& self, const std::vector<TensorView*>& indi
 }
 
 constexpr KernelEntry kIndexingTable[] = {
+    {"aten::embedding.out", typed<embedding>},
     {"aten::index.Tensor_out", typed<index>},
+    {"aten::index_select.out", typed<index_select>},
     {"aten::index_put.out", typed<index_put>, Sharing::kFirst},
     {"aten::index_put_", typed<index_put_in_place>, Sharing::kSelf},
 };

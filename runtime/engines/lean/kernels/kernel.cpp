@@ -4,6 +4,7 @@
 #include <string>
 
 #include "lean/kernels/elements.h"
+#include "lean/kernels/tensor_iterator.h"
 
 namespace slipway::lean {
 namespace {
@@ -22,11 +23,11 @@ TensorView& no_tensor() {
 }
 
 constexpr const KernelTable* kTables[] = {
-    &kAttentionKernels,     &kBinaryKernels,        &kConcatenationKernels, &kConvolutionKernels,
-    &kFactoryKernels,       &kIndexingKernels,      &kLinearAlgebraKernels, &kMaskedKernels,
-    &kNormalizationKernels, &kPoolingKernels,       &kPrimKernels,          &kQuantizedKernels,
-    &kReduceKernels,        &kScatterGatherKernels, &kSortingKernels,       &kTransformationKernels,
-    &kUnaryKernels,         &kUpsampleKernels,      &kViewKernels};
+    &kAttentionKernels,     &kBinaryKernels,         &kConvolutionKernels, &kFactoryKernels,
+    &kIndexingKernels,      &kLinearAlgebraKernels,  &kMaskedKernels,      &kNormalizationKernels,
+    &kPoolingKernels,       &kPrimKernels,           &kQuantizedKernels,   &kReduceKernels,
+    &kScatterGatherKernels, &kTransformationKernels, &kUnaryKernels,       &kUpsampleKernels,
+    &kViewKernels};
 
 }  // namespace
 
@@ -143,10 +144,6 @@ std::int64_t Arguments::integer(std::size_t i) {
   return 0;
 }
 
-std::optional<std::int64_t> Arguments::optional_integer(std::size_t i) {
-  return is_none(i) ? std::nullopt : std::optional<std::int64_t>(integer(i));
-}
-
 Number Arguments::number(std::size_t i) {
   const double found = real(i);
   const bool integral = is_integral(i);
@@ -168,8 +165,15 @@ double Arguments::real(std::size_t i) {
   return 0.0;
 }
 
-std::optional<double> Arguments::optional_real(std::size_t i) {
-  return is_none(i) ? std::nullopt : std::optional<double>(real(i));
+std::size_t Arguments::dimension(std::size_t i, bool of_lines) {
+  std::size_t found = 0;
+  const std::int64_t given = integer(i);
+  const std::size_t rank = tensor(0).rank;
+  const Status wrapped = of_lines && rank == 0 ? Status() : wrap_dim(given, rank, &found);
+  if (fault_.ok()) {
+    fault_ = wrapped;
+  }
+  return found;
 }
 
 bool Arguments::is_integral(std::size_t i) {

@@ -103,6 +103,20 @@ struct Number {
   }
 };
 
+// A Tensor argument of some operators, a Scalar one of others of the same name.
+struct Other {
+  const TensorView* tensor = nullptr;  // else the number
+  Number number;
+};
+
+// A dimension of argument 0, counted from its end when the program has a negative number; a call that names
+// none fails.
+struct Dim {
+  std::size_t at;
+};
+// The same, where a tensor without dimensions counts as one with a single element.
+struct LineDim : Dim {};
+
 // What a call is given. The accessors expect what the operator's schema says; a program that gives something
 // else fails the call. A tensor that is given as two arguments (an input that is the output, too) keeps its
 // sizes until the call ends: what a kernel has checked of one of them stays true.
@@ -127,11 +141,10 @@ class Arguments {
   TensorView& tensor_without_memory(std::size_t i);  // one that may have no memory yet
   TensorView* optional_tensor(std::size_t i);
   std::int64_t integer(std::size_t i);
-  std::optional<std::int64_t> optional_integer(std::size_t i);
   double real(std::size_t i);    // a number of any kind, for arithmetic in floating point alone
   Number number(std::size_t i);  // the same, for arithmetic in any type
-  std::optional<double> optional_real(std::size_t i);
-  bool is_integral(std::size_t i);  // a Scalar argument that is an int or a bool
+  std::size_t dimension(std::size_t i, bool of_lines);  // of argument 0
+  bool is_integral(std::size_t i);                      // a Scalar argument that is an int or a bool
   bool boolean(std::size_t i);
   std::vector<std::int64_t> integers(std::size_t i);
   std::vector<TensorView*> tensors(std::size_t i);  // nullptr for None
@@ -151,6 +164,11 @@ class Arguments {
 struct Unused {};
 
 template <typename T>
+inline constexpr bool is_optional = false;
+template <typename T>
+inline constexpr bool is_optional<std::optional<T>> = true;
+
+template <typename T>
 decltype(auto) argument_as(Arguments& arguments, [[maybe_unused]] std::size_t i) {
   using Plain = std::remove_cv_t<std::remove_reference_t<T>>;
   if constexpr (std::is_same_v<Plain, TensorView>) {
@@ -159,16 +177,19 @@ decltype(auto) argument_as(Arguments& arguments, [[maybe_unused]] std::size_t i)
     return arguments.optional_tensor(i);
   } else if constexpr (std::is_same_v<Plain, std::int64_t>) {
     return arguments.integer(i);
-  } else if constexpr (std::is_same_v<Plain, std::optional<std::int64_t>>) {
-    return arguments.optional_integer(i);
   } else if constexpr (std::is_same_v<Plain, double>) {
     return arguments.real(i);
-  } else if constexpr (std::is_same_v<Plain, std::optional<double>>) {
-    return arguments.optional_real(i);
   } else if constexpr (std::is_same_v<Plain, Number>) {
     return arguments.number(i);
-  } else if constexpr (std::is_same_v<Plain, std::optional<Number>>) {
-    return arguments.is_none(i) ? Plain() : arguments.number(i);
+  } else if constexpr (std::is_same_v<Plain, Dim>) {
+    return Dim{arguments.dimension(i, false)};
+  } else if constexpr (std::is_same_v<Plain, LineDim>) {
+    return LineDim{{arguments.dimension(i, true)}};
+  } else if constexpr (std::is_same_v<Plain, Other>) {
+    return std::holds_alternative<TensorView>(arguments.value(i)) ? Other{&arguments.tensor(i), {}}
+                                                                  : Other{nullptr, arguments.number(i)};
+  } else if constexpr (is_optional<Plain>) {
+    return arguments.is_none(i) ? Plain() : argument_as<typename Plain::value_type>(arguments, i);
   } else if constexpr (std::is_same_v<Plain, bool>) {
     return arguments.boolean(i);
   } else if constexpr (std::is_same_v<Plain, std::vector<std::int64_t>>) {
@@ -214,9 +235,9 @@ struct KernelTable {
   std::size_t count;
 };
 
-extern const KernelTable kAttentionKernels, kBinaryKernels, kConcatenationKernels, kConvolutionKernels,
-    kFactoryKernels, kIndexingKernels, kLinearAlgebraKernels, kMaskedKernels, kNormalizationKernels,
-    kPoolingKernels, kPrimKernels, kQuantizedKernels, kReduceKernels, kScatterGatherKernels, kSortingKernels,
+extern const KernelTable kAttentionKernels, kBinaryKernels, kConvolutionKernels, kFactoryKernels,
+    kIndexingKernels, kLinearAlgebraKernels, kMaskedKernels, kNormalizationKernels, kPoolingKernels,
+    kPrimKernels, kQuantizedKernels, kReduceKernels, kScatterGatherKernels, kSortingKernels,
     kTransformationKernels, kUnaryKernels, kUpsampleKernels, kViewKernels;
 
 }  // namespace slipway::lean

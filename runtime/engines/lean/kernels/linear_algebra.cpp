@@ -109,35 +109,22 @@ void multiply_tiles(const T* a, const T* b, const MatrixSizes& sizes, T* c) {
   }
 }
 
+}  // namespace
+
 template <typename T>
-void multiply_floats(const T* a, const T* b, const MatrixSizes& sizes, bool add, T* c) {
+void multiply(const T* a, const T* b, const MatrixSizes& sizes, bool add, T* c) {
   if (!add) {
     std::fill_n(c, sizes.m * sizes.n, T{});
   }
-  if (sizes.m < kFewRows) {
-    multiply_rows(a, b, sizes, c);
-  } else {
-    multiply_tiles(a, b, sizes, c);
-  }
-}
-
-}  // namespace
-
-void multiply(const float* a, const float* b, const MatrixSizes& sizes, bool add, float* c) {
-  multiply_floats(a, b, sizes, add, c);
-}
-
-void multiply(const double* a, const double* b, const MatrixSizes& sizes, bool add, double* c) {
-  multiply_floats(a, b, sizes, add, c);
-}
-
-void multiply(const std::int64_t* a, const std::int64_t* b, const MatrixSizes& sizes, bool add,
-              std::int64_t* c) {
-  if (!add) {
-    std::fill_n(c, sizes.m * sizes.n, std::int64_t{0});
+  if constexpr (!std::is_integral_v<T>) {
+    if (sizes.m >= kFewRows) {
+      return multiply_tiles(a, b, sizes, c);
+    }
   }
   multiply_rows(a, b, sizes, c);
 }
+
+template void multiply(const float*, const float*, const MatrixSizes&, bool, float*);
 
 namespace {
 
@@ -146,14 +133,20 @@ Status cannot_multiply(const TensorView& a, const TensorView& b) {
           "check the inputs' shapes against what the program was exported with"};
 }
 
+// A tensor that a product is added to: beta * start + alpha * product.
+struct Start {
+  const TensorView* tensor = nullptr;
+  Number beta{1, 1, true, false};
+  Number alpha{1, 1, true, false};
+
+  bool is_scaled() const { return beta.as<double>() != 1 || alpha.as<double>() != 1; }
+};
+
 // Batches of products: a is [..., m, k], b [..., k, n] with as many matrices, or [n, k] if it is transposed.
-// Onto `start`, where there is one.
-Status product(const TensorView& a, const TensorView& b, bool transposed, const TensorView* start,
+Status product(const TensorView& a, const TensorView& b, bool transposed, const Start& start,
                std::size_t batch, TensorView& out) {
-  Shape shape;
-  const Status fits = start == nullptr ? Status() : broadcast_shape(*start, out, &shape);
-  if (!fits.ok() || (start != nullptr && shape != out.shape())) {
-    return fits.ok() ? cannot_multiply(*start, out) : fits;
+  if (start.tensor != nullptr) {
+    SLIPWAY_RETURN_IF_ERROR(goes_into(*start.tensor, out.shape()));
   }
   if (out.count() == 0) {
     return {};  // matrices without elements can be any many
@@ -161,20 +154,28 @@ Status product(const TensorView& a, const TensorView& b, bool transposed, const 
   const auto k = static_cast<std::size_t>(a.sizes[a.rank - 1U]);
   const auto n = static_cast<std::size_t>(b.sizes[b.rank - (transposed ? 2U : 1U)]);
   const std::size_t m = out.count() / batch / n;
+  const bool onto = start.tensor != nullptr && !start.is_scaled();
   return in_domain(domain_of(out.dtype), [&](auto zero) {
     using T = decltype(zero);
     const Values<T> left(a);
     const Values<T> right(b);
-    Values<T> result(out, {&left, &right});
-    if (start != nullptr) {
-      TensorView target = straightened(out, result.data());
-      copy(target, operand_of(*start, out));
+    Values<T> result = start.is_scaled() ? Values<T>::zeros(out) : Values<T>(out, {&left, &right});
+    if (onto) {
+      copy(straightened(out, result.data()), operand_of(*start.tensor, out));
     }
     for (std::size_t i = 0; i < batch; ++i) {
-      multiply(left.data() + i * m * k, right.data() + i * k * n, {m, k, n, transposed}, start != nullptr,
+      multiply(left.data() + i * m * k, right.data() + i * k * n, {m, k, n, transposed}, onto,
                result.data() + i * m * n);
     }
-    result.put(out);
+    if (start.is_scaled()) {
+      const TensorView products = straightened(out, result.data());
+      map(out, std::array<Operand, 2>{operand_of(*start.tensor, out), operand_of(products, out)}, out.dtype,
+          [beta = start.beta, alpha = start.alpha](auto x, auto y) {
+            return beta.as<decltype(x)>() * x + alpha.as<decltype(x)>() * y;
+          });
+    } else {
+      result.put(out);
+    }
     return Status();
   });
 }
@@ -189,7 +190,7 @@ Status mm(const TensorView& a, const TensorView& b, TensorView& out) {
   Shape shape = a.shape();
   shape.back() = b.sizes[kRank - 1];
   SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
-  return product(a, b, false, nullptr, kRank == 3 ? static_cast<std::size_t>(a.sizes[0]) : 1, out);
+  return product(a, b, false, {}, kRank == 3 ? static_cast<std::size_t>(a.sizes[0]) : 1, out);
 }
 
 Status addmm(const TensorView& self, const TensorView& a, const TensorView& b, Number beta, Number alpha,
@@ -198,30 +199,7 @@ Status addmm(const TensorView& self, const TensorView& a, const TensorView& b, N
     return cannot_multiply(a, b);
   }
   SLIPWAY_RETURN_IF_ERROR(resize(&out, Shape{a.sizes[0], b.sizes[1]}));
-  if (beta.as<double>() == 1 && alpha.as<double>() == 1) {
-    return product(a, b, false, &self, 1, out);
-  }
-  Shape shape;
-  const Status fits = broadcast_shape(self, out, &shape);
-  if (!fits.ok() || shape != out.shape()) {
-    return fits.ok() ? cannot_multiply(self, out) : fits;
-  }
-  return in_domain(domain_of(out.dtype), [&](auto zero) {
-    using T = decltype(zero);
-    std::vector<T> result(out.count());
-    multiply(Values<T>(a).data(), Values<T>(b).data(),
-             {static_cast<std::size_t>(a.sizes[0]), static_cast<std::size_t>(a.sizes[1]),
-              static_cast<std::size_t>(b.sizes[1]), false},
-             false, result.data());
-    const TensorView products = straightened(out, result.data());
-    map<T>(out, std::array<Operand, 2>{operand_of(self, out), operand_of(products, out)},
-           [=](const T* const* inputs, T* sum, std::size_t count) {
-             for (std::size_t i = 0; i < count; ++i) {
-               sum[i] = beta.as<T>() * inputs[0][i] + alpha.as<T>() * inputs[1][i];
-             }
-           });
-    return Status();
-  });
+  return product(a, b, false, {&self, beta, alpha}, 1, out);
 }
 
 Status linear(const TensorView& in, const TensorView& weight, const TensorView* bias, TensorView& out) {
@@ -232,7 +210,7 @@ Status linear(const TensorView& in, const TensorView& weight, const TensorView* 
   Shape shape = in.shape();
   shape.back() = weight.sizes[0];
   SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
-  return product(in, weight, true, bias, 1, out);
+  return product(in, weight, true, {bias}, 1, out);
 }
 
 // The norm of a - b: how many differ (p = 0), the largest difference (infinity), or the p-th root of the
@@ -295,7 +273,7 @@ Status cdist(const TensorView& a, const TensorView& b, double p, Unused /*comput
   first.rank = static_cast<std::uint8_t>(a.rank - 2U);
   second.rank = static_cast<std::uint8_t>(b.rank - 2U);
   Shape batch;
-  SLIPWAY_RETURN_IF_ERROR(broadcast_shape(first, second, &batch));
+  SLIPWAY_RETURN_IF_ERROR(broadcast_shape({&first, &second}, &batch));
   Shape shape = batch;
   shape.push_back(a.sizes[a.rank - 2U]);
   shape.push_back(b.sizes[b.rank - 2U]);
@@ -307,32 +285,26 @@ Status cdist(const TensorView& a, const TensorView& b, double p, Unused /*comput
   const auto columns = static_cast<std::size_t>(shape[batch.size() + 1]);
   const auto width = static_cast<std::size_t>(a.sizes[a.rank - 1U]);
   // Which matrix of each goes with which of the result.
-  TensorView both;
-  both.rank = static_cast<std::uint8_t>(batch.size());
-  std::copy(batch.begin(), batch.end(), both.sizes.begin());
-  for (TensorView* view : {&first, &second}) {
-    for (std::uint8_t i = 0; i < view->rank; ++i) {
-      view->order[i] = i;
-    }
-  }
-  const auto first_steps = operand_of(first, both).steps;
-  const auto second_steps = operand_of(second, both).steps;
+  const TensorView both = shaped(batch);
+  const auto first_steps = operand_of(first.in_rows(nullptr), both).steps;
+  const auto second_steps = operand_of(second.in_rows(nullptr), both).steps;
+  const Axes axes(batch, {first_steps.data(), second_steps.data()});
   return in_floats(a.dtype, [&](auto zero) {
     using T = decltype(zero);
     const std::vector<T> left = elements_of<T>(a);
     const std::vector<T> right = elements_of<T>(b);
     std::vector<T> result(out.count());
-    std::size_t to = 0;
-    for (std::size_t n = 0, count = both.count(); n < count; ++n) {
-      const T* x = left.data() + static_cast<std::size_t>(offset_of(n, batch, first_steps)) * rows * width;
-      const T* y =
-          right.data() + static_cast<std::size_t>(offset_of(n, batch, second_steps)) * columns * width;
+    auto to = result.begin();
+    Walk<2> walk(axes);
+    do {
+      const T* x = left.data() + static_cast<std::size_t>(walk.offsets[0]) * rows * width;
+      const T* y = right.data() + static_cast<std::size_t>(walk.offsets[1]) * columns * width;
       for (std::size_t i = 0; i < rows; ++i) {
         for (std::size_t k = 0; k < columns; ++k) {
-          result[to++] = distance(x + i * width, y + k * width, width, p);
+          *to++ = distance(x + i * width, y + k * width, width, p);
         }
       }
-    }
+    } while (walk.next());
     copy(out, operand_of(straightened(out, result.data()), out));
     return Status();
   });
@@ -388,9 +360,7 @@ Status fast_hadamard_transform(const TensorView& in, TensorView& out) {
 
 // The input itself.
 Status fallback(const TensorView& in, TensorView& out) {
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
-  copy(out, whole(in));
-  return {};
+  return copy_as(out, in.shape(), whole(in));
 }
 
 constexpr KernelEntry kLinearAlgebraTable[] = {

@@ -12,29 +12,11 @@
 namespace slipway::lean {
 namespace {
 
-// out = f(elements of the operands), computed in `domain`.
-template <std::size_t N, typename F>
-Status choose_each(TensorView& out, const std::array<Operand, N>& operands, Domain domain, const F& f) {
-  return in_domain(domain, [&](auto zero) {
-    using T = decltype(zero);
-    map<T>(out, operands, [f](const T* const* inputs, T* result, std::size_t count) {
-      for (std::size_t i = 0; i < count; ++i) {
-        if constexpr (N == 2) {
-          result[i] = f(inputs[0][i], inputs[1][i]);
-        } else {
-          result[i] = f(inputs[0][i], inputs[1][i], inputs[2][i]);
-        }
-      }
-    });
-    return Status();
-  });
-}
-
 Status masked_fill(const TensorView& in, const TensorView& mask, Number number, TensorView& out) {
-  SLIPWAY_RETURN_IF_ERROR(resize_to_both(in, mask, &out));
-  return choose_each(out, std::array<Operand, 2>{operand_of(in, out), operand_of(mask, out)},
-                     domain_of(in.dtype),
-                     [number](auto x, auto flag) { return flag != 0 ? number.as<decltype(x)>() : x; });
+  SLIPWAY_RETURN_IF_ERROR(resize_to_all({&in, &mask}, &out));
+  map(out, std::array<Operand, 2>{operand_of(in, out), operand_of(mask, out)}, in.dtype,
+      [number](auto x, auto flag) { return flag != 0 ? number.as<decltype(x)>() : x; });
+  return {};
 }
 
 // The bits of an element that are 0 in the number 0 alone: without the sign of floats.
@@ -89,14 +71,10 @@ Status nonzero_of(const TensorView& in, const std::uint8_t* data, TensorView& ou
   if (out.count() == 0) {
     return {};
   }
-  if (out.contiguous() && out.dtype == DType::kInt64) {
-    list_nonzero(values, in.count(), in.shape(), mask, reinterpret_cast<std::int64_t*>(out.data), rows);
-    return {};
-  }
   // The exporter may have planned the table a column at a time, as ATen makes it.
-  std::vector<std::int64_t> positions(out.count());
+  Values<std::int64_t> positions(out, {});
   list_nonzero(values, in.count(), in.shape(), mask, positions.data(), rows);
-  copy(out, operand_of(straightened(out, positions.data()), out));
+  positions.put(out);
   return {};
 }
 
@@ -104,11 +82,7 @@ Status nonzero_of(const TensorView& in, const std::uint8_t* data, TensorView& ou
 Status nonzero(const TensorView& in, TensorView& out, Scratch& scratch) {
   const std::uint8_t* data = in.data;
   if (!in.contiguous()) {
-    TensorView straight = in;
-    for (std::uint8_t i = 0; i < in.rank; ++i) {
-      straight.order[i] = i;
-    }
-    straight.data = scratch.get(in.bytes());
+    const TensorView straight = in.in_rows(scratch.get(in.bytes()));
     copy(straight, whole(in));
     data = straight.data;
   }
@@ -118,35 +92,38 @@ Status nonzero(const TensorView& in, TensorView& out, Scratch& scratch) {
 // The elements whose mask is true, broadcast together, in row-major order.
 Status masked_select(const TensorView& in, const TensorView& mask, TensorView& out) {
   Shape shape;
-  const Status fits = broadcast_shape(in, mask, &shape);
-  if (!fits.ok() || in.dtype != out.dtype || mask.dtype != DType::kBool) {
-    return fits.ok() ? mismatch("a mask or the result has the wrong type") : fits;
+  SLIPWAY_RETURN_IF_ERROR(broadcast_shape({&in, &mask}, &shape));
+  if (in.dtype != out.dtype || mask.dtype != DType::kBool) {
+    return mismatch("a mask or the result has the wrong type");
   }
   const TensorView both = shaped(shape);
   const Operand elements = operand_of(in, both);
   const Operand flags = operand_of(mask, both);
-  const auto holds = [&](std::size_t i) { return *at(mask, offset_of(i, shape, flags.steps)) != 0; };
   // Small tensors broadcast to more than any memory holds.
   std::size_t count = 0;
-  Status done = count_elements(shape, 1, &count) ? check_room(count, "what a mask selects from")
-                                                 : mismatch("a mask of impossible size: " + to_text(shape));
-  SLIPWAY_RETURN_IF_ERROR(done);
-  std::int64_t total = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    total += holds(i) ? 1 : 0;
-  }
-  done = resize(&out, Shape{total});
-  SLIPWAY_RETURN_IF_ERROR(done);
-  std::vector<std::int64_t> chosen;
-  chosen.reserve(out.count());
-  for (std::size_t i = 0; i < count && chosen.size() < out.count(); ++i) {
-    if (holds(i)) {
-      chosen.push_back(offset_of(i, shape, elements.steps));
+  SLIPWAY_RETURN_IF_ERROR(count_elements(shape, 1, &count)
+                              ? check_room(count, "what a mask selects from")
+                              : mismatch("a mask of impossible size: " + to_text(shape)));
+  const Axes axes(shape, {flags.steps.data(), elements.steps.data()});
+  // Calls f(offset of the element) where the mask is true.
+  const auto each_chosen = [&](auto f) {
+    Walk<2> walk(axes);
+    for (bool left = !axes.empty; left; left = walk.next()) {
+      if (*at(mask, walk.offsets[0]) != 0) {
+        f(walk.offsets[1]);
+      }
     }
-  }
-  for (std::size_t i = 0; i < chosen.size(); ++i) {
-    std::memcpy(at(out, static_cast<std::int64_t>(i)), at(in, chosen[i]), size_of(in.dtype));
-  }
+  };
+  // Counted before they are written down: as many as the output has room for.
+  std::int64_t total = 0;
+  each_chosen([&total](std::int64_t) { ++total; });
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, Shape{total}));
+  const std::size_t size = size_of(in.dtype);
+  std::uint8_t* to = out.data;
+  each_chosen([&](std::int64_t offset) {
+    move_bytes(to, at(in, offset), size);
+    to += size;
+  });
   return {};
 }
 
@@ -154,7 +131,7 @@ Status masked_select(const TensorView& in, const TensorView& mask, TensorView& o
 Status masked_scatter(const TensorView& in, const TensorView& mask, const TensorView& source,
                       TensorView& out) {
   Shape shape;
-  SLIPWAY_RETURN_IF_ERROR(broadcast_shape(in, mask, &shape));
+  SLIPWAY_RETURN_IF_ERROR(broadcast_shape({&in, &mask}, &shape));
   if (in.dtype != out.dtype || source.dtype != out.dtype || mask.dtype != DType::kBool) {
     return mismatch("a mask or what is put in has the wrong type");
   }
@@ -164,16 +141,20 @@ Status masked_scatter(const TensorView& in, const TensorView& mask, const Tensor
   const auto out_steps = out.strides();
   const auto source_steps = source.strides();
   const Shape source_shape = source.shape();
-  std::size_t taken = 0;
-  for (std::size_t i = 0, count = out.count(), most = source.count(); i < count; ++i) {
-    if (*at(mask, offset_of(i, shape, flags.steps)) == 0) {
+  const Axes places(shape, {flags.steps.data(), out_steps.data()});
+  const Axes elements(source_shape, {source_steps.data()});
+  Walk<2> place(places);
+  Walk<1> element(elements);
+  bool some = !elements.empty;
+  for (bool left = !places.empty; left; left = place.next()) {
+    if (*at(mask, place.offsets[0]) == 0) {
       continue;
     }
-    if (taken == most) {
+    if (!some) {
       return mismatch("the mask has more places than " + to_text(source_shape) + " has elements");
     }
-    std::memcpy(at(out, offset_of(i, shape, out_steps)),
-                at(source, offset_of(taken++, source_shape, source_steps)), size_of(out.dtype));
+    move_bytes(at(out, place.offsets[1]), at(source, element.offsets[0]), size_of(out.dtype));
+    some = element.next();
   }
   return {};
 }
@@ -229,34 +210,30 @@ void choose_by_flags(const std::array<Operand, 3>& operands, TensorView& out) {
 }
 
 Status where(const TensorView& condition, const TensorView& a, const TensorView& b, TensorView& out) {
-  Shape shape;
-  SLIPWAY_RETURN_IF_ERROR(broadcast_shape(a, b, &shape));
-  SLIPWAY_RETURN_IF_ERROR(resize_to_both(condition, shaped(shape), &out));
+  SLIPWAY_RETURN_IF_ERROR(resize_to_all({&condition, &a, &b}, &out));
   const std::array<Operand, 3> operands = {operand_of(condition, out), operand_of(a, out),
                                            operand_of(b, out)};
   if (condition.dtype == DType::kBool && a.dtype == out.dtype && b.dtype == out.dtype) {
     choose_by_flags(operands, out);
     return {};
   }
-  return choose_each(out, operands, domain_of(promote(a.dtype, b.dtype)),
-                     [](auto flag, auto x, auto y) { return flag != 0 ? x : y; });
+  map(out, operands, promote(a.dtype, b.dtype), [](auto flag, auto x, auto y) { return flag != 0 ? x : y; });
+  return {};
 }
 
 Status clamp_tensors(const TensorView& in, const TensorView* low, const TensorView* high, TensorView& out) {
   const TensorView& first = low != nullptr ? *low : in;
   const TensorView& last = high != nullptr ? *high : in;
-  Shape shape;
-  SLIPWAY_RETURN_IF_ERROR(broadcast_shape(in, first, &shape));
-  SLIPWAY_RETURN_IF_ERROR(resize_to_both(shaped(shape), last, &out));
+  SLIPWAY_RETURN_IF_ERROR(resize_to_all({&in, &first, &last}, &out));
   const bool has_low = low != nullptr;
   const bool has_high = high != nullptr;
-  return choose_each(
-      out, std::array<Operand, 3>{operand_of(in, out), operand_of(first, out), operand_of(last, out)},
-      domain_of(out.dtype), [=](auto x, auto least, auto most) {
+  map(out, std::array<Operand, 3>{operand_of(in, out), operand_of(first, out), operand_of(last, out)},
+      out.dtype, [=](auto x, auto least, auto most) {
         // A NaN bound wins over everything.
         x = has_low && (x < least || least != least) ? least : x;
         return has_high && (x > most || most != most) ? most : x;
       });
+  return {};
 }
 
 constexpr KernelEntry kMaskedTable[] = {

@@ -13,11 +13,9 @@ struct MatrixSizes {
   bool transposed;
 };
 
-// c = a b, or c += a b. Floats are added up in depths of some hundreds.
-void multiply(const float* a, const float* b, const MatrixSizes& sizes, bool add, float* c);
-void multiply(const double* a, const double* b, const MatrixSizes& sizes, bool add, double* c);
-void multiply(const std::int64_t* a, const std::int64_t* b, const MatrixSizes& sizes, bool add,
-              std::int64_t* c);
+// c = a b, or c += a b, of float, double or int64. Floats are added up in depths of some hundreds.
+template <typename T>
+void multiply(const T* a, const T* b, const MatrixSizes& sizes, bool add, T* c);
 
 // The innermost loops of products: a few rows times a panel of columns, all sums in vector registers.
 

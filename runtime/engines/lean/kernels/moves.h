@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <vector>
 
 #include "lean/data/evalue.h"
@@ -35,42 +36,82 @@ inline void move_bytes(std::uint8_t* to, const std::uint8_t* from, std::size_t c
   }
 }
 
-// One dimension of what is moved: how many there are, and elements from one to the next on either side.
-struct MoveAxis {
+// One dimension that tensors are gone through together, and elements from one place to the next in each of
+// them. The first is written.
+struct Axis {
   std::int64_t size;
-  std::int64_t to;
-  std::int64_t from;
+  std::array<std::int64_t, 4> steps;
 };
 
-// The dimensions of a move. They are merged and put in the target's order when it is made; a dimension
-// without elements makes it move nothing.
+// The dimensions that move anything: those with more than one element.
+struct Axes {
+  Axes() = default;
+  // Those of a shape, in its order.
+  Axes(const Shape& shape, std::initializer_list<const std::int64_t*> steps);
+  void add(std::int64_t size, std::initializer_list<std::int64_t> steps);
+  // Merges neighbours that are one dimension in all tensors.
+  void merge();
+  // Puts them in the first tensor's order, outermost first, and merges them.
+  void arrange();
+  std::size_t count() const;  // of places
+
+  std::array<Axis, kMostDims> items;  // as many as `rank` says
+  std::size_t rank = 0;
+  bool empty = false;  // one of them has no elements
+};
+
+// The places of the outermost `rank` axes one after the other, and where each lies in N tensors, in elements.
+template <std::size_t N>
+class Walk {
+ public:
+  Walk(const Axes& axes, std::size_t rank) : axes_(axes.items.data()), rank_(rank) {}
+  explicit Walk(const Axes& axes) : Walk(axes, axes.rank) {}
+
+  // False behind the last place: there stands the first again.
+  bool next() {
+    for (std::size_t d = rank_; d-- > 0;) {
+      const Axis& axis = axes_[d];
+      const bool again = ++position_[d] == axis.size;
+      for (std::size_t k = 0; k < N; ++k) {
+        offsets[k] += (again ? 1 - axis.size : 1) * axis.steps[k];
+      }
+      if (!again) {
+        return true;
+      }
+      position_[d] = 0;
+    }
+    return false;
+  }
+
+  std::array<std::int64_t, N> offsets{};
+
+ private:
+  const Axis* axes_;
+  std::size_t rank_;
+  std::array<std::int64_t, kMostDims> position_{};
+};
+
+// Elements that are moved; nothing where a dimension has none.
 class Move {
  public:
-  Move() = default;
-  void add(std::int64_t size, std::int64_t to, std::int64_t from);
+  void add(std::int64_t size, std::int64_t to, std::int64_t from) { axes_.add(size, {to, from}); }
   // After the last dimension, before the first run; `element` is the size of one in bytes: 1, 2, 4 or 8.
   void prepare(std::size_t element);
   // `to` and `from` are the places of the first element.
   void run(std::uint8_t* to, const std::uint8_t* from) const;
   // Bytes, when all that is moved lies together on both sides; else 0.
-  std::size_t bytes_together() const { return rank_ == 0 && !empty_ ? run_ : 0; }
+  std::size_t bytes_together() const { return outer_ == 0 && !axes_.empty ? run_ : 0; }
 
  private:
-  std::array<MoveAxis, 2 * kMostDims> axes_{};  // outermost first
-  std::size_t rank_ = 0;
+  Axes axes_;
+  std::size_t outer_ = 0;  // axes around what is moved at once; their steps count bytes
   std::size_t element_ = 1;
   std::size_t run_ = 0;  // bytes of the innermost dimension when they lie together on both sides, else 0
-  bool empty_ = false;
 };
 
-// to[i] = from[places[i]]: single elements of `element` bytes.
-void pick(std::size_t element, const std::uint8_t* from, const std::int64_t* places, std::size_t count,
-          std::uint8_t* to);
-// The same for runs of `run` bytes; a place counts elements of `element` bytes.
-void pick_runs(std::size_t run, const std::uint8_t* from, const std::int64_t* places, std::int64_t element,
-               std::size_t count, std::uint8_t* to);
-// The same in each of `lines` lines of `line` bytes: places count runs, of at least one element.
-void pick_in_lines(std::size_t element, std::size_t run, std::size_t line, std::size_t lines,
-                   const std::uint8_t* from, const std::vector<std::int64_t>& places, std::uint8_t* to);
+// Runs of `run` bytes, one behind the other, from these places, which count bytes; `element` is the size of
+// one element.
+void pick_runs(std::size_t element, std::size_t run, const std::uint8_t* from,
+               const std::vector<std::int64_t>& places, std::uint8_t* to);
 
 }  // namespace slipway::lean

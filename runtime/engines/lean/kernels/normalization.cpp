@@ -8,12 +8,12 @@
 namespace slipway::lean {
 namespace {
 
-// A weight or bias as T; nothing when the layer has none.
+// A weight or bias as T: `count` numbers, all of them `missing` when the layer has none.
 template <typename T>
-std::vector<T> values_of(const TensorView* view) {
-  std::vector<T> found(view == nullptr ? 0 : view->count());
+std::vector<T> values_of(const TensorView* view, std::size_t count, T missing) {
+  std::vector<T> found(count, missing);
   if (view != nullptr) {
-    load(view->dtype, view->data, 1, found.size(), found.data());
+    load(view->dtype, view->data, 1, count, found.data());
   }
   return found;
 }
@@ -34,26 +34,14 @@ Moments<T> moments_of(const T* values, std::size_t count, double eps) {
 // The loops below take pointers: an index into a std::vector is checked for each element. What is read and
 // what is written may be the same.
 
-// Each element with its own scale and shift; either may be nullptr.
+// Each element with its own scale and shift.
 template <typename T>
 void standardize(const T* values, std::size_t count, const Moments<T>& moments, const T* scale,
                  const T* shift, T* to) {
   const T mean = moments.mean;
   const T rstd = moments.rstd;
-  if (scale != nullptr && shift != nullptr) {
-    for (std::size_t i = 0; i < count; ++i) {
-      to[i] = (values[i] - mean) * rstd * scale[i] + shift[i];
-    }
-    return;
-  }
   for (std::size_t i = 0; i < count; ++i) {
-    to[i] = (values[i] - mean) * rstd;
-  }
-  for (std::size_t i = 0; scale != nullptr && i < count; ++i) {
-    to[i] *= scale[i];
-  }
-  for (std::size_t i = 0; shift != nullptr && i < count; ++i) {
-    to[i] += shift[i];
+    to[i] = (values[i] - mean) * rstd * scale[i] + shift[i];
   }
 }
 
@@ -95,24 +83,19 @@ void store_row(TensorView& out, std::size_t first, std::size_t width, const T* r
   }
 }
 
-template <typename T>
-const T* data_or_null(const std::vector<T>& values) {
-  return values.empty() ? nullptr : values.data();
-}
-
 void store_one(TensorView& out, std::size_t at, double value) {
   store(out.dtype, &value, 1, out.data + at * size_of(out.dtype), 1);
 }
 
-// Rows of `width` elements; `apply` gives each its scale and shift.
+// Rows of `width` elements; `apply` gives each its scale and shift, of which there are `channels`.
 template <typename Apply>
 Status normalize_rows(const TensorView& in, std::size_t width, double eps, const TensorView* weight,
-                      const TensorView* bias, TensorView& out, TensorView& means, TensorView& rstds,
-                      Apply apply) {
+                      const TensorView* bias, std::size_t channels, TensorView& out, TensorView& means,
+                      TensorView& rstds, Apply apply) {
   return in_floats(in.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const std::vector<T> scale = values_of<T>(weight);
-    const std::vector<T> shift = values_of<T>(bias);
+    const std::vector<T> scale = values_of<T>(weight, channels, T(1));
+    const std::vector<T> shift = values_of<T>(bias, channels, T(0));
     std::vector<T> line;
     for (std::size_t row = 0, rows = in.count() / width; row < rows; ++row) {
       const T* values = row_of(in, row * width, width, &line);
@@ -143,8 +126,7 @@ Status layer_norm(const TensorView& in, const Shape& normalized, const TensorVie
     outer[i] = 1;
   }
   for (TensorView* view : {&means, &rstds}) {
-    const Status resized = resize(view, outer);
-    SLIPWAY_RETURN_IF_ERROR(resized);
+    SLIPWAY_RETURN_IF_ERROR(resize(view, outer));
   }
   const Status resized = resize(&out, in.shape());
   if (!resized.ok() || in.count() == 0 || width == 0) {
@@ -153,12 +135,10 @@ Status layer_norm(const TensorView& in, const Shape& normalized, const TensorVie
   if ((weight != nullptr && weight->count() != width) || (bias != nullptr && bias->count() != width)) {
     return mismatch("weight or bias of a normalisation does not fit " + to_text(normalized));
   }
-  return normalize_rows(in, width, eps, weight, bias, out, means, rstds,
-                        [&](std::size_t, const auto* values, const auto& moments, const auto& scale,
-                            const auto& shift, auto* target) {
-                          standardize(values, width, moments, data_or_null(scale), data_or_null(shift),
-                                      target);
-                        });
+  return normalize_rows(
+      in, width, eps, weight, bias, width, out, means, rstds,
+      [&](std::size_t, const auto* values, const auto& moments, const auto& scale, const auto& shift,
+          auto* target) { standardize(values, width, moments, scale.data(), shift.data(), target); });
 }
 
 Status group_norm(const TensorView& in, const TensorView* weight, const TensorView* bias, std::int64_t batch,
@@ -173,8 +153,7 @@ Status group_norm(const TensorView& in, const TensorView* weight, const TensorVi
     return mismatch("cannot normalise " + to_text(in.shape()) + " in " + std::to_string(groups) + " groups");
   }
   for (TensorView* view : {&means, &rstds}) {
-    const Status resized = resize(view, Shape{batch, groups});
-    SLIPWAY_RETURN_IF_ERROR(resized);
+    SLIPWAY_RETURN_IF_ERROR(resize(view, Shape{batch, groups}));
   }
   const Status resized = resize(&out, in.shape());
   if (!resized.ok() || in.count() == 0) {
@@ -182,15 +161,13 @@ Status group_norm(const TensorView& in, const TensorView* weight, const TensorVi
   }
   const auto plane = static_cast<std::size_t>(area);
   const auto width = static_cast<std::size_t>(channels / groups) * plane;
-  return normalize_rows(in, width, eps, weight, bias, out, means, rstds,
+  return normalize_rows(in, width, eps, weight, bias, static_cast<std::size_t>(channels), out, means, rstds,
                         [&](std::size_t row, const auto* values, const auto& moments, const auto& scale,
                             const auto& shift, auto* target) {
-                          using T = std::decay_t<decltype(*target)>;
                           const std::size_t first = row % static_cast<std::size_t>(groups) * (width / plane);
                           for (std::size_t c = 0; c < width / plane; ++c) {
-                            standardize(values + c * plane, plane, moments,
-                                        scale.empty() ? T(1) : scale[first + c],
-                                        shift.empty() ? T(0) : shift[first + c], target + c * plane);
+                            standardize(values + c * plane, plane, moments, scale[first + c],
+                                        shift[first + c], target + c * plane);
                           }
                         });
 }
@@ -211,13 +188,13 @@ Status batch_norm_with(const TensorView& in, const TensorView* weight, const Ten
   }
   return in_floats(in.dtype, [&](auto zero) {
     using T = decltype(zero);
-    std::vector<T> scale = values_of<T>(&variance);
-    std::vector<T> shift = values_of<T>(&mean);
-    const std::vector<T> weights = values_of<T>(weight);
-    const std::vector<T> biases = values_of<T>(bias);
+    std::vector<T> scale = values_of<T>(&variance, channels, T(0));
+    std::vector<T> shift = values_of<T>(&mean, channels, T(0));
+    const std::vector<T> weights = values_of<T>(weight, channels, T(1));
+    const std::vector<T> biases = values_of<T>(bias, channels, T(0));
     for (std::size_t c = 0; c < channels; ++c) {
-      const T factor = (weights.empty() ? T(1) : weights[c]) / std::sqrt(scale[c] + static_cast<T>(eps));
-      shift[c] = (biases.empty() ? T(0) : biases[c]) - shift[c] * factor;
+      const T factor = weights[c] / std::sqrt(scale[c] + static_cast<T>(eps));
+      shift[c] = biases[c] - shift[c] * factor;
       scale[c] = factor;
     }
     if (in.dtype == dtype_of<T>() && out.dtype == in.dtype && in.contiguous() && out.contiguous()) {
@@ -240,12 +217,8 @@ Status batch_norm_with(const TensorView& in, const TensorView* weight, const Ten
     offsets.data = reinterpret_cast<const std::uint8_t*>(shift.data());
     factors.dtype = offsets.dtype = dtype_of<T>();
     factors.steps[1] = offsets.steps[1] = 1;
-    map<T>(out, std::array<Operand, 3>{operand_of(in, out), factors, offsets},
-           [](const T* const* inputs, T* result, std::size_t count) {
-             for (std::size_t i = 0; i < count; ++i) {
-               result[i] = inputs[0][i] * inputs[1][i] + inputs[2][i];
-             }
-           });
+    map<In::kFloats>(out, std::array<Operand, 3>{operand_of(in, out), factors, offsets}, in.dtype,
+                     [](auto x, auto factor, auto offset) { return x * factor + offset; });
     return Status();
   });
 }
@@ -323,25 +296,15 @@ void follow(TensorView& running, const std::vector<double>& seen, double momentu
   }
 }
 
-// aten::_native_batch_norm_legit.out(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean,
-// Tensor(b!) running_var, bool training, float momentum, float eps, *, Tensor(d!) out, Tensor(e!) save_mean,
-// Tensor(f!) save_invstd): training follows the batch's statistics, else the learned ones are used.
-Status batch_norm_running(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  TensorView& mean = arguments.tensor(3);
-  TensorView& variance = arguments.tensor(4);
-  const bool training = arguments.boolean(5);
-  const double momentum = arguments.real(6);
-  const double eps = arguments.real(7);
-  TensorView& out = arguments.tensor(8);
-  const TensorView* weight = arguments.optional_tensor(1);
-  const TensorView* bias = arguments.optional_tensor(2);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+// Training follows the batch's statistics, else the learned ones are used.
+Status batch_norm_running(const TensorView& in, const TensorView* weight, const TensorView* bias,
+                          TensorView& mean, TensorView& variance, bool training, double momentum, double eps,
+                          TensorView& out, TensorView& save_mean, TensorView& save_inverse) {
   if (!training) {
     return batch_norm_with(in, weight, bias, mean, variance, eps, out);
   }
   Statistics found;
-  SLIPWAY_RETURN_IF_ERROR(statistics_of(in, eps, arguments.tensor(9), arguments.tensor(10), &found));
+  SLIPWAY_RETURN_IF_ERROR(statistics_of(in, eps, save_mean, save_inverse, &found));
   SLIPWAY_RETURN_IF_ERROR(
       batch_norm_with(in, weight, bias, view_of(found.means), view_of(found.variances), eps, out));
   if (mean.constant || variance.constant || mean.count() != found.means.size() ||
@@ -355,7 +318,7 @@ Status batch_norm_running(Arguments& arguments) {
 
 constexpr KernelEntry kNormalizationTable[] = {
     {"aten::_native_batch_norm_legit.no_stats_out", typed<batch_norm_of_batch>},
-    {"aten::_native_batch_norm_legit.out", batch_norm_running, 11},
+    {"aten::_native_batch_norm_legit.out", typed<batch_norm_running>},
     {"aten::_native_batch_norm_legit_no_training.out", typed<batch_norm>},
     {"aten::native_group_norm.out", typed<group_norm>},
     {"aten::native_layer_norm.out", typed<layer_norm>},

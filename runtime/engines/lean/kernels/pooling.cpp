@@ -1,5 +1,6 @@
 // Pooling: one number for every window of an image.
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <optional>
 #include <vector>
@@ -12,20 +13,17 @@ namespace slipway::lean {
 namespace {
 
 // A setting for rows and columns: one number for both, or one each.
-struct Pair {
-  std::int64_t row;
-  std::int64_t column;
-};
+using Pair = std::array<std::int64_t, 2>;
 
 Pair pair_of(const std::vector<std::int64_t>& items, std::int64_t missing) {
   return items.empty() ? Pair{missing, missing} : Pair{items.front(), items.back()};
 }
 
-// Sums of a few of them stay far from any overflow.
-constexpr std::int64_t kMost = std::int64_t{1} << 30;
-
+// And so that sums of a few of them stay far from any overflow.
 bool both_at_least(Pair pair, std::int64_t least) {
-  return pair.row >= least && pair.column >= least && pair.row <= kMost && pair.column <= kMost;
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  return std::all_of(pair.begin(), pair.end(),
+                     [least](std::int64_t one) { return one >= least && one <= kMost; });
 }
 
 // What a window covers along one dimension: its positions inside the image, and how many it has with the
@@ -39,12 +37,12 @@ struct Span {
   std::int64_t count() const { return last <= first ? 0 : (last - first + step - 1) / step; }
 };
 
-struct Axis {
+struct PoolAxis {
   std::int64_t size, kernel, stride, padding, dilation;
 };
 
 // How many windows fit.
-std::int64_t windows(const Axis& axis, bool ceil) {
+std::int64_t windows(const PoolAxis& axis, bool ceil) {
   const std::int64_t span = axis.size + 2 * axis.padding - axis.dilation * (axis.kernel - 1) - 1;
   if (span < 0) {
     return 0;
@@ -57,7 +55,7 @@ std::int64_t windows(const Axis& axis, bool ceil) {
   return count;
 }
 
-std::vector<Span> spans_of(const Axis& axis, std::int64_t count) {
+std::vector<Span> spans_of(const PoolAxis& axis, std::int64_t count) {
   std::vector<Span> spans;
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t start = i * axis.stride - axis.padding;
@@ -143,17 +141,19 @@ struct Windows {
         !both_at_least(dilation, 1) || !both_at_least(padding, 0)) {
       return cannot(in);
     }
-    const Axis down{in.sizes[in.rank - 2U], kernel.row, stride.row, padding.row, dilation.row};
-    const Axis across{in.sizes[in.rank - 1U], kernel.column, stride.column, padding.column, dilation.column};
-    const std::int64_t height = windows(down, ceil);
-    const std::int64_t width = windows(across, ceil);
-    const Status resized = resize(out, shape_of(in, height, width));
+    std::array<PoolAxis, 2> axes{};
+    Pair counts{};
+    for (std::size_t i = 0; i < 2; ++i) {
+      axes[i] = {in.sizes[in.rank - 2U + i], kernel[i], stride[i], padding[i], dilation[i]};
+      counts[i] = windows(axes[i], ceil);
+    }
+    const Status resized = resize(out, shape_of(in, counts[0], counts[1]));
     if (resized.ok() && out->count() != 0 && in.count() == 0) {
       return cannot(in);
     }
     if (resized.ok() && out->count() != 0) {
-      rows = spans_of(down, height);
-      columns = spans_of(across, width);
+      rows = spans_of(axes[0], counts[0]);
+      columns = spans_of(axes[1], counts[1]);
     }
     return resized;
   }

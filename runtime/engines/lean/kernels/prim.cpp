@@ -1,4 +1,6 @@
 // Operators on sizes and numbers, which programs with dynamic shapes and control flow compute with.
+#include <math.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -10,10 +12,8 @@
 namespace slipway::lean {
 namespace {
 
-Status sym_size(const TensorView& in, std::int64_t dim_given, EValue& out) {
-  std::size_t dim = 0;
-  SLIPWAY_RETURN_IF_ERROR(wrap_dim(dim_given, in.rank, &dim));
-  const std::int64_t size = in.sizes[dim];  // the result may be the tensor's own value
+Status sym_size(const TensorView& in, Dim dim, EValue& out) {
+  const std::int64_t size = in.sizes[dim.at];  // the result may be the tensor's own value
   out = size;
   return {};
 }
@@ -39,10 +39,6 @@ Status local_scalar(const TensorView& in, EValue& out) {
   return {};
 }
 
-bool both_whole(Arguments& arguments) {
-  return arguments.is_integral(0) && arguments.is_integral(1);
-}
-
 // Sizes wrap around (-fwrapv): a damaged one is wrong and no more.
 #define SLIPWAY_OP(name, expression)  \
   struct name {                       \
@@ -63,47 +59,36 @@ SLIPWAY_OP(Le, a <= b);
 SLIPWAY_OP(Lt, a < b);
 #undef SLIPWAY_OP
 
-// executorch_prim::OP.Scalar(Scalar a, Scalar b) -> Scalar
 template <typename Op>
-Status number_op(Arguments& arguments) {
-  EValue& out = arguments.value(2);
-  if (both_whole(arguments)) {
-    out = Op()(arguments.integer(0), arguments.integer(1));
+Status number_op(Number a, Number b, EValue& out) {
+  if (a.integral && b.integral) {
+    out = Op()(a.integer, b.integer);
   } else {
-    out = Op()(arguments.real(0), arguments.real(1));
+    out = Op()(a.real, b.real);
   }
   return {};
 }
 
-// executorch_prim::floordiv.Scalar(Scalar a, Scalar b) -> Scalar
-Status floordiv(Arguments& arguments) {
-  EValue& out = arguments.value(2);
-  if (!both_whole(arguments)) {
-    out = std::floor(arguments.real(0) / arguments.real(1));
+Status floordiv(Number a, Number b, EValue& out) {
+  if (!a.integral || !b.integral) {
+    out = std::floor(a.real / b.real);
     return {};
   }
-  const std::int64_t a = arguments.integer(0);
-  const std::int64_t b = arguments.integer(1);
-  if (b == 0 || (b == -1 && a == INT64_MIN)) {
-    return mismatch("a size is divided by " + std::to_string(b));
+  if (b.integer == 0 || (b.integer == -1 && a.integer == INT64_MIN)) {
+    return mismatch("a size is divided by " + std::to_string(b.integer));
   }
-  out = a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
+  const bool rounded = a.integer % b.integer != 0 && (a.integer < 0) != (b.integer < 0);
+  out = a.integer / b.integer - (rounded ? 1 : 0);
   return {};
 }
 
-// executorch_prim::mod.Scalar(SymInt a, SymInt b) -> SymInt: the sign of the divisor, as in Python.
-Status mod(Arguments& arguments) {
-  const std::int64_t a = arguments.integer(0);
-  const std::int64_t b = arguments.integer(1);
-  if (b == 0 || b == -1) {
-    if (b == 0) {
-      return mismatch("a size is divided by 0");
-    }
-    arguments.value(2) = std::int64_t{0};
-    return {};
+// The sign of the divisor, as in Python.
+Status mod(std::int64_t a, std::int64_t b, EValue& out) {
+  if (b == 0) {
+    return mismatch("a size is divided by 0");
   }
-  const std::int64_t rest = a % b;
-  arguments.value(2) = rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+  const std::int64_t rest = b == -1 ? 0 : a % b;
+  out = rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
   return {};
 }
 
@@ -118,13 +103,11 @@ Status to_whole(double given, EValue& out) {
   return {};
 }
 
-// executorch_prim::neg.Scalar(Scalar a) -> Scalar
-Status neg(Arguments& arguments) {
-  EValue& out = arguments.value(1);
-  if (arguments.is_integral(0)) {
-    out = static_cast<std::int64_t>(0 - static_cast<std::uint64_t>(arguments.integer(0)));
+Status neg(Number a, EValue& out) {
+  if (a.integral) {
+    out = static_cast<std::int64_t>(0 - static_cast<std::uint64_t>(a.integer));
   } else {
-    out = -arguments.real(0);
+    out = -a.real;
   }
   return {};
 }
@@ -150,14 +133,7 @@ Status et_view(Arguments& arguments) {
   TensorView& out = arguments.tensor_without_memory(2);
   Shape shape = arguments.integers(1);
   SLIPWAY_RETURN_IF_ERROR(arguments.fault());
-  const auto open = std::find(shape.begin(), shape.end(), -1);
-  if (open != shape.end()) {
-    *open = 1;
-    std::size_t known = 0;
-    if (count_elements(shape, 1, &known) && known != 0) {
-      *open = static_cast<std::int64_t>(in.count() / known);
-    }
-  }
+  settle_open_size(&shape, in.count());
   std::size_t count = 0;
   if (!count_elements(shape, size_of(in.dtype), &count) || count != in.count() || out.dtype != in.dtype ||
       shape.size() != out.rank) {
@@ -193,45 +169,35 @@ Status copy_index(TensorView& self, const TensorView& source, std::int64_t index
   return resized;
 }
 
-double round_to_even(double x) {
-  return std::nearbyint(x);
-}
-double round_up(double x) {
-  return std::ceil(x);
-}
-double cut(double x) {
-  return std::trunc(x);
-}
-
 constexpr KernelEntry kPrimTable[] = {
     {"aten::_local_scalar_dense", typed<local_scalar>},
     {"aten::sym_numel", typed<sym_numel>},
     {"aten::sym_size.int", typed<sym_size>},
-    {"executorch_prim::add.Scalar", number_op<Add>, 3},
-    {"executorch_prim::ceil.Scalar", typed<to_whole<round_up>>},
-    {"executorch_prim::eq.Scalar", number_op<Eq>, 3},
+    {"executorch_prim::add.Scalar", typed<number_op<Add>>},
+    {"executorch_prim::ceil.Scalar", typed<to_whole<::ceil>>},
+    {"executorch_prim::eq.Scalar", typed<number_op<Eq>>},
     {"executorch_prim::et_copy_index.tensor", typed<copy_index>, Sharing::kSelf},
     {"executorch_prim::et_view.default", et_view, 3, Sharing::kView},
-    {"executorch_prim::floordiv.Scalar", floordiv, 3},
-    {"executorch_prim::floordiv.int", floordiv, 3},
-    {"executorch_prim::ge.Scalar", number_op<Ge>, 3},
-    {"executorch_prim::gt.Scalar", number_op<Gt>, 3},
-    {"executorch_prim::le.Scalar", number_op<Le>, 3},
-    {"executorch_prim::lt.Scalar", number_op<Lt>, 3},
-    {"executorch_prim::mod.Scalar", mod, 3},
-    {"executorch_prim::mod.int", mod, 3},
-    {"executorch_prim::mul.Scalar", number_op<Mul>, 3},
-    {"executorch_prim::neg.Scalar", neg, 2},
-    {"executorch_prim::round.Scalar", typed<to_whole<round_to_even>>},
-    {"executorch_prim::sub.Scalar", number_op<Sub>, 3},
+    {"executorch_prim::floordiv.Scalar", typed<floordiv>},
+    {"executorch_prim::floordiv.int", typed<floordiv>},
+    {"executorch_prim::ge.Scalar", typed<number_op<Ge>>},
+    {"executorch_prim::gt.Scalar", typed<number_op<Gt>>},
+    {"executorch_prim::le.Scalar", typed<number_op<Le>>},
+    {"executorch_prim::lt.Scalar", typed<number_op<Lt>>},
+    {"executorch_prim::mod.Scalar", typed<mod>},
+    {"executorch_prim::mod.int", typed<mod>},
+    {"executorch_prim::mul.Scalar", typed<number_op<Mul>>},
+    {"executorch_prim::neg.Scalar", typed<neg>},
+    {"executorch_prim::round.Scalar", typed<to_whole<::nearbyint>>},
+    {"executorch_prim::sub.Scalar", typed<number_op<Sub>>},
     {"executorch_prim::sym_float.Scalar", typed<sym_float>},
-    {"executorch_prim::sym_int.Scalar", typed<to_whole<cut>>},
+    {"executorch_prim::sym_int.Scalar", typed<to_whole<::trunc>>},
     {"executorch_prim::sym_ite.Scalar", typed<sym_ite>},
-    {"executorch_prim::sym_max.Scalar", number_op<Max>, 3},
-    {"executorch_prim::sym_min.Scalar", number_op<Min>, 3},
+    {"executorch_prim::sym_max.Scalar", typed<number_op<Max>>},
+    {"executorch_prim::sym_min.Scalar", typed<number_op<Min>>},
     {"executorch_prim::sym_not.Scalar", typed<sym_not>},
     {"executorch_prim::truediv.Scalar", typed<truediv>},
-    {"executorch_prim::trunc.Scalar", typed<to_whole<cut>>},
+    {"executorch_prim::trunc.Scalar", typed<to_whole<::trunc>>},
 };
 
 }  // namespace

@@ -24,21 +24,23 @@ float quantized(float value, float inverse, float zero_point, Range range) {
   return std::min(std::max(rounded, static_cast<float>(range.low)), static_cast<float>(range.high));
 }
 
-// Scales and zero points along one dimension (or one of each), as operands that broadcast to `out`.
+// A scale and a zero point for each element, as operands that broadcast to the output.
 struct Parameters {
-  std::vector<float> scales;
-  std::vector<float> zero_points;
   Operand scale;
   Operand zero_point;
+  float numbers[2] = {};  // that both of the call are, if no tensors
 
-  void spread(std::size_t dim, bool single) {
-    scale.data = reinterpret_cast<const std::uint8_t*>(scales.data());
-    zero_point.data = reinterpret_cast<const std::uint8_t*>(zero_points.data());
-    scale.dtype = zero_point.dtype = DType::kFloat32;
-    if (!single) {
-      scale.steps[dim] = 1;
-      zero_point.steps[dim] = 1;
-    }
+  Parameters() = default;
+  Parameters(const Parameters&) = delete;
+  Parameters& operator=(const Parameters&) = delete;
+
+  // Of a tensor with `count` elements, one along `dim` (if there are several), or number `i`.
+  bool take(const TensorView* view, std::size_t i, std::size_t count, std::size_t dim) {
+    Operand& operand = i == 0 ? scale : zero_point;
+    operand.data = view == nullptr ? reinterpret_cast<const std::uint8_t*>(&numbers[i]) : view->data;
+    operand.dtype = view == nullptr ? DType::kFloat32 : view->dtype;
+    operand.steps[dim] = view == nullptr || count == 1 ? 0 : 1;
+    return view == nullptr || (view->count() == count && view->contiguous());
   }
 };
 
@@ -46,59 +48,48 @@ struct Parameters {
 template <typename F>
 Status map_each(const TensorView& in, const Parameters& parameters, TensorView& out, F f) {
   SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
-  map<float>(out, std::array<Operand, 3>{operand_of(in, out), parameters.scale, parameters.zero_point},
-             [f](const float* const* inputs, float* result, std::size_t count) {
-               for (std::size_t i = 0; i < count; ++i) {
-                 result[i] = f(inputs[0][i], inputs[1][i], inputs[2][i]);
-               }
-             });
+  map<In::kSingle>(out, std::array<Operand, 3>{operand_of(in, out), parameters.scale, parameters.zero_point},
+                   DType::kFloat32, f);
   return {};
 }
 
 Status per_tensor(Arguments& arguments, Parameters* parameters) {
-  *parameters = {{static_cast<float>(arguments.real(1))}, {static_cast<float>(arguments.integer(2))}, {}, {}};
-  parameters->spread(0, true);
+  parameters->numbers[0] = static_cast<float>(arguments.real(1));
+  parameters->numbers[1] = static_cast<float>(arguments.integer(2));
+  parameters->take(nullptr, 0, 1, 0);
+  parameters->take(nullptr, 1, 1, 0);
   return {};
 }
 
+// One for each of `count` elements along a dimension.
+Status per_place(Arguments& arguments, std::size_t count, std::size_t dim, Parameters* parameters) {
+  const bool fits = parameters->take(&arguments.tensor(1), 0, count, dim) &&
+                    parameters->take(arguments.optional_tensor(2), 1, count, dim);
+  return fits ? Status() : mismatch("there are not " + std::to_string(count) + " scales and zero points");
+}
+
 Status per_tensor_of_tensors(Arguments& arguments, Parameters* parameters) {
-  *parameters = {elements_of<float>(arguments.tensor(1)), elements_of<float>(arguments.tensor(2)), {}, {}};
-  if (parameters->scales.size() != 1 || parameters->zero_points.size() != 1) {
-    return mismatch("there is not one scale for the tensor");
-  }
-  parameters->spread(0, true);
-  return {};
+  return per_place(arguments, 1, 0, parameters);
 }
 
 Status per_channel(Arguments& arguments, Parameters* parameters) {
   const TensorView& in = arguments.tensor(0);
-  const TensorView* zero_points = arguments.optional_tensor(2);
-  std::size_t dim = 0;
-  SLIPWAY_RETURN_IF_ERROR(wrap_dim(arguments.integer(3), in.rank, &dim));
-  parameters->scales = elements_of<float>(arguments.tensor(1));
-  parameters->zero_points = zero_points == nullptr ? std::vector<float>(parameters->scales.size())
-                                                   : elements_of<float>(*zero_points);
-  const auto channels = static_cast<std::size_t>(in.sizes[dim]);
-  if (parameters->scales.size() != channels || parameters->zero_points.size() != channels) {
-    return mismatch("there is not one scale for each channel of " + to_text(in.shape()));
-  }
-  parameters->spread(dim, false);
-  return {};
+  const std::size_t dim = arguments.dimension(3, false);
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+  return per_place(arguments, static_cast<std::size_t>(in.sizes[dim]), dim, parameters);
 }
 
 // Tokens are the rows: everything but the last dimension.
 Status per_token(Arguments& arguments, Parameters* parameters) {
   const TensorView& in = arguments.tensor(0);
-  *parameters = {elements_of<float>(arguments.tensor(1)), elements_of<float>(arguments.tensor(2)), {}, {}};
-  parameters->spread(0, true);
   std::int64_t rows = 1;
+  std::array<std::int64_t, kMostDims> steps{};
   for (std::size_t d = in.rank == 0 ? 0 : in.rank - 1U; d-- > 0; rows *= in.sizes[d]) {
-    parameters->scale.steps[d] = parameters->zero_point.steps[d] = rows;
+    steps[d] = rows;
   }
-  const auto count = static_cast<std::size_t>(rows);
-  return parameters->scales.size() == count && parameters->zero_points.size() == count
-             ? Status()
-             : mismatch("there is not one scale for each row of " + to_text(in.shape()));
+  const Status done = per_place(arguments, static_cast<std::size_t>(rows), 0, parameters);
+  parameters->scale.steps = parameters->zero_point.steps = steps;
+  return done;
 }
 
 Range range_of(Arguments& arguments, std::size_t at) {
@@ -155,29 +146,31 @@ Chosen choose(float low, float high, Range range, float least) {
   return {scale, to_int64(std::nearbyint(std::min(std::max(zero_point, min), max)))};
 }
 
+// For each `width` elements.
+void choose_each(const TensorView& in, std::size_t width, Range range, float least, TensorView& scales,
+                 TensorView& zero_points) {
+  const std::size_t rows = in.count() / width;
+  std::vector<float> line(rows == 0 ? 0 : width);
+  for (std::size_t row = 0; row < rows; ++row) {
+    load(in.dtype, in.data + row * width * size_of(in.dtype), 1, width, line.data());
+    const auto ends = std::minmax_element(line.begin(), line.end());
+    const Chosen chosen = choose(*ends.first, *ends.second, range, least);
+    store(scales.dtype, &chosen.scale, 1, scales.data + row * size_of(scales.dtype), 1);
+    store(zero_points.dtype, &chosen.zero_point, 1, zero_points.data + row * size_of(zero_points.dtype), 1);
+  }
+}
+
 Status choose_per_token(const TensorView& in, Unused /*dtype*/, TensorView& scales, TensorView& zero_points) {
   if (in.rank == 0 || !in.contiguous() || in.sizes[in.rank - 1U] == 0) {
     return mismatch("cannot choose a scale for each row of " + to_text(in.shape()));
   }
   Shape shape = in.shape();
+  const auto width = static_cast<std::size_t>(shape.back());
   shape.back() = 1;
   for (TensorView* view : {&scales, &zero_points}) {
     SLIPWAY_RETURN_IF_ERROR(resize(view, shape));
   }
-  if (in.count() == 0) {
-    return {};
-  }
-  const auto width = static_cast<std::size_t>(in.sizes[in.rank - 1U]);
-  std::vector<float> line(width);
-  for (std::size_t row = 0; row < in.count() / width; ++row) {
-    load(in.dtype, in.data + row * width * size_of(in.dtype), 1, width, line.data());
-    const auto ends = std::minmax_element(line.begin(), line.end());
-    const Chosen chosen =
-        choose(*ends.first, *ends.second, {-128, 127}, std::numeric_limits<float>::epsilon());
-    const auto scale = static_cast<double>(chosen.scale);
-    store(scales.dtype, &scale, 1, scales.data + row * size_of(scales.dtype), 1);
-    store(zero_points.dtype, &chosen.zero_point, 1, zero_points.data + row * size_of(zero_points.dtype), 1);
-  }
+  choose_each(in, width, {-128, 127}, std::numeric_limits<float>::epsilon(), scales, zero_points);
   return {};
 }
 
@@ -189,13 +182,7 @@ Status choose_qparams(const TensorView& in, std::int64_t least, std::int64_t mos
   for (TensorView* view : {&scale, &zero_point}) {
     SLIPWAY_RETURN_IF_ERROR(resize(view, view->shape()));
   }
-  std::vector<float> values(in.count());
-  load(in.dtype, in.data, 1, values.size(), values.data());
-  const auto ends = std::minmax_element(values.begin(), values.end());
-  const Chosen chosen = choose(*ends.first, *ends.second, {least, most}, static_cast<float>(eps));
-  const auto wide = static_cast<double>(chosen.scale);
-  store(scale.dtype, &wide, 1, scale.data, 1);
-  store(zero_point.dtype, &chosen.zero_point, 1, zero_point.data, 1);
+  choose_each(in, in.count(), {least, most}, static_cast<float>(eps), scale, zero_point);
   return {};
 }
 
@@ -284,17 +271,15 @@ Status add_quantized(Arguments& arguments) {
   const Coded of_b = coded_of(arguments, 6);
   const Coded of_out = coded_of(arguments, 10);
   SLIPWAY_RETURN_IF_ERROR(arguments.fault());
-  SLIPWAY_RETURN_IF_ERROR(resize_to_both(a, b, &out));
+  SLIPWAY_RETURN_IF_ERROR(resize_to_all({&a, &b}, &out));
   const float inverse = 1.0F / of_out.scale;
-  map<float>(out, std::array<Operand, 2>{operand_of(a, out), operand_of(b, out)},
-             [=](const float* const* inputs, float* result, std::size_t count) {
-               for (std::size_t i = 0; i < count; ++i) {
-                 const float sum = (inputs[0][i] - of_a.zero_point) * of_a.scale +
-                                   (inputs[1][i] - of_b.zero_point) * of_b.scale;
-                 const float rounded = std::nearbyint(sum * inverse) + of_out.zero_point;
-                 result[i] = std::min(std::max(rounded, of_out.low), of_out.high);
-               }
-             });
+  map<In::kSingle>(out, std::array<Operand, 2>{operand_of(a, out), operand_of(b, out)}, DType::kFloat32,
+                   [=](float x, float y) {
+                     const float sum =
+                         (x - of_a.zero_point) * of_a.scale + (y - of_b.zero_point) * of_b.scale;
+                     const float rounded = std::nearbyint(sum * inverse) + of_out.zero_point;
+                     return std::min(std::max(rounded, of_out.low), of_out.high);
+                   });
   return {};
 }
 

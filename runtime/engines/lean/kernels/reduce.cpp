@@ -327,12 +327,12 @@ Status var_mean(const TensorView& in, const std::vector<std::int64_t>& dims, std
   return fold(in, dims, keep, mean_out, floating(in.dtype), Mean());
 }
 
-Status cumsum(const TensorView& in, std::int64_t dim, Unused /*dtype*/, TensorView& out) {
+Status cumsum(const TensorView& in, LineDim dim, Unused /*dtype*/, TensorView& out) {
   SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
   return in_domain(domain_of(out.dtype), [&](auto zero) {
     using T = decltype(zero);
     return along<T>(
-        in, out, dim,
+        in, out, dim.at,
         [](T* line, std::size_t count) {
           T total{};
           for (std::size_t i = 0; i < count; ++i) {
@@ -387,19 +387,15 @@ Status Reduction::plan(const TensorView& in, const std::vector<std::int64_t>& di
   const auto strides = in.strides();
   Shape shape;
   for (std::size_t i = 0; i < in.rank; ++i) {
-    if (reduced[i] && !steps_.empty() && steps_.back() == strides[i] * in.sizes[i]) {
-      // With the one before: longer runs.
-      sizes_.back() *= in.sizes[i];
-      steps_.back() = strides[i];
-    } else if (reduced[i] && in.sizes[i] != 1) {
-      sizes_.push_back(in.sizes[i]);
-      steps_.push_back(strides[i]);
+    if (reduced[i]) {
+      reduced_.add(in.sizes[i], {strides[i]});
     }
     if (!reduced[i] || keep) {
       kept_[shape.size()] = reduced[i] ? 0 : strides[i];
       shape.push_back(reduced[i] ? 1 : in.sizes[i]);
     }
   }
+  reduced_.merge();  // longer runs
   return resize(out, shape);
 }
 

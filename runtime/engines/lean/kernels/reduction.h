@@ -15,78 +15,54 @@ namespace slipway::lean {
 template <typename T>
 class Line {
  public:
-  Line(const TensorView& in, const std::uint8_t* data, const std::vector<std::int64_t>& sizes,
-       const std::vector<std::int64_t>& steps)
-      : in_(in), data_(data), sizes_(sizes), steps_(steps) {}
+  Line(DType dtype, const std::uint8_t* data, const Axes& axes) : dtype_(dtype), data_(data), axes_(axes) {}
 
-  std::size_t count() const {
-    std::size_t total = 1;
-    for (const std::int64_t size : sizes_) {
-      total *= static_cast<std::size_t>(size);
-    }
-    return total;
-  }
+  std::size_t count() const { return axes_.count(); }
 
   // There must be one.
   T first() const {
     T value{};
-    load(in_.dtype, data_, 1, 1, &value);
+    load(dtype_, data_, 1, 1, &value);
     return value;
   }
 
   // Calls f(elements, count) for all of them, in order and as many as lie together or are converted at once.
   template <typename F>
   void runs(F f) const {
-    if (count() == 0) {
+    if (axes_.empty) {
       return;
     }
-    const std::size_t rank = sizes_.size();
-    const std::int64_t row = rank == 0 ? 1 : sizes_[rank - 1];
-    const std::int64_t step = rank == 0 ? 1 : steps_[rank - 1];
-    const auto size = static_cast<std::int64_t>(size_of(in_.dtype));
-    std::array<std::int64_t, kMostDims> position{};
+    const std::size_t outer = axes_.rank == 0 ? 0 : axes_.rank - 1;
+    const Axis row = axes_.rank == 0 ? Axis{1, {}} : axes_.items[outer];
+    const auto size = static_cast<std::int64_t>(size_of(dtype_));
+    const bool there = dtype_ == dtype_of<T>() && (row.steps[0] == 1 || row.size == 1);
+    const auto length = static_cast<std::size_t>(row.size);
     T block[kBlock];
-    const bool there = in_.dtype == dtype_of<T>() && (step == 1 || row == 1);
-    for (;;) {
-      std::int64_t at = 0;
-      for (std::size_t d = 0; d + 1 < rank; ++d) {
-        at += position[d] * steps_[d];
-      }
+    Walk<1> walk(axes_, outer);
+    do {
+      const std::uint8_t* from = data_ + walk.offsets[0] * size;
       if (there) {
-        f(reinterpret_cast<const T*>(data_ + at * size), static_cast<std::size_t>(row));
+        f(reinterpret_cast<const T*>(from), length);
       }
-      for (std::int64_t done = there ? row : 0; done < row; done += static_cast<std::int64_t>(kBlock)) {
-        const std::int64_t left = row - done;
-        const std::size_t count =
-            left < static_cast<std::int64_t>(kBlock) ? static_cast<std::size_t>(left) : kBlock;
-        load(in_.dtype, data_ + (at + done * step) * size, step, count, block);
+      for (std::size_t done = there ? length : 0; done < length; done += kBlock) {
+        const std::size_t count = std::min(length - done, kBlock);
+        load(dtype_, from + static_cast<std::int64_t>(done) * row.steps[0] * size, row.steps[0], count,
+             block);
         f(static_cast<const T*>(block), count);
       }
-      std::size_t d = rank == 0 ? 0 : rank - 1;
-      while (d > 0 && ++position[d - 1] == sizes_[d - 1]) {
-        position[--d] = 0;
-      }
-      if (d == 0) {
-        return;
-      }
-    }
+    } while (walk.next());
   }
 
   // Calls f(element) for each, in order.
   template <typename F>
   void each(F f) const {
-    runs([&f](const T* values, std::size_t count) {
-      for (std::size_t i = 0; i < count; ++i) {
-        f(values[i]);
-      }
-    });
+    runs([&f](const T* values, std::size_t count) { std::for_each_n(values, count, f); });
   }
 
  private:
-  const TensorView& in_;
+  DType dtype_;
   const std::uint8_t* data_;
-  const std::vector<std::int64_t>& sizes_;
-  const std::vector<std::int64_t>& steps_;
+  const Axes& axes_;
 };
 
 // Lines of so few elements cost more to begin than to read.
@@ -100,10 +76,16 @@ class Reduction {
   // out = f(line) for each element of the output.
   template <typename T, typename F>
   Status each(const TensorView& in, TensorView& out, F f) {
-    visit<T>(in, out, [&](const Line<T>& line, std::uint8_t* to) {
-      const T value = f(line);
-      store(out.dtype, &value, 1, to, 1);
-    });
+    const auto in_size = static_cast<std::int64_t>(size_of(in.dtype));
+    const auto out_size = static_cast<std::int64_t>(size_of(out.dtype));
+    visit_rows(in, out,
+               [&](const std::uint8_t* from, std::int64_t step, std::uint8_t* to, std::int64_t to_step,
+                   std::size_t length) {
+                 for (std::size_t i = 0; i < length; ++i, from += step * in_size, to += to_step * out_size) {
+                   const T value = f(Line<T>(in.dtype, from, reduced_));
+                   store(out.dtype, &value, 1, to, 1);
+                 }
+               });
     return {};
   }
 
@@ -133,23 +115,7 @@ class Reduction {
 
   // out = the element at each line's place, which each_index() chose along one dimension.
   void pick(const TensorView& in, const TensorView& places, TensorView& out) const {
-    Operand first = whole(in);
-    first.steps = kept_;
-    const std::int64_t along = steps_.empty() ? 0 : steps_[0];
-    in_bits(size_of(in.dtype), [&](auto zero) {
-      using Bits = decltype(zero);
-      for_each_row(out, std::array<Operand, 2>{first, whole(places)},
-                   [&](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps,
-                       std::size_t count) {
-                     const auto* elements = reinterpret_cast<const Bits*>(from[0]);
-                     const auto* place = reinterpret_cast<const std::int64_t*>(from[1]);
-                     auto* results = reinterpret_cast<Bits*>(to);
-                     for (std::size_t i = 0; i < count; ++i) {
-                       const auto line = static_cast<std::int64_t>(i);
-                       results[line * to_step] = elements[line * steps[0] + place[line * steps[1]] * along];
-                     }
-                   });
-    });
+    pick_in_lines(in, kept_, reduced_.rank == 0 ? 0 : reduced_.items[0].steps[0], places, out);
   }
 
  private:
@@ -166,32 +132,18 @@ class Reduction {
                      std::size_t length) { f(from[0], steps[0], to, to_step, length); });
   }
 
-  template <typename T, typename Visit>
-  void visit(const TensorView& in, TensorView& out, Visit visit_one) {
-    const auto in_size = static_cast<std::int64_t>(size_of(in.dtype));
-    const auto out_size = static_cast<std::int64_t>(size_of(out.dtype));
-    visit_rows(in, out,
-               [&](const std::uint8_t* from, std::int64_t step, std::uint8_t* to, std::int64_t to_step,
-                   std::size_t length) {
-                 for (std::size_t i = 0; i < length; ++i) {
-                   const auto at = static_cast<std::int64_t>(i);
-                   visit_one(Line<T>(in, from + at * step * in_size, sizes_, steps_),
-                             to + at * to_step * out_size);
-                 }
-               });
-  }
-
   // Writes what of_line(line) makes of each line; where lines are short or lie across memory, what
   // of_block(first line, from one to the next, how many, results) makes of up to kBlock neighbours.
   template <typename T, typename Result, typename OfLine, typename OfBlock>
   void visit_blocks(const TensorView& in, TensorView& out, OfLine of_line, OfBlock of_block) {
     const auto in_size = static_cast<std::int64_t>(size_of(in.dtype));
     const auto out_size = static_cast<std::int64_t>(size_of(out.dtype));
-    const bool is_short = length_of_lines() <= kShortLine;
+    const bool is_short = reduced_.count() <= kShortLine;
     visit_rows(in, out,
                [&](const std::uint8_t* from, std::int64_t step, std::uint8_t* to, std::int64_t to_step,
                    std::size_t length) {
-                 const bool across = step == 1 && !steps_.empty() && steps_.back() != 1;
+                 const bool across =
+                     step == 1 && reduced_.rank != 0 && reduced_.items[reduced_.rank - 1].steps[0] != 1;
                  const bool together = length > 1 && (is_short || across);
                  const std::size_t most = together ? kBlock : 1;
                  for (std::size_t done = 0; done < length; done += most) {
@@ -201,19 +153,11 @@ class Reduction {
                    if (together) {
                      of_block(from + at * step * in_size, step, count, results);
                    } else {
-                     results[0] = of_line(Line<T>(in, from + at * step * in_size, sizes_, steps_));
+                     results[0] = of_line(Line<T>(in.dtype, from + at * step * in_size, reduced_));
                    }
                    store(out.dtype, results, count, to + at * to_step * out_size, to_step);
                  }
                });
-  }
-
-  std::size_t length_of_lines() const {
-    std::size_t length = 1;
-    for (const std::int64_t size : sizes_) {
-      length *= static_cast<std::size_t>(size);
-    }
-    return length;
   }
 
   // Calls f(elements, place) with the elements of `count` lines at each place of the lines, which begin
@@ -224,28 +168,25 @@ class Reduction {
     const auto size = static_cast<std::int64_t>(size_of(in.dtype));
     const bool there = in.dtype == dtype_of<T>() && step == 1;
     T block[kBlock];
-    std::array<std::int64_t, kMostDims> position{};
-    for (std::size_t place = 0, length = length_of_lines(); place < length; ++place) {
-      if (!there) {
-        load(in.dtype, from, step, count, block);
-      }
-      f(there ? reinterpret_cast<const T*>(from) : static_cast<const T*>(block), place);
-      for (std::size_t d = sizes_.size(); d-- > 0;) {
-        const bool again = ++position[d] == sizes_[d];
-        from += (again ? 1 - sizes_[d] : 1) * steps_[d] * size;
-        if (!again) {
-          break;
-        }
-        position[d] = 0;
-      }
+    if (reduced_.empty) {
+      return;
     }
+    Walk<1> walk(reduced_);
+    std::size_t place = 0;
+    do {
+      const std::uint8_t* at = from + walk.offsets[0] * size;
+      if (!there) {
+        load(in.dtype, at, step, count, block);
+      }
+      f(there ? reinterpret_cast<const T*>(at) : static_cast<const T*>(block), place++);
+    } while (walk.next());
   }
 
   // total[i] = what `op` makes of line i; `count` lines begin `step` elements after one another.
   template <typename T, typename Op>
   void follow_lines(const TensorView& in, const std::uint8_t* from, std::int64_t step, std::size_t count,
                     const Op& op, T* total) {
-    const std::size_t length = length_of_lines();
+    const std::size_t length = reduced_.count();
     if (length == 0) {
       std::fill_n(total, count, T{});
     }
@@ -285,8 +226,7 @@ class Reduction {
   }
 
   std::array<std::int64_t, kMostDims> kept_{};  // steps in the input along the output's dimensions
-  std::vector<std::int64_t> sizes_;             // of the reduced dimensions
-  std::vector<std::int64_t> steps_;
+  Axes reduced_;
 };
 
 // So many lines are followed at once, where they are no longer than so much.
@@ -298,9 +238,7 @@ inline constexpr std::size_t kLongestTogether = 1024;
 // go to many(elements, length): element `place` of line `i` is elements[place * kLinesTogether + i]. Others
 // go to one(line, length).
 template <typename T, typename One, typename Many>
-Status along(const TensorView& in, TensorView& out, std::int64_t signed_dim, One one, Many many) {
-  std::size_t dim = 0;
-  SLIPWAY_RETURN_IF_ERROR(in.rank == 0 ? Status() : wrap_dim(signed_dim, in.rank, &dim));
+Status along(const TensorView& in, TensorView& out, std::size_t dim, One one, Many many) {
   const std::size_t length = in.rank == 0 ? 1 : static_cast<std::size_t>(in.sizes[dim]);
   const std::int64_t in_step = in.rank == 0 ? 1 : in.strides()[dim];
   const std::int64_t out_step = in.rank == 0 ? 1 : out.strides()[dim];

@@ -1,4 +1,4 @@
-// Elements looked up, or written to, by one index each.
+// Elements looked up, or written to, by one index each; and sorted.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -12,156 +12,45 @@
 namespace slipway::lean {
 namespace {
 
-Status embedding(const TensorView& weight, const TensorView& indices, Unused /*padding_idx*/,
-                 Unused /*scale_grad_by_freq*/, Unused /*sparse*/, TensorView& out) {
-  if (weight.rank != 2 || !weight.contiguous() || weight.dtype != out.dtype || !out.contiguous()) {
-    return mismatch("a table of embeddings has the shape " + to_text(weight.shape()));
+// Whether there is an index in each of `self`s lines at most, and an element of `source` for each.
+bool indices_fit(const TensorView& self, std::size_t dim, const TensorView& index, const TensorView* source) {
+  bool fits = index.rank == self.rank && (source == nullptr || source->rank == self.rank);
+  for (std::size_t i = 0; fits && i < self.rank; ++i) {
+    fits = (i == dim || index.sizes[i] <= self.sizes[i]) &&
+           (source == nullptr || index.sizes[i] <= source->sizes[i]);
   }
-  Shape shape = indices.shape();
-  shape.push_back(weight.sizes[1]);
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
-  if (out.count() == 0) {
-    return {};
-  }
-  const std::size_t row = static_cast<std::size_t>(weight.sizes[1]) * size_of(weight.dtype);
-  std::size_t done = 0;
-  for (const std::int64_t index : elements_of<std::int64_t>(indices)) {
-    if (index < 0 || index >= weight.sizes[0]) {
-      return mismatch("index " + std::to_string(index) + " is outside the " +
-                      std::to_string(weight.sizes[0]) + " embeddings");
-    }
-    std::memcpy(out.data + done * row, weight.data + static_cast<std::size_t>(index) * row, row);
-    ++done;
-  }
-  return {};
+  return fits;
 }
 
-Status index_select(const TensorView& in, std::int64_t dim_given, const TensorView& index, TensorView& out) {
-  std::size_t dim = 0;
-  const Status wrapped = wrap_dim(dim_given, in.rank, &dim);
-  if (!wrapped.ok() || in.dtype != out.dtype) {
-    return wrapped.ok() ? mismatch("what is selected is of another type") : wrapped;
-  }
-  Shape shape = in.shape();
-  shape[dim] = static_cast<std::int64_t>(index.count());
-  const Status resized = resize(&out, shape);
-  if (!resized.ok() || out.count() == 0) {
-    return resized;
-  }
-  // A copy: what was checked stays so while the output is written.
-  std::vector<std::int64_t> places = elements_of<std::int64_t>(index);
-  for (const std::int64_t item : places) {
-    if (item < 0 || item >= in.sizes[dim]) {
-      return mismatch("index " + std::to_string(item) + " is outside dimension " + std::to_string(dim) +
-                      " of " + to_text(in.shape()));
-    }
-  }
-  const auto out_steps = out.strides();
-  const auto in_steps = in.strides();
-  const std::size_t size = size_of(out.dtype);
-  if (in.contiguous() && out.contiguous()) {
-    // What lies behind the dimension is copied together, in the order of the output.
-    const std::size_t run = static_cast<std::size_t>(in_steps[dim]) * size;
-    const std::size_t line = static_cast<std::size_t>(in.sizes[dim]) * run;
-    pick_in_lines(size, run, line, in.bytes() / line, in.data, places, out.data);
-    return {};
-  }
-  // Slices: runs as long as the dimensions behind.
-  Move behind;
-  for (std::size_t i = 0; i < in.rank; ++i) {
-    if (i != dim) {
-      behind.add(shape[i], out_steps[i], in_steps[i]);
-    }
-  }
-  behind.prepare(size);
-  if (const std::size_t bytes = behind.bytes_together(); bytes != 0) {
-    const std::int64_t in_bytes = in_steps[dim] * static_cast<std::int64_t>(size);
-    const std::int64_t out_bytes = out_steps[dim] * static_cast<std::int64_t>(size);
-    std::uint8_t* to = out.data;
-    for (const std::int64_t place : places) {
-      move_bytes(to, in.data + place * in_bytes, bytes);
-      to += out_bytes;
-    }
-    return {};
-  }
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    behind.run(at(out, static_cast<std::int64_t>(i) * out_steps[dim]), at(in, places[i] * in_steps[dim]));
-  }
-  return {};
-}
-
-// to[i] = the element at places[i] of line i; steps in elements.
-template <typename Bits>
-void gather_bits(const std::uint8_t* from, std::int64_t line_step, std::int64_t place_step,
-                 const std::int64_t* places, std::size_t count, std::uint8_t* to, std::int64_t to_step) {
-  const auto* elements = reinterpret_cast<const Bits*>(from);
-  auto* results = reinterpret_cast<Bits*>(to);
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto line = static_cast<std::int64_t>(i);
-    results[line * to_step] = elements[line * line_step + places[i] * place_step];
-  }
-}
-
-Status gather(const TensorView& in, std::int64_t dim_given, const TensorView& index, Unused /*sparse_grad*/,
+Status gather(const TensorView& in, LineDim line, const TensorView& index, Unused /*sparse_grad*/,
               TensorView& out) {
-  std::size_t dim = 0;
-  const Status wrapped = in.rank == 0 ? Status() : wrap_dim(dim_given, in.rank, &dim);
-  if (!wrapped.ok() || index.rank != in.rank || in.dtype != out.dtype) {
-    return wrapped.ok()
-               ? mismatch("indices of " + to_text(index.shape()) + " do not fit " + to_text(in.shape()))
-               : wrapped;
-  }
+  const std::size_t dim = line.at;
   const Shape shape = index.shape();
-  for (std::size_t i = 0; i < in.rank; ++i) {
-    if (i != dim && shape[i] > in.sizes[i]) {
-      return mismatch("indices of " + to_text(shape) + " do not fit " + to_text(in.shape()));
-    }
+  if (!indices_fit(in, dim, index, nullptr) || in.dtype != out.dtype) {
+    return mismatch("indices of " + to_text(shape) + " do not fit " + to_text(in.shape()));
   }
   SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
+  // A copy: what is checked stays so while the output is written.
   const std::vector<std::int64_t> positions = elements_of<std::int64_t>(index);
-  const auto out_steps = out.strides();
-  auto in_steps = in.strides();
-  const std::int64_t step = in_steps[dim];
-  in_steps[dim] = 0;
   const std::int64_t length = in.rank == 0 ? 1 : in.sizes[dim];
   for (const std::int64_t position : positions) {
     if (position < 0 || position >= length) {
       return mismatch("index " + std::to_string(position) + " is outside " + to_text(in.shape()));
     }
   }
-  if (positions.empty()) {
-    return {};
-  }
-  // A row of the output's last dimension at a time.
-  const std::size_t last = in.rank == 0 ? 0 : std::size_t{in.rank} - 1;
-  const std::size_t row = in.rank == 0 ? 1 : static_cast<std::size_t>(shape[last]);
-  const Shape rows = in.rank == 0 ? Shape{} : Shape(shape.begin(), shape.end() - 1);
-  Steps<2> walk(rows, {&out_steps, &in_steps});
-  for (std::size_t done = 0; done < positions.size(); done += row) {
-    in_bits(size_of(out.dtype), [&](auto bits) {
-      gather_bits<decltype(bits)>(at(in, walk.offsets[1]), in_steps[last], step, positions.data() + done, row,
-                                  at(out, walk.offsets[0]), out_steps[last]);
-    });
-    walk.next();
-  }
+  auto steps = in.strides();
+  const std::int64_t along = steps[dim];
+  steps[dim] = 0;
+  pick_in_lines(in, steps, along, straightened(index, positions.data()), out);
   return {};
 }
 
 // Writes `source` (or one number) to elements of a copy of self.
-Status scatter_into(const TensorView& self, std::int64_t signed_dim, const TensorView& index,
+Status scatter_into(const TensorView& self, std::size_t dim, const TensorView& index,
                     const TensorView* source, const Number& number, bool add, TensorView& out) {
-  std::size_t dim = 0;
-  const Status wrapped = self.rank == 0 ? Status() : wrap_dim(signed_dim, self.rank, &dim);
-  if (!wrapped.ok() || index.rank != self.rank || (source != nullptr && source->rank != self.rank)) {
-    return wrapped.ok()
-               ? mismatch("indices of " + to_text(index.shape()) + " do not fit " + to_text(self.shape()))
-               : wrapped;
-  }
   const Shape shape = index.shape();
-  for (std::size_t i = 0; i < self.rank; ++i) {
-    if ((i != dim && shape[i] > self.sizes[i]) || (source != nullptr && shape[i] > source->sizes[i])) {
-      return mismatch("indices of " + to_text(shape) + " do not fit " + to_text(self.shape()));
-    }
+  if (!indices_fit(self, dim, index, source)) {
+    return mismatch("indices of " + to_text(shape) + " do not fit " + to_text(self.shape()));
   }
   SLIPWAY_RETURN_IF_ERROR(resize(&out, self.shape()));
   if (out.data != self.data) {
@@ -179,7 +68,8 @@ Status scatter_into(const TensorView& self, std::int64_t signed_dim, const Tenso
     std::uint64_t converted = 0;
     store(out.dtype, &value, 1, reinterpret_cast<std::uint8_t*>(&converted), 1);
     const bool moves = !add && (source == nullptr || source->dtype == out.dtype);
-    Steps<2> walk(shape, {&out_steps, &source_steps});
+    const Axes axes(shape, {out_steps.data(), source_steps.data()});
+    Walk<2> walk(axes);
     for (const std::int64_t position : positions) {
       if (position < 0 || position >= (self.rank == 0 ? 1 : self.sizes[dim])) {
         return mismatch("index " + std::to_string(position) + " is outside " + to_text(self.shape()));
@@ -204,17 +94,17 @@ Status scatter_into(const TensorView& self, std::int64_t signed_dim, const Tenso
   });
 }
 
-Status scatter(const TensorView& in, std::int64_t dim, const TensorView& index, const TensorView& source,
+Status scatter(const TensorView& in, LineDim dim, const TensorView& index, const TensorView& source,
                TensorView& out) {
-  return scatter_into(in, dim, index, &source, {}, false, out);
+  return scatter_into(in, dim.at, index, &source, {}, false, out);
 }
-Status scatter_value(const TensorView& in, std::int64_t dim, const TensorView& index, Number number,
+Status scatter_value(const TensorView& in, LineDim dim, const TensorView& index, Number number,
                      TensorView& out) {
-  return scatter_into(in, dim, index, nullptr, number, false, out);
+  return scatter_into(in, dim.at, index, nullptr, number, false, out);
 }
-Status scatter_add(const TensorView& in, std::int64_t dim, const TensorView& index, const TensorView& source,
+Status scatter_add(const TensorView& in, LineDim dim, const TensorView& index, const TensorView& source,
                    TensorView& out) {
-  return scatter_into(in, dim, index, &source, {}, true, out);
+  return scatter_into(in, dim.at, index, &source, {}, true, out);
 }
 
 // Each index as often as `repeats` says.
@@ -244,23 +134,7 @@ Status repeat_interleave(const TensorView& repeats, std::optional<std::int64_t> 
   return {};
 }
 
-constexpr KernelEntry kScatterGatherTable[] = {
-    {"aten::embedding.out", typed<embedding>},
-    {"aten::gather.out", typed<gather>},
-    {"aten::index_select.out", typed<index_select>},
-    {"aten::repeat_interleave.Tensor_out", typed<repeat_interleave>},
-    {"aten::scatter.src_out", typed<scatter>, Sharing::kFirst},
-    {"aten::scatter.value_out", typed<scatter_value>, Sharing::kFirst},
-    {"aten::scatter_add.out", typed<scatter_add>, Sharing::kFirst},
-};
-
-}  // namespace
-
-const KernelTable kScatterGatherKernels = kScatterGatherTable;
-
 // Elements in order: all of them, or the largest.
-
-namespace {
 
 // Whether element `a` of a line comes before `b`: the largest (or smallest) first, NaN as the largest, equals
 // as they came.
@@ -318,74 +192,67 @@ void first_of(const T* line, std::size_t count, bool largest, std::size_t few,
 }
 
 // The first `count` of every line, sorted, with where they were.
-Status sorted(const TensorView& in, std::int64_t signed_dim, std::int64_t count, bool largest,
-              TensorView& values, TensorView& indices) {
-  std::size_t dim = 0;
-  const Status wrapped = in.rank == 0 ? Status() : wrap_dim(signed_dim, in.rank, &dim);
-  const std::int64_t length = in.rank == 0 ? 1 : in.sizes[dim];
-  if (!wrapped.ok() || count < 0 || count > length) {
-    return wrapped.ok() ? mismatch("cannot take " + std::to_string(count) + " of " + to_text(in.shape()))
-                        : wrapped;
-  }
+Status sorted(const TensorView& in, std::size_t dim, std::int64_t count, bool largest, TensorView& values,
+              TensorView& indices) {
   Shape shape = in.shape();
+  const std::int64_t length = in.rank == 0 ? 1 : shape[dim];
+  if (count < 0 || count > length) {
+    return mismatch("cannot take " + std::to_string(count) + " of " + to_text(shape));
+  }
+  Shape outer = shape;
   if (in.rank != 0) {
     shape[dim] = count;
+    outer[dim] = 1;
   }
   for (TensorView* view : {&values, &indices}) {
     SLIPWAY_RETURN_IF_ERROR(resize(view, shape));
   }
-  auto in_steps = in.strides();
-  auto value_steps = values.strides();
-  auto index_steps = indices.strides();
-  const std::int64_t in_step = in.rank == 0 ? 1 : in_steps[dim];
-  const std::int64_t value_step = in.rank == 0 ? 1 : value_steps[dim];
-  const std::int64_t index_step = in.rank == 0 ? 1 : index_steps[dim];
-  Shape outer = in.shape();
-  if (in.rank != 0) {
-    outer[dim] = 1;
-  }
-  if (in.count() == 0) {
+  const auto in_steps = in.strides();
+  const auto value_steps = values.strides();
+  const auto index_steps = indices.strides();
+  const Axes axes(outer, {in_steps.data(), value_steps.data(), index_steps.data()});
+  if (axes.empty || length == 0) {
     return {};
   }
-  const std::size_t lines = in.count() / static_cast<std::size_t>(length);
   return in_domain(domain_of(in.dtype), [&](auto zero) {
     using T = decltype(zero);
     std::vector<T> line(static_cast<std::size_t>(length));
     std::vector<std::size_t> order;
-    for (std::size_t i = 0; i < lines; ++i) {
-      load(in.dtype, at(in, offset_of(i, outer, in_steps)), in_step, line.size(), line.data());
+    Walk<3> walk(axes);
+    do {
+      load(in.dtype, at(in, walk.offsets[0]), in_steps[dim], line.size(), line.data());
       first_of(line.data(), line.size(), largest, static_cast<std::size_t>(count), &order);
       for (std::int64_t k = 0; k < count; ++k) {
         const std::size_t position = order[static_cast<std::size_t>(k)];
-        const auto index_value = static_cast<std::int64_t>(position);
-        store(values.dtype, &line[position], 1, at(values, offset_of(i, outer, value_steps) + k * value_step),
-              1);
-        store(indices.dtype, &index_value, 1, at(indices, offset_of(i, outer, index_steps) + k * index_step),
-              1);
+        const auto place = static_cast<std::int64_t>(position);
+        store(values.dtype, &line[position], 1, at(values, walk.offsets[1] + k * value_steps[dim]), 1);
+        store(indices.dtype, &place, 1, at(indices, walk.offsets[2] + k * index_steps[dim]), 1);
       }
-    }
+    } while (walk.next());
     return Status();
   });
 }
 
-Status topk(const TensorView& in, std::int64_t k, std::int64_t dim, bool largest, Unused /*sorted*/,
+Status topk(const TensorView& in, std::int64_t k, LineDim dim, bool largest, Unused /*sorted*/,
             TensorView& values, TensorView& indices) {
-  return sorted(in, dim, k, largest, values, indices);
+  return sorted(in, dim.at, k, largest, values, indices);
 }
-Status sort(const TensorView& in, std::int64_t dim_given, bool descending, TensorView& values,
-            TensorView& indices) {
-  std::size_t dim = 0;
-  SLIPWAY_RETURN_IF_ERROR(in.rank == 0 ? Status() : wrap_dim(dim_given, in.rank, &dim));
-  return sorted(in, dim_given, in.rank == 0 ? 1 : in.sizes[dim], descending, values, indices);
+Status sort(const TensorView& in, LineDim dim, bool descending, TensorView& values, TensorView& indices) {
+  return sorted(in, dim.at, in.rank == 0 ? 1 : in.sizes[dim.at], descending, values, indices);
 }
 
-constexpr KernelEntry kSortingTable[] = {
+constexpr KernelEntry kScatterGatherTable[] = {
+    {"aten::gather.out", typed<gather>},
+    {"aten::repeat_interleave.Tensor_out", typed<repeat_interleave>},
+    {"aten::scatter.src_out", typed<scatter>, Sharing::kFirst},
+    {"aten::scatter.value_out", typed<scatter_value>, Sharing::kFirst},
+    {"aten::scatter_add.out", typed<scatter_add>, Sharing::kFirst},
     {"aten::sort.values", typed<sort>},
     {"aten::topk.values", typed<topk>},
 };
 
 }  // namespace
 
-const KernelTable kSortingKernels = kSortingTable;
+const KernelTable kScatterGatherKernels = kScatterGatherTable;
 
 }  // namespace slipway::lean

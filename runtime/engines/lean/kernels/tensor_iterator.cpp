@@ -2,21 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "lean/kernels/kernel.h"
 #include "lean/kernels/moves.h"
 
 namespace slipway::lean {
-namespace {
-
-// Dimension `i` from the right; 1 where there is none.
-std::int64_t size_from_right(const TensorView& view, std::size_t i) {
-  return i < view.rank ? view.sizes[view.rank - 1U - i] : 1;
-}
-
-}  // namespace
-
 Status mismatch(std::string what) {
   return {Code::kExecution, std::move(what),
           "check the inputs' shapes and values against what the program was exported with"};
@@ -31,32 +23,52 @@ Operand whole(const TensorView& in) {
   return operand;
 }
 
-Status broadcast_shape(const TensorView& a, const TensorView& b, Shape* shape) {
-  const std::size_t rank = std::max(a.rank, b.rank);
-  shape->assign(rank, 1);
-  for (std::size_t i = 0; i < rank; ++i) {
-    const std::int64_t x = size_from_right(a, i);
-    const std::int64_t y = size_from_right(b, i);
-    if (x != y && x != 1 && y != 1) {
-      return {Code::kExecution, to_text(a.shape()) + " and " + to_text(b.shape()) + " do not go together",
-              "check the inputs' shapes against what the program was exported with"};
+Status broadcast_shape(std::initializer_list<const TensorView*> views, Shape* shape) {
+  shape->clear();
+  for (const TensorView* view : views) {
+    if (view->rank > shape->size()) {
+      shape->insert(shape->begin(), view->rank - shape->size(), 1);
     }
-    (*shape)[rank - 1 - i] = x == 1 ? y : x;
+    for (std::size_t i = 0; i < view->rank; ++i) {
+      std::int64_t& size = (*shape)[shape->size() - view->rank + i];
+      if (size != view->sizes[i] && size != 1 && view->sizes[i] != 1) {
+        return {Code::kExecution, to_text(view->shape()) + " does not go together with " + to_text(*shape),
+                "check the inputs' shapes against what the program was exported with"};
+      }
+      size = size == 1 ? view->sizes[i] : size;
+    }
   }
   return {};
 }
 
-Status resize_to_both(const TensorView& a, const TensorView& b, TensorView* out) {
+Status resize_to_all(std::initializer_list<const TensorView*> views, TensorView* out) {
   Shape shape;
-  const Status fits = broadcast_shape(a, b, &shape);
-  return fits.ok() ? resize(out, shape) : fits;
+  SLIPWAY_RETURN_IF_ERROR(broadcast_shape(views, &shape));
+  return resize(out, shape);
+}
+
+Status goes_into(const TensorView& in, const Shape& shape) {
+  bool fits = in.rank <= shape.size();
+  for (std::size_t i = 0; fits && i < in.rank; ++i) {
+    fits = in.sizes[i] == 1 || in.sizes[i] == shape[shape.size() - in.rank + i];
+  }
+  return fits ? Status() : mismatch(to_text(in.shape()) + " does not go into " + to_text(shape));
 }
 
 TensorView shaped(const Shape& shape) {
   TensorView view;
   view.rank = static_cast<std::uint8_t>(shape.size());
   std::copy(shape.begin(), shape.end(), view.sizes.begin());
-  return view;
+  return view.in_rows(nullptr);
+}
+
+void settle_open_size(Shape* shape, std::size_t count) {
+  const auto open = std::find(shape->begin(), shape->end(), -1);
+  if (open != shape->end()) {
+    *open = 1;
+    std::size_t known = 0;
+    *open = count_elements(*shape, 1, &known) && known != 0 ? static_cast<std::int64_t>(count / known) : 0;
+  }
 }
 
 Operand operand_of(const TensorView& in, const TensorView& out) {
@@ -71,112 +83,66 @@ Operand operand_of(const TensorView& in, const TensorView& out) {
   return operand;
 }
 
-namespace detail {
+Target::Target(const TensorView& view) : operand(whole(view)), rank(view.rank), sizes(view.sizes.data()) {}
+Target::Target(const Part& part) : operand(part.operand), rank(part.shape.size()), sizes(part.shape.data()) {}
 
-TensorIterator make_iterator(const TensorView& out, const Operand* operands, std::size_t count) {
-  TensorIterator iterator;
-  const auto strides = out.strides();
-  // Only dimensions with more than one element move anything.
-  for (std::size_t i = 0; i < out.rank; ++i) {
-    const std::size_t d = out.order[i];
-    if (out.sizes[d] == 1) {
-      continue;
-    }
-    // With the dimension before it, when stepping over that one is stepping over all of this.
-    bool merge = iterator.rank > 0;
-    if (merge) {
-      const std::size_t last = iterator.rank - 1;
-      merge = iterator.out_steps[last] == strides[d] * out.sizes[d];
-      for (std::size_t k = 0; k < count; ++k) {
-        merge = merge && iterator.steps[k][last] == operands[k].steps[d] * out.sizes[d];
-      }
-    }
-    const std::size_t at = merge ? iterator.rank - 1 : iterator.rank++;
-    iterator.sizes[at] = merge ? iterator.sizes[at] * out.sizes[d] : out.sizes[d];
-    iterator.out_steps[at] = strides[d];
-    for (std::size_t k = 0; k < count; ++k) {
-      iterator.steps[k][at] = operands[k].steps[d];
+Axes detail::axes_of(const Target& out, const Operand* operands, std::size_t count) {
+  Axes axes;
+  for (std::size_t d = 0; d < out.rank; ++d) {
+    axes.add(out.sizes[d], {out.operand.steps[d]});
+    for (std::size_t k = 0; k < count && out.sizes[d] != 1; ++k) {
+      axes.items[axes.rank - 1].steps[k + 1] = operands[k].steps[d];
     }
   }
-  if (iterator.rank == 0) {
-    iterator.rank = 1;
-    iterator.sizes[0] = 1;
-    iterator.out_steps[0] = 1;
+  axes.arrange();
+  if (axes.rank == 0) {
+    axes.items[axes.rank++] = {1, {1, 0, 0, 0}};
   }
-  return iterator;
+  return axes;
 }
 
-std::size_t join_rows(TensorIterator* iterator, std::size_t count, bool* begins) {
+namespace {
+
+// Joins short rows to long ones where the operands that do not follow begin anew with every row. Returns the
+// short rows' length, 0 if they stay as they are; sets begins[k] for such operands.
+std::size_t join_rows(Axes* axes, std::size_t count, bool* begins) {
   constexpr std::int64_t kShortRow = 64;
-  if (iterator->rank < 2 || iterator->sizes[iterator->rank - 1] > kShortRow) {
+  const std::size_t rank = axes->rank;
+  if (rank < 2 || axes->items[rank - 1].size > kShortRow) {
     return 0;
   }
-  const std::size_t row = iterator->rank - 1;
-  const std::int64_t length = iterator->sizes[row];
-  if (iterator->out_steps[row - 1] != iterator->out_steps[row] * length) {
-    return 0;
-  }
-  for (std::size_t k = 0; k < count; ++k) {
-    const auto& steps = iterator->steps[k];
-    if (steps[row - 1] != 0 && steps[row - 1] != steps[row] * length) {
+  const Axis row = axes->items[rank - 1];
+  Axis& outer = axes->items[rank - 2];
+  for (std::size_t k = 0; k <= count; ++k) {
+    const bool follows = outer.steps[k] == row.steps[k] * row.size;
+    if (!follows && (k == 0 || outer.steps[k] != 0)) {
       return 0;
     }
   }
   for (std::size_t k = 0; k < count; ++k) {
-    auto& steps = iterator->steps[k];
-    begins[k] = steps[row - 1] != steps[row] * length;
-    steps[row - 1] = steps[row];
+    begins[k] = outer.steps[k + 1] != row.steps[k + 1] * row.size;
   }
-  iterator->out_steps[row - 1] = iterator->out_steps[row];
-  iterator->sizes[row - 1] *= length;
-  iterator->rank = row;
-  return static_cast<std::size_t>(length);
+  outer = {outer.size * row.size, row.steps};
+  axes->rank = rank - 1;
+  return static_cast<std::size_t>(row.size);
 }
-
-}  // namespace detail
-
-namespace {
-
-void move_elements(TensorView& out, const Operand& in) {
-  const auto strides = out.strides();
-  Move move;
-  for (std::size_t d = 0; d < out.rank; ++d) {
-    move.add(out.sizes[d], strides[d], in.steps[d]);
-  }
-  move.prepare(size_of(out.dtype));
-  move.run(out.data, in.data);
-}
-
-// Whether every element of `out` is one and the same of `in`.
-bool is_one_element(const TensorView& out, const Operand& in) {
-  for (std::size_t d = 0; d < out.rank; ++d) {
-    if (out.sizes[d] != 1 && in.steps[d] != 0) {
-      return false;
-    }
-  }
-  return true;
-}
-
-}  // namespace
 
 template <typename T, std::size_t N>
-void map_with(TensorView& out, const std::array<Operand, N>& operands, Loop<T> loop, const void* context) {
+void map_in(const Target& out, const std::array<Operand, N>& operands, Loop<T> loop, const void* context) {
   // Enough for a call of the loop to take no time; and a few of them fit into the smallest first cache.
   constexpr std::size_t kTogether = kBlock * sizeof(std::int64_t) / sizeof(T);
   T blocks[N][kTogether];
   T result[kTogether];
-  const auto out_size = static_cast<std::int64_t>(size_of(out.dtype));
-  if (out.count() == 0) {
-    return;
-  }
-  detail::TensorIterator iterator = detail::make_iterator(out, operands.data(), N);
+  const DType dtype = out.operand.dtype;
+  const auto out_size = static_cast<std::int64_t>(size_of(dtype));
+  Axes axes = detail::axes_of(out, operands.data(), N);
   bool begins[N] = {};  // with every row of `joined` elements
-  const std::size_t joined = detail::join_rows(&iterator, N, begins);
+  const std::size_t joined = join_rows(&axes, N, begins);
   const std::size_t block = joined == 0 ? kTogether : kTogether / joined * joined;
   detail::visit_rows(
-      iterator, out, operands,
+      axes, out, operands,
       [&](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps, std::size_t length) {
-        const bool there = out.dtype == dtype_of<T>() && to_step == 1;
+        const bool there = dtype == dtype_of<T>() && to_step == 1;
         bool all = there;
         std::array<bool, N> lies{};
         const T* inputs[N];
@@ -208,54 +174,109 @@ void map_with(TensorView& out, const std::array<Operand, N>& operands, Loop<T> l
           }
           loop(context, inputs, there ? reinterpret_cast<T*>(to) + done : result, count);
           if (!there) {
-            store(out.dtype, result, count, to + at * to_step * out_size, to_step);
+            store(dtype, result, count, to + at * to_step * out_size, to_step);
           }
         }
       });
 }
 
-template void map_with(TensorView&, const std::array<Operand, 1>&, Loop<std::int64_t>, const void*);
-template void map_with(TensorView&, const std::array<Operand, 1>&, Loop<float>, const void*);
-template void map_with(TensorView&, const std::array<Operand, 1>&, Loop<double>, const void*);
-template void map_with(TensorView&, const std::array<Operand, 2>&, Loop<std::int64_t>, const void*);
-template void map_with(TensorView&, const std::array<Operand, 2>&, Loop<float>, const void*);
-template void map_with(TensorView&, const std::array<Operand, 2>&, Loop<double>, const void*);
-template void map_with(TensorView&, const std::array<Operand, 3>&, Loop<std::int64_t>, const void*);
-template void map_with(TensorView&, const std::array<Operand, 3>&, Loop<float>, const void*);
-template void map_with(TensorView&, const std::array<Operand, 3>&, Loop<double>, const void*);
-
-void copy(TensorView& out, const Operand& in) {
-  if (in.dtype == out.dtype) {
-    return move_elements(out, in);
+// Whether rows of narrow integers lie one element after the other, and were computed as they lie.
+template <std::size_t N>
+bool map_narrow(const Target& out, const std::array<Operand, N>& operands, const Loops& loops,
+                const void* context) {
+  bool fits = false;
+  in_narrow(out.operand.dtype, [&](auto) { fits = (out.operand.dtype == DType::kBool) == loops.flags; });
+  const Axes axes = detail::axes_of(out, operands.data(), N);
+  const Axis& row = axes.items[axes.rank - 1];
+  for (std::size_t k = 0; k < N; ++k) {
+    fits = fits && operands[k].dtype == out.operand.dtype && row.steps[k + 1] == 1;
   }
-  if (out.count() != 0 && is_one_element(out, in)) {
-    // Converted once.
-    std::uint64_t element = 0;
-    in_domain(domain_of(in.dtype), [&](auto value) {
-      load(in.dtype, in.data, 1, 1, &value);
-      store(out.dtype, &value, 1, reinterpret_cast<std::uint8_t*>(&element), 1);
-      return 0;
-    });
-    Operand one;
-    one.data = reinterpret_cast<const std::uint8_t*>(&element);
-    one.dtype = out.dtype;
-    return move_elements(out, one);
+  if (fits && row.steps[0] == 1) {
+    detail::visit_rows(
+        axes, out, operands,
+        [&](std::uint8_t* to, std::int64_t, const auto& from, const auto&, std::size_t length) {
+          const void* inputs[N];
+          std::copy_n(from.data(), N, inputs);
+          loops.narrow(out.operand.dtype, context, inputs, to, length);
+        });
   }
-  in_domain(domain_of(in.dtype), [&](auto zero) {
-    using T = decltype(zero);
-    map<T>(out, std::array<Operand, 1>{in}, [](const T* const* inputs, T* result, std::size_t count) {
-      std::memcpy(result, inputs[0], count * sizeof(T));
-    });
-    return 0;
-  });
+  return fits && row.steps[0] == 1;
 }
 
-void fill(TensorView& out, const Number& number) {
-  Operand operand;
-  operand.dtype = number.integral ? DType::kInt64 : DType::kFloat64;
-  operand.data = number.integral ? reinterpret_cast<const std::uint8_t*>(&number.integer)
-                                 : reinterpret_cast<const std::uint8_t*>(&number.real);
-  copy(out, operand);
+}  // namespace
+
+template <std::size_t N>
+void map_with(const Target& out, const std::array<Operand, N>& operands, Domain domain, const Loops& loops,
+              const void* context) {
+  switch (domain) {
+    case Domain::kInt:
+      if (loops.narrow != nullptr && map_narrow(out, operands, loops, context)) {
+        return;
+      }
+      return map_in(out, operands, loops.whole, context);
+    case Domain::kFloat:
+      return map_in(out, operands, loops.single, context);
+    case Domain::kDouble:
+      return map_in(out, operands, loops.twice, context);
+  }
+}
+
+template void map_with(const Target&, const std::array<Operand, 1>&, Domain, const Loops&, const void*);
+template void map_with(const Target&, const std::array<Operand, 2>&, Domain, const Loops&, const void*);
+template void map_with(const Target&, const std::array<Operand, 3>&, Domain, const Loops&, const void*);
+
+namespace {
+
+// Computes nothing: by way of the type that computes with `in`.
+template <typename T>
+void convert(const Target& out, const Operand& in) {
+  const auto in_size = static_cast<std::int64_t>(size_of(in.dtype));
+  const auto out_size = static_cast<std::int64_t>(size_of(out.operand.dtype));
+  for_each_row(
+      out, std::array<Operand, 1>{in},
+      [&](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps, std::size_t length) {
+        const bool there = in.dtype == dtype_of<T>() && steps[0] == 1;
+        T block[kBlock];
+        for (std::size_t done = 0; done < length; done += kBlock) {
+          const std::size_t count = std::min(length - done, kBlock);
+          const auto at = static_cast<std::int64_t>(done);
+          const std::uint8_t* values = from[0] + at * steps[0] * in_size;
+          if (!there) {
+            load(in.dtype, values, steps[0], count, block);
+          }
+          store(out.operand.dtype, there ? reinterpret_cast<const T*>(values) : block, count,
+                to + at * to_step * out_size, to_step);
+        }
+      });
+}
+
+}  // namespace
+
+void copy(const Target& out, const Operand& in) {
+  if (in.dtype != out.operand.dtype) {
+    return in_domain(domain_of(in.dtype), [&](auto zero) { convert<decltype(zero)>(out, in); });
+  }
+  Move move;
+  for (std::size_t d = 0; d < out.rank; ++d) {
+    move.add(out.sizes[d], out.operand.steps[d], in.steps[d]);
+  }
+  move.prepare(size_of(in.dtype));
+  // const_cast: targets are outputs.
+  move.run(const_cast<std::uint8_t*>(out.operand.data), in.data);
+}
+
+void fill(const Target& out, const Number& number) {
+  std::uint64_t element = 0;
+  auto* to = reinterpret_cast<std::uint8_t*>(&element);
+  if (number.integral) {
+    store(out.operand.dtype, &number.integer, 1, to, 1);
+  } else {
+    store(out.operand.dtype, &number.real, 1, to, 1);
+  }
+  Operand one;
+  one.data = to;
+  one.dtype = out.operand.dtype;
+  copy(out, one);
 }
 
 Status wrap_dim(std::int64_t dim, std::size_t rank, std::size_t* found) {
@@ -283,58 +304,84 @@ Part part_of(const TensorView& view, std::size_t dim, std::int64_t start, std::i
   return part;
 }
 
-void copy_into(const Part& target, const Operand& in) {
-  const std::size_t rank = target.shape.size();
-  std::array<std::int64_t, kMostDims> position{};
-  for (const std::int64_t size : target.shape) {
-    if (size == 0) {
-      return;
+namespace {
+
+struct Picking {
+  std::size_t element;
+  std::vector<std::vector<std::int64_t>> places;  // in bytes
+  std::vector<std::size_t> order;                 // dimensions as they lie in the output
+  bool together;                                  // the innermost lie so on both sides
+};
+
+// Dimension `i` of the order and those in it; returns the end of what is written.
+std::uint8_t* pick_dim(const Picking& all, std::size_t i, const std::uint8_t* from, std::uint8_t* to) {
+  const std::vector<std::int64_t>& places = all.places[all.order[i]];
+  if (i + 1 == all.order.size()) {
+    const std::size_t bytes = places.size() * all.element;
+    if (all.together) {
+      move_bytes(to, from, bytes);
+    } else {
+      pick_runs(all.element, all.element, from, places, to);
+    }
+    return to + bytes;
+  }
+  std::size_t bytes = 0;
+  for (std::size_t k = 0; k < places.size(); ++k) {
+    if (k > 0 && places[k] == places[k - 1]) {
+      std::memcpy(to, to - bytes, bytes);
+      to += bytes;
+    } else {
+      std::uint8_t* end = pick_dim(all, i + 1, from + places[k], to);
+      bytes = static_cast<std::size_t>(end - to);
+      to = end;
     }
   }
-  if (in.dtype == target.operand.dtype) {
-    Move move;
-    for (std::size_t d = 0; d < rank; ++d) {
-      move.add(target.shape[d], target.operand.steps[d], in.steps[d]);
-    }
-    move.prepare(size_of(in.dtype));
-    // const_cast: the part is of an output.
-    move.run(const_cast<std::uint8_t*>(target.operand.data), in.data);
+  return to;
+}
+
+}  // namespace
+
+void pick_places(const TensorView& in, std::vector<std::vector<std::int64_t>> places, TensorView& out) {
+  if (out.count() == 0) {
     return;
   }
-  const std::int64_t row = rank == 0 ? 1 : target.shape[rank - 1];
-  const std::int64_t to_step = rank == 0 ? 1 : target.operand.steps[rank - 1];
-  const std::int64_t from_step = rank == 0 ? 1 : in.steps[rank - 1];
-  for (;;) {
-    std::int64_t to = 0;
-    std::int64_t from = 0;
-    for (std::size_t d = 0; d + 1 < rank; ++d) {
-      to += position[d] * target.operand.steps[d];
-      from += position[d] * in.steps[d];
+  const auto steps = in.strides();
+  const std::size_t last = out.order[out.rank - 1U];
+  const auto element = static_cast<std::int64_t>(size_of(in.dtype));
+  const bool together = places[last].empty() && steps[last] == 1;
+  for (std::size_t d = 0; d < out.rank; ++d) {
+    if (places[d].empty()) {
+      places[d].resize(static_cast<std::size_t>(in.sizes[d]));
+      std::iota(places[d].begin(), places[d].end(), 0);
     }
-    // const_cast: the part is of an output.
-    auto* to_data = const_cast<std::uint8_t*>(target.operand.data) +
-                    to * static_cast<std::int64_t>(size_of(target.operand.dtype));
-    const std::uint8_t* from_data = in.data + from * static_cast<std::int64_t>(size_of(in.dtype));
-    in_domain(domain_of(in.dtype), [&](auto zero) {
-      using T = decltype(zero);
-      T block[kBlock];
-      for (std::int64_t done = 0; done < row; done += static_cast<std::int64_t>(kBlock)) {
-        const auto count = static_cast<std::size_t>(std::min<std::int64_t>(row - done, kBlock));
-        load(in.dtype, from_data + done * from_step * static_cast<std::int64_t>(size_of(in.dtype)), from_step,
-             count, block);
-        store(target.operand.dtype, block, count,
-              to_data + done * to_step * static_cast<std::int64_t>(size_of(target.operand.dtype)), to_step);
-      }
-      return 0;
-    });
-    std::size_t d = rank == 0 ? 0 : rank - 1;
-    while (d > 0 && ++position[d - 1] == target.shape[d - 1]) {
-      position[--d] = 0;
-    }
-    if (d == 0) {
-      return;
+    for (std::int64_t& place : places[d]) {
+      place *= steps[d] * element;
     }
   }
+  pick_dim(
+      {size_of(in.dtype), std::move(places), {out.order.begin(), out.order.begin() + out.rank}, together}, 0,
+      in.data, out.data);
+}
+
+void pick_in_lines(const TensorView& in, const std::array<std::int64_t, kMostDims>& steps, std::int64_t along,
+                   const TensorView& places, TensorView& out) {
+  Operand first = whole(in);
+  first.steps = steps;
+  in_bits(size_of(in.dtype), [&](auto zero) {
+    using Bits = decltype(zero);
+    for_each_row(out, std::array<Operand, 2>{first, whole(places)},
+                 [&](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& from_steps,
+                     std::size_t count) {
+                   const auto* elements = reinterpret_cast<const Bits*>(from[0]);
+                   const auto* place = reinterpret_cast<const std::int64_t*>(from[1]);
+                   auto* results = reinterpret_cast<Bits*>(to);
+                   for (std::size_t i = 0; i < count; ++i) {
+                     const auto line = static_cast<std::int64_t>(i);
+                     results[line * to_step] =
+                         elements[line * from_steps[0] + place[line * from_steps[1]] * along];
+                   }
+                 });
+  });
 }
 
 void advance(Operand* operand, std::int64_t elements) {
@@ -347,71 +394,6 @@ void advance(Operand* operand, std::int64_t elements) {
 Status copy_as(TensorView& out, const Shape& shape, const Operand& operand) {
   SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
   copy(out, operand);
-  return {};
-}
-
-namespace {
-
-// Whether rows of narrow integers lie one element after the other, and were computed as they lie.
-template <std::size_t N>
-bool map_narrow(TensorView& out, const std::array<Operand, N>& operands, const Loops& loops,
-                const void* context) {
-  bool fits = false;
-  in_narrow(out.dtype, [&fits](auto) { fits = true; });
-  const detail::TensorIterator iterator = detail::make_iterator(out, operands.data(), N);
-  const std::size_t row = iterator.rank - 1;
-  fits = fits && iterator.out_steps[row] == 1 && out.count() != 0;
-  for (std::size_t k = 0; k < N; ++k) {
-    fits = fits && operands[k].dtype == out.dtype && iterator.steps[k][row] == 1;
-  }
-  if (fits) {
-    detail::visit_rows(
-        iterator, out, operands,
-        [&](std::uint8_t* to, std::int64_t, const auto& from, const auto&, std::size_t length) {
-          const void* inputs[N];
-          std::copy_n(from.data(), N, inputs);
-          loops.narrow(out.dtype, context, inputs, to, length);
-        });
-  }
-  return fits;
-}
-
-template <std::size_t N>
-void map_in(Domain domain, TensorView& out, const std::array<Operand, N>& operands, const Loops& loops,
-            const void* context) {
-  switch (domain) {
-    case Domain::kInt:
-      if (loops.narrow != nullptr && map_narrow(out, operands, loops, context)) {
-        return;
-      }
-      return map_with(out, operands, loops.whole, context);
-    case Domain::kFloat:
-      return map_with(out, operands, loops.single, context);
-    case Domain::kDouble:
-      return map_with(out, operands, loops.twice, context);
-  }
-}
-
-}  // namespace
-
-Status map_tensor(const TensorView& in, TensorView& out, Domain domain, const Loops& loops,
-                  const void* context) {
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
-  map_in(domain, out, std::array<Operand, 1>{operand_of(in, out)}, loops, context);
-  return {};
-}
-
-Status map_by_one(const TensorView& a, const TensorView& b, TensorView& out, Domain domain,
-                  const Loops& loops, const void* context) {
-  SLIPWAY_RETURN_IF_ERROR(resize_to_both(a, b, &out));
-  map_in(domain, out, std::array<Operand, 1>{operand_of(a, out)}, loops, context);
-  return {};
-}
-
-Status map_binary(const TensorView& a, const TensorView& b, TensorView& out, Domain domain,
-                  const Loops& loops, const void* context) {
-  SLIPWAY_RETURN_IF_ERROR(resize_to_both(a, b, &out));
-  map_in(domain, out, std::array<Operand, 2>{operand_of(a, out), operand_of(b, out)}, loops, context);
   return {};
 }
 

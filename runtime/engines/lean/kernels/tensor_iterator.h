@@ -1,15 +1,19 @@
 // Iterates over tensors together: broadcast, in any memory order, in rows as long as they can be.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "lean/data/evalue.h"
 #include "lean/kernels/elements.h"
 #include "lean/kernels/kernel.h"
+#include "lean/kernels/moves.h"
 #include "slipway/status.h"
 
 namespace slipway::lean {
@@ -30,73 +34,69 @@ Status mismatch(std::string what);
 Operand whole(const TensorView& in);
 
 // The shape that tensors of these shapes are broadcast to. Fails when they do not go together.
-Status broadcast_shape(const TensorView& a, const TensorView& b, Shape* shape);
+Status broadcast_shape(std::initializer_list<const TensorView*> views, Shape* shape);
 // Gives `out` that shape.
-Status resize_to_both(const TensorView& a, const TensorView& b, TensorView* out);
-// A tensor of that shape, without type or memory.
+Status resize_to_all(std::initializer_list<const TensorView*> views, TensorView* out);
+// Whether `in` is broadcast to that shape and to no other.
+Status goes_into(const TensorView& in, const Shape& shape);
+// A tensor of that shape, row-major, without type or memory.
 TensorView shaped(const Shape& shape);
+// The size that is -1, if there is one, becomes what `count` elements need.
+void settle_open_size(Shape* shape, std::size_t count);
 // `in` seen from `out`, whose shape it broadcasts to (broadcast_shape has seen to it).
 Operand operand_of(const TensorView& in, const TensorView& out);
 
-namespace detail {
-// The dimensions of `out` merged where all operands allow, outermost first.
-struct TensorIterator {
-  std::size_t rank = 0;
-  std::array<std::int64_t, kMostDims> sizes{};
-  std::array<std::int64_t, kMostDims> out_steps{};
-  std::array<std::array<std::int64_t, kMostDims>, 3> steps{};
+// The part of `view` that holds `length` elements of dimension `dim` from `start` on. Parts of other memory
+// orders keep their order: steps are the whole tensor's, so the result may be read and written, not resized.
+struct Part {
+  Operand operand;
+  Shape shape;
 };
-TensorIterator make_iterator(const TensorView& out, const Operand* operands, std::size_t count);
-// Joins short rows to long ones where the operands that do not follow begin anew with every row. Returns the
-// short rows' length, 0 if they stay as they are; sets begins[k] for such operands.
-std::size_t join_rows(TensorIterator* iterator, std::size_t count, bool* begins);
 
+Part part_of(const TensorView& view, std::size_t dim, std::int64_t start, std::int64_t length);
+
+// What is written: a tensor, or a part of one.
+struct Target {
+  Target(const TensorView& view);
+  Target(const Part& part);
+
+  Operand operand;
+  std::size_t rank;
+  const std::int64_t* sizes;
+};
+
+namespace detail {
+// The dimensions of `out`, merged where all operands allow; at least one.
+Axes axes_of(const Target& out, const Operand* operands, std::size_t count);
+
+// const_cast: targets are outputs.
 template <std::size_t N, typename Visit>
-void visit_rows(const TensorIterator& iterator, TensorView& out, const std::array<Operand, N>& operands,
-                Visit visit) {
+void visit_rows(const Axes& axes, const Target& out, const std::array<Operand, N>& operands, Visit visit) {
   static_assert(N <= 3);
-  std::array<std::int64_t, kMostDims> position{};
-  const std::size_t row = iterator.rank - 1;
-  const auto size = static_cast<std::int64_t>(size_of(out.dtype));
-  std::array<std::int64_t, N> in_steps{};
-  std::array<std::int64_t, N> in_sizes{};
+  if (axes.empty) {
+    return;
+  }
+  const Axis& row = axes.items[axes.rank - 1];
   std::array<const std::uint8_t*, N> in{};
-  for (std::size_t k = 0; k < N; ++k) {
-    in_steps[k] = iterator.steps[k][row];
-    in_sizes[k] = static_cast<std::int64_t>(size_of(operands[k].dtype));
-    in[k] = operands[k].data;
-  }
-  std::uint8_t* to = out.data;
-  for (;;) {
-    visit(to, iterator.out_steps[row], in, in_steps, static_cast<std::size_t>(iterator.sizes[row]));
-    std::size_t d = row;
-    for (; d > 0; --d) {
-      // To the next row; behind the last one of a dimension back to its first.
-      const bool again = ++position[d - 1] == iterator.sizes[d - 1];
-      const std::int64_t moved = again ? 1 - iterator.sizes[d - 1] : 1;
-      to += moved * iterator.out_steps[d - 1] * size;
-      for (std::size_t k = 0; k < N; ++k) {
-        in[k] += moved * iterator.steps[k][d - 1] * in_sizes[k];
-      }
-      if (!again) {
-        break;
-      }
-      position[d - 1] = 0;
+  std::array<std::int64_t, N> in_steps{};
+  std::copy_n(row.steps.begin() + 1, N, in_steps.begin());
+  Walk<N + 1> walk(axes, axes.rank - 1);
+  do {
+    for (std::size_t k = 0; k < N; ++k) {
+      in[k] = operands[k].data + walk.offsets[k + 1] * static_cast<std::int64_t>(size_of(operands[k].dtype));
     }
-    if (d == 0) {
-      return;
-    }
-  }
+    visit(const_cast<std::uint8_t*>(out.operand.data) +
+              walk.offsets[0] * static_cast<std::int64_t>(size_of(out.operand.dtype)),
+          row.steps[0], in, in_steps, static_cast<std::size_t>(row.size));
+  } while (walk.next());
 }
 }  // namespace detail
 
 // Calls visit(out, out_step, in, in_steps, length) for every row: `in` points to `N` addresses. Steps are in
 // elements.
 template <std::size_t N, typename Visit>
-void for_each_row(TensorView& out, const std::array<Operand, N>& operands, Visit visit) {
-  if (out.count() != 0) {
-    detail::visit_rows(detail::make_iterator(out, operands.data(), N), out, operands, visit);
-  }
+void for_each_row(const Target& out, const std::array<Operand, N>& operands, Visit visit) {
+  detail::visit_rows(detail::axes_of(out, operands.data(), N), out, operands, visit);
 }
 
 // Elements converted at once.
@@ -105,26 +105,6 @@ inline constexpr std::size_t kBlock = 256;
 // Computes `count` elements of `result` from as many of each input; `context` is whatever else it needs.
 template <typename T>
 using Loop = void (*)(const void* context, const T* const* inputs, T* result, std::size_t count);
-
-// out = loop(operands), element by element, computed in T (int64_t, float or double). Rows that hold T's one
-// after the other are given to the loop as they lie, others a block at a time. The loop is called, not
-// compiled in: what is around it is in the program once for all operators.
-template <typename T, std::size_t N>
-void map_with(TensorView& out, const std::array<Operand, N>& operands, Loop<T> loop, const void* context);
-
-// The same with a function object, which is copied before each call so that its members need not be read
-// again.
-template <typename T, std::size_t N, typename F>
-void map(TensorView& out, const std::array<Operand, N>& operands, const F& f) {
-  static_assert(std::is_trivially_copyable_v<F>);
-  map_with<T>(
-      out, operands,
-      [](const void* context, const T* const* inputs, T* result, std::size_t count) {
-        const F own = *static_cast<const F*>(context);
-        own(inputs, result, count);
-      },
-      &f);
-}
 
 // Calls f with a value of the type that `domain` stands for: f(std::int64_t{}), f(float{}) or f(double{}).
 template <typename F>
@@ -148,27 +128,23 @@ auto in_floats(DType dtype, F f) {
   return dtype == DType::kFloat64 ? f(double{}) : f(float{});
 }
 
-// out = in, element by element, where `in` has steps for each of out's dimensions. Converts when the element
-// types differ.
-void copy(TensorView& out, const Operand& in);
+// out = in, element by element, where `in` has steps for each of out's dimensions: in runs, or converted
+// where the types differ.
+void copy(const Target& out, const Operand& in);
 // Writes `number`, converted, to every element.
-void fill(TensorView& out, const Number& number);
+void fill(const Target& out, const Number& number);
 
 // A dimension counted from the end when it is negative. Fails when there is no such dimension.
 Status wrap_dim(std::int64_t dim, std::size_t rank, std::size_t* found);
 
-// The part of `view` that holds `length` elements of dimension `dim` from `start` on. Parts of other memory
-// orders keep their order: steps are the whole tensor's, so the result may be read and written, not resized.
-struct Part {
-  Operand operand;
-  Shape shape;
-};
+// Copies `in` to `out`, of the same type: places[d][x] is where along dimension d of `in` the elements at x
+// come from; a dimension without places is taken whole.
+void pick_places(const TensorView& in, std::vector<std::vector<std::int64_t>> places, TensorView& out);
 
-Part part_of(const TensorView& view, std::size_t dim, std::int64_t start, std::int64_t length);
-
-// Writes `in` into the part of `out` that `target` describes: in runs, or one by one and converted where the
-// types differ.
-void copy_into(const Part& target, const Operand& in);
+// out = the element of each line at that line's place, an int64. Lines of `in` begin these steps apart along
+// out's dimensions, their elements are `along` apart.
+void pick_in_lines(const TensorView& in, const std::array<std::int64_t, kMostDims>& steps, std::int64_t along,
+                   const TensorView& places, TensorView& out);
 
 // Moves the operand's first element ahead by so many elements.
 void advance(Operand* operand, std::int64_t elements);
@@ -178,21 +154,33 @@ Status copy_as(TensorView& out, const Shape& shape, const Operand& operand);
 
 // Operators that compute each element on its own.
 
+// What an operator computes in.
+enum class In : std::uint8_t {
+  kOwn,     // its arguments' type
+  kNarrow,  // the same; integers below 64 bits need not be widened
+  kFlags,   // the same; of flags, which masks of attention are, as bytes
+  kFloats,  // floats, whatever its arguments are: an integer's sine is a float
+  kSingle,  // float
+  kWhole,   // integers
+};
+
 // An operator's loops, one for each type that is computed in; nullptr for a type that it never is computed
 // in.
 struct Loops {
   Loop<std::int64_t> whole = nullptr;
   Loop<float> single = nullptr;
   Loop<double> twice = nullptr;
-  // Of integers that need not be widened, all of this type.
+  // Of integers that need not be widened, or of flags, all of this type.
   void (*narrow)(DType dtype, const void* context, const void* const* inputs, void* result,
                  std::size_t count) = nullptr;
+  bool flags = false;  // narrow is for these alone
 };
 
-// Calls f with a value of the type, if it is one of integers below 64 bits, signed or of bytes.
+// Calls f with a value of the type, if it is one of integers below 64 bits, signed or of bytes, or of flags.
 template <typename F>
 void in_narrow(DType dtype, F f) {
   switch (dtype) {
+    case DType::kBool:
     case DType::kUInt8:
       return f(std::uint8_t{});
     case DType::kInt8:
@@ -206,37 +194,75 @@ void in_narrow(DType dtype, F f) {
   }
 }
 
-// out = loop(a, b), which are broadcast, computed in `domain`.
-Status map_binary(const TensorView& a, const TensorView& b, TensorView& out, Domain domain,
-                  const Loops& loops, const void* context);
-// The same when b has one element, which `context` has: out = loop(a).
-Status map_by_one(const TensorView& a, const TensorView& b, TensorView& out, Domain domain,
-                  const Loops& loops, const void* context);
-// out = loop(in).
-Status map_tensor(const TensorView& in, TensorView& out, Domain domain, const Loops& loops,
-                  const void* context);
+// out = loop(operands), element by element. Rows that hold what is computed in, one element after the other,
+// are given to the loop as they lie, others a block at a time. The loop is called, not compiled in: what is
+// around it is in the program once for all operators.
+template <std::size_t N>
+void map_with(const Target& out, const std::array<Operand, N>& operands, Domain domain, const Loops& loops,
+              const void* context);
 
-// f(element) of type T. The function is copied: what it keeps need not be read again for each element.
-template <typename F, typename T>
-void unary_loop(const void* context, const T* const* inputs, T* result, std::size_t count) {
+namespace detail {
+// The function is copied: what it keeps need not be read again for each element.
+template <typename F, typename T, std::size_t N>
+void loop_of(const void* context, const T* const* inputs, T* result, std::size_t count) {
   const F f = *static_cast<const F*>(context);
-  const T* in = inputs[0];
+  const T* a = inputs[0];
+  const T* b = inputs[N > 1 ? 1 : 0];
+  const T* c = inputs[N > 2 ? 2 : 0];
   for (std::size_t i = 0; i < count; ++i) {
-    result[i] = f(in[i]);
+    if constexpr (N == 1) {
+      result[i] = static_cast<T>(f(a[i]));
+    } else if constexpr (N == 2) {
+      result[i] = static_cast<T>(f(a[i], b[i]));
+    } else {
+      result[i] = static_cast<T>(f(a[i], b[i], c[i]));
+    }
   }
 }
+template <typename F, std::size_t N>
+void narrow_loop(DType dtype, const void* context, const void* const* inputs, void* result,
+                 std::size_t count) {
+  in_narrow(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const T* of[N];
+    std::transform(inputs, inputs + N, of, [](const void* in) { return static_cast<const T*>(in); });
+    loop_of<F, T, N>(context, of, static_cast<T*>(result), count);
+  });
+}
+}  // namespace detail
 
-// out = f(in), computed in `domain`.
-template <typename F>
-Status apply_unary(const TensorView& in, TensorView& out, Domain domain, const F& f) {
-  return map_tensor(in, out, domain,
-                    {unary_loop<F, std::int64_t>, unary_loop<F, float>, unary_loop<F, double>}, &f);
+// out = f(elements of the operands), computed for arguments of type `dtype`.
+template <In kIn = In::kOwn, std::size_t N, typename F>
+void map(const Target& out, const std::array<Operand, N>& operands, DType dtype, const F& f) {
+  static_assert(std::is_trivially_copyable_v<F>);
+  Loops loops;
+  if constexpr (kIn != In::kFloats && kIn != In::kSingle) {
+    loops.whole = detail::loop_of<F, std::int64_t, N>;
+  }
+  if constexpr (kIn != In::kWhole) {
+    loops.single = detail::loop_of<F, float, N>;
+  }
+  if constexpr (kIn != In::kWhole && kIn != In::kSingle) {
+    loops.twice = detail::loop_of<F, double, N>;
+  }
+  if constexpr (kIn == In::kNarrow || kIn == In::kFlags) {
+    loops.narrow = detail::narrow_loop<F, N>;
+    loops.flags = kIn == In::kFlags;
+  }
+  map_with(out, operands,
+           kIn == In::kFloats   ? floating(dtype)
+           : kIn == In::kSingle ? Domain::kFloat
+           : kIn == In::kWhole  ? Domain::kInt
+                                : domain_of(dtype),
+           loops, &f);
 }
 
-// The same for what is computed in floats, whatever the argument's type.
-template <typename F>
-Status apply_real(const TensorView& in, TensorView& out, const F& f) {
-  return map_tensor(in, out, floating(in.dtype), {nullptr, unary_loop<F, float>, unary_loop<F, double>}, &f);
+// The same of one tensor.
+template <In kIn = In::kOwn, typename F>
+Status apply(const TensorView& in, TensorView& out, DType dtype, const F& f) {
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
+  map<kIn>(out, std::array<Operand, 1>{operand_of(in, out)}, dtype, f);
+  return {};
 }
 
 }  // namespace slipway::lean

@@ -1,11 +1,22 @@
-// Operators that put elements in another order, leave some of them out, or put others around them.
+// Operators that put elements in another order, leave some of them out, put others around them, or put
+// tensors together.
 #include <algorithm>
 
 #include "lean/kernels/kernel.h"
+#include "lean/kernels/moves.h"
 #include "lean/kernels/tensor_iterator.h"
 
 namespace slipway::lean {
 namespace {
+
+Status run_move(Move& move, const TensorView& in, TensorView& out) {
+  if (in.dtype != out.dtype) {
+    return mismatch("elements are moved into another type");
+  }
+  move.prepare(size_of(in.dtype));
+  move.run(out.data, in.data);
+  return {};
+}
 
 Status roll(const TensorView& in, const std::vector<std::int64_t>& shifts,
             const std::vector<std::int64_t>& dims, TensorView& out) {
@@ -20,8 +31,8 @@ Status roll(const TensorView& in, const std::vector<std::int64_t>& shifts,
     return done;
   }
   const std::int64_t shift = (shifts[0] % size + size) % size;
-  copy_into(part_of(out, dim, shift, size - shift), whole(in));
-  copy_into(part_of(out, dim, 0, shift), part_of(in, dim, size - shift, shift).operand);
+  copy(part_of(out, dim, shift, size - shift), whole(in));
+  copy(part_of(out, dim, 0, shift), part_of(in, dim, size - shift, shift).operand);
   return {};
 }
 
@@ -57,30 +68,19 @@ Status pixel_shuffle(const TensorView& in, std::int64_t factor, TensorView& out)
   SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
   const auto fine_steps = fine.strides();
   const auto coarse_steps = coarse.strides();
-  Operand a;
-  Operand b;
-  Shape shared_shape(fine.sizes.begin(), fine.sizes.begin() + static_cast<std::ptrdiff_t>(c));
-  for (std::size_t i = 0; i < c; ++i) {
-    a.steps[i] = fine_steps[i];
-    b.steps[i] = coarse_steps[i];
+  Move move;
+  const auto add = [&move](std::int64_t size, std::int64_t fine_step, std::int64_t coarse_step) {
+    move.add(size, Inverse ? coarse_step : fine_step, Inverse ? fine_step : coarse_step);
+  };
+  for (std::size_t i = 0; i <= c; ++i) {
+    add(fine.sizes[i], fine_steps[i], coarse_steps[i] * (i == c ? factor * factor : 1));
   }
-  // Channel, then rows and their subpixels, then columns and theirs.
-  const std::int64_t sizes[] = {fine.sizes[c], coarse.sizes[c + 1], factor, coarse.sizes[c + 2], factor};
-  const std::int64_t fine_strides[] = {fine_steps[c], fine_steps[c + 1] * factor, fine_steps[c + 1],
-                                       fine_steps[c + 2] * factor, fine_steps[c + 2]};
-  const std::int64_t coarse_strides[] = {coarse_steps[c] * factor * factor, coarse_steps[c + 1],
-                                         coarse_steps[c] * factor, coarse_steps[c + 2], coarse_steps[c]};
-  for (std::size_t i = 0; i < 5; ++i) {
-    a.steps[c + i] = fine_strides[i];
-    b.steps[c + i] = coarse_strides[i];
-    shared_shape.push_back(sizes[i]);
-  }
-  a.data = fine.data;
-  a.dtype = fine.dtype;
-  b.data = coarse.data;
-  b.dtype = coarse.dtype;
-  copy_into({Inverse ? b : a, shared_shape}, Inverse ? a : b);
-  return {};
+  // Rows and their subpixels, then columns and theirs.
+  add(coarse.sizes[c + 1], fine_steps[c + 1] * factor, coarse_steps[c + 1]);
+  add(factor, fine_steps[c + 1], coarse_steps[c] * factor);
+  add(coarse.sizes[c + 2], fine_steps[c + 2] * factor, coarse_steps[c + 2]);
+  add(factor, fine_steps[c + 2], coarse_steps[c]);
+  return run_move(move, in, out);
 }
 
 Status tril(const TensorView& in, std::int64_t diagonal, TensorView& out) {
@@ -91,11 +91,7 @@ Status tril(const TensorView& in, std::int64_t diagonal, TensorView& out) {
   if (!resized.ok() || out.count() == 0) {
     return resized;
   }
-  const std::int64_t zero = 0;
-  Operand nothing;
-  nothing.data = reinterpret_cast<const std::uint8_t*>(&zero);
-  nothing.dtype = DType::kInt64;
-  copy(out, nothing);
+  fill(out, {0, 0, true});
   const std::int64_t rows = in.sizes[in.rank - 2U];
   const std::int64_t columns = in.sizes[in.rank - 1U];
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -103,7 +99,7 @@ Status tril(const TensorView& in, std::int64_t diagonal, TensorView& out) {
         std::clamp<std::int64_t>(row + std::clamp(diagonal, -rows, columns) + 1, 0, columns);
     Part target = part_of(out, out.rank - 2U, row, 1);
     target.shape[out.rank - 1U] = kept;
-    copy_into(target, part_of(in, in.rank - 2U, row, 1).operand);
+    copy(target, part_of(in, in.rank - 2U, row, 1).operand);
   }
   return {};
 }
@@ -126,32 +122,19 @@ Status pad(const TensorView& in, const std::vector<std::int64_t>& padding, Tenso
     shape[dim] += padding[2 * i] + padding[2 * i + 1];
   }
   SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
-  const auto in_steps = in.strides();
-  const auto out_steps = out.strides();
-  const std::size_t size = size_of(out.dtype);
-  std::array<std::int64_t, kMostDims> position{};
-  for (std::size_t i = 0, count = out.count(); i < count; ++i) {
-    std::int64_t from = 0;
-    std::int64_t to = 0;
-    for (std::size_t d = 0; d < in.rank; ++d) {
-      std::int64_t at = position[d];
-      if (d + Dims >= in.rank) {
-        at -= padding[2 * (in.rank - 1U - d)];
-        const std::int64_t end = in.sizes[d] - 1;
-        at = Mirror ? (at < 0 ? -at : at > end ? 2 * end - at : at) : std::clamp<std::int64_t>(at, 0, end);
-      }
-      from += at * in_steps[d];
-      to += position[d] * out_steps[d];
-    }
-    std::copy_n(in.data + static_cast<std::size_t>(from) * size, size,
-                out.data + static_cast<std::size_t>(to) * size);
-    for (std::size_t d = out.rank; d-- > 0;) {
-      if (++position[d] < out.sizes[d]) {
-        break;
-      }
-      position[d] = 0;
+  std::vector<std::vector<std::int64_t>> places(in.rank);
+  for (std::size_t i = 0; i < Dims; ++i) {
+    const std::size_t dim = in.rank - Dims + i;
+    const std::int64_t end = in.sizes[dim] - 1;
+    for (std::int64_t at = -padding[2 * (Dims - 1 - i)];
+         static_cast<std::int64_t>(places[dim].size()) < shape[dim]; ++at) {
+      places[dim].push_back(Mirror ? (at < 0     ? -at
+                                      : at > end ? 2 * end - at
+                                                 : at)
+                                   : std::clamp<std::int64_t>(at, 0, end));
     }
   }
+  pick_places(in, std::move(places), out);
   return {};
 }
 
@@ -165,7 +148,6 @@ Status constant_pad(const TensorView& in, const std::vector<std::int64_t>& pad, 
   Operand source = whole(in);
   Part target;
   target.shape = shape;
-  const std::int64_t element = in.data == nullptr ? 0 : static_cast<std::int64_t>(size_of(in.dtype));
   std::array<std::int64_t, kMostDims> before{};
   for (std::size_t i = 0; i < pad.size() / 2; ++i) {
     const std::size_t dim = in.rank - 1U - i;
@@ -177,46 +159,19 @@ Status constant_pad(const TensorView& in, const std::vector<std::int64_t>& pad, 
     if (shape[dim] < 0 || target.shape[dim] < 0) {
       return mismatch("the padding takes more than " + to_text(in.shape()) + " has");
     }
-    source.data += std::max<std::int64_t>(-front, 0) * source.steps[dim] * element;
+    advance(&source, std::max<std::int64_t>(-front, 0) * source.steps[dim]);
   }
-  const Status resized = resize(&out, shape);
-  if (!resized.ok() || out.count() == 0) {
-    return resized;
-  }
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
   fill(out, value);
-  const auto strides = out.strides();
-  target.operand.dtype = out.dtype;
-  target.operand.data = out.data;
+  target.operand = whole(out);
   for (std::size_t i = 0; i < out.rank; ++i) {
-    target.operand.steps[i] = strides[i];
-    target.operand.data += before[i] * strides[i] * static_cast<std::int64_t>(size_of(out.dtype));
+    advance(&target.operand, before[i] * target.operand.steps[i]);
   }
-  copy_into(target, source);
+  copy(target, source);
   return {};
 }
 
-constexpr KernelEntry kTransformationTable[] = {
-    {"aten::constant_pad_nd.out", typed<constant_pad>},
-    {"aten::flip.out", typed<flip>},
-    {"aten::pixel_shuffle.out", typed<pixel_shuffle<false>>},
-    {"aten::pixel_unshuffle.out", typed<pixel_shuffle<true>>},
-    {"aten::reflection_pad1d.out", typed<pad<true, 1>>},
-    {"aten::reflection_pad2d.out", typed<pad<true, 2>>},
-    {"aten::reflection_pad3d.out", typed<pad<true, 3>>},
-    {"aten::replication_pad1d.out", typed<pad<false, 1>>},
-    {"aten::replication_pad2d.out", typed<pad<false, 2>>},
-    {"aten::replication_pad3d.out", typed<pad<false, 3>>},
-    {"aten::roll.out", typed<roll>},
-    {"aten::tril.out", typed<tril>},
-};
-
-}  // namespace
-
-const KernelTable kTransformationKernels = kTransformationTable;
-
 // Operators that put tensors together, take them apart or repeat them, and slices.
-
-namespace {
 
 // The part at one place of a dimension, without that dimension.
 Part place_in(const TensorView& view, std::size_t dim, std::int64_t place) {
@@ -252,14 +207,13 @@ Status cat(std::vector<TensorView*> tensors, std::int64_t dim_given, TensorView&
       return mismatch("tensors whose other sizes differ cannot be joined");
     }
   }
-  const Status resized = resize(&out, shape);
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
   std::int64_t start = 0;
-  for (std::size_t i = 0; resized.ok() && i < tensors.size(); ++i) {
-    const std::int64_t length = tensors[i]->sizes[dim];
-    copy_into(part_of(out, dim, start, length), whole(*tensors[i]));
-    start += length;
+  for (const TensorView* view : tensors) {
+    copy(part_of(out, dim, start, view->sizes[dim]), whole(*view));
+    start += view->sizes[dim];
   }
-  return resized;
+  return {};
 }
 
 Status stack(const std::vector<TensorView*>& tensors, std::int64_t dim_given, TensorView& out) {
@@ -275,71 +229,50 @@ Status stack(const std::vector<TensorView*>& tensors, std::int64_t dim_given, Te
     if (tensors[i] == nullptr || tensors[i]->shape() != tensors[0]->shape()) {
       return mismatch("tensors of different shapes cannot be stacked");
     }
-    copy_into(place_in(out, dim, static_cast<std::int64_t>(i)), whole(*tensors[i]));
+    copy(place_in(out, dim, static_cast<std::int64_t>(i)), whole(*tensors[i]));
   }
   return resized;
 }
 
-// Parts of the given lengths, one output each.
-Status split(Arguments& arguments, std::size_t dim, const std::vector<std::int64_t>& lengths,
-             std::size_t out_at) {
-  const TensorView& in = arguments.tensor(0);
-  const std::vector<TensorView*> outs = arguments.tensors(out_at);
+// aten::split_with_sizes_copy.out: parts of the given lengths, one output each.
+Status split_with_sizes(const TensorView& in, const std::vector<std::int64_t>& lengths, Dim dim,
+                        const std::vector<TensorView*>& outs) {
   if (outs.size() != lengths.size()) {
     return mismatch("the parts are not as many as the outputs");
   }
   std::int64_t start = 0;
   for (std::size_t i = 0; i < outs.size(); ++i) {
-    if (outs[i] == nullptr || lengths[i] < 0 || lengths[i] > in.sizes[dim] - start) {
+    if (outs[i] == nullptr || lengths[i] < 0 || lengths[i] > in.sizes[dim.at] - start) {
       return mismatch("the parts are larger than " + to_text(in.shape()));
     }
-    const Part part = part_of(in, dim, start, lengths[i]);
-    SLIPWAY_RETURN_IF_ERROR(resize(outs[i], part.shape));
-    copy(*outs[i], part.operand);
+    const Part part = part_of(in, dim.at, start, lengths[i]);
+    SLIPWAY_RETURN_IF_ERROR(copy_as(*outs[i], part.shape, part.operand));
     start += lengths[i];
   }
   return {};
 }
 
-// aten::split_copy.Tensor_out(Tensor self, SymInt split_size, int dim=0, *, Tensor(a!)[] out)
-Status split_copy(Arguments& arguments) {
-  const TensorView& in = arguments.tensor(0);
-  std::size_t dim = 0;
-  const Status wrapped = wrap_dim(arguments.integer(2), in.rank, &dim);
-  const std::int64_t size = arguments.integer(1);
-  if (!wrapped.ok() || size <= 0) {
-    return wrapped.ok() ? mismatch("the parts have no size") : wrapped;
-  }
-  // As many as there are outputs, before they are counted out: a dimension beside an empty one can be any.
-  const std::int64_t parts = in.sizes[dim] == 0 ? 0 : (in.sizes[dim] - 1) / size + 1;
-  if (parts != static_cast<std::int64_t>(arguments.tensors(3).size())) {
-    return mismatch("the parts are not as many as the outputs");
+// As many as there are outputs, before they are counted out: a dimension beside an empty one can be any.
+Status split_copy(const TensorView& in, std::int64_t size, Dim dim, const std::vector<TensorView*>& outs) {
+  const std::int64_t all = in.sizes[dim.at];
+  if (size <= 0 || (all == 0 ? 0 : (all - 1) / size + 1) != static_cast<std::int64_t>(outs.size())) {
+    return mismatch(size <= 0 ? "the parts have no size" : "the parts are not as many as the outputs");
   }
   std::vector<std::int64_t> lengths;
-  for (std::int64_t left = in.sizes[dim]; left > 0; left -= size) {
+  for (std::int64_t left = all; left > 0; left -= size) {
     lengths.push_back(std::min(size, left));
   }
-  return split(arguments, dim, lengths, 3);
+  return split_with_sizes(in, lengths, dim, outs);
 }
 
-// aten::split_with_sizes_copy.out(Tensor self, SymInt[] split_sizes, int dim=0, *, Tensor(a!)[] out)
-Status split_with_sizes(Arguments& arguments) {
-  std::size_t dim = 0;
-  const Status wrapped = wrap_dim(arguments.integer(2), arguments.tensor(0).rank, &dim);
-  return wrapped.ok() ? split(arguments, dim, arguments.integers(1), 3) : wrapped;
-}
-
-Status unbind_copy(const TensorView& in, std::int64_t dim_given, const std::vector<TensorView*>& outs) {
-  std::size_t dim = 0;
-  const Status wrapped = wrap_dim(dim_given, in.rank, &dim);
-  if (!wrapped.ok() || static_cast<std::int64_t>(outs.size()) != in.sizes[dim]) {
-    return wrapped.ok() ? mismatch("the parts are not as many as the outputs") : wrapped;
+Status unbind_copy(const TensorView& in, Dim dim, const std::vector<TensorView*>& outs) {
+  if (static_cast<std::int64_t>(outs.size()) != in.sizes[dim.at]) {
+    return mismatch("the parts are not as many as the outputs");
   }
   for (std::size_t i = 0; i < outs.size(); ++i) {
-    const Part part = place_in(in, dim, static_cast<std::int64_t>(i));
+    const Part part = place_in(in, dim.at, static_cast<std::int64_t>(i));
     SLIPWAY_RETURN_IF_ERROR(outs[i] == nullptr ? mismatch("an output is missing")
-                                               : resize(outs[i], part.shape));
-    copy(*outs[i], part.operand);
+                                               : copy_as(*outs[i], part.shape, part.operand));
   }
   return {};
 }
@@ -353,40 +286,26 @@ Status repeat(const TensorView& in, const std::vector<std::int64_t>& times, Tens
   for (std::size_t i = 0; i < times.size(); ++i) {
     shape[i] = times[i] * (i < added ? 1 : in.sizes[i - added]);
   }
-  const Status resized = resize(&out, shape);
-  if (!resized.ok() || out.count() == 0) {
-    return resized;
-  }
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
   // Every dimension is two: which repetition, and where in it.
-  const auto in_strides = in.strides();
-  const auto out_strides = out.strides();
-  Part target;
-  Operand source;
-  source.data = in.data;
-  source.dtype = in.dtype;
-  target.operand.data = out.data;
-  target.operand.dtype = out.dtype;
+  const auto in_steps = in.strides();
+  const auto out_steps = out.strides();
+  Move move;
   for (std::size_t i = 0; i < times.size(); ++i) {
     const std::int64_t size = i < added ? 1 : in.sizes[i - added];
-    target.operand.steps[target.shape.size()] = out_strides[i] * size;
-    target.shape.push_back(times[i]);
-    target.operand.steps[target.shape.size()] = out_strides[i];
-    source.steps[target.shape.size()] = i < added ? 0 : in_strides[i - added];
-    target.shape.push_back(size);
+    move.add(times[i], out_steps[i] * size, 0);
+    move.add(size, out_steps[i], i < added ? 0 : in_steps[i - added]);
   }
-  copy_into(target, source);
-  return {};
+  return run_move(move, in, out);
 }
 
-Status select_copy(const TensorView& in, std::int64_t dim_given, std::int64_t index, TensorView& out) {
-  std::size_t dim = 0;
-  SLIPWAY_RETURN_IF_ERROR(wrap_dim(dim_given, in.rank, &dim));
-  index = index < 0 ? index + in.sizes[dim] : index;
-  if (index < 0 || index >= in.sizes[dim]) {
-    return mismatch("index " + std::to_string(index) + " is outside dimension " + std::to_string(dim) +
+Status select_copy(const TensorView& in, Dim dim, std::int64_t index, TensorView& out) {
+  index = index < 0 ? index + in.sizes[dim.at] : index;
+  if (index < 0 || index >= in.sizes[dim.at]) {
+    return mismatch("index " + std::to_string(index) + " is outside dimension " + std::to_string(dim.at) +
                     " of " + to_text(in.shape()));
   }
-  const Part part = place_in(in, dim, index);
+  const Part part = place_in(in, dim.at, index);
   return copy_as(out, part.shape, part.operand);
 }
 
@@ -397,74 +316,79 @@ std::int64_t bound(std::optional<std::int64_t> index, std::int64_t missing, std:
   return std::clamp<std::int64_t>(found, 0, size);
 }
 
-Status slice_of(const TensorView& view, std::int64_t dim_given, std::optional<std::int64_t> start_given,
+Status slice_of(const TensorView& view, Dim dim, std::optional<std::int64_t> start_given,
                 std::optional<std::int64_t> end_given, std::int64_t step, Part* part) {
-  std::size_t dim = 0;
-  SLIPWAY_RETURN_IF_ERROR(wrap_dim(dim_given, view.rank, &dim));
-  const std::int64_t size = view.sizes[dim];
+  const std::int64_t size = view.sizes[dim.at];
   const std::int64_t start = bound(start_given, 0, size);
   const std::int64_t end = std::max(start, bound(end_given, size, size));
   if (step <= 0) {
     return mismatch("a slice has the step " + std::to_string(step));
   }
-  *part = part_of(view, dim, start, end == start ? 0 : (end - start - 1) / step + 1);
-  part->operand.steps[dim] *= step;
+  *part = part_of(view, dim.at, start, end == start ? 0 : (end - start - 1) / step + 1);
+  part->operand.steps[dim.at] *= step;
   return {};
 }
 
-Status slice_copy(const TensorView& in, std::int64_t dim, std::optional<std::int64_t> start,
+Status slice_copy(const TensorView& in, Dim dim, std::optional<std::int64_t> start,
                   std::optional<std::int64_t> end, std::int64_t step, TensorView& out) {
   Part part;
   SLIPWAY_RETURN_IF_ERROR(slice_of(in, dim, start, end, step, &part));
   return copy_as(out, part.shape, part.operand);
 }
 
-Status narrow_copy(const TensorView& in, std::int64_t dim_given, std::int64_t start, std::int64_t length,
-                   TensorView& out) {
-  std::size_t dim = 0;
-  SLIPWAY_RETURN_IF_ERROR(wrap_dim(dim_given, in.rank, &dim));
-  start = start < 0 ? start + in.sizes[dim] : start;
-  if (start < 0 || length < 0 || start > in.sizes[dim] || length > in.sizes[dim] - start) {
+Status narrow_copy(const TensorView& in, Dim dim, std::int64_t start, std::int64_t length, TensorView& out) {
+  const std::int64_t size = in.sizes[dim.at];
+  start = start < 0 ? start + size : start;
+  if (start < 0 || length < 0 || start > size || length > size - start) {
     return mismatch("cannot take " + std::to_string(length) + " from " + std::to_string(start) + " on of " +
                     to_text(in.shape()));
   }
-  const Part part = part_of(in, dim, start, length);
+  const Part part = part_of(in, dim.at, start, length);
   return copy_as(out, part.shape, part.operand);
 }
 
-Status select_scatter(const TensorView& in, const TensorView& source, std::int64_t dim_given,
-                      std::int64_t index, TensorView& out) {
-  std::size_t dim = 0;
-  SLIPWAY_RETURN_IF_ERROR(wrap_dim(dim_given, in.rank, &dim));
-  Status done = resize(&out, in.shape());
-  index = index < 0 ? index + in.sizes[dim] : index;
-  if (!done.ok() || index < 0 || index >= in.sizes[dim] || source.rank + 1U != in.rank) {
-    return done.ok() ? mismatch("what is put in does not fit " + to_text(in.shape())) : done;
-  }
-  const Part target = place_in(out, dim, index);
-  if (target.shape != source.shape()) {
+// A copy of `in` with `source` in this part of `out`, which has in's shape.
+Status put_into_part(const TensorView& in, const TensorView& source, const Part& part, TensorView& out) {
+  if (part.shape != source.shape()) {
     return mismatch("what is put in does not fit " + to_text(in.shape()));
   }
   copy(out, whole(in));
-  copy_into(target, whole(source));
+  copy(part, whole(source));
   return {};
 }
 
-Status slice_scatter(const TensorView& in, const TensorView& source, std::int64_t dim,
+Status select_scatter(const TensorView& in, const TensorView& source, Dim dim, std::int64_t index,
+                      TensorView& out) {
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
+  index = index < 0 ? index + in.sizes[dim.at] : index;
+  if (index < 0 || index >= in.sizes[dim.at]) {
+    return mismatch("what is put in does not fit " + to_text(in.shape()));
+  }
+  return put_into_part(in, source, place_in(out, dim.at, index), out);
+}
+
+Status slice_scatter(const TensorView& in, const TensorView& source, Dim dim,
                      std::optional<std::int64_t> start, std::optional<std::int64_t> end, std::int64_t step,
                      TensorView& out) {
   Part target;
   SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
   SLIPWAY_RETURN_IF_ERROR(slice_of(out, dim, start, end, step, &target));
-  if (target.shape != source.shape()) {
-    return mismatch("what is put in does not fit the slice of " + to_text(in.shape()));
-  }
-  copy(out, whole(in));
-  copy_into(target, whole(source));
-  return {};
+  return put_into_part(in, source, target, out);
 }
 
-constexpr KernelEntry kConcatenationTable[] = {
+constexpr KernelEntry kTransformationTable[] = {
+    {"aten::constant_pad_nd.out", typed<constant_pad>},
+    {"aten::flip.out", typed<flip>},
+    {"aten::pixel_shuffle.out", typed<pixel_shuffle<false>>},
+    {"aten::pixel_unshuffle.out", typed<pixel_shuffle<true>>},
+    {"aten::reflection_pad1d.out", typed<pad<true, 1>>},
+    {"aten::reflection_pad2d.out", typed<pad<true, 2>>},
+    {"aten::reflection_pad3d.out", typed<pad<true, 3>>},
+    {"aten::replication_pad1d.out", typed<pad<false, 1>>},
+    {"aten::replication_pad2d.out", typed<pad<false, 2>>},
+    {"aten::replication_pad3d.out", typed<pad<false, 3>>},
+    {"aten::roll.out", typed<roll>},
+    {"aten::tril.out", typed<tril>},
     {"aten::cat.out", typed<cat>},
     {"aten::narrow_copy.out", typed<narrow_copy>},
     {"aten::repeat.out", typed<repeat>},
@@ -472,14 +396,14 @@ constexpr KernelEntry kConcatenationTable[] = {
     {"aten::select_scatter.out", typed<select_scatter>, Sharing::kFirst},
     {"aten::slice_copy.Tensor_out", typed<slice_copy>},
     {"aten::slice_scatter.out", typed<slice_scatter>, Sharing::kFirst},
-    {"aten::split_copy.Tensor_out", split_copy, 4},
-    {"aten::split_with_sizes_copy.out", split_with_sizes, 4},
+    {"aten::split_copy.Tensor_out", typed<split_copy>},
+    {"aten::split_with_sizes_copy.out", typed<split_with_sizes>},
     {"aten::stack.out", typed<stack>},
     {"aten::unbind_copy.int_out", typed<unbind_copy>},
 };
 
 }  // namespace
 
-const KernelTable kConcatenationKernels = kConcatenationTable;
+const KernelTable kTransformationKernels = kTransformationTable;
 
 }  // namespace slipway::lean

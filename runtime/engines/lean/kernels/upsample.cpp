@@ -1,12 +1,10 @@
 // Images of another size, by the nearest pixel or between pixels, and sampled at the points of a grid.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <vector>
 
 #include "base/platform.h"
 #include "lean/kernels/kernel.h"
-#include "lean/kernels/moves.h"
 #include "lean/kernels/volume.h"
 
 namespace slipway::lean {
@@ -64,43 +62,14 @@ Status nearest(const TensorView& in, const std::vector<std::int64_t>& sizes, con
   if (in.dtype != out.dtype) {
     return mismatch("an image is resized into another type");
   }
-  std::array<std::vector<std::int64_t>, 2> places;  // of the input's row, and in it, for each of the output
+  std::vector<std::vector<std::int64_t>> places(in.rank);
   for (std::size_t i = 0; i < 2; ++i) {
     const auto scale = scale_of<float>(in.sizes[2 + i], shape[2 + i], factors, i, false);
-    const std::int64_t step = in.strides()[2 + i];
     for (std::int64_t at = 0; at < shape[2 + i]; ++at) {
-      places[i].push_back(pixel_at(std::floor(static_cast<float>(at) * scale), in.sizes[2 + i]) * step);
+      places[2 + i].push_back(pixel_at(std::floor(static_cast<float>(at) * scale), in.sizes[2 + i]));
     }
   }
-  const std::size_t size = size_of(in.dtype);
-  const auto in_steps = in.strides();
-  const auto out_steps = out.strides();
-  const auto bytes = [size](std::int64_t elements) { return elements * static_cast<std::int64_t>(size); };
-  // Channels, where they lie innermost on both sides, are moved together; else pixels of a row are picked.
-  const bool together = in_steps[1] == 1 && out_steps[1] == 1 && shape[1] > 1;
-  const std::int64_t planes = together ? 1 : shape[1];
-  Move pixel;
-  pixel.add(together ? shape[1] : 1, 1, 1);
-  pixel.prepare(size);
-  for (std::int64_t n = 0; n < shape[0]; ++n) {
-    for (std::int64_t c = 0; c < planes; ++c) {
-      const std::uint8_t* from = in.data + bytes(n * in_steps[0] + c * in_steps[1]);
-      std::uint8_t* to = out.data + bytes(n * out_steps[0] + c * out_steps[1]);
-      for (std::size_t y = 0; y < places[0].size(); ++y) {
-        const std::uint8_t* row = from + bytes(places[0][y]);
-        std::uint8_t* target = to + bytes(static_cast<std::int64_t>(y) * out_steps[2]);
-        if (together || out_steps[3] != 1) {
-          for (std::size_t x = 0; x < places[1].size(); ++x) {
-            pixel.run(target + bytes(static_cast<std::int64_t>(x) * out_steps[3]), row + bytes(places[1][x]));
-          }
-        } else if (y > 0 && places[0][y] == places[0][y - 1]) {
-          std::memcpy(target, target - bytes(out_steps[2]), places[1].size() * size);
-        } else {
-          pick(size, row, places[1].data(), places[1].size(), target);
-        }
-      }
-    }
-  }
+  pick_places(in, std::move(places), out);
   return {};
 }
 

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <numeric>
+#include <utility>
 
 #include "lean/kernels/kernel.h"
 #include "lean/kernels/tensor_iterator.h"
@@ -11,18 +13,7 @@ namespace {
 
 // The elements keep their logical row-major order under another shape; one size may be -1.
 Status view_copy(const TensorView& in, Shape shape, TensorView& out, Scratch& scratch) {
-  std::int64_t known = 1;
-  std::int64_t* open = nullptr;
-  for (std::int64_t& size : shape) {
-    if (size == -1 && open == nullptr) {
-      open = &size;
-    } else {
-      known *= size;
-    }
-  }
-  if (open != nullptr) {
-    *open = known == 0 ? 0 : static_cast<std::int64_t>(in.count()) / known;
-  }
+  settle_open_size(&shape, in.count());
   SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
   if (out.count() != in.count() || out.dtype != in.dtype) {
     return mismatch("cannot view " + to_text(in.shape()) + " as " + to_text(shape));
@@ -30,18 +21,9 @@ Status view_copy(const TensorView& in, Shape shape, TensorView& out, Scratch& sc
   if (!in.contiguous() || !out.contiguous()) {
     // Through row-major order: other memory orders do not survive a change of shape.
     std::uint8_t* rows = scratch.get(in.bytes());
-    TensorView straight = in;
-    straight.data = rows;
-    for (std::uint8_t i = 0; i < in.rank; ++i) {
-      straight.order[i] = i;
-    }
+    TensorView straight = in.in_rows(rows);
     copy(straight, whole(in));
-    TensorView target = out;
-    for (std::uint8_t i = 0; i < out.rank; ++i) {
-      target.order[i] = i;
-    }
-    target.data = rows;
-    copy(out, whole(target));
+    copy(out, whole(out.in_rows(rows)));
   } else if (out.data != in.data && in.bytes() != 0) {
     std::memmove(out.data, in.data, in.bytes());
   }
@@ -95,23 +77,17 @@ Status permute_copy(const TensorView& in, const std::vector<std::int64_t>& dims,
   return copy_as(out, shape, operand);
 }
 
-Status transpose_copy(const TensorView& in, std::int64_t first, std::int64_t second, TensorView& out) {
-  const std::size_t rank = in.rank;
-  std::size_t a = 0;
-  std::size_t b = 0;
-  if (rank != 0) {
-    SLIPWAY_RETURN_IF_ERROR(wrap_dim(first, rank, &a));
-    SLIPWAY_RETURN_IF_ERROR(wrap_dim(second, rank, &b));
-  }
-  std::vector<std::int64_t> dims(rank);
-  for (std::size_t i = 0; i < rank; ++i) {
-    dims[i] = static_cast<std::int64_t>(i == a ? b : i == b ? a : i);
+Status transpose_copy(const TensorView& in, LineDim first, LineDim second, TensorView& out) {
+  std::vector<std::int64_t> dims(in.rank);
+  std::iota(dims.begin(), dims.end(), 0);
+  if (in.rank != 0) {
+    std::swap(dims[first.at], dims[second.at]);
   }
   return permute_copy(in, dims, out);
 }
 Status t_copy(const TensorView& in, TensorView& out) {
   return in.rank < 2 ? permute_copy(in, std::vector<std::int64_t>(in.rank), out)
-                     : transpose_copy(in, 0, 1, out);
+                     : transpose_copy(in, {{0}}, {{1}}, out);
 }
 
 Status expand_copy(const TensorView& in, Shape shape, Unused /*implicit*/, TensorView& out) {
@@ -131,14 +107,11 @@ Status expand_copy(const TensorView& in, Shape shape, Unused /*implicit*/, Tenso
   return {};
 }
 
-Status diagonal_copy(const TensorView& in, std::int64_t offset, std::int64_t dim1, std::int64_t dim2,
-                     TensorView& out) {
-  std::size_t a = 0;
-  std::size_t b = 0;
-  SLIPWAY_RETURN_IF_ERROR(wrap_dim(dim1, in.rank, &a));
-  Status wrapped = wrap_dim(dim2, in.rank, &b);
-  if (!wrapped.ok() || a == b) {
-    return wrapped.ok() ? mismatch("a diagonal needs two dimensions") : wrapped;
+Status diagonal_copy(const TensorView& in, std::int64_t offset, Dim dim1, Dim dim2, TensorView& out) {
+  const std::size_t a = dim1.at;
+  const std::size_t b = dim2.at;
+  if (a == b) {
+    return mismatch("a diagonal needs two dimensions");
   }
   const std::int64_t rows = in.sizes[a] + std::min<std::int64_t>(offset, 0);
   const std::int64_t columns = in.sizes[b] - std::max<std::int64_t>(offset, 0);
@@ -160,10 +133,9 @@ Status diagonal_copy(const TensorView& in, std::int64_t offset, std::int64_t dim
   return copy_as(out, shape, operand);
 }
 
-Status unfold_copy(const TensorView& in, std::int64_t dimension, std::int64_t size, std::int64_t step,
+Status unfold_copy(const TensorView& in, Dim dimension, std::int64_t size, std::int64_t step,
                    TensorView& out) {
-  std::size_t dim = 0;
-  SLIPWAY_RETURN_IF_ERROR(wrap_dim(dimension, in.rank, &dim));
+  const std::size_t dim = dimension.at;
   if (size < 0 || size > in.sizes[dim] || step <= 0 || in.rank == kMostDims) {
     return mismatch("cannot unfold " + to_text(in.shape()));
   }
@@ -212,13 +184,8 @@ Status copy_to(Arguments& arguments) {
 
 // Src, broadcast to self.
 Status copy_out(const TensorView& self, const TensorView& source, Unused /*non_blocking*/, TensorView& out) {
-  Shape shape;
-  const Status fits = broadcast_shape(self, source, &shape);
-  if (!fits.ok() || shape != self.shape()) {
-    return fits.ok() ? mismatch(to_text(source.shape()) + " does not go into " + to_text(self.shape()))
-                     : fits;
-  }
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
+  SLIPWAY_RETURN_IF_ERROR(goes_into(source, self.shape()));
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, self.shape()));
   copy(out, operand_of(source, out));
   return {};
 }

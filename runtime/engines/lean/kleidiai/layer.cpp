@@ -54,11 +54,12 @@ struct KaiWork {
   const std::uint8_t* other;
   std::uint8_t* output;
   const std::uint8_t* weights;
-  std::size_t weights_size;       // of a batch
-  std::uint8_t* given = nullptr;  // where a second input is packed
-  const std::uint8_t* zeros = nullptr;
-  std::uint8_t* packed = nullptr;  // rows, and the bytes of a batch of them
+  std::size_t weights_size = 0;         // of a batch
+  std::uint8_t* given = nullptr;        // where a second input is packed
+  const std::uint8_t* zeros = nullptr;  // a pixel outside of the image, or the bias of such a product
+  std::uint8_t* packed = nullptr;       // rows, and the bytes of a batch of them
   std::size_t packed_size = 0;
+  std::size_t first = 0;  // row of a window that is packed
 
   std::size_t stride() const { return shape.depth * way.element; }
   const std::uint8_t* row(std::size_t batch, std::size_t at) const {
@@ -100,18 +101,6 @@ void multiply(void* context, std::size_t batch, std::size_t row, std::size_t col
              work.output + batch * work.rows * stride + kernel.dst_offset(row, column, stride), stride);
 }
 
-struct WindowRun {
-  const KaiWay& way;
-  const MatrixLayer& layer;
-  const LayerShape& shape;
-  const std::uint8_t* input;
-  const std::uint8_t* padding;  // a pixel
-  const std::uint8_t* weights;
-  std::uint8_t* output;
-  std::uint8_t* packed;
-  std::size_t first;  // row that is packed
-};
-
 // The pixel `at` of the window at `position`, or that there is none: padding.
 bool window_pixel(const Window& window, std::size_t position, std::size_t at, std::size_t size,
                   std::size_t* found) {
@@ -122,12 +111,12 @@ bool window_pixel(const Window& window, std::size_t position, std::size_t at, st
 
 // One pointer a row and pixel of its window: those of a pixel together, `step` of them, as the packing takes
 // them. Rows behind the last are padding.
-std::vector<const void*> pointers_of(const WindowRun& run, std::size_t first, std::size_t count,
+std::vector<const void*> pointers_of(const KaiWork& run, std::size_t first, std::size_t count,
                                      std::size_t step) {
   const MatrixLayer& layer = run.layer;
   const LayerShape& shape = run.shape;
   const std::size_t pixel = layer.channels * run.way.element;
-  std::vector<const void*> pointers(step * chunks_of(layer), run.padding);
+  std::vector<const void*> pointers(step * chunks_of(layer), run.zeros);
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t row = first + i;
     const std::size_t x = row % shape.across;
@@ -152,18 +141,18 @@ std::vector<const void*> pointers_of(const WindowRun& run, std::size_t first, st
 }
 
 void gather_windows(void* context, std::size_t row, std::size_t count) {
-  const auto& run = *static_cast<const WindowRun*>(context);
+  const auto& run = *static_cast<const KaiWork*>(context);
   const WindowKernel& kernel = *run.way.windows;
   const std::size_t chunks = chunks_of(run.layer);
   const std::size_t length = run.layer.channels;
   const std::vector<const void*> pointers = pointers_of(run, run.first + row, count, kernel.m_step());
-  kernel.gather(count, chunks, length, pointers.data(), 0, run.padding,
+  kernel.gather(count, chunks, length, pointers.data(), 0, run.zeros,
                 run.packed + kernel.lhs_offset(row, chunks, length));
 }
 
 void multiply_windows(void* context, std::size_t row, std::size_t column, std::size_t rows,
                       std::size_t columns) {
-  const auto& run = *static_cast<const WindowRun*>(context);
+  const auto& run = *static_cast<const KaiWork*>(context);
   const WindowKernel& kernel = *run.way.windows;
   const std::size_t chunks = chunks_of(run.layer);
   const std::size_t length = run.layer.channels;
@@ -174,7 +163,7 @@ void multiply_windows(void* context, std::size_t row, std::size_t column, std::s
 }
 
 // Packs some rows at a time into `packed`, for all rows of a large image are many times the image.
-void run_windows(WindowRun run, std::vector<std::uint8_t>* packed, pthreadpool_t threads) {
+void run_windows(KaiWork run, std::vector<std::uint8_t>* packed, pthreadpool_t threads) {
   const WindowKernel& kernel = *run.way.windows;
   const std::size_t chunks = chunks_of(run.layer);
   const std::size_t length = run.layer.channels;
@@ -226,7 +215,6 @@ Status KaiLayer::pack(PackedWeights& weights) {
                : way_.weights.size(layer_.outputs, layer_.depth);
   const std::size_t size = batch_size * layer_.batches;
   const std::uint32_t seed = windowed ? way_.window_seed : way_.seed;
-  const std::size_t step = windowed ? way_.windows->n_step() : way_.weights.n_step();
   xnn_weights_cache_t cache = weights.provider();
   const xnn_weights_cache_look_up_key key = {seed, layer_.weights, layer_.bias};
   std::size_t offset = cache->look_up(cache->context, &key);
@@ -241,7 +229,6 @@ Status KaiLayer::pack(PackedWeights& weights) {
     }
     offset = cache->look_up_or_insert(cache->context, &key, memory, size);
   }
-  weights.confirm({offset, {0, static_cast<std::uint32_t>(step), 0, 0, seed}, size});
   packed_ = static_cast<const std::uint8_t*>(cache->offset_to_addr(cache->context, offset));
   return {};
 }
@@ -253,27 +240,19 @@ void KaiLayer::run(const LayerShape& shape, const void* input, const void* other
   }
   const auto* from = static_cast<const std::uint8_t*>(input);
   auto* to = static_cast<std::uint8_t*>(output);
-  if (layer_.windowed) {
-    run_windows({way_, layer_, shape, from, zeros_.data(), packed_, to, nullptr, 0}, &rows_, threads);
-    return;
-  }
   const KaiKernel& kernel = kai_kernel(way_, shape);
   const std::size_t rows = shape.rows / shape.batches;
-  KaiWork work{way_,
-               kernel,
-               layer_,
-               shape,
-               rows,
-               from,
-               static_cast<const std::uint8_t*>(other),
-               to,
-               packed_,
-               way_.weights.size(shape.outputs, shape.depth)};
+  KaiWork work{way_, kernel, layer_, shape, rows, from, static_cast<const std::uint8_t*>(other), to, packed_};
+  work.zeros = zeros_.data();
+  if (layer_.windowed) {
+    run_windows(work, &rows_, threads);
+    return;
+  }
+  work.weights_size = way_.weights.size(shape.outputs, shape.depth);
   if (layer_.given) {
     given_.resize(work.weights_size * shape.batches);
     work.given = given_.data();
     work.weights = given_.data();
-    work.zeros = zeros_.data();
     pthreadpool_parallelize_2d_tile_1d(threads, pack_given, &work, shape.batches, shape.outputs,
                                        way_.weights.n_step(), kPoolFlags);
   }

@@ -33,9 +33,7 @@ bool is_cache(Sharing sharing, std::size_t argument) {
 bool CallCheck::same_place(std::int32_t a, std::int32_t b) const {
   const auto* first = std::get_if<TensorView>(&value(a));
   const auto* second = std::get_if<TensorView>(&value(b));
-  return a == b || (first != nullptr && second != nullptr && first->data == second->data &&
-                    first->dtype == second->dtype && first->rank == second->rank &&
-                    first->sizes == second->sizes && first->order == second->order);
+  return a == b || (first != nullptr && second != nullptr && first->same_place(*second));
 }
 
 // Whether the last argument is one of those before it, a list of such, or the same list as one of them.
@@ -149,7 +147,7 @@ Status CallCheck::compare(const Call& call, Sharing sharing) {
 }
 
 Status CallCheck::kernel(const KernelEntry& entry, const std::int32_t* arguments, std::size_t count,
-                         std::size_t instruction) {
+                         std::size_t instruction, std::size_t* outputs) {
   const Call call = {instruction, entry.name};
   const bool again = count == entry.arguments + 1U;
   if (count != entry.arguments && !(again && names_results(entry, arguments, count))) {
@@ -163,6 +161,7 @@ Status CallCheck::kernel(const KernelEntry& entry, const std::int32_t* arguments
   const bool self = is_self(entry.sharing);
   bool few = add(arguments, self ? 0 : count - 1, &results_);
   const std::size_t end = self ? entry.arguments : outputs_begin(entry, arguments, count);
+  *outputs = self ? count : end;
   for (std::size_t i = self ? 1 : 0; few && i < end; ++i) {
     few = add(arguments, i, is_cache(entry.sharing, i) ? &results_ : &others_);
   }

@@ -26,9 +26,10 @@ class CallCheck {
 
   // As many arguments as the operator has, and perhaps its results once more behind them; no result in memory
   // that another of its results lies in, or that the call reads, but for what the kernel's row allows
-  // (Sharing). kFile otherwise, with what is wrong.
+  // (Sharing). kFile otherwise, with what is wrong. Outputs are the last of its arguments, from `outputs` on;
+  // all of a kernel's that works in place are read.
   Status kernel(const KernelEntry& entry, const std::int32_t* arguments, std::size_t count,
-                std::size_t instruction);
+                std::size_t instruction, std::size_t* outputs);
   // The same of a delegate's results, none of which is one of its inputs.
   Status delegate(const Delegate& delegate, const std::int32_t* arguments, std::size_t count,
                   std::size_t instruction);

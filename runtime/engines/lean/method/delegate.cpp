@@ -13,19 +13,6 @@
 namespace slipway::lean {
 namespace {
 
-DType dtype_of(xnn::XNNDatatype datatype) {
-  switch (datatype) {
-    case xnn::XNNDatatype::xnn_datatype_fp32:
-      return DType::kFloat32;
-    case xnn::XNNDatatype::xnn_datatype_fp16:
-      return DType::kFloat16;
-    case xnn::XNNDatatype::xnn_datatype_qint8:
-      return DType::kInt8;
-    default:
-      return DType::kUInt8;
-  }
-}
-
 // What a layer takes and gives.
 DType dtype_of(Arithmetic arithmetic) {
   switch (arithmetic) {
@@ -44,13 +31,10 @@ bool without_layers(const MatrixLayer& /*layer*/) {
   return false;
 }
 
-// "Add (ND) #2" of a part is "Add (ND) #5" of the whole when three came before.
+// "Add (ND) #5" is the fifth of its kind.
 class Numbering {
  public:
-  std::string operator()(const std::string& name) {
-    const std::string kind = name.substr(0, name.rfind(" #"));
-    return kind + " #" + std::to_string(++counts_[kind]);
-  }
+  std::string operator()(const std::string& kind) { return kind + " #" + std::to_string(++counts_[kind]); }
 
  private:
   std::map<std::string, unsigned> counts_;
@@ -58,47 +42,9 @@ class Numbering {
 
 }  // namespace
 
-GivenConstants constants_given(const pte::ExecutionPlan& plan, const std::vector<EValue>& values,
-                               std::size_t delegate) {
-  GivenConstants found;
-  bool called = false;
-  std::vector<std::uint8_t> written(values.size());
-  if (plan.chains() == nullptr || plan.chains()->size() == 0 ||
-      plan.chains()->Get(0)->instructions() == nullptr) {
-    return found;
-  }
-  for (const pte::Instruction* instruction : *plan.chains()->Get(0)->instructions()) {
-    // A move or a view puts another tensor where a constant was.
-    if (const auto* moved = instruction->instr_args_as_MoveCall()) {
-      written[static_cast<std::size_t>(moved->move_to())] = 1;
-    } else if (const auto* kernel = instruction->instr_args_as_KernelCall();
-               kernel != nullptr && kernel->args()->size() != 0) {
-      written[static_cast<std::size_t>(kernel->args()->Get(kernel->args()->size() - 1))] = 1;
-    }
-  }
-  for (const pte::Instruction* instruction : *plan.chains()->Get(0)->instructions()) {
-    const auto* call = instruction->instr_args_as_DelegateCall();
-    if (call == nullptr || static_cast<std::size_t>(call->delegate_index()) != delegate) {
-      continue;
-    }
-    if (called) {
-      return {};  // the next call may give another
-    }
-    called = true;
-    for (flatbuffers::uoffset_t i = 0; i < call->args()->size(); ++i) {
-      const auto value = static_cast<std::size_t>(call->args()->Get(i));
-      const auto* view = std::get_if<TensorView>(&values[value]);
-      if (view != nullptr && view->constant && view->contiguous() && written[value] == 0) {
-        found[i] = {view->data, view->capacity};
-      }
-    }
-  }
-  return found;
-}
-
 Result<std::unique_ptr<Delegate>> Delegate::load(const XnnContext& context, PackedWeights& weights,
                                                  XnnPayload payload, const std::string& what, bool profile,
-                                                 bool values, const GivenConstants& given) {
+                                                 bool values) {
   std::unique_ptr<Delegate> made(new Delegate(context, what, profile, values));
   Split split;
   made->payload_ = std::make_unique<XnnPayload>(std::move(payload));
@@ -109,14 +55,12 @@ Result<std::unique_ptr<Delegate>> Delegate::load(const XnnContext& context, Pack
   const bool layers = context.limits().kleidiai && kai_has_any();
   if (layers || values) {
     const HasKernel has_kernel = layers ? kai_has : without_layers;
-    GraphBuilder whole(*made->payload_, what);
-    SLIPWAY_RETURN_IF_ERROR(whole.build());
-    made->externals_ = made->payload_->graph().num_externs();
-    split = split_graph(*made->payload_, whole.uses(), given, has_kernel, values);
+    split = split_graph(*made->check_, has_kernel, values);
   }
   if (split.stages.empty()) {
     split.stages.emplace_back();
   }
+  weights.expect(made->payload_->constants(), packing_forms(*made->check_));
   SLIPWAY_RETURN_IF_ERROR(made->make_parts(split, weights));
   Status done = made->make_crossings(split);
   made->probes_ = std::move(split.probes);
@@ -127,7 +71,6 @@ Status Delegate::make_parts(const Split& split, PackedWeights& weights) {
   for (const Stage& stage : split.stages) {
     Part& part = parts_.emplace_back();
     if (stage.is_layer) {
-      weights.expect(payload_->constants(), packing_forms(*payload_));
       Result<std::unique_ptr<KaiLayer>> layer = make_kai_layer(stage.layer, weights);
       SLIPWAY_RETURN_IF_ERROR(layer);
       part.layer = std::move(layer.value());
@@ -135,7 +78,7 @@ Status Delegate::make_parts(const Split& split, PackedWeights& weights) {
       part.shape.batches = stage.layer.batches;
     } else {
       Result<std::unique_ptr<XnnDelegate>> graph = XnnDelegate::load(
-          context_, *payload_, weights, what_, profile_, split.stages.size() == 1 ? nullptr : &stage.part);
+          context_, *check_, weights, what_, profile_, split.stages.size() == 1 ? nullptr : &stage.part);
       SLIPWAY_RETURN_IF_ERROR(graph);
       part.graph = std::move(graph.value());
     }
@@ -149,10 +92,10 @@ Status Delegate::make_crossings(const Split& split) {
     TensorView& view = crossings_[i];
     const Crossing& crossing = split.crossings[i];
     Shape shape;
-    for (const std::size_t dim : crossing.dims) {
-      shape.push_back(static_cast<std::int64_t>(dim));
+    for (std::size_t j = 0; j < crossing.dims.rank; ++j) {
+      shape.push_back(static_cast<std::int64_t>(crossing.dims[j]));
     }
-    view.dtype = dtype_of(crossing.datatype);
+    view.dtype = dtype_of_value(crossing.datatype);
     std::size_t count = 0;
     if (!count_elements(shape, size_of(view.dtype), &count)) {
       return {Code::kFile, what_ + ": a value in it has an impossible shape.", kCopyAgain};
@@ -273,7 +216,7 @@ Status Delegate::run_layer(Part* part) {
 void Delegate::add_lines(std::size_t arguments, Lines* lines) {
   lean::add_lines(this, sizeof(*this), lines);
   calls_.reserve(arguments);
-  lean::add_lines(calls_.data(), arguments * sizeof(Argument), lines);
+  lean::add_lines(calls_.data(), arguments * sizeof(TensorView), lines);
   for (const Part& part : parts_) {
     lean::add_lines(&part, sizeof(part), lines);
     if (part.graph != nullptr) {
@@ -282,23 +225,13 @@ void Delegate::add_lines(std::size_t arguments, Lines* lines) {
   }
 }
 
-Delegate::Argument::Argument(const TensorView& view)
-    : data(view.data), capacity(view.capacity), dtype(view.dtype), rank(view.rank) {
-  std::copy_n(view.sizes.begin(), sizes.size(), sizes.begin());
-  std::copy_n(view.order.begin(), order.size(), order.begin());
-}
-
-bool Delegate::Argument::is(const TensorView& view) const {
-  return data == view.data && capacity == view.capacity && dtype == view.dtype && rank == view.rank &&
-         rank <= sizes.size() && std::equal(sizes.begin(), sizes.begin() + rank, view.sizes.begin()) &&
-         std::equal(order.begin(), order.begin() + rank, view.order.begin());
-}
-
 bool Delegate::calls_before(const std::vector<TensorView*>& arguments) const {
-  return !calls_.empty() && std::equal(calls_.begin(), calls_.end(), arguments.begin(), arguments.end(),
-                                       [](const Argument& before, const TensorView* view) {
-                                         return view == nullptr ? before.data == nullptr : before.is(*view);
-                                       });
+  const auto same = [](const TensorView& before, const TensorView* view) {
+    return view == nullptr ? before.data == nullptr
+                           : before.same_place(*view) && before.capacity == view->capacity;
+  };
+  return !calls_.empty() &&
+         std::equal(calls_.begin(), calls_.end(), arguments.begin(), arguments.end(), same);
 }
 
 Status Delegate::execute(const std::vector<TensorView*>& arguments) {
@@ -311,14 +244,14 @@ Status Delegate::execute(const std::vector<TensorView*>& arguments) {
     SLIPWAY_RETURN_IF_ERROR(check_->accept(arguments));
     SLIPWAY_RETURN_IF_ERROR(graph.execute(arguments, check_.get()));
     for (const TensorView* view : arguments) {
-      calls_.push_back(view == nullptr ? Argument() : Argument(*view));
+      calls_.push_back(view == nullptr ? TensorView() : *view);
     }
     return {};
   }
   SLIPWAY_RETURN_IF_ERROR(check_->accept(arguments));
   values_.clear();
   arguments_ = arguments;
-  arguments_.resize(externals_);
+  arguments_.resize(check_->externals());
   for (TensorView& crossing : crossings_) {
     arguments_.push_back(&crossing);
   }
@@ -340,7 +273,7 @@ void Delegate::keep_values(std::size_t stage) {
         arguments_[probe.external_id] == nullptr) {
       continue;
     }
-    const auto& node = *payload_->graph().xnodes()->Get(static_cast<flatbuffers::uoffset_t>(probe.node));
+    const xnn::XNode& node = *check_->nodes()[probe.node].node;
     values_.push_back({xnn::EnumNameXNodeUnion(node.xnode_union_type()), probe.node,
                        tensor_of(*arguments_[probe.external_id])});
   }
@@ -385,7 +318,9 @@ std::vector<KernelUse> Delegate::kernels() const {
     }
     for (KernelUse& use : uses) {
       use.node = numbered(use.node);
-      all.push_back(std::move(use));
+      if (!use.kernel.empty()) {
+        all.push_back(std::move(use));
+      }
     }
   }
   return all;

@@ -22,17 +22,20 @@ struct NodeValue {
   Tensor tensor;
 };
 
-// What the calls of a method's delegate give it that nobody writes to; nothing when there are several calls.
-GivenConstants constants_given(const pte::ExecutionPlan& plan, const std::vector<EValue>& values,
-                               std::size_t delegate);
+// What a method does, one after the other.
+inline std::vector<const pte::Instruction*> instructions_of(const pte::ExecutionPlan& plan) {
+  const bool some = plan.chains() != nullptr && plan.chains()->size() != 0;
+  const auto* stored = some ? plan.chains()->Get(0)->instructions() : nullptr;
+  return stored == nullptr ? std::vector<const pte::Instruction*>()
+                           : std::vector<const pte::Instruction*>(stored->begin(), stored->end());
+}
 
 class Delegate {
  public:
-  // As XnnDelegate::load. `values`: run node by node, and keep what each gives. `given`: what every call
-  // gives that is a constant; it must outlive the delegate.
+  // As XnnDelegate::load. `values`: run node by node, and keep what each gives.
   static Result<std::unique_ptr<Delegate>> load(const XnnContext& context, PackedWeights& weights,
                                                 XnnPayload payload, const std::string& what, bool profile,
-                                                bool values, const GivenConstants& given);
+                                                bool values);
 
   // Whether the argument at that index of a call is a result.
   bool produces(std::size_t argument) const { return check_->produces(argument); }
@@ -53,19 +56,6 @@ class Delegate {
     std::unique_ptr<KaiLayer> layer;     // or that
     LayerShape shape;                    // of the layer, in the last execution or as exported
     std::uint64_t nanoseconds = 0;
-  };
-  // What a call gave or took, as far as a delegate looks at it.
-  struct Argument {
-    Argument() = default;
-    explicit Argument(const TensorView& view);
-    bool is(const TensorView& view) const;
-
-    const std::uint8_t* data = nullptr;
-    std::size_t capacity = 0;
-    DType dtype = DType::kUnknown;
-    std::uint8_t rank = 0;
-    std::array<std::uint8_t, XNN_MAX_TENSOR_DIMS> order{};
-    std::array<std::int64_t, XNN_MAX_TENSOR_DIMS> sizes{};
   };
   // Memory of crossings, one after the other.
   struct Block {
@@ -91,14 +81,13 @@ class Delegate {
   std::string what_;
   bool profile_;
   bool keeps_values_;
-  std::size_t externals_ = 0;
   std::unique_ptr<XnnPayload> payload_;
   std::unique_ptr<GraphCheck> check_;  // of the whole graph
   std::vector<Part> parts_;
   std::vector<TensorView> crossings_;
   std::vector<Block> blocks_;
   std::vector<TensorView*> arguments_;  // the call's, then the crossings
-  std::vector<Argument> calls_;         // those of the last call; none after one that failed
+  std::vector<TensorView> calls_;       // those of the last call; none after one that failed
   std::vector<Probe> probes_;
   std::vector<NodeValue> values_;
 };

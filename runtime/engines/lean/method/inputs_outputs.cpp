@@ -182,30 +182,6 @@ const std::vector<std::int32_t>* list_at(const std::vector<EValue>& values, std:
   return list == nullptr ? nullptr : &list->items;
 }
 
-// Where a kernel's outputs begin among its arguments: the exporter appends what the kernel returns, which is
-// its output or a list of them, once more. A kernel that works in place has no output: all of it is read.
-std::size_t outputs_begin(const std::vector<EValue>& values, const std::int32_t* arguments,
-                          std::size_t count) {
-  if (count <= 2) {
-    return count;
-  }
-  const std::int32_t returned = arguments[count - 1];
-  if (arguments[count - 2] == returned) {
-    return count - 2;
-  }
-  const std::vector<std::int32_t>* list = list_at(values, returned);
-  if (list == nullptr || list->empty()) {
-    return count;
-  }
-  const std::vector<std::int32_t>* before = list_at(values, arguments[count - 2]);
-  if (before != nullptr && *before == *list) {
-    return count - 2;
-  }
-  const bool fits = count - 1 > list->size();
-  const std::size_t begin = fits ? count - 1 - list->size() : count;
-  return fits && std::equal(list->begin(), list->end(), arguments + begin) ? begin : count;
-}
-
 }  // namespace
 
 std::vector<Method::FirstUse> Method::first_uses() const {
@@ -230,9 +206,8 @@ std::vector<Method::FirstUse> Method::first_uses() const {
   for (const Instruction& instruction : instructions_) {
     const std::int32_t* arguments = instruction.arguments;
     if (instruction.action == Action::kKernel) {
-      const std::size_t outputs = outputs_begin(values_, arguments, instruction.count);
       for (std::size_t i = 0; i < instruction.count; ++i) {
-        use_all(arguments[i], i < outputs ? Use::kRead : Use::kWritten);
+        use_all(arguments[i], i < instruction.outputs ? Use::kRead : Use::kWritten);
       }
     } else if (is_delegate(instruction)) {
       for (const bool written : {false, true}) {
@@ -340,7 +315,7 @@ std::vector<Fallback> Method::fallbacks() const {
 
 void Method::record(const Instruction& instruction, std::size_t index, std::uint64_t start) {
   if (instruction.action == Action::kKernel) {
-    recorder_->add_kernel(instruction.name, index, start);
+    recorder_->add_kernel(instruction.kernel->name, index, start);
   } else if (is_delegate(instruction)) {
     const std::uint64_t end = Recorder::now();
     recorder_->add_delegate(instruction.delegate->times(), index, start, end);
@@ -368,7 +343,7 @@ void Method::record_values(const Instruction& instruction, std::size_t index) {
     const auto* view =
         result < 0 ? nullptr : std::get_if<TensorView>(&values_[static_cast<std::size_t>(result)]);
     if (view != nullptr && view->data != nullptr && view->dtype != DType::kUnknown) {
-      recorder_->add_value(instruction.name, index, -1, tensor_of(*view));
+      recorder_->add_value(instruction.kernel->name, index, -1, tensor_of(*view));
     }
   }
 }

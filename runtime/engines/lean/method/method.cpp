@@ -52,16 +52,13 @@ Result<std::unique_ptr<Method>> Method::load(const XnnContext& context, const Da
   SLIPWAY_RETURN_IF_ERROR(method->make_arenas());
   SLIPWAY_RETURN_IF_ERROR(method->make_values());
   SLIPWAY_RETURN_IF_ERROR(method->make_delegates());
-  Status done = method->make_instructions(kernels);
-  if (done.ok()) {
-    method->find_shared_inputs();
-    method->find_lines();
+  SLIPWAY_RETURN_IF_ERROR(method->make_instructions(kernels));
+  method->find_shared_inputs();
+  method->find_lines();
+  for (const std::int32_t input : *found->inputs()) {
+    method->read_in_place_.push_back(method->only_delegates_read(input));
   }
-  for (std::size_t i = 0; done.ok() && i < method->input_count(); ++i) {
-    const std::int32_t value = found->inputs()->Get(static_cast<flatbuffers::uoffset_t>(i));
-    method->read_in_place_.push_back(method->only_delegates_read(value));
-  }
-  return done.ok() ? Result<std::unique_ptr<Method>>(std::move(method)) : done;
+  return Result<std::unique_ptr<Method>>(std::move(method));
 }
 
 // As much of each as a tensor lies in: what else the file plans for, nothing here uses.
@@ -243,9 +240,9 @@ Status Method::make_delegates() {
     payloads.push_back(std::move(payload.value()));
   }
   for (std::size_t i = 0; i < payloads.size(); ++i) {
-    Result<std::unique_ptr<Delegate>> loaded = Delegate::load(
-        context_, weights_, std::move(payloads[i]), name_of_delegate(i), recorder_ != nullptr,
-        recorder_ != nullptr && recorder_->keeps_values(), constants_given(*plan_, values_, i));
+    Result<std::unique_ptr<Delegate>> loaded =
+        Delegate::load(context_, weights_, std::move(payloads[i]), name_of_delegate(i), recorder_ != nullptr,
+                       recorder_ != nullptr && recorder_->keeps_values());
     SLIPWAY_RETURN_IF_ERROR(loaded);
     delegates_.push_back(std::move(loaded.value()));
   }
@@ -253,39 +250,24 @@ Status Method::make_delegates() {
 }
 
 Status Method::make_instructions(const std::vector<const KernelEntry*>& kernels) {
-  for (std::size_t i = 0; i < kernels.size(); ++i) {
-    operators_.push_back(registered_name(*plan_->operators()->Get(static_cast<flatbuffers::uoffset_t>(i))));
-  }
-  if (plan_->chains() == nullptr || plan_->chains()->size() == 0 ||
-      plan_->chains()->Get(0)->instructions() == nullptr) {
-    return {};
-  }
   CallCheck calls(values_);
-  for (const pte::Instruction* stored : *plan_->chains()->Get(0)->instructions()) {
-    Instruction instruction{};
-    Status sound;
+  for (const pte::Instruction* stored : instructions_of(*plan_)) {
+    Instruction instruction;
+    const auto take = [&instruction](Action action, const flatbuffers::Vector<std::int32_t>& arguments) {
+      instruction.action = action;
+      instruction.arguments = arguments.data();
+      instruction.count = arguments.size();
+    };
     if (const auto* call = stored->instr_args_as_KernelCall()) {
-      const auto index = static_cast<std::size_t>(call->op_index());
-      instruction = {Action::kKernel,
-                     kernels[index]->function,
-                     nullptr,
-                     call->args()->data(),
-                     call->args()->size(),
-                     0,
-                     0,
-                     operators_[index].c_str()};
-      sound = calls.kernel(*kernels[index], instruction.arguments, instruction.count, instructions_.size());
+      take(Action::kKernel, *call->args());
+      instruction.kernel = kernels[static_cast<std::size_t>(call->op_index())];
+      SLIPWAY_RETURN_IF_ERROR(calls.kernel(*instruction.kernel, instruction.arguments, instruction.count,
+                                           instructions_.size(), &instruction.outputs));
     } else if (const auto* delegated = stored->instr_args_as_DelegateCall()) {
-      instruction = {Action::kDelegate,
-                     nullptr,
-                     delegates_[static_cast<std::size_t>(delegated->delegate_index())].get(),
-                     delegated->args()->data(),
-                     delegated->args()->size(),
-                     0,
-                     0,
-                     kXnnpackBackend};
-      sound = calls.delegate(*instruction.delegate, instruction.arguments, instruction.count,
-                             instructions_.size());
+      take(Action::kDelegate, *delegated->args());
+      instruction.delegate = delegates_[static_cast<std::size_t>(delegated->delegate_index())].get();
+      SLIPWAY_RETURN_IF_ERROR(calls.delegate(*instruction.delegate, instruction.arguments, instruction.count,
+                                             instructions_.size()));
     } else if (const auto* moved = stored->instr_args_as_MoveCall()) {
       instruction.action = Action::kMove;
       instruction.from = static_cast<std::size_t>(moved->move_from());
@@ -294,10 +276,7 @@ Status Method::make_instructions(const std::vector<const KernelEntry*>& kernels)
       instruction.action = Action::kJumpFalse;
       instruction.from = static_cast<std::size_t>(jump->cond_value_index());
       instruction.to = static_cast<std::size_t>(jump->destination_instruction());
-    } else {
-      instruction.action = Action::kFree;
     }
-    SLIPWAY_RETURN_IF_ERROR(sound);
     instructions_.push_back(instruction);
   }
   return {};
@@ -325,13 +304,13 @@ bool Method::only_delegates_read(std::int32_t value) const {
 
 Status Method::run_kernel(const Instruction& instruction) {
   Arguments arguments(&values_, instruction.arguments, instruction.count, &scratch_);
-  const Status done = instruction.kernel(arguments);
+  const Status done = instruction.kernel->function(arguments);
   const Status& wrong = arguments.fault().ok() ? done : arguments.fault();
   if (wrong.ok()) {
     return {};
   }
-  return {
-      wrong.code(), std::string(instruction.name) + ": " + wrong.message(), wrong.fix(), {instruction.name}};
+  const std::string name = instruction.kernel->name;
+  return {wrong.code(), name + ": " + wrong.message(), wrong.fix(), {name}};
 }
 
 Status Method::run_delegate(const Instruction& instruction) {
@@ -398,15 +377,7 @@ void Method::fetch(std::size_t instruction) const {
 Status Method::run_instructions() {
   std::size_t next = 0;
   unsigned jumps = 0;
-#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
-  std::size_t left = 10000;  // a damaged jump may lead round and round
-#endif
   while (next < instructions_.size()) {
-#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
-    if (left-- == 0) {
-      return {Code::kExecution, "The program does not end.", "export it again"};
-    }
-#endif
     const std::size_t index = next++;
     if (index + kAhead < instructions_.size()) {
       fetch(index + kAhead);

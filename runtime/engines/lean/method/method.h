@@ -78,14 +78,14 @@ class Method {
   };
 
   struct Instruction {
-    Action action;
-    Kernel kernel = nullptr;
+    Action action = Action::kFree;
+    const KernelEntry* kernel = nullptr;
     Delegate* delegate = nullptr;
     const std::int32_t* arguments = nullptr;  // in the program
     std::size_t count = 0;
-    std::size_t from = 0;  // of a move; the condition of a jump
-    std::size_t to = 0;    // of a move; the destination of a jump
-    const char* name = "";
+    std::size_t outputs = 0;  // of a kernel: where they begin among its arguments
+    std::size_t from = 0;     // of a move; the condition of a jump
+    std::size_t to = 0;       // of a move; the destination of a jump
   };
 
   // Asks for the memory that an instruction looks into first, while one before it computes: a model whose
@@ -136,7 +136,6 @@ class Method {
   std::vector<std::pair<std::uint8_t*, std::size_t>> input_memory_;  // that was planned, and its bytes
   std::vector<bool> read_in_place_;                                  // of inputs: nothing could write to them
   std::vector<bool> shared_inputs_;  // of inputs: other values are read from their memory
-  std::vector<std::string> operators_;
   std::vector<std::unique_ptr<Delegate>> delegates_;
   std::vector<Instruction> instructions_;
   Lines lines_;  // of all instructions, one behind the other

@@ -98,19 +98,7 @@ std::size_t together(const Context& context, std::size_t columns) {
                                                                                : columns_together(context);
 }
 
-template <typename Compute>
-void in_blocks(std::size_t tile, std::size_t together, std::size_t row, std::size_t column, std::size_t rows,
-               std::size_t columns, Compute compute) {
-  // Fewer calls, and a kernel of one row computes several panels side by side.
-  together = rows <= tile ? columns : together;
-  for (std::size_t n = 0; n < columns; n += together) {
-    for (std::size_t m = 0; m < rows; m += tile) {
-      compute(row + m, column + n, std::min(tile, rows - m), std::min(together, columns - n));
-    }
-  }
-}
-
-// XNNPACK's tasks of a product, alone and in groups, and the rows that its kernel computes at once.
+// The rows that a product's kernel computes at once.
 std::size_t tile_rows(const gemm_context& gemm) {
   return gemm.mr;
 }
@@ -118,37 +106,19 @@ std::size_t tile_rows(const igemm_context& igemm) {
   return igemm.ks_scaled / (igemm.ks * sizeof(void*));
 }
 
-constexpr auto* task_of(const gemm_context*) {
-  return &xnn_compute_gemm;
-}
-constexpr auto* task_of(const igemm_context*) {
-  return &xnn_compute_igemm;
-}
-constexpr auto* grouped_task_of(const gemm_context*) {
-  return &xnn_compute_grouped_gemm;
-}
-constexpr auto* grouped_task_of(const igemm_context*) {
-  return &xnn_compute_grouped_igemm;
-}
-
-template <TileOrder kOrder, typename Context>
-void compute_blocks(void* context, std::size_t row, std::size_t column, std::size_t rows,
+// XNNPACK's task; `Group`: of products in groups, whose tasks have a number before the others.
+template <TileOrder kOrder, typename Context, auto kTask, typename... Group>
+void compute_blocks(void* context, Group... group, std::size_t row, std::size_t column, std::size_t rows,
                     std::size_t columns) {
   const auto* product = static_cast<const Context*>(context);
-  in_blocks(tile_rows(*product), together<kOrder>(*product, columns), row, column, rows, columns,
-            [&](std::size_t m, std::size_t n, std::size_t some, std::size_t wide) {
-              task_of(product)(product, m, n, some, wide);
-            });
-}
-
-template <TileOrder kOrder, typename Context>
-void compute_grouped_blocks(void* context, std::size_t group, std::size_t row, std::size_t column,
-                            std::size_t rows, std::size_t columns) {
-  const auto* product = static_cast<const Context*>(context);
-  in_blocks(tile_rows(*product), together<kOrder>(*product, columns), row, column, rows, columns,
-            [&](std::size_t m, std::size_t n, std::size_t some, std::size_t wide) {
-              grouped_task_of(product)(product, group, m, n, some, wide);
-            });
+  const std::size_t tile = tile_rows(*product);
+  // Fewer calls, and a kernel of one row computes several panels side by side.
+  const std::size_t wide = rows <= tile ? columns : together<kOrder>(*product, columns);
+  for (std::size_t n = 0; n < columns; n += wide) {
+    for (std::size_t m = 0; m < rows; m += tile) {
+      kTask(product, group..., row + m, column + n, std::min(tile, rows - m), std::min(wide, columns - n));
+    }
+  }
 }
 
 struct Blocking {
@@ -292,40 +262,52 @@ Kernels kernels_of(const xnn_operator& op) {
 }
 
 // Ours in place of XNNPACK's task; false where it is another one.
-template <TileOrder kOrder, typename Context>
+template <TileOrder kOrder, typename Context, auto kTask, auto kGroupedTask>
 bool take_tasks(compute_parameters* compute) {
-  const Context* const which = nullptr;
-  if (compute->type == xnn_parallelization_type_2d_tile_2d && is(compute->task_2d_tile_2d, task_of(which))) {
-    compute->task_2d_tile_2d = &compute_blocks<kOrder, Context>;
+  if (compute->type == xnn_parallelization_type_2d_tile_2d && is(compute->task_2d_tile_2d, kTask)) {
+    compute->task_2d_tile_2d = &compute_blocks<kOrder, Context, kTask>;
     return true;
   }
-  if (compute->type == xnn_parallelization_type_3d_tile_2d &&
-      is(compute->task_3d_tile_2d, grouped_task_of(which))) {
-    compute->task_3d_tile_2d = &compute_grouped_blocks<kOrder, Context>;
+  if (compute->type == xnn_parallelization_type_3d_tile_2d && is(compute->task_3d_tile_2d, kGroupedTask)) {
+    compute->task_3d_tile_2d = &compute_blocks<kOrder, Context, kGroupedTask, std::size_t>;
     return true;
   }
   return false;
 }
 
-// Whether the tasks are ours now.
-template <typename Context>
-bool set_blocks(Kernels kernels, const Work& work, compute_parameters* compute, std::size_t threads) {
+template <TileOrder kOrder>
+bool take_tasks(bool gathers, compute_parameters* compute) {
+  return gathers ? take_tasks<kOrder, igemm_context, &xnn_compute_igemm, &xnn_compute_grouped_igemm>(compute)
+                 : take_tasks<kOrder, gemm_context, &xnn_compute_gemm, &xnn_compute_grouped_gemm>(compute);
+}
+
+// Whether the tasks are ours now. `gathers`: the product is one over windows that are gathered.
+bool take_product(Kernels kernels, bool gathers, const Work& work, compute_parameters* compute,
+                  std::size_t threads) {
   const std::size_t first = compute->type == xnn_parallelization_type_3d_tile_2d ? 1 : 0;
   if (kernels == Kernels::kOurs || rereads(*compute, first, work)) {
     const bool wide = kernels == Kernels::kOursForBytes && has_only_avx2();
-    if (!(wide ? take_tasks<TileOrder::kWide, Context>(compute)
-               : take_tasks<TileOrder::kPanels, Context>(compute))) {
+    if (!(wide ? take_tasks<TileOrder::kWide>(gathers, compute)
+               : take_tasks<TileOrder::kPanels>(gathers, compute))) {
       return false;
     }
     set_tiles(compute, first, work, threads);
     return true;
   }
   if (threads == 1 || !has_short_tasks(*compute, first, work) ||
-      !take_tasks<TileOrder::kRows, Context>(compute)) {
+      !take_tasks<TileOrder::kRows>(gathers, compute)) {
     return false;
   }
   lengthen_tasks(compute, first, work, threads);
   return true;
+}
+
+// What gemm_context and igemm_context have in common.
+template <typename Context>
+void read_panels(const Context& context, Work* work) {
+  work->panel = context.cn_stride >> context.log2_csize;
+  work->column_bytes = context.w_stride;
+  work->products = products_per_cycle(std::size_t{1} << context.log2_csize);
 }
 
 void set_blocks(xnn_operator* op, compute_parameters* compute, std::size_t threads) {
@@ -334,25 +316,21 @@ void set_blocks(xnn_operator* op, compute_parameters* compute, std::size_t threa
     return;
   }
   Work work = {};
-  if (op->ukernel.type == xnn_microkernel_type_igemm) {
+  const bool gathers = op->ukernel.type == xnn_microkernel_type_igemm;
+  gemm_context& gemm = op->context.gemm.gemm.gemm;
+  if (gathers) {
     const igemm_context& igemm = op->context.igemm.igemm;
+    read_panels(igemm, &work);
     work.depth = igemm.kc * igemm.ks >> igemm.log2_csize;
     work.tile = tile_rows(igemm);
-    work.panel = igemm.cn_stride >> igemm.log2_csize;
     work.row_bytes = igemm.kc * own_pixels(*op);
-    work.column_bytes = igemm.w_stride;
-    work.products = products_per_cycle(std::size_t{1} << igemm.log2_csize);
-    set_blocks<igemm_context>(kernels_of(*op), work, compute, threads);
-    return;
+  } else {
+    read_panels(gemm, &work);
+    work.depth = gemm.k_scaled >> gemm.log2_csize;
+    work.tile = compute->tile[0];
+    work.row_bytes = gemm.k_scaled;
   }
-  gemm_context& gemm = op->context.gemm.gemm.gemm;
-  work.depth = gemm.k_scaled >> gemm.log2_csize;
-  work.tile = compute->tile[0];
-  work.panel = gemm.cn_stride >> gemm.log2_csize;
-  work.row_bytes = gemm.k_scaled;
-  work.column_bytes = gemm.w_stride;
-  work.products = products_per_cycle(std::size_t{1} << gemm.log2_csize);
-  if (set_blocks<gemm_context>(kernels_of(*op), work, compute, threads)) {
+  if (take_product(kernels_of(*op), gathers, work, compute, threads) && !gathers) {
     gemm.mr = work.tile;
   }
 }

@@ -4,8 +4,8 @@
 #include <xnnpack/hardware-config.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdint>
+#include <iterator>
 #include <set>
 #include <string_view>
 
@@ -28,7 +28,6 @@ constexpr unsigned kHere = 0;
 
 struct Feature {
   std::string_view name;
-  std::string_view aliases;   // separated by blanks
   std::string_view needs;     // features without which no processor has it
   unsigned chosen_by;         // where kernels are chosen by it
   unsigned always_there = 0;  // where every processor that we build for has it
@@ -36,31 +35,31 @@ struct Feature {
 
 // Names as Linux has them in /proc/cpuinfo, or as the compilers' flags do where those are shorter.
 constexpr Feature kFeatures[] = {
-    {"neon", "asimd simd", "", kArm, kArm64},
-    {"vfpv4", "neonfma", "neon", kArm, kArm64},
-    {"fp16", "asimdhp fphp", "", kArm | kArm64},
-    {"bf16", "", "", kArm | kArm64},
-    {"dotprod", "asimddp dot", "", kArm | kArm64},
-    {"i8mm", "", "dotprod", kArm64},
-    {"sve", "", "", kArm64},
-    {"sve2", "", "sve", kArm64},
-    {"sme", "", "", kArm64},
-    {"sme2", "", "sme", kArm64},
-    {"ssse3", "", "", kX86},
-    {"sse4_1", "", "ssse3", kX86},
-    {"avx", "", "sse4_1", kX86},
-    {"f16c", "", "avx", kX86},
-    {"fma", "fma3", "avx", kX86},
-    {"avx2", "", "avx fma f16c", kX86},
-    {"avx_vnni", "", "avx2", kX86},
-    {"avx_vnni_int8", "", "avx2", kX86},
-    {"avx512f", "avx512", "avx2 fma f16c", kX86},
-    {"avx512bw", "avx512dq avx512vl avx512skx", "avx512f", kX86},
-    {"avx512vbmi", "", "avx512bw", kX86},
-    {"avx512_vnni", "", "avx512bw", kX86},
-    {"avx512_fp16", "", "avx512bw", kX86},
-    {"gfni", "avx512vnnigfni", "avx", kX86},
-    {"amx_int8", "amx amx_tile", "avx512_vnni gfni", kX86},
+    {"neon", "", kArm, kArm64},
+    {"vfpv4", "neon", kArm, kArm64},
+    {"fp16", "", kArm | kArm64},
+    {"bf16", "", kArm | kArm64},
+    {"dotprod", "", kArm | kArm64},
+    {"i8mm", "dotprod", kArm64},
+    {"sve", "", kArm64},
+    {"sve2", "sve", kArm64},
+    {"sme", "", kArm64},
+    {"sme2", "sme", kArm64},
+    {"ssse3", "", kX86},
+    {"sse4_1", "ssse3", kX86},
+    {"avx", "sse4_1", kX86},
+    {"f16c", "avx", kX86},
+    {"fma", "avx", kX86},
+    {"avx2", "avx fma f16c", kX86},
+    {"avx_vnni", "avx2", kX86},
+    {"avx_vnni_int8", "avx2", kX86},
+    {"avx512f", "avx2 fma f16c", kX86},
+    {"avx512bw", "avx512f", kX86},
+    {"avx512vbmi", "avx512bw", kX86},
+    {"avx512_vnni", "avx512bw", kX86},
+    {"avx512_fp16", "avx512bw", kX86},
+    {"gfni", "avx", kX86},
+    {"amx_int8", "avx512_vnni gfni", kX86},
 };
 
 // What XNNPACK chooses by, with the features that it stands for besides those that they need themselves.
@@ -114,61 +113,21 @@ constexpr ChosenFeatures kChosen[] = {
 #endif
 };
 
-std::string plain(std::string_view name) {
+const Feature* find_feature(std::string_view name) {
+  const auto* found = std::find_if(std::begin(kFeatures), std::end(kFeatures),
+                                   [&](const Feature& feature) { return feature.name == name; });
+  return found == std::end(kFeatures) ? nullptr : found;
+}
+
+// Those that kernels are chosen by here.
+std::string features_here() {
   std::string text;
-  for (const char c : name) {
-    if (c != '_' && c != '.') {
-      text += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (const Feature& feature : kFeatures) {
+    if ((feature.chosen_by & kHere) != 0) {
+      text += (text.empty() ? "" : ", ") + std::string(feature.name);
     }
   }
   return text;
-}
-
-const Feature* find_feature(std::string_view name) {
-  const std::string wanted = plain(name);
-  for (const Feature& feature : kFeatures) {
-    const std::vector<std::string_view> aliases = pieces(feature.aliases, " ");
-    if (plain(feature.name) == wanted ||
-        std::any_of(aliases.begin(), aliases.end(),
-                    [&](std::string_view one) { return plain(one) == wanted; })) {
-      return &feature;
-    }
-  }
-  return nullptr;
-}
-
-// Letters to insert, remove or replace.
-std::size_t distance_between(std::string_view one, std::string_view other) {
-  std::vector<std::size_t> row(other.size() + 1);
-  for (std::size_t j = 0; j <= other.size(); ++j) {
-    row[j] = j;
-  }
-  for (std::size_t i = 1; i <= one.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= other.size(); ++j) {
-      const std::size_t replaced = diagonal + (one[i - 1] == other[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row.back();
-}
-
-// Those of this kind of processor before equally near ones.
-std::string_view nearest_feature(std::string_view name) {
-  const std::string wanted = plain(name).substr(0, 64);
-  std::string_view found;
-  std::size_t least = SIZE_MAX;
-  for (const Feature& feature : kFeatures) {
-    const std::size_t here = (feature.chosen_by & kHere) != 0 ? 0 : 1;
-    const std::size_t distance = 2 * distance_between(wanted, plain(feature.name)) + here;
-    if (distance < least) {
-      least = distance;
-      found = feature.name;
-    }
-  }
-  return found;
 }
 
 // Whether a processor without `gone` lacks the feature.
@@ -195,7 +154,7 @@ Result<std::vector<std::string>> known_features(const std::vector<std::string>& 
     const Feature* feature = find_feature(name);
     if (feature == nullptr) {
       return Status(Code::kUsage, "There is no CPU feature '" + name + "'.",
-                    "--cpu_features=-" + std::string(nearest_feature(name)), {name});
+                    "kernels are chosen here by " + features_here(), {name});
     }
     if ((feature->always_there & kHere) != 0) {
       return Status(Code::kUsage, "Every processor of this target has " + std::string(feature->name) + ".",

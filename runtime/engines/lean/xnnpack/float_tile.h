@@ -622,7 +622,6 @@ constexpr Depthwise<Element> kDepthwise = {kTaps, &ON(depthwise) < kTaps, Elemen
 constexpr TileSet all_tiles(const char* isa, double second_cache) {
   return {isa,
           kLanes,
-          Vector::kRegisters,
           second_cache,
           static_cast<PackRows<float, float>>(&ON(pack_rows)),
           static_cast<PackRows<Half, Half>>(&ON(pack_rows)),

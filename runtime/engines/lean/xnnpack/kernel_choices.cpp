@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <map>
 #include <set>
 #include <string_view>
 
@@ -91,29 +90,24 @@ void correct_kernel_choices() {
 #endif
 }
 
-void forget_kleidiai_kernels() {
-  // Without this function, XNNPACK packs no rows for KleidiAI's kernel of float32.
-  auto* packed = const_cast<xnn_gemm_config*>(xnn_init_pf32_gemm_config());
-  if (packed != nullptr) {
-    packed->init.f32 = nullptr;
-  }
-  // A table without its first kernel counts as none.
-  auto* channels = const_cast<xnn_gemm_config*>(xnn_init_qp8_f32_qc4w_gemm_config());
-  if (channels != nullptr) {
-    channels->minmax = {};
-  }
-  auto* blocks = const_cast<xnn_gemm_config*>(xnn_init_qp8_f32_qb4w_gemm_config());
-  if (blocks != nullptr) {
-    blocks->minmax = {};
-  }
-}
-
 Changed<xnn_gemm_config> plain_rows() {
   auto packed = change(xnn_init_pf32_gemm_config());
   if (packed != nullptr) {
+    // Without this function, XNNPACK packs no rows for KleidiAI's kernel of float32.
     packed->init.f32 = nullptr;
   }
   return packed;
+}
+
+void forget_kleidiai_kernels() {
+  static_cast<void>(plain_rows().release());  // for good
+  // A table without its first kernel counts as none.
+  for (const xnn_gemm_config* table :
+       {xnn_init_qp8_f32_qc4w_gemm_config(), xnn_init_qp8_f32_qb4w_gemm_config()}) {
+    if (table != nullptr) {
+      const_cast<xnn_gemm_config*>(table)->minmax = {};
+    }
+  }
 }
 
 namespace {
@@ -122,12 +116,6 @@ namespace {
 std::string short_name(xnn_datatype type) {
   const XnnType* row = find_type(type);
   return row == nullptr || row->name == nullptr ? name_of(type) : row->in_kernels;
-}
-
-bool has_weights(xnn::XNodeUnion kind) {
-  return kind == xnn::XNodeUnion::XNNFullyConnected || kind == xnn::XNodeUnion::XNNConv2d ||
-         kind == xnn::XNodeUnion::XNNDepthwiseConv2d || kind == xnn::XNodeUnion::XNNConvTranspose2d ||
-         kind == xnn::XNodeUnion::XNNBatchMatrixMultiply;
 }
 
 // "f32", "qs8", "qd8_f32_qc8w", "f32_qc4w": with the output's type where the input's does not tell it.
@@ -149,7 +137,8 @@ std::vector<std::string> kernel_types(const GraphCheck& check) {
   for (const GraphNode& node : check.nodes()) {
     const Operands& operands = node.operands;
     const auto input = [&](std::size_t i) { return facts[operands.inputs[i]].type; };
-    const bool layer = has_weights(node.node->xnode_union_type()) && operands.input_count >= 2;
+    const xnn::XNodeUnion kind = node.node->xnode_union_type();
+    const bool layer = is_layer(kind) || kind == xnn::XNodeUnion::XNNBatchMatrixMultiply;
     if (layer) {
       found.insert("xnnpack::" + layer_name(input(0), input(1), facts[operands.outputs[0]].type) + "_layers");
     }
@@ -284,29 +273,23 @@ Function kernel_of(const xnn_operator& op) {
 
 std::vector<KernelUse> kernels_of(xnn_runtime_t runtime) {
   std::vector<KernelUse> found;
-  std::map<std::string, unsigned> of_kind;
   for (std::size_t i = 0; i < runtime->num_ops; ++i) {
     const xnn_operator_t op = runtime->opdata[i].operator_objects[0];
     if (op == nullptr) {
       continue;
     }
+    const std::string ours = tile_name(kernel_of(*op));
+    const auto [name, arms] = ours.empty() ? find(kernel_of(*op)) : Named{ours, ""};
     // As XNNPACK's profile names it.
     std::string kind = xnn_operator_type_to_string(op->type);
     if (op->ukernel.type != xnn_microkernel_type_default) {
       kind += std::string(" ") + xnn_microkernel_type_to_string(op->ukernel.type);
     }
-    const unsigned number = ++of_kind[kind];
-    const std::string ours = tile_name(kernel_of(*op));
-    if (!ours.empty()) {
-      found.push_back({kind + " #" + std::to_string(number), ours, "Slipway", feature_of(ours)});
-      continue;
-    }
-    const auto [name, arms] = find(kernel_of(*op));
-    if (name.empty()) {
-      continue;
-    }
-    found.push_back({kind + " #" + std::to_string(number), std::string(arms.empty() ? name : arms),
-                     arms.empty() ? "XNNPACK" : "KleidiAI", feature_of(name)});
+    found.push_back({kind, std::string(arms.empty() ? name : arms),
+                     !ours.empty()  ? "Slipway"
+                     : arms.empty() ? "XNNPACK"
+                                    : "KleidiAI",
+                     feature_of(name)});
   }
   return found;
 }

@@ -43,16 +43,15 @@ std::vector<std::string> linked_kernel_types();
 
 // Which kernel XNNPACK chose for each of a graph's layers, on this processor and for this number of rows.
 
-// One entry a matrix product, linear layer or convolution, in the order in which they run. The runtime must
-// have been given its shapes: they decide, too.
+// One entry an operator, in the order in which they run; without a kernel's name where it is no matrix
+// product, linear layer or convolution. The runtime must have been given its shapes: they decide, too.
 std::vector<KernelUse> kernels_of(xnn_runtime_t runtime);
 
 // The processor's features that decide between kernels, and how a run leaves some of them unused: it then
 // computes with what a lesser processor would choose.
 
-// Our names of features, in the order given, each once: underscores and dots do not count ("sse4.1" is
-// "sse4_1"), and /proc/cpuinfo's own names ("asimddp") are known, too. kUsage for a name that means nothing
-// or a feature that every processor of this kind has; the nearest name is suggested then.
+// Names of features, in the order given, each once. kUsage for a name that means nothing or a feature that
+// every processor of this kind has; those that there are are listed then.
 Result<std::vector<std::string>> known_features(const std::vector<std::string>& names);
 
 struct UnusedFeatures {

@@ -8,7 +8,6 @@
 #include <set>
 #include <vector>
 
-#include "lean/xnnpack/payload.h"
 #include "lean/xnnpack/rules.h"
 
 namespace slipway::lean {
@@ -17,25 +16,12 @@ inline constexpr std::size_t kNoNode = SIZE_MAX;
 
 // Which node produces a value, and which ones consume it.
 struct Lifetime {
-  const xnn::XValue* value = nullptr;
-  const xnn::XNNTensorValue* tensor = nullptr;
   std::size_t producer = kNoNode;
   std::set<std::size_t> consumers;
-
-  Bytes given_data;  // of an input that is a constant of the program; exporters leave a product's there
-
-  bool constant() const { return tensor->constant_buffer_idx() != 0; }
-  bool given() const;  // an input of the graph
 };
 
-using Lifetimes = std::map<std::uint32_t, Lifetime>;  // by the exporter's ids
-
-// The graph's inputs that are constants of the program, by their index among the arguments.
-using GivenConstants = std::map<std::uint32_t, Bytes>;
-
-// `uses`: the values that each node names.
-Lifetimes lifetimes_of(const XnnPayload& payload, const std::vector<std::set<std::uint32_t>>& uses,
-                       const GivenConstants& given);
+// Of a graph's values, by their indices.
+using Lifetimes = std::vector<Lifetime>;
 
 // What it computes with, as KleidiAI and XNNPACK name it.
 enum class Arithmetic : std::uint8_t {
@@ -59,8 +45,8 @@ struct MatrixLayer {
   // A product of two inputs: the weights are an argument, too, of depth x outputs a batch, and batches and
   // outputs are as exported.
   bool given = false;
-  std::uint32_t given_id = 0;  // the exporter's id of this value
-  std::uint32_t other = 0;     // index among the arguments
+  std::uint32_t given_value = 0;  // the index of this value
+  std::uint32_t other = 0;        // index among the arguments
   // A convolution whose rows are windows of several pixels, or of not every pixel: depth is that of a window.
   bool windowed = false;
   std::size_t channels = 0;  // of a pixel
@@ -86,14 +72,7 @@ struct MatrixLayer {
 // The layer that `node` is, if it is one: a fully-connected node, a convolution (every pixel or window a row)
 // or a batched product. What XNNPACK computes otherwise is none: groups, a depth that kernels do not take,
 // dynamic quantization of several rows together.
-std::optional<MatrixLayer> matrix_layer(const XnnPayload& payload, const Lifetimes& lifetimes,
-                                        const xnn::XNode& node);
-
-// Bytes of one of its weights.
-std::size_t size_of_element(Arithmetic arithmetic);
-
-// The value that it multiplies by its weights.
-std::uint32_t input_of(const xnn::XNode& node);
+std::optional<MatrixLayer> matrix_layer(const GraphCheck& check, const GraphNode& node);
 
 // Divides a delegate's graph between XNNPACK and layers that run on kernels it does not have.
 
@@ -106,7 +85,7 @@ struct PartValue {
 // Nodes that XNNPACK runs as a graph of their own.
 struct GraphPart {
   std::set<std::size_t> nodes;
-  std::map<std::uint32_t, PartValue> values;  // by the exporter's id; constants are in it
+  std::map<std::uint32_t, PartValue> values;  // by their indices; constants are in it
   std::uint32_t externals = 0;
 };
 
@@ -119,10 +98,10 @@ struct Stage {
 
 // A value that one stage makes and another takes; its index among the arguments is behind the call's own.
 struct Crossing {
-  xnn::XNNDatatype datatype;
-  std::vector<std::size_t> dims;  // as exported
-  std::size_t made = 0;           // the stage that makes it
-  std::size_t last = 0;           // the last one that takes it
+  xnn_datatype datatype;
+  Dims dims;             // as exported
+  std::size_t made = 0;  // the stage that makes it
+  std::size_t last = 0;  // the last one that takes it
 };
 
 // A node's result that has a form outside of XNNPACK.
@@ -138,12 +117,11 @@ struct Split {
   std::vector<Probe> probes;
 };
 
-// `uses`: the values that each node names, by the exporter's ids. A split with no stages when no layer
-// qualifies, or when what would have to be handed over has no form outside of XNNPACK.
+// A split with no stages when no layer qualifies, or when what would have to be handed over has no form
+// outside of XNNPACK.
 // `has_kernel`: whether there is one for such a layer.
 // `apart`: each node of XNNPACK's is a graph of its own, as far as its results have a form outside of it.
 using HasKernel = bool (*)(const MatrixLayer&);
-Split split_graph(const XnnPayload& payload, const std::vector<std::set<std::uint32_t>>& uses,
-                  const GivenConstants& given, HasKernel has_kernel, bool apart = false);
+Split split_graph(const GraphCheck& check, HasKernel has_kernel, bool apart = false);
 
 }  // namespace slipway::lean

@@ -14,16 +14,13 @@ namespace slipway::lean {
 
 // A node to define: its values by XNNPACK's ids, in the order of its Operands; no bias is an invalid id.
 struct NodeCall {
-  NodeCall(const GraphBuilder& builder, const xnn::XNode& exported)
-      : graph(builder),
-        outer(exported),
-        ids(rule_of(exported.xnode_union_type())->operands(exported)),
-        to(builder.subgraph()) {
-    for (std::size_t i = 0; i < ids.input_count; ++i) {
-      in[i] = ids.inputs[i] == kNoValue ? XNN_INVALID_VALUE_ID : graph.at(ids.inputs[i]).id;
+  NodeCall(const GraphBuilder& builder, const GraphNode& checked)
+      : graph(builder), outer(*checked.node), values(checked.operands), to(builder.subgraph()) {
+    for (std::size_t i = 0; i < values.input_count; ++i) {
+      in[i] = graph.id_of(values.inputs[i]);
     }
-    for (std::size_t i = 0; i < ids.output_count; ++i) {
-      out[i] = graph.at(ids.outputs[i]).id;
+    for (std::size_t i = 0; i < values.output_count; ++i) {
+      out[i] = graph.id_of(values.outputs[i]);
     }
     if (const xnn::OutputMinMax* range = outer.output_min_max()) {
       min = range->output_min();
@@ -35,8 +32,7 @@ struct NodeCall {
   const Table& table() const {
     return *static_cast<const Table*>(outer.xnode_union());
   }
-  const GraphValue& input(std::size_t i) const { return graph.at(ids.inputs[i]); }
-  const GraphValue& output() const { return graph.at(ids.outputs[0]); }
+  const GraphFact& input(std::size_t i) const { return graph.fact(values.inputs[i]); }
   xnn_status unary(xnn_unary_operator type, std::uint32_t flags,
                    const xnn_unary_params* params = nullptr) const {
     return xnn_define_unary(to, type, params, in[0], out[0], flags);
@@ -50,7 +46,7 @@ struct NodeCall {
 
   const GraphBuilder& graph;
   const xnn::XNode& outer;
-  const Operands ids;  // the exporter's
+  const Operands& values;  // by their indices
   const xnn_subgraph_t to;
   std::uint32_t in[kMostInputs] = {};
   std::uint32_t out[kMostOutputs] = {};
@@ -89,13 +85,15 @@ xnn_status define_convert(const NodeCall& it) {
   // XNNPACK).
   constexpr std::uint32_t kMaybePackForQc4w = 0x80;
   constexpr std::uint32_t kMaybePackForQb4w = 0x100;
-  if (it.input(0).datatype == xnn_datatype_fp32 && it.output().datatype == xnn_datatype_fp32) {
+  const std::uint32_t result = it.values.outputs[0];
+  if (it.graph.type_of(it.values.inputs[0]) == xnn_datatype_fp32 &&
+      it.graph.type_of(result) == xnn_datatype_fp32) {
     return xnn_define_copy(it.to, it.in[0], it.out[0], 0);  // from or to what was widened
   }
   std::uint32_t flags = it.table<xnn::_XNNNode1x1>().flags() & ~(kMaybePackForQc4w | kMaybePackForQb4w);
-  if (it.graph.feeds_only(it.ids.outputs[0], xnn_datatype_qcint4)) {
+  if (it.graph.feeds_only(result, xnn_datatype_qcint4)) {
     flags |= kMaybePackForQc4w;
-  } else if (it.graph.feeds_only(it.ids.outputs[0], xnn_datatype_qbint4)) {
+  } else if (it.graph.feeds_only(result, xnn_datatype_qbint4)) {
     flags |= kMaybePackForQb4w;
   }
   return it.unary(xnn_unary_convert, flags);
@@ -130,7 +128,7 @@ xnn_status define_pixels(const NodeCall& it) {
 
 xnn_status define_convolution(const NodeCall& it) {
   const auto& node = it.table<xnn::_XNNNodeConv>();
-  if (it.graph.pixel_layers().has(node)) {
+  if (it.input(0).by_pixels) {
     return define_pixels(it);
   }
   return xnn_define_convolution_2d(
@@ -170,38 +168,37 @@ class GivenLayer {
   GivenLayer(const GraphBuilder& graph, std::size_t inputs)
       : graph_(graph), lacking_((kGroup - inputs % kGroup) % kGroup) {}
 
-  // The value in float32: XNNPACK's id becomes that of another value where it is not. Ids that are invalid
-  // stay.
-  void take(std::uint32_t exported, std::uint32_t* id) {
-    std::uint32_t wide = *id;
-    if (*id != XNN_INVALID_VALUE_ID && widen(exported, &wide)) {
-      status_ = convert(*id, wide);
-      *id = wide;
+  // The value in float32: XNNPACK's id of it, or that of another value where it is not. No value stays none.
+  std::uint32_t take(std::uint32_t value) {
+    const std::uint32_t id = graph_.id_of(value);
+    std::uint32_t wide = id;
+    if (value != kNoValue && widen(value, &wide)) {
+      status_ = convert(id, wide);
     }
+    return wide;
   }
   // The same, and as many zeros at the end of a dimension, the one of the layer's inputs, as they lack.
-  void take_padded(std::uint32_t exported, std::uint32_t* id, std::size_t along) {
-    take(exported, id);
+  std::uint32_t take_padded(std::uint32_t value, std::size_t along) {
+    const std::uint32_t id = take(value);
     if (lacking_ == 0 || status_ != xnn_status_success) {
-      return;
+      return id;
     }
-    std::vector<std::size_t> dims = graph_.at(exported).dims;
+    Dims dims = graph_.fact(value).declared;
     const std::size_t none[XNN_MAX_TENSOR_DIMS] = {};
     std::size_t after[XNN_MAX_TENSOR_DIMS] = {};
     dims[along] += lacking_;
     after[along] = lacking_;
     std::uint32_t padded = XNN_INVALID_VALUE_ID;
-    status_ = xnn_define_tensor_value(graph_.subgraph(), xnn_datatype_fp32, dims.size(), dims.data(), nullptr,
-                                      XNN_INVALID_VALUE_ID, 0, &padded);
+    status_ = make(dims, &padded);
     if (status_ == xnn_status_success) {
-      status_ = xnn_define_static_constant_pad(graph_.subgraph(), none, after, 0.0F, *id, padded, 0);
+      status_ = xnn_define_static_constant_pad(graph_.subgraph(), none, after, 0.0F, id, padded, 0);
     }
-    *id = padded;
+    return padded;
   }
   // The layer itself, with values that were taken.
   xnn_status define(const NodeCall& it, std::uint32_t input, std::uint32_t filter, std::uint32_t bias) {
     std::uint32_t result = it.out[0];
-    const bool narrows = widen(it.ids.outputs[0], &result);
+    const bool narrows = widen(it.values.outputs[0], &result);
     if (status_ == xnn_status_success) {
       const auto plain = plain_rows();
       status_ = xnn_define_fully_connected(it.to, it.min, it.max, input, filter, bias, result,
@@ -213,14 +210,16 @@ class GivenLayer {
  private:
   static constexpr std::size_t kGroup = 16;  // a multiple of kr times sr of all kernels in float32
 
+  xnn_status make(const Dims& dims, std::uint32_t* id) {
+    return xnn_define_tensor_value(graph_.subgraph(), xnn_datatype_fp32, dims.rank, dims.size.data(), nullptr,
+                                   XNN_INVALID_VALUE_ID, 0, id);
+  }
   // Makes a float32 value beside one of half precision.
-  bool widen(std::uint32_t exported, std::uint32_t* id) {
-    const GraphValue& value = graph_.at(exported);
-    if (value.datatype != xnn_datatype_fp16 || status_ != xnn_status_success) {
+  bool widen(std::uint32_t value, std::uint32_t* id) {
+    if (graph_.type_of(value) != xnn_datatype_fp16 || status_ != xnn_status_success) {
       return false;
     }
-    status_ = xnn_define_tensor_value(graph_.subgraph(), xnn_datatype_fp32, value.dims.size(),
-                                      value.dims.data(), nullptr, XNN_INVALID_VALUE_ID, 0, id);
+    status_ = make(graph_.fact(value).declared, id);
     return status_ == xnn_status_success;
   }
   xnn_status convert(std::uint32_t from, std::uint32_t to) {
@@ -234,19 +233,15 @@ class GivenLayer {
 
 xnn_status define_fully_connected(const NodeCall& it) {
   const std::uint32_t flags = it.table<xnn::XNNFullyConnected>().flags();
-  const std::uint32_t bias = it.ids.inputs[2];
+  const std::uint32_t bias = it.values.inputs[2];
   if (it.input(1).constant && (bias == kNoValue || it.input(2).constant)) {
     return xnn_define_fully_connected(it.to, it.min, it.max, it.in[0], it.in[1], it.in[2], it.out[0], flags);
   }
   const std::size_t along = (flags & XNN_FLAG_TRANSPOSE_WEIGHTS) != 0 ? 0 : 1;
-  GivenLayer given(it.graph, it.input(1).dims[along]);
-  std::uint32_t rows = it.in[0];
-  std::uint32_t filter = it.in[1];
-  std::uint32_t offsets = it.in[2];
-  given.take_padded(it.ids.inputs[0], &rows, it.input(0).dims.size() - 1);
-  given.take_padded(it.ids.inputs[1], &filter, along);
-  given.take(bias, &offsets);
-  return given.define(it, rows, filter, offsets);
+  GivenLayer given(it.graph, it.input(1).declared[along]);
+  const std::uint32_t rows = given.take_padded(it.values.inputs[0], it.input(0).declared.rank - 1);
+  const std::uint32_t filter = given.take_padded(it.values.inputs[1], along);
+  return given.define(it, rows, filter, given.take(bias));
 }
 
 xnn_status define_attention(const NodeCall& it) {
@@ -262,10 +257,11 @@ xnn_status define_batch_matrix_multiply(const NodeCall& it) {
 
 // The mean over height and width, in NHWC.
 xnn_status define_global_average(const NodeCall& it) {
-  const std::size_t rank = it.input(0).dims.size();
+  const std::size_t rank = it.input(0).declared.rank;
   const std::size_t axes[] = {rank - 3, rank - 2};
-  return xnn_define_static_reduce(it.to, xnn_reduce_mean, 2, axes, it.in[0], it.out[0],
-                                  it.output().dims.size() == rank ? XNN_FLAG_KEEP_DIMS : 0);
+  return xnn_define_static_reduce(
+      it.to, xnn_reduce_mean, 2, axes, it.in[0], it.out[0],
+      it.graph.fact(it.values.outputs[0]).declared.rank == rank ? XNN_FLAG_KEEP_DIMS : 0);
 }
 
 xnn_status define_average_pooling(const NodeCall& it) {
@@ -341,7 +337,7 @@ xnn_status define_concatenate(const NodeCall& it) {
   const auto& node = it.table<xnn::_XNNCat>();
   const auto axis = static_cast<std::int32_t>(node.axis());
   const std::uint32_t* in = it.in;
-  switch (it.ids.input_count) {
+  switch (it.values.input_count) {
     case 2:
       return xnn_define_concatenate2(it.to, axis, in[0], in[1], it.out[0], node.flags());
     case 3:
@@ -408,56 +404,69 @@ constexpr auto kOne = one<xnn::_XNNNode1x1>;
 constexpr auto kPool = one<xnn::_XNNPooling2D>;
 constexpr auto kConvolution = layer<xnn::_XNNNodeConv>;
 
+constexpr auto kMovable = {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_qint8, xnn_datatype_quint8};
+constexpr auto kFloating = {xnn_datatype_fp32, xnn_datatype_fp16};
+constexpr auto kFloat32 = {xnn_datatype_fp32};
+
+constexpr TypeSet kByRule = {};
+constexpr TypeSet kCounted = {kNumbers};
+constexpr TypeSet kMoved = {kMovable, true};
+constexpr TypeSet kAveraged = {kMovable};
+constexpr TypeSet kFloats = {kFloating};
+constexpr TypeSet kFloat = {kFloat32};
+
 // Every kind, in the schema's order.
 constexpr NodeRule kRules[] = {
-    {Kind::XNNAdd, two, check_binary, define_binary<xnn_binary_add>},
-    {Kind::XNNFullyConnected, layer<xnn::XNNFullyConnected>, check_fully_connected, define_fully_connected},
-    {Kind::XNNSoftmax, kOne, check_softmax, define_plain<xnn_define_softmax>},
-    {Kind::XNNSigmoid, kOne, check_unary, define_unary<xnn_unary_sigmoid>},
-    {Kind::XNNStaticTranspose, one<xnn::XNNStaticTranspose>, check_transpose, define_transpose},
-    {Kind::XNNClamp, kOne, check_clamp, define_clamp},
-    {Kind::XNNConv2d, kConvolution, check_convolution, define_convolution},
-    {Kind::XNNDiv, two, check_binary, define_binary<xnn_binary_divide>},
-    {Kind::XNNStaticResizeBilinear2D, one<xnn::XNNStaticResizeBilinear2D>, check_resize,
+    {Kind::XNNAdd, two, kCounted, check_binary, define_binary<xnn_binary_add>},
+    {Kind::XNNFullyConnected, layer<xnn::XNNFullyConnected>, kByRule, check_fully_connected,
+     define_fully_connected},
+    {Kind::XNNSoftmax, kOne, kFloats, check_softmax, define_plain<xnn_define_softmax>},
+    {Kind::XNNSigmoid, kOne, kCounted, check_elements, define_unary<xnn_unary_sigmoid>},
+    {Kind::XNNStaticTranspose, one<xnn::XNNStaticTranspose>, kMoved, check_transpose, define_transpose},
+    {Kind::XNNClamp, kOne, kCounted, check_elements, define_clamp},
+    {Kind::XNNConv2d, kConvolution, kByRule, check_convolution, define_convolution},
+    {Kind::XNNDiv, two, kCounted, check_binary, define_binary<xnn_binary_divide>},
+    {Kind::XNNStaticResizeBilinear2D, one<xnn::XNNStaticResizeBilinear2D>, kMoved, check_resize,
      define_resize_bilinear},
-    {Kind::XNNStaticConstantPad, one<xnn::XNNStaticConstantPad>, check_pad, define_pad},
-    {Kind::XNNAvgPooling2d, kPool, check_average_pooling, define_average_pooling},
-    {Kind::XNNMinimum, two, check_binary, define_binary<xnn_binary_minimum>},
-    {Kind::XNNDepthwiseConv2d, kConvolution, check_depthwise, define_depthwise},
-    {Kind::XNNMaxPooling2d, kPool, check_max_pooling, define_max_pooling},
-    {Kind::XNNMultiply, two, check_binary, define_binary<xnn_binary_multiply>},
-    {Kind::XNNSubtract, two, check_binary, define_binary<xnn_binary_subtract>},
-    {Kind::XNNFloor, kOne, check_unary, define_unary<xnn_unary_floor>},
-    {Kind::XNNConvert, kOne, check_convert, define_convert},
-    {Kind::XNNGlobalAvgPooling2d, kOne, check_global_average, define_global_average},
-    {Kind::XNNStaticReshape, one<xnn::XNNStaticReshape>, check_reshape, define_reshape},
-    {Kind::XNNArgMaxPooling2d, argmax, check_argmax_pooling, define_argmax_pooling},
-    {Kind::XNNSquareRoot, kOne, check_unary, define_unary<xnn_unary_square_root>},
-    {Kind::XNNCeiling, kOne, check_unary, define_unary<xnn_unary_ceiling>},
-    {Kind::XNNHardswish, kOne, check_unary, define_unary<xnn_unary_hardswish>},
-    {Kind::XNNLeakyReLU, one<xnn::XNNLeakyReLU>, check_unary, define_leaky_relu},
-    {Kind::XNNMaximum, two, check_binary, define_binary<xnn_binary_maximum>},
-    {Kind::XNNNegate, kOne, check_unary, define_unary<xnn_unary_negate>},
-    {Kind::XNNSquare, kOne, check_unary, define_unary<xnn_unary_square>},
-    {Kind::XNNELU, one<xnn::XNNELU>, check_unary, define_elu},
-    {Kind::XNNAbs, kOne, check_unary, define_unary<xnn_unary_abs>},
-    {Kind::XNNPReLU, two, check_binary, define_binary<xnn_binary_prelu>},
-    {Kind::XNNConcatenate2, several<2>, check_concatenate, define_concatenate},
-    {Kind::XNNConcatenate3, several<3>, check_concatenate, define_concatenate},
-    {Kind::XNNConcatenate4, several<4>, check_concatenate, define_concatenate},
-    {Kind::XNNStaticSlice, one<xnn::XNNStaticSlice>, check_slice, define_slice},
-    {Kind::XNNScaledDotProductAttention, attention, check_attention, define_attention},
-    {Kind::XNNBatchMatrixMultiply, two, check_batch_matrix_multiply, define_batch_matrix_multiply},
-    {Kind::XNNConcatenate5, several<5>, check_concatenate, define_concatenate},
-    {Kind::XNNConvTranspose2d, kConvolution, check_transposed_convolution, define_transposed},
-    {Kind::XNNReciprocalSquareRoot, kOne, check_unary, define_unary<xnn_unary_reciprocal_square_root>},
-    {Kind::XNNLog, kOne, check_unary, define_unary<xnn_unary_log>},
-    {Kind::XNNGelu, kOne, check_unary, define_unary<xnn_unary_gelu>},
-    {Kind::XNNTanh, kOne, check_unary, define_unary<xnn_unary_tanh>},
-    {Kind::XNNExp, kOne, check_unary, define_unary<xnn_unary_exp>},
-    {Kind::XNNSin, kOne, check_unary, define_unary<xnn_unary_sine>},
-    {Kind::XNNCopy, kOne, check_copy, define_plain<xnn_define_copy>},
-    {Kind::XNNCos, kOne, check_unary, define_unary<xnn_unary_cosine>},
+    {Kind::XNNStaticConstantPad, one<xnn::XNNStaticConstantPad>, kMoved, check_pad, define_pad},
+    {Kind::XNNAvgPooling2d, kPool, kFloats, check_average_pooling, define_average_pooling},
+    {Kind::XNNMinimum, two, kCounted, check_binary, define_binary<xnn_binary_minimum>},
+    {Kind::XNNDepthwiseConv2d, kConvolution, kByRule, check_depthwise, define_depthwise},
+    {Kind::XNNMaxPooling2d, kPool, kMoved, check_max_pooling, define_max_pooling},
+    {Kind::XNNMultiply, two, kCounted, check_binary, define_binary<xnn_binary_multiply>},
+    {Kind::XNNSubtract, two, kCounted, check_binary, define_binary<xnn_binary_subtract>},
+    {Kind::XNNFloor, kOne, kCounted, check_elements, define_unary<xnn_unary_floor>},
+    {Kind::XNNConvert, kOne, kByRule, check_convert, define_convert},
+    {Kind::XNNGlobalAvgPooling2d, kOne, kAveraged, check_global_average, define_global_average},
+    {Kind::XNNStaticReshape, one<xnn::XNNStaticReshape>, kMoved, check_reshape, define_reshape},
+    {Kind::XNNArgMaxPooling2d, argmax, kFloat, check_argmax_pooling, define_argmax_pooling},
+    {Kind::XNNSquareRoot, kOne, kCounted, check_elements, define_unary<xnn_unary_square_root>},
+    {Kind::XNNCeiling, kOne, kCounted, check_elements, define_unary<xnn_unary_ceiling>},
+    {Kind::XNNHardswish, kOne, kCounted, check_elements, define_unary<xnn_unary_hardswish>},
+    {Kind::XNNLeakyReLU, one<xnn::XNNLeakyReLU>, kCounted, check_elements, define_leaky_relu},
+    {Kind::XNNMaximum, two, kCounted, check_binary, define_binary<xnn_binary_maximum>},
+    {Kind::XNNNegate, kOne, kCounted, check_elements, define_unary<xnn_unary_negate>},
+    {Kind::XNNSquare, kOne, kCounted, check_elements, define_unary<xnn_unary_square>},
+    {Kind::XNNELU, one<xnn::XNNELU>, kCounted, check_elements, define_elu},
+    {Kind::XNNAbs, kOne, kCounted, check_elements, define_unary<xnn_unary_abs>},
+    {Kind::XNNPReLU, two, kCounted, check_binary, define_binary<xnn_binary_prelu>},
+    {Kind::XNNConcatenate2, several<2>, kMoved, check_concatenate, define_concatenate},
+    {Kind::XNNConcatenate3, several<3>, kMoved, check_concatenate, define_concatenate},
+    {Kind::XNNConcatenate4, several<4>, kMoved, check_concatenate, define_concatenate},
+    {Kind::XNNStaticSlice, one<xnn::XNNStaticSlice>, kMoved, check_slice, define_slice},
+    {Kind::XNNScaledDotProductAttention, attention, kFloats, check_attention, define_attention},
+    {Kind::XNNBatchMatrixMultiply, two, kByRule, check_batch_matrix_multiply, define_batch_matrix_multiply},
+    {Kind::XNNConcatenate5, several<5>, kMoved, check_concatenate, define_concatenate},
+    {Kind::XNNConvTranspose2d, kConvolution, kByRule, check_transposed_convolution, define_transposed},
+    {Kind::XNNReciprocalSquareRoot, kOne, kCounted, check_elements,
+     define_unary<xnn_unary_reciprocal_square_root>},
+    {Kind::XNNLog, kOne, kCounted, check_elements, define_unary<xnn_unary_log>},
+    {Kind::XNNGelu, kOne, kCounted, check_elements, define_unary<xnn_unary_gelu>},
+    {Kind::XNNTanh, kOne, kCounted, check_elements, define_unary<xnn_unary_tanh>},
+    {Kind::XNNExp, kOne, kCounted, check_elements, define_unary<xnn_unary_exp>},
+    {Kind::XNNSin, kOne, kCounted, check_elements, define_unary<xnn_unary_sine>},
+    {Kind::XNNCopy, kOne, kMoved, check_elements, define_plain<xnn_define_copy>},
+    {Kind::XNNCos, kOne, kCounted, check_elements, define_unary<xnn_unary_cosine>},
 };
 constexpr std::size_t kRuleCount = sizeof(kRules) / sizeof(kRules[0]);
 
@@ -478,13 +487,8 @@ const NodeRule* rule_of(xnn::XNodeUnion kind) {
   return number == 0 || number > kRuleCount ? nullptr : &kRules[number - 1];
 }
 
-std::size_t rule_count() {
-  return kRuleCount;
-}
-
-xnn_status define_xnn_node(const GraphBuilder& graph, const xnn::XNode& node) {
-  const NodeRule* rule = rule_of(node.xnode_union_type());
-  return rule == nullptr ? xnn_status_unsupported_parameter : rule->define(NodeCall(graph, node));
+xnn_status define_xnn_node(const GraphBuilder& graph, const GraphNode& node) {
+  return rule_of(node.node->xnode_union_type())->define(NodeCall(graph, node));
 }
 
 }  // namespace slipway::lean

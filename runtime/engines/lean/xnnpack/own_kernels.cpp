@@ -69,26 +69,27 @@ Int4Set int4_set() {
 
 // Taps of a depthwise convolution's window; 0 for other nodes.
 std::size_t window_taps(const xnn_node& node) {
-  if (node.type == xnn_node_type_depthwise_convolution_2d &&
-      node.params.depthwise_convolution_2d.depth_multiplier == 1) {
-    const auto& params = node.params.depthwise_convolution_2d;
+  const auto taps = [](const auto& params) {
     return std::size_t{params.kernel_height} * params.kernel_width;
+  };
+  const auto& single = node.params.depthwise_convolution_2d;
+  const auto& grouped = node.params.convolution_2d;
+  if (node.type == xnn_node_type_depthwise_convolution_2d && single.depth_multiplier == 1) {
+    return taps(single);
   }
-  if (node.type == xnn_node_type_convolution_2d && node.params.convolution_2d.group_input_channels == 1 &&
-      node.params.convolution_2d.group_output_channels == 1) {
-    const auto& params = node.params.convolution_2d;
-    return std::size_t{params.kernel_height} * params.kernel_width;
-  }
-  return 0;
+  return node.type == xnn_node_type_convolution_2d && grouped.group_input_channels == 1 &&
+                 grouped.group_output_channels == 1
+             ? taps(grouped)
+             : 0;
 }
 
 // A kernel of ours, and XNNPACK's table that it goes into.
 struct DepthwiseChoice {
-  std::size_t taps = 0;  // 0: none
-  void (*kernel)() = nullptr;
   const xnn_dwconv_config* (*table)() = nullptr;
   std::size_t entries = 0;
   std::size_t channels = 0;  // of a block of packed weights
+  std::size_t taps = 0;      // 0: none
+  void (*kernel)() = nullptr;
 };
 
 // Many taps more than the window has would be computed for nothing; XNNPACK has kernels for few taps.
@@ -96,13 +97,18 @@ bool is_for(std::size_t kernel_taps, std::size_t taps) {
   return kernel_taps >= taps && kernel_taps * 3 <= taps * 4;
 }
 
+// The least kernel that is for so many taps, in the table that `choice` names.
 template <typename Kernel>
-DepthwiseChoice least_for(std::size_t taps, const Kernel* kernels, std::size_t count) {
+DepthwiseChoice least_for(std::size_t taps, const Kernel* kernels, std::size_t count,
+                          DepthwiseChoice choice) {
   const Kernel* end = kernels + count;
   const Kernel* kernel =
       std::find_if(kernels, end, [&](const Kernel& one) { return is_for(one.taps, taps); });
-  return kernel == end ? DepthwiseChoice()
-                       : DepthwiseChoice{kernel->taps, reinterpret_cast<void (*)()>(kernel->kernel)};
+  if (kernel != end) {
+    choice.taps = kernel->taps;
+    choice.kernel = reinterpret_cast<void (*)()>(kernel->kernel);
+  }
+  return choice;
 }
 
 // 0 where this processor or this build is without them.
@@ -117,24 +123,19 @@ DepthwiseChoice kernel_for(const xnn_node& node, const xnn_value* values) {
     return {};
   }
   const xnn_datatype type = values[node.inputs[0]].datatype;
-  DepthwiseChoice found;
   if (type == xnn_datatype_qint8 && is_bytes(values[node.inputs[1]])) {
-    found = least_for(taps, byte_depthwise(), byte_kernel_count());
-    found.table = &xnn_init_qs8_qc8w_dwconv_config;
-    found.entries = XNN_MAX_QC8_DWCONV_UKERNELS;
-    found.channels = kByteChannels;
-  } else if (set != nullptr && type == xnn_datatype_fp32) {
-    found = least_for(taps, set->depthwise, kDepthwiseKernels);
-    found.table = &xnn_init_f32_dwconv_config;
-    found.entries = XNN_MAX_F32_DWCONV_UKERNELS;
-    found.channels = set->lanes;
-  } else if (set != nullptr && type == xnn_datatype_fp16) {
-    found = least_for(taps, set->half_depthwise, kHalfDepthwiseKernels);
-    found.table = &xnn_init_f16_dwconv_config;
-    found.entries = XNN_MAX_F16_DWCONV_UKERNELS;
-    found.channels = set->lanes;
+    return least_for(taps, byte_depthwise(), byte_kernel_count(),
+                     {&xnn_init_qs8_qc8w_dwconv_config, XNN_MAX_QC8_DWCONV_UKERNELS, kByteChannels});
   }
-  return found;
+  if (set != nullptr && type == xnn_datatype_fp32) {
+    return least_for(taps, set->depthwise, kDepthwiseKernels,
+                     {&xnn_init_f32_dwconv_config, XNN_MAX_F32_DWCONV_UKERNELS, set->lanes});
+  }
+  if (set != nullptr && type == xnn_datatype_fp16) {
+    return least_for(taps, set->half_depthwise, kHalfDepthwiseKernels,
+                     {&xnn_init_f16_dwconv_config, XNN_MAX_F16_DWCONV_UKERNELS, set->lanes});
+  }
+  return {};
 }
 
 }  // namespace

@@ -15,7 +15,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -107,35 +106,29 @@ std::size_t rows_of(const xnn_value& value);
 // Quantized to 8 bits with one scale or one for each channel.
 bool is_bytes(const xnn_value& value);
 
-// What a layer in 8 bits multiplies.
-struct ByteProduct {
+// What a layer multiplies.
+struct LayerProduct {
   std::size_t rows = 0;
   std::size_t columns = 0;  // of a group
   std::size_t pixels = 1;   // of a window
   std::size_t channels = 0;
   std::size_t groups = 1;
+
+  std::size_t depth() const { return pixels * channels; }
 };
 
-// Nothing, without rows, for nodes of other types and for those whose weights are no constant.
-ByteProduct byte_product(const xnn_node& node, const xnn_value* values);
+// Nothing, without rows, for nodes that are no product.
+LayerProduct product_of(const xnn_node& node, const xnn_value* values);
+// The same of layers in 8 bits whose weights are constant.
+LayerProduct byte_product(const xnn_node& node, const xnn_value* values);
 
-// Roughly, in processor cycles.
-double tile_cycles(const ByteProduct& product);
-double vector_cycles(const ByteProduct& product);
-
-// The node's time with VNNI's kernels, in parts of that with AMX's. Nothing where XNNPACK has only one set of
-// kernels for it.
-std::optional<double> time_by_vectors(const xnn_node& node, const xnn_value* values);
-
-// XNNPACK's table for products in 8 bits with VNNI's kernels, if they are wanted.
-Changed<xnn_gemm_config> vector_kernels(bool wanted);
+// XNNPACK's table for products in 8 bits with VNNI's kernels, where these compute the node faster than AMX's;
+// nullptr where they do not, or where XNNPACK has only one set of kernels for it.
+Changed<xnn_gemm_config> vector_kernels(const xnn_node& node, const xnn_value* values);
 
 // The shape of the kernel that computes a product in float32: rows and columns that waste the least work.
 
 enum class TileElement { kFloat, kHalf };
-
-// Whether the set has that tile.
-bool has_tile(const TileSet& set, TileElement element, std::size_t rows, std::size_t vectors);
 
 struct TileShape {
   std::size_t rows = 0;

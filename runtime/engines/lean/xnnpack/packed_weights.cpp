@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
-#include <unordered_map>
 
 #include "base/checksum.h"
 
@@ -166,66 +165,29 @@ std::size_t PackedWeights::take_from_file(const xnn_weights_cache_look_up_key& k
   packed.form = *form_of(key.kernel);
   packed.from_file = packed.asked_for = true;
   packed.key = whole;
-  packed.layout = entry->layout;
   packed_.push_back(packed);
   by_address_.emplace(Source(key.kernel, key.bias), packed_.size() - 1);
   ++found_;
   return packed_.size() - 1;
 }
 
-void PackedWeights::confirm(xnn_runtime_t runtime) {
-  for (const LayerLayout& layer : layouts_of(runtime, &provider_)) {
-    confirm(layer);
-  }
-}
-
-void PackedWeights::confirm(const LayerLayout& layer) {
-  if (layer.index >= packed_.size()) {
-    return;
-  }
-  Packed& packed = packed_[layer.index];
-  const bool other = (packed.from_file || packed.confirmed) && packed.layout != layer.layout;
-  if (layer.size != packed.size || other) {
-    // Where it was packed just now, by the same operator, only its description is unknown.
-    fits_ = fits_ && !packed.from_file;
-    packed.asked_for = false;
-    return;
-  }
-  packed.layout = layer.layout;
-  packed.confirmed = true;
-}
-
-bool PackedWeights::fits() const {
-  return fits_ && std::all_of(packed_.begin(), packed_.end(),
-                              [](const Packed& packed) { return packed.confirmed || !packed.from_file; });
-}
-
 std::vector<PackedBlock> PackedWeights::to_keep(bool* news) const {
   std::vector<PackedBlock> all;
   *news = false;
   for (const Packed& packed : packed_) {
-    if (packed.asked_for && packed.confirmed) {
-      all.push_back({packed.key, packed.layout, packed.data, packed.size});
+    if (packed.asked_for) {
+      all.push_back({packed.key, packed.data, packed.size});
       *news = *news || !packed.from_file;
     }
   }
-  // Other methods' weights stay, and those that were packed for kernels which are not used any more go.
-  const auto replaced = [&](const PackedBlock& old) {
-    return std::any_of(all.begin(), all.end(), [&](const PackedBlock& block) {
-      return block.key.kernel.file == old.key.kernel.file &&
-             block.key.kernel.offset == old.key.kernel.offset &&
-             block.key.bias.offset == old.key.bias.offset && block.key.form == old.key.form;
-    });
-  };
-  std::vector<PackedBlock> others;
-  if (*news && file_ != nullptr) {
-    for (const PackedBlock& old : file_->blocks()) {
-      if (!replaced(old)) {
-        others.push_back(old);
-      }
+  // Other methods' weights stay.
+  std::vector<PackedBlock> others = *news && file_ != nullptr ? file_->blocks() : std::vector<PackedBlock>();
+  for (const PackedBlock& old : others) {
+    if (std::none_of(packed_.begin(), packed_.end(),
+                     [&](const Packed& packed) { return packed.from_file && packed.data == old.data; })) {
+      all.push_back(old);
     }
   }
-  all.insert(all.end(), others.begin(), others.end());
   return all;
 }
 
@@ -304,139 +266,67 @@ void PackedWeights::forget(const void* constant) {
 
 namespace {
 
-using Values = std::unordered_map<std::uint32_t, const xnn::XValue*>;
-
-void append(std::string* text, const void* data, std::size_t size) {
-  text->append(static_cast<const char*>(data), size);
-}
-
 template <typename Number>
 void append(std::string* text, Number number) {
-  append(text, &number, sizeof(number));
+  text->append(reinterpret_cast<const char*>(&number), sizeof(number));
 }
 
 // Numbers of which the packed weights' size does not depend: they would make texts long.
 void put_content(std::string* text, const void* data, std::size_t size) {
-  const Checksum sum = checksum_of(data, size);
-  append(text, &sum, sizeof(sum));
-}
-
-void put_scales(std::string* text, const XnnPayload& payload, std::uint32_t buffer,
-                const flatbuffers::Vector<float>* inline_scales) {
-  if (buffer != 0) {
-    const Bytes stored = payload.constant(buffer);
-    put_content(text, stored.data, stored.size);
-  } else if (inline_scales != nullptr) {
-    put_content(text, inline_scales->data(), inline_scales->size() * sizeof(float));
-  }
+  append(text, checksum_of(data, size));
 }
 
 // A value's type and quantization; its shape only where that decides, since weights serve any batch.
-void put_value(std::string* text, const XnnPayload& payload, const Values& values, std::uint32_t id,
-               bool shape) {
-  const auto found = values.find(id);
-  if (found == values.end()) {
-    append(text, '-');  // no bias
-    return;
+void put_value(std::string* text, const GraphFact& fact, bool shape) {
+  append(text, fact.type);
+  for (std::size_t i = 0; shape && i < fact.declared.rank; ++i) {
+    append(text, fact.declared[i]);
   }
-  const xnn::XNNTensorValue& tensor = *tensor_of(*found->second);
-  append(text, tensor.datatype());
-  if (shape && tensor.dims() != nullptr) {
-    append(text, tensor.dims()->data(), tensor.dims()->size() * sizeof(std::uint32_t));
+  append(text, fact.scale);
+  append(text, fact.zero_point);
+  append(text, fact.channel_dim);
+  append(text, fact.block_size);
+  const std::size_t channels = fact.declared.rank == 0 ? 0 : fact.declared[fact.channel_dim];
+  if (fact.scales != nullptr) {
+    put_content(text, fact.scales, channels * sizeof(*fact.scales));
   }
-  const auto* quantized = found->second->xvalue_union_as_XNNQuantizedTensorValue();
-  if (quantized == nullptr) {
-    return;
+  if (fact.block_scales != nullptr) {
+    const std::size_t blocks = fact.declared[1 - fact.channel_dim] / fact.block_size;
+    put_content(text, fact.block_scales, channels * blocks * sizeof(*fact.block_scales));
   }
-  append(text, quantized->quant_params_type());
-  if (const auto* whole = quantized->quant_params_as_PerTensorQuant()) {
-    append(text, whole->scale());
-    append(text, whole->zero_point());
-  } else if (const auto* channels = quantized->quant_params_as_PerChannelQuant()) {
-    append(text, channels->channel_dim());
-    put_scales(text, payload, channels->scale_buffer_idx(), channels->scale());
-  } else if (const auto* blocks = quantized->quant_params_as_PerChannelGroupQuant()) {
-    append(text, blocks->channel_dim());
-    append(text, blocks->group_size());
-    put_scales(text, payload, blocks->scale_buffer_idx(), nullptr);
-  }
-}
-
-// XNNPACK packs it, too, and its key has none for layers whose input is quantized at run time.
-void put_bias(std::string* text, const XnnPayload& payload, const Values& values, std::uint32_t id) {
-  const auto found = values.find(id);
-  if (found == values.end()) {
-    return;
-  }
-  const xnn::XNNTensorValue& tensor = *tensor_of(*found->second);
-  const Bytes stored = payload.constant(tensor.constant_buffer_idx());
-  std::size_t bytes = sizeof(float);  // of an element, at most
-  for (std::size_t i = 0; tensor.dims() != nullptr && i < tensor.dims()->size(); ++i) {
-    bytes *= tensor.dims()->data()[i];
-  }
-  put_content(text, stored.data, std::min(bytes, stored.size));
-}
-
-const xnn::_XNNNodeConv* convolution_of(const xnn::XNode& node) {
-  switch (node.xnode_union_type()) {
-    case xnn::XNodeUnion::XNNConv2d:
-      return node.xnode_union_as_XNNConv2d();
-    case xnn::XNodeUnion::XNNDepthwiseConv2d:
-      return node.xnode_union_as_XNNDepthwiseConv2d();
-    case xnn::XNodeUnion::XNNConvTranspose2d:
-      return node.xnode_union_as_XNNConvTranspose2d();
-    default:
-      return nullptr;
-  }
-}
-
-template <typename Layer>
-std::string form_of(const XnnPayload& payload, const Values& values, const xnn::XNode& node,
-                    const Layer& layer) {
-  std::string text;
-  append(&text, node.xnode_union_type());
-  append(&text, layer.flags());
-  put_value(&text, payload, values, layer.input1_id(), false);
-  put_value(&text, payload, values, layer.filter_id(), true);
-  put_value(&text, payload, values, layer.bias_id(), true);
-  put_value(&text, payload, values, layer.output_id(), false);
-  put_bias(&text, payload, values, layer.bias_id());
-  return text;
 }
 
 }  // namespace
 
-PackingForms packing_forms(const XnnPayload& payload) {
-  Values values;
-  for (const xnn::XValue* value : *payload.graph().xvalues()) {
-    values[tensor_of(*value)->id_out()] = value;
-  }
+PackingForms packing_forms(const GraphCheck& check) {
   PackingForms forms;
-  for (const xnn::XNode* node : *payload.graph().xnodes()) {
+  for (const GraphNode& node : check.nodes()) {
+    const Operands& values = node.operands;
+    const std::vector<GraphFact>& facts = check.facts();
+    if (!is_layer(node.node->xnode_union_type()) || !facts[values.inputs[1]].constant) {
+      continue;
+    }
     std::string form;
-    std::uint32_t filter = 0;
-    if (const auto* layer = node->xnode_union_as_XNNFullyConnected()) {
-      form = form_of(payload, values, *node, *layer);
-      filter = layer->filter_id();
-    } else if (const auto* convolution = convolution_of(*node)) {
-      form = form_of(payload, values, *node, *convolution);
-      for (const std::uint32_t number :
-           {convolution->kernel_height(), convolution->kernel_width(), convolution->groups(),
-            convolution->group_input_channels(), convolution->group_output_channels()}) {
-        append(&form, number);
-      }
-      filter = convolution->filter_id();
+    append(&form, node.node->xnode_union_type());
+    if (const auto* linear = node.node->xnode_union_as_XNNFullyConnected()) {
+      append(&form, linear->flags());
     } else {
-      continue;
+      const auto& convolution = *static_cast<const xnn::_XNNNodeConv*>(node.node->xnode_union());
+      append(&form, convolution.flags());
+      append(&form, convolution.groups());
     }
-    const auto found = values.find(filter);
-    const std::size_t index =
-        found == values.end() ? 0 : std::size_t{tensor_of(*found->second)->constant_buffer_idx()};
-    const void* kernel = payload.constant(index).data;
-    if (kernel == nullptr) {
-      continue;
+    put_value(&form, facts[values.inputs[0]], false);
+    put_value(&form, facts[values.inputs[1]], true);
+    put_value(&form, facts[values.outputs[0]], false);
+    if (values.inputs[2] != kNoValue) {
+      // XNNPACK packs it, too, and its key has none for layers whose input is quantized at run time.
+      const GraphFact& bias = facts[values.inputs[2]];
+      std::size_t bytes = 0;
+      put_value(&form, bias, true);
+      count_bytes(bias.declared, bias.type, &bytes);
+      put_content(&form, bias.data.data, bias.constant ? bytes : 0);
     }
-    const auto [entry, is_new] = forms.try_emplace(kernel, form);
+    const auto [entry, is_new] = forms.try_emplace(facts[values.inputs[1]].data.data, form);
     if (!is_new && entry->second != form) {
       entry->second.clear();  // used in two ways
     }

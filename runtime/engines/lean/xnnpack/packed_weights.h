@@ -17,34 +17,17 @@
 #include "base/checksum.h"
 #include "base/platform.h"
 #include "lean/data/data_store.h"
-#include "lean/xnnpack/payload.h"
+#include "lean/xnnpack/rules.h"
 #include "lean/xnnpack/weights_file.h"
 #include "slipway/engine.h"
 
 namespace slipway::lean {
 
-// For which kernels the weights of a graph's layers were packed, as XNNPACK's operators say.
-
-struct LayerLayout {
-  std::size_t index = 0;  // what the provider of weights answered with
-  PackedLayout layout;
-  std::size_t size = 0;  // bytes that the layer reads; 0 for kinds of which this is not known
-};
-
-// Of all operators whose weights are `provider`'s.
-std::vector<LayerLayout> layouts_of(xnn_runtime_t runtime, xnn_weights_cache_t provider);
-
-// A distance in this program that is the same in each of its processes.
-std::int64_t distance_of(void (*function)());
-
-// What decides which kernels are used on this processor. `kleidiai`: whether KleidiAI's may be.
-Checksum processor_sum(bool kleidiai);
-
 // What makes the packed form of a constant what it is, by the constant's address: everything of the node but
 // the constant's bytes. Constants that nodes use in different ways have an empty text.
 using PackingForms = std::map<const void*, std::string>;
-// For all layers of a graph that was built (its values are known to fit their nodes).
-PackingForms packing_forms(const XnnPayload& payload);
+// For all layers of a graph.
+PackingForms packing_forms(const GraphCheck& check);
 
 // Packs weights in place of XNNPACK.
 struct Packer {
@@ -79,9 +62,6 @@ class PackedWeights {
   // Whether these weights lie as was offered.
   bool has_offered(std::size_t index) const;
   xnn_weights_cache_t provider() { return &provider_; }
-  // A graph was made; its layers tell what they read.
-  void confirm(xnn_runtime_t runtime);
-  void confirm(const LayerLayout& layer);
 
   // Bytes of packed weights.
   std::size_t size() const;
@@ -90,10 +70,8 @@ class PackedWeights {
   std::size_t shared() const { return shared_; }
   std::size_t shared_size() const { return shared_size_; }
 
-  // How many blocks were found in the file, and whether all are what their layers read. Otherwise nothing
-  // that was made with them may run.
+  // How many blocks were found in the file.
   std::size_t found() const { return found_; }
-  bool fits() const;
   // What a file could keep for the next time, also what it had already; `news`: whether it lacks some of it.
   std::vector<PackedBlock> to_keep(bool* news) const;
 
@@ -111,8 +89,6 @@ class PackedWeights {
     bool from_file = false;
     bool asked_for = false;  // before it was packed, so that a file would have spared it
     PackedKey key = {};
-    bool confirmed = false;
-    PackedLayout layout = {};
   };
 
   const std::string* form_of(const void* kernel) const;
@@ -143,7 +119,6 @@ class PackedWeights {
   std::size_t shared_size_ = 0;
   xnn_weights_cache_look_up_key missed_ = {};  // what was looked up last, and not found
   std::size_t found_ = 0;
-  bool fits_ = true;
 };
 
 // The file of packed weights that a run was told to use (--weights_cache).
@@ -157,8 +132,6 @@ class WeightsCache {
   // initialised by then. `kleidiai`: whether KleidiAI's kernels may be used.
   const WeightsFile* open(const DataStore& store, const std::string& model_path, const std::string& data_path,
                           bool kleidiai);
-  // What was found is not what the layers read: the next open() finds nothing, and the file is made again.
-  void doubt();
   // Writes what is new; the weights were loaded in so many milliseconds.
   void keep(const PackedWeights& weights, double load_ms);
   // There is no cache, for that reason.
@@ -171,7 +144,6 @@ class WeightsCache {
   std::optional<MappedFile> program_;  // that we are
   std::optional<WeightsFile> file_;
   WeightsCacheInfo info_;
-  bool doubted_ = false;
 };
 
 }  // namespace slipway::lean

@@ -11,6 +11,23 @@ constexpr std::uint64_t kMostPadding = std::uint64_t{1} << 30;
 
 }  // namespace
 
+Fault NodeCheck::run(const NodeRule& rule) {
+  const xnn::OutputMinMax* range = node().output_min_max();
+  // NaN is in no order.
+  if (range != nullptr && !(range->output_min() <= range->output_max())) {
+    return "the lower bound of its result is above the upper one";
+  }
+  for (std::size_t i = 0; i < inputs() && rule.types.types.size() != 0; ++i) {
+    if (!is_one_of(input(i).type, rule.types.types) || input(i).type != input(0).type) {
+      return wrong_input(i);
+    }
+    if (output().type != input(i).type || (rule.types.moved && !same_quantization(input(i), output()))) {
+      return wrong_output();
+    }
+  }
+  return rule.check(*this);
+}
+
 Fault NodeCheck::give(const Dims& dims, std::size_t output) {
   const GraphFact& fact = this->output(output);
   std::size_t bytes = 0;
@@ -33,6 +50,15 @@ Fault NodeCheck::wrong_input(std::size_t i, const std::string& why) const {
 Fault NodeCheck::wrong_output(std::size_t i, const std::string& why) const {
   return "value " + std::to_string(output(i).id) + " is declared as " + name_of(output(i).type) + " " +
          shape_text(output(i).declared) + ", which it does not give" + (why.empty() ? "" : ": " + why);
+}
+
+bool GraphFact::quantized() const {
+  return !is_one_of(type, {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_bf16, xnn_datatype_int32});
+}
+
+bool is_layer(xnn::XNodeUnion kind) {
+  return kind == xnn::XNodeUnion::XNNFullyConnected || kind == xnn::XNodeUnion::XNNConv2d ||
+         kind == xnn::XNodeUnion::XNNDepthwiseConv2d || kind == xnn::XNodeUnion::XNNConvTranspose2d;
 }
 
 bool is_one_of(xnn_datatype type, std::initializer_list<xnn_datatype> types) {
@@ -60,27 +86,8 @@ bool same_quantization(const GraphFact& one, const GraphFact& other) {
          (one.scale == other.scale && one.zero_point == other.zero_point);
 }
 
-Fault same_types(const NodeCheck& check, std::initializer_list<xnn_datatype> types) {
-  const xnn_datatype type = check.input(0).type;
-  if (!is_one_of(type, types)) {
-    return check.wrong_input(0);
-  }
-  if (check.output().type != type) {
-    return check.wrong_output();
-  }
-  return {};
-}
-
 Fault flags_fault(std::uint32_t flags, std::uint32_t known) {
   return (flags & ~known) == 0 ? Fault() : "its flags " + std::to_string(flags) + " are unknown";
-}
-
-Fault range_fault(const xnn::XNode& node) {
-  const xnn::OutputMinMax* range = node.output_min_max();
-  // NaN is in no order.
-  return range == nullptr || range->output_min() <= range->output_max()
-             ? Fault()
-             : Fault("the lower bound of its result is above the upper one");
 }
 
 bool Window::sane() const {
@@ -111,6 +118,10 @@ Window window_down(const xnn::_XNNNodeConv& node) {
 Window window_across(const xnn::_XNNNodeConv& node) {
   return {node.kernel_width(), node.subsampling_width(), node.dilation_width(), node.padding_left(),
           node.padding_right()};
+}
+
+bool every_pixel(const Window& window) {
+  return window.kernel == 1 && window.stride == 1 && window.before == 0 && window.after == 0;
 }
 
 bool covered_by(std::size_t size, const Window& window, std::uint64_t adjustment, std::size_t* count) {

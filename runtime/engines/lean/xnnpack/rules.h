@@ -7,9 +7,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
+#include "lean/data/data_store.h"
 #include "lean/data/evalue.h"
 #include "lean/xnnpack/payload.h"
 #include "slipway/status.h"
@@ -80,12 +82,22 @@ struct GraphFact {
   bool input = false;   // of the graph
   bool output = false;  // of the graph
   std::uint32_t external_id = 0;
+  Bytes data;  // of a constant
   // Of a quantized one, as far as its type has them.
   float scale = 0;
   std::int32_t zero_point = 0;
   std::size_t channel_dim = 0;
+  const float* scales = nullptr;                // of the channels
+  const std::uint16_t* block_scales = nullptr;  // bfloat16, of the channels' blocks
   std::size_t block_size = 0;
   std::size_t nonbatch_dims = 0;
+  // The input of 1x1 convolutions alone that is quantized while the graph runs. The exporter quantizes each
+  // image by itself. Upstream's runtime (ExecuTorch 1.5) computes such a layer as a fully connected one: its
+  // rows are the pixels, and each is quantized by itself. That is nearer to the float result, and the kernels
+  // for rows serve it. So this engine does the same.
+  bool by_pixels = false;
+
+  bool quantized() const;
 };
 
 // What is wrong, in words; empty when nothing is.
@@ -119,11 +131,17 @@ struct GraphNode {
   Operands operands;
 };
 
+struct NodeCall;
+struct NodeRule;
+
 // A node in the middle of the graph: the shapes of its inputs are known, its rule gives those of its outputs.
 class NodeCheck {
  public:
   NodeCheck(const GraphNode& node, const std::vector<GraphFact>& facts, std::vector<Dims>* shapes)
       : node_(node), facts_(facts), shapes_(*shapes) {}
+
+  // The node's kind of types, the bounds of its result, and its own rule.
+  Fault run(const NodeRule& rule);
 
   const xnn::XNode& node() const { return *node_.node; }
   bool has(std::size_t input) const { return node_.operands.inputs[input] != kNoValue; }
@@ -153,22 +171,29 @@ class NodeCheck {
 // What is wrong with a node; gives its outputs their shapes.
 using NodeCheckFunction = Fault(NodeCheck& check);
 
-struct NodeCall;
+// The types that all inputs of a node and its first output have, one and the same. `moved`: its elements keep
+// their bits, so they have to mean the same numbers. Without types: the node's rule says what goes together.
+struct TypeSet {
+  std::initializer_list<xnn_datatype> types = {};
+  bool moved = false;
+};
 
-// A kind of node: where its values' ids are, its rule, and the call of XNNPACK's that defines it.
+// A kind of node: where its values' ids are, its types, its rule, and the call of XNNPACK's that defines it.
 struct NodeRule {
   xnn::XNodeUnion kind;
   Operands (*operands)(const xnn::XNode&);
+  TypeSet types;
   NodeCheckFunction* check;
   xnn_status (*define)(const NodeCall&);
 };
 
 // nullptr for a kind that the schema does not have.
 const NodeRule* rule_of(xnn::XNodeUnion kind);
-std::size_t rule_count();
+// Whether it has weights that are packed, and may have a bias: a fully-connected layer or a convolution.
+bool is_layer(xnn::XNodeUnion kind);
 
-// The rules, by families; check_unary: element by element, of one type.
-NodeCheckFunction check_unary, check_convert, check_clamp, check_binary, check_softmax, check_copy;
+// The rules, by families; check_elements: one result for each element.
+NodeCheckFunction check_elements, check_convert, check_binary, check_softmax;
 NodeCheckFunction check_fully_connected, check_batch_matrix_multiply, check_attention;
 NodeCheckFunction check_convolution, check_depthwise, check_transposed_convolution;
 NodeCheckFunction check_average_pooling, check_max_pooling, check_argmax_pooling, check_global_average;
@@ -195,6 +220,9 @@ bool covered_by(std::size_t size, const Window& window, std::uint64_t adjustment
 Window window_down(const xnn::_XNNNodeConv& node);
 Window window_across(const xnn::_XNNNodeConv& node);
 
+// Whether a window is one pixel, and each pixel has one.
+bool every_pixel(const Window& window);
+
 // Batches, height, width, channels; none of them 0, for XNNPACK leaves the result's sizes open then.
 Fault image_fault(const NodeCheck& check);
 
@@ -211,12 +239,11 @@ struct LayerTypes {
 Fault types_fault(const NodeCheck& check, const LayerTypes* rows, std::size_t count);
 // Whether two values of 8-bit integers mean the same numbers; of other types always.
 bool same_quantization(const GraphFact& one, const GraphFact& other);
-// The types of input and output are the same, and among these.
-Fault same_types(const NodeCheck& check, std::initializer_list<xnn_datatype> types);
+// What a value has of whose elements numbers are computed, one by one.
+inline constexpr auto kNumbers = {xnn_datatype_fp32,  xnn_datatype_fp16,   xnn_datatype_bf16,
+                                  xnn_datatype_qint8, xnn_datatype_quint8, xnn_datatype_int32};
 // Other flags than these.
 Fault flags_fault(std::uint32_t flags, std::uint32_t known);
-// The bounds of a node's result, where it has them: no NaN, and in order.
-Fault range_fault(const xnn::XNode& node);
 
 // Whether a delegate's graph is sound, and whether given shapes are ones that it can compute with: XNNPACK
 // believes both.
@@ -250,6 +277,8 @@ class GraphCheck {
   const std::vector<Dims>& shapes() const { return shapes_; }
   // In the order of the file; their operands are indices of facts().
   const std::vector<GraphNode>& nodes() const { return nodes_; }
+  // How many inputs and outputs it says it has.
+  std::uint32_t externals() const { return most_externals_; }
   // Bytes that intermediate values take at once, at the least, with these shapes.
   std::size_t peak() const { return peak_; }
 
@@ -261,6 +290,7 @@ class GraphCheck {
   Status read_nodes(const xnn::XNNGraph& graph);
   Status resolve(const xnn::XNode& node, Operands* operands) const;
   Status order(const GraphNode& node, std::vector<std::uint8_t>* known);
+  void find_pixel_layers();
   Status compare_declared();
   Fault follow();
   bool seen(const std::vector<TensorView*>& arguments) const;
@@ -269,6 +299,7 @@ class GraphCheck {
   std::uint32_t find(std::uint32_t id) const;
 
   std::string what_;
+  std::uint32_t most_externals_ = 0;
   std::vector<GraphFact> facts_;
   std::vector<std::uint32_t> by_id_;      // indices of facts; kNoValue: none
   std::vector<std::uint32_t> externals_;  // the same, by external ids
@@ -281,6 +312,9 @@ class GraphCheck {
   std::size_t had_ = 0;  // the largest peak that there was room for
   bool accepted_ = false;
 };
+
+// The program's element type for a type of the graph's.
+DType dtype_of_value(xnn_datatype type);
 
 // What the schema says of a value. `text`: what is wrong with it. False for a type that this XNNPACK lacks.
 bool read_fact(const xnn::XValue& value, const XnnPayload& payload, GraphFact* fact, Fault* text);

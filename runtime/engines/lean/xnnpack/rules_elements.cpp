@@ -7,13 +7,6 @@
 namespace slipway::lean {
 namespace {
 
-constexpr auto kNumbers = {xnn_datatype_fp32,  xnn_datatype_fp16,   xnn_datatype_bf16,
-                           xnn_datatype_qint8, xnn_datatype_quint8, xnn_datatype_int32};
-
-bool is_number(xnn_datatype type) {
-  return is_one_of(type, kNumbers);
-}
-
 // Sizes aligned at the last one: equal, or one of them is 1.
 bool broadcast(const Dims& one, const Dims& other, Dims* result) {
   result->rank = std::max(one.rank, other.rank);
@@ -61,14 +54,7 @@ Fault check_dynamic(NodeCheck& check) {
 
 }  // namespace
 
-Fault check_unary(NodeCheck& check) {
-  SLIPWAY_RETURN_IF_FAULT(same_types(check, kNumbers));
-  return check.give(check.dims(0));
-}
-
-Fault check_clamp(NodeCheck& check) {
-  SLIPWAY_RETURN_IF_FAULT(range_fault(check.node()));
-  SLIPWAY_RETURN_IF_FAULT(same_types(check, kNumbers));
+Fault check_elements(NodeCheck& check) {
   return check.give(check.dims(0));
 }
 
@@ -76,21 +62,16 @@ Fault check_convert(NodeCheck& check) {
   if (check.output().type == xnn_datatype_qdint8) {
     return check_dynamic(check);
   }
-  if (!is_number(check.input(0).type)) {
+  if (!is_one_of(check.input(0).type, kNumbers)) {
     return check.wrong_input(0);
   }
-  if (!is_number(check.output().type)) {
+  if (!is_one_of(check.output().type, kNumbers)) {
     return check.wrong_output();
   }
   return check.give(check.dims(0));
 }
 
 Fault check_binary(NodeCheck& check) {
-  SLIPWAY_RETURN_IF_FAULT(range_fault(check.node()));
-  SLIPWAY_RETURN_IF_FAULT(same_types(check, kNumbers));
-  if (check.input(1).type != check.input(0).type) {
-    return check.wrong_input(1);
-  }
   SLIPWAY_RETURN_IF_FAULT(sum_fault(check));
   Dims result;
   if (!broadcast(check.dims(0), check.dims(1), &result)) {
@@ -100,7 +81,6 @@ Fault check_binary(NodeCheck& check) {
 }
 
 Fault check_softmax(NodeCheck& check) {
-  SLIPWAY_RETURN_IF_FAULT(same_types(check, {xnn_datatype_fp32, xnn_datatype_fp16}));
   if (check.dims(0).rank == 0 || check.dims(0).last() == 0) {
     return check.wrong_input(0);
   }
@@ -108,8 +88,6 @@ Fault check_softmax(NodeCheck& check) {
 }
 
 namespace {
-
-constexpr auto kMovable = {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_qint8, xnn_datatype_quint8};
 
 using Sizes = flatbuffers::Vector<std::uint32_t>;
 
@@ -121,18 +99,6 @@ std::size_t at(const Sizes* sizes, std::size_t i) {
   return sizes->Get(static_cast<flatbuffers::uoffset_t>(i));
 }
 
-// The elements keep their bits, so they have to mean the same.
-Fault movable_fault(const NodeCheck& check, std::size_t input) {
-  const GraphFact& from = check.input(input);
-  if (!is_one_of(from.type, kMovable)) {
-    return check.wrong_input(input);
-  }
-  if (check.output().type != from.type || !same_quantization(from, check.output())) {
-    return check.wrong_output();
-  }
-  return {};
-}
-
 Fault lists_fault(const NodeCheck& check, std::size_t one, std::size_t other) {
   const std::size_t rank = check.dims(0).rank;
   return one == rank && other == rank ? Fault() : check.wrong_input(0);
@@ -140,14 +106,8 @@ Fault lists_fault(const NodeCheck& check, std::size_t one, std::size_t other) {
 
 }  // namespace
 
-Fault check_copy(NodeCheck& check) {
-  SLIPWAY_RETURN_IF_FAULT(movable_fault(check, 0));
-  return check.give(check.dims(0));
-}
-
 Fault check_transpose(NodeCheck& check) {
   const auto& node = *check.node().xnode_union_as_XNNStaticTranspose();
-  SLIPWAY_RETURN_IF_FAULT(movable_fault(check, 0));
   SLIPWAY_RETURN_IF_FAULT(lists_fault(check, node.num_dims(), length(node.perm())));
   const Dims& input = check.dims(0);
   Dims result;
@@ -167,7 +127,6 @@ Fault check_transpose(NodeCheck& check) {
 // A size of 0: all that there is.
 Fault check_slice(NodeCheck& check) {
   const auto& node = *check.node().xnode_union_as_XNNStaticSlice();
-  SLIPWAY_RETURN_IF_FAULT(movable_fault(check, 0));
   SLIPWAY_RETURN_IF_FAULT(lists_fault(check, length(node.offsets()), length(node.sizes())));
   SLIPWAY_RETURN_IF_FAULT(lists_fault(check, node.num_dims(), length(node.sizes())));
   const Dims& input = check.dims(0);
@@ -186,7 +145,6 @@ Fault check_slice(NodeCheck& check) {
 // One size may be 0: what is left.
 Fault check_reshape(NodeCheck& check) {
   const auto& node = *check.node().xnode_union_as_XNNStaticReshape();
-  SLIPWAY_RETURN_IF_FAULT(movable_fault(check, 0));
   if (length(node.new_shape()) != node.num_dims() || node.num_dims() > XNN_MAX_TENSOR_DIMS) {
     return "its new shape has " + std::to_string(length(node.new_shape())) + " sizes, and says " +
            std::to_string(node.num_dims());
@@ -219,7 +177,6 @@ Fault check_reshape(NodeCheck& check) {
 Fault check_pad(NodeCheck& check) {
   const auto& node = *check.node().xnode_union_as_XNNStaticConstantPad();
   constexpr std::size_t kMostAround = std::size_t{1} << 30;
-  SLIPWAY_RETURN_IF_FAULT(movable_fault(check, 0));
   SLIPWAY_RETURN_IF_FAULT(lists_fault(check, length(node.pre_paddings()), length(node.post_paddings())));
   Dims result = check.dims(0);
   for (std::size_t i = 0; i < result.rank; ++i) {
@@ -246,7 +203,6 @@ Fault check_concatenate(NodeCheck& check) {
   Dims result = first;
   result[along] = 0;
   for (std::size_t i = 0; i < check.inputs(); ++i) {
-    SLIPWAY_RETURN_IF_FAULT(movable_fault(check, i));
     const Dims& dims = check.dims(i);
     Dims same = dims;
     if (same.rank == first.rank) {

@@ -64,7 +64,6 @@ Fault common_fault(const NodeCheck& check, const xnn::_XNNNodeConv& node, bool d
   const std::uint64_t outputs = std::uint64_t{node.groups()} * node.group_output_channels();
   const std::uint64_t inputs = std::uint64_t{node.groups()} * node.group_input_channels();
   const std::size_t others = depthwise ? 2 : transposed ? 1 : 0;
-  SLIPWAY_RETURN_IF_FAULT(range_fault(check.node()));
   SLIPWAY_RETURN_IF_FAULT(types_fault(check, kTypes, std::size(kTypes) - others));
   SLIPWAY_RETURN_IF_FAULT(image_fault(check));
   if (inputs == 0 || outputs == 0 || (depthwise && node.group_input_channels() != 1) ||
@@ -135,7 +134,6 @@ struct Pool {
 
 Fault check_pool(NodeCheck& check, const Pool& pool, Dims* result) {
   SLIPWAY_RETURN_IF_FAULT(flags_fault(pool.flags, kKnownFlags));
-  SLIPWAY_RETURN_IF_FAULT(range_fault(check.node()));
   SLIPWAY_RETURN_IF_FAULT(image_fault(check));
   const Dims& input = check.dims(0);
   const bool same = (pool.flags & XNN_FLAG_TENSORFLOW_SAME_PADDING) != 0;
@@ -161,34 +159,26 @@ Fault check_pool(NodeCheck& check, const Pool& pool, Dims* result) {
   return {};
 }
 
-Pool pool_of(const xnn::_XNNPooling2D& node, bool dilated) {
-  return {{node.pooling_height(), node.stride_height(), dilated ? node.dilation_height() : 1,
-           node.padding_top(), node.padding_bottom()},
-          {node.pooling_width(), node.stride_width(), dilated ? node.dilation_width() : 1,
-           node.padding_left(), node.padding_right()},
-          node.flags()};
+Fault check_plain_pool(NodeCheck& check, bool dilated) {
+  const auto& node = *static_cast<const xnn::_XNNPooling2D*>(check.node().xnode_union());
+  const Pool pool = {{node.pooling_height(), node.stride_height(), dilated ? node.dilation_height() : 1,
+                      node.padding_top(), node.padding_bottom()},
+                     {node.pooling_width(), node.stride_width(), dilated ? node.dilation_width() : 1,
+                      node.padding_left(), node.padding_right()},
+                     node.flags()};
+  Dims result;
+  SLIPWAY_RETURN_IF_FAULT(check_pool(check, pool, &result));
+  return check.give(result);
 }
 
 }  // namespace
 
 Fault check_average_pooling(NodeCheck& check) {
-  Dims result;
-  SLIPWAY_RETURN_IF_FAULT(same_types(check, {xnn_datatype_fp32, xnn_datatype_fp16}));
-  SLIPWAY_RETURN_IF_FAULT(
-      check_pool(check, pool_of(*check.node().xnode_union_as_XNNAvgPooling2d(), false), &result));
-  return check.give(result);
+  return check_plain_pool(check, false);
 }
 
 Fault check_max_pooling(NodeCheck& check) {
-  const Pool pool = pool_of(*check.node().xnode_union_as_XNNMaxPooling2d(), true);
-  Dims result;
-  SLIPWAY_RETURN_IF_FAULT(
-      same_types(check, {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_qint8, xnn_datatype_quint8}));
-  SLIPWAY_RETURN_IF_FAULT(check_pool(check, pool, &result));
-  if (!same_quantization(check.input(0), check.output())) {
-    return check.wrong_output();
-  }
-  return check.give(result);
+  return check_plain_pool(check, true);
 }
 
 // XNNPACK leaves the shape of the indices as it was declared.
@@ -199,7 +189,6 @@ Fault check_argmax_pooling(NodeCheck& check) {
       {node.pooling_width(), node.pooling_width(), 1, node.padding_left(), node.padding_right()},
       node.flags()};
   Dims result;
-  SLIPWAY_RETURN_IF_FAULT(same_types(check, {xnn_datatype_fp32}));
   SLIPWAY_RETURN_IF_FAULT(check_pool(check, pool, &result));
   SLIPWAY_RETURN_IF_FAULT(check.give(result));
   const GraphFact& indices = check.output(1);
@@ -211,8 +200,6 @@ Fault check_argmax_pooling(NodeCheck& check) {
 
 // The mean over height and width.
 Fault check_global_average(NodeCheck& check) {
-  SLIPWAY_RETURN_IF_FAULT(
-      same_types(check, {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_qint8, xnn_datatype_quint8}));
   const Dims& input = check.dims(0);
   std::size_t count = 0;
   if (input.rank < 3 || !count_all(input, &count) || count == 0) {
@@ -233,10 +220,8 @@ Fault check_resize(NodeCheck& check) {
   constexpr std::uint32_t kMost = 1U << 24;  // XNNPACK's own limit
   constexpr std::uint32_t kEither = XNN_FLAG_TENSORFLOW_LEGACY_MODE | XNN_FLAG_ALIGN_CORNERS;
   SLIPWAY_RETURN_IF_FAULT(flags_fault(node.flags(), kEither | XNN_FLAG_TRANSIENT_INDIRECTION_BUFFER));
-  SLIPWAY_RETURN_IF_FAULT(
-      same_types(check, {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_qint8, xnn_datatype_quint8}));
   SLIPWAY_RETURN_IF_FAULT(image_fault(check));
-  if ((node.flags() & kEither) == kEither || !same_quantization(check.input(0), check.output())) {
+  if ((node.flags() & kEither) == kEither) {
     return check.wrong_output();
   }
   const Dims& input = check.dims(0);
@@ -290,7 +275,6 @@ Fault check_fully_connected(NodeCheck& check) {
   const auto& table = *check.node().xnode_union_as_XNNFullyConnected();
   const bool transposed = (table.flags() & XNN_FLAG_TRANSPOSE_WEIGHTS) != 0;
   SLIPWAY_RETURN_IF_FAULT(flags_fault(table.flags(), XNN_FLAG_TRANSPOSE_WEIGHTS));
-  SLIPWAY_RETURN_IF_FAULT(range_fault(check.node()));
   SLIPWAY_RETURN_IF_FAULT(types_fault(check, kFullyConnected, std::size(kFullyConnected)));
   const GraphFact& filter = check.input(1);
   const Dims& weights = check.dims(1);
@@ -372,12 +356,6 @@ Fault check_batch_matrix_multiply(NodeCheck& check) {
 
 // Query [batches, heads, tokens, channels]; key and value have the query's heads, or one for all.
 Fault check_attention(NodeCheck& check) {
-  for (std::size_t i = 0; i < check.inputs(); ++i) {
-    if (check.input(i).type != check.output().type ||
-        !is_one_of(check.input(i).type, {xnn_datatype_fp32, xnn_datatype_fp16})) {
-      return check.wrong_input(i);
-    }
-  }
   const Dims& query = check.dims(0);
   const Dims& key = check.dims(1);
   const Dims& value = check.dims(2);

@@ -2,52 +2,61 @@
 
 #include <xnnpack.h>
 
+#include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 
 namespace slipway::lean {
 namespace {
 
-bool is_float(const xnn::XNNTensorValue& tensor) {
-  return tensor.datatype() == xnn::XNNDatatype::xnn_datatype_fp32;
+Lifetimes lifetimes_of(const GraphCheck& check) {
+  Lifetimes lifetimes(check.facts().size());
+  for (const GraphNode& node : check.nodes()) {
+    for (std::size_t i = 0; i < node.operands.input_count; ++i) {
+      if (node.operands.inputs[i] != kNoValue) {
+        lifetimes[node.operands.inputs[i]].consumers.insert(node.index);
+      }
+    }
+    for (std::size_t i = 0; i < node.operands.output_count; ++i) {
+      lifetimes[node.operands.outputs[i]].producer = node.index;
+    }
+  }
+  return lifetimes;
 }
 
-// Layers by node, and the converters that only they read, with what these convert.
+// Layers by node, and the converters that only they read.
 struct Found {
   std::map<std::size_t, MatrixLayer> layers;
-  std::map<std::size_t, std::uint32_t> converters;  // node to the id of its input
-  std::map<std::size_t, std::uint32_t> taken;       // layer's node to the id of what it takes
+  std::set<std::size_t> converters;
+  std::map<std::size_t, std::uint32_t> taken;  // layer's node to the index of the value that it takes
 };
 
-Found find_layers(const XnnPayload& payload, const Lifetimes& lifetimes, HasKernel has_kernel) {
+Found find_layers(const GraphCheck& check, const Lifetimes& lifetimes, HasKernel has_kernel) {
   Found found;
-  const auto& nodes = *payload.graph().xnodes();
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    const xnn::XNode& node = *nodes.Get(static_cast<flatbuffers::uoffset_t>(i));
-    std::optional<MatrixLayer> layer = matrix_layer(payload, lifetimes, node);
+  for (const GraphNode& node : check.nodes()) {
+    std::optional<MatrixLayer> layer = matrix_layer(check, node);
     if (layer && has_kernel(*layer)) {
-      found.layers.emplace(i, std::move(*layer));
-      found.taken[i] = input_of(node);
+      found.layers.emplace(node.index, std::move(*layer));
+      found.taken[node.index] = node.operands.inputs[0];
     }
   }
   // All that read a converter's output, or none: it has no form outside of XNNPACK.
-  for (const auto& [id, lifetime] : lifetimes) {
-    if (lifetime.producer == kNoNode ||
-        lifetime.tensor->datatype() != xnn::XNNDatatype::xnn_datatype_qdint8) {
+  for (std::size_t value = 0; value < lifetimes.size(); ++value) {
+    const Lifetime& lifetime = lifetimes[value];
+    if (check.facts()[value].type != xnn_datatype_qdint8 || lifetime.producer == kNoNode) {
       continue;
     }
-    const auto* convert =
-        nodes.Get(static_cast<flatbuffers::uoffset_t>(lifetime.producer))->xnode_union_as_XNNConvert();
-    bool all = convert != nullptr && is_float(*lifetimes.at(convert->input_id()).tensor);
-    for (const std::size_t consumer : lifetime.consumers) {
-      all = all && found.layers.count(consumer) != 0;
-    }
+    const std::uint32_t converted = check.nodes()[lifetime.producer].operands.inputs[0];
+    const bool all = check.facts()[converted].type == xnn_datatype_fp32 &&
+                     std::all_of(lifetime.consumers.begin(), lifetime.consumers.end(),
+                                 [&](std::size_t consumer) { return found.layers.count(consumer) != 0; });
     if (all) {
-      found.converters[lifetime.producer] = convert->input_id();
+      found.converters.insert(lifetime.producer);
     }
     for (const std::size_t consumer : lifetime.consumers) {
       if (all) {
-        found.taken[consumer] = convert->input_id();
+        found.taken[consumer] = converted;
       } else {
         found.layers.erase(consumer);
       }
@@ -56,24 +65,17 @@ Found find_layers(const XnnPayload& payload, const Lifetimes& lifetimes, HasKern
   return found;
 }
 
-bool has_form(xnn::XNNDatatype datatype) {
-  switch (datatype) {
-    case xnn::XNNDatatype::xnn_datatype_fp32:
-    case xnn::XNNDatatype::xnn_datatype_fp16:
-    case xnn::XNNDatatype::xnn_datatype_qint8:
-    case xnn::XNNDatatype::xnn_datatype_quint8:
-      return true;
-    default:
-      return false;
-  }
+bool has_form(xnn_datatype datatype) {
+  return is_one_of(datatype, {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_qint8, xnn_datatype_quint8});
 }
 
 // Nodes before which a graph may not end: they, or nodes behind them, read what has no form outside of
 // XNNPACK.
-std::set<std::size_t> joined_nodes(const Lifetimes& lifetimes) {
+std::set<std::size_t> joined_nodes(const GraphCheck& check, const Lifetimes& lifetimes) {
   std::set<std::size_t> joined;
-  for (const auto& [id, lifetime] : lifetimes) {
-    if (lifetime.producer == kNoNode || lifetime.constant() || has_form(lifetime.tensor->datatype())) {
+  for (std::size_t value = 0; value < lifetimes.size(); ++value) {
+    const Lifetime& lifetime = lifetimes[value];
+    if (lifetime.producer == kNoNode || has_form(check.facts()[value].type)) {
       continue;
     }
     for (const std::size_t consumer : lifetime.consumers) {
@@ -111,17 +113,16 @@ std::vector<Stage> stages_of(std::size_t nodes, const Found& found, const std::s
 
 }  // namespace
 
-Split split_graph(const XnnPayload& payload, const std::vector<std::set<std::uint32_t>>& uses,
-                  const GivenConstants& given, HasKernel has_kernel, bool apart) {
-  const Lifetimes lifetimes = lifetimes_of(payload, uses, given);
-  const Found found = find_layers(payload, lifetimes, has_kernel);
+Split split_graph(const GraphCheck& check, HasKernel has_kernel, bool apart) {
+  const Lifetimes lifetimes = lifetimes_of(check);
+  const Found found = find_layers(check, lifetimes, has_kernel);
   if (found.layers.empty() && !apart) {
     return {};
   }
   Split split;
   std::map<std::size_t, std::size_t> stage_of;
-  const std::set<std::size_t> joined = joined_nodes(lifetimes);
-  split.stages = stages_of(uses.size(), found, apart ? &joined : nullptr, &stage_of);
+  const std::set<std::size_t> joined = joined_nodes(check, lifetimes);
+  split.stages = stages_of(check.nodes().size(), found, apart ? &joined : nullptr, &stage_of);
   // A layer of rows that it quantizes itself takes what its converter took.
   std::map<std::uint32_t, std::set<std::size_t>> extra;
   std::map<std::size_t, std::uint32_t> taken;  // by stages
@@ -129,8 +130,10 @@ Split split_graph(const XnnPayload& payload, const std::vector<std::set<std::uin
     extra[found.taken.at(node)].insert(stage_of.at(node));
     taken[stage_of.at(node)] = found.taken.at(node);
   }
-  const std::uint32_t externals = payload.graph().num_externs();
-  for (const auto& [id, lifetime] : lifetimes) {
+  const std::uint32_t externals = check.externals();
+  for (std::uint32_t value = 0; value < lifetimes.size(); ++value) {
+    const Lifetime& lifetime = lifetimes[value];
+    const GraphFact& fact = check.facts()[value];
     if (lifetime.producer != kNoNode && found.converters.count(lifetime.producer) != 0) {
       continue;
     }
@@ -141,33 +144,26 @@ Split split_graph(const XnnPayload& payload, const std::vector<std::set<std::uin
         consumers.insert(stage_of.at(node));
       }
     }
-    const auto more = extra.find(id);
+    const auto more = extra.find(value);
     if (more != extra.end()) {
       consumers.insert(more->second.begin(), more->second.end());
     }
-    if (lifetime.constant()) {
+    if (fact.constant) {
       for (const std::size_t stage : consumers) {
-        split.stages[stage].part.values[id] = {};
+        split.stages[stage].part.values[value] = {};
       }
       continue;
     }
     consumers.erase(producer);
-    const bool leaves = (lifetime.tensor->flags() & XNN_VALUE_FLAG_EXTERNAL_OUTPUT) != 0;
-    std::uint32_t external_id = lifetime.tensor->external_id();
-    if ((lifetime.tensor->flags() & kExternalFlags) == 0 && !consumers.empty()) {
-      if (!has_form(lifetime.tensor->datatype())) {
+    std::uint32_t external_id = fact.external_id;
+    if (!fact.input && !fact.output && !consumers.empty()) {
+      if (!has_form(fact.type)) {
         return {};
       }
       external_id = externals + static_cast<std::uint32_t>(split.crossings.size());
-      Crossing& crossing = split.crossings.emplace_back();
-      crossing.datatype = lifetime.tensor->datatype();
-      crossing.made = producer;
-      crossing.last = *consumers.rbegin();
-      if (lifetime.tensor->dims() != nullptr) {
-        crossing.dims.assign(lifetime.tensor->dims()->begin(), lifetime.tensor->dims()->end());
-      }
+      split.crossings.push_back({fact.type, fact.declared, producer, *consumers.rbegin()});
     }
-    const bool out = leaves || !consumers.empty();
+    const bool out = fact.output || !consumers.empty();
     if (producer != kNoNode && out) {
       split.probes.push_back({producer, lifetime.producer, external_id});
     }
@@ -176,19 +172,19 @@ Split split_graph(const XnnPayload& payload, const std::vector<std::set<std::uin
       if (stage.is_layer) {
         stage.layer.output = external_id;
       } else {
-        stage.part.values[id] = out ? PartValue{XNN_VALUE_FLAG_EXTERNAL_OUTPUT, external_id} : PartValue{};
+        stage.part.values[value] = out ? PartValue{XNN_VALUE_FLAG_EXTERNAL_OUTPUT, external_id} : PartValue{};
       }
     }
     for (const std::size_t consumer : consumers) {
       Stage& stage = split.stages[consumer];
       if (!stage.is_layer) {
-        stage.part.values[id] = {XNN_VALUE_FLAG_EXTERNAL_INPUT, external_id};
+        stage.part.values[value] = {XNN_VALUE_FLAG_EXTERNAL_INPUT, external_id};
         continue;
       }
-      if (taken.at(consumer) == id) {
+      if (taken.at(consumer) == value) {
         stage.layer.input = external_id;
       }
-      if (stage.layer.given && stage.layer.given_id == id) {
+      if (stage.layer.given && stage.layer.given_value == value) {
         stage.layer.other = external_id;
       }
     }

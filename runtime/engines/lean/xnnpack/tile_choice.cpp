@@ -33,21 +33,6 @@ constexpr std::size_t kFewColumns = 2;
 constexpr double kLatency = 4;  // cycles from a multiplication to the next one that needs its result
 constexpr std::size_t kFirstCache = std::size_t{24} * 1024;  // bytes of a panel that stay in it beside rows
 
-// What a layer multiplies.
-struct TileProduct {
-  std::size_t rows = 0;
-  std::size_t columns = 0;
-  std::size_t depth = 0;
-  std::size_t groups = 1;
-  const void* weights = nullptr;  // as rows, one for each output; nullptr when they lie otherwise
-  const void* bias = nullptr;
-  xnn_datatype datatype = xnn_datatype_invalid;  // of weights and bias
-};
-
-const void* data_of(const xnn_node& node, const xnn_value* values, std::size_t input) {
-  return input < node.num_inputs ? values[node.inputs[input]].data : nullptr;
-}
-
 // Whether the node computes in that type, with weights that it has kernels for: XNNPACK rounds weights of a
 // convolution in float16 when it packs them.
 bool computes_in(xnn_datatype datatype, const xnn_node& node, const xnn_value* values) {
@@ -62,60 +47,6 @@ bool computes_in(xnn_datatype datatype, const xnn_node& node, const xnn_value* v
   }
   return values[node.outputs[0]].datatype == datatype &&
          values[node.outputs[0]].layout == xnn_layout_type_nhwc;
-}
-
-// The type of weights and bias, if they have one and the same.
-xnn_datatype weights_type(const xnn_node& node, const xnn_value* values) {
-  const xnn_datatype found = node.num_inputs < 2 ? xnn_datatype_invalid : values[node.inputs[1]].datatype;
-  return node.num_inputs > 2 && values[node.inputs[2]].datatype != found ? xnn_datatype_invalid : found;
-}
-
-// Nothing for nodes that are no product.
-TileProduct product_of(const xnn_node& node, const xnn_value* values) {
-  TileProduct found;
-  if (node.type == xnn_node_type_convolution_2d) {
-    const auto& params = node.params.convolution_2d;
-    const std::size_t taps = std::size_t{params.kernel_height} * params.kernel_width;
-    // Otherwise a depthwise convolution, or a product of vectors.
-    if (params.groups == 1 || params.group_input_channels != 1 || params.group_output_channels != 1) {
-      found = {rows_of(values[node.outputs[0]]),   params.group_output_channels,
-               taps * params.group_input_channels, params.groups,
-               data_of(node, values, 1),           data_of(node, values, 2)};
-    }
-  } else if (node.type == xnn_node_type_deconvolution_2d) {
-    const auto& params = node.params.deconvolution_2d;
-    const std::size_t phases = std::size_t{params.upsampling_height} * params.upsampling_width;
-    const std::size_t taps = std::size_t{params.kernel_height} * params.kernel_width;
-    found.rows = rows_of(values[node.outputs[0]]) / std::max<std::size_t>(phases, 1);
-    found.columns = params.group_output_channels;
-    found.depth =
-        std::max<std::size_t>(taps / std::max<std::size_t>(phases, 1), 1) * params.group_input_channels;
-    found.groups = params.groups;
-  } else if (node.type == xnn_node_type_fully_connected) {
-    const xnn_shape& filter = values[node.inputs[1]].shape;
-    const bool transposed = (node.flags & XNN_FLAG_TRANSPOSE_WEIGHTS) != 0;
-    if (filter.num_dims == 2) {
-      found = {rows_of(values[node.outputs[0]]),
-               filter.dim[transposed ? 1 : 0],
-               filter.dim[transposed ? 0 : 1],
-               1,
-               transposed ? nullptr : data_of(node, values, 1),
-               data_of(node, values, 2)};
-    }
-  } else if (node.type == xnn_node_type_batch_matrix_multiply) {
-    const xnn_shape& left = values[node.inputs[0]].shape;
-    const xnn_shape& result = values[node.outputs[0]].shape;
-    if (left.num_dims >= 2 && result.num_dims >= 2) {
-      found.rows = left.dim[left.num_dims - 2];
-      found.depth = left.dim[left.num_dims - 1];
-      found.columns = result.dim[result.num_dims - 1];
-    }
-  }
-  found.datatype = weights_type(node, values);
-  if (found.datatype == xnn_datatype_invalid) {
-    found.weights = nullptr;
-  }
-  return found;
 }
 
 void hide(const Changed<xnn_gemm_config>& config) {
@@ -190,7 +121,7 @@ xnn_status make_packed(const Order& order) {
 
 // A layer that only XNNPACK has kernels for, of one set or of two.
 xnn_status make_theirs(const Order& order) {
-  const auto kernels = vector_kernels(time_by_vectors(*order.node, order.values).value_or(1) < 1);
+  const auto kernels = vector_kernels(*order.node, order.values);
   return make_packed(order);
 }
 
@@ -199,19 +130,16 @@ xnn_status make_im2col(const Order& order) {
   const xnn_node product = product_over_windows(*order.node);
   Order other = order;
   other.node = &product;
-  const auto kernels = vector_kernels(time_by_vectors(product, order.values).value_or(1) < 1);
+  const auto kernels = vector_kernels(product, order.values);
   const auto bytes = byte_kernels(byte_table(product, order.values));
   return make_packed(other);
 }
 
 // A convolution by Winograd's method.
-xnn_status make_winograd(const Order& order, const TileSet& set, const TileProduct& product,
+xnn_status make_winograd(const Order& order, const TileSet& set, WinogradLayer layer,
                          const xnn_gemm_config* table) {
-  const WinogradSizes sizes = winograd_sizes(*order.node, order.values);
-  const TileShape shape = winograd_tile(set, sizes.tiles(), sizes.channels, sizes.results);
-  const OwnTile own(table, set.tiles, set.lanes, shape);
-  making.weights->offer(
-      winograd_packer(set, sizes, shape.vectors * set.lanes, product.weights, product.bias, making.threads));
+  const OwnTile own(table, set.tiles, set.lanes, layer.shape);
+  making.weights->offer(std::move(layer.packer));
   const xnn_status status = order.make();
   const xnn_operator_t op = order.operator_data->operator_objects[0];
   if (status == xnn_status_success && making.weights->has_offered(op->packed_weights.offset)) {
@@ -224,15 +152,16 @@ xnn_status make_winograd(const Order& order, const TileSet& set, const TileProdu
 template <typename Element>
 xnn_status make_product(const Order& order, const TileSet& set, const Tiles<Element>& tiles,
                         TileElement element, const xnn_gemm_config* table) {
-  const TileProduct product = product_of(*order.node, order.values);
-  if (table == nullptr || product.rows == 0 || product.columns <= kFewColumns || product.depth == 0) {
+  const LayerProduct product = product_of(*order.node, order.values);
+  if (table == nullptr || product.rows == 0 || product.columns <= kFewColumns || product.depth() == 0) {
     return make_theirs(order);
   }
-  if (element == TileElement::kFloat && can_be_winograd(*order.node, order.values) &&
-      winograd_pays(set, winograd_sizes(*order.node, order.values))) {
-    return make_winograd(order, set, product, table);
+  if (element == TileElement::kFloat) {
+    if (auto layer = winograd_layer(set, *order.node, order.values, making.threads)) {
+      return make_winograd(order, set, std::move(*layer), table);
+    }
   }
-  const TileShape shape = choose_tile(set, element, product.rows, product.columns, product.depth);
+  const TileShape shape = choose_tile(set, element, product.rows, product.columns, product.depth());
   const OwnTile own(table, tiles, set.lanes, shape);
   return make_packed(order);
 }
@@ -285,11 +214,6 @@ double cycles_of(const TileSet& set, TileShape shape, std::size_t rows, std::siz
          (static_cast<double>(rows / shape.rows) * tile(shape.rows) + (rest == 0 ? 0 : tile(rest)));
 }
 
-bool has_tile(const TileSet& set, TileElement element, std::size_t rows, std::size_t vectors) {
-  return element == TileElement::kFloat ? set.tiles[vectors - 1][rows - 1].gemm != nullptr
-                                        : set.halves[vectors - 1][rows - 1].gemm != nullptr;
-}
-
 TileShape choose_tile(const TileSet& set, TileElement element, std::size_t rows, std::size_t columns,
                       std::size_t depth) {
   const auto best = [&](std::size_t for_rows, std::size_t first, std::size_t last) {
@@ -297,7 +221,9 @@ TileShape choose_tile(const TileSet& set, TileElement element, std::size_t rows,
     double least = 0;
     for (std::size_t vectors = first; vectors <= last; ++vectors) {
       for (std::size_t tile = 1; tile <= kMostTileRows; ++tile) {
-        if (!has_tile(set, element, tile, vectors)) {
+        const bool there = element == TileElement::kFloat ? set.tiles[vectors - 1][tile - 1].gemm != nullptr
+                                                          : set.halves[vectors - 1][tile - 1].gemm != nullptr;
+        if (!there) {
           continue;
         }
         const double cycles = cycles_of(set, {tile, vectors}, for_rows, columns, depth);

@@ -64,8 +64,7 @@ using Tiles = Tile<Element>[kMostTileVectors][kMostTileRows];  // by vectors and
 
 struct TileSet {
   const char* isa;
-  std::size_t lanes;      // float32 elements of a vector
-  std::size_t registers;  // vectors
+  std::size_t lanes;  // float32 elements of a vector
   // Processor cycles for a vector from the second cache, where that was measured to be the bound; else 0.
   double second_cache;
   PackRows<float, float> pack_rows;

@@ -7,6 +7,8 @@
 #include <xnnpack/node-type.h>
 #include <xnnpack/subgraph.h>
 
+#include <algorithm>
+
 // Kernels that the library lacks, or a selective build left out, are null.
 #if XNN_ARCH_X86_64 && defined(__ELF__)
 #define SLIPWAY_KERNEL(name) extern "C" __attribute__((weak)) void name()
@@ -50,53 +52,76 @@ bool is_bytes(const xnn_value& value) {
   return value.datatype == xnn_datatype_qint8 || value.datatype == xnn_datatype_qcint8;
 }
 
-ByteProduct byte_product(const xnn_node& node, const xnn_value* values) {
-  ByteProduct found;
-  const bool convolution = node.type == xnn_node_type_convolution_2d;
-  if (!convolution && node.type != xnn_node_type_fully_connected) {
-    return found;
-  }
-  const xnn_value& filter = values[node.inputs[1]];
-  const xnn_value& output = values[node.outputs[0]];
-  if (values[node.inputs[0]].datatype != xnn_datatype_qint8 || !is_bytes(filter) ||
-      output.datatype != xnn_datatype_qint8 || filter.data == nullptr) {
-    return found;
-  }
-  if (convolution) {
-    const auto& params = node.params.convolution_2d;
-    found.columns = params.group_output_channels;
+LayerProduct product_of(const xnn_node& node, const xnn_value* values) {
+  LayerProduct found;
+  const auto window = [&found](const auto& params) {
     found.pixels = std::size_t{params.kernel_height} * params.kernel_width;
+    found.columns = params.group_output_channels;
     found.channels = params.group_input_channels;
     found.groups = params.groups;
-    if (found.channels == 1 && found.columns == 1) {
-      return {};  // a depthwise one
+  };
+  if (node.type == xnn_node_type_convolution_2d) {
+    window(node.params.convolution_2d);
+    // A depthwise convolution, or a product of vectors.
+    if (found.groups != 1 && found.columns == 1 && found.channels == 1) {
+      return {};
     }
-  } else if (filter.shape.num_dims == 2) {
+    found.rows = rows_of(values[node.outputs[0]]);
+  } else if (node.type == xnn_node_type_deconvolution_2d) {
+    const auto& params = node.params.deconvolution_2d;
+    window(params);
+    const std::size_t phases =
+        std::max<std::size_t>(std::size_t{params.upsampling_height} * params.upsampling_width, 1);
+    found.pixels = std::max<std::size_t>(found.pixels / phases, 1);
+    found.rows = rows_of(values[node.outputs[0]]) / phases;
+  } else if (node.type == xnn_node_type_fully_connected) {
+    const xnn_shape& filter = values[node.inputs[1]].shape;
     const bool transposed = (node.flags & XNN_FLAG_TRANSPOSE_WEIGHTS) != 0;
-    found.columns = filter.shape.dim[transposed ? 1 : 0];
-    found.channels = filter.shape.dim[transposed ? 0 : 1];
-  } else {
-    return found;
+    if (filter.num_dims == 2) {
+      found.rows = rows_of(values[node.outputs[0]]);
+      found.columns = filter.dim[transposed ? 1 : 0];
+      found.channels = filter.dim[transposed ? 0 : 1];
+    }
+  } else if (node.type == xnn_node_type_batch_matrix_multiply) {
+    const xnn_shape& left = values[node.inputs[0]].shape;
+    const xnn_shape& result = values[node.outputs[0]].shape;
+    if (left.num_dims >= 2 && result.num_dims >= 2) {
+      found.rows = left.dim[left.num_dims - 2];
+      found.channels = left.dim[left.num_dims - 1];
+      found.columns = result.dim[result.num_dims - 1];
+    }
   }
-  found.rows = rows_of(output);
   return found;
 }
 
-// The numbers of both are measured, on an Intel processor of the kind that AMX came with.
-double tile_cycles(const ByteProduct& product) {
+LayerProduct byte_product(const xnn_node& node, const xnn_value* values) {
+  if ((node.type != xnn_node_type_convolution_2d && node.type != xnn_node_type_fully_connected) ||
+      values[node.inputs[0]].datatype != xnn_datatype_qint8 || !is_bytes(values[node.inputs[1]]) ||
+      values[node.outputs[0]].datatype != xnn_datatype_qint8 || values[node.inputs[1]].data == nullptr) {
+    return {};
+  }
+  const LayerProduct found = product_of(node, values);
+  // A convolution of one channel to one is computed as a depthwise one.
+  const bool single = node.type == xnn_node_type_convolution_2d && found.columns == 1 && found.channels == 1;
+  return single ? LayerProduct() : found;
+}
+
+namespace {
+
+// Roughly, in processor cycles. The numbers of both are measured, on an Intel processor of the kind that AMX
+// came with.
+double tile_cycles(const LayerProduct& product) {
   const double steps = static_cast<double>(product.pixels) * parts(product.channels, kTileChannels);
   return static_cast<double>(product.groups) * parts(product.rows, kTileRows) *
          (330 + parts(product.columns, kTileColumns) * (270 + 150 * steps));
 }
 
-double vector_cycles(const ByteProduct& product) {
+double vector_cycles(const LayerProduct& product) {
   const double steps = static_cast<double>(product.pixels) * parts(product.channels, kVectorChannels);
   const double panels = static_cast<double>(product.groups) * parts(product.columns, kVectorColumns);
   return product.rows == 1 ? panels * (30 + 2 * steps)
                            : panels * parts(product.rows, kVectorRows) * (50 + 7.5 * steps);
 }
-
-namespace {
 
 // Whether XNNPACK has both sets of kernels here, and chose AMX.
 bool has_both_sets() {
@@ -120,14 +145,10 @@ bool has_both_sets() {
 
 }  // namespace
 
-std::optional<double> time_by_vectors(const xnn_node& node, const xnn_value* values) {
-  const ByteProduct product = has_both_sets() ? byte_product(node, values) : ByteProduct();
-  return product.rows == 0 ? std::nullopt
-                           : std::optional<double>(vector_cycles(product) / tile_cycles(product));
-}
-
-Changed<xnn_gemm_config> vector_kernels(bool wanted) {
-  auto config = change(wanted ? xnn_init_qs8_qc8w_gemm_config() : nullptr);
+Changed<xnn_gemm_config> vector_kernels(const xnn_node& node, const xnn_value* values) {
+  const LayerProduct product = has_both_sets() ? byte_product(node, values) : LayerProduct();
+  const bool faster = product.rows != 0 && vector_cycles(product) < tile_cycles(product);
+  auto config = change(faster ? xnn_init_qs8_qc8w_gemm_config() : nullptr);
 #if XNN_ARCH_X86_64 && defined(__ELF__)
   if (config == nullptr) {
     return config;

@@ -9,6 +9,9 @@
 namespace slipway::lean {
 namespace {
 
+// Of inputs and outputs together: XNNPACK takes memory for each, some 200 bytes. Graphs have tens.
+constexpr std::uint32_t kMostExternals = 1U << 16U;
+
 std::string name_of(const GraphFact& fact) {
   return "value " + std::to_string(fact.id);
 }
@@ -30,9 +33,15 @@ Result<GraphCheck> GraphCheck::read(const XnnPayload& payload, std::string what)
   if (graph.xvalues() == nullptr || graph.xnodes() == nullptr) {
     return check.fault("its graph has no values or no nodes");
   }
+  // A call may bring arguments that no node reads: there can be more of them than values.
+  check.most_externals_ = graph.num_externs();
+  if (check.most_externals_ > kMostExternals) {
+    return check.fault("it says it has " + std::to_string(check.most_externals_) + " inputs and outputs");
+  }
   Status done = check.read_values(payload);
   done = done.ok() ? check.read_nodes(graph) : done;
   SLIPWAY_RETURN_IF_ERROR(done);
+  check.find_pixel_layers();
   const Fault wrong = check.follow();
   if (!wrong.empty()) {
     return check.fault(wrong);
@@ -71,9 +80,9 @@ Status GraphCheck::read_values(const XnnPayload& payload) {
       continue;
     }
     const std::uint32_t argument = fact.external_id;
-    if (argument >= payload.graph().num_externs() || argument >= by_id_.size()) {
+    if (argument >= most_externals_ || argument >= by_id_.size()) {
       return fault(name_of(fact) + " is input or output " + std::to_string(argument) + " beyond the " +
-                   std::to_string(payload.graph().num_externs()) + " that it says it has");
+                   std::to_string(most_externals_) + " that it says it has");
     }
     if (argument >= externals_.size()) {
       externals_.resize(argument + 1, kNoValue);
@@ -90,10 +99,7 @@ Status GraphCheck::read_values(const XnnPayload& payload) {
 // The node's ids become indices into the list of facts.
 Status GraphCheck::resolve(const xnn::XNode& node, Operands* operands) const {
   // The bias of a layer with weights.
-  const bool has_bias = node.xnode_union_type() == xnn::XNodeUnion::XNNFullyConnected ||
-                        node.xnode_union_type() == xnn::XNodeUnion::XNNConv2d ||
-                        node.xnode_union_type() == xnn::XNodeUnion::XNNDepthwiseConv2d ||
-                        node.xnode_union_type() == xnn::XNodeUnion::XNNConvTranspose2d;
+  const bool has_bias = is_layer(node.xnode_union_type());
   for (std::size_t i = 0; i < operands->input_count + operands->output_count; ++i) {
     const bool input = i < operands->input_count;
     std::uint32_t& id = input ? operands->inputs[i] : operands->outputs[i - operands->input_count];
@@ -175,6 +181,24 @@ Status GraphCheck::read_nodes(const xnn::XNNGraph& graph) {
   return {};
 }
 
+void GraphCheck::find_pixel_layers() {
+  const auto is_pixel_layer = [](const GraphNode& node) {
+    const auto* layer = node.node->xnode_union_as_XNNConv2d();
+    return layer != nullptr && every_pixel(window_down(*layer)) && every_pixel(window_across(*layer)) &&
+           layer->groups() == 1;
+  };
+  // What another node reads, too, stays as it was exported.
+  for (const bool is_pixels : {true, false}) {
+    for (const GraphNode& node : nodes_) {
+      GraphFact& input = facts_[node.operands.inputs[0]];
+      if (is_pixel_layer(node) == is_pixels) {
+        input.by_pixels = is_pixels && input.type == xnn_datatype_qdint8 && input.declared.rank == 4 &&
+                          input.nonbatch_dims == 3;
+      }
+    }
+  }
+}
+
 // All shapes from those of inputs and constants, and what intermediate values take at once.
 Fault GraphCheck::follow() {
   std::size_t live = 0;
@@ -196,7 +220,7 @@ Fault GraphCheck::follow() {
   peak_ = live;
   for (const GraphNode& node : nodes_) {
     NodeCheck check(node, facts_, &shapes_);
-    Fault wrong = rule_of(node.node->xnode_union_type())->check(check);
+    const Fault wrong = check.run(*rule_of(node.node->xnode_union_type()));
     if (!wrong.empty()) {
       return name_of(node) + ", does not fit the values it names: " + wrong;
     }

@@ -49,6 +49,7 @@ Fault read_channels(const xnn::PerChannelQuant& quant, const XnnPayload& payload
   fact->channel_dim = static_cast<std::size_t>(channel);
   const std::size_t needed = fact->declared[fact->channel_dim];
   std::size_t found = quant.scale() == nullptr ? 0 : quant.scale()->size();
+  fact->scales = quant.scale() == nullptr ? nullptr : quant.scale()->data();
   if (quant.scale_buffer_idx() != 0) {
     const Bytes bytes = payload.constant(quant.scale_buffer_idx());
     if (!is_aligned(bytes, sizeof(float))) {
@@ -56,6 +57,7 @@ Fault read_channels(const xnn::PerChannelQuant& quant, const XnnPayload& payload
     }
     const std::size_t stored = bytes.size / sizeof(float);
     found = quant.num_scales() <= stored ? quant.num_scales() : stored;
+    fact->scales = reinterpret_cast<const float*>(bytes.data);
   }
   return found == needed
              ? Fault()
@@ -78,6 +80,7 @@ Fault read_blocks(const xnn::PerChannelGroupQuant& quant, const XnnPayload& payl
   if (!is_aligned(stored, sizeof(std::uint16_t))) {
     return "its scales lie at an odd address";
   }
+  fact->block_scales = reinterpret_cast<const std::uint16_t*>(stored.data);
   const std::size_t blocks = fact->declared[1 - fact->channel_dim] / fact->block_size;
   const std::size_t found = stored.size / sizeof(std::uint16_t);
   const std::size_t channels = fact->declared[fact->channel_dim];
@@ -102,10 +105,7 @@ Fault read_dynamic(const xnn::PerTokenDynamicQuant& quant, GraphFact* fact) {
 Fault read_quantization(const xnn::XValue& value, const XnnPayload& payload, GraphFact* fact) {
   const auto* quantized = value.xvalue_union_as_XNNQuantizedTensorValue();
   if (quantized == nullptr) {
-    return is_one_of(fact->type,
-                     {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_bf16, xnn_datatype_int32})
-               ? Fault()
-               : Fault("it is of a quantized type, and says nothing of its scale");
+    return fact->quantized() ? "it is of a quantized type, and says nothing of its scale" : "";
   }
   if (const auto* whole = quantized->quant_params_as_PerTensorQuant()) {
     return read_whole(*whole, fact);
@@ -120,16 +120,16 @@ Fault read_quantization(const xnn::XValue& value, const XnnPayload& payload, Gra
   return dynamic != nullptr ? read_dynamic(*dynamic, fact) : Fault("it is quantized in an unknown way");
 }
 
-Fault read_constant(const xnn::XNNTensorValue& tensor, const XnnPayload& payload, const GraphFact& fact) {
+Fault read_constant(const xnn::XNNTensorValue& tensor, const XnnPayload& payload, GraphFact* fact) {
   std::size_t needed = 0;
-  if (!count_bytes(fact.declared, fact.type, &needed)) {
+  if (!count_bytes(fact->declared, fact->type, &needed)) {
     return "it is too large for any memory";
   }
-  if (!fact.constant) {
+  if (!fact->constant) {
     return {};
   }
-  const Bytes stored = payload.constant(tensor.constant_buffer_idx());
-  if (!is_aligned(stored, bits_of(fact.type) / 8)) {
+  const Bytes stored = fact->data = payload.constant(tensor.constant_buffer_idx());
+  if (!is_aligned(stored, bits_of(fact->type) / 8)) {
     return "it is a constant at an address that its type cannot have";
   }
   return stored.data != nullptr && stored.size >= needed
@@ -173,14 +173,11 @@ bool read_fact(const xnn::XValue& value, const XnnPayload& payload, GraphFact* f
   }
   *text = read_quantization(value, payload, fact);
   if (text->empty()) {
-    *text = read_constant(*tensor, payload, *fact);
+    *text = read_constant(*tensor, payload, fact);
   }
   return true;
 }
 
-namespace {
-
-// The program's element type for a type of the graph's.
 DType dtype_of_value(xnn_datatype type) {
   switch (type) {
     case xnn_datatype_fp32:
@@ -200,6 +197,8 @@ DType dtype_of_value(xnn_datatype type) {
       return DType::kUnknown;
   }
 }
+
+namespace {
 
 // In the order in which they lie in memory. False for more dimensions than XNNPACK knows.
 bool given_dims(const TensorView& view, Dims* dims) {
@@ -294,19 +293,14 @@ Status GraphCheck::take_output(const TensorView* view, std::uint32_t external_id
   }
   Dims dims;
   std::size_t count = 0;
-  if (!given_dims(*view, &dims) || !count_all(made, &count) ||
-      count > view->capacity / size_of(view->dtype)) {
-    return fault(name + " does not fit the tensor " + text_of(*view) + " of the program: it is " +
-                 shape_text(made));
-  }
   std::size_t given = 0;
+  const bool known =
+      given_dims(*view, &dims) && count_all(made, &count) && count <= view->capacity / size_of(view->dtype);
   const bool fits = dims.rank == made.rank ? view->dynamism != Dynamism::kStatic || dims == made
-                                           : count_all(dims, &given) && given == count;
-  if (!fits) {
-    return fault(name + " does not fit the tensor " + text_of(*view) + " of the program: it is " +
-                 shape_text(made));
-  }
-  return {};
+                                           : known && count_all(dims, &given) && given == count;
+  return known && fits ? Status()
+                       : fault(name + " does not fit the tensor " + text_of(*view) +
+                               " of the program: it is " + shape_text(made));
 }
 
 Status GraphCheck::accept(const std::vector<TensorView*>& arguments) {

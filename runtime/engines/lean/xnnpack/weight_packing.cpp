@@ -262,21 +262,18 @@ void pack_panels(void* context, std::size_t group, std::size_t first, std::size_
 }
 
 // The sizes that the node itself has; false if it is no such layer.
-bool find_sizes(const xnn_node& node, const xnn_value& filter, PanelSizes* sizes) {
+bool find_sizes(const xnn_node& node, const xnn_value* values, PanelSizes* sizes) {
+  const LayerProduct product = product_of(node, values);
+  sizes->groups = product.groups;
+  sizes->columns = product.columns;
+  sizes->window = product.pixels;
+  sizes->depth = product.channels;
   if (node.type == xnn_node_type_fully_connected) {
-    sizes->columns = filter.shape.dim[0];
-    sizes->depth = filter.shape.dim[1];
-    return filter.shape.num_dims == 2 && (node.flags & XNN_FLAG_TRANSPOSE_WEIGHTS) == 0;
+    return product.columns != 0 && (node.flags & XNN_FLAG_TRANSPOSE_WEIGHTS) == 0;
   }
-  if (node.type != xnn_node_type_convolution_2d || (node.flags & XNN_FLAG_DEPTHWISE_CONVOLUTION) != 0) {
-    return false;
-  }
-  const auto& params = node.params.convolution_2d;
-  sizes->groups = params.groups;
-  sizes->columns = params.group_output_channels;
-  sizes->window = std::size_t{params.kernel_height} * params.kernel_width;
-  sizes->depth = params.group_input_channels;
-  return sizes->columns != 1 || sizes->depth != 1;  // of single channels it makes other operators
+  // Of single channels it makes other operators.
+  return node.type == xnn_node_type_convolution_2d && (node.flags & XNN_FLAG_DEPTHWISE_CONVOLUTION) == 0 &&
+         product.columns != 0 && (product.columns != 1 || product.channels != 1);
 }
 
 // XNNPACK's function for windows of several pixels.
@@ -500,7 +497,7 @@ Packer weights_packer(const xnn_node& node, const xnn_value* values, pthreadpool
   LayerPacking layer;
   PanelSizes& sizes = layer.sizes;
   const xnn_gemm_config* config = type == std::end(kPackedTypes) ? nullptr : type->config();
-  if (config == nullptr || !find_sizes(node, filter, &sizes) ||
+  if (config == nullptr || !find_sizes(node, values, &sizes) ||
       (type->element == sizeof(float) && sizes.columns < config->nr && has_narrow_kernels()) ||
       (node.type == xnn_node_type_fully_connected && config->pack_weights_and_biases != nullptr) ||
       (type->element > 1 && bias != nullptr && bias->datatype != filter.datatype) ||

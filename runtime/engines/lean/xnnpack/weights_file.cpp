@@ -1,14 +1,19 @@
 #include "lean/xnnpack/weights_file.h"
 
+#include <xnnpack/hardware-config.h>
+
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 #include <utility>
+
+#include "lean/xnnpack/packed_weights.h"
 
 namespace slipway::lean {
 namespace {
 
 constexpr char kMagic[] = "SLIPWAYW";
-constexpr std::uint32_t kVersion = 2;
+constexpr std::uint32_t kVersion = 3;
 constexpr std::uint32_t kByteOrder = 0x01020304;
 constexpr std::size_t kEntryAlignment = 64;  // XNNPACK's of all weights
 constexpr std::size_t kFirstEntry = 4096;    // boundary of the first
@@ -19,7 +24,6 @@ constexpr std::int64_t kSecond = 1000000000;
 constexpr double kNanosecondsInMs = 1e6;
 // A write gives a file the time of now, so one that has a time before its making was not written to.
 constexpr std::int64_t kBefore = 3600 * kSecond;
-constexpr std::int64_t kSlowDisk = 10 * kSecond;  // between the making of a file and its last rename
 // Two changes within one tick of a system's clock leave the same time.
 constexpr std::int64_t kTick = 20 * kSecond / 1000;
 constexpr std::int64_t kCoarseTick = 2 * kSecond;  // of file systems that know no parts of a second
@@ -30,7 +34,6 @@ struct Owned {
   std::uint64_t number;
   std::int64_t modified;
   std::int64_t changed;
-  Checksum sum;
 };
 
 struct Header {
@@ -42,8 +45,6 @@ struct Header {
   std::uint64_t entries;
   std::uint64_t number;  // the file's own
   std::int64_t modified;
-  std::int64_t made;
-  std::uint64_t rewritten;
   std::uint64_t packing_load;  // nanoseconds
   Checksum processor;
   Checksum sum;  // of all before the first entry's bytes, with zeros here
@@ -67,15 +68,10 @@ Checksum table_sum(const std::uint8_t* data, std::size_t size) {
   return checksum_of(copy.data(), copy.size());
 }
 
-Checksum bytes_sum(const MappedFile& file) {
-  const Checksum sum = checksum_of(file.data(), file.size());
-  file.forget(file.data(), file.size());
-  return sum;
-}
-
-bool unchanged(const Owned& owned, const FileIdentity& identity) {
-  return owned.number != 0 && owned.number == identity.number && owned.modified == identity.modified &&
-         owned.changed == identity.changed;
+bool unchanged(const Owned& owned, const MappedFile& file) {
+  const FileIdentity& identity = file.identity();
+  return owned.size == file.size() && owned.number != 0 && owned.number == identity.number &&
+         owned.modified == identity.modified && owned.changed == identity.changed;
 }
 
 bool inside(const PackedEntry& entry, std::uint64_t begin, std::uint64_t size) {
@@ -84,31 +80,23 @@ bool inside(const PackedEntry& entry, std::uint64_t begin, std::uint64_t size) {
          size - entry.offset - entry.size >= kReadBehind;
 }
 
-bool stands_in(const Place& place, const std::vector<Owned>& files) {
-  return place.file == Place::kNowhere ||
-         (place.file < files.size() && place.offset < files[static_cast<std::size_t>(place.file)].size);
-}
-
 std::uint64_t up_to(std::uint64_t bytes, std::uint64_t unit) {
   return bytes + (unit - bytes % unit) % unit;
-}
-
-std::int64_t tick_of(const FileIdentity& identity) {
-  return identity.changed % kSecond == 0 ? kCoarseTick : kTick;
 }
 
 // Why the file's bytes may be others than those that were packed, as its times tell, and what helps; empty
 // when they are the same.
 std::string doubt_about(const WeightsOwner::File& owned) {
   const FileIdentity& then = owned.file->identity();
+  const std::int64_t tick = then.changed % kSecond == 0 ? kCoarseTick : kTick;
   if (then.number == 0) {
     return owned.path + " lies on a file system that does not tell whether it changes: move it to another";
   }
-  if (then.changed - then.seen > tick_of(then)) {
+  if (then.changed - then.seen > tick) {
     return owned.path +
            " was changed later than now, by this system's clock: set the clock, or copy the file anew";
   }
-  if (then.seen - then.changed <= tick_of(then)) {
+  if (then.seen - then.changed <= tick) {
     return owned.path + " was changed a moment ago: the next run writes the cache";
   }
   const Result<MappedFile> again = MappedFile::open(owned.path);
@@ -173,64 +161,45 @@ std::string WeightsFile::read(const WeightsOwner& owner) {
     return "it was another program's";
   }
   const FileIdentity& own = file_.identity();
-  // The system stamps files with the time of its last tick, which may lie before the making that a finer
-  // clock gave.
-  own_as_written_ = header.number != 0 && own.number == header.number && own.modified == header.modified &&
-                    own.changed >= header.made - tick_of(own) && own.changed - header.made <= kSlowDisk;
-  as_written_ = own_as_written_;
-  std::vector<Owned> files;
+  if (header.number == 0 || own.number != header.number || own.modified != header.modified) {
+    return "it was copied, or changed";
+  }
   for (std::size_t i = 0; i < owner.files.size(); ++i) {
-    const auto owned = record_at<Owned>(data + sizeof(Header) + i * sizeof(Owned));
-    const MappedFile& file = *owner.files[i].file;
-    const bool same = owned.size == file.size() && unchanged(owned, file.identity());
-    if (!same && (owned.size != file.size() || owned.sum != bytes_sum(file))) {
-      return i == 0 ? "it was another runner's" : "it was another program's";
+    if (!unchanged(record_at<Owned>(data + sizeof(Header) + i * sizeof(Owned)), *owner.files[i].file)) {
+      return i == 0 ? "it was another runner's" : "it was another program's, or this one was copied or moved";
     }
-    as_written_ = as_written_ && same;
-    files.push_back(owned);
   }
   for (std::uint64_t i = 0; i < header.entries; ++i) {
     const auto entry = record_at<PackedEntry>(data + table - (header.entries - i) * sizeof(PackedEntry));
-    if (!inside(entry, table, size) || entry.size > SIZE_MAX || !stands_in(entry.key.kernel, files) ||
-        !stands_in(entry.key.bias, files)) {
+    if (!inside(entry, table, size) || entry.size > SIZE_MAX) {
       return "it was damaged: an entry lay outside of it";
     }
     entries_.emplace(entry.key, entry);
   }
-  rewritten_ = header.rewritten;
   packing_load_ms_ = static_cast<double>(header.packing_load) / kNanosecondsInMs;
   return "";
 }
 
 const PackedEntry* WeightsFile::find(const PackedKey& key) const {
   const auto found = entries_.find(key);
-  if (found == entries_.end()) {
-    return nullptr;
-  }
-  const PackedEntry& entry = found->second;
-  const bool sound =
-      own_as_written_ || checksum_of(bytes(entry), static_cast<std::size_t>(entry.size)) == entry.sum;
-  return sound ? &entry : nullptr;
+  return found == entries_.end() ? nullptr : &found->second;
 }
 
 std::vector<PackedBlock> WeightsFile::blocks() const {
   std::vector<PackedBlock> all;
   for (const auto& [key, entry] : entries_) {
-    if (find(key) != nullptr) {
-      all.push_back({key, entry.layout, bytes(entry), static_cast<std::size_t>(entry.size)});
-    }
+    all.push_back({key, bytes(entry), static_cast<std::size_t>(entry.size)});
   }
   return all;
 }
 
 Status write_weights(const std::string& path, const WeightsOwner& owner,
-                     const std::vector<PackedBlock>& blocks, const WeightsNote& note) {
+                     const std::vector<PackedBlock>& blocks, double packing_load_ms) {
   static const std::uint8_t zeros[kFirstEntry] = {};
   std::vector<Owned> files;
   for (const WeightsOwner::File& owned : owner.files) {
     const FileIdentity& identity = owned.file->identity();
-    files.push_back(
-        {owned.file->size(), identity.number, identity.modified, identity.changed, bytes_sum(*owned.file)});
+    files.push_back({owned.file->size(), identity.number, identity.modified, identity.changed});
     const std::string doubt = doubt_about(owned);
     if (!doubt.empty()) {
       return {Code::kFile, doubt, ""};
@@ -242,7 +211,7 @@ Status write_weights(const std::string& path, const WeightsOwner& owner,
   std::vector<FilePart> parts = {{nullptr, 0}, {zeros, static_cast<std::size_t>(end - table)}};
   std::vector<PackedEntry> entries;
   for (const PackedBlock& block : blocks) {
-    entries.push_back({block.key, block.layout, end, block.size, checksum_of(block.data, block.size)});
+    entries.push_back({block.key, end, block.size});
     parts.push_back({block.data, block.size});
     const std::uint64_t after = up_to(end + block.size, kEntryAlignment);
     parts.push_back({zeros, static_cast<std::size_t>(after - end - block.size)});
@@ -256,10 +225,8 @@ Status write_weights(const std::string& path, const WeightsOwner& owner,
   header.size = end + kReadBehind;
   header.files = files.size();
   header.entries = entries.size();
-  header.made = wall_clock();
-  header.modified = (header.made - kBefore) / kCoarseTick * kCoarseTick;
-  header.rewritten = note.rewritten;
-  header.packing_load = static_cast<std::uint64_t>(note.packing_load_ms * kNanosecondsInMs);
+  header.modified = (wall_clock() - kBefore) / kCoarseTick * kCoarseTick;
+  header.packing_load = static_cast<std::uint64_t>(packing_load_ms * kNanosecondsInMs);
   header.processor = owner.processor;
   std::vector<std::uint8_t> text(static_cast<std::size_t>(table));
   const auto paint = [&](std::uint64_t number) {
@@ -275,6 +242,83 @@ Status write_weights(const std::string& path, const WeightsOwner& owner,
   };
   parts.front() = {text.data(), text.size()};
   return write_file(path, parts, {header.modified, paint});
+}
+
+namespace {
+
+// What decides which kernels are used on this processor. `kleidiai`: whether KleidiAI's may be.
+Checksum processor_sum(bool kleidiai) {
+  std::string text;
+  const xnn_hardware_config* hardware = xnn_init_hardware_config();
+  if (hardware != nullptr) {
+    text.append(reinterpret_cast<const char*>(hardware), sizeof(*hardware));
+  }
+  text += kleidiai ? "" : "without KleidiAI";
+  return checksum_of(text.data(), text.size());
+}
+
+}  // namespace
+
+const WeightsFile* WeightsCache::open(const DataStore& store, const std::string& model_path,
+                                      const std::string& data_path, bool kleidiai) {
+  owner_ = {processor_sum(kleidiai), {}};
+  file_.reset();
+  const std::string own = own_path();
+  Result<MappedFile> program = MappedFile::open(own);
+  if (!program.ok()) {
+    give_up("this system does not tell where the runner's own file is");
+    return nullptr;
+  }
+  program_ = std::move(program.value());
+  owner_.files.push_back({own, &*program_});
+  const std::vector<const MappedFile*> files = store.files();
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    owner_.files.push_back({i == 0 ? model_path : data_path, files[i]});
+  }
+  Result<WeightsFile> file = WeightsFile::open(info_.path, owner_);
+  if (!file.ok()) {
+    if (file.status().code() == Code::kUsage) {
+      give_up(info_.path + ": " + file.status().message());
+    } else {
+      info_.why = file.status().message();
+    }
+    return nullptr;
+  }
+  file_ = std::move(file.value());
+  return &*file_;
+}
+
+void WeightsCache::give_up(const std::string& why) {
+  info_.state = "none";
+  info_.why = why;
+  info_.bytes = 0;
+}
+
+void WeightsCache::keep(const PackedWeights& weights, double load_ms) {
+  if (info_.state == "none") {
+    return;
+  }
+  info_.found = weights.found();
+  bool news = false;
+  const std::vector<PackedBlock> blocks = weights.to_keep(&news);
+  if (file_ && !news) {
+    info_.state = "used";
+    info_.bytes = file_->size();
+    info_.packing_load_ms = file_->packing_load_ms();
+    return;
+  }
+  if (file_) {
+    info_.why = "it lacked some of the layers";
+  }
+  const Status written = write_weights(info_.path, owner_, blocks,
+                                       file_ ? std::max(file_->packing_load_ms(), load_ms) : load_ms);
+  if (!written.ok()) {
+    give_up(written.message());
+    return;
+  }
+  info_.state = file_ ? "extended" : "made";
+  const Result<MappedFile> made = MappedFile::open(info_.path);
+  info_.bytes = made.ok() ? made.value().size() : 0;
 }
 
 }  // namespace slipway::lean

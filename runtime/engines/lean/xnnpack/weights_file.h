@@ -31,32 +31,15 @@ struct PackedKey {
   Checksum form;           // what else the node makes of them (packed_weights.h)
 };
 
-// For which kernel they were packed; read from the operator that was made. Other kernels may have the seed.
-struct PackedLayout {
-  std::int64_t kernel = 0;  // its function, as a distance in this program
-  std::uint32_t nr = 0;
-  std::uint32_t kr = 0;
-  std::uint32_t sr = 0;
-  std::uint32_t kind = 0;  // of operator
-
-  bool operator==(const PackedLayout& other) const {
-    return kernel == other.kernel && nr == other.nr && kr == other.kr && sr == other.sr && kind == other.kind;
-  }
-  bool operator!=(const PackedLayout& other) const { return !(*this == other); }
-};
-
 struct PackedEntry {
   PackedKey key;
-  PackedLayout layout;
   std::uint64_t offset = 0;  // in the file
   std::uint64_t size = 0;
-  Checksum sum;
 };
 
 // An entry whose bytes are in memory.
 struct PackedBlock {
   PackedKey key;
-  PackedLayout layout;
   const std::uint8_t* data = nullptr;
   std::size_t size = 0;
 };
@@ -82,42 +65,27 @@ class WeightsFile {
   // may change it. Nothing in it is believed: whatever a file contains, what is found in it lies in it.
   static Result<WeightsFile> open(const std::string& path, const WeightsOwner& owner);
 
-  // nullptr when it is not there, or is damaged.
+  // nullptr when it is not there.
   const PackedEntry* find(const PackedKey& key) const;
   const std::uint8_t* bytes(const PackedEntry& entry) const { return file_.data() + entry.offset; }
-  // All that is not damaged.
   std::vector<PackedBlock> blocks() const;
 
   std::size_t size() const { return file_.size(); }
-  // Neither this file nor those that it depends on were changed in any way since it was written; otherwise
-  // they were read and compared.
-  bool as_written() const { return as_written_; }
   // Milliseconds of the load that packed these weights.
   double packing_load_ms() const { return packing_load_ms_; }
-  // How often the same weights were written again only because of that.
-  std::uint64_t rewritten() const { return rewritten_; }
 
  private:
   explicit WeightsFile(MappedFile file) : file_(std::move(file)) {}
   std::string read(const WeightsOwner& owner);
 
   MappedFile file_;
-  bool own_as_written_ = false;
-  bool as_written_ = false;
-  std::uint64_t rewritten_ = 0;
   double packing_load_ms_ = 0;
   std::map<PackedKey, PackedEntry, PackedKeyOrder> entries_;
-};
-
-// What a file says of itself.
-struct WeightsNote {
-  std::uint64_t rewritten = 0;
-  double packing_load_ms = 0;
 };
 
 // Writes it, whole or not at all. kOutput when it cannot be written, kFile when the files that it depends on
 // were not left alone long enough to know that these weights are theirs.
 Status write_weights(const std::string& path, const WeightsOwner& owner,
-                     const std::vector<PackedBlock>& blocks, const WeightsNote& note);
+                     const std::vector<PackedBlock>& blocks, double packing_load_ms);
 
 }  // namespace slipway::lean

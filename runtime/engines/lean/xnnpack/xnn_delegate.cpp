@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 
 #include "lean/kernels/elements.h"
 #include "lean/xnnpack/blocking.h"
@@ -27,24 +26,12 @@ constexpr std::size_t kContextFetched = 256;  // bytes
 
 // How the graph sees a tensor: dimensions in the order in which they lie in memory. A single number has as
 // many of 1 as the graph gave it.
-std::vector<std::size_t> memory_dims(const TensorView& view, std::size_t rank) {
-  std::vector<std::size_t> dims(rank, 1);
-  for (std::size_t i = 0; i < rank && view.rank == rank; ++i) {
-    dims[i] = static_cast<std::size_t>(view.sizes[view.order[i]]);
+Dims memory_dims(const TensorView& view, std::size_t rank) {
+  Dims dims;
+  for (dims.rank = 0; dims.rank < rank; ++dims.rank) {
+    dims[dims.rank] = view.rank == rank ? static_cast<std::size_t>(view.sizes[view.order[dims.rank]]) : 1;
   }
   return dims;
-}
-
-// Whether these are the memory_dims() of a tensor: each execution asks, and allocates nothing.
-bool has_memory_dims(const TensorView& view, const std::vector<std::size_t>& dims) {
-  for (std::size_t i = 0; i < dims.size(); ++i) {
-    const std::size_t size =
-        view.rank == dims.size() ? static_cast<std::size_t>(view.sizes[view.order[i]]) : 1;
-    if (size != dims[i]) {
-      return false;
-    }
-  }
-  return true;
 }
 
 // XNNPACK writes indices as 32-bit numbers; the program may have a tensor of 64-bit ones for them.
@@ -120,13 +107,13 @@ Result<unsigned> XnnContext::set_threads(unsigned count) {
   return threads_ == nullptr ? 1U : static_cast<unsigned>(pthreadpool_get_threads_count(threads_));
 }
 
-Result<std::unique_ptr<XnnDelegate>> XnnDelegate::load(const XnnContext& context, const XnnPayload& payload,
+Result<std::unique_ptr<XnnDelegate>> XnnDelegate::load(const XnnContext& context, const GraphCheck& check,
                                                        PackedWeights& weights, const std::string& what,
                                                        bool profile, const GraphPart* part) {
   auto made = std::make_unique<XnnDelegate>();
   made->what_ = what;
   made->profile_ = profile;
-  made->payload_ = &payload;
+  made->check_ = &check;
   Status done = made->prepare(context, weights, part, false);
   // Half precision is there on some processors only; every one computes in float32.
   if (done.code() == Code::kMissingOperator && made->graph_->has_halves() &&
@@ -142,11 +129,10 @@ Result<std::unique_ptr<XnnDelegate>> XnnDelegate::load(const XnnContext& context
 
 Status XnnDelegate::prepare(const XnnContext& context, PackedWeights& weights, const GraphPart* part,
                             bool widen) {
-  graph_ = std::make_unique<GraphBuilder>(*payload_, what_, part, widen);
+  graph_ = std::make_unique<GraphBuilder>(*check_, what_, part, widen);
   SLIPWAY_RETURN_IF_ERROR(graph_->build());
   xnn_runtime_t runtime = nullptr;
   threads_ = context.threads() == nullptr ? 1 : pthreadpool_get_threads_count(context.threads());
-  weights.expect(payload_->constants(), packing_forms(*payload_));
   const ByteTables tables(graph_->subgraph());
   const TileChoice tiles(graph_->subgraph(), &weights, context.threads());
   const xnn_status status =
@@ -162,7 +148,6 @@ Status XnnDelegate::prepare(const XnnContext& context, PackedWeights& weights, c
   memory_ = context.memory();
   hook_winograd(runtime);
   hook_im2col(runtime, *graph_->subgraph());
-  weights.confirm(runtime);
   return {};
 }
 
@@ -187,16 +172,16 @@ Status XnnDelegate::reshape_inputs(const std::vector<TensorView*>& arguments, bo
     if (bound.external.output) {
       continue;
     }
-    if (shaped_ && bound.dims.size() == bound.external.rank && has_memory_dims(view, bound.dims)) {
+    const Dims dims = memory_dims(view, bound.external.rank);
+    if (shaped_ && bound.dims == dims) {
       continue;
     }
-    std::vector<std::size_t> dims = memory_dims(view, bound.external.rank);
     const xnn_status status =
-        xnn_reshape_external_value(runtime_.get(), bound.external.id, dims.size(), dims.data());
+        xnn_reshape_external_value(runtime_.get(), bound.external.id, dims.rank, dims.size.data());
     if (status != xnn_status_success) {
       return fault("take the input of", status);
     }
-    bound.dims = std::move(dims);
+    bound.dims = dims;
     *changed = true;
   }
   return {};
@@ -209,18 +194,11 @@ Status XnnDelegate::resize_outputs(const std::vector<TensorView*>& arguments, co
       continue;
     }
     TensorView& view = *arguments[bound.external.id];
-    std::size_t rank = 0;
-    std::size_t dims[XNN_MAX_TENSOR_DIMS];
-    const xnn_status status = xnn_get_external_value_shape(runtime_.get(), bound.external.id, &rank, dims);
+    Dims found;
+    const xnn_status status =
+        xnn_get_external_value_shape(runtime_.get(), bound.external.id, &found.rank, found.size.data());
     if (status != xnn_status_success) {
       return fault("tell the output of", status);
-    }
-    std::size_t count = 1;
-    Dims found;
-    found.rank = rank;
-    for (std::size_t i = 0; i < rank; ++i) {
-      count *= dims[i];
-      found[i] = dims[i];
     }
     if (whole != nullptr && found != whole->shape_of(bound.external.id)) {
       return {Code::kExecution,
@@ -229,15 +207,16 @@ Status XnnDelegate::resize_outputs(const std::vector<TensorView*>& arguments, co
                   shape_text(whole->shape_of(bound.external.id)) + ".",
               "report it with the program: this is a defect of Slipway"};
     }
-    if (rank == view.rank) {
+    if (found.rank == view.rank) {
       std::int64_t sizes[XNN_MAX_TENSOR_DIMS];
-      for (std::size_t i = 0; i < rank; ++i) {
-        sizes[view.order[i]] = static_cast<std::int64_t>(dims[i]);
+      for (std::size_t i = 0; i < found.rank; ++i) {
+        sizes[view.order[i]] = static_cast<std::int64_t>(found[i]);
       }
-      SLIPWAY_RETURN_IF_ERROR(resize(&view, sizes, rank));
+      SLIPWAY_RETURN_IF_ERROR(resize(&view, sizes, found.rank));
     }
+    std::size_t count = 0;
     const bool indices = view.dtype == DType::kInt64 && bits_of(bound.external.datatype) == 32;
-    const bool fits = count == view.count() && view.bytes() <= view.capacity &&
+    const bool fits = count_all(found, &count) && count == view.count() && view.bytes() <= view.capacity &&
                       (indices || size_of(view.dtype) * 8 == bits_of(bound.external.datatype));
     if (view.constant || !fits) {
       return {Code::kFile,
@@ -386,14 +365,12 @@ std::vector<OperatorTime> XnnDelegate::times() const {
   xnn_get_runtime_profiling_info(runtime_.get(), xnn_profile_info_operator_timing, bytes, times.data(),
                                  &bytes);
   const char* name = names.data();
-  std::map<std::string, unsigned> of_kind;
   for (const std::uint64_t time : times) {
     if (name >= names.data() + size) {
       break;
     }
-    const std::string kind = name;
-    found.push_back({kind + " #" + std::to_string(++of_kind[kind]), time * 1000});  // from microseconds
-    name += kind.size() + 1;
+    found.push_back({name, time * 1000});  // from microseconds
+    name += found.back().name.size() + 1;
   }
   return found;
 }

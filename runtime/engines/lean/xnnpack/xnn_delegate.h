@@ -80,9 +80,9 @@ void add_lines(const void* from, std::size_t size, Lines* lines);
 
 class XnnDelegate {
  public:
-  // Builds the graph, or a part of it, and packs its weights into `weights`. `payload` is what the program
-  // stores for the delegate, and was checked (GraphCheck::read); it must outlive the delegate.
-  static Result<std::unique_ptr<XnnDelegate>> load(const XnnContext& context, const XnnPayload& payload,
+  // Builds the graph, or a part of it, and packs its weights into `weights`. The check, and the payload that
+  // it read, must outlive the delegate.
+  static Result<std::unique_ptr<XnnDelegate>> load(const XnnContext& context, const GraphCheck& check,
                                                    PackedWeights& weights, const std::string& what,
                                                    bool profile, const GraphPart* part = nullptr);
 
@@ -100,8 +100,7 @@ class XnnDelegate {
   // The kernels of its layers, for the shapes it has now: those of the last execution, or the exporter's.
   std::vector<KernelUse> kernels() const;
 
-  // Times of the last execution, in order; "Fully Connected (NC, F32) GEMM #2" is the second of its kind.
-  // Empty without profiling.
+  // Times of the last execution, in order; empty without profiling.
   std::vector<OperatorTime> times() const;
 
   // Whether the graph computes in float32 what it was exported to compute in float16.
@@ -117,7 +116,7 @@ class XnnDelegate {
   };
   struct Bound {
     External external;
-    std::vector<std::size_t> dims;  // as XNNPACK got them last
+    Dims dims;  // as XNNPACK got them last
     void* data = nullptr;
     std::vector<float> wide;  // the elements, for XNNPACK, of a value that is widened
   };
@@ -130,7 +129,7 @@ class XnnDelegate {
   Status invoke(const std::vector<TensorView*>& arguments);
 
   std::string what_;
-  const XnnPayload* payload_ = nullptr;  // constants and scales that XNNPACK points to
+  const GraphCheck* check_ = nullptr;
   std::unique_ptr<GraphBuilder> graph_;
   std::unique_ptr<xnn_runtime, RuntimeDeleter> runtime_;
   std::vector<Bound> bound_;

@@ -1,9 +1,10 @@
-"""What ``./inv self.fuzz --sweep`` does: every number of every program changed, one at a time, and each file tried.
+"""What ``./inv self.fuzz`` does: every number of every program changed, one at a time, and each file tried.
 
 What a number becomes: 0, 1, its neighbours, its double and half, the largest and smallest, every name of an
 enumeration, and what the same field of the nearest other elements holds (``runtime/fuzz/fields.cpp``). A file is
-refused with words or runs to its end, in two forms: `SANITIZED`, and `GUARDED` (where it runs twice, with memory
-filled in two ways, to the same answer). It is a sweep (`core.processes.sweep`) whose cells are some patches each.
+refused with words, or runs twice to its end: with memory between pages that nobody may touch, filled in two ways, to
+the same answer; undefined behaviour of ours ends the process. It is a sweep (`core.processes.sweep`) whose cells are
+some patches each.
 """
 
 from __future__ import annotations
@@ -22,16 +23,13 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from core import console
-from core.errors import MismatchError, UsageError
+from core.errors import MismatchError
 from core.files import sha256_bytes, sha256_file
-from core.paths import cache_dir
 from core.processes import commands
 from core.processes import sweep as sweeps
 from core.processes.sweep import Journal
-from verify.fuzz.build import GUARDED, SANITIZED, build
 from verify.programs import pick
 
-FORMS = (SANITIZED, GUARDED)
 _PART = 2000
 """Patches that one process tries: some seconds to some minutes of work, lost when a sweep is interrupted."""
 _SECONDS = 10
@@ -41,25 +39,24 @@ _PART_LIMIT = 6 * 3600
 
 @dataclass(frozen=True)
 class Part:
-    """Some patches of one program in one form."""
+    """Some patches of one program."""
 
-    form: str
+    tool: Path
+    """What tries them, as `tool` builds it."""
     program: str
     file: Path
     first: int
     count: int
-    argv: tuple[str, ...]
 
     @property
     def key(self) -> str:
         """What the outcome depends on."""
-        tools = [sha256_file(Path(word)) for word in self.argv]
-        return sha256_bytes(json.dumps([tools, sha256_file(self.file), self.count]).encode())[:16]
+        return sha256_bytes(json.dumps([*map(sha256_file, (self.tool, self.file)), self.count]).encode())[:16]
 
     @property
     def name(self) -> str:
         """Its cell's."""
-        return f"{self.form} {self.program} {self.first}"
+        return f"{self.program} {self.first}"
 
 
 class Tried(BaseModel):
@@ -71,6 +68,19 @@ class Tried(BaseModel):
     sums: Mapping[str, int]
     """How many files came to what."""
     findings: tuple[Mapping[str, Any], ...] = ()
+
+
+def tool() -> Path:
+    """The program that tries, compiled for this machine.
+
+    Raises:
+        BuildError: it does not compile.
+    """
+    from toolchains.targets import host_target
+    from verify.suite.shared import compiled
+
+    (found,) = compiled(host_target(), "lean", "sweep_program", SLIPWAY_FUZZ="ON")
+    return found
 
 
 def programs(pattern: str) -> dict[str, Path]:
@@ -91,17 +101,17 @@ def programs(pattern: str) -> dict[str, Path]:
     return found
 
 
-def parts(form: str, name: str, file: Path, argv: tuple[str, ...]) -> list[Part]:
+def parts(tool: Path, name: str, file: Path) -> list[Part]:
     """All patches of a program, divided."""
-    said = subprocess.run([argv[0], os.fspath(file)], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run([tool, file], capture_output=True, text=True, check=True).stdout
     patches = int(json.loads(said)["patches"])
-    return [Part(form, name, file, at, min(_PART, patches - at), argv) for at in range(0, patches, _PART)]
+    return [Part(tool, name, file, at, min(_PART, patches - at)) for at in range(0, patches, _PART)]
 
 
 def attempt(part: Part) -> Tried:
     """Try a part's files."""
     argv = [
-        "nice", "-n", "10", part.argv[0], os.fspath(part.file), "--run", f"--first={part.first}",
+        "nice", "-n", "10", os.fspath(part.tool), os.fspath(part.file), "--run", f"--first={part.first}",
         f"--count={part.count}", f"--cpu_seconds={_SECONDS}",
     ]  # fmt: skip
     done = commands.run(argv, error=None, timeout=_PART_LIMIT, what=f"Trying {part.program}")
@@ -112,49 +122,27 @@ def attempt(part: Part) -> Tried:
             done.stderr.strip()[-500:],
             " ".join(argv),
         )
-    findings = tuple({**line, "program": part.program, "form": part.form} for line in lines[:-1])
+    findings = tuple({**line, "program": part.program} for line in lines[:-1])
     return Tried(tried=lines[-1]["tried"], sums=lines[-1]["sums"], findings=findings)
 
 
-def sweep(todo: Sequence[Part]) -> list[tuple[Part, Tried]]:
-    """Try all parts, as many at once as there are processors."""
-    cells = [
-        sweeps.Cell(part.name, part.key, partial(attempt, part), part.count, f"{part.form} {part.program}")
-        for part in todo
-    ]
-    journal = Journal.of("fuzz", Tried)
-    found = sweeps.sweep("trying", cells, journal, jobs=os.cpu_count() or 1)
-    return [(part, found[part.name]) for part in todo]
-
-
-def run(form: str, pattern: str) -> None:
-    """Build, try, report.
+def run(pattern: str) -> None:
+    """Build, try as many parts at once as there are processors, report.
 
     Args:
-        form: one of `FORMS`; all when empty.
         pattern: names of programs of the zoo, as ``mlp-*,conv-qs8``; all when empty.
 
     Raises:
-        MismatchError: a file crashed, hung, leaked, was refused without words, or had two answers.
+        MismatchError: a file crashed, hung, was refused without words, or had two answers.
     """
-    if form and form not in FORMS:
-        raise UsageError(f"There is no form {form}.", f"forms are {', '.join(FORMS)}", "./inv self.fuzz --sweep")
-    log = cache_dir("logs") / "sweep.log"
-    log.write_text("", encoding="utf-8")
-    files = programs(pattern)
-    todo = []
-    for one in (form,) if form else FORMS:
-        argv = (os.fspath(build(one, "sweep_program", log)),)
-        todo += [part for name, file in files.items() for part in parts(one, name, file, argv)]
-    found = sweep(todo)
-    report(found)
+    files, sweeper = programs(pattern), tool()
+    todo = [part for name, file in files.items() for part in parts(sweeper, name, file)]
+    cells = [sweeps.Cell(part.name, part.key, partial(attempt, part), part.count, part.program) for part in todo]
+    found = sweeps.sweep("trying", cells, Journal.of("fuzz", Tried), jobs=os.cpu_count() or 1)
+    report([(part, found[part.name]) for part in todo])
 
 
-_WORDS = re.compile(
-    r"runtime error: [^\n]*|(?:AddressSanitizer|LeakSanitizer): [^\n]*?(?= on | \(pc|$)|signal \d+|exit code \d+"
-    r"|guarded memory[^\n]*|first [^\n]*|hard rss limit[^\n]*",
-    re.MULTILINE,
-)
+_WORDS = re.compile(r"signal \d+|guarded memory[^\n]*|first [^\n]*")
 
 
 def what(finding: Mapping[str, Any]) -> str:
@@ -165,11 +153,11 @@ def what(finding: Mapping[str, Any]) -> str:
 
 
 def report(found: Sequence[tuple[Part, Tried]]) -> None:
-    """Print the sums a form and program, and what was found."""
-    sums: dict[tuple[str, str], Counter[str]] = {}
+    """Print the sums of each program, and what was found."""
+    sums: dict[str, Counter[str]] = {}
     findings = []
     for part, outcome in found:
-        count = sums.setdefault((part.form, part.program), Counter())
+        count = sums.setdefault(part.program, Counter())
         count["tried"] += outcome.tried
         count["findings"] += len(outcome.findings)
         for name, number in outcome.sums.items():
@@ -180,18 +168,18 @@ def report(found: Sequence[tuple[Part, Tried]]) -> None:
     for _, finding in findings:
         groups.setdefault(what(finding), []).append(finding)
     names = ("tried", "refused", "ran", "findings")
-    table = [[form, name, *(str(count[key]) for key in names)] for (form, name), count in sorted(sums.items())]
-    table.append(["all", "", *(str(sum(count[key] for count in sums.values())) for key in names)])
-    console.table("Every number changed, one at a time", ["form", "program", *names], table)
+    table = [[name, *(str(count[key]) for key in names)] for name, count in sorted(sums.items())]
+    table.append(["all", *(str(sum(count[key] for count in sums.values())) for key in names)])
+    console.table("Every number changed, one at a time", ["program", *names], table)
     for said, group in sorted(groups.items(), key=lambda item: -len(item[1])):
         example = "{program}: {path} {was} -> {now}\n{report}".format(**group[0])
         console.note(f"[{len(group)}] {said}\n    e.g. {example}")
     if findings:
         part, first = findings[0]
         raise MismatchError(
-            f"{len(findings)} changed programs crash, hang, leak or have two answers, in {len(groups)} groups.",
+            f"{len(findings)} changed programs crash, hang or have two answers, in {len(groups)} groups.",
             "the engine believed a number of the file",
-            f"{part.argv[0]} {part.file} --run --first={first['patch']} --count=1",
+            f"{part.tool} {part.file} --run --first={first['patch']} --count=1",
             [
                 f"{part.program}: {finding['path']} {finding['was']} -> {finding['now']}"
                 for part, finding in findings[:20]
