@@ -229,9 +229,4 @@ Status check_data(const std::uint8_t* data, std::size_t size, const std::string&
   return fault.empty() ? Status() : damaged(path, fault);
 }
 
-Status check_data_file(const std::string& path) {
-  SLIPWAY_TRY(const MappedFile file, MappedFile::open(path));
-  return check_data(file.data(), file.size(), path);
-}
-
 }  // namespace slipway

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/platform.h"
 #include "etdump.h"
 #include "platform_layer.h"
 #include "program_file.h"
@@ -198,7 +199,8 @@ Status ExecuTorchEngine::load_module(const LoadOptions& options) {
   }
   std::vector<std::string> data_files;
   if (!options.data_path.empty()) {
-    SLIPWAY_RETURN_IF_ERROR(check_data_file(options.data_path));
+    SLIPWAY_TRY(const MappedFile weights, MappedFile::open(options.data_path));
+    SLIPWAY_RETURN_IF_ERROR(check_data(weights.data(), weights.size(), options.data_path));
     data_files.push_back(options.data_path);
   }
   std::vector<std::string> methods = {options.method};
