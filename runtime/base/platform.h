@@ -117,10 +117,6 @@ std::int64_t wall_clock();
 // be read.
 std::string system_text(const std::string& path);
 
-// Makes writing beyond the limit on file sizes an error of write_file's instead of a signal that ends the
-// process.
-void ignore_file_size_signal();
-
 // The largest resident set of this process so far, in bytes; 0 when the system does not tell.
 std::uint64_t peak_rss_bytes();
 

@@ -11,7 +11,6 @@
 #endif
 
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -359,10 +358,6 @@ std::string own_path() {
 
 std::vector<std::string> command_words(int argc, char** argv) {
   return std::vector<std::string>(argv + 1, argv + argc);
-}
-
-void ignore_file_size_signal() {
-  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 std::string system_text(const std::string& path) {

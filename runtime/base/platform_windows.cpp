@@ -287,8 +287,6 @@ Status write_file(const std::string& path, const std::vector<FilePart>& parts, c
   return error == 0 ? Status() : cannot_write(path, error);
 }
 
-void ignore_file_size_signal() {}  // Windows has no such signal
-
 std::uint64_t peak_rss_bytes() {
   PROCESS_MEMORY_COUNTERS counters = {};
   counters.cb = sizeof(counters);

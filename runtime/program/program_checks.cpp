@@ -26,15 +26,14 @@ std::size_t length(const Vector* vector) {
   return vector == nullptr ? 0 : vector->size();
 }
 
+bool below(std::int64_t index, std::size_t limit) {
+  return index >= 0 && static_cast<std::uint64_t>(index) < limit;
+}
+
 template <typename Vector>
 bool all_below(const Vector* indices, std::size_t limit) {
-  for (std::size_t i = 0; i < length(indices); ++i) {
-    const auto index = static_cast<std::int64_t>(item_of(indices, i));
-    if (index < 0 || static_cast<std::uint64_t>(index) >= limit) {
-      return false;
-    }
-  }
-  return true;
+  return indices == nullptr || std::all_of(indices->begin(), indices->end(),
+                                           [limit](std::int64_t index) { return below(index, limit); });
 }
 
 // Whether elements can be read as what they are: the verifier sees to four bytes only.
@@ -42,10 +41,6 @@ template <typename Vector>
 bool aligned(const Vector* vector) {
   return vector == nullptr ||
          reinterpret_cast<std::uintptr_t>(vector->Data()) % sizeof(typename Vector::return_type) == 0;
-}
-
-bool below(std::int64_t index, std::size_t limit) {
-  return index >= 0 && static_cast<std::uint64_t>(index) < limit;
 }
 
 // What a message is about: "value 7".

@@ -31,22 +31,22 @@ bool starts_with(const std::uint8_t* data, std::size_t size, const char* prefix)
 
 // A guess at what a file is that is no program, for the message.
 std::string guess(const std::uint8_t* data, std::size_t size) {
-  if (starts_with(data, size, "version https://git-lfs")) {
-    return "it is a Git LFS pointer";
-  }
-  if (starts_with(data, size, "PK\x03\x04")) {
-    return "it is a zip archive: a .pt2 or .pth file, perhaps";
-  }
-  if (starts_with(data, size,
-                  "\x7f"
-                  "ELF")) {
-    return "it is an executable or a library";
-  }
-  if (size >= kMagic && starts_with(data + kIdentifier, size - kIdentifier, "FT01")) {
-    return "it is a .ptd file of weights, which goes to --data_path";
-  }
-  if (size >= kMagic && starts_with(data + kIdentifier, size - kIdentifier, "BP")) {
-    return "it is a bundled program (.bpte): export the program alone";
+  struct Known {
+    std::size_t at;
+    const char* text;
+    const char* what;
+  };
+  constexpr Known kKnown[] = {
+      {0, "version https://git-lfs", "it is a Git LFS pointer"},
+      {0, "PK\x03\x04", "it is a zip archive: a .pt2 or .pth file, perhaps"},
+      {0, "\177ELF", "it is an executable or a library"},
+      {kIdentifier, "FT01", "it is a .ptd file of weights, which goes to --data_path"},
+      {kIdentifier, "BP", "it is a bundled program (.bpte): export the program alone"},
+  };
+  for (const Known& known : kKnown) {
+    if (size >= kMagic && starts_with(data + known.at, size - known.at, known.text)) {
+      return known.what;
+    }
   }
   return "its identifier is missing";
 }
@@ -227,11 +227,6 @@ Status check_data(const std::uint8_t* data, std::size_t size, const std::string&
   }
   const std::string fault = find_fault(*ptd::GetFlatTensor(data), segments);
   return fault.empty() ? Status() : damaged(path, fault);
-}
-
-Status check_data_file(const std::string& path) {
-  SLIPWAY_TRY(const MappedFile file, MappedFile::open(path));
-  return check_data(file.data(), file.size(), path);
 }
 
 }  // namespace slipway

@@ -62,7 +62,4 @@ inline Status damaged(const std::string& path, const std::string& what) {
 // flatbuffer, every index and extent in it. kFile when it is damaged, truncated or no such file.
 Status check_data(const std::uint8_t* data, std::size_t size, const std::string& path);
 
-// The same for the file of that name.
-Status check_data_file(const std::string& path);
-
 }  // namespace slipway

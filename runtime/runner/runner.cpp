@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -324,7 +325,9 @@ int run_command(const std::vector<std::string>& words) {
   g_json = find_json(words);
   reserve();
   std::set_new_handler(on_no_memory);
-  ignore_file_size_signal();
+#ifdef SIGXFSZ
+  std::signal(SIGXFSZ, SIG_IGN);  // writing beyond the limit on file sizes is an error, not the end
+#endif
   try {
     const Result<Options> options = parse_options(words);
     const Status status = options.ok() ? act(options.value()) : options.status();

@@ -7,6 +7,7 @@
 #include <executorch/runtime/core/exec_aten/exec_aten.h>
 #include <executorch/runtime/kernel/operator_registry.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -18,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/platform.h"
 #include "etdump.h"
 #include "platform_layer.h"
 #include "program_file.h"
@@ -70,12 +72,7 @@ std::vector<std::uint8_t> bytes_of(const void* data, std::size_t size) {
 }
 
 bool is_row_major(const std::vector<std::uint8_t>& dim_order) {
-  for (std::size_t i = 0; i < dim_order.size(); ++i) {
-    if (dim_order[i] != i) {
-      return false;
-    }
-  }
-  return true;
+  return std::is_sorted(dim_order.begin(), dim_order.end());
 }
 
 // A number's value in a tensor without dimensions; the runner has checked dtype and size.
@@ -186,47 +183,36 @@ Capabilities ExecuTorchEngine::capabilities() const {
 
 // Whether methods find each other's state: they were exported so if the exporter planned a second part of
 // memory for each of them, which holds the buffers that executions change.
-bool shares_state(const LoadOptions& options) {
-  if (options.also.empty()) {
-    return false;
-  }
-  Module module(options.model_path, Module::LoadMode::Mmap);
-  std::vector<std::string> names = options.also;
-  names.push_back(options.method);
-  for (const std::string& name : names) {
+bool shares_state(const std::string& path, const std::vector<std::string>& methods) {
+  Module module(path, Module::LoadMode::Mmap);
+  return std::all_of(methods.begin(), methods.end(), [&](const std::string& name) {
     const auto meta = module.method_meta(name);
-    if (!meta.ok() || meta->num_memory_planned_buffers() < 2) {
-      return false;
-    }
-  }
-  return true;
+    return meta.ok() && meta->num_memory_planned_buffers() >= 2;
+  });
 }
 
 Status ExecuTorchEngine::load_module(const LoadOptions& options) {
-  method_ = options.method;
   auto etdump = options.profile ? std::make_unique<ProfileWriter>() : nullptr;
   etdump_ = etdump.get();
   if (options.values && etdump_ != nullptr) {
     SLIPWAY_RETURN_IF_ERROR(keep_values());
   }
-  const bool share = shares_state(options);
-  if (options.data_path.empty()) {
-    module_ = std::make_unique<Module>(options.model_path, Module::LoadMode::Mmap, std::move(etdump), nullptr,
-                                       nullptr, share);
-  } else {
-    SLIPWAY_RETURN_IF_ERROR(check_data_file(options.data_path));
-    module_ = std::make_unique<Module>(options.model_path, options.data_path, Module::LoadMode::Mmap,
-                                       std::move(etdump), nullptr, nullptr, share);
+  std::vector<std::string> data_files;
+  if (!options.data_path.empty()) {
+    SLIPWAY_TRY(const MappedFile weights, MappedFile::open(options.data_path));
+    SLIPWAY_RETURN_IF_ERROR(check_data(weights.data(), weights.size(), options.data_path));
+    data_files.push_back(options.data_path);
   }
+  std::vector<std::string> methods = {options.method};
+  methods.insert(methods.end(), options.also.begin(), options.also.end());
+  const bool share = methods.size() > 1 && shares_state(options.model_path, methods);
+  module_ = std::make_unique<Module>(options.model_path, data_files, Module::LoadMode::Mmap,
+                                     std::move(etdump), nullptr, nullptr, share);
   Error error = module_->load();
   if (error != Error::Ok) {
     return from_error(error, Code::kFile, "Cannot load " + options.model_path, kExportAgain);
   }
-  error = module_->load_method(method_);
-  if (error != Error::Ok) {
-    return from_error(error, Code::kExecution, "Cannot initialise method " + method_, kExportAgain);
-  }
-  for (const std::string& name : options.also) {
+  for (const std::string& name : methods) {
     error = module_->load_method(name);
     if (error != Error::Ok) {
       return from_error(error, Code::kExecution, "Cannot initialise method " + name, kExportAgain);

@@ -109,8 +109,15 @@ NamedSizes fix_sizes(const std::vector<Shape>& shapes, Graph* graph) {
   return sizes;
 }
 
-MethodInfo method_of(const Graph& graph) {
-  MethodInfo method;
+ProgramInfo program_info(const Graph& graph, std::uint64_t size) {
+  ProgramInfo info;
+  info.size = size;
+  info.version = static_cast<std::uint64_t>(graph.ir_version);
+  for (const auto& [domain, version] : graph.opsets) {
+    info.opsets.emplace_back(domain.empty() ? "ai.onnx" : domain, version);
+  }
+  info.data_files = graph.data_files;
+  MethodInfo& method = info.methods.emplace_back();
   method.name = "forward";
   for (const std::string& name : graph.inputs) {
     method.inputs.push_back(spec_of(graph, name));
@@ -127,20 +134,7 @@ MethodInfo method_of(const Graph& graph) {
     }
   }
   method.operators.assign(operators.begin(), operators.end());
-  return method;
-}
-
-ProgramInfo program_info(const Graph& graph, std::uint64_t size) {
-  ProgramInfo info;
-  info.size = size;
-  info.version = static_cast<std::uint64_t>(graph.ir_version);
-  for (const auto& [domain, version] : graph.opsets) {
-    info.opsets.emplace_back(domain.empty() ? "ai.onnx" : domain, version);
-  }
-  info.data_files = graph.data_files;
-  MethodInfo method = method_of(graph);
   method.backends = {kCpu};  // it runs what the XNNPACK provider leaves
-  info.methods.push_back(std::move(method));
   return info;
 }
 

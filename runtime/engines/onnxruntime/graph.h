@@ -90,9 +90,7 @@ using NamedSizes = std::map<std::string, std::int64_t>;
 // sizes of these names: ONNX Runtime does the same when it is told them.
 NamedSizes fix_sizes(const std::vector<Shape>& shapes, Graph* graph);
 
-// The one method that a model is: "forward".
-MethodInfo method_of(const Graph& graph);
-
+// With the one method that a model is, "forward".
 // `size`: of the file, in bytes.
 ProgramInfo program_info(const Graph& graph, std::uint64_t size);
 

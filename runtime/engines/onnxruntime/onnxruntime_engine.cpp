@@ -299,7 +299,7 @@ Status OnnxRuntimeEngine::load_session(const LoadOptions& options) {
     fixed_ = onnx::fix_sizes(options.shapes, &graph_);
   }
   if (xnnpack() && !options_.trust_provider) {
-    kept_ = onnx::kept_away(onnx::find_faults(graph_));
+    kept_ = onnx::kept_away(graph_);
   }
   profile_wanted_ = options.profile;
   profiles_.emplace();

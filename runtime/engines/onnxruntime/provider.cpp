@@ -119,28 +119,6 @@ const char* fault_of(const Graph& graph, const Node& node) {
                                                     : nullptr;
 }
 
-}  // namespace
-
-std::vector<Fault> find_faults(const Graph& graph) {
-  std::vector<Fault> faults;
-  for (const auto& [name, value] : graph.values) {
-    if (value.dtype == DType::kFloat16) {
-      return {
-          {"value " + name,
-           "it is of float16: the XNNPACK provider computes convolutions with a bias wrong, and refuses the "
-           "whole model on a CPU without half-precision arithmetic"}};
-    }
-  }
-  for (const Node& node : graph.nodes) {
-    if (const char* why = fault_of(graph, node)) {
-      faults.push_back({node.op + " " + node.name, why});
-    }
-  }
-  return faults;
-}
-
-namespace {
-
 constexpr char kSuffix[] = "_kernel_time";
 
 Status no_profile(const std::string& why) {
@@ -182,13 +160,24 @@ bool wants_fixed_sizes(const std::string& op) {
 
 }  // namespace
 
-std::vector<std::string> kept_away(const std::vector<Fault>& faults) {
-  std::map<std::string, std::vector<std::string>> nodes;
-  for (const Fault& fault : faults) {
-    nodes[fault.why].push_back(fault.node);
+std::vector<std::string> kept_away(const Graph& graph) {
+  std::map<std::string, std::vector<std::string>> faults;  // what has the fault, by what goes wrong
+  for (const Node& node : graph.nodes) {
+    if (const char* why = fault_of(graph, node)) {
+      faults[why].push_back(node.op + " " + node.name);
+    }
+  }
+  for (const auto& [name, value] : graph.values) {
+    if (value.dtype == DType::kFloat16) {
+      faults = {
+          {"it is of float16: the XNNPACK provider computes convolutions with a bias wrong, and refuses the "
+           "whole model on a CPU without half-precision arithmetic",
+           {"value " + name}}};
+      break;
+    }
   }
   std::vector<std::string> lines;
-  for (const auto& [why, names] : nodes) {
+  for (const auto& [why, names] : faults) {
     lines.push_back("the model was kept from the XNNPACK provider: " + list(names) + ": " + why);
   }
   return lines;

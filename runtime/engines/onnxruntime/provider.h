@@ -10,16 +10,10 @@
 
 namespace slipway::onnx {
 
-// A node that the provider of ONNX Runtime 1.21 takes although it cannot compute it. docs/onnx.md shows the
-// forms with what goes wrong.
-struct Fault {
-  std::string node;  // "Gemm fc"
-  std::string why;   // "it has no C: the XNNPACK provider crashes"
-};
-
-// What the provider would do wrong with a model. Models that it refuses when they are loaded are not looked
-// for: then ONNX Runtime says so.
-std::vector<Fault> find_faults(const Graph& graph);
+// Why the provider is not given the model, a line for each kind of node that ONNX Runtime 1.21's takes
+// although it cannot compute it: docs/onnx.md shows the forms with what goes wrong. Models that it refuses
+// when they are loaded are not looked for: then ONNX Runtime says so.
+std::vector<std::string> kept_away(const Graph& graph);
 
 // A kernel's execution, of ONNX Runtime's profile: a JSON array of events, one a line, of which those of
 // category "Node" are these. https://onnxruntime.ai/docs/performance/tune-performance/profiling-tools.html
@@ -47,9 +41,6 @@ struct Session {
   std::string shapes = {};  // of the inputs, as --input_shapes has them
   bool fixed = false;       // whether sizes that the model leaves open were fixed to these
 };
-
-// One line for each kind of fault, for Session::kept.
-std::vector<std::string> kept_away(const std::vector<Fault>& faults);
 
 // Where each node ran, from the profile of an execution, and what to try when much of the time was spent
 // outside the XNNPACK provider.

@@ -39,6 +39,8 @@ class [[nodiscard]] Status {
   const std::string& message() const { return message_; }
   const std::string& fix() const { return fix_; }
   const std::vector<std::string>& names() const { return names_; }
+  // As a Result has it.
+  const Status& status() const { return *this; }
 
  private:
   Code code_ = Code::kOk;
@@ -68,24 +70,15 @@ class [[nodiscard]] Result {
   std::variant<T, Status> state_;
 };
 
-// Why an outcome that is not ok() failed.
-inline const Status& status_of(const Status& outcome) {
-  return outcome;
-}
-template <typename T>
-const Status& status_of(const Result<T>& outcome) {
-  return outcome.status();
-}
-
 }  // namespace slipway
 
 // Leaves the function with the failure of `outcome`, a Status or a Result; goes on when there is none.
-#define SLIPWAY_RETURN_IF_ERROR(outcome)            \
-  do {                                              \
-    const auto& slipway_outcome = (outcome);        \
-    if (!slipway_outcome.ok()) {                    \
-      return ::slipway::status_of(slipway_outcome); \
-    }                                               \
+#define SLIPWAY_RETURN_IF_ERROR(outcome)     \
+  do {                                       \
+    const auto& slipway_outcome = (outcome); \
+    if (!slipway_outcome.ok()) {             \
+      return slipway_outcome.status();       \
+    }                                        \
   } while (false)
 
 // Declares a variable with the value of a Result, or leaves the function with its failure:

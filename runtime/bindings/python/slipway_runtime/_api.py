@@ -58,7 +58,7 @@ class Pool:
     """
 
     def __init__(self, threads: int = 0) -> None:
-        self._handle = _native.pointer()
+        self._handle = ctypes.c_void_p()
         must(api.slipway_pool_create(_count(threads, "threads"), byref(self._handle)))
         weakref.finalize(self, api.slipway_pool_free, self._handle)
 
@@ -272,7 +272,7 @@ def load(
         Error: the file is missing or damaged, or needs something that the library lacks.
         ValueError: a path or a name with a null character in it, or a negative number.
     """
-    options, handle = api.slipway_options_create(), _native.pointer()
+    options, handle = api.slipway_options_create(), ctypes.c_void_p()
     try:
         must(api.slipway_options_set_max_jumps(options, _count(max_jumps, "max_jumps")))
         if pool is not None:
@@ -307,7 +307,7 @@ class Session:
     """
 
     def __init__(self, program: Program, method: str | None = None) -> None:
-        handle, name = _native.pointer(), None if method is None else _path(method)
+        handle, name = ctypes.c_void_p(), None if method is None else _path(method)
         must(api.slipway_session_create(program._handle, name, byref(handle)))
         # It keeps the program for as long.
         self._end = weakref.finalize(self, _end, handle, program)
@@ -431,7 +431,7 @@ class Session:
 
     def to_bytes(self) -> bytes:
         """What `save` writes."""
-        data, size = _native.pointer(), ctypes.c_size_t()
+        data, size = ctypes.c_void_p(), ctypes.c_size_t()
         must(api.slipway_session_save_memory(self._handle, byref(data), byref(size)))
         return ctypes.string_at(data.value or 0, size.value)
 

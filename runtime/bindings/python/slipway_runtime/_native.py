@@ -144,10 +144,5 @@ def must(error: int | None) -> None:
     raise (InputError if code == INPUT else Error)(code, message, fix)
 
 
-def pointer() -> c_void_p:
-    """Room for a handle."""
-    return c_void_p()
-
-
 __all__ = ["ABI_VERSION", "DYNAMISMS", "INPUT", "KINDS", "MAX_DIMS", "Error", "InputError", "Spec", "Tensor", "api",
-           "byref", "must", "pointer", "text"]  # fmt: skip
+           "byref", "must", "text"]  # fmt: skip
