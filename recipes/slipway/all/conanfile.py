@@ -23,7 +23,8 @@ _NAMES = "operators.txt"
 def kernels_in(checkout):
     """Names of the operators that the engine has kernels for, as the option has them: ``aten/add.out``.
 
-    The sources have them whole, or as rows of a table, ``OP(abs, ...)``, of which a macro makes ``"aten::" #name ".out"``.
+    The sources have them whole, or as rows of a table, ``OP(abs, ...)``, of which a macro makes
+    ``"aten::" #name ".out"``.
     """
     found = set()
     for file in Path(checkout, "runtime", "engines", "lean", "kernels").glob("*.cpp"):
