@@ -78,10 +78,9 @@ std::vector<Span> even_spans(std::int64_t size, std::int64_t count) {
   return spans;
 }
 
-// out = f(plane, rows, columns, row-major number of the result) for every window of every plane.
+// f(plane, rows, row-major number of the first result, results) for every line of windows of every plane.
 template <typename T, typename F>
-void pool(const TensorView& in, TensorView& out, const std::vector<Span>& rows,
-          const std::vector<Span>& columns, F f) {
+void pool(const TensorView& in, TensorView& out, const std::vector<Span>& rows, std::size_t columns, F f) {
   TensorView target = with_batch(out);
   const Volume<T> source(with_batch(in));
   Volume<T> result = Volume<T>::results(target, {&source.values});
@@ -90,10 +89,8 @@ void pool(const TensorView& in, TensorView& out, const std::vector<Span>& rows,
     for (std::int64_t c = 0; c < source.sizes[1]; ++c) {
       const T* plane = source.plane(n, c);
       for (const Span& row : rows) {
-        for (const Span& column : columns) {
-          result.values[number] = f(plane, row, column, number);
-          ++number;
-        }
+        f(plane, row, number, result.values.data() + number);
+        number += columns;
       }
     }
   }
@@ -159,18 +156,56 @@ struct Windows {
   }
 };
 
-// The sum of each window over how many pixels it counts as; 0 for a window without any.
+// How many windows, from the one at `at` on, are as wide, each one pixel further.
+std::size_t run_of(const std::vector<Span>& columns, std::size_t at) {
+  const Span& one = columns[at];
+  std::size_t count = 1;
+  for (; one.step == 1 && at + count < columns.size(); ++count) {
+    const Span& next = columns[at + count];
+    const auto by = static_cast<std::int64_t>(count);
+    if (next.all != one.all || next.first != one.first + by || next.last != one.last + by) {
+      break;
+    }
+  }
+  return count;
+}
+
+// The sum of each window over how many pixels it counts as; 0 for a window without any. Windows of a run are
+// summed side by side, each in the order that it has alone.
 template <typename Count>
 Status average(const TensorView& in, const std::vector<Span>& rows, const std::vector<Span>& columns,
                TensorView& out, Count count_of) {
   const std::int64_t width = in.sizes[in.rank - 1U];
+  std::vector<std::size_t> runs;
+  for (std::size_t at = 0; at < columns.size(); at += runs.back()) {
+    runs.push_back(run_of(columns, at));
+  }
   return in_floats(out.dtype, [&](auto zero) {
     using T = decltype(zero);
-    pool<T>(in, out, rows, columns, [&](const T* plane, const Span& row, const Span& column, std::size_t) {
-      return row.first >= row.last || column.first >= column.last
-                 ? T(0)
-                 : sum_of(plane, width, row, column) / static_cast<T>(count_of(row, column));
-    });
+    pool<T>(in, out, rows, columns.size(),
+            [&](const T* plane, const Span& row, std::size_t /*number*/, T* to) {
+              const Span* column = columns.data();
+              for (const std::size_t run : runs) {
+                const bool any = row.first < row.last && column->first < column->last;
+                std::fill(to, to + run, T(0));
+                if (any && run == 1) {
+                  *to = sum_of(plane, width, row, *column);
+                } else if (any) {
+                  for (std::int64_t y = row.first; y < row.last; y += row.step) {
+                    for (std::int64_t x = column->first; x < column->last; ++x) {
+                      const T* from = plane + y * width + x;
+                      for (std::size_t i = 0; i < run; ++i) {
+                        to[i] += from[i];
+                      }
+                    }
+                  }
+                }
+                const T count = any ? static_cast<T>(count_of(row, *column)) : T(1);
+                std::for_each(to, to + run, [count](T& sum) { sum /= count; });
+                column += run;
+                to += run;
+              }
+            });
     return Status();
   });
 }
@@ -222,22 +257,24 @@ Status max_pool(const TensorView& in, const std::vector<std::int64_t>& kernel_si
   in_domain(domain_of(in.dtype), [&](auto zero) {
     using T = decltype(zero);
     const std::int64_t width = in.sizes[in.rank - 1U];
-    pool<T>(in, out, found.rows, found.columns,
-            [&](const T* plane, const Span& row, const Span& column, std::size_t number) {
-              T best = std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity()
-                                                            : std::numeric_limits<T>::lowest();
-              std::int64_t position = -1;
-              for (std::int64_t y = row.first; y < row.last; y += row.step) {
-                for (std::int64_t x = column.first; x < column.last; x += column.step) {
-                  const T value = plane[y * width + x];
-                  if (position < 0 || value > best || value != value) {
-                    best = value;
-                    position = y * width + x;
+    pool<T>(in, out, found.rows, found.columns.size(),
+            [&](const T* plane, const Span& row, std::size_t number, T* to) {
+              for (const Span& column : found.columns) {
+                T best = std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity()
+                                                              : std::numeric_limits<T>::lowest();
+                std::int64_t position = -1;
+                for (std::int64_t y = row.first; y < row.last; y += row.step) {
+                  for (std::int64_t x = column.first; x < column.last; x += column.step) {
+                    const T value = plane[y * width + x];
+                    if (position < 0 || value > best || value != value) {
+                      best = value;
+                      position = y * width + x;
+                    }
                   }
                 }
+                positions[number++] = position;
+                *to++ = best;
               }
-              positions[number] = position;
-              return best;
             });
     return 0;
   });
