@@ -130,15 +130,22 @@ lock() {
       [ "${each#lock/}" -le "$last" ] || last=${each#lock/}
     done
   }
-  # Whether a session has the device: its boot, namespace, process and that one's start, until when, and who.
+  { read -r here </etc/machine-id || here=; read -r name </proc/sys/kernel/hostname || name=$(uname -n); } 2>/dev/null
+  here="$name $here"
+  # Whether a session has the device: its machine, boot, namespace, process and that one's start, until when, and who.
   held() {
     [ ! -e "lock/$last.free" ] && holder=$(readlink "lock/$last") || return 1
     IFS='|'; set -f
     # shellcheck disable=SC2086 # a field each
     set -- $holder
     set +f; unset IFS
-    [ $# -ge 6 ] && [ "$1" = "$boot" ] || return 1
+    [ $# -ge 7 ] || return 1
+    node=$1; shift
     holder=$6
+    if [ "$1" != "$boot" ]; then  # restarted; or another board, if they share the root over a network
+      [ "$node" != "$here" ] && [ -n "$(find "lock/$last.until" -mmin -2 2>/dev/null)" ]
+      return
+    fi
     if [ "$2" = "$space" ]; then start_of "$3" && [ "$start" = "$4" ] || return 1; fi
     { read -r until <"lock/$last.until" && [ "$((until - 1000000000))" -ge "${now:-0}" ]; } 2>/dev/null && return 0
     [ "$5" -lt "${now:-0}" ] || return 0
@@ -151,7 +158,7 @@ lock() {
   ! held || busy
   mine=$((last + 1))
   start_of $$
-  if ! said=$(ln -s "$boot|$space|$$|$start|$((${now:-0} + limit))|$who" "lock/$mine" 2>&1); then
+  if ! said=$(ln -s "$here|$boot|$space|$$|$start|$((${now:-0} + limit))|$who" "lock/$mine" 2>&1); then
     [ ! -h "lock/$mine" ] || busy
     echo "$said" >&2; exit 1
   fi

@@ -74,7 +74,9 @@ def test_waiting_for_its_end(root: Path) -> None:
 def test_a_holder_that_was_killed_is_followed_at_once(root: Path) -> None:
     with session(root) as first, session(root) as second:
         first.open([], soon(), make=True)
-        os.kill(holder(root), signal.SIGKILL)
+        old = holder(root)
+        os.kill(old, signal.SIGKILL)
+        assert ended(lambda: alive(old))
         assert second.open([], soon()) is not None
         with pytest.raises(UnreachableError):
             first.lock.check()
@@ -86,9 +88,10 @@ def hold(root: Path, **changes: str) -> None:
     with session(root) as store:
         store.open([], soon(), make=True)
         (lock,) = (path for path in (root / "lock").iterdir() if path.is_symlink())
-        names = ("boot", "space", "pid", "start", "until", "who")
+        names = ("node", "boot", "space", "pid", "start", "until", "who")
         words = {**dict(zip(names, str(lock.readlink()).split("|"), strict=True)), **changes}
-        (root / "lock" / f"{lock.name}.until").unlink()
+        if "node" not in changes:
+            (root / "lock" / f"{lock.name}.until").unlink()
     lock.unlink()
     lock.with_suffix(".free").unlink()
     lock.symlink_to("|".join(words.values()))
@@ -104,10 +107,16 @@ def test_a_lock_that_nobody_holds(root: Path, changes: dict[str, str]) -> None:
         assert store.open([], soon()) is not None
 
 
-def test_what_cannot_be_looked_at_is_believed_to_live(root: Path) -> None:
-    hold(root, space="another", pid="1", start="1", who="ann@laptop")
+@pytest.mark.parametrize("changes", [{"space": "another"}, {"node": "another", "boot": "another"}], ids=str)
+def test_what_cannot_be_looked_at_is_believed_to_live(root: Path, changes: dict[str, str]) -> None:
+    """Another namespace of processes; or another board, with which this one shares the root over a network."""
+    hold(root, pid="1", start="1", who="ann@laptop", **changes)
     with session(root) as store, pytest.raises(DeviceBusyError, match="ann@laptop"):
         store.open([], soon(), wait=1)
+    if "node" in changes:  # it was silent for long
+        os.utime(root / "lock/1.until", (1, 1))
+        with session(root) as store:
+            assert store.open([], soon()) is not None
 
 
 @pytest.mark.parametrize("beat", [0.2, 600.0], ids=["lives", "hangs"])
