@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import selectors
 import shlex
 import shutil
@@ -335,6 +334,8 @@ def _restrict(pid: int, limits: Limits) -> None:
     """
     if sys.platform != "linux":
         return
+    import resource
+
     with contextlib.suppress(ProcessLookupError, PermissionError, ValueError):
         hard = resource.prlimit(pid, resource.RLIMIT_DATA)[1]
         most = limits.memory if hard == resource.RLIM_INFINITY else min(limits.memory, hard)
