@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -125,16 +126,9 @@ def _foreseen(error: BaseException, program: Slipway, words: list[str]) -> Slipw
 
 def _in_a_task(error: BaseException) -> bool:
     """Whether Slipway's own code was running, not only Invoke's."""
-    trace, inside = error.__traceback__, False
-    while trace is not None:
-        inside |= trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] in (
-            "tasks",
-            "deploy",
-            "tests",
-            "slipway",
-        )
-        trace = trace.tb_next
-    return inside
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    rooms = {frame.f_globals.get("__name__", "").partition(".")[0] for frame in frames}
+    return not rooms.isdisjoint(("tasks", "deploy", "tests", "slipway"))
 
 
 def _own(words: list[str]) -> list[str]:

@@ -123,18 +123,6 @@ os.register_at_fork(after_in_child=_leave_to_the_first)
 
 
 @contextlib.contextmanager
-def _open(handle: int) -> Iterator[None]:
-    """Keep the lock of ``handle`` for the block."""
-    _HELD.add(handle)
-    try:
-        yield
-    finally:
-        if handle in _HELD:
-            _HELD.remove(handle)
-            os.close(handle)
-
-
-@contextlib.contextmanager
 def held(path: Path, waiting: str = "", *, shared: bool = False) -> Iterator[None]:
     """Hold the lock at ``path``.
 
@@ -143,5 +131,10 @@ def held(path: Path, waiting: str = "", *, shared: bool = False) -> Iterator[Non
         shared: hold it together with others that share it.
     """
     handle = _acquire(path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, waiting)
-    with _open(handle):
+    _HELD.add(handle)
+    try:
         yield
+    finally:
+        if handle in _HELD:
+            _HELD.remove(handle)
+            os.close(handle)
