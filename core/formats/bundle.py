@@ -122,7 +122,7 @@ class Checks(_Model):
     hardening: tuple[HardeningCheck, ...] = ()
 
 
-class _Listing(_Model):
+class Listing(_Model):
     """What every manifest has."""
 
     schema_version: Literal[1] = 1
@@ -134,7 +134,7 @@ class _Listing(_Model):
     files: tuple[FileEntry, ...]
 
 
-class Manifest(_Listing):
+class Manifest(Listing):
     """A bundle's."""
 
     engine: str
@@ -165,10 +165,10 @@ class Bundle(_Model):
         return runner_argv(self.path, self.manifest.needs.own_loader)
 
 
-Listing = TypeVar("Listing", bound=_Listing)
+Listed = TypeVar("Listed", bound=Listing)
 
 
-def read_manifest(path: Path, kind: type[Listing], nothing: str, again: str, verify: bool = True) -> Listing:
+def read_manifest(path: Path, kind: type[Listed], nothing: str, again: str, verify: bool = True) -> Listed:
     """The manifest in the folder ``path``, with which its files are compared.
 
     Args:
@@ -180,7 +180,7 @@ def read_manifest(path: Path, kind: type[Listing], nothing: str, again: str, ver
     """
     source = path / MANIFEST
     try:
-        manifest: Listing = kind.model_validate(parse_json(source.read_bytes()))
+        manifest = kind.model_validate(parse_json(source.read_bytes()))
     except FileNotFoundError as error:
         raise BundleError(f"There {nothing} in {path}.", "it was not built, or was removed", again) from error
     except (ValueError, ValidationError) as error:
@@ -234,7 +234,7 @@ class NativePackage(_Model):
     """The origin of its sources: ``place`` (``debian``, ``git``) and that origin's pins."""
 
 
-class NativeManifest(_Listing):
+class NativeManifest(Listing):
     """What a build of the native packages leaves in ``dist/<target>/native/manifest.json``."""
 
     kind: Literal["native"] = "native"
