@@ -66,11 +66,6 @@ def _content(file: Path, mode: int) -> str:
     return f"{sha256_file(file)} {'x' if mode & stat.S_IXUSR else '-'}"
 
 
-def contents(folder: Path) -> dict[str, str]:
-    """Every file's digest, by its path in ``folder``. Reads all files."""
-    return {name: _content(folder / name, found.st_mode) for name, found in _files(folder)}
-
-
 def seal(folder: Path) -> None:
     """Put a seal into ``folder`` for all that is in it now. It may be renamed afterwards."""
     listing = _listing(folder)
@@ -81,11 +76,6 @@ def seal(folder: Path) -> None:
 def _write(folder: Path, listing: Mapping[str, list[int]], digests: Mapping[str, str]) -> None:
     files = {name: [digests[name], listing[name]] for name in sorted(listing)}
     write_json(folder / SEAL, {"format": _FORMAT, "summary": _summary(listing), "files": files})
-
-
-def is_sealed(folder: Path) -> bool:
-    """Whether ``folder`` has a seal, valid or not."""
-    return (folder / SEAL).is_file()
 
 
 def _read(folder: Path) -> Mapping[str, Any] | None:
@@ -154,7 +144,7 @@ def made(folder: Path, lock: str, make: Callable[[Path], None]) -> Path:
     if not whole(folder):
         with locked(lock):
             if not whole(folder):
-                changed = damage(folder) if is_sealed(folder) else []
+                changed = damage(folder) if (folder / SEAL).is_file() else []
                 if changed:
                     some = ", ".join(changed[:3])
                     console.note(f"making {folder.name} again: something has changed {some} in the cache")
