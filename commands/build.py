@@ -18,6 +18,8 @@ def run(request: Build) -> None:
     from toolchains.bundle import report
 
     target, family, force, as_json = request.target, request.toolchain, request.force, request.json
+    plain = not (request.profiles or request.aar or request.sdk or request.wheel or request.engine or request.packages)
+    instead = _instead(target) if plain else ""
     if request.profiles:
         from toolchains.bundle import profiles
 
@@ -26,9 +28,9 @@ def run(request: Build) -> None:
         from toolchains.bundle import aar
 
         report.aar(aar.build_aar(request.named, family, force), as_json)
-    elif request.sdk or request.wheel or (not request.engine and not request.packages and _embedded(target)):
+    elif request.sdk or request.wheel or instead == "sdk":
         _sdk(request)
-    elif request.packages or (not request.engine and _without_engine(target)):
+    elif request.packages or instead == "native":
         from toolchains.bundle.native import build_native
 
         report.native(build_native(target, family, request.sources or AUTO, force), as_json)
@@ -92,24 +94,16 @@ def _selection(programs: str) -> Selection | None:
     return select(names, operators, [name for method in methods for name in method.backends], types if known else ())
 
 
-def _embedded(name: str) -> bool:
-    """Whether the target's engines are in libslipway alone; prints that it is built."""
+def _instead(name: str) -> str:
+    """What is built where no engine has a runner: ``sdk``, ``native``, or else nothing; prints that."""
     from core import console
     from toolchains.targets import get_target
 
     target = get_target(name)
-    found = bool(target.embedded_engines) and not target.working_engines
-    if found:
+    if target.working_engines:
+        return ""
+    if target.embedded_engines:
         console.note(f"{name} has no pte_runner, for its system runs apps: building libslipway, which they link")
-    return found
-
-
-def _without_engine(name: str) -> bool:
-    """Whether the target lacks a working engine; prints that its native packages are built instead."""
-    from core import console
-    from toolchains.targets import get_target
-
-    target = get_target(name)
-    if not target.working_engines:
-        console.note(f"no engine runs on {name} yet (./inv targets): building its native packages")
-    return not target.working_engines
+        return "sdk"
+    console.note(f"no engine runs on {name} yet (./inv targets): building its native packages")
+    return "native"

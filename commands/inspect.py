@@ -7,7 +7,7 @@ import math
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,9 @@ from core.formats.program import DESCRIPTION, load_program
 from core.paths import programs_dir, results_dir
 from core.strict_json import JsonError, parse_json
 from deploy.run.result import Result
-from deploy.run.runner import ETDUMP, VALUES
+from deploy.run.runner import ETDUMP, VALUES, Kernel
 from models.inspection import dump
-from models.inspection.dump import Execution, parts
+from models.inspection.dump import Execution, Part, parts
 from models.inspection.origins import Origin
 from models.inspection.origins import find as find_origins
 
@@ -80,15 +80,6 @@ class Times:
 
 
 @dataclass(frozen=True)
-class Kernel:
-    """The function that computes a layer, as the runner reports it."""
-
-    name: str
-    library: str
-    feature: str
-
-
-@dataclass(frozen=True)
 class Row:
     """An operator at one place of the program."""
 
@@ -117,20 +108,22 @@ class Row:
     def words(self) -> tuple[str, ...]:
         """What a filter looks at."""
         origin = self.origin or Origin()
-        kernel = (self.kernel.name, self.kernel.library) if self.kernel else ()
+        kernel = (self.kernel.kernel, self.kernel.library) if self.kernel else ()
         inside = "delegated" if self.delegated else "undelegated"
         return (self.name, self.provider, inside, *origin.operators, origin.module, origin.source, *kernel)
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``; times in milliseconds."""
-        return {**asdict(self), "delegated": self.delegated}
+        one = self.kernel
+        kernel = one and {"name": one.kernel, "library": one.library, "feature": one.feature}
+        return {**asdict(self), "kernel": kernel, "delegated": self.delegated}
 
 
 def rows(
     executions: Sequence[Execution],
     timed: int,
     origins: Mapping[tuple[int, str], Origin],
-    kernels: Mapping[str, Kernel],
+    kernels: Sequence[Kernel],
     *,
     emulated: bool = False,
 ) -> tuple[Row, ...]:
@@ -138,48 +131,33 @@ def rows(
 
     Args:
         timed: how many executions at the end are timed; those before them are warm-up.
-        kernels: by the name of the row.
     """
+    kernel_of = {one.node: one for one in kernels}
     first = len(executions) - timed
     spent: dict[str, tuple[list[int], list[int]]] = {}
-    known: dict[str, Row] = {}
+    seen: dict[str, Part] = {}
     for number, execution in enumerate(executions):
         for part in parts(execution):
             spent.setdefault(part.row, ([], []))[number >= first].append(part.own)
-            if part.row not in known:
-                instruction = part.event.instruction
-                name = part.event.name if part.event.delegated or part.provider == "runtime" else part.operator
-                known[part.row] = Row(
-                    part.row,
-                    part.operator,
-                    part.provider,
-                    instruction,
-                    0,
-                    None,
-                    None,
-                    None,
-                    None if part.row == part.event.name else origins.get((instruction, name)),
-                    kernels.get(part.row),
-                )
+            seen.setdefault(part.row, part)
     whole = sum(sum(warm) for _, warm in spent.values())
     found = []
-    for name, row in known.items():
-        cold, warm = spent[name]
-        if emulated:
-            found.append(replace(row, count=len(warm)))
-        else:
-            share = sum(warm) / whole if whole else None
-            found.append(replace(row, count=len(warm), times=Times.of(warm), warmup=Times.of(cold), share=share))
+    for name, part in seen.items():
+        cold, warm = ([], []) if emulated else spent[name]
+        event, share = part.event, sum(warm) / whole if whole and not emulated else None
+        of = event.name if event.delegated or part.provider == "runtime" else part.operator
+        origin = None if name == event.name else origins.get((event.instruction, of))
+        found.append(
+            Row(
+                name, part.operator, part.provider, event.instruction, len(spent[name][1]), Times.of(warm),
+                Times.of(cold), share, origin, kernel_of.get(name),
+            )
+        )  # fmt: skip
     return tuple(found)
 
 
-def matches(row: Row, patterns: Sequence[str]) -> bool:
-    """Whether a word of the row contains one of the patterns, or matches one with ``*``; upper case is lower case."""
-    return contains(row.words, patterns)
-
-
 def contains(texts: Sequence[str], patterns: Sequence[str]) -> bool:
-    """The same for any words."""
+    """Whether a word contains one of the patterns, or matches one with ``*``; upper case is lower case."""
     words = [word.lower() for word in texts]
     return not patterns or any(
         fnmatch.fnmatchcase(word, pattern.lower() if "*" in pattern else f"*{_plain(pattern.lower())}*")
@@ -206,7 +184,7 @@ def _figures(times: Times | None, names: Sequence[str]) -> list[str]:
 def _place(row: Row) -> list[str]:
     origin = row.origin or Origin()
     module = origin.module + ("" if origin.sure else " ?")
-    return [module.strip(), origin.source, row.kernel.name if row.kernel else ""]
+    return [module.strip(), origin.source, row.kernel.kernel if row.kernel else ""]
 
 
 def _narrow(row: Row) -> list[str]:
@@ -224,20 +202,6 @@ def _cells(row: Row, times: bool) -> list[str]:
         cells += [*_figures(row.times, _FIGURES), "" if row.share is None else f"{100 * row.share:.1f}"]
         cells += _figures(row.warmup, ["p50"])
     return cells
-
-
-def show(as_json: bool, found: Sequence[Row], title: str, caption: str, facts: dict[str, Any], *, times: bool) -> None:
-    """Print a run's operators; times in microseconds for people, else in milliseconds; a share of 1 is all of it."""
-    if as_json:
-        console.print_json({**facts, "rows": [row.to_json() for row in found]})
-        return
-    console.table(
-        title,
-        ["operator", "in", *_PLACE, "count", *([*_FIGURES, "%", "warm-up"] if times else [])],
-        [_cells(row, times) for row in found],
-        caption,
-        optional=("p10", "min", "max", "warm-up", "in", "count", "kernel", "p90", "module"),
-    )
 
 
 @dataclass(frozen=True)
@@ -275,14 +239,19 @@ def run(request: Inspect) -> None:
         SlipwayError: no such run, a run without ETDump, a damaged file, an ETRecord of another program.
     """
     patterns = request.only.replace(",", " ").split()
-    source = find(request.run, Path(request.etrecord) if request.etrecord else None)
-    _print(request, read(source), patterns)
-
-
-def _print(request: Inspect, first: Run, patterns: list[str]) -> None:
-    rows = sorted((row for row in first.rows if matches(row, patterns)), key=lambda row: -(row.share or 0.0))
-    caption = _caption(first, len(rows))
-    show(request.json, rows, _title(first), caption, first.facts, times=not first.source.emulated)
+    found = read(find(request.run, Path(request.etrecord) if request.etrecord else None))
+    some = sorted((row for row in found.rows if contains(row.words, patterns)), key=lambda row: -(row.share or 0.0))
+    if request.json:
+        console.print_json({**found.facts, "rows": [row.to_json() for row in some]})
+        return
+    times = not found.source.emulated
+    console.table(
+        f"{found.source.name}: operators" + (", times in µs" if times else ""),
+        ["operator", "in", *_PLACE, "count", *([*_FIGURES, "%", "warm-up"] if times else [])],
+        [_cells(row, times) for row in some],
+        _caption(found, len(some)),
+        optional=("p10", "min", "max", "warm-up", "in", "count", "kernel", "p90", "module"),
+    )
 
 
 def find(name: str, record: Path | None) -> Source:
@@ -407,13 +376,8 @@ def read(source: Source) -> Run:
             if source.program is None:
                 notes.append("without the program beside the ETRecord, operators in delegates have no module")
     timed = min(runner.latency_ms.count, len(executions))
-    kernels = {one.node: Kernel(one.kernel, one.library, one.feature) for one in runner.kernels}
-    found = rows(executions, timed, origins, kernels, emulated=source.emulated)
+    found = rows(executions, timed, origins, runner.kernels, emulated=source.emulated)
     return Run(source, executions, timed, found, notes)
-
-
-def _title(found: Run) -> str:
-    return f"{found.source.name}: operators" + (", times in µs" if not found.source.emulated else "")
 
 
 def _caption(found: Run, count: int) -> str:

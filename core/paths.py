@@ -26,6 +26,7 @@ _PROJECT = ("invoke.yaml", "pyproject.toml", ".git")
 
 CACHE_PARTS = {
     "ccache": "what was compiled already",
+    "chat": "the lines of earlier talks",
     "conan": "Conan's home: packages and their sources",
     "conan-profiles": "profiles and lockfiles",
     "data": "trained weights and photographs of the zoo's models, by digest",

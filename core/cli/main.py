@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import re
 import shlex
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +15,6 @@ from invoke import exceptions
 from invoke.vendor import yaml
 
 from core import console
-from core.cli import invoked
 from core.cli.invoked import Slipway
 from core.cli.task import interrupted, understood
 from core.console.marks import failure
@@ -74,71 +73,31 @@ def _unquoted(quoted: str) -> str:
 
 
 def _unknown(word: str, task: str, context: Any, words: Sequence[str], tasks: Sequence[str], core: Any) -> UsageError:
-    manual = f"./inv {task} --help" if task else "./inv --list"
+    cause, known = "", [*options(context), *options(core)]
+    flags = [each.partition("=")[0] for each in words if each.startswith("--")]
+    if wrong := [flag for flag in flags if task and flag not in known]:
+        word = wrong[0]  # Invoke takes it for a positional value, and what follows for a task
     if word.startswith("-"):
         what = f"{task} has no option {word}." if task else f"There is no option {word}."
-        meant = nearest(word, [*options(context), *options(core)], 0.6) if word.startswith("--") else ""
-    elif flag := _taken_for_a_value(word, context, words):
-        typed = [each for each in words if each not in (flag, f"{flag}={word}", word)]
-        return UsageError(
-            f"{task} has no option {flag}.", "its value is given without an option's name",
-            f"./inv {shlex.join([*typed, word])}",
-        )  # fmt: skip
-    elif task and task in words[: _index(words, word)]:
-        option = _option_of(word, context)
-        meant = "" if option else nearest(word, tasks, 0.6)
-        what = f"{task} takes no word {word!r}, and no task has this name."
-        if not meant:
-            tried = _corrected(words, word, f"--{option}", word) if option else manual
-            return UsageError(what, "a value stands after the name of its option, as in --device pi", tried)
+        meant = nearest(word, known, 0.6) if word.startswith("--") else ""
     else:
         meant = nearest(word, tasks, 0.6)
         what = f"There is no task {word!r}."
-        if word == "help":
-            task = next((each for each in words[_index(words, word) + 1 :] if each in tasks), "")
-            return UsageError(what, "help is an option", f"./inv {task} --help".replace("  ", " "))
-    if not meant:
-        return UsageError(what, "", manual)
-    return UsageError(what, f"did you mean {meant}?", _corrected(words, word, meant))
-
-
-def _taken_for_a_value(word: str, context: Any, words: Sequence[str]) -> str:
-    """The unknown option before ``word``; empty if there is none.
-
-    Invoke takes it for the positional value: ``--device`` in ``devices.stop --device pi``.
-    """
-    if not any(argument.positional for argument in getattr(context, "positional_args", ())):
-        return ""
-    for before, each in itertools.pairwise(words):
-        if each == word and before.startswith("--") and before not in options(context):
-            return before
-    for each in words:
-        flag, _, value = each.partition("=")
-        if value == word and flag.startswith("--") and flag not in options(context):
-            return flag
-    return ""
-
-
-def _option_of(word: str, context: Any) -> str:
-    """The option of the task that takes ``word``: ``target`` for ``linux-arm64``; empty if there is none."""
-    arguments = context.args.values() if context is not None else ()
-    return next((str(each.name) for each in arguments if word in invoked.names(each)), "")
+        if task and task in words[: _index(words, word)]:
+            what = f"{task} takes no word {word!r}, and no task has this name."
+            cause = "a value stands after the name of its option, as in --device pi"
+    if meant:
+        return UsageError(what, f"did you mean {meant}?", _corrected(words, word, meant))
+    return UsageError(what, cause, f"./inv {task} --help" if task else "./inv --list, or ./inv TASK --help")
 
 
 def _index(words: Sequence[str], word: str) -> int:
     return words.index(word) if word in words else len(words)
 
 
-def _corrected(words: Sequence[str], word: str, *meant: str) -> str:
-    """The command as it was meant, with the words ``meant`` in place of ``word``."""
-    typed: list[str] = []
-    for each in words:
-        if each == word:
-            typed.extend(meant)
-        elif each.startswith(f"{word}="):
-            typed.append(meant[-1] + each[len(word) :])
-        else:
-            typed.append(each)
+def _corrected(words: Sequence[str], word: str, meant: str) -> str:
+    """The command as it was meant, with ``meant`` in place of ``word``."""
+    typed = [meant + each[len(word) :] if each == word or each.startswith(f"{word}=") else each for each in words]
     return f"./inv {shlex.join(typed)}"
 
 
@@ -167,16 +126,9 @@ def _foreseen(error: BaseException, program: Slipway, words: list[str]) -> Slipw
 
 def _in_a_task(error: BaseException) -> bool:
     """Whether Slipway's own code was running, not only Invoke's."""
-    trace, inside = error.__traceback__, False
-    while trace is not None:
-        inside |= trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] in (
-            "tasks",
-            "deploy",
-            "tests",
-            "slipway",
-        )
-        trace = trace.tb_next
-    return inside
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    rooms = {frame.f_globals.get("__name__", "").partition(".")[0] for frame in frames}
+    return not rooms.isdisjoint(("tasks", "deploy", "tests", "slipway"))
 
 
 def _own(words: list[str]) -> list[str]:

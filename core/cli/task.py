@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import inspect
 import os
 import sys
@@ -19,38 +18,6 @@ from core import console
 from core.cli.request import Request
 from core.errors import INTERRUPTED, ConfigError, DefectError, HostError, SlipwayError, UsageError
 from core.processes.interrupts import from_ctrl_c
-
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EEXIST)
-_LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EIO, errno.EFBIG)
-
-
-def _of_the_machine(error: OSError) -> SlipwayError | None:
-    reason = os.strerror(error.errno) if error.errno else str(error)
-    named = f" {os.fsdecode(error.filename)}" if isinstance(error.filename, (str, bytes)) else ""
-    if error.errno in _FULL:
-        return HostError(
-            f"No space left on this machine{f' for{named}' if named else ''}.",
-            "the disk is full, or your quota, or the number of files that it may hold",
-            "free some space (./inv clean --cache removes Slipway's own cache), then the same command again",
-        )
-    if error.errno == errno.ENAMETOOLONG:
-        return UsageError(
-            "A name is too long for this machine's file system.", f"{reason}:{named[:200]}", "a shorter one"
-        )
-    if error.errno in _REFUSED:
-        return HostError(
-            f"This machine refuses{named or ' a file'}: {reason}.",
-            "the folder is read-only, belongs to another user, or a file has the name that a folder needs",
-            "set HOME, SLIPWAY_CACHE and SLIPWAY_DIST to folders that you may write to",
-        )
-    if error.errno in _LIMITS:
-        return HostError(
-            f"This machine refuses{named or ' a request'}: {reason}.",
-            "a limit was reached",
-            "end other programs, or raise the limit (ulimit -a shows all); then the same command again",
-        )
-    return None
 
 
 def _kept(error: BaseException) -> str:
@@ -77,8 +44,11 @@ def understood(error: BaseException) -> SlipwayError:
     """``error`` as one of Slipway's own; a `DefectError` if neither the machine nor the user caused it."""
     if isinstance(error, SlipwayError):
         return error
-    if isinstance(error, OSError) and (found := _of_the_machine(error)):
-        return found
+    if isinstance(error, OSError):
+        from core.files import of_the_machine
+
+        if found := of_the_machine(error):
+            return found
     if isinstance(error, MemoryError):
         return HostError(
             "This machine has too little free memory.", "", "end other programs, then the same command again"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -13,10 +14,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from core.environment import bootstrap, installer
-from core.environment.installer import MARK, SHOWN, Size, listener
+from core.environment import bootstrap
+from core.environment.installer import Size, heard
 from core.errors import HostError
 from core.paths import ROOT
+from core.processes.commands import end_all
 
 
 def venv() -> Path:
@@ -34,16 +36,11 @@ def enter() -> None:
         return
     own = Path(os.environ.get("SLIPWAY_VENV") or ROOT / ".venv")
     if not bootstrap.is_installed(own, "core"):
-        code = _begun("core", own).wait()
+        code = _started(["--bootstrap", "core", os.fspath(own)]).wait()
         if code:
             raise SystemExit(code)
     python = os.fspath(own / "bin" / "python")
     os.execv(python, [python, "-S", os.fspath(ROOT / "core" / "cli" / "start.py"), *sys.argv[1:]])  # noqa: S606 - argv, no shell
-
-
-def _begun(name: str, folder: Path, **options: Any) -> subprocess.Popen[bytes]:
-    """The bootstrap."""
-    return _started(["--bootstrap", name, os.fspath(folder)], **options)
 
 
 def _started(words: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
@@ -54,61 +51,68 @@ def _started(words: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
         return subprocess.Popen(argv, **options)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        options["env"] = {**options.get("env", os.environ), "SLIPWAY_LISTEN": "yes"}
-        return subprocess.Popen(argv, **options)
+        return subprocess.Popen(argv, env={**os.environ, "SLIPWAY_LISTEN": "yes"}, **options)
     finally:
         signal.signal(signal.SIGINT, hears)
 
 
-def end(child: subprocess.Popen[bytes]) -> None:
-    """Wait for a child's end after a Ctrl-C."""
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(1.0)  # a terminal's Ctrl-C reaches it, too
-        return
-    # kill, and a CI system that cancels a job, reach this process only. SIGINT may be ignored, as in the background.
-    child.terminate()
-    child.wait()
+def _failure(name: str) -> Path:
+    """Why the set could not be installed the last time, as JSON; no such file if it could, or nobody tried."""
+    return bootstrap.stamp(venv(), name).with_suffix(".failed")
+
+
+def why(name: str) -> HostError | None:
+    """Why a set could not be installed the last time; None if it is there, or nobody tried."""
+    if bootstrap.is_installed(venv(), name):
+        return None
+    try:
+        return HostError(*json.loads(_failure(name).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _install(name: str) -> None:
+    """Install a set, shown as a step; `why` tells later if it could not be."""
+    try:
+        with shown(bootstrap.LABELS[name], name), bootstrap.disk_errors(venv()), bootstrap.alone(venv()):
+            bootstrap.install(name, venv())
+    except HostError as error:
+        if not (name in _beside and _beside[name].ended):
+            with contextlib.suppress(OSError):
+                _failure(name).parent.mkdir(parents=True, exist_ok=True)
+                _failure(name).write_text(json.dumps([error.what, error.cause, error.hint]), encoding="utf-8")
+        raise
+    _failure(name).unlink(missing_ok=True)
 
 
 class _Installing:
-    """The installation of a set by a child, shown as a step, beside what this process does.
+    """The installation of a set by a thread, beside what the main thread does.
 
     If it fails while nobody waits for it, it interrupts the main thread, as Ctrl-C does: nothing goes on in vain.
     """
 
     def __init__(self, name: str) -> None:
-        from core import console
-
         self.name = name
-        self.interrupted = False
-        """Whether it has interrupted the main thread."""
-        self._watched = self._ended = False
+        self.error: Exception | None = None
+        """Why it has failed."""
+        self.interrupted = self.ended = False
+        """Whether it has interrupted the main thread, and whether `end` was called."""
+        self._watched = False
         self._lock = threading.Lock()
-        label = bootstrap.LABELS[name].label.partition(",")[0]
-        self._step = console.begin(f"installing {label}", announce=False)
-        self.child = _begun(name, venv(), stderr=subprocess.PIPE, env={**os.environ, SHOWN: "yes"})
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
+        self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def _listen(self) -> None:
-        from core import console
-        from core.console import live
+    def begin(self) -> None:
+        """It may interrupt the main thread from here on."""
+        self._watched = True
+        self._thread.start()
 
-        assert self.child.stderr is not None  # noqa: S101 - it is a pipe
-        with self.child.stderr as said:
-            for line in said:
-                text = line.decode(errors="replace").rstrip("\n")
-                if text.startswith(MARK):
-                    done, _, words = text.removeprefix(MARK).partition(" ")
-                    self._step.now(words)
-                    self._step.part(float(done))
-                    live.share("exporter", float(done))
-                elif not self._ended:
-                    console.note(text)
-        code = self.child.wait()
-        self._step.end(ok=not code)
+    def _run(self) -> None:
+        try:
+            _install(self.name)
+        except Exception as error:  # noqa: BLE001  # the main thread raises it
+            self.error = error
         with self._lock:
-            if self._watched and code not in (0, 130):
+            if self._watched and self.error:
                 numbers = [one for one in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(one))]
                 self.interrupted = bool(numbers)
                 for number in numbers[:1]:
@@ -118,31 +122,12 @@ class _Installing:
         """Until it is installed.
 
         Raises:
-            HostError: it could not be; the reason was printed.
+            HostError: it could not be.
         """
         self.unwatch()
-        try:
-            code = self.child.wait()
-            self._listener.join()
-        except KeyboardInterrupt:
-            self.end()
-            raise
-        if code == 130:
-            raise KeyboardInterrupt
-        if code:
-            raise self.error()
-
-    def watch(self) -> None:
-        """Let it interrupt the main thread from here on.
-
-        Raises:
-            HostError: it has failed already.
-        """
-        with self._lock:
-            self._watched = True
-            if self.child.poll() not in (None, 0, 130):
-                self._watched = False
-                raise self.error()
+        self._thread.join()
+        if self.error:
+            raise self.error
 
     def unwatch(self) -> None:
         """It interrupts nobody from here on."""
@@ -152,21 +137,17 @@ class _Installing:
             if self.interrupted:
                 time.sleep(1.0)  # the signal may be on its way
 
-    def error(self) -> HostError:
-        """Why it has failed."""
-        return why(self.name) or HostError(
-            f"The {self.name} packages could not be installed.", "see above", "the same command again"
-        )
-
-    def end(self) -> bool:
-        """End it, if it still runs; what is done stays. Returns whether it had failed."""
-        failed = self.child.poll() not in (None, 0, 130)
-        self._ended = True
-        end(self.child)
-        self._listener.join()
-        return failed
+    def end(self) -> None:
+        """End it, if it still runs; what is done stays."""
+        self.ended = True
+        until = time.monotonic() + _GRACE
+        while self._thread.is_alive() and time.monotonic() < until:
+            end_all()
+            self._thread.join(0.1)
 
 
+_GRACE = 10.0
+"""Seconds that an installation may take to end: it may be waiting for another process, which holds it up."""
 _beside: dict[str, _Installing] = {}
 
 
@@ -174,7 +155,7 @@ def ensure(name: str) -> None:
     """Install the set ``name`` (``export``, ``onnx``, ``labgrid`` or ``test``) unless it is there.
 
     Raises:
-        HostError: it could not be installed; the reason was printed.
+        HostError: it could not be installed.
     """
     if bootstrap.is_installed(venv(), name):
         return
@@ -184,7 +165,10 @@ def ensure(name: str) -> None:
             "Slipway does not install into a system's Python",
             "./inv, which makes its own environment",
         )
-    (_beside.get(name) or _Installing(name)).wait()
+    if name in _beside:
+        _beside[name].wait()
+    else:
+        _install(name)
 
 
 @contextlib.contextmanager
@@ -199,23 +183,24 @@ def beside(name: str) -> Iterator[None]:
         return
     one = _beside[name] = _Installing(name)
     try:
-        one.watch()
+        one.begin()
         yield
         one.unwatch()
     except BaseException as error:
         if not isinstance(error, KeyboardInterrupt):
             one.unwatch()
-        failed = one.end()
-        if one.interrupted:
-            raise one.error() from None
-        if failed and str(error) != str(one.error()) and not isinstance(error, KeyboardInterrupt):
+        failed = one.error
+        one.end()
+        if failed and one.interrupted:
+            raise failed from None
+        if failed is not None and failed is not error and not isinstance(error, KeyboardInterrupt):
             from core.console import note
 
-            note(f"Besides: {one.error().what} {one.error().cause}")
+            note(f"Besides: {failed}")
         raise
     finally:
-        del _beside[name]
         one.end()
+        del _beside[name]
 
 
 @contextlib.contextmanager
@@ -226,40 +211,33 @@ def running(*words: str) -> Iterator[None]:
     try:
         yield
     finally:
-        end(child)
+        try:
+            child.wait(1.0)  # a terminal's Ctrl-C reaches it, too
+        except subprocess.TimeoutExpired:
+            # kill, and a CI system that cancels a job, reach this process only; in the background SIGINT is ignored.
+            child.terminate()
+            child.wait()
 
 
 @contextlib.contextmanager
-def shown(size: Size) -> Iterator[None]:
-    """Show an installation that this process does in the block as a step."""
+def shown(size: Size, name: str = "") -> Iterator[None]:
+    """Show the installations that this thread does in the block, of the set ``name`` or of other files, as a step."""
     from core import console
+    from core.console import live
 
     with console.step(f"installing {size.label.partition(',')[0]}", announce=False) as step:
 
         def hear(done: float, words: str) -> None:
             step.part(done)
             step.now(words)
+            if name == "export":
+                live.share("exporter", done)
 
-        listener.append(hear)
+        before = heard.set(hear)
         try:
             yield
         finally:
-            listener.remove(hear)
-
-
-def why(name: str) -> HostError | None:
-    """Why a set could not be installed the last time; None if it is there, or nobody tried."""
-    file = bootstrap.failure(venv(), name)
-    if bootstrap.is_installed(venv(), name) or not file.is_file():
-        return None
-    return host_error(file.read_text(encoding="utf-8"))
-
-
-def host_error(text: str) -> HostError:
-    """The error that a `SetupError` says in lines."""
-    rest, _, hint = text.rpartition("\nTry: ")
-    what, _, cause = rest.partition("\nCause: ")
-    return HostError(what, cause, hint)
+            heard.reset(before)
 
 
 def renew(name: str) -> str:
@@ -284,11 +262,8 @@ def apart(name: str) -> Path:
     if not folder.is_dir():
         with locked(f"packages-{name}"):
             if not folder.is_dir():
-                try:
-                    with shown(bootstrap.LABELS[name]):
-                        bootstrap.install_apart(name, venv(), folder)
-                except installer.SetupError as error:
-                    raise host_error(str(error)) from error
+                with shown(bootstrap.LABELS[name]):
+                    bootstrap.install_apart(name, venv(), folder)
     return folder
 
 

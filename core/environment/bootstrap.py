@@ -9,6 +9,7 @@ is written last) and to run twice at once (a lock beside the environment).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import re
@@ -19,20 +20,21 @@ import sys
 import sysconfig
 import tempfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 from core.environment import installer
 from core.environment.installer import (
     Installation,
-    SetupError,
     Size,
     explain_disk,
-    fail,
     installation,
     last_lines,
     pip_words,
     say,
 )
+from core.errors import INTERRUPTED, HostError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LABELS = {
@@ -63,7 +65,6 @@ _FIRST = (
 OF_ANOTHER = {"adb": {"Linux": "manylinux1_x86_64", "Darwin": "macosx_10_9_x86_64"}}
 """Sets whose wheels are named for x86-64, and used on 64-bit Arm: adbutils is Python, and its adb for macOS
 runs on both."""
-EXIT_HOST = 4  # core.errors.HostError; not imported, since this file must run alone
 
 
 def unsupported(system: str, machine: str, triple: str) -> tuple[str, str, str] | None:
@@ -109,11 +110,6 @@ def stamp(venv: Path, name: str) -> Path:
     return venv / ".slipway" / f"{name}.lock"
 
 
-def failure(venv: Path, name: str) -> Path:
-    """Why the set could not be installed the last time, in three lines; no such file if it could, or nobody tried."""
-    return venv / ".slipway" / f"{name}.failed"
-
-
 def is_installed(venv: Path, name: str) -> bool:
     """Whether the set, exactly as locked now, is in the environment."""
     try:
@@ -144,18 +140,33 @@ def missing(venv: Path, name: str) -> dict[str, str]:
     return {package: lines for package, lines in pins.items() if package not in present}
 
 
-def _lock(venv: Path) -> None:
-    """Take turns with other ./inv of this checkout until this process ends, or the one that replaces it."""
+@contextlib.contextmanager
+def alone(venv: Path) -> Iterator[None]:
+    """Take turns with other ./inv of this checkout while the block runs, also in the process that replaces this one."""
     import fcntl
 
     venv.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(venv.parent / ".inv.lock", os.O_RDWR | os.O_CREAT, 0o644)
+    with (venv.parent / ".inv.lock").open("ab") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("Another ./inv is setting up this checkout; waiting for it.")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        os.set_inheritable(handle.fileno(), True)
+        yield
+
+
+@contextlib.contextmanager
+def disk_errors(venv: Path) -> Iterator[None]:
+    """Turn what the disk refuses in the block into a `HostError`."""
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        say("Another ./inv is setting up this checkout; waiting for it.")
-        fcntl.flock(handle, fcntl.LOCK_EX)
-    os.set_inheritable(handle, True)
+        yield
+    except OSError as error:
+        raise HostError(
+            f"Could not set up {venv}.",
+            str(error),
+            "free some space or make the folder writable, then the same command again",
+        ) from error
 
 
 def _write(path: Path, text: str) -> None:
@@ -189,7 +200,7 @@ def _pip_of_debian(folder: Path) -> Path:
     """
     hint = "apt install python3-venv (as root), or SLIPWAY_PYTHON=/path/to/another/python3; then the same command again"
     if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
-        fail("This Python cannot make virtual environments.", "its ensurepip module is missing", hint)
+        raise HostError("This Python cannot make virtual environments.", "its ensurepip module is missing", hint)
     for part in ("lists/partial", "cache/archives/partial"):
         (folder / part).mkdir(parents=True, exist_ok=True)
     apt = ["apt-get", "-q", "-o", "APT::Sandbox::User=root"]
@@ -203,7 +214,7 @@ def _pip_of_debian(folder: Path) -> Path:
         if files:
             break
     else:
-        fail(
+        raise HostError(
             "This Python cannot make virtual environments.",
             f"its ensurepip module is missing, and apt-get download python3-pip-whl failed: {last_lines(trouble)}",
             hint,
@@ -211,7 +222,7 @@ def _pip_of_debian(folder: Path) -> Path:
     subprocess.run(["dpkg-deb", "-x", str(files[0]), str(folder)], check=True, capture_output=True)
     wheels = sorted(folder.glob("usr/share/python-wheels/pip-*.whl"))
     if not wheels:
-        fail("This Python cannot make virtual environments.", "Debian's pip package holds no wheel", hint)
+        raise HostError("This Python cannot make virtual environments.", "Debian's pip package holds no wheel", hint)
     return wheels[0]
 
 
@@ -226,7 +237,7 @@ def _make_venv(venv: Path) -> None:
     made = subprocess.run(words, capture_output=True, text=True, check=False)
     if made.returncode:
         explain_disk(made.stdout + made.stderr, venv)
-        fail(
+        raise HostError(
             f"Could not make the environment {venv}.",
             last_lines(made.stderr or made.stdout),
             "apt install python3-venv",
@@ -245,7 +256,7 @@ def install(name: str, venv: Path) -> bool:
     """Install a set unless it is there; returns whether anything was done.
 
     Raises:
-        SetupError: no network, no space, no wheel for this Python.
+        HostError: no network, no space, no wheel for this Python.
     """
     if is_installed(venv, name):
         return False
@@ -270,7 +281,7 @@ def _renew_pip(lines: str, doing: Installation) -> None:
     """
     try:
         _install_listed(lines, doing)
-    except SetupError as error:
+    except HostError as error:
         if "did not offer" not in str(error):
             raise
 
@@ -315,7 +326,7 @@ def install_apart(name: str, venv: Path, folder: Path) -> None:
     """Install a set into ``folder``, which is made whole or not at all, with the pip of ``venv``, which stays as it is.
 
     Raises:
-        SetupError: no network, no space, no wheel for this Python.
+        HostError: no network, no space, no wheel for this Python.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as fresh:
@@ -328,64 +339,46 @@ def install_listed(lock: Path, venv: Path, target: Path, size: Size, of: str | N
     """Install what a lock lists into the folder ``target``, with the pip of ``venv``; wheels ``of`` another platform.
 
     Raises:
-        SetupError: no network, no space, no wheel for this Python.
+        HostError: no network, no space, no wheel for this Python.
     """
     with installation(venv, size, target) as doing:
         more = ["--target", str(target), *(["--platform", of] if of else [])]
         _install_listed(lock.read_text(encoding="utf-8"), doing, *more)
 
 
-def main(name: str, venv: Path) -> int:
+def main(name: str, venv: Path) -> NoReturn:
     """Make the environment if it is missing or broken, then go on inside it."""
     built_for = f"{sysconfig.get_config_var('HOST_GNU_TYPE')} {sysconfig.get_config_var('SOABI')}"
     if refused := unsupported(platform.system(), platform.machine(), built_for):
-        fail(*refused)
-    _lock(venv)
+        raise HostError(*refused)
     ready = venv / ".slipway" / "venv.txt"
     python = venv / "bin" / "python"
-    if not (ready.is_file() and python.exists()):
-        if not venv.exists():
-            say(_FIRST)
-        _make_venv(venv)
-        _write(ready, sys.version)
-    # From here on the environment's own Python decides which pins apply; the lock goes along.
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # Python's own start must not hear a Ctrl-C
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        os.environ["SLIPWAY_LISTEN"] = "yes"
-    words = [str(python), "-S", str(ROOT / "core" / "cli" / "start.py"), "--bootstrap", "--inside", name, str(venv)]
-    os.execv(python, words)  # noqa: S606 - argv, no shell
+    with alone(venv):
+        if not (ready.is_file() and python.exists()):
+            if not venv.exists():
+                say(_FIRST)
+            _make_venv(venv)
+            _write(ready, sys.version)
+        # From here on the environment's own Python decides which pins apply; the lock goes along.
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # Python's own start must not hear a Ctrl-C
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            os.environ["SLIPWAY_LISTEN"] = "yes"
+        words = [str(python), "-S", str(ROOT / "core" / "cli" / "start.py"), "--bootstrap", "--inside", name, str(venv)]
+        os.execv(python, words)  # noqa: S606 - argv, no shell
 
 
 def guarded(words: list[str]) -> int:
-    """`main`, or its second half in the environment; every foreseen failure has a message.
-
-    The core set's is printed; of another set `core.environment` reads what `failure` keeps.
-    """
+    """`main`, or its second half in the environment; every foreseen failure is printed, and its exit code returned."""
     name, venv = words[-2], Path(words[-1])
-    if os.environ.get(installer.SHOWN):
-        installer.listener.append(installer.tell)
     try:
-        if words[0] != "--inside":
-            return main(name, venv)
-        install(name, venv)
-    except SetupError as error:
-        said = str(error)
-    except OSError as error:
-        said = (
-            f"Could not set up {venv}.\nCause: {error}\n"
-            "Try: free some space or make the folder writable, then the same command again"
-        )
+        with disk_errors(venv):
+            if words[0] != "--inside":
+                main(name, venv)
+            install(name, venv)
+    except HostError as error:
+        say(str(error))
+        return error.exit_code
     except KeyboardInterrupt:
         say("Interrupted; the same command again goes on from here.")
-        return 130
-    else:
-        failure(venv, name).unlink(missing_ok=True)
-        return 0
-    try:
-        if name != "core":
-            _write(failure(venv, name), said)
-            return EXIT_HOST
-    except OSError:
-        pass
-    say(said)
-    return EXIT_HOST
+        return INTERRUPTED
+    return 0

@@ -11,7 +11,6 @@ import os
 import platform
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -19,23 +18,23 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import NoReturn
 
 from core.console.live import Whole
-from core.processes.interrupts import interrupts_later
+from core.errors import HostError
+from core.processes.commands import lines as lines_of
+from core.processes.commands import process
 
 _TICK = 0.3  # seconds between two looks at what pip has fetched
 _LOOK = 1.5  # seconds between two looks at what pip has unpacked, thousands of files
 _WIDTH = 20  # characters of the bar
 _OF_DOWNLOAD = 0.6  # the bar's part that is the download
 
-SHOWN = "SLIPWAY_SHOWN"
-"""Set by a process of ours that shows our progress itself: it gets lines, each behind `MARK`."""
-MARK = "\x1f"
-listener: list[Callable[[float, str], None]] = []
-"""What hears of an installation instead of the terminal: how much of it is done, from 0 to 1, and the words."""
+heard: ContextVar[Callable[[float, str], None] | None] = ContextVar("heard", default=None)
+"""What hears of this thread's installations instead of the terminal: how much is done, from 0 to 1, and the words."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +53,6 @@ class Size:
         seconds = 5 + self.download / 8 + self.disk / 40  # 8 MB/s from the index, and a slow processor
         takes = f"{max(10, round(seconds, -1)):.0f} s" if seconds < 90 else f"{seconds / 60:.0f} minutes"
         return f"{self.label}: {self.download:.0f} MB to download, {self.disk:.0f} MB on disk, about {takes}"
-
-
-def tell(done: float, words: str) -> None:
-    """Say how far an installation is to the process that shows it."""
-    say(f"{MARK}{done:.3f} {words}")
 
 
 def say(line: str, end: str = "\n") -> None:
@@ -82,12 +76,13 @@ class Line:
         self._size, self._scratch, self._target = size, scratch, target
         self._begun = time.monotonic()
         self._whole = Whole.resumed()
+        self._hear = heard.get()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._tick, daemon=True)
 
     def __enter__(self) -> Line:  # noqa: PYI034 - typing.Self is of Python 3.11
         say(f"Installing {self._size}")
-        if listener or sys.stderr.isatty():
+        if self._hear or sys.stderr.isatty():
             self._thread.start()
         return self
 
@@ -95,7 +90,7 @@ class Line:
         if self._thread.is_alive():
             self._over.set()
             self._thread.join()
-            if not listener:
+            if not self._hear:
                 say("\r\x1b[K", end="")
 
     def _tick(self) -> None:
@@ -111,8 +106,8 @@ class Line:
             elif now - counted > _LOOK:
                 unpacked, counted = _bytes_in(self._target) + _bytes_in(self._scratch) - before, now
             part, words = self._part(most, unpacked), self._text(most, rate)
-            if listener:
-                listener[-1](part, words)
+            if self._hear:
+                self._hear(part, words)
             else:
                 line = f"{self._bar(part, int(now - self._begun))}  {words}"
                 say(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}", end="")
@@ -156,17 +151,8 @@ REFUSED = re.compile(
     re.DOTALL,
 )
 """What pip says of a file that no hash is of: the requirement, where the file came from, and its SHA-256."""
-_SAID, _LINE = 2000, 1 << 16  # lines of pip's output kept in memory, and characters of one: its log has all
+_SAID = 2000  # lines of pip's output kept in memory: its log has all
 _LEAST_FREE = 32 << 20  # bytes; an environment does not fit into less
-
-
-class SetupError(Exception):
-    """What happened, the likely cause and what to try, in lines."""
-
-
-def fail(what: str, cause: str, hint: str) -> NoReturn:
-    """Raise a `SetupError` in the project's three-part form."""
-    raise SetupError(f"{what}\nCause: {cause}\nTry: {hint}")
 
 
 def pip_words(python: Path, command: str = "install") -> list[str]:
@@ -198,7 +184,7 @@ class Installation:
     def pip(self, words: list[str], total: int) -> str:
         """Run pip for ``total`` packages, and keep its output in the log; empty if it went well, else what it said."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        lines: collections.deque[str] = collections.deque(maxlen=_SAID)
+        said: collections.deque[str] = collections.deque(maxlen=_SAID)
         self.line.unpacking = False
         env = {
             **os.environ,
@@ -207,51 +193,27 @@ class Installation:
             **dict.fromkeys(["PIP_DISABLE_PIP_VERSION_CHECK", "PIP_NO_INPUT"], "1"),
             "PIP_CONSTRAINT": os.devnull,  # the machine's own would turn a missing wheel into a conflict of versions
         }
-        child: subprocess.Popen[str] | None = None
-        try:  # outside: a Ctrl-C right after the start would leave pip running
-            with interrupts_later() as noted:
-                child = subprocess.Popen(
-                    words,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                    env=env,
-                    start_new_session=True,
-                    errors="replace",
-                )
-            if noted:
-                raise KeyboardInterrupt
-            assert child.stdout is not None  # noqa: S101 - set, because stdout is PIPE
-            self._follow(child.stdout, lines, total)
-            code = child.wait()
-        finally:
-            if child is not None and child.poll() is None:  # Ctrl-C: pip must not go on by itself
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(child.pid, signal.SIGKILL)
-                child.wait()
-            if child is not None and child.stdout is not None:
-                child.stdout.close()
-        return "".join(lines) or f"it ended with {code}" if code else ""
-
-    def _follow(self, output: IO[str], lines: collections.deque[str], total: int) -> None:
-        """Keep what pip says, and show how far it is."""
         count = 0
-        while line := output.readline(_LINE):
-            lines.append(line)
-            with contextlib.suppress(OSError), self.log.open("a", encoding="utf-8") as file:
-                file.write(line)
-            if line.startswith(("Collecting", "Processing")):
-                count += 1
-            self.line.unpacking |= line.startswith("Installing collected")
-            if self.line.unpacking or not line.startswith(("WARNING", "Looking")):
-                what = "unpacking" if self.line.unpacking else line.strip()
-                self.line.doing = f"{min(count, total)}/{total}  {what}"
+        with process(words, env=env, stderr=subprocess.STDOUT) as child:
+            assert child.stdout is not None  # noqa: S101 - set, because stdout is PIPE
+            for raw in lines_of(child.stdout):
+                line = raw.decode(errors="replace")
+                said.append(line)
+                with contextlib.suppress(OSError), self.log.open("a", encoding="utf-8") as file:
+                    file.write(line)
+                count += line.startswith(("Collecting", "Processing"))
+                self.line.unpacking |= line.startswith("Installing collected")
+                if self.line.unpacking or not line.startswith(("WARNING", "Looking")):
+                    what = "unpacking" if self.line.unpacking else line.strip()
+                    self.line.doing = f"{min(count, total)}/{total}  {what}"
+            code = child.wait()
+        return "".join(said) or f"it ended with {code}" if code else ""
 
     def install(self, words: list[str], total: int) -> None:
         """Run pip.
 
         Raises:
-            SetupError: it failed.
+            HostError: it failed.
         """
         if said := self.pip(words, total):
             _explain_pip(said, self.log)
@@ -273,13 +235,13 @@ def last_lines(text: str) -> str:
 
 
 def explain_disk(text: str, path: Path) -> None:
-    """Raise `SetupError` if the disk was full; ensurepip hides the reason, so look at the free space too."""
+    """Raise `HostError` if the disk was full; ensurepip hides the reason, so look at the free space too."""
     folder = next(parent for parent in (path, *path.parents) if parent.exists())
     if (
         re.search(r"No space left on device|Errno 28|Disk quota exceeded", text)
         or shutil.disk_usage(folder).free < _LEAST_FREE
     ):
-        fail(
+        raise HostError(
             f"No space left on this machine while setting up {path}.",
             "the disk, your quota or the folder for temporary files is full",
             "free some space (TMPDIR can name another folder for temporary files), then the same command again",
@@ -290,7 +252,7 @@ def _explain_pip(text: str, log: Path) -> NoReturn:
     explain_disk(text, log)
     if refused := REFUSED.search(text):
         source = f", from {refused[2]}," if refused[2] else ""
-        fail(
+        raise HostError(
             f"{refused[1]} was not installed: the file that pip got{source} is not in Slipway's lock.",
             f"the index, mirror or folder that it came from serves other bytes (SHA-256 {refused[3]}); see {log}",
             "pip config list, which shows pip's sources; remove those you do not trust, then the same command",
@@ -301,18 +263,18 @@ def _explain_pip(text: str, log: Path) -> NoReturn:
         r"Temporary failure|ReadTimeout|SSLError",
         text,
     ):
-        fail(
+        raise HostError(
             "Could not reach the Python package index.",
             f"there is no network, or a proxy blocks it; pip's output is in {log}",
             retry,
         )
     if missing := re.search(r"No matching distribution found for (\S+)", text):
-        fail(
+        raise HostError(
             f"The Python package index did not offer {missing[1]}.",
             f"the index lacks it, or has no wheel of it for Python {sys.version.split()[0]} here; see {log}",
             "python3.11, which every package is built for: SLIPWAY_PYTHON=python3.11",
         )
-    fail("pip could not install the packages.", f"{last_lines(text)}\nIts whole output is in {log}.", retry)
+    raise HostError("pip could not install the packages.", f"{last_lines(text)}\nIts whole output is in {log}.", retry)
 
 
 _ADDRESSED = re.compile(r"(\S+) @ (\S+) ; (.+?) \\\n +--hash=sha256:([0-9a-f]{64})\n")
@@ -350,7 +312,7 @@ def parted(lines: str) -> tuple[str, Wheel | None]:
     """A lock's lines without those that have an address, and the one of these that is for this Python and machine.
 
     Raises:
-        SetupError: there are addresses for this system, but none for this Python.
+        HostError: there are addresses for this system, but none for this Python.
     """
     python = ".".join(map(str, sys.version_info[:2]))
     mine = marker(sys.platform, platform.machine(), python)
@@ -359,7 +321,7 @@ def parted(lines: str) -> tuple[str, Wheel | None]:
     others = [match for match in _ADDRESSED.finditer(lines) if match[3].startswith(system)]
     if others and not found:
         wheel = Wheel(*others[0].group(1, 2, 4))
-        fail(
+        raise HostError(
             f"There is no {wheel.pin} for Python {python} on {platform.machine()}.",
             f"PyTorch's CPU builds are {', '.join(Wheel(*each.group(1, 2, 4)).file for each in others)}",
             "one of these Pythons: SLIPWAY_PYTHON=python3.11 with another SLIPWAY_VENV=FOLDER",
@@ -373,7 +335,7 @@ def fetch(wheel: Wheel, doing: Installation) -> Path:
     It stays in the environment until `done`, so that an installation that fails later does not fetch it again.
 
     Raises:
-        SetupError: neither has it, or only other bytes.
+        HostError: neither has it, or only other bytes.
     """
     folder = _folder(doing)
     file = folder / wheel.file
@@ -409,19 +371,19 @@ def _folder(doing: Installation) -> Path:
 
 
 def _explain(wheel: Wheel, said: str, of_address: str, log: Path) -> NoReturn:
-    """Raise `SetupError`: what pip's sources and the address did, and both ways out."""
+    """Raise `HostError`: what pip's sources and the address did, and both ways out."""
     other, found = REFUSED.search(said), REFUSED.search(of_address)
     pips = f"another file of that name, SHA-256 {other[3]}" if other else "no such file"
     at = wheel.address
     ways = f"put {wheel.address} from another machine into a folder, then PIP_FIND_LINKS=FOLDER and the same command"
     if found:
-        fail(
+        raise HostError(
             f"{wheel.pin} was not installed: {at} has another file than Slipway's lock names.",
             f"its SHA-256 is {found[3]}, not {wheel.sha256}; pip's own sources have {pips}; see {log}",
             f"see what is between, as a proxy; else {ways}",
         )
     why = last_lines(of_address).rpartition("ERROR: ")[2].strip()
-    fail(
+    raise HostError(
         f"{wheel.pin} could not be downloaded.",
         f"{at}: {why}; pip's own sources have {pips}; see {log}",
         f"the same command again once the network or the proxy (https_proxy) works. Or {ways}",

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from core.errors import HostError
+from core.errors import HostError, SlipwayError, UsageError
 
 _CHUNK = 1 << 20
 
@@ -44,24 +44,50 @@ def fsync_dir(path: Path) -> None:
         os.close(handle)
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_REFUSED = (*_CLOSED, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EEXIST)
+_LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EIO, errno.EFBIG)
+
+
+def of_the_machine(error: OSError, doing: str = "") -> SlipwayError | None:
+    """What a full disk, a folder of others' or a limit of this machine did, as an error; ``None``: it was another."""
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    named = f" {os.fsdecode(error.filename)}" if isinstance(error.filename, (str, bytes)) else ""
+    during = f" while {doing}" if doing else ""
+    if error.errno in _FULL:
+        return HostError(
+            f"No space left on this machine{during or (f' for{named}' if named else '')}.",
+            "the disk is full, or your quota, or the number of files that it may hold",
+            "free some space (./inv clean --cache removes Slipway's own cache), then the same command again",
+        )
+    if error.errno == errno.ENAMETOOLONG:
+        return UsageError(
+            "A name is too long for this machine's file system.", f"{reason}:{named[:200]}", "a shorter one"
+        )
+    if error.errno in _REFUSED:
+        return HostError(
+            f"This machine refuses{named or ' a file'}{during}: {reason}.",
+            "the folder is read-only, belongs to another user, or a file has the name that a folder needs",
+            "set HOME, SLIPWAY_CACHE and SLIPWAY_DIST to folders that you may write to",
+        )
+    if error.errno in _LIMITS:
+        return HostError(
+            f"This machine refuses{named or ' a request'}{during}: {reason}.",
+            "a limit was reached",
+            "end other programs, or raise the limit (ulimit -a shows all); then the same command again",
+        )
+    return None
+
+
 @contextlib.contextmanager
 def disk_errors(doing: str) -> Iterator[None]:
     """Turn a full or read-only disk of this machine into a `HostError`."""
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise HostError(
-                f"No space left on this machine while {doing}.",
-                "the disk or your quota is full",
-                "free some space (./inv clean --cache removes Slipway's own cache), then the same command again",
-            ) from error
-        if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-            raise HostError(
-                f"Not allowed to write while {doing}: {error.filename or error}.",
-                "the folder is read-only or belongs to another user",
-                "set SLIPWAY_CACHE and SLIPWAY_DIST to folders you own",
-            ) from error
+        if error.errno in (*_FULL, *_CLOSED) and (found := of_the_machine(error, doing)):
+            raise found from error
         raise
 
 

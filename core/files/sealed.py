@@ -78,11 +78,6 @@ def _write(folder: Path, listing: Mapping[str, list[int]], digests: Mapping[str,
     write_json(folder / SEAL, {"format": _FORMAT, "summary": _summary(listing), "files": files})
 
 
-def is_sealed(folder: Path) -> bool:
-    """Whether ``folder`` has a seal, valid or not."""
-    return (folder / SEAL).is_file()
-
-
 def _read(folder: Path) -> Mapping[str, Any] | None:
     try:
         found = json.loads((folder / SEAL).read_text(encoding="utf-8"))
@@ -149,7 +144,7 @@ def made(folder: Path, lock: str, make: Callable[[Path], None]) -> Path:
     if not whole(folder):
         with locked(lock):
             if not whole(folder):
-                changed = damage(folder) if is_sealed(folder) else []
+                changed = damage(folder) if (folder / SEAL).is_file() else []
                 if changed:
                     some = ", ".join(changed[:3])
                     console.note(f"making {folder.name} again: something has changed {some} in the cache")

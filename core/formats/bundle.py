@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -122,19 +122,24 @@ class Checks(_Model):
     hardening: tuple[HardeningCheck, ...] = ()
 
 
-class Manifest(_Model):
-    """The whole manifest."""
+class Listing(_Model):
+    """What every manifest has."""
 
     schema_version: Literal[1] = 1
     target: str
-    engine: str
     toolchain: str
     created: str
     """UTC, ISO 8601."""
-    needs: Needs
-    offers: Offers
     checks: Checks | None = None
     files: tuple[FileEntry, ...]
+
+
+class Manifest(Listing):
+    """A bundle's."""
+
+    engine: str
+    needs: Needs
+    offers: Offers
 
 
 class Bundle(_Model):
@@ -160,22 +165,10 @@ class Bundle(_Model):
         return runner_argv(self.path, self.manifest.needs.own_loader)
 
 
-class _Listing(Protocol):
-    """A manifest."""
-
-    @property
-    def files(self) -> tuple[FileEntry, ...]:
-        """All of the folder's."""
-
-    @classmethod
-    def model_validate(cls, obj: Any) -> Any:
-        """Pydantic's."""
+Listed = TypeVar("Listed", bound=Listing)
 
 
-Listing = TypeVar("Listing", bound=_Listing)
-
-
-def read_manifest(path: Path, kind: type[Listing], nothing: str, again: str, verify: bool = True) -> Listing:
+def read_manifest(path: Path, kind: type[Listed], nothing: str, again: str, verify: bool = True) -> Listed:
     """The manifest in the folder ``path``, with which its files are compared.
 
     Args:
@@ -187,7 +180,7 @@ def read_manifest(path: Path, kind: type[Listing], nothing: str, again: str, ver
     """
     source = path / MANIFEST
     try:
-        manifest: Listing = kind.model_validate(parse_json(source.read_bytes()))
+        manifest = kind.model_validate(parse_json(source.read_bytes()))
     except FileNotFoundError as error:
         raise BundleError(f"There {nothing} in {path}.", "it was not built, or was removed", again) from error
     except (ValueError, ValidationError) as error:
@@ -241,15 +234,10 @@ class NativePackage(_Model):
     """The origin of its sources: ``place`` (``debian``, ``git``) and that origin's pins."""
 
 
-class NativeManifest(_Model):
+class NativeManifest(Listing):
     """What a build of the native packages leaves in ``dist/<target>/native/manifest.json``."""
 
-    schema_version: Literal[1] = 1
     kind: Literal["native"] = "native"
-    target: str
-    toolchain: str
-    created: str
-    """UTC, ISO 8601."""
     isa_floor: str
     libc: str
     sources: Literal["debian", "git"]
@@ -259,9 +247,7 @@ class NativeManifest(_Model):
     """The KleidiAI version, or why it is left out."""
     notes: tuple[str, ...] = ()
     """What a user must know about these packages: ``static musl, no bionic``."""
-    checks: Checks | None = None
     packages: tuple[NativePackage, ...]
-    files: tuple[FileEntry, ...]
 
 
 class Native(_Model):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import selectors
 import shlex
 import shutil
@@ -27,6 +26,10 @@ EDGE = 1 << 20
 """Bytes kept of the beginning and of the end of messages."""
 LINE = 1 << 16
 """Characters after which a line is split."""
+
+
+class LimitError(HostError):
+    """A program exceeded a limit; it was ended."""
 
 
 class Kept:
@@ -224,6 +227,8 @@ def run(
     what: str = "",
     hint: str = "",
     log: Path | None = None,
+    most: int = ANSWER,
+    memory: int | None = None,
 ) -> Done:
     """Run ``argv`` to its end and capture what it prints.
 
@@ -234,12 +239,16 @@ def run(
         error: raised on a non-zero exit with the log's last lines; ``None`` leaves the judgement to the caller.
         what: what it was for, in the error's first line ("Cross-building the runner").
         log: the file that the whole output is appended to, as it comes.
+        most: bytes of standard output, after which its process group is ended.
+        memory: bytes of its own data (``RLIMIT_DATA``), where the system can limit another process's; a program that
+            runs out of it reports that itself.
 
     Raises:
-        HostError: the program does not exist, or its answer is longer than `ANSWER` (then ``error``, if given).
+        HostError: the program does not exist.
+        LimitError: it took longer, or its answer is longer; ``error`` instead, if given.
     """
-    failure = error or HostError
-    answer, messages = Kept(ANSWER), Kept()
+    failure = error or LimitError
+    answer, messages = Kept(most), Kept()
     name = what or os.fspath(argv[0])
     see_log = f" The whole log is in {log}." if log else ""
     with _logged(log, argv) as note:
@@ -248,12 +257,12 @@ def run(
             note(piece)
             kept = messages if is_message else answer
             kept.add(piece)
-            if answer.size > ANSWER:
-                raise failure(
-                    f"{name} printed more than {ANSWER >> 20} MiB, and was ended.{see_log}", quote(argv), hint
-                )
+            if answer.size > most:
+                raise failure(f"{name} printed more than {most:,} bytes, and was ended.{see_log}", quote(argv), hint)
 
         with process(argv, cwd=cwd, env=env) as child:
+            if memory is not None:
+                _restrict(child.pid, memory)
             try:
                 code = drain(child, timeout, take)
             except subprocess.TimeoutExpired as late:
@@ -278,57 +287,16 @@ def _logged(log: Path | None, argv: Sequence[str | os.PathLike[str]]) -> Iterato
         yield file.write
 
 
-@dataclass(frozen=True)
-class Limits:
-    """The limits of a program."""
+def _restrict(pid: int, memory: int) -> None:
+    """Lower the limit of a process that has just been started: between fork and exec no Python may run here.
 
-    seconds: float
-    """Wall-clock seconds from its start to its end."""
-    memory: int
-    """Bytes of its own data (``RLIMIT_DATA``); unlimited if the system does not have this limit."""
-    output: int
-    """Bytes on standard output and standard error together."""
-
-
-class LimitError(SlipwayError):
-    """A program exceeded a limit; it was ended."""
-
-
-def run_bounded(argv: Sequence[str | os.PathLike[str]], limits: Limits, what: str) -> Done:
-    """Run ``argv`` to its end within ``limits``; the caller judges its exit status.
-
-    Args:
-        what: what it is for, the beginning of an error's first line ("Reading a.pte").
-
-    Raises:
-        LimitError: it took longer or printed more; its process group was ended. A program that runs out of memory
-            reports that itself. HostError: the program does not exist.
-    """
-    texts = {False: bytearray(), True: bytearray()}
-
-    def take(is_message: bool, piece: bytes) -> None:
-        texts[is_message] += piece
-        if sum(map(len, texts.values())) > limits.output:
-            raise LimitError(f"{what} printed more than {limits.output:,} bytes.", "it was ended")
-
-    with process(argv) as child:
-        _restrict(child.pid, limits)
-        try:
-            code = drain(child, limits.seconds, take)
-        except subprocess.TimeoutExpired as late:
-            raise LimitError(f"{what} took longer than {limits.seconds:.0f} s.", quote(argv)) from late
-    out, err = (texts[which].decode(errors="replace") for which in (False, True))
-    return Done(tuple(os.fspath(word) for word in argv), code, out, err)
-
-
-def _restrict(pid: int, limits: Limits) -> None:
-    """Lower the limits of a process that has just been started: between fork and exec no Python may run here.
-
-    Only Linux can do that for another process; on other systems the program's own limits hold.
+    Only Linux can do that for another process; on other systems the program's own limit holds.
     """
     if sys.platform != "linux":
         return
+    import resource
+
     with contextlib.suppress(ProcessLookupError, PermissionError, ValueError):
         hard = resource.prlimit(pid, resource.RLIMIT_DATA)[1]
-        most = limits.memory if hard == resource.RLIM_INFINITY else min(limits.memory, hard)
+        most = memory if hard == resource.RLIM_INFINITY else min(memory, hard)
         resource.prlimit(pid, resource.RLIMIT_DATA, (most, hard))

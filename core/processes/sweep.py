@@ -7,6 +7,7 @@ cell again only if its program, its runner or its CPU has changed.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -15,26 +16,23 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from core import console
-from core.files import disk_errors, locked, write_atomic
+from core.files import disk_errors
 from core.paths import dist_part
 from core.processes import commands
 
 Result = TypeVar("Result", bound=BaseModel)
 
-_SPARE = 1000
-"""Outdated lines after which a journal is rewritten."""
-
 
 class Journal(Generic[Result]):
     """Results by the names of their cells: one file with a line of JSON for each; a cell's last line counts.
 
-    A line is appended and synced at once, under a lock: a process that is killed leaves at most half a line, which
-    counts as absent. Several processes may write to one file.
+    A line is written by one call and synced at once. What a killed process leaves of one counts as absent, and the next
+    line begins anew. Several processes may write to one file.
     """
 
     def __init__(self, file: Path, model: type[Result]) -> None:
@@ -68,13 +66,10 @@ class Journal(Generic[Result]):
         text = result.model_dump_json(exclude_defaults=True)
         line = f'{json.dumps({"cell": name, "key": key})[:-1]}, "result": {text}}}\n'.encode()
         known = self._lines()
-        with self._thread, locked("sweeps"), disk_errors(f"writing {self._file.name}"):
+        with self._thread, disk_errors(f"writing {self._file.name}"):
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            with self._file.open("ab+") as file:
-                if not _ends_well(file):
-                    file.write(b"\n")  # another process was killed in the middle of a line
-                file.write(line)
-                file.flush()
+            with self._file.open("ab", buffering=0) as file:
+                file.write(b"\n" + line)
                 os.fsync(file.fileno())
             known[name] = (key, text)
 
@@ -96,45 +91,18 @@ class Journal(Generic[Result]):
             return None
 
 
-def _ends_well(file: IO[bytes]) -> bool:
-    """Whether the file is empty or its last line is whole."""
-    if not file.seek(0, os.SEEK_END):
-        return True
-    file.seek(-1, os.SEEK_END)
-    return file.read(1) == b"\n"
-
-
-def _split(file: Path) -> list[str]:
-    # Not splitlines(): JSON has U+2028 and U+0085 as they are, inside of texts.
-    return file.read_bytes().decode("utf-8", "replace").split("\n")
-
-
-def _parsed(line: str) -> tuple[str, str, str] | None:
-    """Cell, key and result of a line; ``None``: half a line, or not ours."""
-    try:
-        value = json.loads(line)
-        return str(value["cell"]), str(value["key"]), json.dumps(value["result"])
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
 def _read(file: Path) -> dict[str, tuple[str, str]]:
+    found: dict[str, tuple[str, str]] = {}
     try:
-        lines = _split(file)
+        # Not splitlines(): JSON has U+2028 and U+0085 as they are, inside of texts.
+        lines = file.read_bytes().decode("utf-8", "replace").split("\n")
     except FileNotFoundError:
-        return {}
-    found = {one[0]: (one[1], one[2]) for line in lines if (one := _parsed(line))}
-    if len(lines) > len(found) + _SPARE:
-        _shorten(file)
+        return found
+    for line in lines:
+        with contextlib.suppress(ValueError, KeyError, TypeError):  # half a line, or not ours
+            value = json.loads(line)
+            found[str(value["cell"])] = str(value["key"]), json.dumps(value["result"])
     return found
-
-
-def _shorten(file: Path) -> None:
-    """Keep only the lines that count."""
-    with locked("sweeps"):
-        lines = _split(file)
-        last = {one[0]: line for line in lines if (one := _parsed(line))}
-        write_atomic(file, "".join(f"{line}\n" for line in last.values()))
 
 
 @dataclass(frozen=True)

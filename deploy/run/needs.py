@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -17,7 +18,7 @@ from core.files import write_json
 from core.formats.bundle import RUNNER, Bundle
 from core.formats.program import format_of
 from core.paths import cache_dir
-from core.processes.commands import LimitError, Limits, run_bounded
+from core.processes.commands import LimitError, run
 from core.strict_json import JsonError, parse_json, validated
 from deploy.run.runner import RESULT_LIMIT, error_in, failure
 
@@ -134,7 +135,7 @@ def describe(bundle: Bundle, program: Path, sha256: str) -> ProgramNeeds:
         return ProgramNeeds(methods=(), unchecked=f"{bundle.manifest.target} programs do not run here: {error.what}")
     argv = [*runner, f"--model_path={program}", "--describe", "--json"]
     try:
-        done = run_bounded(argv, limits_for(program), f"Reading {program.name}")
+        done = run(argv, error=None, what=f"Reading {program.name}", **limits_for(program))
     except LimitError as beyond:
         raise ProgramError(beyond.what, _STRANGE, "export it again with --force") from beyond
     if done.returncode != 0:
@@ -158,14 +159,14 @@ def describe(bundle: Bundle, program: Path, sha256: str) -> ProgramNeeds:
     return needs
 
 
-def limits_for(program: Path) -> Limits:
-    """The limits for describing ``program``, which is not trusted.
+def limits_for(program: Path) -> dict[str, Any]:
+    """The limits, as `run` takes them, for describing ``program``, which is not trusted.
 
     By its size, and that of an ``.onnx`` with what is beside it: its weights may be there, under any name.
     """
     files = [program] if format_of(program) == "pte" else program.parent.iterdir()
     size = sum(file.stat().st_size for file in files if file.is_file())
-    return Limits(_SECONDS, _MEMORY + _MEMORY_TIMES * size, RESULT_LIMIT)
+    return {"timeout": _SECONDS, "memory": _MEMORY + _MEMORY_TIMES * size, "most": RESULT_LIMIT}
 
 
 def runner_here(bundle: Bundle) -> list[str]:

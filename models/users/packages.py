@@ -22,7 +22,7 @@ from typing import Any
 
 from core.aside import NAMES
 from core.console import note
-from core.environment import bootstrap, host_error, installer
+from core.environment import bootstrap
 from core.environment.installer import Size
 from core.errors import ConfigError, ExportError, HostError
 from core.files import locked, sha256_bytes, write_atomic
@@ -169,11 +169,8 @@ def install(lines: Sequence[str], lock: str = "") -> Path:
                 target = Path(fresh) / "packages"
                 target.mkdir()
                 write_atomic(target / _LOCK, lock)
-                try:
-                    if "==" in lock:
-                        bootstrap.install_listed(target / _LOCK, Path(sys.prefix), target, Size("the model's packages"))
-                except installer.SetupError as error:
-                    raise host_error(str(error)) from error
+                if "==" in lock:
+                    bootstrap.install_listed(target / _LOCK, Path(sys.prefix), target, Size("the model's packages"))
                 target.rename(folder)
     return folder
 

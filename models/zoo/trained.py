@@ -17,7 +17,7 @@ from pathlib import Path
 
 from core.console import note
 from core.environment import bootstrap
-from core.environment.installer import SetupError, Size
+from core.environment.installer import Size
 from core.errors import HostError
 from core.files import locked, sha256_bytes, sha256_file, write_atomic
 from core.paths import cache_dir
@@ -199,15 +199,12 @@ def _unpacked(packages: list[str], label: Size) -> Iterator[Path]:
     Raises:
         HostError: pip could not get them.
     """
-    from core.environment import host_error, shown, venv
+    from core.environment import shown, venv
 
     lines = bootstrap.locked(bootstrap.lock_file("data").read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory(prefix=".unpacked.", dir=cache_dir("data")) as scratch:
         listing, folder = Path(scratch) / "lock.txt", Path(scratch) / "files"
         listing.write_text("".join(lines[package] for package in packages), encoding="utf-8")
-        try:
-            with shown(label):
-                bootstrap.install_listed(listing, venv(), folder, label)
-        except SetupError as error:
-            raise host_error(str(error)) from error
+        with shown(label):
+            bootstrap.install_listed(listing, venv(), folder, label)
         yield folder

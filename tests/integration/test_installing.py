@@ -22,8 +22,9 @@ from pathlib import Path
 
 import pytest
 
-from core.environment import apart, bootstrap, installer
+from core.environment import apart, bootstrap
 from core.environment.installer import marker
+from core.errors import HostError
 from core.paths import ROOT
 from tests.support.archive import Served, serving
 from tests.support.processes import ran
@@ -108,7 +109,7 @@ def test_a_changed_byte_is_refused_and_what_was_there_is_replaced(
     assert len(good.read_bytes()) == len(bad.read_bytes())
     _lock("1.0", _digest(good))
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "bad"))
-    with pytest.raises(installer.SetupError, match=r"slipway-sample==1\.0.* is not in Slipway's lock") as caught:
+    with pytest.raises(HostError, match=r"slipway-sample==1\.0.* is not in Slipway's lock") as caught:
         bootstrap.install("core", environment)
     assert _digest(bad) in str(caught.value)
     assert "Try: pip config list" in str(caught.value)
@@ -136,12 +137,12 @@ def test_a_second_index_supplies_nothing(
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.setenv("PIP_INDEX_URL", address)
     monkeypatch.setenv("PIP_RETRIES", "0")
-    with pytest.raises(installer.SetupError, match="slipway-sample"):
+    with pytest.raises(HostError, match="slipway-sample"):
         bootstrap.install("core", environment)
     assert _installed(environment) == ""
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "good"))
     if version == "1.0":  # pip cannot know beforehand which of the two is the right one, and takes the index's
-        with pytest.raises(installer.SetupError, match="is not in Slipway's lock"):
+        with pytest.raises(HostError, match="is not in Slipway's lock"):
             bootstrap.install("core", environment)
         assert _installed(environment) == ""
         return
@@ -160,7 +161,7 @@ def test_a_source_package_is_not_built(environment: Path, tmp_path: Path, monkey
         archive.writestr("slipway_sample-1.0/PKG-INFO", "Metadata-Version: 2.1\nName: slipway-sample\nVersion: 1.0\n")
     _lock("1.0", _digest(source))
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
-    with pytest.raises(installer.SetupError, match=r"did not offer slipway-sample==1\.0"):
+    with pytest.raises(HostError, match=r"did not offer slipway-sample==1\.0"):
         bootstrap.install("core", environment)
     assert not ran.exists()
 
@@ -208,7 +209,7 @@ def test_its_address_serves_what_pips_own_settings_do_not_have(
     """The first try finds no server that answers; the second goes through the proxy that pip is told."""
     monkeypatch.setenv("PIP_RETRIES", "0")
     addressed.status = 404
-    with pytest.raises(installer.SetupError) as caught:
+    with pytest.raises(HostError) as caught:
         bootstrap.install("core", environment)
     what, cause, hint = str(caught.value).splitlines()
     assert what == "slipway_sample==1.0 could not be downloaded."
@@ -235,7 +236,7 @@ def test_another_file_in_pips_own_folder_is_passed_over(
     bad = _wheel(tmp_path / "bad", "1.0", "evil")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "bad"))
     good, addressed.data = addressed.data, b"not that wheel"
-    with pytest.raises(installer.SetupError, match="has another file than Slipway's lock names") as caught:
+    with pytest.raises(HostError, match="has another file than Slipway's lock names") as caught:
         bootstrap.install("core", environment)
     assert hashlib.sha256(b"not that wheel").hexdigest() in str(caught.value)
     assert _digest(bad) in str(caught.value)
@@ -362,7 +363,7 @@ def test_no_module_needs_linux_to_be_imported() -> None:
     """What Linux alone has is missing on macOS: a module that names it at its top would end the front door there."""
     done = ran([sys.executable, "-c", NOT_ON_MACOS, ROOT], timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert int(done.stdout) > 172
+    assert int(done.stdout) > 150
 
 
 def test_adbutils_of_another_platforms_wheel_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,7 +86,7 @@ def _outcomes(found: Matrix) -> dict[str, str]:
 def _ended_on_the_bench(journal: Path) -> list[str]:
     """The bench's cells that are in the journal: on a busy machine one of the board's may come before them."""
     lines = journal.read_text(encoding="utf-8").split("\n")[:-1] if journal.is_file() else []
-    return [line for line in lines if json.loads(line)["cell"].startswith("bench/")]
+    return [line for line in lines if line and json.loads(line)["cell"].startswith("bench/")]
 
 
 def test_interrupted_resumed_and_worse_than_before(start: Start, name: str, tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_interrupted_resumed_and_worse_than_before(start: Start, name: str, tmp_
             each["load"] = IDLE
     baseline.write_text(json.dumps(planted))
     # Other tests keep this machine busy, which would be a doubt; and a layer of 5 µs cannot be 10 µs slower.
-    rows = [json.loads(line) for line in journal.read_text().splitlines()]
+    rows = [json.loads(line) for line in journal.read_text().splitlines() if line]
     for row in rows:
         for each in row["result"].get("rounds", ()):
             each.update(p50=each["p50"] * 10, min=each["min"] * 10, load=IDLE)

@@ -133,7 +133,7 @@ print("MiB:", (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 1
     [
         ("stderr", 0, "0 first words last words True", 16),
         ("stderr", 1, "Compiling failed (exit 1).", 16),
-        ("stdout", 0, "Compiling printed more than 64 MiB, and was ended.", 140),
+        ("stdout", 0, "Compiling printed more than 67,108,864 bytes, and was ended.", 140),
     ],
 )
 def test_what_a_program_prints_takes_little_memory(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -79,13 +78,15 @@ def test_why_the_exporter_could_not_be_installed_and_the_way_out(
 ) -> None:
     """`ensure` ends with the reason itself, and so does the doctor later: no "Try" leads in a circle."""
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    monkeypatch.setattr(environment, "_begun", lambda *_, **__: subprocess.Popen(["false"], stderr=subprocess.PIPE))
-    note = bootstrap.failure(tmp_path, "export")
-    note.parent.mkdir()
-    note.write_text("torch could not be downloaded.\nCause: no network,\nsee a log\nTry: PIP_FIND_LINKS=FOLDER")
+    error = HostError("torch could not be downloaded.", "no network,\nsee a log", "PIP_FIND_LINKS=FOLDER")
+
+    def fails(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(bootstrap, "install", fails)
     with pytest.raises(HostError) as caught:
         environment.ensure("export")
-    assert str(caught.value) == note.read_text()
+    assert caught.value is error
     row = _row("exporter")
     assert (row.ok, row.detail, row.fix) == (
         False, "torch could not be downloaded. no network,\nsee a log", "PIP_FIND_LINKS=FOLDER",

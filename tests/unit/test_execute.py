@@ -7,12 +7,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from core.errors import CrashError, PreflightError, ProgramError, RunError, SlipwayError, UsageError
 from core.formats.bundle import Bundle, Needs
-from core.processes.commands import LimitError, Limits, run_bounded
+from core.processes import commands
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.probe import TOOLS
 from deploy.run import needs
@@ -109,11 +110,11 @@ def test_a_pipe_gets_a_programs_bytes_and_a_terminal_plain_text(
     assert b"::error" not in shown
 
 
-MANY = Limits(seconds=60, memory=1 << 30, output=1 << 20)
+MANY: dict[str, Any] = {"timeout": 60, "memory": 1 << 30, "most": 1 << 20}
 
 
-def python(code: str, limits: Limits = MANY) -> tuple[int, str, str]:
-    done = run_bounded([sys.executable, "-c", code], limits, "Reading a.pte")
+def python(code: str, **limits: int) -> tuple[int, str, str]:
+    done = commands.run([sys.executable, "-c", code], error=None, what="Reading a.pte", **{**MANY, **limits})
     return done.returncode, done.stdout, done.stderr
 
 
@@ -121,7 +122,7 @@ def test_output_is_told_whole_or_ended() -> None:
     code, out, err = python("import sys; print('x' * 500_000); sys.stderr.write('y'); sys.exit(3)")
     assert (code, len(out), err) == (3, 500_001, "y")
     begun = time.monotonic()
-    with pytest.raises(LimitError, match=r"Reading a.pte printed more than 1,048,576 bytes"):
+    with pytest.raises(commands.LimitError, match=r"Reading a.pte printed more than 1,048,576 bytes"):
         python("while True: print('x' * 10_000)")
     assert time.monotonic() - begun < 30
 
@@ -129,8 +130,8 @@ def test_output_is_told_whole_or_ended() -> None:
 @pytest.mark.parametrize("code", ["while True: pass", "import os, time; os.close(1); os.close(2); time.sleep(300)"])
 def test_what_takes_too_long_is_ended(code: str) -> None:
     begun = time.monotonic()
-    with pytest.raises(LimitError, match=r"took longer than 1 s"):
-        python(code, Limits(seconds=1, memory=1 << 30, output=1000))
+    with pytest.raises(commands.LimitError, match=r"took longer than 1 s"):
+        python(code, timeout=1)
     assert time.monotonic() - begun < 30
 
 
@@ -144,7 +145,7 @@ def test_memory_has_an_end() -> None:
 
 
 def _describe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str) -> SlipwayError:
-    monkeypatch.setattr(needs, "limits_for", lambda _: Limits(5, 1 << 30, 1000))
+    monkeypatch.setattr(needs, "limits_for", lambda _: {"timeout": 5, "memory": 1 << 30, "most": 1000})
 
     def here(_: Bundle) -> list[str]:
         return [sys.executable, "-c", code]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 import re
 import signal
-import subprocess
-import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from core.console import marks as screens
 from core.console.live import SECONDS, Whole
 from core.environment import bootstrap, installer
 from core.errors import HostError
+from core.processes.commands import process
 
 
 class Clock:
@@ -83,68 +83,77 @@ def test_it_goes_on_where_the_packages_were_installed(
         assert found.share() > 0.1
 
 
-FAILS = "import sys; sys.stderr.write('Installing the exporter\\n'); sys.exit(4)"
+Installs = Callable[[Callable[[], None]], None]
+NO_NETWORK = HostError("There is no network.", "a cable", "to plug it in")
+
+
+def fails() -> None:
+    raise NO_NETWORK
 
 
 @pytest.fixture
-def starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[str], list[subprocess.Popen[bytes]]]]:
-    """Lets a Python program stand for the bootstrap, of an environment that lacks the exporter."""
-    begun: list[subprocess.Popen[bytes]] = []
-
-    def start(text: str) -> list[subprocess.Popen[bytes]]:
-        def begin(*_: object, **__: object) -> subprocess.Popen[bytes]:
-            begun.append(subprocess.Popen([sys.executable, "-c", text], stderr=subprocess.PIPE))
-            return begun[-1]
-
-        monkeypatch.setattr(environment, "_begun", begin)
-        return begun
-
+def installs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Installs:
+    """Lets a function stand for the installation into an environment that lacks the exporter."""
     monkeypatch.setattr(bootstrap, "is_installed", lambda *_: False)
-    monkeypatch.setattr(environment, "venv", lambda: tmp_path)
-    yield start
-    for child in begun:
-        child.kill()
-        child.wait()
+    monkeypatch.setattr(environment, "venv", lambda: tmp_path / "venv")
+    return lambda work: monkeypatch.setattr(bootstrap, "install", lambda *_: work())
 
 
-def test_its_failure_ends_the_block_with_its_reason(
-    starts: Callable[[str], list[subprocess.Popen[bytes]]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_its_failure_ends_the_block_with_its_reason(installs: Installs) -> None:
     begun = time.monotonic()
-    starts(FAILS)
-    note = bootstrap.failure(tmp_path, "export")
-    note.parent.mkdir()
-    note.write_text("There is no network.\nCause: a cable\nTry: to plug it in")
+    installs(fails)
     with pytest.raises(HostError, match="no network"), environment.beside("export"):
         time.sleep(30)
     assert time.monotonic() - begun < 20
-    assert "Installing the exporter" in capfd.readouterr().err
+    assert str(environment.why("export")) == str(NO_NETWORK)
     time.sleep(0.01)  # nothing comes later
 
 
 def test_if_both_fail_both_reasons_are_said(
-    starts: Callable[[str], list[subprocess.Popen[bytes]]],
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    installs: Installs, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(signal, "getsignal", lambda _: signal.SIG_IGN)  # nobody hears an interrupt
-    begun = starts(f"import time; time.sleep(0.5); {FAILS}")
+    installs(fails)
     with pytest.raises(ZeroDivisionError), environment.beside("export"):
-        begun[0].wait()
+        while environment.why("export") is None:
+            time.sleep(0.01)
+        time.sleep(0.1)
         _ = 1 / 0
-    assert "Besides: The export packages could not be installed." in capfd.readouterr().err
+    assert "Besides: There is no network." in capfd.readouterr().err
 
 
-def test_ensure_waits_for_it_and_hears_how_far_it_is(
-    starts: Callable[[str], list[subprocess.Popen[bytes]]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ensure_waits_for_it_and_hears_how_far_it_is(installs: Installs, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[float] = []
     monkeypatch.setattr(live, "share", lambda name, done: told.append(done))
-    begun = starts(f"import sys; sys.stderr.write({installer.MARK!r} + '0.500 3/4 numpy\\n')")
+
+    def work() -> None:
+        hear = installer.heard.get()
+        assert hear is not None
+        time.sleep(0.2)
+        hear(0.5, "3/4 numpy")
+
+    installs(work)
     with environment.beside("export"):
         environment.ensure("export")
-    assert len(begun) == 1
-    assert told == [0.5]
+        assert told == [0.5]
+    assert environment.why("export") is None
+
+
+def test_an_interrupted_block_ends_pip_and_says_nothing_of_it(installs: Installs) -> None:
+    begun = threading.Event()
+
+    def work() -> None:
+        with process(["sleep", "60"]) as child:
+            begun.set()
+            child.wait()
+        fails()
+
+    installs(work)
+    with pytest.raises(KeyboardInterrupt), environment.beside("export"):
+        begun.wait(20)
+        raise KeyboardInterrupt
+    assert not environment._beside
+    assert environment.why("export") is None
 
 
 Screen = Callable[..., io.StringIO]

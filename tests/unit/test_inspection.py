@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from commands import inspect as command
-from commands.inspect import Kernel, Row, Times, rows
+from commands.inspect import Row, Times, rows
 from core.errors import AnswerError, ConfigError, NotSupportedError, ProgramError, UsageError
 from deploy.run.result import Result, write
+from deploy.run.runner import Kernel
 from models.inspection import dump, origins
 from models.inspection.dump import Event, Execution
 from models.inspection.origins import Origin, check
@@ -43,11 +44,13 @@ ORIGINS = {
     (0, "Add (ND) #1"): Origin((4,), ("aten.add.Tensor",), "Net", "net.py:5", node=1),
     (1, "mul.out"): Origin((5,), ("aten.mul.Tensor",), "Net", "net.py:6"),
 }
-KERNELS = {"Fully Connected (NC, F32) GEMM #1 @0": Kernel("xnn_f32_gemm__avx2", "XNNPACK", "avx2")}
+KERNEL = Kernel(
+    node="Fully Connected (NC, F32) GEMM #1 @0", kernel="xnn_f32_gemm__avx2", library="XNNPACK", feature="avx2"
+)
 
 
 def table(**options: Any) -> dict[str, Row]:
-    return {row.name: row for row in rows(RUNS, 2, ORIGINS, KERNELS, **options)}
+    return {row.name: row for row in rows(RUNS, 2, ORIGINS, [KERNEL], **options)}
 
 
 def test_warm_up_executions_are_apart_from_timed_ones() -> None:
@@ -57,7 +60,7 @@ def test_warm_up_executions_are_apart_from_timed_ones() -> None:
     assert linear.warmup == Times(1, 90.0, 90.0, 90.0, 90.0, 90.0, 90.0)
     assert (linear.delegated, linear.kernel, linear.origin) == (
         True,
-        next(iter(KERNELS.values())),
+        KERNEL,
         ORIGINS[0, linear.name.removesuffix(" @0")],
     )
     assert {row.count for row in found.values()} == {2}

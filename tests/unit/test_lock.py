@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from core.environment import bootstrap, installer, lock, wheel
-from core.errors import ConfigError
+from core.environment import bootstrap, lock, wheel
+from core.errors import ConfigError, HostError
 from core.paths import ROOT
 
 SETS = tuple(bootstrap.LABELS)
@@ -167,10 +167,14 @@ def test_a_machine_without_the_packages_is_refused_at_the_door(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     triple, soabi = (None if word == "None" else word for word in built_for.split())
+
+    def went_on(_: Path) -> None:
+        raise HostError("went on", "because", "to stop")
+
     monkeypatch.setattr("platform.system", lambda: system)
     monkeypatch.setattr("platform.machine", lambda: machine)
     monkeypatch.setattr("sysconfig.get_config_var", {"HOST_GNU_TYPE": triple, "SOABI": soabi}.get)
-    monkeypatch.setattr(bootstrap, "_make_venv", lambda venv: installer.fail("went on", "", ""))
+    monkeypatch.setattr(bootstrap, "_make_venv", went_on)
     assert bootstrap.guarded(["core", str(tmp_path / "venv")]) == 4
     lines = capsys.readouterr().err.splitlines()[-3:]
     assert (words or "went on") in lines[0]

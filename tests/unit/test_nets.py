@@ -31,7 +31,7 @@ def test_packages_go_into_a_folder_of_their_own_whole_or_not_at_all(
         asked.append(words)
         Path(words[words.index("--target") + 1], "timm").mkdir(parents=True)
         if len(asked) == 1:
-            raise installer.SetupError("No network.\nCause: a cable\nTry: another")
+            raise HostError("No network.", "a cable", "another")
 
     monkeypatch.setattr(installer.Installation, "install", pip)
     with pytest.raises(HostError, match=r"No network\.") as caught:

@@ -191,16 +191,20 @@ def test_a_missing_wheel_of_pytorch_is_seen_before_the_build(
         time.sleep(30)
         pytest.fail("it built")
 
-    def missing(*_: object, **__: object) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(["sh", "-c", "sleep 0.3; exit 4"], stderr=subprocess.PIPE)
+    def missing(*_: object) -> None:
+        time.sleep(0.3)
+        raise HostError("There is no torch for Python 3.9.")
 
-    installed = bootstrap.is_installed
-    monkeypatch.setattr(bootstrap, "is_installed", lambda venv, name: name != "export" and installed(venv, name))
-    monkeypatch.setattr(environment, "_begun", missing)
+    stamp = bootstrap.stamp(tmp_path / "venv", "core")
+    stamp.parent.mkdir(parents=True)
+    stamp.touch()
+    monkeypatch.setattr(bootstrap, "is_installed", lambda _, name: name != "export")
+    monkeypatch.setattr(bootstrap, "install", missing)
+    monkeypatch.setattr(environment, "venv", lambda: tmp_path / "venv")
     monkeypatch.setattr("toolchains.bundle.builder.build", built)
     words = ["--search-root", str(ROOT), "deploy", "--device", "local", "--model", "mlp"]
     assert main.run(words) == HostError.exit_code
-    assert "could not be installed" in capsys.readouterr().err
+    assert "There is no torch" in capsys.readouterr().err
 
 
 Start = Callable[[str, str], Forked]

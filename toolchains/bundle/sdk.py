@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict
 
 from core.errors import BundleError
 from core.files import sha256_file, write_atomic
-from core.formats.bundle import Checks, FileEntry, read_manifest
+from core.formats.bundle import Checks, Listing, read_manifest
 from core.formats.program import ENGINES
 from core.paths import sdk_dir
 from toolchains.bundle import toolchain_file
@@ -37,20 +37,13 @@ _FOR_CMAKE = ("include", "lib/cmake", "res")
 """What an SDK has besides a bundle's files."""
 
 
-class SdkManifest(BaseModel):
+class SdkManifest(Listing):
     """What a build leaves in ``dist/<target>/sdk/manifest.json``."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    schema_version: Literal[1] = 1
     kind: Literal["sdk"] = "sdk"
     engine: str = ENGINE
     version: str
     """Of libslipway, or of the engine."""
-    target: str
-    toolchain: str
-    created: str
-    """UTC, ISO 8601."""
     isa_floor: str
     libc: str
     shared: bool
@@ -58,7 +51,6 @@ class SdkManifest(BaseModel):
     programs: tuple[str, ...] = ()
     """Names of the programs that it is for alone; empty: it runs all."""
     checks: Checks
-    files: tuple[FileEntry, ...]
 
 
 class Sdk(BaseModel):
