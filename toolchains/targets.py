@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import platform
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,11 +12,6 @@ from typing import Any
 
 from core.errors import ConfigError, HostError, NotSupportedError, did_you_mean, near
 from toolchains import tools
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 TABLE = Path(__file__).with_name("targets.toml")
 WORKS = "works"
@@ -203,8 +197,7 @@ def _instead(name: str) -> str:
 @functools.cache
 def load_targets() -> dict[str, Target]:
     """All targets by name, in the table's order. tests/unit/test_targets.py checks the rows."""
-    with TABLE.open("rb") as file:
-        rows: dict[str, dict[str, Any]] = tomllib.load(file)
+    rows: dict[str, dict[str, Any]] = dict(tools.read(TABLE))
     systems, architectures, emulators = (rows.pop(key) for key in ("system", "architecture", "emulator"))
     found = {}
     for name, own in rows.items():

@@ -25,17 +25,19 @@ _SYSTEMS = Path(__file__).with_name("systems.toml")
 
 
 @functools.cache
-def table() -> dict[str, Any]:
+def read(file: Path) -> dict[str, Any]:
+    """A table of ours, not to be changed."""
+    return tomllib.loads(file.read_text(encoding="utf-8"))
+
+
+def table() -> Mapping[str, Any]:
     """The whole of ``tools.toml``."""
-    with TABLE.open("rb") as file:
-        return tomllib.load(file)
+    return read(TABLE)
 
 
-@functools.cache
 def systems() -> Mapping[str, Any]:
     """The whole of ``systems.toml``."""
-    with _SYSTEMS.open("rb") as file:
-        return tomllib.load(file)
+    return read(_SYSTEMS)
 
 
 def hardening(libc: str) -> Mapping[str, Any]:

@@ -221,19 +221,6 @@ def find_bundle(word: str, target: str) -> Bundle:
     return Bundle.load(folder)
 
 
-class NativePackage(_Model):
-    """A Conan package of a target's native packages."""
-
-    name: str
-    version: str
-    license: str
-    revision: str
-    """The recipe's revision, which follows from its files."""
-    package_id: str
-    source: dict[str, str]
-    """The origin of its sources: ``place`` (``debian``, ``git``) and that origin's pins."""
-
-
 class NativeManifest(Listing):
     """What a build of the native packages leaves in ``dist/<target>/native/manifest.json``."""
 
@@ -241,13 +228,10 @@ class NativeManifest(Listing):
     isa_floor: str
     libc: str
     sources: Literal["debian", "git"]
-    """Which of the two was chosen; `NativePackage.source` says it for each package."""
-    kleidiai: bool
-    kleidiai_note: str
+    """Which of the two was chosen; the bill of materials says it for each package."""
+    kleidiai: str
     """The KleidiAI version, or why it is left out."""
-    notes: tuple[str, ...] = ()
-    """What a user must know about these packages: ``static musl, no bionic``."""
-    packages: tuple[NativePackage, ...]
+class NativeManifest(Listing):
 
 
 class Native(_Model):

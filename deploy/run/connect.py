@@ -173,13 +173,15 @@ class EmulatedCpu(Machine):
                 f"those are {', '.join(known)}" if known else f"no emulator here runs them: {self.target.proof}",
                 "./inv devices.list",
             )
-        emulators.features(self.target, self.cpu)
+        emulators.user_argv(self.target, self.cpu)
         self._sysroot()
 
     def facts(self, facts: DeviceFacts, needs: Needs | None) -> DeviceFacts:
-        """See `Machine.facts`. The C library is the sysroot's, if programs use one."""
+        """See `Machine.facts`. The C library is the sysroot's, if programs use one.
+
+        Of the CPU's features, those are named that every CPU of the target has: the kernels show what more it has.
+        """
         from toolchains.compilers.libstdcxx import library
-        from toolchains.emulation.emulators import features
 
         root = self._sysroot()
         libraries: tuple[str, ...] = ()
@@ -196,7 +198,7 @@ class EmulatedCpu(Machine):
         return facts.model_copy(
             update={
                 "machine": self.target.machine, "board": "", "cpu": f"{self.cpu} (QEMU)",
-                "cpu_features": features(self.target, self.cpu), "abis": (), "loaders": loaders,
+                "cpu_features": self.target.cpu_features, "abis": (), "loaders": loaders,
                 "libraries": libraries, "libc": "glibc" if root else "", "glibc": "", "glibcxx": "", **versions,
             }
         )  # fmt: skip

@@ -326,9 +326,3 @@ def _written(name: str, text: str) -> Path:
     file = cache_dir("conan-profiles") / f"{name}-{sha256_bytes(text.encode())[:8]}"
     keep_text(file, text)
     return file
-
-
-def forget(reference: str, log: Path) -> None:
-    """Remove old revisions of ``reference`` and what was left of building it."""
-    conan(["remove", f"{reference}#!latest", "--confirm"], log=log)
-    conan(["cache", "clean", reference, "--build", "--source", "--temp"], log=log)

@@ -47,7 +47,7 @@ def building() -> Iterator[None]:
 
 
 def forget(reference: str, log: Path) -> None:
-    """Remove all other revisions of a recipe.
+    """Remove all other revisions of a recipe, and what was left of building it.
 
     Args:
         reference: with its revision, ``slipway-runtime/0.1.0#revision``. Nothing is done when it was the last to stay.
@@ -55,7 +55,8 @@ def forget(reference: str, log: Path) -> None:
     name, _, _ = reference.partition("/")
     only = cache_dir("conan-profiles") / f"only-{name}"
     if not only.is_file() or only.read_text(encoding="utf-8") != reference:
-        conan.forget(f"{name}/*", log)
+        conan.conan(["remove", f"{name}/*#!latest", "--confirm"], log=log)
+        conan.conan(["cache", "clean", f"{name}/*", "--build", "--source", "--temp"], log=log)
         write_atomic(only, reference)
 
 

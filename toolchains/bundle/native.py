@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from core.errors import BuildError, ConfigError
-from core.formats.bundle import Native, NativeManifest, NativePackage
+from core.formats.bundle import Native, NativeManifest
 from core.paths import native_dir
 from toolchains import tools
 from toolchains.bundle import inputs, sbom
@@ -40,23 +40,16 @@ def collect(graph: sbom.Graph, out: Path) -> None:
         raise BuildError("The packages have no library.", "Conan's graph is empty", "./inv build --packages --force")
 
 
-def kleidiai(target: Target, graph: sbom.Graph) -> tuple[bool, str]:
+def kleidiai(target: Target, graph: sbom.Graph) -> str:
     """The KleidiAI version that XNNPACK was built with, or why there is none."""
     for node in sbom.host_nodes(graph):
         if node["name"] == "kleidiai":
             prebuilt = sbom.origin(node).get("place") == "debian"
             how = "as Debian compiled it" if prebuilt else "compiled from upstream's git"
-            return True, f"kleidiai/{node['version']}, {how}"
+            return f"kleidiai/{node['version']}, {how}"
     if target.machine != "aarch64":
-        return False, "KleidiAI is for 64-bit Arm"
-    return False, f"Debian's KleidiAI is for Linux; for {target.os} INVOKE_SLIPWAY_SOURCES=git compiles upstream's"
-
-
-def notes(target: Target, toolchain: str) -> tuple[str, ...]:
-    """What a user must know about these packages."""
-    if target.os == "android" and toolchain != "ndk":
-        return ("Android without an NDK: static programs with musl, not bionic; they use no library of Android's",)
-    return ()
+        return "KleidiAI is for 64-bit Arm"
+    return f"Debian's KleidiAI is for Linux; for {target.os} INVOKE_SLIPWAY_SOURCES=git compiles upstream's"
 
 
 SOURCES = ("auto", "debian", "git")
@@ -117,22 +110,10 @@ def _build(job: Job) -> None:
         steps.begin("reading the binaries: architecture, C library, instructions")
         checked = checks.check_native(job.target, new)
         bill(job, graph, new, (), toolchain)
-        with_kleidiai, why = kleidiai(job.target, graph)
-        packages = [
-            NativePackage(
-                name=node["name"],
-                version=node["version"],
-                license=str(node["license"]),
-                revision=node["rrev"],
-                package_id=node["package_id"],
-                source=sbom.origin(node),
-            )
-            for node in sbom.host_nodes(graph)
-        ]
         describe(
             NativeManifest, job, new, toolchain=toolchain, isa_floor=job.target.isa_floor, libc=job.target.libc,
-            sources=source, kleidiai=with_kleidiai, kleidiai_note=why, notes=notes(job.target, job.toolchain),
-            checks=checked, packages=packages,
+            sources=source, kleidiai=kleidiai(job.target, graph), checks=checked,
+            packages=tuple(f"{node['name']}/{node['version']}" for node in sbom.host_nodes(graph)),
         )  # fmt: skip
 
 

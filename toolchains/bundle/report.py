@@ -131,11 +131,10 @@ def native(built: Native, as_json: bool) -> None:
     libraries = [entry for entry in manifest.files if entry.path.startswith("lib/")]
     rows = [
         ["libraries", f"{len(libraries)}, {sum(entry.size for entry in libraries) / 1e6:.1f} MB"],
-        ["packages", ", ".join(f"{package.name}/{package.version}" for package in manifest.packages)],
+        ["packages", ", ".join(manifest.packages)],
         ["sources", manifest.sources],
-        ["KleidiAI", manifest.kleidiai_note],
+        ["KleidiAI", manifest.kleidiai],
         *_compiled(manifest),
-        *(["note", note] for note in manifest.notes),
     ]
     _print(f"Native packages of {manifest.target}", rows, built, as_json)
 

@@ -3,7 +3,7 @@
 It comes from Debian's packages, also where a QEMU is installed, so that the same emulator runs on every machine.
 From trixie on qemu-user is static and models the CPUs of the table rightly; earlier ones compute SME wrongly
 and show programs the host's ``/proc/cpuinfo``. A plugin (``instructions.c``) counts the instructions of programs in
-virtual devices; ``cpuinfo.c`` tells the features of an emulated CPU as a program sees them.
+virtual devices.
 """
 
 from __future__ import annotations
@@ -151,17 +151,12 @@ def plugin_argv(qemu: Sequence[str]) -> list[str]:
     return ["-plugin", str(plugin)] if plugin.is_file() else []
 
 
-def _compile(source: Path, built: Path, *flags: str) -> None:
-    """Compile a program or library of one file with zig."""
-    words: list[str | Path] = [zig.program(), "cc", "-target", *flags, "-Wall", "-Wextra", "-Werror", source]
-    env = {**os.environ, **zig.caches()}
-    run([*words, "-o", built], env=env, error=BuildError, what=f"Building {source.name}")
-
-
 def _make_plugin(plugin: Path, refused: Path, machine: str, qemu: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="slipway-plugin-") as folder:
         built = Path(folder) / "plugin.so"
-        _compile(_PLUGIN, built, f"{machine}-linux-gnu.2.28", "-shared", "-fPIC", "-O2", "-fvisibility=hidden")
+        words: list[str | Path] = [zig.program(), "cc", "-target", f"{machine}-linux-gnu.2.28", "-shared", "-fPIC"]
+        words += ["-O2", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", _PLUGIN, "-o", built]
+        run(words, env={**os.environ, **zig.caches()}, error=BuildError, what=f"Building {_PLUGIN.name}")
         script = Path(folder) / "script"
         script.write_text("quit\n", encoding="ascii")
         monitor = ["-chardev", f"file,id=script,path={os.devnull},input-path={script}"]
@@ -172,38 +167,3 @@ def _make_plugin(plugin: Path, refused: Path, machine: str, qemu: Sequence[str])
     why = (done.stderr or done.stdout).strip()
     console.note(f"virtual devices do not count instructions: this QEMU does not take the plugin ({why[-300:]})")
     keep_text(refused, why + "\n")
-
-
-_CPUINFO = Path(__file__).with_name("cpuinfo.c")
-_CPUINFO_SECONDS = 120.0
-
-_ZIG = {
-    "x86_64": ("x86_64-linux-musl", "baseline"),
-    "i686": ("x86-linux-musl", "pentium4"),
-    "aarch64": ("aarch64-linux-musl", "baseline"),
-    "armv7l": ("arm-linux-musleabihf", "arm1176jzf_s"),
-    "armv6l": ("arm-linux-musleabihf", "arm1176jzf_s"),
-}
-"""By machine: what zig calls a program that needs no library, for the least CPU of any target with that machine."""
-
-
-def features(target: Target, cpu: str) -> tuple[str, ...]:
-    """The features of the model ``cpu``, by their names in ``/proc/cpuinfo``; computed once for each emulator.
-
-    Raises:
-        HostError: no emulator or no compiler to be had here, or the program does not run on the model.
-        BuildError: the program does not compile.
-    """
-    argv = user_argv(target, cpu)
-    triple, least = _ZIG[target.machine]
-    told = [_CPUINFO.read_bytes(), triple.encode(), zig.pinned_version().encode(), *map(os.fsencode, argv)]
-    kept = cache_dir("toolchains") / f"cpuinfo-{sha256_bytes(bytes(1).join(told))[:16]}.txt"
-    if not kept.is_file():
-        with locked("cpuinfo"), tempfile.TemporaryDirectory(prefix="slipway-cpuinfo-") as folder:
-            program = Path(folder) / "cpuinfo"
-            _compile(_CPUINFO, program, triple, f"-mcpu={least}", "-static", "-Os")
-            done = run(
-                [*argv, program], error=HostError, timeout=_CPUINFO_SECONDS, what=f"Asking QEMU's {cpu} what it is"
-            )
-            keep_text(kept, done.stdout)
-    return tuple(kept.read_text(encoding="utf-8").split())

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import re
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolchains.inspect import archives
 from toolchains.targets import Target
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from toolchains.tools import read
 
 if TYPE_CHECKING:
     from toolchains.inspect.symbols import Run
@@ -145,8 +140,7 @@ class Table:
 @functools.cache
 def table() -> Table:
     """``isa.toml``."""
-    with TABLE.open("rb") as file:
-        return Table(tomllib.load(file))
+    return Table(read(TABLE))
 
 
 _SEGMENTS = frozenset({0x26, 0x2E, 0x36, 0x3E, 0x64, 0x65, 0x67})
