@@ -1,9 +1,9 @@
 """``./inv self.bench --what language``: a language model on the engine lean beside upstream's runtime, in turns.
 
 As a process, ``python -m verify.bench.language RUNTIME MODEL TOKENS.npy``, it is one turn of another runtime:
-``upstream``, of the executorch wheel, or ``llama.cpp``, of the package llama-cpp-python, which has no wheel: whoever
-compares with it installs it into a Python of their own, and names that by ``SLIPWAY_LLAMA_PYTHON``, and a GGUF file of
-the same model by ``SLIPWAY_LLAMA_MODEL``.
+``upstream``, of the executorch wheel, with ``,FEATURE`` for each one that its kernels shall not see, or ``llama.cpp``,
+of the package llama-cpp-python, which has no wheel: whoever compares with it installs it into a Python of their own,
+and names that by ``SLIPWAY_LLAMA_PYTHON``, and a GGUF file of the same model by ``SLIPWAY_LLAMA_MODEL``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import statistics
 import subprocess
 import sys
@@ -33,6 +34,28 @@ Step = Callable[[Sequence[int], int], int]
 """Reads tokens at a position, and gives the likeliest one after them."""
 Figures = dict[str, float]
 """``pp`` and ``tg`` in tokens a second, ``load`` in ms, ``rss`` in bytes."""
+
+
+def _hide(features: Sequence[str]) -> None:
+    """Features of the processor, by cpuinfo's names or how these begin, are unknown to the kernels of the wheel.
+
+    They ask cpuinfo, which is in one of the wheel's libraries and keeps its answer: a flag for each feature, in the
+    order of its header, which torch's wheel has.
+    """
+    import ctypes
+
+    import executorch
+    import torch
+
+    header = (Path(torch.__file__).parent / "include" / "cpuinfo.h").read_text(encoding="utf-8")
+    fields = header.partition("struct cpuinfo_x86_isa {")[2].partition("};")[0]
+    fields = re.sub(r"#if CPUINFO_ARCH_X86\n.*?#endif", "", fields, flags=re.DOTALL)  # of 32 bits
+    names = re.findall(r"bool (\w+);", fields)
+    library = ctypes.CDLL(str(Path(executorch.__path__[0]) / "lib" / "libexecutorch_threadpool.so"))
+    library.cpuinfo_initialize()
+    flags = (ctypes.c_bool * len(names)).in_dll(library, "cpuinfo_isa")
+    for at, name in enumerate(names):
+        flags[at] = flags[at] and not name.startswith(tuple(features))
 
 
 def _upstream(model: str) -> tuple[Step, int, float]:
@@ -75,7 +98,10 @@ def _llama(model: str) -> tuple[Step, int, float]:
 
 def _turn(runtime: str, model: str, tokens: Sequence[int]) -> Figures:
     """One process' figures: the prompt, then each token alone."""
-    step, most, load = (_upstream if runtime == "upstream" else _llama)(model)
+    name, *hidden = runtime.split(",")
+    if hidden:
+        _hide(hidden)
+    step, most, load = (_upstream if name == "upstream" else _llama)(model)
     start, token = time.perf_counter(), 0
     for at in range(0, len(tokens), most):
         token = step(tokens[at : at + most], at)
@@ -120,9 +146,9 @@ def run(request: Bench) -> None:
             pp, tg = pace[f"pp{READ}"], pace[f"tg{WRITTEN}"]
             return {"pp": pp, "tg": tg, "load": said["load_ms"], "rss": said["peak_rss_bytes"]}
 
-        def upstream() -> Figures:
+        def upstream(*hidden: str) -> Figures:
             said = folder / "upstream.log"  # torch talks, too
-            words = ("verify.bench.language", "upstream", str(program), str(tokens))
+            words = ("verify.bench.language", ",".join(["upstream", *hidden]), str(program), str(tokens))
             with said.open("wb") as log, source.child(*words, log=log) as one:
                 one.communicate()
             return dict(json.loads(said.read_text(encoding="utf-8").splitlines()[-1]))
@@ -135,7 +161,8 @@ def run(request: Bench) -> None:
         runtimes: dict[str, Callable[[], Figures]] = {
             "lean": lean, "lean without AVX512's VNNI": lambda: lean("--cpu_features=-avx512_vnni"),
             "lean with AVX2 alone": lambda: lean("--cpu_features=-avx512f,-avx_vnni"),
-            "executorch, the wheel's": upstream,
+            "executorch, the wheel's": upstream, "that without AVX512's VNNI": lambda: upstream("avx512vnni"),
+            "that with AVX2 alone": lambda: upstream("avx512", "avxvnni"),
         }  # fmt: skip
         if "SLIPWAY_LLAMA_PYTHON" in os.environ:
             runtimes["llama.cpp, Q4_1"] = llama
