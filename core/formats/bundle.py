@@ -231,7 +231,6 @@ class NativeManifest(Listing):
     """Which of the two was chosen; the bill of materials says it for each package."""
     kleidiai: str
     """The KleidiAI version, or why it is left out."""
-class NativeManifest(Listing):
 
 
 class Native(_Model):
