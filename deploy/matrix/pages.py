@@ -24,6 +24,7 @@ from deploy.matrix.model import AWAY, CellResult, Change, Impossible, Matrix
 from deploy.matrix.plan import named
 
 MARKS = {"passed": "passed", "differs": "DIFFERS", "failed": "FAILED", "not run": "not run"}
+SIGNS = {"passed": "✓", "differs": "≠", "failed": "✗", "not run": "○"}
 HOT_C = 80.0
 """Degrees Celsius from which small boards begin to slow down (a Raspberry Pi's soft limit is 60 to 80)."""
 
@@ -71,6 +72,16 @@ def _cells(found: Matrix) -> View:
     more = [json_text(cell.model_dump(mode="json", exclude_defaults=True)) for cell in cells]
     rows = list(zip(*columns.values(), strict=True))
     return View("Cells", list(columns), rows, f"{words} in {found.took}.{emulated}", more)
+
+
+def _grid(found: Matrix) -> list[View]:
+    """A row for each engine on a device, a column for each program; nothing if there is one of either."""
+    signs = {(f"{each.device} {each.engine} {each.target}", each.program): "–" for each in found.impossible}
+    signs |= {(f"{each.device} {each.engine} {each.target}", each.program): SIGNS[each.outcome] for each in found.cells}
+    places, programs = (sorted({key[part] for key in signs}) for part in (0, 1))
+    rows = [[place, *(signs.get((place, program), "") for program in programs)] for place in places]
+    words = "✓ passed, ≠ differs from the reference, ✗ failed, ○ not run, – impossible"
+    return [View("Devices × programs", ["device", *programs], rows, words)] * (min(len(places), len(programs)) > 1)
 
 
 def _outcome(cell: CellResult) -> str:
@@ -191,8 +202,10 @@ def html(found: Matrix) -> str:
         finalize=lambda value: plain(value) if isinstance(value, str) else value,  # jinja escapes it afterwards
     )
     return environment.get_template("matrix.html.j2").render(
-        name=found.name, headline=headline(found), facts=_facts(found), views=[*_failures(found), *views(found)]
-    )
+        name=found.name, headline=headline(found), facts=_facts(found),
+        views=[*_grid(found), *_failures(found), *views(found)],
+        signs={sign: MARKS[outcome] for outcome, sign in SIGNS.items()},
+    )  # fmt: skip
 
 
 MOST = 900_000

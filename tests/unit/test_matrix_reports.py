@@ -141,6 +141,14 @@ def test_emulated_times_are_never_shown_as_latency() -> None:
     assert "mulated time" not in real
 
 
+def test_the_page_begins_with_devices_and_programs_where_there_are_several() -> None:
+    page = pages.html(everything())
+    rows = re.findall(r"<tr>(.*?)</tr>", page.partition("Devices × programs")[2].partition("</table>")[0], re.DOTALL)
+    (odd,) = [row for row in rows if row.lstrip().startswith("<td>odd odd odd")]
+    assert re.findall(r'<span class="badge ([\w-]+)">(.)</span>', odd) == [("DIFFERS", "≠")]
+    assert "Devices × programs" not in pages.html(matrix())
+
+
 def test_json_is_the_matrix(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     found = everything(HOSTILE)
     room.write(found, tmp_path)
