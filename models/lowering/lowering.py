@@ -394,13 +394,17 @@ def lower_all(programs: Mapping[str, Any], partitioners: Sequence[Any]) -> dict[
 
 @dataclass(frozen=True)
 class Delegation:
-    """The operators of a program, by delegate or outside."""
+    """The operators of a program, by delegate or outside: named as in `core.formats.program.Program`."""
 
-    calls: int
+    delegates: int
     """Delegate calls."""
     backends: tuple[str, ...]
-    inside: tuple[Operator, ...]
-    outside: tuple[Operator, ...]
+    delegated: tuple[Operator, ...]
+    undelegated: tuple[Operator, ...]
+
+    def needed(self) -> list[str]:
+        """The backends and kernels that a runtime must have for it."""
+        return [*self.backends, *(one.name for one in self.undelegated)]
 
 
 def describe(lowered: Lowered, method: str = "forward") -> Delegation:
@@ -424,8 +428,8 @@ def describe(lowered: Lowered, method: str = "forward") -> Delegation:
         why = " | ".join(lowered.outside.get(base_name(name), ["added by ExecuTorch when it emitted the program"]))
         outside.append(Operator(name=name, count=kernels[index], why=why))
     return Delegation(
-        calls=calls,
+        delegates=calls,
         backends=tuple(sorted({one.id for one in plan.delegates})),
-        inside=tuple(Operator(name=name, count=count) for name, count in sorted(lowered.inside.items())),
-        outside=tuple(sorted(outside, key=lambda one: one.name)),
+        delegated=tuple(Operator(name=name, count=count) for name, count in sorted(lowered.inside.items())),
+        undelegated=tuple(sorted(outside, key=lambda one: one.name)),
     )

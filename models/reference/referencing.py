@@ -6,7 +6,6 @@ Imports torch.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -153,23 +152,6 @@ def _exact(folder: Path, name: str, right: Any, got: Any, allowed: Tolerance) ->
     return Exact(file=f"{name}.npy", error=tolerances.farthest(parts, ours), far=not bool(near.all()))
 
 
-@dataclass(frozen=True)
-class Reference:
-    """The outputs of a program on this machine."""
-
-    inputs: tuple[TensorFile, ...]
-    runs: dict[int, list[TensorFile]]
-    """Outputs by the number of the execution; the first one only, if the program keeps no state."""
-    engine: str
-    """What computed them."""
-    agreement: Agreement
-    tolerances: tuple[Tolerance, ...]
-    """One for each output."""
-    warnings: tuple[str, ...]
-    cases: tuple[Case, ...] = ()
-    """Other sizes."""
-
-
 def _cases(
     request: Request, scheme: Scheme, folder: Path, host: Host, quantized: Quantized, trusted: bool
 ) -> tuple[list[Case], list[str]]:
@@ -264,7 +246,7 @@ def run_earlier(
     warnings = []
     for name, right in zip(quantized, want, strict=False):
         placement = describe(lowered[name], name)
-        missing = host.missing([*placement.backends, *(one.name for one in placement.outside)])
+        missing = host.missing(placement.needed())
         if missing:
             raise ExportError(
                 f"This machine's runtime cannot compute the reference of method {name}.",
@@ -287,7 +269,7 @@ def run_earlier(
         done.append(
             Method(
                 name=name, inputs=tuple(inputs), outputs=tuple(outputs), tolerances=tuple(allowed),
-                delegates=placement.calls, undelegated=placement.outside,
+                delegates=placement.delegates, undelegated=placement.undelegated,
             )
         )  # fmt: skip
     return tuple(done), warnings
@@ -305,7 +287,7 @@ def make(
     want: Mapping[int, Sequence[Any]],
     method: str = "forward",
     first: Sequence[Method] = (),
-) -> Reference:
+) -> tuple[dict[str, Any], list[str]]:
     """Execute the program in ``folder``, write its inputs and outputs beside it, and compare them with the model's.
 
     Args:
@@ -315,12 +297,15 @@ def make(
         method: its name in the program.
         first: methods that are executed once before it.
 
+    Returns:
+        What its description says of inputs, outputs and tolerances; and warnings.
+
     Raises:
         ExportError: this machine's runtime refuses it or crashes.
     """
     warnings = []
     inputs = tuple(reference.save(folder, f"input{index}", one) for index, one in enumerate(quantized.inputs))
-    missing = host.missing([*placement.backends, *(one.name for one in placement.outside)])
+    missing = host.missing(placement.needed())
     if missing:
         warnings.append(f"the reference outputs are PyTorch's: this machine's runtime lacks {', '.join(missing)}")
         computed = reference.eager(quantized.program.module(), quantized.inputs)
@@ -363,13 +348,7 @@ def make(
             )
             runs = {1: [reference.save(folder, f"output{index}", one) for index, one in enumerate(computed)]}
             outputs, agreement = {1: computed}, right
-    if agreement.max_abs > agreement.limit:
-        warnings.append(
-            f"the program is {agreement.max_abs:.4g} away from the model, more than {agreement.limit:.4g}: "
-            f"{agreement.why}"
-        )
-    if any(bool((~torch.isfinite(reference.wide(one))).any()) for each in outputs.values() for one in each):
-        warnings.append("an output holds infinities or NaN")
+    warnings += tolerances.doubts(agreement, [one for each in outputs.values() for one in each])
     sized, unchecked = _cases(request, scheme, folder, host, quantized, trusted) if alone else ([], [])
     each_run = [tolerances.tolerances(quantized.program, scheme, each, measured, trusted) for each in outputs.values()]
     allowed = tuple(map(tolerances.widest, zip(*each_run, strict=True)))
@@ -381,12 +360,14 @@ def make(
         )
     allowed = beside(folder, "", allowed, outputs[1], true)
     warnings += _far(allowed)
-    return Reference(
-        inputs=inputs,
-        runs=runs,
-        engine=reference.engine(host=trusted),
-        agreement=agreement,
-        tolerances=allowed,
-        warnings=(*warnings, *unchecked),
-        cases=tuple(sized),
-    )
+    described = {
+        "inputs": inputs,
+        "outputs": tuple(runs[1]),
+        "executions": {number: tuple(files) for number, files in runs.items()} if lowered.state else {},
+        "cases": tuple(sized),
+        "reference_engine": reference.engine(host=trusted),
+        "agreement": agreement,
+        "tolerance": tolerances.widest(allowed),
+        "tolerances": allowed,
+    }
+    return described, [*warnings, *unchecked]

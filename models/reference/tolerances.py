@@ -282,6 +282,18 @@ def _agreement(scheme: Scheme, want: Any, got: Any, kind: Any, noise: float, wha
     return Agreement(max_abs=farthest(want, got), limit=limit, why=why)
 
 
+def doubts(found: Agreement, outputs: Sequence[Any]) -> list[str]:
+    """Warnings of a program that is too far from the model, and of outputs that are no finite numbers."""
+    warnings = []
+    if found.max_abs > found.limit:
+        warnings.append(
+            f"the program is {found.max_abs:.4g} away from the model, more than {found.limit:.4g}: {found.why}"
+        )
+    if any(bool((~torch.isfinite(reference.wide(one))).any()) for one in outputs):
+        warnings.append("an output holds infinities or NaN")
+    return warnings
+
+
 def farthest(want: Any, got: Any) -> float:
     """The largest difference of two outputs; 1e308 for an infinite one, for NaN on one side and for other shapes."""
     one, other = reference.wide(want), reference.wide(got)
