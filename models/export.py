@@ -34,9 +34,16 @@ _NEEDS_STRICT = ("expected compiled_fn to be GraphModule",)
 """What the exporter says of models that only torch.export's strict mode exports: transformers' static caches."""
 
 
-def _ours(folder: Path) -> None:
-    """Refuse to replace a folder that an export did not make."""
-    if folder.exists() and any(folder.iterdir()) and not (folder / DESCRIPTION).is_file():
+def check_ours(folder: Path, description: str = DESCRIPTION) -> None:
+    """Refuse to replace a folder that an export did not make.
+
+    Args:
+        description: the file that each export leaves in its folder.
+
+    Raises:
+        ConfigError: it holds other files.
+    """
+    if folder.exists() and any(folder.iterdir()) and not (folder / description).is_file():
         raise ConfigError(
             f"The export cannot write to {folder}.",
             "the folder holds other files than a program",
@@ -209,7 +216,7 @@ def export_request(request: Request, force: bool, host: Host) -> Path:
                 return request.folder
             if (request.folder / DESCRIPTION).is_file():
                 note(f"{request.name}: exporting again: {why}")
-        _ours(request.folder)
+        check_ours(request.folder)
         if request.packages:
             install(request.packages)
         _sweep(request.folder)

@@ -207,12 +207,14 @@ def _ask(connection: socket.socket, request: Request, force: bool, display: Disp
     os.umask(umask)
     display.show(request.name, "loading the exporter", None, begun)
     message = {
-        "model": request.model,
-        "scheme": request.scheme.name,
-        "partitioners": list(request.partitioners),
-        "options": request.options.to_json(),
-        "force": force,
-        "format": request.format,
+        "export": {
+            "model": request.model,
+            "scheme": request.scheme.name,
+            "partitioners": request.partitioners,
+            "options": request.options.to_json(),
+            "force": force,
+            "format": request.format,
+        },
         "out": os.fspath(request.folder.parent),
         "cwd": os.fspath(Path.cwd()),
         "umask": umask,
@@ -371,18 +373,8 @@ def _export(connection: socket.socket, request: dict[str, Any], added: Mapping[s
         connection.sendall(f"{MARK}{json.dumps([kind, value])}\n".encode())
 
     progress.listener[:] = [lambda *stage: say("stage", stage)]
-    from models.export import export
-
     try:
-        export(
-            request["model"],
-            request["scheme"],
-            partitioners=request["partitioners"],
-            options=request["options"],
-            force=request["force"],
-            out=Path(request["out"]),
-            format=request["format"],
-        )
+        here.export(**request["export"], out=Path(request["out"]))
     except SlipwayError as error:
         say("error", {"class": type(error).__name__, "parts": [error.what, error.cause, error.hint, error.names]})
         return 0

@@ -187,18 +187,15 @@ def exported(language: Language, force: bool = False) -> Path:
             megabytes = zoo()[language.model]["megabytes"]
             bring([language.file], Size(language.file.name, megabytes, megabytes))
         ensure_export()
+        from models.export import check_ours
+
         key, record = _key(language), language.folder / _RECORD
         try:
             if not force and json.loads(record.read_text(encoding="utf-8"))["key"] == key:
                 return language.program
         except (OSError, ValueError, KeyError, TypeError):
             pass
-        if language.folder.exists() and any(language.folder.iterdir()) and not record.is_file():
-            raise ConfigError(
-                f"The export cannot write to {language.folder}.",
-                "the folder holds other files than a program",
-                f"move {language.folder} away",
-            )
+        check_ours(language.folder, _RECORD)
         with new_folder(language.folder) as folder:
             seconds = _run(language, folder)
             made = {"key": key, "model": language.model, "scheme": language.scheme, "context": language.context}
