@@ -144,13 +144,6 @@ def opened(folder: Path) -> Iterator[str]:
         os.close(handle)
 
 
-def _end_others(base: Path, keep: Path) -> None:
-    """Let exporters of older code end: without its socket one ends. What exports now goes on."""
-    for other in base.iterdir():
-        if other != keep:
-            shutil.rmtree(other, ignore_errors=True)
-
-
 def start(folder: Path, wanted: str, idle: float) -> subprocess.Popen[bytes]:
     """Start an exporter in the new folder ``folder``; it is ready when its socket is there."""
     log = log_path("warm")
@@ -181,8 +174,9 @@ def exporter(display: Display, name: str) -> Path | None:
             if (ready := connect(folder)) is not None:
                 ready.close()
             else:
-                _end_others(base, folder)
-                shutil.rmtree(folder, ignore_errors=True)
+                # Exporters of older code end without their sockets. What they export now goes on.
+                for other in base.iterdir():
+                    shutil.rmtree(other, ignore_errors=True)
                 folder.mkdir(mode=0o700)
                 child = start(folder, wanted, IDLE)
                 begun = time.monotonic()
@@ -233,7 +227,7 @@ def _ask(connection: socket.socket, request: Request, force: bool, display: Disp
                 name, text, expected, stage = value
                 display.show(name, text, expected, begun, stage=stage)
             elif kind == "error":
-                outcome = revived(value)
+                outcome = getattr(errors, value["class"], ExportError)(*value["parts"])
             elif kind == "done":
                 outcome = True
             elif value < 0 and not outcome:
@@ -271,12 +265,6 @@ def _all(
                 with contextlib.suppress(OSError):
                     connection.shutdown(socket.SHUT_WR)
             raise
-
-
-def revived(told: dict[str, Any]) -> SlipwayError:
-    """The error that a copy sent."""
-    error: SlipwayError = getattr(errors, told["class"], ExportError)(*told["parts"])
-    return error
 
 
 def crashed(name: str, number: int) -> ExportError:

@@ -72,26 +72,21 @@ def add_zero_biases(model: Any) -> int:
     return count
 
 
-class _Samples:
-    """Calibration data as ONNX Runtime's quantizer reads it."""
-
-    def __init__(self, names: Sequence[str], samples: Sequence[tuple[Any, ...]]) -> None:
-        self._left = iter(
-            [{name: reference.to_numpy(one) for name, one in zip(names, sample, strict=True)} for sample in samples]
-        )
-
-    def get_next(self) -> dict[str, Any] | None:
-        """The next sample."""
-        return next(self._left, None)
-
-
 def _quantize(model: Any, prepared: Prepared, folder: Path) -> Any:
     """Static int8: one scale a tensor of activations, one a channel of weights, as QuantizeLinear/DequantizeLinear."""
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    reader = type("Samples", (_Samples, CalibrationDataReader), {})
     names = [one.name for one in model.graph.input]
+    left = (
+        {name: reference.to_numpy(one) for name, one in zip(names, sample, strict=True)}
+        for sample in prepared.calibration or (prepared.inputs,)
+    )
+
+    class Samples(CalibrationDataReader):  # type: ignore[misc]  # ONNX Runtime's types are not read here
+        def get_next(self) -> dict[str, Any] | None:
+            return next(left, None)
+
     plain, result = folder / "float.onnx", folder / "quantized.onnx"
 
     def run() -> Any:
@@ -100,7 +95,7 @@ def _quantize(model: Any, prepared: Prepared, folder: Path) -> Any:
         quantize_static(
             plain,
             result,
-            reader(names, prepared.calibration or (prepared.inputs,)),
+            Samples(),
             quant_format=QuantFormat.QDQ,
             activation_type=QuantType.QInt8,
             weight_type=QuantType.QInt8,

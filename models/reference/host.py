@@ -27,7 +27,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from core.errors import ExportError, HostError
-from core.formats.program import BY_ONNX, TensorFile
+from core.formats.program import BY_ONNX, Method, TensorFile
 from core.paths import IMPORTS, ROOT
 from core.processes.commands import ANSWER
 from models.lowering.progress import trace
@@ -258,24 +258,29 @@ class Host:
         executions: Sequence[int],
         method: str = "forward",
         end: str = "",
-        first: Sequence[tuple[str, Sequence[TensorFile]]] = (),
+        first: Sequence[Method] = (),
     ) -> dict[int, list[TensorFile]]:
         """Run it several times without loading it again; outputs by the number of the execution, as ``outputN-K.npy``.
 
         Args:
             executions: those whose outputs are kept, in ascending order.
             end: of the names of the first execution's outputs, ``output0<end>.npy``.
-            first: methods that are executed once before, with their inputs.
+            first: methods that are executed once before.
 
         Raises:
             ExportError: the runtime refuses it or crashes.
             HostError: the runtime is missing.
         """
-        described = [one.model_dump() for one in inputs]
-        request = {"folder": os.fspath(folder), "file": file, "method": method, "inputs": described}
-        earlier = [[name, [one.model_dump() for one in files]] for name, files in first]
-        answer = self.request({**request, "executions": list(executions), "end": end, "first": earlier})
-        found = [[TensorFile.model_validate(one) for one in each] for each in answer["executions"]]
+        request = {
+            "folder": os.fspath(folder),
+            "file": file,
+            "method": method,
+            "inputs": [one.model_dump() for one in inputs],
+            "executions": list(executions),
+            "end": end,
+            "first": [[one.name, [each.model_dump() for each in one.inputs]] for one in first],
+        }
+        found = [[TensorFile.model_validate(one) for one in each] for each in self.request(request)["executions"]]
         return dict(zip(executions, found, strict=True))
 
 

@@ -255,8 +255,7 @@ def run_earlier(
                 missing,
             )
         inputs = [reference.save(folder, f"input{at}-{name}", one) for at, one in enumerate(quantized[name].inputs)]
-        first = [(one.name, one.inputs) for one in done]
-        outputs = host.run_often(folder, request.file, inputs, (1,), name, f"-{name}", first)[1]
+        outputs = host.run_often(folder, request.file, inputs, (1,), name, f"-{name}", done)[1]
         computed = [reference.load(folder, file) for file in outputs]
         types = tolerances.output_types(quantized[name].program)
         agreement = tolerances.agreement(scheme, right, computed, types=types)
@@ -313,8 +312,7 @@ def make(
     else:
         size = sum(one.nbytes for one in reference.numbers(want[1]))
         often = graphs.kept(size) if lowered.state else (1,)
-        before = [(one.name, one.inputs) for one in first]
-        runs = host.run_often(folder, request.file, inputs, often, method, first=before)
+        runs = host.run_often(folder, request.file, inputs, often, method, first=first)
     outputs = {number: [reference.load(folder, file) for file in files] for number, files in runs.items()}
     both = [number for number in want if number in outputs]
     alone = not lowered.state and not first

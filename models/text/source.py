@@ -211,10 +211,8 @@ def _run(language: Language, folder: Path) -> float:
         "source": str(language.path), "folder": str(folder), "scheme": language.scheme, "log": str(log),
         "context": language.context, "group": language.group, "plain": language.plain,
     }  # fmt: skip
-    request = folder / "request.json"
-    write_json(request, words)
     with contextlib.closing(Stages(language.name, sys.stderr)) as stages:
-        with child("exporting", str(request)) as process:
+        with child("exporting", json.dumps(words)) as process:
             assert process.stdout is not None  # noqa: S101 - it is a pipe
             for line in process.stdout:
                 stages.show(line.strip())
@@ -225,7 +223,6 @@ def _run(language: Language, folder: Path) -> float:
                 what, cause, hint = json.loads(failed.read_text(encoding="utf-8"))
             raise ExportError(f"{language.name}: {what}", f"{cause}\nThe whole log is in {shown(log)}", hint)
         stages.done()
-    request.unlink()
     return stages.seconds
 
 
