@@ -344,18 +344,14 @@ _LOOK = 5.0
 """Seconds between two looks at the socket and at the clock."""
 
 
-def _take_over(request: dict[str, Any], added: Mapping[str, str]) -> None:
-    """Take over the environment of the command, beside what libraries have set."""
+def _export(connection: socket.socket, request: dict[str, Any], added: Mapping[str, str]) -> int:
+    """Export; say stages, then that it is done, or the error. Exit code 0 if one of them was said."""
+    # The environment of the command, beside what libraries have set.
     os.environ.clear()
     os.environ.update({**added, **request["environment"]})
     os.umask(request["umask"])
     os.chdir(request["cwd"])
     time.tzset()
-
-
-def _export(connection: socket.socket, request: dict[str, Any], added: Mapping[str, str]) -> int:
-    """Export; say stages, then that it is done, or the error. Exit code 0 if one of them was said."""
-    _take_over(request, added)
 
     def say(kind: str, value: Any) -> None:
         connection.sendall(f"{MARK}{json.dumps([kind, value])}\n".encode())

@@ -337,37 +337,30 @@ def _said(log: Path, begin: int) -> list[str]:
 Answer = dict[str, Any]
 
 
-def answer(
-    request: Answer, run: Callable[[Answer], Answer], explain: Callable[[Exception, Answer, int], Answer]
-) -> Answer:
-    """The answer to a request; what is printed meanwhile goes to its log.
+def serve(
+    requests: Iterable[str], run: Callable[[Answer], Answer], explain: Callable[[Exception, Answer, int], Answer]
+) -> None:
+    """Answer requests until there are no more; what is printed meanwhile goes to each request's log.
 
     Args:
         explain: the answer after a failure, with the place in the log where the request began.
     """
-    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    begin = os.lseek(log, 0, os.SEEK_END)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    os.close(log)
-    try:
-        return run(request)
-    except OSError as error:
-        return {"errno": error.errno, "error": str(error)}
-    except Exception as error:  # noqa: BLE001  # whatever the runtime raises is the answer
-        explained = explain(error, request, begin)
-        trace(error)
-        return explained
-
-
-def serve(
-    requests: Iterable[str], run: Callable[[Answer], Answer], explain: Callable[[Exception, Answer, int], Answer]
-) -> None:
-    """Answer requests until there are no more."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)  # the runtime's output must not mix with the answers
-    for line in requests:
-        answers.write(json.dumps(answer(json.loads(line), run, explain)) + "\n")
+    for request in map(json.loads, requests):
+        log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        begin = os.lseek(log, 0, os.SEEK_END)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.close(log)
+        try:
+            answer = run(request)
+        except OSError as error:
+            answer = {"errno": error.errno, "error": str(error)}
+        except Exception as error:  # noqa: BLE001  # whatever the runtime raises is the answer
+            answer = explain(error, request, begin)
+            trace(error)
+        answers.write(json.dumps(answer) + "\n")
 
 
 def _requested(request: Answer) -> Answer:
