@@ -34,9 +34,16 @@ _NEEDS_STRICT = ("expected compiled_fn to be GraphModule",)
 """What the exporter says of models that only torch.export's strict mode exports: transformers' static caches."""
 
 
-def _ours(folder: Path) -> None:
-    """Refuse to replace a folder that an export did not make."""
-    if folder.exists() and any(folder.iterdir()) and not (folder / DESCRIPTION).is_file():
+def check_ours(folder: Path, description: str = DESCRIPTION) -> None:
+    """Refuse to replace a folder that an export did not make.
+
+    Args:
+        description: the file that each export leaves in its folder.
+
+    Raises:
+        ConfigError: it holds other files.
+    """
+    if folder.exists() and any(folder.iterdir()) and not (folder / description).is_file():
         raise ConfigError(
             f"The export cannot write to {folder}.",
             "the folder holds other files than a program",
@@ -48,43 +55,60 @@ def _make(request: Request, folder: Path, stages: Stages, host: Host) -> Program
     """Export into ``folder``. Everything heavy is imported here and below."""
     stages.show("loading the exporter")
     host.start()
-    if request.format == "onnx":
-        from models.onnx.making import make
-
-        return make(request, folder, stages, host)
     try:
-        return _make_pte(request, folder, stages, host, strict=request.options.strict)
+        return _made(request, folder, stages, host, strict=request.options.strict)
     except ExportError as error:
         if request.options.strict or not any(words in error.cause for words in _NEEDS_STRICT):
             raise
-        return _make_pte(request, folder, stages, host, strict=True)
+        return _made(request, folder, stages, host, strict=True)
 
 
-def _make_pte(request: Request, folder: Path, stages: Stages, host: Host, strict: bool) -> Program:
-    """Export as ``.pte``.
+def _made(request: Request, folder: Path, stages: Stages, host: Host, strict: bool) -> Program:
+    """Make the model, then its program.
 
     Args:
         strict: use torch.export's strict mode.
     """
     import torch
 
+    from core.formats.program import Program
     from models import loading
     from models.samples import taking
 
+    make = _lower
+    if request.format == "onnx":
+        from models.onnx.making import make
     torch.manual_seed(0)
     stages.show("making the model")
-    model = loading.load(request)
-    model = replace(model, strict=strict)
+    model = replace(loading.load(request), strict=strict)
     with model.entered():
-        return _lower(request, taking.take(request, model), folder, stages, host)
+        taken = taking.take(request, model)
+        own = make(request, taken, folder, stages, host)
+    return Program(
+        name=request.name,
+        format=request.format,
+        model=request.model,
+        scheme=request.scheme.name,
+        file=request.file,
+        size=(folder / request.file).stat().st_size,
+        sha256=sha256_file(folder / request.file),
+        partitioners=request.partitioners,
+        options={**request.options.to_json(), **({"strict": True} if strict else {})},
+        export_key=key(request),
+        versions={**versions(request.format), **pins(request.packages)},
+        seconds=round(stages.seconds, 2),
+        files={path.name: path.stat().st_size for path in sorted(folder.iterdir())},
+        source=os.fspath(request.source) if request.zoo is None else "",
+        depends=model.depends,
+        **{**own, "warnings": (*taken.warnings, *own["warnings"])},
+    )
 
 
-def _lower(request: Request, taken: Taken, folder: Path, stages: Stages, host: Host) -> Program:
-    """From the module to the program with its references."""
-    from core.formats.program import Program, Quantization
+def _lower(request: Request, taken: Taken, folder: Path, stages: Stages, host: Host) -> dict[str, Any]:
+    """From the module to the ``.pte`` with its references; what only this knows of the description."""
+    from core.formats.program import Quantization
     from models.lowering import graphs, lowering, quantize, shortcuts
     from models.reference import referencing
-    from models.reference.tolerances import widest
     from models.samples import taking
 
     model = taken.model
@@ -107,54 +131,27 @@ def _lower(request: Request, taken: Taken, folder: Path, stages: Stages, host: H
     lowered.manager.save(str(folder / request.file))
 
     stages.show("running the reference")
-    warnings = [*taken.warnings, *(f"not quantized: {layer}" for layer in skipped)]
+    warnings = [f"not quantized: {layer}" for layer in skipped]
     if nothing:
         warnings.append(f"{request.scheme.name} quantized nothing at all: the program computes in float")
     first, remarks = referencing.run_earlier(request, scheme, folder, host, before, methods, want_before)
-    ran = referencing.make(
+    ran, more = referencing.make(
         request, scheme, folder, host, quantized, lowered, placement,
         want=want, method=model.method, first=first,
     )  # fmt: skip
-
-    warnings += [*remarks, *ran.warnings]
-    classes = taking.classes(request, taken, want[1][0] if want[1] else None, folder)
-
-    warnings += _save_record(lowered.manager, quantized.inputs, folder / RECORD)
-    return Program(
-        name=request.name,
-        model=request.model,
-        scheme=request.scheme.name,
-        file=request.file,
-        size=(folder / request.file).stat().st_size,
-        sha256=sha256_file(folder / request.file),
-        etrecord=RECORD if (folder / RECORD).is_file() else "",
-        method=model.method,
-        before=first,
-        inputs=ran.inputs,
-        sizes=graphs.input_sizes(quantized.program),
-        outputs=tuple(ran.runs[1]),
-        reference_engine=ran.engine,
-        tolerance=widest(ran.tolerances),
-        tolerances=ran.tolerances,
-        delegates=placement.calls,
-        backends=placement.backends,
-        delegated=placement.inside,
-        undelegated=placement.outside,
-        quantization=Quantization(scheme=scheme.name, skipped=skipped),
-        partitioners=request.partitioners,
-        options={**request.options.to_json(), **({"strict": True} if model.strict else {})},
-        agreement=ran.agreement,
-        classes=classes,
-        warnings=tuple(warnings),
-        export_key=key(request),
-        versions={**versions(), **pins(request.packages)},
-        seconds=round(stages.seconds, 2),
-        files={path.name: path.stat().st_size for path in sorted(folder.iterdir())},
-        state=lowered.state,
-        executions={number: tuple(files) for number, files in ran.runs.items()} if lowered.state else {},
-        cases=ran.cases,
-        depends=model.depends,
-    )
+    warnings += [*remarks, *more, *_save_record(lowered.manager, quantized.inputs, folder / RECORD)]
+    return {
+        **ran,
+        **vars(placement),
+        "etrecord": RECORD if (folder / RECORD).is_file() else "",
+        "method": model.method,
+        "before": first,
+        "sizes": graphs.input_sizes(quantized.program),
+        "quantization": Quantization(scheme=scheme.name, skipped=skipped),
+        "classes": taking.classes(request, taken, want[1][0] if want[1] else None, folder),
+        "state": lowered.state,
+        "warnings": warnings,
+    }
 
 
 def _save_record(manager: Any, inputs: Sequence[Any], file: Path) -> list[str]:
@@ -219,7 +216,7 @@ def export_request(request: Request, force: bool, host: Host) -> Path:
                 return request.folder
             if (request.folder / DESCRIPTION).is_file():
                 note(f"{request.name}: exporting again: {why}")
-        _ours(request.folder)
+        check_ours(request.folder)
         if request.packages:
             install(request.packages)
         _sweep(request.folder)
@@ -235,8 +232,6 @@ def export_request(request: Request, force: bool, host: Host) -> Path:
                     traceback.print_exception(error, file=kept)
                 cause = "\n".join(filter(None, [error.cause, f"The whole log is in {shown(log)}"]))
                 raise ExportError(f"{request.name}: {error.what}", cause, error.hint, error.names) from error
-            if request.zoo is None:
-                program = program.model_copy(update={"source": os.fspath(request.source)})
             write_json(folder / DESCRIPTION, program.model_dump(mode="json"))
     _say(program, request.folder)
     _forget()

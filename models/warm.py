@@ -144,13 +144,6 @@ def opened(folder: Path) -> Iterator[str]:
         os.close(handle)
 
 
-def _end_others(base: Path, keep: Path) -> None:
-    """Let exporters of older code end: without its socket one ends. What exports now goes on."""
-    for other in base.iterdir():
-        if other != keep:
-            shutil.rmtree(other, ignore_errors=True)
-
-
 def start(folder: Path, wanted: str, idle: float) -> subprocess.Popen[bytes]:
     """Start an exporter in the new folder ``folder``; it is ready when its socket is there."""
     log = log_path("warm")
@@ -181,8 +174,9 @@ def exporter(display: Display, name: str) -> Path | None:
             if (ready := connect(folder)) is not None:
                 ready.close()
             else:
-                _end_others(base, folder)
-                shutil.rmtree(folder, ignore_errors=True)
+                # Exporters of older code end without their sockets. What they export now goes on.
+                for other in base.iterdir():
+                    shutil.rmtree(other, ignore_errors=True)
                 folder.mkdir(mode=0o700)
                 child = start(folder, wanted, IDLE)
                 begun = time.monotonic()
@@ -207,12 +201,14 @@ def _ask(connection: socket.socket, request: Request, force: bool, display: Disp
     os.umask(umask)
     display.show(request.name, "loading the exporter", None, begun)
     message = {
-        "model": request.model,
-        "scheme": request.scheme.name,
-        "partitioners": list(request.partitioners),
-        "options": request.options.to_json(),
-        "force": force,
-        "format": request.format,
+        "export": {
+            "model": request.model,
+            "scheme": request.scheme.name,
+            "partitioners": request.partitioners,
+            "options": request.options.to_json(),
+            "force": force,
+            "format": request.format,
+        },
         "out": os.fspath(request.folder.parent),
         "cwd": os.fspath(Path.cwd()),
         "umask": umask,
@@ -231,7 +227,7 @@ def _ask(connection: socket.socket, request: Request, force: bool, display: Disp
                 name, text, expected, stage = value
                 display.show(name, text, expected, begun, stage=stage)
             elif kind == "error":
-                outcome = revived(value)
+                outcome = getattr(errors, value["class"], ExportError)(*value["parts"])
             elif kind == "done":
                 outcome = True
             elif value < 0 and not outcome:
@@ -269,12 +265,6 @@ def _all(
                 with contextlib.suppress(OSError):
                     connection.shutdown(socket.SHUT_WR)
             raise
-
-
-def revived(told: dict[str, Any]) -> SlipwayError:
-    """The error that a copy sent."""
-    error: SlipwayError = getattr(errors, told["class"], ExportError)(*told["parts"])
-    return error
 
 
 def crashed(name: str, number: int) -> ExportError:
@@ -354,35 +344,21 @@ _LOOK = 5.0
 """Seconds between two looks at the socket and at the clock."""
 
 
-def _take_over(request: dict[str, Any], added: Mapping[str, str]) -> None:
-    """Take over the environment of the command, beside what libraries have set."""
+def _export(connection: socket.socket, request: dict[str, Any], added: Mapping[str, str]) -> int:
+    """Export; say stages, then that it is done, or the error. Exit code 0 if one of them was said."""
+    # The environment of the command, beside what libraries have set.
     os.environ.clear()
     os.environ.update({**added, **request["environment"]})
     os.umask(request["umask"])
     os.chdir(request["cwd"])
     time.tzset()
 
-
-def _export(connection: socket.socket, request: dict[str, Any], added: Mapping[str, str]) -> int:
-    """Export; say stages, then that it is done, or the error. Exit code 0 if one of them was said."""
-    _take_over(request, added)
-
     def say(kind: str, value: Any) -> None:
         connection.sendall(f"{MARK}{json.dumps([kind, value])}\n".encode())
 
     progress.listener[:] = [lambda *stage: say("stage", stage)]
-    from models.export import export
-
     try:
-        export(
-            request["model"],
-            request["scheme"],
-            partitioners=request["partitioners"],
-            options=request["options"],
-            force=request["force"],
-            out=Path(request["out"]),
-            format=request["format"],
-        )
+        here.export(**request["export"], out=Path(request["out"]))
     except SlipwayError as error:
         say("error", {"class": type(error).__name__, "parts": [error.what, error.cause, error.hint, error.names]})
         return 0

@@ -231,6 +231,8 @@ class NativeManifest(Listing):
     """Which of the two was chosen; the bill of materials says it for each package."""
     kleidiai: str
     """The KleidiAI version, or why it is left out."""
+    packages: tuple[str, ...]
+    """``xnnpack/cci.20241108``; the bill of materials has their licences, sources and revisions."""
 
 
 class Native(_Model):

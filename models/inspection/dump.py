@@ -71,12 +71,8 @@ def check(data: bytes, name: str) -> None:
         raise AnswerError(f"{name} is truncated.", f"it has {len(data):,} of {max(_HEAD, whole):,} bytes", again)
 
 
-def read(path: Path) -> tuple[Execution, ...]:
-    """Every execution in the file, in order. Imports the exporter's packages.
-
-    Raises:
-        AnswerError: the file is truncated, or not an ETDump.
-    """
+def _runs(path: Path) -> list[Any]:
+    """The executions in upstream's words."""
     data = path.read_bytes()
     check(data, path.name)
     from executorch.devtools.etdump.serialize import deserialize_from_etdump_flatcc
@@ -89,7 +85,16 @@ def read(path: Path) -> tuple[Execution, ...]:
             f"upstream's reader fails: {one_line(str(error))}",
             "the same deploy with --etdump again",
         ) from error
-    found = tuple(Execution(tuple(_events(run))) for run in dump.run_data or () if run.name == EXECUTE)
+    return [run for run in dump.run_data or () if run.name == EXECUTE]
+
+
+def read(path: Path) -> tuple[Execution, ...]:
+    """Every execution in the file, in order. Imports the exporter's packages.
+
+    Raises:
+        AnswerError: the file is truncated, or not an ETDump.
+    """
+    found = tuple(Execution(tuple(_events(run))) for run in _runs(path))
     if not any(execution.events for execution in found):
         raise AnswerError(
             f"{path.name} holds no execution.",
@@ -141,15 +146,10 @@ def values(path: Path, buffer: Path) -> tuple[Value, ...]:
     Raises:
         AnswerError: one of the files is truncated or damaged.
     """
-    from executorch.devtools.etdump.serialize import deserialize_from_etdump_flatcc
     from executorch.devtools.inspector._inspector_utils import inflate_runtime_output
 
-    data = path.read_bytes()
-    check(data, path.name)
-    raw = buffer.read_bytes()
-    found = []
+    runs, raw, found = _runs(path), buffer.read_bytes(), []
     try:
-        runs = [run for run in deserialize_from_etdump_flatcc(data).run_data or () if run.name == EXECUTE]
         for each in (runs[-1].events if runs else None) or ():
             event = each.debug_event
             if (

@@ -65,8 +65,6 @@ class Node:
     scale: float = 0.0
     """Of its quantized result; 0: the result is not quantized per tensor."""
     zero_point: int = 0
-    step: float = 0.0
-    """``scale``, or of what only converts its input: the input's."""
     least: float = -math.inf
     most: float = math.inf
     """The activation that the exporter has fused into it: results are at least and at most this."""
@@ -144,7 +142,6 @@ def _nodes(graph: dict[str, Any]) -> tuple[Node, ...]:
     for node in graph.get("xnodes", ()):
         kind, values = str(node["xnode_union_type"]).removeprefix("XNN"), node["xnode_union"]
         params = quantized.get(values.get("output_id", -1), {})
-        taken = quantized.get(values.get("input_id", -1), {}) if kind == "Convert" else {}
         limits = node.get("output_min_max") or {}
         found.append(
             Node(
@@ -152,7 +149,6 @@ def _nodes(graph: dict[str, Any]) -> tuple[Node, ...]:
                 int(node.get("debug_handle", 0)),
                 _float(params.get("scale", 0)),
                 int(params.get("zero_point", 0)),
-                _float((params or taken).get("scale", 0)),
                 _float(limits["output_min"]) if limits else -math.inf,
                 _float(limits["output_max"]) if limits else math.inf,
             )

@@ -85,30 +85,27 @@ def _call(value: Any, what: str, maker: str) -> tuple[Call, tuple[Any, ...]]:
     raise ExportError(f"{maker} gives {what} without a tensor.", f"they are a {kind}", FORM)
 
 
-Parts = tuple[Any, tuple[Any, ...], Any, tuple[tuple[Any, ...], ...]]
-
-
-def _each(value: Any, maker: str) -> dict[str, Parts]:
-    """The parts of each method, by its name; of a model with one method ``forward``.
+def _each(value: Any, maker: str) -> list[Prepared]:
+    """Each method; of a model with one ``forward``.
 
     Raises:
         ExportError: the function's result has another form.
     """
     given = value[1] if isinstance(value, tuple) and len(value) > 1 else None
     if not isinstance(given, methods.Methods):
-        return {"forward": _unpack(value, maker)}
+        return [_unpack(value, maker)]
     module, _, shapes, calibration = (*value, None, None)[:4]
     methods.check(given, module, maker)
     module.eval()
-    found = {}
+    found = []
     for name, inputs in given.items():
         own = [(one or {}).get(name) if isinstance(one, Mapping) else None for one in (shapes, calibration)]
-        found[name] = _unpack((methods.view(module, name), inputs, *own), f"{maker}, method {name},")
+        found.append(_unpack((methods.view(module, name), inputs, *own), f"{maker}, method {name},", name))
     return found
 
 
-def _unpack(value: Any, maker: str) -> Parts:
-    """The four parts of the model function's result, checked; called with tensors alone."""
+def _unpack(value: Any, maker: str, method: str = "forward") -> Prepared:
+    """The model function's result, checked; called with tensors alone."""
     if not isinstance(value, tuple) or not 2 <= len(value) <= 4:
         got = f"a tuple of {len(value)}" if isinstance(value, tuple) else f"a {type(value).__name__}"
         raise ExportError(f"{maker} does not return a module with its example inputs.", f"it returned {got}", FORM)
@@ -125,7 +122,7 @@ def _unpack(value: Any, maker: str) -> Parts:
     if not form.plain:
         shapes = open_shapes(module, inputs, shapes)
         module = flattened(module, form)
-    return module, tensors, shapes, tuple(samples)
+    return Prepared(module, tensors, shapes, tuple(samples), method=method)
 
 
 def load(request: Request) -> Prepared:
@@ -136,24 +133,22 @@ def load(request: Request) -> Prepared:
     """
     maker = f"{request.function}() of {request.source.name}"
     if request.maker is not None:
-        return _prepared(_each(request.maker(), maker))
+        return _prepared(request.maker(), maker)
     if request.zoo is not None:
-        return _prepared(_each(_call_zoo(request), maker))
+        return _prepared(_call_zoo(request), maker)
     packages.enter(request.packages)
     side = Side(request.source)
     with side.entered(), watching(side.watch):
         with opened(f"{request.source}:{request.function}") as function:
             torch.manual_seed(0)
             made = function()
-        parts = _each(made, maker)
-        return replace(_prepared(parts), side=side, found=side.watch.found())
+        prepared = _prepared(made, maker)
+        return replace(prepared, side=side, found=side.watch.found())
 
 
-def _prepared(parts: Mapping[str, Parts]) -> Prepared:
-    *before, last = [
-        Prepared(module, inputs, shapes, calibration, method=name)
-        for name, (module, inputs, shapes, calibration) in parts.items()
-    ]
+def _prepared(value: Any, maker: str) -> Prepared:
+    """What the model function returned, in eval mode: the last method, with those before it."""
+    *before, last = _each(value, maker)
     try:
         last.module.eval()
     except NotImplementedError:  # an exported graph refuses it: after training, its dropout would stay random

@@ -83,7 +83,7 @@ def is_operator(node: Any) -> bool:
     return (
         node.op == "call_function"
         and not is_delegate_call(node)
-        and target_name(node) not in ("_operator.getitem", "executorch.exir.memory.alloc")
+        and target_name(node) != "_operator.getitem"
         and not target_name(node).startswith("executorch.exir.memory.")
     )
 

@@ -11,7 +11,7 @@ import importlib
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -131,14 +131,30 @@ _NO_DELEGATE_HINT = f"{BY_ONNX}: torch's export to ONNX takes another way"
 _LOGGERS = ("executorch.backends", "executorch.exir.backend")
 
 
-@dataclass
-class Reasons:
-    """Why partitioners refused nodes: partitioner's class name -> node's name -> reason, as they log it."""
+class Reasons(logging.Handler):
+    """Why partitioners refused nodes, from the `WhyNoPartition` records that they log."""
 
-    partitioners: list[Any] = field(default_factory=list)
-    given: dict[str, dict[str, str]] = field(default_factory=dict)
-    whole: dict[str, dict[str, str]] = field(default_factory=dict)
-    """The same for operators that they refused to take whole, by their names in the exported program."""
+    def __init__(self, partitioners: Sequence[Any]) -> None:
+        super().__init__(logging.DEBUG)
+        self.partitioners = partitioners
+        self.running = ""
+        """The class of the partitioner that is at work; empty: none is."""
+        self.asked = False
+        """Whether it is asked which operators it takes whole: those that it refuses are decomposed."""
+        self.given: dict[tuple[str, str], str] = {}
+        """By the partitioner's class and the node's name."""
+        self.whole: dict[tuple[str, str], str] = {}
+        """The same for operators that they refused to take whole, by their names in the exported program."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a reason."""
+        node, reason = getattr(record.msg, "node", None), getattr(record.msg, "reason", "")
+        if not self.running or node is None or not reason:
+            return
+        if self.asked:
+            self.whole[self.running, exported_name(node)] = f"{reason} ({base_name(target_name(node))})"
+        else:
+            self.given[self.running, node.name] = str(reason)
 
     def of(self, node: Any) -> str:
         """Why ``node`` is outside every delegate, one clause for each partitioner."""
@@ -147,7 +163,8 @@ class Reasons:
         return "; ".join(f"{type(one).__name__}: {self._one(one, node)}" for one in self.partitioners)
 
     def _one(self, partitioner: Any, node: Any) -> str:
-        said = self.given.get(type(partitioner).__name__, {}).get(node.name)
+        kind = type(partitioner).__name__
+        said = self.given.get((kind, node.name))
         if said is not None:
             return f"{said} ({_types(node)})" if "dtype" in said.lower() else said
         rules = getattr(partitioner, "target_partitioner_configs", None)
@@ -156,9 +173,7 @@ class Reasons:
         from executorch.exir.backend.canonical_partitioners.config_partitioner import format_target_name
 
         if format_target_name(getattr(node.target, "__name__", "")) not in rules:
-            if refused := self.whole.get(type(partitioner).__name__, {}).get(exported_name(node)):
-                return refused
-            return f"has no rule for {target_name(node)}"
+            return self.whole.get((kind, exported_name(node))) or f"has no rule for {target_name(node)}"
         return "has a rule for it, did not take it here and gave no reason"
 
 
@@ -172,41 +187,20 @@ def _types(node: Any) -> str:
     return f"inputs {inputs or 'none'}; output {dtype(node.meta.get('val'))}"
 
 
-class _Listener(logging.Handler):
-    """Collects the `WhyNoPartition` records of the partitioner that runs now."""
-
-    def __init__(self, reasons: Reasons) -> None:
-        super().__init__(logging.DEBUG)
-        self.reasons = reasons
-        self.running = ""
-        self.whole = False
-        """Whether the partitioner is asked which operators it takes whole: those that it refuses are decomposed."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        node, reason = getattr(record.msg, "node", None), getattr(record.msg, "reason", "")
-        if not self.running or node is None or not reason:
-            return
-        if self.whole:
-            said = f"{reason} ({base_name(target_name(node))})"
-            self.reasons.whole.setdefault(self.running, {})[exported_name(node)] = said
-        else:
-            self.reasons.given.setdefault(self.running, {})[node.name] = str(reason)
-
-
-def _announce(partitioner: Any, listener: _Listener) -> None:
-    """Let ``listener`` know while ``partitioner`` makes its final choice, or says what it takes whole before that."""
+def _announce(partitioner: Any, reasons: Reasons) -> None:
+    """Let ``reasons`` know while ``partitioner`` makes its final choice, or says what it takes whole before that."""
     choose, ask = partitioner.partition, partitioner.ops_to_not_decompose
 
     def partition(program: Any) -> Any:
-        listener.running = type(partitioner).__name__
-        progress.at(f"{listener.running} chooses its operators")
+        reasons.running = type(partitioner).__name__
+        progress.at(f"{reasons.running} chooses its operators")
         try:
             chosen = choose(program)
             count = len(chosen.partition_tags)
-            progress.at(f"{listener.running} compiles {count} delegate{'' if count == 1 else 's'}")
+            progress.at(f"{reasons.running} compiles {count} delegate{'' if count == 1 else 's'}")
             return chosen
         finally:
-            listener.running = ""
+            reasons.running = ""
 
     def ops_to_not_decompose(program: Any) -> Any:
         operators, takes = ask(program)
@@ -214,11 +208,11 @@ def _announce(partitioner: Any, listener: _Listener) -> None:
         def asked(node: Any) -> bool:
             if node.graph is not program.graph:  # a branch's or loop's, where no partitioner looks afterwards
                 return False
-            listener.running, listener.whole = type(partitioner).__name__, True
+            reasons.running, reasons.asked = type(partitioner).__name__, True
             try:
                 return bool(takes(node))
             finally:
-                listener.running, listener.whole = "", False
+                reasons.running, reasons.asked = "", False
 
         return operators, takes and asked
 
@@ -229,21 +223,20 @@ def _announce(partitioner: Any, listener: _Listener) -> None:
 @contextlib.contextmanager
 def _listening(partitioners: Sequence[Any]) -> Iterator[Reasons]:
     """Collect reasons while the block runs."""
-    reasons = Reasons(list(partitioners))
-    listener = _Listener(reasons)
+    reasons = Reasons(partitioners)
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     before = [(logger.level, logger.propagate) for logger in loggers]
     for logger in loggers:
-        logger.addHandler(listener)
+        logger.addHandler(reasons)
         logger.setLevel(logging.DEBUG)
         logger.propagate = False
     for partitioner in partitioners:
-        _announce(partitioner, listener)
+        _announce(partitioner, reasons)
     try:
         yield reasons
     finally:
         for logger, (level, propagate) in zip(loggers, before, strict=True):
-            logger.removeHandler(listener)
+            logger.removeHandler(reasons)
             logger.setLevel(level)
             logger.propagate = propagate
 
@@ -394,13 +387,17 @@ def lower_all(programs: Mapping[str, Any], partitioners: Sequence[Any]) -> dict[
 
 @dataclass(frozen=True)
 class Delegation:
-    """The operators of a program, by delegate or outside."""
+    """The operators of a program, by delegate or outside: named as in `core.formats.program.Program`."""
 
-    calls: int
+    delegates: int
     """Delegate calls."""
     backends: tuple[str, ...]
-    inside: tuple[Operator, ...]
-    outside: tuple[Operator, ...]
+    delegated: tuple[Operator, ...]
+    undelegated: tuple[Operator, ...]
+
+    def needed(self) -> list[str]:
+        """The backends and kernels that a runtime must have for it."""
+        return [*self.backends, *(one.name for one in self.undelegated)]
 
 
 def describe(lowered: Lowered, method: str = "forward") -> Delegation:
@@ -424,8 +421,8 @@ def describe(lowered: Lowered, method: str = "forward") -> Delegation:
         why = " | ".join(lowered.outside.get(base_name(name), ["added by ExecuTorch when it emitted the program"]))
         outside.append(Operator(name=name, count=kernels[index], why=why))
     return Delegation(
-        calls=calls,
+        delegates=calls,
         backends=tuple(sorted({one.id for one in plan.delegates})),
-        inside=tuple(Operator(name=name, count=count) for name, count in sorted(lowered.inside.items())),
-        outside=tuple(sorted(outside, key=lambda one: one.name)),
+        delegated=tuple(Operator(name=name, count=count) for name, count in sorted(lowered.inside.items())),
+        undelegated=tuple(sorted(outside, key=lambda one: one.name)),
     )

@@ -19,8 +19,6 @@ from models.request.partitioners import kind_of
 from models.users.users_code import made
 from models.zoo.schemes import Scheme
 
-DEFAULTS = Options()
-
 
 @dataclass(frozen=True)
 class Quantized:
@@ -281,7 +279,7 @@ def _as_it_is(model: Prepared) -> Quantized:
 def apply(
     model: Prepared,
     scheme: Scheme,
-    options: Options = DEFAULTS,
+    options: Options,
     *,
     again: bool = False,
 ) -> Quantized:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,19 +12,19 @@ import torch
 from onnx import numpy_helper
 
 from core.errors import ExportError
-from core.files import sha256_file
-from core.formats.program import Dimension, Program, Quantization, Tolerance
-from models.loading import Prepared, load, reference
+from core.formats.program import Dimension, Quantization, Tolerance
+from models.loading import Prepared, reference
 from models.lowering import graphs, shortcuts
 from models.lowering.quantize import explained
 from models.onnx.host import as_moved, engine, save
 from models.reference import tolerances
-from models.request import Request, key, versions
+from models.request import Request
 from models.samples import taking
 
 if TYPE_CHECKING:
     from models.lowering.progress import Stages
     from models.reference.host import Host
+    from models.samples.taking import Taken
 
 OPSET = 20
 """What torch 2.13's exporter writes by itself; ONNX Runtime 1.21, the oldest that runs it here, reads up to 22."""
@@ -38,32 +37,18 @@ _DEEP, _STEPS = 8, 8
 # provider on MobileNetV2's 53 layers: none in a third of the outputs, at most 4 in one of a thousand.
 
 
-@dataclass(frozen=True)
-class _Exported:
-    model: Any
-    """``onnx.ModelProto``."""
-    sizes: tuple[tuple[Dimension, ...], ...] = ()
-
-
-def _to_onnx(model: Prepared) -> _Exported:
-    """torch's exporter, the one on ``torch.export``; its own constant folding included."""
+def _to_onnx(model: Prepared) -> tuple[Any, tuple[tuple[Dimension, ...], ...]]:
+    """``onnx.ModelProto`` by torch's exporter, the one on ``torch.export``, and the sizes of its inputs."""
 
     def run() -> Any:
-        program = torch.onnx.export(
+        return torch.onnx.export(
             model.module, model.inputs, dynamo=True, opset_version=OPSET, dynamic_shapes=model.dynamic_shapes,
             verbose=False,
         )  # fmt: skip
-        return _Exported(
-            program.model_proto, sizes=graphs.input_sizes(program.exported_program) if program.exported_program else ()
-        )
 
-    exported: _Exported = explained(
-        "torch's export to ONNX",
-        "./inv export without --format onnx shows whether it exports at all",
-        run,
-        model.module,
-    )
-    return exported
+    hint = "./inv export without --format onnx shows whether it exports at all"
+    program = explained("torch's export to ONNX", hint, run, model.module)
+    return program.model_proto, graphs.input_sizes(program.exported_program) if program.exported_program else ()
 
 
 def add_zero_biases(model: Any) -> int:
@@ -87,26 +72,21 @@ def add_zero_biases(model: Any) -> int:
     return count
 
 
-class _Samples:
-    """Calibration data as ONNX Runtime's quantizer reads it."""
-
-    def __init__(self, names: Sequence[str], samples: Sequence[tuple[Any, ...]]) -> None:
-        self._left = iter(
-            [{name: reference.to_numpy(one) for name, one in zip(names, sample, strict=True)} for sample in samples]
-        )
-
-    def get_next(self) -> dict[str, Any] | None:
-        """The next sample."""
-        return next(self._left, None)
-
-
-def _quantize(model: Any, prepared: Prepared, folder: Path) -> _Exported:
+def _quantize(model: Any, prepared: Prepared, folder: Path) -> Any:
     """Static int8: one scale a tensor of activations, one a channel of weights, as QuantizeLinear/DequantizeLinear."""
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    reader = type("Samples", (_Samples, CalibrationDataReader), {})
     names = [one.name for one in model.graph.input]
+    left = (
+        {name: reference.to_numpy(one) for name, one in zip(names, sample, strict=True)}
+        for sample in prepared.calibration or (prepared.inputs,)
+    )
+
+    class Samples(CalibrationDataReader):  # type: ignore[misc]  # ONNX Runtime's types are not read here
+        def get_next(self) -> dict[str, Any] | None:
+            return next(left, None)
+
     plain, result = folder / "float.onnx", folder / "quantized.onnx"
 
     def run() -> Any:
@@ -115,7 +95,7 @@ def _quantize(model: Any, prepared: Prepared, folder: Path) -> _Exported:
         quantize_static(
             plain,
             result,
-            reader(names, prepared.calibration or (prepared.inputs,)),
+            Samples(),
             quant_format=QuantFormat.QDQ,
             activation_type=QuantType.QInt8,
             weight_type=QuantType.QInt8,
@@ -124,11 +104,10 @@ def _quantize(model: Any, prepared: Prepared, folder: Path) -> _Exported:
         return onnx.load(result)
 
     try:
-        quantized = explained("Static quantization", "./inv export --format onnx --scheme fp32", run)
+        return explained("Static quantization", "./inv export --format onnx --scheme fp32", run)
     finally:
         plain.unlink(missing_ok=True)
         result.unlink(missing_ok=True)
-    return _Exported(quantized)
 
 
 def output_steps(model: Any) -> list[float | None]:
@@ -187,72 +166,47 @@ def _tolerances(
     return as_moved(deep, moves)
 
 
-def make(request: Request, folder: Path, stages: Stages, host: Host) -> Program:
-    """Export into ``folder``: ``model.onnx``, ``inputN.npy``, ``outputN.npy``; the description is returned.
+def make(request: Request, taken: Taken, folder: Path, stages: Stages, host: Host) -> dict[str, Any]:
+    """From the module to the ``.onnx`` with its references; what only this knows of the description.
 
     Raises:
         ExportError: the exporter, the quantizer, ONNX's checker or ONNX Runtime cannot take the model.
     """
-    torch.manual_seed(0)
-    stages.show("making the model")
-    loaded = load(request)
-    with loaded.entered():
-        sampled = taking.take(request, loaded)
-        prepared = sampled.model
-        # ONNX has no None.
-        want = [one for one in reference.eager(prepared.module, prepared.inputs) if one is not None]
-        stages.show("exporting")
-        with shortcuts.in_torch():
-            made = _to_onnx(prepared)
-    sizes = made.sizes
-    add_zero_biases(made.model)
-    if request.scheme.name == "qs8":
+    prepared = taken.model
+    # ONNX has no None.
+    want = [one for one in reference.eager(prepared.module, prepared.inputs) if one is not None]
+    stages.show("exporting")
+    with shortcuts.in_torch():
+        model, sizes = _to_onnx(prepared)
+    add_zero_biases(model)
+    quantizes = request.scheme.name == "qs8"
+    if quantizes:
         stages.show("quantizing")
-        made = _quantize(made.model, prepared, folder)
-    _write(made.model, folder / request.file)
+        model = _quantize(model, prepared, folder)
+    _write(model, folder / request.file)
 
     stages.show("running the reference")
     inputs = tuple(save(folder, f"input{at}", reference.to_numpy(one)) for at, one in enumerate(prepared.inputs))
     files = [str(folder / one.file) for one in inputs]
     answer = host.request({"folder": str(folder), "file": str(folder / request.file), "inputs": files, "moves": True})
-    outputs = [reference.load(folder, file) for file in host.files(answer, "outputs")]
+    described = host.files(answer, "outputs")
+    outputs = [reference.load(folder, file) for file in described]
     agreement = tolerances.agreement(request.scheme, want, outputs)
-    left = _not_quantized(made.model) if request.scheme.name == "qs8" else ()
-    warnings = [*sampled.warnings, *(f"not quantized: {layer}" for layer in left)]
-    if agreement.max_abs > agreement.limit:
-        warnings.append(
-            f"the program is {agreement.max_abs:.4g} away from the model, more than {agreement.limit:.4g}: "
-            f"{agreement.why}"
-        )
-    if any(bool((~torch.isfinite(one.double())).any()) for one in outputs):
-        warnings.append("an output holds infinities or NaN")
-    per_output = _tolerances(made.model, request, outputs, answer["moves"])
-    return Program(
-        name=request.name,
-        format="onnx",
-        model=request.model,
-        scheme=request.scheme.name,
-        file=request.file,
-        size=(folder / request.file).stat().st_size,
-        sha256=sha256_file(folder / request.file),
-        inputs=inputs,
-        sizes=sizes,
-        outputs=tuple(host.files(answer, "outputs")),
-        reference_engine=engine(answer["version"]),
-        tolerance=tolerances.widest(per_output),
-        tolerances=per_output,
-        delegates=0,
-        opsets={one.domain or "ai.onnx": one.version for one in made.model.opset_import},
-        delegated=(),
-        undelegated=(),
-        quantization=Quantization(scheme=request.scheme.name, skipped=left),
-        options=request.options.to_json(),
-        agreement=agreement,
-        classes=taking.classes(request, sampled, want[0] if want else None, folder),
-        warnings=tuple(warnings),
-        export_key=key(request),
-        versions=versions(request.format),
-        seconds=round(stages.seconds, 2),
-        files={path.name: path.stat().st_size for path in sorted(folder.iterdir())},
-        depends=prepared.depends,
-    )
+    left = _not_quantized(model) if quantizes else ()
+    per_output = _tolerances(model, request, outputs, answer["moves"])
+    return {
+        "inputs": inputs,
+        "sizes": sizes,
+        "outputs": tuple(described),
+        "reference_engine": engine(answer["version"]),
+        "tolerance": tolerances.widest(per_output),
+        "tolerances": per_output,
+        "delegates": 0,
+        "opsets": {one.domain or "ai.onnx": one.version for one in model.opset_import},
+        "delegated": (),
+        "undelegated": (),
+        "quantization": Quantization(scheme=request.scheme.name, skipped=left),
+        "agreement": agreement,
+        "classes": taking.classes(request, taken, want[0] if want else None, folder),
+        "warnings": [*(f"not quantized: {layer}" for layer in left), *tolerances.doubts(agreement, outputs)],
+    }

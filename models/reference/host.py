@@ -27,7 +27,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from core.errors import ExportError, HostError
-from core.formats.program import BY_ONNX, TensorFile
+from core.formats.program import BY_ONNX, Method, TensorFile
 from core.paths import IMPORTS, ROOT
 from core.processes.commands import ANSWER
 from models.lowering.progress import trace
@@ -258,24 +258,29 @@ class Host:
         executions: Sequence[int],
         method: str = "forward",
         end: str = "",
-        first: Sequence[tuple[str, Sequence[TensorFile]]] = (),
+        first: Sequence[Method] = (),
     ) -> dict[int, list[TensorFile]]:
         """Run it several times without loading it again; outputs by the number of the execution, as ``outputN-K.npy``.
 
         Args:
             executions: those whose outputs are kept, in ascending order.
             end: of the names of the first execution's outputs, ``output0<end>.npy``.
-            first: methods that are executed once before, with their inputs.
+            first: methods that are executed once before.
 
         Raises:
             ExportError: the runtime refuses it or crashes.
             HostError: the runtime is missing.
         """
-        described = [one.model_dump() for one in inputs]
-        request = {"folder": os.fspath(folder), "file": file, "method": method, "inputs": described}
-        earlier = [[name, [one.model_dump() for one in files]] for name, files in first]
-        answer = self.request({**request, "executions": list(executions), "end": end, "first": earlier})
-        found = [[TensorFile.model_validate(one) for one in each] for each in answer["executions"]]
+        request = {
+            "folder": os.fspath(folder),
+            "file": file,
+            "method": method,
+            "inputs": [one.model_dump() for one in inputs],
+            "executions": list(executions),
+            "end": end,
+            "first": [[one.name, [each.model_dump() for each in one.inputs]] for one in first],
+        }
+        found = [[TensorFile.model_validate(one) for one in each] for each in self.request(request)["executions"]]
         return dict(zip(executions, found, strict=True))
 
 
@@ -332,37 +337,30 @@ def _said(log: Path, begin: int) -> list[str]:
 Answer = dict[str, Any]
 
 
-def answer(
-    request: Answer, run: Callable[[Answer], Answer], explain: Callable[[Exception, Answer, int], Answer]
-) -> Answer:
-    """The answer to a request; what is printed meanwhile goes to its log.
+def serve(
+    requests: Iterable[str], run: Callable[[Answer], Answer], explain: Callable[[Exception, Answer, int], Answer]
+) -> None:
+    """Answer requests until there are no more; what is printed meanwhile goes to each request's log.
 
     Args:
         explain: the answer after a failure, with the place in the log where the request began.
     """
-    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    begin = os.lseek(log, 0, os.SEEK_END)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    os.close(log)
-    try:
-        return run(request)
-    except OSError as error:
-        return {"errno": error.errno, "error": str(error)}
-    except Exception as error:  # noqa: BLE001  # whatever the runtime raises is the answer
-        explained = explain(error, request, begin)
-        trace(error)
-        return explained
-
-
-def serve(
-    requests: Iterable[str], run: Callable[[Answer], Answer], explain: Callable[[Exception, Answer, int], Answer]
-) -> None:
-    """Answer requests until there are no more."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)  # the runtime's output must not mix with the answers
-    for line in requests:
-        answers.write(json.dumps(answer(json.loads(line), run, explain)) + "\n")
+    for request in map(json.loads, requests):
+        log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        begin = os.lseek(log, 0, os.SEEK_END)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.close(log)
+        try:
+            answer = run(request)
+        except OSError as error:
+            answer = {"errno": error.errno, "error": str(error)}
+        except Exception as error:  # noqa: BLE001  # whatever the runtime raises is the answer
+            answer = explain(error, request, begin)
+            trace(error)
+        answers.write(json.dumps(answer) + "\n")
 
 
 def _requested(request: Answer) -> Answer:

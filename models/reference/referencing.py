@@ -6,7 +6,6 @@ Imports torch.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -153,23 +152,6 @@ def _exact(folder: Path, name: str, right: Any, got: Any, allowed: Tolerance) ->
     return Exact(file=f"{name}.npy", error=tolerances.farthest(parts, ours), far=not bool(near.all()))
 
 
-@dataclass(frozen=True)
-class Reference:
-    """The outputs of a program on this machine."""
-
-    inputs: tuple[TensorFile, ...]
-    runs: dict[int, list[TensorFile]]
-    """Outputs by the number of the execution; the first one only, if the program keeps no state."""
-    engine: str
-    """What computed them."""
-    agreement: Agreement
-    tolerances: tuple[Tolerance, ...]
-    """One for each output."""
-    warnings: tuple[str, ...]
-    cases: tuple[Case, ...] = ()
-    """Other sizes."""
-
-
 def _cases(
     request: Request, scheme: Scheme, folder: Path, host: Host, quantized: Quantized, trusted: bool
 ) -> tuple[list[Case], list[str]]:
@@ -202,7 +184,7 @@ def _cases(
             )
             outputs = [reference.save(folder, f"output{index}-{name}", one) for index, one in enumerate(right)]
             computed = right
-        allowed = tolerances.tolerances(quantized.program, scheme, computed, tensors, measured, computed is not right)
+        allowed = tolerances.tolerances(quantized.program, scheme, computed, measured, computed is not right)
         allowed = beside(folder, f"-{name}", allowed, computed, true)
         warnings += _far(allowed, f" of the {name} size")
         found.append(Case(name=name, inputs=tuple(files), outputs=tuple(outputs), tolerances=tuple(allowed)))
@@ -264,7 +246,7 @@ def run_earlier(
     warnings = []
     for name, right in zip(quantized, want, strict=False):
         placement = describe(lowered[name], name)
-        missing = host.missing([*placement.backends, *(one.name for one in placement.outside)])
+        missing = host.missing(placement.needed())
         if missing:
             raise ExportError(
                 f"This machine's runtime cannot compute the reference of method {name}.",
@@ -273,8 +255,7 @@ def run_earlier(
                 missing,
             )
         inputs = [reference.save(folder, f"input{at}-{name}", one) for at, one in enumerate(quantized[name].inputs)]
-        first = [(one.name, one.inputs) for one in done]
-        outputs = host.run_often(folder, request.file, inputs, (1,), name, f"-{name}", first)[1]
+        outputs = host.run_often(folder, request.file, inputs, (1,), name, f"-{name}", done)[1]
         computed = [reference.load(folder, file) for file in outputs]
         types = tolerances.output_types(quantized[name].program)
         agreement = tolerances.agreement(scheme, right, computed, types=types)
@@ -283,11 +264,11 @@ def run_earlier(
                 f"method {name} is {agreement.max_abs:.4g} away from the model, more than {agreement.limit:.4g}: "
                 f"{agreement.why}"
             )
-        allowed = tolerances.tolerances(quantized[name].program, scheme, computed, quantized[name].inputs)
+        allowed = tolerances.tolerances(quantized[name].program, scheme, computed)
         done.append(
             Method(
                 name=name, inputs=tuple(inputs), outputs=tuple(outputs), tolerances=tuple(allowed),
-                delegates=placement.calls, undelegated=placement.outside,
+                delegates=placement.delegates, undelegated=placement.undelegated,
             )
         )  # fmt: skip
     return tuple(done), warnings
@@ -305,7 +286,7 @@ def make(
     want: Mapping[int, Sequence[Any]],
     method: str = "forward",
     first: Sequence[Method] = (),
-) -> Reference:
+) -> tuple[dict[str, Any], list[str]]:
     """Execute the program in ``folder``, write its inputs and outputs beside it, and compare them with the model's.
 
     Args:
@@ -315,12 +296,15 @@ def make(
         method: its name in the program.
         first: methods that are executed once before it.
 
+    Returns:
+        What its description says of inputs, outputs and tolerances; and warnings.
+
     Raises:
         ExportError: this machine's runtime refuses it or crashes.
     """
     warnings = []
     inputs = tuple(reference.save(folder, f"input{index}", one) for index, one in enumerate(quantized.inputs))
-    missing = host.missing([*placement.backends, *(one.name for one in placement.outside)])
+    missing = host.missing(placement.needed())
     if missing:
         warnings.append(f"the reference outputs are PyTorch's: this machine's runtime lacks {', '.join(missing)}")
         computed = reference.eager(quantized.program.module(), quantized.inputs)
@@ -328,8 +312,7 @@ def make(
     else:
         size = sum(one.nbytes for one in reference.numbers(want[1]))
         often = graphs.kept(size) if lowered.state else (1,)
-        before = [(one.name, one.inputs) for one in first]
-        runs = host.run_often(folder, request.file, inputs, often, method, first=before)
+        runs = host.run_often(folder, request.file, inputs, often, method, first=first)
     outputs = {number: [reference.load(folder, file) for file in files] for number, files in runs.items()}
     both = [number for number in want if number in outputs]
     alone = not lowered.state and not first
@@ -363,18 +346,9 @@ def make(
             )
             runs = {1: [reference.save(folder, f"output{index}", one) for index, one in enumerate(computed)]}
             outputs, agreement = {1: computed}, right
-    if agreement.max_abs > agreement.limit:
-        warnings.append(
-            f"the program is {agreement.max_abs:.4g} away from the model, more than {agreement.limit:.4g}: "
-            f"{agreement.why}"
-        )
-    if any(bool((~torch.isfinite(reference.wide(one))).any()) for each in outputs.values() for one in each):
-        warnings.append("an output holds infinities or NaN")
+    warnings += tolerances.doubts(agreement, [one for each in outputs.values() for one in each])
     sized, unchecked = _cases(request, scheme, folder, host, quantized, trusted) if alone else ([], [])
-    each_run = [
-        tolerances.tolerances(quantized.program, scheme, each, quantized.inputs, measured, trusted)
-        for each in outputs.values()
-    ]
+    each_run = [tolerances.tolerances(quantized.program, scheme, each, measured, trusted) for each in outputs.values()]
     allowed = tuple(map(tolerances.widest, zip(*each_run, strict=True)))
     if measured and alone and any(one.rms is not None for one in allowed):
         found = perturbing.find(quantized.program, quantized.inputs, measured)
@@ -384,12 +358,14 @@ def make(
         )
     allowed = beside(folder, "", allowed, outputs[1], true)
     warnings += _far(allowed)
-    return Reference(
-        inputs=inputs,
-        runs=runs,
-        engine=reference.engine(host=trusted),
-        agreement=agreement,
-        tolerances=allowed,
-        warnings=(*warnings, *unchecked),
-        cases=tuple(sized),
-    )
+    described = {
+        "inputs": inputs,
+        "outputs": tuple(runs[1]),
+        "executions": {number: tuple(files) for number, files in runs.items()} if lowered.state else {},
+        "cases": tuple(sized),
+        "reference_engine": reference.engine(host=trusted),
+        "agreement": agreement,
+        "tolerance": tolerances.widest(allowed),
+        "tolerances": allowed,
+    }
+    return described, [*warnings, *unchecked]

@@ -242,16 +242,12 @@ def key(request: Request) -> str:
 DESCRIPTION = "program.json"  # core.formats.program has it too, but costs pydantic's import
 
 
-def _same_files(folder: Path, sizes: Mapping[str, int]) -> bool:
-    """Whether all files exist with their sizes."""
-    return all((folder / name).is_file() and (folder / name).stat().st_size == size for name, size in sizes.items())
-
-
 def stale(request: Request) -> str:
     """Why the request's folder does not have the complete and current result of the export; empty if it has."""
     try:
         found = json.loads((request.folder / DESCRIPTION).read_text(encoding="utf-8"))
-        if not found["files"] or not _same_files(request.folder, found["files"]):
+        files = {request.folder / name: size for name, size in found["files"].items()}
+        if not files or not all(file.is_file() and file.stat().st_size == size for file, size in files.items()):
             return "files of the export are missing or have another size"
         if found["export_key"] != key(request):
             return "its model, options, packages or exporter have changed"

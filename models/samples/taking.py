@@ -153,10 +153,7 @@ def prepare(model: str, data: str, most: int, folder: Path) -> Samples:
         found = reading.read(data, examples, most, *pictures_of(request, made.module))
     each = []
     for number, raw in enumerate(found.each):
-        tensors = [
-            one if not data else torch.from_numpy(array).to(one.dtype)
-            for one, array in zip(made.inputs, raw.inputs, strict=True)
-        ]
+        tensors = _tensors(made, raw) if data else made.inputs
         with made.entered(), graphs.unchanged(made.module):
             outputs = reference.eager(made.module, tensors)
         inputs = [reference.save(folder, f"sample{number}-input{index}", one) for index, one in enumerate(tensors)]

@@ -1,4 +1,4 @@
-"""Export a language model by upstream's own exporter: ``python -m models.text.exporting REQUEST.json``.
+"""Export a language model by upstream's own exporter: ``python -m models.text.exporting '{...}'``.
 
 A process of its own, because only it has the exporter's packages on its path. It says on standard output what it does,
 a line each. Imports torch.
@@ -15,7 +15,7 @@ import sys
 import types
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 import torch
 
@@ -125,7 +125,7 @@ def shape_of(config: Mapping[str, Any], context: int, turned_as_hf: bool) -> dic
     }
 
 
-def _refuse(why: str, hint: str = "docs/models.md, Language models, lists what can be exported") -> None:
+def _refuse(why: str, hint: str = "docs/models.md, Language models, lists what can be exported") -> NoReturn:
     raise ExportError("This language model cannot be exported.", why, hint)
 
 
@@ -145,12 +145,7 @@ def names_of(name: str) -> tuple[str, ...]:
         parts = SPLIT.get(layer[2], (_PARTS[layer[2]],) if layer[2] in _PARTS else ())
         if parts:
             return tuple(f"layers.{layer[1]}.{part}.{kind}" for part in parts)
-    raise ExportError(
-        "This language model cannot be exported.",
-        f"upstream's transformer has no weight for {name}",
-        "docs/models.md, Language models, lists what can be exported",
-        [name],
-    )
+    _refuse(f"upstream's transformer has no weight for {name}")
 
 
 _AT_ONCE = 256
@@ -364,9 +359,9 @@ def _export(words: dict[str, Any], said: TextIO) -> None:
     shutil.rmtree(scratch)
 
 
-def main(file: str) -> int:
+def main(request: str) -> int:
     """Do it; the exit status. A failure's words are in ``error.json`` of the folder."""
-    words = json.loads(Path(file).read_text(encoding="utf-8"))
+    words = json.loads(request)
     failed = Path(words["folder"]) / "error.json"
     try:
         with quiet(Path(words["log"])) as said:

