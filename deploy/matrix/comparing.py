@@ -156,8 +156,6 @@ def _loses_little(one: Row, by: str) -> bool:
 
 
 Array = Any
-Outputs = Sequence[Array]
-"""The outputs of one execution."""
 
 
 def _pair(got: Array, want: Array) -> tuple[Array, Array]:
@@ -395,7 +393,6 @@ def _outputs(made: Made, samples: Sequence[Sample], done: Callable[[], None]) ->
         SlipwayError: of the class that names the failure; see ``docs/deploy.md``.
     """
     device, bundle, settings = made.device, made.bundle, made.settings.model_copy(update=ONCE)
-    steps = Steps([])
     found: list[list[Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         job, needs = prepared(bundle, made.path, settings)
@@ -403,15 +400,11 @@ def _outputs(made: Made, samples: Sequence[Sample], done: Callable[[], None]) ->
         program = job.program
         job = replace(job, cases=tuple(_case(program, sample, Path(folder)) for sample in samples))
         seconds = (settings.timeout or device.timeout) * max(1, len(samples) / _PATIENCE)
+        patient = settings.model_copy(update={"timeout": seconds})
         connected(
-            device,
-            seconds,
-            settings.retries,
-            steps,
-            lambda deadline, transport: _Sampling(device, bundle, job, needs, steps, deadline, transport),
+            device, bundle, job, needs, Steps(), patient, lambda _: _Sampling,
             lambda session, _attempt: session.all_of(settings, found, done),
-            wait=settings.wait,
-        )
+        )  # fmt: skip
     return found
 
 

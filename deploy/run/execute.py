@@ -8,11 +8,11 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.errors import DeviceBusyError, PreflightError, UsageError
+from core.errors import PreflightError, UsageError
 from core.files import sha256_file
 from core.formats.bundle import Needs
 from deploy.devices.facts import DeviceFacts
@@ -72,7 +72,6 @@ def execute(
     target = target_of(device, executable)
     ready(device, target)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_busy_with_timeout())
         held = stack.enter_context(borrowed(device, timeout or device.timeout, say))
         deadline = Deadline.after(timeout or device.timeout)
         transport = stack.enter_context(open_device(held, deadline))
@@ -97,16 +96,6 @@ def execute(
             took = round(time.monotonic() - begun, 3)
     argv = (executable.name, *arguments)
     return Executed(device.name, argv, done.code, done.stdout, done.stderr, took, sent)
-
-
-@contextlib.contextmanager
-def _busy_with_timeout() -> Iterator[None]:
-    """A busy device is waited for until the timeout: there is no ``wait`` that could be longer."""
-    try:
-        yield
-    except DeviceBusyError as error:
-        hint = error.hint.replace("_WAIT", "_TIMEOUT")
-        raise DeviceBusyError(error.what, error.cause, hint, error.names) from error
 
 
 def split(text: str) -> list[str]:
