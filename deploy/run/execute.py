@@ -54,7 +54,6 @@ def execute(
     arguments: Sequence[str] = (),
     files: Sequence[Path] = (),
     timeout: float = 0,
-    progress: Callable[[int], None] = lambda _: None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Executed:
     """Lock ``device`` and run ``executable`` on it, in a folder of its own, which is removed afterwards.
@@ -80,7 +79,7 @@ def execute(
         facts = machine.facts(probe(transport, device_root(device), needs, deadline), needs)
         check(executable, needs, facts, device.name)
         with Store(transport, facts.root) as store:
-            sent = _upload(store, blobs, deadline, progress)
+            sent = _upload(store, blobs, deadline)
             words = [f"{store.run_folder}/{executable.name}", *arguments]
             begun = time.monotonic()
             done = run(
@@ -179,7 +178,7 @@ def check(executable: Path, needs: Needs | None, facts: DeviceFacts, name: str) 
         )
 
 
-def _upload(store: Store, blobs: dict[str, Blob], deadline: Deadline, progress: Callable[[int], None]) -> int:
+def _upload(store: Store, blobs: dict[str, Blob], deadline: Deadline) -> int:
     names = [f"store/{blob.sha256}" for blob in blobs.values()]
     survey = store.open(names, deadline, wait=deadline.left(), make=True) or Survey()
     if survey.stale:
@@ -189,6 +188,6 @@ def _upload(store: Store, blobs: dict[str, Blob], deadline: Deadline, progress: 
     whole = {digest for digest, _ in store.verify(there, deadline).values()} if there else set()
     missing = {blob.sha256: blob for blob in blobs.values() if blob.sha256 not in whole}
     if missing:
-        store.upload(missing.values(), progress, deadline)
+        store.upload(missing.values(), lambda _: None, deadline)
     store.arrange(f"runs/{store.owner}", blobs, deadline)
     return sum(blob.size for blob in missing.values())
